@@ -1,0 +1,3 @@
+"""Accounting of a NorduGrid ARC computing element. Importing this package imports nothing."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,86 @@
+"""
+The command line: one small file per group of commands, imported when it runs.
+
+Commands contain no logic: they read options, call one function, and print what it returns.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from arcacct import __version__
+from arcacct.errors import ArcacctError, UsageError
+
+COMMANDS = {
+    "record": "Record one state change of a job, as the hook does.",
+    "sweep": "Drain the spool, then record what the database lacks.",
+    "publish": "Send new records to every configured target.",
+    "republish": "Send the records of a period again.",
+    "db": "Create, check and keep the database.",
+    "config": "Check and show the configuration.",
+    "sandbox": "Run receivers on this machine to rehearse publishing.",
+    "demo": "Record and publish a small real control directory, here and now.",
+}
+"""Name and help of each command, in the order of a job's life; `arcacct.cli.NAME` has the command."""
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports only the one that runs."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  click's signature
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"arcacct.cli.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        # From the table, so that `arcacct --help` imports no command.
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="arcacct")
+@click.option("--config", metavar="FILE", help="Read this arc.conf instead of the one of the host.")
+@click.option("--database", metavar="FILE", help="Use this accounting database instead of the configured one.")
+@click.option("--debug", is_flag=True, help="Show where an error came from.")
+@click.pass_context
+def arcacct(ctx: click.Context, config: str | None, database: str | None, debug: bool) -> None:
+    """Accounting of an ARC computing element: record every job, publish it once, answer every question."""
+    ctx.obj = {"config": config, "database": database, "debug": debug}
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run a command; the one place where an error becomes a line on stderr and an exit code."""
+    try:
+        sys.exit(_run(args))
+    except ArcacctError as error:
+        if "--debug" in (args or sys.argv):
+            raise
+        print(f"arcacct: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # The reader of our output went away (`arcacct ... | head`): not an error of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+def _run(args: list[str] | None) -> int:
+    try:
+        result: Any = arcacct.main(args, standalone_mode=False)
+    except click.Abort:
+        print("arcacct: stopped", file=sys.stderr)
+        return 130
+    except click.ClickException as error:
+        error.exit_code = UsageError.exit_code
+        error.show()
+        return error.exit_code
+    return result if isinstance(result, int) else 0

@@ -1,0 +1,81 @@
+"""
+The errors of arcacct and the exit code of each (sysexits, DESIGN section 7).
+
+::
+
+    ArcacctError            70  an error of our own
+    ├── UsageError          64  wrong command line
+    ├── InputError          65  a file or a record that cannot be used
+    ├── StoreError          74  the database refuses or is damaged
+    │   ├── StoreBusy       75  the database is locked by another process: nothing was lost
+    │   └── SchemaError     74  not our file, or of a version that we do not know
+    ├── TargetError         69  a target of publishing
+    │   ├── TargetRefuses   69  the target refuses us: the administrator has to act
+    │   └── TargetBusy      75  try again later: nothing was lost
+    ├── CredentialError     77  certificate, key or token
+    └── ConfigError         78  arc.conf or arcacct.conf
+
+The hook imports this module, so it imports nothing.
+"""
+
+
+class ArcacctError(Exception):
+    """The root of the tree: its text says what, where and what to do."""
+
+    exit_code = 70
+
+
+class UsageError(ArcacctError):
+    """A command was called in a way it cannot understand."""
+
+    exit_code = 64
+
+
+class InputError(ArcacctError):
+    """A control file, an accounting file or a record that cannot be used."""
+
+    exit_code = 65
+
+
+class StoreError(ArcacctError):
+    """The database refuses, is damaged or cannot be opened."""
+
+    exit_code = 74
+
+
+class StoreBusy(StoreError):
+    """The database is locked by another process; nothing was lost."""
+
+    exit_code = 75
+
+
+class SchemaError(StoreError):
+    """The file is not ours, or is of a version that this program does not know."""
+
+
+class TargetError(ArcacctError):
+    """Something between us and a target of publishing."""
+
+    exit_code = 69
+
+
+class TargetRefuses(TargetError):
+    """The target refuses us (not our records): the administrator has to act."""
+
+
+class TargetBusy(TargetError):
+    """The target cannot answer now; the next run tries again and nothing is lost."""
+
+    exit_code = 75
+
+
+class CredentialError(ArcacctError):
+    """A certificate, key or token that is missing, unreadable, expired or refused."""
+
+    exit_code = 77
+
+
+class ConfigError(ArcacctError):
+    """arc.conf or arcacct.conf asks for something that cannot be done."""
+
+    exit_code = 78
