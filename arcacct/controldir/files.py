@@ -1,0 +1,135 @@
+"""
+The bytes of a job's control files, read the way A-REX needs it.
+
+A-REX truncates and rewrites .local under an fcntl lock: without the read lock a reader meets half a file.
+"""
+
+import fcntl
+import os
+import time
+
+from arcacct.controldir.layout import job_file, status_files
+
+_MAX_BYTES = 16 * 1024 * 1024
+"""A .diag is written in the job's own session directory: a job must not be able to fill our memory."""
+
+
+class StatusFile:
+    """What the status file of a job said: the state and the file's identity (INVARIANTS 8)."""
+
+    __slots__ = ("ctime_ns", "mtime_ns", "size", "state")
+
+    def __init__(self, state: str, size: int, mtime_ns: int, ctime_ns: int) -> None:
+        self.state = state
+        self.size = size
+        self.mtime_ns = mtime_ns
+        self.ctime_ns = ctime_ns
+
+
+class JobFiles:
+    """
+    What is known of one state change of a job: which, when, and the bytes of the files that tell the rest.
+
+    ``event_ns`` is the time of the event in nanoseconds; ``status`` is the status file when it still shows this state.
+    """
+
+    __slots__ = ("controldir", "diag", "event_ns", "failed", "job_id", "local", "owner", "state", "statistics", "status")
+
+    def __init__(self, controldir: str, job_id: str, state: str) -> None:
+        self.controldir = controldir
+        self.job_id = job_id
+        self.state = state
+        self.event_ns = 0
+        self.status: StatusFile | None = None
+        self.local: bytes | None = None
+        self.diag: bytes | None = None
+        self.statistics: bytes | None = None
+        self.failed = False
+        self.owner: str | None = None
+
+
+def owner_of(stat: os.stat_result) -> str:
+    """``user:group`` of a file; a name that the host does not know is left out, as A-REX does."""
+    # Imported here: name look-ups may be slow and only a FINISHED job needs one.
+    import grp  # noqa: PLC0415
+    import pwd  # noqa: PLC0415
+
+    try:
+        owner = pwd.getpwuid(stat.st_uid).pw_name
+    except KeyError:
+        owner = ""
+    try:
+        return f"{owner}:{grp.getgrgid(stat.st_gid).gr_name}"
+    except KeyError:
+        return owner
+
+
+def read_bytes(path: str, *, lock: bool = False) -> "tuple[bytes | None, os.stat_result | None]":
+    """
+    The content of a control file and its stat, or ``(None, None)`` when it is not there.
+
+    Raises OSError for anything but a missing file.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None, None
+    try:
+        if lock:
+            fcntl.lockf(fd, fcntl.LOCK_SH)
+        stat = os.fstat(fd)
+        chunks = []
+        left = _MAX_BYTES
+        while left > 0 and (chunk := os.read(fd, min(left, 1 << 16))):
+            chunks.append(chunk)
+            left -= len(chunk)
+        return b"".join(chunks), stat
+    finally:
+        os.close(fd)
+
+
+def read_status(controldir: str, job_id: str, state: str) -> StatusFile | None:
+    """The status file of a job wherever it is now; ``None`` when there is none (the first ACCEPTED)."""
+    for path in status_files(controldir, job_id, state):
+        status = read_status_file(path)
+        if status is not None:
+            return status
+    return None
+
+
+def read_status_file(path: str) -> StatusFile | None:
+    """One status file; ``None`` when it is not there."""
+    content, stat = read_bytes(path)
+    if content is None or stat is None:
+        return None
+    # A state that waits for a free slot is written as PENDING:STATE.
+    text = content.decode("ascii", "replace").strip().removeprefix("PENDING:")
+    return StatusFile(text, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+
+
+def read_job(controldir: str, job_id: str, state: str, owner: "object" = owner_of) -> JobFiles:
+    """
+    Everything a state change needs of a job's files; only FINISHED needs more than .local.
+
+    ``owner`` turns the stat of .diag into ``user:group``. Raises OSError when a file is there but unreadable.
+    """
+    return read_rest(JobFiles(controldir, job_id, state), read_status(controldir, job_id, state), owner)
+
+
+def read_rest(files: JobFiles, status: StatusFile | None, owner: "object" = owner_of) -> JobFiles:
+    """`read_job` for a caller that has the status file already."""
+    controldir, job_id, state = files.controldir, files.job_id, files.state
+    if status is not None and status.state == state:
+        files.status = status
+        files.event_ns = status.mtime_ns
+    elif status is not None or state != "ACCEPTED":
+        # The job has moved on, so the file's time belongs to another state, or the file is gone.
+        files.event_ns = time.time_ns()
+    files.local = read_bytes(job_file(controldir, job_id, "local"), lock=True)[0]
+    if state == "FINISHED":
+        files.diag, stat = read_bytes(job_file(controldir, job_id, "diag"))
+        if stat is not None:
+            files.owner = owner(stat)  # type: ignore[operator]  # typing.Callable costs the hook an import
+        files.statistics = read_bytes(job_file(controldir, job_id, "statistics"))[0]
+        files.failed = os.path.lexists(job_file(controldir, job_id, "failed"))
+    return files

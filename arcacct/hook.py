@@ -1,0 +1,141 @@
+"""
+The state-change hook, ``arcacct-record CONTROLDIR JOBID STATE [CONF]``: records one event and exits 0, whatever happens.
+
+A-REX runs it inside its only job loop: a delay here holds every job of the site, a failure fails this one. So it uses
+nothing but the standard library, and little of it (a test watches the imports), takes part in one transaction, and
+what the database cannot take within the deadline becomes a file in the spool.
+"""
+
+import os
+import sys
+from _signal import SIGALRM, setitimer, signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.conf.parser import Conf
+    from arcacct.conf.places import Places
+    from arcacct.controldir.files import JobFiles
+
+_ITIMER_REAL = 0
+STATES = ("ACCEPTED", "PREPARING", "SUBMIT", "INLRMS", "CANCELING", "FINISHING", "FINISHED", "DELETED")
+USAGE = "usage: arcacct-record CONTROLDIR JOBID STATE [CONF]"
+
+
+class DeadlineError(Exception):
+    """The time that a hook may take is over."""
+
+
+def main() -> None:
+    """Record the event of the command line; never returns, never fails the job."""
+    os.umask(0o077)
+    try:
+        complaint = run(sys.argv[1:])
+    except BaseException as error:  # noqa: BLE001  whatever it is, the job must not pay for it
+        complaint = f"{type(error).__name__}: {error}"
+    if complaint:
+        _complain(complaint)
+    # Without the interpreter's teardown and without closing the database: closing would checkpoint (INVARIANTS 7).
+    os._exit(0)
+
+
+def _complain(text: str) -> None:
+    try:
+        os.write(2, f"arcacct-record: {text}\n".encode("utf-8", "backslashreplace"))
+    except OSError:
+        return
+
+
+def run(arguments: list[str]) -> str:
+    """Record, or spool; returns a complaint for stderr, empty when all is well."""
+    from arcacct.controldir.layout import is_job_id  # noqa: PLC0415  nothing may fail before main's guard
+
+    if len(arguments) not in (3, 4) or not is_job_id(arguments[1]) or arguments[2] not in STATES:
+        return f"{USAGE} (got {arguments!r})"
+    controldir, job_id, state = os.path.abspath(arguments[0]), arguments[1], arguments[2]
+    if state == "DELETED":
+        return ""
+    problem, here = _places(controldir, arguments[3] if len(arguments) == 4 else None)
+    _alarm(here.deadline_s)
+    files = None
+    try:
+        files = _read(controldir, job_id, state)
+        if not problem:
+            record_event(here, files)
+            return ""
+    except BaseException as error:  # noqa: BLE001  the spool is for every reason
+        problem = f"{type(error).__name__}: {error}"
+    setitimer(_ITIMER_REAL, 0)
+    return _spool(here, files, (controldir, job_id, state), problem)
+
+
+def _places(controldir: str, config: str | None) -> "tuple[str, Places]":
+    from arcacct.conf.parser import load  # noqa: PLC0415
+    from arcacct.conf.places import places  # noqa: PLC0415
+
+    try:
+        return "", places(_conf(load, config), controldir)
+    except Exception as error:  # noqa: BLE001  with a broken configuration the event is spooled in the usual place
+        return f"{type(error).__name__}: {error}", places(None, controldir)
+
+
+def _conf(load: "object", config: str | None) -> "Conf | None":
+    try:
+        conf: Conf = load(config, os.environ)  # type: ignore[operator]  # typing.Callable costs an import
+    except Exception:
+        if config is not None:
+            raise
+        # No configuration anywhere: the control directory is on the command line, the rest has defaults.
+        if not os.path.exists("/etc/arc.conf"):
+            return None
+        raise
+    return conf
+
+
+def _alarm(deadline_s: float) -> None:
+    def over(_number: int, _frame: object) -> None:
+        raise DeadlineError(f"not done after {deadline_s:g} s")
+
+    signal(SIGALRM, over)
+    setitimer(_ITIMER_REAL, deadline_s)
+
+
+def _read(controldir: str, job_id: str, state: str) -> "JobFiles":
+    from arcacct.controldir.files import read_job  # noqa: PLC0415
+
+    return read_job(controldir, job_id, state)
+
+
+def record_event(here: "Places", files: "JobFiles") -> None:
+    """
+    One event into the database: wait in the queue, one transaction.
+
+    Raises StoreError when the database is missing, not ours, of another version or under maintenance.
+    """
+    from arcacct.controldir.facts import job_facts  # noqa: PLC0415
+    from arcacct.errors import StoreBusy  # noqa: PLC0415
+    from arcacct.store.connect import ACCOUNTING_SCHEMA, open_database  # noqa: PLC0415
+    from arcacct.store.recorder import record  # noqa: PLC0415
+    from arcacct.store.transaction import Transaction  # noqa: PLC0415
+
+    facts = job_facts(files, here.default_benchmark)
+    if not facts.known:
+        raise StoreBusy(f"{files.job_id}: no .local to read")
+    if os.path.exists(here.maintenance):
+        raise StoreBusy(f"{here.maintenance} is there")
+    # SQLite's own wait cannot be interrupted by the alarm: it gets half of the time at most.
+    con = open_database(here.database, ACCOUNTING_SCHEMA, timeout_s=here.deadline_s / 2)
+    with Transaction(con, here.database, here.queue_lock):
+        if os.path.exists(here.maintenance):
+            raise StoreBusy(f"{here.maintenance} is there")
+        record(con, facts)
+
+
+def _spool(here: "Places", files: "JobFiles | None", event: tuple[str, str, str], problem: str) -> str:
+    from arcacct.controldir.files import JobFiles  # noqa: PLC0415
+    from arcacct.store.spool import write  # noqa: PLC0415
+
+    try:
+        path = write(here.spool, files if files is not None else JobFiles(*event))
+    except Exception as error:  # noqa: BLE001  the last resort is a line for A-REX's log; the sweep finds the job
+        return f"{event[1]} {event[2]}: not recorded ({problem}) and not spooled ({error}); `arcacct sweep` finds it"
+    return f"{event[1]} {event[2]}: spooled as {path}: {problem}"

@@ -1,0 +1,245 @@
+"""
+Recording one state change of a job in A-REX's tables. On the hook's path.
+
+Recording is monotone inside its transaction: the same event twice changes nothing, an older one only adds its event,
+and a finished job's children are compared as multisets, so that a resumed job ends with one set of them
+(INVARIANTS 2 and 8). Children first and the final status last: that makes one entry in FinishedLog.
+"""
+
+import time
+from _sqlite3 import Connection
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.controldir.facts import JobFacts, Usage
+
+_ESCAPES = str.maketrans(
+    {"'": "%27", "#": "%23", "%": "%25", "\r": "%0D", "\n": "%0A", "\b": "%08", "\0": "%00"}
+)
+
+_USAGE_COLUMNS = (
+    "LocalJobID, StatusID, ExitCode, EndTime, NodeCount, CPUCount, UsedMemory, UsedVirtMem, UsedWalltime,"
+    " UsedCPUUserTime, UsedCPUKernelTime, UsedScratch, StageInVolume, StageOutVolume"
+)
+_UPDATE_USAGE = (
+    "UPDATE AAR SET ("
+    + _USAGE_COLUMNS
+    + ") = ("
+    + ", ".join("?" * 14)
+    + ") WHERE RecordID = ? AND ("
+    + _USAGE_COLUMNS
+    + ") IS NOT ("
+    + ", ".join("?" * 14)
+    + ")"
+)
+
+_CHILDREN = {
+    "AuthTokenAttributes": ("AttrKey", "AttrValue"),
+    "RunTimeEnvironments": ("RTEName",),
+    "DataTransfers": ("URL", "FileSize", "TransferStart", "TransferEnd", "TransferType"),
+    "JobExtraInfo": ("InfoKey", "InfoValue"),
+}
+
+
+class Known:
+    """What the database has of a job before a state change is recorded."""
+
+    __slots__ = ("event_ns", "has_owner", "record_id", "state")
+
+    def __init__(self, record_id: int, has_owner: bool, state: str | None, event_ns: int) -> None:
+        self.record_id = record_id
+        self.has_owner = has_owner
+        self.state = state
+        self.event_ns = event_ns
+
+
+def escaped(text: str) -> str:
+    """A text as A-REX writes it into the shared tables (its C++ percent-escapes what SQL gives a meaning)."""
+    return text.translate(_ESCAPES)
+
+
+def event_time(seconds: int) -> str:
+    """JobEvents.EventTime: A-REX's form, in UTC (A-REX writes local time without a marker)."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
+
+
+def record(con: Connection, facts: "JobFacts", *, present: bool = False) -> bool:
+    """
+    Record one state change inside the caller's transaction; True when the database changed.
+
+    ``present`` is for the sweep, which has the status file before it: then the state is what the file says, also
+    when it is older than what was recorded. DELETED makes no row; a job whose .local nobody could read makes none
+    either (`knows` tells whether that is so).
+    """
+    if facts.state == "DELETED":
+        return False
+    before = con.total_changes
+    known = _known(con, facts.job_id)
+    if known is None and not facts.known:
+        return False
+    if known is None:
+        known = _insert(con, facts)
+    elif facts.known and not known.has_owner:
+        _name(con, known.record_id, facts)
+    if facts.state != "ACCEPTED":
+        _add_event(con, known.record_id, facts.state, facts.event_ns // 1_000_000_000)
+    elif facts.known:
+        _add_event(con, known.record_id, "ACCEPTED", facts.submit_time)
+    if present or facts.event_ns >= known.event_ns:
+        if facts.usage is not None and facts.known:
+            _finish(con, known.record_id, facts, facts.usage)
+        _remember(con, known.record_id, facts, seen=present)
+    return con.total_changes != before
+
+
+def knows(con: Connection, job_id: str) -> bool:
+    """Whether the database has a record of the job."""
+    return _known(con, job_id) is not None
+
+
+def _known(con: Connection, job_id: str) -> Known | None:
+    row = con.execute(
+        "SELECT AAR.RecordID, AAR.SubmitTime, State, EventNs FROM AAR"
+        " LEFT JOIN StatusFiles ON StatusFiles.RecordID = AAR.RecordID WHERE JobID = ?",
+        (escaped(job_id),),
+    ).fetchone()
+    return None if row is None else Known(row[0], row[1] != 0, row[2], row[3] or 0)
+
+
+def _insert(con: Connection, facts: "JobFacts") -> Known:
+    """The record as A-REX creates it at ACCEPTED: in progress, nothing measured."""
+    cursor = con.execute(
+        "INSERT INTO AAR (JobID, LocalJobID, EndpointID, QueueID, UserID, VOID, StatusID, ExitCode, SubmitTime,"
+        " EndTime, NodeCount, CPUCount, UsedMemory, UsedVirtMem, UsedWalltime, UsedCPUUserTime, UsedCPUKernelTime,"
+        " UsedScratch, StageInVolume, StageOutVolume)"
+        " VALUES (?, '', ?, ?, ?, ?, ?, 1, ?, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0)",
+        (escaped(facts.job_id), *_dimensions(con, facts), name_id(con, "Status", "in-progress"), facts.submit_time),
+    )
+    record_id = cursor.lastrowid
+    assert record_id is not None
+    if facts.known:
+        set_children(con, record_id, "AuthTokenAttributes", _auth_tokens(facts))
+        _add_event(con, record_id, "ACCEPTED", facts.submit_time)
+    return Known(record_id, facts.known, None, 0)
+
+
+def _name(con: Connection, record_id: int, facts: "JobFacts") -> None:
+    """Fill in who and where of a record that was created when .local could not be read."""
+    con.execute(
+        "UPDATE AAR SET EndpointID = ?, QueueID = ?, UserID = ?, VOID = ?, SubmitTime = ? WHERE RecordID = ?",
+        (*_dimensions(con, facts), facts.submit_time, record_id),
+    )
+    set_children(con, record_id, "AuthTokenAttributes", _auth_tokens(facts))
+    _add_event(con, record_id, "ACCEPTED", facts.submit_time)
+
+
+def _dimensions(con: Connection, facts: "JobFacts") -> tuple[int, int, int, int]:
+    return (
+        endpoint_id(con, facts.endpoint_type, facts.endpoint_url),
+        name_id(con, "Queues", facts.queue),
+        name_id(con, "Users", facts.user_dn),
+        name_id(con, "WLCGVOs", facts.vo),
+    )
+
+
+def name_id(con: Connection, table: str, name: str) -> int:
+    """The ID of a name in Queues, Users, WLCGVOs or Status; the name is added when it is new."""
+    text = escaped(name)
+    row = con.execute(f"SELECT ID FROM {table} WHERE Name = ?", (text,)).fetchone()
+    if row is None:
+        return con.execute(f"INSERT INTO {table} (Name) VALUES (?)", (text,)).lastrowid or 0
+    return int(row[0])
+
+
+def endpoint_id(con: Connection, interface: str, url: str) -> int:
+    """The ID of a submission endpoint, added when it is new."""
+    key = (escaped(interface), escaped(url))
+    row = con.execute("SELECT ID FROM Endpoints WHERE Interface = ? AND URL = ?", key).fetchone()
+    if row is None:
+        return con.execute("INSERT INTO Endpoints (Interface, URL) VALUES (?, ?)", key).lastrowid or 0
+    return int(row[0])
+
+
+def _auth_tokens(facts: "JobFacts") -> "list[tuple[object, ...]]":
+    return [(key, escaped(value)) for key, value in facts.auth_tokens]
+
+
+def _add_event(con: Connection, record_id: int, key: str, seconds: int) -> None:
+    con.execute(
+        "INSERT INTO JobEvents (RecordID, EventKey, EventTime) SELECT ?1, ?2, ?3 WHERE NOT EXISTS"
+        " (SELECT 1 FROM JobEvents WHERE RecordID = ?1 AND EventKey = ?2 AND EventTime = ?3)",
+        (record_id, key, event_time(seconds)),
+    )
+
+
+def _finish(con: Connection, record_id: int, facts: "JobFacts", usage: "Usage") -> None:
+    set_children(con, record_id, "RunTimeEnvironments", [(escaped(name),) for name in usage.rtes])
+    set_children(
+        con,
+        record_id,
+        "DataTransfers",
+        [(escaped(one.url), one.size_bytes, one.start_time, one.end_time, one.kind) for one in usage.transfers],
+    )
+    extra: list[tuple[object, ...]] = [(key, escaped(facts.extra[key])) for key in sorted(facts.extra)]
+    set_children(con, record_id, "JobExtraInfo", extra)
+    for key, seconds in usage.events:
+        _add_event(con, record_id, key, seconds)
+    values = (
+        escaped(facts.local_job_id),
+        name_id(con, "Status", usage.status),
+        usage.exit_code,
+        usage.end_time,
+        usage.node_count,
+        usage.cpu_count,
+        usage.memory_kib,
+        usage.virtual_memory_kib,
+        usage.wall_s,
+        usage.cpu_user_s,
+        usage.cpu_kernel_s,
+        usage.scratch_bytes,
+        usage.stage_in_bytes,
+        usage.stage_out_bytes,
+    )
+    con.execute(_UPDATE_USAGE, (*values, record_id, *values))
+
+
+def set_children(con: Connection, record_id: int, table: str, rows: "list[tuple[object, ...]]") -> None:
+    """
+    Make a record's rows in a child table these, as a multiset; rows that are right already are not touched.
+
+    (v1 has no unique index on them, and each needless write would log the record as changed.)
+    """
+    columns = _CHILDREN[table]
+    names = ", ".join(columns)
+    missing: dict[tuple[object, ...], int] = {}
+    for row in rows:
+        missing[row] = missing.get(row, 0) + 1
+    for rowid, *found in con.execute(f"SELECT rowid, {names} FROM {table} WHERE RecordID = ?", (record_id,)).fetchall():
+        key = tuple(found)
+        if missing.get(key, 0):
+            missing[key] -= 1
+        else:
+            con.execute(f"DELETE FROM {table} WHERE rowid = ?", (rowid,))
+    insert = f"INSERT INTO {table} (RecordID, {names}) VALUES (?{', ?' * len(columns)})"
+    for key, count in missing.items():
+        for _ in range(count):
+            con.execute(insert, (record_id, *key))
+
+
+def _remember(con: Connection, record_id: int, facts: "JobFacts", *, seen: bool) -> None:
+    """
+    The last state and its time; with ``seen`` also which status file that was.
+
+    The hook does not say that the file is read: .failed may still appear after it, so the sweep reads each job once.
+    """
+    status = facts.status if seen else None
+    identity = (status.size, status.mtime_ns, status.ctime_ns) if status is not None else (None, None, None)
+    values = (facts.state, facts.event_ns, *identity)
+    con.execute(
+        "INSERT INTO StatusFiles (RecordID, State, EventNs, Size, MTimeNs, CTimeNs) VALUES (?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (RecordID) DO UPDATE SET State = excluded.State, EventNs = excluded.EventNs,"
+        " Size = excluded.Size, MTimeNs = excluded.MTimeNs, CTimeNs = excluded.CTimeNs"
+        " WHERE (State, EventNs, Size, MTimeNs, CTimeNs)"
+        " IS NOT (excluded.State, excluded.EventNs, excluded.Size, excluded.MTimeNs, excluded.CTimeNs)",
+        (record_id, *values),
+    )
