@@ -1,0 +1,153 @@
+"""The control directory of a real A-REX, laid out again with its times and owners, and what A-REX recorded of it."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import NamedTuple
+
+from arcacct.conf.places import Places, places
+
+AREX = pathlib.Path(__file__).parent / "data" / "arex"
+DEFAULT_BENCHMARK = "HEPSPEC:11.11"
+"""[lrms] benchmark of that site."""
+
+
+class Control(NamedTuple):
+    """A control directory laid out for a test."""
+
+    path: pathlib.Path
+    owners: dict[int, str]
+    """``user:group`` of each file by inode, as it was on the CE."""
+
+    def owner(self, stat: os.stat_result) -> str:
+        return self.owners[stat.st_ino]
+
+
+def place(target: pathlib.Path, controldir: pathlib.Path | None = None) -> Places:
+    """Our places for a control directory, with the corpus' benchmark."""
+    here = places(None, str(controldir or target))
+    here.default_benchmark = DEFAULT_BENCHMARK
+    return here
+
+
+def rebuild(target: pathlib.Path) -> Control:
+    """Copy the control directory and give each file its time back; owners are kept beside it."""
+    shutil.copytree(AREX / "control", target, dirs_exist_ok=True)
+    owners = {}
+    for line in (AREX / "files.tsv").read_text().splitlines()[1:]:
+        path, mtime, owner, _mode = line.split("\t")
+        file = target / path.removeprefix("control/")
+        if path.startswith("control/") and file.is_file():
+            seconds, _, fraction = mtime.partition(".")
+            ns = int(seconds) * 10**9 + int(fraction.ljust(9, "0"))
+            os.utime(file, ns=(ns, ns))
+            owners[file.stat().st_ino] = owner
+    return Control(target, owners)
+
+
+class HookCall(NamedTuple):
+    """One call of the state-change hook as it happened."""
+
+    time: str
+    job_id: str
+    state: str
+    snapshot: pathlib.Path
+
+
+def hook_calls() -> list[HookCall]:
+    """Every hook call of the corpus in the order in which A-REX made them."""
+    calls = []
+    for hook in AREX.glob("snapshots/*/*/HOOK.txt"):
+        lines = dict(line.partition("=")[::2] for line in hook.read_text().splitlines() if line.startswith(("time=", "arg")))
+        calls.append(HookCall(lines["time"], lines["arg1"], lines["arg2"], hook.parent))
+    return sorted(calls)
+
+
+def lay_out(call: HookCall, control: Control) -> None:
+    """Put a job's files as they were at a hook call, with the times and owners of HOOK.txt."""
+    for old in [*control.path.glob(f"job.{call.job_id}.*"), *control.path.glob(f"*/job.{call.job_id}.status")]:
+        old.unlink()
+    stats = _stats(call.snapshot / "HOOK.txt")
+    for source in call.snapshot.rglob("job.*"):
+        name = str(source.relative_to(call.snapshot))
+        file = control.path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, file)
+        mtime_ns, owner = stats[name]
+        os.utime(file, ns=(mtime_ns, mtime_ns))
+        control.owners[file.stat().st_ino] = owner
+
+
+def _stats(hook: pathlib.Path) -> dict[str, tuple[int, str]]:
+    stats = {}
+    for line in hook.read_text().splitlines():
+        if line.startswith("file="):
+            path, rest = line.removeprefix("file=").split(" size=")
+            day, clock, zone = rest.split("mtime=")[1].split(" owner=")[0].split(" ")
+            seconds, _, fraction = clock.partition(".")
+            epoch = int(datetime.fromisoformat(f"{day}T{seconds}{zone}").timestamp())
+            name = path.removeprefix("/var/spool/arc/control/")
+            stats[name] = (epoch * 10**9 + int(fraction), rest.split("owner=")[1].split(" ")[0])
+    return stats
+
+
+def arex_database() -> sqlite3.Connection:
+    """What A-REX itself recorded."""
+    con = sqlite3.connect(":memory:")
+    con.executescript((AREX / "accounting.sql").read_text())
+    return con
+
+
+AAR_QUERY = """
+    SELECT JobID, LocalJobID, Endpoints.Interface, Endpoints.URL, Queues.Name, Users.Name, WLCGVOs.Name, Status.Name,
+           ExitCode, SubmitTime, EndTime, NodeCount, CPUCount, UsedMemory, UsedVirtMem, UsedWalltime, UsedCPUUserTime,
+           UsedCPUKernelTime, UsedScratch, StageInVolume, StageOutVolume
+    FROM AAR
+    JOIN Endpoints ON Endpoints.ID = EndpointID JOIN Queues ON Queues.ID = QueueID JOIN Users ON Users.ID = UserID
+    JOIN WLCGVOs ON WLCGVOs.ID = VOID JOIN Status ON Status.ID = StatusID
+"""
+
+CHILDREN = {
+    "AuthTokenAttributes": "AttrKey, AttrValue",
+    "RunTimeEnvironments": "RTEName",
+    "DataTransfers": "URL, FileSize, TransferStart, TransferEnd, TransferType",
+    "JobExtraInfo": "InfoKey, InfoValue",
+    "JobEvents": "EventKey, EventTime",
+}
+
+
+def records(con: sqlite3.Connection) -> dict[str, tuple[object, ...]]:
+    """Every AAR by job id, names resolved."""
+    return {row[0]: row[1:] for row in con.execute(AAR_QUERY)}
+
+
+def children(con: sqlite3.Connection, table: str) -> dict[str, list[tuple[object, ...]]]:
+    """The rows of a child table by job id, in the order in which they were written."""
+    rows: dict[str, list[tuple[object, ...]]] = {job_id: [] for (job_id,) in con.execute("SELECT JobID FROM AAR")}
+    for job_id, *row in con.execute(
+        f"SELECT JobID, {CHILDREN[table]} FROM {table} JOIN AAR USING (RecordID) ORDER BY {table}.rowid"
+    ):
+        rows[job_id].append(tuple(row))
+    return rows
+
+
+def names() -> dict[str, str]:
+    """The job id of each case of the corpus."""
+    cases = {}
+    for line in (AREX / "jobs.tsv").read_text().splitlines():
+        name, job_id, *_rest = line.split("\t")
+        cases[name] = job_id
+    return cases
+
+
+def each_job(check: Callable[[str], None], skip: set[str]) -> Iterator[str]:
+    """Run a check on every job id that is not an intended difference."""
+    for name, job_id in names().items():
+        if job_id and name not in skip:
+            check(job_id)
+            yield name

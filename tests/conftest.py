@@ -1,0 +1,17 @@
+"""Fixtures that every test may use."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def test_data() -> pathlib.Path:
+    """Schemas and samples that are not ours to ship, found through ARCACCT_TEST_DATA."""
+    directory = os.environ.get("ARCACCT_TEST_DATA")
+    if not directory:
+        pytest.skip("ARCACCT_TEST_DATA is unset: schemas and samples that are not ours to ship are elsewhere")
+    return pathlib.Path(directory)
