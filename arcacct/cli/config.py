@@ -1,0 +1,56 @@
+"""`arcacct config`: is the configuration right, and what does it come to?"""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from arcacct.conf.check import check
+from arcacct.conf.parser import load
+from arcacct.conf.problems import errors
+from arcacct.conf.show import show
+from arcacct.errors import ConfigError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.conf.parser import Conf
+
+
+@click.group()
+def config() -> None:
+    """Check and show the configuration."""
+
+
+@config.command("check")
+@click.pass_context
+def check_command(ctx: click.Context) -> int:
+    """
+    List everything that is wrong: file, line, block, option, what is wrong, what would be right.
+
+    Looks at arc.conf, arcacct.conf and the files they name (certificate, key, CA directory).
+    Exits with 78 if there is an error, with 0 if there are only warnings.
+    """
+    conf = _conf(ctx)
+    problems = check(conf)
+    for problem in problems:
+        click.echo(problem)
+    wrong = len(errors(problems))
+    counts = f"{wrong} errors, {len(problems) - wrong} warnings"
+    click.echo(f"{'not ok' if wrong else 'ok'}: {', '.join(conf.files)}: {counts}", err=True)
+    return ConfigError.exit_code if wrong else 0
+
+
+@config.command("show")
+@click.pass_context
+def show_command(ctx: click.Context) -> None:
+    """
+    Print the settings that hold, each under the file and line that sets it.
+
+    The output has the syntax of arcacct.conf; it names key files but never what is in them.
+    """
+    click.echo(show(_conf(ctx), ctx.obj["database"]), nl=False)
+
+
+def _conf(ctx: click.Context) -> Conf:
+    return load(ctx.obj["config"], os.environ)

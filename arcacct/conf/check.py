@@ -1,0 +1,97 @@
+"""Everything that `arcacct config check` says: the files, what they name, and the callouts of A-REX."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from arcacct.conf import credentials, places
+from arcacct.conf.lookup import find
+from arcacct.conf.options import OPTIONS
+from arcacct.conf.problems import ERROR, WARNING, Problem, in_order
+from arcacct.conf.settings import examine
+from arcacct.conf.targets import DirectoryTarget, Target, targets
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from arcacct.conf.credentials import Finding
+    from arcacct.conf.parser import Conf
+
+HOOK = "arcacct"
+"""What the name of our callout contains."""
+
+
+def check(conf: Conf, *, now: int | None = None) -> list[Problem]:
+    """
+    Every problem of the configuration and of the files it names, in the order of the files.
+
+    ``now`` (UTC seconds) is when certificates have to be valid; default: the present.
+    """
+    if not conf.files:
+        text = f"there is no such file, nor {conf.our_conf}; name one by --config or write it"
+        return [Problem(ERROR, conf.arc_conf, None, None, None, text)]
+    _, problems = examine(conf)
+    # A configuration with errors still has targets whose files can be looked at.
+    for target in targets(conf, None, []):
+        problems += _files(conf, target, int(time.time()) if now is None else now)
+    return in_order([*problems, *_callouts(conf)], conf.files)
+
+
+def _files(conf: Conf, target: Target, now: int) -> Iterator[Problem]:
+    if isinstance(target, DirectoryTarget):
+        if not os.path.isdir(target.path) or not os.access(target.path, os.W_OK):
+            text = f"{target.path} is no directory that this user may write to; create it"
+            yield _problem(conf, target, "path", ERROR, text)
+        return
+    transport = target.transport
+    yield from _found(conf, target, "x509_host_cert", credentials.certificate_findings(transport.host_cert, now))
+    yield from _found(conf, target, "x509_host_key", credentials.key_findings(transport.host_key, transport.host_cert))
+    if transport.ca_file is not None:
+        yield from _found(conf, target, "ca_file", credentials.ca_file_findings(transport.ca_file))
+    yield from _found(conf, target, "x509_cert_dir", credentials.ca_directory_findings(transport.cert_dir))
+
+
+def _found(conf: Conf, target: Target, option: str, findings: list[Finding]) -> Iterator[Problem]:
+    for severity, text in findings:
+        yield _problem(conf, target, option, severity, text)
+
+
+def _problem(conf: Conf, target: Target, option: str, severity: str, text: str) -> Problem:
+    """At the line that sets the option, be it the target's or one that it inherits; else at the target."""
+    block = conf.blocks[target.block]
+    spec = next(spec for spec in OPTIONS[block.kind] if spec.name == option)
+    found = find(conf, block.name, spec)
+    if found.lines:
+        return Problem(severity, found.lines[-1].file, found.lines[-1].line, found.block, option, text)
+    return Problem(severity, block.file, block.line, block.name, option, text)
+
+
+def _callouts(conf: Conf) -> Iterator[Problem]:
+    """A-REX fails the job when a callout of ours fails or hangs, unless its line says otherwise."""
+    block = conf.blocks.get("arex")
+    for line in block.options.get("statecallout", ()) if block is not None else ():
+        words = line.value.split()
+        if len(words) < 3 or HOOK not in words[2]:
+            continue
+        wrong = _wrong_callout(words[1].lower().split(","), conf.get("arcacct", "deadline") or str(places.DEADLINE_S))
+        if wrong:
+            text = f"{wrong}; write timeout=10,onsuccess=pass,onfailure=log,ontimeout=log"
+            yield Problem(WARNING, line.file, line.line, "arex", "statecallout", text)
+
+
+def _wrong_callout(words: list[str], deadline: str) -> str | None:
+    # A bare number is the timeout.
+    pairs = (word.partition("=") for word in words)
+    options = {name if equals else "timeout": value if equals else name for name, equals, value in pairs}
+    if options.get("onfailure", "fail") == "fail" or options.get("ontimeout", "fail") == "fail":
+        return "would fail the user's job if accounting fails"
+    timeout = options.get("timeout", "0")
+    if not timeout.strip("0"):
+        return "has no timeout and could hold up every job"
+    try:
+        early = float(timeout) <= float(deadline)
+    except ValueError:
+        return None  # a deadline that is no number is complained about where it stands; a timeout is A-REX's business
+    return f"ends the hook before its own deadline of {deadline} s, at which it would spool" if early else None

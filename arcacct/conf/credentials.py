@@ -1,0 +1,121 @@
+"""
+Whether the files that prove who we are can be used: certificate, key, CA directory.
+
+Each function takes paths and returns what is wrong, nothing if all is well. None of them raises for a bad file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+
+from arcacct.conf.problems import ERROR, WARNING
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
+
+DAY_S = 86400
+SOON_S = 14 * DAY_S
+"""When an administrator wants to hear that a certificate ends."""
+HASHED = re.compile(r"[0-9a-f]{8}\.\d+")
+"""A CA certificate as OpenSSL looks it up in a directory."""
+
+
+class Finding(NamedTuple):
+    """One thing wrong with a file: what, and after a semicolon what would be right."""
+
+    severity: str
+    text: str
+
+
+def certificate_findings(cert: str, now: int) -> list[Finding]:
+    """
+    What is wrong with the host certificate at a time (UTC seconds).
+
+    Less than a day of validity is an error: APEL checks a signature when it reads the message, which may be
+    hours later, and drops it without a word (its own sender refuses to start with such a certificate).
+    """
+    found = _certificate(cert)
+    if isinstance(found, Finding):
+        return [found]
+    start, end = int(found.not_valid_before_utc.timestamp()), int(found.not_valid_after_utc.timestamp())
+    until = datetime.fromtimestamp(end, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    if start > now:
+        return [Finding(ERROR, f"{cert} is not valid yet; check the clock of this host")]
+    if end <= now:
+        return [Finding(ERROR, f"{cert} expired at {until}; install a new host certificate")]
+    if end - now < DAY_S:
+        return [Finding(ERROR, f"{cert} expires at {until}, within a day; install a new host certificate")]
+    if end - now < SOON_S:
+        return [Finding(WARNING, f"{cert} expires at {until}; order a new host certificate")]
+    return []
+
+
+def key_findings(key: str, cert: str) -> list[Finding]:
+    """What is wrong with the key, and whether it is the one of the certificate."""
+    data = _read(key)
+    if isinstance(data, Finding):
+        return [data]
+    try:
+        public = load_pem_private_key(data, password=None).public_key()
+    except TypeError:
+        return [Finding(ERROR, f"{key} needs a passphrase; store the host key without one, readable by root alone")]
+    except ValueError:
+        return [Finding(ERROR, f"{key} holds no private key in PEM form; name the file of the host key")]
+    findings = []
+    if not isinstance(public, rsa.RSAPublicKey | ec.EllipticCurvePublicKey):
+        findings.append(Finding(ERROR, f"{key} is neither RSA nor EC; APEL can check the signatures of no other key"))
+    if stat.S_IMODE(os.stat(key).st_mode) & 0o077:
+        findings.append(Finding(WARNING, f"{key} can be read by others than its owner; chmod 600 it"))
+    certificate = _certificate(cert)
+    if not isinstance(certificate, Finding) and _bytes(certificate.public_key()) != _bytes(public):
+        findings.append(Finding(ERROR, f"{key} is not the key of {cert}; name the pair that belongs together"))
+    return findings
+
+
+def ca_directory_findings(directory: str) -> list[Finding]:
+    """Whether OpenSSL finds any CA certificate there: it looks for names that are hashes, and ignores all others."""
+    try:
+        names = os.listdir(directory)
+    except OSError as error:
+        return [Finding(ERROR, f"{directory} cannot be read: {error.strerror}; install the CA certificates there")]
+    if any(HASHED.fullmatch(name) for name in names):
+        return []
+    todo = f"run openssl rehash {directory}" if any(name.endswith((".pem", ".crt")) for name in names) else "fill it"
+    return [Finding(ERROR, f"{directory} has no CA certificate under a hashed name; {todo}")]
+
+
+def ca_file_findings(path: str) -> list[Finding]:
+    """Whether the file has CA certificates."""
+    found = _certificate(path)
+    return [found] if isinstance(found, Finding) else []
+
+
+def _certificate(path: str) -> x509.Certificate | Finding:
+    data = _read(path)
+    if isinstance(data, Finding):
+        return data
+    try:
+        return x509.load_pem_x509_certificate(data)
+    except ValueError:
+        return Finding(ERROR, f"{path} holds no certificate in PEM form; name the file of the certificate")
+
+
+def _read(path: str) -> bytes | Finding:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        return Finding(ERROR, f"{path} cannot be read: {error.strerror}; name a file that this user may read")
+
+
+def _bytes(key: PublicKeyTypes) -> bytes:
+    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)

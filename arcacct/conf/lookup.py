@@ -1,0 +1,73 @@
+"""Which line holds for an option, and what a whole block comes to."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from arcacct.conf.options import OPTIONS
+from arcacct.conf.problems import ERROR, Problem
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.conf.options import Spec
+    from arcacct.conf.parser import Block, Conf, Option
+
+
+class Found(NamedTuple):
+    """The texts that hold for an option and where they were set."""
+
+    texts: tuple[str, ...]
+    lines: tuple[Option, ...]
+    """As many as there are texts; none for a default."""
+    block: str
+    """The block that sets it: the option's own, or one that it inherits from."""
+
+
+def kind_of(block: Block) -> str:
+    """The kind of a block; [custom:arcacct] is another name of [arcacct]."""
+    return "arcacct" if block.name == "custom:arcacct" else block.kind
+
+
+def find(conf: Conf, block: str, spec: Spec) -> Found:
+    """
+    What holds for an option of a block: its own lines, those of a block it inherits from, or the default.
+
+    Of an option that is not repeated the last line holds, as A-REX takes it.
+    """
+    for name in (block, *spec.inherits):
+        there = conf.blocks.get(name)
+        lines = [line for line in there.options.get(spec.name, ()) if line.value] if there is not None else []
+        if lines:
+            lines = lines if spec.repeated else lines[-1:]
+            return Found(tuple(line.value for line in lines), tuple(lines), name)
+    return Found(() if spec.default is None else (spec.default,), (), block)
+
+
+def read_block(conf: Conf, block: str, kind: str, problems: list[Problem]) -> dict[str, Any]:
+    """
+    The values of a block by field: one, ``None`` where nothing is set, or a tuple where the option is repeated.
+
+    What cannot be read is added to ``problems`` and counts as not set.
+    """
+    return {spec.field: _value(conf, block, spec, problems) for spec in OPTIONS[kind]}
+
+
+def _value(conf: Conf, block: str, spec: Spec, problems: list[Problem]) -> Any:
+    found = find(conf, block, spec)
+    if spec.required and not found.texts:
+        problems.append(_missing(conf, block, spec))
+    values = []
+    for number, text in enumerate(found.texts):
+        try:
+            values.append(spec.read(text))
+        except ValueError as error:
+            line = found.lines[number]
+            name = conf.blocks[found.block].name
+            problems.append(Problem(ERROR, line.file, line.line, name, spec.name, str(error)))
+    return tuple(values) if spec.repeated else next(iter(values), None)
+
+
+def _missing(conf: Conf, block: str, spec: Spec) -> Problem:
+    there = conf.blocks[block]
+    text = f"is not set and this target needs it; add a line {spec.name} = ..."
+    return Problem(ERROR, there.file, there.line, there.name, spec.name, text)

@@ -1,0 +1,151 @@
+"""What stands in the files without being wrong in itself: misspellings, wrong places, two publishers at once."""
+
+from __future__ import annotations
+
+import os
+from difflib import get_close_matches
+
+from arcacct.conf import places
+from arcacct.conf.lookup import kind_of
+from arcacct.conf.options import APEL, ARC_BLOCKS, ARC_ONLY, DIRECTORY, OBSOLETE, OPTIONS, SGAS, TARGET_KINDS
+from arcacct.conf.parser import ARC_CONF, OUR_CONF, RUN_TIME_FOLDERS
+from arcacct.conf.problems import ERROR, WARNING, Problem
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from arcacct.conf.options import Spec
+    from arcacct.conf.parser import Block, Conf, Option
+
+ARCHIVING = "arex/jura/archiving"
+APEL_BENCHMARKS = ("hepscore23", "hepspec", "si2k")
+LIKE = 0.75
+"""How alike two names are for one to be a slip of the other; 0.75 takes a letter or two of a usual option."""
+
+
+def review(conf: Conf, *, allow_jura: bool) -> list[Problem]:
+    """Everything that can be said without understanding a value."""
+    problems = [_complaint(conf, found.file, found.line, found.text) for found in conf.complaints]
+    problems += _two_publishers(conf, allow_jura=allow_jura)
+    for block in conf.blocks.values():
+        problems += _block(conf, block)
+    return problems
+
+
+def _complaint(conf: Conf, file: str, line: int, text: str) -> Problem:
+    # A-REX passes over such lines of arc.conf, and so do we; our own file has no excuse.
+    return Problem(ERROR if file == conf.our_conf else WARNING, file, line, None, None, text)
+
+
+def _two_publishers(conf: Conf, *, allow_jura: bool) -> Iterator[Problem]:
+    if allow_jura:
+        return
+    arcs = [block for block in [*conf.replaced, *conf.blocks.values()] if block.file == conf.arc_conf]
+    targets = [block for block in arcs if block.kind in (SGAS, APEL)]
+    for block in targets:
+        yield Problem(ERROR, block.file, block.line, block.name, None, _move(conf, block))
+    for block in arcs:
+        if block.kind == "arex/jura" and not targets:
+            text = f"makes A-REX start jura-ng, which has no target; {_moving(conf)}"
+            yield Problem(WARNING, block.file, block.line, block.name, None, text)
+
+
+def _move(conf: Conf, block: Block) -> str:
+    there = conf.blocks[block.name].file == conf.our_conf
+    what = f"is also in {conf.our_conf}: A-REX's jura-ng" if there else "is a target of A-REX's jura-ng, which"
+    return f"{what} would publish beside arcacct; {_moving(conf)}, or set allow_jura=yes"
+
+
+def _moving(conf: Conf) -> str:
+    run_time = os.path.dirname(os.path.abspath(conf.arc_conf)) in RUN_TIME_FOLDERS
+    return f"move [arex/jura] and all its targets from {ARC_CONF if run_time else 'here'} to {conf.our_conf} " + (
+        "and restart A-REX" if run_time else "and restart A-REX, if it runs"
+    )
+
+
+def _block(conf: Conf, block: Block) -> Iterator[Problem]:
+    kind = kind_of(block)
+    ours = block.file == conf.our_conf or kind in ("arcacct", DIRECTORY)
+    if kind == ARCHIVING:
+        yield _about(block, WARNING, "is obsolete since ARC 6.8; remove it, arcacct keeps every record in its database")
+    elif kind in ("lrms", "queue"):
+        yield from _benchmarks(block)
+    elif kind in TARGET_KINDS or kind == "arcacct" or (kind == "arex/jura" and ours):
+        yield from _pathless(block)
+        yield from _options(block, kind, strict=ours and kind != "arex/jura")
+    elif ours and kind not in ARC_BLOCKS:
+        known = [*OPTIONS, *ARC_BLOCKS]
+        yield _about(block, ERROR, f"is not a block of {OUR_CONF}; {_instead(kind, known, 'remove it')}")
+    if block.file == conf.arc_conf and block.kind in ("arcacct", DIRECTORY):
+        other = ", or call it [custom:arcacct]" if block.kind == "arcacct" else ""
+        yield _about(
+            block, ERROR, f"is not a block of arc.conf and A-REX refuses it; move it to {conf.our_conf}{other}"
+        )
+    if block.name == "custom:arcacct" and conf.blocks["arcacct"] is not block:
+        yield _about(block, WARNING, f"counts for nothing, since there is [arcacct] in {conf.blocks['arcacct'].file}")
+
+
+def _benchmarks(block: Block) -> Iterator[Problem]:
+    for line in block.options.get("benchmark", ()):
+        kind = (places.benchmark(line.value) or "").partition(":")[0]
+        if kind and kind.lower() not in APEL_BENCHMARKS:
+            text = f"is of a type that APEL refuses, {kind!r}; it knows HEPscore23, HEPSPEC and Si2k"
+            yield _option(block, line, "benchmark", WARNING, text)
+
+
+def _pathless(block: Block) -> Iterator[Problem]:
+    for line in block.options.get("targeturl", ()) if block.kind == SGAS else ():
+        if line.value.startswith("https://") and "/" not in line.value[8:].rstrip("/"):
+            text = f"has no path, so /sgas/ur is used; write it out, as {line.value.rstrip('/')}/sgas"
+            yield _option(block, line, "targeturl", WARNING, text)
+
+
+def _options(block: Block, kind: str, *, strict: bool) -> Iterator[Problem]:
+    specs = {spec.name: spec for spec in OPTIONS[kind]}
+    for name, lines in block.options.items():
+        if name in specs:
+            yield from _lines(block, specs[name], lines)
+        elif name in OBSOLETE.get(kind, ()):
+            yield _option(
+                block, lines[-1], name, WARNING, "is obsolete since ARC 6.8 and counts for nothing; remove it"
+            )
+        elif name not in ARC_ONLY.get(kind, ()):
+            yield from _unknown(block, kind, name, lines[-1], specs, strict=strict)
+
+
+def _lines(block: Block, spec: Spec, lines: list[Option]) -> Iterator[Problem]:
+    if len(lines) > 1 and not spec.repeated:
+        text = f"is there {len(lines)} times and this last line holds; remove the others"
+        yield _option(block, lines[-1], spec.name, WARNING, text)
+    for line in lines:
+        if not line.value:
+            yield _option(block, line, spec.name, WARNING, "has no value and counts as not set; remove it")
+        elif len(line.value) > 1 and line.value[0] == line.value[-1] and line.value[0] in "'\"":
+            yield _option(block, line, spec.name, ERROR, "is in quotes, which would be part of it; remove them")
+
+
+def _unknown(
+    block: Block, kind: str, name: str, line: Option, specs: Iterable[str], *, strict: bool
+) -> Iterator[Problem]:
+    homes = [f"[{other}]" for other in ("arcacct", *TARGET_KINDS) if any(spec.name == name for spec in OPTIONS[other])]
+    if not strict:
+        if get_close_matches(name.lower(), specs, 1, LIKE):
+            yield _option(block, line, name, WARNING, f"is no option of [{kind}]; {_instead(name, specs, '')}")
+    elif homes:
+        yield _option(block, line, name, ERROR, f"is no option of [{kind}]; it belongs in {' or '.join(homes)}")
+    else:
+        yield _option(block, line, name, ERROR, f"is no option of [{kind}]; {_instead(name, specs, 'remove it')}")
+
+
+def _instead(name: str, known: Iterable[str], otherwise: str) -> str:
+    like = get_close_matches(name.lower(), list(known), 1, LIKE)
+    return f"did you mean {like[0]}?" if like else otherwise
+
+
+def _about(block: Block, severity: str, text: str) -> Problem:
+    return Problem(severity, block.file, block.line, block.name, None, text)
+
+
+def _option(block: Block, line: Option, name: str, severity: str, text: str) -> Problem:
+    return Problem(severity, line.file, line.line, block.name, name, text)

@@ -1,0 +1,125 @@
+"""
+What the configuration means for arcacct: immutable, complete, with every complaint at once.
+
+Not on the hook's path: that needs only ``parser`` and ``places``.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from arcacct.conf.lookup import read_block
+from arcacct.conf.places import AREX_WRITES, CONTROLDIR, arex_writes, places
+from arcacct.conf.problems import ERROR, WARNING, Problem, errors, in_order, refuse
+from arcacct.conf.review import review
+from arcacct.conf.targets import Target, select_targets, shared_receivers, targets
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.conf.parser import Conf
+    from arcacct.conf.places import Places
+    from arcacct.conf.values import MapRule, NodeBenchmark
+
+__all__ = ["Settings", "examine", "select_targets", "settings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every setting with its value."""
+
+    hostname: str
+    places: Places
+    jura_database: str
+    """jura-ng's publishing.db, which tells how far it came with each target; it may not exist."""
+    http_proxy: str | None
+    host_key: str
+    host_cert: str
+    cert_dir: str
+    targets: tuple[Target, ...]
+    lrms_host: str
+    """SubmitHost, MachineName and recordId host of jobs without an endpoint."""
+    local_group_prefix: str | None
+    map: tuple[MapRule, ...]
+    node_benchmarks: tuple[NodeBenchmark, ...]
+    queue_benchmarks: tuple[tuple[str, str], ...]
+    """Each queue with its benchmark, ``TYPE:VALUE``; of several the first, as in ARC."""
+    allow_jura: bool
+    keep_messages_days: int
+    settle_s: int
+    files: tuple[str, ...]
+    """The files that were read."""
+    warnings: tuple[Problem, ...]
+
+
+def settings(conf: Conf, *, controldir: str | None = None, database: str | None = None) -> Settings:
+    """
+    The settings of this host; ``controldir`` and ``database`` of the command line win.
+
+    Raises ConfigError whose text has one line for each error of the configuration.
+    """
+    found, problems = examine(conf, controldir=controldir, database=database)
+    refuse(problems)
+    assert found is not None
+    return found
+
+
+def examine(
+    conf: Conf, *, controldir: str | None = None, database: str | None = None
+) -> tuple[Settings | None, list[Problem]]:
+    """The settings, ``None`` where an error keeps them from being made, and every problem in the order of the files."""
+    problems: list[Problem] = []
+    values = {
+        kind: read_block(conf, kind, kind, problems) for kind in ("common", "arex", "lrms", "arex/jura", "arcacct")
+    }
+    common, ours = values["common"], values["arcacct"]
+    queues = _queue_benchmarks(conf, problems)
+    found = targets(conf, common["http_proxy"], problems)
+    problems += shared_receivers(conf, found)
+    problems += review(conf, allow_jura=bool(ours["allow_jura"]))
+    problems += _database(conf, controldir or values["arex"]["controldir"] or CONTROLDIR, database, ours)
+    problems = in_order(problems, conf.files)
+    if errors(problems):
+        return None, problems
+    where = places(conf, controldir, database)
+    made = Settings(
+        hostname=common["hostname"],
+        places=where,
+        jura_database=where.controldir + "/accounting/publishing.db",
+        http_proxy=common["http_proxy"],
+        host_key=common["x509_host_key"],
+        host_cert=common["x509_host_cert"],
+        cert_dir=common["x509_cert_dir"],
+        targets=found,
+        lrms_host=ours["lrms_host"] or common["hostname"],
+        local_group_prefix=ours["local_group_prefix"],
+        map=ours["map"],
+        node_benchmarks=ours["node_benchmark"],
+        queue_benchmarks=queues,
+        allow_jura=ours["allow_jura"],
+        keep_messages_days=ours["keep_messages_days"],
+        settle_s=ours["settle_s"],
+        files=tuple(conf.files),
+        warnings=tuple(problem for problem in problems if problem.severity == WARNING),
+    )
+    return made, problems
+
+
+def _queue_benchmarks(conf: Conf, problems: list[Problem]) -> tuple[tuple[str, str], ...]:
+    found = []
+    for block in list(conf.blocks.values()):
+        if block.kind == "queue" and block.label:
+            benchmarks = read_block(conf, block.name, "queue", problems)["benchmark"]
+            found += [(block.label, benchmarks[0])] if benchmarks else []
+    return tuple(found)
+
+
+def _database(conf: Conf, controldir: str, given: str | None, ours: dict[str, Any]) -> list[Problem]:
+    path = given or conf.get("arcacct", "database")
+    if not path or ours["arex_writes_no_accounting"] or not arex_writes(path, os.path.abspath(controldir)):
+        return []
+    line = conf.option("arcacct", "database")
+    if given or line is None:
+        return [Problem(ERROR, path, None, None, None, AREX_WRITES)]
+    return [Problem(ERROR, line.file, line.line, conf.blocks["arcacct"].name, "database", AREX_WRITES)]

@@ -1,0 +1,68 @@
+"""The settings that hold, as text of the same syntax: reading it again gives the same settings."""
+
+from __future__ import annotations
+
+from arcacct.conf.lookup import find
+from arcacct.conf.options import OPTIONS
+from arcacct.conf.places import places
+from arcacct.conf.values import without_secret
+from arcacct.errors import ConfigError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from arcacct.conf.options import Spec
+    from arcacct.conf.parser import Conf
+
+ALWAYS = ("common", "arex", "lrms", "arcacct")
+"""Blocks whose defaults hold even if no file has them."""
+
+
+def show(conf: Conf, database: str | None = None) -> str:
+    """
+    Each option that has a value, under a comment with the line that sets it.
+
+    ``database`` is the one of the command line, which wins.
+    """
+    names = [*ALWAYS, *(name for name in conf.blocks if name not in ALWAYS and conf.blocks[name].kind in OPTIONS)]
+    return "\n".join(_block(conf, name, database) for name in names)
+
+
+def _block(conf: Conf, name: str, database: str | None) -> str:
+    kind = name.partition(":")[0]
+    lines = [f"[{name}]"]
+    for spec in OPTIONS[kind]:
+        texts = [*_set(conf, name, spec)] or [*_computed(conf, name, spec)]
+        if name == "arcacct" and spec.name == "database" and database:
+            texts = ["# --database", f"database = {database}"]
+        lines += texts
+    return "\n".join([*lines, ""])
+
+
+def _set(conf: Conf, block: str, spec: Spec) -> Iterator[str]:
+    found = find(conf, block, spec)
+    for text, line in zip(found.texts, found.lines, strict=False):
+        yield f"# {line.file}:{line.line}" + (f" [{found.block}]" if found.block != block else "")
+        yield f"{spec.name} = {without_secret(text)}"
+
+
+def _computed(conf: Conf, block: str, spec: Spec) -> Iterator[str]:
+    """A default, where ARC has an expression or we have a rule its outcome."""
+    value = spec.default
+    if block == "common" and spec.name == "hostname":
+        value = spec.read(spec.default or "")
+    elif block == "arcacct" and spec.name == "lrms_host":
+        value = conf.get("common", "hostname") or OPTIONS["common"][0].read("$EXEC{hostname -f}")
+    elif block == "arcacct" and spec.name == "database":
+        value = _database(conf)
+    if value is not None:
+        yield "# default"
+        yield f"{spec.name} = {value}"
+
+
+def _database(conf: Conf) -> str | None:
+    try:
+        return places(conf).database
+    except ConfigError:
+        return None  # `config check` says what is wrong

@@ -1,0 +1,283 @@
+"""
+From the text of an option to its value.
+
+Each function takes the text and returns the value, or raises ValueError with what is wrong and,
+after a semicolon, what would be right.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from arcacct.conf import places
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from urllib.parse import SplitResult
+
+_SECRET = re.compile(r"//[^/@]*@")
+_HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*")
+_AMS_NAME = re.compile(r"[a-zA-Z0-9_-]+")
+_MAP_FIELDS = ("owner", "group", "project", "account")
+
+
+@dataclass(frozen=True, slots=True)
+class VomslessVO:
+    """The VO of jobs whose user came without one, and who vouches for it (``NAME#ISSUER``)."""
+
+    name: str
+    issuer: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MapRule:
+    """One ``map`` line: which VO a job of another source than ARC belongs to; the first that matches holds."""
+
+    field: str
+    """What is compared: ``owner``, ``group``, ``project`` or ``account``."""
+    pattern: str
+    """A shell pattern."""
+    vo: str
+    group: str | None
+    user: str | None
+    """The DN to publish, or ``withheld``; ``None`` publishes none."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBenchmark:
+    """One ``node_benchmark`` line: the benchmark per core of every node whose CPU model matches."""
+
+    pattern: str
+    benchmark: str
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a web service listens."""
+
+    host: str
+    port: int
+
+    @property
+    def netloc(self) -> str:
+        """``HOST:PORT`` as a URL has it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == 443 else f"{host}:{self.port}"
+
+    def at(self, port: int) -> Address:
+        """The same host at another port."""
+        return Address(self.host, port)
+
+
+def text(value: str) -> str:
+    """Any text."""
+    return value
+
+
+def word(value: str) -> str:
+    """One word of printable ASCII."""
+    if not value.isascii() or not value.isprintable() or " " in value:
+        raise ValueError(f"{value!r} is not one word of ASCII letters; write one name without blanks")
+    return value
+
+
+def line_of_ascii(value: str) -> str:
+    """Printable ASCII, blanks included."""
+    if not value.isascii() or not value.isprintable():
+        raise ValueError(f"{value!r} has characters other than ASCII; APEL's receiver cannot read them")
+    return value
+
+
+def path(value: str) -> str:
+    """An absolute path."""
+    if not value.startswith("/"):
+        raise ValueError(f"{value!r} is not an absolute path; begin it with /")
+    return value
+
+
+def yes_no(value: str) -> bool:
+    """``yes`` or ``no``."""
+    found = places.yes_or_no(value)
+    if found is None:
+        raise ValueError(f"{value!r} is neither; write yes or no")
+    return found
+
+
+def whole(value: str) -> int:
+    """A whole number, zero included."""
+    if not (value.isascii() and value.isdigit()):
+        raise ValueError(f"{value!r} is not a whole number; write digits alone, as 3600")
+    return int(value)
+
+
+def batch(value: str) -> int | None:
+    """How many records go into one message; 0 (``None``) leaves it to the limit in bytes."""
+    return whole(value) or None
+
+
+def seconds(value: str) -> float:
+    """A time longer than nothing, in seconds."""
+    try:
+        found = float(value)
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= 3600:
+        raise ValueError(f"{value!r} is no time; write seconds, as 5")
+    return found
+
+
+def port(value: str) -> int:
+    """A TCP port."""
+    found = whole(value)
+    if not 1 <= found <= 65535:
+        raise ValueError(f"{value!r} is no port; write a number from 1 to 65535")
+    return found
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """A reader that takes one of these words."""
+
+    def read(value: str) -> str:
+        if value not in words:
+            known = " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+            raise ValueError(f"{value!r} is not known; write {known}")
+        return value
+
+    return read
+
+
+def ams_dialect(value: str) -> str:
+    """``server``: the service delivers to APEL, which misreads or refuses any other form of its messages."""
+    if value == "seed":
+        raise ValueError("'seed' is only for [arcacct/directory] targets, APEL refuses it; write server")
+    return one_of("server")(value)
+
+
+def host(value: str) -> str:
+    """
+    A host's name.
+
+    ``$EXEC{hostname -f}`` is ARC's default: asked of the system's resolver, since no command of a file is ever run.
+    """
+    if value.startswith("$EXEC{"):
+        return socket.getfqdn()
+    if not _HOST.fullmatch(value):
+        raise ValueError(f"{value!r} is no host name; write the full name, as ce.example.org")
+    return value
+
+
+def benchmark(value: str) -> str:
+    """A benchmark, normalised to ``TYPE:VALUE``."""
+    found = places.benchmark(value)
+    if found is None:
+        raise ValueError(f"{value!r} is no benchmark; write TYPE:VALUE or TYPE VALUE, as HEPscore23:11.5")
+    return found
+
+
+def proxy(value: str) -> str:
+    """A proxy as ``http://HOST:PORT``."""
+    url = _split(value)
+    if url.scheme not in {"http", "https"} or not url.hostname:
+        raise ValueError(f"{without_secret(value)!r} is no proxy; write http://HOST:PORT")
+    return value
+
+
+def without_secret(url: str) -> str:
+    """A URL as it may be shown: the name and password before its host hidden."""
+    return _SECRET.sub("//***@", url)
+
+
+def vo(value: str) -> str:
+    """The name of one VO."""
+    if "," in value or " " in value:
+        raise ValueError(f"{value!r} is more than one VO; write one vofilter line for each")
+    return word(value)
+
+
+def vomsless_vo(value: str) -> VomslessVO:
+    """``NAME`` or ``NAME#ISSUER``; the issuer is a DN and may have blanks."""
+    name, _, issuer = value.partition("#")
+    if not name.strip():
+        raise ValueError(f"{value!r} names no VO; write NAME or NAME#ISSUER")
+    return VomslessVO(word(name.strip()), issuer.strip() or None)
+
+
+def map_rule(value: str) -> MapRule:
+    """``owner|group|project|account PATTERN vo=VO [group=G] [user=DN|withheld]``; a DN takes the rest of the line."""
+    rule, _, user = f"{value} ".partition(" user=")
+    words = rule.split()
+    fields = dict(part.split("=", 1) for part in words[2:] if "=" in part)
+    if (
+        len(words) < 3
+        or words[0] not in _MAP_FIELDS
+        or len(fields) != len(words) - 2
+        or not fields.get("vo")
+        or not fields.keys() <= {"vo", "group"}
+    ):
+        raise ValueError(
+            f"{value!r} is no rule; write owner|group|project|account PATTERN vo=VO [group=G] [user=DN|withheld]"
+        )
+    return MapRule(words[0], words[1], fields["vo"], fields.get("group") or None, user.strip() or None)
+
+
+def node_benchmark(value: str) -> NodeBenchmark:
+    """``"CPU MODEL PATTERN" TYPE:VALUE``."""
+    start, pattern, rest = [*value.split('"'), "", "", ""][:3]
+    if value.count('"') != 2 or start.strip() or not pattern.strip():
+        raise ValueError(f'{value!r} is no such line; write "CPU MODEL PATTERN" TYPE:VALUE')
+    return NodeBenchmark(pattern.strip(), benchmark(rest.strip()))
+
+
+def ams_name(value: str) -> str:
+    """A project or topic; AMS answers 400 to any other character."""
+    if not _AMS_NAME.fullmatch(value):
+        raise ValueError(f"{value!r} is no name for AMS; write letters, digits, - and _ only")
+    return value
+
+
+def sgas_url(value: str) -> str:
+    """
+    The URL that usage records are posted to.
+
+    As ARC makes it: slashes at the end go, ``/ur`` is appended unless it is there.
+    A URL without a path gets SGAS's own, ``/sgas/ur`` (jura-ng stops at such a URL).
+    """
+    url = _https(value)
+    folder = url.path.rstrip("/") or "/sgas"
+    return f"https://{_address(url).netloc}{folder if folder.endswith('/ur') else folder + '/ur'}"
+
+
+def ams_address(value: str) -> Address:
+    """The host and port of an AMS service; the paths are ours to add."""
+    url = _https(value)
+    if url.path.strip("/"):
+        raise ValueError(f"{without_secret(value)!r} has a path; write https://HOST or https://HOST:PORT alone")
+    return _address(url)
+
+
+def _https(value: str) -> SplitResult:
+    url = _split(value)
+    if url.scheme != "https" or not url.hostname:
+        raise ValueError(f"{without_secret(value)!r} is not an https URL; write https://HOST[:PORT]/PATH")
+    if url.username is not None or url.query or url.fragment:
+        raise ValueError(f"{without_secret(value)!r} has more than host, port and path; write https://HOST[:PORT]/PATH")
+    return url
+
+
+def _split(value: str) -> SplitResult:
+    try:
+        url = urlsplit(value)
+        url.port  # noqa: B018  a wrong port raises only when it is asked for
+    except ValueError as error:
+        text = f"{without_secret(value)!r} is no URL ({error}); write https://HOST[:PORT]/PATH"
+        raise ValueError(text) from None
+    return url
+
+
+def _address(url: SplitResult) -> Address:
+    assert url.hostname is not None
+    return Address(url.hostname, url.port or 443)

@@ -1,0 +1,117 @@
+"""`arcacct config check` and `arcacct config show`."""
+
+from __future__ import annotations
+
+import conf_files
+import pytest
+from conf_files import APEL, DIRECTORY, SGAS
+
+from arcacct.cli import main
+from arcacct.conf.check import check
+from arcacct.conf.parser import Conf
+from arcacct.sandbox import authority
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run a command; its exit code, standard output and standard error."""
+    for name in ("ARC_CONFIG", "ARCACCT_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*args):
+        with pytest.raises(SystemExit) as raised:
+            main(list(args))
+        out, err = capsys.readouterr()
+        return raised.value.code, out, err
+
+    return run
+
+
+@pytest.fixture
+def credentials(tmp_path):
+    """A [common] block whose certificate, key and CA directory are good."""
+    ca = authority.create(str(tmp_path / "ca"))
+    host = ca.issue("ce.example.org")
+    return (
+        f"[common]\nhostname = ce.example.org\nx509_host_key = {host.key_path}\n"
+        f"x509_host_cert = {host.cert_path}\nx509_cert_dir = {ca.ca_dir}\n[arex]\ncontroldir = {tmp_path}/c\n"
+    )
+
+
+def test_a_good_configuration(tmp_path, run, credentials):
+    """Nothing on stdout, ok on stderr, exit 0."""
+    (tmp_path / "out").mkdir()
+    ours = SGAS + APEL + DIRECTORY.replace("/var/spool/apel/outgoing", f"{tmp_path}/out")
+    code, out, err = run("--config", conf_files.write(tmp_path, ours, credentials), "config", "check")
+    assert (code, out) == (0, "")
+    assert err.startswith("ok: ")
+
+
+def test_every_problem_is_listed(tmp_path, run):
+    """Mistakes in the text and files that cannot be used, together, and exit 78."""
+    arc = f"[common]\nhostname = ce.example.org\nx509_host_key = {tmp_path}/key.pem\n"
+    ours = "[arcacct]\nsettel = 1\n" + SGAS + DIRECTORY.replace("/var/spool/apel", f"{tmp_path}/missing")
+    code, out, err = run("--config", conf_files.write(tmp_path, ours, arc), "config", "check")
+    assert code == 78
+    assert "Traceback" not in err
+    assert f"{tmp_path}/arc.conf:3: [common] x509_host_key: {tmp_path}/key.pem cannot be read" in out
+    assert f"{tmp_path}/arcacct.conf:2: [arcacct] settel: is no option of [arcacct]; did you mean settle?" in out
+    assert f"{tmp_path}/arcacct.conf:3: [arex/jura/sgas:one] x509_host_cert: /etc/grid-security/hostcert.pem" in out
+    assert (
+        f"{tmp_path}/arcacct.conf:6: [arcacct/directory:out] path: {tmp_path}/missing/outgoing is no directory" in out
+    )
+    assert err.startswith("not ok: ")
+
+
+def test_a_file_shared_by_targets_is_complained_about_once(tmp_path, run, credentials):
+    """One line for one missing file, though two targets use it."""
+    arc = credentials.replace("x509_host_cert = ", "x509_host_cert = /missing")
+    code, out, _ = run("--config", conf_files.write(tmp_path, SGAS + APEL, arc), "config", "check")
+    assert code == 78
+    assert out.count("cannot be read") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        pytest.param("timeout=10,onfailure=log,ontimeout=log /usr/local/libexec/arcacct-hook %C", None, id="good"),
+        pytest.param("10,onfailure=pass,ontimeout=pass /opt/arcacct-hook %C %I %S", None, id="bare-timeout"),
+        pytest.param("onfailure=log,ontimeout=log /opt/arcacct-hook %C", "has no timeout", id="no-timeout"),
+        pytest.param("timeout=10,ontimeout=log /opt/arcacct-hook %C", "would fail the user's job", id="onfailure"),
+        pytest.param("timeout=10,onfailure=log /opt/arcacct-hook %C", "would fail the user's job", id="ontimeout"),
+        pytest.param(
+            "timeout=5,onfailure=log,ontimeout=log /opt/arcacct-hook %C", "before its own deadline", id="too-short"
+        ),
+        pytest.param("timeout=10 /opt/somebody-elses-hook %C", None, id="not-ours"),
+    ],
+)
+def test_a_callout_that_could_hurt_jobs_is_a_warning(tmp_path, run, line, said):
+    """A-REX fails the job when its callout fails, unless the line says otherwise."""
+    arc = f"[arex]\nstatecallout = FINISHED {line}\n"
+    code, out, _ = run("--config", conf_files.write(tmp_path, None, arc), "config", "check")
+    assert code == 0
+    assert (said or "") in out
+    assert bool(out) == bool(said)
+
+
+def test_a_missing_file_is_one_clear_line(tmp_path, run):
+    """No traceback, the configuration's exit code."""
+    code, out, err = run("--config", f"{tmp_path}/missing.conf", "config", "check")
+    assert (code, out) == (78, "")
+    assert err == f"arcacct: {tmp_path}/missing.conf: there is no such file; name an existing arc.conf\n"
+
+
+def test_no_file_at_all_is_an_error(tmp_path):
+    """A host without arc.conf and arcacct.conf is told where they were looked for."""
+    (problem,) = check(Conf(f"{tmp_path}/arc.conf", f"{tmp_path}/arcacct.conf"))
+    assert str(problem) == (
+        f"{tmp_path}/arc.conf: there is no such file, nor {tmp_path}/arcacct.conf; name one by --config or write it"
+    )
+
+
+def test_show_prints_a_configuration(tmp_path, run):
+    """Blocks and options with their sources, also while the configuration has errors."""
+    code, out, err = run("--config", conf_files.write(tmp_path, SGAS + "urbatchsize = many\n"), "config", "show")
+    assert (code, err) == (0, "")
+    assert f"[arex/jura/sgas:one]\n# {tmp_path}/arcacct.conf:2\ntargeturl = https://sgas.example.org:6143/sgas\n" in out
+    assert "urbatchsize = many\n" in out

@@ -1,0 +1,112 @@
+"""Certificate, key and CA directory, before anybody else refuses them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import time
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.x509.oid import NameOID
+
+from arcacct.conf.credentials import ca_directory_findings, ca_file_findings, certificate_findings, key_findings
+
+NOW = 1_770_000_000
+DAY = 86400
+
+
+def write_key(path, key, passphrase=None):
+    encryption = serialization.BestAvailableEncryption(passphrase) if passphrase else serialization.NoEncryption()
+    data = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+    path.write_bytes(data)
+    path.chmod(0o600)
+    return str(path)
+
+
+def write_certificate(path, key, start=NOW - DAY, end=NOW + 365 * DAY):
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ce.example.org")])
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).serial_number(7)
+    builder = builder.public_key(key.public_key())
+    builder = builder.not_valid_before(dt.datetime.fromtimestamp(start, dt.UTC))
+    builder = builder.not_valid_after(dt.datetime.fromtimestamp(end, dt.UTC))
+    path.write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def host_key():
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "findings"),
+    [
+        pytest.param(-DAY, 365 * DAY, [], id="good"),
+        pytest.param(-DAY, 2 * DAY, [("warning", "order a new host certificate")], id="two-days-left"),
+        pytest.param(-DAY, 3600, [("error", "within a day")], id="an-hour-left"),
+        pytest.param(-DAY, -1, [("error", "expired at 2026-02-0")], id="expired"),
+        pytest.param(DAY, 3 * DAY, [("error", "not valid yet")], id="not-yet"),
+    ],
+)
+def test_validity_of_the_certificate(tmp_path, host_key, start, end, findings):
+    """Expired, expiring within a day and not yet valid are errors, the last fortnight is a warning."""
+    cert = write_certificate(tmp_path / "cert.pem", host_key, NOW + start, NOW + end)
+    found = certificate_findings(cert, NOW)
+    assert [(severity, words in text) for (severity, text), (_, words) in zip(found, findings, strict=True)] == [
+        (severity, True) for severity, _ in findings
+    ]
+
+
+def test_key_of_the_certificate(tmp_path, host_key):
+    """The pair that belongs together passes; a key of another certificate is an error."""
+    cert = write_certificate(tmp_path / "cert.pem", host_key)
+    assert key_findings(write_key(tmp_path / "key.pem", host_key), cert) == []
+    other = write_key(tmp_path / "other.pem", ec.generate_private_key(ec.SECP256R1()))
+    (finding,) = key_findings(other, cert)
+    assert (finding.severity, "is not the key of" in finding.text) == ("error", True)
+
+
+def test_a_key_that_others_can_read_is_a_warning(tmp_path, host_key):
+    """It works, and should not stay so."""
+    key = write_key(tmp_path / "key.pem", host_key)
+    os.chmod(key, 0o644)
+    (finding,) = key_findings(key, write_certificate(tmp_path / "cert.pem", host_key))
+    assert (finding.severity, "chmod 600" in finding.text) == ("warning", True)
+
+
+def test_keys_that_cannot_be_used(tmp_path, host_key):
+    """One with a passphrase, one that is none, one that is missing, one that APEL cannot check."""
+    cert = write_certificate(tmp_path / "cert.pem", host_key)
+    locked = write_key(tmp_path / "locked.pem", host_key, b"secret")
+    (tmp_path / "text.pem").write_text("hello")
+    edwards = ed25519.Ed25519PrivateKey.generate()
+    for key, words in (
+        (locked, "needs a passphrase"),
+        (str(tmp_path / "text.pem"), "holds no private key"),
+        (str(tmp_path / "missing.pem"), "cannot be read: No such file"),
+        (write_key(tmp_path / "edwards.pem", edwards), "neither RSA nor EC"),
+    ):
+        assert any(words in text for severity, text in key_findings(key, cert) if severity == "error"), words
+
+
+def test_a_certificate_that_is_none(tmp_path):
+    """A missing file and one without a certificate are told apart."""
+    (tmp_path / "text.pem").write_text("hello")
+    assert "holds no certificate" in certificate_findings(str(tmp_path / "text.pem"), NOW)[0].text
+    assert "holds no certificate" in ca_file_findings(str(tmp_path / "text.pem"))[0].text
+    assert "cannot be read" in certificate_findings(str(tmp_path / "missing.pem"), int(time.time()))[0].text
+
+
+def test_ca_directory(tmp_path, host_key):
+    """OpenSSL looks for hashed names only: a directory without one trusts nobody."""
+    assert "cannot be read" in ca_directory_findings(str(tmp_path / "missing"))[0].text
+    (empty := tmp_path / "empty").mkdir()
+    assert "fill it" in ca_directory_findings(str(empty))[0].text
+    (plain := tmp_path / "plain").mkdir()
+    write_certificate(plain / "ca.pem", host_key)
+    assert "openssl rehash" in ca_directory_findings(str(plain))[0].text
+    write_certificate(plain / "0a1b2c3d.0", host_key)
+    assert ca_directory_findings(str(plain)) == []

@@ -1,0 +1,97 @@
+"""Where this host keeps its accounting."""
+
+from __future__ import annotations
+
+import conf_files
+import pytest
+
+from arcacct.conf.places import benchmark, places, yes_or_no
+from arcacct.errors import ConfigError
+
+
+def test_without_a_configuration_arcs_defaults_hold():
+    """A recorder without any conf file keeps its files below ARC's default control directory."""
+    here = places(None)
+    assert here.database == "/var/spool/arc/jobstatus/accounting/arcacct/accounting.db"
+    assert here.publishing_database == "/var/spool/arc/jobstatus/accounting/arcacct/publishing.db"
+    assert (here.default_benchmark, here.deadline_s, here.read_group) == ("HEPSPEC:1.0", 5.0, None)
+
+
+def test_database_option_moves_everything_of_ours(tmp_path):
+    """publishing.db, spool and locks stay beside the database."""
+    here = places(conf_files.read(tmp_path, "[arcacct]\ndatabase = /data/acct/jobs.db\nread_group = staff\n"))
+    assert (here.controldir, here.database) == (f"{tmp_path}/control", "/data/acct/jobs.db")
+    assert (here.directory, here.read_group) == ("/data/acct", "staff")
+    for path in (here.publishing_database, here.spool, here.queue_lock, here.publishing_lock, here.maintenance):
+        assert path.rpartition("/")[0] == "/data/acct"
+
+
+def test_the_command_line_wins(tmp_path):
+    """The hook's control directory and --database come before what the files say."""
+    conf = conf_files.read(tmp_path, "[arcacct]\ndatabase = /data/acct/jobs.db\n")
+    here = places(conf, controldir="/other/control/", database="/x/y.db")
+    assert (here.controldir, here.database) == ("/other/control", "/x/y.db")
+
+
+@pytest.mark.parametrize("name", ["accounting.db", "accounting_v2.db"])
+def test_the_file_that_arex_writes_is_refused(tmp_path, name):
+    """Whatever its spelling, as A-REX would lose rows; unless no A-REX writes on this host."""
+    (tmp_path / "control" / "accounting").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "control" / "accounting")
+    line = f"[arcacct]\ndatabase = {tmp_path}/link/{name}\n"
+    with pytest.raises(ConfigError, match=r"arcacct\.conf:2: \[arcacct\] database: that is the file A-REX writes"):
+        places(conf_files.read(tmp_path, line))
+    with pytest.raises(ConfigError, match="that is the file A-REX writes"):
+        places(conf_files.read(tmp_path), database=f"{tmp_path}/control/../control/accounting/{name}")
+    allowed = places(conf_files.read(tmp_path, line + "arex_writes_no_accounting = yes\n"))
+    assert allowed.database == f"{tmp_path}/link/{name}"
+
+
+@pytest.mark.parametrize(
+    ("text", "normalised"),
+    [
+        pytest.param("HEPSPEC:12.26", "HEPSPEC:12.26", id="colon"),
+        pytest.param("HEPSPEC 12.26", "HEPSPEC:12.26", id="blank"),
+        pytest.param(" HEPscore23 :  9 ", "HEPscore23:9", id="blanks-around"),
+        pytest.param("Si2k   3065", "Si2k:3065", id="blanks-between"),
+        pytest.param("HEPSPEC", None, id="no-value"),
+        pytest.param("12.26", None, id="no-type"),
+        pytest.param(":12.26", None, id="empty-type"),
+        pytest.param("HEPSPEC:fast", None, id="no-number"),
+        pytest.param("HEPSPEC:0", None, id="zero"),
+        pytest.param("HEPSPEC:-3", None, id="negative"),
+        pytest.param("HEPSPEC:nan", None, id="nan"),
+        pytest.param("HEPSPEC:inf", None, id="inf"),
+        pytest.param("HEP SPEC:1", None, id="two-words"),
+        pytest.param("", None, id="empty"),
+    ],
+)
+def test_both_spellings_of_a_benchmark(text, normalised):
+    """TYPE:VALUE and TYPE VALUE are the same; anything else is no benchmark."""
+    assert benchmark(text) == normalised
+
+
+def test_the_default_benchmark_is_that_of_the_lrms_block(tmp_path):
+    """Jobs that never ran get [lrms] benchmark, in either spelling."""
+    conf = conf_files.read(tmp_path, arc="[lrms]\nbenchmark = HEPscore23 11.5\n")
+    assert places(conf).default_benchmark == "HEPscore23:11.5"
+
+
+@pytest.mark.parametrize(
+    ("arc", "ours", "complaint"),
+    [
+        pytest.param("[lrms]\nbenchmark = fast\n", "", r"arc\.conf:2: \[lrms\] benchmark: 'fast'", id="benchmark"),
+        pytest.param("", "[arcacct]\ndeadline = soon\n", r"arcacct\.conf:2: \[arcacct\] deadline", id="deadline"),
+        pytest.param("", "[arcacct]\ndeadline = 0\n", r"arcacct\.conf:2: \[arcacct\] deadline", id="no-time"),
+    ],
+)
+def test_what_the_recorder_cannot_use_is_refused_with_its_line(tmp_path, arc, ours, complaint):
+    """A wrong benchmark would be recorded for ever: better an error, and the spool."""
+    with pytest.raises(ConfigError, match=complaint):
+        places(conf_files.read(tmp_path, ours, arc))
+
+
+@pytest.mark.parametrize(("text", "value"), [("yes", True), ("Yes", True), ("no", False), ("maybe", None)])
+def test_yes_or_no(text, value):
+    """A flag is yes or no in any case of letters, anything else is neither."""
+    assert yes_or_no(text) is value

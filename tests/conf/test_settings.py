@@ -1,0 +1,217 @@
+"""What the configuration means, and every complaint about it at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import socket
+
+import conf_files
+import pytest
+from conf_files import APEL, DIRECTORY, SGAS
+
+from arcacct.conf.parser import Conf, load
+from arcacct.conf.settings import examine, settings
+from arcacct.conf.values import MapRule, NodeBenchmark, VomslessVO
+from arcacct.errors import ConfigError
+
+DATA = pathlib.Path(__file__).parent.parent / "data" / "arex"
+
+
+def test_defaults(tmp_path):
+    """With nothing but a host name everything has ARC's default or ours, and there are no targets."""
+    found = settings(conf_files.read(tmp_path))
+    assert (found.hostname, found.lrms_host, found.targets) == ("ce.example.org", "ce.example.org", ())
+    assert (found.host_key, found.cert_dir) == ("/etc/grid-security/hostkey.pem", "/etc/grid-security/certificates")
+    assert (found.keep_messages_days, found.settle_s, found.allow_jura) == (90, 0, False)
+    assert found.places.database == f"{tmp_path}/control/accounting/arcacct/accounting.db"
+    assert found.jura_database == f"{tmp_path}/control/accounting/publishing.db"
+    assert found.warnings == ()
+
+
+def test_arcs_default_host_name_is_resolved_not_run(tmp_path):
+    """$EXEC{hostname -f}, whether written or implied, is answered by the resolver; no command of a file is run."""
+    (tmp_path / "ran").mkdir()
+    assert settings(conf_files.read(tmp_path, arc="[arex]\n")).hostname == socket.getfqdn()
+    harmful = f"[common]\nhostname = $EXEC{{rmdir {tmp_path}/ran}}\n"
+    assert settings(conf_files.read(tmp_path, arc=harmful)).hostname == socket.getfqdn()
+    assert (tmp_path / "ran").exists()
+
+
+def test_settings_cannot_be_changed(tmp_path):
+    """A value that was checked stays what it was."""
+    found = settings(conf_files.read(tmp_path, SGAS))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.hostname = "other"  # type: ignore[misc]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.targets[0].urbatchsize = 1  # type: ignore[misc]
+
+
+def test_every_option_of_ours(tmp_path):
+    """Each option of [arcacct] arrives as a value of its kind, repeated ones in their order."""
+    found = settings(
+        conf_files.read(
+            tmp_path,
+            "[arcacct]\nread_group = staff\ndeadline = 2.5\nkeep_messages = 7\nsettle = 3600\n"
+            "lrms_host = lrms.example.org\nlocal_group_prefix = local-\n"
+            "map = project atlas* vo=atlas group=/atlas/prod user=withheld\n"
+            "map = owner prd1 vo=cms user=/DC=org/CN=Production Robot\n"
+            'node_benchmark = "AMD EPYC 7[67]*" HEPscore23 14.2\nnode_benchmark = "Intel*" HEPSPEC:11.5\n',
+            conf_files.ARC + "[queue:a]\nbenchmark = HEPSPEC 12.26\nbenchmark = Si2k 3065\n[queue:b]\n",
+        )
+    )
+    assert (found.places.read_group, found.places.deadline_s, found.keep_messages_days) == ("staff", 2.5, 7)
+    assert (found.settle_s, found.lrms_host, found.local_group_prefix) == (3600, "lrms.example.org", "local-")
+    assert found.map == (
+        MapRule("project", "atlas*", "atlas", "/atlas/prod", "withheld"),
+        MapRule("owner", "prd1", "cms", None, "/DC=org/CN=Production Robot"),
+    )
+    assert found.node_benchmarks == (
+        NodeBenchmark("AMD EPYC 7[67]*", "HEPscore23:14.2"),
+        NodeBenchmark("Intel*", "HEPSPEC:11.5"),
+    )
+    assert found.queue_benchmarks == (("a", "HEPSPEC:12.26"),)
+
+
+def test_every_complaint_at_once(tmp_path):
+    """One error lists each mistake with file, line, block, option, what is wrong and what would be right."""
+    conf = conf_files.read(
+        tmp_path,
+        "[arcacct]\nkeep_mesages = 3\ndeadline = soon\nmap = owner\n"
+        "[arex/jura/sgas:one]\ntargeturl = http://sgas.example.org/sgas\nurbatchsize = many\n"
+        "[arex/jura/apel:two]\ntargeturl = https://msg.example.org\napel_messages = sumaries\n",
+        "[common]\nhostname = ce example\n[lrms]\nbenchmark = fast\n",
+    )
+    with pytest.raises(ConfigError) as raised:
+        settings(conf)
+    assert str(raised.value).replace(f"{tmp_path}/", "") == (
+        "9 errors in the configuration:\n"
+        "arc.conf:2: [common] hostname: 'ce example' is no host name; write the full name, as ce.example.org\n"
+        "arc.conf:4: [lrms] benchmark: 'fast' is no benchmark; write TYPE:VALUE or TYPE VALUE, as HEPscore23:11.5\n"
+        "arcacct.conf:2: [arcacct] keep_mesages: is no option of [arcacct]; did you mean keep_messages?\n"
+        "arcacct.conf:3: [arcacct] deadline: 'soon' is no time; write seconds, as 5\n"
+        "arcacct.conf:4: [arcacct] map: 'owner' is no rule; "
+        "write owner|group|project|account PATTERN vo=VO [group=G] [user=DN|withheld]\n"
+        "arcacct.conf:6: [arex/jura/sgas:one] targeturl: 'http://sgas.example.org/sgas' is not an https URL; "
+        "write https://HOST[:PORT]/PATH\n"
+        "arcacct.conf:7: [arex/jura/sgas:one] urbatchsize: 'many' is not a whole number; write digits alone, as 3600\n"
+        "arcacct.conf:8: [arex/jura/apel:two] gocdb_name: is not set and this target needs it; "
+        "add a line gocdb_name = ...\n"
+        "arcacct.conf:10: [arex/jura/apel:two] apel_messages: 'sumaries' is not known; write urs, individual, "
+        "individual-v04, summaries, summaries-v03, summaries-v04 or normalised-v04"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        pytest.param("database = jobs.db", "not an absolute path", id="relative-path"),
+        pytest.param("allow_jura = maybe", "write yes or no", id="flag"),
+        pytest.param("keep_messages = -1", "not a whole number", id="negative"),
+        pytest.param("keep_messages = ٣", "not a whole number", id="digit-of-another-script"),
+        pytest.param("deadline = nan", "is no time", id="nan"),
+        pytest.param("lrms_host = -x.org", "is no host name", id="host"),
+        pytest.param("local_group_prefix = a b", "is not one word", id="two-words"),
+        pytest.param("read_group = 'staff'", "is in quotes", id="quotes"),
+        pytest.param("map = user x vo=a", "is no rule", id="map-unknown-field"),
+        pytest.param("map = owner x", "is no rule", id="map-without-vo"),
+        pytest.param("map = owner x vo=", "is no rule", id="map-empty-vo"),
+        pytest.param("map = owner x vo=a role=b", "is no rule", id="map-unknown-word"),
+        pytest.param("node_benchmark = AMD HEPSPEC:1", "is no such line", id="pattern-without-quotes"),
+        pytest.param('node_benchmark = "AMD" fast', "is no benchmark", id="node-benchmark"),
+        pytest.param('node_benchmark = "" HEPSPEC:1', "is no such line", id="empty-pattern"),
+    ],
+)
+def test_a_wrong_value_is_an_error_at_its_line(tmp_path, line, wrong):
+    """A value that does not fit is refused, once, where it stands."""
+    _, problems = examine(conf_files.read(tmp_path, f"[arcacct]\n{line}\n"))
+    (problem,) = [problem for problem in problems if problem.severity == "error"]
+    assert (problem.file, problem.line) == (f"{tmp_path}/arcacct.conf", 2)
+    assert wrong in problem.text
+
+
+def test_the_database_of_arex_is_one_complaint_among_others(tmp_path):
+    """Its refusal does not hide the rest; given on the command line it is refused too."""
+    ours = f"[arcacct]\ndatabase = {tmp_path}/control/accounting/accounting.db\nsettel = 3\n"
+    _, problems = examine(conf_files.read(tmp_path, ours))
+    assert [problem.line for problem in problems] == [2, 3]
+    with pytest.raises(ConfigError, match="the file A-REX writes"):
+        settings(conf_files.read(tmp_path), database=f"{tmp_path}/control/accounting/accounting.db")
+
+
+def test_inheritance(tmp_path):
+    """A target's own value comes first, then [arex/jura], then [common]; settle comes from [arcacct]."""
+    arc = "[common]\nx509_host_key = /c/key\nx509_host_cert = /c/cert\nx509_cert_dir = /c/ca\nhttp_proxy = http://p:3128\n"
+    found = settings(
+        conf_files.read(
+            tmp_path,
+            "[arcacct]\nsettle = 60\n[arex/jura]\nx509_host_cert = /j/cert\nvomsless_vo = atlas#/CN=voms host\n"
+            f"vo_group = /a\nvo_group = /b\n{SGAS}x509_host_key = /t/key\n{APEL}settle = 0\nvo_group = /c\n",
+            arc,
+        )
+    )
+    sgas, apel = found.targets
+    assert (sgas.transport.host_key, sgas.transport.host_cert, sgas.transport.cert_dir) == (
+        "/t/key",
+        "/j/cert",
+        "/c/ca",
+    )
+    assert (apel.transport.host_key, apel.transport.proxy) == ("/c/key", "http://p:3128")
+    assert sgas.vomsless_vo == apel.vomsless_vo == VomslessVO("atlas", "/CN=voms host")
+    assert (sgas.vo_group, apel.vo_group) == (("/a", "/b"), ("/c",))
+    assert (sgas.settle_s, apel.settle_s) == (60, 0)
+
+
+def test_targets_of_a_real_arc_conf_when_jura_may_run_too():
+    """allow_jura=yes publishes to the targets of arc.conf as jura-ng knows them, in both forms of the file."""
+    for name in ("arc.conf", "arched-arex.cfg"):
+        conf = load(str(DATA / name), {})
+        conf.add("[arcacct]\nallow_jura = yes\n[arex/jura/apel:urs]\ntargeturl = https://a\ngocdb_name = B\n", "ours")
+        found = {target.name: target for target in settings(conf).targets}
+        urs, summaries, sgas = found["apel:urs"], found["apel:summaries"], found["sgas:sgas"]
+        assert (urs.gocdb_name, summaries.block) == ("B", "arex/jura/apel:summaries")
+        assert (summaries.url, summaries.urbatchsize, summaries.urdelivery_frequency_s) == (
+            "https://ams.example.org:8443/v1/projects/accounting/topics/gLite-APEL:publish",
+            500,
+            1,
+        )
+        assert (sgas.name, sgas.url, sgas.localid_prefix) == (
+            "sgas:sgas",
+            "https://sgas.example.org:8001/sgas/ur",
+            "ce.example.org:",
+        )
+
+
+def test_targets_in_arc_conf_stop_publishing(tmp_path):
+    """Each target that jura-ng would serve beside us is an error that says where to move it."""
+    _, problems = examine(conf_files.read(tmp_path, DIRECTORY, conf_files.ARC + f"[arex/jura]\n{SGAS}{APEL}"))
+    assert [(problem.severity, problem.block) for problem in problems] == [
+        ("error", "arex/jura/sgas:one"),
+        ("error", "arex/jura/apel:egi"),
+    ]
+    for problem in problems:
+        assert f"move [arex/jura] and all its targets from here to {tmp_path}/arcacct.conf" in problem.text
+        assert "allow_jura=yes" in problem.text
+
+
+def test_targets_in_the_run_time_file_are_moved_in_the_file_it_was_made_from():
+    """Nobody edits A-REX's run-time file: the error names /etc/arc.conf, and that A-REX has to be restarted."""
+    conf = Conf("/run/arched-arex.cfg", "/etc/arcacct.conf")
+    conf.add(SGAS, "/run/arched-arex.cfg")
+    (problem,) = examine(conf)[1]
+    assert "from /etc/arc.conf to /etc/arcacct.conf and restart A-REX" in problem.text
+
+
+def test_a_target_in_both_files_is_not_hidden(tmp_path):
+    """The block in arcacct.conf replaces ours, but jura-ng still sees the one of arc.conf."""
+    _, problems = examine(conf_files.read(tmp_path, SGAS, conf_files.ARC + SGAS))
+    (problem,) = problems
+    assert (problem.file, problem.severity) == (f"{tmp_path}/arc.conf", "error")
+    assert f"is also in {tmp_path}/arcacct.conf" in problem.text
+
+
+def test_jura_without_targets_is_a_warning(tmp_path):
+    """A-REX starts jura-ng for the block alone; nothing is published twice, so nothing is stopped."""
+    found = settings(conf_files.read(tmp_path, SGAS, conf_files.ARC + "[arex/jura]\nx509_host_key = /k\n"))
+    assert [problem.block for problem in found.warnings] == ["arex/jura"]
+    assert found.targets[0].transport.host_key == "/k"

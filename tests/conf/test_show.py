@@ -1,0 +1,49 @@
+"""The settings that hold, as text."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import conf_files
+from conf_files import APEL, DIRECTORY, SGAS
+
+from arcacct.conf.parser import Conf
+from arcacct.conf.settings import settings
+from arcacct.conf.show import show
+
+OURS = (
+    "[arcacct]\nsettle = 60\nmap = owner a* vo=b user=/CN=X Y\n"
+    f"[arex/jura]\nvo_group = /a\nvo_group = /b\n{SGAS}{APEL}timeout = 5\n{DIRECTORY}"
+)
+
+
+def test_what_is_shown_gives_the_same_settings_when_it_is_read(tmp_path):
+    """The output is a configuration of its own, complete."""
+    conf = conf_files.read(tmp_path, OURS)
+    again = Conf("arc.conf", "shown")
+    again.add(show(conf), "shown")
+    first, second = settings(conf), settings(again)
+    for field in dataclasses.fields(first):
+        if field.name not in ("places", "files"):
+            assert getattr(second, field.name) == getattr(first, field.name), field.name
+    assert second.places.database == first.places.database
+
+
+def test_each_value_stands_under_the_line_that_sets_it(tmp_path):
+    """File and line, with the block where it is inherited, or the word default."""
+    text = show(conf_files.read(tmp_path, OURS)).replace(f"{tmp_path}/", "")
+    assert "# arc.conf:2\nhostname = ce.example.org\n" in text
+    assert "# arcacct.conf:2 [arcacct]\nsettle = 60\n" in text
+    assert "# default\nurbatchsize = 50\n" in text
+    assert "# arcacct.conf:5\nvo_group = /a\n# arcacct.conf:6\nvo_group = /b\n" in text
+
+
+def test_the_database_of_the_command_line_is_shown(tmp_path):
+    """--database wins and says so."""
+    assert "# --database\ndatabase = /x.db\n" in show(conf_files.read(tmp_path, OURS), "/x.db")
+
+
+def test_no_secret_is_shown(tmp_path):
+    """A proxy's password stays where it is."""
+    text = show(conf_files.read(tmp_path, arc="[common]\nhttp_proxy = http://me:secret@proxy:3128\n"))
+    assert "http_proxy = http://***@proxy:3128" in text

@@ -1,0 +1,185 @@
+"""Targets: addresses, options, names, receivers."""
+
+from __future__ import annotations
+
+import conf_files
+import pytest
+from conf_files import APEL, DIRECTORY, SGAS
+
+from arcacct.conf.settings import examine, select_targets, settings
+from arcacct.errors import UsageError
+
+
+def target(tmp_path, block):
+    (found,) = settings(conf_files.read(tmp_path, block)).targets
+    return found
+
+
+@pytest.mark.parametrize(
+    ("targeturl", "url"),
+    [
+        pytest.param("https://h:6143/sgas", "https://h:6143/sgas/ur", id="appended"),
+        pytest.param("https://h:6143/sgas/", "https://h:6143/sgas/ur", id="slash-at-the-end"),
+        pytest.param("https://h:6143/sgas/ur", "https://h:6143/sgas/ur", id="there"),
+        pytest.param("https://h:6143/sgas/ur/", "https://h:6143/sgas/ur", id="there-with-slash"),
+        pytest.param("https://h/logger", "https://h/logger/ur", id="another-path"),
+        pytest.param("https://h", "https://h/sgas/ur", id="no-path"),
+        pytest.param("https://H.Example.ORG:443/sgas", "https://h.example.org/sgas/ur", id="usual-port"),
+        pytest.param("https://[::1]:6143/sgas", "https://[::1]:6143/sgas/ur", id="ipv6"),
+    ],
+)
+def test_where_usage_records_are_posted(tmp_path, targeturl, url):
+    """/ur is appended as ARC does; without a path SGAS's usual one is used."""
+    assert target(tmp_path, f"[arex/jura/sgas:one]\ntargeturl = {targeturl}\n").url == url
+
+
+@pytest.mark.parametrize(
+    ("targeturl", "port", "url", "authn"),
+    [
+        pytest.param("https://h", "", "https://h/v1", "https://h:8443/v1", id="plain"),
+        pytest.param("https://h/", "", "https://h/v1", "https://h:8443/v1", id="slash"),
+        pytest.param("https://h:8443", "", "https://h:8443/v1", "https://h:8443/v1", id="port"),
+        pytest.param("https://h:1234", "authn_port = 99\n", "https://h:1234/v1", "https://h:99/v1", id="both-ports"),
+    ],
+)
+def test_where_messages_go_and_the_token_comes_from(tmp_path, targeturl, port, url, authn):
+    """Any port for either service; the path of the token's URL has the host without a port."""
+    found = target(tmp_path, f"[arex/jura/apel:egi]\ntargeturl = {targeturl}\ngocdb_name = S\n{port}")
+    assert found.url == f"{url}/projects/accounting/topics/gLite-APEL:publish"
+    assert found.authn_url == f"{authn}/service-types/ams/hosts/h:authx509"
+
+
+@pytest.mark.parametrize(
+    ("block", "wrong"),
+    [
+        pytest.param(SGAS.replace("https", "http"), "targeturl: 'http://", id="http"),
+        pytest.param(SGAS.replace("https://", ""), "is not an https URL", id="no-scheme"),
+        pytest.param(SGAS.replace(":6143", ":port"), "is no URL", id="port-in-letters"),
+        pytest.param(SGAS.replace("//sgas", "//me:pw@sgas"), "more than host, port and path", id="password"),
+        pytest.param(APEL.replace("example.org", "example.org/v1"), "has a path", id="ams-path"),
+        pytest.param(APEL + "topic = a/b\n", "no name for AMS", id="topic"),
+        pytest.param(APEL + "authn_port = 70000\n", "is no port", id="authn-port"),
+        pytest.param(APEL + "apel_dialect = seed\n", "is only for [arcacct/directory] targets", id="seed-to-apel"),
+        pytest.param(APEL.replace("EXAMPLE", "Ünal"), "other than ASCII", id="site-not-ascii"),
+        pytest.param(APEL + "vofilter = a,b\n", "one vofilter line for each", id="list-of-vos"),
+        pytest.param(APEL + "vomsless_vo = #/CN=x\n", "names no VO", id="issuer-without-vo"),
+        pytest.param(APEL + "timeout = 0\n", "is no time", id="timeout"),
+        pytest.param(DIRECTORY + "layout = flat\n", "write dirq or directory", id="layout"),
+        pytest.param(SGAS + "sgas_vo_style = odd\n", "write arc or doc", id="style"),
+        pytest.param(SGAS.replace(":one", ""), "the target has no name; write [arex/jura/sgas:NAME]", id="no-name"),
+        pytest.param(
+            SGAS + "gocdb_name = X\n", "it belongs in [arex/jura/apel] or [arcacct/directory]", id="elsewhere"
+        ),
+        pytest.param(SGAS + "urbachsize = 5\n", "did you mean urbatchsize?", id="misspelt"),
+        pytest.param(SGAS + "colour = red\n", "is no option of [arex/jura/sgas]; remove it", id="unknown"),
+        pytest.param("[arex/jura/apl:x]\n", "did you mean arex/jura/apel?", id="misspelt-block"),
+    ],
+)
+def test_a_wrong_target_is_one_error(tmp_path, block, wrong):
+    """What a receiver or a reader could not use is refused with what would be right."""
+    _, problems = examine(conf_files.read(tmp_path, block))
+    (problem,) = problems
+    assert problem.severity == "error"
+    assert wrong in str(problem)
+    assert "pw" not in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("block", "warning"),
+    [
+        pytest.param(SGAS.replace("/sgas\n", "\n"), "has no path, so /sgas/ur is used", id="no-path"),
+        pytest.param(SGAS + "urbatchsize = 5\nurbatchsize = 6\n", "is there 2 times and this last", id="twice"),
+        pytest.param(SGAS + "vofilter =\n", "has no value and counts as not set", id="empty"),
+        pytest.param(APEL + "use_ssl = yes\n", "is obsolete since ARC 6.8", id="obsolete-option"),
+        pytest.param("[arex/jura/archiving]\narchivettl = 3\n", "is obsolete since ARC 6.8", id="archiving"),
+        pytest.param("[arex/jura]\nvomsles_vo = a\n", "did you mean vomsless_vo?", id="likely-slip"),
+        pytest.param("[lrms]\nbenchmark = SPECint:3\n", "type that APEL refuses", id="benchmark-type"),
+    ],
+)
+def test_what_is_only_odd_is_a_warning(tmp_path, block, warning):
+    """The settings are made, and the warning is kept with them."""
+    (problem,) = settings(conf_files.read(tmp_path, block)).warnings
+    assert warning in problem.text
+
+
+def test_options_of_arc_that_mean_nothing_to_us_pass_in_silence(tmp_path):
+    """ARC's own options and blocks are not ours to complain about."""
+    ours = "[arex/jura]\nlogfile = /x\nloglevel = 3\nurdelivery_frequency = 3600\n"
+    assert examine(conf_files.read(tmp_path, ours, "[arex]\ncolour = red\n[infosys]\nx = y\n[odd:block]\n"))[1] == []
+
+
+@pytest.mark.parametrize("size", ["0", "7"])
+def test_urbatchsize_0_leaves_it_to_the_limit_in_bytes(tmp_path, size):
+    """jura-ng's documented "unlimited", which it crashes on, is no limit of records here."""
+    assert target(tmp_path, f"{SGAS}urbatchsize = {size}\n").urbatchsize == (int(size) or None)
+
+
+def test_our_blocks_do_not_belong_in_arc_conf(tmp_path):
+    """A-REX refuses to start with a block it does not know: the error says where the block goes."""
+    _, problems = examine(conf_files.read(tmp_path, arc=conf_files.ARC + "[arcacct]\nsettle = 1\n" + DIRECTORY))
+    assert [problem.block for problem in problems] == ["arcacct", "arcacct/directory:out"]
+    assert "or call it [custom:arcacct]" in problems[0].text
+
+
+def test_misplaced_lines_are_errors_in_our_file_and_warnings_in_arcs(tmp_path):
+    """A-REX passes over a line it cannot read, and so do we; arcacct.conf has to be right."""
+    _, problems = examine(conf_files.read(tmp_path, SGAS + "some words\n", "[common]\nsome words\n"))
+    assert [(problem.severity, problem.line) for problem in problems] == [("warning", 2), ("error", 3)]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "severity"),
+    [
+        pytest.param("apel_messages = urs\n", "apel_messages = summaries\n", "error", id="jobs-and-summaries"),
+        pytest.param("apel_messages = summaries\n", "apel_messages = summaries-v03\n", "error", id="two-summaries"),
+        pytest.param("apel_messages = urs\n", "apel_messages = individual\n", "warning", id="same-key"),
+        pytest.param("", "", "warning", id="same-family"),
+        pytest.param("vofilter = a\n", "apel_messages = urs\nvofilter = b\n", None, id="other-vos"),
+        pytest.param("vofilter = a\n", "apel_messages = urs\n", "error", id="one-filtered"),
+        pytest.param("topic = test\n", "apel_messages = urs\n", None, id="other-topic"),
+    ],
+)
+def test_two_targets_to_one_receiver(tmp_path, first, second, severity):
+    """An error where APEL would count jobs twice, a warning where the second is only wasted."""
+    _, problems = examine(conf_files.read(tmp_path, APEL + first + APEL.replace(":egi", ":two") + second))
+    assert [problem.severity for problem in problems] == ([severity] if severity else [])
+    assert all("same receiver as apel:egi" in problem.text for problem in problems)
+
+
+def test_two_sgas_targets_with_one_address_are_a_warning(tmp_path):
+    """However its URL is spelt; SGAS ignores the repeats."""
+    other = SGAS.replace(":one", ":two").replace("/sgas\n", "/sgas/ur/\n")
+    assert [problem.block for problem in settings(conf_files.read(tmp_path, SGAS + other)).warnings] == [
+        "arex/jura/sgas:two"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen"),
+    [
+        pytest.param(None, ["sgas:one", "apel:one", "apel:egi", "directory:out"], id="all"),
+        pytest.param("apel:one", ["apel:one"], id="full"),
+        pytest.param("egi", ["apel:egi"], id="short"),
+        pytest.param("arcacct/directory:out", ["directory:out"], id="block"),
+    ],
+)
+def test_targets_are_chosen_by_name(tmp_path, name, chosen):
+    """By kind and name, by the block's name, or by the name alone where only one has it."""
+    ours = SGAS + APEL.replace("egi", "one").replace("SITE", "OTHER") + APEL + DIRECTORY
+    found = select_targets(settings(conf_files.read(tmp_path, ours)).targets, name)
+    assert [target.name for target in found] == chosen
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        pytest.param("one", "'one' is the name of more than one target; the targets are: sgas:one, apel:one", id="two"),
+        pytest.param("egi", "'egi' is not the name of a target; the targets are: sgas:one, apel:one", id="none"),
+    ],
+)
+def test_a_name_that_is_not_one_target_lists_those_there_are(tmp_path, name, complaint):
+    """A usage error, with the names to choose from."""
+    found = settings(conf_files.read(tmp_path, SGAS + APEL.replace("egi", "one"))).targets
+    with pytest.raises(UsageError) as raised:
+        select_targets(found, name)
+    assert str(raised.value) == complaint
