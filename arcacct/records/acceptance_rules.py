@@ -1,0 +1,183 @@
+"""
+The rules that every receiver of a job shares: identity, a final status, an end, and amounts a column can hold.
+
+Part of `acceptance`, which adds what each receiver asks beyond them.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from arcacct.errors import InputError
+from arcacct.records.benchmark import Benchmark, parsed_benchmark
+from arcacct.records.usage_record import LARGEST_INT4
+from arcacct.records.xml import LAST_SECOND, has_forbidden, iso_time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.records.aar import AAR
+
+FINAL = frozenset(("completed", "failed", "aborted"))
+
+LARGEST_EXACT = 2**53
+"""Beyond it a value is no measurement, and one would make a month's sum overflow."""
+
+FUTURE_S = 2 * 86400
+"""APEL takes an end of at most two days ahead of its clock; SGAS would count the job on a day to come."""
+
+_FREE_TEXTS = ("job_name", "user_dn", "vo", "queue", "project", "local_user", "local_job_id", "wn_instance")
+_OPTIONAL_AMOUNTS = ("memory_kib", "virtual_memory_kib", "scratch_bytes", "stage_in_bytes", "stage_out_bytes")
+_SMALLEST_WIDTH = 100
+
+
+class Verdict(NamedTuple):
+    """A record as it may be sent."""
+
+    aar: AAR
+    notes: tuple[str, ...] = ()
+    """What was repaired."""
+    refusal: str | None = None
+    """Why it cannot be sent; None if it can."""
+
+
+def looks_sound(aar: AAR, now: int) -> bool:
+    """
+    Whether a job plainly needs no repair by any receiver's rules: a few comparisons, for nearly every job.
+
+    May say no to a good job, never yes to a bad one.
+    """
+    return (
+        aar.status in FINAL
+        and 0 < aar.submit_time <= aar.end_time <= now <= LAST_SECOND
+        and 0 <= aar.wall_s <= LARGEST_INT4
+        and min(aar.cpu_user_s, aar.cpu_kernel_s) >= 0
+        and aar.cpu_user_s + aar.cpu_kernel_s <= LARGEST_INT4
+        and 0 <= aar.core_count < 2**15 > aar.node_count >= 0
+        and 0 <= aar.memory_kib <= LARGEST_INT4 >= aar.virtual_memory_kib >= 0
+        and 0 <= aar.scratch_bytes < LARGEST_EXACT > aar.stage_in_bytes >= 0 <= aar.stage_out_bytes < LARGEST_EXACT
+        and 0 <= (aar.lrms_submit_time or 0) <= now
+        and 0 <= (aar.lrms_start_time or 0) <= now >= (aar.lrms_end_time or 0) >= 0
+        and _own_texts_sound(aar)
+        and _shared_texts_sound(aar.user_dn, aar.vo, aar.queue, aar.project, aar.local_user, aar.fqans)
+        and parsed_benchmark(aar.benchmark) is not None
+    )
+
+
+def _own_texts_sound(aar: AAR) -> bool:
+    """The texts that no other job has."""
+    texts = f"{aar.job_id} {aar.local_job_id or ''} {aar.job_name or ''} {aar.wn_instance or ''}"
+    return (
+        texts.isprintable()
+        and 0 < len(aar.job_id) <= _SMALLEST_WIDTH >= len(aar.local_job_id or "")
+        and len(aar.job_name or "") <= _SMALLEST_WIDTH
+    )
+
+
+@lru_cache(maxsize=8192)
+def _shared_texts_sound(*texts: str | tuple[str, ...] | None) -> bool:
+    """The texts that come back with many jobs: short enough for any column, and ASCII where a key is made of them."""
+    flat = [text for value in texts for text in ((value,) if isinstance(value, str) else value or ())]
+    return all(len(text) <= _SMALLEST_WIDTH and text.isascii() and text.isprintable() for text in flat)
+
+
+def job_refusal(aar: AAR, now: int, largest_cpu_s: int) -> str | None:
+    """Why no receiver would take a job, or None."""
+    if not (aar.job_id and aar.job_id.isprintable()) or has_forbidden(aar.job_id):
+        return f"JobID {aar.job_id!r} is empty or has characters that cannot be sent"
+    if aar.status not in FINAL:
+        return f"status {aar.status!r} is not final: expected completed, failed or aborted"
+    if not 0 < aar.end_time <= LAST_SECOND:
+        return f"EndTime {aar.end_time} is not a time"
+    if aar.end_time > now + FUTURE_S:
+        return f"EndTime {iso_time(aar.end_time)} lies in the future: is the clock right?"
+    return _amount_refusal(aar, largest_cpu_s)
+
+
+def _amount_refusal(aar: AAR, largest_cpu_s: int) -> str | None:
+    bounds = (
+        ("wall time", aar.wall_s, LARGEST_INT4),
+        ("user CPU time", aar.cpu_user_s, largest_cpu_s),
+        ("kernel CPU time", aar.cpu_kernel_s, largest_cpu_s),
+        ("CPU time", aar.cpu_s, largest_cpu_s),
+        ("core count", aar.core_count, LARGEST_INT4),
+        ("node count", aar.node_count, LARGEST_INT4),
+    )
+    return outside(bounds)
+
+
+def outside(bounds: tuple[tuple[str, int, int], ...]) -> str | None:
+    """The first of (name, value, largest) that is not in 0..largest, in words."""
+    for name, value, largest in bounds:
+        if not 0 <= value <= largest:
+            return f"{name} {value} is outside 0..{largest}"
+    return None
+
+
+def benchmark_refusal(text: str | None) -> str | None:
+    """What is wrong with a benchmark; nothing if there is none."""
+    if not text or parsed_benchmark(text) is not None:
+        return None
+    try:
+        Benchmark.parse(text)
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def changed(aar: AAR, **values: Any) -> AAR:
+    """The record with other values, where the names of the fields are only known at run time."""
+    return aar._replace(**values)
+
+
+def repair_times(aar: AAR, notes: list[str]) -> AAR:
+    """A start after the end is taken to the end: what is accounted are durations and the end."""
+    if not 0 <= aar.submit_time <= aar.end_time:
+        notes.append(f"StartTime {aar.submit_time} is not before EndTime: EndTime is used")
+        aar = aar._replace(submit_time=aar.end_time)
+    for name in ("lrms_submit_time", "lrms_start_time", "lrms_end_time"):
+        seconds = getattr(aar, name)
+        if seconds is not None and not 0 <= seconds <= LAST_SECOND:
+            notes.append(f"{name} {seconds} is not a time: left out")
+            aar = changed(aar, **{name: None})
+    return aar
+
+
+def repair_amounts(aar: AAR, notes: list[str]) -> AAR:
+    """Optional amounts that cannot have been measured are left out."""
+    for name in _OPTIONAL_AMOUNTS:
+        amount = getattr(aar, name)
+        if not 0 <= amount < LARGEST_EXACT:
+            notes.append(f"{name} {amount} is outside 0..2^53: left out")
+            aar = changed(aar, **{name: 0})
+    return aar
+
+
+def note_characters(aar: AAR, notes: list[str]) -> AAR:
+    """Say which names lose characters; taking them out is the formats' business."""
+    for name in _FREE_TEXTS:
+        text = getattr(aar, name)
+        if text and not text.isprintable() and has_forbidden(text):
+            notes.append(f"{name}: control characters are removed or escaped")
+    return aar
+
+
+def cut_texts(aar: AAR, widths: tuple[tuple[str, int], ...], notes: list[str]) -> AAR:
+    """Names longer than their column are cut."""
+    for name, width in widths:
+        text = getattr(aar, name)
+        if text is not None and len(text) > width:
+            notes.append(f"{name}: cut from {len(text)} to {width} characters")
+            aar = changed(aar, **{name: text[:width]})
+    return aar
+
+
+def cut_local_user(aar: AAR, width: int, notes: list[str]) -> AAR:
+    """User and group are separate values of up to `width` characters."""
+    if aar.local_user is None or len(aar.local_user) <= width:
+        return aar
+    user, colon, group = aar.local_user.partition(":")
+    cut = f"{user[:width]}{colon}{group[:width]}"
+    if cut != aar.local_user:
+        notes.append(f"local_user: cut to {width} characters")
+    return aar._replace(local_user=cut)

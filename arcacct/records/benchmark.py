@@ -1,0 +1,76 @@
+"""What one core of a worker node is worth."""
+
+from __future__ import annotations
+
+import re
+from decimal import ROUND_HALF_UP, Decimal
+from functools import lru_cache
+from typing import NamedTuple
+
+from arcacct.errors import InputError
+
+TYPES = ("HEPscore23", "HEPSPEC", "Si2k")
+"""The types that APEL's server knows, in the order in which it prefers them."""
+
+_CANONICAL = {name.lower(): name for name in TYPES}
+_FORM = re.compile(r"([^\s:]+)(?:\s*:\s*|\s+)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)")
+_LIMIT_THOUSANDTHS = 10**10
+_SI2K_PER_HEPSPEC = 250
+
+
+class Benchmark(NamedTuple):
+    """
+    A benchmark type and its value per core, exact to the three decimals that APEL's columns keep.
+
+    Integers and not floats: sums of wall time times benchmark must not depend on the order of the jobs.
+    """
+
+    type: str
+    """In the canonical spelling of :data:`TYPES`."""
+    thousandths: int
+
+    @classmethod
+    def parse(cls, text: str) -> Benchmark:
+        """
+        Read ``TYPE:VALUE`` ([lrms], .diag) or ``TYPE VALUE`` ([queue:NAME]); raises InputError saying what is wrong.
+        """
+        match = _FORM.fullmatch(text.strip())
+        if match is None:
+            raise InputError(f"benchmark {text!r} is not of the form TYPE:VALUE, e.g. HEPscore23:12.3")
+        name = _CANONICAL.get(match[1].lower())
+        if name is None:
+            raise InputError(f"benchmark {text!r}: APEL knows the types {', '.join(TYPES)}")
+        thousandths = int((Decimal(match[2]) * 1000).to_integral_value(ROUND_HALF_UP))
+        if not 0 < thousandths < _LIMIT_THOUSANDTHS:
+            raise InputError(f"benchmark {text!r}: the value must be above 0 and below 10000000")
+        return cls(name, thousandths)
+
+    @property
+    def value(self) -> str:
+        """The value as receivers read it: at most three decimals, no exponent, no trailing zeros."""
+        whole, rest = divmod(self.thousandths, 1000)
+        return f"{whole}.{rest:03d}".rstrip("0").rstrip(".") if rest else str(whole)
+
+    def __str__(self) -> str:
+        """``TYPE:VALUE``."""
+        return f"{self.type}:{self.value}"
+
+    def normalised(self, seconds: int) -> int:
+        """Seconds times value, in millionths; Si2k is divided by 250 as APEL's server does."""
+        product = seconds * self.thousandths * 1000
+        return product // _SI2K_PER_HEPSPEC if self.type == "Si2k" else product
+
+
+FALLBACK = Benchmark("HEPSPEC", 1000)
+"""What ARC publishes for a job without a benchmark."""
+
+
+@lru_cache(maxsize=1024)
+def parsed_benchmark(text: str | None) -> Benchmark | None:
+    """The benchmark, or None if there is none or it is not one."""
+    if not text:
+        return None
+    try:
+        return Benchmark.parse(text)
+    except InputError:
+        return None

@@ -1,0 +1,223 @@
+"""
+EMI compute accounting records (CAR 1.2) for APEL, valid against car_v1.2.xsd.
+
+Pure ASCII, other characters as references: SSM decodes messages as ASCII, XML gives the characters back.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from arcacct import __version__
+from arcacct.records.apel import APELOptions, Membership, apel_local_job_id, benchmark_of, infrastructure, membership
+from arcacct.records.benchmark import FALLBACK, Benchmark
+from arcacct.records.fqan import VO, parsed_fqan
+from arcacct.records.identity import is_domain_name, job_record_id, machine_host, start_time
+from arcacct.records.xml import duration, escape, iso_time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from arcacct.records.aar import AAR
+
+_NAMESPACE = "http://eu-emi.eu/namespaces/2012/11/computerecord"
+HEAD = f'<?xml version="1.0" encoding="UTF-8"?>\n<UsageRecords xmlns="{_NAMESPACE}" xmlns:urf="{_NAMESPACE}">\n'
+TAIL = "</UsageRecords>\n"
+"""A document is HEAD, records, TAIL; all ASCII. No comment before the root: APEL looks at the first node only."""
+
+_LARGEST_INT = 2**31 - 1
+
+
+class CAROptions(NamedTuple):
+    """What a site may choose about its compute accounting records."""
+
+    site: str
+    """The name of the site in GOCDB."""
+    host: str | None = None
+    """``lrms_host``: MachineName, SubmitHost and recordId of jobs without an endpoint."""
+    localid_prefix: str = ""
+    vomsless_vo: VO | None = None
+    vo_groups: tuple[str, ...] = ()
+    """The first is the group of jobs without VOMS attributes."""
+    start_time_source: str = "submit"
+    default_benchmark: Benchmark = FALLBACK
+    local_group_prefix: str = ""
+    arc_version: str | None = None
+
+    def text_options(self) -> APELOptions:
+        """The same choices for APEL's text messages, so that both formats name things alike."""
+        return APELOptions(
+            site=self.site,
+            lrms_host=self.host,
+            localid_prefix=self.localid_prefix,
+            vomsless_vo=self.vomsless_vo,
+            vo_groups=self.vo_groups,
+            start_time_source=self.start_time_source,
+            default_benchmark=self.default_benchmark,
+            local_group_prefix=self.local_group_prefix,
+        )
+
+
+def car_record_id(aar: AAR, options: CAROptions) -> str:
+    """The recordId, the same as in a usage record."""
+    return job_record_id(aar, options.host)
+
+
+def document(records: Iterable[str]) -> str:
+    """One message: ASCII text."""
+    return f"{HEAD}{''.join(records)}{TAIL}"
+
+
+def car(aar: AAR, options: CAROptions, create_time: int) -> str:
+    """One UsageRecord for the inside of a document; the record must have passed `acceptance`."""
+    text = (
+        f'<UsageRecord><RecordIdentity urf:recordId="{escape(car_record_id(aar, options))}"'
+        f' urf:createTime="{iso_time(create_time)}"/>'
+        f"<JobIdentity><GlobalJobId>{escape(aar.job_id)}</GlobalJobId>"
+        f"<LocalJobId>{escape(apel_local_job_id(aar, options.localid_prefix))}</LocalJobId></JobIdentity>"
+        f"{_user_identity(aar.local_user, aar.user_dn, aar.project, _member(aar, options), _main(aar))}"
+        f"{_element('JobName', aar.job_name)}<Status>{escape(aar.status)}</Status>"
+        f"{_exit_status(aar.exit_code)}{_infrastructure(aar.lrms, aar.endpoint_url)}{_middleware(options.arc_version)}"
+        f"{_used(aar, options)}{_times(aar, options)}{_places(aar, options)}</UsageRecord>\n"
+    )
+    if not text.isascii():
+        text = text.encode("ascii", "xmlcharrefreplace").decode("ascii")
+    # SSM takes a message with application/pkcs7-mime anywhere in it for an encrypted one.
+    return text.replace("pkcs7-mime", "pkcs7&#45;mime") if "pkcs7-mime" in text else text
+
+
+def _element(name: str, text: str | None, attributes: str = "") -> str:
+    """An element, or nothing for what is unknown."""
+    escaped = escape(text) if text else ""
+    return f"<{name}{attributes}>{escaped}</{name}>" if escaped else ""
+
+
+def _positive(name: str, number: int, attributes: str = "") -> str:
+    """An element whose type is positiveInteger: zero is not a value of it."""
+    return f"<{name}{attributes}>{number}</{name}>" if number > 0 else ""
+
+
+def _main(aar: AAR) -> str | None:
+    return aar.fqans[0] if aar.fqans else None
+
+
+def _member(aar: AAR, options: CAROptions) -> Membership:
+    return _membership(aar.vo, _main(aar), aar.endpoint_url, options)
+
+
+@lru_cache(maxsize=4096)
+def _membership(vo: str | None, main: str | None, endpoint_url: str | None, options: CAROptions) -> Membership:
+    return membership(vo, main, endpoint_url, options.text_options())
+
+
+# Users come back with every job: a site has thousands of jobs for each combination.
+@lru_cache(maxsize=4096)
+def _user_identity(
+    local_user: str | None, user_dn: str | None, project: str | None, member: Membership, main: str | None
+) -> str:
+    user, _, group = (local_user or "").partition(":")
+    notation = ' urf:type="opensslCompat"' if (user_dn or "").startswith("/") else ' urf:type="rfc2253"'
+    return (
+        f"<UserIdentity>{_element('GlobalUserName', user_dn, notation)}"
+        f"{_groups(member, main)}{_attribute('ProjectName', project)}"
+        f"<LocalUserId>{escape(user) or 'nobody'}</LocalUserId>{_element('LocalGroup', group)}</UserIdentity>"
+    )
+
+
+def _groups(member: Membership, main: str | None) -> str:
+    """
+    VO, group and role. APEL derives all three from the FQAN; only without one it reads the types group and role.
+
+    ``vo-group`` and ``vo-role`` are what the CAR document names, and what nobody reads.
+    """
+    if member.vo is None:
+        return ""
+    parsed = parsed_fqan(main) if main else None
+    role = f"Role={parsed.role}" if parsed is not None and parsed.role not in (None, "NULL") else None
+    derived = member.fqan is not None
+    return (
+        f"{_element('Group', member.vo)}{_attribute('FQAN', main if derived else None)}"
+        f"{_attribute('vo-group', member.group)}{_attribute('vo-role', role)}"
+        f"{'' if derived else _attribute('group', member.group) + _attribute('role', role)}"
+    )
+
+
+def _attribute(kind: str, text: str | None) -> str:
+    return _element("GroupAttribute", text, f' urf:type="{kind}"')
+
+
+def _exit_status(code: int) -> str:
+    return f"<ExitStatus>{code}</ExitStatus>" if -_LARGEST_INT <= code <= _LARGEST_INT else ""
+
+
+@lru_cache(maxsize=256)
+def _infrastructure(lrms: str | None, endpoint_url: str | None) -> str:
+    """jura-ng's words, cut to APEL's column of 100."""
+    description = f"JURA-ARC-{lrms.upper()}"[:100] if lrms else "JURA-ARC"
+    return f'<Infrastructure urf:type="{infrastructure(endpoint_url)}" urf:description="{escape(description)}"/>'
+
+
+@lru_cache(maxsize=16)
+def _middleware(arc_version: str | None) -> str:
+    version = f' urf:version="{escape(arc_version)}"' if arc_version else ""
+    product = escape(f"NorduGrid ARC {arc_version}" if arc_version else "NorduGrid ARC")
+    return f'<Middleware urf:name="arc"{version} urf:description="{product}, arcacct {__version__}"/>'
+
+
+def _used(aar: AAR, options: CAROptions) -> str:
+    benchmark = benchmark_of(aar.benchmark, options.default_benchmark)
+    kib = ' urf:metric="max" urf:storageUnit="KB" urf:type='
+    return (
+        f"<WallDuration>{duration(aar.wall_s)}</WallDuration>"
+        f'<CpuDuration urf:usageType="all">{duration(aar.cpu_s)}</CpuDuration>'
+        f'<CpuDuration urf:usageType="user">{duration(aar.cpu_user_s)}</CpuDuration>'
+        f'<CpuDuration urf:usageType="system">{duration(aar.cpu_kernel_s)}</CpuDuration>'
+        f'<ServiceLevel urf:type="{benchmark.type}">{benchmark.value}</ServiceLevel>'
+        f"{_positive('Memory', aar.virtual_memory_kib, kib + _SHARED)}"
+        f"{_positive('Memory', aar.memory_kib, kib + _PHYSICAL)}"
+    )
+
+
+_SHARED, _PHYSICAL = '"Shared"', '"Physical"'
+
+
+def _times(aar: AAR, options: CAROptions) -> str:
+    """CAR names three instants: created, queued, and eligible to run (we know when the payload started)."""
+    return (
+        f'<TimeInstant urf:type="Ctime">{iso_time(aar.submit_time)}</TimeInstant>'
+        f"{_instant('Qtime', aar.lrms_submit_time)}{_instant('Etime', aar.lrms_start_time)}"
+        f"{_positive('NodeCount', aar.node_count)}{_positive('Processors', aar.core_count)}"
+        f"<EndTime>{iso_time(aar.end_time)}</EndTime>"
+        f"<StartTime>{iso_time(start_time(aar, options.start_time_source))}</StartTime>"
+    )
+
+
+def _instant(kind: str, seconds: int | None) -> str:
+    return f'<TimeInstant urf:type="{kind}">{iso_time(seconds)}</TimeInstant>' if seconds else ""
+
+
+def _places(aar: AAR, options: CAROptions) -> str:
+    """
+    Where the job ran.
+
+    CAR wants no SubmitHost for local jobs, but APEL counts jobs by it and compares with the sync message:
+    without one they would seem lost, so it is the batch system's host.
+    """
+    host = machine_host(aar.endpoint_url, options.host) or ""
+    return (
+        f"<MachineName>{host if is_domain_name(host) else ''}</MachineName>"
+        f"{_element('SubmitHost', aar.endpoint_url or options.host)}"
+        f'<Queue urf:description="execution">{escape(aar.queue or "")}</Queue>'
+        f'<Site urf:type="gocdb">{escape(options.site)}</Site>{_hosts(aar.node_names)}'
+    )
+
+
+@lru_cache(maxsize=4096)
+def _hosts(names: tuple[str, ...]) -> str:
+    good = [name for name in dict.fromkeys(names) if is_domain_name(name)]
+    if not good:
+        return ""
+    others = "".join(f"<Host>{name}</Host>" for name in good[1:])
+    return f'<Host urf:primary="true">{good[0]}</Host>{others}'

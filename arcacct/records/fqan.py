@@ -1,0 +1,73 @@
+"""VOMS attributes, and the VO that a site names for jobs without them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from arcacct.errors import InputError
+
+
+class FQAN(NamedTuple):
+    """
+    A fully qualified attribute name: ``/atlas/uk/Role=production/Capability=NULL``.
+
+    The word ``NULL`` is kept as written: receivers store it, so it is part of what was published before.
+    """
+
+    group: str
+    """With its leading slash: ``/atlas/uk``."""
+    role: str | None = None
+    capability: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> FQAN:
+        """Read one attribute; raises InputError if it does not name a group."""
+        found = parsed_fqan(text)
+        if found is None:
+            raise InputError(f"{text!r} is not a VOMS attribute: expected /GROUP[/Role=ROLE][/Capability=NAME]")
+        return found
+
+    @property
+    def vo(self) -> str:
+        """The first component of the group."""
+        return self.group.split("/", 2)[1]
+
+    def __str__(self) -> str:
+        """The attribute as VOMS writes it."""
+        role = "" if self.role is None else f"/Role={self.role}"
+        capability = "" if self.capability is None else f"/Capability={self.capability}"
+        return f"{self.group}{role}{capability}"
+
+
+@lru_cache(maxsize=4096)
+def parsed_fqan(text: str) -> FQAN | None:
+    """The attribute, or None if the text is not one (a token's claim, an empty line)."""
+    if not text.startswith("/"):
+        return None
+    groups: list[str] = []
+    values: dict[str, str] = {}
+    for part in text[1:].split("/"):
+        name, equals, value = part.partition("=")
+        if equals and name in ("Role", "Capability"):
+            values.setdefault(name, value)
+        elif not values:
+            groups.append(part)
+    if not all(groups) or not groups:
+        return None
+    return FQAN("/" + "/".join(groups), values.get("Role") or None, values.get("Capability") or None)
+
+
+class VO(NamedTuple):
+    """``vomsless_vo=NAME[#ISSUER]``: whom jobs without VOMS attributes belong to."""
+
+    name: str
+    issuer: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> VO:
+        """Read the option; raises InputError without a name."""
+        name, _, issuer = (part.strip() for part in text.partition("#"))
+        if not name:
+            raise InputError(f"{text!r} names no VO: expected NAME or NAME#ISSUER-DN")
+        return cls(name, issuer or None)
