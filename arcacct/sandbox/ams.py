@@ -1,0 +1,263 @@
+"""
+An ARGO Messaging Service: publish, subscribe, pull, acknowledge, with the real one's words (apel section 1).
+
+Messages stay for ever, one list a topic; a subscription is an offset into it. Behind each topic may stand a reader
+(here: APEL's receiver), which gets every message at once.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+import secrets
+import threading
+import time
+
+from arcacct.sandbox import ams_subscriptions as subscriptions
+from arcacct.sandbox.ams_answers import NOT_FOUND, Refusal, error, field, pretty, read_object
+from arcacct.sandbox.ams_subscriptions import Subscription, Topic
+from arcacct.sandbox.wire import Answer, Delivery
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from arcacct.sandbox.wire import Request
+
+LARGEST_MESSAGE = 1_500_000
+"""Bytes of the stored JSON (base64, attributes, layout): the limit of the real server's producer."""
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]+")
+_PATH = re.compile(
+    r"/v1/projects/(?P<project>[^/:]+)/(?P<kind>topics|subscriptions)(?:/(?P<name>[^/:]+)(?::(?P<verb>\w+))?)?"
+)
+_ROLES = {
+    "publish": {"publisher", "project_admin"},
+    "pull": {"consumer", "project_admin"},
+    "acknowledge": {"consumer", "project_admin"},
+}
+_ADMIN = {"project_admin"}
+
+
+class AMS:
+    """The service: projects with topics and subscriptions, and who may use them (`tokens`: token to roles)."""
+
+    def __init__(self, project: str, topic: str) -> None:
+        self.tokens: dict[str, frozenset[str]] = {}
+        self.projects: dict[str, dict[str, Topic]] = {project: {topic: Topic()}}
+        self.subscriptions: dict[str, dict[str, Subscription]] = {project: {}}
+        self.readers: dict[tuple[str, str], Callable[[str, str | None], Delivery]] = {}
+        """Behind (project, topic): called with each message's data and empaid."""
+        self.largest_message = LARGEST_MESSAGE
+        self._lock = threading.Lock()
+
+    def new_token(self, roles: frozenset[str] = frozenset(_ADMIN)) -> str:
+        """A token with these roles (``publisher``, ``consumer``, ``project_admin``)."""
+        token = secrets.token_hex(20)
+        self.tokens[token] = roles
+        return token
+
+    def answer(self, request: Request) -> Answer:
+        """What the service says to a request."""
+        if (request.method, request.path) == ("GET", "/v1/status"):
+            return pretty({"status": "ok", "push_enabled": False, "push_functionality": "disabled"})
+        match = _PATH.fullmatch(request.path)
+        action = match and _ACTIONS.get((request.method, match["kind"], match["verb"], match["name"] is not None))
+        if match is None or action is None:
+            return NOT_FOUND
+        try:
+            self._admit(request, match)
+            with self._lock:
+                return action(self, request, match)
+        except Refusal as refusal:
+            return refusal.answer
+
+    def delivers(self, request: Request) -> bool:
+        """True for a request that publishes."""
+        return request.method == "POST" and request.path.endswith(":publish")
+
+    def text(self, request: Request) -> str:
+        """What can be read in a request: a publication's messages, unwrapped from their base64."""
+        try:
+            messages = json.loads(request.body)["messages"] if self.delivers(request) else []
+            return "\n".join(base64.b64decode(message["data"]).decode("ascii", "replace") for message in messages)
+        except (ValueError, TypeError, KeyError):
+            return ""
+
+    def messages(self, project: str, topic: str) -> list[dict[str, Any]]:
+        """Every message ever stored on a topic, in order."""
+        with self._lock:
+            return list(self.projects[project][topic].messages)
+
+    def _admit(self, request: Request, match: re.Match[str]) -> None:
+        """Names, project, token, role, in this order (apel 1.2, 1.3); raises Refusal."""
+        if not _NAME.fullmatch(match["project"]):
+            raise Refusal(400, "INVALID_ARGUMENT", "Invalid project name")
+        if match["name"] is not None and not _NAME.fullmatch(match["name"]):
+            raise Refusal(400, "INVALID_ARGUMENT", f"Invalid {match['kind'].removesuffix('s')} name")
+        if match["project"] not in self.projects:
+            raise Refusal(404, "NOT_FOUND", "project doesn't exist")
+        # The header wins; the key in the URL counts only where the header is empty.
+        roles = self.tokens.get(request.headers.get("x-api-key") or request.query.get("key", ""))
+        if roles is None:
+            raise Refusal(401, "UNAUTHORIZED", "Unauthorized")
+        if not roles & _ROLES.get(match["verb"] or "", _ADMIN):
+            raise Refusal(403, "FORBIDDEN", "Access to this resource is forbidden")
+
+    def _topic(self, project: str, name: str) -> Topic:
+        topic = self.projects[project].get(name)
+        if topic is None:
+            raise Refusal(404, "NOT_FOUND", "Topic doesn't exist")
+        return topic
+
+    def _subscription(self, match: re.Match[str]) -> Subscription:
+        subscription = self.subscriptions[match["project"]].get(match["name"])
+        if subscription is None:
+            raise Refusal(404, "NOT_FOUND", "Subscription doesn't exist")
+        return subscription
+
+    def _publish(self, request: Request, match: re.Match[str]) -> Answer:
+        topic = self._topic(match["project"], match["name"])
+        messages = _messages(request.body)
+        reader = self.readers.get((match["project"], match["name"]))
+        ids: list[str] = []
+        deliveries: list[Delivery] = []
+        for message in messages:
+            # One by one, as the real one hands them to its broker: what went before a refusal stays.
+            if len(json.dumps(message, indent=3)) > self.largest_message:
+                too_large = error(413, "INVALID_ARGUMENT", "Message size is too large")
+                return too_large._replace(deliveries=(*deliveries, Delivery("apel", None, None, "too large")))
+            ids.append(topic.store(message))
+            if reader is not None:
+                deliveries.append(reader(message.get("data", ""), message.get("attributes", {}).get("empaid")))
+        return pretty({"messageIds": ids})._replace(deliveries=tuple(deliveries))
+
+    def _create_topic(self, _request: Request, match: re.Match[str]) -> Answer:
+        if match["name"] in self.projects[match["project"]]:
+            raise Refusal(409, "ALREADY_EXISTS", "Topic already exists")
+        self.projects[match["project"]][match["name"]] = Topic()
+        return pretty(_topic_json(match["project"], match["name"]))
+
+    def _get_topic(self, _request: Request, match: re.Match[str]) -> Answer:
+        self._topic(match["project"], match["name"])
+        return pretty(_topic_json(match["project"], match["name"]))
+
+    def _delete_topic(self, _request: Request, match: re.Match[str]) -> Answer:
+        self._topic(match["project"], match["name"])
+        del self.projects[match["project"]][match["name"]]
+        return Answer(200, b"", "application/json")
+
+    def _list_topics(self, _request: Request, match: re.Match[str]) -> Answer:
+        names = self.projects[match["project"]]
+        topics = [_topic_json(match["project"], name) for name in names]
+        return pretty({"topics": topics, "nextPageToken": "", "totalSize": len(topics)})
+
+    def _create_subscription(self, request: Request, match: re.Match[str]) -> Answer:
+        project = match["project"]
+        body = read_object(request.body, "Invalid Subscription Arguments")
+        reference = re.fullmatch(r"/?projects/([\w-]+)/topics/([\w-]+)", str(field(body, "topic", "")))
+        if reference is None:
+            raise Refusal(400, "INVALID_ARGUMENT", "Invalid Topic name")
+        if reference[1] not in self.projects:
+            raise Refusal(404, "NOT_FOUND", "project doesn't exist")
+        topic = self._topic(reference[1], reference[2])
+        if match["name"] in self.subscriptions[project]:
+            raise Refusal(409, "ALREADY_EXISTS", "Subscription already exists")
+        deadline = field(body, "ackDeadlineSeconds", 0)
+        subscription = Subscription(
+            f"projects/{project}/subscriptions/{match['name']}",
+            f"projects/{reference[1]}/topics/{reference[2]}",
+            topic,
+            ack_deadline_s=deadline if isinstance(deadline, int) and deadline else 10,
+            offset=len(topic.messages),  # what is there already is not for a new subscription
+            created_on=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        )
+        self.subscriptions[project][match["name"]] = subscription
+        return pretty(subscriptions.describe(subscription))
+
+    def _get_subscription(self, _request: Request, match: re.Match[str]) -> Answer:
+        return pretty(subscriptions.describe(self._subscription(match)))
+
+    def _delete_subscription(self, _request: Request, match: re.Match[str]) -> Answer:
+        self._subscription(match)
+        del self.subscriptions[match["project"]][match["name"]]
+        return Answer(200, b"", "application/json")
+
+    def _list_subscriptions(self, _request: Request, match: re.Match[str]) -> Answer:
+        found = [subscriptions.describe(one) for one in self.subscriptions[match["project"]].values()]
+        return pretty({"subscriptions": found, "nextPageToken": "", "totalSize": len(found)})
+
+    def _pull(self, request: Request, match: re.Match[str]) -> Answer:
+        subscription = self._subscription(match)
+        project, topic = subscription.topic_name.split("/")[1::2]
+        if self.projects[project].get(topic) is not subscription.topic:
+            raise Refusal(409, "CONFLICT", "Subscription's topic doesn't exist")
+        return subscriptions.pull(subscription, request.body)
+
+    def _offsets(self, _request: Request, match: re.Match[str]) -> Answer:
+        return subscriptions.offsets(self._subscription(match))
+
+    def _time_to_offset(self, request: Request, match: re.Match[str]) -> Answer:
+        return subscriptions.time_to_offset(self._subscription(match), request.query.get("time", ""))
+
+    def _change(self, request: Request, match: re.Match[str]) -> Answer:
+        """Acknowledge, modifyAckDeadline, modifyOffset: they need the subscription and the body only."""
+        return _CHANGES[match["verb"]](self._subscription(match), request.body)
+
+
+_CHANGES = {
+    "acknowledge": subscriptions.acknowledge,
+    "modifyAckDeadline": subscriptions.modify_ack_deadline,
+    "modifyOffset": subscriptions.modify_offset,
+}
+_ACTIONS: dict[tuple[str, str, str | None, bool], Callable[[AMS, Request, re.Match[str]], Answer]] = {
+    ("POST", "topics", "publish", True): AMS._publish,  # noqa: SLF001  the table of its own methods
+    ("PUT", "topics", None, True): AMS._create_topic,  # noqa: SLF001
+    ("GET", "topics", None, True): AMS._get_topic,  # noqa: SLF001
+    ("DELETE", "topics", None, True): AMS._delete_topic,  # noqa: SLF001
+    ("GET", "topics", None, False): AMS._list_topics,  # noqa: SLF001
+    ("PUT", "subscriptions", None, True): AMS._create_subscription,  # noqa: SLF001
+    ("GET", "subscriptions", None, True): AMS._get_subscription,  # noqa: SLF001
+    ("DELETE", "subscriptions", None, True): AMS._delete_subscription,  # noqa: SLF001
+    ("GET", "subscriptions", None, False): AMS._list_subscriptions,  # noqa: SLF001
+    ("POST", "subscriptions", "pull", True): AMS._pull,  # noqa: SLF001
+    ("POST", "subscriptions", "acknowledge", True): AMS._change,  # noqa: SLF001
+    ("POST", "subscriptions", "modifyAckDeadline", True): AMS._change,  # noqa: SLF001
+    ("POST", "subscriptions", "modifyOffset", True): AMS._change,  # noqa: SLF001
+    ("GET", "subscriptions", "offsets", True): AMS._offsets,  # noqa: SLF001
+    ("GET", "subscriptions", "timeToOffset", True): AMS._time_to_offset,  # noqa: SLF001
+}
+
+
+def _messages(body: bytes) -> list[dict[str, Any]]:
+    """The messages of a publication; 400 unless attributes are text to text and each message has data or attributes."""
+    messages = field(read_object(body, "Invalid Message Arguments"), "messages", None)
+    if not isinstance(messages, list) or not all(_is_message(message) for message in messages):
+        raise Refusal(400, "INVALID_ARGUMENT", "Invalid Message Arguments")
+    return [
+        {name: field(message, name, None) for name in ("attributes", "data") if field(message, name, None)}
+        for message in messages
+    ]
+
+
+def _is_message(message: object) -> bool:
+    if not isinstance(message, dict):
+        return False
+    attributes, data = field(message, "attributes", {}), field(message, "data", "")
+    texts = isinstance(attributes, dict) and all(isinstance(value, str) for value in attributes.values())
+    return texts and isinstance(data, str) and bool(attributes or data)
+
+
+def _topic_json(project: str, name: str) -> dict[str, str]:
+    return {"name": f"/projects/{project}/topics/{name}", "created_on": "2026-01-01T00:00:00Z"}
+
+
+def unwrap(data: str) -> bytes:
+    """The bytes of a message's base64; ValueError if it is none."""
+    try:
+        return base64.b64decode(data, validate=True)
+    except binascii.Error as problem:
+        raise ValueError(f"not base64: {problem}") from problem

@@ -1,0 +1,133 @@
+"""
+APEL behind the messaging service: SSM, the loader, and what the server's database would hold (apel 2 and 3).
+
+A message is loaded whole or not at all, and a record replaces the one with its key. The sender learns nothing of
+a rejection, so neither does the publisher here: look at `rejected`.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import NamedTuple
+
+from arcacct.sandbox import apel_car, apel_text
+from arcacct.sandbox.ams import unwrap
+from arcacct.sandbox.apel_text import JOBS, NORMALISED_SUMMARIES, SUMMARIES, SYNCS, Record
+from arcacct.sandbox.ssm import Accepted, Crashed, Rejected, accept
+from arcacct.sandbox.wire import Delivery
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.sandbox.apel_fields import Value
+    from arcacct.sandbox.journal import Journal
+
+_WHOSE = ("Site", "Month", "Year", "GlobalUserName", "VO", "VORole", "VOGroup", "SubmitHost")
+_SIZE = ("NodeCount", "Processors")
+KEYS = {
+    JOBS: ("Site", "LocalJobId", "EndTime"),
+    SUMMARIES: (*_WHOSE, "InfrastructureType", "ServiceLevelType", "ServiceLevel", *_SIZE),
+    NORMALISED_SUMMARIES: (*_WHOSE, "Infrastructure", *_SIZE, "ServiceLevelType"),
+    SYNCS: ("Site", "SubmitHost", "Month", "Year"),
+}
+"""The columns by which a table's rows are replaced (apel 3.6)."""
+
+Key = tuple["Value", ...]
+Table = dict[Key, dict[str, "Value"]]
+
+
+class Rejection(NamedTuple):
+    """A message that was not loaded."""
+
+    reason: str
+    empaid: str | None
+    file: str
+
+
+class APEL:
+    """The receiver with its tables, each row by the columns of `KEYS` (letters' case and trailing blanks apart)."""
+
+    def __init__(self, journal: Journal, ca_dir: str) -> None:
+        self.journal = journal
+        self.ca_dir = ca_dir
+        self.allowed_dns: set[str] | None = set()
+        """Slash DNs that may send; None: whoever has a certificate of a known authority."""
+        self.rejected: list[Rejection] = []
+        self.stopped: Rejection | None = None
+        """The message over which the receiver died: it comes again for ever, and what follows waits."""
+        self.waiting: list[str] = []
+        """Files of messages behind the one that stopped the receiver."""
+        self.received: list[Accepted] = []
+        self._tables: dict[str, Table] = {table: {} for table in KEYS}
+        self._lock = threading.Lock()
+
+    @property
+    def job_records(self) -> Table:
+        """Jobs by (Site, LocalJobId, EndTime)."""
+        return self._table(JOBS)
+
+    @property
+    def summaries(self) -> Table:
+        """Months of v0.2 and v0.4 summaries."""
+        return self._table(SUMMARIES)
+
+    @property
+    def normalised_summaries(self) -> Table:
+        """Months of v0.3 summaries and of normalised v0.4 ones."""
+        return self._table(NORMALISED_SUMMARIES)
+
+    @property
+    def sync_records(self) -> Table:
+        """Counts of jobs by (Site, SubmitHost, Month, Year)."""
+        return self._table(SYNCS)
+
+    def receive(self, data: str, empaid: str | None) -> Delivery:
+        """A message from the service, base64 as it was published: kept, verified, loaded."""
+        with self._lock:
+            number = self.journal.number("apel")
+            try:
+                message = unwrap(data)
+            except ValueError as error:
+                file = self.journal.keep("apel", f"{number}.smime", data.encode())
+                return self._reject(Rejection(str(error), empaid, file), None)
+            file = self.journal.keep("apel", f"{number}.smime", message)
+            if self.stopped is not None:
+                self.waiting.append(file)
+                return Delivery("apel", None, file, f"waits: the receiver stopped over {self.stopped.file}")
+            return self._take(message, number, empaid, file)
+
+    def _take(self, message: bytes, number: str, empaid: str | None, file: str) -> Delivery:
+        """Through SSM and into the tables, or to the rejected ones."""
+        records: list[Record] | None = None
+        try:
+            accepted = accept(message, self.ca_dir, self.allowed_dns)
+            suffix = "xml" if accepted.text.startswith("<") else "txt"
+            self.journal.keep("apel", f"{number}.{suffix}", accepted.text.encode())
+            self.received.append(accepted)
+            records = read(accepted.text)
+        except Rejected as refusal:
+            return self._reject(Rejection(str(refusal), empaid, file), None)
+        except Crashed as crash:
+            self.stopped = Rejection(f"the receiver stopped: {crash}", empaid, file)
+            return self._reject(self.stopped, None)
+        for record in records:
+            self._tables[record.table][key(record)] = record.values
+        return Delivery("apel", len(records), file, "loaded")
+
+    def _reject(self, rejection: Rejection, records: int | None) -> Delivery:
+        self.rejected.append(rejection)
+        return Delivery("apel", records, rejection.file, f"rejected: {rejection.reason}")
+
+    def _table(self, name: str) -> Table:
+        with self._lock:
+            return dict(self._tables[name])
+
+
+def read(text: str) -> list[Record]:
+    """The records of a message, XML or text, all of them good; else Rejected or Crashed."""
+    return apel_car.read(text) if text.startswith("<") else apel_text.read(text)
+
+
+def key(record: Record) -> Key:
+    """What identifies a record in its table, compared as MySQL does: letters' case and trailing blanks do not count."""
+    parts = (record.values[column] for column in KEYS[record.table])
+    return tuple(part.casefold().rstrip() if isinstance(part, str) else part for part in parts)

@@ -1,0 +1,159 @@
+"""
+APEL's text messages: a header line, then records whose lines are ``key: value``, parted by ``%%`` (apel 3.1, 3.2).
+"""
+
+from __future__ import annotations
+
+import calendar
+import time
+from typing import NamedTuple
+
+from arcacct.sandbox import apel_fields as fields
+from arcacct.sandbox.ssm import Rejected
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from arcacct.sandbox.apel_fields import Field, Value
+
+DAY_S = 86_400
+
+JOBS, SUMMARIES, NORMALISED_SUMMARIES, SYNCS = "job_records", "summaries", "normalised_summaries", "sync_records"
+
+
+class Record(NamedTuple):
+    """A record and the table it goes to."""
+
+    table: str
+    values: dict[str, Value]
+
+
+class _Family(NamedTuple):
+    """What a header announces: the table, the fields, and the check of a whole record."""
+
+    table: str
+    fields: dict[str, Field]
+    check: Callable[[dict[str, Value]], None]
+
+
+def read(text: str) -> list[Record]:
+    """The records of a message; Rejected or Crashed if one of them is bad: then none of them counts."""
+    header, _, rest = text.partition("\n")
+    family = _family(header)
+    return [_record(family, chunk) for chunk in rest.split("%%") if chunk.strip()]
+
+
+def _family(header: str) -> _Family:
+    kind, colon, version = header.partition(":")
+    kind = kind.strip()
+    exact = version.strip(": ")
+    if not colon:
+        raise Rejected(f"Header not recognised: {header}")
+    if kind == "APEL-individual-job-message":
+        return _Family(JOBS, fields.JOB_04, _job_04) if exact == "v0.4" else _Family(JOBS, fields.JOB, _job)
+    if kind == "APEL-sync-message":
+        return _Family(SYNCS, fields.SYNC, lambda _values: None)
+    # These need their blank and their exact version.
+    family = _EXACT.get(header.strip())
+    if family is None:
+        raise Rejected(f"Message type not recognised: {header}")
+    return family
+
+
+def _record(family: _Family, chunk: str) -> Record:
+    texts: dict[str, str] = {}
+    for line in chunk.splitlines():
+        if not line.strip():
+            continue
+        key, colon, value = line.partition(":")
+        if not colon:
+            raise Rejected(f"A line without a colon: {line}")
+        texts[key.strip()] = value.strip()
+    values = fields.read(family.fields, texts)
+    family.check(values)
+    return Record(family.table, values)
+
+
+def check_job(values: dict[str, Value]) -> None:
+    """What APEL asks of any job record, and what it makes of VO and missing counts; raises Rejected."""
+    start, end = int_of(values, "StartTime"), int_of(values, "EndTime")
+    if end < start:
+        raise Rejected("EndTime is before StartTime.")
+    if end > time.time() + 2 * DAY_S:
+        raise Rejected("EndTime is more than two days in the future.")
+    fields.check_benchmark_type(values["ServiceLevelType"])
+    if values["FQAN"] != "None":
+        values["VO"], values["VOGroup"], values["VORole"] = parse_fqan(str(values["FQAN"]))
+    for count in ("Processors", "NodeCount"):
+        values[count] = values[count] or 0
+
+
+def parse_fqan(text: str) -> tuple[str, str, str]:
+    """VO, group and role of the first FQAN of a list; what does not begin with a slash is a VO as it stands."""
+    first = text.partition(";")[0]
+    if not first.startswith("/"):
+        return first, "None", "None"
+    parts = first.strip("/").split("/")
+    group = [part for part in parts if not part.startswith(("Role=", "Capability="))]
+    role = next((part for part in parts if part.startswith("Role=")), "None")
+    return parts[0], "/" + "/".join(group), role
+
+
+def int_of(values: dict[str, Value], name: str) -> int:
+    """A whole number which the record is known to have."""
+    value = values[name]
+    assert isinstance(value, int | float)
+    return int(value)
+
+
+def _job(values: dict[str, Value]) -> None:
+    if values["ServiceLevelType"] == "None" and values["ServiceLevel"] is None:
+        values["ServiceLevelType"], values["ServiceLevel"] = "custom", 1.0
+    if values["ServiceLevel"] is None:
+        raise Rejected("ServiceLevelType without ServiceLevel")
+    check_job(values)
+
+
+def _job_04(values: dict[str, Value]) -> None:
+    fields.one_benchmark(values, "ServiceLevel")
+    values["ServiceLevel"] = round(float(str(values["ServiceLevel"])), 3)
+    check_job(values)
+
+
+def _month(values: dict[str, Value]) -> None:
+    month, year = int_of(values, "Month"), int_of(values, "Year")
+    if not (1 <= month <= 12 and 1970 <= year <= 9999):
+        raise Rejected(f"Month {month} of year {year}")
+    begin = calendar.timegm((year, month, 1, 0, 0, 0))
+    end = calendar.timegm((year + month // 12, month % 12 + 1, 1, 0, 0, 0))
+    if begin > time.time():
+        raise Rejected("The month begins in the future.")
+    earliest, latest = values["EarliestEndTime"], values["LatestEndTime"]
+    for instant in (earliest, latest):
+        if isinstance(instant, int) and not begin <= instant <= end:
+            raise Rejected("EarliestEndTime or LatestEndTime outside the month")
+    if isinstance(earliest, int) and isinstance(latest, int) and earliest > latest:
+        raise Rejected("EarliestEndTime is after LatestEndTime.")
+
+
+def _summary_04(values: dict[str, Value]) -> None:
+    fields.one_benchmark(values, "ServiceLevel")
+    values["ServiceLevel"] = round(float(str(values["ServiceLevel"])), 3)
+    _month(values)
+
+
+def _normalised_04(values: dict[str, Value]) -> None:
+    names = ("NormalisedWallDuration", "NormalisedCpuDuration")
+    fields.one_benchmark(values, *names)
+    for name in names:
+        values[name] = int_of(values, name)
+    _month(values)
+
+
+_EXACT = {
+    "APEL-summary-job-message: v0.2": _Family(SUMMARIES, fields.SUMMARY, _month),
+    "APEL-summary-job-message: v0.3": _Family(NORMALISED_SUMMARIES, fields.NORMALISED, _month),
+    "APEL-summary-job-message: v0.4": _Family(SUMMARIES, fields.SUMMARY_04, _summary_04),
+    "APEL-normalised-summary-message: v0.4": _Family(NORMALISED_SUMMARIES, fields.NORMALISED_04, _normalised_04),
+}

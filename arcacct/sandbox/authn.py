@@ -1,0 +1,60 @@
+"""The service that gives a token of the messaging service for a host certificate (argo-api-authn; apel 1.1)."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+from arcacct.sandbox.ams_answers import NOT_FOUND, error
+from arcacct.sandbox.wire import Answer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.sandbox.wire import Request
+
+_PATH = re.compile(r"/v1/service-types/(?P<service>[^/:]+)/hosts/(?P<host>[^/:]+):(?P<method>\w+)")
+
+
+class Authn:
+    """Bindings of host certificates (slash DN) to tokens, for the messaging service on `hosts`."""
+
+    def __init__(self, hosts: frozenset[str]) -> None:
+        self.hosts = hosts
+        self.bindings: dict[str, str] = {}
+        self.asked = 0
+        """How many tokens were given."""
+
+    def answer(self, request: Request) -> Answer:
+        """A token, or the reason why not."""
+        match = _PATH.fullmatch(request.path)
+        if match is None or request.method != "GET":
+            return NOT_FOUND
+        refusal = _certificate_refused(request) or self._unknown(match)
+        if refusal is not None:
+            return refusal
+        token = self.bindings.get(request.peer.dn if request.peer else "")
+        if token is None:
+            return error(404, "NOT FOUND", "Binding was not found")
+        self.asked += 1
+        return Answer(200, json.dumps({"token": token}).encode(), "application/json; charset=utf-8")
+
+    def _unknown(self, match: re.Match[str]) -> Answer | None:
+        if match["service"] != "ams":
+            return error(404, "NOT FOUND", "Service-type was not found")
+        if match["host"] not in self.hosts:
+            return error(404, "NOT FOUND", "Host was not found")
+        if match["method"] != "authx509":
+            return error(404, "NOT FOUND", "Auth method was not found")
+        return None
+
+
+def _certificate_refused(request: Request) -> Answer | None:
+    if request.peer is None:
+        return error(400, "BAD REQUEST", "No certificate provided")
+    now = time.time()
+    if now > request.peer.not_after:
+        return error(403, "ACCESS_FORBIDDEN", "Your certificate has expired")
+    if now < request.peer.not_before:
+        return error(403, "ACCESS_FORBIDDEN", "Your certificate is not active yet")
+    return None

@@ -1,0 +1,257 @@
+"""
+A certificate authority made on the spot, worth nothing outside the machine that made it.
+
+It writes what a computing element has: a CA directory hashed as OpenSSL wants it, and host certificates with
+their keys. Its own key never leaves memory, so what it signed cannot be added to later.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import ipaddress
+import os
+import time
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from arcacct.sandbox import der
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DAY_S = 86_400
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+_BACKDATED_S = 3600
+"""Certificates begin an hour ago: the other end's clock may be a little late."""
+
+
+class Credential(NamedTuple):
+    """A certificate with its private key, as two PEM files."""
+
+    cert_path: str
+    key_path: str
+
+    @property
+    def dn(self) -> str:
+        """The subject as the slash line of an allow-list, e.g. ``/O=Sandbox/CN=ce.example.org``."""
+        return slash_dn(self.certificate.subject)
+
+    @property
+    def subject(self) -> str:
+        """The subject as nginx hands it to SGAS (RFC 2253), e.g. ``CN=ce.example.org,O=Sandbox``."""
+        return self.certificate.subject.rfc4514_string()
+
+    @property
+    def certificate(self) -> x509.Certificate:
+        """The certificate, read from its file."""
+        with open(self.cert_path, "rb") as file:
+            return x509.load_pem_x509_certificate(file.read())
+
+
+class Authority:
+    """A throw-away CA: its certificate in `ca_file` and, hashed, in `ca_dir`; it issues host certificates."""
+
+    def __init__(self, directory: str, name: str) -> None:
+        self.directory = directory
+        self.ca_file = os.path.join(directory, "ca.pem")
+        self.ca_dir = os.path.join(directory, "certificates")
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self.certificate = _self_signed(_subject(name), self._key)
+        self._write()
+
+    def issue(
+        self,
+        name: str,
+        *,
+        hosts: Sequence[str] = (),
+        not_before: int | None = None,
+        not_after: int | None = None,
+        directory: str | None = None,
+        stem: str = "host",
+        rsa_key: bool = True,
+    ) -> Credential:
+        """
+        Make a certificate for servers and clients with the common name `name`.
+
+        `hosts` are the names and addresses it is good for (subjectAltName; none: `name` and the loopback ones).
+        `not_before` and `not_after` are UTC seconds (none: an hour ago, and thirty days ahead), so an expired
+        certificate or one of tomorrow can be had. Written to ``<stem>cert.pem`` (0644) and ``<stem>key.pem``
+        (0600) in `directory` (none: the authority's own). Without `rsa_key` the key is EC P-256, which is
+        made in no time.
+        """
+        now = int(time.time())
+        key = _rsa_key() if rsa_key else ec.generate_private_key(ec.SECP256R1())
+        certificate = self._sign(
+            name,
+            key,
+            tuple(hosts) or (name, *LOOPBACK),
+            now - _BACKDATED_S if not_before is None else not_before,
+            now + 30 * DAY_S if not_after is None else not_after,
+        )
+        where = self.directory if directory is None else directory
+        os.makedirs(where, exist_ok=True)
+        credential = Credential(os.path.join(where, f"{stem}cert.pem"), os.path.join(where, f"{stem}key.pem"))
+        _write(credential.cert_path, certificate.public_bytes(serialization.Encoding.PEM), 0o644)
+        _write(credential.key_path, _key_bytes(key), 0o600)
+        return credential
+
+    def _sign(
+        self, name: str, key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, hosts: Sequence[str], begin: int, end: int
+    ) -> x509.Certificate:
+        issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        return (
+            _builder(_subject(name), self.certificate.subject, key, begin, end)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_key_usage(signs_certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
+            .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
+            .add_extension(issuer_key, critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
+
+    def _write(self) -> None:
+        os.makedirs(self.ca_dir, exist_ok=True)
+        pem = self.certificate.public_bytes(serialization.Encoding.PEM)
+        _write(self.ca_file, pem, 0o644)
+        _write(os.path.join(self.ca_dir, f"{subject_hash(self.certificate.subject)}.0"), pem, 0o644)
+
+
+def create(directory: str, *, name: str = "arcacct sandbox CA") -> Authority:
+    """Make an authority in `directory`; one that was there before is replaced."""
+    os.makedirs(directory, exist_ok=True)
+    return Authority(directory, name)
+
+
+def subject_hash(name: x509.Name) -> str:
+    """
+    The eight hexadecimal digits by which OpenSSL (since 1.0.0) looks for a CA's file in a directory.
+
+    SHA-1 over the canonical name: each value as a UTF-8 string, trimmed, blanks collapsed, ASCII letters lowered,
+    without the outer SEQUENCE; the digest's first four bytes, least significant first (x509_cmp.c).
+    """
+    canonical = b"".join(
+        der.encode(der.SET, b"".join(_canonical_attribute(attribute) for attribute in rdn)) for rdn in name.rdns
+    )
+    digest = hashlib.sha1(canonical, usedforsecurity=False).digest()
+    return f"{int.from_bytes(digest[:4], 'little'):08x}"
+
+
+def slash_dn(name: x509.Name) -> str:
+    """The subject in certificate order, ``/TYPE=value`` each, as SSM compares it with its allow-list (apel 2.2)."""
+    return "".join(f"/{_SHORT_NAMES.get(part.oid, part.oid.dotted_string)}={part.value!s}" for part in name)
+
+
+def validity(certificate: x509.Certificate) -> tuple[int, int]:
+    """First and last second (UTC) at which a certificate is good."""
+    if hasattr(certificate, "not_valid_before_utc"):
+        begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    else:  # cryptography 41 has only the form without a zone
+        begin = certificate.not_valid_before.replace(tzinfo=dt.UTC)
+        end = certificate.not_valid_after.replace(tzinfo=dt.UTC)
+    return int(begin.timestamp()), int(end.timestamp())
+
+
+_SHORT_NAMES = {
+    NameOID.COMMON_NAME: "CN",
+    NameOID.ORGANIZATION_NAME: "O",
+    NameOID.ORGANIZATIONAL_UNIT_NAME: "OU",
+    NameOID.COUNTRY_NAME: "C",
+    NameOID.STATE_OR_PROVINCE_NAME: "ST",
+    NameOID.LOCALITY_NAME: "L",
+    NameOID.DOMAIN_COMPONENT: "DC",
+    NameOID.EMAIL_ADDRESS: "emailAddress",
+}
+
+
+def _canonical_attribute(attribute: x509.NameAttribute[str | bytes]) -> bytes:
+    text = " ".join(str(attribute.value).split())
+    # OpenSSL lowers ASCII only; other letters stay as they are.
+    lowered = bytes(byte + 32 if 65 <= byte <= 90 else byte for byte in text.encode())
+    return der.encode(der.SEQUENCE, der.encode_oid(attribute.oid.dotted_string) + der.encode(der.UTF8_STRING, lowered))
+
+
+def _subject(common_name: str) -> x509.Name:
+    return x509.Name(
+        [
+            x509.NameAttribute(NameOID.DOMAIN_COMPONENT, "org"),
+            x509.NameAttribute(NameOID.DOMAIN_COMPONENT, "example"),
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Sandbox"),
+            x509.NameAttribute(NameOID.COMMON_NAME, common_name),
+        ]
+    )
+
+
+def _self_signed(subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
+    now = int(time.time())
+    return (
+        _builder(subject, subject, key, now - _BACKDATED_S, now + 365 * DAY_S)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+
+
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey,
+    begin: int,
+    end: int,
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(dt.datetime.fromtimestamp(begin, dt.UTC))
+        .not_valid_after(dt.datetime.fromtimestamp(end, dt.UTC))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=not signs_certificates,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _rsa_key() -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+def _key_bytes(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _write(path: str, content: bytes, mode: int) -> None:
+    # The mode holds from the first byte on, also where a file of another mode stood.
+    if os.path.lexists(path):
+        os.unlink(path)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(content)

@@ -1,0 +1,120 @@
+"""
+Receivers that misbehave on order: refuse, answer late, forget to answer, lose the connection.
+
+Faults wait in a queue for each endpoint; the first that fits a request is used up by it. `containing` makes a
+fault follow a record (its id in the readable text of a request) instead of the next request.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import NamedTuple
+
+from arcacct.sandbox.wire import Answer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+ENDPOINTS = ("sgas", "ams", "authn")
+
+
+class Fault(NamedTuple):
+    """One misbehaviour; `left` requests will still meet it (None: every one)."""
+
+    answer: Answer | None = None
+    """Sent instead of the real answer; None: the real one, or none at all if `drop`."""
+    drop: bool = False
+    """Close the connection without an answer."""
+    after_work: bool = False
+    """Do the work first: the receiver has the records, the sender cannot know."""
+    delay_s: float = 0.0
+    containing: str = ""
+    path: str = ""
+    left: int | None = 1
+
+    def fits(self, path: str, text: Callable[[], str]) -> bool:
+        """True if a request to this path with this readable text meets the fault."""
+        return self.path in path and (not self.containing or self.containing in text())
+
+
+class Faults:
+    """The queues of all endpoints; used from the servers' threads and from the test at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._queues: dict[str, list[Fault]] = {endpoint: [] for endpoint in ENDPOINTS}
+
+    def add(self, endpoint: str, fault: Fault) -> None:
+        """Queue a fault for ``sgas``, ``ams`` or ``authn``."""
+        with self._lock:
+            self._queues[endpoint].append(fault)
+
+    def answer(
+        self,
+        endpoint: str,
+        status: int,
+        body: str = "",
+        *,
+        content_type: str = "text/html",
+        headers: Mapping[str, str] | None = None,
+        times: int | None = 1,
+        containing: str = "",
+        path: str = "",
+        after_work: bool = False,
+    ) -> None:
+        """
+        Answer the next `times` fitting requests (None: all) with this status and body.
+
+        Without the work being done, or with it (`after_work`), as a balancer does that loses patience (504).
+        """
+        answer = Answer(status, body.encode(), content_type, tuple((headers or {}).items()))
+        self.add(endpoint, Fault(answer, after_work=after_work, containing=containing, path=path, left=times))
+
+    def drop(
+        self,
+        endpoint: str,
+        *,
+        after_work: bool = False,
+        times: int | None = 1,
+        containing: str = "",
+        path: str = "",
+    ) -> None:
+        """Close the connection without an answer, before the work or (`after_work`) after it."""
+        self.add(endpoint, Fault(drop=True, after_work=after_work, containing=containing, path=path, left=times))
+
+    def slow(
+        self,
+        endpoint: str,
+        seconds: float,
+        *,
+        after_work: bool = False,
+        times: int | None = 1,
+        containing: str = "",
+        path: str = "",
+    ) -> None:
+        """Answer as usual, `seconds` later: waiting before the work or (`after_work`) after it."""
+        fault = Fault(delay_s=seconds, after_work=after_work, containing=containing, path=path, left=times)
+        self.add(endpoint, fault)
+
+    def pending(self, endpoint: str) -> int:
+        """How many faults of this endpoint no request has used up yet."""
+        with self._lock:
+            return len(self._queues[endpoint])
+
+    def clear(self) -> None:
+        """Behave again, everywhere."""
+        with self._lock:
+            for queue in self._queues.values():
+                queue.clear()
+
+    def take(self, endpoint: str, path: str, text: Callable[[], str]) -> Fault | None:
+        """The first fault that fits this request, counted as met; None: behave."""
+        with self._lock:
+            queue = self._queues[endpoint]
+            for position, fault in enumerate(queue):
+                if fault.fits(path, text):
+                    if fault.left is not None:
+                        queue[position : position + 1] = [fault._replace(left=fault.left - 1)] if fault.left > 1 else []
+                    return fault
+        return None

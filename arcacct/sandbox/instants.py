@@ -1,0 +1,80 @@
+"""
+Times and durations as the receivers read them: each is lenient in its own way.
+"""
+
+from __future__ import annotations
+
+import calendar
+import re
+
+_NUMBER = r"(\d+(?:[.,]\d+)?)"
+_SGAS_DURATION = re.compile(
+    f"[+-]?P(?:{_NUMBER}Y)?(?:{_NUMBER}M)?(?:{_NUMBER}W)?(?:{_NUMBER}D)?(?:T(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?"
+)
+_APEL_DURATION = re.compile(
+    r"P(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?"
+)
+_INSTANT = re.compile(
+    r"(\d{4})-?(\d\d)-?(\d\d)(?:(?P<between>[T ])(\d\d):?(\d\d)(?::?(\d\d)(?:[.,]\d+)?)?"
+    r"(?P<zone>Z|[+-]\d\d(?::?\d\d)?)?)?"
+)
+_SECONDS = {"Y": 31_536_000, "M": 2_592_000, "W": 604_800, "D": 86_400, "h": 3600, "m": 60, "s": 1}
+
+
+def duration_s(text: str) -> int | None:
+    """
+    Seconds of an ISO 8601 duration as SGAS reads it: decimals in any part, parts of a second dropped.
+
+    None for what it cannot read, and for anything with years or months: the server stores NULL then.
+    """
+    match = _SGAS_DURATION.fullmatch(text)
+    if match is None or match[1] or match[2]:
+        return None
+    parts = [float((part or "0").replace(",", ".")) for part in match.groups()[2:]]
+    total = sum(value * unit for value, unit in zip(parts, (604_800, 86_400, 3600, 60, 1), strict=True))
+    return -int(total) if text.startswith("-") else int(total)
+
+
+def apel_duration_s(text: str) -> int:
+    """Seconds of an ISO 8601 duration in a CAR; only seconds may have decimals, which are rounded. ValueError."""
+    match = _APEL_DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError(f"not an ISO 8601 duration: {text!r}")
+    return round(sum(float(part or 0) * unit for part, unit in zip(match.groups(), _SECONDS.values(), strict=True)))
+
+
+def sgas_instant(text: str) -> int | None:
+    """UTC seconds of a date and time as SGAS reads it (one `T`; no zone means UTC); None if it stores NULL."""
+    match = _INSTANT.fullmatch(text)
+    if match is None or match["between"] != "T":
+        return None
+    zone = match["zone"] or "Z"
+    # Without the colon the server passes over the minutes of the zone.
+    return _seconds(match, zone if ":" in zone else zone[:3])
+
+
+def iso_instant(text: str) -> int:
+    """UTC seconds of a date and time in a CAR: `T` or a blank between, a date alone, no zone means UTC. ValueError."""
+    match = _INSTANT.fullmatch(text)
+    instant = None if match is None else _seconds(match, match["zone"] or "Z")
+    if instant is None:
+        raise ValueError(f"not an ISO 8601 date and time: {text!r}")
+    return instant
+
+
+def _seconds(match: re.Match[str], zone: str) -> int | None:
+    year, month, day, _, hour, minute, second, _ = match.groups()
+    if not (1 <= int(month) <= 12 and 1 <= int(day) <= calendar.monthrange(int(year), int(month))[1]):
+        return None
+    fields = (int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0))
+    if fields[3] > 24 or fields[4] > 59 or fields[5] > 60:
+        return None
+    return calendar.timegm(fields) - _offset_s(zone)
+
+
+def _offset_s(zone: str) -> int:
+    if zone == "Z":
+        return 0
+    digits = zone[1:].replace(":", "")
+    offset = int(digits[:2]) * 3600 + int(digits[2:] or 0) * 60
+    return -offset if zone[0] == "-" else offset

@@ -1,0 +1,61 @@
+"""
+The folder ``received/``: every document a receiver got, numbered, and a line of JSON for each request.
+
+A journal that finds an older one continues its numbers: nothing received is ever overwritten.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.sandbox.wire import Delivery
+
+TARGETS = ("sgas", "apel")
+
+
+class Journal:
+    """``<directory>/index.jsonl``, ``<directory>/sgas/NNNN.xml`` and ``<directory>/apel/NNNN.smime`` with its body."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self._lock = threading.Lock()
+        self._last: dict[str, int] = {}
+        for target in TARGETS:
+            os.makedirs(os.path.join(directory, target), exist_ok=True)
+            self._last[target] = _highest(os.path.join(directory, target))
+
+    def number(self, target: str) -> str:
+        """The next number of this target, four digits or more."""
+        with self._lock:
+            self._last[target] += 1
+            return f"{self._last[target]:04d}"
+
+    def keep(self, target: str, name: str, content: bytes) -> str:
+        """Write a received document; its name below the journal's directory."""
+        relative = f"{target}/{name}"
+        with open(os.path.join(self.directory, relative), "wb") as file:
+            file.write(content)
+        return relative
+
+    def note(self, delivery: Delivery, answer: int | None) -> None:
+        """Add the line of one delivery; `answer` is the HTTP status the sender saw, None if it saw none."""
+        line = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "target": delivery.target,
+            "records": delivery.records,
+            "answer": answer,
+            "file": delivery.file,
+            "verdict": delivery.verdict,
+        }
+        with self._lock, open(os.path.join(self.directory, "index.jsonl"), "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def _highest(folder: str) -> int:
+    numbers = (name.partition(".")[0] for name in os.listdir(folder))
+    return max((int(number) for number in numbers if number.isdecimal()), default=0)

@@ -1,0 +1,276 @@
+"""
+A loopback HTTPS server: threads, keep-alive, client certificates, faults on order, a clean end.
+
+Certificates of another authority, or none where one is demanded by TLS, end in a TLS alert. Whether a certificate
+is expired is *not* decided by TLS here: the receivers do it, since the real ones answer that in HTTP.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import threading
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from socketserver import TCPServer, ThreadingMixIn
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from arcacct.errors import ConfigError, TargetBusy
+from arcacct.sandbox.authority import slash_dn, validity
+from arcacct.sandbox.wire import Answer, Delivery, Peer, Request
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from arcacct.sandbox.authority import Credential
+    from arcacct.sandbox.faults import Fault, Faults
+    from arcacct.sandbox.journal import Journal
+
+HANDSHAKE_S = 10.0
+
+_NO_CHECK_TIME = 0x200000
+"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which the ssl module knows no name for."""
+
+
+class Receiver(NamedTuple):
+    """What stands behind a port: its name, its work, and how to read a request for faults that follow a record."""
+
+    endpoint: str
+    """``sgas``, ``ams`` or ``authn``."""
+    target: str | None
+    """The journal's name for documents; None: requests here bring none."""
+    work: Callable[[Request], Answer]
+    text: Callable[[Request], str]
+    delivers: Callable[[Request], bool]
+
+
+def server_context(credential: Credential, ca_file: str, *, wants_certificate: bool) -> ssl.SSLContext:
+    """TLS 1.2 or newer with this certificate; clients' certificates must come from `ca_file` if they show one."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(credential.cert_path, credential.key_path)
+    if wants_certificate:
+        # Optional for TLS: without one, nginx and authn answer 400 in HTTP.
+        context.verify_mode = ssl.CERT_OPTIONAL
+        context.load_verify_locations(cafile=ca_file)
+        context.verify_flags = ssl.VerifyFlags(context.verify_flags | _NO_CHECK_TIME)
+    return context
+
+
+class Server:
+    """A receiver on a port of the loopback address, from `start` to `stop`; counts what reaches it."""
+
+    def __init__(
+        self, receiver: Receiver, context: ssl.SSLContext, port: int, faults: Faults, journal: Journal
+    ) -> None:
+        self.receiver = receiver
+        self.faults = faults
+        self.journal = journal
+        self.stopping = threading.Event()
+        self.connections = 0
+        self.requests = 0
+        self.refused_handshakes = 0
+        self._count = threading.Lock()
+        self._listener = _listen(self, context, port)
+        self.port: int = self._listener.server_address[1]
+        self._thread = threading.Thread(target=self._listener.serve_forever, args=(0.02,), name=receiver.endpoint)
+
+    def start(self) -> None:
+        """Answer requests from now on, in threads of its own."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Close the port and every connection; returns when all threads have ended."""
+        self.stopping.set()
+        if self._thread.is_alive():
+            self._listener.shutdown()
+            self._thread.join()
+        self._listener.hang_up()
+        self._listener.server_close()
+
+    def count(self, counter: str) -> None:
+        """Add one to ``connections``, ``requests`` or ``refused_handshakes``."""
+        with self._count:
+            setattr(self, counter, getattr(self, counter) + 1)
+
+    def respond(self, request: Request) -> Answer | None:
+        """The answer to a request, a fault taken into account; None: close the connection without one."""
+        fault = self.faults.take(self.receiver.endpoint, request.path, lambda: self.receiver.text(request))
+        answer = self.receiver.work(request) if fault is None else self._misbehave(fault, request)
+        self._note(request, fault, answer)
+        return None if fault is not None and fault.drop else answer
+
+    def _misbehave(self, fault: Fault, request: Request) -> Answer:
+        """The work (done or not), then the fault's answer in place of the real one, with the real deliveries."""
+        if not fault.after_work:
+            self.stopping.wait(fault.delay_s)
+        keeps_quiet = not fault.after_work and (fault.drop or fault.answer is not None)
+        worked = Answer(0) if keeps_quiet else self.receiver.work(request)
+        if fault.after_work:
+            self.stopping.wait(fault.delay_s)
+        return worked if fault.answer is None else fault.answer._replace(deliveries=worked.deliveries)
+
+    def _note(self, request: Request, fault: Fault | None, answer: Answer) -> None:
+        if self.receiver.target is None or not self.receiver.delivers(request):
+            return
+        nothing = Delivery(self.receiver.target, None, None, "not looked at")
+        for delivery in answer.deliveries or (nothing,):
+            self.journal.note(delivery, None if fault is not None and fault.drop else answer.status)
+
+
+def _listen(server: Server, context: ssl.SSLContext, port: int) -> _Listener:
+    try:
+        return _Listener(server, context, port)
+    except PermissionError as error:
+        raise ConfigError(f"port {port} is not ours to open ({error.strerror}): choose one above 1023") from error
+    except OverflowError as error:
+        raise ConfigError(f"port {port} does not exist: choose one from 1024 to 65535") from error
+    except OSError as error:
+        raise TargetBusy(
+            f"port {port} of the loopback address: {error.strerror}; choose another, or stop what is using it"
+        ) from error
+
+
+class _Listener(ThreadingMixIn, TCPServer):
+    """Accepts; the TLS handshake happens in the connection's own thread, so that a silent client stops nobody."""
+
+    allow_reuse_address = True
+    request_queue_size = 128
+    daemon_threads = False
+
+    def __init__(self, owner: Server, context: ssl.SSLContext, port: int) -> None:
+        self.owner = owner
+        self._context = context
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        super().__init__(("127.0.0.1", port), _Handler)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        plain, address = super().get_request()
+        secure = self._context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
+        with self._lock:
+            self._open.add(secure)
+        return secure, address
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        try:
+            request.settimeout(HANDSHAKE_S)
+            request.do_handshake()
+            request.settimeout(None)
+        except OSError:
+            self.owner.count("refused_handshakes")
+            _linger(request)
+            return
+        self.owner.count("connections")
+        super().finish_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._open.discard(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  socketserver's signature
+        """A client that went away is no error of ours; anything else is a bug, and is raised by the thread."""
+        with contextlib.suppress(OSError):
+            raise  # noqa: PLE0704  called from within socketserver's except clause
+
+    def hang_up(self) -> None:
+        """Cut every open connection, so that the threads which wait for a next request end."""
+        with self._lock:
+            for connection in self._open:
+                with contextlib.suppress(OSError):
+                    socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+
+def _linger(connection: socket.socket) -> None:
+    """Wait a moment for the client to read the TLS alert: closing at once would reset the connection before it."""
+    with contextlib.suppress(OSError):
+        connection.settimeout(1.0)
+        socket.socket.shutdown(connection, socket.SHUT_WR)
+        while socket.socket.recv(connection, 65536):
+            pass
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Reads a request to its end, asks the server for the answer, writes it in one piece."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: _Listener
+
+    def setup(self) -> None:
+        super().setup()
+        self._peer = _peer(self.request)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  http.server's signature
+        """The journal tells what happened; stderr stays clean."""
+
+    def _serve(self) -> None:
+        self.server.owner.count("requests")
+        url = urlsplit(self.path)
+        answer = self.server.owner.respond(
+            Request(
+                self.command,
+                url.path,
+                dict(parse_qsl(url.query)),
+                {name.lower(): value for name, value in self.headers.items()},
+                self._body(),
+                self._peer,
+            )
+        )
+        if answer is None:
+            self.close_connection = True
+        else:
+            self._write(answer)
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815  http.server's names
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
+            return b"".join(iter(self._chunk, b""))
+        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+
+    def _chunk(self) -> bytes:
+        size = int(self.rfile.readline().partition(b";")[0], 16)
+        chunk = self.rfile.read(size)
+        self.rfile.readline()
+        return chunk
+
+    def _write(self, answer: Answer) -> None:
+        headers = [
+            ("Server", "arcacct-sandbox"),
+            ("Date", self.date_time_string()),
+            ("Content-Type", answer.content_type),
+            ("Content-Length", str(len(answer.body))),
+            *answer.headers,
+        ]
+        lines = [f"HTTP/1.1 {answer.status} {_reason(answer.status)}", *(f"{name}: {value}" for name, value in headers)]
+        head = "\r\n".join([*lines, "", ""]).encode("latin-1")
+        self.wfile.write(head if self.command == "HEAD" else head + answer.body)
+
+
+def _reason(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Unknown"
+
+
+def _peer(connection: ssl.SSLSocket) -> Peer | None:
+    encoded = connection.getpeercert(binary_form=True)
+    if encoded is None:
+        return None
+    certificate = x509.load_der_x509_certificate(encoded)
+    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return Peer(
+        slash_dn(certificate.subject),
+        certificate.subject.rfc4514_string(),
+        str(names[-1].value) if names else "",
+        *validity(certificate),
+    )

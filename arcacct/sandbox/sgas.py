@@ -1,0 +1,244 @@
+"""
+An SGAS server (LUTS behind nginx): what it answers and what its database would hold (sgas-ur-car section 1).
+
+One transaction a POST: either every record of a document is stored or none. A record that is there already is
+passed over, so the first one wins, and the answer looks the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+import time
+from typing import NamedTuple
+
+from arcacct.sandbox import sgas_records
+from arcacct.sandbox.sgas_records import DatabaseRefuses, Row, Unreadable
+from arcacct.sandbox.wire import Answer, Delivery
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.sandbox.journal import Journal
+    from arcacct.sandbox.wire import Peer, Request
+
+PATH = "/sgas/ur"
+LARGEST_BODY = 2 * 1024 * 1024
+"""nginx's client_max_body_size in the server's sample configuration."""
+
+PROCESSING_FAILED = "<html><head><title>Processing Failed</title></head><body><b>Processing Failed</b></body></html>"
+UNAVAILABLE = "Database currently unavailable. Please try again later."
+NULL = "null"
+"""The body of a 200 whose result the server lost with its database connection; the rows were committed."""
+
+INT4 = 2**31 - 1
+LIMITS = {
+    "record_id": 1000,
+    "global_job_id": 1000,
+    "local_job_id": 500,
+    "local_user": 100,
+    "global_user_name": 1000,
+    "vo_type": 100,
+    "vo_issuer": 1000,
+    "vo_name": 1000,
+    "job_name": 1000,
+    "status": 100,
+    "project_name": 200,
+    "submit_host": 200,
+    "machine_name": 200,
+    "queue": 200,
+}
+"""Characters that each text column takes."""
+RANGES = {
+    "wall_duration": ("integer", INT4),
+    "cpu_duration": ("bigint", 2**63 - 1),
+    "user_time": ("integer", INT4),
+    "kernel_time": ("integer", INT4),
+    "node_count": ("smallint", 2**15 - 1),
+    "processors": ("integer", INT4),
+    "charge": ("integer", INT4),
+    "major_page_faults": ("integer", INT4),
+}
+
+
+class Stored(NamedTuple):
+    """A record with the number of its row."""
+
+    row_id: int
+    row: Row
+
+
+class SGAS:
+    """The server with its database: `records` by record id."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self.rights: dict[str, str] = {}
+        """The authz file: subject (RFC 2253) to ``jobinsert``, ``jobinsert:all`` or ``jobinsert:machine_name=a;b``."""
+        self.check_depth = 2
+        """How many labels of MachineName must be those of the certificate's name, under plain ``jobinsert``."""
+        self.largest_body = LARGEST_BODY
+        self.ignored_repeats = 0
+        """Records that came again and changed nothing."""
+        self._lock = threading.Lock()
+        self._stored: dict[str, Stored] = {}
+        self._next_row = itertools.count(1)
+
+    @property
+    def records(self) -> dict[str, Row]:
+        """The database: each record by its id."""
+        with self._lock:
+            return {record_id: stored.row for record_id, stored in self._stored.items()}
+
+    def answer(self, request: Request) -> Answer:
+        """What the server says to a request."""
+        refusal = _certificate_refused(request.peer) or _not_here(request)
+        if refusal is not None:
+            return refusal
+        if request.method == "GET":
+            return _services(request)
+        if len(request.body) > self.largest_body:
+            return _html(413, "413 Request Entity Too Large")
+        file = self.journal.keep("sgas", f"{self.journal.number('sgas')}.xml", request.body)
+        return self._insert(request, file)
+
+    def delivers(self, request: Request) -> bool:
+        """True for a request that brings usage records."""
+        return request.method == "POST" and request.path == PATH
+
+    def text(self, request: Request) -> str:
+        """What can be read in a request."""
+        return request.body.decode("utf-8", "replace")
+
+    def _insert(self, request: Request, file: str) -> Answer:
+        subject = request.peer.subject if request.peer else None
+        right = self.rights.get(subject or "")
+        if right is None:
+            words = f"Rejecting job usage insert for {subject}. No insert rights."
+            return _delivered(Answer(403, words.encode()), file, None, words)
+        rows: list[Row] = []
+        try:
+            rows = sgas_records.read(request.body)
+            forbidden = self._forbidden(request.peer, right, rows)
+            if forbidden is not None:
+                return _delivered(Answer(406, forbidden.encode()), file, len(rows), forbidden)
+            with self._lock:
+                ids = self._commit(rows)
+        except Unreadable as error:
+            return _delivered(Answer(500, PROCESSING_FAILED.encode()), file, len(rows) or None, f"refused: {error}")
+        except DatabaseRefuses as error:
+            return _delivered(Answer(500, str(error).encode()), file, len(rows) or None, f"refused: {error}")
+        return _delivered(Answer(200, json.dumps(ids).encode()), file, len(rows), "stored")
+
+    def _forbidden(self, peer: Peer | None, right: str, rows: list[Row]) -> str | None:
+        """Words for 406 if a machine is not this client's to report; they name every machine of the document."""
+        _, _, limit = right.partition(":")
+        machines = sorted({row.machine_name for row in rows})
+        if limit == "all" or not machines or self.check_depth == 0:
+            return None
+        if limit.startswith("machine_name="):
+            allowed = set(limit.removeprefix("machine_name=").split(";"))
+            fine = allowed.issuperset(machines)
+        else:
+            fine = all(self._same_domain(peer.common_name if peer else "", machine) for machine in machines)
+        subject = peer.subject if peer else None
+        return (
+            None
+            if fine
+            else f"Subject {subject} is not allowed to perform insertion for machines: {','.join(machines)}"
+        )
+
+    def _same_domain(self, common_name: str, machine: str) -> bool:
+        labels = common_name.removeprefix("host/").split(".")
+        if len(labels) < 2:
+            raise Unreadable("the certificate's common name has no domain")
+        depth = min(self.check_depth, len(labels))
+        return machine.split(".")[-depth:] == labels[-depth:]
+
+    def _commit(self, rows: list[Row]) -> dict[str, str]:
+        """Store all rows or none; the answer's dictionary: one key a record id, the number of its row as text."""
+        staged: dict[str, Stored] = {}
+        repeats = 0
+        for row in rows:
+            _check(row)
+            record_id = str(row.record_id)
+            old = staged.get(record_id) or self._stored.get(record_id)
+            if old is not None and _is_repeat(row, old.row):
+                repeats += 1
+                staged.setdefault(record_id, old)
+                continue
+            if old is not None and (old.row.runtime_environments or old.row.transfers):
+                raise DatabaseRefuses('update or delete on table "usagedata" violates foreign key constraint')
+            staged[record_id] = Stored(next(self._next_row), row)
+        self._stored.update(staged)
+        self.ignored_repeats += repeats
+        return {record_id: str(stored.row_id) for record_id, stored in staged.items()}
+
+
+def _is_repeat(row: Row, stored: Row) -> bool:
+    """True if the server takes this for the job it has: same global id, or one that equals the record id."""
+    return row.global_job_id is not None and row.global_job_id in {stored.global_job_id, row.record_id}
+
+
+def _check(row: Row) -> None:
+    """What the database's columns refuse; raises DatabaseRefuses with its words."""
+    for column in ("record_id", "create_time"):
+        if getattr(row, column) is None:
+            raise DatabaseRefuses(f'null value in column "{column}" violates not-null constraint')
+    for column, longest in LIMITS.items():
+        _fits(getattr(row, column), longest)
+    for column, (kind, largest) in RANGES.items():
+        value = getattr(row, column)
+        if value is not None and not -largest - 1 <= value <= largest:
+            raise DatabaseRefuses(f"{kind} out of range")
+    for part in itertools.chain.from_iterable(row.vo_attributes):
+        _fits(part, 100)
+    for environment in row.runtime_environments:
+        if not environment:
+            raise DatabaseRefuses('null value in column "runtime_environment" violates not-null constraint')
+        _fits(environment, 512)
+    for transfer in row.transfers:
+        _fits(transfer.url, 2500)
+
+
+def _fits(text: str | None, longest: int) -> None:
+    if text is not None and len(text) > longest:
+        raise DatabaseRefuses(
+            f"value too long for type character varying({longest})\nCONTEXT:  PL/pgSQL function urcreate"
+        )
+
+
+def _certificate_refused(peer: Peer | None) -> Answer | None:
+    """The answer of nginx to a client without a certificate, or with one that is not good today."""
+    if peer is None:
+        return _html(400, "400 No required SSL certificate was sent")
+    if not peer.not_before <= time.time() <= peer.not_after:
+        return _html(400, "400 The SSL certificate error")
+    return None
+
+
+def _not_here(request: Request) -> Answer | None:
+    """404, 405 and 501 for everything but POST of the exact path and the list of services."""
+    if request.path not in {PATH, "/sgas"}:
+        return _html(404, "No Such Resource")
+    if request.method not in {"GET", "HEAD", "POST"}:
+        return _html(501, "Method Not Implemented")
+    if (request.method, request.path) in {("POST", PATH), ("GET", "/sgas")}:
+        return None
+    return _html(405, "Method Not Allowed")._replace(
+        headers=(("Allow", "HEAD, POST" if request.path == PATH else "GET, HEAD"),)
+    )
+
+
+def _services(request: Request) -> Answer:
+    href = f"https://{request.headers.get('host', 'localhost')}{PATH}"
+    body = f"<services><service><name>Registration</name><href>{href}</href></service></services>"
+    return Answer(200, body.encode(), "text/xml")
+
+
+def _html(status: int, title: str) -> Answer:
+    return Answer(status, f"<html><head><title>{title}</title></head><body><h1>{title}</h1></body></html>".encode())
+
+
+def _delivered(answer: Answer, file: str, records: int | None, verdict: str) -> Answer:
+    return answer._replace(deliveries=(Delivery("sgas", records, file, verdict.partition("\n")[0]),))

@@ -1,0 +1,314 @@
+"""
+Usage records as the SGAS server reads them: XML in, one row of its database a record.
+
+The rules are the server's, not the schema's: order does not matter, unknown elements are passed over, attributes
+count only with their namespace, the last of a repeated element wins except where it adds up (sgas-ur-car 1.5).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+from xml.etree import ElementTree as ET
+
+from arcacct.sandbox.instants import duration_s, sgas_instant
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+URF = "{http://schema.ogf.org/urf/2003/09/urf}"
+VO = "{http://www.sgas.se/namespaces/2009/05/ur/vo}"
+SGAS = "{http://www.sgas.se/namespaces/2009/07/ur}"
+TR = "{http://www.sgas.se/namespaces/2010/10/filetransfer}"
+ARC = "{http://www.nordugrid.org/ws/schemas/ur-arc}"
+DEISA = "{http://rmis.deisa.org/acct}"
+
+LONGEST_HOST = 2700
+LONGEST_LOCAL_JOB_ID = 120
+
+_UNITS = {unit + "B": 1024**power for power, unit in enumerate(("", "K", "M", "G", "T", "P", "E"))}
+_BIT_UNITS = {unit + "b" for unit in ("", "K", "M", "G", "T", "P", "E")}
+_METRICS = ("total", "average", "min", "max")
+_MEMORY_TYPES = ("shared", "physical", "dedicated")
+_TRUE = ("true", "1")
+
+
+class Unreadable(Exception):
+    """The server fails before it reaches its database: 500 without a word why."""
+
+
+class DatabaseRefuses(Exception):
+    """The database (or its driver) refuses a value: 500 with its text."""
+
+
+class Memory(NamedTuple):
+    bytes: int
+    metric: str
+    type: str
+    """Empty unless shared, physical or dedicated: ARC's `virtual` is lost."""
+
+
+class Transfer(NamedTuple):
+    kind: str
+    """``download`` or ``upload``."""
+    url: str
+    size_bytes: int | None
+    start_time: int | None
+    end_time: int | None
+    bypass_cache: bool | None
+    from_cache: bool | None
+
+
+class Row(NamedTuple):
+    """What the server's database holds of a job: times in UTC seconds, durations in seconds, None for NULL."""
+
+    record_id: str | None = None
+    create_time: int | None = None
+    global_job_id: str | None = None
+    local_job_id: str | None = None
+    local_user: str | None = None
+    global_user_name: str | None = None
+    vo_type: str | None = None
+    vo_issuer: str | None = None
+    vo_name: str | None = None
+    vo_attributes: tuple[tuple[str | None, str | None], ...] = ()
+    job_name: str | None = None
+    charge: int | None = None
+    status: str | None = None
+    wall_duration: int | None = None
+    cpu_duration: int | None = None
+    node_count: int | None = None
+    processors: int | None = None
+    start_time: int | None = None
+    end_time: int | None = None
+    submit_time: int | None = None
+    project_name: str | None = None
+    submit_host: str | None = None
+    machine_name: str = ""
+    host: str | None = None
+    queue: str | None = None
+    memory: tuple[Memory, ...] = ()
+    user_time: int | None = None
+    kernel_time: int | None = None
+    exit_code: int | None = None
+    major_page_faults: int | None = None
+    runtime_environments: tuple[str | None, ...] = ()
+    transfers: tuple[Transfer, ...] = ()
+
+
+def read(document: bytes) -> list[Row]:
+    """
+    The rows of a posted document.
+
+    Raises Unreadable for what makes the real server fail before its database (not UTF-8, not well-formed, another
+    root or child, no MachineName, ...) and DatabaseRefuses where the value breaks in the driver.
+    """
+    try:
+        # The server decodes first and parses text: the declared encoding counts for nothing.
+        text = re.sub(r"^<\?xml[^>]*\?>", "", document.decode("utf-8"))
+        root = ET.fromstring(text)  # noqa: S314  only what this machine's own publisher sends
+    except (UnicodeDecodeError, ET.ParseError, ValueError) as error:
+        raise Unreadable(str(error)) from error
+    if root.tag == f"{URF}JobUsageRecord":
+        return [_row(root)]
+    if root.tag != f"{URF}UsageRecords":
+        raise Unreadable(f"root element {root.tag}")
+    if any(child.tag != f"{URF}JobUsageRecord" for child in root):
+        raise Unreadable("a child that is no JobUsageRecord")
+    return [_row(record) for record in root]
+
+
+def _row(record: ET.Element) -> Row:
+    row = Row(
+        **_identity(record),
+        **_usage(record),
+        charge=_charge(_text(record, "Charge")),
+        host=_host(_text(record, "Host")),
+        machine_name=_machine_name(record),
+        memory=tuple(_memory(element) for element in record.findall(f"{URF}Memory")),
+        exit_code=_exit_code(record.find(f"{SGAS}ExitCode")),
+        major_page_faults=_integer(record.findtext(f"{SGAS}MajorPageFaults")),
+        runtime_environments=tuple(
+            element.text
+            for element in record
+            if element.tag in {f"{SGAS}RuntimeEnvironment", f"{ARC}RuntimeEnvironment"}
+        ),
+        transfers=tuple(_transfers(record)),
+    )
+    return _without_odd_local_job_id(row)
+
+
+def _identity(record: ET.Element) -> dict[str, Any]:
+    identity = _only(record, "RecordIdentity")
+    create_time = identity.get(f"{URF}createTime") if identity is not None else None
+    if create_time is None:
+        raise Unreadable("no urf:createTime")
+    job, user = _only(record, "JobIdentity"), _only(record, "UserIdentity")
+    local_job_id = _last(job, f"{URF}LocalJobId")
+    if local_job_id is not None and not local_job_id.text:
+        raise Unreadable("an empty LocalJobId")
+    return {
+        "record_id": identity.get(f"{URF}recordId") if identity is not None else None,
+        "create_time": sgas_instant(create_time),
+        "global_job_id": _text(job, "GlobalJobId"),
+        "local_job_id": _text(job, "LocalJobId"),
+        "local_user": _text(user, "LocalUserId"),
+        "global_user_name": _text(user, "GlobalUserName"),
+        "job_name": _text(record, "JobName"),
+        "status": _text(record, "Status"),
+        "project_name": _text(record, "ProjectName"),
+        "submit_host": _text(record, "SubmitHost"),
+        "queue": _text(record, "Queue"),
+        **_virtual_organisation(user),
+    }
+
+
+def _virtual_organisation(user: ET.Element | None) -> dict[str, Any]:
+    found = [] if user is None else user.findall(f"{VO}VO")
+    names = [vo for vo in found if vo.findtext(f"{VO}Name")]
+    if not names:
+        return {}  # without a name the server drops everything about the VO
+    vo = names[-1]
+    return {
+        "vo_name": vo.findtext(f"{VO}Name"),
+        "vo_type": vo.get(f"{VO}type"),
+        "vo_issuer": vo.findtext(f"{VO}Issuer"),
+        "vo_attributes": tuple(
+            (attribute.findtext(f"{VO}Group"), attribute.findtext(f"{VO}Role"))
+            for attribute in vo.findall(f"{VO}Attribute")
+        ),
+    }
+
+
+def _usage(record: ET.Element) -> dict[str, Any]:
+    nodes, processors = _integer(_text(record, "NodeCount")), _integer(_text(record, "Processors"))
+    if processors is None and nodes is not None:
+        nodes, processors = None, nodes  # the server takes a lone NodeCount for the processors
+    return {
+        "wall_duration": _duration(_last(record, f"{URF}WallDuration")),
+        "cpu_duration": _cpu(record.findall(f"{URF}CpuDuration")),
+        "user_time": _duration(_last(record, f"{SGAS}UserTime")),
+        "kernel_time": _duration(_last(record, f"{SGAS}KernelTime")),
+        "node_count": nodes,
+        "processors": processors,
+        "start_time": _instant(_text(record, "StartTime")),
+        "end_time": _instant(_text(record, "EndTime")),
+        "submit_time": _instant(record.findtext(f"{DEISA}SubmitTime")),
+    }
+
+
+def _without_odd_local_job_id(row: Row) -> Row:
+    """A long LocalJobId, or one like a path, is dropped, and the record gets another identity (sgas-ur-car 1.4)."""
+    odd = row.local_job_id
+    if odd is None or (len(odd) <= LONGEST_LOCAL_JOB_ID and not odd.startswith("/")):
+        return row
+    return row._replace(local_job_id=None, record_id=row.global_job_id or f"{row.machine_name}:{row.create_time}")
+
+
+def _cpu(elements: list[ET.Element]) -> int | None:
+    values = [_duration(element) for element in elements]
+    if len(values) > 1 and None in values:
+        raise Unreadable("one CpuDuration of several cannot be read")
+    return sum(value for value in values if value is not None) if values and None not in values else None
+
+
+def _duration(element: ET.Element | None) -> int | None:
+    if element is None:
+        return None
+    if not element.text:
+        raise Unreadable(f"an empty {element.tag}")
+    return duration_s(element.text)
+
+
+def _memory(element: ET.Element) -> Memory:
+    unit, metric = element.get(f"{URF}storageUnit", ""), element.get(f"{URF}metric", "total")
+    try:
+        value = int(element.text or "")
+    except ValueError as error:
+        raise Unreadable(f"Memory {element.text!r}") from error
+    if unit in _BIT_UNITS:
+        raise DatabaseRefuses("invalid input syntax for type bigint")
+    if metric not in _METRICS:
+        raise DatabaseRefuses("'SgasMemory' object has no attribute 'metric'")
+    kind = element.get(f"{URF}type", "")
+    return Memory(value * _UNITS.get(unit, 1), metric, kind if kind in _MEMORY_TYPES else "")
+
+
+def _transfers(record: ET.Element) -> Iterator[Transfer]:
+    for parent in record.findall(f"{TR}FileTransfers"):
+        for element in parent:
+            if element.tag not in {f"{TR}FileDownload", f"{TR}FileUpload"}:
+                continue
+            if not len(element):
+                raise DatabaseRefuses("lower bound of FOR loop cannot be null")
+            yield _transfer(element)
+
+
+def _transfer(element: ET.Element) -> Transfer:
+    url = element.findtext(f"{TR}URL")
+    if not url:
+        raise DatabaseRefuses('null value in column "job_transfer_url" violates not-null constraint')
+    return Transfer(
+        "download" if element.tag == f"{TR}FileDownload" else "upload",
+        url,
+        _integer(element.findtext(f"{TR}Size")),
+        _instant(element.findtext(f"{TR}StartTime")),
+        _instant(element.findtext(f"{TR}EndTime")),
+        _boolean(element.findtext(f"{TR}BypassCache")),
+        _boolean(element.findtext(f"{TR}RetrievedFromCache")),
+    )
+
+
+def _machine_name(record: ET.Element) -> str:
+    name = _text(record, "MachineName")
+    if not name:
+        raise Unreadable("no MachineName")
+    return name
+
+
+def _host(name: str | None) -> str | None:
+    return name[: LONGEST_HOST - 1] + "$" if name is not None and len(name) > LONGEST_HOST else name
+
+
+def _charge(text: str | None) -> int | None:
+    try:
+        return None if text is None else int(float(text))
+    except (ValueError, OverflowError) as error:
+        raise Unreadable(f"Charge {text!r}") from error
+
+
+def _exit_code(element: ET.Element | None) -> int | None:
+    try:
+        return None if element is None else int(element.text or "") & 0xFF
+    except ValueError as error:
+        raise Unreadable("ExitCode") from error
+
+
+def _integer(text: str | None) -> int | None:
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        return None
+
+
+def _boolean(text: str | None) -> bool | None:
+    return None if text is None else text.lower() in _TRUE
+
+
+def _instant(text: str | None) -> int | None:
+    return None if text is None else sgas_instant(text)
+
+
+def _text(parent: ET.Element | None, name: str) -> str | None:
+    element = _last(parent, URF + name)
+    return None if element is None else element.text
+
+
+def _only(parent: ET.Element, name: str) -> ET.Element | None:
+    return _last(parent, URF + name)
+
+
+def _last(parent: ET.Element | None, tag: str) -> ET.Element | None:
+    found = [] if parent is None else parent.findall(tag)
+    return found[-1] if found else None

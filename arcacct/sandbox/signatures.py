@@ -1,0 +1,200 @@
+"""
+S/MIME signatures as OpenSSL's ``smime -verify`` checks them, without OpenSSL's program.
+
+`cryptography` writes signed messages but does not read them, and a rehearsal must run where nothing but Python is:
+so the few structures of a detached CMS signature (RFC 5652) are taken apart here.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import glob
+import hashlib
+import os
+import re
+import time
+from email.parser import BytesHeaderParser
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+
+from arcacct.errors import InputError
+from arcacct.sandbox import der
+from arcacct.sandbox.authority import validity
+
+_SIGNED_DATA = "1.2.840.113549.1.7.2"
+_MESSAGE_DIGEST = "1.2.840.113549.1.9.4"
+_RSA_PSS = "1.2.840.113549.1.1.10"
+_HASHES: dict[str, tuple[str, hashes.HashAlgorithm]] = {
+    "2.16.840.1.101.3.4.2.1": ("sha256", hashes.SHA256()),
+    "2.16.840.1.101.3.4.2.2": ("sha384", hashes.SHA384()),
+    "2.16.840.1.101.3.4.2.3": ("sha512", hashes.SHA512()),
+    "2.16.840.1.101.3.4.2.4": ("sha224", hashes.SHA224()),
+}
+
+
+class Signed(NamedTuple):
+    """A message whose signature is good."""
+
+    content: bytes
+    """The signed part with its own header, lines ending in CRLF."""
+    certificates: tuple[x509.Certificate, ...]
+    """As they stand in the message, the signer's among them."""
+
+
+class _Signer(NamedTuple):
+    """One SignerInfo, taken apart."""
+
+    issuer_and_serial: bytes
+    hash_oid: str
+    attributes: bytes | None
+    """The DER SET that was signed; None: the content itself was."""
+    algorithm: str
+    signature: bytes
+
+
+def verify(message: bytes) -> Signed:
+    """
+    Check the signature of a clear-signed message (multipart/signed with a PKCS#7 part).
+
+    Only the signature: whether its certificate can be trusted is `check_chain`'s question. InputError says what
+    is wrong: no such message, no certificate in it, another digest, a signature that does not fit.
+    """
+    content, encoded = _split(message)
+    try:
+        certificates, signers = _take_apart(base64.b64decode(encoded))
+    except (ValueError, StopIteration, binascii.Error) as error:
+        raise InputError(f"the signature cannot be read: {error}") from error
+    if not certificates:
+        raise InputError("the signature brings no certificate")
+    if not signers:
+        raise InputError("the signature has no signer")
+    for signer in signers:
+        _check(signer, certificates, content)
+    return Signed(content, certificates)
+
+
+def check_chain(certificate: x509.Certificate, ca_dir: str, now: int | None = None) -> None:
+    """
+    Follow a certificate's issuers through a hashed CA directory up to a self-signed one; InputError if that fails.
+
+    As ``openssl verify -CApath``: intermediate authorities must lie in the directory too.
+    """
+    at = int(time.time()) if now is None else now
+    authorities = _authorities(ca_dir)
+    for _ in range(10):
+        begin, end = validity(certificate)
+        if not begin <= at <= end:
+            raise InputError(f"{certificate.subject.rfc4514_string()} is {'expired' if at > end else 'not yet valid'}")
+        issuer = next((ca for ca in authorities if _issued(ca, certificate)), None)
+        if issuer is None:
+            raise InputError(f"Unverified signer: the issuer of {certificate.subject.rfc4514_string()} is not trusted")
+        if issuer == certificate:
+            return
+        certificate = issuer
+    raise InputError("the chain of issuers has no end")
+
+
+def _split(message: bytes) -> tuple[bytes, bytes]:
+    """The signed part in canonical form, and the base64 of the signature part."""
+    header = BytesHeaderParser().parsebytes(re.split(rb"\r?\n\r?\n", message, maxsplit=1)[0] + b"\n\n")
+    boundary = header.get_boundary()
+    if header.get_content_type() != "multipart/signed" or boundary is None:
+        raise InputError("not a clear-signed message (multipart/signed)")
+    delimiter = re.compile(rb"(?:^|\r?\n)--" + re.escape(boundary.encode()) + rb"(?:--)?[ \t]*(?:\r?\n|$)")
+    parts = delimiter.split(message)
+    if len(parts) < 3:
+        raise InputError("the message does not have two parts")
+    signature_header, _, encoded = parts[2].replace(b"\r\n", b"\n").partition(b"\n\n")
+    if b"pkcs7-signature" not in signature_header:
+        raise InputError("the second part is no PKCS#7 signature")
+    if re.search(rb"\r(?!\n)", parts[1]):
+        raise InputError("signature failure: a bare carriage return does not survive the way")
+    return re.sub(rb"\r?\n", b"\r\n", parts[1]), encoded
+
+
+def _take_apart(encoded: bytes) -> tuple[tuple[x509.Certificate, ...], list[_Signer]]:
+    """ContentInfo -> SignedData -> certificates and signers (RFC 5652 section 5.1)."""
+    kind, wrapped = der.items(der.item(encoded, der.SEQUENCE).content)
+    if der.decode_oid(kind.content) != _SIGNED_DATA:
+        raise ValueError("not signed data")
+    _version, _digests, _content, *rest = der.items(der.item(wrapped.content, der.SEQUENCE).content)
+    certificates = next((part.content for part in rest if part.tag == der.CONTEXT_0), b"")
+    signers = rest[-1]
+    if signers.tag != der.SET:
+        raise ValueError("no signers")
+    return (
+        tuple(x509.load_der_x509_certificate(one.whole) for one in der.items(certificates)),
+        [_signer(one.content) for one in der.items(signers.content)],
+    )
+
+
+def _signer(content: bytes) -> _Signer:
+    _version, identity, digest, *rest = der.items(content)
+    attributes = rest.pop(0) if rest[0].tag == der.CONTEXT_0 else None
+    algorithm, signature = rest[0], rest[1]
+    return _Signer(
+        identity.content,
+        der.decode_oid(der.item(digest.content, der.OID).content),
+        # What was signed is the SET itself, not the context tag it travels under (RFC 5652 section 5.4).
+        None if attributes is None else der.encode(der.SET, attributes.content),
+        der.decode_oid(der.item(algorithm.content, der.OID).content),
+        signature.content,
+    )
+
+
+def _check(signer: _Signer, certificates: tuple[x509.Certificate, ...], content: bytes) -> None:
+    certificate = next((one for one in certificates if _identity(one) == signer.issuer_and_serial), None)
+    if certificate is None:
+        raise InputError("the signer's certificate is not in the message")
+    if signer.hash_oid not in _HASHES:
+        raise InputError(f"signature failure: the digest {signer.hash_oid} is not one of SHA-2")
+    name, algorithm = _HASHES[signer.hash_oid]
+    if signer.attributes is not None and _digest(signer.attributes) != hashlib.new(name, content).digest():
+        raise InputError("signature failure: the content is not what was signed (digest)")
+    signed = content if signer.attributes is None else signer.attributes
+    key = certificate.public_key()
+    try:
+        if isinstance(key, rsa.RSAPublicKey) and signer.algorithm != _RSA_PSS:
+            key.verify(signer.signature, signed, padding.PKCS1v15(), algorithm)
+        elif isinstance(key, ec.EllipticCurvePublicKey):
+            key.verify(signer.signature, signed, ec.ECDSA(algorithm))
+        else:
+            raise InputError("signature failure: neither RSA (PKCS #1 v1.5) nor ECDSA")
+    except (InvalidSignature, UnsupportedAlgorithm) as error:
+        raise InputError("signature failure: the signature does not fit") from error
+
+
+def _digest(attributes: bytes) -> bytes:
+    """The message digest among the signed attributes."""
+    for attribute in der.items(der.item(attributes, der.SET).content):
+        oid, values = der.items(attribute.content)
+        if der.decode_oid(oid.content) == _MESSAGE_DIGEST:
+            return der.item(values.content, der.OCTET_STRING).content
+    raise InputError("signature failure: no message digest among the signed attributes")
+
+
+def _identity(certificate: x509.Certificate) -> bytes:
+    serial = certificate.serial_number
+    number = serial.to_bytes(serial.bit_length() // 8 + 1, "big")
+    return certificate.issuer.public_bytes() + der.encode(der.INTEGER, number)
+
+
+def _authorities(ca_dir: str) -> list[x509.Certificate]:
+    found = []
+    for path in sorted(glob.glob(os.path.join(glob.escape(ca_dir), "*.[0-9]"))):
+        with open(path, "rb") as file:
+            found.append(x509.load_pem_x509_certificate(file.read()))
+    return found
+
+
+def _issued(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True

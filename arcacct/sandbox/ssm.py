@@ -1,0 +1,81 @@
+"""
+The Secure STOMP Messenger's steps between the messaging service and APEL (apel 2.2).
+
+A message ends in one of three ways: its text goes on to the loader, it is rejected, or the daemon dies over it,
+which leaves it unacknowledged, so that it comes back and nothing behind it gets through.
+"""
+
+from __future__ import annotations
+
+import quopri
+from typing import NamedTuple
+
+from arcacct.errors import InputError
+from arcacct.sandbox import signatures
+from arcacct.sandbox.authority import slash_dn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+
+class Rejected(Exception):
+    """The message goes to the reject queue; the sender never hears of it."""
+
+
+class Crashed(Exception):
+    """The receiver dies, and dies again each time it is started."""
+
+
+class Accepted(NamedTuple):
+    """A message's text, and the DN of whoever signed it."""
+
+    text: str
+    signer: str
+
+
+def accept(message: bytes, ca_dir: str, allowed_dns: Container[str] | None) -> Accepted:
+    """
+    Unwrap a signed message; `allowed_dns` are slash DNs compared letter by letter (None: whoever the CAs vouch for).
+
+    Raises Rejected or Crashed.
+    """
+    try:
+        text = message.decode("ascii")
+    except UnicodeDecodeError as error:
+        raise Crashed(f"a byte that is not ASCII, {message[error.start]:#04x}") from error
+    if "application/pkcs7-mime" in text or "application/x-pkcs7-mime" in text:
+        raise Rejected("taken for an encrypted message, which cannot be decrypted")
+    signer = _signer(message, ca_dir)
+    if allowed_dns is not None and signer.dn not in allowed_dns:
+        raise Rejected(f"Signer not in valid DNs list: {signer.dn}")
+    return Accepted(_body(signer.content), signer.dn)
+
+
+class _Signer(NamedTuple):
+    dn: str
+    content: str
+
+
+def _signer(message: bytes, ca_dir: str) -> _Signer:
+    try:
+        signed = signatures.verify(message)
+        # Of several certificates the first is taken for the signer's, rightly or not.
+        first = signed.certificates[0]
+        signatures.check_chain(first, ca_dir)
+    except InputError as error:
+        raise Rejected(str(error)) from error
+    return _Signer(slash_dn(first.subject), signed.content.decode("ascii"))
+
+
+def _body(content: str) -> str:
+    """What stands behind the first blank line, its lines ending in LF, trimmed at both ends."""
+    header, blank, body = content.strip().replace("\r\n", "\n").partition("\n\n")
+    if not blank:
+        raise Rejected("No blank line between message header and body")
+    if "quoted-printable" in header:
+        body = quopri.decodestring(body.encode("ascii")).decode("utf-8")
+    elif "base64" in header:
+        raise Crashed("a base64 body, which its Python can no longer decode")
+    # str.splitlines breaks at more than CR and LF: form feeds and their like become line ends too.
+    return "\n".join(body.splitlines()).strip()
