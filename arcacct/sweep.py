@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from _sqlite3 import Connection
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
@@ -17,7 +18,6 @@ from arcacct.controldir.files import JobFiles, owner_of, read_job, read_rest, re
 from arcacct.controldir.layout import is_job_id, scan_status_files
 from arcacct.errors import ArcacctError, InputError
 from arcacct.store import accounting, recorder, spool
-from arcacct.store.connect import Connection
 
 SLICE_JOBS = 20
 """Jobs recorded in one transaction: about 10 ms of the queue."""
@@ -44,7 +44,9 @@ class SweepReport(NamedTuple):
     """What could not be used, each with the file, the reason and what to do."""
 
 
-def sweep(here: Places, con: Connection, *, owner: Owner = owner_of, progress: Progress = lambda _jobs: None) -> SweepReport:
+def sweep(
+    here: Places, con: Connection, *, owner: Owner = owner_of, progress: Progress = lambda _jobs: None
+) -> SweepReport:
     """
     Drain the spool, walk the control directory, record what the database lacks.
 

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from _sqlite3 import Connection
+import ctypes
+from _sqlite3 import Connection, DatabaseError
+from contextlib import contextmanager
 
-from arcacct.conf.places import Places
-from arcacct.store.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, open_database
+from arcacct.store.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, open_database, translated
 from arcacct.store.recorder import escaped
-from arcacct.store.schema import ACCOUNTING, PUBLISHING, ensure
-from arcacct.store.transaction import Transaction
+from arcacct.store.schema import ACCOUNTING, PUBLISHING, ensure, open_to_group
+from arcacct.store.transaction import Transaction, shrink_wal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from arcacct.conf.places import Places
+
+
+def initialise(here: Places) -> dict[str, list[int]]:
+    """
+    Create both databases, or take them forward; the numbers of the scripts that ran, by path.
+
+    Also applies ``read_group`` to databases that are there. Raises StoreError and its kinds.
+    """
+    done = {}
+    for path, kind in ((here.database, ACCOUNTING), (here.publishing_database, PUBLISHING)):
+        done[path] = ensure(path, kind, read_group=here.read_group)
+        open_to_group(path, here.read_group)
+    return done
 
 
 def open_accounting(here: Places) -> Connection:
@@ -24,6 +44,27 @@ def open_publishing(here: Places) -> Connection:
     # What was sent must never be forgotten by a power cut.
     con.execute("PRAGMA synchronous = FULL")
     return con
+
+
+def leave_open(con: Connection, path: str) -> None:
+    """
+    End the use of a database without closing it, for a process that is about to end.
+
+    The last connection that closes removes -wal and -shm, and without them users who may only read the database
+    cannot open it (INVARIANTS 7). Python closes every connection it can still find, at exit too, so this one is
+    made one that it cannot.
+    """
+    shrink_wal(con, path)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(con))
+
+
+@contextmanager
+def translating(path: str) -> Iterator[None]:
+    """What SQLite refuses inside becomes StoreBusy or StoreError, with the file it is about."""
+    try:
+        yield
+    except DatabaseError as error:
+        raise translated(error, path) from error
 
 
 def writing(con: Connection, here: Places) -> Transaction:

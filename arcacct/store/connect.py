@@ -17,9 +17,12 @@ PUBLISHING_SCHEMA = 2
 
 
 def uri(path: str, mode: str) -> str:
-    """A database file as SQLite's URI, whatever characters its path has."""
-    quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-    return f"file:{quoted}?mode={mode}"
+    """A database file as SQLite's URI, whatever bytes its path has."""
+    quoted = "".join(
+        chr(byte) if 32 < byte < 127 and byte not in b"%?#" else f"%{byte:02x}" for byte in os.fsencode(path)
+    )
+    # An absolute path needs an empty authority before it, or SQLite takes the first name of //a/b for a host.
+    return f"file:{'//' if path.startswith('/') else ''}{quoted}?mode={mode}"
 
 
 def open_database(path: str, schema: int, *, timeout_s: float = 30.0) -> Connection:
@@ -72,7 +75,7 @@ def version(con: Connection, path: str) -> int:
         if "no such table" not in str(error):
             raise
         row = None
-    if row is None:
+    if row is None or not str(row[0]).isdecimal():
         raise SchemaError(f"{path}: not a database of arcacct; give the path of ours, or move this file away")
     return int(row[0])
 
@@ -93,6 +96,10 @@ def translated(error: Exception, path: str) -> StoreError:
         return StoreBusy(f"{path}: {text}; another process holds it, try again later")
     if "unable to open" in text and not os.path.exists(path):
         return StoreError(f"{path}: no such database; create it with `arcacct db init`")
+    if "unable to open" in text or "readonly" in text:
+        return StoreError(f"{path}: {text}; check that this user may write the file and its directory")
+    if "malformed" in text or "not a database" in text:
+        return StoreError(f"{path}: {text}; it is damaged or no database: put a backup in its place")
     return StoreError(f"{path}: {text}")
 
 

@@ -1,9 +1,10 @@
 """
 Recording one state change of a job in A-REX's tables. On the hook's path.
 
-Recording is monotone inside its transaction: the same event twice changes nothing, an older one only adds its event,
+Recording is monotone inside its transaction: the same event twice changes nothing, an older one only adds its events,
 and a finished job's children are compared as multisets, so that a resumed job ends with one set of them
-(INVARIANTS 2 and 8). Children first and the final status last: that makes one entry in FinishedLog.
+(INVARIANTS 2 and 8): in whatever order events arrive, they end in the same rows. Children first and the final status
+last: that makes one entry in FinishedLog.
 """
 
 import time
@@ -13,9 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.controldir.facts import JobFacts, Usage
 
-_ESCAPES = str.maketrans(
-    {"'": "%27", "#": "%23", "%": "%25", "\r": "%0D", "\n": "%0A", "\b": "%08", "\0": "%00"}
-)
+_ESCAPES = str.maketrans({"'": "%27", "#": "%23", "%": "%25", "\r": "%0D", "\n": "%0A", "\b": "%08", "\0": "%00"})
 
 _USAGE_COLUMNS = (
     "LocalJobID, StatusID, ExitCode, EndTime, NodeCount, CPUCount, UsedMemory, UsedVirtMem, UsedWalltime,"
@@ -44,12 +43,12 @@ _CHILDREN = {
 class Known:
     """What the database has of a job before a state change is recorded."""
 
-    __slots__ = ("event_ns", "has_owner", "record_id", "state")
+    __slots__ = ("end_time", "event_ns", "has_owner", "record_id")
 
-    def __init__(self, record_id: int, has_owner: bool, state: str | None, event_ns: int) -> None:
+    def __init__(self, record_id: int, has_owner: bool, end_time: int, event_ns: int) -> None:
         self.record_id = record_id
         self.has_owner = has_owner
-        self.state = state
+        self.end_time = end_time
         self.event_ns = event_ns
 
 
@@ -65,7 +64,7 @@ def event_time(seconds: int) -> str:
 
 def record(con: Connection, facts: "JobFacts", *, present: bool = False) -> bool:
     """
-    Record one state change inside the caller's transaction; True when the database changed.
+    Record one state change inside the caller's transaction; True when a table of A-REX changed.
 
     ``present`` is for the sweep, which has the status file before it: then the state is what the file says, also
     when it is older than what was recorded. DELETED makes no row; a job whose .local nobody could read makes none
@@ -81,15 +80,15 @@ def record(con: Connection, facts: "JobFacts", *, present: bool = False) -> bool
         known = _insert(con, facts)
     elif facts.known and not known.has_owner:
         _name(con, known.record_id, facts)
-    if facts.state != "ACCEPTED":
-        _add_event(con, known.record_id, facts.state, facts.event_ns // 1_000_000_000)
-    elif facts.known:
-        _add_event(con, known.record_id, "ACCEPTED", facts.submit_time)
-    if present or facts.event_ns >= known.event_ns:
-        if facts.usage is not None and facts.known:
-            _finish(con, known.record_id, facts, facts.usage)
+    _add_events(con, known.record_id, facts)
+    latest = present or facts.event_ns >= known.event_ns
+    # A job may be resumed before its earlier end is recorded: that end holds until there is a later one.
+    if facts.usage is not None and facts.known and (latest or facts.usage.end_time > known.end_time):
+        _finish(con, known.record_id, facts, facts.usage)
+    changed = con.total_changes != before
+    if latest:
         _remember(con, known.record_id, facts, seen=present)
-    return con.total_changes != before
+    return changed
 
 
 def knows(con: Connection, job_id: str) -> bool:
@@ -99,7 +98,7 @@ def knows(con: Connection, job_id: str) -> bool:
 
 def _known(con: Connection, job_id: str) -> Known | None:
     row = con.execute(
-        "SELECT AAR.RecordID, AAR.SubmitTime, State, EventNs FROM AAR"
+        "SELECT AAR.RecordID, AAR.SubmitTime, AAR.EndTime, EventNs FROM AAR"
         " LEFT JOIN StatusFiles ON StatusFiles.RecordID = AAR.RecordID WHERE JobID = ?",
         (escaped(job_id),),
     ).fetchone()
@@ -117,20 +116,19 @@ def _insert(con: Connection, facts: "JobFacts") -> Known:
     )
     record_id = cursor.lastrowid
     assert record_id is not None
-    if facts.known:
-        set_children(con, record_id, "AuthTokenAttributes", _auth_tokens(facts))
-        _add_event(con, record_id, "ACCEPTED", facts.submit_time)
-    return Known(record_id, facts.known, None, 0)
+    set_children(con, record_id, "AuthTokenAttributes", _auth_tokens(facts))
+    return Known(record_id, True, 0, 0)
 
 
 def _name(con: Connection, record_id: int, facts: "JobFacts") -> None:
-    """Fill in who and where of a record that was created when .local could not be read."""
+    """Who and where of a record that has no time of submission: its .local was not whole."""
+    values = (*_dimensions(con, facts), facts.submit_time)
     con.execute(
-        "UPDATE AAR SET EndpointID = ?, QueueID = ?, UserID = ?, VOID = ?, SubmitTime = ? WHERE RecordID = ?",
-        (*_dimensions(con, facts), facts.submit_time, record_id),
+        "UPDATE AAR SET (EndpointID, QueueID, UserID, VOID, SubmitTime) = (?, ?, ?, ?, ?)"
+        " WHERE RecordID = ? AND (EndpointID, QueueID, UserID, VOID, SubmitTime) IS NOT (?, ?, ?, ?, ?)",
+        (*values, record_id, *values),
     )
     set_children(con, record_id, "AuthTokenAttributes", _auth_tokens(facts))
-    _add_event(con, record_id, "ACCEPTED", facts.submit_time)
 
 
 def _dimensions(con: Connection, facts: "JobFacts") -> tuple[int, int, int, int]:
@@ -164,6 +162,18 @@ def _auth_tokens(facts: "JobFacts") -> "list[tuple[object, ...]]":
     return [(key, escaped(value)) for key, value in facts.auth_tokens]
 
 
+def _add_events(con: Connection, record_id: int, facts: "JobFacts") -> None:
+    """What the state change tells of times: of the submission, of the state itself, of the batch system and files."""
+    if facts.submit_time:
+        _add_event(con, record_id, "ACCEPTED", facts.submit_time)
+    # A status file that was rewritten for a job that waits does not say when the state began.
+    if facts.state != "ACCEPTED" and not (facts.status is not None and facts.status.pending):
+        _add_event(con, record_id, facts.state, facts.event_ns // 1_000_000_000)
+    if facts.usage is not None:
+        for key, seconds in facts.usage.events:
+            _add_event(con, record_id, key, seconds)
+
+
 def _add_event(con: Connection, record_id: int, key: str, seconds: int) -> None:
     con.execute(
         "INSERT INTO JobEvents (RecordID, EventKey, EventTime) SELECT ?1, ?2, ?3 WHERE NOT EXISTS"
@@ -182,8 +192,6 @@ def _finish(con: Connection, record_id: int, facts: "JobFacts", usage: "Usage") 
     )
     extra: list[tuple[object, ...]] = [(key, escaped(facts.extra[key])) for key in sorted(facts.extra)]
     set_children(con, record_id, "JobExtraInfo", extra)
-    for key, seconds in usage.events:
-        _add_event(con, record_id, key, seconds)
     values = (
         escaped(facts.local_job_id),
         name_id(con, "Status", usage.status),

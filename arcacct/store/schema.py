@@ -6,17 +6,24 @@ Each script and the new number commit together. Nothing goes backward: a databas
 
 from __future__ import annotations
 
+import fcntl
+import grp
 import os
 import secrets
-import shutil
+import stat
 import time
 from _sqlite3 import Connection, DatabaseError, connect
+from contextlib import contextmanager
 from typing import NamedTuple
 
-from arcacct.errors import SchemaError, StoreError
+from arcacct.errors import ConfigError, SchemaError, StoreError
 from arcacct.resources import resource
 from arcacct.store.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, other_version, translated, uri, version
 from arcacct.store.spool import private_directory
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Kind(NamedTuple):
@@ -40,48 +47,90 @@ def ensure(path: str, kind: Kind, *, read_group: str | None = None) -> list[int]
     """
     Create a database, or take it forward after a backup beside it; returns the numbers of the scripts that ran.
 
-    Raises SchemaError for a file that is not ours or newer than this program, StoreError when SQLite refuses.
+    Raises SchemaError for a file that is not ours or newer than this program, StoreError when SQLite or the file
+    system refuses, ConfigError for a ``read_group`` that this host does not have.
     """
-    fresh = not os.path.exists(path) or os.path.getsize(path) == 0
-    if fresh:
-        private_directory(os.path.dirname(path))
+    _make_file(path, read_group)
     try:
-        con = connect(uri(path, "rwc"), timeout=30.0, isolation_level=None, uri=True)
+        con = connect(uri(path, "rw"), timeout=30.0, isolation_level=None, uri=True)
     except DatabaseError as error:
         raise translated(error, path) from error
     try:
-        done = _create(con, kind) if fresh else _upgrade(con, path, kind)
+        if not _is_empty(con) and version(con, path) == kind.schema:
+            return []
+        with _turn(os.path.dirname(path)):
+            if not _is_empty(con):
+                return _upgrade(con, path, kind)
+            done = _create(con, path, kind)
+            open_to_group(path, read_group)
+            return done
     except DatabaseError as error:
         raise translated(error, path) from error
     finally:
         con.close()
-    if fresh:
-        open_to_group(path, read_group)
-    return done
+
+
+def _make_file(path: str, read_group: str | None) -> None:
+    if os.path.exists(path):
+        return
+    _group_id(read_group)
+    try:
+        private_directory(os.path.dirname(path))
+        # SQLite would give it the mode that the umask leaves: too open or too closed.
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.fchmod(fd, 0o600)
+        os.close(fd)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be created: {error.strerror}; run as the user of A-REX") from error
+
+
+def _is_empty(con: Connection) -> bool:
+    """Whether nothing was made yet: also after a first creation that was interrupted."""
+    return bool(con.execute("SELECT count(*) = 0 FROM sqlite_master").fetchone()[0])
+
+
+@contextmanager
+def _turn(directory: str) -> Iterator[None]:
+    """Only one process makes or changes a schema; the lock is on the directory, which is there before any file."""
+    fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 def open_to_group(path: str, read_group: str | None) -> None:
     """
-    The database for its owner only (0600 in a directory 0700), or for a group to read (0640, 0750).
+    The database for its owner only (0600), or for a group to read (0640); SQLite makes -wal and -shm alike.
 
-    SQLite gives -wal and -shm the mode and the owner of the database. Raises StoreError for an unknown group.
+    A directory that is its owner's alone (0700) becomes the group's to enter (0750); any other was not made by us
+    and stays as it is. Raises ConfigError for an unknown group, StoreError when the file system refuses.
     """
-    os.chmod(path, 0o640 if read_group else 0o600)
-    if read_group is None:
-        return
+    group = _group_id(read_group)
+    directory = os.path.dirname(path)
     try:
-        shutil.chown(path, group=read_group)
-        shutil.chown(os.path.dirname(path), group=read_group)
-    except LookupError as error:
-        raise StoreError(f"read_group={read_group}: this host has no such group") from error
+        for file in filter(os.path.exists, (path, path + "-wal", path + "-shm")):
+            if group is not None:
+                os.chown(file, -1, group)
+            os.chmod(file, 0o600 if group is None else 0o640)
+        if group is not None and stat.S_IMODE(os.stat(directory).st_mode) == 0o700:
+            os.chown(directory, -1, group)
+            os.chmod(directory, 0o750)  # noqa: S103  the group was asked for
     except OSError as error:
-        raise StoreError(f"{path}: cannot give it to the group {read_group}: {error.strerror}") from error
-    os.chmod(os.path.dirname(path), 0o750)
+        raise StoreError(f"{path}: cannot give it to read_group={read_group}: {error.strerror}") from error
 
 
-def _create(con: Connection, kind: Kind) -> list[int]:
+def _group_id(read_group: str | None) -> int | None:
+    try:
+        return None if read_group is None else grp.getgrnam(read_group).gr_gid
+    except KeyError:
+        raise ConfigError(f"[arcacct] read_group={read_group}: this host has no such group; create it first") from None
+
+
+def _create(con: Connection, path: str, kind: Kind) -> list[int]:
     con.execute("PRAGMA journal_mode = WAL")
-    return [number for number, script in scripts(kind) if _run(con, number, script)]
+    return [_run(con, path, number, script) for number, script in scripts(kind)]
 
 
 def _upgrade(con: Connection, path: str, kind: Kind) -> list[int]:
@@ -91,24 +140,30 @@ def _upgrade(con: Connection, path: str, kind: Kind) -> list[int]:
     if found == kind.schema:
         return []
     backup(con, f"{path}.before-schema-{kind.schema}.{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
-    return [number for number, script in scripts(kind) if number > found and _run(con, number, script)]
+    return [_run(con, path, number, script) for number, script in scripts(kind) if number > found]
 
 
 def backup(con: Connection, path: str) -> None:
-    """A whole copy of an open database, by SQLite's own means (a copy of the file alone would miss the WAL)."""
+    """
+    A whole copy of an open database, by SQLite's own means (a copy of the file alone would miss the WAL).
+
+    Raises StoreError when it cannot be written; then there is none.
+    """
+    _make_file(path, None)
     target = connect(path)
     try:
         con.backup(target)
+    except DatabaseError as error:
+        os.unlink(path)
+        raise StoreError(f"{path}: the backup failed: {error}; nothing was changed") from error
     finally:
         target.close()
-    os.chmod(path, 0o600)
 
 
-def _run(con: Connection, number: int, script: str) -> bool:
+def _run(con: Connection, path: str, number: int, script: str) -> int:
     with open(script, encoding="utf-8") as file:
         text = file.read()
-    # executescript() commits what is open before it runs, so the transaction has to be part of the text. Another
-    # process may have run the script meanwhile: the number is checked inside.
+    # executescript() commits what is open before it runs, so the transaction has to be part of the text.
     try:
         con.executescript(f"BEGIN IMMEDIATE;\n{text}")
         if number == 1:
@@ -118,8 +173,8 @@ def _run(con: Connection, number: int, script: str) -> bool:
     except DatabaseError as error:
         if con.in_transaction:
             con.execute("ROLLBACK")
-        raise SchemaError(f"{os.path.basename(script)}: {error}") from error
-    return True
+        raise translated(error, f"{path} ({os.path.basename(script)})") from error
+    return number
 
 
 def incarnation(con: Connection) -> str:

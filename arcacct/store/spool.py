@@ -1,8 +1,9 @@
 """
-One file per event that the database could not take, written by the hook, recorded by the next sweep. On the hook's path.
+One file per event that the database could not take, recorded by the next sweep. On the hook's path.
 
 The name is ``<time ns>-<pid>-<STATE>-<JOBID>``; the content is ``key=value`` lines, then the bytes of the control
-files that the hook could read, each after a line ``file=NAME LENGTH``. The sh launcher writes the lines alone.
+files that the hook could read, each after a line ``file=NAME LENGTH``. The sh launcher writes the lines alone, and
+where its clock knows no more, seconds: as text they sort before every nanosecond of their second.
 A file is complete once it has its name: it is written as ``.tmp-...`` and renamed.
 """
 
@@ -10,7 +11,7 @@ import os
 import time
 
 from arcacct.controldir.files import JobFiles, StatusFile
-from arcacct.controldir.layout import is_job_id
+from arcacct.controldir.layout import STATES, is_job_id
 from arcacct.errors import InputError
 
 VERSION = "1"
@@ -21,7 +22,7 @@ def write(spool: str, files: JobFiles) -> str:
     """
     Write an event to the spool and return the path; the directory is made if it is missing.
 
-    Raises OSError when even that is impossible.
+    Raises OSError when even that is impossible, InputError for a control directory that no line can name.
     """
     now_ns = time.time_ns()
     name = f"{now_ns}-{os.getpid()}-{files.state}-{files.job_id}"
@@ -34,12 +35,17 @@ def write(spool: str, files: JobFiles) -> str:
 
 
 def private_directory(path: str) -> None:
-    """Make a directory and its parents, each for its owner only (`os.makedirs` gives the mode to the last alone)."""
-    if os.path.isdir(path):
+    """
+    Make a directory and its parents, each for its owner only, whatever the umask.
+
+    (`os.makedirs` gives its mode to the last alone.) Raises OSError.
+    """
+    if not path or os.path.isdir(path):
         return
     private_directory(os.path.dirname(path))
     try:
         os.mkdir(path, 0o700)
+        os.chmod(path, 0o700)
     except FileExistsError:
         # Another process was first.
         return
@@ -49,6 +55,7 @@ def _write(spool: str, name: str, content: bytes) -> str:
     temporary = f"{spool}/.tmp-{name}"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
+        os.fchmod(fd, 0o600)
         view = memoryview(content)
         while view:
             view = view[os.write(fd, view) :]
@@ -65,7 +72,9 @@ def _write(spool: str, name: str, content: bytes) -> str:
 
 
 def to_bytes(files: JobFiles, now_ns: int) -> bytes:
-    """The content of a spool file."""
+    """The content of a spool file; raises InputError for a control directory with a line end in its name."""
+    if "\n" in files.controldir:
+        raise InputError(f"{files.controldir!r}: a control directory with a line end in its name cannot be spooled")
     status = files.status
     lines = [
         f"version={VERSION}",
@@ -89,7 +98,7 @@ def to_bytes(files: JobFiles, now_ns: int) -> bytes:
 
 def from_bytes(content: bytes, name: str) -> tuple[JobFiles, bool]:
     """
-    A spool file as the job's files, and whether it holds their bytes (False: the launcher's lines alone).
+    A spool file as the job's files, and whether it holds .local (False: the launcher's lines alone, or no more).
 
     ``name`` is for the complaint: raises InputError when the content is not what `to_bytes` or the launcher writes.
     """
@@ -105,37 +114,51 @@ def from_bytes(content: bytes, name: str) -> tuple[JobFiles, bool]:
             rest = _take(blobs, value, rest, name)
         else:
             values[key] = value
-    return _job_files(values, blobs, name), bool(blobs)
+    return _job_files(values, blobs, name), "local" in blobs
 
 
 def _take(blobs: dict[str, bytes], value: str, rest: bytes, name: str) -> bytes:
-    which, _, length = value.partition(" ")
-    if which not in _FILES or not length.isdigit() or len(rest) < int(length):
-        raise InputError(f"{name}: torn or not a spool file: file={value}")
-    blobs[which] = rest[: int(length)]
-    return rest[int(length) + 1 :]
+    which, _, text = value.partition(" ")
+    length = _number(text)
+    if which not in _FILES or length is None or rest[length : length + 1] != b"\n":
+        raise InputError(f"{name}: torn or not a spool file: file={value[:60]!r}")
+    blobs[which] = rest[:length]
+    return rest[length + 1 :]
 
 
 def _job_files(values: dict[str, str], blobs: dict[str, bytes], name: str) -> JobFiles:
     if values.get("version") != VERSION:
         raise InputError(f"{name}: spool version {values.get('version')!r}; this program knows {VERSION}")
     job_id = values.get("jobid", "")
-    if not is_job_id(job_id) or not values.get("state") or not values.get("controldir"):
+    controldir, state = values.get("controldir", ""), values.get("state", "")
+    if not is_job_id(job_id) or state not in STATES or not controldir.startswith("/") or "\0" in controldir:
         raise InputError(f"{name}: no jobid, state or controldir in it")
-    files = JobFiles(values["controldir"], job_id, values["state"])
+    files = JobFiles(controldir, job_id, state)
     files.event_ns = _nanoseconds(values.get("time", ""), name)
     files.failed = values.get("failed") == "yes"
     files.owner = values.get("owner")
     files.local, files.diag, files.statistics = (blobs.get(which) for which in _FILES)
-    status = values.get("status", "").split()
-    if len(status) == 3 and all(part.isdigit() for part in status):
-        files.status = StatusFile(files.state, int(status[0]), int(status[1]), int(status[2]))
+    status = [_number(part) for part in values.get("status", "").split()]
+    if len(status) == 3:
+        size, mtime_ns, ctime_ns = status
+        if size is not None and mtime_ns is not None and ctime_ns is not None:
+            files.status = StatusFile(state, size, mtime_ns, ctime_ns)
     return files
 
 
-def _nanoseconds(text: str, name: str) -> int:
-    if not text.isdigit():
-        raise InputError(f"{name}: time={text!r} is no time")
-    # The sh launcher has no clock finer than seconds: a number too small for nanoseconds is seconds.
+def _number(text: str) -> int | None:
+    """A whole number that a column of the database holds, or ``None``."""
+    if not (text.isascii() and text.isdigit()) or len(text) > 19:
+        return None
     number = int(text)
-    return number if number > 10**14 else number * 10**9
+    return number if number < 2**63 else None
+
+
+def _nanoseconds(text: str, name: str) -> int:
+    number = _number(text)
+    # The clock of the sh launcher may know seconds only: a number too small for nanoseconds is seconds.
+    if number is not None and number < 2**33:
+        number *= 10**9
+    if number is None or number >= 2**63:
+        raise InputError(f"{name}: time={text[:40]!r} is no time")
+    return number

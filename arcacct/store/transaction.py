@@ -10,6 +10,9 @@ import fcntl
 import os
 from _sqlite3 import Connection, DatabaseError
 
+from arcacct.errors import StoreError
+from arcacct.store.connect import translated
+
 WAL_LIMIT_BYTES = 256 * 1024
 """A WAL above this size is written back by whoever commits next."""
 
@@ -23,6 +26,7 @@ class Transaction:
     A context manager: wait for the turn, BEGIN IMMEDIATE, then COMMIT, or ROLLBACK when the block raises.
 
     ``lock_path`` is the queue of the database's writers; ``database`` is its path, for the size of its WAL.
+    What SQLite refuses, in the block too, becomes StoreBusy or StoreError.
     """
 
     __slots__ = ("con", "database", "fd", "lock_path")
@@ -34,10 +38,13 @@ class Transaction:
         self.fd = -1
 
     def __enter__(self) -> Connection:
-        self.fd = os.open(self.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.fd = open_lock(self.lock_path)
         try:
             fcntl.flock(self.fd, fcntl.LOCK_EX)
             self.con.execute("BEGIN IMMEDIATE")
+        except DatabaseError as error:
+            os.close(self.fd)
+            raise translated(error, self.database) from error
         except BaseException:
             os.close(self.fd)
             raise
@@ -50,12 +57,33 @@ class Transaction:
             if error is None:
                 self.con.execute("COMMIT")
                 shrink_wal(self.con, self.database)
+            elif isinstance(error, DatabaseError):
+                raise translated(error, self.database) from error
+        except DatabaseError as refused:
+            raise translated(refused, self.database) from refused
         finally:
             try:
                 if self.con.in_transaction:
                     self.con.execute("ROLLBACK")
             finally:
                 os.close(self.fd)
+
+
+def open_lock(path: str) -> int:
+    """
+    A descriptor of a lock file, made when it is missing: for its owner only, whatever the umask.
+
+    Raises StoreError when this user may not use it.
+    """
+    try:
+        try:
+            return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            os.fchmod(fd, 0o600)
+            return fd
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be used: {error.strerror}; run as the owner of the database") from error
 
 
 def shrink_wal(con: Connection, database: str, limit_bytes: int = WAL_LIMIT_BYTES) -> None:

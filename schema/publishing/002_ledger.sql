@@ -5,6 +5,7 @@ CREATE TABLE Targets (
   Incarnation    TEXT NOT NULL,     -- of the accounting database that LastSeq belongs to
   LastSeq        INTEGER NOT NULL,  -- every record up to here is handled: sent, held or not this target's business
   StartEndTime   INTEGER NOT NULL,  -- records that ended earlier are not this target's business
+  Rebuilding     INTEGER NOT NULL DEFAULT 0,  -- 1: LastSeq began anew after a restore; what was sent is recognised by digest
   LastRun        INTEGER,           -- times of the last run and of the last one without error
   LastSuccess    INTEGER,
   LastError      TEXT
@@ -37,11 +38,13 @@ CREATE INDEX Messages_Target_IDX ON Messages (Target, MessageID);
 -- The records that a message carries. JobID and not only RecordID: it outlives a restored database.
 CREATE TABLE MessageRecords (
   MessageID INTEGER NOT NULL,
+  Position  INTEGER NOT NULL,       -- in the message, from 0: a refused message is split between records
   JobID     TEXT NOT NULL,
   RecordID  INTEGER NOT NULL,
-  Seq       INTEGER NOT NULL,
+  Seq       INTEGER NOT NULL,       -- 0: republished
+  EndTime   INTEGER NOT NULL,
   Digest    BLOB NOT NULL,          -- of the record's values as they were sent
-  PRIMARY KEY (MessageID, JobID)
+  PRIMARY KEY (MessageID, Position)
 ) WITHOUT ROWID;
 CREATE INDEX MessageRecords_JobID_IDX ON MessageRecords (JobID);
 

@@ -1,0 +1,182 @@
+"""What each target is sent: the format of a record, a usage cell or a count, and what its receiver would refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from arcacct.conf.settings import Settings
+from arcacct.conf.targets import APELTarget, DirectoryTarget, SGASTarget, Target
+from arcacct.records import acceptance, apel, apel_summary, car, usage_record
+from arcacct.records.aar import AAR
+from arcacct.records.apel import APELOptions
+from arcacct.records.apel_summary import SUMMARY_HEADERS, SYNC_HEADER
+from arcacct.records.benchmark import Benchmark
+from arcacct.records.car import CAROptions
+from arcacct.records.fqan import VO
+from arcacct.records.usage_record import UROptions
+
+
+class Document(NamedTuple):
+    """How texts become one message and how a refused message is cut again: ``head``, texts that end alike, ``tail``."""
+
+    kind: str
+    """The word of the ledger: ``ur``, ``car``, ``individual``, ``summaries``, ``sync``, ..."""
+    head: str
+    tail: str
+    record_end: str
+
+    def join(self, texts: list[str]) -> str:
+        """One message of some texts."""
+        return f"{self.head}{''.join(texts)}{self.tail}"
+
+    def cut(self, message: str) -> list[str]:
+        """The texts of a message: escaping keeps ``record_end`` out of every value."""
+        inside = message.removeprefix(self.head).removesuffix(self.tail)
+        return [text + self.record_end for text in inside.split(self.record_end)[:-1]]
+
+
+class JobFamily(NamedTuple):
+    """Messages of one record for each job."""
+
+    document: Document
+    accept: Callable[[AAR, int], acceptance.Verdict]
+    text: Callable[[AAR, int], str]
+    group: Callable[[AAR], str | None]
+    """Records of different groups never share a message (SGAS authorises by MachineName)."""
+
+
+class SummaryFamily(NamedTuple):
+    """Messages of monthly sums."""
+
+    document: Document
+    version: str
+    options: APELOptions
+
+
+UR = Document("ur", usage_record.HEAD, usage_record.TAIL, "</JobUsageRecord>\n")
+CAR = Document("car", car.HEAD, car.TAIL, "</UsageRecord>\n")
+SYNC = Document("sync", SYNC_HEADER, "", "%%\n")
+_SUMMARY_VERSIONS = {
+    "summaries": "v0.2",
+    "summaries-v03": "v0.3",
+    "summaries-v04": "v0.4",
+    "normalised-v04": "normalised-v0.4",
+}
+_JOB_VERSIONS = {"individual": "v0.3", "individual-v04": "v0.4"}
+DOCUMENTS = {
+    document.kind: document
+    for document in (
+        UR,
+        CAR,
+        SYNC,
+        *(Document(kind, SUMMARY_HEADERS[version], "", "%%\n") for kind, version in _SUMMARY_VERSIONS.items()),
+        *(Document(kind, apel.JOB_HEADERS[version], "", "%%\n") for kind, version in _JOB_VERSIONS.items()),
+    )
+}
+
+
+def family_of(target: Target, settings: Settings) -> JobFamily | SummaryFamily:
+    """What the target is sent beside sync messages."""
+    if isinstance(target, SGASTarget):
+        return _usage_records(target, settings)
+    if target.apel_messages == "urs":
+        return _compute_records(target, settings)
+    options = apel_options(target, settings)
+    document = DOCUMENTS[target.apel_messages]
+    if target.apel_messages in _SUMMARY_VERSIONS:
+        return SummaryFamily(document, _SUMMARY_VERSIONS[target.apel_messages], options)
+    version = _JOB_VERSIONS[target.apel_messages]
+    return JobFamily(
+        document,
+        lambda aar, now: acceptance.accept_for_apel_job(aar, options, now),
+        lambda aar, _now: apel.individual_job(aar, options, version),
+        lambda _aar: None,
+    )
+
+
+def _usage_records(target: SGASTarget, settings: Settings) -> JobFamily:
+    options = UROptions(
+        host=settings.lrms_host,
+        localid_prefix=target.localid_prefix or "",
+        vomsless_vo=_vo(target),
+        vo_groups=target.vo_group,
+        start_time_source=target.start_time_source,
+        vo_style=target.sgas_vo_style,
+        host_style=target.sgas_host_style,
+        memory_type=target.memory_type,
+    )
+    return JobFamily(
+        UR,
+        lambda aar, now: acceptance.accept_for_sgas(aar, options, now),
+        lambda aar, now: usage_record.usage_record(aar, options, now),
+        lambda aar: usage_record.machine_name(aar, options),
+    )
+
+
+def _compute_records(target: APELTarget | DirectoryTarget, settings: Settings) -> JobFamily:
+    options = CAROptions(
+        site=target.gocdb_name,
+        host=settings.lrms_host,
+        vomsless_vo=_vo(target),
+        vo_groups=target.vo_group,
+        start_time_source=target.start_time_source,
+        default_benchmark=_benchmark(settings),
+        local_group_prefix=settings.local_group_prefix or "",
+    )
+    return JobFamily(
+        CAR,
+        lambda aar, now: acceptance.accept_for_car(aar, options, now),
+        lambda aar, now: car.car(aar, options, now),
+        lambda _aar: None,
+    )
+
+
+def apel_options(target: APELTarget | DirectoryTarget, settings: Settings) -> APELOptions:
+    """A target's choices for text messages."""
+    return APELOptions(
+        site=target.gocdb_name,
+        lrms_host=settings.lrms_host,
+        vomsless_vo=_vo(target),
+        vo_groups=target.vo_group,
+        start_time_source=target.start_time_source,
+        default_benchmark=_benchmark(settings),
+        local_group_prefix=settings.local_group_prefix or "",
+        dialect=target.apel_dialect,
+    )
+
+
+def _vo(target: Target) -> VO | None:
+    return None if target.vomsless_vo is None else VO(target.vomsless_vo.name, target.vomsless_vo.issuer)
+
+
+def _benchmark(settings: Settings) -> Benchmark:
+    return Benchmark.parse(settings.places.default_benchmark)
+
+
+def wants(target: Target, vo: str | None) -> bool:
+    """Whether a job of this VO is the target's business (``vofilter``)."""
+    return not target.vofilter or vo in target.vofilter
+
+
+def mixed_benchmarks_note(months: dict[tuple[int, int], tuple[str, ...]]) -> list[str]:
+    """What to say of months whose jobs have benchmarks of several types, which v0.3 summaries cannot tell apart."""
+    return [
+        f"{year:04d}-{month:02d}: benchmarks of types {', '.join(types)} are summed as if all were {types[0]}:"
+        " v0.3 messages carry no type; apel_messages=normalised-v04 does"
+        for (year, month), types in months.items()
+    ]
+
+
+__all__ = [
+    "DOCUMENTS",
+    "SYNC",
+    "Document",
+    "JobFamily",
+    "SummaryFamily",
+    "apel_options",
+    "apel_summary",
+    "family_of",
+    "mixed_benchmarks_note",
+    "wants",
+]

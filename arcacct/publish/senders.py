@@ -1,0 +1,151 @@
+"""How a message reaches each kind of target: packed once, kept in the ledger, sent as often as it takes."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Protocol
+
+from arcacct.conf.targets import APELTarget, DirectoryTarget, SGASTarget, Target, Transport
+from arcacct.publish.ams import AMSClient, new_empaid
+from arcacct.publish.answers import Answer
+from arcacct.publish.directory import MessageDirectory, new_name
+from arcacct.publish.session import Patience, TargetSession, tls_context
+from arcacct.publish.sgas import SGASClient
+from arcacct.publish.signing import Signer, signed_text
+from arcacct.publish.ssm_text import ssm_text
+from arcacct.store.ledger import Message
+
+SGAS_MAX_BYTES = 1_500_000
+"""nginx before SGAS refuses bodies above 2 MB."""
+APEL_MAX_BYTES = 735_000
+"""Text that stays below 1,000,000 bytes of base64 once it is signed (CRLF line ends are counted by the batcher)."""
+
+_RECORD_ID = re.compile('urf:recordId="([^"]*)"')
+
+
+class Sender(Protocol):
+    """One target's way out."""
+
+    destination: str
+    max_bytes: int
+
+    def name(self) -> str | None:
+        """A new name for one message, where the transport has one."""
+
+    def pack(self, text: str) -> bytes:
+        """Exactly what is sent for a text."""
+
+    def unpack(self, data: bytes) -> str:
+        """The text of what was packed."""
+
+    def send(self, message: Message) -> Answer:
+        """Send a message of the ledger; network failures are answers too."""
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+def sender_of(target: Target, patience: Patience | None = None) -> Sender:
+    """
+    The way to a target; ``patience`` overrides the waits of the configuration (tests do).
+
+    Raises CredentialError for a certificate or key that cannot be used, ConfigError for CAs that cannot.
+    """
+    if isinstance(target, SGASTarget):
+        return SGASSender(target, patience)
+    if isinstance(target, APELTarget):
+        return AMSSender(target, patience)
+    return DirectorySender(target)
+
+
+def _session(transport: Transport, patience: Patience | None) -> TargetSession:
+    context = tls_context(
+        transport.host_cert,
+        transport.host_key,
+        ca_dir=transport.cert_dir,
+        ca_file=transport.ca_file,
+        system_store=transport.ca_system,
+    )
+    waits = patience or Patience(connect_s=transport.connect_timeout_s, read_s=transport.timeout_s)
+    return TargetSession(context, proxy=transport.proxy, patience=waits)
+
+
+class SGASSender:
+    """Usage records posted to SGAS."""
+
+    max_bytes = SGAS_MAX_BYTES
+
+    def __init__(self, target: SGASTarget, patience: Patience | None = None) -> None:
+        self._session = _session(target.transport, patience)
+        self._client = SGASClient(target.url, self._session)
+        self.destination = self._client.url
+
+    def name(self) -> str | None:
+        return None
+
+    def pack(self, text: str) -> bytes:
+        return text.encode("utf-8")
+
+    def unpack(self, data: bytes) -> str:
+        return data.decode("utf-8")
+
+    def send(self, message: Message) -> Answer:
+        ids = [html.unescape(found) for found in _RECORD_ID.findall(self.unpack(message.data))]
+        return self._client.insert(message.data, dict(zip(ids, (one.job_id for one in message.records), strict=True)))
+
+    def close(self) -> None:
+        self._session.close()
+
+
+class AMSSender:
+    """Signed messages published to AMS."""
+
+    max_bytes = APEL_MAX_BYTES
+
+    def __init__(self, target: APELTarget, patience: Patience | None = None) -> None:
+        self._signer = Signer(target.transport.host_cert, target.transport.host_key)
+        self._session = _session(target.transport, patience)
+        address = f"https://{target.address.netloc}"
+        self._client = AMSClient(address, target.project, target.topic, self._session, authn_port=target.authn_port)
+        self.destination = target.url
+
+    def name(self) -> str | None:
+        return new_empaid()
+
+    def pack(self, text: str) -> bytes:
+        return self._signer.sign(text)
+
+    def unpack(self, data: bytes) -> str:
+        return signed_text(data)
+
+    def send(self, message: Message) -> Answer:
+        return self._client.publish(message.data, message.empaid or new_empaid())
+
+    def close(self) -> None:
+        self._session.close()
+
+
+class DirectorySender:
+    """Unsigned message files for a site's own ssmsend."""
+
+    max_bytes = APEL_MAX_BYTES
+
+    def __init__(self, target: DirectoryTarget) -> None:
+        self._directory = MessageDirectory(target.path, target.layout)
+        self.destination = target.url
+
+    def name(self) -> str | None:
+        return new_name()
+
+    def pack(self, text: str) -> bytes:
+        return ssm_text(text)
+
+    def unpack(self, data: bytes) -> str:
+        return data.decode("ascii")
+
+    def send(self, message: Message) -> Answer:
+        return self._directory.write(self.unpack(message.data), message.empaid or new_name())
+
+    def close(self) -> None:
+        return

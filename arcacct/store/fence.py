@@ -1,0 +1,26 @@
+"""
+The fence of the publisher (INVARIANTS 3): what is read below the horizon can be taken back by no power cut.
+
+With synchronous=NORMAL the last commits may be lost with the power; their Seq would be issued again for other jobs
+while the publisher's cursor stands behind them.
+"""
+
+from __future__ import annotations
+
+from _sqlite3 import Connection
+
+from arcacct.conf.places import Places
+from arcacct.store.accounting import writing
+from arcacct.store.query import highest_seq
+
+
+def pass_fence(con: Connection, here: Places) -> int:
+    """Commit one real row with an fsync and return the highest Seq that is on disk since."""
+    con.execute("PRAGMA synchronous = FULL")
+    try:
+        with writing(con, here):
+            horizon = highest_seq(con)
+            con.execute("UPDATE Fence SET Horizon = ?, Passed = Passed + 1", (horizon,))
+    finally:
+        con.execute("PRAGMA synchronous = NORMAL")
+    return horizon
