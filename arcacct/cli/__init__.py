@@ -80,7 +80,6 @@ def _run(args: list[str] | None) -> int:
         print("arcacct: stopped", file=sys.stderr)
         return 130
     except click.ClickException as error:
-        error.exit_code = UsageError.exit_code
         error.show()
-        return error.exit_code
+        return UsageError.exit_code
     return result if isinstance(result, int) else 0

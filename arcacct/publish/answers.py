@@ -122,10 +122,11 @@ def words(body: bytes) -> str:
     return " ".join("".join(letter if letter.isprintable() else " " for letter in said).split())[:TEXT_LIMIT]
 
 
-def error_of(answer: Answer, target: str) -> ArcacctError:
-    """The error to raise or to print for an answer that is not `ACCEPTED`: who, what, what to do."""
+def error_of(answer: Answer, service: str = "") -> ArcacctError:
+    """The error to raise or to print for an answer that is not `ACCEPTED`: what, and what to do."""
     said = answer.text or "no explanation"
-    what = f"{target}: {said}" if answer.status is None else f"{target}: HTTP {answer.status}: {said}"
+    parts = (service, "" if answer.status is None else f"HTTP {answer.status}", said)
+    what = ": ".join(part for part in parts if part)
     text = f"{what}; {answer.advice}" if answer.advice else what
     if answer.about_credentials:
         return CredentialError(text)

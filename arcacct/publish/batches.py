@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Sequence
 
-from arcacct.publish.delivery import Delivery, Part, Tally
+from arcacct.publish.delivery import Deliverer, Part, Tally
 from arcacct.publish.families import JobFamily
 from arcacct.records.aar import AAR
 from arcacct.store.ledger import Held, SentRecord
@@ -47,7 +47,7 @@ class JobBatcher:
     def __init__(
         self,
         family: JobFamily,
-        delivery: Delivery,
+        delivery: Deliverer,
         tally: Tally,
         *,
         max_count: int | None,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from _sqlite3 import Connection
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from arcacct.errors import TargetBusy, TargetRefuses
 from arcacct.publish.answers import Answer, Kind, error_of
@@ -30,16 +30,44 @@ class Part(NamedTuple):
     record: SentRecord | None
 
 
+class Sent(NamedTuple):
+    """Messages of one kind."""
+
+    messages: int = 0
+    records: int = 0
+    bytes: int = 0
+
+
 class Tally:
-    """What a target's run did so far."""
+    """What a target's run did so far, or would do."""
 
     def __init__(self) -> None:
-        self.records = 0
-        self.messages = 0
-        self.bytes = 0
+        self.sent: dict[str, Sent] = {}
+        """By kind of message (``ur``, ``car``, ``summaries``, ``sync``, ...), in the order of sending."""
         self.resent = 0
+        """Messages of an earlier run that had no answer."""
         self.quarantined = 0
         self.notes: list[str] = []
+
+    def add(self, kind: str, records: int, n_bytes: int) -> None:
+        """One more message."""
+        sent = self.sent.get(kind, Sent())
+        self.sent[kind] = Sent(sent.messages + 1, sent.records + records, sent.bytes + n_bytes)
+
+
+class Deliverer(Protocol):
+    """Where batches go: to the target (`Delivery`), or into a plan."""
+
+    def resume(self) -> None:
+        """Deal with what an earlier run began."""
+
+    def deliver(
+        self, document: Document, batches: Sequence[Sequence[Part]], seq: int | None, held: Sequence[Held]
+    ) -> None:
+        """Deal with some batches, in order."""
+
+    def settle_suspects(self) -> None:
+        """Decide what is left to decide at the end."""
 
 
 Watch = Callable[[], None]
@@ -108,7 +136,7 @@ class Delivery:
         self._suspects = []
         if undecided:
             raise TargetBusy(
-                f"{error_of(undecided[0][1], self._target)}; nothing else was accepted since, so it is unclear whether"
+                f"{error_of(undecided[0][1])}; nothing else was accepted since, so it is unclear whether"
                 " the record or the server is at fault: the next run tries again"
             )
 
@@ -137,14 +165,12 @@ class Delivery:
             self._refuse(message, answer)
         else:
             ledger.attempted(self._con, message.message_id, answer.status, answer.text)
-            raise error_of(answer, self._target)
+            raise error_of(answer)
 
     def _accept(self, message: Message, answer: Answer) -> None:
         ledger.accepted(self._con, self._target, message, answer.status, answer.text, answer.receiver_id)
         self._accepted = True
-        self._tally.messages += 1
-        self._tally.bytes += len(message.data)
-        self._tally.records += message.record_count
+        self._tally.add(message.kind, message.record_count, len(message.data))
 
     def _refuse(self, message: Message, answer: Answer) -> None:
         if message.record_count > 1:
@@ -157,7 +183,7 @@ class Delivery:
             self._suspects.append((message, answer))
             if len(self._suspects) >= SUSPECTS:
                 raise TargetRefuses(
-                    f"{error_of(answer, self._target)}; it refused {SUSPECTS} records one by one and took none:"
+                    f"{error_of(answer)}; it refused {SUSPECTS} records one by one and took none:"
                     " look at the server's log. Nothing was set aside, the next run tries again"
                 )
 

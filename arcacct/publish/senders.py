@@ -28,7 +28,6 @@ class Sender(Protocol):
     """One target's way out."""
 
     destination: str
-    max_bytes: int
 
     def name(self) -> str | None:
         """A new name for one message, where the transport has one."""
@@ -44,6 +43,11 @@ class Sender(Protocol):
 
     def close(self) -> None:
         """Let go of connections."""
+
+
+def max_bytes_of(target: Target) -> int:
+    """How large a text may be for the message to be taken; what is larger all the same is cut when it is refused."""
+    return SGAS_MAX_BYTES if isinstance(target, SGASTarget) else APEL_MAX_BYTES
 
 
 def sender_of(target: Target, patience: Patience | None = None) -> Sender:
@@ -74,8 +78,6 @@ def _session(transport: Transport, patience: Patience | None) -> TargetSession:
 class SGASSender:
     """Usage records posted to SGAS."""
 
-    max_bytes = SGAS_MAX_BYTES
-
     def __init__(self, target: SGASTarget, patience: Patience | None = None) -> None:
         self._session = _session(target.transport, patience)
         self._client = SGASClient(target.url, self._session)
@@ -100,8 +102,6 @@ class SGASSender:
 
 class AMSSender:
     """Signed messages published to AMS."""
-
-    max_bytes = APEL_MAX_BYTES
 
     def __init__(self, target: APELTarget, patience: Patience | None = None) -> None:
         self._signer = Signer(target.transport.host_cert, target.transport.host_key)
@@ -128,8 +128,6 @@ class AMSSender:
 
 class DirectorySender:
     """Unsigned message files for a site's own ssmsend."""
-
-    max_bytes = APEL_MAX_BYTES
 
     def __init__(self, target: DirectoryTarget) -> None:
         self._directory = MessageDirectory(target.path, target.layout)

@@ -9,9 +9,8 @@ from collections.abc import Iterable
 
 from arcacct.conf.targets import APELTarget, DirectoryTarget
 from arcacct.publish.batches import batched
-from arcacct.publish.delivery import Delivery, Tally
+from arcacct.publish.delivery import Deliverer, Tally
 from arcacct.publish.families import SYNC, SummaryFamily, mixed_benchmarks_note, wants
-from arcacct.publish.senders import Sender
 from arcacct.records import acceptance, apel_summary
 from arcacct.records.aar import UsageCell
 from arcacct.records.apel import APELOptions
@@ -72,9 +71,9 @@ def summary_texts(
 
 
 def send_sync(
-    target: APELTarget | DirectoryTarget, options: APELOptions, con: Connection, delivery: Delivery, sender: Sender
+    target: APELTarget | DirectoryTarget, options: APELOptions, con: Connection, delivery: Deliverer, max_bytes: int
 ) -> None:
     """How many jobs there are of every month and SubmitHost; last in every run."""
     cells = [cell for cell in query.usage_cells(con, 1, _LAST_SECOND) if wants(target, cell.vo)]
     texts = [apel_summary.sync_record(sync) for sync in apel_summary.syncs(cells, options)]
-    delivery.deliver(SYNC, batched(texts, target.urbatchsize, sender.max_bytes), None, [])
+    delivery.deliver(SYNC, batched(texts, target.urbatchsize, max_bytes), None, [])

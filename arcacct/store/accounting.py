@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from _sqlite3 import Connection, DatabaseError
 from contextlib import contextmanager
 
-from arcacct.store.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, open_database, translated
+from arcacct.store.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, open_database, open_for_reading, translated
 from arcacct.store.recorder import escaped
-from arcacct.store.schema import ACCOUNTING, PUBLISHING, ensure, open_to_group
+from arcacct.store.schema import ACCOUNTING, PUBLISHING, ensure, in_memory, open_to_group
 from arcacct.store.transaction import Transaction, shrink_wal
 
 TYPE_CHECKING = False
@@ -65,6 +66,18 @@ def translating(path: str) -> Iterator[None]:
         yield
     except DatabaseError as error:
         raise translated(error, path) from error
+
+
+def read_accounting(here: Places) -> Connection:
+    """The accounting database for reading only. Raises StoreError and its kinds."""
+    return open_for_reading(here.database, ACCOUNTING_SCHEMA)
+
+
+def read_publishing(here: Places) -> Connection:
+    """The publishing database for reading only; an empty one in memory when nothing was ever published."""
+    if os.path.exists(here.publishing_database):
+        return open_for_reading(here.publishing_database, PUBLISHING_SCHEMA)
+    return in_memory(PUBLISHING)
 
 
 def writing(con: Connection, here: Places) -> Transaction:

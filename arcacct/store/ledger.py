@@ -90,20 +90,14 @@ def jura_end_time(con: Connection, target: str) -> int | None:
     return None if row is None else int(row[0])
 
 
-def start_target(con: Connection, target: str, incarnation: str, start_end_time: int) -> None:
-    """Begin a target: every record that ended at ``start_end_time`` or later is its business."""
+def set_cursor(con: Connection, position: Cursor) -> None:
+    """Begin a target, or begin it anew: ``rebuilding`` recognises by digest what was sent before."""
     with _transaction(con):
         con.execute(
-            "INSERT OR IGNORE INTO Targets (Target, Incarnation, LastSeq, StartEndTime) VALUES (?, ?, 0, ?)",
-            (target, incarnation, start_end_time),
-        )
-
-
-def rebuild_cursor(con: Connection, target: str, incarnation: str) -> None:
-    """Begin the cursor anew in another life of the accounting database; what was sent is recognised by digest."""
-    with _transaction(con):
-        con.execute(
-            "UPDATE Targets SET Incarnation = ?, LastSeq = 0, Rebuilding = 1 WHERE Target = ?", (incarnation, target)
+            "INSERT INTO Targets (Target, Incarnation, LastSeq, StartEndTime, Rebuilding) VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT (Target) DO UPDATE SET Incarnation = excluded.Incarnation, LastSeq = excluded.LastSeq,"
+            " StartEndTime = excluded.StartEndTime, Rebuilding = excluded.Rebuilding",
+            position[:5],
         )
 
 

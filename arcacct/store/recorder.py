@@ -62,13 +62,13 @@ def event_time(seconds: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
 
 
-def record(con: Connection, facts: "JobFacts", *, present: bool = False) -> bool:
+def record(con: Connection, facts: "JobFacts", *, present: bool = False, settled: bool = False) -> bool:
     """
     Record one state change inside the caller's transaction; True when a table of A-REX changed.
 
     ``present`` is for the sweep, which has the status file before it: then the state is what the file says, also
-    when it is older than what was recorded. DELETED makes no row; a job whose .local nobody could read makes none
-    either (`knows` tells whether that is so).
+    when it is older than what was recorded. ``settled``: that file need not be read again.
+    DELETED makes no row; a job whose .local nobody could read makes none either (`knows` tells whether that is so).
     """
     if facts.state == "DELETED":
         return False
@@ -87,7 +87,7 @@ def record(con: Connection, facts: "JobFacts", *, present: bool = False) -> bool
         _finish(con, known.record_id, facts, facts.usage)
     changed = con.total_changes != before
     if latest:
-        _remember(con, known.record_id, facts, seen=present)
+        _remember(con, known.record_id, facts, settled=settled)
     return changed
 
 
@@ -234,13 +234,13 @@ def set_children(con: Connection, record_id: int, table: str, rows: "list[tuple[
             con.execute(insert, (record_id, *key))
 
 
-def _remember(con: Connection, record_id: int, facts: "JobFacts", *, seen: bool) -> None:
+def _remember(con: Connection, record_id: int, facts: "JobFacts", *, settled: bool) -> None:
     """
-    The last state and its time; with ``seen`` also which status file that was.
+    The last state and its time; with ``settled`` also which status file that was.
 
     The hook does not say that the file is read: .failed may still appear after it, so the sweep reads each job once.
     """
-    status = facts.status if seen else None
+    status = facts.status if settled else None
     identity = (status.size, status.mtime_ns, status.ctime_ns) if status is not None else (None, None, None)
     values = (facts.state, facts.event_ns, *identity)
     con.execute(

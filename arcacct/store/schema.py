@@ -100,6 +100,14 @@ def _turn(directory: str) -> Iterator[None]:
         os.close(fd)
 
 
+def in_memory(kind: Kind) -> Connection:
+    """An empty database that nobody else sees."""
+    con = connect(":memory:", isolation_level=None)
+    for number, script in scripts(kind):
+        _run(con, ":memory:", number, script)
+    return con
+
+
 def open_to_group(path: str, read_group: str | None) -> None:
     """
     The database for its owner only (0600), or for a group to read (0640); SQLite makes -wal and -shm alike.
@@ -118,7 +126,7 @@ def open_to_group(path: str, read_group: str | None) -> None:
             os.chown(directory, -1, group)
             os.chmod(directory, 0o750)  # noqa: S103  the group was asked for
     except OSError as error:
-        raise StoreError(f"{path}: cannot give it to read_group={read_group}: {error.strerror}") from error
+        raise StoreError(f"{path}: cannot set who may read it (read_group={read_group}): {error.strerror}") from error
 
 
 def _group_id(read_group: str | None) -> int | None:

@@ -1,0 +1,41 @@
+"""What every command begins with: the configuration that the global options ask for."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from arcacct.conf.parser import Conf, load
+from arcacct.conf.places import Places, places
+from arcacct.conf.settings import Settings, settings
+from arcacct.errors import ConfigError
+
+
+def conf_of(ctx: click.Context) -> Conf:
+    """arc.conf and arcacct.conf of this host, or those that --config names. Raises ConfigError."""
+    return load(ctx.obj["config"], os.environ)
+
+
+def places_of(ctx: click.Context, controldir: str | None = None) -> Places:
+    """
+    Where this host keeps its accounting; ``controldir`` and --database of the command line win.
+
+    Raises ConfigError, also when neither a configuration nor the command line says where that is: the hook goes by
+    ARC's defaults then, a person has more likely forgotten something.
+    """
+    conf = conf_of(ctx)
+    if not conf.files and not controldir and not ctx.obj["database"]:
+        raise ConfigError(
+            f"{conf.arc_conf}: there is no such file, nor {conf.our_conf}; name a configuration with --config, "
+            "or the control directory"
+        )
+    return places(conf, controldir, ctx.obj["database"])
+
+
+def settings_of(ctx: click.Context) -> Settings:
+    """Every setting. Raises ConfigError with every complaint."""
+    found = settings(conf_of(ctx), database=ctx.obj["database"])
+    for problem in found.warnings:
+        click.echo(f"arcacct: warning: {problem}", err=True)
+    return found

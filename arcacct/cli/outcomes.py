@@ -1,0 +1,52 @@
+"""What came of each target, for people: results on stdout, notes and errors on stderr, and the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from arcacct.errors import InputError
+from arcacct.publish.delivery import Sent
+from arcacct.publish.run import Outcome
+
+GRAVEST_FIRST = (78, 77, 69, 74, 70, 75, 65)
+
+
+def show(outcomes: Sequence[Outcome], *, planned: bool = False) -> None:
+    """One line for each target and kind of message; notes and errors on stderr."""
+    verb = "would send" if planned else "sent"
+    if not outcomes:
+        click.echo("no targets are configured: nothing is published; see `arcacct config check`", err=True)
+    for outcome in outcomes:
+        for note in outcome.tally.notes:
+            click.echo(f"{outcome.target}: {note}", err=True)
+        if outcome.skipped is not None:
+            click.echo(f"{outcome.target}: {outcome.skipped}")
+            continue
+        for kind, sent in outcome.tally.sent.items():
+            click.echo(f"{outcome.target}: {verb} {_amount(kind, sent)}")
+        if not outcome.tally.sent and outcome.error is None:
+            click.echo(f"{outcome.target}: nothing new")
+        if outcome.tally.resent:
+            click.echo(f"{outcome.target}: {_plural(outcome.tally.resent, 'message')} of an earlier run had no answer")
+        if outcome.tally.quarantined:
+            click.echo(f"{outcome.target}: {_plural(outcome.tally.quarantined, 'record')} set aside")
+        if outcome.error is not None:
+            click.echo(f"arcacct: {outcome.target}: {outcome.error}", err=True)
+
+
+def exit_code(outcomes: Sequence[Outcome]) -> int:
+    """The gravest of the targets; 65 when something was set aside, else 0."""
+    codes = {outcome.error.exit_code for outcome in outcomes if outcome.error is not None}
+    if any(outcome.tally.quarantined for outcome in outcomes):
+        codes.add(InputError.exit_code)
+    return next((code for code in GRAVEST_FIRST if code in codes), 0)
+
+
+def _amount(kind: str, sent: Sent) -> str:
+    return f"{_plural(sent.records, f'{kind} record')} in {_plural(sent.messages, 'message')} ({sent.bytes:,} bytes)"
+
+
+def _plural(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,37 @@
+"""`arcacct publish`."""
+
+from __future__ import annotations
+
+import click
+
+from arcacct.cli.context import settings_of
+from arcacct.cli.instants import INSTANT
+from arcacct.cli.outcomes import exit_code, show
+from arcacct.conf.targets import select_targets
+from arcacct.publish import run
+
+
+@click.command(short_help="Send new records to every configured target.")
+@click.option("--target", metavar="NAME", help="Only this target: sgas:x, apel:x, directory:x, or x if unique.")
+@click.option("--now", is_flag=True, help="Also targets whose urdelivery_frequency is not over.")
+@click.option("--since", type=INSTANT, metavar="TIME", help="Also jobs that ended since then and were never sent.")
+@click.option("--dry-run", is_flag=True, help="Show what would be sent; send nothing.")
+@click.option("--write-to", metavar="DIR", help="Write exactly what would be sent into a directory; send nothing.")
+@click.pass_context
+def publish(
+    ctx: click.Context, target: str | None, now: bool, since: int | None, dry_run: bool, write_to: str | None
+) -> int:
+    """
+    Send new records to every configured target.
+
+    Each target continues where it stopped. What a receiver would refuse is set aside with the reason, and the rest
+    goes on. Interrupted at any moment, the next run continues. Exit code: the gravest of the targets
+    (78, 77, 69, 75; 65 when something was set aside).
+    """
+    settings = settings_of(ctx)
+    targets = select_targets(settings.targets, target)
+    planned = dry_run or write_to is not None
+    wishes = run.Wishes(now=now, since=since, dry_run=planned, write_to=write_to)
+    outcomes = run.publish(settings, targets, wishes)
+    show(outcomes, planned=planned)
+    return exit_code(outcomes)

@@ -1,0 +1,67 @@
+"""What a run would send: counted, and written into a directory when asked for. Nothing leaves this host."""
+
+from __future__ import annotations
+
+import os
+from _sqlite3 import Connection
+from collections.abc import Callable, Sequence
+
+from arcacct.errors import InputError
+from arcacct.publish.delivery import Part, Tally
+from arcacct.publish.families import Document
+from arcacct.publish.senders import Sender
+from arcacct.store import ledger
+from arcacct.store.ledger import Held
+
+
+class Plan:
+    """
+    Takes the place of `Delivery`: counts the messages of one target.
+
+    With ``write_to`` each becomes a file of exactly the bytes that would be sent; only then is ``make_sender`` called,
+    since signing needs the host's key.
+    """
+
+    def __init__(
+        self, con: Connection, target: str, tally: Tally, make_sender: Callable[[], Sender], write_to: str | None
+    ) -> None:
+        self._con = con
+        self._target = target
+        self._tally = tally
+        self._make_sender = make_sender
+        self._write_to = write_to
+        self._sender: Sender | None = None
+
+    def resume(self) -> None:
+        """Count what an earlier run began."""
+        self._tally.resent = len(ledger.unanswered(self._con, self._target))
+
+    def deliver(
+        self, document: Document, batches: Sequence[Sequence[Part]], seq: int | None, held: Sequence[Held]
+    ) -> None:
+        """Count some batches; the cursor of ``seq`` stays where it is."""
+        del seq
+        self._tally.quarantined += len(held)
+        for batch in batches:
+            text = document.join([part.text for part in batch])
+            data = text.encode("utf-8") if self._write_to is None else self._written(document, text, self._write_to)
+            self._tally.add(document.kind, len(batch), len(data))
+
+    def settle_suspects(self) -> None:
+        """Nothing was refused."""
+
+    def _written(self, document: Document, text: str, directory: str) -> bytes:
+        if self._sender is None:
+            self._sender = self._make_sender()
+        data = self._sender.pack(text)
+        number = sum(sent.messages for sent in self._tally.sent.values()) + 1
+        name = f"{self._target.rpartition('/')[2].replace(':', '-')}-{number:04d}-{document.kind}"
+        try:
+            os.makedirs(directory, exist_ok=True)
+            with open(os.path.join(directory, name), "xb") as file:
+                file.write(data)
+        except OSError as error:
+            raise InputError(
+                f"{os.path.join(directory, name)}: cannot write: {error.strerror}; give an empty directory"
+            ) from error
+        return data
