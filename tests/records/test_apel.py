@@ -149,7 +149,7 @@ def test_the_strict_parser_refuses_what_the_real_loader_refused(test_data: pathl
 def test_our_job_is_written_as_the_accepted_sample(test_data: pathlib.Path, job: AAR) -> None:
     """The same fields in the same order as the message that the live database accepted."""
     sample = (test_data / "apel" / "good_job_v03.msg").read_text(encoding="ascii")
-    assert re.findall("^[A-Za-z]+:", text_of(job), re.M) == re.findall("^[A-Za-z]+:", sample, re.M)
+    assert re.findall("^[A-Za-z]+:", text_of(job), re.MULTILINE) == re.findall("^[A-Za-z]+:", sample, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
@@ -172,14 +172,10 @@ def test_values_are_printable_ascii(text: str, written: str) -> None:
     assert ascii_text(text) == written
 
 
-@given(TEXT)
+@given(TEXT.filter(lambda text: "\\" not in text and not re.search("[\ud800-\udfff]", text)))
 def test_escaped_text_can_be_read_back(text: str) -> None:
-    """No value is changed beyond recognition: undoing the escapes gives the text."""
-    if "\\x" not in text:
-        assert apel_rules.unescaped(ascii_text(text)).encode("utf-8", "surrogatepass") == (
-            apel_rules.unescaped(ascii_text(text)).encode("utf-8", "surrogatepass")
-        )
-        assert ascii_text(apel_rules.unescaped(ascii_text(text))) == ascii_text(text)
+    """No character is lost: undoing the escapes gives the text."""
+    assert apel_rules.unescaped(ascii_text(text)) == text
 
 
 @given(TEXT)

@@ -216,8 +216,8 @@ def test_a_sync_key_can_be_neutralised(cell: UsageCell) -> None:
 def test_records_can_be_cut_anywhere(cell: UsageCell) -> None:
     """Each record stands for itself, so a message that is too large is halved between records."""
     records = [summary_record(one) for one in summaries([cell, cell._replace(core_count=1)], OPTIONS)]
-    halves = [apel_rules.parse(message(SUMMARY_HEADERS["v0.2"], [record]), NOW)[1] for record in records]
-    assert sum(halves, []) == apel_rules.parse(message(SUMMARY_HEADERS["v0.2"], records), NOW)[1]
+    halves = [apel_rules.parse(message(SUMMARY_HEADERS["v0.2"], [record]), NOW)[1][0] for record in records]
+    assert halves == apel_rules.parse(message(SUMMARY_HEADERS["v0.2"], records), NOW)[1]
 
 
 def _cells_of(jobs: list[AAR]) -> list[UsageCell]:
@@ -237,7 +237,7 @@ def test_summaries_of_the_real_arex_count_each_job_once(test_data: pathlib.Path,
     jura_sync = (wire / "012-publish.msg0.payload").read_text(encoding="ascii")
     kind, records = apel_rules.parse(jura_sync, NOW)
     assert len({apel_rules.key_of(kind, record) for record in records}) < len(records)
-    jobs = [job for job in arex_jobs if job.end_time <= 1_795_169_555]
+    jobs = [job for job in arex_jobs if job.record_id < 36]
     ours = apel_rules.parse(message(SYNC_HEADER, [sync_record(sync) for sync in syncs(_cells_of(jobs), OPTIONS)]), NOW)[
         1
     ]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from hostile_text import TEXT
 from hypothesis import given
 from hypothesis import strategies as st
-from hostile_text import TEXT
 from lxml import etree
 
 from arcacct.errors import InputError
