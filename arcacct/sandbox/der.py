@@ -19,7 +19,6 @@ UTF8_STRING = 0x0C
 SEQUENCE = 0x30
 SET = 0x31
 CONTEXT_0 = 0xA0
-CONTEXT_1 = 0xA1
 
 
 class Item(NamedTuple):

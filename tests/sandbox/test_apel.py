@@ -5,7 +5,6 @@ import json
 import os
 
 import pytest
-
 from sandbox_clients import job_message, openssl_sign, sign, summary_message, sync_message
 
 

@@ -11,7 +11,8 @@ PARTS = {
     "User": '<UserIdentity><GlobalUserName urf:type="opensslCompat">/CN=Jane</GlobalUserName>'
     '<Group>atlas</Group><GroupAttribute urf:type="FQAN">/atlas/Role=production</GroupAttribute></UserIdentity>',
     "WallDuration": "<WallDuration>PT1H</WallDuration>",
-    "CpuDuration": '<CpuDuration urf:usageType="user">PT1M</CpuDuration><CpuDuration urf:usageType="all">PT2M</CpuDuration>',
+    "CpuDuration": '<CpuDuration urf:usageType="user">PT1M</CpuDuration>'
+    '<CpuDuration urf:usageType="all">PT2M</CpuDuration>',
     "StartTime": "<StartTime>2026-01-02T03:00:00Z</StartTime>",
     "EndTime": "<EndTime>2026-01-02T04:00:00Z</EndTime>",
     "Site": '<Site urf:type="gocdb">TEST-SITE</Site>',
@@ -19,11 +20,14 @@ PARTS = {
     "ServiceLevel": '<ServiceLevel urf:type="HEPscore23">12.5</ServiceLevel>',
 }
 
+GROUP = '<UserIdentity><Group>bio</Group><GroupAttribute urf:type="{}">/b</GroupAttribute></UserIdentity>'
+
 
 def car(namespace: str = CAR, before: str = "", **parts: str) -> str:
     """A message of one record, parts replaced or (empty) left out."""
     body = "".join({**PARTS, **parts}.values())
-    return f'{before}<UsageRecords xmlns="{namespace}" xmlns:urf="{namespace}"><UsageRecord>{body}</UsageRecord></UsageRecords>'
+    root = f'UsageRecords xmlns="{namespace}" xmlns:urf="{namespace}"'
+    return f"{before}<{root}><UsageRecord>{body}</UsageRecord></UsageRecords>"
 
 
 def values(text: str) -> dict:
@@ -57,14 +61,12 @@ ACCEPTED = {
     "processors": (car(More="<Processors>4</Processors>"), "Processors", 4),
     "memory is not looked at": (car(More='<Memory urf:storageUnit="KB">9</Memory>'), "MemoryReal", None),
     "vo-group is not looked at": (
-        car(
-            User='<UserIdentity><Group>bio</Group><GroupAttribute urf:type="vo-group">/b</GroupAttribute></UserIdentity>'
-        ),
+        car(User=GROUP.format("vo-group")),
         "VOGroup",
         "None",
     ),
     "group is": (
-        car(User='<UserIdentity><Group>bio</Group><GroupAttribute urf:type="group">/b</GroupAttribute></UserIdentity>'),
+        car(User=GROUP.format("group")),
         "VOGroup",
         "/b",
     ),

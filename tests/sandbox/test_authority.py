@@ -8,9 +8,9 @@ import time
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
+from sandbox_clients import Connection
 
 from arcacct.sandbox import authority
-from sandbox_clients import Connection
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.serialization import pkcs7
 from cryptography.hazmat.primitives.serialization.pkcs7 import PKCS7Options as Option
+from sandbox_clients import TEXT, openssl_sign, sign
 
 from arcacct.errors import InputError
 from arcacct.sandbox import authority, signatures
-from sandbox_clients import TEXT, openssl_sign, sign
 
 BODIES = {
     "one line": b"hello\n",

@@ -5,10 +5,10 @@ import time
 
 import pytest
 from cryptography.hazmat.primitives.serialization.pkcs7 import PKCS7Options as Option
+from sandbox_clients import TEXT, openssl_sign, sign, sync_message
 
 from arcacct.sandbox import authority
 from arcacct.sandbox.ssm import Crashed, Rejected, accept
-from sandbox_clients import TEXT, openssl_sign, sign, sync_message
 
 ACCEPTED = {
     "trailing newline lost": (b"hello\n", "hello"),
@@ -97,7 +97,7 @@ def test_a_second_certificate_is_taken_for_the_signer(ca, ce):
 
         certificate = x509.load_pem_x509_certificate(file.read())
     message = sign(ce, b"hello\n", extra=[certificate])
-    with pytest.raises(Rejected, match="Signer not in valid DNs list: .*sandbox CA"):
+    with pytest.raises(Rejected, match=r"Signer not in valid DNs list: .*sandbox CA"):
         accept(message, ca.ca_dir, {ce.dn})
 
 

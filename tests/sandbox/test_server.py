@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import json
+import os
+import socket
+import ssl
+import threading
+
+import pytest
+from sandbox_clients import Connection, publication, sign, sync_message, usage_record, usage_records
+
+from arcacct.errors import ConfigError, TargetBusy
+from arcacct.sandbox import Sandbox
+
+PUBLISH = "/v1/projects/accounting/topics/gLite-APEL:publish"
+
+
+def test_one_connection_serves_many_requests(sandbox):
+    """Connections are kept alive, and both are counted."""
+    with Connection(sandbox, "sgas", sandbox.client) as connection:
+        for job in range(5):
+            connection.ask("POST", "/sgas/ur", usage_records(usage_record(f"job{job}")))
+    server = sandbox.servers["sgas"]
+    assert (server.connections, server.requests) == (1, 5)
+
+
+def test_received_documents_are_kept_and_listed(sandbox):
+    """Every document lies under its number, and the index has a line for each with records, answer and file."""
+    document = usage_records(usage_record("a"), usage_record("b"))
+    message = sign(sandbox.client, sync_message().encode())
+    with Connection(sandbox, "sgas", sandbox.client) as connection:
+        connection.ask("POST", "/sgas/ur", document)
+        connection.ask("POST", "/sgas/ur", "nonsense")
+    with Connection(sandbox, "ams") as connection:
+        connection.ask("POST", PUBLISH, publication(message), x_api_key=sandbox.token)
+    with open(os.path.join(sandbox.received, "index.jsonl"), encoding="utf-8") as file:
+        lines = [json.loads(line) for line in file]
+    assert [(line["target"], line["records"], line["answer"], line["file"]) for line in lines] == [
+        ("sgas", 2, 200, "sgas/0001.xml"),
+        ("sgas", None, 500, "sgas/0002.xml"),
+        ("apel", 1, 200, "apel/0001.smime"),
+    ]
+    assert [line["verdict"] for line in lines][::2] == ["stored", "loaded"]
+    with open(os.path.join(sandbox.received, "sgas/0001.xml"), encoding="utf-8") as file:
+        assert file.read() == document
+    with open(os.path.join(sandbox.received, "apel/0001.smime"), "rb") as file:
+        assert file.read() == message
+
+
+def test_chunked_requests_are_read(sandbox):
+    """A body of unknown length arrives whole."""
+    document = usage_records(usage_record()).encode()
+    with Connection(sandbox, "sgas", sandbox.client) as connection:
+        pieces = iter([document[:100], document[100:]])
+        connection.http.request(
+            "POST", "/sgas/ur", pieces, encode_chunked=True, headers={"Transfer-Encoding": "chunked"}
+        )
+        assert connection.http.getresponse().status == 200
+    assert len(sandbox.sgas.records) == 1
+
+
+def test_an_unknown_client_has_no_rights(sandbox):
+    """A certificate of the right authority that is in no authz file gets 403."""
+    stranger = sandbox.authority.issue("other.example.org", stem="other")
+    with Connection(sandbox, "sgas", stranger) as connection:
+        assert connection.ask("POST", "/sgas/ur", usage_records(usage_record())).status == 403
+
+
+def test_sgas_wants_a_certificate(sandbox):
+    """Without one nginx answers 400; the messaging service does not ask for one."""
+    with Connection(sandbox, "sgas") as connection:
+        assert connection.ask("GET", "/sgas").status == 400
+    with Connection(sandbox, "ams") as connection:
+        assert connection.ask("GET", "/v1/status").status == 200
+
+
+def test_old_tls_is_refused(sandbox):
+    """Below TLS 1.2 there is no connection."""
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        connection = Connection(sandbox, "sgas", sandbox.client, maximum=ssl.TLSVersion.TLSv1_1)
+    with connection, pytest.raises((ssl.SSLError, OSError)):
+        connection.ask("GET", "/sgas")
+
+
+def test_a_silent_client_stops_nobody(sandbox):
+    """Someone who connects and never speaks TLS does not hold up the next one."""
+    with (
+        socket.create_connection(("127.0.0.1", sandbox.servers["sgas"].port)),
+        Connection(sandbox, "sgas", sandbox.client) as connection,
+    ):
+        assert connection.ask("GET", "/sgas").status == 200
+
+
+def test_closing_with_connections_open(tmp_path):
+    """The sandbox ends although a client keeps its connection, and leaves no thread behind."""
+    before = threading.active_count()
+    with Sandbox(str(tmp_path)) as sandbox:
+        connection = Connection(sandbox, "sgas", sandbox.client)
+        assert connection.ask("GET", "/sgas").status == 200
+    connection.http.close()
+    assert threading.active_count() == before
+
+
+def test_chosen_ports(tmp_path):
+    """The ports asked for are used, and given back at the end."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    for _ in range(2):
+        with Sandbox(str(tmp_path), sgas_port=port) as sandbox:
+            assert sandbox.sgas_url == f"https://localhost:{port}/sgas"
+
+
+def test_a_port_that_is_taken(sandbox, tmp_path):
+    """A taken port is named, with what to do, and the other ports are free again."""
+    taken = sandbox.servers["ams"].port
+    with pytest.raises(TargetBusy, match=f"port {taken} .*choose another"):
+        Sandbox(str(tmp_path / "second"), ams_port=taken)
+
+
+def test_a_directory_that_cannot_be_written(tmp_path):
+    """The directory is named, with what to do."""
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"file/x: .*choose a directory"):
+        Sandbox(str(tmp_path / "file" / "x"))
+
+
+def test_loopback_only(sandbox):
+    """No other address of the machine is served."""
+    assert {server._listener.server_address[0] for server in sandbox.servers.values()} == {"127.0.0.1"}
+
+
+def test_the_configuration_it_prints_is_understood(sandbox, tmp_path):
+    """The printed blocks are targets with addresses, port and credentials."""
+    from arcacct.conf.parser import parse
+
+    blocks = {block.name: block for block in parse(sandbox.configuration(), "arcacct.conf")}
+    assert set(blocks) == {"arex/jura/sgas:sandbox", "arex/jura/apel:sandbox"}
+    apel = {name: options[0].value for name, options in blocks["arex/jura/apel:sandbox"].options.items()}
+    assert apel["targeturl"] == sandbox.ams_url
+    assert apel["authn_port"] == str(sandbox.authn_port)
+    assert all(os.path.exists(apel[f"x509_{name}"]) for name in ("host_cert", "host_key", "cert_dir"))
