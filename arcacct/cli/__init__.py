@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from arcacct import __version__
-from arcacct.errors import ArcacctError, UsageError
+from arcacct.errors import ArcacctError, StoreError, UsageError
 
 COMMANDS = {
     "record": "Record one state change of a job, as the hook does.",
@@ -62,15 +62,28 @@ def main(args: list[str] | None = None) -> None:
     """Run a command; the one place where an error becomes a line on stderr and an exit code."""
     try:
         sys.exit(_run(args))
-    except ArcacctError as error:
-        if "--debug" in (args or sys.argv):
-            raise
-        print(f"arcacct: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
     except BrokenPipeError:
         # The reader of our output went away (`arcacct ... | head`): not an error of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except Exception as error:
+        if "--debug" in (args or sys.argv):
+            raise
+        known = as_ours(error)
+        print(f"arcacct: {known}", file=sys.stderr)
+        sys.exit(known.exit_code)
+
+
+def as_ours(error: Exception) -> ArcacctError:
+    """An error of the tree, whatever was raised: no user meets a traceback."""
+    if isinstance(error, ArcacctError):
+        return error
+    name = type(error).__name__
+    if type(error).__module__ == "sqlite3":
+        return StoreError(f"database: {error}; look at the disk and at `arcacct --debug ...`")
+    if isinstance(error, OSError):
+        return StoreError(f"{error.filename or 'system'}: {error.strerror or error}")
+    return ArcacctError(f"internal error: {name}: {error}; please report what `arcacct --debug ...` says")
 
 
 def _run(args: list[str] | None) -> int:

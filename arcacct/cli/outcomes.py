@@ -19,8 +19,6 @@ def show(outcomes: Sequence[Outcome], *, planned: bool = False) -> None:
     if not outcomes:
         click.echo("no targets are configured: nothing is published; see `arcacct config check`", err=True)
     for outcome in outcomes:
-        for note in outcome.tally.notes:
-            click.echo(f"{outcome.target}: {note}", err=True)
         if outcome.skipped is not None:
             click.echo(f"{outcome.target}: {outcome.skipped}")
             continue
@@ -34,6 +32,11 @@ def show(outcomes: Sequence[Outcome], *, planned: bool = False) -> None:
             click.echo(f"{outcome.target}: {_plural(outcome.tally.quarantined, 'record')} set aside")
         if outcome.error is not None:
             click.echo(f"arcacct: {outcome.target}: {outcome.error}", err=True)
+
+
+def announce(target: str, note: str) -> None:
+    """What a target's run has to say, while it runs."""
+    click.echo(f"{target}: {note}", err=True)
 
 
 def exit_code(outcomes: Sequence[Outcome]) -> int:

@@ -6,7 +6,7 @@ import click
 
 from arcacct.cli.context import settings_of
 from arcacct.cli.instants import INSTANT
-from arcacct.cli.outcomes import exit_code, show
+from arcacct.cli.outcomes import announce, exit_code, show
 from arcacct.conf.targets import select_targets
 from arcacct.publish import run
 
@@ -31,7 +31,7 @@ def publish(
     settings = settings_of(ctx)
     targets = select_targets(settings.targets, target)
     planned = dry_run or write_to is not None
-    wishes = run.Wishes(now=now, since=since, dry_run=planned, write_to=write_to)
+    wishes = run.Wishes(now=now, since=since, dry_run=planned, write_to=write_to, announce=announce)
     outcomes = run.publish(settings, targets, wishes)
     show(outcomes, planned=planned)
     return exit_code(outcomes)

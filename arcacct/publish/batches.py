@@ -1,15 +1,21 @@
-"""Cutting texts into messages, by count and by bytes, and telling what has to be held back."""
+"""Cutting texts into messages, by count and by bytes, and deciding record by record what is sent and what is held."""
 
 from __future__ import annotations
 
 import hashlib
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from arcacct.publish.delivery import Deliverer, Part, Tally
 from arcacct.publish.families import JobFamily
 from arcacct.records.aar import AAR
-from arcacct.store.ledger import Held, SentRecord
+from arcacct.store.ledger import Held, SentRecord, Version
+
+CORRECTION = (
+    "the receiver has an older version of this record and keeps the first one it got: ask its administrator to delete"
+    " record {key}, then run `arcacct quarantine retry`"
+)
 
 
 def digest(aar: AAR) -> bytes:
@@ -22,18 +28,25 @@ def wire_size(text: str) -> int:
     return len(text.encode("utf-8")) + text.count("\n")
 
 
-def batched(texts: Sequence[str], max_count: int | None, max_bytes: int) -> list[list[Part]]:
-    """Texts without records of their own, cut by count and by bytes."""
+def batched(parts: Sequence[Part], max_count: int | None, max_bytes: int) -> list[list[Part]]:
+    """Texts cut by count and by bytes."""
     batches: list[list[Part]] = []
     size = 0
-    for text in texts:
-        length = wire_size(text)
+    for part in parts:
+        length = wire_size(part.text)
         if not batches or len(batches[-1]) == max_count or size + length > max_bytes:
             batches.append([])
             size = 0
-        batches[-1].append(Part(text, None))
+        batches[-1].append(part)
         size += length
     return batches
+
+
+class Limits(NamedTuple):
+    """How much goes into one message; ``max_count=None`` is as much as fits."""
+
+    max_count: int | None
+    max_bytes: int
 
 
 class JobBatcher:
@@ -41,7 +54,7 @@ class JobBatcher:
     Collects the texts of records, in the order of Seq, and delivers a batch when it is full.
 
     Records of different groups get messages of their own; the last message of a batch moves the cursor. With
-    ``moves_cursor=False`` (republishing) none does.
+    ``republish`` none does, and what the receiver has already is sent again.
     """
 
     def __init__(
@@ -49,50 +62,103 @@ class JobBatcher:
         family: JobFamily,
         delivery: Deliverer,
         tally: Tally,
+        limits: Limits,
         *,
-        max_count: int | None,
-        max_bytes: int,
-        moves_cursor: bool = True,
+        settle_s: int = 0,
+        republish: bool = False,
     ) -> None:
         self._family = family
         self._delivery = delivery
         self._tally = tally
-        self._max_count = max_count
-        self._max_bytes = max_bytes - len(family.document.head) - len(family.document.tail)
-        self._moves_cursor = moves_cursor
+        self._limits = limits
+        self._room = limits.max_bytes - len(family.document.head) - len(family.document.tail)
+        self._republish = republish
         self._now = int(time.time())
+        self._settled_at = self._now - settle_s
         self._parts: dict[str | None, list[Part]] = {}
         self._held: list[Held] = []
         self._count = 0
         self._bytes = 0
         self._seq: int | None = None
 
-    def add(self, aar: AAR, seq: int) -> None:
-        """One record: checked, then formatted or held back; ``seq`` is 0 when it is republished."""
-        record = SentRecord(aar.job_id, aar.record_id, seq, aar.end_time, digest(aar))
-        verdict = self._family.accept(aar, self._now)
-        if verdict.refusal is not None:
-            self._held.append(Held(record, "quarantined", verdict.refusal))
-            self._tally.notes.append(f"{aar.job_id}: not sent: {verdict.refusal}")
+    def add(self, aar: AAR, seq: int, known: Sequence[Version] = ()) -> None:
+        """
+        One record: formatted, or held back with the reason; ``seq`` is 0 when it is republished.
+
+        ``known`` is what the receiver has of the job. The same version is not sent twice; under another key (APEL)
+        the old one is sent again with zeros; a newer version is not sent to a receiver that keeps the first (SGAS).
+        """
+        record = SentRecord(aar.job_id, aar.record_id, seq, aar.end_time, digest(aar), self._family.key(aar))
+        if not self._republish and any(one.key == record.key and one.digest == record.digest for one in known):
+            self.passed(seq)
+            return
+        held = self._hold(aar, record, known)
+        if held is None:
+            self._neutralise(aar, record, known)
+            self._accept(aar, record)
         else:
-            self._collect(verdict.aar, record)
+            self._held.append(held)
         self.passed(seq)
-        if self._count == self._max_count:
+        if self._limits.max_count is not None and self._count >= self._limits.max_count:
             self.flush()
 
-    def _collect(self, aar: AAR, record: SentRecord) -> None:
-        text = self._family.text(aar, self._now)
+    def neutralise(self, aar: AAR, old: SentRecord) -> None:
+        """Take back what was sent for a job under a key: the same record with zeros."""
+        assert self._family.neutral is not None
+        zeros = self._family.neutral(aar, old.key)
+        text = self._family.text(zeros, self._now)
+        # The empty digest marks it: nothing of the job is at the receiver under this key any more.
+        self._collect(text, None, old._replace(digest=b"", seq=0, notes="sent with zeros"))
+
+    def _hold(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> Held | None:
+        if aar.status == "failed" and aar.end_time > self._settled_at and not self._republish:
+            return Held(record, "held", f"failed, and may be resumed until it is settled (settle={self._settle_s} s)")
+        if self._family.neutral is None and known and not all(one.digest == record.digest for one in known):
+            self._tally.corrections += 1
+            if not self._republish:
+                reason = CORRECTION.format(key=record.key)
+                self._tally.note(f"{aar.job_id}: not sent: {reason}")
+                return Held(record, "correction", reason)
+        return None
+
+    @property
+    def _settle_s(self) -> int:
+        return self._now - self._settled_at
+
+    def _neutralise(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> None:
+        if self._family.neutral is None:
+            return
+        for old in known:
+            if old.key != record.key:
+                self._tally.note(
+                    f"{aar.job_id}: was published as another record ({old.key}): that one is sent again with zeros;"
+                    " the receiver counts one job too many"
+                )
+                self.neutralise(aar, SentRecord(aar.job_id, aar.record_id, 0, old.end_time, b"", old.key))
+
+    def _accept(self, aar: AAR, record: SentRecord) -> None:
+        verdict = self._family.accept(aar, self._now)
+        if verdict.refusal is not None:
+            self._tally.note(f"{aar.job_id}: not sent: {verdict.refusal}")
+            self._held.append(Held(record, "quarantined", verdict.refusal))
+            return
+        notes = "; ".join(verdict.notes) or None
+        self._collect(
+            self._family.text(verdict.aar, self._now), self._family.group(verdict.aar), record._replace(notes=notes)
+        )
+
+    def _collect(self, text: str, group: str | None, record: SentRecord) -> None:
         size = wire_size(text)
-        if self._count and self._bytes + size > self._max_bytes:
+        if self._count and self._bytes + size > self._room:
             self.flush()
-        self._parts.setdefault(self._family.group(aar), []).append(Part(text, record))
+        self._parts.setdefault(group, []).append(Part(text, record))
         self._count += 1
         self._bytes += size
 
     def passed(self, seq: int) -> None:
         """Everything up to ``seq`` is in a batch or needs none."""
-        if self._moves_cursor:
-            self._seq = seq
+        if not self._republish:
+            self._seq = max(seq, self._seq or 0)
 
     def flush(self) -> None:
         """Deliver what was collected; raises as `Delivery.deliver`."""

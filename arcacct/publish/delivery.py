@@ -17,17 +17,18 @@ from arcacct.publish.answers import Answer, Kind, error_of
 from arcacct.publish.families import DOCUMENTS, Document
 from arcacct.publish.senders import Sender
 from arcacct.store import ledger
-from arcacct.store.ledger import Held, Message, SentRecord
+from arcacct.store.ledger import Held, Message, SentRecord, SentSum
 
 SUSPECTS = 3
 """This many records refused one after the other while nothing is accepted: the fault is the server's, not theirs."""
 
 
 class Part(NamedTuple):
-    """One text of a message, and the record it is of (none for sums)."""
+    """One text of a message, and what it is of: a record or a sum."""
 
     text: str
-    record: SentRecord | None
+    record: SentRecord | None = None
+    sum: SentSum | None = None
 
 
 class Sent(NamedTuple):
@@ -41,13 +42,22 @@ class Sent(NamedTuple):
 class Tally:
     """What a target's run did so far, or would do."""
 
-    def __init__(self) -> None:
+    def __init__(self, announce: Callable[[str], None] = lambda _note: None) -> None:
+        self._announce = announce
         self.sent: dict[str, Sent] = {}
         """By kind of message (``ur``, ``car``, ``summaries``, ``sync``, ...), in the order of sending."""
         self.resent = 0
         """Messages of an earlier run that had no answer."""
         self.quarantined = 0
+        """Records that were set aside."""
+        self.corrections = 0
+        """Records that the receiver has in an older version and will not change."""
         self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        """Say something about the run, at once: before it is done, where it is about what will be done."""
+        self.notes.append(text)
+        self._announce(text)
 
     def add(self, kind: str, records: int, n_bytes: int) -> None:
         """One more message."""
@@ -113,7 +123,7 @@ class Delivery:
             self._message(document, batch, seq if number == len(batches) else None)
             for number, batch in enumerate(batches, 1)
         ]
-        self._tally.quarantined += len(held)
+        self._tally.quarantined += sum(one.state != "held" for one in held)
         if not messages and not held:
             if seq is not None:
                 ledger.move_cursor(self._con, self._target, seq)
@@ -154,6 +164,7 @@ class Delivery:
             len(batch),
             data,
             tuple(part.record for part in batch if part.record is not None),
+            tuple(part.sum for part in batch if part.sum is not None),
         )
 
     def _send(self, message: Message) -> None:
@@ -209,4 +220,4 @@ class Delivery:
         ledger.refused(self._con, self._target, message, answer.status, words, held)
         self._tally.quarantined += max(1, len(held))
         what = ", ".join(record.job_id for record in message.records) or f"a record of a {message.kind} message"
-        self._tally.notes.append(f"{what}: refused by the receiver: {words}")
+        self._tally.note(f"{what}: refused by the receiver: {words}")

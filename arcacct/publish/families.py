@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -9,8 +10,8 @@ from arcacct.conf.settings import Settings
 from arcacct.conf.targets import APELTarget, DirectoryTarget, SGASTarget, Target
 from arcacct.records import acceptance, apel, apel_summary, car, usage_record
 from arcacct.records.aar import AAR
-from arcacct.records.apel import APELOptions
-from arcacct.records.apel_summary import SUMMARY_HEADERS, SYNC_HEADER
+from arcacct.records.apel import APELOptions, JobKey
+from arcacct.records.apel_summary import SUMMARY_HEADERS, SYNC_HEADER, SummaryKey, SyncKey
 from arcacct.records.benchmark import Benchmark
 from arcacct.records.car import CAROptions
 from arcacct.records.fqan import VO
@@ -44,6 +45,10 @@ class JobFamily(NamedTuple):
     text: Callable[[AAR, int], str]
     group: Callable[[AAR], str | None]
     """Records of different groups never share a message (SGAS authorises by MachineName)."""
+    key: Callable[[AAR], str]
+    """What the receiver knows the record by."""
+    neutral: Callable[[AAR, str], AAR] | None
+    """The job as it takes the usage sent under an old key back; ``None``: the receiver keeps the first version."""
 
 
 class SummaryFamily(NamedTuple):
@@ -63,6 +68,8 @@ _SUMMARY_VERSIONS = {
     "summaries-v04": "v0.4",
     "normalised-v04": "normalised-v0.4",
 }
+APEL_JOB_KINDS = ("car", "individual", "individual-v04")
+"""Kinds of records that share APEL's table of jobs."""
 _JOB_VERSIONS = {"individual": "v0.3", "individual-v04": "v0.4"}
 DOCUMENTS = {
     document.kind: document
@@ -86,13 +93,38 @@ def family_of(target: Target, settings: Settings) -> JobFamily | SummaryFamily:
     document = DOCUMENTS[target.apel_messages]
     if target.apel_messages in _SUMMARY_VERSIONS:
         return SummaryFamily(document, _SUMMARY_VERSIONS[target.apel_messages], options)
-    version = _JOB_VERSIONS[target.apel_messages]
+    return _individual_jobs(document, _JOB_VERSIONS[target.apel_messages], options)
+
+
+def job_family(kind: str, target: APELTarget | DirectoryTarget, settings: Settings) -> JobFamily:
+    """The family of job records of a kind, whatever the target is sent now."""
+    if kind == CAR.kind:
+        return _compute_records(target, settings)
+    return _individual_jobs(DOCUMENTS[kind], _JOB_VERSIONS[kind], apel_options(target, settings))
+
+
+def zero_text(kind: str, key: str, dialect: str) -> str:
+    """A sum of a kind that says there is nothing (any more) under a key of the ledger."""
+    values = json.loads(key)
+    if kind == SYNC.kind:
+        return apel_summary.sync_record(apel_summary.zero_sync(SyncKey._make(values)))
+    zero = apel_summary.zero_summary(SummaryKey._make(values))
+    return apel_summary.summary_record(zero, _SUMMARY_VERSIONS[kind], dialect)
+
+
+def _individual_jobs(document: Document, version: str, options: APELOptions) -> JobFamily:
     return JobFamily(
         document,
         lambda aar, now: acceptance.accept_for_apel_job(aar, options, now),
         lambda aar, _now: apel.individual_job(aar, options, version),
         lambda _aar: None,
+        lambda aar: _job_key(aar, options),
+        lambda aar, key: apel.neutral_job(aar, JobKey._make(json.loads(key)), options.localid_prefix),
     )
+
+
+def _job_key(aar: AAR, options: APELOptions) -> str:
+    return json.dumps(apel.job_key(aar, options.site, options.localid_prefix))
 
 
 def _usage_records(target: SGASTarget, settings: Settings) -> JobFamily:
@@ -111,6 +143,8 @@ def _usage_records(target: SGASTarget, settings: Settings) -> JobFamily:
         lambda aar, now: acceptance.accept_for_sgas(aar, options, now),
         lambda aar, now: usage_record.usage_record(aar, options, now),
         lambda aar: usage_record.machine_name(aar, options),
+        lambda aar: usage_record.record_id(aar, options),
+        None,
     )
 
 
@@ -129,6 +163,8 @@ def _compute_records(target: APELTarget | DirectoryTarget, settings: Settings) -
         lambda aar, now: acceptance.accept_for_car(aar, options, now),
         lambda aar, now: car.car(aar, options, now),
         lambda _aar: None,
+        lambda aar: _job_key(aar, options.text_options()),
+        lambda aar, key: apel.neutral_job(aar, JobKey._make(json.loads(key)), options.localid_prefix),
     )
 
 
@@ -166,17 +202,3 @@ def mixed_benchmarks_note(months: dict[tuple[int, int], tuple[str, ...]]) -> lis
         " v0.3 messages carry no type; apel_messages=normalised-v04 does"
         for (year, month), types in months.items()
     ]
-
-
-__all__ = [
-    "DOCUMENTS",
-    "SYNC",
-    "Document",
-    "JobFamily",
-    "SummaryFamily",
-    "apel_options",
-    "apel_summary",
-    "family_of",
-    "mixed_benchmarks_note",
-    "wants",
-]

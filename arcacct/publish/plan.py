@@ -41,7 +41,7 @@ class Plan:
     ) -> None:
         """Count some batches; the cursor of ``seq`` stays where it is."""
         del seq
-        self._tally.quarantined += len(held)
+        self._tally.quarantined += sum(one.state != "held" for one in held)
         for batch in batches:
             text = document.join([part.text for part in batch])
             data = text.encode("utf-8") if self._write_to is None else self._written(document, text, self._write_to)

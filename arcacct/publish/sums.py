@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import calendar
+import json
 import time
-from _sqlite3 import Connection
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from arcacct.conf.targets import APELTarget, DirectoryTarget
-from arcacct.publish.batches import batched
-from arcacct.publish.delivery import Deliverer, Tally
-from arcacct.publish.families import SYNC, SummaryFamily, mixed_benchmarks_note, wants
+from arcacct.publish.delivery import Part, Tally
+from arcacct.publish.families import SYNC, SummaryFamily, mixed_benchmarks_note, wants, zero_text
 from arcacct.records import acceptance, apel_summary
 from arcacct.records.aar import UsageCell
 from arcacct.records.apel import APELOptions
-from arcacct.store import query
+from arcacct.store.ledger import SentSum
 
 Month = tuple[int, int]
 """Year and month, UTC."""
 
-_LAST_SECOND = 2**62
+
+class Sums(NamedTuple):
+    """The sums of some months, ready to be sent."""
+
+    parts: list[Part]
+    refused: list[UsageCell]
+    """Cells that the receiver would refuse: their jobs are set aside."""
 
 
 def recent_months(seconds: int) -> set[Month]:
@@ -46,34 +52,74 @@ def month_bounds(year: int, month: int) -> tuple[int, int]:
     return calendar.timegm((year, month, 1, 0, 0, 0)), calendar.timegm((*after, 1, 0, 0, 0))
 
 
-def summary_texts(
-    target: APELTarget | DirectoryTarget, family: SummaryFamily, con: Connection, months: Iterable[Month], tally: Tally
-) -> list[str]:
-    """The summary records of whole months: a part of a month would lower what the receiver has of it."""
+def month_name(month: Month) -> str:
+    """``2026-11``."""
+    return f"{month[0]:04d}-{month[1]:02d}"
+
+
+def summary_sums(
+    target: APELTarget | DirectoryTarget, family: SummaryFamily, cells: Iterable[UsageCell], tally: Tally
+) -> Sums:
+    """The summaries of the cells of whole months: a part of a month would lower what the receiver has of it."""
     now = int(time.time())
-    cells: list[UsageCell] = []
-    for year, month in sorted(months):
-        for cell in query.usage_cells(con, *month_bounds(year, month)):
-            verdict = acceptance.accept_cell(cell, family.options, now)
-            if not wants(target, cell.vo):
-                continue
-            if verdict.refusal is None:
-                cells.append(verdict.cell)
-            else:
-                tally.quarantined += 1
-                tally.notes.append(f"{year:04d}-{month:02d}: {cell.jobs} jobs not sent: {verdict.refusal}")
+    sound: list[UsageCell] = []
+    refused: list[UsageCell] = []
+    for cell in cells:
+        if not wants(target, cell.vo):
+            continue
+        verdict = acceptance.accept_cell(cell, family.options, now)
+        if verdict.refusal is None:
+            sound.append(verdict.cell)
+        else:
+            refused.append(cell)
+            tally.note(f"{month_name(cell[:2])}: {cell.jobs} jobs not sent: {verdict.refusal}")
     if family.version == "v0.3":
-        tally.notes += mixed_benchmarks_note(apel_summary.mixed_benchmarks(cells, family.options))
+        for note in mixed_benchmarks_note(apel_summary.mixed_benchmarks(sound, family.options)):
+            tally.note(note)
+    return Sums(
+        [
+            Part(
+                apel_summary.summary_record(summary, family.version, family.options.dialect),
+                sum=SentSum(json.dumps(summary.key), summary.key.year, summary.key.month, summary.jobs),
+            )
+            for summary in apel_summary.summaries(sound, family.options, family.version)
+        ],
+        refused,
+    )
+
+
+def sync_parts(target: APELTarget | DirectoryTarget, options: APELOptions, cells: Iterable[UsageCell]) -> list[Part]:
+    """How many jobs there are of each month and SubmitHost."""
+    wanted = [cell for cell in cells if wants(target, cell.vo)]
     return [
-        apel_summary.summary_record(summary, family.version, family.options.dialect)
-        for summary in apel_summary.summaries(cells, family.options, family.version)
+        Part(
+            apel_summary.sync_record(sync),
+            sum=SentSum(json.dumps(sync.key), sync.key.year, sync.key.month, sync.jobs),
+        )
+        for sync in apel_summary.syncs(wanted, options)
     ]
 
 
-def send_sync(
-    target: APELTarget | DirectoryTarget, options: APELOptions, con: Connection, delivery: Deliverer, max_bytes: int
-) -> None:
-    """How many jobs there are of every month and SubmitHost; last in every run."""
-    cells = [cell for cell in query.usage_cells(con, 1, _LAST_SECOND) if wants(target, cell.vo)]
-    texts = [apel_summary.sync_record(sync) for sync in apel_summary.syncs(cells, options)]
-    delivery.deliver(SYNC, batched(texts, target.urbatchsize, max_bytes), None, [])
+def zeros(live: Sequence[tuple[str, SentSum]], current: Sequence[Part], dialect: str) -> dict[str, list[Part]]:
+    """
+    By kind of message: what the receiver has under keys that are not sent now, with zeros.
+
+    ``live`` is what it has, ``current`` what is sent now. A key of another family is neutralised in that family.
+    """
+    kept = {part.sum.key for part in current if part.sum is not None}
+    found: dict[str, list[Part]] = {}
+    for kind, old in live:
+        if old.key not in kept:
+            part = Part(zero_text(kind, old.key, dialect), sum=old._replace(jobs=0))
+            found.setdefault(kind, []).append(part)
+    return found
+
+
+def zeros_note(kind: str, parts: Sequence[Part]) -> str:
+    """What to say of sums that are neutralised."""
+    months = sorted({(part.sum.year, part.sum.month) for part in parts if part.sum is not None})
+    what = "sync records" if kind == SYNC.kind else f"{kind} records"
+    return (
+        f"{', '.join(map(month_name, months))}: {len(parts)} {what} that were published before are sent again"
+        " with zeros, since nothing is counted under their keys any more (user, VO, role, SubmitHost, benchmark, nodes, cores)"
+    )

@@ -7,8 +7,9 @@ Readers page in short transactions (INVARIANTS 7); ARC's percent-escapes are und
 from __future__ import annotations
 
 import re
+import time
 from _sqlite3 import Connection
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from arcacct.records.aar import AAR, Transfer, UsageCell
@@ -116,6 +117,18 @@ def ended_between(
             return
         yield [children.record(values) for values in main]
         position = (main[-1][11], main[-1][0])
+
+
+def by_record_id(con: Connection, record_ids: Sequence[int]) -> dict[int, AAR]:
+    """These records, whatever their status; those that no longer exist are left out."""
+    ids = ",".join(str(int(record_id)) for record_id in record_ids)
+    con.execute("BEGIN")
+    try:
+        main = con.execute(f"SELECT {_RECORD} FROM AAR {_NAMES} WHERE AAR.RecordID IN ({ids})").fetchall()
+        children = _Children(con, "AAR", f"AAR.RecordID IN ({ids})", ())
+    finally:
+        con.execute("COMMIT")
+    return {values[0]: children.record(values) for values in main}
 
 
 class _Children:
@@ -240,6 +253,28 @@ def usage_cells(con: Connection, ended_from: int, ended_before: int) -> list[Usa
         )
         for year, month, user_dn, vo, fqan, url, node_count, core_count, benchmark, *numbers in rows
     ]
+
+
+def cell_of(aar: AAR) -> UsageCell:
+    """The cell of a single job."""
+    when = time.gmtime(aar.end_time)
+    wall_s, cpu_s = (value if 0 <= value <= _LARGEST else 0 for value in (aar.wall_s, aar.cpu_s))
+    return UsageCell(
+        when.tm_year,
+        when.tm_mon,
+        aar.user_dn,
+        aar.vo,
+        aar.fqans[0] if aar.fqans else None,
+        aar.endpoint_url,
+        aar.node_count,
+        aar.core_count,
+        aar.benchmark,
+        1,
+        wall_s,
+        cpu_s,
+        aar.end_time,
+        aar.end_time,
+    )
 
 
 def months_logged_after(con: Connection, seq: int, horizon: int, *, ended_from: int = 0) -> set[tuple[int, int]]:

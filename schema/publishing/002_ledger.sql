@@ -5,7 +5,6 @@ CREATE TABLE Targets (
   Incarnation    TEXT NOT NULL,     -- of the accounting database that LastSeq belongs to
   LastSeq        INTEGER NOT NULL,  -- every record up to here is handled: sent, held or not this target's business
   StartEndTime   INTEGER NOT NULL,  -- records that ended earlier are not this target's business
-  Rebuilding     INTEGER NOT NULL DEFAULT 0,  -- 1: LastSeq began anew after a restore; what was sent is recognised by digest
   LastRun        INTEGER,           -- times of the last run and of the last one without error
   LastSuccess    INTEGER,
   LastError      TEXT
@@ -33,7 +32,7 @@ CREATE TABLE Messages (
   Bytes       BLOB                  -- zlib of exactly what is sent; dropped after keep_messages days
 );
 CREATE INDEX Messages_sending_IDX ON Messages (Target) WHERE State = 'sending';
-CREATE INDEX Messages_Target_IDX ON Messages (Target, MessageID);
+CREATE INDEX Messages_Target_IDX ON Messages (Target, Kind, MessageID);
 
 -- The records that a message carries. JobID and not only RecordID: it outlives a restored database.
 CREATE TABLE MessageRecords (
@@ -43,19 +42,37 @@ CREATE TABLE MessageRecords (
   RecordID  INTEGER NOT NULL,
   Seq       INTEGER NOT NULL,       -- 0: republished
   EndTime   INTEGER NOT NULL,
-  Digest    BLOB NOT NULL,          -- of the record's values as they were sent
+  Digest    BLOB NOT NULL,          -- of the record's values as they were sent; empty: sent with zeros, see Keys
+  Key       TEXT NOT NULL,          -- what the receiver knows the record by
+  Notes     TEXT,                   -- what was repaired before it was sent
   PRIMARY KEY (MessageID, Position)
 ) WITHOUT ROWID;
 CREATE INDEX MessageRecords_JobID_IDX ON MessageRecords (JobID);
 
--- Records that are not sent, and why.
+-- Sums that a receiver has of a target. What was sent under a key that no longer exists is sent again with zeros, since
+-- APEL has no message to delete anything.
+CREATE TABLE SumKeys (
+  Target    TEXT NOT NULL,
+  Kind      TEXT NOT NULL,          -- summaries, summaries-v04, ..., sync
+  Key       TEXT NOT NULL,          -- as the receiver compares it, JSON
+  Year      INTEGER NOT NULL,
+  Month     INTEGER NOT NULL,
+  Jobs      INTEGER NOT NULL,       -- as last sent; 0: neutralised
+  MessageID INTEGER NOT NULL,
+  PRIMARY KEY (Target, Key)         -- a key of two families is one key: the later message overwrites
+) WITHOUT ROWID;
+CREATE INDEX SumKeys_Month_IDX ON SumKeys (Target, Year, Month);
+
+-- Records that are not sent, and why: held (will be sent by itself), quarantined (the receiver would refuse it, or did),
+-- correction (the receiver has an older version and keeps that), retry (an operator wants it sent with the next run),
+-- dropped (an operator wants it never sent).
 CREATE TABLE HeldRecords (
   Target   TEXT NOT NULL,
   JobID    TEXT NOT NULL,
   RecordID INTEGER NOT NULL,
   Seq      INTEGER NOT NULL,
   EndTime  INTEGER NOT NULL,
-  State    TEXT NOT NULL CHECK (State IN ('held', 'quarantined')),
+  State    TEXT NOT NULL CHECK (State IN ('held', 'quarantined', 'correction', 'retry', 'dropped')),
   Reason   TEXT NOT NULL,           -- ours, or the receiver's words
   Attempts INTEGER NOT NULL DEFAULT 0,
   Since    INTEGER NOT NULL,
