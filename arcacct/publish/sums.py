@@ -121,5 +121,6 @@ def zeros_note(kind: str, parts: Sequence[Part]) -> str:
     what = "sync records" if kind == SYNC.kind else f"{kind} records"
     return (
         f"{', '.join(map(month_name, months))}: {len(parts)} {what} that were published before are sent again"
-        " with zeros, since nothing is counted under their keys any more (user, VO, role, SubmitHost, benchmark, nodes, cores)"
+        " with zeros, since nothing is counted under their keys any more"
+        " (user, VO, role, SubmitHost, benchmark, nodes, cores)"
     )

@@ -347,9 +347,7 @@ class TargetRun:
         old = renamed_from(con, self._settings, self._target)
         if old is None:
             return None
-        self._tally.note(
-            f"goes on where [{old}] stopped, which went to the same receiver and is not configured any more"
-        )
+        self._tally.note(f"goes on where [{old}] stopped: it went to the same receiver and is not configured any more")
         found = ledger.cursor(con, old)
         if not self._wishes.dry_run:
             ledger.rename_target(con, old, self._target.block)

@@ -10,7 +10,7 @@ from _sqlite3 import Connection, DatabaseError, OperationalError, connect
 
 from arcacct.errors import SchemaError, StoreBusy, StoreError
 
-ACCOUNTING_SCHEMA = 3
+ACCOUNTING_SCHEMA = 4
 """The number of the last script in schema/accounting; a test keeps it true."""
 PUBLISHING_SCHEMA = 2
 """The number of the last script in schema/publishing."""
