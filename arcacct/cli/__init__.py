@@ -21,6 +21,8 @@ COMMANDS = {
     "sweep": "Drain the spool, then record what the database lacks.",
     "publish": "Send new records to every configured target.",
     "republish": "Send the records of a period again.",
+    "quarantine": "List, retry or drop records that are not sent.",
+    "job": "All about one job.",
     "db": "Create, check and keep the database.",
     "config": "Check and show the configuration.",
     "sandbox": "Run receivers on this machine to rehearse publishing.",

@@ -2,40 +2,125 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+
 import click
 
-from arcacct.cli.context import settings_of
+from arcacct.cli.context import conf_of, settings_of
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.outcomes import announce, exit_code, show
-from arcacct.conf.targets import select_targets
+from arcacct.conf.settings import Settings, settings
+from arcacct.conf.targets import Target, select_targets
 from arcacct.errors import UsageError
 from arcacct.publish import run
+from arcacct.publish.delivery import Tally
+from arcacct.publish.position import iso
+
+AD_HOC_OPTIONS = ("topic", "project", "apel_messages", "gocdb_name", "localid_prefix", "vofilter", "urbatchsize")
 
 
 @click.command(short_help="Send the records of a period again.")
+@click.option("--from", "from_s", type=INSTANT, metavar="TIME", help="Jobs that ended at this time or later,")
+@click.option("--to", "to_s", type=INSTANT, metavar="TIME", help="and before this one.")
+@click.option("-b", "--end-from", "after_s", type=INSTANT, metavar="TIME", help="As arcctl: later than this time,")
+@click.option("-e", "--end-till", "till_s", type=INSTANT, metavar="TIME", help="up to and with this one.")
 @click.option(
-    "--from", "from_s", type=INSTANT, required=True, metavar="TIME", help="Jobs that ended at this time (UTC)"
+    "-t", "--target", "--target-name", metavar="NAME", help="Only this target: sgas:x, apel:x, directory:x, or x."
 )
-@click.option("--to", "before_s", type=INSTANT, required=True, metavar="TIME", help="or later, and before this one.")
-@click.option("--target", metavar="NAME", help="Only this target: sgas:x, apel:x, directory:x, or x if unique.")
-@click.option("--dry-run", is_flag=True, help="Show what would be sent; send nothing.")
+@click.option("-a", "--apel-url", metavar="URL", help="A receiver that is not configured: AMS at this URL.")
+@click.option("-s", "--sgas-url", metavar="URL", help="A receiver that is not configured: SGAS at this URL.")
+@click.option("--apel-topic", "topic", metavar="TOPIC", help="With --apel-url: the topic.")
+@click.option("--apel-project", "project", metavar="PROJECT", help="With --apel-url: the project.")
+@click.option("--apel-messages", metavar="KIND", help="With --apel-url: the kind of messages.")
+@click.option("--gocdb-name", metavar="SITE", help="With --apel-url: the site's name in GOCDB.")
+@click.option("--localid-prefix", metavar="TEXT", help="With --sgas-url: put before LocalJobId.")
+@click.option("--vofilter", metavar="VO", help="With a URL: only jobs of this VO.")
+@click.option("--urbatchsize", metavar="N", help="With a URL: records in one message.")
+@click.option("--plan", "--dry-run", "plan_only", is_flag=True, help="Show the plan and stop: send nothing.")
 @click.option("--write-to", metavar="DIR", help="Write exactly what would be sent into a directory; send nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask on a terminal.")
 @click.pass_context
 def republish(
-    ctx: click.Context, from_s: int, before_s: int, target: str | None, dry_run: bool, write_to: str | None
+    ctx: click.Context,
+    /,
+    *,
+    from_s: int | None,
+    to_s: int | None,
+    after_s: int | None,
+    till_s: int | None,
+    target: str | None,
+    apel_url: str | None,
+    sgas_url: str | None,
+    plan_only: bool,
+    write_to: str | None,
+    yes: bool,
+    **ad_hoc: str | None,
 ) -> int:
     """
-    Send the records of a period again: jobs with FROM <= end time < TO.
+    Send the records of a period again: jobs with FROM <= end time < TO, all times UTC.
 
-    Summaries are always sent as whole months. SGAS ignores records that it has, APEL replaces them. The regular
-    publishing is not affected.
+    First shows the plan. Summaries are always sent as whole months; SGAS ignores records that it has, APEL replaces
+    them; keys at APEL that no longer hold are sent with zeros. The regular publishing goes on where it is, and an
+    interrupted republish can be repeated.
     """
-    if from_s >= before_s:
-        raise UsageError("--from has to be earlier than --to: nothing ends in that period")
-    settings = settings_of(ctx)
-    targets = select_targets(settings.targets, target)
-    planned = dry_run or write_to is not None
-    wishes = run.Wishes(dry_run=planned, write_to=write_to, announce=announce)
-    outcomes = run.republish(settings, targets, run.Period(from_s, before_s), wishes)
-    show(outcomes, planned=planned)
+    period = _period((from_s, to_s), (after_s, till_s))
+    found, targets = _targets(ctx, target, apel_url, sgas_url, ad_hoc)
+    click.echo(f"jobs that ended from {iso(period.from_s)} to before {iso(period.before_s)}", err=True)
+    planned = run.republish(found, targets, period, run.Wishes(dry_run=True, write_to=write_to, announce=announce))
+    show(planned, planned=True)
+    if plan_only or write_to is not None:
+        return exit_code(planned)
+    if sys.stdin.isatty() and not yes:
+        click.confirm("send this?", abort=True, err=True)
+    outcomes = _send(found, targets, period, planned)
+    show(outcomes)
     return exit_code(outcomes)
+
+
+def _period(half_open: tuple[int | None, int | None], arcctl: tuple[int | None, int | None]) -> run.Period:
+    """``[from, to)``, or arcctl's ``(from, till]``: end times are whole seconds."""
+    (from_s, to_s), (after_s, till_s) = half_open, arcctl
+    first = from_s if from_s is not None else None if after_s is None else after_s + 1
+    before = to_s if to_s is not None else None if till_s is None else till_s + 1
+    if first is None or before is None:
+        raise UsageError("give a period: --from TIME --to TIME (or arcctl's -b TIME -e TIME)")
+    if first >= before:
+        raise UsageError(f"nothing ends between {iso(first)} and {iso(before)}: the period has to begin before it ends")
+    return run.Period(first, before)
+
+
+def _targets(
+    ctx: click.Context, name: str | None, apel_url: str | None, sgas_url: str | None, ad_hoc: dict[str, str | None]
+) -> tuple[Settings, Sequence[Target]]:
+    """The targets that are meant: configured ones, or one that only the command line knows."""
+    given = {option: value for option, value in ad_hoc.items() if value is not None}
+    if sum(choice is not None for choice in (name, apel_url, sgas_url)) > 1:
+        raise UsageError("give one of --target, --apel-url and --sgas-url")
+    url = apel_url or sgas_url
+    if url is None:
+        if given:
+            raise UsageError(f"--{min(given).replace('_', '-')} goes with --apel-url or --sgas-url")
+        found = settings_of(ctx)
+        return found, select_targets(found.targets, name)
+    kind = "arex/jura/apel" if apel_url else "arex/jura/sgas"
+    conf = conf_of(ctx)
+    lines = [f"[{kind}:command-line]", f"targeturl={url}", *(f"{option}={value}" for option, value in given.items())]
+    conf.add("\n".join(lines) + "\n", "command line")
+    found = settings(conf, database=ctx.obj["database"])
+    return found, [target for target in found.targets if target.block == f"{kind}:command-line"]
+
+
+def _send(
+    found: Settings, targets: Sequence[Target], period: run.Period, planned: Sequence[run.Outcome]
+) -> list[run.Outcome]:
+    """Send, with a bar on a terminal."""
+    total = sum(sent.messages for outcome in planned for sent in outcome.tally.sent.values())
+    if not sys.stderr.isatty():
+        return run.republish(found, targets, period)
+    with click.progressbar(length=total, label="messages", file=sys.stderr) as bar:
+
+        def watch(_target: str, _tally: Tally) -> None:
+            bar.update(1)
+
+        return run.republish(found, targets, period, run.Wishes(watch=watch))

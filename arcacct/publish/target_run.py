@@ -116,7 +116,6 @@ class TargetRun:
 
     def republish(self, period: Period) -> Outcome:
         """A period again, the cursor untouched."""
-        self._position()
         return self._outcome(self._attempt("republish", lambda delivery: self._send_again(delivery, period)))
 
     def _outcome(self, error: ArcacctError | None, skipped: str | None = None) -> Outcome:

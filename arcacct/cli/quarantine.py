@@ -1,0 +1,92 @@
+"""`arcacct quarantine`: records that are not sent, and why."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from arcacct.cli.context import settings_of
+from arcacct.conf.settings import Settings
+from arcacct.conf.targets import select_targets
+from arcacct.errors import InputError
+from arcacct.publish.position import iso
+from arcacct.store import accounting, story
+
+_TARGET = click.option(
+    "--target", metavar="NAME", help="Only this target: sgas:x, apel:x, directory:x, or x if unique."
+)
+
+
+@click.group(short_help="List, retry or drop records that are not sent.")
+def quarantine() -> None:
+    """
+    Records that are not sent to a target: those its receiver would refuse or refused, and corrections it ignores.
+
+    Their neighbours are not affected.
+    """
+
+
+@quarantine.command("list", short_help="Every record that is set aside, with the reason.")
+@_TARGET
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", help="How to print them.")
+@click.pass_context
+def list_(ctx: click.Context, target: str | None, form: str) -> None:
+    """List every record that is set aside, with the reason."""
+    settings = settings_of(ctx)
+    found = story.set_aside(accounting.read_publishing(settings.places), target=_block(settings, target))
+    if form == "json":
+        click.echo(json.dumps([one._asdict() for one in found], indent=2))
+        return
+    for one in found:
+        click.echo(f"{one.target}  {one.state:11}  {one.job_id}  {iso(one.end_time)}  {one.reason}")
+    if not found:
+        click.echo("nothing is set aside", err=True)
+
+
+@quarantine.command(short_help="All that is known of one record that is set aside.")
+@click.argument("job_id", metavar="JOBID")
+@click.pass_context
+def show(ctx: click.Context, job_id: str) -> None:
+    """Show where and why a record is set aside; `arcacct job why` tells the rest of its story."""
+    settings = settings_of(ctx)
+    found = story.set_aside(accounting.read_publishing(settings.places), job_id=job_id)
+    if not found:
+        raise InputError(f"{job_id}: not set aside; see `arcacct quarantine list` and `arcacct job why {job_id}`")
+    for one in found:
+        click.echo(f"{one.target}: {one.state} since {iso(one.since_s)}, tried {one.attempts + 1} times")
+        click.echo(f"  ended {iso(one.end_time)}")
+        click.echo(f"  {one.reason}")
+
+
+@quarantine.command(short_help="Send records again with the next run.")
+@click.argument("job_ids", metavar="JOBID...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Every record that is set aside.")
+@_TARGET
+@click.pass_context
+def retry(ctx: click.Context, job_ids: tuple[str, ...], everything: bool, target: str | None) -> None:
+    """Send records again with the next run: after the cause was removed, here or at the receiver."""
+    _change(ctx, job_ids, "retry", everything=everything, target=target)
+
+
+@quarantine.command(short_help="Never send these records.")
+@click.argument("job_ids", metavar="JOBID...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Every record that is set aside.")
+@_TARGET
+@click.pass_context
+def drop(ctx: click.Context, job_ids: tuple[str, ...], everything: bool, target: str | None) -> None:
+    """Never send these records; they stay in the database, and `quarantine retry` brings them back."""
+    _change(ctx, job_ids, "dropped", everything=everything, target=target)
+
+
+def _change(ctx: click.Context, job_ids: tuple[str, ...], state: str, *, everything: bool, target: str | None) -> None:
+    if bool(job_ids) == everything:
+        raise click.UsageError("give the ids of jobs, or --all")
+    settings = settings_of(ctx)
+    con = accounting.open_publishing(settings.places)
+    changed = story.change_state(con, _block(settings, target), job_ids, state)
+    click.echo(f"{changed} records: {state}")
+
+
+def _block(settings: Settings, target: str | None) -> str | None:
+    return None if target is None else select_targets(settings.targets, target)[0].block

@@ -1,0 +1,126 @@
+"""The whole story of one job, for `arcacct job why`: seen, recorded, sent, answered, or why not."""
+
+from __future__ import annotations
+
+import json
+import os
+from _sqlite3 import Connection
+from collections.abc import Iterator
+
+from arcacct.conf.settings import Settings
+from arcacct.conf.targets import Target
+from arcacct.controldir.layout import job_file, status_files
+from arcacct.publish.batches import digest
+from arcacct.publish.families import SummaryFamily, family_of, wants
+from arcacct.publish.position import iso
+from arcacct.records import acceptance, apel_summary
+from arcacct.records.aar import AAR
+from arcacct.store import ledger, query, story
+from arcacct.store.lookup import Found
+from arcacct.store.story import Carried
+
+_SUFFIXES = ("local", "diag", "statistics", "failed")
+
+
+def why(settings: Settings, accounting: Connection, publishing: Connection, found: Found) -> Iterator[str]:
+    """The story in lines, in the order in which things happened."""
+    aar = query.by_record_id(accounting, [found.record_id])[found.record_id]
+    yield f"job {aar.job_id}"
+    yield f"  in the batch system: {aar.local_job_id or 'no id'}"
+    yield f"  user {aar.user_dn or 'unknown'}, VO {aar.vo or 'none'}"
+    yield f"  record {found.record_id}: {_record(aar)}"
+    yield f"  control directory: {_files(settings.places.controldir, aar.job_id)}"
+    seen = story.sighting(accounting, found.record_id)
+    if seen is not None:
+        swept = "and its files were read by a sweep" if seen.swept else "not yet confirmed by a sweep"
+        yield f"  last state recorded: {seen.state} at {iso(seen.event_s)}, {swept}"
+    yield "events (UTC)"
+    for when, event in story.events_of(accounting, found.record_id):
+        yield f"  {when}  {event}"
+    seq = story.seq_of(accounting, found.record_id)
+    yield "publishing"
+    if seq is None:
+        yield "  not final yet: nothing is published before the job has ended"
+        return
+    yield f"  became final, or changed last, as number {seq} of FinishedLog"
+    if not settings.targets:
+        yield "  no targets are configured"
+    for target in settings.targets:
+        yield from _at_target(settings, target, publishing, aar, seq)
+
+
+def _record(aar: AAR) -> str:
+    if not aar.end_time:
+        return f"{aar.status}, submitted {iso(aar.submit_time)}"
+    return (
+        f"{aar.status}, exit code {aar.exit_code}, submitted {iso(aar.submit_time)}, ended {iso(aar.end_time)},"
+        f" wall {aar.wall_s} s, CPU {aar.cpu_s} s, {aar.core_count} cores on {aar.node_count} nodes,"
+        f" benchmark {aar.benchmark or 'unknown'}"
+    )
+
+
+def _files(controldir: str, job_id: str) -> str:
+    """Which of the job's files are there now."""
+    there = [f".{suffix}" for suffix in _SUFFIXES if os.path.lexists(job_file(controldir, job_id, suffix))]
+    there += [
+        path.removeprefix(f"{controldir}/") for path in status_files(controldir, job_id, "") if os.path.exists(path)
+    ]
+    return ", ".join(there) if there else "no files of this job any more"
+
+
+def _at_target(settings: Settings, target: Target, con: Connection, aar: AAR, seq: int) -> Iterator[str]:
+    family = family_of(target, settings)
+    sent = story.messages_of(con, target.block, aar.job_id)
+    for one in sent:
+        yield f"  {target.name}: {_message(one, aar)}"
+    counted = _sum_message(con, target, family, aar) if isinstance(family, SummaryFamily) else None
+    if counted is not None:
+        yield f"  {target.name}: counted in a sum of its month: {_message(counted, aar)}"
+    aside = story.set_aside(con, target=target.block, job_id=aar.job_id)
+    for one_aside in aside:
+        yield f"  {target.name}: {one_aside.state} since {iso(one_aside.since_s)}: {one_aside.reason}"
+    if not aside and counted is None and not any(one.state in ("accepted", "sending") for one in sent):
+        yield f"  {target.name}: not sent: {_reason(target, con, aar, seq)}"
+
+
+def _message(one: Carried, aar: AAR) -> str:
+    what = f"message {one.message_id} ({one.kind}, {one.origin}) of {iso(one.created_s)}"
+    if one.state == "sending":
+        answer = "no answer yet: it is sent again by the next run"
+    elif one.answered_s is not None:
+        code = f" with HTTP {one.answer_code}" if one.answer_code else ""
+        answer = f"{one.state}{code} at {iso(one.answered_s)}"
+    else:
+        answer = one.state
+    details = [
+        f"receiver's id {one.receiver_id}" if one.receiver_id else "",
+        f"the receiver said: {one.answer}" if one.answer else "",
+        "with zeros, to take back what was sent before" if one.zeros else "",
+        f"repaired: {one.notes}" if one.notes and not one.zeros else "",
+        "" if one.zeros or one.digest in (None, digest(aar)) else "an older version of the record",
+    ]
+    return "; ".join([f"{what}: {answer}", *(detail for detail in details if detail)])
+
+
+def _sum_message(con: Connection, target: Target, family: SummaryFamily, aar: AAR) -> Carried | None:
+    verdict = acceptance.accept_cell(query.cell_of(aar), family.options, aar.end_time)
+    if verdict.refusal is not None or not wants(target, aar.vo):
+        return None
+    (summary,) = apel_summary.summaries([verdict.cell], family.options, family.version)
+    return story.message_of_sum(con, target.block, json.dumps(summary.key))
+
+
+def _reason(target: Target, con: Connection, aar: AAR, seq: int) -> str:
+    position = ledger.cursor(con, target.block)
+    if not wants(target, aar.vo):
+        return f"its VO is not among those of the target (vofilter={', '.join(target.vofilter)})"
+    if position is None:
+        return "nothing was published to this target yet"
+    if aar.end_time < position.start_end_time:
+        begun = iso(position.start_end_time)
+        return f"it ended before this target's time, {begun}; `publish --since` or `republish` send it"
+    if aar.status == "aborted" and not (aar.wall_s or aar.cpu_s):
+        return "it vanished unfinished, and the batch system measured nothing"
+    if seq > position.last_seq:
+        return "it waits for the next run"
+    return "the ledger does not know why; `arcacct republish` sends it"
