@@ -1,0 +1,173 @@
+"""`arcacct republish`, `quarantine` and `job why`, as an operator types them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import rehearsal
+from rehearsal import NOVEMBER, Site
+
+from arcacct.cli import main
+from arcacct.sandbox import Sandbox
+
+JOB = "rUkNDmRiaoAoOSAtDmABFKDmABFKDmABFKDm86LKDmABFKDmIa4vyn"
+PERIOD = ("--from", NOVEMBER[0], "--to", NOVEMBER[1])
+
+
+@pytest.fixture
+def site(tmp_path):
+    """A recorded site with running receivers."""
+    with Sandbox(str(tmp_path)) as box:
+        yield rehearsal.site(tmp_path, box)
+
+
+@pytest.fixture
+def run(site: Site, capsys):
+    """Run a command in this process; returns exit code, stdout and stderr."""
+
+    def arcacct(*args: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(["--config", site.arc_conf, *args])
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return arcacct
+
+
+def test_plan_sends_nothing(site, run) -> None:
+    """--plan says what would be sent to whom, and nobody receives anything."""
+    code, out, _err = run("republish", *PERIOD, "--plan")
+
+    assert code == 0
+    assert "sgas:s: would send 35 ur records in 1 message" in out
+    assert "apel:a: would send 35 car records in 1 message" in out
+    assert not site.box.sgas.records
+    assert not site.box.apel.job_records
+
+
+def test_republish_shows_the_plan_then_sends(site, run) -> None:
+    """Without a terminal nothing is asked: plan and result stand below each other."""
+    code, out, _err = run("republish", *PERIOD)
+
+    assert code == 0
+    assert out.index("would send 35 ur records") < out.index("sgas:s: sent 35 ur records")
+    assert len(site.box.sgas.records) == len(site.box.apel.job_records) == 35
+
+
+def test_republish_leaves_the_cursor(site, run) -> None:
+    """What was never published is still new after a republish: only the receivers know it already."""
+    run("republish", *PERIOD, "--target", "sgas:s")
+    code, out, _err = run("republish", *PERIOD, "--target", "s")
+
+    assert code == 0
+    assert "sgas:s: sent 35 ur records" in out
+    assert site.box.sgas.ignored_repeats == 35
+
+
+def test_write_to_writes_the_exact_bytes(site, run, tmp_path) -> None:
+    """--write-to DIR leaves one file for each message, byte for byte what is posted, and sends nothing."""
+    target = tmp_path / "written"
+    code, _out, _err = run("republish", *PERIOD, "--target", "s", "--write-to", str(target))
+
+    assert code == 0
+    (file,) = target.iterdir()
+    assert file.read_bytes().startswith(b"<?xml")
+    assert file.read_bytes().count(b"<JobUsageRecord") == 35
+    assert not site.box.sgas.records
+
+
+def test_arcctl_period_ends_with_its_last_second(run) -> None:
+    """-b and -e keep arcctl's (from, till]: the job that ended at till counts, the one at from does not."""
+    code, out, _err = run("republish", "-b", "1795169299", "-e", "1795169300", "--target", "s", "--plan")
+
+    assert code == 0
+    assert "2 ur records" in out  # ended at :300; the one of :299 is left out
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        pytest.param((), "give a period", id="no period"),
+        pytest.param(("--from", "2026-11-02", "--to", "2026-11-01"), "begin before it ends", id="backwards"),
+        pytest.param(("--from", "yesterday", "--to", "2026-11-01"), "is no time", id="no time"),
+        pytest.param((*PERIOD, "--target", "nobody"), "sgas:s, apel:a", id="unknown target"),
+        pytest.param((*PERIOD, "--gocdb-name", "X"), "goes with --apel-url", id="option without its URL"),
+    ],
+)
+def test_wrong_options_are_told(run, args, says) -> None:
+    """A wrong command line is one clear line and exit code 64."""
+    code, _out, err = run("republish", *args)
+
+    assert code == 64
+    assert says in err
+    assert "Traceback" not in err
+
+
+def test_a_receiver_of_the_command_line(site, run) -> None:
+    """--sgas-url sends to a receiver that is not configured, with the options given."""
+    site.configure("")
+    code, _out, err = run(
+        "republish", *PERIOD, "--sgas-url", site.box.sgas_url, "--localid-prefix", "ce-", "--vofilter", "atlas"
+    )
+
+    assert (code, err.count("Traceback")) == (0, 0)
+    assert {row.local_job_id[:3] for row in site.box.sgas.records.values()} == {"ce-"}
+    assert len(site.box.sgas.records) == 5
+
+
+def test_why_tells_the_whole_story(site, run) -> None:
+    """job why names files, events, and each message that carried the job, with its answer."""
+    run("publish", "--since", "2026-11-01")
+    code, out, _err = run("job", "why", JOB[:6])
+
+    assert code == 0
+    assert f"job {JOB}" in out
+    assert "finished/job." in out
+    assert "ACCEPTED" in out
+    assert "sgas:s: message 1 (ur, publish)" in out
+    assert "accepted with HTTP 200" in out
+    assert "apel:a: message" in out
+
+
+def test_why_says_why_not(site, run) -> None:
+    """A job that was not sent has a reason for each target."""
+    site.configure(rehearsal.SGAS_AND_CARS.replace("[arex/jura/apel", "vofilter=atlas\n[arex/jura/apel"))
+    run("publish", "--since", "2026-11-01", "--target", "s")
+    _code, out, _err = run("job", "why", JOB)
+
+    assert "sgas:s: not sent: its VO is not among those of the target (vofilter=atlas)" in out
+    assert "apel:a: not sent: nothing was published to this target yet" in out
+
+
+def test_quarantine_names_retries_and_drops(site, run) -> None:
+    """A record that the receiver refuses is listed with its words, sent again on request, or never."""
+    site.box.faults.answer("sgas", 500, "value too long for type character varying(200)", times=None, containing=JOB)
+    code, out, err = run("publish", "--since", "2026-11-01", "--target", "s")
+    assert code == 65
+    assert "1 record set aside" in out
+    assert JOB in err
+    assert len(site.box.sgas.records) == 34
+
+    code, out, _err = run("quarantine", "list", "--format", "json")
+    assert [(one["job_id"], one["state"]) for one in json.loads(out)] == [(JOB, "quarantined")]
+    assert "value too long" in run("quarantine", "show", JOB)[1]
+    assert "quarantined" in run("job", "why", JOB)[1]
+
+    site.box.faults.clear()
+    assert run("quarantine", "retry", JOB)[0] == 0
+    assert run("publish", "--now", "--target", "s")[0] == 0
+    assert len(site.box.sgas.records) == 35
+    assert run("quarantine", "list")[1] == ""
+
+
+def test_dropped_records_are_never_sent(site, run) -> None:
+    """drop is for ever: the next runs do not send the record, and it stays listed."""
+    site.box.faults.answer("sgas", 500, "smallint out of range", times=None, containing=JOB)
+    run("publish", "--since", "2026-11-01", "--target", "s")
+    run("quarantine", "drop", JOB)
+    site.box.faults.clear()
+    run("publish", "--now", "--target", "s")
+
+    assert len(site.box.sgas.records) == 34
+    assert "dropped" in run("quarantine", "list")[1]
