@@ -1,5 +1,5 @@
 """
-The state-change hook, ``arcacct-record CONTROLDIR JOBID STATE [CONF]``: records one event and exits 0, whatever happens.
+The state-change hook, ``arcacct-record CONTROLDIR JOBID STATE [CONF]``: records an event and exits 0, whatever happens.
 
 A-REX runs it inside its only job loop: a delay here holds every job of the site, a failure fails this one. So it uses
 nothing but the standard library, and little of it (a test watches the imports), takes part in one transaction, and
@@ -8,16 +8,17 @@ what the database cannot take within the deadline becomes a file in the spool.
 
 import os
 import sys
-from _signal import SIGALRM, setitimer, signal
+from _signal import SIG_UNBLOCK, SIGALRM, pthread_sigmask, setitimer, signal  # type: ignore[import-not-found]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _sqlite3 import Connection
+
     from arcacct.conf.parser import Conf
     from arcacct.conf.places import Places
     from arcacct.controldir.files import JobFiles
 
 _ITIMER_REAL = 0
-STATES = ("ACCEPTED", "PREPARING", "SUBMIT", "INLRMS", "CANCELING", "FINISHING", "FINISHED", "DELETED")
 USAGE = "usage: arcacct-record CONTROLDIR JOBID STATE [CONF]"
 
 
@@ -39,15 +40,16 @@ def main() -> None:
 
 
 def _complain(text: str) -> None:
+    line = " ".join(f"arcacct-record: {text}".split())
     try:
-        os.write(2, f"arcacct-record: {text}\n".encode("utf-8", "backslashreplace"))
+        os.write(2, f"{line}\n".encode("utf-8", "backslashreplace"))
     except OSError:
         return
 
 
 def run(arguments: list[str]) -> str:
     """Record, or spool; returns a complaint for stderr, empty when all is well."""
-    from arcacct.controldir.layout import is_job_id  # noqa: PLC0415  nothing may fail before main's guard
+    from arcacct.controldir.layout import STATES, is_job_id  # noqa: PLC0415  nothing may fail before main's guard
 
     if len(arguments) not in (3, 4) or not is_job_id(arguments[1]) or arguments[2] not in STATES:
         return f"{USAGE} (got {arguments!r})"
@@ -96,6 +98,8 @@ def _alarm(deadline_s: float) -> None:
         raise DeadlineError(f"not done after {deadline_s:g} s")
 
     signal(SIGALRM, over)
+    # Whoever starts us may have blocked it, and a process inherits that.
+    pthread_sigmask(SIG_UNBLOCK, (SIGALRM,))
     setitimer(_ITIMER_REAL, deadline_s)
 
 
@@ -105,29 +109,37 @@ def _read(controldir: str, job_id: str, state: str) -> "JobFiles":
     return read_job(controldir, job_id, state)
 
 
-def record_event(here: "Places", files: "JobFiles") -> None:
+def record_event(here: "Places", files: "JobFiles", con: "Connection | None" = None) -> bool:
     """
-    One event into the database: wait in the queue, one transaction.
+    One event into the database: wait in the queue, one transaction; True when it had something new.
 
-    Raises StoreError when the database is missing, not ours, of another version or under maintenance.
+    ``con`` is for callers that have the database open; the hook opens it and leaves it to the end of the process.
+    Raises InputError when the job's .local says nothing, StoreError when the database is missing, not ours, of
+    another version or under maintenance.
     """
     from arcacct.controldir.facts import job_facts  # noqa: PLC0415
-    from arcacct.errors import StoreBusy  # noqa: PLC0415
+    from arcacct.errors import InputError  # noqa: PLC0415
     from arcacct.store.connect import ACCOUNTING_SCHEMA, open_database  # noqa: PLC0415
     from arcacct.store.recorder import record  # noqa: PLC0415
     from arcacct.store.transaction import Transaction  # noqa: PLC0415
 
     facts = job_facts(files, here.default_benchmark)
     if not facts.known:
-        raise StoreBusy(f"{files.job_id}: no .local to read")
-    if os.path.exists(here.maintenance):
-        raise StoreBusy(f"{here.maintenance} is there")
-    # SQLite's own wait cannot be interrupted by the alarm: it gets half of the time at most.
-    con = open_database(here.database, ACCOUNTING_SCHEMA, timeout_s=here.deadline_s / 2)
+        raise InputError(f"{files.controldir}: job {files.job_id} has no .local to read")
+    _refuse_maintenance(here.maintenance)
+    if con is None:
+        # SQLite's own wait cannot be interrupted by the alarm: it gets half of the time at most.
+        con = open_database(here.database, ACCOUNTING_SCHEMA, timeout_s=here.deadline_s / 2)
     with Transaction(con, here.database, here.queue_lock):
-        if os.path.exists(here.maintenance):
-            raise StoreBusy(f"{here.maintenance} is there")
-        record(con, facts)
+        _refuse_maintenance(here.maintenance)
+        return record(con, facts)
+
+
+def _refuse_maintenance(path: str) -> None:
+    from arcacct.errors import StoreBusy  # noqa: PLC0415
+
+    if os.path.exists(path):
+        raise StoreBusy(f"{path} is there: the database is being worked on, try again later")
 
 
 def _spool(here: "Places", files: "JobFiles | None", event: tuple[str, str, str], problem: str) -> str:

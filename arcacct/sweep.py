@@ -15,17 +15,25 @@ from typing import NamedTuple, TypeVar
 from arcacct.conf.places import Places
 from arcacct.controldir.facts import JobFacts, job_facts
 from arcacct.controldir.files import JobFiles, owner_of, read_job, read_rest, read_status_file
-from arcacct.controldir.layout import is_job_id, scan_status_files
+from arcacct.controldir.layout import STATES, is_job_id, scan_status_files
 from arcacct.errors import ArcacctError, InputError
-from arcacct.store import accounting, recorder, spool
+from arcacct.store import accounting, health, recorder, spool
 
 SLICE_JOBS = 20
 """Jobs recorded in one transaction: about 10 ms of the queue."""
-YOUNG_NS = 2_000_000_000
-"""A status file younger than this at the scan may change again within the resolution of its times: look again."""
+SETTLED_NS = 60_000_000_000
+"""
+A job whose status file is younger is looked at again by the next sweep: the file may change within the resolution of
+its times, and a callout that runs after ours may still fail the job or add to its .local.
+"""
+ABANDONED_S = 86_400
+"""A spool file that has not got its name within a day never will."""
 
 Owner = Callable[[os.stat_result], str]
-Progress = Callable[[int], None]
+Progress = Callable[[int, int], None]
+"""Called with the jobs that are done and the jobs that there are."""
+StatusFileFound = tuple[str, str, os.stat_result]
+"""Job id, path and stat of a status file."""
 T = TypeVar("T")
 
 
@@ -45,7 +53,7 @@ class SweepReport(NamedTuple):
 
 
 def sweep(
-    here: Places, con: Connection, *, owner: Owner = owner_of, progress: Progress = lambda _jobs: None
+    here: Places, con: Connection, *, owner: Owner = owner_of, progress: Progress = lambda _done, _all: None
 ) -> SweepReport:
     """
     Drain the spool, walk the control directory, record what the database lacks.
@@ -65,29 +73,32 @@ def sweep(
         ) from error
     looked_at = 0
     recorded = 0
-    for batch in _batches(_changed(here, con, present, scanned_ns, complaints, owner, progress), SLICE_JOBS):
+    jobs = _changed(here, con, _told(present, progress), owner, complaints)
+    for batch in _batches(jobs, SLICE_JOBS):
         looked_at += len(batch)
         with accounting.writing(con, here):
-            recorded += sum(recorder.record(con, facts, present=True) for facts in batch)
+            for facts in batch:
+                settled = facts.event_ns < scanned_ns - SETTLED_NS
+                recorded += recorder.record(con, facts, present=True, settled=settled)
+    with accounting.writing(con, here):
+        health.remember_sweep(con)
     return SweepReport(spooled, len(present), looked_at, recorded, tuple(complaints))
 
 
+def _told(present: list[StatusFileFound], progress: Progress) -> Iterator[StatusFileFound]:
+    for done, found in enumerate(present, 1):
+        yield found
+        progress(done, len(present))
+
+
 def _changed(
-    here: Places,
-    con: Connection,
-    present: list[tuple[str, str, os.stat_result]],
-    scanned_ns: int,
-    complaints: list[str],
-    owner: Owner,
-    progress: Progress,
+    here: Places, con: Connection, present: Iterable[StatusFileFound], owner: Owner, complaints: list[str]
 ) -> Iterator[JobFacts]:
     """The facts of each job whose status file is not the one that an earlier sweep has read."""
-    read_before = accounting.remembered_status_files(con)
-    for done, (job_id, path, stat) in enumerate(present, 1):
-        progress(done)
-        identity = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
-        same = read_before.get(recorder.escaped(job_id)) == identity
-        if same and scanned_ns - max(identity[1:]) > YOUNG_NS:
+    with accounting.translating(here.database):
+        read_before = accounting.remembered_status_files(con)
+    for job_id, path, stat in present:
+        if read_before.get(recorder.escaped(job_id)) == (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns):
             continue
         try:
             facts = _present_facts(here, job_id, path, owner)
@@ -103,41 +114,61 @@ def _present_facts(here: Places, job_id: str, path: str, owner: Owner) -> JobFac
     status = read_status_file(path)
     if status is None or not status.state or status.state == "DELETED":
         return None
-    if not is_job_id(job_id) or not status.state.isalpha():
+    if not is_job_id(job_id) or status.state not in STATES:
         raise InputError(f"{path}: not a status file of A-REX (it says {status.state[:40]!r})")
     facts = job_facts(read_rest(JobFiles(here.controldir, job_id, status.state), status, owner), here.default_benchmark)
-    if not facts.known:
+    if not facts.known and os.path.exists(path):
         raise InputError(f"{here.controldir}: the job has a status file but no .local")
-    return facts
+    return facts if facts.known else None
 
 
 def drain(here: Places, con: Connection, complaints: list[str], *, owner: Owner = owner_of) -> int:
-    """Record every event of the spool, oldest first, and remove its file once it is committed; returns how many."""
-    try:
-        names = sorted(name for name in os.listdir(here.spool) if name[:1].isdigit())
-    except FileNotFoundError:
-        return 0
+    """
+    Record every event of the spool, oldest first, and remove its file once it is committed; returns how many.
+
+    A launcher that cannot read the configuration, and a hook that cannot understand it, spool below the control
+    directory, wherever the database is: that spool is drained too.
+    """
+    folders = dict.fromkeys((here.spool, os.path.join(here.controldir, "accounting", "arcacct", "spool")))
+    return sum(_drain(here, folder, con, complaints, owner) for folder in folders)
+
+
+def _drain(here: Places, folder: str, con: Connection, complaints: list[str], owner: Owner) -> int:
     drained = 0
-    for batch in _batches(names, SLICE_JOBS):
-        events = [(name, facts) for name in batch if (facts := _spooled(here, name, complaints, owner)) is not None]
+    for batch in _batches(_spool_files(folder), SLICE_JOBS):
+        events = [(path, facts) for path in batch if (facts := _spooled(here, path, complaints, owner)) is not None]
         unusable = []
         with accounting.writing(con, here):
-            for name, facts in events:
+            for path, facts in events:
                 if not facts.known and not recorder.knows(con, facts.job_id):
-                    unusable.append(name)
+                    unusable.append(path)
                 else:
                     recorder.record(con, facts)
-        for name, facts in events:
-            if name in unusable:
-                _set_aside(here, name, f"job {facts.job_id} has no .local and no record", complaints)
+        for path, facts in events:
+            if path in unusable:
+                _set_aside(path, f"job {facts.job_id} has no .local and no record", complaints)
             else:
                 drained += 1
-                _remove(os.path.join(here.spool, name))
+                _remove(path)
     return drained
 
 
-def _spooled(here: Places, name: str, complaints: list[str], owner: Owner) -> JobFacts | None:
-    path = os.path.join(here.spool, name)
+def _spool_files(folder: str) -> list[str]:
+    """The events of a spool, oldest first; what a hook that was killed left half written is removed."""
+    try:
+        names = sorted(os.listdir(folder))
+        for name in names:
+            path = os.path.join(folder, name)
+            if name.startswith(".tmp-") and os.stat(path).st_mtime < time.time() - ABANDONED_S:
+                _remove(path)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise InputError(f"{folder}: cannot read the spool: {error.strerror}; run as the user of A-REX") from error
+    return [os.path.join(folder, name) for name in names if name[:1].isdigit()]
+
+
+def _spooled(here: Places, path: str, complaints: list[str], owner: Owner) -> JobFacts | None:
     try:
         with open(path, "rb") as file:
             event, complete = spool.from_bytes(file.read(), path)
@@ -149,24 +180,33 @@ def _spooled(here: Places, name: str, complaints: list[str], owner: Owner) -> Jo
     except OSError as error:
         complaints.append(f"{path}: {error.strerror}; it is tried again by the next sweep")
     except InputError as error:
-        _set_aside(here, name, str(error), complaints)
+        _set_aside(path, str(error), complaints)
     return None
 
 
 def _filled(event: JobFiles, owner: Owner) -> JobFiles:
     """An event of the sh launcher, with what the control directory says now."""
     now = read_job(event.controldir, event.job_id, event.state, owner)
-    if now.status is None:
-        # The job has moved on or is gone: the event's time is when the hook ran.
+    # The launcher may have cut its time to seconds.
+    if now.status is None or now.status.mtime_ns >= event.event_ns + 1_000_000_000:
+        # The job has moved on or is gone, or is in this state once more: the event's time is when the hook ran.
+        now.status = None
         now.event_ns = event.event_ns
     return now
 
 
-def _set_aside(here: Places, name: str, reason: str, complaints: list[str]) -> None:
-    aside = os.path.join(here.spool, "unusable")
-    spool.private_directory(aside)
-    target = os.path.join(aside, name)
-    os.replace(os.path.join(here.spool, name), target)
+def _set_aside(path: str, reason: str, complaints: list[str]) -> None:
+    folder, name = os.path.split(path)
+    target = os.path.join(folder, "unusable", name)
+    try:
+        spool.private_directory(os.path.dirname(target))
+        os.replace(path, target)
+    except FileNotFoundError:
+        # Another sweep was as fast.
+        return
+    except OSError as error:
+        complaints.append(f"{path}: {reason}; it cannot be set aside: {error.strerror}")
+        return
     complaints.append(f"{target}: {reason}; set aside, look at it and remove it")
 
 

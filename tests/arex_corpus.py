@@ -6,11 +6,18 @@ import os
 import pathlib
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
 from arcacct.conf.places import Places, places
+from arcacct.controldir.files import read_job
+from arcacct.hook import record_event
+from arcacct.store.accounting import open_accounting
+from arcacct.sweep import sweep
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 AREX = pathlib.Path(__file__).parent / "data" / "arex"
 DEFAULT_BENCHMARK = "HEPSPEC:11.11"
@@ -63,7 +70,9 @@ def hook_calls() -> list[HookCall]:
     """Every hook call of the corpus in the order in which A-REX made them."""
     calls = []
     for hook in AREX.glob("snapshots/*/*/HOOK.txt"):
-        lines = dict(line.partition("=")[::2] for line in hook.read_text().splitlines() if line.startswith(("time=", "arg")))
+        lines = dict(
+            line.partition("=")[::2] for line in hook.read_text().splitlines() if line.startswith(("time=", "arg"))
+        )
         calls.append(HookCall(lines["time"], lines["arg1"], lines["arg2"], hook.parent))
     return sorted(calls)
 
@@ -81,6 +90,25 @@ def lay_out(call: HookCall, control: Control) -> None:
         mtime_ns, owner = stats[name]
         os.utime(file, ns=(mtime_ns, mtime_ns))
         control.owners[file.stat().st_ino] = owner
+
+
+def swept(control: Control) -> sqlite3.Connection:
+    """Our database after one sweep over a control directory."""
+    here = place(control.path)
+    con = open_accounting(here)
+    report = sweep(here, con, owner=control.owner)
+    assert report.complaints == ()
+    return con
+
+
+def replayed(control: Control) -> sqlite3.Connection:
+    """Our database after every hook call of the corpus, in A-REX's order."""
+    here = place(control.path)
+    con = open_accounting(here)
+    for call in hook_calls():
+        lay_out(call, control)
+        record_event(here, read_job(here.controldir, call.job_id, call.state, control.owner), con)
+    return con
 
 
 def _stats(hook: pathlib.Path) -> dict[str, tuple[int, str]]:

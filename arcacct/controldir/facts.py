@@ -9,6 +9,7 @@ from arcacct.controldir.files import JobFiles, StatusFile
 from arcacct.controldir.instants import parse_instant
 
 _MAX_INTEGER = 2**63 - 1  # what a column of SQLite holds
+_MAX_RTES = 1000  # .diag is the job's to write, and each is a row that every other job's hook waits for
 
 _NUMBERS = frozenset(
     (
@@ -24,6 +25,8 @@ _NUMBERS = frozenset(
         "usedscratch",
     )
 )
+
+_LRMS_EVENTS = {"lrmsstarttime": "LRMSSTART", "lrmsendtime": "LRMSEND"}
 
 TRANSFER_INPUT, TRANSFER_CACHED_INPUT, TRANSFER_OUTPUT = 10, 11, 20
 """DataTransfers.TransferType as A-REX numbers it."""
@@ -46,6 +49,7 @@ class Usage:
     """What a finished job used and left behind: the columns that A-REX fills at FINISHED."""
 
     __slots__ = (
+        "cpu_count",
         "cpu_kernel_s",
         "cpu_user_s",
         "end_time",
@@ -53,7 +57,6 @@ class Usage:
         "exit_code",
         "memory_kib",
         "node_count",
-        "cpu_count",
         "rtes",
         "scratch_bytes",
         "stage_in_bytes",
@@ -190,7 +193,8 @@ def _read_usage(facts: JobFacts, files: JobFiles, default_benchmark: str) -> Non
     if not facts.extra.get("benchmark"):
         facts.extra["benchmark"] = default_benchmark
     if files.owner:
-        facts.extra["localuser"] = files.owner
+        # A name of the host may be any bytes.
+        facts.extra["localuser"] = files.owner.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     if files.statistics:
         _read_statistics(usage, files.statistics)
     facts.usage = usage
@@ -214,15 +218,20 @@ def _read_diag(extra: dict[str, str], usage: Usage, content: bytes) -> None:
             extra.setdefault(key, value)
         elif key == "runtimeenvironments":
             usage.rtes.extend(rte for rte in value.split(";") if rte)
-        elif key in ("lrmsstarttime", "lrmsendtime"):
-            instant = parse_instant(value)
-            if instant is not None:
-                usage.events.append(("LRMSSTART" if key == "lrmsstarttime" else "LRMSEND", instant))
+        elif key in _LRMS_EVENTS:
+            _add_lrms_event(usage, _LRMS_EVENTS[key], value)
+    del usage.rtes[_MAX_RTES:]
     _set_numbers(usage, numbers)
     if nodes:
         extra["nodenames"] = ":".join(nodes)
         usage.node_count = len(set(nodes))
     usage.cpu_count = numbers.get("processors") or len(nodes) or 1
+
+
+def _add_lrms_event(usage: Usage, event: str, value: str) -> None:
+    instant = parse_instant(value)
+    if instant is not None:
+        usage.events.append((event, instant))
 
 
 def _set_numbers(usage: Usage, numbers: dict[str, int]) -> None:
@@ -256,8 +265,8 @@ def _read_statistics(usage: Usage, content: bytes) -> None:
             if transfer is not None:
                 (outputs if transfer.kind == TRANSFER_OUTPUT else inputs).append(transfer)
                 usage.transfers.append(transfer)
-    usage.stage_in_bytes = sum(one.size_bytes for one in inputs if one.kind == TRANSFER_INPUT)
-    usage.stage_out_bytes = sum(one.size_bytes for one in outputs)
+    usage.stage_in_bytes = min(sum(one.size_bytes for one in inputs if one.kind == TRANSFER_INPUT), _MAX_INTEGER)
+    usage.stage_out_bytes = min(sum(one.size_bytes for one in outputs), _MAX_INTEGER)
     for name, group in (("DTRDOWNLOAD", inputs), ("DTRUPLOAD", outputs)):
         if group:
             usage.events.append((name + "START", min(one.start_time for one in group)))

@@ -15,15 +15,21 @@ _MAX_BYTES = 16 * 1024 * 1024
 
 
 class StatusFile:
-    """What the status file of a job said: the state and the file's identity (INVARIANTS 8)."""
+    """
+    What the status file of a job said: the state and the file's identity (INVARIANTS 8).
 
-    __slots__ = ("ctime_ns", "mtime_ns", "size", "state")
+    ``pending``: the job has done what the state is about and waits for a slot of the next. A-REX rewrites the file
+    to say so, hence its time is not when the state began.
+    """
 
-    def __init__(self, state: str, size: int, mtime_ns: int, ctime_ns: int) -> None:
+    __slots__ = ("ctime_ns", "mtime_ns", "pending", "size", "state")
+
+    def __init__(self, state: str, size: int, mtime_ns: int, ctime_ns: int, *, pending: bool = False) -> None:
         self.state = state
         self.size = size
         self.mtime_ns = mtime_ns
         self.ctime_ns = ctime_ns
+        self.pending = pending
 
 
 class JobFiles:
@@ -33,7 +39,18 @@ class JobFiles:
     ``event_ns`` is the time of the event in nanoseconds; ``status`` is the status file when it still shows this state.
     """
 
-    __slots__ = ("controldir", "diag", "event_ns", "failed", "job_id", "local", "owner", "state", "statistics", "status")
+    __slots__ = (
+        "controldir",
+        "diag",
+        "event_ns",
+        "failed",
+        "job_id",
+        "local",
+        "owner",
+        "state",
+        "statistics",
+        "status",
+    )
 
     def __init__(self, controldir: str, job_id: str, state: str) -> None:
         self.controldir = controldir
@@ -68,7 +85,7 @@ def read_bytes(path: str, *, lock: bool = False) -> "tuple[bytes | None, os.stat
     """
     The content of a control file and its stat, or ``(None, None)`` when it is not there.
 
-    Raises OSError for anything but a missing file.
+    Of a file above 16 MiB: the whole lines at its beginning. Raises OSError for anything but a missing file.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -83,7 +100,9 @@ def read_bytes(path: str, *, lock: bool = False) -> "tuple[bytes | None, os.stat
         while left > 0 and (chunk := os.read(fd, min(left, 1 << 16))):
             chunks.append(chunk)
             left -= len(chunk)
-        return b"".join(chunks), stat
+        content = b"".join(chunks)
+        # A line that is cut in two would be half a number.
+        return (content if left else content[: content.rfind(b"\n") + 1]), stat
     finally:
         os.close(fd)
 
@@ -102,9 +121,9 @@ def read_status_file(path: str) -> StatusFile | None:
     content, stat = read_bytes(path)
     if content is None or stat is None:
         return None
-    # A state that waits for a free slot is written as PENDING:STATE.
-    text = content.decode("ascii", "replace").strip().removeprefix("PENDING:")
-    return StatusFile(text, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+    text = content.decode("ascii", "backslashreplace").strip()
+    state = text.removeprefix("PENDING:")
+    return StatusFile(state, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, pending=state != text)
 
 
 def read_job(controldir: str, job_id: str, state: str, owner: "object" = owner_of) -> JobFiles:

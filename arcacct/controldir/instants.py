@@ -17,14 +17,22 @@ def parse_instant(text: str) -> int | None:
     """
     Seconds since 1970 of ``YYYYMMDDhhmmssZ`` or ``YYYY-MM-DDThh:mm:ssZ``; ``None`` for anything else.
 
+    Times before 1970 are no times of a job, and a day that its month does not have is no time at all.
+
     The batch system's times in .diag carry the Z although they are local to the worker (`date` without -u):
     nothing in the file tells the zone, so the Z is believed, as A-REX does.
     """
-    digits = text.strip().replace("-", "").replace(":", "").replace("T", "")
+    digits = text.strip()
+    if len(digits) == 20 and digits[4] + digits[7] + digits[10] + digits[13] + digits[16] == "--T::":
+        digits = digits[:4] + digits[5:7] + digits[8:10] + digits[11:13] + digits[14:16] + digits[17:]
     if len(digits) != 15 or digits[14] != "Z" or not (digits[:14].isascii() and digits[:14].isdigit()):
         return None
     year, month, day = int(digits[:4]), int(digits[4:6]), int(digits[6:8])
     hour, minute, second = int(digits[8:10]), int(digits[10:12]), int(digits[12:14])
-    if not (1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second < 61):
+    if not (year >= 1970 and 1 <= month <= 12 and hour < 24 and minute < 60 and second < 61):
         return None
-    return days_since_1970(year, month, day) * 86400 + hour * 3600 + minute * 60 + second
+    days = days_since_1970(year, month, day)
+    month_after = days_since_1970(year + month // 12, month % 12 + 1, 1)
+    if not (day >= 1 and days < month_after):
+        return None
+    return days * 86400 + hour * 3600 + minute * 60 + second

@@ -7,6 +7,9 @@ and restarting.
 
 import os
 
+STATES = ("ACCEPTED", "PREPARING", "SUBMIT", "INLRMS", "CANCELING", "FINISHING", "FINISHED", "DELETED")
+"""The states of a job, in the order of its life."""
+
 STATUS_FOLDERS = ("accepting", "processing", "finished", "restarting")
 
 _FOLDER_OF_STATE = {"ACCEPTED": "accepting", "FINISHED": "finished", "DELETED": "finished"}
@@ -30,7 +33,8 @@ def is_job_id(text: str) -> bool:
 
     Anything that could leave the directory or hide in it is refused before it becomes part of a path.
     """
-    return 0 < len(text) <= 200 and text.isascii() and text.isprintable() and not (set(text) & {"/", " "}) and text[0] != "."
+    printable = text.isascii() and text.isprintable() and not set(text) & {"/", " "}
+    return printable and 0 < len(text) <= 200 and text[0] != "."
 
 
 def scan_status_files(controldir: str) -> "list[tuple[str, str, os.stat_result]]":

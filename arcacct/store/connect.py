@@ -10,9 +10,9 @@ from _sqlite3 import Connection, DatabaseError, OperationalError, connect
 
 from arcacct.errors import SchemaError, StoreBusy, StoreError
 
-ACCOUNTING_SCHEMA = 4
+ACCOUNTING_SCHEMA = 9
 """The number of the last script in schema/accounting; a test keeps it true."""
-PUBLISHING_SCHEMA = 2
+PUBLISHING_SCHEMA = 3
 """The number of the last script in schema/publishing."""
 
 

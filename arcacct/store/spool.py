@@ -106,10 +106,10 @@ def from_bytes(content: bytes, name: str) -> tuple[JobFiles, bool]:
     blobs: dict[str, bytes] = {}
     rest = content
     while rest:
-        line, _, rest = rest.partition(b"\n")
+        line, end, rest = rest.partition(b"\n")
         key, equals, value = line.decode("utf-8", "surrogateescape").partition("=")
-        if not equals:
-            raise InputError(f"{name}: not a spool file of arcacct: line {line[:60]!r}")
+        if not equals or not end:
+            raise InputError(f"{name}: torn or not a spool file of arcacct: line {line[:60]!r}")
         if key == "file":
             rest = _take(blobs, value, rest, name)
         else:

@@ -1,0 +1,51 @@
+"""`arcacct record`: the hook for people, whose errors are errors."""
+
+from __future__ import annotations
+
+import click
+
+from arcacct.cli.context import places_of
+from arcacct.controldir.files import read_job
+from arcacct.controldir.layout import STATES, is_job_id
+from arcacct.errors import InputError, UsageError
+from arcacct.hook import record_event
+from arcacct.store.accounting import leave_open, open_accounting
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.controldir.files import JobFiles
+
+
+@click.command()
+@click.argument("controldir")
+@click.argument("jobid")
+@click.argument("state", type=click.Choice(STATES))
+@click.pass_context
+def record(ctx: click.Context, controldir: str, jobid: str, state: str) -> None:
+    """
+    Record one state change of a job, as the hook does.
+
+    Reads the control files that job JOBID has in CONTROLDIR now and records them as of STATE; the database is made if
+    it is missing. Recording twice changes nothing. Unlike the hook it writes nothing into the spool: when it cannot
+    record it says why, and `arcacct sweep` finds what is missing later.
+    """
+    here = places_of(ctx, controldir)
+    files = _read(here.controldir, jobid, state)
+    if state == "DELETED":
+        click.echo(f"{jobid} DELETED: nothing to record, a record outlives its job")
+        return
+    con = open_accounting(here)
+    try:
+        new = record_event(here, files, con)
+    finally:
+        leave_open(con, here.database)
+    click.echo(f"{jobid} {state}: {'recorded' if new else 'nothing new'} in {here.database}")
+
+
+def _read(controldir: str, jobid: str, state: str) -> JobFiles:
+    if not is_job_id(jobid):
+        raise UsageError(f"{jobid!r} is not the id of a job; give the id alone, without job. and path")
+    try:
+        return read_job(controldir, jobid, state)
+    except OSError as error:
+        raise InputError(f"{error.filename}: cannot be read: {error.strerror}; run as the user of A-REX") from error

@@ -1,0 +1,180 @@
+"""`arcacct sweep`."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pathlib
+import pty
+import sqlite3
+import subprocess
+from contextlib import closing
+
+import pytest
+from click.testing import CliRunner
+from installed import ARCACCT, arcacct, configured
+from job_files import JOB, Files, events, lay
+from other_users import acting_as
+
+from arcacct.cli.sweep import sweep
+from arcacct.conf.places import places
+from arcacct.controldir.files import read_job
+from arcacct.store import spool
+
+
+@pytest.fixture
+def control(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A control directory with three jobs, beside an arc.conf."""
+    configured(tmp_path)
+    for job_id in "ABC":
+        lay(tmp_path / "control", Files(), job_id)
+    return tmp_path / "control"
+
+
+def test_the_summary_is_on_stdout(control: pathlib.Path) -> None:
+    """One line says what was done; a second sweep has nothing to record."""
+    conf = control.parent / "arc.conf"
+    spool.write(places(None, str(control)).spool, read_job(str(control), "A", "FINISHED"))
+
+    first = arcacct("--config", conf, "sweep")
+    second = arcacct("--config", conf, "sweep")
+
+    assert (first.returncode, first.stderr) == (second.returncode, second.stderr) == (0, "")
+    assert first.stdout == f"1 events from the spool; 3 jobs in {control}, 3 read, 2 recorded\n"
+    assert second.stdout.startswith(f"0 events from the spool; 3 jobs in {control}, ")
+    assert second.stdout.endswith(" read, 0 recorded\n")
+
+
+def test_complaints_are_on_stderr_with_65(control: pathlib.Path) -> None:
+    """One line for each thing that could not be used; the rest is recorded all the same."""
+    lay(control, Files(local=None), "B")
+    spooled = pathlib.Path(places(None, str(control)).spool)
+    spool.private_directory(str(spooled))
+    (spooled / "1-2-SUBMIT-X").write_text("rubbish")
+
+    done = arcacct("--config", control.parent / "arc.conf", "sweep")
+
+    assert done.returncode == 65
+    lines = done.stderr.splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith(f"arcacct: {spooled}/unusable/1-2-SUBMIT-X: ")
+    assert lines[1].startswith("arcacct: B: ")
+    assert done.stdout.endswith("2 recorded\n")
+    database = control / "accounting" / "arcacct" / "accounting.db"
+    assert {job_id for job_id, _event in events(str(database))} == {"A", "C"}
+
+
+def test_another_control_directory_can_be_swept(control: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """--controldir wins over the configuration, and has its own database unless --database says otherwise."""
+    other = tmp_path / "other"
+    lay(other, Files())
+
+    done = arcacct("--config", control.parent / "arc.conf", "sweep", "--controldir", other)
+    into = arcacct(
+        "--config", control.parent / "arc.conf", "--database", tmp_path / "x.db", "sweep", "--controldir", other
+    )
+
+    assert done.stdout == f"0 events from the spool; 1 jobs in {other}, 1 read, 1 recorded\n"
+    assert into.stdout == done.stdout
+    assert events(str(tmp_path / "x.db")) == [(JOB, "ACCEPTED"), (JOB, "FINISHED")]
+
+
+def test_a_missing_control_directory_is_65(tmp_path: pathlib.Path) -> None:
+    """A path that is not there is named, with what to check."""
+    conf = configured(tmp_path)
+    (tmp_path / "control").rmdir()
+
+    done = arcacct("--config", conf, "--database", tmp_path / "x.db", "sweep")
+
+    assert (done.returncode, done.stdout) == (65, "")
+    assert f"{tmp_path}/control: cannot read the control directory" in done.stderr
+    assert "check [arex] controldir" in done.stderr
+
+
+def test_a_missing_configuration_is_78(tmp_path: pathlib.Path) -> None:
+    """A --config that is not there is told; nothing is guessed."""
+    done = arcacct("--config", tmp_path / "nowhere.conf", "sweep")
+
+    assert (done.returncode, done.stdout) == (78, "")
+    assert f"{tmp_path}/nowhere.conf" in done.stderr
+
+
+@pytest.mark.skipif(
+    any(map(os.path.exists, ("/etc/arc.conf", "/etc/arcacct.conf", "/run/arched-arex.cfg"))),
+    reason="this host has a configuration",
+)
+def test_no_configuration_at_all_is_78(tmp_path: pathlib.Path) -> None:
+    """Without configuration a person has to name the control directory: ARC's default is not swept by surprise."""
+    done = arcacct("sweep")
+    given = arcacct("sweep", "--controldir", tmp_path)
+
+    assert (done.returncode, done.stdout) == (78, "")
+    assert "/etc/arc.conf: there is no such file" in done.stderr
+    assert "--config" in done.stderr
+    assert given.returncode == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to read as somebody else")
+def test_those_who_may_only_read_can_read_after_a_sweep(public_dir: pathlib.Path) -> None:
+    """The sweep leaves -wal and -shm: without them a reader without the right to write could not open the database."""
+    group = grp.getgrgid(grp.getgrnam("users").gr_gid)
+    conf = configured(public_dir, f"database={public_dir}/ours/accounting.db\nread_group={group.gr_name}")
+    lay(public_dir / "control", Files())
+
+    assert arcacct("--config", conf, "sweep").returncode == 0
+
+    found = {path.name for path in (public_dir / "ours").iterdir()}
+    readable = f"file:{public_dir}/ours/accounting.db?mode=ro"
+    assert {"accounting.db", "accounting.db-wal", "accounting.db-shm"} <= found
+    with acting_as("nobody", groups=(group.gr_gid,)), closing(sqlite3.connect(readable, uri=True)) as con:
+        assert con.execute("SELECT JobID FROM AAR").fetchall() == [(JOB,)]
+
+
+def test_a_terminal_gets_a_progress_bar(control: pathlib.Path) -> None:
+    """On a terminal progress is drawn on stderr; stdout has the summary alone."""
+    ours, theirs = pty.openpty()
+    command = [ARCACCT, "--config", str(control.parent / "arc.conf"), "sweep"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, text=True) as process:
+        os.close(theirs)
+        drawn = _all_of(ours)
+        stdout = process.stdout.read() if process.stdout is not None else ""
+
+    assert process.returncode == 0
+    assert "Jobs" in drawn
+    assert "100%" in drawn
+    assert stdout == f"0 events from the spool; 3 jobs in {control}, 3 read, 3 recorded\n"
+
+
+def _all_of(terminal: int) -> str:
+    parts = []
+    try:
+        while part := os.read(terminal, 4096):
+            parts.append(part)
+    except OSError:
+        # Linux says EIO when the other side is closed.
+        pass
+    finally:
+        os.close(terminal)
+    return b"".join(parts).decode()
+
+
+def test_an_empty_directory_is_swept_without_a_word_on_a_terminal_too(tmp_path: pathlib.Path) -> None:
+    """No jobs, no progress, no error."""
+    conf = configured(tmp_path)
+    ours, theirs = pty.openpty()
+    with subprocess.Popen([ARCACCT, "--config", str(conf), "sweep"], stdout=subprocess.PIPE, stderr=theirs) as process:
+        os.close(theirs)
+        _all_of(ours)
+        stdout = process.stdout.read() if process.stdout is not None else b""
+
+    assert process.returncode == 0
+    assert b"0 jobs in" in stdout
+
+
+def test_the_help_says_what_it_does() -> None:
+    """`arcacct sweep -h` names the option and the exit code of complaints."""
+    found = CliRunner().invoke(sweep, ["--help"])
+
+    assert found.exit_code == 0
+    assert "--controldir" in found.output
+    assert "65" in found.output

@@ -1,0 +1,389 @@
+"""Recording state changes: idempotent, in any order, one set of children, one entry in the log."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from job_files import DIAG, JOB, LOCAL, NOON_NS, NOON_S, STATISTICS, finished_log, rows
+
+from arcacct.controldir.facts import JobFacts, job_facts
+from arcacct.controldir.files import JobFiles, StatusFile
+from arcacct.store.accounting import remembered_status_files
+from arcacct.store.recorder import escaped, event_time, knows, record
+from arcacct.store.schema import ACCOUNTING, in_memory
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SECOND_NS = 10**9
+
+
+@pytest.fixture
+def con() -> Iterator[sqlite3.Connection]:
+    """An empty accounting database."""
+    with closing(in_memory(ACCOUNTING)) as found:
+        yield found
+
+
+def event(
+    state: str,
+    after_s: float = 0,
+    *,
+    job_id: str = JOB,
+    local: bytes | None = LOCAL,
+    diag: bytes | None = DIAG,
+    statistics: bytes | None = STATISTICS,
+    failed: bool = False,
+) -> JobFacts:
+    """The facts of a job that reached a state so many seconds after noon."""
+    files = JobFiles("/control", job_id, state)
+    files.event_ns = NOON_NS + int(after_s * SECOND_NS)
+    files.status = StatusFile(state, len(state), files.event_ns, files.event_ns)
+    files.local, files.failed = local, failed
+    if state == "FINISHED":
+        files.diag, files.statistics, files.owner = diag, statistics, "ada:atlas"
+    return job_facts(files, "HEPSPEC:11.11")
+
+
+LIFE = (
+    ("ACCEPTED", 0),
+    ("ACCEPTED", 0.5),
+    ("PREPARING", 1),
+    ("SUBMIT", 2),
+    ("FINISHING", 30),
+    ("FINISHED", 32),
+)
+"""A job as its hooks tell it, with seconds after noon."""
+
+
+def whole_life(con: sqlite3.Connection) -> None:
+    """Record every event of a job's life."""
+    for state, after_s in LIFE:
+        record(con, event(state, after_s))
+
+
+def test_a_job_that_is_accepted_is_in_progress(con: sqlite3.Connection) -> None:
+    """The first event makes the record as A-REX does: who and where, nothing measured, exit code 1."""
+    assert record(con, event("ACCEPTED")) is True
+
+    found = rows(con)
+    assert found["AAR"] == [
+        (JOB, "", "org.nordugrid.arcrest", "https://ce.example.org:443/arex", "main",
+         "/DC=org/DC=example/CN=Ada Lovelace", "atlas", "in-progress", 1, NOON_S - 3600,
+         0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0)
+    ]  # fmt: skip
+    assert found["AuthTokenAttributes"] == [(JOB, "mainfqan", "/atlas/Role=production"), (JOB, "vomsfqan", "/atlas")]
+    assert found["JobEvents"] == [(JOB, "ACCEPTED", "2026-11-20 11:00:00")]
+    assert finished_log(con) == []
+
+
+def test_a_job_that_is_finished_has_everything(con: sqlite3.Connection) -> None:
+    """The last event fills in status, usage and every child row."""
+    whole_life(con)
+
+    found = rows(con)
+    assert found["AAR"] == [
+        (JOB, "4711", "org.nordugrid.arcrest", "https://ce.example.org:443/arex", "main",
+         "/DC=org/DC=example/CN=Ada Lovelace", "atlas", "completed", 0, NOON_S - 3600, NOON_S + 32, 2, 3, 86232, 86232,
+         61, 59, 1, 0, 1000, 20)
+    ]  # fmt: skip
+    assert found["RunTimeEnvironments"] == [(JOB, "APPS/SCI-1.0"), (JOB, "ENV/PROXY")]
+    assert [(url, size, kind) for _job, url, size, _start, _end, kind in found["DataTransfers"]] == [
+        ("https://se.example.org/in", 1000, 10),
+        ("https://se.example.org/old", 7, 11),
+        ("https://se.example.org/out", 20, 20),
+    ]
+    assert [row[1:] for row in found["JobExtraInfo"]] == [
+        ("benchmark", "HEPSPEC:12.26"),
+        ("clienthost", "192.0.2.7:45678"),
+        ("jobname", "first"),
+        ("localuser", "ada:atlas"),
+        ("lrms", "fork"),
+        ("nodenames", "wn1:wn2:wn2"),
+    ]
+    assert [row[1] for row in found["JobEvents"]] == [
+        "ACCEPTED", "DTRDOWNLOADEND", "DTRDOWNLOADSTART", "DTRUPLOADEND", "DTRUPLOADSTART", "FINISHED", "FINISHING",
+        "LRMSEND", "LRMSSTART", "PREPARING", "SUBMIT",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("position", range(len(LIFE)))
+def test_the_same_event_twice_changes_nothing(con: sqlite3.Connection, position: int) -> None:
+    """Every event of a job's life may come again, at once or at the end: not a row is written, nothing is logged."""
+    for state, after_s in LIFE[: position + 1]:
+        record(con, event(state, after_s))
+    before, log = con.total_changes, finished_log(con)
+
+    assert record(con, event(*LIFE[position])) is False
+    assert (con.total_changes, finished_log(con)) == (before, log)
+
+    for state, after_s in LIFE[position + 1 :]:
+        record(con, event(state, after_s))
+    before, log = con.total_changes, finished_log(con)
+
+    assert record(con, event(*LIFE[position])) is False
+    assert (con.total_changes, finished_log(con)) == (before, log)
+
+
+def test_a_finished_job_is_logged_once(con: sqlite3.Connection) -> None:
+    """Children first, the final status last: one entry in the log for each finished job."""
+    whole_life(con)
+    record(con, event("FINISHED", job_id="Other"))
+
+    assert finished_log(con) == [(1, 1), (2, 2)]
+
+
+OTHER_DIAG = b"nodename=wn9\nwalltime=5\nexitcode=0\nruntimeenvironments=APPS/SCI-2.0;\n"
+RESUMED = (
+    *LIFE[:-1],
+    ("FINISHED", 32, True),
+    ("PREPARING", 100),
+    ("FINISHING", 110),
+    ("FINISHED", 120, False),
+)
+
+
+def told(one: tuple[object, ...]) -> JobFacts:
+    """An event of RESUMED: the job failed at first, was resumed, and ended well with other files."""
+    state, after_s = str(one[0]), float(str(one[1]))
+    later = after_s >= 100
+    return event(
+        state,
+        after_s,
+        failed=len(one) > 2 and bool(one[2]),
+        diag=OTHER_DIAG if later else DIAG,
+        statistics=b"" if later else STATISTICS,
+    )
+
+
+@given(st.permutations(RESUMED), st.lists(st.sampled_from(RESUMED), max_size=4))
+def test_events_in_any_order_end_in_the_same_rows(
+    order: list[tuple[object, ...]], again: list[tuple[object, ...]]
+) -> None:
+    """However the events of a job that was resumed arrive, and however often, every row is as if they came in order."""
+    with closing(in_memory(ACCOUNTING)) as straight, closing(in_memory(ACCOUNTING)) as shuffled:
+        for one in RESUMED:
+            record(straight, told(one))
+        for one in (*order, *again):
+            record(shuffled, told(one))
+
+        assert rows(shuffled) == rows(straight)
+
+
+@given(st.permutations(RESUMED[:-1]))
+def test_a_job_that_runs_again_keeps_its_last_end(order: list[tuple[object, ...]]) -> None:
+    """Until a resumed job ends again, the record has its first end, also when that was told after the resumption."""
+    with closing(in_memory(ACCOUNTING)) as con:
+        for one in order:
+            record(con, told(one))
+
+        ((status, end_time),) = con.execute(
+            "SELECT Status.Name, EndTime FROM AAR JOIN Status ON Status.ID = StatusID"
+        ).fetchall()
+        assert (status, end_time) == ("failed", NOON_S + 32)
+
+
+def test_a_resumed_job_has_one_set_of_children(con: sqlite3.Connection) -> None:
+    """What its last end says replaces the children of the first; its events are all kept."""
+    for one in RESUMED:
+        record(con, told(one))
+
+    found = rows(con)
+    assert found["RunTimeEnvironments"] == [(JOB, "APPS/SCI-2.0")]
+    assert found["DataTransfers"] == []
+    assert [row[2] for row in found["JobExtraInfo"] if row[1] == "nodenames"] == ["wn9"]
+    assert [row[2] for row in found["JobEvents"] if row[1] == "FINISHED"] == [
+        "2026-11-20 12:00:32",
+        "2026-11-20 12:02:00",
+    ]
+    assert [(row[7], row[10], row[15]) for row in found["AAR"]] == [("completed", NOON_S + 120, 5)]
+    # Logged at its first end; the new children and the new end moved the entry. One entry in all.
+    assert len(finished_log(con)) == 1
+
+
+def test_an_older_status_adds_only_its_event(con: sqlite3.Connection) -> None:
+    """A state told after a later one leaves record, children and log as they are."""
+    record(con, event("FINISHED", 32))
+    before, log = rows(con), finished_log(con)
+
+    assert record(con, event("FINISHING", 30)) is True
+
+    after = rows(con)
+    assert set(after["JobEvents"]) - set(before["JobEvents"]) == {(JOB, "FINISHING", "2026-11-20 12:00:30")}
+    assert {**after, "JobEvents": []} == {**before, "JobEvents": []}
+    assert finished_log(con) == log
+
+
+def test_an_older_end_adds_only_its_events(con: sqlite3.Connection) -> None:
+    """The first end of a resumed job, told after its second, changes neither status nor children."""
+    record(con, told(RESUMED[-1]))
+    before, log = rows(con), finished_log(con)
+
+    record(con, told(RESUMED[5]))
+
+    after = rows(con)
+    assert {**after, "JobEvents": []} == {**before, "JobEvents": []}
+    assert finished_log(con) == log
+    assert (JOB, "FINISHED", "2026-11-20 12:00:32") in after["JobEvents"]
+
+
+def test_the_sweep_may_go_back(con: sqlite3.Connection) -> None:
+    """Whoever has the present status file before it is right, also when its time is older than what was recorded."""
+    record(con, event("FINISHED", 32, failed=True))
+
+    assert record(con, event("FINISHED", 30), present=True) is True
+
+    assert [(row[7], row[10]) for row in rows(con)["AAR"]] == [("completed", NOON_S + 30)]
+
+
+def test_only_a_settled_status_file_is_remembered(con: sqlite3.Connection) -> None:
+    """A hook, or a sweep of a job that may still change, does not say that the file need not be read again."""
+    facts = event("FINISHED", 32)
+
+    record(con, facts)
+    assert remembered_status_files(con) == {}
+    record(con, facts, present=True)
+    assert remembered_status_files(con) == {}
+    record(con, facts, present=True, settled=True)
+    assert remembered_status_files(con) == {JOB: (8, facts.event_ns, facts.event_ns)}
+
+
+def test_remembering_a_file_is_no_news_of_the_job(con: sqlite3.Connection) -> None:
+    """A sweep that finds everything recorded says so."""
+    record(con, event("FINISHED", 32))
+
+    assert record(con, event("FINISHED", 32), present=True, settled=True) is False
+
+
+def test_a_waiting_job_has_no_time_for_its_state(con: sqlite3.Connection) -> None:
+    """A status file that was rewritten as PENDING: does not say when the state began: no event is invented."""
+    waiting = event("PREPARING", 1)
+    assert waiting.status is not None
+    waiting.status.pending = True
+
+    record(con, waiting, present=True)
+
+    assert [row[1] for row in rows(con)["JobEvents"]] == ["ACCEPTED"]
+
+
+def test_a_deleted_job_keeps_its_record(con: sqlite3.Connection) -> None:
+    """DELETED makes no row, neither for a job that is known nor for one that is not."""
+    assert record(con, event("DELETED", 99, job_id="Unknown")) is False
+    whole_life(con)
+    before = con.total_changes
+
+    assert record(con, event("DELETED", 99)) is False
+    assert con.total_changes == before
+    assert not knows(con, "Unknown")
+
+
+def test_a_job_without_local_makes_no_record(con: sqlite3.Connection) -> None:
+    """Without .local nobody knows whose job it is; of a known job the event is added."""
+    assert record(con, event("SUBMIT", local=None)) is False
+    assert not knows(con, JOB)
+
+    record(con, event("ACCEPTED"))
+    assert record(con, event("SUBMIT", 5, local=None)) is True
+    assert (JOB, "SUBMIT", "2026-11-20 12:00:05") in rows(con)["JobEvents"]
+
+
+def test_a_local_that_was_not_whole_is_completed_later(con: sqlite3.Connection) -> None:
+    """A record made without time of submission gets who and where from the next event that has it, and only once."""
+    record(con, event("ACCEPTED", local=b"queue=main\n"))
+    assert [(row[5], row[9]) for row in rows(con)["AAR"]] == [("", 0)]
+    assert rows(con)["JobEvents"] == []
+
+    record(con, event("PREPARING", 1))
+    complete = rows(con)
+    assert [(row[5], row[6], row[9]) for row in complete["AAR"]] == [
+        ("/DC=org/DC=example/CN=Ada Lovelace", "atlas", NOON_S - 3600)
+    ]
+    assert len(complete["AuthTokenAttributes"]) == 2
+
+    record(con, event("SUBMIT", 2, local=b"queue=other\nstarttime=20261120110000Z\n"))
+    assert rows(con)["AAR"] == complete["AAR"]
+
+
+def test_an_event_without_time_of_submission_twice_changes_nothing(con: sqlite3.Connection) -> None:
+    """Also of a job whose .local has no starttime the same event again writes nothing."""
+    record(con, event("FINISHED", 3, local=b"queue=main\n"))
+    before = con.total_changes
+
+    assert record(con, event("FINISHED", 3, local=b"queue=main\n")) is False
+    assert con.total_changes == before
+
+
+def test_names_are_kept_once(con: sqlite3.Connection) -> None:
+    """Jobs of one user, queue, VO and endpoint share the names; another interface of one URL is another endpoint."""
+    record(con, event("ACCEPTED", job_id="A"))
+    record(con, event("ACCEPTED", job_id="B"))
+    record(con, event("ACCEPTED", job_id="C", local=LOCAL.replace(b"arcrest", b"internal")))
+
+    assert {
+        table: con.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("Users", "Queues", "WLCGVOs")
+    } == {
+        "Users": 1,
+        "Queues": 1,
+        "WLCGVOs": 1,
+    }
+    assert con.execute("SELECT count(*) FROM Endpoints").fetchone() == (2,)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("O'Neill", "O%27Neill"),
+        ("%I #", "%25I %23"),
+        ("a\r\n\bb", "a%0D%0A%08b"),
+        ("Łukasz & <co>", "Łukasz & <co>"),
+        ("\0", "%00"),
+    ],
+)
+def test_texts_are_escaped_as_arex_does(text: str, wanted: str) -> None:
+    """What A-REX's C++ percent-escapes is escaped, once, and nothing else is."""
+    assert escaped(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("seconds", "wanted"),
+    [(0, "1970-01-01 00:00:00"), (1795169671, "2026-11-20 10:14:31"), (253402300799, "9999-12-31 23:59:59")],
+)
+def test_event_times_are_utc(seconds: int, wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A-REX's form of a time, in UTC whatever the zone of the host."""
+    import time
+
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        assert event_time(seconds) == wanted
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_hostile_text_is_stored_as_it_is(con: sqlite3.Connection) -> None:
+    """Names with quotes, semicolons and SQL in them are names."""
+    evil = b"subject=/CN='; DROP TABLE AAR; --\njobname=\"); DELETE FROM Users; --\n"
+
+    record(con, event("FINISHED", local=LOCAL + evil))
+
+    found = rows(con)
+    assert found["AAR"][0][5] == "/CN=%27; DROP TABLE AAR; --"
+    assert (JOB, "jobname", '"); DELETE FROM Users; --') in found["JobExtraInfo"]
+
+
+@given(st.binary(), st.binary(), st.binary())
+def test_any_files_can_be_recorded(local: bytes, diag: bytes, statistics: bytes) -> None:
+    """Whatever bytes the files of a job have, the database takes what they say, and the same again changes nothing."""
+    with closing(in_memory(ACCOUNTING)) as con:
+        facts = event("FINISHED", local=LOCAL + local, diag=DIAG + diag, statistics=STATISTICS + statistics)
+        assert record(con, facts) is True
+        before = con.total_changes
+
+        assert record(con, facts) is False
+        assert con.total_changes == before

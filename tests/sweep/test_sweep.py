@@ -1,0 +1,383 @@
+"""The sweep: whatever the hook missed is found, once, and what cannot be used is told."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import sqlite3
+import time
+from contextlib import closing
+
+import pytest
+from job_files import JOB, LOCAL, NOON_NS, NOON_S, Files, events, finished_log, lay, rows
+
+from arcacct.conf.places import Places, places
+from arcacct.controldir.files import read_job
+from arcacct.controldir.layout import job_file
+from arcacct.errors import InputError, StoreBusy
+from arcacct.hook import record_event
+from arcacct.store import spool
+from arcacct.store.accounting import open_accounting
+from arcacct.sweep import SweepReport, sweep
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def here(tmp_path: pathlib.Path) -> Places:
+    """The places of a fresh host."""
+    (tmp_path / "control").mkdir()
+    return places(None, str(tmp_path / "control"))
+
+
+@pytest.fixture
+def con(here: Places) -> Iterator[sqlite3.Connection]:
+    """Its accounting database."""
+    with closing(open_accounting(here)) as found:
+        yield found
+
+
+@pytest.fixture
+def control(here: Places) -> pathlib.Path:
+    """Its control directory."""
+    return pathlib.Path(here.controldir)
+
+
+def statuses(con: sqlite3.Connection) -> list[tuple[object, ...]]:
+    """``(job id, status, end time)`` of every record."""
+    return [(row[0], row[7], row[10]) for row in rows(con)["AAR"]]
+
+
+def test_every_job_of_the_directory_is_recorded(here: Places, con: sqlite3.Connection, control: pathlib.Path) -> None:
+    """Jobs in every state are found, each with the event of its state, finished ones with what they used."""
+    lay(control, Files("ACCEPTED"), "A")
+    lay(control, Files("INLRMS"), "B")
+    lay(control, Files("FINISHED"), "C")
+    lay(control, Files("FINISHED", failed=b""), "D")
+
+    report = sweep(here, con)
+
+    assert report == SweepReport(spooled=0, jobs=4, looked_at=4, recorded=4, complaints=())
+    assert statuses(con) == [
+        ("A", "in-progress", 0),
+        ("B", "in-progress", 0),
+        ("C", "completed", NOON_S),
+        ("D", "failed", NOON_S),
+    ]
+    assert ("B", "INLRMS") in events(con)
+
+
+def test_a_second_sweep_reads_nothing(here: Places, con: sqlite3.Connection, control: pathlib.Path) -> None:
+    """Jobs whose status file is the one that was read are not read again, and nothing changes."""
+    for job_id in "ABC":
+        lay(control, Files("FINISHED", NOON_NS - 10**15), job_id)
+    sweep(here, con)
+    before = con.total_changes
+
+    report = sweep(here, con)
+
+    assert (report.jobs, report.looked_at, report.recorded) == (3, 0, 0)
+    assert con.total_changes == before
+
+
+@pytest.mark.parametrize("how", ["in place", "another file", "another folder"])
+def test_a_status_file_that_changed_is_read_again(
+    here: Places, con: sqlite3.Connection, control: pathlib.Path, how: str
+) -> None:
+    """A rewrite in place, a file of the same name, time and size, and a move are all noticed."""
+    lay(control, Files("FINISHED", NOON_NS - 10**15, failed=b""))
+    sweep(here, con)
+    status = control / "finished" / f"job.{JOB}.status"
+    pathlib.Path(job_file(str(control), JOB, "failed")).unlink()
+    if how == "in place":
+        status.write_text("FINISHED")
+    elif how == "another file":
+        status.unlink()
+        status.write_text("FINISHED")
+        os.utime(status, ns=(NOON_NS - 10**15, NOON_NS - 10**15))
+    else:
+        (control / "restarting").mkdir()
+        status.rename(control / "restarting" / status.name)
+
+    sweep(here, con)
+
+    assert statuses(con)[0][1] == "completed"
+
+
+def test_a_young_job_is_looked_at_again(here: Places, con: sqlite3.Connection, control: pathlib.Path) -> None:
+    """What a callout after ours adds to a job that has just finished is found, though its status file stays."""
+    lay(control, Files("FINISHED", time.time_ns()))
+    sweep(here, con)
+    assert statuses(con)[0][1] == "completed"
+
+    pathlib.Path(job_file(str(control), JOB, "failed")).write_text("failed by a later callout")
+    pathlib.Path(job_file(str(control), JOB, "local")).write_bytes(LOCAL + b"projectname=p\n")
+    report = sweep(here, con)
+
+    assert (report.looked_at, report.recorded) == (1, 1)
+    assert statuses(con)[0][1] == "failed"
+    assert (JOB, "projectname", "p") in rows(con)["JobExtraInfo"]
+
+
+def test_what_the_hook_recorded_is_no_news(here: Places, con: sqlite3.Connection, control: pathlib.Path) -> None:
+    """The sweep reads each job once after the hook, and finds nothing to record; the log does not move."""
+    lay(control, Files("FINISHED"))
+    record_event(here, read_job(str(control), JOB, "FINISHED"), con)
+    log = finished_log(con)
+
+    report = sweep(here, con)
+
+    assert (report.looked_at, report.recorded) == (1, 0)
+    assert finished_log(con) == log
+
+
+def test_a_resumed_job_is_found(here: Places, con: sqlite3.Connection, control: pathlib.Path) -> None:
+    """A job that failed, was resumed and ended well between two sweeps ends as completed, with one set of children."""
+    lay(control, Files("FINISHED", NOON_NS, failed=b""))
+    sweep(here, con)
+    lay(control, Files("FINISHED", NOON_NS + 100 * 10**9, statistics=b""))
+    sweep(here, con)
+
+    found = rows(con)
+    assert statuses(con) == [(JOB, "completed", NOON_S + 100)]
+    assert found["DataTransfers"] == []
+    assert len(found["RunTimeEnvironments"]) == 2
+    assert len(finished_log(con)) == 1
+
+
+def test_jobs_are_recorded_in_slices(here: Places, con: sqlite3.Connection, control: pathlib.Path) -> None:
+    """Many jobs take many short transactions, progress is told for each, and none is lost."""
+    for number in range(95):
+        lay(control, Files("FINISHED"), f"Job{number}")
+    told: list[tuple[int, int]] = []
+
+    report = sweep(here, con, progress=lambda done, jobs: told.append((done, jobs)))
+
+    assert report.recorded == 95
+    assert told == [(number + 1, 95) for number in range(95)]
+
+
+@pytest.mark.parametrize(
+    ("files", "complaint"),
+    [
+        pytest.param(Files(local=None), "has a status file but no .local", id="no .local"),
+        pytest.param(Files(local=b""), "has a status file but no .local", id="empty .local"),
+        pytest.param(Files(status=b"NONSENSE"), "not a status file of A-REX (it says 'NONSENSE')", id="unknown state"),
+        pytest.param(Files(status=b"\xff\xfe\n"), "not a status file of A-REX", id="bytes"),
+    ],
+)
+def test_a_job_that_cannot_be_used_is_told_and_the_rest_goes_on(
+    here: Places, con: sqlite3.Connection, control: pathlib.Path, files: Files, complaint: str
+) -> None:
+    """One complaint with the job and the reason; every other job is recorded; the next sweep looks again."""
+    lay(control, Files(), "A")
+    lay(control, files, "B")
+    lay(control, Files(), "C")
+
+    report = sweep(here, con)
+
+    assert [job_id for job_id, _status, _end in statuses(con)] == ["A", "C"]
+    (text,) = report.complaints
+    assert text.startswith("B: ")
+    assert complaint in text
+    lay(control, Files(), "B")
+    assert sweep(here, con).complaints == ()
+    assert len(statuses(con)) == 3
+
+
+def test_an_unreadable_file_is_told(here: Places, con: sqlite3.Connection, control: pathlib.Path) -> None:
+    """A control file that cannot be read is named; the job is not recorded half."""
+    lay(control, Files(diag=None))
+    os.mkdir(job_file(str(control), JOB, "diag"))
+
+    report = sweep(here, con)
+
+    assert f"job.{JOB}.diag" in report.complaints[0] or "directory" in report.complaints[0]
+    assert statuses(con) == []
+
+
+@pytest.mark.parametrize("status", [b"DELETED"], ids=["deleted"])
+def test_jobs_on_their_way_out_make_nothing(
+    here: Places, con: sqlite3.Connection, control: pathlib.Path, status: bytes
+) -> None:
+    """DELETED makes no row and no complaint."""
+    lay(control, Files(status=status))
+
+    report = sweep(here, con)
+
+    assert (report.complaints, statuses(con)) == ((), [])
+
+
+def test_a_status_file_that_is_being_written_makes_no_complaint(
+    here: Places, con: sqlite3.Connection, control: pathlib.Path
+) -> None:
+    """A status file that is still empty is A-REX at work: the next sweep has it."""
+    lay(control, Files())
+    status = control / "finished" / f"job.{JOB}.status"
+    status.write_bytes(b"")
+
+    assert sweep(here, con).complaints == ()
+    status.write_bytes(b"FINISHED")
+    assert sweep(here, con).recorded == 1
+
+
+def test_a_wrong_control_directory_is_an_error(here: Places, con: sqlite3.Connection, control: pathlib.Path) -> None:
+    """A control directory that is not there does not look like a site without jobs."""
+    shutil.move(control / "accounting", control.parent / "accounting")
+    control.rmdir()
+
+    with pytest.raises(InputError, match=r"control: cannot read the control directory: No such file"):
+        sweep(here, con)
+
+
+def test_a_locked_database_is_busy_and_nothing_is_lost(
+    here: Places, con: sqlite3.Connection, control: pathlib.Path
+) -> None:
+    """When the database stays locked the sweep ends with StoreBusy, and what it would have drained is still there."""
+    lay(control, Files())
+    spool.write(here.spool, read_job(str(control), JOB, "FINISHED"))
+    con.execute("PRAGMA busy_timeout = 50")
+    with closing(sqlite3.connect(here.database, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBusy, match="database is locked"):
+            sweep(here, con)
+
+    assert len(os.listdir(here.spool)) == 1
+    assert sweep(here, con).spooled == 1
+
+
+def spooled(here: Places, control: pathlib.Path, state: str, at_ns: int = NOON_NS, **files: bytes | None) -> str:
+    """An event that the hook has put into the spool."""
+    lay(control, Files(state, at_ns, **files))  # type: ignore[arg-type]
+    return spool.write(here.spool, read_job(str(control), JOB, state))
+
+
+def test_the_spool_is_drained_in_any_order(here: Places, con: sqlite3.Connection, control: pathlib.Path) -> None:
+    """Events of a job that was resumed, drained together, end in its last state; their files are gone after."""
+    spooled(here, control, "ACCEPTED", NOON_NS)
+    spooled(here, control, "FINISHED", NOON_NS + 5 * 10**9, failed=b"")
+    spooled(here, control, "FINISHED", NOON_NS + 9 * 10**9)
+    for path in control.glob("job.*"):
+        path.unlink()
+    shutil.rmtree(control / "finished")
+
+    report = sweep(here, con)
+
+    assert (report.spooled, report.jobs, report.complaints) == (3, 0, ())
+    assert os.listdir(here.spool) == []
+    assert statuses(con) == [(JOB, "completed", NOON_S + 9)]
+    assert [row[2] for row in rows(con)["JobEvents"] if row[1] == "FINISHED"] == [
+        "2026-11-20 12:00:05",
+        "2026-11-20 12:00:09",
+    ]
+
+
+def test_an_event_is_removed_only_when_it_is_committed(
+    here: Places, con: sqlite3.Connection, control: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep that is killed between commit and removal leaves the file; the next changes nothing and removes it."""
+    path = spooled(here, control, "FINISHED")
+    content = pathlib.Path(path).read_bytes()
+    sweep(here, con)
+    pathlib.Path(path).write_bytes(content)
+    before, log = rows(con), finished_log(con)
+
+    assert sweep(here, con).spooled == 1
+
+    assert (rows(con), finished_log(con)) == (before, log)
+    assert not os.path.exists(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "spool version None"),
+        (b"\xff\x00 rubbish", "torn or not a spool file"),
+        (b"version=99\n", "spool version '99'"),
+        (b"version=1\ncontroldir=/c\njobid=J\nstate=SUBMIT\ntime=1e9\n", "is no time"),
+    ],
+    ids=["empty", "rubbish", "newer", "no time"],
+)
+def test_what_is_no_event_is_set_aside(
+    here: Places, con: sqlite3.Connection, control: pathlib.Path, content: bytes, reason: str
+) -> None:
+    """It is told once, kept for a person to look at, and stops neither its neighbours nor the next sweep."""
+    spooled(here, control, "FINISHED")
+    pathlib.Path(here.spool, "1-2-SUBMIT-J").write_bytes(content)
+
+    report = sweep(here, con)
+
+    (complaint,) = report.complaints
+    assert complaint.startswith(f"{here.spool}/unusable/1-2-SUBMIT-J: ")
+    assert reason in complaint
+    assert pathlib.Path(here.spool, "unusable", "1-2-SUBMIT-J").read_bytes() == content
+    assert statuses(con) == [(JOB, "completed", NOON_S)]
+    assert sweep(here, con).complaints == ()
+
+
+def test_an_event_of_a_job_that_nobody_knows_is_set_aside(
+    here: Places, con: sqlite3.Connection, control: pathlib.Path
+) -> None:
+    """Without .local and without a record there is no telling whose job it was."""
+    spooled(here, control, "SUBMIT", local=None)
+    shutil.rmtree(control / "processing")
+
+    (complaint,) = sweep(here, con).complaints
+
+    assert f"job {JOB} has no .local and no record" in complaint
+
+
+def test_a_file_that_is_being_written_is_left_alone(here: Places, con: sqlite3.Connection) -> None:
+    """A .tmp- file of a hook at work is not touched; one that is a day old is what a killed hook left, and goes."""
+    spool.private_directory(here.spool)
+    young, old = pathlib.Path(here.spool, ".tmp-1"), pathlib.Path(here.spool, ".tmp-2")
+    young.touch()
+    old.touch()
+    os.utime(old, (time.time() - 100_000,) * 2)
+
+    assert sweep(here, con).complaints == ()
+    assert os.listdir(here.spool) == [".tmp-1"]
+
+
+def test_the_launchers_time_is_not_the_one_of_a_later_state(
+    here: Places, con: sqlite3.Connection, control: pathlib.Path
+) -> None:
+    """An event of the launcher keeps its own time when the job has meanwhile come into the same state once more."""
+    spool.private_directory(here.spool)
+    lines = f"version=1\ncontroldir={control}\njobid={JOB}\nstate=FINISHING\ntime={NOON_S}\n"
+    pathlib.Path(here.spool, f"{NOON_S}-1-FINISHING-{JOB}").write_text(lines)
+    lay(control, Files("FINISHING", NOON_NS + 60 * 10**9))
+
+    sweep(here, con)
+
+    assert [row[2] for row in rows(con)["JobEvents"] if row[1] == "FINISHING"] == [
+        "2026-11-20 12:00:00",
+        "2026-11-20 12:01:00",
+    ]
+
+
+def test_two_sweeps_at_once_record_once(here: Places, con: sqlite3.Connection, control: pathlib.Path) -> None:
+    """Sweeps that run side by side trip over nothing and record each job once."""
+    import subprocess
+    import sys
+
+    for number in range(60):
+        lay(control, Files("FINISHED"), f"Job{number:02}")
+        spool.write(here.spool, read_job(str(control), f"Job{number:02}", "FINISHED"))
+    script = (
+        "import sys; from arcacct.conf.places import places; from arcacct.store.accounting import open_accounting;"
+        "from arcacct.sweep import sweep; here = places(None, sys.argv[1]);"
+        "print(sweep(here, open_accounting(here)).complaints)"
+    )
+    running = [
+        subprocess.Popen([sys.executable, "-c", script, str(control)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(3)
+    ]
+
+    assert [process.communicate() for process in running] == [(b"()\n", b"")] * 3
+    assert [job_id for job_id, _status, _end in statuses(con)] == [f"Job{number:02}" for number in range(60)]
+    assert len(finished_log(con)) == 60
+    assert os.listdir(here.spool) == []

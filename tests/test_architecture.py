@@ -1,0 +1,144 @@
+"""The house stays as it was built: directions of imports, the hook's diet, help for everything."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+
+import click
+import pytest
+from imports_of import closure, sources
+
+from arcacct.cli import COMMANDS, arcacct
+
+ROOT = pathlib.Path(__file__).parent.parent
+HOOK_MAY_IMPORT = {"__future__", "_signal", "_sqlite3", "fcntl", "grp", "os", "pwd", "sys", "time"}
+"""What the interpreter has loaded anyway, or what costs nothing: built in, or C without Python around it."""
+
+
+def commands(command: click.Command, name: str = "arcacct") -> Iterator[tuple[str, click.Command]]:
+    """A command and all below it, by full name."""
+    yield name, command
+    if isinstance(command, click.Group):
+        ctx = click.Context(command)
+        for below in command.list_commands(ctx):
+            found = command.get_command(ctx, below)
+            assert found is not None
+            yield from commands(found, f"{name} {below}")
+
+
+ALL_COMMANDS = dict(commands(arcacct))
+
+
+def run_python(code: str) -> list[str]:
+    """The lines that a new interpreter prints."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_imports_point_one_way() -> None:
+    """Every contract of import-linter in pyproject.toml is kept: layers, who speaks SQL, who speaks HTTP."""
+    linter = pathlib.Path(sysconfig.get_path("scripts"), "lint-imports")
+    done = subprocess.run([linter, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " 0 broken" in done.stdout
+
+
+def test_only_store_runs_sql() -> None:
+    """No module outside of arcacct.store runs a statement, not even on a connection that it was given."""
+    speakers = {
+        module
+        for module, path in sources().items()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr in ("execute", "executemany", "executescript", "cursor")
+        if not module.startswith("arcacct.store") and not _is_ledger_cursor(node)
+    }
+
+    assert not speakers
+
+
+def _is_ledger_cursor(node: ast.Attribute) -> bool:
+    # `ledger.cursor(...)` is how far a target came.
+    return isinstance(node.value, ast.Name) and node.value.id == "ledger"
+
+
+def test_the_hook_leads_to_little_of_the_standard_library() -> None:
+    """Whatever path a hook takes through our modules, it imports nothing that costs A-REX's loop time."""
+    imported = {f"{module} imports {name}" for module, names in closure("arcacct.hook").items() for name in names}
+    allowed = {f"{module} imports {name}" for module in sources() for name in HOOK_MAY_IMPORT}
+
+    assert imported - allowed == set()
+
+
+def test_the_hook_leads_to_the_modules_it_needs() -> None:
+    """The check above sees imports inside functions too: it finds the way to the database and to the spool."""
+    assert {"arcacct.store.recorder", "arcacct.store.spool", "arcacct.controldir.facts"} <= set(closure("arcacct.hook"))
+
+
+def test_importing_the_package_imports_nothing() -> None:
+    """`import arcacct` loads one module."""
+    loaded = run_python("import sys; old = set(sys.modules); import arcacct; print(*sorted(set(sys.modules) - old))")
+
+    assert loaded == ["arcacct"]
+
+
+def test_help_imports_no_command() -> None:
+    """`arcacct --help` loads no command, so it stays quick however many there are."""
+    loaded = run_python(
+        "import sys, io\n"
+        "old, sys.stdout, out = set(sys.modules), io.StringIO(), sys.stdout\n"
+        "from arcacct.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit as end: assert not end.code\n"
+        "assert 'publish' in sys.stdout.getvalue()\n"
+        "sys.stdout = out\n"
+        "print(*sorted(set(sys.modules) - old), sep='\\n')"
+    )
+
+    assert {name for name in loaded if name.startswith("arcacct")} == {"arcacct", "arcacct.cli", "arcacct.errors"}
+    assert not {"cryptography", "psutil", "requests", "sqlite_utils", "urllib3"} & set(loaded)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_table_of_commands_says_what_the_command_says(name) -> None:
+    """`arcacct --help` shows for each command the first sentence of its own help."""
+    assert ALL_COMMANDS[f"arcacct {name}"].get_short_help_str(limit=200) == COMMANDS[name]
+
+
+def test_every_command_module_is_in_the_table() -> None:
+    """No command is left out of `arcacct --help`: a module of arcacct.cli with a command of its name is listed."""
+    modules = {name.rpartition(".")[2] for name in sources() if name.startswith("arcacct.cli.")}
+    with_command = {name for name in modules if _defines_command(sources()[f"arcacct.cli.{name}"], name)}
+
+    assert with_command == set(COMMANDS)
+
+
+def _defines_command(path: pathlib.Path, name: str) -> bool:
+    functions = [node for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.FunctionDef)]
+    return any(
+        node.name == name and ast.unparse(decorator).startswith(("click.command", "click.group"))
+        for node in functions
+        for decorator in node.decorator_list
+    )
+
+
+@pytest.mark.parametrize("name", ALL_COMMANDS)
+def test_every_command_and_option_has_help(name) -> None:
+    """Nothing on the command line is left unexplained."""
+    command = ALL_COMMANDS[name]
+    silent = [option.opts for option in command.params if isinstance(option, click.Option) and not option.help]
+
+    assert command.help
+    assert not silent
+
+
+@pytest.mark.parametrize("name", ALL_COMMANDS)
+def test_help_fits_a_terminal(name) -> None:
+    """No line of any help is wider than the 80 columns that click wraps at."""
+    with click.Context(ALL_COMMANDS[name], info_name=name, terminal_width=80) as ctx:
+        assert max(map(len, ctx.get_help().splitlines())) <= 80

@@ -1,0 +1,360 @@
+"""README.md and etc/ say what the program does: commands, options, files, callouts and queries exist and work."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import arex_corpus as corpus
+import click
+import pytest
+
+from arcacct.cli import COMMANDS, arcacct
+from arcacct.conf.options import OPTIONS
+from arcacct.conf.parser import Conf, load
+from arcacct.conf.settings import examine
+from arcacct.store import accounting
+from arcacct.store.schema import PUBLISHING, in_memory
+from arcacct.sweep import sweep
+
+ROOT = pathlib.Path(__file__).parent.parent
+README = ROOT / "README.md"
+BEGIN, END = "<!-- reference: begin -->\n", "<!-- reference: end -->\n"
+START = ("venv/bin/arcacct demo", "venv/bin/pytest")
+"""How the two commands for a fresh machine end."""
+_BLOCKS = re.MULTILINE | re.DOTALL
+SERVICES = ("arcacct-publish", "arcacct-sweep")
+
+
+def readme() -> str:
+    return README.read_text(encoding="utf-8")
+
+
+class Block(NamedTuple):
+    """A fenced block."""
+
+    language: str
+    text: str
+
+
+def blocks() -> list[Block]:
+    return [Block(*found) for found in re.findall(r"^```(\w*)\n(.*?)^```$", readme(), _BLOCKS)]
+
+
+def prose() -> str:
+    """The manual without fenced blocks and without the generated reference."""
+    text = readme()
+    text = text[: text.index(BEGIN)] + text[text.index(END) :]
+    text = re.sub("<!-- differences: begin -->.*<!-- differences: end -->", "", text, flags=re.DOTALL)
+    return re.sub(r"^```.*?^```$", "", text, flags=_BLOCKS)
+
+
+def inline() -> list[str]:
+    """Everything between single backquotes, outside blocks."""
+    return re.findall(r"`([^`\n]+)`", prose())
+
+
+def shell_lines() -> list[str]:
+    return [line for block in blocks() if block.language == "sh" for line in block.text.splitlines()]
+
+
+def command_lines() -> list[str]:
+    """Every ``arcacct ...`` of the manual: from blocks (the parts of && lists) and from inline code."""
+    parts = [part.strip() for line in shell_lines() for part in line.split("&&")]
+    return sorted({part for part in [*parts, *inline()] if re.match(r"(\S*/bin/)?arcacct( |$)", part)})
+
+
+def commands(group: click.Group = arcacct, name: str = "arcacct") -> Iterator[tuple[str, click.Command]]:
+    """Every command by its full name, in the order of --help, groups before what is in them."""
+    context = click.Context(group)
+    for short in group.list_commands(context):
+        command = group.get_command(context, short)
+        assert command is not None
+        yield f"{name} {short}", command
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{name} {short}")
+
+
+def options_of(command: click.Command) -> dict[str, click.Option]:
+    found = [param for param in command.params if isinstance(param, click.Option)]
+    return {name: option for option in found for name in (*option.opts, *option.secondary_opts)}
+
+
+def understand(words: list[str]) -> None:
+    """Walk a command line as click would; raises AssertionError at the first word it would not know."""
+    command: click.Command = arcacct
+    words = words[1:]
+    arguments: list[str] = []
+    while words:
+        word = words.pop(0)
+        if word in ("-h", "--help"):
+            continue
+        if word.startswith("-") and word != "-":
+            option = options_of(command).get(word)
+            assert option is not None, f"{command.name} has no option {word}"
+            values = 0 if option.is_flag else option.nargs
+            assert len(words) >= values, f"{word} of {command.name} needs {values} values"
+            words = words[values:]
+        elif isinstance(command, click.Group):
+            inner = command.get_command(click.Context(command), word)
+            assert inner is not None, f"{command.name} has no command {word}"
+            command = inner
+        else:
+            arguments.append(word)
+    known = [param for param in command.params if isinstance(param, click.Argument)]
+    most = len(known) if all(param.nargs == 1 for param in known) else len(arguments)
+    assert len(arguments) <= most, f"{command.name} takes no {arguments[most:]}"
+
+
+@pytest.mark.parametrize("line", command_lines())
+def test_every_command_line_of_the_manual_is_understood(line: str) -> None:
+    """The manual shows no command and no option that the program does not have."""
+    understand(shlex.split(line))
+
+
+@pytest.mark.parametrize("name", sorted({word.split()[0] for word in inline() if word.startswith("--")}))
+def test_every_option_of_the_manual_exists(name: str) -> None:
+    """An option that is mentioned alone belongs to some command."""
+    known = {option for _, command in commands() for option in options_of(command)} | set(options_of(arcacct))
+    assert name in known
+
+
+@pytest.mark.parametrize("name", sorted({word for word in inline() if re.fullmatch(r"\w+=(\S+)?", word)}))
+def test_every_setting_of_the_manual_exists(name: str) -> None:
+    """``option=value`` in the manual is an option of the configuration, a line of a callout, or of a unit."""
+    known = {spec.name for specs in OPTIONS.values() for spec in specs}
+    callout = {"timeout", "onsuccess", "onfailure", "ontimeout"}
+    assert name.partition("=")[0] in known | callout | {"user", "record", "User", "ExecStart", "immutable"}
+
+
+def reference() -> str:
+    """The commands with their arguments and options, as --help has them, in a form that no version of click changes."""
+    parts = [_section("arcacct", arcacct)]
+    parts += [_section(name, command) for name, command in commands()]
+    return "\n".join(parts)
+
+
+def _section(name: str, command: click.Command) -> str:
+    usage = [name, *(["[OPTIONS]"] if options_of(command) else [])]
+    usage += ["COMMAND"] if isinstance(command, click.Group) else []
+    usage += [_shown(param) for param in command.params if isinstance(param, click.Argument)]
+    lines = [f"### {name}", "", f"`{' '.join(usage)}`", "", _paragraphs(command), ""]
+    rows = [_row(param) for param in command.params if isinstance(param, click.Option)]
+    if rows:
+        lines += ["| option | meaning |", "|---|---|", *rows, ""]
+    return "\n".join(lines)
+
+
+def _shown(argument: click.Argument) -> str:
+    name = (argument.metavar or argument.name or "").strip("[]").upper()
+    return name if argument.required else f"[{name}]"
+
+
+def _paragraphs(command: click.Command) -> str:
+    texts = [_paragraph(part) for part in inspect.cleandoc(command.help or "").split("\n\n")]
+    arguments = [param for param in command.params if isinstance(param, click.Argument)]
+    return "\n\n".join(texts + [f"{_shown(param)}: {_choices(param)}" for param in arguments if _choices(param)])
+
+
+def _paragraph(text: str) -> str:
+    """Lines are joined, but not those of a paragraph that click leaves as it is."""
+    if not text.startswith("\b\n"):
+        return " ".join(text.split())
+    title, *lines = text.splitlines()[1:]
+    return "\n".join([title.strip(), "", "```", *(line.strip() for line in lines), "```"])
+
+
+def _choices(param: click.Parameter) -> str:
+    return f"one of {', '.join(param.type.choices)}." if isinstance(param.type, click.Choice) else ""
+
+
+def _row(option: click.Option) -> str:
+    value = "" if option.is_flag else f" {option.metavar or (option.name or '').upper()}"
+    names = f"{', '.join(option.opts)}{value}".replace("|", "\\|")
+    parts = [(option.help or "").strip(), _choices(option).capitalize(), "Required." if option.required else ""]
+    return f"| `{names}` | {' '.join(part for part in parts if part)} |"
+
+
+def test_the_reference_of_commands_is_that_of_the_program() -> None:
+    """
+    The section of commands has every command with every option, word for word as --help.
+
+    ``ARCACCT_WRITE_README=1`` writes the section anew.
+    """
+    text = readme()
+    before, rest = text.split(BEGIN)
+    if os.environ.get("ARCACCT_WRITE_README"):
+        README.write_text(f"{before}{BEGIN}{reference()}{END}{rest.split(END)[1]}", encoding="utf-8")
+        rest = readme().split(BEGIN)[1]
+    assert rest.split(END)[0] == reference()
+
+
+def test_every_command_is_mentioned_outside_the_reference() -> None:
+    """A user meets every command in the text, not only in the list."""
+    lines = " ".join(command_lines())
+    for name in COMMANDS:
+        assert name == "record" or f"arcacct {name}" in lines
+
+
+def start_commands() -> list[str]:
+    return [line for line in shell_lines() if line.startswith("python3 -m venv venv && ")]
+
+
+def test_there_are_two_commands_to_start() -> None:
+    """One installs and runs the demo, one installs and runs the tests, and they come first."""
+    assert [line.endswith(end) for line, end in zip(start_commands(), START, strict=True)] == [True, True]
+    assert shell_lines()[:2] == start_commands()
+
+
+def test_ci_runs_the_commands_to_start() -> None:
+    """What the manual tells to type on a fresh machine is what CI runs."""
+    script = ROOT / ".ci" / "run"
+    if not script.exists():
+        pytest.skip("this checkout has no .ci/run")
+    text = script.read_text(encoding="utf-8")
+    # The script takes each from the manual by its end.
+    ends = [end.strip("'") for end in re.findall(r"\$\(readme_command ('[^']+'|\w+)\)", text)]
+    assert sorted(line for end in ends for line in start_commands() if line.endswith(f"venv/bin/{end}")) == sorted(
+        start_commands()
+    )
+
+
+FILE = re.compile(r"(?:etc|schema|tests|arcacct|\.ci)/[\w.-]+(?:/[\w.-]+)*")
+
+
+def named_files() -> list[str]:
+    links = re.findall(r"\]\(([^)#]+)\)", prose())
+    words = [word for line in [*shell_lines(), *inline()] for word in line.split()]
+    return sorted({*links, *(word for word in words if FILE.fullmatch(word))})
+
+
+@pytest.mark.parametrize("name", named_files())
+def test_every_file_of_the_manual_exists(name: str) -> None:
+    """A file or folder of the project that the manual names is there."""
+    if name.startswith(".ci/") and not (ROOT / ".ci" / "run").exists():
+        pytest.skip("this checkout has no .ci/run")
+    assert (ROOT / name).exists()
+
+
+def test_every_link_within_the_manual_leads_somewhere() -> None:
+    """``(#heading)`` is a heading of the manual."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", readme(), flags=_BLOCKS), re.MULTILINE)
+    anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    assert set(re.findall(r"\]\(#([^)]+)\)", readme())) <= anchors
+
+
+def callouts(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("statecallout=")]
+
+
+def test_the_callouts_of_the_manual_are_those_of_etc() -> None:
+    """Both have the same lines, one for each state of A-REX 6 that changes a record."""
+    lines = callouts(readme())
+    assert lines == callouts((ROOT / "etc" / "arc.conf.statecallout").read_text(encoding="ascii"))
+    states = [line.partition("=")[2].split()[0] for line in lines]
+    assert states == ["ACCEPTED", "PREPARING", "SUBMIT", "FINISHING", "FINISHED"]
+
+
+def differences() -> list[str]:
+    """The tests of the table of differences, each as ``file::function``."""
+    table = readme().split("<!-- differences: begin -->")[1].split("<!-- differences: end -->")[0]
+    rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")][2:]
+    named = [re.findall(r"`([^`]+)`", row[-1]) for row in rows]
+    assert all(named), "a difference without a test"
+    return [name if "::" in name else f"tests/acceptance/test_differences.py::{name}" for row in named for name in row]
+
+
+@pytest.mark.parametrize("name", differences())
+def test_every_difference_from_arex_has_its_test(name: str) -> None:
+    """The manual names the test of each intended difference, and it is there."""
+    file, _, function = name.partition("::")
+    assert f"def {function}(" in (ROOT / file).read_text(encoding="utf-8")
+
+
+def configuration(folder: pathlib.Path, arex: str, ours: str) -> Conf:
+    (folder / "arc.conf").write_text(f"[common]\nhostname = ce.example.org\n[arex]\n{arex}\n", encoding="utf-8")
+    (folder / "arcacct.conf").write_text(ours, encoding="utf-8")
+    return load(str(folder / "arc.conf"), {})
+
+
+def test_config_check_has_nothing_against_our_files(tmp_path: pathlib.Path) -> None:
+    """The callouts harm no job, and the example of arcacct.conf has no mistake."""
+    from arcacct.conf.check import check
+
+    lines = "\n".join(callouts(readme()))
+    ours = (ROOT / "etc" / "arcacct.conf.example").read_text(encoding="ascii")
+    conf = configuration(tmp_path, lines, ours)
+    settings, problems = examine(conf)
+    assert problems == []
+    assert settings is not None
+    assert [target.name for target in settings.targets] == ["sgas:example", "apel:egi"]
+    assert [problem for problem in check(conf) if problem.option == "statecallout"] == []
+
+
+def queries() -> list[tuple[str, str]]:
+    """``(database, statement)`` of each query."""
+    found = [block.text.split("\n", 1) for block in blocks() if block.language == "sql"]
+    return [(first.removeprefix("-- "), statement) for first, statement in found]
+
+
+@pytest.fixture(scope="module")
+def databases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, sqlite3.Connection]:
+    """The database that a sweep makes of a real control directory, and an empty ledger."""
+    control = corpus.rebuild(tmp_path_factory.mktemp("docs") / "control")
+    here = corpus.place(control.path)
+    con = accounting.open_accounting(here)
+    sweep(here, con, owner=control.owner)
+    return {"accounting.db": con, "publishing.db": in_memory(PUBLISHING)}
+
+
+@pytest.mark.parametrize(("database", "statement"), queries())
+def test_every_query_of_the_manual_runs(
+    databases: dict[str, sqlite3.Connection], database: str, statement: str
+) -> None:
+    """A query can be copied as it is; on a database with jobs it finds some unless it asks for one job."""
+    rows = databases[database].execute(statement).fetchall()
+    assert rows or database == "publishing.db" or "the id of the job" in statement
+
+
+def test_the_way_to_unescape_in_sql_is_right(databases: dict[str, sqlite3.Connection]) -> None:
+    """The expression of the manual gives back what the job said."""
+    (expression,) = {word for word in inline() if word.startswith("replace(")}
+    con = databases["accounting.db"]
+    names = [name for (name,) in con.execute(f"SELECT {expression} FROM Users WHERE Name LIKE '%\\%27%' ESCAPE '\\'")]
+    assert names
+    assert all("'" in name and "%27" not in name for name in names)
+    assert con.execute(f"SELECT {expression} FROM (SELECT '100%25 %2527' AS Name)").fetchone() == ("100% %27",)
+
+
+@pytest.mark.parametrize("name", [f"{name}.{kind}" for name in SERVICES for kind in ("service", "timer")])
+def test_systemd_accepts_the_units(name: str, tmp_path: pathlib.Path) -> None:
+    """``systemd-analyze verify`` has no complaint about a unit, its program aside."""
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        pytest.skip("there is no systemd-analyze here")
+    for file in (ROOT / "etc").glob("arcacct-*.[st]*"):
+        text = file.read_text(encoding="ascii").replace("/opt/arcacct/bin/arcacct", "/bin/true")
+        (tmp_path / file.name).write_text(text, encoding="ascii")
+    done = subprocess.run(
+        [program, "verify", str(tmp_path / name)], check=False, capture_output=True, text=True, timeout=60
+    )
+    complaints = [line for line in done.stderr.splitlines() if "arcacct" in line]
+    assert complaints == []
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_the_units_run_what_the_program_has(name: str) -> None:
+    """The services run a command of the program, where the manual installs it."""
+    text = (ROOT / "etc" / f"{name}.service").read_text(encoding="ascii")
+    (line,) = re.findall(r"^ExecStart=(.+)$", text, re.MULTILINE)
+    assert line.startswith("/opt/arcacct/bin/arcacct ")
+    understand(shlex.split(line))
+    assert f"/{line.split()[0].lstrip('/')}".removesuffix("/bin/arcacct") in readme()

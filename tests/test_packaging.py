@@ -1,0 +1,168 @@
+"""What is built: everything that an installed arcacct needs, and nothing else."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+import tarfile
+import zipfile
+from email import message_from_bytes
+from typing import NamedTuple
+
+import pytest
+
+import arcacct
+
+ROOT = pathlib.Path(__file__).parent.parent
+BUILD = "import sys, hatchling.build as backend; print(getattr(backend, sys.argv[1])(sys.argv[2]))"
+"""Builds with the backend of pyproject.toml as pip does, but in this environment: pip would ask the network for it."""
+DIST_INFO = f"arcacct-{arcacct.__version__}.dist-info"
+SCRIPTS = f"arcacct-{arcacct.__version__}.data/scripts"
+
+
+class Shipped(NamedTuple):
+    """A file of a wheel."""
+
+    content: bytes
+    executable: bool
+
+
+def build(what: str, source: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
+    """Build a wheel or an sdist of a source tree; the path of the file."""
+    done = subprocess.run(
+        [sys.executable, "-c", BUILD, f"build_{what}", target], cwd=source, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return target / done.stdout.split()[-1]
+
+
+def files_of(wheel: pathlib.Path) -> dict[str, Shipped]:
+    """Each file of a wheel by its name."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {
+            info.filename: Shipped(archive.read(info), bool(info.external_attr >> 16 & 0o111))
+            for info in archive.infolist()
+        }
+
+
+def tree(folder: str) -> dict[str, bytes]:
+    """Each file below a folder of the checkout by its path there, without what Python leaves behind."""
+    return {
+        path.relative_to(ROOT).as_posix(): path.read_bytes()
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+@pytest.fixture(scope="module")
+def wheel_path(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return build("wheel", ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def wheel(wheel_path) -> dict[str, Shipped]:
+    return files_of(wheel_path)
+
+
+@pytest.fixture(scope="module")
+def prefix(wheel_path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A place into which pip has installed the wheel."""
+    prefix = tmp_path_factory.mktemp("prefix")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-compile"]
+    subprocess.run([*pip, "--no-deps", "--no-index", "--ignore-installed", "--prefix", prefix, wheel_path], check=True)
+    return prefix
+
+
+@pytest.mark.parametrize("folder", ["arcacct", "schema", "etc"])
+def test_wheel_has_every_file(wheel, folder) -> None:
+    """Modules, demo data, SQL scripts and the administrator's files are in the wheel, byte for byte."""
+    inside = "" if folder == "arcacct" else "arcacct/"
+    expected = {f"{inside}{path}": content for path, content in tree(folder).items()}
+
+    assert len(expected) > 2
+    assert {name: wheel[name].content for name in expected if name in wheel} == expected
+
+
+def test_wheel_has_nothing_else(wheel) -> None:
+    """No test, no cache, no build script: the package, its metadata and one script."""
+    expected = set(tree("arcacct")) | {f"arcacct/{path}" for path in (*tree("schema"), *tree("etc"))}
+    others = set(wheel) - expected
+
+    assert others == {
+        f"{SCRIPTS}/arcacct-record",
+        *(f"{DIST_INFO}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")),
+    }
+
+
+def test_modes_survive(wheel) -> None:
+    """The launcher, which is copied out of the package, can be run; data cannot."""
+    assert wheel["arcacct/etc/arcacct-hook"].executable
+    assert not wheel["arcacct/etc/arcacct.conf.reference"].executable
+    assert not any(file.executable for name, file in wheel.items() if name.startswith("arcacct/demo_data/"))
+
+
+def test_the_hook_is_a_script_file(wheel) -> None:
+    """arcacct-record is no entry point: pip's shim for those imports `re`, which costs every job of the site."""
+    assert wheel[f"{SCRIPTS}/arcacct-record"].content.startswith(b"#!python\n")
+    assert wheel[f"{DIST_INFO}/entry_points.txt"].content.split() == [
+        b"[console_scripts]", b"arcacct", b"=", b"arcacct.cli:main",
+    ]  # fmt: skip
+
+
+def test_metadata_names_what_is_needed(wheel) -> None:
+    """The wheel asks for the five packages (and requests' transport), and for the test tools only with [test]."""
+    metadata = message_from_bytes(wheel[f"{DIST_INFO}/METADATA"].content)
+    needed = {line.partition(">")[0] for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line}
+
+    assert needed == {"click", "cryptography", "psutil", "requests", "sqlite-utils", "urllib3"}
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert metadata["Version"] == arcacct.__version__
+    assert metadata["License-Expression"] == "Apache-2.0"
+
+
+def test_sdist_builds_the_same_wheel(wheel, tmp_path) -> None:
+    """Who builds from the source archive gets what who builds from a checkout gets."""
+    with tarfile.open(build("sdist", ROOT, tmp_path)) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.glob("arcacct-*/")
+    rebuilt = files_of(build("wheel", source, tmp_path))
+
+    assert rebuilt == wheel
+    assert (source / "tests" / "test_packaging.py").is_file()
+
+
+def test_pip_gives_the_hook_its_interpreter(prefix) -> None:
+    """After installation the hook's script names the interpreter of the environment and can be run."""
+    script = prefix / "bin" / "arcacct-record"
+
+    assert script.read_text().splitlines()[0] == f"#!{sys.executable}"
+    assert script.stat().st_mode & 0o111
+
+
+def test_installed_program_finds_its_schema(prefix, tmp_path) -> None:
+    """The installed command creates a database from the scripts that came with it, wherever it is run."""
+    (site,) = prefix.glob("lib*/python*/site-packages")
+    command = [prefix / "bin" / "arcacct", "--database", tmp_path / "accounting.db", "db", "init"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env={"PYTHONPATH": str(site)}, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "accounting.db").is_file()
+    assert f"{tmp_path}/publishing.db: created" in done.stdout
+
+
+def test_checkout_works_without_being_built(tmp_path) -> None:
+    """An editable installation takes schema and etc from the top level of the project."""
+    code = "from arcacct.resources import resource; print(resource('schema', 'accounting'), resource('etc'))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.split() == [str(ROOT / "schema" / "accounting"), str(ROOT / "etc")]
