@@ -1,0 +1,217 @@
+-- The contract with third parties: within v1 columns are only ever added, and none changes its meaning.
+-- Names are resolved, units are in the names of columns, times are UTC: seconds since 1970, and ISO text beside them
+-- (*_iso). What is unknown is NULL. A-REX's percent-escapes are undone, those that it writes: %27 ' %23 # %0D %0A %08
+-- %25 %; only job_id and local_job_id stay as stored, so that a condition on them uses their index.
+-- The comment after each column is its documentation: the manual's tables are made from it.
+
+-- One row for each job, from its acceptance on. The values of a job that is not finished yet are those of the start.
+CREATE VIEW v1_jobs AS
+SELECT
+  AAR.JobID AS job_id, -- id that A-REX gave the job; AAR, as stored
+  nullif(AAR.LocalJobID, '') AS local_job_id, -- id that the batch system gave the job; AAR, as stored
+  (SELECT replace(replace(replace(replace(replace(replace(InfoValue, '%27', ''''), '%23', '#'), '%0D', char(13)),
+                                  '%0A', char(10)), '%08', char(8)), '%25', '%')
+     FROM JobExtraInfo WHERE JobExtraInfo.RecordID = AAR.RecordID AND InfoKey = 'jobname'
+    ORDER BY JobExtraInfo.rowid LIMIT 1) AS job_name, -- name that the user gave the job; JobExtraInfo jobname
+  nullif(replace(replace(replace(Endpoints.URL, '%27', ''''), '%23', '#'), '%25', '%'),
+         '') AS endpoint_url, -- URL at which the job was submitted; NULL: a local job; Endpoints
+  nullif(Endpoints.Interface, '') AS endpoint_type, -- submission interface, e.g. org.nordugrid.arcrest; Endpoints
+  (SELECT InfoValue FROM JobExtraInfo WHERE JobExtraInfo.RecordID = AAR.RecordID AND InfoKey = 'lrms'
+    ORDER BY JobExtraInfo.rowid LIMIT 1) AS lrms, -- batch system, as [lrms] calls it; JobExtraInfo lrms
+  nullif(replace(replace(replace(Queues.Name, '%27', ''''), '%23', '#'), '%25', '%'),
+         '') AS queue, -- queue or partition of the batch system; Queues
+  (SELECT InfoValue FROM JobExtraInfo WHERE JobExtraInfo.RecordID = AAR.RecordID
+      AND InfoKey IN ('nodenames', 'nodename')
+    ORDER BY JobExtraInfo.rowid LIMIT 1) AS node_names, -- worker nodes joined by ":", one name for each slot; JobExtraInfo nodenames
+  (SELECT InfoValue FROM JobExtraInfo WHERE JobExtraInfo.RecordID = AAR.RecordID AND InfoKey = 'clienthost'
+    ORDER BY JobExtraInfo.rowid LIMIT 1) AS client_host, -- address:port that the job was submitted from; JobExtraInfo clienthost
+  nullif(replace(replace(replace(replace(replace(replace(Users.Name, '%27', ''''), '%23', '#'), '%0D', char(13)),
+                                 '%0A', char(10)), '%08', char(8)), '%25', '%'),
+         '') AS user_dn, -- distinguished name of the user, in OpenSSL's one-line form; Users
+  (SELECT InfoValue FROM JobExtraInfo WHERE JobExtraInfo.RecordID = AAR.RecordID AND InfoKey = 'localuser'
+    ORDER BY JobExtraInfo.rowid LIMIT 1) AS local_user, -- account that the job ran under, user or user:group; JobExtraInfo localuser
+  nullif(replace(replace(replace(WLCGVOs.Name, '%27', ''''), '%23', '#'), '%25', '%'),
+         '') AS vo, -- virtual organisation; WLCGVOs
+  AAR.FQAN AS fqan, -- main VOMS attribute; AuthTokenAttributes mainfqan
+  CASE WHEN AAR.FQAN LIKE '/%' THEN
+    substr(AAR.FQAN, 1, min(instr(AAR.FQAN || '/Role=', '/Role='), instr(AAR.FQAN || '/Capability=', '/Capability=')) - 1)
+  END AS vo_group, -- group part of fqan, with its leading slash; AuthTokenAttributes
+  CASE WHEN instr(AAR.FQAN, '/Role=') THEN
+    nullif(nullif(
+      substr(AAR.FQAN, instr(AAR.FQAN, '/Role=') + 6,
+             instr(substr(AAR.FQAN, instr(AAR.FQAN, '/Role=') + 6) || '/', '/') - 1), ''), 'NULL')
+  END AS vo_role, -- role part of fqan; NULL without one; AuthTokenAttributes
+  (SELECT replace(replace(replace(InfoValue, '%27', ''''), '%23', '#'), '%25', '%')
+     FROM JobExtraInfo WHERE JobExtraInfo.RecordID = AAR.RecordID AND InfoKey = 'projectname'
+    ORDER BY JobExtraInfo.rowid LIMIT 1) AS project, -- project or account that the job belongs to; JobExtraInfo projectname
+  nullif(Status.Name, '') AS status, -- in-progress, completed, failed or aborted; Status
+  CASE WHEN AAR.EndTime > 0 THEN AAR.ExitCode END AS exit_code, -- exit code of the job; 1 when A-REX did not learn it; AAR
+  nullif(AAR.SubmitTime, 0) AS submit_time, -- s since 1970: A-REX accepted the job; AAR
+  strftime('%Y-%m-%dT%H:%M:%SZ', nullif(AAR.SubmitTime, 0), 'unixepoch') AS submit_time_iso, -- submit_time as text
+  (SELECT CAST(strftime('%s', EventTime) AS INTEGER) FROM JobEvents
+    WHERE JobEvents.RecordID = AAR.RecordID AND EventKey = 'SUBMIT'
+    ORDER BY JobEvents.rowid DESC LIMIT 1) AS lrms_submit_time, -- s since 1970: handed to the batch system; JobEvents SUBMIT
+  (SELECT strftime('%Y-%m-%dT%H:%M:%SZ', EventTime) FROM JobEvents
+    WHERE JobEvents.RecordID = AAR.RecordID AND EventKey = 'SUBMIT'
+    ORDER BY JobEvents.rowid DESC LIMIT 1) AS lrms_submit_time_iso, -- lrms_submit_time as text
+  (SELECT CAST(strftime('%s', EventTime) AS INTEGER) FROM JobEvents
+    WHERE JobEvents.RecordID = AAR.RecordID AND EventKey = 'LRMSSTART'
+    ORDER BY JobEvents.rowid DESC LIMIT 1) AS lrms_start_time, -- s since 1970: began to run, by the worker's clock; JobEvents LRMSSTART
+  (SELECT strftime('%Y-%m-%dT%H:%M:%SZ', EventTime) FROM JobEvents
+    WHERE JobEvents.RecordID = AAR.RecordID AND EventKey = 'LRMSSTART'
+    ORDER BY JobEvents.rowid DESC LIMIT 1) AS lrms_start_time_iso, -- lrms_start_time as text
+  (SELECT CAST(strftime('%s', EventTime) AS INTEGER) FROM JobEvents
+    WHERE JobEvents.RecordID = AAR.RecordID AND EventKey = 'LRMSEND'
+    ORDER BY JobEvents.rowid DESC LIMIT 1) AS lrms_end_time, -- s since 1970: ended to run, by the worker's clock; JobEvents LRMSEND
+  (SELECT strftime('%Y-%m-%dT%H:%M:%SZ', EventTime) FROM JobEvents
+    WHERE JobEvents.RecordID = AAR.RecordID AND EventKey = 'LRMSEND'
+    ORDER BY JobEvents.rowid DESC LIMIT 1) AS lrms_end_time_iso, -- lrms_end_time as text
+  nullif(AAR.EndTime, 0) AS end_time, -- s since 1970: the job reached its final status in A-REX; AAR
+  strftime('%Y-%m-%dT%H:%M:%SZ', nullif(AAR.EndTime, 0), 'unixepoch') AS end_time_iso, -- end_time as text
+  AAR.NodeCount AS node_count, -- worker nodes; AAR
+  AAR.CPUCount AS core_count, -- cores, on all nodes together; AAR CPUCount
+  AAR.UsedWalltime AS wall_s, -- s of clock time that the job ran, whatever its cores; AAR UsedWalltime
+  AAR.UsedCPUUserTime + AAR.UsedCPUKernelTime AS cpu_s, -- s of CPU time, user and kernel, of all cores; AAR
+  AAR.UsedCPUUserTime AS cpu_user_s, -- s of CPU time in user mode; AAR
+  AAR.UsedCPUKernelTime AS cpu_kernel_s, -- s of CPU time in the kernel; AAR
+  nullif(AAR.UsedMemory, 0) AS memory_kib, -- KiB of resident memory at most; AAR UsedMemory
+  nullif(AAR.UsedVirtMem, 0) AS virtual_memory_kib, -- KiB of virtual memory at most; AAR UsedVirtMem
+  AAR.UsedScratch AS scratch_bytes, -- bytes in the scratch directory at the end; A-REX 6 writes 0; AAR
+  AAR.StageInVolume AS stage_in_bytes, -- bytes of input fetched, without what was in the cache; AAR StageInVolume
+  (SELECT sum(TransferEnd - TransferStart) FROM DataTransfers
+    WHERE DataTransfers.RecordID = AAR.RecordID AND TransferType IN (10, 11)) AS stage_in_s, -- s of all input transfers added up, queueing included; DataTransfers
+  AAR.StageOutVolume AS stage_out_bytes, -- bytes of output stored; AAR StageOutVolume
+  (SELECT sum(TransferEnd - TransferStart) FROM DataTransfers
+    WHERE DataTransfers.RecordID = AAR.RecordID AND TransferType = 20) AS stage_out_s, -- s of all output transfers added up, queueing included; DataTransfers
+  (SELECT group_concat(RTEName, ';') FROM (
+     SELECT DISTINCT RTEName FROM RunTimeEnvironments WHERE RunTimeEnvironments.RecordID = AAR.RecordID
+      ORDER BY RTEName)) AS run_time_environments, -- ARC runtime environments joined by ";"; RunTimeEnvironments
+  (SELECT replace(replace(replace(InfoValue, '%27', ''''), '%23', '#'), '%25', '%')
+     FROM JobExtraInfo WHERE JobExtraInfo.RecordID = AAR.RecordID AND InfoKey = 'systemsoftware'
+    ORDER BY JobExtraInfo.rowid LIMIT 1) AS system_software, -- operating system of the worker; JobExtraInfo systemsoftware
+  (SELECT replace(replace(replace(InfoValue, '%27', ''''), '%23', '#'), '%25', '%')
+     FROM JobExtraInfo WHERE JobExtraInfo.RecordID = AAR.RecordID AND InfoKey = 'wninstance'
+    ORDER BY JobExtraInfo.rowid LIMIT 1) AS wn_instance, -- kind of worker, e.g. an instance type of a cloud; JobExtraInfo wninstance
+  CASE WHEN instr(AAR.Benchmark, ':') THEN
+    substr(AAR.Benchmark, 1, instr(AAR.Benchmark, ':') - 1)
+  END AS benchmark_type, -- benchmark of the worker: HEPscore23, HEPSPEC (HS06) or Si2k; JobExtraInfo benchmark
+  CASE WHEN instr(AAR.Benchmark, ':') THEN
+    CAST(substr(AAR.Benchmark, instr(AAR.Benchmark, ':') + 1) AS REAL)
+  END AS benchmark_value, -- value of that benchmark for one core; JobExtraInfo benchmark
+  CASE WHEN instr(AAR.Benchmark, ':') THEN
+    coalesce((SELECT Source FROM FieldSources WHERE FieldSources.RecordID = AAR.RecordID AND Field = 'benchmark'),
+             (SELECT Source FROM RecordSources WHERE RecordSources.RecordID = AAR.RecordID), 'diag')
+  END AS benchmark_source, -- where the benchmark is from: diag (the job's .diag or the site's default), or FieldSources
+  coalesce((SELECT Source FROM RecordSources WHERE RecordSources.RecordID = AAR.RecordID),
+           'arc') AS source -- where the record is from: arc (control directory), or RecordSources
+FROM (
+  SELECT *,
+         (SELECT replace(replace(replace(AttrValue, '%27', ''''), '%23', '#'), '%25', '%') FROM AuthTokenAttributes
+           WHERE AuthTokenAttributes.RecordID = AAR.RecordID AND AttrKey IN ('mainfqan', 'vomsfqan')
+           ORDER BY AttrKey, AuthTokenAttributes.rowid LIMIT 1) AS FQAN,
+         (SELECT InfoValue FROM JobExtraInfo
+           WHERE JobExtraInfo.RecordID = AAR.RecordID AND InfoKey = 'benchmark'
+           ORDER BY JobExtraInfo.rowid LIMIT 1) AS Benchmark
+    FROM AAR
+) AS AAR
+JOIN Endpoints ON Endpoints.ID = AAR.EndpointID
+JOIN Queues ON Queues.ID = AAR.QueueID
+JOIN Users ON Users.ID = AAR.UserID
+JOIN WLCGVOs ON WLCGVOs.ID = AAR.VOID
+JOIN Status ON Status.ID = AAR.StatusID;
+
+-- One row for each change of a job's state, and for each moment that its files tell of.
+CREATE VIEW v1_job_events AS
+SELECT
+  AAR.JobID AS job_id, -- the job; AAR
+  JobEvents.EventKey AS event, -- state of A-REX, or LRMSSTART, LRMSEND, DTRDOWNLOADSTART, DTRDOWNLOADEND, DTRUPLOADSTART, DTRUPLOADEND; JobEvents
+  CAST(strftime('%s', JobEvents.EventTime) AS INTEGER) AS event_time, -- s since 1970; JobEvents
+  strftime('%Y-%m-%dT%H:%M:%SZ', JobEvents.EventTime) AS event_time_iso -- event_time as text
+FROM JobEvents JOIN AAR ON AAR.RecordID = JobEvents.RecordID;
+
+-- One row for each file that A-REX moved for a job.
+CREATE VIEW v1_transfers AS
+SELECT
+  AAR.JobID AS job_id, -- the job; AAR
+  replace(replace(replace(replace(replace(replace(DataTransfers.URL, '%27', ''''), '%23', '#'), '%0D', char(13)),
+                          '%0A', char(10)), '%08', char(8)), '%25', '%') AS url, -- where the file came from or went to; DataTransfers
+  CASE DataTransfers.TransferType WHEN 20 THEN 'output' WHEN 11 THEN 'cached_input'
+    ELSE 'input' END AS kind, -- input, cached_input (it was in the cache already) or output; DataTransfers TransferType
+  DataTransfers.FileSize AS size_bytes, -- bytes; DataTransfers
+  DataTransfers.TransferStart AS start_time, -- s since 1970: the transfer was asked for; DataTransfers
+  strftime('%Y-%m-%dT%H:%M:%SZ', DataTransfers.TransferStart, 'unixepoch') AS start_time_iso, -- start_time as text
+  DataTransfers.TransferEnd AS end_time, -- s since 1970: the transfer was done; DataTransfers
+  strftime('%Y-%m-%dT%H:%M:%SZ', DataTransfers.TransferEnd, 'unixepoch') AS end_time_iso, -- end_time as text
+  DataTransfers.TransferEnd - DataTransfers.TransferStart AS duration_s -- s that it took, queueing included; DataTransfers
+FROM DataTransfers JOIN AAR ON AAR.RecordID = DataTransfers.RecordID;
+
+-- One row for each further thing that is known of a job: what came with its credential, its environments, the rest.
+CREATE VIEW v1_job_attributes AS
+SELECT
+  AAR.JobID AS job_id, -- the job; AAR
+  Attribute.Kind AS kind, -- token (of the credential), rte (runtime environment) or info; the table
+  Attribute.Name AS name, -- mainfqan, vomsfqan, jobname, lrms, ...; AttrKey or InfoKey; NULL for rte
+  replace(replace(replace(replace(replace(replace(Attribute.Value, '%27', ''''), '%23', '#'), '%0D', char(13)),
+                          '%0A', char(10)), '%08', char(8)), '%25', '%') AS value -- the value; AttrValue, RTEName or InfoValue
+FROM (
+  SELECT RecordID, 'token' AS Kind, AttrKey AS Name, AttrValue AS Value FROM AuthTokenAttributes
+  UNION ALL
+  SELECT RecordID, 'rte', NULL, RTEName FROM RunTimeEnvironments
+  UNION ALL
+  SELECT RecordID, 'info', InfoKey, InfoValue FROM JobExtraInfo
+) AS Attribute
+JOIN AAR ON AAR.RecordID = Attribute.RecordID;
+
+-- The finished jobs of each month (of their end, in UTC) that agree in all that a summary is made by. A job that vanished
+-- unfinished (aborted) counts only if the batch system measured something. A duration that is no measurement counts 0.
+CREATE VIEW v1_usage_by_month AS
+SELECT
+  strftime('%Y-%m', EndTime, 'unixepoch') AS month, -- month of end_time in UTC, e.g. 2026-11; AAR
+  nullif(replace(replace(replace(replace(replace(replace(Users.Name, '%27', ''''), '%23', '#'), '%0D', char(13)),
+                                 '%0A', char(10)), '%08', char(8)), '%25', '%'), '') AS user_dn, -- as in v1_jobs
+  nullif(replace(replace(replace(WLCGVOs.Name, '%27', ''''), '%23', '#'), '%25', '%'), '') AS vo, -- as in v1_jobs
+  FQAN AS fqan, -- as in v1_jobs
+  CASE WHEN FQAN LIKE '/%' THEN
+    substr(FQAN, 1, min(instr(FQAN || '/Role=', '/Role='), instr(FQAN || '/Capability=', '/Capability=')) - 1)
+  END AS vo_group, -- as in v1_jobs
+  CASE WHEN instr(FQAN, '/Role=') THEN
+    nullif(nullif(
+      substr(FQAN, instr(FQAN, '/Role=') + 6, instr(substr(FQAN, instr(FQAN, '/Role=') + 6) || '/', '/') - 1), ''), 'NULL')
+  END AS vo_role, -- as in v1_jobs
+  nullif(replace(replace(replace(Endpoints.URL, '%27', ''''), '%23', '#'), '%25', '%'), '') AS endpoint_url, -- as in v1_jobs
+  CASE Endpoints.URL WHEN '' THEN 'local' ELSE 'grid' END AS infrastructure, -- grid, or local for jobs without an endpoint; Endpoints
+  NodeCount AS node_count, -- as in v1_jobs
+  CPUCount AS core_count, -- as in v1_jobs
+  CASE WHEN instr(Benchmark, ':') THEN substr(Benchmark, 1, instr(Benchmark, ':') - 1) END AS benchmark_type, -- as in v1_jobs
+  CASE WHEN instr(Benchmark, ':') THEN
+    CAST(substr(Benchmark, instr(Benchmark, ':') + 1) AS REAL) END AS benchmark_value, -- as in v1_jobs
+  Jobs AS jobs, -- number of jobs
+  Wall AS wall_s, -- s of clock time of all jobs; multiplied by core_count it is the core time
+  Cpu AS cpu_s, -- s of CPU time of all jobs
+  Earliest AS earliest_end_time, -- s since 1970: end_time of the first job
+  strftime('%Y-%m-%dT%H:%M:%SZ', Earliest, 'unixepoch') AS earliest_end_time_iso, -- earliest_end_time as text
+  Latest AS latest_end_time, -- s since 1970: end_time of the last job
+  strftime('%Y-%m-%dT%H:%M:%SZ', Latest, 'unixepoch') AS latest_end_time_iso -- latest_end_time as text
+FROM (
+  SELECT EndTime, UserID, VOID, EndpointID, NodeCount, CPUCount, FQAN, Benchmark, count(*) AS Jobs,
+         sum(Wall) AS Wall, sum(Cpu) AS Cpu, min(EndTime) AS Earliest, max(EndTime) AS Latest
+    FROM (
+      SELECT EndTime, UserID, VOID, EndpointID, NodeCount, CPUCount,
+             CASE WHEN UsedWalltime BETWEEN 0 AND 9007199254740992 THEN UsedWalltime ELSE 0 END AS Wall,
+             CASE WHEN UsedCPUUserTime BETWEEN 0 AND 9007199254740992 THEN UsedCPUUserTime ELSE 0 END
+             + CASE WHEN UsedCPUKernelTime BETWEEN 0 AND 9007199254740992 THEN UsedCPUKernelTime ELSE 0 END AS Cpu,
+             (SELECT replace(replace(replace(AttrValue, '%27', ''''), '%23', '#'), '%25', '%')
+                FROM AuthTokenAttributes
+               WHERE AuthTokenAttributes.RecordID = AAR.RecordID AND AttrKey IN ('mainfqan', 'vomsfqan')
+               ORDER BY AttrKey, AuthTokenAttributes.rowid LIMIT 1) AS FQAN,
+             (SELECT InfoValue FROM JobExtraInfo
+               WHERE JobExtraInfo.RecordID = AAR.RecordID AND InfoKey = 'benchmark'
+               ORDER BY JobExtraInfo.rowid LIMIT 1) AS Benchmark
+        FROM AAR JOIN Status ON Status.ID = +StatusID
+       WHERE EndTime > 0 AND (Status.Name IN ('completed', 'failed') OR (Status.Name = 'aborted'
+         AND (UsedWalltime, UsedCPUUserTime, UsedCPUKernelTime) <> (0, 0, 0))))
+   GROUP BY strftime('%Y-%m', EndTime, 'unixepoch'), UserID, VOID, EndpointID, NodeCount, CPUCount, FQAN, Benchmark
+) AS Cell
+JOIN Users ON Users.ID = UserID
+JOIN WLCGVOs ON WLCGVOs.ID = VOID
+JOIN Endpoints ON Endpoints.ID = EndpointID;
