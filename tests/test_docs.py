@@ -68,7 +68,8 @@ def shell_lines() -> list[str]:
 
 def command_lines() -> list[str]:
     """Every ``arcacct ...`` of the manual: from blocks (the parts of && lists) and from inline code."""
-    parts = [part.strip() for line in shell_lines() for part in line.split("&&")]
+    lines = [line for block in blocks() if block.language in ("sh", "") for line in block.text.splitlines()]
+    parts = [re.sub(r" < \S+$", "", part.strip()) for line in lines for part in line.split("&&")]
     return sorted({part for part in [*parts, *inline()] if re.match(r"(\S*/bin/)?arcacct( |$)", part)})
 
 
