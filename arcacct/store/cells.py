@@ -25,11 +25,11 @@ _SAME_KEY = " AND ".join(f"Cells.{column} = Slice.{column}" for column in _KEY.s
 
 _ADVANCE = (
     "DELETE FROM Slice",
+    "INSERT INTO Slice (RecordID) SELECT RecordID FROM FinishedLog WHERE Seq > :first AND Seq <= :last",
+    # Not a LEFT JOIN: SQLite would make up the usage of every record for it.
     f"""
-    INSERT INTO Slice
-    SELECT Log.RecordID, {_KEY}, EndTime, Wall, Cpu
-      FROM FinishedLog AS Log LEFT JOIN RecordUsage ON RecordUsage.RecordID = Log.RecordID
-     WHERE Seq > :first AND Seq <= :last
+    UPDATE Slice SET ({_KEY}, EndTime, Wall, Cpu) =
+      (SELECT {_KEY}, EndTime, Wall, Cpu FROM RecordUsage WHERE RecordUsage.RecordID = Slice.RecordID)
     """,
     # What the records contributed before ...
     """
@@ -110,10 +110,10 @@ def months_changed_after(con: Connection, seq: int) -> set[Month]:
         """
         SELECT Month FROM Cells WHERE ChangedSeq > :seq
         UNION
-        SELECT Month FROM FinishedLog JOIN RecordUsage USING (RecordID)
+        SELECT Month FROM FinishedLog CROSS JOIN RecordUsage USING (RecordID)
          WHERE Seq > :seq AND Seq > (SELECT Seq FROM CellsPosition)
         UNION
-        SELECT Month FROM FinishedLog JOIN Contributions USING (RecordID) JOIN Cells USING (CellID)
+        SELECT Month FROM FinishedLog CROSS JOIN Contributions USING (RecordID) CROSS JOIN Cells USING (CellID)
          WHERE Seq > :seq AND Seq > (SELECT Seq FROM CellsPosition)
         """,
         {"seq": seq},

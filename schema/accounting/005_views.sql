@@ -107,10 +107,10 @@ SELECT
 FROM (
   SELECT *,
          (SELECT replace(replace(replace(AttrValue, '%27', ''''), '%23', '#'), '%25', '%') FROM AuthTokenAttributes
-           WHERE AuthTokenAttributes.RecordID = AAR.RecordID AND AttrKey IN ('mainfqan', 'vomsfqan')
-           ORDER BY AttrKey, AuthTokenAttributes.rowid LIMIT 1) AS FQAN,
+           WHERE AuthTokenAttributes.RecordID = AAR.RecordID AND +AttrKey IN ('mainfqan', 'vomsfqan')
+           ORDER BY +AttrKey, AuthTokenAttributes.rowid LIMIT 1) AS FQAN,
          (SELECT InfoValue FROM JobExtraInfo
-           WHERE JobExtraInfo.RecordID = AAR.RecordID AND InfoKey = 'benchmark'
+           WHERE JobExtraInfo.RecordID = AAR.RecordID AND +InfoKey = 'benchmark'
            ORDER BY JobExtraInfo.rowid LIMIT 1) AS Benchmark
     FROM AAR
 ) AS AAR
@@ -202,10 +202,10 @@ FROM (
              + CASE WHEN UsedCPUKernelTime BETWEEN 0 AND 9007199254740992 THEN UsedCPUKernelTime ELSE 0 END AS Cpu,
              (SELECT replace(replace(replace(AttrValue, '%27', ''''), '%23', '#'), '%25', '%')
                 FROM AuthTokenAttributes
-               WHERE AuthTokenAttributes.RecordID = AAR.RecordID AND AttrKey IN ('mainfqan', 'vomsfqan')
-               ORDER BY AttrKey, AuthTokenAttributes.rowid LIMIT 1) AS FQAN,
+               WHERE AuthTokenAttributes.RecordID = AAR.RecordID AND +AttrKey IN ('mainfqan', 'vomsfqan')
+               ORDER BY +AttrKey, AuthTokenAttributes.rowid LIMIT 1) AS FQAN,
              (SELECT InfoValue FROM JobExtraInfo
-               WHERE JobExtraInfo.RecordID = AAR.RecordID AND InfoKey = 'benchmark'
+               WHERE JobExtraInfo.RecordID = AAR.RecordID AND +InfoKey = 'benchmark'
                ORDER BY JobExtraInfo.rowid LIMIT 1) AS Benchmark
         FROM AAR JOIN Status ON Status.ID = +StatusID
        WHERE EndTime > 0 AND (Status.Name IN ('completed', 'failed') OR (Status.Name = 'aborted'

@@ -46,11 +46,12 @@ SELECT AAR.RecordID,
        CAST(strftime('%Y%m', EndTime, 'unixepoch') AS INTEGER) AS Month,
        UserID, VOID,
        coalesce((SELECT AttrValue FROM AuthTokenAttributes AS Token
-                  WHERE Token.RecordID = AAR.RecordID AND AttrKey IN ('mainfqan', 'vomsfqan')
-                  ORDER BY AttrKey, Token.rowid LIMIT 1), '') AS FQAN,
+                  -- The plus keeps SQLite off the index of AttrKey, which has half of all rows under one key.
+                  WHERE Token.RecordID = AAR.RecordID AND +AttrKey IN ('mainfqan', 'vomsfqan')
+                  ORDER BY +AttrKey, Token.rowid LIMIT 1), '') AS FQAN,
        EndpointID, NodeCount, CPUCount,
        coalesce((SELECT InfoValue FROM JobExtraInfo AS Extra
-                  WHERE Extra.RecordID = AAR.RecordID AND InfoKey = 'benchmark'
+                  WHERE Extra.RecordID = AAR.RecordID AND +InfoKey = 'benchmark'
                   ORDER BY Extra.rowid LIMIT 1), '') AS Benchmark,
        EndTime,
        CASE WHEN UsedWalltime BETWEEN 0 AND 9007199254740992 THEN UsedWalltime ELSE 0 END AS Wall,
@@ -80,7 +81,7 @@ SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark,
      GROUP BY CellID
     UNION ALL
     SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, 1, Wall, Cpu, EndTime, EndTime
-      FROM Tail JOIN RecordUsage USING (RecordID)
+      FROM Tail CROSS JOIN RecordUsage USING (RecordID)
   )
  GROUP BY Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark;
 

@@ -63,6 +63,14 @@ CREATE TABLE SumKeys (
 ) WITHOUT ROWID;
 CREATE INDEX SumKeys_Month_IDX ON SumKeys (Target, Year, Month);
 
+-- Months that change from sums to records of their own, or back: whatever interrupts that, the next run does it again.
+CREATE TABLE Changeovers (
+  Target TEXT NOT NULL,
+  Year   INTEGER NOT NULL,
+  Month  INTEGER NOT NULL,
+  PRIMARY KEY (Target, Year, Month)
+) WITHOUT ROWID;
+
 -- Records that are not sent, and why: held (will be sent by itself), quarantined (the receiver would refuse it, or did),
 -- correction (the receiver has an older version and keeps that), retry (an operator wants it sent with the next run),
 -- dropped (an operator wants it never sent).
