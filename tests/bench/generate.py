@@ -25,11 +25,17 @@ USERS = 200
 CHUNK = 20_000
 
 
-def generate(folder: pathlib.Path, jobs: int, *, children: bool = True, seed: int = 1) -> Places:
-    """A database of finished jobs in ``folder``, in the order in which a CE records them; returns its places."""
+def generate(
+    folder: pathlib.Path, jobs: int, *, children: bool = True, seed: int = 1, plain: bool = False
+) -> Places:
+    """
+    A database of finished jobs in ``folder``, in the order in which a CE records them; returns its places.
+
+    ``plain`` leaves out what ARC's programs cannot publish (``&`` and ``<`` in names: they do not escape XML).
+    """
     here = places(None, str(folder))
     con = accounting.open_accounting(here)
-    _names(con)
+    _names(con, plain=plain)
     triggers = con.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
     indexes = con.execute("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL").fetchall()
     con.execute("PRAGMA synchronous = OFF")
@@ -40,7 +46,7 @@ def generate(folder: pathlib.Path, jobs: int, *, children: bool = True, seed: in
     for _ in range(0, jobs, CHUNK):
         con.execute("BEGIN")
         for number, job in zip(range(CHUNK), rows, strict=False):
-            _insert(con, job, children=children)
+            _insert(con, job, children=children, plain=plain)
             del number
         con.execute("COMMIT")
     con.execute("INSERT INTO FinishedLog (RecordID) SELECT RecordID FROM AAR ORDER BY RecordID")
@@ -66,11 +72,12 @@ def add_jobs(here: Places, jobs: int, *, seed: int = 2) -> None:
     con.close()
 
 
-def _names(con: Connection) -> None:
+def _names(con: Connection, *, plain: bool) -> None:
+    lab = "Lab" if plain else "Lab & Co <x>"
     con.execute("BEGIN")
     con.executemany(
         "INSERT INTO Users (Name) VALUES (?)",
-        [(f"/DC=org/DC=example/O=Lab & Co/CN=User {number} <x>",) for number in range(USERS)],
+        [(f"/DC=org/DC=example/O={lab}/CN=User {number}",) for number in range(USERS)],
     )
     con.executemany("INSERT INTO WLCGVOs (Name) VALUES (?)", [(vo,) for vo in VOS])
     con.executemany("INSERT INTO Queues (Name) VALUES (?)", [("short",), ("long",), ("gpu",)])
@@ -95,7 +102,7 @@ def _jobs(jobs: int, rng: random.Random) -> Iterator[tuple]:
         )  # fmt: skip
 
 
-def _insert(con: Connection, job: tuple, *, children: bool) -> None:
+def _insert(con: Connection, job: tuple, *, children: bool, plain: bool = False) -> None:
     con.execute(f"INSERT INTO AAR VALUES ({', '.join('?' * 21)})", job)
     if not children:
         return
@@ -120,9 +127,9 @@ def _insert(con: Connection, job: tuple, *, children: bool) -> None:
     con.executemany(
         "INSERT INTO JobExtraInfo VALUES (?, ?, ?)",
         [
-            (record_id, "benchmark", "HEPscore23:12.5" if record_id % 3 else "HEPSPEC:10.1"),
+            (record_id, "benchmark", "HEPscore23:12.5" if record_id % 3 and not plain else "HEPSPEC:10.1"),
             (record_id, "clienthost", "192.0.2.7:41234"),
-            (record_id, "jobname", f"analysis {record_id} a<b & c"),
+            (record_id, "jobname", f"analysis {record_id}" if plain else f"analysis {record_id} a<b & c"),
             (record_id, "localuser", f"{vo[:5]}prd:{vo[:5]}"),
             (record_id, "lrms", "slurm"),
             # jura-ng reads `nodename`, A-REX writes `nodenames`: with both each program has its hosts.
@@ -133,5 +140,5 @@ def _insert(con: Connection, job: tuple, *, children: bool) -> None:
     con.execute("INSERT INTO RunTimeEnvironments VALUES (?, 'ENV/PROXY')", (record_id,))
     con.execute(
         "INSERT INTO DataTransfers VALUES (?, ?, ?, ?, ?, 10)",
-        (record_id, f"https://se.example.org/data/{record_id}?a=1&b=2", job[19], submitted + 1, submitted + 4),
+        (record_id, f"https://se.example.org/data/{record_id}{'' if plain else '?a=1&b=2'}", job[19], submitted + 1, submitted + 4),
     )

@@ -1,0 +1,41 @@
+"""
+All benchmarks, or one by name: ``python tests/bench [NAME...] [--size smoke|small|large] [--json FILE]``.
+
+Each prints our figure and the peer's, measured in turns in one run. Nothing here asserts anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+from figures import Figure, as_json, table  # noqa: E402  after the path is set
+
+
+def names() -> list[str]:
+    """The benchmarks: every ``bench_NAME.py`` here."""
+    return sorted(file.stem.removeprefix("bench_") for file in HERE.glob("bench_*.py"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python tests/bench", description=__doc__.split("\n\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(names())}; none: all")
+    parser.add_argument("--size", choices=["smoke", "small", "large"], default="small", help="how many jobs")
+    parser.add_argument("--json", metavar="FILE", help="also write the figures as JSON")
+    args = parser.parse_args()
+    figures: list[Figure] = []
+    for name in args.names or names():
+        found = importlib.import_module(f"bench_{name}").bench(args.size)
+        print(table(found), flush=True)
+        figures += found
+    if args.json:
+        pathlib.Path(args.json).write_text(as_json(figures))
+
+
+if __name__ == "__main__":
+    main()
