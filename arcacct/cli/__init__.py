@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from keyword import iskeyword
 from typing import Any
 
 import click
@@ -23,6 +24,14 @@ COMMANDS = {
     "republish": "Send the records of a period again.",
     "quarantine": "List, retry or drop records that are not sent.",
     "job": "All about one job.",
+    "stats": "Sums over jobs, as arcctl prints them or by month, VO, user, ...",
+    "query": "Run one SQL query that only reads.",
+    "status": "Whether all is well, on one screen and by exit code.",
+    "metrics": "The same for Prometheus, as a file for its textfile collector.",
+    "verify": "Compare a month's counts and hours in all places that have them.",
+    "import": "Take over jobs that other programs have recorded.",
+    "node": "Print what this host is and does, as Sonar would.",
+    "features": "Write, show and check machine and job features.",
     "db": "Create, check and keep the database.",
     "config": "Check and show the configuration.",
     "sandbox": "Run receivers on this machine to rehearse publishing.",
@@ -40,7 +49,9 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  click's signature
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"arcacct.cli.{cmd_name}"), cmd_name)
+        # No module can be called `import`.
+        name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        command: click.Command = getattr(import_module(f"arcacct.cli.{name}"), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -62,17 +73,19 @@ def arcacct(ctx: click.Context, config: str | None, database: str | None, debug:
 
 def main(args: list[str] | None = None) -> None:
     """Run a command; the one place where an error becomes a line on stderr and an exit code."""
+    debug = "--debug" in (sys.argv if args is None else args)
     try:
         sys.exit(_run(args))
-    except BrokenPipeError:
-        # The reader of our output went away (`arcacct ... | head`): not an error of ours.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    except Exception as error:
-        if "--debug" in (args or sys.argv):
-            raise
+    except Exception as error:  # noqa: BLE001  whatever it is, a user meets a line and no traceback
         known = as_ours(error)
+        if debug:
+            import traceback  # noqa: PLC0415  only then
+
+            traceback.print_exception(error)
         print(f"arcacct: {known}", file=sys.stderr)
+        if isinstance(error, OSError) and error.filename is None:
+            # What stdout could not take must not be tried again when the interpreter ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(known.exit_code)
 
 
@@ -90,11 +103,25 @@ def as_ours(error: Exception) -> ArcacctError:
 
 def _run(args: list[str] | None) -> int:
     try:
-        result: Any = arcacct.main(args, standalone_mode=False)
+        result: Any = arcacct.main(args, prog_name="arcacct", standalone_mode=False)
     except click.Abort:
         print("arcacct: stopped", file=sys.stderr)
         return 130
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return UsageError.exit_code
+    except click.ClickException as error:
+        raise UsageError(_sentence(error)) from error
+    except SystemExit:
+        if "_ARCACCT_COMPLETE" in os.environ:
+            raise
+        # Else click itself exits only when the reader of our output went away (`arcacct ... | head`): no error of ours.
+        return 0
     return result if isinstance(result, int) else 0
+
+
+def _sentence(error: click.ClickException) -> str:
+    """What is wrong with the command line, in one line."""
+    words = " ".join(error.format_message().split()).rstrip(".")
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    return f"{words}; see `{ctx.command_path if ctx else 'arcacct'} --help`"

@@ -11,7 +11,7 @@ from arcacct.sandbox.sgas_records import LONGEST_HOST
 from arcacct.sandbox.wire import Peer, Request
 
 NOW = int(time.time())
-CE = Peer("/O=Sandbox/CN=ce.example.org", "CN=ce.example.org,O=Sandbox", "ce.example.org", NOW - 60, NOW + 60)
+CE = Peer("/O=Sandbox/CN=ce.example.org", "CN=ce.example.org,O=Sandbox", "ce.example.org", NOW - 60, NOW + 86_400)
 
 
 def post(sgas, document: str | bytes, *, right: str | None = "jobinsert:all", peer: Peer | None = CE):

@@ -1,0 +1,311 @@
+"""
+A rehearsal of the whole on one machine: a small real control directory is recorded, published and published again.
+
+The receivers are the sandbox's, so what arrived can be counted and compared with what was recorded. The job files are
+shipped in ``demo_data`` and get new times: a target that is new is sent the jobs of today only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from _sqlite3 import Connection
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from datetime import date, timedelta
+from typing import NamedTuple
+
+from arcacct.conf.parser import load
+from arcacct.conf.places import Places
+from arcacct.conf.settings import Settings, settings
+from arcacct.controldir.files import owner_of, read_job
+from arcacct.controldir.layout import STATUS_FOLDERS
+from arcacct.errors import ConfigError, UsageError
+from arcacct.hook import record_event
+from arcacct.publish.run import publish, republish
+from arcacct.publish.target_run import Outcome, Period, Wishes
+from arcacct.records.aar import AAR
+from arcacct.resources import resource
+from arcacct.sandbox import CE, Sandbox
+from arcacct.store import accounting, query
+from arcacct.sweep import SweepReport, sweep
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.sandbox.apel import APEL, Table
+
+DAY_S = 86_400
+RECORDED_ON = date(2026, 11, 20)
+"""The day on which the jobs of ``demo_data`` ran."""
+_EPOCH = date(1970, 1, 1)
+RECORDS_SITE, SUMMARIES_SITE = "DEMO-RECORDS", "DEMO-SUMMARIES"
+"""Job records and summaries of one site would be added up by APEL, so the two targets are two sites."""
+_INSTANT = re.compile(rb"(?<![0-9])(\d{4})(-?)(\d\d)\2(\d\d)(?=T?\d\d(:?)\d\d\5\d\dZ)")
+"""The date of a time, in both of A-REX's spellings."""
+_NUMBERS = {"jobs": "NumberOfJobs", "wall seconds": "WallDuration", "CPU seconds": "CpuDuration"}
+
+
+class Rehearsal(NamedTuple):
+    """What happened."""
+
+    directory: str
+    day: date
+    """The day on which the jobs ended, UTC."""
+    hooked: list[tuple[str, str]]
+    """Job id and state of each event that came by the hook."""
+    swept: SweepReport
+    records: list[AAR]
+    """What the database has at the end."""
+    published: list[Outcome]
+    republished: list[Outcome]
+    ignored_repeats: int
+    """Records that SGAS got again and passed over."""
+    documents: int
+    """Files in ``received``, without those that only repeat a signed body."""
+    missing: list[str]
+    """What was not recorded, not sent or not accepted; empty when all is well."""
+
+
+def rehearse(directory: str) -> Rehearsal:
+    """
+    Lay out, record, publish and publish again, all in a new ``directory``.
+
+    Raises UsageError when there is something in that directory, ConfigError when it cannot be written, and whatever
+    recording and publishing raise.
+    """
+    day = _EPOCH + timedelta(days=time.time() // DAY_S - 1)
+    with _new_directory(directory) as home, Sandbox(home) as box:
+        here = _configured(home, box)
+        site = Site(os.path.join(home, "control"), (day - RECORDED_ON).days)
+        with closing(accounting.open_accounting(here.places)) as con:
+            hooked = _by_the_hook(site, here.places, con)
+            site.lay_out("control")
+            swept = sweep(here.places, con, owner=site.owner)
+        return _published(Rehearsal(directory, day, hooked, swept, [], [], [], 0, 0, []), here, box)
+
+
+def _published(begun: Rehearsal, here: Settings, box: Sandbox) -> Rehearsal:
+    """The second half: publish, publish the day again, and compare."""
+    midnight = (begun.day - _EPOCH).days * DAY_S
+    published = publish(here, here.targets, Wishes(now=True, since=midnight))
+    republished = republish(here, here.targets, Period(midnight, midnight + DAY_S))
+    with closing(accounting.read_accounting(here.places)) as con:
+        records = [aar for page in query.ended_between(con, midnight, midnight + DAY_S) for aar in page]
+    done = begun._replace(
+        records=records,
+        published=published,
+        republished=republished,
+        ignored_repeats=box.sgas.ignored_repeats,
+        documents=_documents(box.received),
+    )
+    return done._replace(missing=list(_missing(done, box)))
+
+
+class Site:
+    """The shipped control directory: laid out with its times moved by whole days, its owners kept beside it."""
+
+    def __init__(self, control: str, days: int) -> None:
+        self.control = control
+        self._days = days
+        self._owners: dict[int, str] = {}
+        self._shipped = _shipped()
+        for folder in ("", *STATUS_FOLDERS):
+            os.makedirs(os.path.join(control, folder), mode=0o700, exist_ok=True)
+
+    def owner(self, stat: os.stat_result) -> str:
+        """``user:group`` of a file on the computing element where the jobs ran: this machine has no such users."""
+        return self._owners.get(stat.st_ino) or owner_of(stat)
+
+    def lay_out(self, folder: str) -> None:
+        """Put the files of a folder of ``demo_data`` into the control directory, over what is there."""
+        for path, (mtime_ns, owner) in self._shipped.items():
+            if path.startswith(f"{folder}/"):
+                self._write(path, os.path.join(self.control, path.removeprefix(f"{folder}/")), mtime_ns, owner)
+
+    def remove(self, job_id: str) -> None:
+        """Remove the files of a job."""
+        for folder in ("", *STATUS_FOLDERS):
+            with os.scandir(os.path.join(self.control, folder)) as entries:
+                for entry in [entry for entry in entries if entry.name.startswith(f"job.{job_id}.")]:
+                    os.unlink(entry.path)
+
+    def _write(self, shipped: str, path: str, mtime_ns: int, owner: str) -> None:
+        with open(resource("demo_data", *shipped.split("/")), "rb") as source:
+            content = source.read()
+        with open(path, "wb") as file:
+            file.write(_INSTANT.sub(self._moved, content))
+        mtime_ns += self._days * DAY_S * 10**9
+        os.utime(path, ns=(mtime_ns, mtime_ns))
+        self._owners[os.stat(path).st_ino] = owner
+
+    def _moved(self, found: re.Match[bytes]) -> bytes:
+        day = date(int(found[1]), int(found[3]), int(found[4])) + timedelta(days=self._days)
+        return day.isoformat().replace("-", found[2].decode()).encode()
+
+
+def job_ids() -> list[str]:
+    """The jobs that are shipped."""
+    return sorted(name[4:-7] for name in os.listdir(resource("demo_data", "control", "finished")))
+
+
+def _shipped() -> dict[str, tuple[int, str]]:
+    """Time in nanoseconds and owner of each shipped file."""
+    with open(resource("demo_data", "files.tsv"), encoding="utf-8") as file:
+        rows = [line.rstrip("\n").split("\t") for line in file][1:]
+    return {path: (_nanoseconds(mtime), owner) for path, mtime, owner in rows}
+
+
+def _nanoseconds(seconds: str) -> int:
+    whole, _, fraction = seconds.partition(".")
+    return int(whole) * 10**9 + int(fraction.ljust(9, "0"))
+
+
+@contextmanager
+def _new_directory(directory: str) -> Iterator[str]:
+    """The absolute path of a directory that is made, or empty; failures to write below it become ConfigError."""
+    home = os.path.abspath(directory)
+    if not home.isprintable():
+        raise UsageError(f"{home!r}: such a name cannot stand in a configuration file; choose another directory")
+    try:
+        os.makedirs(home, mode=0o700, exist_ok=True)
+        if os.listdir(home):
+            raise UsageError(f"{directory}: there is something in it; remove it, or name a new directory")
+        yield home
+    except FileExistsError:
+        raise UsageError(f"{directory}: that is a file; name a new directory") from None
+    except OSError as error:
+        raise ConfigError(
+            f"{error.filename or directory}: {error.strerror}; choose a directory that can be written"
+        ) from error
+
+
+def _configured(home: str, box: Sandbox) -> Settings:
+    """Write arc.conf and arcacct.conf, and read them as every command does."""
+    arc_conf = os.path.join(home, "arc.conf")
+    _write_text(
+        arc_conf,
+        f"""\
+# What A-REX would be configured with. Any command of arcacct uses this file and arcacct.conf beside it with
+#   arcacct --config {arc_conf} COMMAND
+
+[common]
+hostname = {CE}
+x509_host_cert = {box.client.cert_path}
+x509_host_key = {box.client.key_path}
+x509_cert_dir = {box.ca_dir}
+
+[lrms]
+lrms = fork
+benchmark = HEPSPEC:11.11
+
+[arex]
+controldir = {os.path.join(home, "control")}
+""",
+    )
+    _write_text(
+        os.path.join(home, "arcacct.conf"),
+        f"""\
+# Where accounting goes. The receivers of the demo ended with it; to start them again, for more publishing:
+#   arcacct sandbox --dir {home} {_ports(box)}
+
+[arcacct]
+database = {os.path.join(home, "accounting.db")}
+
+[arex/jura/sgas:demo]
+targeturl = {box.sgas_url}
+
+# Each target of APEL is a site of its own here: job records and summaries of one site would be added up.
+[arex/jura/apel:records]
+targeturl = {box.ams_url}
+authn_port = {box.authn_port}
+gocdb_name = {RECORDS_SITE}
+apel_messages = urs
+
+[arex/jura/apel:summaries]
+targeturl = {box.ams_url}
+authn_port = {box.authn_port}
+gocdb_name = {SUMMARIES_SITE}
+apel_messages = summaries
+""",
+    )
+    return settings(load(arc_conf, {}))
+
+
+def _write_text(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(text)
+
+
+def _ports(box: Sandbox) -> str:
+    return " ".join(f"--{endpoint}-port {server.port}" for endpoint, server in box.servers.items())
+
+
+def _by_the_hook(site: Site, here: Places, con: Connection) -> list[tuple[str, str]]:
+    """Replay every call of the state-change hook that is shipped: the control directory as it was, then the event."""
+    events = []
+    for job_id in sorted(os.listdir(resource("demo_data", "hooks"))):
+        for call in sorted(os.listdir(resource("demo_data", "hooks", job_id))):
+            state = call.partition("-")[2]
+            site.remove(job_id)
+            site.lay_out(f"hooks/{job_id}/{call}")
+            record_event(here, read_job(site.control, job_id, state, site.owner), con)
+            events.append((job_id, state))
+    return events
+
+
+def _documents(received: str) -> int:
+    return sum(
+        name.endswith(".smime") or os.path.basename(folder) == "sgas"
+        for folder, _, names in os.walk(received)
+        for name in names
+    )
+
+
+def _missing(done: Rehearsal, box: Sandbox) -> Iterator[str]:
+    """One line for each thing that did not get from the control directory into the receivers' tables."""
+    yield from done.swept.complaints
+    shipped = set(job_ids())
+    yield from _lacking("the database", shipped, {aar.job_id for aar in done.records})
+    for outcome in (*done.published, *done.republished):
+        if outcome.error is not None:
+            yield f"{outcome.target}: {outcome.error}"
+        if outcome.tally.quarantined:
+            yield f"{outcome.target}: {outcome.tally.quarantined} records were set aside"
+    yield from _lacking("SGAS", shipped, {row.global_job_id for row in box.sgas.records.values()})
+    if done.ignored_repeats != len(shipped):
+        yield f"SGAS: {len(shipped)} records were to come again, {done.ignored_repeats} did"
+    yield from _missing_at_apel(box.apel, done.records)
+
+
+def _lacking(where: str, wanted: set[str], found: set[str | None]) -> Iterator[str]:
+    yield from (f"{where} lacks job {job_id}" for job_id in sorted(wanted.difference(found)))
+
+
+def _missing_at_apel(apel: APEL, records: Sequence[AAR]) -> Iterator[str]:
+    for rejection in (*apel.rejected, *([apel.stopped] if apel.stopped else [])):
+        yield f"APEL rejected {rejection.file}: {rejection.reason}"
+    usage = {
+        "jobs": len(records),
+        "wall seconds": sum(aar.wall_s for aar in records),
+        "CPU seconds": sum(aar.cpu_s for aar in records),
+    }
+    job_records = {number: _sum(apel.job_records, column) for number, column in _NUMBERS.items()}
+    job_records["jobs"] = len(apel.job_records)
+    summaries = {number: _sum(apel.summaries, column) for number, column in _NUMBERS.items()}
+    yield from _differences(f"APEL, job records of {RECORDS_SITE}", usage, job_records)
+    yield from _differences(f"APEL, summaries of {SUMMARIES_SITE}", usage, summaries)
+    for site in (RECORDS_SITE, SUMMARIES_SITE):
+        counts = {key: row for key, row in apel.sync_records.items() if row["Site"] == site}
+        synced = {"jobs": _sum(counts, "NumberOfJobs")}
+        yield from _differences(f"APEL, sync of {site}", {"jobs": usage["jobs"]}, synced)
+
+
+def _sum(table: Table, column: str) -> int:
+    return sum(value for row in table.values() if isinstance(value := row.get(column), int))
+
+
+def _differences(where: str, wanted: Mapping[str, int], found: Mapping[str, int]) -> Iterator[str]:
+    for what, number in wanted.items():
+        if found[what] != number:
+            yield f"{where}: {found[what]} {what}, not {number}"

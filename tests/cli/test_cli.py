@@ -1,0 +1,233 @@
+"""What holds for every command: help, wrong input, exit codes, tracebacks, pipes, completion."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import subprocess
+from contextlib import closing
+
+import click
+import pytest
+from installed_program import ARCACCT, run_arcacct
+
+import arcacct as package
+from arcacct import errors
+from arcacct.cli import COMMANDS, arcacct
+
+ARC_CONF = """\
+[common]
+hostname = ce.example.org
+x509_host_cert = {0}/hostcert.pem
+x509_host_key = {0}/hostkey.pem
+x509_cert_dir = {0}
+[arex]
+controldir = {0}/control
+"""
+TARGET = """
+[arex/jura/sgas:x]
+targeturl = https://localhost:1/sgas
+"""
+
+
+def names(command: click.Command, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """The words that call a command and each one below it."""
+    if not isinstance(command, click.Group):
+        return [path]
+    ctx = click.Context(command)
+    below = [(name, command.get_command(ctx, name)) for name in command.list_commands(ctx)]
+    return [path, *(words for name, found in below for words in names(found, (*path, name)))]
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A host with a configuration, an empty control directory and no credentials."""
+    (tmp_path / "control").mkdir()
+    (tmp_path / "arc.conf").write_text(ARC_CONF.format(tmp_path))
+    (tmp_path / "arcacct.conf").write_text(f"[arcacct]\ndatabase = {tmp_path}/accounting.db\n")
+    return tmp_path
+
+
+def test_version() -> None:
+    """--version prints the name and the version of the package."""
+    done = run_arcacct("--version", cwd="/")
+
+    assert (done.returncode, done.stdout) == (0, f"arcacct, version {package.__version__}\n")
+
+
+@pytest.mark.parametrize("words", names(arcacct), ids=" ".join)
+def test_help_everywhere(words, capsys, monkeypatch) -> None:
+    """-h and --help of every command print how it is called, on stdout, no wider than a terminal, and end with 0."""
+    from arcacct.cli import main
+
+    monkeypatch.setenv("COLUMNS", "80")
+    said = []
+    for option in ("-h", "--help"):
+        with pytest.raises(SystemExit) as end:
+            main([*words, option])
+        assert end.value.code == 0
+        said.append(capsys.readouterr())
+
+    assert said[0] == said[1]
+    assert said[0].err == ""
+    assert said[0].out.startswith(" ".join(("Usage:", "arcacct", *words)))
+    # The values that an option takes are one word, which nothing can break.
+    assert not [line for line in said[0].out.splitlines() if len(line) > 100 and not line.startswith("  -")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param(["publsh"], ["No such command 'publsh'", "`arcacct --help`"], id="unknown command"),
+        pytest.param(["db", "frobnicate"], ["No such command 'frobnicate'", "`arcacct db --help`"], id="below a group"),
+        pytest.param(["--frob", "publish"], ["No such option '--frob'", "`arcacct --help`"], id="global option"),
+        pytest.param(["publish", "--frob"], ["No such option '--frob'", "`arcacct publish --help`"], id="option"),
+        pytest.param(["publish", "extra"], ["extra", "`arcacct publish --help`"], id="argument too many"),
+        pytest.param(["record", "c"], ["Missing argument 'JOBID'", "`arcacct record --help`"], id="argument missing"),
+        pytest.param(["publish", "--since", "tea"], ["'tea' is no time; write 2026-11-20"], id="not a time"),
+        pytest.param(["record", "c", "j", "DONE"], ["'DONE'", "'FINISHED'"], id="not a state"),
+    ],
+)
+def test_wrong_command_line_is_one_line(tmp_path, arguments, words) -> None:
+    """Exit code 64, nothing on stdout, and one line that says what is wrong and where help is."""
+    done = run_arcacct(*arguments, cwd=tmp_path)
+
+    assert (done.returncode, done.stdout) == (64, "")
+    assert done.stderr.startswith("arcacct: ")
+    assert done.stderr.count("\n") == 1
+    assert all(word in done.stderr for word in words)
+
+
+def test_alone_it_explains_itself(tmp_path) -> None:
+    """Without a command it shows the help, on stderr, since that was no use of it."""
+    done = run_arcacct(cwd=tmp_path)
+
+    assert (done.returncode, done.stdout) == (64, "")
+    assert all(f"  {name}" in done.stderr for name in COMMANDS)
+
+
+def no_job(home):
+    return ["record", f"{home}/control", "J1", "ACCEPTED"]
+
+
+def not_a_database(home):
+    (home / "accounting.db").write_text("three words only\n" * 100)
+    return ["sweep"]
+
+
+def newer_database(home):
+    with closing(sqlite3.connect(home / "accounting.db")) as con, con:
+        con.execute("CREATE TABLE DBConfig (KeyName TEXT, KeyValue TEXT)")
+        con.execute("INSERT INTO DBConfig VALUES ('ARCACCT_SCHEMA', '99')")
+    return ["sweep"]
+
+
+def no_certificate(home):
+    (home / "arcacct.conf").write_text(f"[arcacct]\ndatabase = {home}/accounting.db\n{TARGET}")
+    return ["publish"]
+
+
+def no_configuration(home):
+    (home / "arc.conf").unlink()
+    return ["publish"]
+
+
+def wrong_configuration(home):
+    (home / "arcacct.conf").write_text("[arcacct]\ndeadline = soon\n")
+    return ["publish"]
+
+
+def unknown_target(home):
+    return ["publish", "--target", "apel:x"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "code", "words"),
+    [
+        (unknown_target, 64, "apel:x"),
+        (no_job, 65, "J1"),
+        (not_a_database, 74, "accounting.db"),
+        (newer_database, 74, "99"),
+        (no_certificate, 77, "hostcert.pem"),
+        (no_configuration, 78, "arc.conf: there is no such file"),
+        (wrong_configuration, 78, "arcacct.conf:2: [arcacct] deadline"),
+    ],
+)
+def test_errors_are_one_line_and_a_code(home, spoil, code, words) -> None:
+    """Whatever is wrong: the exit code of its kind, one line that names the place, no traceback."""
+    done = run_arcacct("--config", f"{home}/arc.conf", *spoil(home), cwd=home)
+
+    assert done.returncode == code, done.stderr
+    assert words in done.stderr
+    assert [line.startswith("arcacct: ") for line in done.stderr.splitlines()].count(True) == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_debug_shows_where_an_error_came_from(home) -> None:
+    """With --debug the traceback comes before the same line, and the exit code is the same."""
+    quiet = run_arcacct("--config", "nowhere", "publish", cwd=home)
+    done = run_arcacct("--debug", "--config", "nowhere", "publish", cwd=home)
+
+    assert done.returncode == quiet.returncode == 78
+    assert done.stderr.startswith("Traceback (most recent call last):\n")
+    assert done.stderr.endswith(quiet.stderr)
+    assert "Traceback" not in quiet.stderr
+
+
+def test_the_drawing_of_the_errors_is_true() -> None:
+    """The tree in the docstring of arcacct.errors names every error with its exit code and its parent."""
+    drawn = re.findall(r"^ *([│├└─ ]*)(\w+) +(\d\d)  ", errors.__doc__ or "", re.MULTILINE)
+    path: list[type[BaseException]] = []
+    for lines, name, code in drawn:
+        error = getattr(errors, name)
+        depth = len(lines) // 4
+        assert error.exit_code == int(code), name
+        assert error.__bases__ == (path[depth - 1] if depth else Exception,), name
+        path[depth:] = [error]
+
+    assert {name for _, name, _ in drawn} == {
+        name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)
+    }
+
+
+def test_reader_that_goes_away_is_no_error(tmp_path) -> None:
+    """`arcacct ... | head`: when nobody reads any more it ends quietly."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run([ARCACCT, "--help"], stdout=write_end, stderr=subprocess.PIPE, cwd=tmp_path, check=False)
+    os.close(write_end)
+
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_output_that_cannot_be_written_is_an_error(tmp_path) -> None:
+    """On a full disk the output is lost and that is said, once."""
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([ARCACCT, "--help"], stdout=full, stderr=subprocess.PIPE, cwd=tmp_path, check=False)
+
+    assert (done.returncode, done.stderr) == (74, b"arcacct: system: No space left on device\n")
+
+
+def complete(*words: str) -> list[str]:
+    """What bash is offered for the last of the words."""
+    env = {"_ARCACCT_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+    done = run_arcacct(cwd="/", env=env)
+    assert (done.returncode, done.stderr) == (0, "")
+    return [line.partition(",")[2] for line in done.stdout.splitlines()]
+
+
+def test_bash_completes_commands_and_options() -> None:
+    """Commands, subcommands and options are completed."""
+    assert complete("arcacct", "pub") == ["publish"]
+    assert complete("arcacct", "config", "") == ["check", "show"]
+    assert {"--to", "--target"} <= set(complete("arcacct", "republish", "--t"))
+    assert set(complete("arcacct", "")) == set(COMMANDS)
+
+
+def test_bash_is_told_how_to_complete() -> None:
+    """The script that is sourced in bash defines the completion of arcacct."""
+    done = run_arcacct(cwd="/", env={"_ARCACCT_COMPLETE": "bash_source"})
+
+    assert done.returncode == 0
+    assert "complete -o nosort -F _arcacct_completion arcacct" in done.stdout
