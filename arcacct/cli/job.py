@@ -2,21 +2,94 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
 import click
 
+from arcacct.cli.asking import asking, completed
 from arcacct.cli.context import settings_of
+from arcacct.cli.examples import examples
 from arcacct.publish.why import why as story_of
+from arcacct.records import arcctl
 from arcacct.store import accounting
+from arcacct.store.job_record import arcctl_record
 from arcacct.store.lookup import find_job
 
+PARTS = ("all", "description", "resources", "rtes", "authtokens", "json")
+_job_id = click.argument("job_id", metavar="JOBID", shell_complete=completed("job"))
 
-@click.group(short_help="All about one job.")
+
+@click.group(
+    short_help="All about one job.",
+    epilog=examples("arcacct job why rUkNDmRi", "arcacct job info 27647"),
+)
 def job() -> None:
     """All about one job: JOBID is its id, its id in the batch system, or how its id begins."""
 
 
+@job.command(
+    short_help="What is recorded of it.",
+    epilog=examples("arcacct job info rUkNDmRi", "arcacct job info -o json rUkNDmRi"),
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(PARTS),
+    default="all",
+    show_default=True,
+    help="Which part, or everything as JSON.",
+)
+@_job_id
+@click.pass_context
+def info(ctx: click.Context, output: str, job_id: str) -> None:
+    """What is recorded of a job, as arcctl accounting job info prints it; times in UTC."""
+    record = _record(ctx, job_id)
+    unfinished = arcctl.unfinished(record)
+    if unfinished is not None:
+        click.echo(unfinished)
+    elif output == "json":
+        click.echo(json.dumps(record))
+    else:
+        _print(arcctl.info(record, output))
+
+
+@job.command(short_help="When it changed its state.", epilog=examples("arcacct job events rUkNDmRi"))
+@_job_id
+@click.pass_context
+def events(ctx: click.Context, job_id: str) -> None:
+    """When a job changed its state, as arcctl accounting job events prints it; times in UTC."""
+    _some(_record(ctx, job_id), arcctl.events, "events")
+
+
+@job.command(short_help="Which files A-REX moved for it.", epilog=examples("arcacct job transfers rUkNDmRi"))
+@_job_id
+@click.pass_context
+def transfers(ctx: click.Context, job_id: str) -> None:
+    """Which files A-REX moved for a job, as arcctl accounting job transfers prints it; times in UTC."""
+    _some(_record(ctx, job_id), arcctl.transfers, "data transfers")
+
+
+def _record(ctx: click.Context, job_id: str) -> dict[str, Any]:
+    with asking(ctx) as con:
+        return arcctl_record(con, find_job(con, job_id).record_id)
+
+
+def _some(record: dict[str, Any], lines: Callable[[dict[str, Any]], Iterable[str]], what: str) -> None:
+    found = list(lines(record))
+    _print(found)
+    if not found:
+        click.echo(f"arcacct: There are no {what} registered for job {record['JobID']}", err=True)
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(line)
+
+
 @job.command(short_help="Its whole story: seen, recorded, sent, answered, or why not.")
-@click.argument("job_id", metavar="JOBID")
+@_job_id
 @click.pass_context
 def why(ctx: click.Context, job_id: str) -> None:
     """

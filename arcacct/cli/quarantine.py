@@ -6,6 +6,7 @@ import json
 
 import click
 
+from arcacct.cli.asking import complete_target
 from arcacct.cli.context import settings_of
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import select_targets
@@ -14,7 +15,10 @@ from arcacct.publish.position import iso
 from arcacct.store import accounting, story
 
 _TARGET = click.option(
-    "--target", metavar="NAME", help="Only this target: sgas:x, apel:x, directory:x, or x if unique."
+    "--target",
+    metavar="NAME",
+    shell_complete=complete_target,
+    help="Only this target: sgas:x, apel:x, directory:x, or x if unique.",
 )
 
 

@@ -88,6 +88,9 @@ CREATE UNIQUE INDEX GridEngineRecords_Key_IDX ON GridEngineRecords (
 CREATE INDEX GridEngineRecords_RecordID_IDX ON GridEngineRecords (RecordID);
 CREATE INDEX GridEngineRecords_StartTime_IDX ON GridEngineRecords (StartTimeUs);
 CREATE INDEX GridEngineRecords_EndTime_IDX ON GridEngineRecords (EndTimeUs);
+-- Jobs that ran and went into no AAR: they wait for A-REX to finish one that they may be.
+CREATE INDEX GridEngineRecords_Waiting_IDX ON GridEngineRecords (JobNumber, TaskNumber, Cell)
+  WHERE RecordID IS NULL AND StartTimeUs > 0 AND PeTaskID IS NULL;
 
 -- Usage that the site added (usage_patterns: GPUs, power), and fields that this program does not know (UsageGroup '').
 CREATE TABLE GridEngineUsage (
@@ -140,12 +143,11 @@ INSERT INTO GridEngineFailures VALUES
   (38, 'adding supplementary group'),
   (100, 'assumedly after job');
 
--- Up to where FinishedLog was searched for jobs of A-REX that ran in Grid Engine.
+-- Up to where FinishedLog was searched for jobs of A-REX that ran in each cell.
 CREATE TABLE GridEngineProgress (
-  ID  INTEGER PRIMARY KEY CHECK (ID = 1),
-  Seq INTEGER NOT NULL
-);
-INSERT INTO GridEngineProgress VALUES (1, 0);
+  Cell TEXT PRIMARY KEY,
+  Seq  INTEGER NOT NULL
+) WITHOUT ROWID;
 
 -- One row for each record of Grid Engine: each run of a job or of a task of it, also those that never started.
 CREATE VIEW v1_gridengine_records AS
@@ -159,7 +161,7 @@ SELECT
   QName AS qname, -- cluster queue
   Hostname AS hostname, -- execution host
   Owner AS owner, -- account that the job ran under
-  GroupName AS "group", -- group that the job ran under
+  GroupName AS group_name, -- group that the job ran under
   Account AS account, -- account string of qsub -A
   Project AS project, -- project
   Department AS department, -- department

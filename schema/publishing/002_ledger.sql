@@ -63,8 +63,9 @@ CREATE TABLE SumKeys (
 ) WITHOUT ROWID;
 CREATE INDEX SumKeys_Month_IDX ON SumKeys (Target, Year, Month);
 
--- Months that change from sums to records of their own, or back: whatever interrupts that, the next run does it again.
-CREATE TABLE Changeovers (
+-- Months that are not whole at the receiver: they change from sums to records of their own, or back, or a sum was refused.
+-- Whatever interrupts that, the next run does it again.
+CREATE TABLE OpenMonths (
   Target TEXT NOT NULL,
   Year   INTEGER NOT NULL,
   Month  INTEGER NOT NULL,

@@ -40,9 +40,7 @@ def cost_of(command: list[str], *, env: dict[str, str] | None = None, log: pathl
         process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **(env or {})})
         _pid, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-    return Cost(
-        usage.ru_utime + usage.ru_stime, time.monotonic() - begun, usage.ru_maxrss / 1024, process.returncode
-    )
+    return Cost(usage.ru_utime + usage.ru_stime, time.monotonic() - begun, usage.ru_maxrss / 1024, process.returncode)
 
 
 def table(figures: list[Figure]) -> str:

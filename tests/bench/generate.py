@@ -25,9 +25,7 @@ USERS = 200
 CHUNK = 20_000
 
 
-def generate(
-    folder: pathlib.Path, jobs: int, *, children: bool = True, seed: int = 1, plain: bool = False
-) -> Places:
+def generate(folder: pathlib.Path, jobs: int, *, children: bool = True, seed: int = 1, plain: bool = False) -> Places:
     """
     A database of finished jobs in ``folder``, in the order in which a CE records them; returns its places.
 
@@ -81,7 +79,9 @@ def _names(con: Connection, *, plain: bool) -> None:
     )
     con.executemany("INSERT INTO WLCGVOs (Name) VALUES (?)", [(vo,) for vo in VOS])
     con.executemany("INSERT INTO Queues (Name) VALUES (?)", [("short",), ("long",), ("gpu",)])
-    con.execute("INSERT INTO Endpoints (Interface, URL) VALUES ('org.nordugrid.arcrest', 'https://ce.example.org:443/arex')")
+    con.execute(
+        "INSERT INTO Endpoints (Interface, URL) VALUES ('org.nordugrid.arcrest', 'https://ce.example.org:443/arex')"
+    )
     con.execute("COMMIT")
 
 
@@ -140,5 +140,11 @@ def _insert(con: Connection, job: tuple, *, children: bool, plain: bool = False)
     con.execute("INSERT INTO RunTimeEnvironments VALUES (?, 'ENV/PROXY')", (record_id,))
     con.execute(
         "INSERT INTO DataTransfers VALUES (?, ?, ?, ?, ?, 10)",
-        (record_id, f"https://se.example.org/data/{record_id}{'' if plain else '?a=1&b=2'}", job[19], submitted + 1, submitted + 4),
+        (
+            record_id,
+            f"https://se.example.org/data/{record_id}{'' if plain else '?a=1&b=2'}",
+            job[19],
+            submitted + 1,
+            submitted + 4,
+        ),
     )

@@ -1,0 +1,88 @@
+"""What the commands that ask share: which database, progress on a terminal, names for completion."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+from click.shell_completion import CompletionItem
+
+from arcacct.cli.context import conf_of, places_of
+from arcacct.conf.settings import examine
+from arcacct.errors import ArcacctError
+from arcacct.store import accounting, questions, reading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _sqlite3 import Connection
+    from collections.abc import Callable
+
+_PATIENCE_S = 1.0
+_TURNS = "|/-\\"
+
+
+def database_of(ctx: click.Context) -> str:
+    """The database to ask: --database, whosever it is, else the configured one. Raises ConfigError."""
+    given = ctx.obj["database"]
+    return os.path.abspath(given) if given else places_of(ctx).database
+
+
+@contextmanager
+def asking(ctx: click.Context) -> Iterator[Connection]:
+    """The database, open for reading; what takes longer than a second shows that it is at work, on a terminal."""
+    path = database_of(ctx)
+    with accounting.translating(path), reading.opened_to_ask(path) as con:
+        with reading.watched(con, at_work()):
+            yield con
+        if sys.stderr.isatty():
+            click.echo("\r\033[K", nl=False, err=True)
+
+
+def at_work() -> Callable[[], bool]:
+    """To be called while a question runs: shows on a terminal that it does, once it takes longer than a second."""
+    began = time.monotonic()
+    shown = 0
+
+    def alive() -> bool:
+        nonlocal shown
+        seconds = time.monotonic() - began
+        if sys.stderr.isatty() and seconds > _PATIENCE_S + shown / 4:
+            shown += 1
+            click.echo(f"\rasking {_TURNS[shown % 4]} {seconds:.0f} s", nl=False, err=True)
+        return True
+
+    return alive
+
+
+def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """Shell completion with what the database knows: user, vo, queue, state, endpoint or job."""
+
+    def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        try:
+            with reading.opened_to_ask(database_of(_with_options(ctx))) as con:
+                return [CompletionItem(name) for name in questions.names(con, kind, incomplete)]
+        except Exception:  # noqa: BLE001  a shell that completes must never see an error
+            return []
+
+    return complete
+
+
+def complete_target(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Shell completion with the names of the configured targets."""
+    try:
+        found, _problems = examine(conf_of(_with_options(ctx)))
+    except ArcacctError:
+        return []
+    names = () if found is None else tuple(target.name for target in found.targets)
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def _with_options(ctx: click.Context) -> click.Context:
+    """While a shell completes, no command runs that would put the global options where `conf_of` looks for them."""
+    if ctx.obj is None:
+        ctx.obj = {"config": None, "database": None, "debug": False} | ctx.find_root().params
+    return ctx

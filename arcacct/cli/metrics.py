@@ -1,0 +1,112 @@
+"""`arcacct metrics`: for Prometheus' textfile collector."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+from prometheus_client import CollectorRegistry, Gauge, generate_latest, write_to_textfile
+
+from arcacct.cli.context import settings_of
+from arcacct.cli.examples import examples
+from arcacct.cli.thresholds import threshold_options, thresholds
+from arcacct.errors import InputError
+from arcacct.publish import health
+from arcacct.publish.health import Health, TargetHealth
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HELP: dict[str, tuple[str, tuple[str, ...]]] = {
+    "arcacct_check": ("0 ok, 1 warning, 2 critical, 3 unknown, as `arcacct status` judges", ("subject",)),
+    "arcacct_jobs": ("Jobs in the accounting database", ()),
+    "arcacct_database_bytes": ("Size of the accounting database with its WAL", ()),
+    "arcacct_last_event_timestamp_seconds": ("Time of the state change that was recorded last", ()),
+    "arcacct_last_sweep_timestamp_seconds": ("End of the last sweep", ()),
+    "arcacct_spool_files": ("Events that wait in the spool", ()),
+    "arcacct_spool_oldest_timestamp_seconds": ("Time of the oldest event in the spool", ()),
+    "arcacct_spool_unusable_files": ("Files of the spool that were set aside", ()),
+    "arcacct_target_last_success_timestamp_seconds": ("Last run of a target without error", ("target",)),
+    "arcacct_target_due_timestamp_seconds": ("When a target is due next", ("target",)),
+    "arcacct_target_waiting_records": ("Records that a target has still to be sent", ("target",)),
+    "arcacct_target_oldest_waiting_timestamp_seconds": ("End time of the oldest of them", ("target",)),
+    "arcacct_target_unanswered_messages": ("Messages without an answer", ("target",)),
+    "arcacct_target_held_records": ("Records that are set aside", ("target", "state")),
+    "arcacct_certificate_not_after_timestamp_seconds": ("When a certificate ends", ("file",)),
+}
+"""Every metric with its help text and its labels."""
+_STATES = ("held", "quarantined", "correction", "retry", "dropped")
+Value = tuple[str, float | None, tuple[str, ...]]
+"""Name, value (``None``: not known), values of the labels."""
+
+
+@click.command(
+    short_help="The same for Prometheus, as a file for its textfile collector.",
+    epilog=examples("arcacct metrics", "arcacct metrics --output /var/lib/node_exporter/arcacct.prom"),
+)
+@click.option("--output", metavar="FILE", help="Write this file, as a whole or not at all, instead of stdout.")
+@threshold_options
+@click.pass_context
+def metrics(ctx: click.Context, /, output: str | None, **given: Any) -> None:
+    """
+    The same for Prometheus, as a file for its textfile collector.
+
+    What is not known is left out. Run it from a timer, as a user who may read the databases and write the file.
+    """
+    found = health.examine(settings_of(ctx))
+    registry = registered(found, health.judge(found, thresholds(given)))
+    if output is None:
+        click.echo(generate_latest(registry).decode(), nl=False)
+        return
+    try:
+        write_to_textfile(output, registry)
+        # The collector is another user.
+        os.chmod(output, 0o644)
+    except OSError as error:
+        raise InputError(f"{output}: cannot be written: {error.strerror}; name a directory of this user") from error
+
+
+def registered(found: Health, checks: list[health.Check]) -> CollectorRegistry:
+    """Everything that is known as gauges."""
+    registry = CollectorRegistry()
+    gauges: dict[str, Gauge] = {}
+    for name, value, labels in _values(found, checks):
+        if value is None:
+            continue
+        if name not in gauges:
+            gauges[name] = Gauge(name, *HELP[name], registry=registry)
+        (gauges[name].labels(*labels) if labels else gauges[name]).set(value)
+    return registry
+
+
+def _values(found: Health, checks: list[health.Check]) -> Iterator[Value]:
+    severities: dict[str, int] = {}
+    for check in checks:
+        severities[check.subject] = max(check.severity, severities.get(check.subject, 0))
+    for subject, severity in severities.items():
+        yield "arcacct_check", severity, (subject,)
+    if found.recorded is not None:
+        yield "arcacct_jobs", found.recorded.jobs, ()
+        yield "arcacct_database_bytes", found.size_bytes, ()
+        yield "arcacct_last_event_timestamp_seconds", found.recorded.last_event_s, ()
+        yield "arcacct_last_sweep_timestamp_seconds", found.recorded.last_sweep_s, ()
+    yield "arcacct_spool_files", found.spool.files, ()
+    yield "arcacct_spool_oldest_timestamp_seconds", found.spool.oldest_s, ()
+    yield "arcacct_spool_unusable_files", found.spool.unusable, ()
+    for target in found.targets:
+        yield from _target_values(target)
+    for path, end in found.certificates.items():
+        yield "arcacct_certificate_not_after_timestamp_seconds", end if isinstance(end, int) else None, (path,)
+
+
+def _target_values(target: TargetHealth) -> Iterator[Value]:
+    state, name = target.state, (target.name,)
+    yield "arcacct_target_last_success_timestamp_seconds", state.last_success_s, name
+    yield "arcacct_target_due_timestamp_seconds", target.due_s or None, name
+    yield "arcacct_target_waiting_records", state.waiting.records, name
+    yield "arcacct_target_oldest_waiting_timestamp_seconds", state.waiting.oldest_end_s, name
+    yield "arcacct_target_unanswered_messages", state.unanswered, name
+    for held in _STATES:
+        yield "arcacct_target_held_records", state.held.get(held, 0), (target.name, held)

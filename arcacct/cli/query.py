@@ -1,0 +1,108 @@
+"""`arcacct query`: SQL that only reads."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+
+import click
+
+from arcacct.cli.asking import at_work, database_of
+from arcacct.cli.context import places_of
+from arcacct.cli.examples import examples
+from arcacct.cli.tables import format_option, lines
+from arcacct.errors import InputError
+from arcacct.store import accounting, adhoc, reading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _sqlite3 import Connection
+
+_GRACE_S = 2.0
+
+
+@click.command(
+    short_help="Run one SQL query that only reads.",
+    epilog=examples(
+        'arcacct query "SELECT vo, sum(jobs) FROM v1_usage_by_month GROUP BY vo"',
+        'arcacct query --format csv "SELECT * FROM v1_jobs LIMIT 10"',
+        "arcacct query - < report.sql",
+    ),
+)
+@click.argument("sql")
+@format_option
+@click.option("--ledger", is_flag=True, help="Ask publishing.db: v1_publications, v1_quarantine.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=60.0,
+    show_default=True,
+    metavar="S",
+    help="Give up after so many seconds.",
+)
+@click.option(
+    "--max-rows",
+    type=click.IntRange(1),
+    default=1_000_000,
+    show_default=True,
+    metavar="N",
+    help="Give up after so many rows.",
+)
+@click.option(
+    "--max-memory",
+    type=click.IntRange(16),
+    default=512,
+    show_default=True,
+    metavar="MIB",
+    help="Give up when SQLite needs more memory.",
+)
+@click.pass_context
+def query(
+    ctx: click.Context, sql: str, form: str, ledger: bool, timeout: float, max_rows: int, max_memory: int
+) -> None:
+    """
+    Run one SQL query that only reads.
+
+    SQL is one statement, or - to read it from standard input. The views v1_jobs, v1_job_events, v1_transfers,
+    v1_job_attributes and v1_usage_by_month keep their columns from version to version; the tables of A-REX are there
+    too. Recording goes on beside it. Nothing is written, attached or loaded, whatever the statement says.
+    """
+    statement = sys.stdin.read() if sql == "-" else sql
+    limits = adhoc.Limits(timeout, max_rows, max_memory)
+    with (
+        _watchdog(timeout),
+        _opened(ctx, ledger=ledger) as con,
+        adhoc.answered(con, statement, limits, at_work()) as answer,
+    ):
+        for line in lines(answer.columns, answer.rows, form):
+            click.echo(line)
+
+
+def _opened(ctx: click.Context, *, ledger: bool) -> AbstractContextManager[Connection]:
+    if ledger:
+        return closing(accounting.read_publishing(places_of(ctx)))
+    return reading.opened_to_ask(database_of(ctx))
+
+
+@contextmanager
+def _watchdog(timeout_s: float) -> Iterator[None]:
+    """
+    End the process when even SQLite cannot end the query: one function on one large value may take hours.
+
+    (While SQLite works, no Python runs in this thread, not even the handler of a signal.)
+    """
+
+    def end() -> None:
+        print(f"arcacct: {adhoc.too_long(timeout_s)}", file=sys.stderr, flush=True)
+        os._exit(InputError.exit_code)
+
+    timer = threading.Timer(timeout_s + _GRACE_S, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -1,0 +1,169 @@
+"""`arcacct stats`: arcctl's questions, and usage by whatever is asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from arcacct.cli import stats_gridengine
+from arcacct.cli.asking import asking, completed
+from arcacct.cli.examples import examples
+from arcacct.cli.instants import INSTANT
+from arcacct.cli.tables import format_option, lines
+from arcacct.errors import UsageError
+from arcacct.records import arcctl
+from arcacct.records.usage_table import NEEDS
+from arcacct.store import questions
+from arcacct.store.questions import Selection
+from arcacct.store.usage import usage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _sqlite3 import Connection
+
+OUTPUTS = (
+    "brief",
+    "jobcount",
+    "walltime",
+    "cputime",
+    "data-staged-in",
+    "data-staged-out",
+    "wlcgvos",
+    "users",
+    "jobids",
+    "json",
+)
+
+
+@click.command(
+    short_help="Sums over jobs, as arcctl prints them or by month, VO, user, ...",
+    epilog=examples(
+        "arcacct stats -b 2026-11-01 -e 2026-12-01 --filter-vo atlas",
+        "arcacct stats -o json",
+        "arcacct stats --by month,vo --format csv",
+        "arcacct stats --from 2026-11-01 --to 2026-12-01 --by user,queue --details",
+        "arcacct stats --gridengine --by owner,project -d 30",
+    ),
+)
+@click.option("-b", "--end-from", type=INSTANT, metavar="TIME", help="Jobs that ended after this time (UTC).")
+@click.option("-e", "--end-till", type=INSTANT, metavar="TIME", help="Jobs that ended at this time or before.")
+@click.option("--from", "from_s", type=INSTANT, metavar="TIME", help="Jobs that ended at this time or later.")
+@click.option("--to", "before_s", type=INSTANT, metavar="TIME", help="Jobs that ended before this time.")
+@click.option("--filter-vo", multiple=True, metavar="VO", shell_complete=completed("vo"), help="Jobs of this VO.")
+@click.option("--filter-user", multiple=True, metavar="DN", shell_complete=completed("user"), help="Of this user.")
+@click.option(
+    "--filter-state", multiple=True, metavar="STATE", shell_complete=completed("state"), help="In this state."
+)
+@click.option(
+    "--filter-queue", multiple=True, metavar="QUEUE", shell_complete=completed("queue"), help="Of this queue."
+)
+@click.option(
+    "--filter-endpoint",
+    multiple=True,
+    metavar="TYPE",
+    shell_complete=completed("endpoint"),
+    help="Submitted by this type of interface.",
+)
+@click.option(
+    "--filter-extra",
+    nargs=2,
+    multiple=True,
+    metavar="ATTRIBUTE VALUE",
+    help="With this jobname, projectname, vomsfqan, rte, dtrurl, ...",
+)
+@click.option("-o", "--output", type=click.Choice(OUTPUTS), help="What arcctl prints for this; default brief.")
+@click.option("--by", metavar="COLUMN,...", help=f"A table by any of {', '.join(NEEDS)}.")
+@click.option("--details", is_flag=True, help="With --by: failed jobs and data volumes too.")
+@format_option
+@stats_gridengine.gridengine_options
+@click.pass_context
+def stats(ctx: click.Context, /, **given: Any) -> None:
+    """
+    Sums over jobs, as arcctl prints them or by month, VO, user, ...
+
+    Without --by the options and the output are those of arcctl accounting stats, times in UTC. With --by: jobs, wall
+    and CPU time in s, core hours, core hours times benchmark, CPU time over core time; of finished jobs as they are
+    published, or of any with --filter-state or --by status. --filter-... can be repeated.
+
+    With --gridengine: of records of Grid Engine instead of jobs, what qacct answers, and slots times wall clock.
+    """
+    stats_gridengine.check(given)
+    if given["by"] and given["output"]:
+        raise UsageError("--by makes a table of its own, -o prints what arcctl prints: give one of them")
+    with asking(ctx) as con:
+        for line in stats_gridengine.answer(con, given) if given["gridengine"] else _of_jobs(con, given):
+            click.echo(line)
+
+
+def _of_jobs(con: Connection, given: dict[str, Any]) -> Iterator[str]:
+    chosen = _selection(given)
+    for kind, name in questions.unknown_names(con, chosen):
+        click.echo(f"arcacct: there are no jobs with {kind} {name} in the database", err=True)
+    yield from _by(con, chosen, given) if given["by"] else _arcctl(con, chosen, given["output"] or "brief")
+
+
+def _selection(given: dict[str, Any]) -> Selection:
+    return Selection(
+        given["end_from"],
+        given["end_till"],
+        given["from_s"],
+        given["before_s"],
+        given["filter_user"],
+        given["filter_vo"],
+        given["filter_queue"],
+        given["filter_state"],
+        given["filter_endpoint"],
+        given["filter_extra"],
+    )
+
+
+def _by(con: Connection, chosen: Selection, given: dict[str, Any]) -> Iterator[str]:
+    by = tuple(dict.fromkeys(name.strip() for name in given["by"].split(",")))
+    for name in by:
+        if name not in NEEDS:
+            raise UsageError(f"--by {name}: it can be any of {', '.join(NEEDS)}")
+    table = usage(con, chosen, by, details=given["details"])
+    return lines(table.columns, table.rows, given["form"])
+
+
+def _arcctl(con: Connection, chosen: Selection, output: str) -> Iterator[str]:
+    if output == "jobids":
+        yield from questions.job_ids(con, chosen)
+        return
+    if output in ("users", "wlcgvos"):
+        names = (questions.owners if output == "users" else questions.vos)(con, chosen)
+        if names != [""]:
+            yield from names
+        return
+    totals = questions.totals(con, chosen)
+    if not totals.count:
+        click.echo("arcacct: There are no jobs matching defined filtering criteria", err=True)
+    if output == "json":
+        yield _json(con, chosen, totals)
+    elif output == "brief":
+        if totals.count:
+            yield from arcctl.brief(totals)
+    else:
+        amounts = {
+            "jobcount": totals.count,
+            "walltime": totals.walltime,
+            "cputime": totals.cpuusertime + totals.cpukerneltime,
+            "data-staged-in": totals.stagein,
+            "data-staged-out": totals.stageout,
+        }
+        yield str(amounts[output])
+
+
+def _json(con: Connection, chosen: Selection, totals: questions.Totals) -> str:
+    return json.dumps(
+        asdict(totals)
+        | {
+            "cputime": totals.cpuusertime + totals.cpukerneltime,
+            "users": questions.owners(con, chosen),
+            "wlcgvos": questions.vos(con, chosen),
+        }
+    )

@@ -1,0 +1,54 @@
+"""`arcacct status`: one screen, and an exit code for the monitoring."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from arcacct.cli.context import settings_of
+from arcacct.cli.examples import examples
+from arcacct.cli.thresholds import threshold_options, thresholds
+from arcacct.errors import ConfigError
+from arcacct.publish import health
+
+_COLOURS = ("green", "yellow", "red", "magenta")
+
+
+@click.command(
+    short_help="Whether all is well, on one screen and by exit code.",
+    epilog=examples("arcacct status", "arcacct status --warn-unsent 6 --crit-unsent 48", "arcacct status --json"),
+)
+@click.option("--json", "as_json", is_flag=True, help="A list of checks instead: subject, severity (0-3), text.")
+@threshold_options
+@click.pass_context
+def status(ctx: click.Context, /, as_json: bool, **given: Any) -> int:
+    """
+    Whether all is well, on one screen and by exit code.
+
+    Exits as monitoring plug-ins do: 0 all is well, 1 warning, 2 critical, 3 unknown. The first line is the verdict.
+    Needs nothing but the right to read the databases (read_group=) and the certificates.
+    """
+    try:
+        settings = settings_of(ctx)
+    except ConfigError as error:
+        click.echo(f"UNKNOWN: {error}")
+        return health.UNKNOWN
+    checks = health.judge(health.examine(settings), thresholds(given))
+    verdict = health.worst(checks)
+    if as_json:
+        click.echo(json.dumps([check._asdict() for check in checks], indent=1))
+        return verdict
+    grave = [check.subject for check in checks if check.severity]
+    click.echo(f"{_coloured(verdict)}{': ' if grave else ''}{', '.join(grave)}")
+    width = max(len(check.subject) for check in checks)
+    for check in checks:
+        mark = "" if check.severity == health.OK else f"{_coloured(check.severity)}: "
+        click.echo(f"{check.subject:<{width}}  {mark}{check.text}")
+    return verdict
+
+
+def _coloured(severity: int) -> str:
+    # click drops the colours where the output is no terminal.
+    return click.style(health.WORDS[severity].upper(), fg=_COLOURS[severity], bold=True)

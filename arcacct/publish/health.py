@@ -1,0 +1,286 @@
+"""
+Is all well? What `arcacct status` and `arcacct metrics` say, found out by reading alone.
+
+`examine` looks, `judge` compares with the thresholds: one line for each thing, with how grave it is.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import closing
+from typing import NamedTuple
+
+from cryptography import x509
+
+from arcacct.conf.settings import Settings
+from arcacct.conf.targets import DirectoryTarget, Target
+from arcacct.errors import StoreError
+from arcacct.publish.position import iso
+from arcacct.store import accounting, health, reading
+from arcacct.store.health import Recorded, TargetState
+
+DAY_S = 86400
+HOUR_S = 3600
+OK, WARNING, CRITICAL, UNKNOWN = range(4)
+"""The exit codes of monitoring plug-ins."""
+WORDS = ("ok", "WARNING", "CRITICAL", "UNKNOWN")
+_CLOCK_TOLERANCE_S = 300
+
+
+class Thresholds(NamedTuple):
+    """When something is worth a warning, and when it is critical: ``(warning, critical)``."""
+
+    unsent_s: tuple[int, int] = (DAY_S, 3 * DAY_S)
+    """Since records wait for a target that is due."""
+    sweep_s: tuple[int, int] = (HOUR_S, 6 * HOUR_S)
+    """Since the last sweep."""
+    spool_files: tuple[int, int] = (100, 10_000)
+    spool_s: tuple[int, int] = (HOUR_S, DAY_S)
+    """Age of the oldest event in the spool."""
+    certificate_s: tuple[int, int] = (14 * DAY_S, DAY_S)
+    """Until a certificate ends."""
+    quarantined: tuple[int, int] = (1, 1000)
+    """Records that a target refuses."""
+
+
+class Check(NamedTuple):
+    """One line of the screen."""
+
+    subject: str
+    severity: int
+    text: str
+
+
+class Spool(NamedTuple):
+    """What waits for the next sweep."""
+
+    files: int
+    oldest_s: int | None
+    unusable: int
+
+
+class TargetHealth(NamedTuple):
+    """A configured target."""
+
+    name: str
+    state: TargetState
+    due_s: int
+    """When it is due next; in the past: with the next run. 0: it never published."""
+
+
+class Health(NamedTuple):
+    """All that was found out."""
+
+    now: int
+    database: str
+    size_bytes: int
+    recorded: Recorded | None
+    problem: str | None
+    """Why the databases could not be asked."""
+    writer: int | None
+    """The process that does not let anybody write."""
+    maintenance: bool
+    spool: Spool
+    targets: tuple[TargetHealth, ...]
+    certificates: dict[str, int | str]
+    """By file: when it ends, or why that is not known."""
+
+
+def examine(settings: Settings) -> Health:
+    """Look at everything; raises nothing that one could report."""
+    here = settings.places
+    found = Health(
+        int(time.time()),
+        here.database,
+        0,
+        None,
+        None,
+        health.writer_of(here.database),
+        os.path.exists(here.maintenance),
+        _spool(here.spool),
+        (),
+        _certificates(settings),
+    )
+    try:
+        with (
+            accounting.translating(here.database),
+            closing(accounting.read_accounting(here)) as ours,
+            closing(accounting.read_publishing(here)) as ledger,
+        ):
+            targets = tuple(
+                _target(target, health.target_state(ledger, ours, target.block, target.vofilter))
+                for target in settings.targets
+            )
+            return found._replace(
+                size_bytes=reading.size_bytes(here.database), recorded=health.recorded(ours), targets=targets
+            )
+    except StoreError as error:
+        return found._replace(problem=str(error))
+
+
+def _target(target: Target, state: TargetState) -> TargetHealth:
+    due_s = 0 if state.last_success_s is None else state.last_success_s + target.urdelivery_frequency_s
+    return TargetHealth(target.name, state, due_s)
+
+
+def _spool(folder: str) -> Spool:
+    files, times = 0, []
+    for name in _names(folder):
+        if name[:1].isdigit():
+            files += 1
+            digits = name.partition("-")[0]
+            times.append(int(digits[:10]) if digits.isdecimal() else 0)
+    return Spool(files, min(times, default=None), len(_names(os.path.join(folder, "unusable"))))
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _certificates(settings: Settings) -> dict[str, int | str]:
+    files = dict.fromkeys(
+        target.transport.host_cert for target in settings.targets if not isinstance(target, DirectoryTarget)
+    )
+    return {path: _ends(path) for path in files}
+
+
+def _ends(path: str) -> int | str:
+    try:
+        with open(path, "rb") as file:
+            return int(x509.load_pem_x509_certificate(file.read()).not_valid_after_utc.timestamp())
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    except ValueError:
+        return "holds no certificate in PEM form"
+
+
+def judge(found: Health, limits: Thresholds) -> list[Check]:
+    """Every check, in the order of a job's life."""
+    return [
+        *_database_checks(found),
+        *_recorder_checks(found, limits),
+        *(_target_check(found.now, target, limits) for target in found.targets),
+        *(_quarantine_check(target, limits) for target in found.targets),
+        *_certificate_checks(found, limits),
+        _clock_check(found),
+    ]
+
+
+def worst(checks: list[Check]) -> int:
+    """The exit code: the gravest of what is known; UNKNOWN only when nothing is worse than that."""
+    severities = {check.severity for check in checks}
+    return next((severity for severity in (CRITICAL, WARNING, UNKNOWN) if severity in severities), OK)
+
+
+def _database_checks(found: Health) -> list[Check]:
+    checks = []
+    if found.problem is not None:
+        checks.append(Check("database", CRITICAL, found.problem))
+    elif found.recorded is not None:
+        size = f"{found.size_bytes / 2**20:.1f} MiB, schema {found.recorded.schema}, {found.recorded.jobs} jobs"
+        checks.append(Check("database", OK, f"{found.database}: {size}"))
+    if found.writer is not None:
+        text = f"process {found.writer} keeps the database locked: hooks spool until it ends"
+        checks.append(Check("lock", CRITICAL, text))
+    if found.maintenance:
+        checks.append(Check("maintenance", WARNING, "the database is being worked on: hooks spool until that is done"))
+    if found.recorded is not None and found.recorded.foreign_records:
+        text = (
+            f"{found.recorded.foreign_records} of the newest records were written by another program: if A-REX writes"
+            " this file it loses rows; give ours another path (database= in arcacct.conf)"
+        )
+        checks.append(Check("writers", CRITICAL, text))
+    return checks
+
+
+def _recorder_checks(found: Health, limits: Thresholds) -> list[Check]:
+    checks = []
+    if found.recorded is not None:
+        event = found.recorded.last_event_s
+        text = "no event recorded yet" if event is None else f"last event {_ago(found.now, event)}"
+        checks.append(Check("recorder", OK, text))
+        swept = found.recorded.last_sweep_s
+        age = None if swept is None else found.now - swept
+        severity = WARNING if age is None else _over(age, limits.sweep_s)
+        text = "never ran" if swept is None else f"last one {_ago(found.now, swept)}"
+        todo = "" if severity == OK else ": is arcacct-sweep.timer active?"
+        checks.append(Check("sweep", severity, text + todo))
+    spool = found.spool
+    severity = _over(spool.files, limits.spool_files)
+    text = "empty"
+    if spool.oldest_s is not None:
+        severity = max(severity, _over(found.now - spool.oldest_s, limits.spool_s))
+        text = f"{spool.files} events, the oldest from {_ago(found.now, spool.oldest_s)}"
+    if spool.unusable:
+        severity = max(severity, WARNING)
+        text += f"; {spool.unusable} files set aside in spool/unusable"
+    checks.append(Check("spool", severity, text))
+    return checks
+
+
+def _target_check(now: int, target: TargetHealth, limits: Thresholds) -> Check:
+    state = target.state
+    parts = ["never published" if state.last_success_s is None else f"last success {_ago(now, state.last_success_s)}"]
+    severity = OK
+    if state.waiting.records and state.waiting.oldest_end_s is not None:
+        parts.append(f"{state.waiting.records} records wait, the oldest ended {_ago(now, state.waiting.oldest_end_s)}")
+        # Not before they could have gone: when they ended, or when the target was due.
+        severity = _over(now - max(state.waiting.oldest_end_s, target.due_s), limits.unsent_s)
+    else:
+        parts.append("nothing waits")
+    if state.unanswered:
+        parts.append(f"{state.unanswered} messages without an answer")
+    if state.last_error and (state.last_run_s or 0) > (state.last_success_s or 0):
+        # Also when nothing waits: the run failed all the same, sync message and all.
+        severity = max(severity, _over(now - target.due_s, limits.unsent_s) if state.last_success_s else WARNING)
+        parts.append(f"last error: {' '.join(state.last_error.split())}")
+    parts.append("due" if target.due_s <= now else f"due {iso(target.due_s)}")
+    return Check(target.name, severity, "; ".join(parts))
+
+
+def _quarantine_check(target: TargetHealth, limits: Thresholds) -> Check:
+    held = target.state.held
+    refused = held.get("quarantined", 0)
+    text = ", ".join(f"{count} {state}" for state, count in sorted(held.items())) or "nothing set aside"
+    severity = _over(refused, limits.quarantined)
+    todo = "" if severity == OK else ": see `arcacct quarantine list`"
+    return Check(f"{target.name} quarantine", severity, text + todo)
+
+
+def _certificate_checks(found: Health, limits: Thresholds) -> list[Check]:
+    checks = []
+    for path, end in found.certificates.items():
+        if isinstance(end, str):
+            checks.append(Check("certificate", UNKNOWN, f"{path} {end}"))
+            continue
+        left = end - found.now
+        warning, critical = limits.certificate_s
+        severity = CRITICAL if left < critical else WARNING if left < warning else OK
+        text = f"expired {_ago(found.now, end)}" if left <= 0 else f"{left // DAY_S} days left"
+        checks.append(Check("certificate", severity, f"{path}: {text}"))
+    return checks
+
+
+def _clock_check(found: Health) -> Check:
+    event = None if found.recorded is None else found.recorded.last_event_s
+    if event is not None and event > found.now + _CLOCK_TOLERANCE_S:
+        text = f"the last event is {event - found.now} s in the future: check the clock of this host"
+        return Check("clock", CRITICAL, text)
+    return Check("clock", OK, iso(found.now))
+
+
+def _over(value: int, limits: tuple[int, int]) -> int:
+    return CRITICAL if value >= limits[1] else WARNING if value >= limits[0] else OK
+
+
+def _ago(now: int, seconds: int) -> str:
+    """``2026-11-20T10:30:00Z (3 h ago)``."""
+    age = now - seconds
+    for unit, size in (("d", DAY_S), ("h", HOUR_S), ("min", 60)):
+        if age >= 2 * size:
+            return f"{iso(seconds)} ({age // size} {unit} ago)"
+    return f"{iso(seconds)} ({max(age, 0)} s ago)" if age >= 0 else f"{iso(seconds)} (in {-age} s)"

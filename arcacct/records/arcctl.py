@@ -1,0 +1,154 @@
+"""
+What `arcctl accounting` prints, value for value, so that scripts that read it go on working.
+
+Times are UTC (arcctl: the zone of the process, without a marker). Texts are shown as they are stored, percent-escapes
+and all, as arcctl does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+_UNITS = ("K", "M", "G", "T", "P", "E")
+
+
+def when(seconds: int) -> str:
+    """``2026-11-20 10:08:05``, UTC."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
+
+
+def size(amount: int) -> str:
+    """``333``, ``19.9K``: powers of 1024. arcctl passes memory in KiB for bytes; so do we."""
+    if amount < 1024:
+        return str(amount)
+    number = float(amount)
+    power = 0
+    while number >= 1024 and power < len(_UNITS):
+        number /= 1024
+        power += 1
+    return f"{number:.1f}{_UNITS[power - 1]}"
+
+
+def duration(seconds: int) -> str:
+    """``0:01:15`` or ``3 days, 0:00:00``."""
+    return str(timedelta(seconds=seconds))
+
+
+def brief(totals: Any) -> Iterator[str]:
+    """The lines of ``-o brief``, from an object with the fields of the stats."""
+    yield "A-REX Accounting Statistics:"
+    yield f"  Number of Jobs: {totals.count}"
+    yield f"  Execution timeframe: {when(totals.rangestart)} - {when(totals.rangeend)}"
+    yield f"  Total WallTime: {duration(totals.walltime)}"
+    cpu_s = totals.cpuusertime + totals.cpukerneltime
+    yield f"  Total CPUTime: {duration(cpu_s)} (including {duration(totals.cpukerneltime)} of kernel time)"
+    yield f"  Data staged in: {size(totals.stagein)}"
+    yield f"  Data staged out: {size(totals.stageout)}"
+
+
+def unfinished(job: dict[str, Any]) -> str | None:
+    """What arcctl says of a job in progress instead of anything else; ``None`` for any other job."""
+    if job["Status"] != "in-progress":
+        return None
+    return (
+        f"Job {job['JobID']} (submitted on {job['SubmitTime']}) is not finished yet. "
+        "Accounting data is not available yet."
+    )
+
+
+def info(job: dict[str, Any], wanted: str) -> Iterator[str]:
+    """The lines of ``job info -o WANTED``: all, description, resources, rtes or authtokens."""
+    everything = wanted == "all"
+    tab = "  " if everything else ""
+    if everything:
+        header = f"Job {job['JobID']} accounting info:"
+        yield header
+        yield "=" * len(header)
+    for name, title, lines in (
+        ("description", "Job description:", _description),
+        ("resources", "Resource usage:", _resources),
+        ("rtes", "Used RunTime Environments:", _rtes),
+        ("authtokens", "Auth token attributes provided:", _tokens),
+    ):
+        if everything:
+            yield title
+        if everything or wanted == name:
+            yield from lines(job, tab)
+
+
+def _description(job: dict[str, Any], tab: str) -> Iterator[str]:
+    vo = f'as a member of "{job["WLCGVO"]}" WLCG VO' if job["WLCGVO"] else "with no WLCG VO affiliation"
+    yield (
+        f'{tab}Job was submitted at {job["SubmitTime"]} via "{job["Interface"]}" interface'
+        f' using "{job["EndpointURL"]}" endpoint.'
+    )
+    yield f'{tab}Job owned by "{job["UserSN"]}" {vo}.'
+    yield f'{tab}It was targeted to the "{job["Queue"]}" queue with "{job["LocalJobID"]}" LRMS ID.'
+    yield f"{tab}Job {job['Status']} with exit code {job['ExitCode']} at {job['EndTime']}."
+    if job["JobExtraInfo"]:
+        yield "  Following job properties are recorded:"
+    for key, value in job["JobExtraInfo"].items():
+        yield f"    {key.capitalize()}: {value}"
+
+
+def _resources(job: dict[str, Any], tab: str) -> Iterator[str]:
+    yield f"{tab}Execution timeframe: {job['SubmitTime']} - {job['EndTime']}"
+    yield f"{tab}Used WallTime: {job['UsedWalltime']}"
+    yield f"{tab}Used CPUTime: {job['UsedCPUTime']} (including {job['UsedCPUKernelTime']} of kernel time)"
+    yield f"{tab}Used WN Scratch: {size(job['UsedScratch'])}"
+    yield f"{tab}Max physical memory: {size(job['UsedMemory'])}"
+    yield f"{tab}Max virtual memory: {size(job['UsedVirtMem'])}"
+    yield f"{tab}Used CPUs: {job['CPUCount']} on {job['NodeCount']} node(s)"
+    yield f"{tab}Data staged in: {size(job['StageInVolume'])}"
+    yield f"{tab}Data staged out: {size(job['StageOutVolume'])}"
+
+
+def _rtes(job: dict[str, Any], tab: str) -> Iterator[str]:
+    for name in job["RunTimeEnvironments"]:
+        yield tab + name
+    if not job["RunTimeEnvironments"]:
+        yield f"{tab}There are no RTEs used by the job."
+
+
+def _tokens(job: dict[str, Any], tab: str) -> Iterator[str]:
+    for key, value in job["AuthTokenAttributes"]:
+        name = "VOMS FQAN" if key in ("mainfqan", "vomsfqan") else key
+        yield f"{tab}{name}: {value}"
+    if not job["AuthTokenAttributes"]:
+        yield f"{tab}There are no authentication token attributes recorded for the job."
+
+
+def events(job: dict[str, Any]) -> Iterator[str]:
+    """The lines of ``job events``; none when there are none."""
+    for event, time_text in job["JobEvents"]:
+        yield f"{time_text}\t{event}"
+
+
+def transfers(job: dict[str, Any]) -> Iterator[str]:
+    """The lines of ``job transfers``; none when there are none."""
+    moved = job["DataTransfers"]
+    if not moved:
+        return
+    inputs = [one for one in moved if one["type"] != "output"]
+    outputs = [one for one in moved if one["type"] == "output"]
+    if inputs:
+        yield "Data transfers (downloads) performed during A-REX stage-in:"
+    else:
+        yield "No stage-in data transfers (downloads) performed by A-REX."
+    for one in inputs:
+        yield from _transfer(one, " (from cache)" if one["type"] == "cache_input" else "", "Download")
+    if outputs:
+        yield "Data transfers (uploads) performed during A-REX stage-out:"
+    else:
+        yield "No stage-out data transfers (uploads) performed by A-REX."
+    for one in outputs:
+        yield from _transfer(one, "", "Upload")
+
+
+def _transfer(one: dict[str, Any], cached: str, verb: str) -> Iterator[str]:
+    yield f"  {one['url']}{cached}:"
+    yield f"    Size: {size(one['size'])}"
+    yield f"    {verb} timeframe: {one['timestart']} - {one['timeend']}"

@@ -1,0 +1,140 @@
+"""What both databases tell of their own health; everything by reading alone."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import time
+from _sqlite3 import Connection
+from typing import NamedTuple
+
+_WRITE_LOCK_BYTE = 120
+"""Where in -shm a process that writes the database holds its lock (SQLite's WAL format)."""
+_FLOCK = "hhqqi4x"
+"""struct flock: type, whence, start, length, pid."""
+_NEWEST_RECORDS = 200
+
+
+class Recorded(NamedTuple):
+    """How recording goes."""
+
+    schema: int
+    jobs: int
+    last_event_s: int | None
+    """When the state began that was recorded last."""
+    last_sweep_s: int | None
+    """``None``: there never was one."""
+    foreign_records: int
+    """Of the newest records those that nobody of us wrote."""
+
+
+class Waiting(NamedTuple):
+    """What a target still has to be sent."""
+
+    records: int
+    oldest_end_s: int | None
+
+
+class TargetState(NamedTuple):
+    """What the ledger remembers of a target."""
+
+    last_run_s: int | None
+    last_success_s: int | None
+    last_error: str | None
+    waiting: Waiting
+    unanswered: int
+    """Messages that were begun and have no answer."""
+    held: dict[str, int]
+    """Records that are set aside, by state."""
+
+
+def writer_of(database: str, patience_s: float = 2.0) -> int | None:
+    """
+    The process that kept the database locked for writing all the time that we looked, ``None`` for nobody.
+
+    Asks the kernel and takes no lock. To be called before the database is opened: closing a file of it would drop
+    this process's locks.
+    """
+    holders: set[int] = set()
+    end = time.monotonic() + patience_s
+    while True:
+        holder = _holder(f"{database}-shm")
+        holders.add(holder or 0)
+        if holder is None or len(holders) > 1:
+            return None
+        if time.monotonic() > end:
+            return holder
+        time.sleep(0.05)
+
+
+def _holder(path: str) -> int | None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, _WRITE_LOCK_BYTE, 1, 0)
+        kind, _whence, _start, _length, pid = struct.unpack(_FLOCK, fcntl.fcntl(fd, fcntl.F_GETLK, asked))
+        return None if kind == fcntl.F_UNLCK else int(pid)
+    finally:
+        os.close(fd)
+
+
+def recorded(con: Connection) -> Recorded:
+    """How recording goes, in a few quick looks."""
+    settings = dict(con.execute("SELECT KeyName, KeyValue FROM DBConfig").fetchall())
+    # The row that was written last: looking for the latest time would read every event.
+    event = con.execute(
+        "SELECT max(CAST(strftime('%s', EventTime) AS INTEGER)) FROM"
+        " (SELECT EventTime FROM JobEvents ORDER BY rowid DESC LIMIT 50)"
+    ).fetchone()[0]
+    foreign = con.execute(
+        "SELECT count(*) FROM (SELECT RecordID FROM AAR ORDER BY RecordID DESC LIMIT ?) AS Newest"
+        " WHERE NOT EXISTS (SELECT 1 FROM StatusFiles WHERE StatusFiles.RecordID = Newest.RecordID)"
+        " AND NOT EXISTS (SELECT 1 FROM RecordSources WHERE RecordSources.RecordID = Newest.RecordID)",
+        (_NEWEST_RECORDS,),
+    ).fetchone()[0]
+    swept = settings.get("ARCACCT_LAST_SWEEP")
+    return Recorded(
+        int(settings["ARCACCT_SCHEMA"]),
+        con.execute("SELECT count(*) FROM AAR").fetchone()[0],
+        event,
+        None if swept is None else int(swept),
+        foreign,
+    )
+
+
+def remember_sweep(con: Connection) -> None:
+    """A sweep has come to its end; inside the caller's transaction."""
+    con.execute("INSERT OR REPLACE INTO DBConfig VALUES ('ARCACCT_LAST_SWEEP', ?)", (str(int(time.time())),))
+
+
+def waiting(con: Connection, seq: int, ended_from: int, vos: tuple[str, ...]) -> Waiting:
+    """The records after ``seq`` that ended at ``ended_from`` or later, of these VOs or of any."""
+    marks = ",".join("?" * len(vos))
+    wanted = f" AND VOID IN (SELECT ID FROM WLCGVOs WHERE Name IN ({marks}))" if vos else ""
+    row = con.execute(
+        "SELECT count(*), min(EndTime) FROM FinishedLog JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
+        f" WHERE Seq > ? AND EndTime >= ?{wanted}",
+        (seq, ended_from, *vos),
+    ).fetchone()
+    return Waiting(*row)
+
+
+def target_state(publishing: Connection, accounting: Connection, target: str, vos: tuple[str, ...]) -> TargetState:
+    """What is known of a target, by the name of its block; all of nothing for one that never published."""
+    row = publishing.execute(
+        "SELECT LastSeq, StartEndTime, LastRun, LastSuccess, LastError FROM Targets WHERE Target = ?", (target,)
+    ).fetchone()
+    held = dict(
+        publishing.execute("SELECT State, count(*) FROM HeldRecords WHERE Target = ? GROUP BY State", (target,))
+    )
+    unanswered = publishing.execute(
+        "SELECT count(*) FROM Messages WHERE Target = ? AND State = 'sending'", (target,)
+    ).fetchone()[0]
+    if row is None:
+        today = int(time.time()) // 86400 * 86400
+        return TargetState(None, None, None, waiting(accounting, 0, today, vos), unanswered, held)
+    seq, start, last_run, last_success, error = row
+    return TargetState(last_run, last_success, error, waiting(accounting, seq, start, vos), unanswered, held)

@@ -1,0 +1,82 @@
+"""
+Opening a database to ask it something: ours, or A-REX's own, which is only looked at (INVARIANTS 1).
+
+Nothing here can write, and no configuration is needed when the file is named.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from _sqlite3 import Connection
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+
+from arcacct.errors import SchemaError, StoreError
+from arcacct.store import arex_database
+from arcacct.store.connect import ACCOUNTING_SCHEMA, open_for_reading
+
+_WAL = 2
+_FIRST_BYTES = 2**20
+_STEPS = 100_000
+"""Virtual machine instructions between two looks at the clock: some milliseconds."""
+
+
+@contextmanager
+def opened_to_ask(path: str) -> Iterator[Connection]:
+    """
+    An accounting database for reading: ours, or one that A-REX writes, or a copy of that.
+
+    Raises InputError for a file that is no such database, StoreError and its kinds when it cannot be read.
+    """
+    con = _ours(path)
+    if con is not None:
+        with closing(con):
+            yield con
+        return
+    with tempfile.TemporaryDirectory(prefix="arcacct-") as workspace, arex_database.opened(path, workspace) as arex:
+        yield arex.con
+
+
+def _ours(path: str) -> Connection | None:
+    """Our database, open; ``None`` for one of A-REX, which SQLite opens only with care."""
+    if not os.path.exists(path):
+        raise StoreError(f"{path}: no such database; create it with `arcacct db init`")
+    if arex_database.header_of(path).journal != _WAL or not (os.path.exists(f"{path}-shm") or _is_marked(path)):
+        return None
+    try:
+        return open_for_reading(path, ACCOUNTING_SCHEMA)
+    except SchemaError as error:
+        if "not a database of arcacct" in str(error):
+            return None
+        raise
+
+
+def _is_marked(path: str) -> bool:
+    """Whether the file has our mark, looked for without SQLite: the table with it is among the first pages."""
+    with open(path, "rb") as file:
+        return b"ARCACCT_INCARNATION" in file.read(_FIRST_BYTES)
+
+
+def is_ours(con: Connection) -> bool:
+    """Whether an open database has the views of ours; A-REX's has only the tables."""
+    return bool(con.execute("SELECT count(*) FROM sqlite_master WHERE name = 'v1_usage_by_month'").fetchone()[0])
+
+
+@contextmanager
+def watched(con: Connection, alive: Callable[[], bool]) -> Iterator[None]:
+    """
+    While a statement runs, ``alive`` is called every few milliseconds; it stops the statement by returning False.
+
+    SQLite then says "interrupted".
+    """
+    con.set_progress_handler(lambda: 0 if alive() else 1, _STEPS)
+    try:
+        yield
+    finally:
+        con.set_progress_handler(None, 0)
+
+
+def size_bytes(path: str) -> int:
+    """How much of the disk a database takes, its WAL included."""
+    return sum(os.stat(file).st_size for file in (path, f"{path}-wal") if os.path.exists(file))

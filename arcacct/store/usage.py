@@ -1,0 +1,54 @@
+"""Usage by whatever is asked: from the monthly sums where these know the answer, else from every job."""
+
+from __future__ import annotations
+
+import time
+from _sqlite3 import Connection
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from arcacct.records.usage_table import NEEDS, usage_table
+from arcacct.store import questions
+from arcacct.store.questions import MONTHLY, Selection
+from arcacct.store.reading import is_ours
+
+
+class Table(NamedTuple):
+    """An answer."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+
+
+def usage(con: Connection, selection: Selection, by: Sequence[str], *, details: bool) -> Table:
+    """
+    One row for each combination of what is asked ``by`` (of usage_table.NEEDS), sorted.
+
+    Finished jobs as they are published count; with a state in the selection or in ``by``, all jobs do.
+    """
+    keys: tuple[str, ...] = tuple(dict.fromkeys(NEEDS[name] for name in by))
+    months = _months(selection)
+    if months is not None and not details and set(keys) <= set(MONTHLY) and is_ours(con):
+        found = usage_table(questions.monthly_parts(con, selection, months), MONTHLY, by, details=False)
+    else:
+        everything = bool(selection.states) or "status" in by
+        counted = questions.parts(con, selection, keys, everything=everything)
+        found = usage_table(counted, keys, by, details=details)
+    columns = tuple(found[0]) if found else (*by, *usage_table([_NOTHING], (), (), details=details)[0])
+    return Table(columns, [tuple(row.values()) for row in found])
+
+
+_NOTHING = questions.Part((), 1, None, 0, 0, 0, 0, 0, 0)
+
+
+def _months(selection: Selection) -> tuple[str | None, str | None] | None:
+    """The whole months ``[first, before)`` that a selection means; ``None`` when it asks for more than months tell."""
+    bare = Selection(from_s=selection.from_s, before_s=selection.before_s, users=selection.users, vos=selection.vos)
+    if selection != bare:
+        return None
+    bounds = []
+    for seconds in (selection.from_s, selection.before_s):
+        if seconds is not None and time.gmtime(seconds)[2:6] != (1, 0, 0, 0):
+            return None
+        bounds.append(None if seconds is None else time.strftime("%Y-%m", time.gmtime(seconds)))
+    return bounds[0], bounds[1]

@@ -1,0 +1,102 @@
+"""`arcacct job info|events|transfers`: what arcctl printed."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+
+import arex_corpus as corpus
+import pytest
+from installed import arcacct
+
+from arcacct.records import arcctl
+from arcacct.store.accounting import read_accounting
+from arcacct.store.job_record import arcctl_record
+from arcacct.store.lookup import find_job
+
+EXPECTED = corpus.AREX / "expected" / "jobs"
+FILES = sorted(path.name for path in EXPECTED.iterdir())
+# The table of differences: our events are UTC from one set of children, and a job without headnode is recorded whole.
+DIFFERENT = {corpus.names()[name] for name in ("internal", "flaky", "oddurl", "hookexp-fail-FINISHING")}
+
+
+def printed(name: str) -> str:
+    """What arcctl printed, without the lines of its log."""
+    lines = (EXPECTED / name).read_text().splitlines(keepends=True)
+    return "".join(line for line in lines if "[ARCCTL.Accounting]" not in line)
+
+
+def answer(con: sqlite3.Connection, name: str) -> str:
+    """What we print for a file of the corpus."""
+    job_id, what, form = name.split(".")
+    record = arcctl_record(con, find_job(con, job_id).record_id)
+    if form == "json":
+        return json.dumps(record) + "\n"
+    lines = {"info": lambda: arcctl.info(record, "all"), "events": lambda: arcctl.events(record)}
+    return "".join(f"{line}\n" for line in lines.get(what, lambda: arcctl.transfers(record))())
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_each_answer_is_what_arcctl_printed(name) -> None:
+    """Asked of A-REX's own tables, info, events and transfers of each job are the same bytes."""
+    with closing(corpus.arex_database()) as con:
+        assert answer(con, name) == printed(name)
+
+
+def test_our_database_answers_alike(ours) -> None:
+    """Of ours, resources, runtime environments and transfers of each job are the same, but for intended differences."""
+    wrong = []
+    with closing(read_accounting(corpus.place(ours.control))) as con:
+        for name in FILES:
+            job_id, what, form = name.split(".")
+            present = con.execute("SELECT count(*) FROM AAR WHERE JobID = ?", (job_id,)).fetchone()[0]
+            if job_id in DIFFERENT or form == "json" or what == "events" or not present:
+                continue
+            if answer(con, name) != printed(name):
+                wrong.append(name)
+
+    assert wrong == []
+
+
+@pytest.mark.parametrize("part", ["description", "resources", "rtes", "authtokens"])
+def test_a_part_is_what_the_whole_has(arex_file, part) -> None:
+    """-o PART prints the lines that stand in the whole under its title, without their indentation."""
+    job_id = corpus.names()["multicore"]
+
+    lines = arcacct("--database", arex_file, "job", "info", "-o", part, job_id).stdout.splitlines()
+
+    whole = [line.strip() for line in printed(f"{job_id}.info.txt").splitlines()]
+    assert lines
+    assert {line.strip() for line in lines} <= set(whole)
+
+
+@pytest.mark.parametrize("name", ["27647", "mGsLDmZi"], ids=["local-id", "prefix"])
+def test_a_job_is_found_by_what_one_has_at_hand(arex_file, name) -> None:
+    """The batch system's id, or how the job's id begins, finds the job."""
+    done = arcacct("--database", arex_file, "job", "events", name)
+
+    assert done.stdout == printed(f"{corpus.names()['multicore']}.events.txt")
+
+
+def test_a_job_without_transfers_says_so_on_stderr(arex_file) -> None:
+    """Arcctl's complaint goes to stderr, and nothing to stdout."""
+    job_id = corpus.names()["multicore"]
+
+    done = arcacct("--database", arex_file, "job", "transfers", job_id)
+
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == f"arcacct: There are no data transfers registered for job {job_id}\n"
+
+
+def test_a_job_in_progress_has_no_accounting_yet() -> None:
+    """A job that is not finished gets arcctl's one line."""
+    with closing(corpus.arex_database()) as con:
+        con.execute("INSERT OR IGNORE INTO Status (Name) VALUES ('in-progress')")
+        con.execute("UPDATE AAR SET StatusID = (SELECT ID FROM Status WHERE Name = 'in-progress') WHERE RecordID = 1")
+        record = arcctl_record(con, 1)
+
+    assert arcctl.unfinished(record) == (
+        f"Job {record['JobID']} (submitted on {record['SubmitTime']}) is not finished yet. "
+        "Accounting data is not available yet."
+    )

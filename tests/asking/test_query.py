@@ -1,0 +1,150 @@
+"""`arcacct query`: everybody may ask, nobody may do anything else."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+from contextlib import closing
+
+import arex_corpus as corpus
+import pytest
+from installed import ARCACCT, arcacct
+
+from arcacct.store.accounting import open_accounting, writing
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+REFUSED = {
+    "delete": ("DELETE FROM AAR", "queries can only read; AAR is refused"),
+    "insert-returning": ("INSERT INTO DBConfig VALUES ('a', 'b') RETURNING 1", "DBConfig is refused"),
+    "update": ("UPDATE Users SET Name = 'x'", "Users is refused"),
+    "with-delete": ("WITH x AS (SELECT 1) DELETE FROM JobEvents", "JobEvents is refused"),
+    "create": ("CREATE TABLE x (y)", "is refused"),
+    "create-temporary": ("CREATE TEMP TABLE x (y)", "is refused"),
+    "create-view": ("CREATE VIEW x AS SELECT 1", "is refused"),
+    "drop": ("DROP TABLE AAR", "is refused"),
+    "begin": ("BEGIN IMMEDIATE", "BEGIN is refused"),
+    "savepoint": ("SAVEPOINT s", "is refused"),
+    "attach": ("ATTACH 'other.db' AS other", "other.db is refused"),
+    "vacuum-into": ("VACUUM INTO 'copy.db'", "copy.db is refused"),
+    "vacuum": ("VACUUM", "is refused"),
+    "reindex": ("REINDEX", "refused"),
+    "analyze": ("ANALYZE", "is refused"),
+    "load": ("SELECT load_extension('evil')", "load_extension is refused"),
+    "pragma": ("PRAGMA journal_mode = DELETE", "journal_mode is refused"),
+    "pragma-checkpoint": ("PRAGMA wal_checkpoint(TRUNCATE)", "wal_checkpoint is refused"),
+    "pragma-writable": ("PRAGMA writable_schema = 1", "writable_schema is refused"),
+    "two-statements": ("SELECT 1; DELETE FROM AAR", "one statement at a time"),
+    "nothing": ("", "no statement that returns rows"),
+    "no-sql": ("SELEC 1", "syntax error"),
+}
+TOO_MUCH = {
+    "for-ever": (f"{ENDLESS} SELECT count(*) FROM n", "ran for 1 s"),
+    "rows-without-end": (f"{ENDLESS} SELECT i FROM n", "more than 50 rows"),
+    "one-long-function": ("SELECT instr(hex(zeroblob(3000000)), hex(zeroblob(1500000)) || '1')", "ran for 1 s"),
+    "large-value": ("SELECT length(hex(zeroblob(500000000)))", "a value of more than 16 MiB"),
+    "random-value": ("SELECT randomblob(1000000000)", "a value of more than 16 MiB"),
+    "large-sort": (
+        (
+            "WITH RECURSIVE n(i, b) AS (SELECT 1, zeroblob(1000000) UNION ALL SELECT i + 1, b FROM n LIMIT 500)"
+            " SELECT length(b) FROM n ORDER BY b, random()"
+        ),
+        "needs more than 32 MiB",
+    ),
+    "large-aggregate": (
+        (
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 1000)"
+            " SELECT length(group_concat(hex(zeroblob(1000000)))) FROM n"
+        ),
+        " MiB",
+    ),
+}
+LIMITS = ("--timeout", "1", "--max-rows", "50", "--max-memory", "32")
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_statement_that_does_anything_but_read_is_refused(ours, name) -> None:
+    """It ends with 64 and one clear line, and neither the database nor its directory changes."""
+    statement, complaint = REFUSED[name]
+    names = sorted(path.name for path in ours.database.parent.iterdir())
+    before = ours.database.read_bytes()
+
+    done = subprocess.run(
+        [ARCACCT, "--config", ours.conf, "query", statement],
+        capture_output=True,
+        text=True,
+        cwd=ours.database.parent,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (64, "")
+    assert complaint in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert sorted(path.name for path in ours.database.parent.iterdir()) == names
+    assert ours.database.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", TOO_MUCH)
+def test_a_statement_that_takes_too_much_is_ended(ours, name) -> None:
+    """It ends with 65 and one clear line that names the limit."""
+    statement, complaint = TOO_MUCH[name]
+
+    done = arcacct("--config", ours.conf, "query", *LIMITS, statement)
+
+    assert done.returncode == 65
+    assert complaint in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_asking_goes_on_beside_a_writer(ours) -> None:
+    """While a transaction writes, a query answers with what was committed before."""
+    here = corpus.place(ours.control)
+    with closing(open_accounting(here)) as con, writing(con, here):
+        con.execute("INSERT INTO Users (Name) VALUES ('not committed yet')")
+        done = arcacct("--config", ours.conf, "query", "SELECT count(*) AS n FROM Users WHERE Name LIKE 'not%'")
+
+    assert done.stdout.split() == ["n", "-", "0"]
+
+
+def test_values_come_as_they_are(ours) -> None:
+    """JSON keeps numbers, NULL, text of any script and bytes; columns of one name stay apart."""
+    done = arcacct(
+        "--config", ours.conf, "query", "--format", "json",
+        "SELECT 1 AS a, 2.5 AS a, NULL AS n, 'Ærø ☃' AS t, x'00ff' AS b",
+    )  # fmt: skip
+
+    assert json.loads(done.stdout) == [
+        {"a": 1, "a_2": 2.5, "n": None, "t": "Ærø ☃", "b": {"$base64": True, "encoded": "AP8="}}
+    ]
+
+
+def test_a_statement_may_come_from_a_file(ours, tmp_path: pathlib.Path) -> None:
+    """`-` reads the statement from standard input."""
+    report = tmp_path / "report.sql"
+    report.write_text("-- how many\nSELECT count(*) AS jobs\n  FROM v1_jobs;\n")
+    with report.open() as stdin:
+        done = subprocess.run(
+            [ARCACCT, "--config", ours.conf, "query", "--format", "csv", "-"],
+            stdin=stdin,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+
+    assert done.stdout.splitlines()[0] == "jobs"
+    assert int(done.stdout.splitlines()[1]) > 30
+
+
+def test_no_rows_are_an_empty_answer(ours) -> None:
+    """JSON of nothing is an empty list, CSV the header alone."""
+    statement = "SELECT job_id FROM v1_jobs WHERE 0"
+
+    assert arcacct("--config", ours.conf, "query", "--format", "json", statement).stdout == "[]\n"
+    assert arcacct("--config", ours.conf, "query", "--format", "csv", statement).stdout == "job_id\n"
+
+
+def test_a_name_cannot_steer_the_terminal(ours) -> None:
+    """Control characters of a job's name are replaced in the table, so that each row stays one line."""
+    done = arcacct("--config", ours.conf, "query", "SELECT 'a' || char(10) || char(27) || '[31mb' AS name")
+
+    assert done.stdout.splitlines()[2] == "a\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}[31mb"

@@ -1,0 +1,263 @@
+"""`arcacct status` and `arcacct metrics`: each kind of trouble is told from every other."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import sqlite3
+import time
+from contextlib import closing
+
+import arex_corpus as corpus
+import pytest
+from installed import arcacct
+from prometheus_client.parser import text_string_to_metric_families
+
+from arcacct.conf.parser import load
+from arcacct.conf.settings import settings
+from arcacct.publish import health
+from arcacct.sandbox.authority import create
+from arcacct.store import ledger
+from arcacct.store.accounting import open_accounting, open_publishing, writing
+from arcacct.store.health import remember_sweep
+from arcacct.store.query import highest_seq
+from arcacct.store.schema import incarnation
+
+DAY_S = 86400
+BLOCK = "arex/jura/sgas:s"
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory):
+    """A throw-away certificate authority."""
+    return create(str(tmp_path_factory.mktemp("authority")))
+
+
+@pytest.fixture
+def site(ours, authority, tmp_path):
+    """A site with one target that has everything, swept and published just now."""
+
+    class Site:
+        conf = ours.conf
+        here = corpus.place(ours.control)
+
+        def certificate(self, days: float) -> None:
+            """Give the host a certificate that ends so many days from now."""
+            now = int(time.time())
+            made = authority.issue(
+                "ce.example.org",
+                not_before=now - 30 * DAY_S,
+                not_after=now + int(days * DAY_S) + 600,
+                directory=str(tmp_path / f"host{days}"),
+                rsa_key=False,
+            )
+            self.conf.write_text(
+                f"[common]\nhostname=ce.example.org\nx509_host_cert={made.cert_path}\nx509_host_key={made.key_path}\n"
+                f"x509_cert_dir={authority.ca_dir}\n[lrms]\nlrms=fork\n[arex]\ncontroldir={ours.control}\n"
+            )
+
+        def published(self, *, seconds_ago: int, behind: int = 0, error: str | None = None) -> None:
+            """The target's last good run was then; ``behind`` records came since, and the last run may have failed."""
+            with closing(open_accounting(self.here)) as con, closing(open_publishing(self.here)) as book:
+                seq = highest_seq(con) - behind
+                ledger.set_cursor(book, ledger.Cursor(BLOCK, incarnation(con), seq, 0, None))
+                ledger.finish_run(book, BLOCK, error=None, last_end_time=None)
+                with book:
+                    book.execute("UPDATE Targets SET LastSuccess = ?", (int(time.time()) - seconds_ago,))
+                if error is not None:
+                    ledger.finish_run(book, BLOCK, error=error, last_end_time=None)
+
+        def status(self) -> dict[str, health.Check]:
+            """What `status` says of each thing, as JSON has it."""
+            done = arcacct("--config", self.conf, "status", "--json")
+            checks = [health.Check(**check) for check in json.loads(done.stdout)]
+            assert done.returncode == health.worst(checks)
+            return {check.subject: check for check in checks if check.severity}
+
+        def update(self, statement: str, *values: object) -> None:
+            """Make the accounting database look as the test needs it."""
+            with closing(open_accounting(self.here)) as con, writing(con, self.here):
+                con.execute(statement, values)
+
+    made = Site()
+    made.certificate(90)
+    (tmp_path / "arcacct.conf").write_text(f"[{BLOCK}]\ntargeturl=https://sgas.example.org/sgas\n")
+    # The corpus' jobs end in its future, as its site's clock had it: bring them to yesterday.
+    made.update("UPDATE AAR SET EndTime = ? WHERE EndTime > 0", int(time.time()) - DAY_S // 2)
+    made.update("UPDATE JobEvents SET EventTime = datetime('now', '-1 day')")
+    made.update("INSERT OR REPLACE INTO DBConfig VALUES ('ARCACCT_LAST_SWEEP', ?)", str(int(time.time()) - 60))
+    made.published(seconds_ago=60)
+    return made
+
+
+def test_nothing_new_is_well(site) -> None:
+    """With nothing to do all is well: exit 0, and the first line says so."""
+    done = arcacct("--config", site.conf, "status")
+
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "OK")
+    assert "nothing waits" in done.stdout
+
+
+def test_a_target_that_is_down_for_two_days(site) -> None:
+    """Records have waited for longer than a day: a warning with the target's name and its error."""
+    site.update("UPDATE AAR SET EndTime = ? WHERE EndTime > 0", int(time.time()) - 2 * DAY_S)
+    site.published(seconds_ago=2 * DAY_S + 600, behind=5, error="https://sgas.example.org/sgas/ur: connection refused")
+
+    found = site.status()
+
+    assert list(found) == ["sgas:s"]
+    assert found["sgas:s"].severity == health.WARNING
+    assert "5 records wait" in found["sgas:s"].text
+    assert "connection refused" in found["sgas:s"].text
+
+
+def test_a_poisoned_record(site) -> None:
+    """A record that the target refuses is a warning of its own, and says how to see it."""
+    with closing(open_publishing(site.here)) as con:
+        record = ledger.SentRecord("J", 1, 1, 1, b"")
+        ledger.intend(con, BLOCK, [], [ledger.Held(record, "quarantined", "bad benchmark")])
+
+    found = site.status()
+
+    assert list(found) == ["sgas:s quarantine"]
+    assert found["sgas:s quarantine"].text == "1 quarantined: see `arcacct quarantine list`"
+
+
+@pytest.mark.parametrize(
+    ("days", "severity"),
+    [(10, health.WARNING), (0.5, health.CRITICAL), (-1, health.CRITICAL)],
+    ids=["two weeks", "a day", "expired"],
+)
+def test_a_certificate_that_expires(site, days, severity) -> None:
+    """Two weeks before the end a warning, on the last day and after it critical."""
+    site.certificate(days)
+
+    found = site.status()
+
+    assert [(check.subject, check.severity) for check in found.values()] == [("certificate", severity)]
+
+
+def test_a_spool_that_fills(site) -> None:
+    """Events that nobody takes out are a warning by their number, critical by their age."""
+    os.makedirs(site.here.spool, exist_ok=True)
+    for number in range(120):
+        with open(f"{site.here.spool}/{time.time_ns() + number}-1-FINISHED-J{number}", "w") as file:
+            file.write("version=1\n")
+
+    found = site.status()
+
+    assert [(check.subject, check.severity) for check in found.values()] == [("spool", health.WARNING)]
+    with open(f"{site.here.spool}/{time.time_ns() - 2 * DAY_S * 10**9}-1-FINISHED-old", "w") as file:
+        file.write("version=1\n")
+    assert site.status()["spool"].severity == health.CRITICAL
+
+
+def test_a_sweep_that_is_dead(site) -> None:
+    """No sweep for a day is critical, none at all is a warning; a sweep ends both."""
+    site.update("UPDATE DBConfig SET KeyValue = ? WHERE KeyName = 'ARCACCT_LAST_SWEEP'", str(int(time.time()) - DAY_S))
+    assert [(check.subject, check.severity) for check in site.status().values()] == [("sweep", health.CRITICAL)]
+
+    site.update("DELETE FROM DBConfig WHERE KeyName = 'ARCACCT_LAST_SWEEP'")
+    assert [(check.subject, check.severity) for check in site.status().values()] == [("sweep", health.WARNING)]
+
+    with closing(open_accounting(site.here)) as con, writing(con, site.here):
+        remember_sweep(con)
+    assert not site.status()
+
+
+def test_a_database_that_is_locked(site) -> None:
+    """Somebody who keeps the database locked for writing is named by the number of the process."""
+    with closing(sqlite3.connect(site.here.database, isolation_level=None)) as con:
+        con.execute("BEGIN IMMEDIATE")
+        con.execute("INSERT INTO Users (Name) VALUES ('x')")
+        found = site.status()
+
+    assert list(found) == ["lock"]
+    assert f"process {os.getpid()} keeps the database locked" in found["lock"].text
+
+
+def test_a_database_that_a_rex_writes(site) -> None:
+    """Records that none of our programs wrote mean that A-REX writes our file: critical, with the way out."""
+    with closing(sqlite3.connect(site.here.database)) as con:
+        con.execute(
+            "INSERT INTO AAR SELECT NULL, 'from-a-rex', LocalJobID, EndpointID, QueueID, UserID, VOID, StatusID,"
+            " ExitCode, SubmitTime, 0, NodeCount, CPUCount, 0, 0, 0, 0, 0, 0, 0, 0 FROM AAR LIMIT 1"
+        )
+        con.execute(
+            "UPDATE AAR SET StatusID = (SELECT ID FROM Status WHERE Name = 'in-progress') WHERE JobID = 'from-a-rex'"
+        )
+        con.commit()
+    site.published(seconds_ago=60)
+
+    found = site.status()
+
+    assert list(found) == ["writers"]
+    assert "A-REX" in found["writers"].text
+
+
+def test_a_database_that_is_missing(site) -> None:
+    """Without a database the status is critical, and says how to make one."""
+    os.unlink(site.here.database)
+
+    assert "`arcacct db init`" in site.status()["database"].text
+
+
+def test_a_configuration_that_cannot_be_read_is_unknown(tmp_path) -> None:
+    """The monitoring gets 3 and one line when nothing can be known."""
+    done = arcacct("--config", tmp_path / "arc.conf", "status")
+
+    assert done.returncode == 3
+    assert done.stdout.startswith("UNKNOWN: ")
+
+
+def test_thresholds_can_be_chosen(site) -> None:
+    """What is a warning for one site is nothing for another."""
+    done = arcacct("--config", site.conf, "status", "--warn-sweep", "0.01", "--crit-sweep", "9")
+
+    assert done.returncode == 1
+    assert "WARNING" in done.stdout
+
+
+def test_reading_is_all_that_is_needed(site) -> None:
+    """Neither status nor metrics changes a byte of the databases."""
+    paths = [site.here.database, site.here.publishing_database]
+    before = [pathlib.Path(path).read_bytes() for path in paths]
+
+    arcacct("--config", site.conf, "status")
+    arcacct("--config", site.conf, "metrics")
+
+    assert [pathlib.Path(path).read_bytes() for path in paths] == before
+
+
+def test_metrics_tell_the_same(site, tmp_path) -> None:
+    """Prometheus' own parser reads the file, and finds the severities of status and the ledger's numbers."""
+    site.published(seconds_ago=60, behind=3)
+    output = tmp_path / "arcacct.prom"
+
+    done = arcacct("--config", site.conf, "metrics", "--output", output)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert oct(output.stat().st_mode & 0o777) == "0o644"
+    samples = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(output.read_text())
+        for sample in family.samples
+    }
+    assert samples["arcacct_target_waiting_records", "sgas:s"] == 3
+    assert samples["arcacct_check", "database"] == 0
+    assert samples["arcacct_spool_files",] == 0
+    assert samples["arcacct_target_last_success_timestamp_seconds", "sgas:s"] > time.time() - 300
+    assert [path.name for path in tmp_path.iterdir() if "prom" in path.name] == ["arcacct.prom"]
+
+
+def test_a_clock_that_is_wrong(site) -> None:
+    """Events from the future mean that the clock was set back."""
+    site.update("UPDATE JobEvents SET EventTime = datetime('now', '+2 days')")
+
+    assert [(check.subject, check.severity) for check in site.status().values()] == [("clock", health.CRITICAL)]
+
+
+def test_the_settings_are_those_of_the_site(site) -> None:
+    """The target of these tests is configured as sites do."""
+    assert [target.name for target in settings(load(str(site.conf), {})).targets] == ["sgas:s"]

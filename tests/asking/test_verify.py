@@ -1,0 +1,208 @@
+"""`arcacct verify`: a month in every place that has it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from contextlib import closing
+
+import arex_corpus as corpus
+import pytest
+from installed import arcacct
+
+from arcacct.errors import InputError
+from arcacct.publish.batches import digest
+from arcacct.publish.verify import portal_jobs
+from arcacct.store import ledger, query
+from arcacct.store.accounting import open_accounting, open_publishing, read_accounting
+from arcacct.store.schema import incarnation
+
+NOVEMBER = (1793491200, 1796083200)
+BLOCK = "arex/jura/sgas:s"
+
+
+def asked(conf, *options) -> tuple[int, dict]:
+    done = arcacct("--config", conf, "verify", "2026-11", "--format", "json", *options)
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_control_directory_and_database_agree_after_a_sweep(ours) -> None:
+    """Every finished job of the control directory is in the database with its hours."""
+    code, report = asked(ours.conf)
+
+    control = next(source for source in report["sources"] if source["name"] == "control directory")
+    assert (code, report["agrees"], report["differences"]) == (0, True, [])
+    assert control["jobs"] > 30
+    assert control["wall_s"] == report["sources"][0]["wall_s"]
+
+
+def test_a_lost_job_is_named(ours) -> None:
+    """A job that only the control directory has is told with its id and the way to get it; exit code 1."""
+    job_id = corpus.names()["multicore"]
+    with closing(sqlite3.connect(ours.database)) as con:
+        con.execute("DELETE FROM AAR WHERE JobID = ?", (job_id,))
+        con.commit()
+
+    code, report = asked(ours.conf)
+
+    assert code == 1
+    assert [(one["source"], one["job_id"]) for one in report["differences"]] == [("control directory", job_id)]
+    assert "arcacct sweep" in report["differences"][0]["text"]
+
+
+def test_other_hours_are_told_by_job(ours) -> None:
+    """A job whose wall time was changed is told with both values."""
+    job_id = corpus.names()["multicore"]
+    with closing(sqlite3.connect(ours.database)) as con:
+        con.execute("UPDATE AAR SET UsedWalltime = 4711 WHERE JobID = ?", (job_id,))
+        con.commit()
+
+    _code, report = asked(ours.conf)
+
+    assert [one["job_id"] for one in report["differences"]] == [job_id]
+    assert "wall 2 s" in report["differences"][0]["text"]
+    assert "4711" in report["differences"][0]["text"]
+
+
+@pytest.fixture
+def with_target(ours, box):
+    """The site with a target, and what the ledger needs to say that it has a job."""
+    ours.conf.write_text(
+        f"[common]\nhostname=ce.example.org\nx509_host_cert={box.cert_path}\nx509_host_key={box.key_path}\n"
+        f"x509_cert_dir={box.ca_dir}\n[lrms]\nlrms=fork\nbenchmark=HEPSPEC:11.11\n[arex]\ncontroldir={ours.control}\n"
+    )
+    (ours.conf.parent / "arcacct.conf").write_text(f"[{BLOCK}]\ntargeturl=https://sgas.example.org/sgas\n")
+    return ours
+
+
+@pytest.fixture(scope="session")
+def box(tmp_path_factory):
+    """A host certificate."""
+    from arcacct.sandbox.authority import create
+
+    authority = create(str(tmp_path_factory.mktemp("authority")))
+    now = int(time.time())
+    issued = authority.issue("ce.example.org", not_before=now - 60, not_after=now + 86400 * 90, rsa_key=False)
+
+    class Box:
+        cert_path, key_path, ca_dir = issued.cert_path, issued.key_path, authority.ca_dir
+
+    return Box
+
+
+def deliver(asked_database, *, but: int = 0) -> list[str]:
+    """Write into the ledger that the target accepted every job but the last few; returns those it has not got."""
+    here = corpus.place(asked_database.control)
+    with closing(read_accounting(here)) as con:
+        aars = [aar for page in query.ended_between(con, *NOVEMBER) for aar in page]
+        life = incarnation(con)
+        last = query.highest_seq(con)
+    sent, unsent = (aars[:-but], aars[-but:]) if but else (aars, [])
+    records = tuple(
+        ledger.SentRecord(aar.job_id, aar.record_id, number, aar.end_time, digest(aar), aar.job_id)
+        for number, aar in enumerate(sent, 1)
+    )
+    with closing(open_publishing(here)) as con:
+        ledger.set_cursor(con, ledger.Cursor(BLOCK, life, last, 0, None))
+        message = ledger.Message(0, "ur", "publish", last, "https://x", None, "", len(records), b"bytes", records)
+        (written,) = ledger.intend(con, BLOCK, [message])
+        ledger.accepted(con, BLOCK, written, 200, "ok", None)
+        for aar in unsent[:1]:
+            held = ledger.Held(
+                ledger.SentRecord(aar.job_id, aar.record_id, 1, aar.end_time, b""), "quarantined", "poison"
+            )
+            ledger.intend(con, BLOCK, [], [held])
+    return [aar.job_id for aar in unsent]
+
+
+def test_the_ledger_agrees_when_everything_was_accepted(with_target) -> None:
+    """A target that accepted every job has the same count and hours."""
+    deliver(with_target)
+
+    code, report = asked(with_target.conf)
+
+    assert (code, report["differences"]) == (0, [])
+    assert report["sources"][2]["jobs"] == report["sources"][0]["jobs"]
+    assert report["sources"][2]["wall_s"] == report["sources"][0]["wall_s"]
+
+
+def test_a_job_that_was_not_sent_is_explained(with_target) -> None:
+    """Each job that a target has not got is named, with the quarantine's reason where there is one."""
+    unsent = deliver(with_target, but=2)
+
+    code, report = asked(with_target.conf)
+
+    assert code == 1
+    assert [one["job_id"] for one in report["differences"]] == unsent
+    assert report["differences"][0]["text"] == "quarantined: poison"
+    assert "arcacct republish" in report["differences"][1]["text"]
+
+
+def test_a_job_that_changed_since_is_explained(with_target) -> None:
+    """A correction that was not sent yet waits for the next run."""
+    deliver(with_target)
+    here = corpus.place(with_target.control)
+    with closing(open_accounting(here)) as con:
+        con.execute("UPDATE AAR SET UsedScratch = 7 WHERE JobID = ?", (corpus.names()["multicore"],))
+
+    _code, report = asked(with_target.conf)
+
+    assert [one["text"] for one in report["differences"]] == ["changed since it was sent: waits for the next run"]
+
+
+PORTALS = {
+    "months as columns": (
+        "VO,Oct 2026,Nov 2026,Total,Percent\natlas,3,1 000,1003,90%\nbio,1,20,21,10%\nTotal,4,1020,1024,\n"
+    ),
+    "months as rows": "DATE,atlas,bio,Total,Percent\n2026-10,3,1,4,1%\n2026-11,1000,20,1020,99%\nTotal,1003,21,1024,\n",
+    "a title, semicolons": (
+        "Sum Number of Jobs\nVO;10/2026;11/2026;Total\natlas;3;1000;1003\nbio;1;20;21\nTotal;4;1020;1024\n"
+    ),
+    "long names": "VO,November 2026\natlas,1020\n",
+}
+
+
+@pytest.mark.parametrize("name", PORTALS)
+def test_an_export_of_the_portal_is_read(tmp_path, name) -> None:
+    """Tables with months on either side give the month's jobs; totals and percentages do not count."""
+    path = tmp_path / "portal.csv"
+    path.write_text(PORTALS[name])
+
+    assert portal_jobs(str(path), (2026, 11)) == 1020
+
+
+def test_the_portal_is_compared(ours, tmp_path) -> None:
+    """Another number of jobs at the portal is a difference."""
+    path = tmp_path / "portal.csv"
+    path.write_text(PORTALS["long names"])
+
+    code, report = asked(ours.conf, "--portal", path)
+
+    assert code == 1
+    assert report["differences"][0]["text"].startswith("1020 jobs, in the database ")
+
+
+@pytest.mark.parametrize(
+    "content", ["", "VO,Oct 2026\natlas,3\n", "a;b\n1;2\n"], ids=["empty", "other month", "no table"]
+)
+def test_an_export_without_the_month_is_refused(tmp_path, content) -> None:
+    """The complaint says what to export."""
+    path = tmp_path / "portal.csv"
+    path.write_text(content)
+
+    with pytest.raises(InputError, match="no 2026-11 in it; export a table"):
+        portal_jobs(str(path), (2026, 11))
+
+
+def test_the_table_is_for_people(ours) -> None:
+    """Without --format there is a table: one line for each place."""
+    done = arcacct("--config", ours.conf, "verify", "2026-11")
+
+    assert done.returncode == 0
+    assert [line.split("  ")[0] for line in done.stdout.splitlines()] == [
+        "place",
+        "-----------------",
+        "database",
+        "control directory",
+    ]
