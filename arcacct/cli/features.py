@@ -1,0 +1,276 @@
+"""`arcacct features`: what jobs are told about their machine and themselves (HSF-TN-2016-02)."""
+
+from __future__ import annotations
+
+import os
+import pwd
+
+import click
+
+from arcacct.cli.context import conf_of, places_of, settings_of
+from arcacct.cli.instants import INSTANT
+from arcacct.errors import InputError, UsageError
+from arcacct.node import features as values_of
+from arcacct.node.feature_check import check as check_all
+from arcacct.node.feature_collect import collect
+from arcacct.node.feature_files import remove as remove_directory
+from arcacct.node.feature_http import Web
+from arcacct.node.feature_keys import JOB_KEYS, MACHINE_KEYS
+from arcacct.node.feature_places import default_file, locations, valid
+from arcacct.node.feature_reader import missing, read, remaining_s
+from arcacct.store.accounting import leave_open, open_accounting, read_accounting
+from arcacct.store.query import by_job_id
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from arcacct.node.feature_reader import Features
+
+_FORCE = click.option("--force", is_flag=True, help="Also write what looks wrong or should not change.")
+_HEPSCORE = click.option("--hepscore-is-hs06", is_flag=True, help="Write ratings in HEPscore23 as hs06.")
+
+
+def _key_options(
+    keys: tuple[Any, ...], but: tuple[str, ...] = ()
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """One option for each key of the specification."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for key in reversed([one for one in keys if one.name not in but]):
+            option = click.option(f"--{key.name.replace('_', '-')}", key.name, metavar="VALUE", help=f"{key.meaning}.")
+            command = option(command)
+        return command
+
+    return add
+
+
+def _places(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say where features are."""
+    for option in (
+        click.option("--metadata-file", metavar="FILE", help="Where its answer is kept (only read once)."),
+        click.option("--metadata-url", metavar="URL", help="A cloud's metadata that name both places."),
+        click.option("--job", metavar="PLACE", help="Directory or URL; $JOBFEATURES without it."),
+        click.option("--machine", metavar="PLACE", help="Directory or URL; $MACHINEFEATURES without it."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group()
+def features() -> None:
+    """Write, show and check machine and job features."""
+
+
+@features.group()
+def machine() -> None:
+    """Features of this machine."""
+
+
+@features.group()
+def job() -> None:
+    """Features of one job."""
+
+
+@machine.command("write")
+@click.argument("directory")
+@click.option("--benchmark", metavar="TYPE:VALUE", help="Rating of one core, from which hs06 is made.")
+@_HEPSCORE
+@_key_options(MACHINE_KEYS, ("total_cpu", "hs06"))
+@click.option("--total-cpu", type=click.IntRange(min=1), help="Processors for jobs; those of the system without it.")
+@click.option("--hs06", metavar="VALUE", help="HS06 rating of the whole machine.")
+@_FORCE
+def machine_write(
+    directory: str,
+    benchmark: str | None,
+    hepscore_is_hs06: bool,
+    total_cpu: int | None,
+    hs06: str | None,
+    force: bool,
+    **others: str | None,
+) -> None:
+    """Write the features of this machine into DIRECTORY."""
+    values = values_of.machine_values(total_cpu, hs06, benchmark, hepscore_is_hs06=hepscore_is_hs06) | _given(others)
+    values_of.write_machine(directory, values, force=force)
+    _say_values(values)
+
+
+@job.command("write")
+@click.argument("directory")
+@_key_options(JOB_KEYS)
+@click.option("--environment/--no-environment", default=True, help="Ask the batch system's environment.")
+@click.option("--record", metavar="JOBID", help="Ask our record of this job.")
+@_HEPSCORE
+@click.option("--machine", "machine_place", metavar="PLACE", help="Features of the machine, for the share of hs06.")
+@click.option("--owner", metavar="USER", help="Give directory and files to this user.")
+@_FORCE
+@click.pass_context
+def job_write(
+    ctx: click.Context,
+    /,
+    directory: str,
+    environment: bool,
+    record: str | None,
+    hepscore_is_hs06: bool,
+    machine_place: str | None,
+    owner: str | None,
+    force: bool,
+    **given: str | None,
+) -> None:
+    """
+    Write the features of a job into DIRECTORY.
+
+    Options win over the environment of a batch system (Slurm, Torque, LSF, Grid Engine), that wins over our record.
+    """
+    values = _of_record(ctx, record, hepscore_is_hs06) if record else {}
+    values |= (values_of.job_values_of_environment(os.environ) if environment else {}) | _given(given)
+    place = machine_place or os.environ.get("MACHINEFEATURES")
+    values |= values_of.share_of_machine(values, read(valid({"machine": place})["machine"]) if place else None)
+    values_of.write_job(directory, values, force=force, owner=_owner(owner))
+    _say_values(values)
+
+
+@job.command("set")
+@click.argument("directory")
+@click.argument("key")
+@click.argument("value")
+@_FORCE
+def job_set(directory: str, key: str, value: str, force: bool) -> None:
+    """Write one KEY of a job; further keys than those of the specification are allowed."""
+    values_of.write_job(directory, {key: value}, force=force)
+
+
+@job.command("remove")
+@click.argument("directory")
+def job_remove(directory: str) -> None:
+    """Remove a job's DIRECTORY, after the job; nothing if it holds anything but keys."""
+    remove_directory(directory)
+
+
+@features.group()
+def shutdown() -> None:
+    """Announce a shutdown, or take it back."""
+
+
+@shutdown.command("set")
+@click.argument("directory")
+@click.argument("when", type=INSTANT)
+@click.option("--job", "of_job", is_flag=True, help="DIRECTORY is a job's: the job is shut down, not the machine.")
+@_FORCE
+def shutdown_set(directory: str, when: int, of_job: bool, force: bool) -> None:
+    """Announce in DIRECTORY that jobs have to be done at WHEN; not sooner than its grace_secs promises."""
+    values_of.set_shutdown(directory, when, job=of_job, force=force)
+
+
+@shutdown.command("clear")
+@click.argument("directory")
+@click.option("--job", "of_job", is_flag=True, help="DIRECTORY is a job's.")
+def shutdown_clear(directory: str, of_job: bool) -> None:
+    """Take the announcement back: no file means that no shutdown is foreseen."""
+    values_of.clear_shutdown(directory, job=of_job)
+
+
+@features.command()
+@_places
+@click.pass_context
+def show(ctx: click.Context, /, **where: str | None) -> int:
+    """Show what a job would read: values, what is missing or wrong, the time that is left."""
+    web = _web(ctx)
+    found = {kind: read(place, fetch=web.get) for kind, place in valid(_locations(web, where)).items()}
+    for kind, one in found.items():
+        _say_features(kind, one)
+    left = remaining_s(found.get("machine"), found.get("job"))
+    click.echo(f"remaining_secs {'unlimited' if left is None else left}")
+    return InputError.exit_code if any(one.warnings for one in found.values()) else 0
+
+
+@features.command()
+@_places
+@click.pass_context
+def check(ctx: click.Context, /, **where: str | None) -> int:
+    """Judge what is provided by 35 rules, one verdict a line; exits with 65 if one says fail."""
+    web = _web(ctx)
+    verdicts = check_all(_locations(web, where), web=web)
+    for verdict in verdicts:
+        click.echo(str(verdict))
+    return InputError.exit_code if any(verdict.verdict == "fail" for verdict in verdicts) else 0
+
+
+@features.command()
+@click.argument("jobid", nargs=-1)
+@click.option("--from", "pattern", required=True, metavar="PATTERN", help="Where features are saved, with {jobid}.")
+@click.pass_context
+def record(ctx: click.Context, jobid: tuple[str, ...], pattern: str) -> int:
+    """
+    Put features that jobs' wrappers have saved into their records.
+
+    PATTERN is a directory or a file of key=value lines for each job, e.g. a place in its session directory. Without
+    JOBID all jobs are looked for that ended since the last time. hs06_job over allocated_cpu becomes the benchmark.
+    """
+    here = places_of(ctx)
+    con = open_accounting(here)
+    try:
+        done = collect(con, here, pattern, jobid)
+    finally:
+        leave_open(con, here.database)
+    for complaint in done.complaints:
+        click.echo(f"arcacct: {complaint}", err=True)
+    click.echo(f"{done.looked_at} jobs looked at, {done.found} with features, {done.changed} records changed")
+    return InputError.exit_code if done.complaints else 0
+
+
+def _web(ctx: click.Context) -> Web:
+    """The web, trusting the grid's authorities if the configuration names them; a worker node may have none."""
+    conf = conf_of(ctx)
+    ca_dir = conf.get("common", "x509_cert_dir", "/etc/grid-security/certificates")
+    return Web(ca_dir if ca_dir and os.path.isdir(ca_dir) else None)
+
+
+def _locations(web: Web, where: dict[str, str | None]) -> dict[str, str]:
+    found = locations(
+        os.environ,
+        machine=where["machine"],
+        job=where["job"],
+        metadata_url=where["metadata_url"],
+        metadata_file=where["metadata_file"] or default_file(os.environ),
+        fetch=web.get,
+    )
+    if not found:
+        raise UsageError("neither $MACHINEFEATURES nor $JOBFEATURES is set; give --machine or --job")
+    return found
+
+
+def _given(options: dict[str, str | None]) -> dict[str, str]:
+    return {key: value for key, value in options.items() if value is not None}
+
+
+def _owner(name: str | None) -> tuple[int, int] | None:
+    if name is None:
+        return None
+    try:
+        known = pwd.getpwnam(name)
+    except KeyError:
+        raise UsageError(f"--owner {name}: this host has no such user") from None
+    return known.pw_uid, known.pw_gid
+
+
+def _of_record(ctx: click.Context, job_id: str, hepscore_is_hs06: bool) -> dict[str, str]:
+    aar = by_job_id(read_accounting(settings_of(ctx).places), [job_id]).get(job_id)
+    if aar is None:
+        raise InputError(f"{job_id}: there is no record of this job")
+    return values_of.job_values_of_record(aar, hepscore_is_hs06=hepscore_is_hs06)
+
+
+def _say_values(values: dict[str, str]) -> None:
+    for key, value in values.items():
+        click.echo(f"{key} {value}")
+
+
+def _say_features(kind: str, found: Features) -> None:
+    click.echo(f"{kind} {found.location}")
+    _say_values(found.values | found.extra)
+    for key in missing(found, kind):
+        click.echo(f"arcacct: {kind}: {key} is missing", err=True)
+    for warning in found.warnings:
+        click.echo(f"arcacct: {kind}: {warning}", err=True)

@@ -1,0 +1,115 @@
+"""`arcacct import`: jobs that other programs have recorded."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from importlib import import_module
+from zoneinfo import ZoneInfo, available_timezones
+
+import click
+
+from arcacct.cli.context import places_of
+from arcacct.errors import UsageError
+from arcacct.store.accounting import leave_open, open_accounting
+from arcacct.store.import_arex import arex_databases, import_arex
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from arcacct.store.import_arex import ImportReport, Progress
+
+_SHOWN = 20
+
+
+SOURCES = {"gridengine": "import_gridengine", "sonar": "import_sonar"}
+"""The module of each source that has one of its own, imported when it runs."""
+
+
+class _Sources(click.Group):
+    """The sources of this module, and those of others by name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *SOURCES})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in SOURCES:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = getattr(import_module(f"arcacct.cli.{SOURCES[cmd_name]}"), cmd_name)
+        return command
+
+
+@click.group("import", cls=_Sources)
+def import_() -> None:
+    """Take over jobs that other programs have recorded."""
+
+
+@import_.command()
+@click.argument("path", required=False)
+@click.option("--timezone", metavar="ZONE", help="A-REX's time zone, e.g. Europe/Oslo; this host's without it.")
+@click.option("--controldir", metavar="DIR", help="Use this control directory instead of the configured one.")
+@click.pass_context
+def arex(ctx: click.Context, path: str | None, timezone: str | None, controldir: str | None) -> None:
+    """
+    Take over the jobs of the database that A-REX itself writes.
+
+    PATH is an accounting.db (ARC 6) or accounting_v2.db (ARC 7); without it, those of the control directory. A-REX
+    may run meanwhile and notices nothing. Repeat it as often as you like: it takes over what is new and what has
+    changed. What arcacct recorded itself stays as it is, and differences are listed.
+    """
+    zone = _zone(timezone)
+    here = places_of(ctx, controldir)
+    paths = [path] if path else arex_databases(here.controldir)
+    con = open_accounting(here)
+    try:
+        for one in paths:
+            with _progress() as progress:
+                report = import_arex(here, con, one, zone, progress=progress)
+            _tell(report)
+    finally:
+        leave_open(con, here.database)
+
+
+def _zone(name: str | None) -> ZoneInfo | None:
+    if name is None:
+        return None
+    if name not in available_timezones():
+        raise UsageError(f"--timezone {name}: there is no such zone; write a name of the tz database, as Europe/Oslo")
+    return ZoneInfo(name)
+
+
+def _tell(report: ImportReport) -> None:
+    for difference in report.differences[:_SHOWN]:
+        click.echo(f"{difference.job_id}: {'; '.join(difference.what)}", err=True)
+    if report.differing:
+        click.echo(f"{report.differing} jobs were recorded here with other values: what is here stays", err=True)
+    for line in report.lost[:_SHOWN]:
+        click.echo(f"{report.path}: {line}: left out", err=True)
+    if len(report.lost) > _SHOWN:
+        click.echo(f"{report.path}: {len(report.lost)} such records in all", err=True)
+    if report.archived:
+        click.echo(f"{report.archived} jobs that `arcacct db prune` has put away: left out", err=True)
+    if report.other_zone:
+        click.echo(
+            f"{report.other_zone} jobs have events of another time zone: converted by the job's own times", err=True
+        )
+    click.echo(
+        f"{report.path}: {report.looked_at} records looked at, {report.added} jobs added, {report.changed} changed,"
+        f" {report.completed} completed, {report.unfinished} not at their end yet"
+    )
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    """A progress bar on a terminal, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _all: None
+        return
+    with click.progressbar(length=0, label="Records", file=sys.stderr) as bar:
+
+        def show(done: int, records: int) -> None:
+            bar.length = records
+            bar.update(done - bar.pos)
+
+        yield show

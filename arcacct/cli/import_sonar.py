@@ -1,0 +1,97 @@
+"""`arcacct import sonar`: telemetry of clusters, nodes and jobs."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+
+import click
+
+from arcacct.cli.context import settings_of
+from arcacct.errors import InputError
+from arcacct.sources.sonar_files import follow as follow_files
+from arcacct.sources.sonar_files import telemetry
+from arcacct.store.accounting import leave_open, open_accounting
+from arcacct.store.sonar import import_telemetry
+from arcacct.store.sonar_records import has_arex_records
+from arcacct.store.sonar_site import Site
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _sqlite3 import Connection
+    from collections.abc import Generator
+
+    from arcacct.conf.settings import Settings
+    from arcacct.sources.sonar import Told
+    from arcacct.store.sonar import Report
+
+
+@click.command("sonar")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--follow", is_flag=True, help="Go on reading what is added, until interrupted.")
+@click.option(
+    "--records/--no-records",
+    default=None,
+    help="Make records of finished Slurm jobs; by default where no job of A-REX was ever recorded.",
+)
+@click.pass_context
+def sonar(ctx: click.Context, files: tuple[str, ...], follow: bool, records: bool | None) -> int:
+    """
+    Take in telemetry of Sonar, or of `arcacct node`.
+
+    FILE is a file of JSON envelopes (also .gz), a directory of such files, or - for standard input. In whatever order
+    they come, and however often, the result is the same. What cannot be used is said on stderr and left out; then the
+    exit code is 65.
+    """
+    settings = settings_of(ctx)
+    con = open_accounting(settings.places)
+    try:
+        site = _site(con, settings, records)
+        with closing(_stream(files, follow=follow)) as stream:
+            report = import_telemetry(con, settings.places, site, stream)
+    finally:
+        leave_open(con, settings.places.database)
+    return _say(report)
+
+
+def _site(con: Connection, settings: Settings, records: bool | None) -> Site:
+    return Site(
+        settings.map,
+        settings.node_benchmarks,
+        settings.queue_benchmarks,
+        settings.places.default_benchmark,
+        not has_arex_records(con) if records is None else records,
+    )
+
+
+def _stream(files: tuple[str, ...], *, follow: bool) -> Generator[Told]:
+    """The envelopes, until the user has enough of following."""
+    try:
+        if follow:
+            yield from follow_files(files)
+        elif sys.stderr.isatty() and "-" not in files:
+            with click.progressbar(length=0, label="Bytes", file=sys.stderr) as bar:
+                bar.length = None
+                yield from telemetry(files, progress=bar.update)
+        else:
+            yield from telemetry(files)
+    except KeyboardInterrupt:
+        return
+
+
+def _say(report: Report) -> int:
+    for complaint in report.complaints:
+        click.echo(f"arcacct: {complaint}", err=True)
+    if report.late:
+        click.echo(
+            f"arcacct: {report.late} hours are closed: samples of them came too late and were left out", err=True
+        )
+    if report.unrecorded:
+        click.echo(
+            f"arcacct: {report.unrecorded} finished Slurm jobs have no record: A-REX's jobs are recorded here, and "
+            "these may be among them; --records makes records of all others",
+            err=True,
+        )
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.envelopes.items())) or "nothing"
+    click.echo(f"{kinds}; {report.recorded} Slurm jobs recorded, {report.enriched} records enriched")
+    return InputError.exit_code if report.rejected else 0

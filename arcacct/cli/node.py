@@ -1,0 +1,75 @@
+"""`arcacct node`: telemetry of this host, as Sonar writes it."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+import click
+
+from arcacct.errors import TargetBusy
+from arcacct.node.telemetry import Host, line
+from arcacct.node.telemetry import sample as probe_sample
+from arcacct.node.telemetry import sysinfo as probe_sysinfo
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+_CLUSTER = click.option("--cluster", default="", metavar="NAME", help="Name of the cluster, as in all its telemetry.")
+_NODE = click.option("--node", default="", metavar="NAME", help="Name of this node, if not that of the host.")
+_INTERVAL = click.option(
+    "--interval", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Repeat, this often, until interrupted."
+)
+
+
+@click.group()
+def node() -> None:
+    """
+    Print what this host is and does, as Sonar would.
+
+    One JSON envelope a line, for `arcacct import sonar` or any other reader of Sonar's format. Jobs and clusters of
+    a batch system are not told: Sonar has `sonar jobs` and `sonar cluster` for them.
+    """
+
+
+@node.command()
+@_CLUSTER
+@_NODE
+@_INTERVAL
+@click.option("--topology", is_flag=True, help="With the text of lstopo, if it is installed.")
+def sysinfo(cluster: str, node: str, interval: float | None, topology: bool) -> int:
+    """Print what this host is: processors, memory, GPUs."""
+    host = Host(cluster, node)
+    return _repeat(partial(probe_sysinfo, host, topology=topology), "sysinfo", host, interval)
+
+
+@node.command()
+@_CLUSTER
+@_NODE
+@_INTERVAL
+@click.option("--exclude-system-jobs", is_flag=True, help="Without the processes of system accounts.")
+@click.option(
+    "--job-variable",
+    metavar="NAME",
+    help="Variable of a process that has the number of its batch job where its cgroup has not (JOB_ID for Grid "
+    "Engine); only root may see it of others.",
+)
+def sample(cluster: str, node: str, interval: float | None, exclude_system_jobs: bool, job_variable: str | None) -> int:
+    """Print what this host does: load, memory, GPUs, disks, and its jobs with their processes."""
+    host = Host(cluster, node)
+    probe = partial(probe_sample, host, system_jobs=not exclude_system_jobs, variable=job_variable)
+    return _repeat(probe, "sample", host, interval)
+
+
+def _repeat(probe: Callable[[], dict[str, Any]], kind: str, host: Host, interval_s: float | None) -> int:
+    due = time.monotonic()
+    while True:
+        text, succeeded = line(probe, kind, host)
+        click.echo(text)
+        if interval_s is None:
+            return 0 if succeeded else TargetBusy.exit_code
+        # On the beat, whatever a probe takes: gaps would look like lost samples.
+        due = max(due + interval_s, time.monotonic())
+        time.sleep(due - time.monotonic() if due > time.monotonic() else 0)

@@ -1,0 +1,1 @@
+"""What this host is and does, by psutil and /proc: records as Sonar writes them, machine/job features."""

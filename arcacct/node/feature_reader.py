@@ -1,0 +1,198 @@
+"""
+Reading features as a job does: from a directory, or from a web server, never trusting what is there.
+
+A value that cannot be read, is empty or is no number where one belongs counts as absent, with one warning. Whoever
+wants to know whether a value has changed reads again.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from typing import NamedTuple
+
+from arcacct.errors import InputError, UsageError
+from arcacct.node.feature_keys import DEPRECATED, JOB_KEYS, KEYS, MACHINE_KEYS, NAME, problem
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+LARGEST_VALUE = 4096
+_LARGEST_DIRECTORY = 1000
+VARIABLES = {"machine": "MACHINEFEATURES", "job": "JOBFEATURES"}
+
+
+class Features(NamedTuple):
+    """The features of one machine or job as they were when they were read."""
+
+    location: str
+    values: dict[str, str]
+    """What is there and good, by key of the specification."""
+    extra: dict[str, str]
+    """Keys that the specification does not know."""
+    warnings: tuple[str, ...]
+
+    def number(self, key: str) -> int | None:
+        """A value that is a whole number."""
+        value = self.values.get(key)
+        return int(value) if value is not None and value.isdigit() else None
+
+    def decimal(self, key: str) -> float | None:
+        """A value that is a number."""
+        value = self.values.get(key)
+        return float(value) if value is not None else None
+
+    def for_accounting(self) -> dict[str, str]:
+        """The unknown keys under the names that a record keeps them by."""
+        return {f"mjf_{key}": value for key, value in self.extra.items()}
+
+
+def location_of(value: str, name: str) -> str:
+    """
+    The value of $MACHINEFEATURES or $JOBFEATURES as a location: a path from the root, or an http(s) URL.
+
+    Raises UsageError for anything else. A slash at its end, which should not be there, is taken off.
+    """
+    if not value.startswith(("/", "http://", "https://")):
+        raise UsageError(f"{name}={value!r}: it begins neither with / nor with http:// or https://")
+    return value.rstrip("/") or "/"
+
+
+def read(location: str, *, fetch: Callable[[str], str | None] | None = None) -> Features:
+    """
+    All features at a location; ``fetch`` gets a URL's text, ``None`` when there is nothing.
+
+    A directory is listed; of a web server the keys of the specification are asked for. Raises InputError for a
+    directory that cannot be listed.
+    """
+    if location.startswith("/"):
+        raw, warnings = _directory(location)
+    else:
+        raw, warnings = _served(location, fetch or _fetch())
+    return _doubted(location, raw, warnings)
+
+
+def _fetch() -> Callable[[str], str | None]:
+    # Paths need nothing of what the web needs, which takes a tenth of a second to import.
+    from arcacct.node.feature_http import Web  # noqa: PLC0415
+
+    return Web().get
+
+
+def _directory(location: str) -> tuple[dict[str, str], list[str]]:
+    raw: dict[str, str] = {}
+    warnings: list[str] = []
+    try:
+        names = sorted(os.listdir(location))
+    except OSError as error:
+        raise InputError(f"{location}: cannot be read: {error.strerror}") from error
+    for name in names[:_LARGEST_DIRECTORY]:
+        if name.startswith("."):
+            continue
+        if not NAME.fullmatch(name) and name not in DEPRECATED:
+            warnings.append(f"{name}: not the name of a key")
+            continue
+        try:
+            raw[name] = _contents(os.path.join(location, name))
+        except FileNotFoundError:
+            # It was taken away meanwhile, and so it is absent.
+            continue
+        except (OSError, ValueError) as error:
+            warnings.append(f"{name}: {error.strerror if isinstance(error, OSError) else error}; taken as absent")
+    return raw, warnings
+
+
+def _contents(path: str) -> str:
+    """A value, not through a link: it could lead out of the directory, or to something that never ends."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise ValueError("no plain file")
+        return value_of(os.read(fd, LARGEST_VALUE + 1))
+    finally:
+        os.close(fd)
+
+
+def value_of(content: bytes) -> str:
+    """A value without the newline at its end; raises ValueError when it is not text, or too long to be a value."""
+    if len(content) > LARGEST_VALUE:
+        raise ValueError("too long")
+    return content.decode("ascii").rstrip("\r\n")
+
+
+def _served(location: str, fetch: Callable[[str], str | None]) -> tuple[dict[str, str], list[str]]:
+    raw: dict[str, str] = {}
+    warnings: list[str] = []
+    for name in KEYS:
+        try:
+            value = fetch(f"{location}/{name}")
+        except (InputError, ValueError) as error:
+            warnings.append(f"{name}: {error}; taken as absent")
+            continue
+        if value is not None:
+            raw[name] = value
+    return raw, warnings
+
+
+def _doubted(location: str, raw: Mapping[str, str], warnings: list[str]) -> Features:
+    values: dict[str, str] = {}
+    extra: dict[str, str] = {}
+    for name, value in raw.items():
+        if name in DEPRECATED:
+            _take_deprecated(values, raw, warnings, name)
+        elif name not in KEYS:
+            extra[name] = value
+        elif (wrong := problem(name, value)) is not None:
+            warnings.append(f"{name}: {wrong}; taken as absent")
+        else:
+            values[name] = value
+    return Features(location, values, extra, tuple(warnings))
+
+
+def _take_deprecated(values: dict[str, str], raw: Mapping[str, str], warnings: list[str], name: str) -> None:
+    today, factor = DEPRECATED[name]
+    warnings.append(f"{name}: a key of an old draft; {today} is its name today")
+    if today not in raw and raw[name].isdigit() and len(raw[name]) < 12:
+        values[today] = str(int(raw[name]) * factor)
+
+
+def of_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The locations that the environment names, by ``machine`` and ``job``; one of them may be missing."""
+    return {kind: location_of(environ[name], f"${name}") for kind, name in VARIABLES.items() if environ.get(name)}
+
+
+def of_metadata(url: str, fetch: Callable[[str], str | None]) -> dict[str, str]:
+    """
+    The locations that a cloud's metadata names under the keys ``machinefeatures`` and ``jobfeatures``.
+
+    Each is asked for once: they should not be read again in the life of a virtual machine, so keep the answer.
+    """
+    base = url.rstrip("/")
+    found = {}
+    for kind, name in VARIABLES.items():
+        value = fetch(f"{base}/{name.lower()}")
+        if value:
+            found[kind] = location_of(value.strip(), name.lower())
+    return found
+
+
+def missing(features: Features, kind: str) -> list[str]:
+    """The keys that a provider should give and does not; times of shutdown are there only when one is foreseen."""
+    keys = MACHINE_KEYS if kind == "machine" else JOB_KEYS
+    return [key.name for key in keys if not key.dynamic and key.name not in features.values]
+
+
+def remaining_s(machine: Features | None, job: Features | None, now: int | None = None) -> int | None:
+    """Seconds of clock time that are left to the job, never below zero; ``None``: nothing limits it."""
+    ends: list[int | None] = []
+    if job is not None:
+        start, limit = job.number("jobstart_secs"), job.number("wall_limit_secs")
+        if start is not None and limit is not None:
+            ends.append(start + limit)
+        ends.append(job.number("shutdowntime_job"))
+    if machine is not None:
+        ends.append(machine.number("shutdowntime"))
+    known = [end for end in ends if end is not None]
+    return max(0, min(known) - (now if now is not None else int(time.time()))) if known else None

@@ -1,0 +1,206 @@
+"""
+What Slurm knew of a job or of one of its steps: partial and redundant reports, merged field by field.
+
+The merged state does not depend on the order in which reports came: each field remembers when it was said.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from arcacct.sources import sonar_fields as field
+from arcacct.sources.sonar_fields import MalformedError
+from arcacct.sources.sonar_hosts import compress, expand
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Value = int | str
+PENDING = "PENDING"
+_UNFINISHED = {PENDING: 0, "RUNNING": 1, "SUSPENDED": 1, "COMPLETING": 1, "CONFIGURING": 1, "REQUEUED": 1}
+
+
+class SlurmReport(NamedTuple):
+    """What one envelope says of one job (``job_step`` empty) or step; what it does not say is not in ``values``."""
+
+    time: int
+    job_id: int
+    job_step: str
+    values: dict[str, Value]
+
+
+class SlurmJob(NamedTuple):
+    """All that is known of one run of a job or step, and when each value was said."""
+
+    job_id: int
+    job_step: str
+    values: dict[str, Value]
+    times: dict[str, int]
+
+    def number(self, name: str) -> int | None:
+        """A value that is a number."""
+        value = self.values.get(name)
+        return value if isinstance(value, int) else None
+
+    def text(self, name: str) -> str | None:
+        """A value that is a text."""
+        value = self.values.get(name)
+        return value if isinstance(value, str) else None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the state is one that a job ends in."""
+        return is_final(self.text("job_state"))
+
+
+def is_final(state: str | None) -> bool:
+    """Whether a job does not leave this state by itself."""
+    return state is not None and state not in _UNFINISHED
+
+
+def _nodes(value: dict[str, Any], key: str) -> str:
+    # Ranges are checked here (a malformed one costs the envelope) and kept in one form.
+    return compress(expand(field.texts(value, key)))
+
+
+def _listed(value: dict[str, Any], key: str) -> str:
+    return ",".join(field.texts(value, key))
+
+
+def _distribution(value: dict[str, Any], key: str) -> str:
+    """Sonar's filter is the wrong way round: it lets "Unknown" through."""
+    found = field.text(value, key)
+    return "" if found == "Unknown" else found
+
+
+FIELDS: dict[str, Callable[[dict[str, Any], str], Value | None]] = {
+    "job_name": field.text,
+    "job_state": field.name,
+    "array_job_id": field.known,
+    "array_task_id": field.known,
+    "het_job_id": field.known,
+    "het_job_offset": field.known,
+    "user_name": field.text,
+    "account": field.text,
+    "submit_time": field.moment,
+    "time_limit": field.extended,
+    "partition": field.text,
+    "reservation": field.text,
+    "nodes": _nodes,
+    "priority": field.extended,
+    "distribution": _distribution,
+    "gres_detail": _listed,
+    "requested_resources": field.text,
+    "allocated_resources": field.text,
+    "requested_cpus": field.known,
+    "minimum_cpus_per_node": field.known,
+    "requested_memory_per_node": field.known,
+    "requested_node_count": field.known,
+    "start_time": field.moment,
+    "suspend_time": field.known,
+    "end_time": field.moment,
+    "exit_code": field.known,
+}
+"""The fields of a SlurmJob, by the name they have there, with their readers."""
+
+SACCT_FIELDS: dict[str, Callable[[dict[str, Any], str], Value | None]] = {
+    "MinCPU": field.known,
+    "AllocTRES": field.text,
+    "AveCPU": field.known,
+    "AveDiskRead": field.known,
+    "AveDiskWrite": field.known,
+    "AveRSS": field.known,
+    "AveVMSize": field.known,
+    "ElapsedRaw": field.known,
+    "SystemCPU": field.known,
+    "UserCPU": field.known,
+    "MaxRSS": field.known,
+    "MaxVMSize": field.known,
+}
+"""The fields of SacctData; CPU in seconds, memory and disk in KiB."""
+
+
+def slurm_report(value: dict[str, Any], time: int) -> SlurmReport:
+    """One element of ``slurm_jobs``, said at a time. Raises MalformedError."""
+    job_id = field.uint(value, "job_id")
+    if not job_id:
+        raise MalformedError("job_id is missing")
+    found: dict[str, Value] = {}
+    _take(found, value, FIELDS)
+    sacct = field.inside(value, "sacct")
+    if sacct is not None:
+        _take(found, sacct, SACCT_FIELDS)
+    # "CANCELLED by 2101037" names the user who did it.
+    found["job_state"] = str(found["job_state"]).split()[0].upper()
+    return SlurmReport(time, job_id, field.text(value, "job_step"), _with_index(found))
+
+
+def _take(
+    found: dict[str, Value], value: dict[str, Any], readers: dict[str, Callable[[dict[str, Any], str], Value | None]]
+) -> None:
+    for name, reader in readers.items():
+        if name in value or name == "job_state":
+            read = reader(value, name)
+            if read is not None and read != "":
+                found[name] = read
+
+
+def _with_index(found: dict[str, Value]) -> dict[str, Value]:
+    """
+    The index in an array or a heterogeneous job is left out when it is 0, and is 0 then.
+
+    A pending array as a whole has none either; its last element keeps the job_id of the whole.
+    """
+    if found.get("array_job_id") and found["job_state"] != PENDING:
+        found.setdefault("array_task_id", 0)
+    if found.get("het_job_id"):
+        found.setdefault("het_job_offset", 0)
+    return found
+
+
+def merged(job: SlurmJob, report: SlurmReport) -> SlurmJob:
+    """A job with one more report: what is said later holds, what is not said stays."""
+    values, times = dict(job.values), dict(job.times)
+    for name, value in report.values.items():
+        said = times.get(name)
+        if said is None or (report.time, *_rank(name, value)) > (said, *_rank(name, values[name])):
+            values[name] = value
+            times[name] = report.time
+    return job._replace(values=values, times=times)
+
+
+def first(report: SlurmReport) -> SlurmJob:
+    """A job of which this is the first report."""
+    return SlurmJob(report.job_id, report.job_step, dict(report.values), dict.fromkeys(report.values, report.time))
+
+
+def _rank(name: str, value: Value) -> tuple[int, str]:
+    """Which of two values of the same second holds: of states the later in a job's life, else any, always the same."""
+    rank = _UNFINISHED.get(str(value), 2) if name == "job_state" else 0
+    return rank, f"{value:020d}" if isinstance(value, int) else value
+
+
+def same_run(job: SlurmJob, report: SlurmReport) -> bool:
+    """
+    Whether a report is of this run: a job that is requeued keeps its job_id and starts again.
+
+    A later start after a final state is another run, and so is a job that waits after its end.
+    """
+    start, other = job.number("start_time"), report.values.get("start_time")
+    if start is not None and isinstance(other, int):
+        return start == other or not is_final(_state_of_earlier(job, start, report, other))
+    if start is not None:
+        end = job.number("end_time")
+        waits = report.values["job_state"] == PENDING
+        return not (job.finished and waits and end is not None and report.time > end)
+    if isinstance(other, int):
+        # This run never started. It was cancelled, or it is the one that starts now, or one after that.
+        ended = report.values.get("end_time")
+        waits_since = min((said for name, said in job.times.items() if name == "job_state"), default=0)
+        return not (is_final(str(report.values["job_state"])) and isinstance(ended, int) and waits_since > ended)
+    return True
+
+
+def _state_of_earlier(job: SlurmJob, start: int, report: SlurmReport, other: int) -> str | None:
+    return job.text("job_state") if start < other else str(report.values["job_state"])

@@ -1,0 +1,21 @@
+"""What an import of telemetry is told about its host."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from arcacct.conf.values import MapRule, NodeBenchmark
+
+SOURCE = "slurm"
+"""RecordSources of the records that are made of Slurm's jobs."""
+
+
+class Site(NamedTuple):
+    """What the configuration says about jobs of telemetry."""
+
+    rules: tuple[MapRule, ...] = ()
+    node_benchmarks: tuple[NodeBenchmark, ...] = ()
+    queue_benchmarks: tuple[tuple[str, str], ...] = ()
+    default_benchmark: str | None = None
+    make_records: bool = True
+    """Whether finished Slurm jobs become records: not where A-REX submits them, it has its own."""

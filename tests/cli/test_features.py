@@ -1,0 +1,113 @@
+"""`arcacct features`."""
+
+from __future__ import annotations
+
+import pathlib
+import sqlite3
+
+from installed import arcacct, configured
+from sonar_site import REAL
+
+
+def test_a_machine_and_a_job(tmp_path):
+    """Written by a node's start and a job's prologue, shown and checked as the job sees them, removed after it."""
+    machine, job = str(tmp_path / "machine"), str(tmp_path / "job")
+    done = arcacct(
+        "features",
+        "machine",
+        "write",
+        machine,
+        "--total-cpu",
+        "8",
+        "--benchmark",
+        "HEPSPEC:10.5",
+        "--grace-secs",
+        "600",
+    )
+    assert (done.returncode, done.stdout) == (0, "total_cpu 8\nhs06 84\ngrace_secs 600\n")
+
+    slurm = {"SLURM_JOB_ID": "77", "SLURM_CPUS_ON_NODE": "2", "MACHINEFEATURES": machine, "JOBFEATURES": job}
+    done = arcacct("features", "job", "write", job, "--wall-limit-secs", "3600", environment=slurm)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (pathlib.Path(job) / "hs06_job").read_text() == "21\n"
+
+    shown = arcacct("features", "show", environment=slurm)
+    assert "allocated_cpu 2\n" in shown.stdout
+    assert shown.stdout.endswith("remaining_secs unlimited\n")
+    assert "cpu_limit_secs is missing" in shown.stderr
+    checked = arcacct("features", "check", environment=slurm)
+    assert checked.returncode == 0
+    assert len(checked.stdout.splitlines()) == 35
+
+    assert arcacct("features", "job", "set", job, "allocated_cpu", "1").returncode == 64
+    assert arcacct("features", "job", "set", job, "site_zone", "b").returncode == 0
+    assert arcacct("features", "job", "remove", job).returncode == 0
+    assert not pathlib.Path(job).exists()
+
+
+def test_a_shutdown(tmp_path):
+    """Announced not sooner than promised, and taken back."""
+    machine = str(tmp_path / "machine")
+    arcacct("features", "machine", "write", machine, "--grace-secs", "600")
+    refused = arcacct("features", "shutdown", "set", machine, "2020-01-01")
+    assert refused.returncode == 64
+    assert "the soonest is" in refused.stderr
+    assert arcacct("features", "shutdown", "set", machine, "2100-01-01").returncode == 0
+    assert (pathlib.Path(machine) / "shutdowntime").read_text() == "4102444800\n"
+    assert arcacct("features", "shutdown", "clear", machine).returncode == 0
+    assert not (pathlib.Path(machine) / "shutdowntime").exists()
+
+
+def test_a_bad_directory_fails_the_check(tmp_path):
+    """One verdict a line, exit code 65 if one is bad; values that cannot be used are told by show as well."""
+    (tmp_path / "total_cpu").write_text("many\n")
+    done = arcacct("features", "check", "--machine", str(tmp_path))
+    assert done.returncode == 65
+    assert " 4 fail   processors are at least 1: total_cpu: not a whole number from 1 on\n" in done.stdout
+    assert arcacct("features", "show", "--machine", str(tmp_path)).returncode == 65
+
+
+def test_nothing_to_show():
+    """Without variables and options the command says what is missing."""
+    done = arcacct("features", "show")
+    assert done.returncode == 64
+    assert "--machine" in done.stderr
+
+
+def test_saved_features_go_into_records(tmp_path):
+    """hs06_job over allocated_cpu is the benchmark of the record, which says so; a foreign job's is not taken."""
+    conf = configured(tmp_path)
+    arcacct("--config", conf, "import", "sonar", str(REAL / "real-jobs-completed.json"))
+    folder = tmp_path / "saved"
+    for job_id, text in (
+        ("1", "job_id=1\nallocated_cpu=4\nhs06_job=50\nhepscore23_job=51\n"),
+        ("2", "job_id=999\nallocated_cpu=4\nhs06_job=50\n"),
+    ):
+        place = folder / f"sonar:testcl:{job_id}:1795168549"
+        place.mkdir(parents=True)
+        (place / "features").write_text(text)
+    command = ["--config", conf, "features", "record", "--from", str(folder / "{jobid}" / "features")]
+
+    done = arcacct(*command)
+
+    assert done.returncode == 65
+    assert "the features are of job 999" in done.stderr
+    assert done.stdout.endswith(" jobs looked at, 2 with features, 1 records changed\n")
+    con = sqlite3.connect(tmp_path / "control" / "accounting" / "arcacct" / "accounting.db")
+    found = con.execute(
+        "SELECT local_job_id, benchmark_value FROM v1_jobs WHERE benchmark_source = 'features'"
+    ).fetchall()
+    kept = con.execute("SELECT name, value FROM v1_job_attributes WHERE name GLOB 'mjf_*'").fetchall()
+    con.close()
+    assert (found, kept) == ([("1", 12.5)], [("mjf_hepscore23_job", "51")])
+    assert arcacct(*command).stdout.startswith("1 jobs looked at, ")
+
+
+def test_features_of_a_record(tmp_path):
+    """What our record of a job knows can be written as its features."""
+    conf = configured(tmp_path)
+    arcacct("--config", conf, "import", "sonar", str(REAL / "real-jobs-completed.json"))
+    job = str(tmp_path / "job")
+    done = arcacct("--config", conf, "features", "job", "write", job, "--record", "sonar:testcl:10:1795168549")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[:3] == ["allocated_cpu 2", "job_id 10", "jobstart_secs 1795168749"]

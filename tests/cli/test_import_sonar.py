@@ -1,0 +1,124 @@
+"""`arcacct import sonar` and `arcacct node`."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pathlib
+import signal
+import sqlite3
+import subprocess
+import time
+
+from installed import ARCACCT, arcacct, configured
+from sonar_site import REAL, REAL_FILES, SERIES
+
+
+def rows(tmp_path: pathlib.Path, sql: str) -> list[tuple[object, ...]]:
+    """What a query finds in the host's database."""
+    con = sqlite3.connect(tmp_path / "control" / "accounting" / "arcacct" / "accounting.db")
+    try:
+        return con.execute(sql).fetchall()
+    finally:
+        con.close()
+
+
+def piped(conf: pathlib.Path, text: str) -> subprocess.CompletedProcess[str]:
+    """The command with telemetry on its standard input."""
+    command = [ARCACCT, "--config", str(conf), "import", "sonar", "-"]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+
+
+def test_files_directories_and_packed_files(tmp_path):
+    """Files by name, all of a directory, and packed ones are taken in; the summary says what."""
+    conf = configured(tmp_path)
+    folder = tmp_path / "in" / "deep"
+    folder.mkdir(parents=True)
+    (folder / "jobs.json").write_bytes((REAL / "real-jobs-completed.json").read_bytes())
+    (folder / "notes.txt").write_text("not ours")
+    (tmp_path / "series.jsonl.gz").write_bytes(gzip.compress(SERIES.read_bytes()))
+
+    done = arcacct("--config", conf, "import", "sonar", str(tmp_path / "in"), str(tmp_path / "series.jsonl.gz"))
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("1 jobs, 8 sample; ")
+    assert rows(tmp_path, "SELECT cpu_s FROM v1_sampled_jobs WHERE job_id = 4242") == [(30,)]
+    assert rows(tmp_path, "SELECT count(*) FROM v1_jobs WHERE source = 'slurm'")[0][0] > 5
+
+
+def test_standard_input_and_bad_lines(tmp_path):
+    """Telemetry comes through a pipe as well; what cannot be used is said, and the rest is taken in."""
+    conf = configured(tmp_path)
+    text = SERIES.read_text() + "this is no envelope\n"
+    done = piped(conf, text)
+    assert done.returncode == 65
+    assert "object 9: not JSON" in done.stderr
+    assert rows(tmp_path, "SELECT cpu_s FROM v1_sampled_jobs WHERE job_id = 4242") == [(30,)]
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    """A mistake in a name is told in one line."""
+    done = arcacct("--config", configured(tmp_path), "import", "sonar", str(tmp_path / "none.json"))
+    assert done.returncode == 65
+    assert done.stderr == f"arcacct: {tmp_path}/none.json: cannot be read: No such file or directory\n"
+
+
+def test_a_file_is_followed(tmp_path):
+    """What is added to a file, also after it was replaced, is taken in while the command runs; then it ends well."""
+    conf = configured(tmp_path)
+    arcacct("--config", conf, "db", "init")
+    lines = SERIES.read_bytes().splitlines(keepends=True)
+    feed = tmp_path / "feed.jsonl"
+    feed.write_bytes(b"".join(lines[:3]) + lines[3][:100])
+
+    def wait_for(samples: int) -> None:
+        for _ in range(200):
+            if rows(tmp_path, "SELECT sum(samples) FROM v1_sampled_jobs WHERE job_id = 4242") == [(samples,)]:
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"never {samples} samples")
+
+    command = [ARCACCT, "--config", str(conf), "import", "sonar", "--follow", str(feed)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            wait_for(3)
+            with feed.open("ab") as file:
+                file.write(lines[3][100:])
+            wait_for(4)
+            (tmp_path / "next.jsonl").write_bytes(b"".join(lines[4:]))
+            (tmp_path / "next.jsonl").replace(feed)
+            wait_for(8)
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert process.stdout is not None
+        assert process.stdout.read().startswith("8 sample; ")
+    assert process.returncode == 0
+
+
+def test_node_prints_what_import_takes(tmp_path):
+    """The producer's lines are the consumer's food: nothing is left out."""
+    conf = configured(tmp_path)
+    lines = [arcacct("node", kind, "--cluster", "here").stdout for kind in ("sysinfo", "sample")]
+    assert [line.count("\n") for line in lines] == [1, 1]
+    done = piped(conf, "".join(lines))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("1 sample, 1 sysinfo; ")
+    assert rows(tmp_path, "SELECT DISTINCT cluster FROM v1_nodes") == [("here",)]
+
+
+def test_node_repeats(tmp_path):
+    """--interval goes on, one envelope a line, each whole at once."""
+    with subprocess.Popen(
+        [ARCACCT, "node", "sample", "--interval", "0.2"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        found = [json.loads(process.stdout.readline()) for _ in range(3)]
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+    assert [one["data"]["type"] for one in found] == ["sample"] * 3
+
+
+def test_every_real_file_at_once(tmp_path):
+    """All that Sonar really wrote, in one command, without a complaint."""
+    done = arcacct("--config", configured(tmp_path), "import", "sonar", *map(str, REAL_FILES))
+    assert (done.returncode, done.stderr) == (0, "")
