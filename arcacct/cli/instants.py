@@ -1,11 +1,18 @@
-"""Times on the command line: a date, a date-time or seconds since 1970; UTC unless a zone is written."""
+"""
+Times on the command line: a date, a date-time or seconds since 1970; UTC unless a zone is written.
+
+Also as qacct takes them, CCYYMMDDhhmm[.SS], which is in this host's time zone.
+"""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
 import click
+
+_QACCT = re.compile(r"[0-9]{12}(?:\.[0-9]{2})?")
 
 
 class Instant(click.ParamType[int]):
@@ -16,6 +23,8 @@ class Instant(click.ParamType[int]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The seconds; fails with what would be right."""
         text = str(value).strip()
+        if _QACCT.fullmatch(text):
+            return self._of_qacct(text, param, ctx)
         if text.isascii() and text.isdigit() and len(text) > 8:
             return int(text)
         try:
@@ -23,6 +32,13 @@ class Instant(click.ParamType[int]):
         except ValueError:
             self.fail(f"{text!r} is no time; write 2026-11-20, 2026-11-20T10:30:00 (UTC) or an epoch", param, ctx)
         return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp())
+
+    def _of_qacct(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Grid Engine's CCYYMMDDhhmm[.SS], which means this host's time zone there and therefore here."""
+        try:
+            return int(datetime.strptime(text, "%Y%m%d%H%M.%S" if "." in text else "%Y%m%d%H%M").timestamp())
+        except (ValueError, OverflowError):
+            self.fail(f"{text!r} is no time; write CCYYMMDDhhmm[.SS], as 202611201030", param, ctx)
 
 
 INSTANT = Instant()

@@ -1,0 +1,183 @@
+"""`arcacct import gridengine`: accounting files of Grid Engine."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from arcacct.cli.context import settings_of
+from arcacct.cli.examples import examples
+from arcacct.cli.gridengine_options import asked, question_of, question_options
+from arcacct.cli.instants import INSTANT
+from arcacct.cli.tables import FORMATS, lines
+from arcacct.errors import InputError, UsageError
+from arcacct.sources.gridengine_aar import Site
+from arcacct.sources.gridengine_totals import qacct_lines, table, table_columns
+from arcacct.store.accounting import leave_open, open_accounting
+from arcacct.store.gridengine import Import, Report
+from arcacct.store.gridengine_follow import follow as follow_files
+from arcacct.store.gridengine_jobs import Policy
+from arcacct.store.gridengine_summary import Summary
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from arcacct.conf.settings import Settings
+    from arcacct.store.gridengine import Progress
+
+_CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@click.command(
+    "gridengine",
+    epilog=examples(
+        "arcacct import gridengine $SGE_ROOT/default/common/accounting.jsonl",
+        "arcacct import gridengine --follow $SGE_ROOT/default/common/accounting",
+        "arcacct import gridengine --summary --by owner,project --days 30 accounting",
+    ),
+)
+@click.argument("files", nargs=-1, metavar="FILE...")
+@click.option("--follow", is_flag=True, help="Go on reading what is added, through rotation, until interrupted.")
+@click.option("--lenient", is_flag=True, help="Exit with 0 also if lines or files could not be used.")
+@click.option("--cell", default="default", show_default=True, help="Name of the cell; part of each job's identity.")
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    default=24,
+    show_default=True,
+    metavar="HOURS",
+    help="How long a job waits for A-REX to finish one that it may be.",
+)
+@click.option("--prefer-gridengine", is_flag=True, help="In jobs of A-REX, Grid Engine's measured values win.")
+@click.option(
+    "--derive-again", is_flag=True, help="Make all jobs anew from their records, after a change of map lines."
+)
+@click.option("--summary", is_flag=True, help="Import nothing; print what qacct prints of the files.")
+@click.option("--by", metavar="COLUMN,...", help="With --summary: sums by host, queue, group, owner, project, ...")
+@click.option("-b", "--begin", type=INSTANT, metavar="TIME", help="With --summary: begun at this time or later.")
+@click.option("-e", "--end", type=INSTANT, metavar="TIME", help="With --summary: begun at this time or before.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("qacct", *FORMATS)),
+    default="qacct",
+    show_default=True,
+    help="With --summary: qacct's own table, or with further sums an aligned table, CSV or JSON.",
+)
+@question_options
+@click.pass_context
+def gridengine(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
+    """
+    Take over the jobs of Grid Engine's accounting files.
+
+    FILE is a file as Grid Engine writes it, colon-separated or JSON, compressed or not, or - for standard input. Repeat
+    it as often as you like: each record is taken once, and what was rotated since the last time is read first. Lines
+    that cannot be used are counted and the first ones shown; then the exit code is 65.
+    """
+    _check(files, given)
+    if given["summary"]:
+        return _summary(files, given)
+    settings = settings_of(ctx)
+    con = open_accounting(settings.places)
+    try:
+        with _progress(files, given) as progress:
+            work = Import(settings.places, con, _policy(settings, given), _say, progress)
+            _run(work, files, given)
+    finally:
+        leave_open(con, settings.places.database)
+    _tell(work.report)
+    return _exit_code(work.report.bad_lines + work.report.unreadable, given)
+
+
+def _check(files: tuple[str, ...], given: dict[str, Any]) -> None:
+    if not files and not given["derive_again"]:
+        raise UsageError("no FILE: give the path of an accounting file, or - for standard input")
+    if not _CELL.fullmatch(given["cell"]):
+        raise UsageError(f"--cell {given['cell']!r}: write letters, digits, dots, - and _")
+    options = [*asked(given), *(f"--{name}" for name in ("by", "begin", "end") if given[name] is not None)]
+    if options and not given["summary"]:
+        raise UsageError(f"{options[0]} asks about files: it needs --summary")
+    if given["summary"] and (given["follow"] or given["derive_again"]):
+        raise UsageError("--summary imports nothing: it cannot be combined with --follow or --derive-again")
+
+
+def _policy(settings: Settings, given: dict[str, Any]) -> Policy:
+    site = Site(given["cell"], settings.map, settings.places.default_benchmark, settings.queue_benchmarks)
+    return Policy(site, int(time.time()), round(given["wait"] * 3600), not given["prefer_gridengine"])
+
+
+def _run(work: Import, files: tuple[str, ...], given: dict[str, Any]) -> None:
+    if given["derive_again"]:
+        work.again()
+    if given["follow"]:
+        try:
+            follow_files(work, files, _say)
+        except KeyboardInterrupt:
+            return
+    elif files:
+        work.files(files)
+
+
+def _summary(files: tuple[str, ...], given: dict[str, Any]) -> int:
+    question = question_of(given, given["begin"], given["end"])
+    found = Summary(question, _say)
+    for path in files:
+        found.file(path)
+    rows = found.rows()
+    answer = (
+        qacct_lines(question, rows)
+        if given["form"] == "qacct"
+        else lines(table_columns(question), table(rows), given["form"])
+    )
+    for line in answer:
+        click.echo(line)
+    return _exit_code(found.bad_lines + found.unreadable, given)
+
+
+def _say(what: str) -> None:
+    click.echo(f"arcacct: {what}", err=True)
+
+
+def _exit_code(unusable: int, given: dict[str, Any]) -> int:
+    return InputError.exit_code if unusable and not given["lenient"] else 0
+
+
+def _tell(report: Report) -> None:
+    taken = report.taken
+    if report.bad_lines:
+        click.echo(f"arcacct: {report.bad_lines} lines could not be used; all others are imported", err=True)
+    if report.more_conflicts:
+        click.echo(f"arcacct: {report.more_conflicts} further values of A-REX and Grid Engine differ", err=True)
+    if taken.waiting:
+        click.echo(f"arcacct: {taken.waiting} jobs wait for A-REX to finish a job that they may be", err=True)
+    if taken.pruned:
+        click.echo(f"arcacct: {taken.pruned} jobs that `arcacct db prune` has put away: left out", err=True)
+    click.echo(
+        f"{report.lines} lines read: {taken.new} new records, {taken.known} known; "
+        f"{taken.added} jobs added, {taken.changed} changed, {taken.enriched} jobs of A-REX completed"
+    )
+
+
+@contextmanager
+def _progress(files: tuple[str, ...], given: dict[str, Any]) -> Iterator[Progress]:
+    """A progress bar on a terminal, nothing elsewhere."""
+    if not sys.stderr.isatty() or given["follow"] or "-" in files:
+        yield lambda _path, _done, _all: None
+        return
+    with click.progressbar(length=0, label="Bytes", file=sys.stderr) as bar:
+        current = ""
+
+        def show(path: str, done: int, size: int) -> None:
+            nonlocal current
+            if path != current:
+                bar.pos, current = 0, path
+            bar.length = max(size, done)
+            bar.update(done - bar.pos)
+
+        yield show

@@ -1,0 +1,290 @@
+"""
+Importing Grid Engine's accounting files: what is new in them, each record once, in slices that no hook waits for.
+
+How far each file was read moves in the same transaction as its records. Interrupted anywhere, the next import goes on;
+where a position does not hold, the file is read from its beginning and what is known is known.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from _sqlite3 import Connection
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from arcacct.conf.places import Places
+from arcacct.errors import InputError
+from arcacct.records.gridengine import Record
+from arcacct.sources.gridengine import record
+from arcacct.store import cells
+from arcacct.store import gridengine_positions as positions
+from arcacct.store import gridengine_rows as rows
+from arcacct.store.accounting import writing
+from arcacct.store.gridengine_arc import LOCAL, SOURCE, Conflict, has_arc_jobs
+from arcacct.store.gridengine_jobs import Policy, Taken, make_again, take
+from arcacct.store.gridengine_reading import STDIN, Reader, first_time, rotated_since
+from arcacct.store.gridengine_rows import Number, Place
+from arcacct.store.import_records import JobWriter
+
+SHOWN = 10
+"""So many bad lines are shown of a run."""
+_CACHE_KIB = 16 * 1024
+"""A job goes into some twenty indexes: their pages should stay while a long file is imported."""
+_SLICE_S = 0.03
+"""How long a slice should hold the queue of writers."""
+_SMALLEST, _LARGEST = 50, 500
+
+Say = Callable[[str], None]
+"""Called with something that a person should know while the import runs."""
+Progress = Callable[[str, int, int], None]
+"""Called with a path, the bytes of it that are done and those that there are."""
+
+
+class Report(NamedTuple):
+    """What an import did."""
+
+    files: int = 0
+    lines: int = 0
+    """Lines that were read, comments included."""
+    bad_lines: int = 0
+    unreadable: int = 0
+    """Files that could not be read, or not to their end."""
+    more_conflicts: int = 0
+    """Differences between A-REX and Grid Engine that were not said one by one."""
+    taken: Taken = Taken()
+
+
+class Import:
+    """
+    One import, or many with ``--follow``: what it has done so far is in ``report``.
+
+    ``say`` is told of bad lines (the first SHOWN of them), files that cannot be read, torn ends and conflicts.
+    Raises StoreError when the database refuses; nothing that was taken is lost then.
+    """
+
+    def __init__(
+        self,
+        here: Places,
+        con: Connection,
+        policy: Policy,
+        say: Say,
+        progress: Progress = lambda _path, _done, _all: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        # SQLite notes what each statement with triggers changes, in a file unless it is told otherwise: an insertion
+        # into AAR costs 42 us then, 18 us without.
+        con.execute("PRAGMA temp_store = MEMORY")
+        con.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        self._here = here
+        self._con = con
+        self._policy = policy
+        self._say = say
+        self._progress = progress
+        self._writer = JobWriter(con, SOURCE, policy.site.cell)
+        self._clock = clock
+        self._conflicts: set[Conflict] = set()
+        self._slice = 50
+        self.report = Report()
+
+    @property
+    def cell(self) -> str:
+        """The cell that the files are from."""
+        return self._policy.site.cell
+
+    def files(self, paths: Sequence[str]) -> None:
+        """Import files, the oldest first, each after what it was rotated to since it was last read."""
+        for path in in_order(self._with_rotated(paths)):
+            self.file(path)
+        self.finish()
+
+    def _with_rotated(self, paths: Sequence[str]) -> Iterator[str]:
+        for path in paths:
+            yield from (other for other in self.rotated(path) if other not in paths)
+            yield path
+
+    def rotated(self, path: str) -> list[str]:
+        """
+        What a path that is another file than before was renamed to, and what was rotated since.
+
+        Raises InputError when it cannot be read.
+        """
+        last = positions.latest(self._con, self.cell, path)
+        if last is None:
+            return []
+        position, read_at = last
+        try:
+            reader = Reader(path)
+        except InputError:
+            # There is none at the moment, or reading it says what is wrong.
+            return []
+        try:
+            # Not by the inode: a file that is made anew often gets that of the one that was removed.
+            return [] if reader.holds(position) else rotated_since(path, read_at)
+        finally:
+            reader.close()
+
+    def file(self, path: str) -> None:
+        """Import what is new in one file."""
+        try:
+            reader = self.opened(path)
+            try:
+                self.new_lines(reader)
+                if reader.left_bytes:
+                    self._say(f"{path}: the last {reader.left_bytes} bytes are no whole line: left for the next import")
+            finally:
+                reader.close()
+        except InputError as error:
+            self._say(str(error))
+            self.report = self.report._replace(unreadable=self.report.unreadable + 1)
+
+    def opened(self, path: str) -> Reader:
+        """A file, at the place where an earlier import stopped. Raises InputError."""
+        reader = Reader(path)
+        try:
+            reader.position = positions.find(self._con, self.cell, reader)
+        except BaseException:
+            reader.close()
+            raise
+        self.report = self.report._replace(files=self.report.files + 1)
+        return reader
+
+    def new_lines(self, reader: Reader) -> None:
+        """Import the whole lines that follow. Raises InputError for what cannot be read, after all that could be."""
+        size = 0 if reader.path == STDIN else os.stat(reader.path).st_size
+        for lines in reader.lines():
+            start = 0
+            while start < len(lines):
+                part = lines[start : start + self._slice]
+                start += len(part)
+                self._take(reader, part)
+            self._progress(reader.path, reader.position.position, size)
+
+    def _take(self, reader: Reader, lines: list[bytes]) -> None:
+        """One slice: records, what they change, and the position, in one transaction."""
+        position = reader.position
+        found, bad = self._parsed(reader, lines)
+        report = self.report
+        self.report = report._replace(lines=report.lines + len(lines), bad_lines=report.bad_lines + bad)
+        if not found and not bad and reader.head is None:
+            # Only the header so far: the file cannot be told from others yet.
+            reader.position = position.after(lines)
+            return
+        with writing(self._con, self._here) as con:
+            begun = time.monotonic()
+            if position.file_id == 0:
+                position = positions.keep(con, self.cell, reader, position)
+            places = [(one, Place(position.file_id, line)) for line, one in found]
+            taken = take(con, self._now(), self._writer, places)
+            position = position.after(lines)._replace(
+                records=position.records + taken.new, bad_lines=position.bad_lines + bad
+            )
+            position = positions.keep(con, self.cell, reader, position)
+            self._adapt(len(found), time.monotonic() - begun)
+        reader.position = position
+        self._count(taken)
+
+    def _parsed(self, reader: Reader, lines: list[bytes]) -> tuple[list[tuple[int, Record]], int]:
+        found = []
+        bad = 0
+        for number, line in enumerate(lines, reader.position.lines + 1):
+            try:
+                one = record(line)
+            except ValueError as error:
+                bad += 1
+                self._bad(f"{reader.path}:{number}: {error}", self.report.bad_lines + bad)
+            else:
+                if one is not None:
+                    found.append((number, one))
+        return found, bad
+
+    def _bad(self, what: str, count: int) -> None:
+        if count <= SHOWN:
+            self._say(f"{what}; the line is left out")
+        elif count == SHOWN + 1:
+            self._say("further bad lines are only counted")
+
+    def _adapt(self, records: int, seconds: float) -> None:
+        wanted = int(records * _SLICE_S / max(seconds, 1e-6))
+        self._slice = max(_SMALLEST, min(wanted, 2 * self._slice, _LARGEST))
+
+    def _now(self) -> Policy:
+        return self._policy._replace(now=int(self._clock()))
+
+    def _count(self, taken: Taken) -> None:
+        for conflict in taken.conflicts:
+            if len(self._conflicts) < SHOWN and conflict not in self._conflicts:
+                self._say(f"{conflict}; {'the first' if self._policy.prefer_arc else 'the second'} is kept")
+                self._conflicts.add(conflict)
+            elif conflict not in self._conflicts:
+                self.report = self.report._replace(more_conflicts=self.report.more_conflicts + 1)
+        self.report = self.report._replace(taken=self.report.taken.plus(taken._replace(conflicts=())))
+
+    def finish(self) -> None:
+        """What is left after the files: jobs that A-REX finished since, jobs that waited, and the monthly sums."""
+        # What is completed now is logged after this: the next import looks at it once and changes nothing.
+        horizon = self._con.execute("SELECT ifnull(max(Seq), 0) FROM FinishedLog").fetchone()[0]
+        if has_arc_jobs(self._con):
+            self._make_again(self._logged_by_arc(horizon))
+        self._seen(horizon)
+        waiting = rows.numbers_without_record(self._con, self.cell)
+        self.report = self.report._replace(taken=self.report.taken._replace(waiting=0))
+        self._make_again([waiting])
+        cells.advance(self._con, self._here)
+
+    def _logged_by_arc(self, horizon: int) -> Iterator[list[Number]]:
+        """The numbers of A-REX's jobs that ended or changed since the last import, in slices."""
+        while True:
+            seq = self._progress_of_cell()
+            logged = self._con.execute(
+                "SELECT Seq, LocalJobID, Interface FROM FinishedLog LEFT JOIN AAR USING (RecordID)"
+                " LEFT JOIN Endpoints ON Endpoints.ID = EndpointID WHERE Seq > ? AND Seq <= ?"
+                " ORDER BY Seq LIMIT 500",
+                (seq, horizon),
+            ).fetchall()
+            if not logged:
+                return
+            yield [
+                (int(local_id), 0)
+                for _seq, local_id, interface in logged
+                if local_id and interface != LOCAL and local_id.isdecimal() and len(local_id) < 18
+            ]
+            self._seen(logged[-1][0])
+
+    def _progress_of_cell(self) -> int:
+        row = self._con.execute("SELECT Seq FROM GridEngineProgress WHERE Cell = ?", (self.cell,)).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def _seen(self, seq: int) -> None:
+        if self._progress_of_cell() < seq:
+            with writing(self._con, self._here) as con:
+                con.execute("INSERT OR REPLACE INTO GridEngineProgress VALUES (?, ?)", (self.cell, seq))
+
+    def again(self) -> None:
+        """Make every job of the cell again from its records: the configuration says something else now."""
+        self._make_again(rows.all_numbers(self._con, self.cell))
+        self.finish()
+
+    def _make_again(self, pages: Iterator[list[Number]] | list[list[Number]]) -> None:
+        for page in pages:
+            start = 0
+            while start < len(page):
+                part = page[start : start + self._slice]
+                start += len(part)
+                with writing(self._con, self._here) as con:
+                    begun = time.monotonic()
+                    taken = make_again(con, self._now(), self._writer, part)
+                    self._adapt(len(part), time.monotonic() - begun)
+                self._count(taken)
+
+
+def in_order(paths: Iterator[str]) -> list[str]:
+    """The files by the time of their first record, so that a requeued job is seen from its beginning; stdin last."""
+
+    def when(path: str) -> tuple[bool, int]:
+        try:
+            return (True, 0) if path == STDIN else (False, first_time(path))
+        except InputError:
+            return False, 0
+
+    return sorted(dict.fromkeys(paths), key=when)

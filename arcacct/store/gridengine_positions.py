@@ -1,0 +1,60 @@
+"""Which accounting files were read, and how far (table GridEngineFiles)."""
+
+from __future__ import annotations
+
+import time
+from _sqlite3 import Connection
+
+from arcacct.store.gridengine_reading import STDIN, Position, Reader
+
+_COLUMNS = "FileID, Position, Tail, Checksum, Lines, Records, BadLines"
+
+
+def find(con: Connection, cell: str, reader: Reader) -> Position:
+    """
+    Where an import of this file stopped, wherever it stood then; the beginning, if it was never read or has changed.
+
+    A position at the beginning has no number yet (0).
+    """
+    if reader.path == STDIN:
+        row = con.execute(
+            f"SELECT {_COLUMNS} FROM GridEngineFiles WHERE Cell = ? AND Path = ? AND Device IS NULL", (cell, STDIN)
+        ).fetchone()
+        return Position(0) if row is None else Position(row[0], lines=0, records=row[5], bad_lines=row[6])
+    reader.look_at_head()
+    rows = con.execute(
+        f"SELECT {_COLUMNS} FROM GridEngineFiles WHERE Cell = ? AND Head = ? ORDER BY Position DESC",
+        (cell, reader.head),
+    ).fetchall()
+    for row in rows:
+        position = Position._make(row)
+        if reader.holds(position):
+            return position
+    return Position(0)
+
+
+def latest(con: Connection, cell: str, path: str) -> tuple[Position, int] | None:
+    """Where the last import stopped in what stood at a path then, and when that was."""
+    row = con.execute(
+        f"SELECT {_COLUMNS}, ReadAt FROM GridEngineFiles WHERE Cell = ? AND Path = ? AND Device IS NOT NULL"
+        " ORDER BY ReadAt DESC, FileID DESC LIMIT 1",
+        (cell, path),
+    ).fetchone()
+    return None if row is None else (Position._make(row[:-1]), row[-1])
+
+
+def keep(con: Connection, cell: str, reader: Reader, position: Position) -> Position:
+    """Note where we are in a file; inside the transaction that writes what was read. Gives a new file its number."""
+    device, inode = reader.identity or (None, None)
+    now = int(time.time())
+    if position.file_id == 0:
+        file_id = con.execute(
+            "INSERT INTO GridEngineFiles (Cell, Path, Head) VALUES (?, ?, ?)", (cell, reader.path, reader.head)
+        ).lastrowid
+        position = position._replace(file_id=file_id or 0)
+    con.execute(
+        "UPDATE GridEngineFiles SET (Path, Device, Inode, Position, Tail, Checksum, Lines, Records, BadLines, ReadAt)"
+        " = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE FileID = ?",
+        (reader.path, device, inode, *position[1:], now, position.file_id),
+    )
+    return position

@@ -1,0 +1,124 @@
+"""
+What the hook costs A-REX: whole lives of jobs, each state change one process of the installed program.
+
+The program is installed from a wheel into an environment of its own. Its peer is the bare start of the same
+interpreter, run in turns with it; the launcher that only spools has the same peer.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import resource
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+
+from figures import Figure
+from job_files import LOCAL, NOON_NS, Files, lay
+
+from arcacct.conf.places import Places, places
+from arcacct.store.accounting import initialise
+
+JOBS = {"smoke": 1, "small": 25, "large": 1700}
+LIFE = ("ACCEPTED", "ACCEPTED", "PREPARING", "SUBMIT", "FINISHING", "FINISHED")
+PROJECT = pathlib.Path(__file__).parent.parent.parent
+_WAL_HEADER, _FRAME_HEADER = 32, 24
+
+
+def bench(size: str) -> list[Figure]:
+    """The figures."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        scripts = installed(folder)
+        return list(_figures(folder, scripts, JOBS[size]))
+
+
+def installed(folder: pathlib.Path) -> pathlib.Path:
+    """Build the wheel and install it alone; returns the directory of its programs."""
+    wheel = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(folder)]
+    subprocess.run([*wheel, str(PROJECT)], check=True)
+    subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
+    (built,) = folder.glob("*.whl")
+    pip = [str(folder / "venv" / "bin" / "python"), "-m", "pip", "install", "-q", "--no-deps", "--no-index"]
+    subprocess.run([*pip, str(built)], check=True)
+    return folder / "venv" / "bin"
+
+
+def _figures(folder: pathlib.Path, scripts: pathlib.Path, jobs: int) -> list[Figure]:
+    control, conf = folder / "control", folder / "arc.conf"
+    control.mkdir()
+    conf.write_text("[common]\n[lrms]\nbenchmark=HEPSPEC:11.11\n")
+    (folder / "arcacct.conf").write_text("[arcacct]\n")
+    here = places(None, str(control))
+    initialise(here)
+    costs: dict[str, list[float]] = {}
+    largest_wal = commits = 0
+    for number in range(jobs):
+        job_id = f"J{number:053}"
+        for step, state in enumerate(LIFE):
+            lay(control, Files(state, NOON_NS + step * 10**9, local=LOCAL.replace(b"first", job_id.encode())), job_id)
+            before = _commits(here)
+            costs.setdefault(state, []).append(
+                _cpu_ms([str(scripts / "arcacct-record"), str(control), job_id, state, str(conf)])
+            )
+            costs.setdefault("bare", []).append(_cpu_ms([str(scripts / "python"), "-c", "pass"]))
+            commits = max(commits, _commits(here) - before)
+            largest_wal = max(largest_wal, _size(here.database + "-wal"))
+        launcher = ["/bin/sh", str(PROJECT / "etc" / "arcacct-hook"), "spool-only", str(control), job_id, "FINISHED"]
+        costs.setdefault("launcher", []).append(_cpu_ms(launcher))
+    spooled = len(os.listdir(here.spool)) - jobs
+    bare = statistics.median(costs["bare"])
+    hooks = [cost for state in dict.fromkeys(LIFE) for cost in costs[state]]
+    note = f"{len(hooks)} hooks, {spooled} of them spooled"
+    return [
+        _figure("hook: CPU, all states of a life", hooks, bare, note),
+        *(_figure(f"hook: CPU of {state}", costs[state], bare) for state in dict.fromkeys(LIFE)),
+        _figure("hook: CPU of the launcher that only spools", costs["launcher"], bare),
+        Figure("hook: transactions of a hook, at most", commits, ""),
+        Figure("hook: largest -wal", largest_wal / 1024, "KiB", note=note),
+    ]
+
+
+def _figure(what: str, costs: list[float], bare: float, note: str = "") -> Figure:
+    median = statistics.median(costs)
+    told = f"{median / bare:.2f} x python -c pass"
+    return Figure(what, median, "ms", bare, f"{told}; {note}" if note else told)
+
+
+def _cpu_ms(command: list[str]) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, env={}, stdin=subprocess.DEVNULL, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1000
+
+
+def _commits(here: Places) -> int:
+    """The transactions in the WAL: frames that carry the size of the database, up to where the salts change."""
+    try:
+        content = pathlib.Path(here.database + "-wal").read_bytes()
+    except FileNotFoundError:
+        return 0
+    if len(content) < _WAL_HEADER:
+        return 0
+    page_size = struct.unpack(">I", content[8:12])[0]
+    frames = range(_WAL_HEADER, len(content) - _FRAME_HEADER - page_size + 1, _FRAME_HEADER + page_size)
+    return sum(
+        content[at + 4 : at + 8] != bytes(4) for at in frames if content[at + 8 : at + 16] == content[16:24]
+    )
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(pathlib.Path(__file__).parent))
+    from figures import table
+
+    print(table(bench("small")))
