@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from contextlib import closing
+
 import click
 
-from arcacct.cli.context import places_of
-from arcacct.store.accounting import initialise, leave_open, open_accounting
+from arcacct.cli.context import places_of, settings_of
+from arcacct.cli.instants import INSTANT
+from arcacct.errors import InputError, StoreError, UsageError
+from arcacct.store.accounting import initialise, leave_open, open_accounting, read_accounting, read_publishing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.conf.settings import Settings
+    from arcacct.store.prune import Plan, Wishes
 
 
 @click.group()
@@ -13,7 +24,7 @@ def db() -> None:
     """Create, check and keep the database."""
 
 
-@db.command()
+@db.command(short_help="Create both databases: of accounting and of publishing.")
 @click.pass_context
 def init(ctx: click.Context) -> None:
     """
@@ -22,6 +33,25 @@ def init(ctx: click.Context) -> None:
     Databases that are there are taken forward if they are of an older version, after a backup beside each, and
     opened to read_group= if it is set; otherwise nothing happens to them.
     """
+    _initialise(ctx)
+
+
+@db.command(short_help="Take both databases forward to this version of arcacct.")
+@click.pass_context
+def upgrade(ctx: click.Context) -> None:
+    """
+    Take both databases forward to this version of arcacct, after a backup beside each.
+
+    Hooks spool meanwhile, and the next sweep records what they spooled. Interrupted anywhere, it can be repeated. A
+    database of a newer version is refused: nothing goes backward, except by `arcacct db restore` of the backup.
+    """
+    here = places_of(ctx)
+    if not os.path.exists(here.database):
+        raise StoreError(f"{here.database}: no such database; create it with `arcacct db init`")
+    _initialise(ctx)
+
+
+def _initialise(ctx: click.Context) -> None:
     here = places_of(ctx)
     for path, ran in initialise(here).items():
         click.echo(f"{path}: {_what(ran)}")
@@ -33,3 +63,183 @@ def _what(ran: list[int]) -> str:
     if not ran:
         return "is there and up to date"
     return "created" if ran[0] == 1 else f"taken forward to schema version {ran[-1]}"
+
+
+@db.command(short_help="Look for damage in both databases; changes nothing.")
+@click.pass_context
+def check(ctx: click.Context) -> int:
+    """
+    Look for damage in both databases; changes nothing, and others go on writing.
+
+    Pages and indexes, references, the schema, rows without a record, the log of finished records, and the usage cells
+    against a recount. Exits with 74 when something is wrong.
+    """
+    from arcacct.store.check import check as check_all  # noqa: PLC0415  sqlite-utils is slow to import
+
+    bad = 0
+    for one in check_all(places_of(ctx)):
+        click.echo(f"{one.database}: {one.question}: {'wrong' if one.problems else 'ok'}")
+        for problem in one.problems:
+            click.echo(f"arcacct: {one.database}: {problem}", err=True)
+        bad += bool(one.problems)
+    return StoreError.exit_code if bad else 0
+
+
+@db.command(short_help="Make queries fast again; with --shrink the file small, too.")
+@click.option("--shrink", is_flag=True, help="Write the database anew without unused room; hooks spool meanwhile.")
+@click.pass_context
+def optimize(ctx: click.Context, shrink: bool) -> None:
+    """
+    Let SQLite look at the indexes again, so that it chooses well.
+
+    --shrink also gives back the room that pruned jobs left; that takes about a second for 50 MB, and as much free room
+    on the disk as the database has, twice.
+    """
+    from arcacct.store import maintain  # noqa: PLC0415  psutil is slow to import
+
+    here = places_of(ctx)
+    con = open_accounting(here)
+    try:
+        maintain.optimize(here, con)
+        click.echo(f"{here.database}: optimized")
+        if shrink:
+            sizes = maintain.shrink(here, con)
+            click.echo(f"{here.database}: {sizes.before:,} bytes before, {sizes.after:,} bytes now")
+    finally:
+        leave_open(con, here.database)
+
+
+@db.command(short_help="Copy both databases while others write.")
+@click.argument("directory", required=False, metavar="[DIR]")
+@click.pass_context
+def backup(ctx: click.Context, directory: str | None) -> None:
+    """
+    Copy both databases into DIR while others write; by default into `backups` beside them.
+
+    Each copy is checked, on disk, and for its owner only. Never use cp: it misses what is in the WAL.
+    """
+    from arcacct.store import maintain  # noqa: PLC0415  psutil is slow to import
+
+    here = places_of(ctx)
+    for copy in maintain.backups(here, directory or os.path.join(here.directory, "backups")):
+        click.echo(f"{copy.path}: {copy.size_bytes:,} bytes")
+
+
+@db.command(short_help="Put a backup in the place of the database.")
+@click.argument("file")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_context
+def restore(ctx: click.Context, file: str, yes: bool) -> None:
+    """
+    Put a backup in the place of the database that it is one of.
+
+    The old database is kept beside it under another name. Hooks spool meanwhile; commands that use the database have
+    to end first. Then run `arcacct sweep`, which records what the backup lacks and the control directory has. The
+    publisher compares what is in the backup with what was sent before.
+    """
+    from arcacct.publish.run import publishing_lock  # noqa: PLC0415  slow to import
+    from arcacct.store import maintain  # noqa: PLC0415  slow to import
+
+    here = places_of(ctx)
+    _ask(f"put {file} in the place of the database in {here.directory}?", yes=yes)
+    with publishing_lock(here.publishing_lock):
+        done = maintain.restore(here, file)
+    click.echo(f"{done.database}: restored from {file}")
+    if done.scripts:
+        click.echo(f"{done.database}: taken forward to schema version {done.scripts[-1]}")
+    if done.kept:
+        click.echo(f"{done.kept}: the old database", err=True)
+
+
+@db.command(short_help="Move old jobs, finished and delivered, into an archive.")
+@click.option("--before", type=INSTANT, required=True, metavar="TIME", help="Jobs that ended before this time.")
+@click.option("--archive", metavar="FILE", help="The archive; by default archive.db beside the database.")
+@click.option("--dry-run", is_flag=True, help="Show what would be moved, and what would stay and why; change nothing.")
+@click.option(
+    "--without-target",
+    "without",
+    multiple=True,
+    metavar="BLOCK",
+    help="Do not wait for this target, which is no longer used: its block, e.g. arex/jura/sgas:old.",
+)
+@click.option("--controldir", metavar="DIR", help="Use this control directory instead of the configured one.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_context
+def prune(
+    ctx: click.Context,
+    before: int,
+    archive: str | None,
+    dry_run: bool,
+    without: tuple[str, ...],
+    controldir: str | None,
+    yes: bool,
+) -> None:
+    """
+    Move jobs that ended before TIME into an archive, a database of the same schema.
+
+    Only jobs that every target has been sent, that nothing holds back, and that are gone from the control directory.
+    Monthly usage still counts them; queries can attach the archive. The file becomes smaller by `arcacct db optimize
+    --shrink`.
+    """
+    from arcacct.publish.run import publishing_lock  # noqa: PLC0415  slow to import
+    from arcacct.store import prune as pruning  # noqa: PLC0415  slow to import
+
+    found = settings_of(ctx)
+    here = found.places
+    wishes = _wishes(found, before, archive, without, controldir)
+    with closing(read_accounting(here)) as con, closing(read_publishing(here)) as publishing:
+        plan = pruning.plan(con, publishing, wishes)
+    _show(plan, "to be moved" if dry_run else "can be moved")
+    if dry_run or not plan.jobs:
+        return
+    _ask(f"move {plan.jobs} jobs into {wishes.archive}?", yes=yes)
+    con = open_accounting(here)
+    try:
+        with publishing_lock(here.publishing_lock), closing(read_publishing(here)) as publishing:
+            moved = pruning.prune(here, con, publishing, wishes)
+    finally:
+        leave_open(con, here.database)
+    click.echo(f"{wishes.archive}: {moved.jobs} jobs moved")
+
+
+def _wishes(
+    found: Settings, before: int, archive: str | None, without: tuple[str, ...], controldir: str | None
+) -> Wishes:
+    from arcacct.controldir.layout import scan_status_files  # noqa: PLC0415  with its command
+    from arcacct.store.prune import Wishes  # noqa: PLC0415  with its command
+
+    directory = os.path.abspath(controldir) if controldir else found.places.controldir
+    try:
+        present = frozenset(job_id for job_id, _path, _stat in scan_status_files(directory))
+    except OSError as error:
+        raise InputError(
+            f"{directory}: cannot read the control directory: {error.strerror}; a job that it still has must not be "
+            "pruned: give --controldir"
+        ) from error
+    return Wishes(
+        before,
+        os.path.abspath(archive) if archive else os.path.join(found.places.directory, "archive.db"),
+        tuple(target.block for target in found.targets),
+        without,
+        present,
+    )
+
+
+def _show(plan: Plan, verb: str) -> None:
+    from arcacct.publish.position import iso  # noqa: PLC0415  slow to import
+
+    if plan.first_end is None or plan.last_end is None:
+        click.echo("no jobs to move")
+    else:
+        click.echo(f"{plan.jobs} jobs {verb}, which ended from {iso(plan.first_end)} to {iso(plan.last_end)}")
+    for reason, jobs in plan.left:
+        click.echo(f"{jobs} jobs stay: {reason}", err=True)
+
+
+def _ask(question: str, *, yes: bool) -> None:
+    """Ask on a terminal; elsewhere --yes has to be given."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(f"{question} say --yes")
+    click.confirm(question, abort=True, err=True)

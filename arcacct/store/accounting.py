@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 from _sqlite3 import Connection, DatabaseError
 from contextlib import contextmanager
 
 from arcacct.store.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, open_database, open_for_reading, translated
+from arcacct.store.maintenance import refuse_maintenance
 from arcacct.store.recorder import escaped
 from arcacct.store.schema import ACCOUNTING, PUBLISHING, ensure, in_memory, open_to_group
-from arcacct.store.transaction import Transaction, shrink_wal
+from arcacct.store.transaction import Transaction, open_lock, shrink_wal
+
+_MUCH_WAL_BYTES = 16 * 1024 * 1024
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +29,7 @@ def initialise(here: Places) -> dict[str, list[int]]:
 
     Also applies ``read_group`` to databases that are there. Raises StoreError and its kinds.
     """
+    refuse_maintenance(here.database)
     done = {}
     for path, kind in ((here.database, ACCOUNTING), (here.publishing_database, PUBLISHING)):
         done[path] = ensure(path, kind, read_group=here.read_group)
@@ -34,12 +39,25 @@ def initialise(here: Places) -> dict[str, list[int]]:
 
 def open_accounting(here: Places) -> Connection:
     """The accounting database for writing, created when it is missing. Raises StoreError and its kinds."""
+    refuse_maintenance(here.database)
     ensure(here.database, ACCOUNTING, read_group=here.read_group)
     return open_database(here.database, ACCOUNTING_SCHEMA)
 
 
+def open_as_it_is(here: Places) -> Connection:
+    """
+    The accounting database for a rehearsal: not made and not taken forward; an empty one in memory if there is none.
+
+    Raises StoreError and its kinds, SchemaError for a database of another version.
+    """
+    if os.path.exists(here.database):
+        return open_database(here.database, ACCOUNTING_SCHEMA)
+    return in_memory(ACCOUNTING)
+
+
 def open_publishing(here: Places) -> Connection:
     """The publishing database for writing, created when it is missing. Raises StoreError and its kinds."""
+    refuse_maintenance(here.database)
     ensure(here.publishing_database, PUBLISHING, read_group=here.read_group)
     con = open_database(here.publishing_database, PUBLISHING_SCHEMA)
     # What was sent must never be forgotten by a power cut.
@@ -85,12 +103,51 @@ def writing(con: Connection, here: Places) -> Transaction:
     return Transaction(con, here.database, here.queue_lock)
 
 
-def remembered_status_files(con: Connection) -> dict[str, tuple[int, int, int]]:
-    """``(size, mtime_ns, ctime_ns)`` by escaped JobID of every status file that a sweep has read."""
+@contextmanager
+def rehearsing(con: Connection, here: Places) -> Iterator[Connection]:
+    """A transaction on the accounting database that is taken back at its end, in turn with the hooks as `writing`."""
+    fd = open_lock(here.queue_lock) if os.path.isdir(here.directory) else -1
+    try:
+        if fd >= 0:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        with translating(here.database):
+            con.execute("BEGIN IMMEDIATE")
+            try:
+                yield con
+            finally:
+                con.execute("ROLLBACK")
+    finally:
+        if fd >= 0:
+            os.close(fd)
+
+
+def writing_much(con: Connection, here: Places) -> Transaction:
+    """One of very many transactions: the WAL may grow, and the caller uses `write_back` every few MB."""
+    return Transaction(con, here.database, here.queue_lock, _MUCH_WAL_BYTES)
+
+
+def write_back(con: Connection) -> None:
+    """
+    Write what is in the WAL back into the database, without holding up any hook; the WAL begins anew after it.
+
+    (It takes longer than the transactions that filled it: an fsync of each file.)
+    """
+    try:
+        con.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    except DatabaseError:
+        # What was committed is safe: this is housekeeping.
+        return
+
+
+def remembered_status_files(con: Connection, job_ids: list[str]) -> dict[str, tuple[int, int, int]]:
+    """``(size, mtime_ns, ctime_ns)`` by JobID of those status files that a sweep has read."""
+    plain = {escaped(job_id): job_id for job_id in job_ids}
     return {
-        job_id: (size, mtime_ns, ctime_ns)
+        plain[job_id]: (size, mtime_ns, ctime_ns)
         for job_id, size, mtime_ns, ctime_ns in con.execute(
-            "SELECT JobID, Size, MTimeNs, CTimeNs FROM StatusFiles JOIN AAR USING (RecordID) WHERE Size IS NOT NULL"
+            "SELECT JobID, Size, MTimeNs, CTimeNs FROM AAR JOIN StatusFiles ON StatusFiles.RecordID = AAR.RecordID"
+            f" WHERE JobID IN ({', '.join('?' * len(plain))}) AND Size IS NOT NULL",
+            tuple(plain),
         )
     }
 

@@ -1,14 +1,13 @@
 """
 Opening the two databases. On the hook's path.
 
-`_sqlite3` directly: the `sqlite3` package imports `datetime` and more, and its classes are these.
 Every connection is in WAL mode without automatic checkpoints (INVARIANTS 7): see `transaction`.
 """
 
-import os
-from _sqlite3 import Connection, DatabaseError, OperationalError, connect
+import sys
 
 from arcacct.errors import SchemaError, StoreBusy, StoreError
+from arcacct.store.engine import Connection, DatabaseError, OperationalError, connect
 
 ACCOUNTING_SCHEMA = 9
 """The number of the last script in schema/accounting; a test keeps it true."""
@@ -18,9 +17,9 @@ PUBLISHING_SCHEMA = 3
 
 def uri(path: str, mode: str) -> str:
     """A database file as SQLite's URI, whatever bytes its path has."""
-    quoted = "".join(
-        chr(byte) if 32 < byte < 127 and byte not in b"%?#" else f"%{byte:02x}" for byte in os.fsencode(path)
-    )
+    # What os.fsencode does.
+    raw = path.encode(sys.getfilesystemencoding(), "surrogateescape")
+    quoted = "".join(chr(byte) if 32 < byte < 127 and byte not in b"%?#" else f"%{byte:02x}" for byte in raw)
     # An absolute path needs an empty authority before it, or SQLite takes the first name of //a/b for a host.
     return f"file:{'//' if path.startswith('/') else ''}{quoted}?mode={mode}"
 
@@ -94,13 +93,19 @@ def translated(error: Exception, path: str) -> StoreError:
     text = str(error)
     if "locked" in text or "busy" in text:
         return StoreBusy(f"{path}: {text}; another process holds it, try again later")
-    if "unable to open" in text and not os.path.exists(path):
+    if "unable to open" in text and _is_missing(path):
         return StoreError(f"{path}: no such database; create it with `arcacct db init`")
     if "unable to open" in text or "readonly" in text:
         return StoreError(f"{path}: {text}; check that this user may write the file and its directory")
     if "malformed" in text or "not a database" in text:
         return StoreError(f"{path}: {text}; it is damaged or no database: put a backup in its place")
     return StoreError(f"{path}: {text}")
+
+
+def _is_missing(path: str) -> bool:
+    import os  # noqa: PLC0415  only for complaints: it would cost each hook a millisecond
+
+    return not os.path.exists(path)
 
 
 def _connect(path: str, mode: str, timeout_s: float) -> Connection:

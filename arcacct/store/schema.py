@@ -18,7 +18,9 @@ from typing import NamedTuple
 
 from arcacct.errors import ConfigError, SchemaError, StoreError
 from arcacct.resources import resource
+from arcacct.store.arex_database import refuse_foreign
 from arcacct.store.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, other_version, translated, uri, version
+from arcacct.store.maintenance import maintenance
 from arcacct.store.spool import private_directory
 
 TYPE_CHECKING = False
@@ -50,6 +52,7 @@ def ensure(path: str, kind: Kind, *, read_group: str | None = None) -> list[int]
     Raises SchemaError for a file that is not ours or newer than this program, StoreError when SQLite or the file
     system refuses, ConfigError for a ``read_group`` that this host does not have.
     """
+    refuse_foreign(path)
     _make_file(path, read_group)
     try:
         con = connect(uri(path, "rw"), timeout=30.0, isolation_level=None, uri=True)
@@ -147,25 +150,45 @@ def _upgrade(con: Connection, path: str, kind: Kind) -> list[int]:
         raise other_version(path, found, kind.schema)
     if found == kind.schema:
         return []
-    backup(con, f"{path}.before-schema-{kind.schema}.{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
-    return [_run(con, path, number, script) for number, script in scripts(kind) if number > found]
+    # Hooks would wait for a script that takes long: with the file there they spool at once.
+    with maintenance(path, "upgrade"):
+        backup(con, f"{path}.before-schema-{kind.schema}.{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
+        return [_run(con, path, number, script) for number, script in scripts(kind) if number > found]
 
 
 def backup(con: Connection, path: str) -> None:
     """
     A whole copy of an open database, by SQLite's own means (a copy of the file alone would miss the WAL).
 
-    Raises StoreError when it cannot be written; then there is none.
+    It has its name once it is whole and on disk. Raises StoreError when it cannot be written; then there is none.
     """
-    _make_file(path, None)
-    target = connect(path)
+    partial = f"{path}.partial"
     try:
-        con.backup(target)
-    except DatabaseError as error:
-        os.unlink(path)
+        if os.path.exists(partial):
+            os.unlink(partial)
+        _make_file(partial, None)
+        target = connect(partial)
+        try:
+            # In one step, so in one read transaction: other writers would make it begin again and again.
+            con.backup(target)
+        finally:
+            target.close()
+        sync(partial)
+        os.rename(partial, path)
+        sync(os.path.dirname(path) or ".")
+    except (DatabaseError, OSError) as error:
+        if os.path.exists(partial):
+            os.unlink(partial)
         raise StoreError(f"{path}: the backup failed: {error}; nothing was changed") from error
+
+
+def sync(path: str) -> None:
+    """What was written to a file, or renamed in a directory, is on disk afterwards. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
     finally:
-        target.close()
+        os.close(fd)
 
 
 def _run(con: Connection, path: str, number: int, script: str) -> int:

@@ -7,11 +7,11 @@ database would drop SQLite's locks. Nobody holds it for more than 50 ms.
 """
 
 import fcntl
-import os
-from _sqlite3 import Connection, DatabaseError
+import posix
 
 from arcacct.errors import StoreError
 from arcacct.store.connect import translated
+from arcacct.store.engine import Connection, DatabaseError
 
 WAL_LIMIT_BYTES = 256 * 1024
 """A WAL above this size is written back by whoever commits next."""
@@ -25,16 +25,17 @@ class Transaction:
     """
     A context manager: wait for the turn, BEGIN IMMEDIATE, then COMMIT, or ROLLBACK when the block raises.
 
-    ``lock_path`` is the queue of the database's writers; ``database`` is its path, for the size of its WAL.
-    What SQLite refuses, in the block too, becomes StoreBusy or StoreError.
+    ``lock_path`` is the queue of the database's writers; ``database`` is its path, for the size of its WAL, which is
+    written back above ``wal_limit_bytes``. What SQLite refuses, in the block too, becomes StoreBusy or StoreError.
     """
 
-    __slots__ = ("con", "database", "fd", "lock_path")
+    __slots__ = ("con", "database", "fd", "lock_path", "wal_limit_bytes")
 
-    def __init__(self, con: Connection, database: str, lock_path: str) -> None:
+    def __init__(self, con: Connection, database: str, lock_path: str, wal_limit_bytes: int = WAL_LIMIT_BYTES) -> None:
         self.con = con
         self.database = database
         self.lock_path = lock_path
+        self.wal_limit_bytes = wal_limit_bytes
         self.fd = -1
 
     def __enter__(self) -> Connection:
@@ -43,10 +44,10 @@ class Transaction:
             fcntl.flock(self.fd, fcntl.LOCK_EX)
             self.con.execute("BEGIN IMMEDIATE")
         except DatabaseError as error:
-            os.close(self.fd)
+            posix.close(self.fd)
             raise translated(error, self.database) from error
         except BaseException:
-            os.close(self.fd)
+            posix.close(self.fd)
             raise
         return self.con
 
@@ -56,7 +57,7 @@ class Transaction:
         try:
             if error is None:
                 self.con.execute("COMMIT")
-                shrink_wal(self.con, self.database)
+                shrink_wal(self.con, self.database, self.wal_limit_bytes)
             elif isinstance(error, DatabaseError):
                 raise translated(error, self.database) from error
         except DatabaseError as refused:
@@ -66,7 +67,7 @@ class Transaction:
                 if self.con.in_transaction:
                     self.con.execute("ROLLBACK")
             finally:
-                os.close(self.fd)
+                posix.close(self.fd)
 
 
 def open_lock(path: str) -> int:
@@ -77,10 +78,10 @@ def open_lock(path: str) -> int:
     """
     try:
         try:
-            return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            return posix.open(path, posix.O_RDWR | posix.O_CLOEXEC)
         except FileNotFoundError:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            os.fchmod(fd, 0o600)
+            fd = posix.open(path, posix.O_RDWR | posix.O_CREAT | posix.O_CLOEXEC, 0o600)
+            posix.fchmod(fd, 0o600)
             return fd
     except OSError as error:
         raise StoreError(f"{path}: cannot be used: {error.strerror}; run as the owner of the database") from error
@@ -93,7 +94,7 @@ def shrink_wal(con: Connection, database: str, limit_bytes: int = WAL_LIMIT_BYTE
     Automatic checkpoints are off, since a process that ends without closing would never reset the WAL.
     """
     try:
-        if os.stat(database + "-wal").st_size <= limit_bytes:
+        if posix.stat(database + "-wal").st_size <= limit_bytes:
             return
         timeout = con.execute("PRAGMA busy_timeout").fetchone()[0]
         con.execute("PRAGMA busy_timeout = 0")

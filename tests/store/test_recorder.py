@@ -13,7 +13,16 @@ from job_files import DIAG, JOB, LOCAL, NOON_NS, NOON_S, STATISTICS, finished_lo
 from arcacct.controldir.facts import JobFacts, job_facts
 from arcacct.controldir.files import JobFiles, StatusFile
 from arcacct.store.accounting import remembered_status_files
-from arcacct.store.recorder import escaped, event_time, knows, record
+from arcacct.store.recorder import (
+    CORRECTION,
+    NEW_EVENT,
+    NEW_JOB,
+    NOTHING,
+    escaped,
+    event_time,
+    knows,
+    record,
+)
 from arcacct.store.schema import ACCOUNTING, in_memory
 
 TYPE_CHECKING = False
@@ -69,7 +78,7 @@ def whole_life(con: sqlite3.Connection) -> None:
 
 def test_a_job_that_is_accepted_is_in_progress(con: sqlite3.Connection) -> None:
     """The first event makes the record as A-REX does: who and where, nothing measured, exit code 1."""
-    assert record(con, event("ACCEPTED")) is True
+    assert record(con, event("ACCEPTED")) == NEW_JOB
 
     found = rows(con)
     assert found["AAR"] == [
@@ -119,14 +128,14 @@ def test_the_same_event_twice_changes_nothing(con: sqlite3.Connection, position:
         record(con, event(state, after_s))
     before, log = con.total_changes, finished_log(con)
 
-    assert record(con, event(*LIFE[position])) is False
+    assert record(con, event(*LIFE[position])) == NOTHING
     assert (con.total_changes, finished_log(con)) == (before, log)
 
     for state, after_s in LIFE[position + 1 :]:
         record(con, event(state, after_s))
     before, log = con.total_changes, finished_log(con)
 
-    assert record(con, event(*LIFE[position])) is False
+    assert record(con, event(*LIFE[position])) == NOTHING
     assert (con.total_changes, finished_log(con)) == (before, log)
 
 
@@ -211,7 +220,7 @@ def test_an_older_status_adds_only_its_event(con: sqlite3.Connection) -> None:
     record(con, event("FINISHED", 32))
     before, log = rows(con), finished_log(con)
 
-    assert record(con, event("FINISHING", 30)) is True
+    assert record(con, event("FINISHING", 30)) == NEW_EVENT
 
     after = rows(con)
     assert set(after["JobEvents"]) - set(before["JobEvents"]) == {(JOB, "FINISHING", "2026-11-20 12:00:30")}
@@ -236,7 +245,7 @@ def test_the_sweep_may_go_back(con: sqlite3.Connection) -> None:
     """Whoever has the present status file before it is right, also when its time is older than what was recorded."""
     record(con, event("FINISHED", 32, failed=True))
 
-    assert record(con, event("FINISHED", 30), present=True) is True
+    assert record(con, event("FINISHED", 30), present=True) == CORRECTION
 
     assert [(row[7], row[10]) for row in rows(con)["AAR"]] == [("completed", NOON_S + 30)]
 
@@ -246,18 +255,18 @@ def test_only_a_settled_status_file_is_remembered(con: sqlite3.Connection) -> No
     facts = event("FINISHED", 32)
 
     record(con, facts)
-    assert remembered_status_files(con) == {}
+    assert remembered_status_files(con, [JOB]) == {}
     record(con, facts, present=True)
-    assert remembered_status_files(con) == {}
+    assert remembered_status_files(con, [JOB]) == {}
     record(con, facts, present=True, settled=True)
-    assert remembered_status_files(con) == {JOB: (8, facts.event_ns, facts.event_ns)}
+    assert remembered_status_files(con, [JOB]) == {JOB: (8, facts.event_ns, facts.event_ns)}
 
 
 def test_remembering_a_file_is_no_news_of_the_job(con: sqlite3.Connection) -> None:
     """A sweep that finds everything recorded says so."""
     record(con, event("FINISHED", 32))
 
-    assert record(con, event("FINISHED", 32), present=True, settled=True) is False
+    assert record(con, event("FINISHED", 32), present=True, settled=True) == NOTHING
 
 
 def test_a_waiting_job_has_no_time_for_its_state(con: sqlite3.Connection) -> None:
@@ -273,22 +282,22 @@ def test_a_waiting_job_has_no_time_for_its_state(con: sqlite3.Connection) -> Non
 
 def test_a_deleted_job_keeps_its_record(con: sqlite3.Connection) -> None:
     """DELETED makes no row, neither for a job that is known nor for one that is not."""
-    assert record(con, event("DELETED", 99, job_id="Unknown")) is False
+    assert record(con, event("DELETED", 99, job_id="Unknown")) == NOTHING
     whole_life(con)
     before = con.total_changes
 
-    assert record(con, event("DELETED", 99)) is False
+    assert record(con, event("DELETED", 99)) == NOTHING
     assert con.total_changes == before
     assert not knows(con, "Unknown")
 
 
 def test_a_job_without_local_makes_no_record(con: sqlite3.Connection) -> None:
     """Without .local nobody knows whose job it is; of a known job the event is added."""
-    assert record(con, event("SUBMIT", local=None)) is False
+    assert record(con, event("SUBMIT", local=None)) == NOTHING
     assert not knows(con, JOB)
 
     record(con, event("ACCEPTED"))
-    assert record(con, event("SUBMIT", 5, local=None)) is True
+    assert record(con, event("SUBMIT", 5, local=None)) == NEW_EVENT
     assert (JOB, "SUBMIT", "2026-11-20 12:00:05") in rows(con)["JobEvents"]
 
 
@@ -314,7 +323,7 @@ def test_an_event_without_time_of_submission_twice_changes_nothing(con: sqlite3.
     record(con, event("FINISHED", 3, local=b"queue=main\n"))
     before = con.total_changes
 
-    assert record(con, event("FINISHED", 3, local=b"queue=main\n")) is False
+    assert record(con, event("FINISHED", 3, local=b"queue=main\n")) == NOTHING
     assert con.total_changes == before
 
 
@@ -382,8 +391,8 @@ def test_any_files_can_be_recorded(local: bytes, diag: bytes, statistics: bytes)
     """Whatever bytes the files of a job have, the database takes what they say, and the same again changes nothing."""
     with closing(in_memory(ACCOUNTING)) as con:
         facts = event("FINISHED", local=LOCAL + local, diag=DIAG + diag, statistics=STATISTICS + statistics)
-        assert record(con, facts) is True
+        assert record(con, facts) == NEW_JOB
         before = con.total_changes
 
-        assert record(con, facts) is False
+        assert record(con, facts) == NOTHING
         assert con.total_changes == before

@@ -1,0 +1,269 @@
+"""
+Reading a database that A-REX writes, so that A-REX never notices (INVARIANTS 1).
+
+A-REX repeats the whole text `BEGIN; ...; COMMIT` when the file is locked, and then loses every later row. In
+rollback-journal mode any reader locks the file: SQLite never opens it there, we copy it with read(). In WAL mode
+readers lock nothing: SQLite opens it read-only, in short transactions, and never writes anything back.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import time
+from _sqlite3 import Connection, DatabaseError, connect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError
+from arcacct.store.connect import translated, uri
+from arcacct.store.spool import private_directory
+
+PATIENCE_S = 60.0
+"""How long to wait for a moment in which A-REX does not write, before giving up until the next time."""
+_CHUNK_BYTES = 4 * 1024 * 1024
+_HEADER_BYTES = 100
+_MAGIC = b"SQLite format 3\0"
+_ROLLBACK_JOURNAL, _WAL = 1, 2
+
+_ways: dict[tuple[int, int], str] = {}
+"""
+How this process reads each file, by device and inode. Never both ways: closing a descriptor of a file drops every lock
+that SQLite has on it in this process.
+"""
+
+
+class Header(NamedTuple):
+    """What tells whether a database file has changed."""
+
+    journal: int
+    """1: rollback journal, 2: WAL."""
+    change_counter: int
+    device: int
+    inode: int
+    size_bytes: int
+    mtime_ns: int
+
+    @property
+    def stamp(self) -> str:
+        """The file as it is now, as one text."""
+        return " ".join(map(str, self[1:]))
+
+
+class ArexDatabase(NamedTuple):
+    """An open database of A-REX, or our copy of one."""
+
+    con: Connection
+    path: str
+    version: int
+    """1 (ARC 6) or 2 (ARC 7)."""
+    stamp: str
+    """The file that was copied; empty for one that is read as it lives."""
+
+
+def header_of(path: str) -> Header:
+    """
+    The header of a database file, by read() alone.
+
+    Raises InputError for a file that is missing, unreadable, empty or no SQLite database.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            content = os.pread(fd, _HEADER_BYTES, 0)
+            status = os.fstat(fd)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}; run as the user of A-REX") from error
+    if not stat.S_ISREG(status.st_mode) or len(content) < _HEADER_BYTES or not content.startswith(_MAGIC):
+        raise InputError(f"{path}: not an SQLite database; give the path of the accounting.db that A-REX writes")
+    return Header(
+        content[18],
+        int.from_bytes(content[24:28], "big"),
+        status.st_dev,
+        status.st_ino,
+        status.st_size,
+        status.st_mtime_ns,
+    )
+
+
+def refuse_foreign(path: str) -> None:
+    """
+    Refuse a file that SQLite must not even open: in rollback-journal mode, as A-REX makes its own, and not ours.
+
+    Raises SchemaError. (Any reader of SQLite's makes A-REX lose rows then. Ours are in WAL mode from their first page.)
+    """
+    try:
+        foreign = header_of(path).journal == _ROLLBACK_JOURNAL and not _begins_as_ours(path)
+    except (OSError, InputError):
+        # Missing, empty or no database: whoever opens it says what is wrong.
+        return
+    if foreign:
+        raise SchemaError(
+            f"{path}: not a database of arcacct, it may be one that A-REX writes; give the path of ours "
+            "(`arcacct import arex` takes over what A-REX has)"
+        )
+
+
+def _begins_as_ours(path: str) -> bool:
+    with open(path, "rb") as file:
+        return b"ARCACCT_SCHEMA" in file.read(_CHUNK_BYTES)
+
+
+def newest_stamp(path: str) -> str:
+    """
+    The stamp of a file that would be copied, to be compared with that of an earlier copy; empty for one in WAL mode.
+
+    Raises InputError.
+    """
+    header = header_of(path)
+    return header.stamp if header.journal == _ROLLBACK_JOURNAL and not os.path.exists(f"{path}-journal") else ""
+
+
+@contextmanager
+def opened(path: str, workspace: str, *, patience_s: float = PATIENCE_S) -> Iterator[ArexDatabase]:
+    """
+    A database of A-REX for reading; ``workspace`` is a directory of ours with room for a copy.
+
+    Only one process at a time may use a workspace. Raises InputError when it is none, StoreBusy when A-REX writes all
+    the time, StoreError when it cannot be read.
+    """
+    header = header_of(path)
+    live = header.journal == _WAL and _is_open_somewhere(path)
+    _take_way((header.device, header.inode), "live" if live else "copy", path)
+    copy = os.path.join(workspace, "arex-copy")
+    try:
+        stamp = "" if live else _copied(path, copy, patience_s)
+        con = _connect_live(path) if live else _connect_copy(os.path.join(copy, "accounting.db"), path)
+        try:
+            yield ArexDatabase(con, path, _version(con, path), stamp)
+        except DatabaseError as error:
+            raise translated(error, path) from error
+        finally:
+            con.close()
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
+
+
+def _is_open_somewhere(path: str) -> bool:
+    """Whether somebody uses a WAL database, or left a WAL behind: else the file alone is all there is."""
+    if os.path.exists(f"{path}-shm"):
+        return True
+    if not _has_wal(path):
+        return False
+    if os.geteuid() not in (0, os.stat(path).st_uid):
+        # SQLite would make a -shm that the owner cannot write.
+        raise StoreError(f"{path}: left open by a process that ended; run as its owner")
+    return True
+
+
+def _has_wal(path: str) -> bool:
+    try:
+        return os.stat(f"{path}-wal").st_size > 0
+    except FileNotFoundError:
+        return False
+
+
+def _take_way(identity: tuple[int, int], way: str, path: str) -> None:
+    if _ways.setdefault(identity, way) != way:
+        raise StoreBusy(f"{path}: another program changed its journal mode meanwhile; start the command again")
+
+
+def _connect_live(path: str) -> Connection:
+    try:
+        con = connect(uri(path, "ro"), timeout=30.0, isolation_level=None, uri=True)
+        con.execute("PRAGMA query_only = 1")
+    except DatabaseError as error:
+        raise translated(error, path) from error
+    return con
+
+
+def _connect_copy(copy: str, path: str) -> Connection:
+    # Nobody else knows the copy: without locks, and without the -shm that a WAL database would need.
+    try:
+        con = connect(f"{uri(copy, 'ro')}&immutable=1", isolation_level=None, uri=True)
+    except DatabaseError as error:
+        raise translated(error, path) from error
+    try:
+        found = con.execute("PRAGMA quick_check(1)").fetchone()[0]
+    except DatabaseError as error:
+        found = str(error)
+    if found != "ok":
+        con.close()
+        raise StoreError(f"{path}: it is damaged: {found}; stop A-REX and look at it with `sqlite3`")
+    return con
+
+
+def _copied(path: str, folder: str, patience_s: float) -> str:
+    """Copy a file in a moment in which nobody writes it; the stamp of what was copied. Raises StoreBusy."""
+    shutil.rmtree(folder, ignore_errors=True)
+    private_directory(folder)
+    deadline = time.monotonic() + patience_s
+    pause_s = 0.01
+    while True:
+        stamp = _copied_once(path, os.path.join(folder, "accounting.db"))
+        if stamp is not None:
+            return stamp
+        if time.monotonic() + pause_s > deadline:
+            raise StoreBusy(
+                f"{path}: A-REX writes it all the time, no whole copy within {patience_s:g} s; try again later, or "
+                "once while A-REX is stopped"
+            )
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.5, 1.0)
+
+
+def _copied_once(path: str, target: str) -> str | None:
+    """
+    One attempt; ``None`` when somebody wrote meanwhile.
+
+    The order matters. Before: the header, then no journal, so that whatever began before is finished. After: no
+    journal, then the same header, so that whatever began meanwhile is seen by one or the other.
+    """
+    before = header_of(path)
+    if _in_use(path, before):
+        return None
+    if not _copy_bytes(path, target, before):
+        return None
+    if _in_use(path, before) or header_of(path) != before:
+        return None
+    return before.stamp
+
+
+def _in_use(path: str, header: Header) -> bool:
+    if os.path.exists(f"{path}-journal"):
+        return True
+    # A WAL database is in its file alone only as long as it has no WAL.
+    return header.journal == _WAL and (_has_wal(path) or os.path.exists(f"{path}-shm"))
+
+
+def _copy_bytes(path: str, target: str, before: Header) -> bool:
+    """By read() alone; False as soon as the file changes."""
+    try:
+        with open(path, "rb", buffering=0) as source, open(target, "wb", opener=_private) as copy:
+            while content := source.read(_CHUNK_BYTES):
+                copy.write(content)
+                status = os.fstat(source.fileno())
+                if (status.st_size, status.st_mtime_ns) != (before.size_bytes, before.mtime_ns):
+                    return False
+            return copy.tell() == before.size_bytes
+    except OSError as error:
+        raise StoreError(
+            f"{path}: cannot be copied to {target}: {error.strerror}; {before.size_bytes} bytes are needed there"
+        ) from error
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
+def _version(con: Connection, path: str) -> int:
+    columns = {row[1] for row in con.execute("PRAGMA table_info(AAR)")}
+    if not columns >= {"RecordID", "JobID", "StatusID", "EndTime"}:
+        raise InputError(f"{path}: not the accounting database of an A-REX (it has no table AAR)")
+    if con.execute("SELECT 1 FROM DBConfig WHERE KeyName = 'ARCACCT_SCHEMA'").fetchone():
+        raise InputError(f"{path}: a database of arcacct; give the path of the one that A-REX writes")
+    return 2 if "FQANID" in columns else 1

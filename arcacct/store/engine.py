@@ -1,0 +1,38 @@
+"""
+SQLite's own module, `_sqlite3`, without the half of the standard library that its import brings. On the hook's path.
+
+It asks `functools` for `lru_cache`, to keep prepared statements, and for nothing else; `functools` brings
+`collections`, `operator`, `types` and more, a fifth of the time that the interpreter needs to start. The C function
+below `functools.lru_cache` is built in and does the same. (The `sqlite3` package would bring `datetime` as well; its
+classes are these.)
+"""
+
+import sys
+
+
+class _Functools:
+    """What stands for `functools` while `_sqlite3` is imported."""
+
+    @staticmethod
+    def lru_cache(maxsize: int) -> "object":
+        from _functools import _lru_cache_wrapper  # type: ignore[import-not-found]  # noqa: PLC0415
+
+        return lambda function: _lru_cache_wrapper(function, maxsize, False, tuple)
+
+
+def _import_alone() -> None:
+    if "functools" in sys.modules or "_sqlite3" in sys.modules:
+        return
+    sys.modules["functools"] = _Functools  # type: ignore[assignment]
+    try:
+        import _sqlite3  # noqa: F401, PLC0415
+    except Exception:  # noqa: BLE001, S110  a Python in which that does not do imports it below, with all it wants
+        pass
+    finally:
+        del sys.modules["functools"]
+
+
+_import_alone()
+from _sqlite3 import Connection, DatabaseError, OperationalError, connect  # noqa: E402
+
+__all__ = ["Connection", "DatabaseError", "OperationalError", "connect"]

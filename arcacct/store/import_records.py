@@ -1,0 +1,259 @@
+"""
+Writing whole jobs that another program recorded into our tables, a slice of jobs in each transaction.
+
+What we recorded ourselves stays: our recorder saw the job's files. A record that came from the same source before is
+made what the source says now. Nothing that is right already is written, so that nothing is logged as changed.
+"""
+
+from __future__ import annotations
+
+from _sqlite3 import Connection
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from arcacct.sources.arex import IN_PROGRESS, ArexJob, Row
+from arcacct.store.arex_rows import NUMBERS
+from arcacct.store.recorder import set_children
+
+_AAR_COLUMNS = f"JobID, LocalJobID, EndpointID, QueueID, UserID, VOID, StatusID, {NUMBERS}"
+_MARKS = ", ".join("?" * 20)
+_VALUES = _AAR_COLUMNS.removeprefix("JobID, ")
+_UPDATE = (
+    f"UPDATE AAR SET ({_VALUES}) = ({', '.join('?' * 19)}) WHERE RecordID = ?"
+    f" AND ({_VALUES}) IS NOT ({', '.join('?' * 19)})"
+)
+_INSERTS = {
+    "AuthTokenAttributes": "INSERT INTO AuthTokenAttributes (RecordID, AttrKey, AttrValue) VALUES (?, ?, ?)",
+    "RunTimeEnvironments": "INSERT INTO RunTimeEnvironments (RecordID, RTEName) VALUES (?, ?)",
+    "DataTransfers": (
+        "INSERT INTO DataTransfers (RecordID, URL, FileSize, TransferStart, TransferEnd, TransferType)"
+        " VALUES (?, ?, ?, ?, ?, ?)"
+    ),
+    "JobExtraInfo": "INSERT INTO JobExtraInfo (RecordID, InfoKey, InfoValue) VALUES (?, ?, ?)",
+    "JobEvents": "INSERT INTO JobEvents (RecordID, EventKey, EventTime) VALUES (?, ?, ?)",
+}
+_CHILD_COLUMNS = {
+    "AuthTokenAttributes": "AttrKey, AttrValue",
+    "RunTimeEnvironments": "RTEName",
+    "DataTransfers": "URL, FileSize, TransferStart, TransferEnd, TransferType",
+    "JobExtraInfo": "InfoKey, InfoValue",
+}
+_EVENT = "EventKey, EventTime"
+_RECORD_NAMES = ("LocalJobID", "Interface", "URL", "Queue", "User", "VO", "Status", *NUMBERS.split(", "))
+
+
+class Known(NamedTuple):
+    """What our database has of a job that is being imported."""
+
+    record_id: int
+    status: str
+    end_time: int
+    recorded: bool
+    """Our own recorder has seen the job."""
+    source: str | None
+    """Where the record came from, when it was not the control directory."""
+
+
+class Difference(NamedTuple):
+    """A job of which we keep other values than the source has."""
+
+    job_id: str
+    what: tuple[str, ...]
+    """``COLUMN ours VALUE, there VALUE``."""
+
+
+class Written(NamedTuple):
+    """What became of jobs."""
+
+    added: int = 0
+    """Jobs that we did not have."""
+    changed: int = 0
+    """Jobs that we had from the same source, and that changed there."""
+    completed: int = 0
+    """Jobs of which our recorder missed the end."""
+    differences: tuple[Difference, ...] = ()
+
+
+class JobWriter:
+    """
+    Writes jobs of one source, and remembers the IDs of names, which are append-only.
+
+    Once a transaction was rolled back, make a new one: it may remember names that are gone.
+    """
+
+    def __init__(self, con: Connection, source: str, origin: str) -> None:
+        """``source`` and ``origin`` go to RecordSources."""
+        self._con = con
+        self._source = source
+        self._origin = origin
+        self._ids: dict[tuple[str, ...], int] = {}
+
+    def write(self, jobs: Sequence[ArexJob]) -> Written:
+        """Write a slice of jobs inside the caller's transaction; each JobID may be in it once."""
+        known = known_jobs(self._con, [job.job_id for job in jobs])
+        new = [job for job in jobs if job.job_id not in known]
+        if new:
+            self._insert(new)
+        merged = [self._merge(known[job.job_id], job) for job in jobs if job.job_id in known]
+        return Written(
+            len(new),
+            sum(one.changed for one in merged),
+            sum(one.completed for one in merged),
+            tuple(difference for one in merged for difference in one.differences),
+        )
+
+    def _insert(self, jobs: Sequence[ArexJob]) -> None:
+        """
+        New jobs: children first, under the numbers that their records will have, then the records.
+
+        So each record enters FinishedLog once, by its own insertion. (Nobody else can insert meanwhile: the
+        transaction is the only one that writes.)
+        """
+        last = self._con.execute("SELECT seq FROM sqlite_sequence WHERE name = 'AAR'").fetchone()
+        numbered = list(enumerate(jobs, (int(last[0]) if last else 0) + 1))
+        for table, insert in _INSERTS.items():
+            rows = [(record_id, *row) for record_id, job in numbered for row in _rows(job, table)]
+            self._con.executemany(insert, rows)
+        self._con.executemany(
+            "INSERT OR REPLACE INTO RecordSources (RecordID, Source, Origin) VALUES (?, ?, ?)",
+            [(record_id, self._source, self._origin) for record_id, _job in numbered],
+        )
+        self._con.executemany(
+            f"INSERT INTO AAR (RecordID, {_AAR_COLUMNS}) VALUES (?, {_MARKS})",
+            [(record_id, job.job_id, *self._values(job)) for record_id, job in numbered],
+        )
+
+    def _values(self, job: ArexJob) -> tuple[object, ...]:
+        """The columns of AAR after JobID."""
+        return (
+            job.local_job_id,
+            self._id("Endpoints", job.interface, job.url),
+            self._id("Queues", job.queue),
+            self._id("Users", job.user_dn),
+            self._id("WLCGVOs", job.vo),
+            self._id("Status", job.status),
+            *job.numbers,
+        )
+
+    def _id(self, table: str, *values: str) -> int:
+        found = self._ids.get((table, *values))
+        if found is None:
+            found = self._look_up(table, values)
+            self._ids[table, *values] = found
+        return found
+
+    def _look_up(self, table: str, values: tuple[str, ...]) -> int:
+        columns = ("Interface", "URL") if table == "Endpoints" else ("Name",)
+        condition = " AND ".join(f"{column} = ?" for column in columns)
+        row = self._con.execute(f"SELECT ID FROM {table} WHERE {condition}", values).fetchone()
+        if row is None:
+            marks = ", ".join("?" * len(values))
+            insert = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
+            return self._con.execute(insert, values).lastrowid or 0
+        return int(row[0])
+
+    def _merge(self, known: Known, job: ArexJob) -> Written:
+        """A job that we have already."""
+        if known.source not in (None, self._source):
+            return Written()
+        if known.recorded:
+            return self._complete(known, job)
+        if not job.final and known.status != IN_PROGRESS:
+            return Written()
+        before = self._con.total_changes
+        self._set_events(known.record_id, job)
+        self._take(known.record_id, job)
+        return Written(changed=int(self._con.total_changes != before))
+
+    def _complete(self, known: Known, job: ArexJob) -> Written:
+        """A job that our recorder has seen: what it missed is added, and what it has stays."""
+        self._add_missing_events(known.record_id, job)
+        if not job.final:
+            return Written()
+        # Aborted is what a sweep calls a job that vanished: a guess.
+        if known.status in (IN_PROGRESS, "aborted") or job.end_time > known.end_time:
+            self._take(known.record_id, job)
+            return Written(completed=1)
+        return Written(differences=_differences(self._con, known, job))
+
+    def _take(self, record_id: int, job: ArexJob) -> None:
+        """Make our record what the source says: children first, the status last, so that it is logged once."""
+        for table in _CHILD_COLUMNS:
+            set_children(self._con, record_id, table, list(_rows(job, table)))
+        self._con.execute(
+            "INSERT INTO RecordSources (RecordID, Source, Origin) SELECT ?1, ?2, ?3"
+            " WHERE NOT EXISTS (SELECT 1 FROM RecordSources WHERE RecordID = ?1)",
+            (record_id, self._source, self._origin),
+        )
+        values = self._values(job)
+        self._con.execute(_UPDATE, (*values, record_id, *values))
+
+    def _set_events(self, record_id: int, job: ArexJob) -> None:
+        """The events of a job that only the source knows, in its order."""
+        if _children(self._con, record_id, "JobEvents", _EVENT) != list(job.events):
+            self._con.execute("DELETE FROM JobEvents WHERE RecordID = ?", (record_id,))
+            self._con.executemany(_INSERTS["JobEvents"], [(record_id, *event) for event in job.events])
+
+    def _add_missing_events(self, record_id: int, job: ArexJob) -> None:
+        """States that our recorder has never seen of a job: ARC 6 has no hook for INLRMS and CANCELING."""
+        have = {row[0] for row in _children(self._con, record_id, "JobEvents", _EVENT)}
+        missing = [(record_id, *event) for event in job.events if event[0] not in have]
+        self._con.executemany(_INSERTS["JobEvents"], missing)
+
+
+def known_jobs(con: Connection, job_ids: Sequence[str]) -> dict[str, Known]:
+    """What we have of these jobs, by JobID."""
+    marks = ",".join("?" * len(job_ids))
+    return {
+        job_id: Known(record_id, status, end_time, bool(recorded), source)
+        for job_id, record_id, status, end_time, recorded, source in con.execute(
+            "SELECT JobID, AAR.RecordID, Status.Name, EndTime, StatusFiles.RecordID IS NOT NULL, Source FROM AAR"
+            " JOIN Status ON Status.ID = +StatusID"
+            " LEFT JOIN StatusFiles ON StatusFiles.RecordID = AAR.RecordID"
+            " LEFT JOIN RecordSources ON RecordSources.RecordID = AAR.RecordID"
+            f" WHERE JobID IN ({marks})",
+            tuple(job_ids),
+        )
+    }
+
+
+def _rows(job: ArexJob, table: str) -> Sequence[Row]:
+    if table == "AuthTokenAttributes":
+        return job.auth_tokens
+    if table == "RunTimeEnvironments":
+        return job.rtes
+    if table == "DataTransfers":
+        return job.transfers
+    return job.extra if table == "JobExtraInfo" else job.events
+
+
+def _children(con: Connection, record_id: int, table: str, columns: str) -> list[Row]:
+    return con.execute(f"SELECT {columns} FROM {table} WHERE RecordID = ? ORDER BY rowid", (record_id,)).fetchall()
+
+
+def _differences(con: Connection, known: Known, job: ArexJob) -> tuple[Difference, ...]:
+    """Both have the job's end: what is not the same."""
+    ours = con.execute(
+        f"SELECT LocalJobID, Interface, URL, Queues.Name, Users.Name, WLCGVOs.Name, Status.Name, {NUMBERS} FROM AAR"
+        " JOIN Endpoints ON Endpoints.ID = EndpointID JOIN Queues ON Queues.ID = QueueID"
+        " JOIN Users ON Users.ID = UserID JOIN WLCGVOs ON WLCGVOs.ID = VOID JOIN Status ON Status.ID = +StatusID"
+        " WHERE RecordID = ?",
+        (known.record_id,),
+    ).fetchone()
+    theirs = (job.local_job_id, job.interface, job.url, job.queue, job.user_dn, job.vo, job.status, *job.numbers)
+    what = [
+        f"{name} is {mine!r} here, {other!r} there"
+        for name, mine, other in zip(_RECORD_NAMES, ours, theirs, strict=True)
+        if mine != other
+    ]
+    for table, columns in _CHILD_COLUMNS.items():
+        mine, others = _children(con, known.record_id, table, columns), _rows(job, table)
+        if sorted(mine, key=repr) != sorted(others, key=repr):
+            what.append(
+                f"{table} has {_listed(set(mine) - set(others))} here, {_listed(set(others) - set(mine))} there"
+            )
+    return (Difference(job.job_id, tuple(what)),) if what else ()
+
+
+def _listed(rows: Iterable[Row]) -> str:
+    return ", ".join(" ".join(map(str, row)) for row in sorted(rows, key=repr)) or "nothing more"

@@ -1,0 +1,106 @@
+"""
+The file `maintenance` beside the database: while it is there, hooks spool and commands wait for another day.
+
+Whoever makes it holds a lock on it. One without a lock is what a killed process left behind, and is cleared away; one
+that somebody made by hand (empty, or with words of his own) stays until he removes it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from arcacct.errors import StoreBusy, StoreError
+
+_OURS = "arcacct: "
+
+
+@contextmanager
+def maintenance(database: str, work: str) -> Iterator[None]:
+    """
+    Keep hooks and commands away from a database for as long as it takes; ``work`` says what is done, in a word or two.
+
+    Hooks that were already waiting in the queue may still write: see `let_through`. The file outlives an error that
+    leaves no database behind. Raises StoreBusy when somebody else works on it.
+    """
+    path = _path(database)
+    fd = _taken(path)
+    try:
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{_OURS}{work} by process {os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        if os.path.exists(database):
+            os.unlink(path)
+        os.close(fd)
+
+
+def let_through(queue_lock_fd: int) -> None:
+    """Wait until whoever holds the queue of writers is done: each hook looks for the file when its turn comes."""
+    fcntl.flock(queue_lock_fd, fcntl.LOCK_EX)
+    fcntl.flock(queue_lock_fd, fcntl.LOCK_UN)
+
+
+def refuse_maintenance(database: str) -> None:
+    """
+    Raise StoreBusy while a database is being worked on; what a killed process left behind is cleared away.
+
+    Raises StoreError when that was in the middle of a restore, so that there is no database.
+    """
+    path = _path(database)
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except PermissionError as error:
+        raise StoreBusy(f"{path}: the database may be being worked on: {error.strerror}; run as its owner") from error
+    except OSError:
+        # Not there, or nowhere: whoever opens the database says what is wrong.
+        return
+    try:
+        words = os.pread(fd, 200, 0).decode("utf-8", "replace").strip()
+        if not words.startswith(_OURS):
+            raise StoreBusy(f"{path} is there: somebody made it by hand to work on the database; remove it when done")
+        if not _lock(fd):
+            raise StoreBusy(f"{path}: the database is being worked on ({words}); try again later")
+        if not os.path.exists(database):
+            raise StoreError(f"{path}: {words} was interrupted; run `arcacct db restore FILE` again")
+        if _is_still(path, fd):
+            os.unlink(path)
+    finally:
+        os.close(fd)
+
+
+def _path(database: str) -> str:
+    return os.path.join(os.path.dirname(database), "maintenance")
+
+
+def _taken(path: str) -> int:
+    """The file, made or taken over from a process that is gone, and locked."""
+    while True:
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be made: {error.strerror}; run as the owner of the database") from error
+        if not _lock(fd):
+            os.close(fd)
+            raise StoreBusy(f"{path}: the database is being worked on; try again later")
+        if _is_still(path, fd):
+            return fd
+        os.close(fd)
+
+
+def _lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_still(path: str, fd: int) -> bool:
+    """Whether the locked file is the one at its path: another process may have removed it in between."""
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(path))
+    except FileNotFoundError:
+        return False

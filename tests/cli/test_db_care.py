@@ -1,0 +1,171 @@
+"""`arcacct db upgrade|check|optimize|backup|restore|prune` as an operator types them."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sqlite3
+from contextlib import closing
+
+import conf_files
+import pytest
+import stored_jobs
+
+from arcacct.cli import main
+from arcacct.conf.places import Places, places
+from arcacct.store import ledger
+from arcacct.store.accounting import initialise, open_accounting, open_publishing
+from arcacct.store.ledger import Cursor
+from arcacct.store.schema import incarnation
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    """Run `arcacct db ...`; its exit code, standard output and standard error."""
+    for name in ("ARC_CONFIG", "ARCACCT_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    conf = conf_files.write(tmp_path, conf_files.DIRECTORY.replace("/var/spool/apel/outgoing", str(tmp_path / "out")))
+    (tmp_path / "out").mkdir()
+
+    def run(*args: str) -> tuple[object, str, str]:
+        with pytest.raises(SystemExit) as raised:
+            main(["--config", conf, "db", *args])
+        out, err = capsys.readouterr()
+        return raised.value.code, out, err
+
+    return run
+
+
+@pytest.fixture
+def here(tmp_path) -> Places:
+    """Three old jobs, all of them delivered to the only target; no job in the control directory."""
+    found = places(None, str(tmp_path / "control"))
+    os.makedirs(tmp_path / "control" / "finished")
+    initialise(found)
+    with closing(open_accounting(found)) as con, closing(open_publishing(found)) as publishing:
+        stored_jobs.add(con, found, *map(stored_jobs.job, (1, 2, 3)))
+        ledger.set_cursor(publishing, Cursor("arcacct/directory:out", incarnation(con), 3, 0, None))
+    return found
+
+
+def jobs(path: str) -> int:
+    with closing(sqlite3.connect(path)) as con:
+        return int(con.execute("SELECT count(*) FROM AAR").fetchone()[0])
+
+
+def test_check_says_what_it_asked(here, run) -> None:
+    """A line for each question; exit 0 when all is well, 74 and the problem on stderr when not."""
+    code, out, err = run("check")
+    assert (code, err) == (0, "")
+    assert len(out.splitlines()) == 9
+    assert all(line.endswith(": ok") for line in out.splitlines())
+
+    with closing(sqlite3.connect(here.database)) as con:
+        con.execute("DELETE FROM FinishedLog WHERE RecordID = 2")
+        con.commit()
+    code, out, err = run("check")
+
+    assert code == 74
+    assert "log of finished records: wrong\n" in out
+    assert "STORED000002" in err
+
+
+def test_backup_and_restore(tmp_path, here, run) -> None:
+    """The paths of a backup are what a restore is given; the old database is named."""
+    code, out, _err = run("backup", str(tmp_path / "safe"))
+    copies = [line.partition(": ")[0] for line in out.splitlines()]
+    assert code == 0
+    assert [os.path.dirname(path) for path in copies] == [str(tmp_path / "safe")] * 2
+    with closing(open_accounting(here)) as con:
+        stored_jobs.add(con, here, stored_jobs.job(4))
+
+    refused = run("restore", copies[0])
+    code, out, err = run("restore", copies[0], "--yes")
+
+    assert refused[0] == 64
+    assert "--yes" in refused[2]
+    assert (code, out) == (0, f"{here.database}: restored from {copies[0]}\n")
+    assert jobs(here.database) == 3
+    assert jobs(err.partition(": ")[0]) == 4
+
+
+def test_backup_without_a_directory(here, run) -> None:
+    """Beside the database."""
+    code, out, _err = run("backup")
+
+    assert code == 0
+    assert out.startswith(os.path.join(here.directory, "backups", "accounting-"))
+
+
+def test_upgrade(here, run) -> None:
+    """One line for each database; one that is missing is not made."""
+    code, out, _err = run("upgrade")
+    assert code == 0
+    assert out.splitlines() == [
+        f"{path}: is there and up to date" for path in (here.database, here.publishing_database)
+    ]
+
+    os.unlink(here.database)
+    code, _out, err = run("upgrade")
+
+    assert code == 74
+    assert "create it with `arcacct db init`" in err
+    assert not os.path.exists(here.database)
+
+
+def test_optimize(here, run) -> None:
+    """With --shrink it says what came of it."""
+    assert run("optimize") == (0, f"{here.database}: optimized\n", "")
+
+    code, out, _err = run("optimize", "--shrink")
+
+    assert code == 0
+    assert "bytes before" in out
+
+
+def test_prune_shows_first_and_asks(here, run) -> None:
+    """A dry run and a refused one change nothing; --yes moves the jobs into the archive beside the database."""
+    dry = run("prune", "--before", "2026-06-01", "--dry-run")
+    refused = run("prune", "--before", "2026-06-01")
+    assert dry == (
+        0,
+        "3 jobs to be moved, which ended from 2026-05-28T20:26:40Z to 2026-05-28T20:26:40Z\n",
+        "",
+    )
+    assert refused[0] == 64
+    assert jobs(here.database) == 3
+
+    code, out, _err = run("prune", "--before", "2026-06-01", "--yes")
+
+    archive = os.path.join(here.directory, "archive.db")
+    assert code == 0
+    assert out.splitlines()[-1] == f"{archive}: 3 jobs moved"
+    assert (jobs(here.database), jobs(archive)) == (0, 3)
+    assert run("prune", "--before", "2026-06-01", "--yes")[1] == "no jobs to move\n"
+
+
+def test_prune_says_what_stays(tmp_path, here, run) -> None:
+    """And why; a target that is not used any more is left out by its block."""
+    (tmp_path / "control" / "finished" / "job.STORED000001.status").write_text("FINISHED")
+    with closing(open_publishing(here)) as publishing, closing(open_accounting(here)) as con:
+        ledger.set_cursor(publishing, Cursor("arex/jura/sgas:old", incarnation(con), 0, 0, None))
+
+    waiting = run("prune", "--before", "2026-06-01", "--dry-run")
+    without = run("prune", "--before", "2026-06-01", "--dry-run", "--without-target", "arex/jura/sgas:old")
+
+    assert waiting[1] == "no jobs to move\n"
+    assert "2 jobs stay: [arex/jura/sgas:old] was not sent them yet" in waiting[2]
+    assert without[1].startswith("2 jobs to be moved")
+    assert "1 jobs stay: the control directory still has them" in without[2]
+
+
+def test_prune_needs_the_control_directory(tmp_path, here, run) -> None:
+    """A job that it still has would be recorded once more by the next sweep."""
+    os.rename(tmp_path / "control" / "finished", tmp_path / "control" / "elsewhere")
+    pathlib.Path(tmp_path / "control" / "finished").write_text("")
+
+    code, _out, err = run("prune", "--before", "2026-06-01", "--yes")
+
+    assert code == 65
+    assert "cannot read the control directory" in err
+    assert jobs(here.database) == 3
