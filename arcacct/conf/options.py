@@ -85,10 +85,7 @@ _SELECTION = (
     Spec("settle", "settle_s", values.whole, "0", inherits=("arcacct",)),
     *(spec._replace(inherits=("arex/jura",)) for spec in _VO),
 )
-_CONTENT = (
-    _choice("start_time_source", "submit", "submit", "lrms"),
-    _choice("memory_type", "shared", "shared", "virtual"),
-)
+_START_TIME = _choice("start_time_source", "submit", "submit", "lrms")
 _TRANSPORT = (
     *(spec._replace(inherits=("arex/jura", "common")) for spec in _X509),
     _plain("ca_file", values.path),
@@ -106,7 +103,8 @@ SGAS_TARGET = (
     _plain("urbatchsize", values.batch, "50"),
     Spec("urdelivery_frequency", "urdelivery_frequency_s", values.whole, "0"),
     *_SELECTION,
-    *_CONTENT,
+    _START_TIME,
+    _choice("memory_type", "shared", "shared", "virtual"),
     _choice("sgas_vo_style", "arc", "arc", "doc"),
     _choice("sgas_host_style", "multi", "multi", "joined"),
     *_TRANSPORT,
@@ -122,7 +120,7 @@ APEL_TARGET = (
     _plain("urbatchsize", values.batch, "500"),
     Spec("urdelivery_frequency", "urdelivery_frequency_s", values.whole, "86000"),
     *_SELECTION,
-    *_CONTENT,
+    _START_TIME,
     *_TRANSPORT,
     _flag("ca_system", "yes"),
 )
@@ -134,7 +132,7 @@ DIRECTORY_TARGET = (
     _plain("urbatchsize", values.batch, "500"),
     Spec("urdelivery_frequency", "urdelivery_frequency_s", values.whole, "86000"),
     *_SELECTION,
-    *_CONTENT,
+    _START_TIME,
 )
 
 OPTIONS: dict[str, tuple[Spec, ...]] = {

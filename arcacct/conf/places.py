@@ -1,13 +1,10 @@
 """
 Where this host keeps its accounting, and the few settings the recorder needs.
 
-On the hook's path: nothing but ``os``, string methods and the parser.
+On the hook's path: nothing but string methods and the parser; ``os`` only where a path needs it.
 """
 
-from __future__ import annotations
-
-import os
-
+from arcacct.conf.parser import absolute
 from arcacct.errors import ConfigError
 
 TYPE_CHECKING = False
@@ -50,7 +47,7 @@ class Places:
     def __init__(
         self, controldir: str, database: str, default_benchmark: str, deadline_s: float, read_group: str | None
     ) -> None:
-        directory = os.path.dirname(database)
+        directory = database.rpartition("/")[0]
         self.controldir = controldir
         self.database = database
         self.directory = directory
@@ -64,14 +61,14 @@ class Places:
         self.read_group = read_group
 
 
-def places(conf: Conf | None, controldir: str | None = None, database: str | None = None) -> Places:
+def places(conf: "Conf | None", controldir: str | None = None, database: str | None = None) -> Places:
     """
     The places of this host: those given, else those of the configuration, else ARC's defaults.
 
     Raises ConfigError for a database that A-REX itself writes, a benchmark without type or value, or a deadline
     that is no time. In the hook that means: spool in the usual directory, and lose nothing.
     """
-    control = os.path.abspath(controldir or _get(conf, "arex", "controldir") or CONTROLDIR)
+    control = absolute(controldir or _get(conf, "arex", "controldir") or CONTROLDIR)
     return Places(
         control,
         _database(conf, control, database),
@@ -101,6 +98,8 @@ def benchmark(text: str) -> str | None:
 
 def arex_writes(database: str, controldir: str) -> bool:
     """Whether this is the file that A-REX itself writes, by whatever name or link."""
+    import os  # noqa: PLC0415  only when database= is set
+
     path = os.path.realpath(database)
     return path in [os.path.realpath(f"{controldir}/accounting/{name}") for name in AREX_DATABASES]
 
@@ -111,27 +110,27 @@ def yes_or_no(text: str) -> bool | None:
     return True if word in YES else False if word in NO else None
 
 
-def _get(conf: Conf | None, block: str, option: str) -> str | None:
+def _get(conf: "Conf | None", block: str, option: str) -> str | None:
     return conf.get(block, option) if conf is not None else None
 
 
-def _where(conf: Conf | None, block: str, option: str) -> str:
+def _where(conf: "Conf | None", block: str, option: str) -> str:
     found = conf.option(block, option) if conf is not None else None
     return f"{found.file}:{found.line}: [{block}] {option}" if found is not None else f"[{block}] {option}"
 
 
-def _database(conf: Conf | None, controldir: str, given: str | None) -> str:
+def _database(conf: "Conf | None", controldir: str, given: str | None) -> str:
     configured = given or _get(conf, "arcacct", "database")
     if not configured:
         return controldir + "/accounting/arcacct/accounting.db"
-    path = os.path.abspath(configured)
+    path = absolute(configured)
     allowed = yes_or_no(_get(conf, "arcacct", "arex_writes_no_accounting") or "no")
     if not allowed and arex_writes(path, controldir):
         raise ConfigError(f"{path if given else _where(conf, 'arcacct', 'database')}: {AREX_WRITES}")
     return path
 
 
-def _default_benchmark(conf: Conf | None) -> str:
+def _default_benchmark(conf: "Conf | None") -> str:
     text = _get(conf, "lrms", "benchmark") or BENCHMARK
     found = benchmark(text)
     if found is None:
@@ -141,7 +140,7 @@ def _default_benchmark(conf: Conf | None) -> str:
     return found
 
 
-def _deadline(conf: Conf | None) -> float:
+def _deadline(conf: "Conf | None") -> float:
     text = _get(conf, "arcacct", "deadline")
     if text is None:
         return DEADLINE_S

