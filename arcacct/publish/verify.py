@@ -197,8 +197,11 @@ def _delivered(
     target: Target, both: _Both, wanted: dict[str, _Job], month: Month, reasons: _Reasons
 ) -> tuple[Source, list[Difference]]:
     kinds = (UR.kind,) if isinstance(target, SGASTarget) else APEL_JOB_KINDS
+    unanswered = sent.unanswered_keys(both.publishing, target.block)
     has = {
-        one.job_id: one.digest for one in sent.live_versions(both.publishing, target.block, kinds, month_bounds(*month))
+        one.job_id: one.digest
+        for one in sent.live_versions(both.publishing, target.block, kinds, month_bounds(*month))
+        if one.key not in unanswered
     }
     differences = [
         Difference(target.name, job_id, reasons.of(job_id, job)) for job_id, job in wanted.items() if job_id not in has
@@ -219,8 +222,9 @@ def _sums(
     name: str, both: _Both, target: Target, month: Month, kind: str, wanted: dict[str, _Job], reasons: _Reasons
 ) -> tuple[Source, list[Difference]]:
     """Sums are known by how many jobs they stand for; who is missing, as far as it is known."""
+    unanswered = sent.unanswered_keys(both.publishing, target.block)
     live = [one for found, one in sent.live_sums(both.publishing, target.block, *month) if found == kind]
-    jobs = sum(one.jobs for one in live)
+    jobs = sum(one.jobs for one in live if one.key not in unanswered)
     if jobs == len(wanted):
         return Source(name, jobs, None, None, agrees=True), []
     differences = [Difference(name, None, f"{jobs} jobs, in the database {len(wanted)}")]

@@ -9,11 +9,17 @@ from contextlib import closing
 
 import arex_corpus as corpus
 import pytest
+import rehearsal
 from installed import arcacct
+from rehearsal import SGAS_AND_CARS
 
 from arcacct.errors import InputError
+from arcacct.publish import run
 from arcacct.publish.batches import digest
+from arcacct.publish.senders import sender_of
+from arcacct.publish.session import Patience
 from arcacct.publish.verify import portal_jobs
+from arcacct.sandbox import Sandbox
 from arcacct.store import ledger, query
 from arcacct.store.accounting import open_accounting, open_publishing, read_accounting
 from arcacct.store.schema import incarnation
@@ -206,3 +212,26 @@ def test_the_table_is_for_people(ours) -> None:
         "database",
         "control directory",
     ]
+
+
+def test_what_was_never_answered_is_not_delivered(tmp_path) -> None:
+    """Messages that AMS never answered do not count as delivered, neither records nor sums."""
+    targets = SGAS_AND_CARS + (
+        "[arex/jura/apel:sums]\ntargeturl={ams}\nauthn_port={authn}\ngocdb_name=OTHER-SITE\napel_messages=summaries\n"
+    )
+    with Sandbox(str(tmp_path)) as box:
+        site = rehearsal.site(tmp_path, box, targets)
+        box.faults.drop("ams", times=None)
+        settings = site.settings()
+        wishes = run.Wishes(since=0, make_sender=lambda target: sender_of(target, Patience(backoff_s=())))
+        assert [bool(outcome.error) for outcome in run.publish(settings, settings.targets, wishes)] == [
+            False,
+            True,
+            True,
+        ]
+    code, told = asked(site.arc_conf)
+
+    assert code == 1
+    agree = {one["name"]: one["agrees"] for one in told["sources"]}
+    assert agree["sgas:s"]
+    assert not any(ok for name, ok in agree.items() if name.startswith("apel:"))

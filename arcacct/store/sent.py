@@ -1,0 +1,174 @@
+"""What the receivers have, as far as the ledger knows: versions of jobs by key, and sums by key."""
+
+from __future__ import annotations
+
+from _sqlite3 import Connection
+from collections.abc import Iterable, Sequence
+
+from arcacct.store.ledger import Message, SentRecord, SentSum, Version, stored, transaction
+
+MANY = 500
+"""As many ids as go into one question."""
+
+
+def versions(con: Connection, target: str, job_ids: Sequence[str]) -> dict[str, list[Version]]:
+    """
+    What the target's receiver may have of each of these jobs: the last version of every key, by JobID.
+
+    Messages without an answer count: they may have arrived. Versions sent with zeros are left out. SGAS keeps the
+    first version that it got, so a republished one counts only if it was the first.
+    """
+    found: dict[str, list[Version]] = {}
+    for start in range(0, len(job_ids), MANY):
+        found |= _versions(con, target, job_ids[start : start + MANY])
+    return found
+
+
+def _versions(con: Connection, target: str, job_ids: Sequence[str]) -> dict[str, list[Version]]:
+    found: dict[str, dict[str, Version]] = {}
+    marks = ",".join("?" * len(job_ids))
+    for job_id, origin, *values in con.execute(
+        "SELECT JobID, Origin, Kind, Key, MessageRecords.Digest, EndTime, RecordID FROM MessageRecords"
+        f" JOIN Messages USING (MessageID) WHERE JobID IN ({marks}) AND Target = ?"
+        " AND State IN ('accepted', 'sending') ORDER BY MessageID",
+        (*job_ids, target),
+    ):
+        version = Version._make(values)
+        keys = found.setdefault(job_id, {})
+        if not (version.kind == "ur" and origin == "republish" and version.key in keys):
+            keys[version.key] = version
+    return {job_id: [one for one in keys.values() if one.digest] for job_id, keys in found.items()}
+
+
+def live_versions(con: Connection, target: str, kinds: Sequence[str], ended: tuple[int, int]) -> list[SentRecord]:
+    """The job records of some kinds that the receiver has with ``ended[0] <= EndTime < ended[1]``, without zeros."""
+    marks = ",".join("?" * len(kinds))
+    found: dict[str, SentRecord] = {}
+    for values in con.execute(
+        "SELECT JobID, RecordID, MessageRecords.Seq, EndTime, MessageRecords.Digest, Key, Notes FROM Messages"
+        " JOIN MessageRecords USING (MessageID)"
+        f" WHERE Target = ? AND Kind IN ({marks}) AND EndTime >= ? AND EndTime < ?"
+        " AND State IN ('accepted', 'sending') ORDER BY MessageID",
+        (target, *kinds, *ended),
+    ):
+        record = SentRecord._make(values)
+        found[record.key] = record
+    return [record for record in found.values() if record.digest]
+
+
+def unanswered_keys(con: Connection, target: str) -> set[str]:
+    """The keys of records and sums in messages that began and have no answer: nobody knows whether they arrived."""
+    records = con.execute(
+        "SELECT Key FROM Messages JOIN MessageRecords USING (MessageID) WHERE Target = ? AND State = 'sending'",
+        (target,),
+    ).fetchall()
+    sums = con.execute(
+        "SELECT Key FROM Messages JOIN SumKeys USING (MessageID) WHERE Messages.Target = ? AND State = 'sending'",
+        (target,),
+    ).fetchall()
+    return {key for (key,) in (*records, *sums)}
+
+
+def jobs_of_records(con: Connection, target: str, record_ids: Sequence[int]) -> list[str]:
+    """The JobIDs under which these records were sent to a target or held back; looks through the whole ledger."""
+    ids = ",".join(str(int(record_id)) for record_id in record_ids)
+    rows = con.execute(
+        "SELECT JobID FROM MessageRecords JOIN Messages USING (MessageID)"
+        f" WHERE Target = ?1 AND RecordID IN ({ids})"
+        f" UNION SELECT JobID FROM HeldRecords WHERE Target = ?1 AND RecordID IN ({ids})",
+        (target,),
+    )
+    return [job_id for (job_id,) in rows]
+
+
+def open_months(con: Connection, target: str) -> set[tuple[int, int]]:
+    """The months that are not known to be whole at the receiver: the next run does them again."""
+    rows = con.execute("SELECT Year, Month FROM OpenMonths WHERE Target = ?", (target,))
+    return {(year, month) for year, month in rows}
+
+
+def open_month(con: Connection, target: str, year: int, month: int) -> None:
+    """From now on the month is not done until `close_months`."""
+    with transaction(con):
+        con.execute("INSERT OR IGNORE INTO OpenMonths (Target, Year, Month) VALUES (?, ?, ?)", (target, year, month))
+
+
+def close_months(con: Connection, target: str, months: Iterable[tuple[int, int]]) -> None:
+    """These months are in one family of messages."""
+    with transaction(con):
+        con.executemany(
+            "DELETE FROM OpenMonths WHERE Target = ? AND Year = ? AND Month = ?",
+            [(target, year, month) for year, month in months],
+        )
+
+
+def live_sums(con: Connection, target: str, year: int, month: int) -> list[tuple[str, SentSum]]:
+    """``(kind, sum)`` of each sum of a month that the receiver has and that is not zero."""
+    return [
+        (kind, SentSum._make(values))
+        for kind, *values in con.execute(
+            "SELECT Kind, Key, Year, Month, Jobs FROM SumKeys WHERE Target = ? AND Year = ? AND Month = ? AND Jobs > 0",
+            (target, year, month),
+        )
+    ]
+
+
+def live_summaries(con: Connection, target: str, year: int, month: int) -> list[tuple[str, SentSum]]:
+    """The same without the counts of sync messages: what APEL adds up."""
+    return [(kind, one) for kind, one in live_sums(con, target, year, month) if kind != "sync"]
+
+
+def sums_of_kind(con: Connection, target: str, kind: str) -> list[SentSum]:
+    """Every sum of a kind that the receiver has and that is not zero."""
+    rows = con.execute(
+        "SELECT Key, Year, Month, Jobs FROM SumKeys WHERE Target = ? AND Kind = ? AND Jobs > 0", (target, kind)
+    )
+    return [SentSum._make(row) for row in rows]
+
+
+def months_of_sums(con: Connection, target: str) -> set[tuple[int, int]]:
+    """The months of which the receiver has summaries."""
+    rows = con.execute(
+        "SELECT DISTINCT Year, Month FROM SumKeys WHERE Target = ? AND Kind <> 'sync' AND Jobs > 0", (target,)
+    )
+    return {(year, month) for year, month in rows}
+
+
+def job_kinds_sent(con: Connection, target: str) -> set[str]:
+    """The kinds of messages with records of their own that the target was ever sent."""
+    return {
+        kind
+        for (kind,) in con.execute(
+            "SELECT DISTINCT Kind FROM Messages WHERE Target = ? AND Kind IN ('ur', 'car', 'individual',"
+            " 'individual-v04')",
+            (target,),
+        )
+    }
+
+
+def accepted_after(con: Connection, target: str, message_id: int) -> bool:
+    """Whether the target accepted a message that is newer than this one."""
+    row = con.execute(
+        "SELECT 1 FROM Messages WHERE Target = ? AND MessageID > ? AND State = 'accepted' LIMIT 1", (target, message_id)
+    ).fetchone()
+    return row is not None
+
+
+def last_accepted(con: Connection, target: str, kind: str) -> Message | None:
+    """The last message of a kind that the target took, if its bytes are still known."""
+    row = con.execute(
+        "SELECT max(MessageID) FROM Messages WHERE Target = ? AND Kind = ? AND State = 'accepted'"
+        " AND Bytes IS NOT NULL",
+        (target, kind),
+    ).fetchone()
+    return None if row[0] is None else stored(con, row[0])
+
+
+def destinations(con: Connection) -> dict[str, str]:
+    """Where the last message of each target of the ledger went, by target."""
+    return dict(
+        con.execute(
+            "SELECT Target, Destination FROM Messages WHERE MessageID IN"
+            " (SELECT max(MessageID) FROM Messages WHERE State = 'accepted' GROUP BY Target)"
+        ).fetchall()
+    )
