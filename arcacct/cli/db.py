@@ -11,7 +11,14 @@ import click
 from arcacct.cli.context import places_of, settings_of
 from arcacct.cli.instants import INSTANT
 from arcacct.errors import InputError, StoreError, UsageError
-from arcacct.store.accounting import initialise, leave_open, open_accounting, read_accounting, read_publishing
+from arcacct.store.accounting import (
+    initialise,
+    leave_open,
+    open_accounting,
+    open_publishing,
+    read_accounting,
+    read_publishing,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,6 +64,7 @@ def _initialise(ctx: click.Context) -> None:
         click.echo(f"{path}: {_what(ran)}")
     # Whoever may only read needs the files that an open database has.
     leave_open(open_accounting(here), here.database)
+    leave_open(open_publishing(here), here.publishing_database)
 
 
 def _what(ran: list[int]) -> str:

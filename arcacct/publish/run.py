@@ -11,18 +11,22 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import Target
 from arcacct.errors import StoreBusy
 from arcacct.publish.target_run import AS_CONFIGURED, Databases, Outcome, Period, TargetRun, Wishes
-from arcacct.store import accounting, fence, ledger, query
+from arcacct.store import accounting, cells, fence, ledger, query
 from arcacct.store.spool import private_directory
 from arcacct.sweep import drain
 
 __all__ = ["Outcome", "Period", "Wishes", "publish", "publishing_lock", "republish"]
 
 DAY_S = 86400
+
+_READABLE = partial(str, encoding="utf-8", errors="replace")
+"""Texts that are no UTF-8, which other programs may have written: one of them must not stop all publishing."""
 
 
 @contextmanager
@@ -69,13 +73,22 @@ def _databases(settings: Settings, *, dry_run: bool) -> Iterator[tuple[Databases
     here = settings.places
     if dry_run:
         both = Databases(accounting.read_accounting(here), accounting.read_publishing(here))
-        with closing(both.accounting), closing(both.publishing):
+        with closing(both.accounting), closing(both.publishing), accounting.translating(here.database):
+            both.accounting.text_factory = _READABLE
             yield both, query.highest_seq(both.accounting)
         return
     with publishing_lock(here.publishing_lock):
         both = Databases(accounting.open_accounting(here), accounting.open_publishing(here))
-        with closing(both.accounting), closing(both.publishing):
+        with (
+            accounting.put_away(both.accounting, here.database, here),
+            accounting.put_away(both.publishing, here.publishing_database, here),
+            accounting.translating(here.publishing_database),
+        ):
+            both.accounting.text_factory = _READABLE
             # What waits in the spool is new, too; its complaints are the sweep's to report.
             drain(here, both.accounting, [])
-            yield both, fence.pass_fence(both.accounting, here)
+            cells.advance(both.accounting, here)
+            passed = fence.pass_fence(both.accounting, here)
+            ledger.is_older_copy(both.publishing, passed.passed)
+            yield both, passed.horizon
             ledger.forget_bytes(both.publishing, int(time.time()) - settings.keep_messages_days * DAY_S)

@@ -81,6 +81,18 @@ def leave_open(con: Connection, path: str) -> None:
 
 
 @contextmanager
+def put_away(con: Connection, path: str, here: Places) -> Iterator[Connection]:
+    """Close a connection at the end, or leave it open where others than the owner may read (``read_group``)."""
+    try:
+        yield con
+    finally:
+        if here.read_group is None:
+            con.close()
+        else:
+            leave_open(con, path)
+
+
+@contextmanager
 def translating(path: str) -> Iterator[None]:
     """What SQLite refuses inside becomes StoreBusy or StoreError, with the file it is about."""
     try:

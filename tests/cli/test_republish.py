@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 import rehearsal
@@ -117,7 +120,7 @@ def test_a_receiver_of_the_command_line(site, run) -> None:
 
 
 def test_why_tells_the_whole_story(site, run) -> None:
-    """job why names files, events, and each message that carried the job, with its answer."""
+    """Job why names files, events, and each message that carried the job, with its answer."""
     run("publish", "--since", "2026-11-01")
     code, out, _err = run("job", "why", JOB[:6])
 
@@ -162,7 +165,7 @@ def test_quarantine_names_retries_and_drops(site, run) -> None:
 
 
 def test_dropped_records_are_never_sent(site, run) -> None:
-    """drop is for ever: the next runs do not send the record, and it stays listed."""
+    """Drop is for ever: the next runs do not send the record, and it stays listed."""
     site.box.faults.answer("sgas", 500, "smallint out of range", times=None, containing=JOB)
     run("publish", "--since", "2026-11-01", "--target", "s")
     run("quarantine", "drop", JOB)
@@ -171,3 +174,15 @@ def test_dropped_records_are_never_sent(site, run) -> None:
 
     assert len(site.box.sgas.records) == 34
     assert "dropped" in run("quarantine", "list")[1]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may give files to a group")
+def test_a_group_can_read_after_publishing(site, run) -> None:
+    """With read_group the files that readers without write access need stay when a publish has ended."""
+    site.configure("[arcacct]\nread_group=daemon\n" + rehearsal.SGAS_AND_CARS)
+    program = [sys.executable, "-c", "import sys; from arcacct.cli import main; main(sys.argv[1:])"]
+    subprocess.run([*program, "--config", site.arc_conf, "publish", "--since", "2026-11-01"], check=True)
+
+    ours = site.path / "control" / "accounting" / "arcacct"
+    left = {file.name for file in ours.iterdir()}
+    assert {"accounting.db-wal", "accounting.db-shm", "publishing.db-wal", "publishing.db-shm"} <= left
