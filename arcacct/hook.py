@@ -6,7 +6,7 @@ nothing but the standard library, and little of it (a test watches the imports),
 what the database cannot take within the deadline becomes a file in the spool.
 """
 
-import os
+import posix
 import sys
 from _signal import SIG_UNBLOCK, SIGALRM, pthread_sigmask, setitimer, signal  # type: ignore[import-not-found]
 
@@ -20,40 +20,50 @@ if TYPE_CHECKING:
 
 _ITIMER_REAL = 0
 USAGE = "usage: arcacct-record CONTROLDIR JOBID STATE [CONF]"
+LAUNCHED = b"ARCACCT_LAUNCHED"
+"""The launcher sets it in the environment: it spools what we cannot, and has to know."""
 
 
 class DeadlineError(Exception):
     """The time that a hook may take is over."""
 
 
+class NotKeptError(Exception):
+    """The event is neither in the database nor in the spool."""
+
+
 def main() -> None:
     """Record the event of the command line; never returns, never fails the job."""
-    os.umask(0o077)
+    posix.umask(0o077)
+    exit_code = 0
     try:
         complaint = run(sys.argv[1:])
     except BaseException as error:  # noqa: BLE001  whatever it is, the job must not pay for it
-        complaint = f"{type(error).__name__}: {error}"
+        complaint = str(error) if isinstance(error, NotKeptError) else f"{type(error).__name__}: {error}"
+        exit_code = 1 if LAUNCHED in posix.environ else 0
     if complaint:
         _complain(complaint)
     # Without the interpreter's teardown and without closing the database: closing would checkpoint (INVARIANTS 7).
-    os._exit(0)
+    posix._exit(exit_code)  # noqa: SLF001  the name that os._exit has there
 
 
 def _complain(text: str) -> None:
     line = " ".join(f"arcacct-record: {text}".split())
     try:
-        os.write(2, f"{line}\n".encode("utf-8", "backslashreplace"))
+        posix.write(2, f"{line}\n".encode("utf-8", "backslashreplace"))
     except OSError:
         return
 
 
 def run(arguments: list[str]) -> str:
-    """Record, or spool; returns a complaint for stderr, empty when all is well."""
-    from arcacct.controldir.layout import STATES, is_job_id  # noqa: PLC0415  nothing may fail before main's guard
+    """Record, or spool; returns a complaint for stderr, empty when all is well. Raises what neither could help."""
+    # Nothing may fail before main's guard, hence the imports in functions.
+    from arcacct.conf.parser import absolute  # noqa: PLC0415
+    from arcacct.controldir.layout import STATES, is_job_id  # noqa: PLC0415
 
     if len(arguments) not in (3, 4) or not is_job_id(arguments[1]) or arguments[2] not in STATES:
         return f"{USAGE} (got {arguments!r})"
-    controldir, job_id, state = os.path.abspath(arguments[0]), arguments[1], arguments[2]
+    controldir, job_id, state = absolute(arguments[0]), arguments[1], arguments[2]
     if state == "DELETED":
         return ""
     problem, here = _places(controldir, arguments[3] if len(arguments) == 4 else None)
@@ -82,15 +92,30 @@ def _places(controldir: str, config: str | None) -> "tuple[str, Places]":
 
 def _conf(load: "object", config: str | None) -> "Conf | None":
     try:
-        conf: Conf = load(config, os.environ)  # type: ignore[operator]  # typing.Callable costs an import
+        conf: Conf = load(config, _environment())  # type: ignore[operator]  # typing.Callable costs an import
     except Exception:
         if config is not None:
             raise
         # No configuration anywhere: the control directory is on the command line, the rest has defaults.
-        if not os.path.exists("/etc/arc.conf"):
+        if not _is_there("/etc/arc.conf"):
             return None
         raise
     return conf
+
+
+def _environment() -> dict[str, str]:
+    return {
+        name.decode("utf-8", "surrogateescape"): value.decode("utf-8", "surrogateescape")
+        for name, value in posix.environ.items()
+    }
+
+
+def _is_there(path: str) -> bool:
+    try:
+        posix.stat(path)
+    except OSError:
+        return False
+    return True
 
 
 def _alarm(deadline_s: float) -> None:
@@ -109,9 +134,9 @@ def _read(controldir: str, job_id: str, state: str) -> "JobFiles":
     return read_job(controldir, job_id, state)
 
 
-def record_event(here: "Places", files: "JobFiles", con: "Connection | None" = None) -> bool:
+def record_event(here: "Places", files: "JobFiles", con: "Connection | None" = None) -> str:
     """
-    One event into the database: wait in the queue, one transaction; True when it had something new.
+    One event into the database: wait in the queue, one transaction; says what was new (`recorder.NEW_JOB`, ...).
 
     ``con`` is for callers that have the database open; the hook opens it and leaves it to the end of the process.
     Raises InputError when the job's .local says nothing, StoreError when the database is missing, not ours, of
@@ -138,7 +163,7 @@ def record_event(here: "Places", files: "JobFiles", con: "Connection | None" = N
 def _refuse_maintenance(path: str) -> None:
     from arcacct.errors import StoreBusy  # noqa: PLC0415
 
-    if os.path.exists(path):
+    if _is_there(path):
         raise StoreBusy(f"{path} is there: the database is being worked on, try again later")
 
 
@@ -148,6 +173,9 @@ def _spool(here: "Places", files: "JobFiles | None", event: tuple[str, str, str]
 
     try:
         path = write(here.spool, files if files is not None else JobFiles(*event))
-    except Exception as error:  # noqa: BLE001  the last resort is a line for A-REX's log; the sweep finds the job
-        return f"{event[1]} {event[2]}: not recorded ({problem}) and not spooled ({error}); `arcacct sweep` finds it"
+    except Exception as error:
+        # The last resort is a line for A-REX's log.
+        raise NotKeptError(
+            f"{event[1]} {event[2]}: not recorded ({problem}) and not spooled ({error}); `arcacct sweep` finds it"
+        ) from error
     return f"{event[1]} {event[2]}: spooled as {path}: {problem}"

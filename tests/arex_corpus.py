@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from arcacct.conf.places import Places, places
 from arcacct.controldir.files import read_job
+from arcacct.controldir.layout import job_file
 from arcacct.hook import record_event
 from arcacct.store.accounting import open_accounting
 from arcacct.sweep import sweep
@@ -57,6 +58,25 @@ def rebuild(target: pathlib.Path) -> Control:
     return Control(target, owners)
 
 
+def rebuild_hashed(target: pathlib.Path) -> Control:
+    """The same directory as ARC 7 would keep it: files in ``jobs/abc/def/...``, status files without ``job.``."""
+    control = rebuild(target)
+    for old in [*target.glob("job.*"), *target.glob("*/job.*.status")]:
+        move_to_hashed(target, old)
+    return control
+
+
+def move_to_hashed(control: pathlib.Path, old: pathlib.Path) -> None:
+    """Move a file of a job to where ARC 7 keeps it; owner, times and inode stay."""
+    _job, job_id, suffix = old.name.split(".")
+    if suffix == "status":
+        new = old.parent / f"{job_id}.status"
+    else:
+        new = pathlib.Path(job_file(str(control), job_id, suffix, hashed=True))
+    new.parent.mkdir(parents=True, exist_ok=True)
+    old.rename(new)
+
+
 class HookCall(NamedTuple):
     """One call of the state-change hook as it happened."""
 
@@ -77,10 +97,9 @@ def hook_calls() -> list[HookCall]:
     return sorted(calls)
 
 
-def lay_out(call: HookCall, control: Control) -> None:
+def lay_out(call: HookCall, control: Control, *, hashed: bool = False) -> None:
     """Put a job's files as they were at a hook call, with the times and owners of HOOK.txt."""
-    for old in [*control.path.glob(f"job.{call.job_id}.*"), *control.path.glob(f"*/job.{call.job_id}.status")]:
-        old.unlink()
+    remove(call.job_id, control)
     stats = _stats(call.snapshot / "HOOK.txt")
     for source in call.snapshot.rglob("job.*"):
         name = str(source.relative_to(call.snapshot))
@@ -90,6 +109,15 @@ def lay_out(call: HookCall, control: Control) -> None:
         mtime_ns, owner = stats[name]
         os.utime(file, ns=(mtime_ns, mtime_ns))
         control.owners[file.stat().st_ino] = owner
+        if hashed:
+            move_to_hashed(control.path, file)
+
+
+def remove(job_id: str, control: Control) -> None:
+    """Remove the files of a job, in either layout."""
+    for old in [*control.path.glob(f"job.{job_id}.*"), *control.path.glob(f"*/*{job_id}.status")]:
+        old.unlink()
+    shutil.rmtree(pathlib.Path(job_file(str(control.path), job_id, "", hashed=True)), ignore_errors=True)
 
 
 def swept(control: Control) -> sqlite3.Connection:
@@ -101,12 +129,12 @@ def swept(control: Control) -> sqlite3.Connection:
     return con
 
 
-def replayed(control: Control) -> sqlite3.Connection:
+def replayed(control: Control, *, hashed: bool = False) -> sqlite3.Connection:
     """Our database after every hook call of the corpus, in A-REX's order."""
     here = place(control.path)
     con = open_accounting(here)
     for call in hook_calls():
-        lay_out(call, control)
+        lay_out(call, control, hashed=hashed)
         record_event(here, read_job(here.controldir, call.job_id, call.state, control.owner), con)
     return con
 

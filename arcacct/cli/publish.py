@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from arcacct.cli.asking import complete_target
 from arcacct.cli.context import settings_of
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.outcomes import announce, exit_code, show
@@ -12,7 +13,12 @@ from arcacct.publish import run
 
 
 @click.command(short_help="Send new records to every configured target.")
-@click.option("--target", metavar="NAME", help="Only this target: sgas:x, apel:x, directory:x, or x if unique.")
+@click.option(
+    "--target",
+    metavar="NAME",
+    shell_complete=complete_target,
+    help="Only this target: sgas:x, apel:x, directory:x, or x if unique.",
+)
 @click.option("--now", is_flag=True, help="Also targets whose urdelivery_frequency is not over.")
 @click.option("--since", type=INSTANT, metavar="TIME", help="Also jobs that ended since then and were never sent.")
 @click.option("--dry-run", is_flag=True, help="Show what would be sent; send nothing.")

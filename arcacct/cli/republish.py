@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import click
 
+from arcacct.cli.asking import complete_target
 from arcacct.cli.context import conf_of, settings_of
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.outcomes import announce, exit_code, show
@@ -26,7 +27,12 @@ AD_HOC_OPTIONS = ("topic", "project", "apel_messages", "gocdb_name", "localid_pr
 @click.option("-b", "--end-from", "after_s", type=INSTANT, metavar="TIME", help="As arcctl: later than this time,")
 @click.option("-e", "--end-till", "till_s", type=INSTANT, metavar="TIME", help="up to and with this one.")
 @click.option(
-    "-t", "--target", "--target-name", metavar="NAME", help="Only this target: sgas:x, apel:x, directory:x, or x."
+    "-t",
+    "--target",
+    "--target-name",
+    metavar="NAME",
+    shell_complete=complete_target,
+    help="Only this target: sgas:x, apel:x, directory:x, or x.",
 )
 @click.option("-a", "--apel-url", metavar="URL", help="A receiver that is not configured: AMS at this URL.")
 @click.option("-s", "--sgas-url", metavar="URL", help="A receiver that is not configured: SGAS at this URL.")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from contextlib import contextmanager
+from threading import Event
 
 import click
 
 from arcacct.cli.context import places_of
-from arcacct.errors import InputError
-from arcacct.store.accounting import leave_open, open_accounting
+from arcacct.conf.places import Places, places
+from arcacct.errors import InputError, UsageError
+from arcacct.store import accounting
+from arcacct.sweep import Found, SweepReport
 from arcacct.sweep import sweep as sweep_all
+from arcacct.sweep.following import follow as follow_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,38 +23,84 @@ if TYPE_CHECKING:
 
     from arcacct.sweep import Progress
 
+_INTERVAL_S = 60.0
+
 
 @click.command()
 @click.option("--controldir", metavar="DIR", help="Sweep this control directory instead of the configured one.")
+@click.option("--dry-run", is_flag=True, help="Say what would be recorded, and write nothing.")
+@click.option("--follow", is_flag=True, help="Go on sweeping, as a service, until SIGTERM or Ctrl-C.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    metavar="SECONDS",
+    help=f"With --follow: how long to wait between two sweeps; default {_INTERVAL_S:g}.",
+)
 @click.pass_context
-def sweep(ctx: click.Context, controldir: str | None) -> int:
+def sweep(ctx: click.Context, controldir: str | None, dry_run: bool, follow: bool, interval: float | None) -> int:
     """
     Drain the spool, then record what the database lacks.
 
     Compares every job of the control directory with the database, which is made if it is missing. Prints what was
     done, and on stderr what could not be used; exits with 65 if there was any of that, and the rest is recorded.
+    A job in progress of which nothing is left in the control directory becomes aborted; not so with --controldir and
+    a database that has jobs of other directories too.
     """
+    if dry_run and follow:
+        raise UsageError("--dry-run and --follow exclude each other")
+    if interval is not None and not follow:
+        raise UsageError("--interval is for --follow")
     here = places_of(ctx, controldir)
-    con = open_accounting(here)
-    try:
-        with _progress() as progress:
-            report = sweep_all(here, con, progress=progress)
-    finally:
-        leave_open(con, here.database)
-    for complaint in report.complaints:
-        click.echo(f"arcacct: {complaint}", err=True)
-    click.echo(
-        f"{report.spooled} events from the spool; {report.jobs} jobs in {here.controldir}, "
-        f"{report.looked_at} read, {report.recorded} recorded"
-    )
+    own = controldir is None or here.database == places(None, here.controldir).database
+    if follow:
+        return _follow(here, interval or _INTERVAL_S, take_vanished=own)
+    report = _once(here, dry_run=dry_run, take_vanished=own)
+    _tell(report.complaints)
+    click.echo(_summary(report, here, dry_run=dry_run))
     return InputError.exit_code if report.complaints else 0
 
 
+def _once(here: Places, *, dry_run: bool, take_vanished: bool) -> SweepReport:
+    con = accounting.open_as_it_is(here) if dry_run else accounting.open_accounting(here)
+    try:
+        with _progress() as progress:
+            return sweep_all(here, con, progress=progress, dry_run=dry_run, take_vanished=take_vanished)
+    finally:
+        accounting.leave_open(con, here.database)
+
+
+def _follow(here: Places, interval_s: float, *, take_vanished: bool) -> int:
+    stop = Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())
+
+    def told(report: SweepReport | None, complaints: list[str]) -> None:
+        _tell(complaints)
+        if report is not None and (report.spooled or report.recorded):
+            click.echo(_summary(report, here))
+
+    follow_all(here, interval_s, stop, told, take_vanished=take_vanished)
+    return 0
+
+
+def _tell(complaints: list[str] | tuple[str, ...]) -> None:
+    for complaint in complaints:
+        click.echo(f"arcacct: {complaint}", err=True)
+
+
+def _summary(report: SweepReport, here: Places, *, dry_run: bool = False) -> str:
+    kinds = ", ".join(f"{report.found[kind]} {words}" for kind, words in Found.WORDS.items() if report.found.get(kind))
+    return (
+        f"{'dry run, nothing written: ' if dry_run else ''}{report.spooled} events from the spool; {report.jobs} jobs "
+        f"in {here.controldir}, {report.looked_at} read, {report.recorded} recorded{': ' if kinds else ''}{kinds}"
+    )
+
+
 @contextmanager
-def _progress() -> Iterator[Progress]:
+def _progress() -> Iterator[Progress | None]:
     """A progress bar on a terminal, nothing elsewhere."""
     if not sys.stderr.isatty():
-        yield lambda _done, _all: None
+        yield None
         return
     with click.progressbar(length=0, label="Jobs", file=sys.stderr) as bar:
 

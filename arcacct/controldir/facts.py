@@ -2,7 +2,8 @@
 What the control files of a job say, as the values of A-REX's tables.
 
 The rules are A-REX's own (observed on 6.17 and read in its AAR.cpp): leading digits of a number count, the last of
-several numbers wins, the first of several extra values wins, keys of .diag are of any case.
+several numbers wins, the first of several extra values wins (under ARC 7 the last benchmark), keys of .diag are of
+any case.
 """
 
 from arcacct.controldir.files import JobFiles, StatusFile
@@ -26,6 +27,8 @@ _NUMBERS = frozenset(
     )
 )
 
+_TOKEN_CLAIM = "tokenclaim."  # noqa: S105  a key
+"""ARC 7 writes the claims of the user's token so: ``tokenclaim.iss=https://...``, repeated for lists."""
 _LRMS_EVENTS = {"lrmsstarttime": "LRMSSTART", "lrmsendtime": "LRMSEND"}
 
 TRANSFER_INPUT, TRANSFER_CACHED_INPUT, TRANSFER_OUTPUT = 10, 11, 20
@@ -53,7 +56,6 @@ class Usage:
         "cpu_kernel_s",
         "cpu_user_s",
         "end_time",
-        "events",
         "exit_code",
         "memory_kib",
         "node_count",
@@ -83,7 +85,6 @@ class Usage:
         self.stage_out_bytes = 0
         self.rtes: list[str] = []
         self.transfers: list[Transfer] = []
-        self.events: list[tuple[str, int]] = []
 
 
 class JobFacts:
@@ -91,6 +92,7 @@ class JobFacts:
     One state change of a job, ready to be recorded. Texts are plain (not escaped), times UTC seconds.
 
     ``known`` is False when .local could not be read: then only the ids, the state and its time mean something.
+    ``events`` are those that the files tell beside the state itself: LRMSSTART, LRMSEND, DTRDOWNLOADSTART, ...
     """
 
     __slots__ = (
@@ -98,6 +100,7 @@ class JobFacts:
         "endpoint_type",
         "endpoint_url",
         "event_ns",
+        "events",
         "extra",
         "job_id",
         "known",
@@ -126,6 +129,7 @@ class JobFacts:
         self.submit_time = 0
         self.auth_tokens: list[tuple[str, str]] = []
         self.extra: dict[str, str] = {}
+        self.events: list[tuple[str, int]] = []
         self.usage: Usage | None = None
 
 
@@ -140,6 +144,9 @@ def job_facts(files: JobFiles, default_benchmark: str) -> JobFacts:
         _read_local(facts, files.local)
     if files.state == "FINISHED":
         _read_usage(facts, files, default_benchmark)
+    elif files.diag:
+        # Nothing else of a .diag is final before the job is.
+        facts.events += _lrms_events(files.diag)
     return facts
 
 
@@ -152,6 +159,7 @@ def _read_local(facts: JobFacts, content: bytes) -> None:
     values: dict[str, str] = {}
     fqans: list[str] = []
     projects: list[str] = []
+    claims: list[tuple[str, str]] = []
     for line in lines_of(content):
         key, equals, value = line.partition("=")
         if not equals or not value:
@@ -160,6 +168,8 @@ def _read_local(facts: JobFacts, content: bytes) -> None:
             fqans.append(value)
         elif key == "projectname":
             projects.append(value)
+        elif key.startswith(_TOKEN_CLAIM):
+            claims.append((key[len(_TOKEN_CLAIM) :], value))
         else:
             values[key] = value
     facts.known = True
@@ -170,6 +180,7 @@ def _read_local(facts: JobFacts, content: bytes) -> None:
     facts.user_dn = values.get("subject", "")
     facts.submit_time = parse_instant(values.get("starttime", "")) or 0
     _set_fqans(facts, fqans)
+    facts.auth_tokens += claims
     for key, name in (("jobname", "jobname"), ("lrms", "lrms"), ("clientname", "clienthost")):
         if key in values:
             facts.extra[name] = values[key]
@@ -189,18 +200,31 @@ def _read_usage(facts: JobFacts, files: JobFiles, default_benchmark: str) -> Non
     usage.status = "failed" if files.failed else "completed"
     usage.end_time = files.event_ns // 1_000_000_000
     if files.diag:
-        _read_diag(facts.extra, usage, files.diag)
+        _read_diag(facts, usage, files.diag, last_benchmark=files.hashed)
     if not facts.extra.get("benchmark"):
         facts.extra["benchmark"] = default_benchmark
     if files.owner:
         # A name of the host may be any bytes.
         facts.extra["localuser"] = files.owner.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     if files.statistics:
-        _read_statistics(usage, files.statistics)
+        _read_statistics(facts, usage, files.statistics)
     facts.usage = usage
 
 
-def _read_diag(extra: dict[str, str], usage: Usage, content: bytes) -> None:
+def _lrms_events(content: bytes) -> list[tuple[str, int]]:
+    """When the batch system started and ended the job, in the order of .diag."""
+    events = []
+    for line in lines_of(content):
+        name, equals, value = line.partition("=")
+        event = _LRMS_EVENTS.get(name.lower()) if equals else None
+        instant = parse_instant(value) if event else None
+        if event and instant is not None:
+            events.append((event, instant))
+    return events
+
+
+def _read_diag(facts: JobFacts, usage: Usage, content: bytes, *, last_benchmark: bool) -> None:
+    extra = facts.extra
     numbers: dict[str, int] = {}
     nodes: list[str] = []
     for line in lines_of(content):
@@ -214,24 +238,19 @@ def _read_diag(extra: dict[str, str], usage: Usage, content: bytes) -> None:
                 numbers[key] = number
         elif key == "nodename":
             nodes.append(value)
+        elif key == "benchmark" and last_benchmark and value:
+            extra[key] = value
         elif key in ("systemsoftware", "wninstance", "benchmark"):
             extra.setdefault(key, value)
         elif key == "runtimeenvironments":
             usage.rtes.extend(rte for rte in value.split(";") if rte)
-        elif key in _LRMS_EVENTS:
-            _add_lrms_event(usage, _LRMS_EVENTS[key], value)
+    facts.events += _lrms_events(content)
     del usage.rtes[_MAX_RTES:]
     _set_numbers(usage, numbers)
     if nodes:
         extra["nodenames"] = ":".join(nodes)
         usage.node_count = len(set(nodes))
     usage.cpu_count = numbers.get("processors") or len(nodes) or 1
-
-
-def _add_lrms_event(usage: Usage, event: str, value: str) -> None:
-    instant = parse_instant(value)
-    if instant is not None:
-        usage.events.append((event, instant))
 
 
 def _set_numbers(usage: Usage, numbers: dict[str, int]) -> None:
@@ -255,7 +274,7 @@ def leading_digits(text: str) -> int | None:
     return min(int(text[:end]), _MAX_INTEGER) if 0 < end <= 40 else (_MAX_INTEGER if end else None)
 
 
-def _read_statistics(usage: Usage, content: bytes) -> None:
+def _read_statistics(facts: JobFacts, usage: Usage, content: bytes) -> None:
     inputs: list[Transfer] = []
     outputs: list[Transfer] = []
     for line in lines_of(content):
@@ -269,8 +288,8 @@ def _read_statistics(usage: Usage, content: bytes) -> None:
     usage.stage_out_bytes = min(sum(one.size_bytes for one in outputs), _MAX_INTEGER)
     for name, group in (("DTRDOWNLOAD", inputs), ("DTRUPLOAD", outputs)):
         if group:
-            usage.events.append((name + "START", min(one.start_time for one in group)))
-            usage.events.append((name + "END", max(one.end_time for one in group)))
+            facts.events.append((name + "START", min(one.start_time for one in group)))
+            facts.events.append((name + "END", max(one.end_time for one in group)))
 
 
 def parse_transfer(is_input: bool, text: str) -> Transfer | None:

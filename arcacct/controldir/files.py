@@ -5,10 +5,14 @@ A-REX truncates and rewrites .local under an fcntl lock: without the read lock a
 """
 
 import fcntl
-import os
+import posix
 import time
 
-from arcacct.controldir.layout import job_file, status_files
+from arcacct.controldir.layout import is_hashed, job_file, status_files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import os
 
 _MAX_BYTES = 16 * 1024 * 1024
 """A .diag is written in the job's own session directory: a job must not be able to fill our memory."""
@@ -37,6 +41,7 @@ class JobFiles:
     What is known of one state change of a job: which, when, and the bytes of the files that tell the rest.
 
     ``event_ns`` is the time of the event in nanoseconds; ``status`` is the status file when it still shows this state.
+    ``hashed``: ARC 7 keeps the job, whose rules for benchmarks differ.
     """
 
     __slots__ = (
@@ -44,6 +49,7 @@ class JobFiles:
         "diag",
         "event_ns",
         "failed",
+        "hashed",
         "job_id",
         "local",
         "owner",
@@ -63,9 +69,10 @@ class JobFiles:
         self.statistics: bytes | None = None
         self.failed = False
         self.owner: str | None = None
+        self.hashed = False
 
 
-def owner_of(stat: os.stat_result) -> str:
+def owner_of(stat: "os.stat_result") -> str:
     """``user:group`` of a file; a name that the host does not know is left out, as A-REX does."""
     # Imported here: name look-ups may be slow and only a FINISHED job needs one.
     import grp  # noqa: PLC0415
@@ -81,38 +88,59 @@ def owner_of(stat: os.stat_result) -> str:
         return owner
 
 
-def read_bytes(path: str, *, lock: bool = False) -> "tuple[bytes | None, os.stat_result | None]":
+def read_bytes(
+    path: str, *, lock: bool = False, patience_s: float | None = None
+) -> "tuple[bytes | None, os.stat_result | None]":
     """
     The content of a control file and its stat, or ``(None, None)`` when it is not there.
 
+    With ``lock`` it waits until nobody writes the file, ``patience_s`` at most (``None``: until an alarm comes).
     Of a file above 16 MiB: the whole lines at its beginning. Raises OSError for anything but a missing file.
     """
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        fd = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
     except FileNotFoundError:
         return None, None
     try:
         if lock:
-            fcntl.lockf(fd, fcntl.LOCK_SH)
-        stat = os.fstat(fd)
+            _wait_for_lock(fd, path, patience_s)
+        stat = posix.fstat(fd)
         chunks = []
         left = _MAX_BYTES
-        while left > 0 and (chunk := os.read(fd, min(left, 1 << 16))):
+        while left > 0 and (chunk := posix.read(fd, min(left, 1 << 16))):
             chunks.append(chunk)
             left -= len(chunk)
         content = b"".join(chunks)
         # A line that is cut in two would be half a number.
         return (content if left else content[: content.rfind(b"\n") + 1]), stat
     finally:
-        os.close(fd)
+        posix.close(fd)
 
 
-def read_status(controldir: str, job_id: str, state: str) -> StatusFile | None:
+def _wait_for_lock(fd: int, path: str, patience_s: float | None) -> None:
+    if patience_s is None:
+        fcntl.lockf(fd, fcntl.LOCK_SH)
+        return
+    end = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() > end:
+                raise TimeoutError(error.errno, f"locked by another process for {patience_s:g} s", path) from None
+            time.sleep(0.01)
+        else:
+            return
+
+
+def read_status(controldir: str, job_id: str, state: str, *, hashed: bool = False) -> StatusFile | None:
     """The status file of a job wherever it is now; ``None`` when there is none (the first ACCEPTED)."""
-    for path in status_files(controldir, job_id, state):
-        status = read_status_file(path)
-        if status is not None:
-            return status
+    # Of a job that is just being moved to ARC 7 the files may be there already and the status file not yet.
+    for layout in (True, False) if hashed else (False,):
+        for path in status_files(controldir, job_id, state, hashed=layout):
+            status = read_status_file(path)
+            if status is not None:
+                return status
     return None
 
 
@@ -126,29 +154,56 @@ def read_status_file(path: str) -> StatusFile | None:
     return StatusFile(state, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, pending=state != text)
 
 
-def read_job(controldir: str, job_id: str, state: str, owner: "object" = owner_of) -> JobFiles:
+def read_job(
+    controldir: str, job_id: str, state: str, owner: "object" = owner_of, patience_s: float | None = None
+) -> JobFiles:
     """
-    Everything a state change needs of a job's files; only FINISHED needs more than .local.
+    Everything a state change needs of a job's files; only FINISHING and FINISHED need more than .local.
 
-    ``owner`` turns the stat of .diag into ``user:group``. Raises OSError when a file is there but unreadable.
+    ``owner`` turns the stat of .diag into ``user:group``; a .local that somebody else keeps locked is waited for
+    ``patience_s`` at most. Raises OSError when a file is there but unreadable.
     """
-    return read_rest(JobFiles(controldir, job_id, state), read_status(controldir, job_id, state), owner)
+    hashed = is_hashed(controldir, job_id)
+    files = JobFiles(controldir, job_id, state)
+    _set_event(files, read_status(controldir, job_id, state, hashed=hashed))
+    return _read_files(files, owner, patience_s, hashed=hashed)
 
 
-def read_rest(files: JobFiles, status: StatusFile | None, owner: "object" = owner_of) -> JobFiles:
+def read_rest(
+    files: JobFiles, status: StatusFile | None, owner: "object" = owner_of, patience_s: float | None = None
+) -> JobFiles:
     """`read_job` for a caller that has the status file already."""
-    controldir, job_id, state = files.controldir, files.job_id, files.state
-    if status is not None and status.state == state:
+    _set_event(files, status)
+    return _read_files(files, owner, patience_s, hashed=is_hashed(files.controldir, files.job_id))
+
+
+def _set_event(files: JobFiles, status: StatusFile | None) -> None:
+    if status is not None and status.state == files.state:
         files.status = status
         files.event_ns = status.mtime_ns
-    elif status is not None or state != "ACCEPTED":
+    elif status is not None or files.state != "ACCEPTED":
         # The job has moved on, so the file's time belongs to another state, or the file is gone.
         files.event_ns = time.time_ns()
-    files.local = read_bytes(job_file(controldir, job_id, "local"), lock=True)[0]
-    if state == "FINISHED":
-        files.diag, stat = read_bytes(job_file(controldir, job_id, "diag"))
-        if stat is not None:
-            files.owner = owner(stat)  # type: ignore[operator]  # typing.Callable costs the hook an import
-        files.statistics = read_bytes(job_file(controldir, job_id, "statistics"))[0]
-        files.failed = os.path.lexists(job_file(controldir, job_id, "failed"))
+
+
+def _read_files(files: JobFiles, owner: "object", patience_s: float | None, *, hashed: bool) -> JobFiles:
+    controldir, job_id = files.controldir, files.job_id
+    files.hashed = hashed
+    files.local = read_bytes(job_file(controldir, job_id, "local", hashed=hashed), lock=True, patience_s=patience_s)[0]
+    # .diag has its content from FINISHING on: the batch system's times, which no hook of ARC 6 tells earlier.
+    if files.state in ("FINISHING", "FINISHED"):
+        files.diag, stat = read_bytes(job_file(controldir, job_id, "diag", hashed=hashed))
+        if files.state == "FINISHED":
+            if stat is not None:
+                files.owner = owner(stat)  # type: ignore[operator]  # typing.Callable costs the hook an import
+            files.statistics = read_bytes(job_file(controldir, job_id, "statistics", hashed=hashed))[0]
+            files.failed = _is_there(job_file(controldir, job_id, "failed", hashed=hashed))
     return files
+
+
+def _is_there(path: str) -> bool:
+    try:
+        posix.lstat(path)
+    except FileNotFoundError:
+        return False
+    return True

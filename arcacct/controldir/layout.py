@@ -1,11 +1,20 @@
 """
-Where A-REX 6 keeps the files of a job: ``job.ID.SUFFIX``, flat in the control directory.
+Where A-REX keeps the files of a job.
+
+A-REX 6: ``job.ID.SUFFIX``, flat in the control directory. ARC 7: hashed, ``jobs/abc/def/ghi/REST/SUFFIX`` (the id in
+pieces of three characters, the fourth piece is the rest). A directory that is being upgraded has jobs of both kinds.
 
 The status file moves between four folders: accepting (ACCEPTED), finished (FINISHED, DELETED), processing (the rest)
-and restarting.
+and restarting. Its name is ``job.ID.status``, under ARC 7 ``ID.status``.
 """
 
-import os
+# `posix` is what `os` is made of: importing `os` as well would cost the hook a tenth of its time.
+import posix
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
 
 STATES = ("ACCEPTED", "PREPARING", "SUBMIT", "INLRMS", "CANCELING", "FINISHING", "FINISHED", "DELETED")
 """The states of a job, in the order of its life."""
@@ -13,18 +22,29 @@ STATES = ("ACCEPTED", "PREPARING", "SUBMIT", "INLRMS", "CANCELING", "FINISHING",
 STATUS_FOLDERS = ("accepting", "processing", "finished", "restarting")
 
 _FOLDER_OF_STATE = {"ACCEPTED": "accepting", "FINISHED": "finished", "DELETED": "finished"}
+_SUFFIX = ".status"
+_FLAT_PREFIX = "job."
 
 
-def job_file(controldir: str, job_id: str, suffix: str) -> str:
+def job_file(controldir: str, job_id: str, suffix: str, *, hashed: bool = False) -> str:
     """The path of one of a job's files, e.g. ``local``, ``diag``, ``statistics``, ``failed``."""
-    return f"{controldir}/job.{job_id}.{suffix}"
+    if not hashed:
+        return f"{controldir}/job.{job_id}.{suffix}"
+    pieces = [piece for piece in (job_id[:3], job_id[3:6], job_id[6:9], job_id[9:]) if piece]
+    return f"{controldir}/jobs/{'/'.join(pieces)}/{suffix}"
 
 
-def status_files(controldir: str, job_id: str, state: str) -> list[str]:
+def is_hashed(controldir: str, job_id: str) -> bool:
+    """Whether the files of this job are where ARC 7 keeps them: one question to the file system."""
+    return _is_there(job_file(controldir, job_id, "local", hashed=True))
+
+
+def status_files(controldir: str, job_id: str, state: str, *, hashed: bool = False) -> list[str]:
     """Every place where a job's status file may be, the likely one for the state first."""
     likely = _FOLDER_OF_STATE.get(state, "processing")
     folders = [likely, *(folder for folder in STATUS_FOLDERS if folder != likely)]
-    return [f"{controldir}/{folder}/job.{job_id}.status" for folder in folders]
+    name = f"{'' if hashed else _FLAT_PREFIX}{job_id}{_SUFFIX}"
+    return [f"{controldir}/{folder}/{name}" for folder in folders]
 
 
 def is_job_id(text: str) -> bool:
@@ -37,26 +57,69 @@ def is_job_id(text: str) -> bool:
     return printable and 0 < len(text) <= 200 and text[0] != "."
 
 
-def scan_status_files(controldir: str) -> "list[tuple[str, str, os.stat_result]]":
+def job_of(name: str) -> str | None:
+    """The id of the job whose status file has this name; ``None`` for a mark (``ID.cancel``, ``IDcancel``)."""
+    return name.removesuffix(_SUFFIX).removeprefix(_FLAT_PREFIX) if name.endswith(_SUFFIX) else None
+
+
+def is_gone(controldir: str, job_id: str) -> bool:
+    """Whether nothing is left of a job: neither its .local nor a status file, in either layout."""
+    return not any(
+        _is_there(path)
+        for hashed in (False, True)
+        for path in (
+            *status_files(controldir, job_id, "FINISHED", hashed=hashed),
+            job_file(controldir, job_id, "local", hashed=hashed),
+        )
+    )
+
+
+def is_whole(controldir: str) -> bool:
     """
-    ``(job id, path, stat)`` of each status file in the directory.
+    Whether this is a control directory that A-REX has set up: all four folders are there.
+
+    A mount point without its file system is an empty directory: what is missing there has not vanished.
+    """
+    return all(_is_there(f"{controldir}/{folder}") for folder in STATUS_FOLDERS)
+
+
+def count_status_files(controldir: str) -> int:
+    """About how many jobs the directory has. Raises OSError as `scan_status_files`."""
+    return sum(1 for _entry in _entries(controldir))
+
+
+def scan_status_files(controldir: str) -> "Iterator[tuple[str, str, os.stat_result]]":
+    """
+    ``(job id, path, stat)`` of each status file in the directory, one at a time.
 
     A job that moves from one folder to another during the scan may be seen twice or not at all: the next scan
     sees it. Raises OSError when the control directory itself cannot be read.
     """
-    os.stat(controldir)
-    found = []
+    for job_id, entry in _entries(controldir):
+        try:
+            yield job_id, entry.path, entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+
+
+def _entries(controldir: str) -> "Iterator[tuple[str, os.DirEntry[str]]]":
+    posix.stat(controldir)
+    # In the order of a job's life: one that moves on during the scan is seen again rather than missed.
     for folder in STATUS_FOLDERS:
         try:
-            entries = os.scandir(f"{controldir}/{folder}")
+            entries = posix.scandir(f"{controldir}/{folder}")
         except FileNotFoundError:
             continue
         with entries:
             for entry in entries:
-                name = entry.name
-                if name.startswith("job.") and name.endswith(".status"):
-                    try:
-                        found.append((name[4:-7], entry.path, entry.stat(follow_symlinks=False)))
-                    except FileNotFoundError:
-                        continue
-    return found
+                job_id = job_of(entry.name)
+                if job_id:
+                    yield job_id, entry
+
+
+def _is_there(path: str) -> bool:
+    try:
+        posix.lstat(path)
+    except OSError:
+        return False
+    return True

@@ -7,11 +7,17 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from arcacct.errors import InputError
 from arcacct.publish.delivery import Deliverer, Part, Tally
 from arcacct.publish.families import JobFamily
+from arcacct.records import acceptance
 from arcacct.records.aar import AAR
 from arcacct.store.ledger import Held, SentRecord, Version
 
+GONE = (
+    "the receiver has this record, but the database has no such job to publish any more: ask its administrator to"
+    " delete record {key}, then run `arcacct quarantine drop`"
+)
 CORRECTION = (
     "the receiver has an older version of this record and keeps the first one it got: ask its administrator to delete"
     " record {key}, then run `arcacct quarantine retry`"
@@ -81,49 +87,72 @@ class JobBatcher:
         self._bytes = 0
         self._seq: int | None = None
 
-    def add(self, aar: AAR, seq: int, known: Sequence[Version] = ()) -> None:
+    def add(self, aar: AAR, seq: int, known: Sequence[Version] = ()) -> bool:
         """
-        One record: formatted, or held back with the reason; ``seq`` is 0 when it is republished.
+        One record: formatted, or held back with the reason; ``seq`` is 0 when it does not come from the log.
 
         ``known`` is what the receiver has of the job. The same version is not sent twice; under another key (APEL)
         the old one is sent again with zeros; a newer version is not sent to a receiver that keeps the first (SGAS).
+        False if the receiver has it already.
         """
         record = SentRecord(aar.job_id, aar.record_id, seq, aar.end_time, digest(aar), self._family.key(aar))
-        if not self._republish and any(one.key == record.key and one.digest == record.digest for one in known):
-            self.passed(seq)
-            return
-        held = self._hold(aar, record, known)
-        if held is None:
-            self._neutralise(aar, record, known)
-            self._accept(aar, record)
-        else:
-            self._held.append(held)
+        new = self._republish or not is_known(record, known)
+        if new:
+            held = self._unsettled(aar, record) or self._correction(record, known)
+            if held is not None:
+                self._held.append(held)
+            if held is None or self._republish:
+                self._accept(aar, record, known)
         self.passed(seq)
-        if self._limits.max_count is not None and self._count >= self._limits.max_count:
+        if self._is_full():
             self.flush()
+        return new
 
-    def neutralise(self, aar: AAR, old: SentRecord) -> None:
-        """Take back what was sent for a job under a key: the same record with zeros."""
+    def take_back(self, job_id: str, aar: AAR | None, known: Sequence[Version]) -> bool:
+        """
+        A job that was sent and is not to be published any more; ``aar`` is what is left of it.
+
+        False if only the receiver's administrator can take it back.
+        """
+        for old in known:
+            record = SentRecord(job_id, old.record_id, 0, old.end_time, old.digest, old.key)
+            if self._family.neutral is not None:
+                self._tally.note(
+                    f"{job_id}: was published and is not any more: it is sent again with zeros ({old.key})"
+                )
+                self.neutralise(aar, record)
+            else:
+                self._tally.corrections += 1
+                self._tally.note(f"{job_id}: {GONE.format(key=old.key)}")
+                self._held.append(Held(record, "correction", GONE.format(key=old.key)))
+        return not known or self._family.neutral is not None
+
+    def neutralise(self, aar: AAR | None, old: SentRecord) -> None:
+        """Take back what was sent for a job under a key: the same record with zeros, as far as it is known."""
         assert self._family.neutral is not None
-        zeros = self._family.neutral(aar, old.key)
-        text = self._family.text(zeros, self._now)
+        zeros = self._family.neutral(aar or _bare(old), old.key)
+        verdict = self._family.accept(zeros, self._now)
+        if verdict.refusal is not None:
+            # What the job has become would be refused; the key is all that has to be the same.
+            verdict = self._family.accept(self._family.neutral(_bare(old), old.key), self._now)
+        text = self._family.text(verdict.aar, self._now)
         # The empty digest marks it: nothing of the job is at the receiver under this key any more.
         self._collect(text, None, old._replace(digest=b"", seq=0, notes="sent with zeros"))
 
-    def _hold(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> Held | None:
-        if aar.status == "failed" and aar.end_time > self._settled_at and not self._republish:
-            return Held(record, "held", f"failed, and may be resumed until it is settled (settle={self._settle_s} s)")
-        if self._family.neutral is None and known and not all(one.digest == record.digest for one in known):
-            self._tally.corrections += 1
-            if not self._republish:
-                reason = CORRECTION.format(key=record.key)
-                self._tally.note(f"{aar.job_id}: not sent: {reason}")
-                return Held(record, "correction", reason)
-        return None
+    def _unsettled(self, aar: AAR, record: SentRecord) -> Held | None:
+        if self._republish or aar.status != "failed" or not _later(aar.end_time, self._settled_at):
+            return None
+        seconds = self._now - self._settled_at
+        return Held(record, "held", f"failed, and may be resumed until it is settled (settle={seconds} s)")
 
-    @property
-    def _settle_s(self) -> int:
-        return self._now - self._settled_at
+    def _correction(self, record: SentRecord, known: Sequence[Version]) -> Held | None:
+        if self._family.neutral is not None or not known or is_known(record, known):
+            return None
+        self._tally.corrections += 1
+        reason = CORRECTION.format(key=record.key)
+        if not self._republish:
+            self._tally.note(f"{record.job_id}: not sent: {reason}")
+        return Held(record, "correction", reason)
 
     def _neutralise(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> None:
         if self._family.neutral is None:
@@ -136,24 +165,33 @@ class JobBatcher:
                 )
                 self.neutralise(aar, SentRecord(aar.job_id, aar.record_id, 0, old.end_time, b"", old.key))
 
-    def _accept(self, aar: AAR, record: SentRecord) -> None:
-        verdict = self._family.accept(aar, self._now)
+    def _accept(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> None:
+        try:
+            verdict = self._family.accept(aar, self._now)
+            text = "" if verdict.refusal is not None else self._family.text(verdict.aar, self._now)
+        except (InputError, ValueError, TypeError, OverflowError) as error:
+            # A value that no rule foresees (SQLite holds text in a column of numbers) must stop nobody else.
+            verdict = acceptance.Verdict(aar, (), f"cannot be written: {error}")
+            text = ""
         if verdict.refusal is not None:
+            # What the receiver has of the job under another key stays until there is something to replace it.
             self._tally.note(f"{aar.job_id}: not sent: {verdict.refusal}")
             self._held.append(Held(record, "quarantined", verdict.refusal))
             return
+        self._neutralise(aar, record, known)
         notes = "; ".join(verdict.notes) or None
-        self._collect(
-            self._family.text(verdict.aar, self._now), self._family.group(verdict.aar), record._replace(notes=notes)
-        )
+        self._collect(text, self._family.group(verdict.aar), record._replace(notes=notes))
 
     def _collect(self, text: str, group: str | None, record: SentRecord) -> None:
         size = wire_size(text)
-        if self._count and self._bytes + size > self._room:
+        if self._count and (self._is_full() or self._bytes + size > self._room):
             self.flush()
-        self._parts.setdefault(group, []).append(Part(text, record))
+        self._parts.setdefault(group, []).append(Part(text, record, group=group))
         self._count += 1
         self._bytes += size
+
+    def _is_full(self) -> bool:
+        return self._limits.max_count is not None and self._count >= self._limits.max_count
 
     def passed(self, seq: int) -> None:
         """Everything up to ``seq`` is in a batch or needs none."""
@@ -165,3 +203,19 @@ class JobBatcher:
         batches, held, seq = list(self._parts.values()), self._held, self._seq
         self._parts, self._held, self._count, self._bytes, self._seq = {}, [], 0, 0, None
         self._delivery.deliver(self._family.document, batches, seq, held)
+
+
+def is_known(record: SentRecord, known: Sequence[Version]) -> bool:
+    """Whether the receiver has this very version of a record, and has it under no other key."""
+    same = [one.key == record.key and one.digest == record.digest for one in known]
+    return bool(same) and all(same)
+
+
+def _bare(record: SentRecord) -> AAR:
+    """A job of which nothing is known but what the ledger says."""
+    nothing = (None, None, None, None, None, None)
+    return AAR(record.record_id, record.job_id, *nothing, "failed", 1, 0, record.end_time, 1, 1, *([0] * 8))  # type: ignore[arg-type]
+
+
+def _later(end_time: object, seconds: int) -> bool:
+    return isinstance(end_time, int) and end_time > seconds

@@ -8,19 +8,20 @@ the record; a lost answer leaves the message in the ledger, and the next run sen
 from __future__ import annotations
 
 import hashlib
+import re
 from _sqlite3 import Connection
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from arcacct.errors import TargetBusy, TargetRefuses
+from arcacct.errors import InputError, TargetBusy, TargetRefuses
 from arcacct.publish.answers import Answer, Kind, error_of
-from arcacct.publish.families import DOCUMENTS, Document
+from arcacct.publish.families import DOCUMENTS, SYNC, UR, Document
 from arcacct.publish.senders import Sender
-from arcacct.store import ledger
+from arcacct.store import ledger, sent
 from arcacct.store.ledger import Held, Message, SentRecord, SentSum
 
 SUSPECTS = 3
-"""This many records refused one after the other while nothing is accepted: the fault is the server's, not theirs."""
+"""This many records refused one after the other while nothing is accepted: the fault may be the server's."""
 
 
 class Part(NamedTuple):
@@ -29,6 +30,8 @@ class Part(NamedTuple):
     text: str
     record: SentRecord | None = None
     sum: SentSum | None = None
+    group: str | None = None
+    """The machine that the record speaks for, where the receiver grants rights by machine."""
 
 
 class Sent(NamedTuple):
@@ -37,6 +40,15 @@ class Sent(NamedTuple):
     messages: int = 0
     records: int = 0
     bytes: int = 0
+
+
+class Suspect(NamedTuple):
+    """A message of one record that was refused, and nothing yet tells whether record or server is at fault."""
+
+    message: Message
+    answer: Answer
+    accepted: int
+    """How many messages had been accepted when it was refused."""
 
 
 class Tally:
@@ -76,7 +88,7 @@ class Deliverer(Protocol):
     ) -> None:
         """Deal with some batches, in order."""
 
-    def settle_suspects(self) -> None:
+    def settle(self) -> None:
         """Decide what is left to decide at the end."""
 
 
@@ -102,14 +114,18 @@ class Delivery:
         self._tally = tally
         self._origin = origin
         self._watch = watch
-        self._suspects: list[tuple[Message, Answer]] = []
-        self._accepted = False
+        self._suspects: list[Suspect] = []
+        self._accepted = 0
+        self._forbidden: dict[str | None, Answer] = {}
 
     def resume(self) -> None:
         """Send what an earlier run began and got no answer for, byte for byte, before anything newer."""
         for message in ledger.unanswered(self._con, self._target):
             self._tally.resent += 1
-            self._send(message)
+            data = self._sender.renewed(message.data)
+            if data != message.data:
+                ledger.renew(self._con, message.message_id, data)
+            self._send(message._replace(data=data), self._accepted)
 
     def deliver(
         self, document: Document, batches: Sequence[Sequence[Part]], seq: int | None, held: Sequence[Held]
@@ -119,36 +135,92 @@ class Delivery:
 
         Raises TargetBusy, TargetRefuses or CredentialError when the target stops us: the ledger keeps what is unsent.
         """
-        messages = [
-            self._message(document, batch, seq if number == len(batches) else None)
-            for number, batch in enumerate(batches, 1)
-        ]
+        batches, held = self._allowed(batches, held)
+        packed, unsendable = self._packed(document, batches)
+        held = [*held, *unsendable]
+        batches = [batch for batch, _message in packed]
+        messages = [message for _batch, message in packed]
+        if messages:
+            messages[-1] = messages[-1]._replace(seq=seq)
         self._tally.quarantined += sum(one.state != "held" for one in held)
         if not messages and not held:
             if seq is not None:
                 ledger.move_cursor(self._con, self._target, seq)
             return
         intended = ledger.intend(self._con, self._target, messages, held, seq=None if messages else seq)
-        for message in intended:
-            self._send(message)
+        for message, batch in zip(intended, batches, strict=True):
+            if batch[0].group in self._forbidden:
+                self._hold_forbidden(message, self._forbidden[batch[0].group])
+            else:
+                self._send(message, self._accepted, batch[0].group)
 
-    def settle_suspects(self) -> None:
+    def settle(self) -> None:
         """
-        Decide about single records that were refused: quarantined if the target took others meanwhile.
+        Decide about single records that were refused: quarantined if the target took something else since.
 
         Otherwise nothing tells whether record or server is at fault: they stay in the ledger for the next run, and
-        TargetBusy says so.
+        TargetBusy says so. Raises TargetRefuses for machines that are not ours to report.
         """
-        undecided = [(message, answer) for message, answer in self._suspects if not self._has_evidence(message)]
-        for message, answer in self._suspects:
-            if self._has_evidence(message):
-                self._quarantine(message, answer)
+        undecided = self._decide()
+        if undecided and self._still_works(undecided[0].message):
+            undecided = self._decide()
         self._suspects = []
         if undecided:
             raise TargetBusy(
-                f"{error_of(undecided[0][1])}; nothing else was accepted since, so it is unclear whether"
+                f"{error_of(undecided[0].answer)}; nothing else was accepted since, so it is unclear whether"
                 " the record or the server is at fault: the next run tries again"
             )
+        for answer in self._forbidden.values():
+            raise error_of(answer)
+
+    def _decide(self) -> list[Suspect]:
+        """Quarantine the suspects against whom there is evidence; returns the others."""
+        undecided = []
+        for suspect in self._suspects:
+            if self._has_evidence(suspect.message, suspect.accepted):
+                self._quarantine(suspect.message, suspect.answer)
+            else:
+                undecided.append(suspect)
+        self._suspects = undecided
+        return undecided
+
+    def _allowed(
+        self, batches: Sequence[Sequence[Part]], held: Sequence[Held]
+    ) -> tuple[list[Sequence[Part]], list[Held]]:
+        """The batches without those of machines that are forbidden: their records are held, a republish leaves them."""
+        allowed = [batch for batch in batches if batch[0].group not in self._forbidden]
+        more = [
+            _forbidden(part.record, self._forbidden[part.group])
+            for batch in batches
+            for part in batch
+            if part.group in self._forbidden and part.record is not None and self._origin == "publish"
+        ]
+        return allowed, [*held, *more]
+
+    def _packed(
+        self, document: Document, batches: Sequence[Sequence[Part]]
+    ) -> tuple[list[tuple[Sequence[Part], Message]], list[Held]]:
+        """
+        Each batch with its message; a text that cannot be packed at all is set aside, alone.
+
+        The rules of `records.acceptance` should have found it; if they did not, the others must not wait for it.
+        """
+        packed: list[tuple[Sequence[Part], Message]] = []
+        held: list[Held] = []
+        waiting = [*reversed(batches)]
+        while waiting:
+            batch = waiting.pop()
+            try:
+                packed.append((batch, self._message(document, batch, None)))
+            except InputError as error:
+                if len(batch) > 1:
+                    waiting += [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
+                    continue
+                record = batch[0].record
+                self._tally.note(f"{'a sum' if record is None else record.job_id}: not sent: {error}")
+                self._tally.quarantined += record is None
+                held += [] if record is None else [Held(record, "quarantined", str(error))]
+        return packed, held
 
     def _message(self, document: Document, batch: Sequence[Part], seq: int | None) -> Message:
         text = document.join([part.text for part in batch])
@@ -167,36 +239,66 @@ class Delivery:
             tuple(part.sum for part in batch if part.sum is not None),
         )
 
-    def _send(self, message: Message) -> None:
+    def _send(self, message: Message, accepted: int, group: str | None = None) -> None:
+        """Send one message; ``accepted`` is how many were accepted when the message it is a part of was refused."""
         self._watch()
         answer = self._sender.send(message)
         if answer.kind == Kind.ACCEPTED:
             self._accept(message, answer)
         elif answer.kind in (Kind.TOO_LARGE, Kind.RECORDS_REFUSED):
-            self._refuse(message, answer)
+            self._refuse(message, answer, accepted)
+        elif answer.status == 406 and message.kind == UR.kind:
+            # Only this machine is not ours to report: others may be.
+            self._forbidden[group] = answer
+            self._hold_forbidden(message, answer)
         else:
             ledger.attempted(self._con, message.message_id, answer.status, answer.text)
             raise error_of(answer)
 
     def _accept(self, message: Message, answer: Answer) -> None:
         ledger.accepted(self._con, self._target, message, answer.status, answer.text, answer.receiver_id)
-        self._accepted = True
+        self._accepted += 1
         self._tally.add(message.kind, message.record_count, len(message.data))
 
-    def _refuse(self, message: Message, answer: Answer) -> None:
+    def _hold_forbidden(self, message: Message, answer: Answer) -> None:
+        held = [_forbidden(record, answer) for record in message.records if self._origin == "publish"]
+        ledger.refused(self._con, self._target, message, answer.status, answer.text, held)
+
+    def _refuse(self, message: Message, answer: Answer, accepted: int) -> None:
         if message.record_count > 1:
+            now = self._accepted
             for part in ledger.split(self._con, self._target, message, self._halves(message)):
-                self._send(part)
-        elif answer.kind == Kind.TOO_LARGE or self._has_evidence(message):
+                self._send(part, now)
+        elif (answer.kind == Kind.TOO_LARGE and answer.status is None) or self._has_evidence(message, accepted):
+            # Without a status it was never sent: no message can be that large.
             self._quarantine(message, answer)
         else:
             ledger.attempted(self._con, message.message_id, answer.status, answer.text)
-            self._suspects.append((message, answer))
-            if len(self._suspects) >= SUSPECTS:
-                raise TargetRefuses(
-                    f"{error_of(answer)}; it refused {SUSPECTS} records one by one and took none:"
-                    " look at the server's log. Nothing was set aside, the next run tries again"
-                )
+            self._suspects.append(Suspect(message, answer, self._accepted))
+            self._doubt(answer)
+
+    def _doubt(self, answer: Answer) -> None:
+        """After some refusals in a row: raise TargetRefuses unless the target proves that it still works."""
+        if len(self._decide()) < SUSPECTS:
+            return
+        if not self._still_works(self._suspects[0].message):
+            raise TargetRefuses(
+                f"{error_of(answer)}; it refused {SUSPECTS} records one by one and took none:"
+                " look at the server's log. Nothing was set aside, the next run tries again"
+            )
+        self._decide()
+
+    def _still_works(self, message: Message) -> bool:
+        """
+        Whether SGAS takes again what it took before, which changes nothing there: then the new records are at fault.
+
+        APEL would replace newer values by what it took before, so it is never asked.
+        """
+        known = sent.last_accepted(self._con, self._target, UR.kind) if message.kind == UR.kind else None
+        if known is None or self._sender.send(known).kind != Kind.ACCEPTED:
+            return False
+        self._accepted += 1
+        return True
 
     def _halves(self, message: Message) -> list[Message]:
         document = DOCUMENTS[message.kind]
@@ -210,14 +312,30 @@ class Delivery:
             for half, seq in ((parts[:middle], None), (parts[middle:], message.seq))
         ]
 
-    def _has_evidence(self, message: Message) -> bool:
-        """Whether the target took another message since it was first given this one."""
-        return self._accepted or ledger.accepted_after(self._con, self._target, message.message_id)
+    def _has_evidence(self, message: Message, accepted: int) -> bool:
+        """
+        Whether the target took another message since it refused this one (or the message that this is a part of).
+
+        What it took before says nothing: its database may have broken in between.
+        """
+        return self._accepted > accepted or sent.accepted_after(self._con, self._target, message.message_id)
 
     def _quarantine(self, message: Message, answer: Answer) -> None:
         words = answer.text or f"HTTP {answer.status}"
         held = [Held(record, "quarantined", f"refused by the receiver: {words}") for record in message.records]
-        ledger.refused(self._con, self._target, message, answer.status, words, held)
+        months = [] if message.records or message.kind == SYNC.kind else _months(self._sender.unpack(message.data))
+        ledger.refused(self._con, self._target, message, answer.status, words, held, months)
         self._tally.quarantined += max(1, len(held))
         what = ", ".join(record.job_id for record in message.records) or f"a record of a {message.kind} message"
         self._tally.note(f"{what}: refused by the receiver: {words}")
+
+
+def _months(text: str) -> list[tuple[int, int]]:
+    """Year and month of each sum of a message."""
+    months = re.findall("^Month: ([0-9]+)$", text, re.MULTILINE)
+    years = re.findall("^Year: ([0-9]+)$", text, re.MULTILINE)
+    return [(int(year), int(month)) for year, month in zip(years, months, strict=True)]
+
+
+def _forbidden(record: SentRecord, answer: Answer) -> Held:
+    return Held(record, "held", f"the receiver does not take records of this machine from us: {answer.text}")

@@ -34,7 +34,7 @@ class Plan:
 
     def resume(self) -> None:
         """Count what an earlier run began."""
-        self._tally.resent = len(ledger.unanswered(self._con, self._target))
+        self._tally.resent = ledger.count_unanswered(self._con, self._target)
 
     def deliver(
         self, document: Document, batches: Sequence[Sequence[Part]], seq: int | None, held: Sequence[Held]
@@ -47,7 +47,7 @@ class Plan:
             data = text.encode("utf-8") if self._write_to is None else self._written(document, text, self._write_to)
             self._tally.add(document.kind, len(batch), len(data))
 
-    def settle_suspects(self) -> None:
+    def settle(self) -> None:
         """Nothing was refused."""
 
     def _written(self, document: Document, text: str, directory: str) -> bytes:

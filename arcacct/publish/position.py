@@ -8,7 +8,8 @@ from _sqlite3 import Connection
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import Target
 from arcacct.publish.delivery import Tally
-from arcacct.store import jura, ledger
+from arcacct.publish.feed import Task
+from arcacct.store import jura, ledger, query, schema, sent
 from arcacct.store.ledger import Cursor
 
 DAY_S = 86400
@@ -17,6 +18,41 @@ DAY_S = 86400
 def iso(seconds: int) -> str:
     """``2026-11-20T10:30:00Z``."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def position(task: Task, since: int | None) -> Cursor:
+    """
+    Where a target stands; begun when it is new, begun anew in another life of the accounting database.
+
+    ``since`` makes it begin anew, too, if it asks for earlier jobs than the target has known.
+    """
+    life = schema.incarnation(task.accounting)
+    found = ledger.cursor(task.publishing, task.target.block) or _taken_over(task)
+    if found is None:
+        begun = first_position(task.publishing, task.settings, task.target, life, since, task.tally)
+    elif found.incarnation != life or query.highest_seq(task.accounting) < found.last_seq:
+        task.tally.note("the accounting database was restored: what is sent is compared with what was sent before")
+        start = found.start_end_time if since is None else min(since, found.start_end_time)
+        begun = found._replace(incarnation=life, last_seq=0, start_end_time=start)
+    elif since is not None and since < found.start_end_time:
+        begun = found._replace(start_end_time=since, last_seq=0)
+    else:
+        return found
+    if not task.dry_run:
+        ledger.set_cursor(task.publishing, begun)
+    return begun
+
+
+def _taken_over(task: Task) -> Cursor | None:
+    """The cursor that this target had under another name."""
+    old = renamed_from(task.publishing, task.settings, task.target)
+    if old is None:
+        return None
+    task.tally.note(f"goes on where [{old}] stopped: it went to the same receiver and is not configured any more")
+    found = ledger.cursor(task.publishing, old)
+    if not task.dry_run:
+        ledger.rename_target(task.publishing, old, task.target.block)
+    return None if found is None else found._replace(target=task.target.block)
 
 
 def first_position(
@@ -34,7 +70,7 @@ def renamed_from(con: Connection, settings: Settings, target: Target) -> str | N
     kind = target.block.partition(":")[0]
     candidates = [
         block
-        for block, destination in ledger.destinations(con).items()
+        for block, destination in sent.destinations(con).items()
         if destination == target.url and block not in configured and block.startswith(f"{kind}:")
     ]
     return candidates[0] if len(candidates) == 1 else None

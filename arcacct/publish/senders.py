@@ -38,6 +38,9 @@ class Sender(Protocol):
     def unpack(self, data: bytes) -> str:
         """The text of what was packed."""
 
+    def renewed(self, data: bytes) -> bytes:
+        """What was packed, perhaps long ago, as the receiver takes it today: the same text."""
+
     def send(self, message: Message) -> Answer:
         """Send a message of the ledger; network failures are answers too."""
 
@@ -92,6 +95,9 @@ class SGASSender:
     def unpack(self, data: bytes) -> str:
         return data.decode("utf-8")
 
+    def renewed(self, data: bytes) -> bytes:
+        return data
+
     def send(self, message: Message) -> Answer:
         ids = [html.unescape(found) for found in _RECORD_ID.findall(self.unpack(message.data))]
         return self._client.insert(message.data, dict(zip(ids, (one.job_id for one in message.records), strict=True)))
@@ -119,6 +125,10 @@ class AMSSender:
     def unpack(self, data: bytes) -> str:
         return signed_text(data)
 
+    def renewed(self, data: bytes) -> bytes:
+        # APEL drops a message whose signer's certificate has ended, and tells nobody.
+        return data if self._signer.signed(data) else self.pack(self.unpack(data))
+
     def send(self, message: Message) -> Answer:
         return self._client.publish(message.data, message.empaid or new_empaid())
 
@@ -141,6 +151,9 @@ class DirectorySender:
 
     def unpack(self, data: bytes) -> str:
         return data.decode("ascii")
+
+    def renewed(self, data: bytes) -> bytes:
+        return data
 
     def send(self, message: Message) -> Answer:
         return self._directory.write(self.unpack(message.data), message.empaid or new_name())

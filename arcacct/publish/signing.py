@@ -79,6 +79,12 @@ class Signer:
         """The end of the certificate's life, UTC seconds."""
         return int(self._credential.certificate.not_valid_after_utc.timestamp())
 
+    def signed(self, message: bytes) -> bool:
+        """Whether a message of `sign` carries this certificate: the receiver takes no other one's for ours."""
+        encoded = message.rpartition(b'filename="smime.p7s"\r\n\r\n')[2].partition(b"--")[0]
+        certificates = pkcs7.load_der_pkcs7_certificates(base64.b64decode(encoded))
+        return certificates == [self._credential.certificate]
+
     def sign(self, text: str) -> bytes:
         """
         The S/MIME message of a text; InputError if SSM could not carry the text.

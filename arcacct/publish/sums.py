@@ -8,9 +8,10 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from arcacct.conf.targets import APELTarget, DirectoryTarget
-from arcacct.publish.delivery import Part, Tally
-from arcacct.publish.families import SYNC, SummaryFamily, mixed_benchmarks_note, wants, zero_text
+from arcacct.conf.targets import APELTarget, DirectoryTarget, SGASTarget, Target
+from arcacct.publish.batches import Limits, batched
+from arcacct.publish.delivery import Deliverer, Part, Tally
+from arcacct.publish.families import DOCUMENTS, SYNC, SummaryFamily, mixed_benchmarks_note, wants, zero_text
 from arcacct.records import acceptance, apel_summary
 from arcacct.records.aar import UsageCell
 from arcacct.records.apel import APELOptions
@@ -67,7 +68,9 @@ def summary_sums(
     for cell in cells:
         if not wants(target, cell.vo):
             continue
-        verdict = acceptance.accept_cell(cell, family.options, now)
+        # SQLite keeps a fraction in a column of whole numbers.
+        whole = cell._replace(wall_s=int(cell.wall_s), cpu_s=int(cell.cpu_s))
+        verdict = acceptance.accept_cell(whole, family.options, now)
         if verdict.refusal is None:
             sound.append(verdict.cell)
         else:
@@ -124,3 +127,18 @@ def zeros_note(kind: str, parts: Sequence[Part]) -> str:
         " with zeros, since nothing is counted under their keys any more"
         " (user, VO, role, SubmitHost, benchmark, nodes, cores)"
     )
+
+
+def send_zeros(
+    target: Target,
+    live: Sequence[tuple[str, SentSum]],
+    current: Sequence[Part],
+    limits: Limits,
+    tally: Tally,
+    delivery: Deliverer,
+) -> None:
+    """Take back what the receiver has under keys that are not sent now; arguments as of `zeros`."""
+    dialect = "server" if isinstance(target, SGASTarget) else target.apel_dialect
+    for kind, parts in zeros(live, current, dialect).items():
+        tally.note(zeros_note(kind, parts))
+        delivery.deliver(DOCUMENTS[kind], batched(parts, *limits), None, [])

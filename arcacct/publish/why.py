@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import Target
-from arcacct.controldir.layout import job_file, status_files
+from arcacct.controldir.layout import is_hashed, job_file, status_files
 from arcacct.publish.batches import digest
 from arcacct.publish.families import SummaryFamily, family_of, wants
 from arcacct.publish.position import iso
@@ -61,9 +61,13 @@ def _record(aar: AAR) -> str:
 
 def _files(controldir: str, job_id: str) -> str:
     """Which of the job's files are there now."""
-    there = [f".{suffix}" for suffix in _SUFFIXES if os.path.lexists(job_file(controldir, job_id, suffix))]
+    hashed = is_hashed(controldir, job_id)
+    files = [(suffix, job_file(controldir, job_id, suffix, hashed=hashed)) for suffix in _SUFFIXES]
+    there = [f".{suffix}" for suffix, path in files if os.path.lexists(path)]
     there += [
-        path.removeprefix(f"{controldir}/") for path in status_files(controldir, job_id, "") if os.path.exists(path)
+        path.removeprefix(f"{controldir}/")
+        for path in status_files(controldir, job_id, "", hashed=hashed)
+        if os.path.exists(path)
     ]
     return ", ".join(there) if there else "no files of this job any more"
 

@@ -84,6 +84,9 @@ def car(aar: AAR, options: CAROptions, create_time: int) -> str:
     )
     if not text.isascii():
         text = text.encode("ascii", "xmlcharrefreplace").decode("ascii")
+    if "\x7f" in text:
+        # XML may hold DEL as it stands, a message for SSM may not.
+        text = text.replace("\x7f", "&#127;")
     # SSM takes a message with application/pkcs7-mime anywhere in it for an encrypted one.
     return text.replace("pkcs7-mime", "pkcs7&#45;mime") if "pkcs7-mime" in text else text
 

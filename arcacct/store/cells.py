@@ -36,7 +36,7 @@ _ADVANCE = (
     UPDATE Cells SET Jobs = Cells.Jobs - Old.Jobs, Wall = Cells.Wall - Old.Wall, Cpu = Cells.Cpu - Old.Cpu,
                      ChangedSeq = :last
       FROM (SELECT CellID, count(*) AS Jobs, sum(Contributions.Wall) AS Wall, sum(Contributions.Cpu) AS Cpu
-              FROM Slice JOIN Contributions USING (RecordID) GROUP BY CellID) AS Old
+              FROM Slice CROSS JOIN Contributions USING (RecordID) GROUP BY CellID) AS Old
      WHERE Cells.CellID = Old.CellID
     """,
     "DELETE FROM Contributions WHERE RecordID IN (SELECT RecordID FROM Slice)",
@@ -53,7 +53,7 @@ _ADVANCE = (
     UPDATE Cells SET Jobs = Cells.Jobs + New.Jobs, Wall = Cells.Wall + New.Wall, Cpu = Cells.Cpu + New.Cpu,
                      ChangedSeq = :last
       FROM (SELECT CellID, count(*) AS Jobs, sum(Contributions.Wall) AS Wall, sum(Contributions.Cpu) AS Cpu
-              FROM Slice JOIN Contributions USING (RecordID) GROUP BY CellID) AS New
+              FROM Slice CROSS JOIN Contributions USING (RecordID) GROUP BY CellID) AS New
      WHERE Cells.CellID = New.CellID
     """,
     """

@@ -8,19 +8,30 @@ while the publisher's cursor stands behind them.
 from __future__ import annotations
 
 from _sqlite3 import Connection
+from typing import NamedTuple
 
 from arcacct.conf.places import Places
 from arcacct.store.accounting import writing
 from arcacct.store.query import highest_seq
 
 
-def pass_fence(con: Connection, here: Places) -> int:
-    """Commit one real row with an fsync and return the highest Seq that is on disk since."""
+class Fence(NamedTuple):
+    """What a fence tells."""
+
+    horizon: int
+    """The highest Seq that is on disk."""
+    passed: int
+    """How many fences this database has seen: a number that comes again betrays an older copy of it."""
+
+
+def pass_fence(con: Connection, here: Places) -> Fence:
+    """Commit one real row with an fsync: all that was committed before is on disk since."""
     con.execute("PRAGMA synchronous = FULL")
     try:
         with writing(con, here):
             horizon = highest_seq(con)
             con.execute("UPDATE Fence SET Horizon = ?, Passed = Passed + 1", (horizon,))
+            (passed,) = con.execute("SELECT Passed FROM Fence").fetchone()
     finally:
         con.execute("PRAGMA synchronous = NORMAL")
-    return horizon
+    return Fence(horizon, int(passed))

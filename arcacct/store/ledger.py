@@ -90,7 +90,8 @@ class Held(NamedTuple):
 
 
 @contextmanager
-def _transaction(con: Connection) -> Iterator[None]:
+def transaction(con: Connection) -> Iterator[None]:
+    """All or nothing, and on disk afterwards."""
     con.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -114,27 +115,20 @@ def jura_end_time(con: Connection, target: str) -> int | None:
     return None if row is None else int(row[0])
 
 
-def destinations(con: Connection) -> dict[str, str]:
-    """Where the last message of each target of the ledger went, by target."""
-    return dict(
-        con.execute(
-            "SELECT Target, Destination FROM Messages WHERE MessageID IN"
-            " (SELECT max(MessageID) FROM Messages WHERE State = 'accepted' GROUP BY Target)"
-        ).fetchall()
-    )
-
-
 def rename_target(con: Connection, old: str, new: str) -> None:
     """A target goes on under another name, with all its history."""
-    with _transaction(con):
-        for table in ("Targets", "Messages", "SumKeys", "HeldRecords"):
+    with transaction(con):
+        for table in ("Targets", "Messages", "SumKeys", "HeldRecords", "OpenMonths"):
             con.execute(f"UPDATE {table} SET Target = ? WHERE Target = ?", (new, old))
         con.execute("UPDATE OR REPLACE AccountingTargets SET TargetID = ? WHERE TargetID = ?", (new, old))
 
 
 def set_cursor(con: Connection, position: Cursor) -> None:
     """Begin a target, or begin it anew: what was sent before is recognised by its digest."""
-    with _transaction(con):
+    with transaction(con):
+        # What is under way counts in the numbers of before: it would carry the new cursor past records of today.
+        con.execute("UPDATE Messages SET Seq = NULL WHERE Target = ? AND State = 'sending'", (position.target,))
+        con.execute("UPDATE HeldRecords SET Seq = 0 WHERE Target = ?", (position.target,))
         con.execute(
             "INSERT INTO Targets (Target, Incarnation, LastSeq, StartEndTime) VALUES (?, ?, ?, ?)"
             " ON CONFLICT (Target) DO UPDATE SET Incarnation = excluded.Incarnation, LastSeq = excluded.LastSeq,"
@@ -143,9 +137,25 @@ def set_cursor(con: Connection, position: Cursor) -> None:
         )
 
 
+def is_older_copy(con: Connection, fences_passed: int) -> bool:
+    """
+    Whether the accounting database is an older copy of the one that was published from last.
+
+    It had passed as many fences before. Every target begins anew then, whatever the incarnation says: somebody may
+    have put a copy in place by hand.
+    """
+    with transaction(con):
+        row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = 'FENCES_PASSED'").fetchone()
+        older = row is not None and fences_passed <= int(row[0])
+        if older:
+            con.execute("UPDATE Targets SET Incarnation = ''")
+        con.execute("INSERT OR REPLACE INTO DBConfig VALUES ('FENCES_PASSED', ?)", (str(fences_passed),))
+    return older
+
+
 def move_cursor(con: Connection, target: str, seq: int) -> None:
     """Nothing up to ``seq`` needs sending."""
-    with _transaction(con):
+    with transaction(con):
         _move(con, target, seq)
 
 
@@ -162,9 +172,9 @@ def intend(
     ``seq`` moves the cursor at once: for records that are all held back.
     """
     now = int(time.time())
-    with _transaction(con):
+    with transaction(con):
         for one in held:
-            _hold(con, target, one, now)
+            hold(con, target, one, now)
         if seq is not None:
             _move(con, target, seq)
         return [_insert(con, target, message, now) for message in messages]
@@ -202,23 +212,40 @@ def _insert(con: Connection, target: str, message: Message, now: int) -> Message
     return message._replace(message_id=message_id)
 
 
-def _hold(con: Connection, target: str, held: Held, now: int) -> None:
+def hold(con: Connection, target: str, held: Held, now: int) -> None:
+    """Inside a transaction: note that a record is not sent, unless an operator has decided that already."""
     record = held.record
     con.execute(
         "INSERT INTO HeldRecords (Target, JobID, RecordID, Seq, EndTime, State, Reason, Since)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (Target, JobID) DO UPDATE SET RecordID = excluded.RecordID, Seq = excluded.Seq,"
-        " EndTime = excluded.EndTime, State = excluded.State, Reason = excluded.Reason, Attempts = Attempts + 1",
+        " EndTime = excluded.EndTime, State = excluded.State, Reason = excluded.Reason, Attempts = Attempts + 1"
+        " WHERE State <> 'dropped'",
         (target, record.job_id, record.record_id, record.seq, record.end_time, held.state, held.reason, now),
     )
 
 
-def unanswered(con: Connection, target: str) -> list[Message]:
+def unanswered(con: Connection, target: str) -> Iterator[Message]:
     """The messages that were begun and have no answer, oldest first: they go before anything newer."""
     ids = con.execute(
         "SELECT MessageID FROM Messages WHERE Target = ? AND State = 'sending' ORDER BY MessageID", (target,)
     ).fetchall()
-    return [stored(con, message_id) for (message_id,) in ids]
+    return (stored(con, message_id) for (message_id,) in ids)
+
+
+def count_unanswered(con: Connection, target: str) -> int:
+    """How many messages were begun and have no answer."""
+    row = con.execute("SELECT count(*) FROM Messages WHERE Target = ? AND State = 'sending'", (target,)).fetchone()
+    return int(row[0])
+
+
+def renew(con: Connection, message_id: int, data: bytes) -> None:
+    """The same text in other bytes: the certificate that signed the old ones is not ours any more."""
+    with transaction(con):
+        con.execute(
+            "UPDATE Messages SET Bytes = ?, ByteCount = ? WHERE MessageID = ?",
+            (zlib.compress(data, 1), len(data), message_id),
+        )
 
 
 def stored(con: Connection, message_id: int) -> Message:
@@ -238,7 +265,7 @@ def stored(con: Connection, message_id: int) -> Message:
 
 def attempted(con: Connection, message_id: int, code: int | None, words: str) -> None:
     """A message got no answer that ends it: it stays to be sent."""
-    with _transaction(con):
+    with transaction(con):
         con.execute(
             "UPDATE Messages SET Attempts = Attempts + 1, AnswerCode = ?, Answer = ? WHERE MessageID = ?",
             (code, words, message_id),
@@ -249,11 +276,12 @@ def accepted(
     con: Connection, target: str, message: Message, code: int | None, words: str, receiver_id: str | None
 ) -> None:
     """The receiver has it: answer, records and cursor in one transaction."""
-    with _transaction(con):
+    with transaction(con):
         _answer(con, message.message_id, "accepted", code, words, receiver_id)
         con.executemany(
             "DELETE FROM HeldRecords WHERE Target = ? AND JobID = ? AND State IN ('held', 'quarantined', 'retry')",
-            [(target, record.job_id) for record in message.records],
+            # Zeros take a job's old usage back; they do not bring the job itself.
+            [(target, record.job_id) for record in message.records if record.digest],
         )
         if message.seq is not None:
             _move(con, target, message.seq)
@@ -262,18 +290,36 @@ def accepted(
 def split(con: Connection, target: str, message: Message, parts: Sequence[Message]) -> list[Message]:
     """Replace one refused message by its parts; the last of them takes over the cursor."""
     now = int(time.time())
-    with _transaction(con):
+    with transaction(con):
         _answer(con, message.message_id, "split", None, f"split into {len(parts)}", None)
         return [_insert(con, target, part, now) for part in parts]
 
 
-def refused(con: Connection, target: str, message: Message, code: int | None, words: str, held: Iterable[Held]) -> None:
-    """The receiver refuses a message that cannot be split: its record is quarantined, the cursor moves on."""
+def refused(
+    con: Connection,
+    target: str,
+    message: Message,
+    code: int | None,
+    words: str,
+    held: Iterable[Held],
+    months: Iterable[tuple[int, int]] = (),
+) -> None:
+    """
+    The receiver refuses a message that cannot be split: its record is set aside, the cursor moves on.
+
+    ``months`` are those of a sum that was refused: what the receiver has of them is not known any more.
+    """
     now = int(time.time())
-    with _transaction(con):
+    with transaction(con):
         _answer(con, message.message_id, "refused", code, words, None)
         for one in held:
-            _hold(con, target, one, now)
+            hold(con, target, one, now)
+        for month in months:
+            con.execute("INSERT OR IGNORE INTO OpenMonths (Target, Year, Month) VALUES (?, ?, ?)", (target, *month))
+            con.execute(
+                "UPDATE SumKeys SET Jobs = max(Jobs, 1) WHERE Target = ? AND Year = ? AND Month = ? AND Kind <> 'sync'",
+                (target, *month),
+            )
         if message.seq is not None:
             _move(con, target, message.seq)
 
@@ -288,130 +334,9 @@ def _answer(
     )
 
 
-def versions(con: Connection, target: str, job_ids: Sequence[str]) -> dict[str, list[Version]]:
-    """
-    What the target's receiver may have of each of these jobs: the last version of every key, by JobID.
-
-    Messages without an answer count: they may have arrived. Versions sent with zeros are left out.
-    """
-    found: dict[str, dict[str, Version]] = {}
-    marks = ",".join("?" * len(job_ids))
-    for job_id, *values in con.execute(
-        "SELECT JobID, Kind, Key, MessageRecords.Digest, EndTime, RecordID FROM MessageRecords"
-        f" JOIN Messages USING (MessageID) WHERE JobID IN ({marks}) AND Target = ?"
-        " AND State IN ('accepted', 'sending') ORDER BY MessageID",
-        (*job_ids, target),
-    ):
-        version = Version._make(values)
-        found.setdefault(job_id, {})[version.key] = version
-    return {job_id: [one for one in keys.values() if one.digest] for job_id, keys in found.items()}
-
-
-def live_versions(con: Connection, target: str, kinds: Sequence[str], ended: tuple[int, int]) -> list[SentRecord]:
-    """The job records of some kinds that the receiver has with ``ended[0] <= EndTime < ended[1]``, without zeros."""
-    marks = ",".join("?" * len(kinds))
-    found: dict[str, SentRecord] = {}
-    for values in con.execute(
-        "SELECT JobID, RecordID, MessageRecords.Seq, EndTime, MessageRecords.Digest, Key, Notes FROM Messages"
-        " JOIN MessageRecords USING (MessageID)"
-        f" WHERE Target = ? AND Kind IN ({marks}) AND EndTime >= ? AND EndTime < ?"
-        " AND State IN ('accepted', 'sending') ORDER BY MessageID",
-        (target, *kinds, *ended),
-    ):
-        record = SentRecord._make(values)
-        found[record.key] = record
-    return [record for record in found.values() if record.digest]
-
-
-def live_sums(con: Connection, target: str, year: int, month: int) -> list[tuple[str, SentSum]]:
-    """``(kind, sum)`` of each sum of a month that the receiver has and that is not zero."""
-    return [
-        (kind, SentSum._make(values))
-        for kind, *values in con.execute(
-            "SELECT Kind, Key, Year, Month, Jobs FROM SumKeys WHERE Target = ? AND Year = ? AND Month = ? AND Jobs > 0",
-            (target, year, month),
-        )
-    ]
-
-
-def months_of(con: Connection, target: str, kind: str) -> list[tuple[int, int]]:
-    """The months of which the receiver has sums of a kind."""
-    rows = con.execute(
-        "SELECT DISTINCT Year, Month FROM SumKeys WHERE Target = ? AND Kind = ? AND Jobs > 0", (target, kind)
-    )
-    return [(year, month) for year, month in rows]
-
-
-def job_kinds_sent(con: Connection, target: str) -> set[str]:
-    """The kinds of messages with records of their own that the target was ever sent."""
-    return {
-        kind
-        for (kind,) in con.execute(
-            "SELECT DISTINCT Kind FROM Messages WHERE Target = ? AND Kind IN ('ur', 'car', 'individual',"
-            " 'individual-v04')",
-            (target,),
-        )
-    }
-
-
-def held_to_send(con: Connection, target: str, ended_before: int) -> list[Held]:
-    """Held records whose time has come (``held`` that ended before then), and those to be tried again."""
-    return [
-        Held(SentRecord(job_id, record_id, seq, end_time, b""), state, reason)
-        for job_id, record_id, seq, end_time, state, reason in con.execute(
-            "SELECT JobID, RecordID, Seq, EndTime, State, Reason FROM HeldRecords WHERE Target = ?"
-            " AND (State = 'retry' OR (State = 'held' AND EndTime <= ?)) ORDER BY Seq",
-            (target, ended_before),
-        )
-    ]
-
-
-def release(con: Connection, target: str, job_ids: Iterable[str]) -> None:
-    """These records are not held back any more: they no longer exist, or the receiver has them."""
-    with _transaction(con):
-        con.executemany(
-            "DELETE FROM HeldRecords WHERE Target = ? AND JobID = ?", [(target, job_id) for job_id in job_ids]
-        )
-
-
-def hold_only(con: Connection, target: str, held: Sequence[Held]) -> None:
-    """Of a target that is sent sums: exactly these jobs are left out of them."""
-    now = int(time.time())
-    with _transaction(con):
-        job_ids = {one.record.job_id for one in held}
-        rows = con.execute(
-            "SELECT JobID FROM HeldRecords WHERE Target = ? AND State IN ('quarantined', 'retry')", (target,)
-        ).fetchall()
-        for (job_id,) in rows:
-            if job_id not in job_ids:
-                con.execute("DELETE FROM HeldRecords WHERE Target = ? AND JobID = ?", (target, job_id))
-        for one in held:
-            _hold(con, target, one, now)
-
-
-def dropped(con: Connection, target: str, job_ids: Sequence[str]) -> set[str]:
-    """Those of the jobs that an operator wants never sent to the target."""
-    marks = ",".join("?" * len(job_ids))
-    return {
-        job_id
-        for (job_id,) in con.execute(
-            f"SELECT JobID FROM HeldRecords WHERE Target = ? AND State = 'dropped' AND JobID IN ({marks})",
-            (target, *job_ids),
-        )
-    }
-
-
-def accepted_after(con: Connection, target: str, message_id: int) -> bool:
-    """Whether the target accepted a message that is newer than this one."""
-    row = con.execute(
-        "SELECT 1 FROM Messages WHERE Target = ? AND MessageID > ? AND State = 'accepted' LIMIT 1", (target, message_id)
-    ).fetchone()
-    return row is not None
-
-
 def forget_bytes(con: Connection, answered_before: int) -> None:
     """Drop the bytes of messages that were answered before then; what they carried stays known."""
-    with _transaction(con):
+    with transaction(con):
         con.execute(
             "UPDATE Messages SET Bytes = NULL WHERE State <> 'sending' AND Answered < ? AND Bytes IS NOT NULL",
             (answered_before,),
@@ -421,7 +346,7 @@ def forget_bytes(con: Connection, answered_before: int) -> None:
 def finish_run(con: Connection, target: str, *, error: str | None, last_end_time: int | None) -> None:
     """Close a target's run: its times, and jura's own row. Nothing refers to that row: jura's tools delete it."""
     now = int(time.time())
-    with _transaction(con):
+    with transaction(con):
         con.execute(
             "UPDATE Targets SET LastRun = ?1, LastError = ?2,"
             " LastSuccess = CASE WHEN ?2 IS NULL THEN ?1 ELSE LastSuccess END WHERE Target = ?3",
@@ -432,11 +357,3 @@ def finish_run(con: Connection, target: str, *, error: str | None, last_end_time
                 "INSERT OR REPLACE INTO AccountingTargets (TargetID, LastEndTime, LastReport) VALUES (?, ?, ?)",
                 (target, last_end_time, now),
             )
-
-
-def earliest_held_end(con: Connection, target: str) -> int | None:
-    """The earliest EndTime of a record that is held back from a target."""
-    row = con.execute(
-        "SELECT min(EndTime) FROM HeldRecords WHERE Target = ? AND State IN ('held', 'quarantined', 'retry')", (target,)
-    ).fetchone()
-    return None if row[0] is None else int(row[0])

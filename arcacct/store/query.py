@@ -10,12 +10,14 @@ import re
 import time
 from _sqlite3 import Connection
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from math import isfinite
+from typing import Any, NamedTuple
 
 from arcacct.records.aar import AAR, Transfer, UsageCell
+from arcacct.store.recorder import escaped
 
 PAGE_RECORDS = 500
-_LARGEST = 2**53
+LARGEST_EXACT = 2**53
 """What is larger is no measurement: it would make the sum of a whole month overflow (INVARIANTS 6)."""
 
 _TRANSFER_KINDS = {10: "input", 11: "cached_input", 20: "output"}
@@ -30,13 +32,16 @@ _RECORD = """
     SubmitTime, EndTime, NodeCount, CPUCount, UsedMemory, UsedVirtMem, UsedWalltime, UsedCPUUserTime,
     UsedCPUKernelTime, UsedScratch, StageInVolume, StageOutVolume
 """
+# LEFT: a name that is missing must not make a job disappear.
 _NAMES = """
-    JOIN Endpoints ON Endpoints.ID = EndpointID
-    JOIN Queues ON Queues.ID = QueueID
-    JOIN Users ON Users.ID = UserID
-    JOIN WLCGVOs ON WLCGVOs.ID = VOID
+    LEFT JOIN Endpoints ON Endpoints.ID = EndpointID
+    LEFT JOIN Queues ON Queues.ID = QueueID
+    LEFT JOIN Users ON Users.ID = UserID
+    LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID
     JOIN Status ON Status.ID = StatusID
 """
+LAST_SECOND = 253_402_300_799
+"""The end of the year 9999: a later EndTime belongs to no month."""
 _ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
 
 
@@ -52,6 +57,8 @@ class Page(NamedTuple):
 
     records: list[Logged]
     last_seq: int
+    others: list[str]
+    """JobIDs of final records that are not to be published (any more): without usage, or ended too early."""
 
 
 def unescaped(text: str) -> str:
@@ -88,14 +95,34 @@ def logged_after(
             f" WHERE Seq > ? AND Seq <= ? AND EndTime >= ? AND {_PUBLISHABLE} ORDER BY Seq",
             (seq, last, ended_from),
         ).fetchall()
+        others = con.execute(
+            "SELECT JobID FROM FinishedLog JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
+            " JOIN Status ON Status.ID = StatusID"
+            f" WHERE Seq > ? AND Seq <= ? AND Status.Name IN {_FINAL} AND NOT (EndTime >= ? AND {_PUBLISHABLE})",
+            (seq, last, ended_from),
+        ).fetchall()
         children = _Children(con, "FinishedLog", "Seq > ? AND Seq <= ?", (seq, last))
-        return Page([Logged(values[0], children.record(values[1:])) for values in main], last)
+        return Page(
+            [Logged(values[0], children.record(values[1:])) for values in main],
+            last,
+            [unescaped(job_id) for (job_id,) in others],
+        )
     finally:
         con.execute("COMMIT")
 
 
+def deleted_records(con: Connection, seq: int, horizon: int) -> list[int]:
+    """RecordIDs of ``seq < Seq <= horizon`` that were deleted (pruned ones leave no trace here)."""
+    rows = con.execute(
+        "SELECT FinishedLog.RecordID FROM FinishedLog LEFT JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
+        " WHERE Seq > ? AND Seq <= ? AND AAR.RecordID IS NULL",
+        (seq, horizon),
+    )
+    return [record_id for (record_id,) in rows]
+
+
 def ended_between(
-    con: Connection, ended_from: int, ended_before: int, *, size: int = PAGE_RECORDS
+    con: Connection, ended_from: int, ended_before: float, *, size: int = PAGE_RECORDS
 ) -> Iterator[list[AAR]]:
     """Pages of the publishable records with ``ended_from <= EndTime < ended_before``, by end time."""
     position = (ended_from, 0)
@@ -119,6 +146,17 @@ def ended_between(
         position = (main[-1][11], main[-1][0])
 
 
+def by_job_id(con: Connection, job_ids: Sequence[str]) -> dict[str, AAR]:
+    """These jobs, whatever their status; those that no longer exist are left out."""
+    found: dict[str, AAR] = {}
+    for start in range(0, len(job_ids), PAGE_RECORDS):
+        some = [escaped(job_id) for job_id in job_ids[start : start + PAGE_RECORDS]]
+        rows = con.execute(f"SELECT RecordID FROM AAR WHERE JobID IN ({','.join('?' * len(some))})", some).fetchall()
+        records = by_record_id(con, [record_id for (record_id,) in rows])
+        found |= {aar.job_id: aar for aar in records.values()}
+    return found
+
+
 def by_record_id(con: Connection, record_ids: Sequence[int]) -> dict[int, AAR]:
     """These records, whatever their status; those that no longer exist are left out."""
     ids = ",".join(str(int(record_id)) for record_id in record_ids)
@@ -135,7 +173,7 @@ class _Children:
     """The children of the records that a condition on FinishedLog or AAR selects, by RecordID."""
 
     def __init__(self, con: Connection, table: str, condition: str, values: tuple[int, ...]) -> None:
-        def rows(child: str, columns: str, more: str = "") -> Iterable[tuple[int, str, str]]:
+        def rows(child: str, columns: str, more: str = "") -> Iterable[tuple[int, Any, Any]]:
             return con.execute(
                 f"SELECT {child}.RecordID, {columns} FROM {table} JOIN {child} ON {child}.RecordID = {table}.RecordID"
                 f" WHERE {condition} {more} ORDER BY {child}.rowid",
@@ -168,7 +206,7 @@ class _Children:
         for record_id, url, *numbers in rows(
             "DataTransfers", "URL, FileSize, TransferStart, TransferEnd, TransferType"
         ):
-            size, start, end, kind = (int(number) for number in numbers)
+            size, start, end, kind = (number if isinstance(number, int) else 0 for number in numbers)
             transfer = Transfer(unescaped(url), size, start, end, _TRANSFER_KINDS.get(kind, "input"))
             self.transfers.setdefault(record_id, []).append(transfer)
 
@@ -186,7 +224,7 @@ class _Children:
                     unescaped(str(text)) if text else None
                     for text in (local_job_id, interface, url, queue, user_dn, vo)
                 ),
-                *rest,
+                *(map(_whole, rest) if float in map(type, rest) else rest),
                 tuple(self.fqans.get(record_id, ())),
                 extra.get("jobname"),
                 extra.get("lrms"),
@@ -206,59 +244,32 @@ class _Children:
         )
 
 
+def _whole(value: object) -> object:
+    """SQLite keeps a fraction in a column of whole numbers."""
+    return int(value) if isinstance(value, float) and isfinite(value) else value
+
+
 def _node_names(extra: dict[str, str]) -> tuple[str, ...]:
     """The distinct names, in order: A-REX writes one per slot, under `nodenames` (jura reads `nodename`)."""
     text = extra.get("nodenames") or extra.get("nodename") or ""
     return tuple(dict.fromkeys(name for name in text.split(":") if name))
 
 
-def usage_cells(con: Connection, ended_from: int, ended_before: int) -> list[UsageCell]:
-    """
-    The publishable jobs with ``ended_from <= EndTime < ended_before``, summed by all that a summary is keyed by.
-
-    Months are those of EndTime in UTC. Durations that are no measurement count as 0.
-    """
-    rows = con.execute(
-        f"""
-        SELECT CAST(strftime('%Y', EndTime, 'unixepoch') AS INTEGER),
-               CAST(strftime('%m', EndTime, 'unixepoch') AS INTEGER),
-               Users.Name, WLCGVOs.Name,
-               (SELECT AttrValue FROM AuthTokenAttributes AS Token
-                 WHERE Token.RecordID = AAR.RecordID AND AttrKey = 'mainfqan' LIMIT 1) AS MainFQAN,
-               URL, NodeCount, CPUCount,
-               (SELECT InfoValue FROM JobExtraInfo AS Extra
-                 WHERE Extra.RecordID = AAR.RecordID AND InfoKey = 'benchmark' LIMIT 1) AS Benchmark,
-               count(*),
-               sum(CASE WHEN UsedWalltime BETWEEN 0 AND {_LARGEST} THEN UsedWalltime ELSE 0 END),
-               sum(CASE WHEN UsedCPUUserTime BETWEEN 0 AND {_LARGEST} THEN UsedCPUUserTime ELSE 0 END)
-               + sum(CASE WHEN UsedCPUKernelTime BETWEEN 0 AND {_LARGEST} THEN UsedCPUKernelTime ELSE 0 END),
-               min(EndTime), max(EndTime)
-          FROM AAR {_NAMES.replace("= StatusID", "= +StatusID")}
-         WHERE EndTime >= ? AND EndTime < ? AND {_PUBLISHABLE}
-         GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9
-        """,
+def count_ended(con: Connection, ended_from: int, ended_before: int) -> int:
+    """How many publishable records there are with ``ended_from <= EndTime < ended_before``."""
+    row = con.execute(
+        "SELECT count(*) FROM AAR JOIN Status ON Status.ID = +StatusID"
+        f" WHERE EndTime >= ? AND EndTime < ? AND {_PUBLISHABLE}",
         (ended_from, ended_before),
-    )
-    return [
-        UsageCell._make(
-            (
-                year,
-                month,
-                *(unescaped(text) if text else None for text in (user_dn, vo, fqan, url)),
-                node_count,
-                core_count,
-                unescaped(benchmark) if benchmark else None,
-                *numbers,
-            )
-        )
-        for year, month, user_dn, vo, fqan, url, node_count, core_count, benchmark, *numbers in rows
-    ]
+    ).fetchone()
+    return int(row[0])
 
 
 def cell_of(aar: AAR) -> UsageCell:
     """The cell of a single job."""
     when = time.gmtime(aar.end_time)
-    wall_s, cpu_s = (value if 0 <= value <= _LARGEST else 0 for value in (aar.wall_s, aar.cpu_s))
+    durations = (aar.wall_s, aar.cpu_user_s, aar.cpu_kernel_s)
+    wall_s, user_s, kernel_s = (value if 0 <= value <= LARGEST_EXACT else 0 for value in durations)
     return UsageCell(
         when.tm_year,
         when.tm_mon,
@@ -271,7 +282,7 @@ def cell_of(aar: AAR) -> UsageCell:
         aar.benchmark,
         1,
         wall_s,
-        cpu_s,
+        user_s + kernel_s,
         aar.end_time,
         aar.end_time,
     )
@@ -284,10 +295,22 @@ def months_logged_after(con: Connection, seq: int, horizon: int, *, ended_from: 
         for year, month in con.execute(
             "SELECT DISTINCT strftime('%Y', EndTime, 'unixepoch'), strftime('%m', EndTime, 'unixepoch')"
             " FROM FinishedLog JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
-            " WHERE Seq > ? AND Seq <= ? AND EndTime >= ?",
-            (seq, horizon, ended_from),
+            " WHERE Seq > ? AND Seq <= ? AND EndTime >= ? AND EndTime BETWEEN 1 AND ?",
+            (seq, horizon, ended_from, LAST_SECOND),
         )
     }
+
+
+def without_measure(con: Connection, seq: int, horizon: int) -> list[str]:
+    """JobIDs logged with ``seq < Seq <= horizon`` of which the cells count a duration as 0, or the end nowhere."""
+    rows = con.execute(
+        "SELECT JobID FROM FinishedLog JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
+        " WHERE Seq > :seq AND Seq <= :horizon AND NOT (EndTime BETWEEN 1 AND :last"
+        " AND UsedWalltime BETWEEN 0 AND :most AND UsedCPUUserTime BETWEEN 0 AND :most"
+        " AND UsedCPUKernelTime BETWEEN 0 AND :most)",
+        {"seq": seq, "horizon": horizon, "last": LAST_SECOND, "most": LARGEST_EXACT},
+    )
+    return [unescaped(job_id) for (job_id,) in rows]
 
 
 def earliest_unhandled_end(con: Connection, seq: int, *, ended_from: int = 0) -> int | None:

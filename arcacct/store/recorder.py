@@ -8,11 +8,13 @@ last: that makes one entry in FinishedLog.
 """
 
 import time
-from _sqlite3 import Connection
+
+from arcacct.store.engine import Connection
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.controldir.facts import JobFacts, Usage
+    from arcacct.controldir.files import StatusFile
 
 _ESCAPES = str.maketrans({"'": "%27", "#": "%23", "%": "%25", "\r": "%0D", "\n": "%0A", "\b": "%08", "\0": "%00"})
 
@@ -40,16 +42,21 @@ _CHILDREN = {
 }
 
 
+NOTHING, NEW_JOB, NEW_END, NEW_EVENT, CORRECTION = "", "job", "end", "event", "correction"
+"""What a state change was to the database: nothing new, a job never seen, the end of one, an event alone, the rest."""
+
+
 class Known:
     """What the database has of a job before a state change is recorded."""
 
-    __slots__ = ("end_time", "event_ns", "has_owner", "record_id")
+    __slots__ = ("end_time", "event_ns", "has_owner", "is_aborted", "record_id")
 
-    def __init__(self, record_id: int, has_owner: bool, end_time: int, event_ns: int) -> None:
+    def __init__(self, record_id: int, has_owner: bool, end_time: int, event_ns: int, is_aborted: bool) -> None:
         self.record_id = record_id
         self.has_owner = has_owner
         self.end_time = end_time
         self.event_ns = event_ns
+        self.is_aborted = is_aborted
 
 
 def escaped(text: str) -> str:
@@ -62,33 +69,43 @@ def event_time(seconds: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
 
 
-def record(con: Connection, facts: "JobFacts", *, present: bool = False, settled: bool = False) -> bool:
+def record(con: Connection, facts: "JobFacts", *, present: bool = False, settled: bool = False) -> str:
     """
-    Record one state change inside the caller's transaction; True when a table of A-REX changed.
+    Record one state change inside the caller's transaction; says what it was to the tables of A-REX (`NEW_JOB`, ...).
 
     ``present`` is for the sweep, which has the status file before it: then the state is what the file says, also
     when it is older than what was recorded. ``settled``: that file need not be read again.
+    A job that was taken for vanished, and is not, is in progress again.
     DELETED makes no row; a job whose .local nobody could read makes none either (`knows` tells whether that is so).
     """
     if facts.state == "DELETED":
-        return False
+        return NOTHING
     before = con.total_changes
     known = _known(con, facts.job_id)
-    if known is None and not facts.known:
-        return False
+    is_new = known is None
     if known is None:
+        if not facts.known:
+            return NOTHING
         known = _insert(con, facts)
     elif facts.known and not known.has_owner:
         _name(con, known.record_id, facts)
+    before_events = con.total_changes
     _add_events(con, known.record_id, facts)
+    events = con.total_changes - before_events
     latest = present or facts.event_ns >= known.event_ns
     # A job may be resumed before its earlier end is recorded: that end holds until there is a later one.
     if facts.usage is not None and facts.known and (latest or facts.usage.end_time > known.end_time):
         _finish(con, known.record_id, facts, facts.usage)
-    changed = con.total_changes != before
+    elif known.is_aborted and latest:
+        _reopen(con, known.record_id)
+    changes = con.total_changes - before
     if latest:
         _remember(con, known.record_id, facts, settled=settled)
-    return changed
+    if is_new or not changes:
+        return NEW_JOB if is_new else NOTHING
+    if facts.usage is not None and (known.is_aborted or not known.end_time):
+        return NEW_END
+    return NEW_EVENT if changes == events else CORRECTION
 
 
 def knows(con: Connection, job_id: str) -> bool:
@@ -96,13 +113,29 @@ def knows(con: Connection, job_id: str) -> bool:
     return _known(con, job_id) is not None
 
 
+def has_ended(con: Connection, job_id: str) -> bool:
+    """Whether the database has the end of the job: an aborted one has only vanished."""
+    known = _known(con, job_id)
+    return known is not None and known.end_time != 0 and not known.is_aborted
+
+
+def remember_status_file(con: Connection, job_id: str, status: "StatusFile") -> None:
+    """For the sweep: this status file of a job needs not be read again."""
+    con.execute(
+        "UPDATE StatusFiles SET (Size, MTimeNs, CTimeNs) = (?, ?, ?)"
+        " WHERE RecordID = (SELECT RecordID FROM AAR WHERE JobID = ?)",
+        (status.size, status.mtime_ns, status.ctime_ns, escaped(job_id)),
+    )
+
+
 def _known(con: Connection, job_id: str) -> Known | None:
     row = con.execute(
-        "SELECT AAR.RecordID, AAR.SubmitTime, AAR.EndTime, EventNs FROM AAR"
+        "SELECT AAR.RecordID, AAR.SubmitTime, AAR.EndTime, EventNs, Status.Name = 'aborted' FROM AAR"
+        " JOIN Status ON Status.ID = +StatusID"
         " LEFT JOIN StatusFiles ON StatusFiles.RecordID = AAR.RecordID WHERE JobID = ?",
         (escaped(job_id),),
     ).fetchone()
-    return None if row is None else Known(row[0], row[1] != 0, row[2], row[3] or 0)
+    return None if row is None else Known(row[0], row[1] != 0, row[2], row[3] or 0, row[4])
 
 
 def _insert(con: Connection, facts: "JobFacts") -> Known:
@@ -111,13 +144,14 @@ def _insert(con: Connection, facts: "JobFacts") -> Known:
         "INSERT INTO AAR (JobID, LocalJobID, EndpointID, QueueID, UserID, VOID, StatusID, ExitCode, SubmitTime,"
         " EndTime, NodeCount, CPUCount, UsedMemory, UsedVirtMem, UsedWalltime, UsedCPUUserTime, UsedCPUKernelTime,"
         " UsedScratch, StageInVolume, StageOutVolume)"
-        " VALUES (?, '', ?, ?, ?, ?, ?, 1, ?, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0)",
-        (escaped(facts.job_id), *_dimensions(con, facts), name_id(con, "Status", "in-progress"), facts.submit_time),
+        " VALUES (?, '', ?, ?, ?, ?, (SELECT ID FROM Status WHERE Name = 'in-progress'), 1, ?, 0, 1, 1,"
+        " 0, 0, 0, 0, 0, 0, 0, 0)",
+        (escaped(facts.job_id), *_dimensions(con, facts), facts.submit_time),
     )
     record_id = cursor.lastrowid
     assert record_id is not None
     set_children(con, record_id, "AuthTokenAttributes", _auth_tokens(facts))
-    return Known(record_id, True, 0, 0)
+    return Known(record_id, True, 0, 0, False)
 
 
 def _name(con: Connection, record_id: int, facts: "JobFacts") -> None:
@@ -132,11 +166,16 @@ def _name(con: Connection, record_id: int, facts: "JobFacts") -> None:
 
 
 def _dimensions(con: Connection, facts: "JobFacts") -> tuple[int, int, int, int]:
+    endpoint, queue, user, vo = con.execute(
+        "SELECT (SELECT ID FROM Endpoints WHERE Interface = ? AND URL = ?), (SELECT ID FROM Queues WHERE Name = ?),"
+        " (SELECT ID FROM Users WHERE Name = ?), (SELECT ID FROM WLCGVOs WHERE Name = ?)",
+        tuple(map(escaped, (facts.endpoint_type, facts.endpoint_url, facts.queue, facts.user_dn, facts.vo))),
+    ).fetchone()
     return (
-        endpoint_id(con, facts.endpoint_type, facts.endpoint_url),
-        name_id(con, "Queues", facts.queue),
-        name_id(con, "Users", facts.user_dn),
-        name_id(con, "WLCGVOs", facts.vo),
+        endpoint or endpoint_id(con, facts.endpoint_type, facts.endpoint_url),
+        queue or name_id(con, "Queues", facts.queue),
+        user or name_id(con, "Users", facts.user_dn),
+        vo or name_id(con, "WLCGVOs", facts.vo),
     )
 
 
@@ -164,21 +203,16 @@ def _auth_tokens(facts: "JobFacts") -> "list[tuple[object, ...]]":
 
 def _add_events(con: Connection, record_id: int, facts: "JobFacts") -> None:
     """What the state change tells of times: of the submission, of the state itself, of the batch system and files."""
-    if facts.submit_time:
-        _add_event(con, record_id, "ACCEPTED", facts.submit_time)
+    events = [("ACCEPTED", facts.submit_time)] if facts.submit_time else []
     # A status file that was rewritten for a job that waits does not say when the state began.
     if facts.state != "ACCEPTED" and not (facts.status is not None and facts.status.pending):
-        _add_event(con, record_id, facts.state, facts.event_ns // 1_000_000_000)
-    if facts.usage is not None:
-        for key, seconds in facts.usage.events:
-            _add_event(con, record_id, key, seconds)
-
-
-def _add_event(con: Connection, record_id: int, key: str, seconds: int) -> None:
-    con.execute(
-        "INSERT INTO JobEvents (RecordID, EventKey, EventTime) SELECT ?1, ?2, ?3 WHERE NOT EXISTS"
-        " (SELECT 1 FROM JobEvents WHERE RecordID = ?1 AND EventKey = ?2 AND EventTime = ?3)",
-        (record_id, key, event_time(seconds)),
+        events.append((facts.state, facts.event_ns // 1_000_000_000))
+    events += facts.events
+    wanted = dict.fromkeys((key, event_time(seconds)) for key, seconds in events)
+    found = con.execute("SELECT EventKey, EventTime FROM JobEvents WHERE RecordID = ?", (record_id,)).fetchall()
+    con.executemany(
+        "INSERT INTO JobEvents (RecordID, EventKey, EventTime) VALUES (?, ?, ?)",
+        [(record_id, *event) for event in wanted if event not in found],
     )
 
 
@@ -211,6 +245,13 @@ def _finish(con: Connection, record_id: int, facts: "JobFacts", usage: "Usage") 
     con.execute(_UPDATE_USAGE, (*values, record_id, *values))
 
 
+def _reopen(con: Connection, record_id: int) -> None:
+    con.execute(
+        "UPDATE AAR SET (StatusID, EndTime) = (?, 0) WHERE RecordID = ?",
+        (name_id(con, "Status", "in-progress"), record_id),
+    )
+
+
 def set_children(con: Connection, record_id: int, table: str, rows: "list[tuple[object, ...]]") -> None:
     """
     Make a record's rows in a child table these, as a multiset; rows that are right already are not touched.
@@ -228,10 +269,10 @@ def set_children(con: Connection, record_id: int, table: str, rows: "list[tuple[
             missing[key] -= 1
         else:
             con.execute(f"DELETE FROM {table} WHERE rowid = ?", (rowid,))
-    insert = f"INSERT INTO {table} (RecordID, {names}) VALUES (?{', ?' * len(columns)})"
-    for key, count in missing.items():
-        for _ in range(count):
-            con.execute(insert, (record_id, *key))
+    con.executemany(
+        f"INSERT INTO {table} (RecordID, {names}) VALUES (?{', ?' * len(columns)})",
+        [(record_id, *key) for key, count in missing.items() for _ in range(count)],
+    )
 
 
 def _remember(con: Connection, record_id: int, facts: "JobFacts", *, settled: bool) -> None:

@@ -199,6 +199,7 @@ def _run(con: Connection, path: str, number: int, script: str) -> int:
         con.executescript(f"BEGIN IMMEDIATE;\n{text}")
         if number == 1:
             con.execute("INSERT INTO DBConfig VALUES ('ARCACCT_INCARNATION', ?)", (secrets.token_hex(16),))
+            con.execute("INSERT INTO DBConfig VALUES ('ARCACCT_CREATED', ?)", (str(int(time.time())),))
         con.execute("INSERT OR REPLACE INTO DBConfig VALUES ('ARCACCT_SCHEMA', ?)", (str(number),))
         con.execute("COMMIT")
     except DatabaseError as error:
@@ -206,6 +207,19 @@ def _run(con: Connection, path: str, number: int, script: str) -> int:
             con.execute("ROLLBACK")
         raise translated(error, f"{path} ({os.path.basename(script)})") from error
     return number
+
+
+def complete_since(con: Connection) -> int:
+    """
+    From which end time on the database has every job, UTC seconds.
+
+    It is when it was made: of earlier jobs the control directory has lost those that A-REX cleaned up. 0 once A-REX's
+    own database was imported, and for databases that do not know when they were made.
+    """
+    if con.execute("SELECT 1 FROM ImportedFiles LIMIT 1").fetchone():
+        return 0
+    row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = 'ARCACCT_CREATED'").fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def incarnation(con: Connection) -> str:

@@ -88,6 +88,8 @@ def to_bytes(files: JobFiles, now_ns: int) -> bytes:
         lines.append(f"status={status.size} {status.mtime_ns} {status.ctime_ns}")
     if files.owner:
         lines.append(f"owner={files.owner}")
+    if files.hashed:
+        lines.append("hashed=yes")
     parts = ["\n".join(lines).encode("utf-8", "surrogateescape"), b"\n"]
     for name in _FILES:
         content: bytes | None = getattr(files, name)
@@ -137,6 +139,7 @@ def _job_files(values: dict[str, str], blobs: dict[str, bytes], name: str) -> Jo
     files.event_ns = _nanoseconds(values.get("time", ""), name)
     files.failed = values.get("failed") == "yes"
     files.owner = values.get("owner")
+    files.hashed = values.get("hashed") == "yes"
     files.local, files.diag, files.statistics = (blobs.get(which) for which in _FILES)
     status = [_number(part) for part in values.get("status", "").split()]
     if len(status) == 3:

@@ -30,26 +30,38 @@ def arex() -> Iterator[sqlite3.Connection]:
         yield con
 
 
+LAYOUTS = {"flat": corpus.rebuild, "hashed": corpus.rebuild_hashed}
+HASHED_DIFFERS = {"rte", "flaky"}
+"""ARC 7 counts the last benchmark of .diag, A-REX 6, which wrote the corpus, the first."""
+
+
+@pytest.fixture(scope="module", params=LAYOUTS)
+def layout(request: pytest.FixtureRequest) -> str:
+    """A-REX 6's control directory, and the same jobs as ARC 7 would keep them."""
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connection]:
+def swept(tmp_path_factory: pytest.TempPathFactory, layout: str) -> Iterator[sqlite3.Connection]:
     """Our database after one sweep over the control directory."""
-    control = corpus.rebuild(tmp_path_factory.mktemp("swept") / "control")
+    control = LAYOUTS[layout](tmp_path_factory.mktemp("swept") / "control")
     with closing(corpus.swept(control)) as con:
         yield con
 
 
 @pytest.fixture(scope="module")
-def replayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connection]:
+def replayed(tmp_path_factory: pytest.TempPathFactory, layout: str) -> Iterator[sqlite3.Connection]:
     """Our database after every hook call of the corpus, in A-REX's order."""
     control = corpus.Control(tmp_path_factory.mktemp("replayed"), {})
-    with closing(corpus.replayed(control)) as con:
+    with closing(corpus.replayed(control, hashed=layout == "hashed")) as con:
         yield con
 
 
 @pytest.fixture(params=["swept", "replayed"])
-def ours(request: pytest.FixtureRequest) -> tuple[sqlite3.Connection, set[str]]:
+def ours(request: pytest.FixtureRequest, layout: str) -> tuple[sqlite3.Connection, set[str]]:
     """Our database and the cases that differ from A-REX's on purpose."""
-    return request.getfixturevalue(request.param), SWEEP_DIFFERS if request.param == "swept" else REPLAY_DIFFERS
+    differ = SWEEP_DIFFERS if request.param == "swept" else REPLAY_DIFFERS
+    return request.getfixturevalue(request.param), differ | (HASHED_DIFFERS if layout == "hashed" else set())
 
 
 def unrepeated(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
@@ -124,6 +136,13 @@ def test_replay_records_every_state_with_a_hook(arex, replayed) -> None:
     # tz: A-REX wrote local time. sleep: it wrote its row when the hook had slept 6 s. fail-SUBMIT: it wrote FINISHING,
     # a state without a hook there, instead of SUBMIT.
     list(corpus.each_job(check, NEVER_ENDED | {"tz", "hookexp-sleep-SUBMIT", "hookexp-fail-SUBMIT"}))
+
+
+def test_the_last_benchmark_counts_under_arc_7(swept, layout) -> None:
+    """An environment that sets ACCOUNTING_BENCHMARK is heard by ARC 7, not by A-REX 6."""
+    found = dict(corpus.children(swept, "JobExtraInfo")[corpus.names()["rte"]])
+
+    assert found["benchmark"] == ("HEPSPEC:17.5" if layout == "hashed" else "HEPSPEC:12.26")
 
 
 def _seconds(text: object) -> float:

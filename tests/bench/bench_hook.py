@@ -105,9 +105,7 @@ def _commits(here: Places) -> int:
         return 0
     page_size = struct.unpack(">I", content[8:12])[0]
     frames = range(_WAL_HEADER, len(content) - _FRAME_HEADER - page_size + 1, _FRAME_HEADER + page_size)
-    return sum(
-        content[at + 4 : at + 8] != bytes(4) for at in frames if content[at + 8 : at + 16] == content[16:24]
-    )
+    return sum(content[at + 4 : at + 8] != bytes(4) for at in frames if content[at + 8 : at + 16] == content[16:24])
 
 
 def _size(path: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import grp
 import os
 import pathlib
@@ -13,12 +14,13 @@ from contextlib import closing
 import pytest
 from click.testing import CliRunner
 from installed import ARCACCT, arcacct, configured
-from job_files import JOB, Files, events, lay
+from job_files import JOB, LOCAL, NOON_NS, Files, events, lay, rows
 from other_users import acting_as
 
 from arcacct.cli.sweep import sweep
 from arcacct.conf.places import places
 from arcacct.controldir.files import read_job
+from arcacct.controldir.layout import STATUS_FOLDERS
 from arcacct.store import spool
 
 
@@ -40,7 +42,7 @@ def test_the_summary_is_on_stdout(control: pathlib.Path) -> None:
     second = arcacct("--config", conf, "sweep")
 
     assert (first.returncode, first.stderr) == (second.returncode, second.stderr) == (0, "")
-    assert first.stdout == f"1 events from the spool; 3 jobs in {control}, 3 read, 2 recorded\n"
+    assert first.stdout == f"1 events from the spool; 3 jobs in {control}, 3 read, 2 recorded: 2 never seen\n"
     assert second.stdout.startswith(f"0 events from the spool; 3 jobs in {control}, ")
     assert second.stdout.endswith(" read, 0 recorded\n")
 
@@ -59,7 +61,7 @@ def test_complaints_are_on_stderr_with_65(control: pathlib.Path) -> None:
     assert len(lines) == 2
     assert lines[0].startswith(f"arcacct: {spooled}/unusable/1-2-SUBMIT-X: ")
     assert lines[1].startswith("arcacct: B: ")
-    assert done.stdout.endswith("2 recorded\n")
+    assert done.stdout.endswith("2 recorded: 2 never seen\n")
     database = control / "accounting" / "arcacct" / "accounting.db"
     assert {job_id for job_id, _event in events(str(database))} == {"A", "C"}
 
@@ -74,7 +76,7 @@ def test_another_control_directory_can_be_swept(control: pathlib.Path, tmp_path:
         "--config", control.parent / "arc.conf", "--database", tmp_path / "x.db", "sweep", "--controldir", other
     )
 
-    assert done.stdout == f"0 events from the spool; 1 jobs in {other}, 1 read, 1 recorded\n"
+    assert done.stdout == f"0 events from the spool; 1 jobs in {other}, 1 read, 1 recorded: 1 never seen\n"
     assert into.stdout == done.stdout
     assert events(str(tmp_path / "x.db")) == [(JOB, "ACCEPTED"), (JOB, "FINISHED")]
 
@@ -142,7 +144,7 @@ def test_a_terminal_gets_a_progress_bar(control: pathlib.Path) -> None:
     assert process.returncode == 0
     assert "Jobs" in drawn
     assert "100%" in drawn
-    assert stdout == f"0 events from the spool; 3 jobs in {control}, 3 read, 3 recorded\n"
+    assert stdout == f"0 events from the spool; 3 jobs in {control}, 3 read, 3 recorded: 3 never seen\n"
 
 
 def _all_of(terminal: int) -> str:
@@ -178,3 +180,110 @@ def test_the_help_says_what_it_does() -> None:
     assert found.exit_code == 0
     assert "--controldir" in found.output
     assert "65" in found.output
+
+
+def test_a_dry_run_writes_nothing(control: pathlib.Path) -> None:
+    """It tells what a sweep would record, by kind, and leaves database, spool and control directory as they are."""
+    conf = control.parent / "arc.conf"
+    arcacct("--config", conf, "sweep")
+    here = places(None, str(control))
+    lay(control, Files(local=LOCAL.replace(b"first", b"D")), "D")
+    lay(control, Files(failed=b""), "A")
+    spool.write(here.spool, read_job(str(control), "A", "FINISHED"))
+    (pathlib.Path(here.spool) / "1-2-SUBMIT-X").write_text("rubbish")
+    before = rows(here.database)
+
+    done = arcacct("--config", conf, "sweep", "--dry-run")
+
+    assert done.returncode == 65
+    assert done.stdout == (
+        f"dry run, nothing written: 1 events from the spool; 4 jobs in {control}, 2 read, 2 recorded: "
+        "1 never seen, 1 corrected\n"
+    )
+    assert "1-2-SUBMIT-X" in done.stderr
+    assert "a sweep would set it aside" in done.stderr
+    assert rows(here.database) == before
+    assert len(os.listdir(here.spool)) == 2
+    # The event in the spool comes first, and leaves nothing to correct.
+    assert arcacct("--config", conf, "sweep").stdout.endswith("2 read, 1 recorded: 1 never seen\n")
+
+
+def test_a_dry_run_makes_no_database(control: pathlib.Path) -> None:
+    """Before the first sweep it tells what that would find, and makes nothing."""
+    done = arcacct("--config", control.parent / "arc.conf", "sweep", "--dry-run")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("3 read, 3 recorded: 3 never seen\n")
+    assert not (control / "accounting").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--dry-run", "--follow"], "exclude each other"),
+        (["--interval", "5"], "--interval is for --follow"),
+        (["--follow", "--interval", "0"], "interval"),
+    ],
+)
+def test_what_does_not_go_together_is_64(control: pathlib.Path, arguments: list[str], complaint: str) -> None:
+    """Options that contradict each other are told, and nothing is done."""
+    done = arcacct("--config", control.parent / "arc.conf", "sweep", *arguments)
+
+    assert done.returncode == 64
+    assert complaint in done.stderr
+    assert not (control / "accounting").exists()
+
+
+def test_every_kind_is_told(control: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """One line has the count of each kind of thing that the database lacked."""
+    conf = control.parent / "arc.conf"
+    for folder in STATUS_FOLDERS:
+        (control / folder).mkdir(exist_ok=True)
+    lay(control, Files("INLRMS", NOON_NS - 10**15), "A")
+    lay(control, Files("INLRMS", NOON_NS - 10**15), "B")
+    lay(control, Files("PREPARING", NOON_NS - 10**15), "C")
+    lay(control, Files(), "D")
+    arcacct("--config", conf, "sweep")
+    for path in [*control.glob("job.A.*"), *control.glob("*/job.A.status")]:
+        path.unlink()
+    lay(control, Files(), "B")
+    lay(control, Files("SUBMIT"), "C")
+    lay(control, Files(failed=b""), "D")
+    lay(control, Files(), "E")
+
+    done = arcacct("--config", conf, "sweep")
+
+    assert done.stdout.endswith(
+        "5 recorded: 1 never seen, 1 finished, and in progress in the database, 1 with events never seen, "
+        "1 corrected, 1 vanished unfinished, now aborted\n"
+    )
+
+
+def test_another_directory_tells_nothing_of_vanished_jobs(control: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """With --controldir and a database of several directories no job becomes aborted."""
+    other = tmp_path / "other"
+    for folder in STATUS_FOLDERS:
+        (control / folder).mkdir(exist_ok=True)
+        (other / folder).mkdir(parents=True)
+    lay(control, Files("INLRMS", NOON_NS - 10**15), "A")
+    conf, database = control.parent / "arc.conf", tmp_path / "x.db"
+    arcacct("--config", conf, "--database", database, "sweep")
+
+    done = arcacct("--config", conf, "--database", database, "sweep", "--controldir", other)
+
+    assert done.stdout == f"0 events from the spool; 0 jobs in {other}, 0 read, 0 recorded\n"
+    assert ("A", "in-progress") in [(row[0], row[7]) for row in rows(str(database))["AAR"]]
+
+
+def test_a_local_that_stays_locked_is_left_to_the_next_sweep(control: pathlib.Path) -> None:
+    """A process that hangs with a .local locked holds up neither the sweep nor the other jobs."""
+    local = control / "job.B.local"
+    with open(local, "r+b") as held:
+        fcntl.lockf(held, fcntl.LOCK_EX)
+        first = arcacct("--config", control.parent / "arc.conf", "sweep")
+    second = arcacct("--config", control.parent / "arc.conf", "sweep")
+
+    assert first.returncode == 65
+    assert f"locked by another process for 2 s: '{local}'" in first.stderr
+    assert first.stdout.endswith("2 recorded: 2 never seen\n")
+    assert second.stdout.endswith("1 recorded: 1 never seen\n")

@@ -142,15 +142,27 @@ def test_only_a_finished_job_has_usage() -> None:
         pytest.param([], "node_count", 1, id="no node: 1"),
         pytest.param([b"runtimeenvironments=A;B;;"], "rtes", ["A", "B"], id="run time environments"),
         pytest.param([b"runtimeenvironments=A;", b"RuntimeEnvironments=B"], "rtes", ["A", "B"], id="of several lines"),
-        pytest.param([b"LRMSStartTime=20261120111000Z"], "events", [("LRMSSTART", 1795173000)], id="LRMS start"),
-        pytest.param([b"LRMSEndTime=20261120111000Z"], "events", [("LRMSEND", 1795173000)], id="LRMS end"),
-        pytest.param([b"LRMSEndTime=later"], "events", [], id="a time that is none"),
         pytest.param([b"Command exited with non-zero status 7", b"", b"exitcode=7"], "exit_code", 7, id="other lines"),
     ],
 )  # fmt: skip
 def test_a_rule_of_diag(lines: list[bytes], field: str, wanted: object) -> None:
     """Each rule by which A-REX reads .diag."""
     assert getattr(usage_of(sequence(lines), b""), field) == wanted
+
+
+@pytest.mark.parametrize("state", ["FINISHING", "FINISHED"])
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        pytest.param(b"LRMSStartTime=20261120111000Z", [("LRMSSTART", 1795173000)], id="start"),
+        pytest.param(b"lrmsendtime=20261120111000Z", [("LRMSEND", 1795173000)], id="end"),
+        pytest.param(b"LRMSEndTime=later", [], id="a time that is none"),
+        pytest.param(b"lrmsendtime", [], id="no value"),
+    ],
+)
+def test_the_batch_systems_times_are_events(state: str, line: bytes, wanted: object) -> None:
+    """They are known as soon as .diag has them, before the job has finished."""
+    assert facts_of(state=state, diag=sequence([line]), statistics=b"").events == wanted
 
 
 @pytest.mark.parametrize(
@@ -212,7 +224,7 @@ def test_volumes_are_what_was_moved() -> None:
 
 def test_transfers_give_four_events() -> None:
     """First start and last end of downloads (cached ones too) and of uploads."""
-    assert usage_of(b"").events == [
+    assert facts_of(diag=b"").events == [
         ("DTRDOWNLOADSTART", NOON_S - 3595),
         ("DTRDOWNLOADEND", NOON_S - 3591),
         ("DTRUPLOADSTART", NOON_S - 30),
@@ -323,9 +335,9 @@ def test_any_bytes_in_any_file_give_values_that_can_be_stored(
     values: list[object] = [getattr(facts, name) for name in names]
     values += [part for token in facts.auth_tokens for part in token]
     values += facts.extra.values()
-    values += [getattr(facts.usage, name) for name in Usage.__slots__ if name not in ("rtes", "transfers", "events")]
+    values += [getattr(facts.usage, name) for name in Usage.__slots__ if name not in ("rtes", "transfers")]
     values += facts.usage.rtes
-    values += [part for event in facts.usage.events for part in event]
+    values += [part for event in facts.events for part in event]
     for one in facts.usage.transfers:
         values += [one.url, one.size_bytes, one.start_time, one.end_time, one.kind]
     for value in values:

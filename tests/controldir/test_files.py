@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from job_files import JOB, LOCAL, NOON_NS, Files, lay
+from job_files import DIAG, JOB, LOCAL, NOON_NS, Files, lay
 from other_users import acting_as
 
 from arcacct.controldir import files as control_files
@@ -193,14 +193,15 @@ def test_the_status_file_is_found_in_any_folder(tmp_path: pathlib.Path) -> None:
     assert found.state == "INLRMS"
 
 
-def test_only_finished_needs_more_than_local(tmp_path: pathlib.Path) -> None:
-    """.diag and .statistics are read when the job has ended, not before."""
-    lay(tmp_path, Files("FINISHING"))
+@pytest.mark.parametrize(("state", "diag"), [("SUBMIT", None), ("FINISHING", DIAG)])
+def test_only_the_end_needs_more_than_local(tmp_path: pathlib.Path, state: str, diag: bytes | None) -> None:
+    """.diag is read from FINISHING on, when A-REX has filled it; .statistics and owner when the job has ended."""
+    lay(tmp_path, Files(state))
 
-    found = read_job(str(tmp_path), JOB, "FINISHING")
+    found = read_job(str(tmp_path), JOB, state)
 
     assert found.local is not None
-    assert (found.diag, found.statistics, found.owner) == (None, None, None)
+    assert (found.diag, found.statistics, found.owner) == (diag, None, None)
 
 
 @pytest.mark.parametrize("content", [b"", b"\nJob failed\n"])

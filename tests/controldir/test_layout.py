@@ -67,7 +67,7 @@ def test_a_scan_finds_every_status_file_and_nothing_else(tmp_path: pathlib.Path)
     (tmp_path / "finished" / "readme.txt").touch()
     (tmp_path / "job.C.local").touch()
 
-    found = scan_status_files(str(tmp_path))
+    found = list(scan_status_files(str(tmp_path)))
 
     assert sorted(job_id for job_id, _path, _stat in found) == ["A", "B", "C"]
     assert all(os.stat(path).st_ino == stat.st_ino for _job_id, path, stat in found)
@@ -76,4 +76,4 @@ def test_a_scan_finds_every_status_file_and_nothing_else(tmp_path: pathlib.Path)
 def test_a_missing_control_directory_is_an_error(tmp_path: pathlib.Path) -> None:
     """A wrong path must not look like a site without jobs."""
     with pytest.raises(FileNotFoundError):
-        scan_status_files(str(tmp_path / "nowhere"))
+        list(scan_status_files(str(tmp_path / "nowhere")))

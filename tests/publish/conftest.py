@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
+import tempfile
 import time
 
 import pytest
 from scripted_receiver import ScriptedReceiver, server_context
 
 from arcacct.publish.session import Patience, TargetSession, tls_context
+from arcacct.sandbox import Sandbox
 from arcacct.sandbox.authority import create
 
 
@@ -75,3 +79,36 @@ def session_of(authority, host, naps):
 def session(session_of):
     """A session with the host certificate."""
     return session_of()
+
+
+@pytest.fixture
+def memory():
+    """A directory in memory, where there is one: the ledger syncs to disk before and after each message."""
+    where = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="arcacct-test-", dir=where) as path:
+        yield pathlib.Path(path)
+
+
+@pytest.fixture(scope="module")
+def box(tmp_path_factory):
+    """The sandbox's receivers for all tests of a module: making their keys takes longer than most tests."""
+    with Sandbox(str(tmp_path_factory.mktemp("box"))) as running:
+        # An EC key is read in no time; RSA has its tests in test_signing.
+        running.client = running.authority.issue("ce.example.org", stem="quick", rsa_key=False)
+        yield running
+
+
+@pytest.fixture
+def empty_box(box):
+    """The receivers as if they had just been started."""
+    box.faults.clear()
+    box.sgas.rights[box.client.subject] = "jobinsert:all"
+    box.sgas._stored.clear()
+    box.sgas.ignored_repeats = 0
+    box.apel.rejected.clear()
+    box.apel.received.clear()
+    for table in box.apel._tables.values():
+        table.clear()
+    for server in box.servers.values():
+        server.connections = server.requests = server.refused_handshakes = 0
+    return box

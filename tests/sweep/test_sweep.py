@@ -19,7 +19,7 @@ from arcacct.errors import InputError, StoreBusy
 from arcacct.hook import record_event
 from arcacct.store import spool
 from arcacct.store.accounting import open_accounting
-from arcacct.sweep import SweepReport, sweep
+from arcacct.sweep import Found, SweepReport, sweep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def test_every_job_of_the_directory_is_recorded(here: Places, con: sqlite3.Conne
 
     report = sweep(here, con)
 
-    assert report == SweepReport(spooled=0, jobs=4, looked_at=4, recorded=4, complaints=())
+    assert report == SweepReport(spooled=0, jobs=4, looked_at=4, found={Found.NEW_JOB: 4}, complaints=())
     assert statuses(con) == [
         ("A", "in-progress", 0),
         ("B", "in-progress", 0),
@@ -75,12 +75,12 @@ def test_a_second_sweep_reads_nothing(here: Places, con: sqlite3.Connection, con
     for job_id in "ABC":
         lay(control, Files("FINISHED", NOON_NS - 10**15), job_id)
     sweep(here, con)
-    before = con.total_changes
+    before = rows(con)
 
     report = sweep(here, con)
 
     assert (report.jobs, report.looked_at, report.recorded) == (3, 0, 0)
-    assert con.total_changes == before
+    assert rows(con) == before
 
 
 @pytest.mark.parametrize("how", ["in place", "another file", "another folder"])
@@ -199,12 +199,66 @@ def test_an_unreadable_file_is_told(here: Places, con: sqlite3.Connection, contr
     assert statuses(con) == []
 
 
-@pytest.mark.parametrize("status", [b"DELETED"], ids=["deleted"])
-def test_jobs_on_their_way_out_make_nothing(
-    here: Places, con: sqlite3.Connection, control: pathlib.Path, status: bytes
+LONG_AGO_S = NOON_S - 1_000_000
+DELETED = (
+    LOCAL.replace(b"starttime=20261120110000Z", b"starttime=20261108210000Z")
+    + b"lifetime=604800\ncleanuptime=20261115221320Z\n"
+)
+"""What .local says of a job that ended LONG_AGO_S and whose results A-REX has thrown away a week later."""
+DELETED_NS = (LONG_AGO_S + 604_800) * 10**9
+
+
+def test_a_deleted_job_that_nobody_recorded_has_its_end(
+    here: Places, con: sqlite3.Connection, control: pathlib.Path
 ) -> None:
-    """DELETED makes no row and no complaint."""
-    lay(control, Files(status=status))
+    """Of a job that A-REX has deleted the end is the moment from which its life time ran, the rest what is left."""
+    lay(control, Files("DELETED", DELETED_NS, local=DELETED, statistics=None, failed=b""))
+
+    report = sweep(here, con)
+
+    assert report.found == {Found.NEW_JOB: 1}
+    assert statuses(con) == [(JOB, "failed", LONG_AGO_S)]
+    assert sweep(here, con).looked_at == 0
+
+
+@pytest.mark.parametrize(
+    "local",
+    [
+        pytest.param(LOCAL, id="no times"),
+        pytest.param(LOCAL + b"lifetime=<\ncleanuptime=20261127120000Z\n", id="life time of an xRSL job"),
+        pytest.param(LOCAL + b"lifetime=604800\ncleanuptime=20200101000000Z\n", id="before it began"),
+        pytest.param(LOCAL + b"lifetime=60\ncleanuptime=20261220120000Z\n", id="after it was deleted"),
+    ],
+)
+def test_a_deleted_job_without_times_ended_when_it_was_deleted(
+    here: Places, con: sqlite3.Connection, control: pathlib.Path, local: bytes
+) -> None:
+    """When .local does not tell the end, the deletion is the latest moment that it can have been."""
+    lay(control, Files("DELETED", NOON_NS + 10**9, local=local))
+
+    sweep(here, con)
+
+    assert statuses(con) == [(JOB, "completed", NOON_S + 1)]
+
+
+def test_a_deleted_job_changes_no_record(here: Places, con: sqlite3.Connection, control: pathlib.Path) -> None:
+    """What was recorded at its end knows more than the files that are left; they are read once."""
+    lay(control, Files("FINISHED", LONG_AGO_S * 10**9))
+    record_event(here, read_job(str(control), JOB, "FINISHED"), con)
+    before, log = rows(con), finished_log(con)
+    lay(control, Files("DELETED", DELETED_NS, local=DELETED, statistics=None))
+
+    first, second = sweep(here, con), sweep(here, con)
+
+    assert (rows(con), finished_log(con)) == (before, log)
+    assert (first.looked_at, first.recorded, second.looked_at) == (1, 0, 0)
+
+
+def test_a_deleted_job_without_files_makes_nothing(
+    here: Places, con: sqlite3.Connection, control: pathlib.Path
+) -> None:
+    """Without .local there is nothing left to learn, and nothing to complain about."""
+    lay(control, Files("DELETED", local=None))
 
     report = sweep(here, con)
 

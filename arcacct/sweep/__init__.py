@@ -1,0 +1,67 @@
+"""
+What the hook missed: drain the spool, then compare the control directory with the database (DESIGN section 4).
+
+Files are read outside the queue of writers and recorded in slices, so that no hook waits for the sweep. Nothing grows
+with the number of jobs: names are taken from the directory as they come, and looked up some hundred at a time.
+"""
+
+from __future__ import annotations
+
+from _sqlite3 import Connection
+from collections.abc import Callable
+
+from arcacct.conf.places import Places
+from arcacct.controldir.files import owner_of
+from arcacct.errors import InputError
+from arcacct.store import accounting, cells, health
+from arcacct.sweep.draining import drain_all
+from arcacct.sweep.reconciling import reconcile
+from arcacct.sweep.task import Found, Owner, Progress, SweepReport, Task
+from arcacct.sweep.vanished import Unfinished
+
+__all__ = ["Found", "Owner", "Progress", "SweepReport", "drain", "sweep"]
+
+
+def sweep(
+    here: Places,
+    con: Connection,
+    *,
+    owner: Owner = owner_of,
+    progress: Progress | None = None,
+    dry_run: bool = False,
+    take_vanished: bool = True,
+    stopping: Callable[[], bool] = lambda: False,
+) -> SweepReport:
+    """
+    Drain the spool, walk the control directory, record what the database lacks.
+
+    ``progress`` is told how many jobs of the directory are done. A ``dry_run`` takes everything back and leaves the
+    spool alone. ``take_vanished=False``: jobs without files may be in another control directory. With ``stopping`` it
+    ends between two slices as soon as that is true; the next sweep goes on. Raises StoreError when the database
+    refuses and InputError when the control directory cannot be read; anything about one job is a complaint.
+    """
+    task = Task(here, con, owner, dry_run, stopping)
+    spooled = drain_all(task)
+    unfinished = Unfinished.of(task) if take_vanished else None
+    try:
+        jobs, looked_at = reconcile(task, unfinished, progress)
+    except OSError as error:
+        raise InputError(
+            f"{here.controldir}: cannot read the control directory: {error.strerror}; "
+            "run as the user of A-REX, and check [arex] controldir"
+        ) from error
+    if unfinished is not None and not stopping():
+        unfinished.abort(task)
+    if not dry_run and not stopping():
+        with task.writing():
+            health.remember_sweep(con)
+        with accounting.translating(here.database):
+            cells.advance(con, here)
+    return SweepReport(spooled, jobs, looked_at, dict(task.found), tuple(task.complaints))
+
+
+def drain(here: Places, con: Connection, complaints: list[str], *, owner: Owner = owner_of) -> int:
+    """The first half of a sweep alone: record every event of the spool; returns how many."""
+    task = Task(here, con, owner)
+    task.complaints = complaints
+    return drain_all(task)

@@ -1,0 +1,126 @@
+"""Recording what waits in the spool."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from arcacct.controldir.facts import JobFacts, job_facts
+from arcacct.controldir.files import JobFiles, read_job
+from arcacct.errors import InputError
+from arcacct.store import recorder, spool
+from arcacct.sweep.task import PATIENCE_S, SLICE_JOBS, Task, batches
+
+ABANDONED_S = 86_400
+"""A spool file that has not got its name within a day never will."""
+
+
+def drain_all(task: Task) -> int:
+    """
+    Record every event of the spool, oldest first, and remove its file once it is committed; returns how many.
+
+    A launcher that cannot read the configuration, and a hook that cannot understand it, spool below the control
+    directory, wherever the database is: that spool is drained too. Raises StoreError and its kinds, and InputError for
+    a spool that cannot be read.
+    """
+    here = task.here
+    folders = dict.fromkeys((here.spool, os.path.join(here.controldir, "accounting", "arcacct", "spool")))
+    return sum(_drain(task, folder) for folder in folders)
+
+
+def _drain(task: Task, folder: str) -> int:
+    drained = 0
+    for batch in batches(_spool_files(task, folder), SLICE_JOBS):
+        if task.stopping():
+            break
+        events = [(path, facts) for path in batch if (facts := _spooled(task, path)) is not None]
+        unusable = _record(task, events)
+        for path, facts in events:
+            if path in unusable:
+                _set_aside(task, path, f"job {facts.job_id} has no .local and no record")
+            else:
+                drained += 1
+                _remove(task, path)
+    return drained
+
+
+def _record(task: Task, events: list[tuple[str, JobFacts]]) -> set[str]:
+    """The files of events that cannot be recorded: of a job that nobody knows."""
+    unusable = set()
+    with task.writing():
+        for path, facts in events:
+            if not facts.known and not recorder.knows(task.con, facts.job_id):
+                unusable.add(path)
+            else:
+                recorder.record(task.con, facts)
+    return unusable
+
+
+def _spool_files(task: Task, folder: str) -> list[str]:
+    """The events of a spool, oldest first; what a hook that was killed left half written is removed."""
+    try:
+        names = sorted(os.listdir(folder))
+        for name in names:
+            path = os.path.join(folder, name)
+            if name.startswith(".tmp-") and os.stat(path).st_mtime < time.time() - ABANDONED_S:
+                _remove(task, path)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise InputError(f"{folder}: cannot read the spool: {error.strerror}; run as the user of A-REX") from error
+    return [os.path.join(folder, name) for name in names if name[:1].isdigit()]
+
+
+def _spooled(task: Task, path: str) -> JobFacts | None:
+    try:
+        with open(path, "rb") as file:
+            event, complete = spool.from_bytes(file.read(), path)
+        if not complete:
+            event = _filled(event, task)
+        return job_facts(event, task.here.default_benchmark)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        task.complaints.append(f"{path}: {error.strerror}; it is tried again by the next sweep")
+    except InputError as error:
+        _set_aside(task, path, str(error))
+    return None
+
+
+def _filled(event: JobFiles, task: Task) -> JobFiles:
+    """An event of the sh launcher, with what the control directory says now."""
+    now = read_job(event.controldir, event.job_id, event.state, task.owner, PATIENCE_S)
+    # The launcher may have cut its time to seconds.
+    if now.status is None or now.status.mtime_ns >= event.event_ns + 1_000_000_000:
+        # The job has moved on or is gone, or is in this state once more: the event's time is when the hook ran.
+        now.status = None
+        now.event_ns = event.event_ns
+    return now
+
+
+def _set_aside(task: Task, path: str, reason: str) -> None:
+    folder, name = os.path.split(path)
+    target = os.path.join(folder, "unusable", name)
+    if task.dry_run:
+        task.complaints.append(f"{path}: {reason}; a sweep would set it aside as {target}")
+        return
+    try:
+        spool.private_directory(os.path.dirname(target))
+        os.replace(path, target)
+    except FileNotFoundError:
+        # Another sweep was as fast.
+        return
+    except OSError as error:
+        task.complaints.append(f"{path}: {reason}; it cannot be set aside: {error.strerror}")
+        return
+    task.complaints.append(f"{target}: {reason}; set aside, look at it and remove it")
+
+
+def _remove(task: Task, path: str) -> None:
+    if task.dry_run:
+        return
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        # Another sweep was as fast: recording twice changes nothing.
+        return

@@ -1,0 +1,92 @@
+"""A sweep that goes on as a service."""
+
+from __future__ import annotations
+
+import os
+from _sqlite3 import Connection
+from collections.abc import Callable
+from threading import Event
+
+from arcacct.conf.places import Places
+from arcacct.controldir.layout import is_whole
+from arcacct.errors import ArcacctError, InputError
+from arcacct.store.accounting import leave_open, open_accounting
+from arcacct.sweep import SweepReport, sweep
+
+
+def follow(
+    here: Places,
+    interval_s: float,
+    stop: Event,
+    told: Callable[[SweepReport | None, list[str]], None],
+    *,
+    take_vanished: bool = True,
+) -> None:
+    """
+    Sweep every ``interval_s`` seconds until ``stop`` is set; a sweep under way ends after its slice.
+
+    ``told`` gets each report (``None`` when there was no sweep) and the complaints that the one before did not have.
+    Whatever is wrong, also that the control directory is not there, is a complaint: the next sweep may do better.
+    """
+    database = _Database(here)
+    known: set[str] = set()
+    try:
+        while not stop.is_set():
+            report = None
+            try:
+                con = database.connection()
+                report = sweep(here, con, take_vanished=take_vanished, stopping=stop.is_set)
+                complaints = list(report.complaints)
+            except ArcacctError as error:
+                complaints = [str(error)]
+            told(report, [text for text in complaints if text not in known])
+            known = set(complaints)
+            stop.wait(interval_s)
+    finally:
+        database.leave()
+
+
+class _Database:
+    """The accounting database, opened again when another file has come into its place."""
+
+    def __init__(self, here: Places) -> None:
+        self._here = here
+        self._con: Connection | None = None
+        self._identity: tuple[int, int] | None = None
+
+    def connection(self) -> Connection:
+        """
+        Raises InputError while there is neither a database nor a control directory, StoreError and its kinds.
+
+        (A file system that is not mounted is an empty directory: a database made in there would be lost below it.)
+        """
+        identity = _identity(self._here.database)
+        if self._con is not None and identity == self._identity:
+            return self._con
+        self._close()
+        if identity is None and not is_whole(self._here.controldir):
+            raise InputError(
+                f"{self._here.controldir}: no control directory of A-REX is there now; waiting for it to come back"
+            )
+        self._con = open_accounting(self._here)
+        self._identity = _identity(self._here.database)
+        return self._con
+
+    def leave(self) -> None:
+        """For the end of the process."""
+        if self._con is not None:
+            leave_open(self._con, self._here.database)
+            self._con = None
+
+    def _close(self) -> None:
+        if self._con is not None:
+            self._con.close()
+            self._con = None
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return None
+    return stat.st_dev, stat.st_ino

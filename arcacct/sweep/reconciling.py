@@ -1,0 +1,141 @@
+"""Comparing the control directory with the database: what no hook has told is recorded."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from arcacct.controldir.facts import JobFacts, job_facts
+from arcacct.controldir.files import JobFiles, StatusFile, read_rest, read_status_file
+from arcacct.controldir.instants import parse_instant
+from arcacct.controldir.layout import STATES, count_status_files, is_job_id, scan_status_files
+from arcacct.errors import ArcacctError, InputError
+from arcacct.store import accounting, recorder
+from arcacct.sweep.task import PATIENCE_S, SLICE_JOBS, Progress, Task, batches
+from arcacct.sweep.vanished import Unfinished
+
+LOOKED_UP_JOBS = 500
+"""Jobs asked for in one query."""
+SETTLED_NS = 60_000_000_000
+"""
+A job whose status file is younger is looked at again by the next sweep: the file may change within the resolution of
+its times, and a callout that runs after ours may still fail the job or add to its .local.
+"""
+
+StatusFileFound = tuple[str, str, os.stat_result]
+"""Job id, path and stat of a status file."""
+
+
+class _Present(NamedTuple):
+    """What a job's files say now."""
+
+    facts: JobFacts
+    status: StatusFile
+    is_deleted: bool
+    """A-REX has thrown away the results, and some of the files: what is recorded knows more."""
+
+
+def reconcile(task: Task, unfinished: Unfinished | None, progress: Progress | None) -> tuple[int, int]:
+    """
+    Record each job whose status file is not the one that an earlier sweep has read.
+
+    Returns how many jobs there are and of how many the files were read; jobs that are there are struck off
+    ``unfinished``. Raises OSError for a control directory that cannot be read, StoreError and its kinds.
+    """
+    scanned_ns = time.time_ns()
+    counter = _Counter(task, unfinished, progress)
+    looked_at = 0
+    for batch in batches(_changed(task, counter), SLICE_JOBS):
+        looked_at += len(batch)
+        with task.writing():
+            for present in batch:
+                kind = _record(task, present, settled=present.status.mtime_ns < scanned_ns - SETTLED_NS)
+                task.found.update([kind] if kind else [])
+    return counter.jobs, looked_at
+
+
+class _Counter:
+    """Passes on what a scan finds, counts it, and tells how far it is."""
+
+    def __init__(self, task: Task, unfinished: Unfinished | None, progress: Progress | None) -> None:
+        self.jobs = 0
+        self._task = task
+        self._unfinished = unfinished
+        self._progress = progress
+        self._expected = count_status_files(task.here.controldir) if progress else 0
+
+    def counted(self, found: Iterable[StatusFileFound]) -> Iterator[StatusFileFound]:
+        for one in found:
+            if self._task.stopping():
+                return
+            if self._unfinished is not None:
+                self._unfinished.is_there(one[0])
+            yield one
+            self.jobs += 1
+            if self._progress is not None:
+                self._progress(self.jobs, max(self.jobs, self._expected))
+
+
+def _changed(task: Task, counter: _Counter) -> Iterator[_Present]:
+    for batch in batches(counter.counted(scan_status_files(task.here.controldir)), LOOKED_UP_JOBS):
+        with accounting.translating(task.here.database):
+            read_before = accounting.remembered_status_files(task.con, [job_id for job_id, _path, _stat in batch])
+        for job_id, path, stat in batch:
+            if read_before.get(job_id) != (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns):
+                present = _present(task, job_id, path)
+                if present is not None:
+                    yield present
+
+
+def _present(task: Task, job_id: str, path: str) -> _Present | None:
+    """What the files of a job say now; ``None`` for a job that is being written, or of which a complaint was made."""
+    try:
+        status = read_status_file(path)
+        if status is None or not status.state:
+            return None
+        return _read(task, job_id, path, status)
+    except (OSError, ArcacctError) as error:
+        task.complaints.append(f"{job_id}: {error}; the job is looked at again by the next sweep")
+        return None
+
+
+def _read(task: Task, job_id: str, path: str, status: StatusFile) -> _Present | None:
+    here = task.here
+    if not is_job_id(job_id) or status.state not in STATES:
+        raise InputError(f"{path}: not a status file of A-REX (it says {status.state[:40]!r})")
+    is_deleted = status.state == "DELETED"
+    if is_deleted:
+        status.state = "FINISHED"
+    files = read_rest(JobFiles(here.controldir, job_id, status.state), status, task.owner, PATIENCE_S)
+    if is_deleted:
+        files.event_ns = _end_of_deleted(files.local or b"", status.mtime_ns)
+    facts = job_facts(files, here.default_benchmark)
+    # A deleted job may have lost its .local: then there is nothing to learn of it any more.
+    if not facts.known and not is_deleted and os.path.exists(path):
+        raise InputError(f"{here.controldir}: the job has a status file but no .local")
+    return _Present(facts, status, is_deleted) if facts.known else None
+
+
+def _end_of_deleted(local: bytes, deleted_ns: int) -> int:
+    """
+    When a job that A-REX has deleted had finished, in nanoseconds; at the latest when it was deleted.
+
+    At FINISHED A-REX writes ``cleanuptime`` into .local, which is that moment and ``lifetime`` (seconds).
+    """
+    values = dict(line.partition(b"=")[::2] for line in local.split(b"\n"))
+    cleanup = parse_instant(values.get(b"cleanuptime", b"").decode("ascii", "replace"))
+    start = parse_instant(values.get(b"starttime", b"").decode("ascii", "replace"))
+    lifetime = values.get(b"lifetime", b"")
+    if cleanup is None or not lifetime.isdigit() or len(lifetime) > 12:
+        return deleted_ns
+    end_ns = (cleanup - int(lifetime)) * 10**9
+    return end_ns if (start or 0) * 10**9 <= end_ns <= deleted_ns else deleted_ns
+
+
+def _record(task: Task, present: _Present, *, settled: bool) -> str:
+    if present.is_deleted and recorder.has_ended(task.con, present.facts.job_id):
+        recorder.remember_status_file(task.con, present.facts.job_id, present.status)
+        return recorder.NOTHING
+    return recorder.record(task.con, present.facts, present=True, settled=settled)

@@ -1,0 +1,227 @@
+"""
+Beside a real A-REX: what our hook records of every job is what A-REX itself records.
+
+Runs on request (ARCACCT_LIVE=1), as root, on a Debian host that may be thrown away: it installs A-REX and starts it.
+All traffic is on the loopback interface once the packages are there.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import shutil
+import sqlite3
+import sys
+import tempfile
+import time
+from contextlib import closing
+from datetime import datetime
+from typing import NamedTuple
+
+import arex_corpus as corpus
+import pytest
+
+from arcacct.conf.parser import load
+from arcacct.conf.places import Places, places
+from arcacct.store.accounting import initialise, open_accounting
+from arcacct.sweep import SweepReport, sweep
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from live_arex import LiveCE, Storage
+
+pytestmark = [
+    pytest.mark.skipif(not os.environ.get("ARCACCT_LIVE"), reason="runs on request: ARCACCT_LIVE=1"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
+    pytest.mark.skipif(not shutil.which("apt-get"), reason="needs Debian's packages"),
+]
+
+HOOK = os.path.join(os.path.dirname(sys.executable), "arcacct-record")
+HOOKED = ("ACCEPTED", "PREPARING", "SUBMIT", "FINISHING", "FINISHED")
+ODD_NAME = "O'Neill %I #1 = żółć & <b>"
+JOBS = {
+    "ok": '&(executable=/bin/true)(jobname="ok")(stdout=out)',
+    "exit7": '&(executable=/bin/sh)(arguments="-c" "exit 7")(jobname="exit7")',
+    "output": '&(executable=/bin/sh)(arguments="-c" "cat in >out; sleep 2")(jobname="output")'
+    '(inputFiles=("in" "{files}/in1"))(outputFiles=("out" "{files}/put/out1"))',
+    "cached": '&(executable=/bin/true)(jobname="cached")(inputFiles=("in" "{files}/in1"))',
+    "input404": '&(executable=/bin/true)(jobname="input404")(inputFiles=("in" "{files}/missing"))',
+    "odd": f'&(executable=/bin/true)(jobname="{ODD_NAME}")',
+    "noname": "&(executable=/bin/true)",
+    "noexec": '&(executable=/bin/nowhere)(jobname="noexec")',
+    "killed": '&(executable=/bin/sleep)(arguments=300)(jobname="killed")',
+    "resumed": '&(executable=/bin/sh)(arguments="-c" "echo x >out")(jobname="resumed")(rerun=2)'
+    '(outputFiles=("out" "{files}/put/refused"))',
+}
+
+
+class Lived(NamedTuple):
+    """What is left when A-REX has stopped."""
+
+    ce: LiveCE
+    jobs: dict[str, str]
+    """Job ids by name."""
+    hooked: list[str]
+    """What the hooks alone had recorded, before any sweep."""
+    report: SweepReport
+    theirs: sqlite3.Connection
+    ours: sqlite3.Connection
+
+
+@pytest.fixture(scope="module")
+def lived() -> Iterator[Lived]:
+    """All jobs have run."""
+    import live_arex
+
+    live_arex.install_packages()
+    home = pathlib.Path(tempfile.mkdtemp(prefix="arcacct-live-", dir="/srv"))
+    # Jobs run as nobody.
+    home.chmod(0o755)
+    ce = live_arex.LiveCE(home, HOOK)
+    ce.prepare()
+    here = places(load(str(ce.conf), {}), str(ce.control))
+    initialise(here)
+    storage = live_arex.Storage()
+    storage.refused.add("/put/refused")
+    with storage.running(), ce.running():
+        jobs = _live(ce, storage)
+    with closing(open_accounting(here)) as ours:
+        hooked = [str(job_id) for (job_id,) in ours.execute("SELECT JobID FROM AAR")]
+        report = sweep(here, ours)
+        copy = live_arex.copy_of(ce.control / "accounting" / "accounting.db", home / "theirs" / "accounting.db")
+        with closing(sqlite3.connect(copy)) as theirs:
+            yield Lived(ce, jobs, hooked, report, theirs, ours)
+
+
+def _live(ce: LiveCE, storage: Storage) -> dict[str, str]:
+    """Every job from its submission to its end; returns the ids by name."""
+    import live_arex
+
+    def submit(name: str) -> str:
+        return ce.submit(name, JOBS[name].replace("{files}", live_arex.FILES))
+
+    urls = {name: submit(name) for name in JOBS if name != "cached"}
+    live_arex.wait_for(lambda: ce.state(urls["killed"]) == "INLRMS", 120, "the job to kill runs")
+    ce.client("arckill", urls["killed"])
+    live_arex.wait_for(lambda: ce.state(urls["output"]) == "FINISHED", 180, "the job with files ends")
+    urls["cached"] = submit("cached")
+    live_arex.wait_for(lambda: ce.state(urls["resumed"]) == "FINISHED", 300, "the upload is refused")
+    storage.refused.clear()
+    ce.client("arcresume", urls["resumed"])
+    live_arex.wait_for(lambda: "/put/refused" in storage.taken, 180, "the upload of the resumed job")
+    for name, url in urls.items():
+        live_arex.wait_for(lambda url=url: ce.state(url) == "FINISHED", 180, f"{name} ends")  # type: ignore[misc]
+    # A-REX writes its rows behind the state.
+    time.sleep(3)
+    return {name: url.rpartition("/")[2] for name, url in urls.items()}
+
+
+def test_the_hook_recorded_every_job(lived: Lived) -> None:
+    """No job needed the sweep, and nothing was spooled."""
+    assert sorted(lived.hooked) == sorted(lived.jobs.values())
+    assert (lived.report.spooled, lived.report.found.get("job"), lived.report.complaints) == (0, None, ())
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_the_record_is_what_arex_wrote(lived: Lived, name: str) -> None:
+    """Every column of AAR, names resolved."""
+    job_id = lived.jobs[name]
+
+    assert corpus.records(lived.ours)[job_id] == corpus.records(lived.theirs)[job_id]
+
+
+@pytest.mark.parametrize("table", [table for table in corpus.CHILDREN if table != "JobEvents"])
+@pytest.mark.parametrize("name", JOBS)
+def test_the_children_are_what_arex_wrote(lived: Lived, name: str, table: str) -> None:
+    """Every row of every child table; of a resumed job A-REX has them twice."""
+    job_id = lived.jobs[name]
+    ours, theirs = corpus.children(lived.ours, table)[job_id], corpus.children(lived.theirs, table)[job_id]
+
+    assert sorted(set(ours), key=repr) == sorted(set(theirs), key=repr)
+    assert len(ours) == len(set(ours))
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_the_events_are_what_arex_wrote(lived: Lived, name: str) -> None:
+    """Each event of a state with a callout; A-REX takes the time after it, so ours is never later."""
+    job_id = lived.jobs[name]
+    ours, theirs = corpus.children(lived.ours, "JobEvents")[job_id], corpus.children(lived.theirs, "JobEvents")[job_id]
+    wanted = [row for row in theirs if row[0] not in ("INLRMS", "CANCELING")]
+
+    for key, when in wanted:
+        behind = [_seconds(when) - _seconds(other) for event, other in ours if event == key]
+        assert any(0 <= seconds <= 2 for seconds in behind), (key, when, ours)
+    assert {row[0] for row in ours} - {"INLRMS", "CANCELING"} == {row[0] for row in wanted}
+
+
+def test_no_job_was_delayed(lived: Lived) -> None:
+    """A-REX's row of a state is written after the callout: at most the hook's own time after the state began."""
+    delays = {}
+    for name, job_id in lived.jobs.items():
+        for key, when in corpus.children(lived.theirs, "JobEvents")[job_id]:
+            if key in HOOKED:
+                began = [
+                    _seconds(other) for event, other in corpus.children(lived.ours, "JobEvents")[job_id] if event == key
+                ]
+                delays[name, key] = min(abs(_seconds(when) - seconds) for seconds in began)
+    print("\nseconds from the state to A-REX's row:", delays)
+
+    assert max(delays.values()) <= 2
+    assert not re.search(r"Plugin at state .* : (TIMEOUT|FAILED)", (lived.ce.home / "arex.log").read_text())
+
+
+def _seconds(text: object) -> float:
+    return datetime.fromisoformat(f"{text}+00:00").timestamp()
+
+
+def test_a_second_sweep_changes_nothing(lived: Lived) -> None:
+    """What hooks and sweep have recorded of the live directory is complete."""
+    here: Places = places(load(str(lived.ce.conf), {}), str(lived.ce.control))
+
+    assert sweep(here, lived.ours).found == {}
+
+
+@pytest.fixture(scope="module")
+def arcctl(lived: Lived) -> dict[str, LiveCE]:
+    """ARC's own tool, on a copy of A-REX's database and on one of ours."""
+    import live_arex
+
+    tools = {}
+    for name, con in (("theirs", lived.theirs), ("ours", lived.ours)):
+        home = lived.ce.home / f"arcctl-{name}"
+        (home / "client").mkdir(parents=True)
+        (home / "control" / "accounting").mkdir(parents=True)
+        with closing(sqlite3.connect(home / "control" / "accounting" / "accounting.db")) as copy:
+            con.backup(copy)
+        tools[name] = live_arex.LiveCE(home, HOOK)
+        tools[name].conf.write_text(lived.ce.conf.read_text().replace(str(lived.ce.control), str(home / "control")))
+    return tools
+
+
+def _said(tool: LiveCE, *arguments: str) -> str:
+    return tool.run(["arcctl", "--config", str(tool.conf), "accounting", *arguments]).stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("stats",), ("stats", "-o", "json"), ("stats", "-o", "users"), ("stats", "--filter-state", "failed")],
+    ids=" ".join,
+)
+def test_arcctl_stats_are_those_of_arex(lived: Lived, arcctl: dict[str, LiveCE], arguments: tuple[str, ...]) -> None:
+    """`arcctl accounting stats` says the same of our database."""
+    said = _said(arcctl["ours"], *arguments)
+
+    assert said.strip()
+    assert said == _said(arcctl["theirs"], *arguments)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_arcctl_job_info_is_that_of_arex(lived: Lived, arcctl: dict[str, LiveCE], name: str) -> None:
+    """`arcctl accounting job info` says the same of each job of our database; only the order of rows may differ."""
+    ours, theirs = (_said(arcctl[which], "job", "info", lived.jobs[name]) for which in ("ours", "theirs"))
+
+    assert ours.strip()
+    assert set(ours.splitlines()) == set(theirs.splitlines())

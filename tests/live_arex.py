@@ -1,0 +1,325 @@
+"""
+A real A-REX 6 on this host, on the loopback interface alone: Debian's packages, a test CA, the fork batch system.
+
+Everything is below one directory, but /run/arched-arex*.cfg, which A-REX's start script writes. Needs root.
+"""
+
+from __future__ import annotations
+
+import http.server
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from arcacct.resources import resource
+
+PACKAGES = (
+    "nordugrid-arc-arex",
+    "nordugrid-arc-client",
+    "nordugrid-arc-arcctl",
+    "nordugrid-arc-arcctl-service",
+    "nordugrid-arc-plugins-needed",
+    "nordugrid-arc-plugins-arcrest",
+)
+PORT = 20443
+FILES_PORT = 20080
+CE = f"https://localhost:{PORT}/arex"
+FILES = f"http://localhost:{FILES_PORT}"
+STATES = ("ACCEPTED", "PREPARING", "SUBMIT", "FINISHING", "FINISHED")
+
+CONF = """\
+[common]
+hostname=localhost
+x509_host_key={home}/host-localhost-key.pem
+x509_host_cert={home}/host-localhost-cert.pem
+x509_cert_dir={home}/ca
+
+[authgroup:all]
+all=yes
+
+[mapping]
+map_to_user=all nobody:nogroup
+
+[lrms]
+lrms=fork
+benchmark=HEPSPEC:11.11
+
+[arex]
+controldir={home}/control
+sessiondir={home}/session
+logfile={home}/arex.log
+pidfile={home}/arex.pid
+wakeupperiod=5
+{callouts}
+
+[arex/cache]
+cachedir={home}/cache
+
+[arex/data-staging]
+logfile={home}/staging.log
+maxtransfertries=1
+
+[arex/ws]
+wsurl={ce}
+logfile={home}/ws.log
+pidfile={home}/ws.pid
+
+[arex/ws/jobs]
+allowaccess=all
+
+[infosys]
+logfile={home}/infoprovider.log
+
+[infosys/glue2]
+
+[infosys/cluster]
+
+[queue:fork]
+benchmark=HEPSPEC 12.26
+"""
+
+
+def install_packages() -> None:
+    """Debian's packages, unless they are there; no service is started. Raises CalledProcessError."""
+    if all(_is_installed(name) for name in PACKAGES):
+        return
+    policy = pathlib.Path("/usr/sbin/policy-rc.d")
+    ours = not policy.exists()
+    if ours:
+        policy.write_text("#!/bin/sh\nexit 101\n")
+        policy.chmod(0o755)
+    try:
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        subprocess.run(["apt-get", "update", "-q"], check=True, env=environment)
+        install = ["apt-get", "install", "-q", "-y", "--no-install-recommends", *PACKAGES]
+        subprocess.run(install, check=True, env=environment)
+    finally:
+        if ours:
+            policy.unlink()
+
+
+def _is_installed(name: str) -> bool:
+    return subprocess.run(["dpkg", "-s", name], capture_output=True, check=False).returncode == 0
+
+
+class LiveCE:
+    """A computing element below ``home``, with arcacct's state callouts; the hook is ``record``."""
+
+    def __init__(self, home: pathlib.Path, record: str) -> None:
+        self.home = home
+        self.control = home / "control"
+        self.conf = home / "arc.conf"
+        self.log: list[str] = []
+        self._record = record
+
+    def prepare(self) -> None:
+        """Certificates, a proxy, the launcher and the configuration."""
+        for name in ("control", "session", "cache", "client"):
+            (self.home / name).mkdir()
+        ca = ["arcctl", "test-ca", "--ca-dir", str(self.home / "ca"), "--ca-id", "live"]
+        self.run([*ca, "init"])
+        self.run([*ca, "hostcert", "-n", "localhost"])
+        self.run([*ca, "usercert", "-n", "Ada O'Neill", "--no-auth"])
+        (key,) = self.home.glob("client-*-key.pem")
+        (cert,) = self.home.glob("client-*-cert.pem")
+        environment = {"X509_USER_CERT": str(cert), "X509_USER_KEY": str(key), "X509_CERT_DIR": str(self.home / "ca")}
+        self.run(["arcproxy", "-P", str(self.home / "proxy")], **environment)
+        self.conf.write_text(CONF.format(home=self.home, ce=CE, callouts="\n".join(self._callouts())))
+        (self.home / "arcacct.conf").write_text("[arcacct]\n")
+
+    def _callouts(self) -> Iterator[str]:
+        """The lines that we ship, with the launcher where this test has it."""
+        launcher = self.home / "arcacct-hook"
+        text = pathlib.Path(resource("etc", "arcacct-hook")).read_text()
+        launcher.write_text(text.replace("/opt/arcacct/bin/arcacct-record", self._record))
+        launcher.chmod(0o755)
+        for line in pathlib.Path(resource("etc", "arc.conf.statecallout")).read_text().splitlines():
+            if line.startswith("statecallout="):
+                yield line.replace("/usr/local/libexec/arcacct-hook", str(launcher)) + f" {self.conf}"
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """A-REX and its web service, as their start scripts start them without systemd."""
+        try:
+            for script in ("arc-arex-start", "arc-arex-ws-start"):
+                # The daemons inherit the output: a pipe would never end.
+                with open(self.home / f"{script}.log", "w") as output:
+                    subprocess.run(
+                        [f"/usr/share/arc/{script}"],
+                        env=self._environment(),
+                        stdin=subprocess.DEVNULL,
+                        stdout=output,
+                        stderr=output,
+                        check=True,
+                    )
+            wait_for(self._answers, 60, "the REST interface answers")
+            yield
+        finally:
+            self._stop()
+
+    def _answers(self) -> bool:
+        try:
+            socket.create_connection(("localhost", PORT), timeout=5).close()
+        except OSError:
+            return False
+        return True
+
+    def _stop(self) -> None:
+        for name in ("ws.pid", "arex.pid"):
+            path = self.home / name
+            if path.exists():
+                pid = int(path.read_text())
+                _signal(pid, signal.SIGTERM)
+                wait_for(lambda pid=pid: not _runs(pid), 60, f"{name} ends")  # type: ignore[misc]
+
+    def submit(self, name: str, description: str) -> str:
+        """Submit a job description (xRSL); returns the job's id."""
+        path = self.home / f"{name}.xrsl"
+        path.write_text(description, encoding="utf-8")
+        done = self.client("arcsub", "-C", CE, "-T", "arcrest", "-Q", "NONE", str(path))
+        found = re.search(r"jobid: (\S+)", done.stdout)
+        assert found, done.stdout + done.stderr
+        return found[1]
+
+    def client(self, command: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """One of ARC's client commands, with the user's proxy."""
+        return self.run([command, *arguments], check=check)
+
+    def state(self, url: str) -> str:
+        """The state of a job by its status file; empty when there is none."""
+        job_id = url.rpartition("/")[2]
+        for folder in ("finished", "processing", "accepting", "restarting"):
+            path = self.control / folder / f"job.{job_id}.status"
+            if path.exists():
+                return path.read_text()
+        return ""
+
+    def run(self, command: list[str], *, check: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a command in the home directory."""
+        done = subprocess.run(
+            command,
+            cwd=self.home,
+            env={**self._environment(), **environment},
+            capture_output=True,
+            encoding="utf-8",
+            stdin=subprocess.DEVNULL,
+            timeout=120,
+            check=False,
+        )
+        self.log.append(f"$ {' '.join(command)}\n{done.stdout}{done.stderr}")
+        assert not check or done.returncode == 0, self.log[-1]
+        return done
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": str(self.home / "client"),
+            "LC_ALL": "C.UTF-8",
+            # A-REX writes local times.
+            "TZ": "UTC",
+            "ARC_CONFIG": str(self.conf),
+            "X509_USER_PROXY": str(self.home / "proxy"),
+            "X509_CERT_DIR": str(self.home / "ca"),
+        }
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return not pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("Z")
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def wait_for(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    """Ask again and again; fails with ``what`` did not happen."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not within {seconds} s: {what}"
+        time.sleep(1)
+
+
+class Storage:
+    """A storage element on the loopback interface: gives inputs, takes outputs, refuses those it is told to."""
+
+    def __init__(self) -> None:
+        self.refused: set[str] = set()
+        self.taken: dict[str, bytes] = {}
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        storage = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                storage.give(self, with_body=True)
+
+            def do_HEAD(self) -> None:
+                storage.give(self, with_body=False)
+
+            def do_PUT(self) -> None:
+                storage.take(self)
+
+            def log_message(self, *_arguments: object) -> None:
+                return
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", FILES_PORT), Handler)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            thread.join()
+            server.server_close()
+
+    def give(self, request: http.server.BaseHTTPRequestHandler, *, with_body: bool) -> None:
+        path = _path(request)
+        content = self.taken.get(path, b"x" * 10_000 if path.startswith("/in") else None)
+        request.send_response(404 if content is None else 200)
+        request.send_header("Content-Length", str(len(content or b"")))
+        request.send_header("Last-Modified", "Fri, 20 Nov 2020 12:00:00 GMT")
+        request.end_headers()
+        if with_body and content:
+            request.wfile.write(content)
+
+    def take(self, request: http.server.BaseHTTPRequestHandler) -> None:
+        content = request.rfile.read(int(request.headers.get("Content-Length", 0)))
+        refused = _path(request) in self.refused
+        if not refused:
+            self.taken[_path(request)] = content
+        request.send_response(403 if refused else 201)
+        request.send_header("Content-Length", "0")
+        request.end_headers()
+
+
+def _path(request: http.server.BaseHTTPRequestHandler) -> str:
+    """ARC asks as if of a proxy, by the whole URL."""
+    return request.path.removeprefix(FILES)
+
+
+def copy_of(database: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
+    """A database that nobody writes any more, with its WAL, in another place."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for suffix in ("", "-wal"):
+        source = pathlib.Path(f"{database}{suffix}")
+        if source.exists():
+            shutil.copyfile(source, f"{target}{suffix}")
+    return target

@@ -1,0 +1,301 @@
+"""What APEL replaces by: whole months, keys that vanish, families that change, months of the UTC calendar."""
+
+from __future__ import annotations
+
+import time
+from calendar import timegm
+
+import pytest
+from publishing_site import CARS, DAY_S, JUNE, SGAS, SUMMARIES, Job, Site, at_sgas, jobs, truth, usage
+
+FAMILIES = ("urs", "individual", "individual-v04", "summaries", "summaries-v03", "summaries-v04", "normalised-v04")
+ZONES = ("UTC", "Pacific/Kiritimati", "America/St_Johns")
+
+
+@pytest.fixture
+def summaries(memory, empty_box):
+    """A site that publishes summaries."""
+    return Site(memory, empty_box, SUMMARIES)
+
+
+@pytest.fixture(params=ZONES)
+def zone(request, monkeypatch):
+    """Clocks on the wall that differ from UTC by 14 hours, and by three and a half with summer time."""
+    monkeypatch.setenv("TZ", request.param)
+    time.tzset()
+    yield request.param
+    monkeypatch.undo()
+    time.tzset()
+
+
+def family(site: Site, name: str) -> None:
+    """Change the family of messages."""
+    site.configure(SUMMARIES.replace("=summaries", f"={name}"))
+
+
+def sums(site: Site) -> dict[tuple[int, int], tuple[int, int]]:
+    """Jobs and wall seconds of each month of the summaries."""
+    found: dict[tuple[int, int], tuple[int, int]] = {}
+    for row in site.box.apel.summaries.values():
+        month = (row["Year"], row["Month"])
+        number, wall_s = found.get(month, (0, 0))
+        found[month] = (number + row["NumberOfJobs"], wall_s + row["WallDuration"])
+    return found
+
+
+def totals(site: Site) -> tuple[int, int]:
+    """All usage that APEL has, in whatever table."""
+    apel = site.box.apel
+    wall, cpu = zip(
+        *(usage(table) for table in (apel.job_records, apel.summaries, apel.normalised_summaries)), strict=True
+    )
+    return sum(wall), sum(cpu)
+
+
+def test_a_summary_is_always_of_the_whole_month(summaries) -> None:
+    """One new job of a month long gone makes the whole month be sent again: a part would lower what APEL has."""
+    summaries.record(*jobs(10))
+    summaries.publish()
+    summaries.record(Job("late", JUNE + 50))
+
+    summaries.publish()
+    assert sums(summaries) == {(2024, 6): (11, 1100)}
+
+
+def test_a_republish_is_of_whole_months(summaries) -> None:
+    """Also if a single second is asked for."""
+    summaries.record(*jobs(10))
+
+    summaries.republish(JUNE, JUNE + 1)
+    assert sums(summaries) == {(2024, 6): (10, 1000)}
+
+
+def test_the_current_and_the_previous_month_are_sent_each_time(summaries) -> None:
+    """APEL tells nobody of a message that it dropped, so the next run brings the same months again."""
+    now = int(time.time())
+    summaries.record(Job("now", now - 60))
+    summaries.publish()
+    summaries.box.apel._tables["summaries"].clear()
+
+    summaries.publish()
+    assert sum(number for number, _wall in sums(summaries).values()) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"vo": "cms", "fqan": "/cms"},
+        {"user_dn": "/CN=Somebody Else"},
+        {"benchmark": "HEPscore23:12.5"},
+        {"cores": 8},
+        {"nodes": 2},
+        {"endpoint_url": "https://ce2.example.org/arex"},
+        {"fqan": "/atlas/Role=pilot"},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_key_that_vanishes_is_neutralised(summaries, change) -> None:
+    """A corrected job that was alone in its sum leaves zeros there, and counts once where it belongs."""
+    summaries.record(*jobs(3), Job("alone", user_dn="/CN=Alone"))
+    summaries.publish()
+    summaries.record(Job("alone", user_dn="/CN=Alone")._replace(**change))
+
+    outcome = summaries.publish()
+
+    assert sums(summaries) == {(2024, 6): (4, 400)}
+    assert any("with zeros" in note for note in outcome.tally.notes)
+    assert sum(row["NumberOfJobs"] == 0 for row in summaries.box.apel.summaries.values()) == 1
+    assert not any("with zeros" in note for note in summaries.publish().tally.notes)
+
+
+def test_keys_that_mysql_takes_for_one_are_summed(summaries) -> None:
+    """Users who differ in letters' case or trailing blanks share a row at APEL: their jobs are one sum."""
+    summaries.record(Job("one", user_dn="/CN=Jane"), Job("two", user_dn="/CN=JANE"), Job("three", user_dn="/CN=jane "))
+
+    summaries.publish()
+    assert sums(summaries) == {(2024, 6): (3, 300)}
+    assert len(summaries.box.apel.summaries) == 1
+
+
+def test_a_job_that_moves_to_another_month_leaves_the_old_one(summaries) -> None:
+    """A resumed job ends in a new month; the old month, which nothing was logged in, is sent again without it."""
+    summaries.record(*jobs(3), Job("resumed", JUNE, status="failed"))
+    summaries.publish()
+    summaries.record(Job("resumed", JUNE + 40 * DAY_S, wall_s=500))
+
+    summaries.publish()
+    assert sums(summaries) == {(2024, 6): (3, 300), (2024, 7): (1, 500)}
+
+
+def test_a_deleted_job_leaves_its_month(summaries) -> None:
+    """The month of a record that is no more is sent again, also if it was the month's only one."""
+    summaries.record(*jobs(3), Job("alone", JUNE + 40 * DAY_S))
+    summaries.publish()
+    summaries.sql("DELETE FROM AAR WHERE JobID IN ('alone', 'job00001')")
+
+    summaries.publish()
+    assert sums(summaries) == {(2024, 6): (2, 200), (2024, 7): (0, 0)}
+    months = {(row["Year"], row["Month"]): row["NumberOfJobs"] for row in summaries.box.apel.sync_records.values()}
+    assert months == {(2024, 6): 2, (2024, 7): 0}
+
+
+def test_a_benchmark_that_changes_within_a_month(summaries) -> None:
+    """Jobs before and after the change are two sums of one month; nothing is counted twice."""
+    summaries.record(*jobs(3))
+    summaries.publish()
+    summaries.record(*jobs(2, 3, benchmark="HEPscore23:20.0"))
+    summaries.publish()
+
+    levels = {row["ServiceLevel"]: row["NumberOfJobs"] for row in summaries.box.apel.summaries.values()}
+    assert levels == {10.0: 3, 20.0: 2}
+    assert totals(summaries) == (500, 450)
+
+
+def test_a_new_default_benchmark_is_announced_and_counts_nothing_twice(summaries) -> None:
+    """Jobs without a benchmark of their own get another key with another default: the old sums go with zeros."""
+    summaries.record(*jobs(3))
+    summaries.sql("DELETE FROM JobExtraInfo WHERE InfoKey = 'benchmark'")
+    summaries.publish()
+    text = (summaries.path / "arc.conf").read_text()
+    from arcacct.conf.parser import load
+    from arcacct.conf.settings import settings
+
+    (summaries.path / "arc.conf").write_text(text.replace("[lrms]\n", "[lrms]\nbenchmark=HEPSPEC:15\n"))
+    summaries.settings = settings(load(str(summaries.path / "arc.conf"), {}))
+    summaries.record(Job("more", JUNE + 60, benchmark="HEPSPEC:15"))
+
+    outcome = summaries.publish()
+    assert any("with zeros" in note and "2024-06" in note for note in outcome.tally.notes)
+    assert totals(summaries) == (400, 360)
+    assert sums(summaries) == {(2024, 6): (4, 400)}
+
+
+@pytest.mark.parametrize("after", FAMILIES)
+@pytest.mark.parametrize("before", FAMILIES)
+def test_a_change_of_family_keeps_the_total(memory, empty_box, before, after) -> None:
+    """Whatever was sent before and is sent now: APEL's usage is the database's, before, during and after the change."""
+    site = Site(memory, empty_box, SUMMARIES)
+    family(site, before)
+    site.record(*jobs(5), *[Job(f"july{n}", JUNE + 30 * DAY_S + n) for n in range(3)])
+    site.publish()
+    family(site, after)
+    site.record(Job("new", JUNE + 70))
+
+    outcome = site.publish()
+
+    assert outcome.error is None
+    assert totals(site) == (900, 810)
+    site.record(*jobs(2), Job("july1", JUNE + 30 * DAY_S + 1, wall_s=200))
+    assert site.publish().error is None
+    assert totals(site) == (1000, 810)
+    family(site, before)
+    site.record(Job("newer", JUNE + 71))
+    assert site.publish().error is None
+    assert totals(site) == (1100, 900)
+    assert empty_box.apel.rejected == []
+
+
+@pytest.mark.parametrize(("before", "after"), [("summaries", "individual"), ("individual", "summaries")])
+@pytest.mark.parametrize("broken_at", range(5))
+@pytest.mark.parametrize("by", ["publish", "republish"])
+def test_an_interrupted_change_of_family_is_finished(memory, empty_box, before, after, broken_at, by) -> None:
+    """A change that stops in the middle is finished by the next run, also if nothing new is recorded."""
+    batches = "urbatchsize=2\n"
+    site = Site(memory, empty_box, SUMMARIES.replace("=summaries", f"={before}") + batches)
+    others = [job._replace(job_id=f"u{job.job_id}", user_dn="/CN=Other", vo="cms", fqan="/cms") for job in jobs(4)]
+    site.record(*jobs(4), *others)
+    site.publish()
+    site.configure(SUMMARIES.replace("=summaries", f"={after}") + batches)
+    if by == "publish":
+        site.record(Job("new", JUNE + 70))
+    empty_box.faults.slow("ams", 0.0, times=broken_at + 1)
+    empty_box.faults.answer("ams", 503, times=None)
+    assert getattr(site, by)().error is not None
+
+    empty_box.faults.clear()
+    assert site.publish().error is None
+    assert totals(site) == ((900, 810) if by == "publish" else (800, 720))
+    assert site.ledger("SELECT * FROM OpenMonths") == []
+
+
+def test_no_change_of_family_in_months_that_nothing_happens_in(summaries) -> None:
+    """Months that were published and are not touched stay as they are: nothing of them is sent again."""
+    summaries.record(*jobs(3), Job("july", JUNE + 30 * DAY_S))
+    summaries.publish()
+    family(summaries, "individual")
+    summaries.record(Job("july2", JUNE + 30 * DAY_S + 1))
+
+    summaries.publish()
+    assert sums(summaries) == {(2024, 6): (3, 300), (2024, 7): (0, 0)}
+    assert len(summaries.box.apel.job_records) == 2
+
+
+INSTANTS = [
+    ("2024-01-31T23:59:59Z", (2024, 1)),
+    ("2024-02-01T00:00:00Z", (2024, 2)),
+    ("2024-02-29T00:00:00Z", (2024, 2)),
+    ("2024-02-29T23:59:59Z", (2024, 2)),
+    ("2024-03-01T00:00:00Z", (2024, 3)),
+    ("2023-12-31T23:59:59Z", (2023, 12)),
+    ("2024-01-01T00:00:00Z", (2024, 1)),
+    ("2024-03-10T07:00:00Z", (2024, 3)),
+    ("2024-03-31T01:30:00Z", (2024, 3)),
+    ("2024-10-27T00:30:00Z", (2024, 10)),
+    ("2024-10-27T01:30:00Z", (2024, 10)),
+    ("2024-11-03T05:30:00Z", (2024, 11)),
+    ("2024-10-31T23:59:59Z", (2024, 10)),
+    ("2024-11-01T00:00:00Z", (2024, 11)),
+]
+"""Ends of months and years, a leap day, hours that summer time skips or repeats."""
+
+
+def test_jobs_count_in_the_month_of_their_end_in_utc(memory, empty_box, zone) -> None:
+    """Wherever the host's clock hangs: summaries, sync, records and documents tell the same UTC second and month."""
+    one = SUMMARIES.replace("apel:a", "apel:sums")
+    site = Site(memory, empty_box, f"{SGAS}{one}{CARS.replace('SITE', 'OTHER')}")
+    ended = [timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ")) for text, _month in INSTANTS]
+    recorded = [Job(f"j{number:02d}", end) for number, end in enumerate(ended)]
+    site.record(*recorded)
+
+    assert [one.error for one in site.publish_all()] == [None, None, None]
+
+    assert at_sgas(empty_box.sgas.records) == truth(recorded)
+    expected: dict[tuple[int, int], int] = {}
+    for _text, month in INSTANTS:
+        expected[month] = expected.get(month, 0) + 1
+    assert {month: number for month, (number, _wall) in sums(site).items()} == expected
+    for name in ("SITE", "OTHER"):
+        months = {
+            (row["Year"], row["Month"]): row["NumberOfJobs"]
+            for row in empty_box.apel.sync_records.values()
+            if row["Site"] == name
+        }
+        assert months == expected
+    assert sorted(row["EndTime"] for row in empty_box.apel.job_records.values()) == sorted(ended)
+    assert empty_box.apel.rejected == []
+
+
+def test_today_is_the_utc_day(memory, empty_box, zone) -> None:
+    """A new target begins with the UTC day, whatever day it is on the wall."""
+    today = int(time.time()) // DAY_S * DAY_S
+    site = Site(memory, empty_box, SGAS)
+    site.record(Job("yesterday", today - 1), Job("today", today))
+
+    site.publish(since=None)
+    assert set(at_sgas(empty_box.sgas.records)) == {"today"}
+
+
+def test_vomsless_vo_and_groups(memory, empty_box) -> None:
+    """Jobs without VOMS attributes get the configured VO, issuer and groups, at SGAS as at APEL."""
+    options = "vomsless_vo=dteam#/DC=ch/CN=voms.example.org\nvo_group=/dteam/prod\nvo_group=/dteam/test\n"
+    site = Site(memory, empty_box, f"{SGAS}{options}{CARS}{options}")
+    site.record(Job("plain", vo="", fqan=""), Job("voms"))
+
+    assert [one.error for one in site.publish_all()] == [None, None]
+    rows = {row.global_job_id: row for row in empty_box.sgas.records.values()}
+    assert (rows["plain"].vo_name, rows["plain"].vo_issuer) == ("dteam", "/DC=ch/CN=voms.example.org")
+    assert [group for group, _role in rows["plain"].vo_attributes] == ["/dteam/prod", "/dteam/test"]
+    assert rows["voms"].vo_name == "atlas"
+    vos = {row["LocalJobId"]: (row["VO"], row["VOGroup"]) for row in empty_box.apel.job_records.values()}
+    assert vos["4plain"] == ("dteam", "/dteam/prod")
+    assert vos["4voms"] == ("atlas", "/atlas")

@@ -1,0 +1,165 @@
+"""The sweep in a control directory of ARC 7, and in one that is being upgraded."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sqlite3
+from contextlib import closing
+
+import pytest
+from job_files import DIAG, LOCAL, NOON_NS, Files, events, lay, rows
+
+from arcacct.conf.places import Places, places
+from arcacct.controldir.files import read_job
+from arcacct.controldir.layout import job_file
+from arcacct.hook import record_event
+from arcacct.store import spool
+from arcacct.store.accounting import open_accounting
+from arcacct.sweep import Found, sweep
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+JOB = "abcdef123456"
+LONG_AGO_NS = NOON_NS - 10**15
+TWO_BENCHMARKS = DIAG + b"benchmark=HEPscore23:17.5\n"
+TOKEN = (
+    LOCAL + b"tokenclaim.iss=https://wlcg.example.org/\ntokenclaim.wlcg.groups=/wlcg\ntokenclaim.wlcg.groups=/wlcg/a\n"
+)
+
+
+@pytest.fixture
+def here(tmp_path: pathlib.Path) -> Places:
+    """The places of a fresh host."""
+    (tmp_path / "control").mkdir()
+    return places(None, str(tmp_path / "control"))
+
+
+@pytest.fixture
+def con(here: Places) -> Iterator[sqlite3.Connection]:
+    """Its accounting database."""
+    with closing(open_accounting(here)) as found:
+        yield found
+
+
+def lay_hashed(control: pathlib.Path, files: Files, job_id: str = JOB) -> None:
+    """Put a job's files as ARC 7 keeps them."""
+    lay(control, files, job_id)
+    upgrade(control, job_id)
+
+
+def upgrade(control: pathlib.Path, job_id: str) -> None:
+    """Move a job's files from where A-REX 6 keeps them to where ARC 7 does."""
+    for old in control.glob(f"job.{job_id}.*"):
+        new = pathlib.Path(job_file(str(control), job_id, old.name.rpartition(".")[2], hashed=True))
+        new.parent.mkdir(parents=True, exist_ok=True)
+        old.rename(new)
+    for old in control.glob(f"*/job.{job_id}.status"):
+        old.rename(old.parent / f"{job_id}.status")
+
+
+def benchmark(con: sqlite3.Connection, job_id: str = JOB) -> object:
+    """The benchmark of a job."""
+    return {row[0]: row[2] for row in rows(con)["JobExtraInfo"] if row[1] == "benchmark"}[job_id]
+
+
+def test_the_files_are_where_arc_7_puts_them(tmp_path: pathlib.Path) -> None:
+    """Twelve characters make four folders; the status file has no job. before its name."""
+    lay_hashed(tmp_path, Files())
+
+    assert (tmp_path / "jobs/abc/def/123/456/local").exists()
+    assert (tmp_path / "finished/abcdef123456.status").exists()
+
+
+@pytest.mark.parametrize("how", ["hook", "spool", "sweep"])
+def test_a_hashed_job_is_recorded(here: Places, con: sqlite3.Connection, how: str) -> None:
+    """Hook, spool and sweep find the files and follow ARC 7's rule that the last benchmark counts."""
+    control = pathlib.Path(here.controldir)
+    lay_hashed(control, Files(diag=TWO_BENCHMARKS, failed=b""))
+
+    if how == "hook":
+        record_event(here, read_job(str(control), JOB, "FINISHED"), con)
+    elif how == "spool":
+        spool.write(here.spool, read_job(str(control), JOB, "FINISHED"))
+    sweep(here, con)
+
+    assert [(row[0], row[7]) for row in rows(con)["AAR"]] == [(JOB, "failed")]
+    assert benchmark(con) == "HEPscore23:17.5"
+
+
+def test_the_spool_keeps_the_rule_when_the_files_are_gone(here: Places, con: sqlite3.Connection) -> None:
+    """An event of ARC 7 that waited in the spool is still one of ARC 7."""
+    control = pathlib.Path(here.controldir)
+    lay_hashed(control, Files(diag=TWO_BENCHMARKS))
+    spool.write(here.spool, read_job(str(control), JOB, "FINISHED"))
+    os.unlink(control / "finished" / f"{JOB}.status")
+    for name in ("local", "diag", "statistics"):
+        os.unlink(job_file(str(control), JOB, name, hashed=True))
+
+    sweep(here, con)
+
+    assert benchmark(con) == "HEPscore23:17.5"
+
+
+def test_the_claims_of_a_token_are_attributes(here: Places, con: sqlite3.Connection) -> None:
+    """Each claim is a row under its own name, repeated ones too; the first FQAN stays mainfqan."""
+    lay_hashed(pathlib.Path(here.controldir), Files(local=TOKEN))
+
+    sweep(here, con)
+
+    assert sorted(row[1:] for row in rows(con)["AuthTokenAttributes"]) == [
+        ("iss", "https://wlcg.example.org/"),
+        ("mainfqan", "/atlas/Role=production"),
+        ("vomsfqan", "/atlas"),
+        ("wlcg.groups", "/wlcg"),
+        ("wlcg.groups", "/wlcg/a"),
+    ]
+
+
+def test_the_hook_of_arc_7_tells_when_a_job_is_in_the_batch_system(here: Places, con: sqlite3.Connection) -> None:
+    """ARC 7 has a callout for INLRMS."""
+    control = pathlib.Path(here.controldir)
+    lay_hashed(control, Files("INLRMS"))
+
+    record_event(here, read_job(str(control), JOB, "INLRMS"), con)
+
+    assert (JOB, "INLRMS") in events(con)
+
+
+def test_both_layouts_in_one_directory(here: Places, con: sqlite3.Connection) -> None:
+    """While a site is being upgraded each job is found where it is, and marks of both kinds are no jobs."""
+    control = pathlib.Path(here.controldir)
+    lay(control, Files(diag=TWO_BENCHMARKS), "OldJob1")
+    lay_hashed(control, Files(diag=TWO_BENCHMARKS), "NewJob1")
+    (control / "accepting").mkdir()
+    (control / "accepting" / "NewJob1cancel").touch()
+    (control / "accepting" / "job.OldJob1.cancel").touch()
+
+    report = sweep(here, con)
+
+    assert (report.jobs, report.found, report.complaints) == (2, {Found.NEW_JOB: 2}, ())
+    assert (benchmark(con, "OldJob1"), benchmark(con, "NewJob1")) == ("HEPSPEC:12.26", "HEPscore23:17.5")
+
+
+def test_a_job_that_is_upgraded_is_the_same_job(here: Places, con: sqlite3.Connection) -> None:
+    """Moving its files makes no second record, and no aborted one, in whatever order they are moved."""
+    control = pathlib.Path(here.controldir)
+    for folder in ("accepting", "processing", "finished", "restarting"):
+        (control / folder).mkdir()
+    lay(control, Files("INLRMS", LONG_AGO_NS))
+    lay(control, Files("INLRMS", LONG_AGO_NS), JOB)
+    sweep(here, con)
+    for old in sorted(control.glob(f"job.{JOB}.*")):
+        new = pathlib.Path(job_file(str(control), JOB, old.name.rpartition(".")[2], hashed=True))
+        new.parent.mkdir(parents=True, exist_ok=True)
+        old.rename(new)
+        assert sweep(here, con).complaints == ()
+        assert read_job(str(control), JOB, "INLRMS").event_ns == LONG_AGO_NS
+    upgrade(control, JOB)
+
+    report = sweep(here, con)
+
+    assert (report.jobs, report.recorded, report.complaints) == (2, 0, ())
+    assert {row[7] for row in rows(con)["AAR"]} == {"in-progress"}
