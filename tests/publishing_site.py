@@ -270,3 +270,17 @@ def truth(recorded: Any, *, by_lrms: bool = False) -> dict[str, Received]:
         job.lrms_id.lower() if by_lrms else job.job_id: Received(job.end_time, job.wall_s, job.cpu_s)
         for job in recorded
     }
+
+
+def received_by_both(site: Site) -> set[str]:
+    """The jobs that SGAS has, of a site that publishes to both; APEL has to have the same."""
+    ids = set(at_sgas(site.box.sgas.records))
+    assert {f"4{job_id}" for job_id in ids} == set(at_apel(site.box.apel.job_records))
+    return ids
+
+
+def publish_well(site: Site, **wishes: Any) -> list[int]:
+    """One run without an error; how many job records each target was sent."""
+    outcomes = site.publish_all(**wishes)
+    assert [one.error for one in outcomes] == [None] * len(outcomes)
+    return [sum(sent.records for kind, sent in one.tally.sent.items() if kind != "sync") for one in outcomes]

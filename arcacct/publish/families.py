@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from json.encoder import encode_basestring_ascii as quoted
 from typing import NamedTuple
 
 from arcacct.conf.settings import Settings
@@ -124,7 +125,11 @@ def _individual_jobs(document: Document, version: str, options: APELOptions) -> 
 
 
 def _job_key(aar: AAR, options: APELOptions) -> str:
-    return json.dumps(apel.job_key(aar, options.site, options.localid_prefix))
+    site, local_job_id, end_time = apel.job_key(aar, options.site, options.localid_prefix)
+    if isinstance(end_time, int):
+        # As json.dumps writes it, at a fifth of the cost.
+        return f"[{quoted(site)}, {quoted(local_job_id)}, {end_time}]"
+    return json.dumps([site, local_job_id, end_time])
 
 
 def _usage_records(target: SGASTarget, settings: Settings) -> JobFamily:
@@ -158,12 +163,13 @@ def _compute_records(target: APELTarget | DirectoryTarget, settings: Settings) -
         default_benchmark=_benchmark(settings),
         local_group_prefix=settings.local_group_prefix or "",
     )
+    text_options = options.text_options()
     return JobFamily(
         CAR,
         lambda aar, now: acceptance.accept_for_car(aar, options, now),
         lambda aar, now: car.car(aar, options, now),
         lambda _aar: None,
-        lambda aar: _job_key(aar, options.text_options()),
+        lambda aar: _job_key(aar, text_options),
         lambda aar, key: apel.neutral_job(aar, JobKey._make(json.loads(key)), options.localid_prefix),
     )
 

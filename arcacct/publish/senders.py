@@ -12,7 +12,6 @@ from arcacct.publish.answers import Answer
 from arcacct.publish.directory import MessageDirectory, new_name
 from arcacct.publish.session import Patience, TargetSession, tls_context
 from arcacct.publish.sgas import SGASClient
-from arcacct.publish.signing import Signer, signed_text
 from arcacct.publish.ssm_text import ssm_text
 from arcacct.store.ledger import Message
 
@@ -110,7 +109,11 @@ class AMSSender:
     """Signed messages published to AMS."""
 
     def __init__(self, target: APELTarget, patience: Patience | None = None) -> None:
-        self._signer = Signer(target.transport.host_cert, target.transport.host_key)
+        # For AMS only: the library behind it takes longer to import than a thousand records to publish.
+        from arcacct.publish import signing  # noqa: PLC0415
+
+        self._signing = signing
+        self._signer = signing.Signer(target.transport.host_cert, target.transport.host_key)
         self._session = _session(target.transport, patience)
         address = f"https://{target.address.netloc}"
         self._client = AMSClient(address, target.project, target.topic, self._session, authn_port=target.authn_port)
@@ -123,7 +126,7 @@ class AMSSender:
         return self._signer.sign(text)
 
     def unpack(self, data: bytes) -> str:
-        return signed_text(data)
+        return self._signing.signed_text(data)
 
     def renewed(self, data: bytes) -> bytes:
         # APEL drops a message whose signer's certificate has ended, and tells nobody.

@@ -7,6 +7,7 @@ below `functools.lru_cache` is built in and does the same. (The `sqlite3` packag
 classes are these.)
 """
 
+import _functools  # type: ignore[import-not-found]
 import sys
 
 
@@ -15,13 +16,11 @@ class _Functools:
 
     @staticmethod
     def lru_cache(maxsize: int) -> "object":
-        from _functools import _lru_cache_wrapper  # type: ignore[import-not-found]  # noqa: PLC0415
-
-        return lambda function: _lru_cache_wrapper(function, maxsize, False, tuple)
+        return lambda function: _functools._lru_cache_wrapper(function, maxsize, False, tuple)  # noqa: SLF001
 
 
 def _import_alone() -> None:
-    if "functools" in sys.modules or "_sqlite3" in sys.modules:
+    if "functools" in sys.modules or "_sqlite3" in sys.modules or not hasattr(_functools, "_lru_cache_wrapper"):
         return
     sys.modules["functools"] = _Functools  # type: ignore[assignment]
     try:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import time
 from _sqlite3 import Connection
 from collections.abc import Callable
 from threading import Event
 
 from arcacct.conf.places import Places
 from arcacct.controldir.layout import is_whole
-from arcacct.errors import ArcacctError, InputError
+from arcacct.errors import ArcacctError, InputError, StoreError
 from arcacct.store.accounting import leave_open, open_accounting
+from arcacct.store.maintenance import refuse_maintenance
 from arcacct.sweep import SweepReport, sweep
+
+_LOOK_S = 1.0
+"""How often it looks whether the database is being worked on."""
 
 
 def follow(
@@ -41,7 +46,7 @@ def follow(
                 complaints = [str(error)]
             told(report, [text for text in complaints if text not in known])
             known = set(complaints)
-            stop.wait(interval_s)
+            database.wait(stop, interval_s)
     finally:
         database.leave()
 
@@ -56,10 +61,12 @@ class _Database:
 
     def connection(self) -> Connection:
         """
-        Raises InputError while there is neither a database nor a control directory, StoreError and its kinds.
+        Raises InputError while there is neither a database nor a control directory, StoreError and its kinds; StoreBusy
+        while the database is being worked on, and then it is closed.
 
         (A file system that is not mounted is an empty directory: a database made in there would be lost below it.)
         """
+        self._make_way()
         identity = _identity(self._here.database)
         if self._con is not None and identity == self._identity:
             return self._con
@@ -71,6 +78,21 @@ class _Database:
         self._con = open_accounting(self._here)
         self._identity = _identity(self._here.database)
         return self._con
+
+    def wait(self, stop: Event, seconds: float) -> None:
+        """Wait, but close the database as soon as somebody wants to work on it: a restore waits for us."""
+        end = time.monotonic() + seconds
+        while not stop.is_set() and (left := end - time.monotonic()) > 0:
+            if self._con is not None and os.path.exists(self._here.maintenance):
+                self._close()
+            stop.wait(min(left, _LOOK_S))
+
+    def _make_way(self) -> None:
+        try:
+            refuse_maintenance(self._here.database)
+        except StoreError:
+            self._close()
+            raise
 
     def leave(self) -> None:
         """For the end of the process."""

@@ -38,7 +38,8 @@ def bench(size: str) -> list[Figure]:
     note = f"{jobs} jobs"
     return [
         Figure("sweep: CPU of the first", first.cpu_s, "s", note=f"{note}, {read_first} read, {recorded_first} new"),
-        Figure("sweep: jobs a second, the first", jobs / first.wall_s, "1/s", AREX_JOBS_PER_S, "peer: A-REX's writer"),
+        Figure("sweep: wall time of a job, the first", first.wall_s / jobs * 1e6, "us", 1e6 / AREX_JOBS_PER_S,
+               "peer: A-REX's writer"),
         Figure("sweep: CPU of the second", second.cpu_s, "s", first.cpu_s,
                f"{note}, {read_second} read, {recorded_second} new; peer: the first"),
         Figure("sweep: peak memory of the first", first.peak_mib, "MiB", note=note),

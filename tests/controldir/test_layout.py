@@ -6,7 +6,19 @@ import os
 
 import pytest
 
-from arcacct.controldir.layout import STATES, is_job_id, job_file, scan_status_files, status_files
+from arcacct.controldir.layout import (
+    STATES,
+    STATUS_FOLDERS,
+    count_status_files,
+    is_gone,
+    is_hashed,
+    is_job_id,
+    is_whole,
+    job_file,
+    job_of,
+    scan_status_files,
+    status_files,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,3 +89,74 @@ def test_a_missing_control_directory_is_an_error(tmp_path: pathlib.Path) -> None
     """A wrong path must not look like a site without jobs."""
     with pytest.raises(FileNotFoundError):
         list(scan_status_files(str(tmp_path / "nowhere")))
+
+
+@pytest.mark.parametrize(
+    ("job_id", "folder"),
+    [
+        ("abcdef123456", "abc/def/123/456"),
+        (REAL_ID, f"{REAL_ID[:3]}/{REAL_ID[3:6]}/{REAL_ID[6:9]}/{REAL_ID[9:]}"),
+        ("abcdefghi", "abc/def/ghi"),
+        ("abcdefghij", "abc/def/ghi/j"),
+        ("abcd", "abc/d"),
+        ("a", "a"),
+    ],
+    ids=["12 characters", "54 characters", "9", "10", "4", "1"],
+)
+def test_the_files_of_a_job_of_arc_7_lie_in_folders(job_id: str, folder: str) -> None:
+    """Three characters of the id make a folder, the fourth folder is the rest."""
+    assert job_file("/control", job_id, "local", hashed=True) == f"/control/jobs/{folder}/local"
+
+
+def test_the_status_files_of_arc_7_have_no_prefix() -> None:
+    """They are in the same folders."""
+    assert status_files("/control", "ID", "FINISHED", hashed=True)[0] == "/control/finished/ID.status"
+
+
+@pytest.mark.parametrize(
+    ("name", "job_id"),
+    [
+        ("job.ID.status", "ID"),
+        ("ID.status", "ID"),
+        ("job.ID.cancel", None),
+        ("IDcancel", None),
+        ("IDrestart", None),
+        ("readme.txt", None),
+    ],
+)
+def test_marks_are_no_status_files(name: str, job_id: str | None) -> None:
+    """The marks of A-REX 6 have a dot, those of ARC 7 have none."""
+    assert job_of(name) == job_id
+
+
+def test_a_job_is_looked_for_where_it_is(tmp_path: pathlib.Path) -> None:
+    """Each job of a directory tells for itself which A-REX has written it."""
+    (tmp_path / "jobs/new/job/123").mkdir(parents=True)
+    (tmp_path / "jobs/new/job/123/local").touch()
+    (tmp_path / "job.oldjob123.local").touch()
+
+    assert is_hashed(str(tmp_path), "newjob123")
+    assert not is_hashed(str(tmp_path), "oldjob123")
+    assert not is_gone(str(tmp_path), "newjob123")
+    assert not is_gone(str(tmp_path), "oldjob123")
+    assert is_gone(str(tmp_path), "another")
+
+
+@pytest.mark.parametrize("missing", STATUS_FOLDERS)
+def test_an_empty_directory_is_no_control_directory(tmp_path: pathlib.Path, missing: str) -> None:
+    """A-REX makes all four folders when it starts; where one is missing the file system may be."""
+    for folder in STATUS_FOLDERS:
+        (tmp_path / folder).mkdir()
+    assert is_whole(str(tmp_path))
+    (tmp_path / missing).rmdir()
+
+    assert not is_whole(str(tmp_path))
+
+
+def test_jobs_are_counted_without_a_look_at_them(tmp_path: pathlib.Path) -> None:
+    """For a progress bar: both layouts, no marks."""
+    for name in ("accepting/job.A.status", "accepting/job.A.cancel", "processing/B.status", "accepting/Bcancel"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+
+    assert count_status_files(str(tmp_path)) == 2

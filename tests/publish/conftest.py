@@ -8,6 +8,7 @@ import tempfile
 import time
 
 import pytest
+from publishing_rig import HTTP, Rig
 from scripted_receiver import ScriptedReceiver, server_context
 
 from arcacct.publish.session import Patience, TargetSession, tls_context
@@ -112,3 +113,9 @@ def empty_box(box):
     for server in box.servers.values():
         server.connections = server.requests = server.refused_handshakes = 0
     return box
+
+
+@pytest.fixture(params=[*HTTP, "dirq", "directory"])
+def rig(request, memory, empty_box):
+    """A target of every kind in turn."""
+    return Rig(request.param, memory, empty_box)

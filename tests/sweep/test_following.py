@@ -147,6 +147,31 @@ def test_a_busy_database_is_tried_again(control: pathlib.Path) -> None:
     assert recorded(here) == [("B", "completed"), (JOB, "completed")]
 
 
+def test_it_makes_way_for_work_on_the_database(control: pathlib.Path) -> None:
+    """While somebody works on the database the service has no file of it open, and says so once."""
+    here = places(None, str(control))
+    lay(control, Files(), "A")
+    maintenance = pathlib.Path(here.maintenance)
+
+    def end() -> None:
+        assert [path for path in open_files() if path.startswith(here.database)] == []
+        maintenance.unlink()
+        lay(control, Files(), "B")
+
+    story = Story(here, maintenance.touch, end)
+
+    assert [report is None for report in story.reports] == [False, True, False]
+    assert "work on the database" in story.complaints[1][0]
+    assert recorded(here) == [("A", "completed"), ("B", "completed")]
+
+
+def open_files() -> list[str]:
+    """What this process has open."""
+    links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
+    # The descriptor that listed them is closed by now.
+    return [os.readlink(link) for link in links if os.path.lexists(link)]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 def test_it_stops_when_it_is_told(tmp_path: pathlib.Path, number: signal.Signals) -> None:
     """SIGTERM and Ctrl-C end it cleanly between two slices: exit 0, nothing on stderr, files left for readers."""
@@ -217,7 +242,7 @@ def test_it_needs_no_more_with_time(control: pathlib.Path) -> None:
     counts = []
 
     def count() -> None:
-        counts.append(len(os.listdir("/proc/self/fd")))
+        counts.append(len(open_files()))
 
     Story(here, *[count] * 20)
 
