@@ -107,6 +107,8 @@ def _message(one: Carried, aar: AAR) -> str:
 
 
 def _sum_message(con: Connection, target: Target, family: SummaryFamily, aar: AAR) -> Carried | None:
+    if not 0 < aar.end_time <= query.LAST_SECOND:
+        return None
     verdict = acceptance.accept_cell(query.cell_of(aar), family.options, aar.end_time)
     if verdict.refusal is not None or not wants(target, aar.vo):
         return None
