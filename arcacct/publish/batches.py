@@ -6,7 +6,7 @@ import hashlib
 import marshal
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from arcacct.errors import InputError
 from arcacct.publish.delivery import Deliverer, Part, Tally
@@ -24,12 +24,14 @@ CORRECTION = (
     " record {key}, then run `arcacct quarantine retry`"
 )
 
+_TRANSFERS = AAR._fields.index("transfers")
+
 
 def digest(aar: AAR) -> bytes:
     """What tells one version of a record from another: 16 bytes of its values, not of its place in the database."""
     # Format 2 of marshal has no references and no notion of interned texts: equal values are equal bytes, for ever.
-    plain = aar._replace(transfers=tuple(map(tuple, aar.transfers)))  # type: ignore[arg-type]
-    return hashlib.sha256(marshal.dumps(plain[1:], 2)).digest()[:16]
+    plain: tuple[Any, ...] = (*aar[1:_TRANSFERS], tuple(map(tuple, aar.transfers)), *aar[_TRANSFERS + 1 :])
+    return hashlib.sha256(marshal.dumps(plain, 2)).digest()[:16]
 
 
 def wire_size(text: str) -> int:

@@ -114,8 +114,10 @@ def waiting(con: Connection, seq: int, ended_from: int, vos: tuple[str, ...]) ->
     """The records after ``seq`` that ended at ``ended_from`` or later, of these VOs or of any."""
     marks = ",".join("?" * len(vos))
     wanted = f" AND VOID IN (SELECT ID FROM WLCGVOs WHERE Name IN ({marks}))" if vos else ""
+    # CROSS: from what is new, or for a target that has had nothing yet, from the ends of its time.
+    first, second = ("FinishedLog", "AAR") if seq else ("AAR", "FinishedLog")
     row = con.execute(
-        "SELECT count(*), min(EndTime) FROM FinishedLog JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
+        f"SELECT count(*), min(EndTime) FROM {first} CROSS JOIN {second} ON AAR.RecordID = FinishedLog.RecordID"
         f" WHERE Seq > ? AND EndTime >= ?{wanted}",
         (seq, ended_from, *vos),
     ).fetchone()

@@ -49,7 +49,7 @@ NOTHING, NEW_JOB, NEW_END, NEW_EVENT, CORRECTION = "", "job", "end", "event", "c
 class Known:
     """What the database has of a job before a state change is recorded."""
 
-    __slots__ = ("end_time", "event_ns", "has_owner", "is_aborted", "record_id")
+    __slots__ = ("end_time", "event_ns", "has_owner", "is_aborted", "is_new", "record_id")
 
     def __init__(self, record_id: int, has_owner: bool, end_time: int, event_ns: int, is_aborted: bool) -> None:
         self.record_id = record_id
@@ -57,6 +57,7 @@ class Known:
         self.end_time = end_time
         self.event_ns = event_ns
         self.is_aborted = is_aborted
+        self.is_new = False
 
 
 def escaped(text: str) -> str:
@@ -82,7 +83,6 @@ def record(con: Connection, facts: "JobFacts", *, present: bool = False, settled
         return NOTHING
     before = con.total_changes
     known = _known(con, facts.job_id)
-    is_new = known is None
     if known is None:
         if not facts.known:
             return NOTHING
@@ -90,19 +90,19 @@ def record(con: Connection, facts: "JobFacts", *, present: bool = False, settled
     elif facts.known and not known.has_owner:
         _name(con, known.record_id, facts)
     before_events = con.total_changes
-    _add_events(con, known.record_id, facts)
+    _add_events(con, known, facts)
     events = con.total_changes - before_events
     latest = present or facts.event_ns >= known.event_ns
     # A job may be resumed before its earlier end is recorded: that end holds until there is a later one.
     if facts.usage is not None and facts.known and (latest or facts.usage.end_time > known.end_time):
-        _finish(con, known.record_id, facts, facts.usage)
+        _finish(con, known, facts, facts.usage)
     elif known.is_aborted and latest:
         _reopen(con, known.record_id)
     changes = con.total_changes - before
     if latest:
         _remember(con, known.record_id, facts, settled=settled)
-    if is_new or not changes:
-        return NEW_JOB if is_new else NOTHING
+    if known.is_new or not changes:
+        return NEW_JOB if known.is_new else NOTHING
     if facts.usage is not None and (known.is_aborted or not known.end_time):
         return NEW_END
     return NEW_EVENT if changes == events else CORRECTION
@@ -150,8 +150,10 @@ def _insert(con: Connection, facts: "JobFacts") -> Known:
     )
     record_id = cursor.lastrowid
     assert record_id is not None
-    set_children(con, record_id, "AuthTokenAttributes", _auth_tokens(facts))
-    return Known(record_id, True, 0, 0, False)
+    set_children(con, record_id, "AuthTokenAttributes", _auth_tokens(facts), is_new=True)
+    known = Known(record_id, True, 0, 0, False)
+    known.is_new = True
+    return known
 
 
 def _name(con: Connection, record_id: int, facts: "JobFacts") -> None:
@@ -201,7 +203,7 @@ def _auth_tokens(facts: "JobFacts") -> "list[tuple[object, ...]]":
     return [(key, escaped(value)) for key, value in facts.auth_tokens]
 
 
-def _add_events(con: Connection, record_id: int, facts: "JobFacts") -> None:
+def _add_events(con: Connection, known: Known, facts: "JobFacts") -> None:
     """What the state change tells of times: of the submission, of the state itself, of the batch system and files."""
     events = [("ACCEPTED", facts.submit_time)] if facts.submit_time else []
     # A status file that was rewritten for a job that waits does not say when the state began.
@@ -209,23 +211,28 @@ def _add_events(con: Connection, record_id: int, facts: "JobFacts") -> None:
         events.append((facts.state, facts.event_ns // 1_000_000_000))
     events += facts.events
     wanted = dict.fromkeys((key, event_time(seconds)) for key, seconds in events)
-    found = con.execute("SELECT EventKey, EventTime FROM JobEvents WHERE RecordID = ?", (record_id,)).fetchall()
+    if not known.is_new:
+        query = "SELECT EventKey, EventTime FROM JobEvents WHERE RecordID = ?"
+        for event in con.execute(query, (known.record_id,)).fetchall():
+            wanted.pop(event, None)
     con.executemany(
         "INSERT INTO JobEvents (RecordID, EventKey, EventTime) VALUES (?, ?, ?)",
-        [(record_id, *event) for event in wanted if event not in found],
+        [(known.record_id, *event) for event in wanted],
     )
 
 
-def _finish(con: Connection, record_id: int, facts: "JobFacts", usage: "Usage") -> None:
-    set_children(con, record_id, "RunTimeEnvironments", [(escaped(name),) for name in usage.rtes])
+def _finish(con: Connection, known: Known, facts: "JobFacts", usage: "Usage") -> None:
+    record_id, is_new = known.record_id, known.is_new
+    set_children(con, record_id, "RunTimeEnvironments", [(escaped(name),) for name in usage.rtes], is_new=is_new)
     set_children(
         con,
         record_id,
         "DataTransfers",
         [(escaped(one.url), one.size_bytes, one.start_time, one.end_time, one.kind) for one in usage.transfers],
+        is_new=is_new,
     )
     extra: list[tuple[object, ...]] = [(key, escaped(facts.extra[key])) for key in sorted(facts.extra)]
-    set_children(con, record_id, "JobExtraInfo", extra)
+    set_children(con, record_id, "JobExtraInfo", extra, is_new=is_new)
     values = (
         escaped(facts.local_job_id),
         name_id(con, "Status", usage.status),
@@ -252,14 +259,29 @@ def _reopen(con: Connection, record_id: int) -> None:
     )
 
 
-def set_children(con: Connection, record_id: int, table: str, rows: "list[tuple[object, ...]]") -> None:
+def set_children(
+    con: Connection, record_id: int, table: str, rows: "list[tuple[object, ...]]", *, is_new: bool = False
+) -> None:
     """
     Make a record's rows in a child table these, as a multiset; rows that are right already are not touched.
 
     (v1 has no unique index on them, and each needless write would log the record as changed.)
+    ``is_new``: the record has no rows yet.
     """
     columns = _CHILDREN[table]
     names = ", ".join(columns)
+    if not is_new:
+        rows = _missing(con, record_id, table, rows)
+    con.executemany(
+        f"INSERT INTO {table} (RecordID, {names}) VALUES (?{', ?' * len(columns)})", [(record_id, *row) for row in rows]
+    )
+
+
+def _missing(
+    con: Connection, record_id: int, table: str, rows: "list[tuple[object, ...]]"
+) -> "list[tuple[object, ...]]":
+    """Those rows that a child table lacks; rows that it has and should not have are deleted."""
+    names = ", ".join(_CHILDREN[table])
     missing: dict[tuple[object, ...], int] = {}
     for row in rows:
         missing[row] = missing.get(row, 0) + 1
@@ -269,10 +291,7 @@ def set_children(con: Connection, record_id: int, table: str, rows: "list[tuple[
             missing[key] -= 1
         else:
             con.execute(f"DELETE FROM {table} WHERE rowid = ?", (rowid,))
-    con.executemany(
-        f"INSERT INTO {table} (RecordID, {names}) VALUES (?{', ?' * len(columns)})",
-        [(record_id, *key) for key, count in missing.items() for _ in range(count)],
-    )
+    return [key for key, count in missing.items() for _ in range(count)]
 
 
 def _remember(con: Connection, record_id: int, facts: "JobFacts", *, settled: bool) -> None:

@@ -1,29 +1,25 @@
 """
-What `arcacct import arex` costs: a database of A-REX (schema version 1) with --jobs jobs is made, then imported twice.
-
-    python tests/bench/bench_import_arex.py --jobs 100000
+What `arcacct import arex` costs: a database of A-REX (schema version 1) is made, then imported twice.
 
 A job has 2 FQANs, 9 events, 1 run time environment, 2 transfers and 8 extra values, as those of a busy CE have.
-Nothing of ARC's reads one database into another, so there is no peer: the figure to compare with is the budget,
+Nothing of ARC's reads one database into another, so the peer of the second import is the first; the budget is
 1,000,000 jobs in minutes with flat memory.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import pathlib
-import resource
-import shutil
 import sqlite3
-import subprocess
 import sys
 import tempfile
 import time
 
-TESTS = pathlib.Path(__file__).parent.parent
-sys.path.insert(0, str(TESTS))
+from figures import Cost, Figure, cost_of
 
+TESTS = pathlib.Path(__file__).parent.parent
+ARCACCT = os.path.join(os.path.dirname(sys.executable), "arcacct")
+SIZES = {"smoke": 500, "small": 20_000, "large": 1_000_000}
 SCHEMA = TESTS / "data" / "arex" / "accounting.sql"
 FIRST_S = 1_700_000_000
 _CHUNK = 10_000
@@ -89,77 +85,29 @@ def _fill(con: sqlite3.Connection, numbers: range) -> None:
     con.commit()
 
 
-def run(controldir: pathlib.Path, label: str, jobs: int) -> None:
-    """One import in a process of its own, and what it took."""
-    config = controldir / "arc.conf"
-    config.write_text(f"[common]\n[arex]\ncontroldir={controldir}\n")
-    command = [sys.executable, __file__, "--worker", str(controldir)]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    started = time.monotonic()
-    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-    wall = time.monotonic() - started
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    print(f"{label}: {wall:.1f} s wall, {cpu:.1f} s CPU, {jobs / cpu:,.0f} jobs per CPU second; {out}")
+def bench(size: str) -> list[Figure]:
+    """The figures."""
+    jobs = SIZES[size]
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "accounting").mkdir()
+        make(folder / "accounting" / "accounting.db", jobs)
+        (folder / "arc.conf").write_text(f"[common]\n[arex]\ncontroldir={folder}\n")
+        first, second = _import(folder), _import(folder)
+    return [
+        Figure(f"import arex: CPU, {jobs:,} jobs", first.cpu_s, "s", note=_note(first)),
+        Figure("import arex: jobs per CPU second", jobs / first.cpu_s, "1/s"),
+        Figure("import arex: peak memory", first.peak_mib, "MiB"),
+        Figure("import arex: CPU, nothing new", second.cpu_s, "s", first.cpu_s, f"peer: the first; {_note(second)}"),
+    ]
 
 
-def worker(controldir: str) -> None:
-    """The import itself."""
-    from zoneinfo import ZoneInfo
-
-    from arcacct.conf.places import places
-    from arcacct.store import accounting, import_arex
-
-    held = 0.0
-    real = accounting.writing_much
-
-    class Timed:
-        """How long the queue of writers was held at most."""
-
-        def __init__(self, con, here):
-            self.turn = real(con, here)
-
-        def __enter__(self):
-            con = self.turn.__enter__()
-            self.started = time.monotonic()
-            return con
-
-        def __exit__(self, *error):
-            nonlocal held
-            self.turn.__exit__(*error)
-            held = max(held, time.monotonic() - self.started)
-
-    accounting.writing_much = Timed
-    here = places(None, controldir)
-    con = accounting.open_accounting(here)
-    report = import_arex.import_arex(here, con, f"{controldir}/accounting/accounting.db", ZoneInfo("UTC"))
-    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(
-        f"{report.added} added, {report.changed} changed; peak memory {peak_mib:.0f} MiB;"
-        f" the queue held for {held * 1000:.0f} ms at most"
-    )
+def _import(folder: pathlib.Path) -> Cost:
+    """One import in a process of its own."""
+    source = folder / "accounting" / "accounting.db"
+    command = [ARCACCT, "--config", str(folder / "arc.conf"), "import", "arex", str(source), "--timezone", "UTC"]
+    return cost_of(command, log=folder / "log")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
-    parser.add_argument("--jobs", type=int, default=100_000)
-    parser.add_argument("--dir", help="make the databases here (a copy of A-REX's and ours: 5 kB a job)")
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.worker:
-        worker(options.worker)
-        return
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="arcacct-bench-", dir=options.dir))
-    try:
-        (directory / "accounting").mkdir()
-        make(directory / "accounting" / "accounting.db", options.jobs)
-        size_mb = os.path.getsize(directory / "accounting" / "accounting.db") / 1e6
-        print(f"{options.jobs:,} jobs, {size_mb:,.0f} MB")
-        run(directory, "first import", options.jobs)
-        run(directory, "again, nothing new", options.jobs)
-    finally:
-        shutil.rmtree(directory)
-
-
-if __name__ == "__main__":
-    main()
+def _note(cost: Cost) -> str:
+    return f"{cost.wall_s:.1f} s wall" + ("" if cost.exit_code == 0 else f", FAILED with {cost.exit_code}")

@@ -119,8 +119,8 @@ def _insert(con: Connection, job: tuple, *, children: bool, plain: bool = False)
             (record_id, key, event_time(when))
             for key, when in (
                 ("ACCEPTED", submitted), ("PREPARING", submitted + 1), ("SUBMIT", submitted + 5),
-                ("INLRMS", submitted + 6), ("FINISHING", end - 20), ("FINISHED", end), ("LRMSSTART", end - job[15] - 20),
-                ("LRMSEND", end - 20), ("DTRDOWNLOADSTART", submitted + 1),
+                ("INLRMS", submitted + 6), ("FINISHING", end - 20), ("FINISHED", end),
+                ("LRMSSTART", end - job[15] - 20), ("LRMSEND", end - 20), ("DTRDOWNLOADSTART", submitted + 1),
             )
         ],
     )  # fmt: skip

@@ -1,8 +1,7 @@
 """
 The hook is killed, or the file system fails it, at any point: after a sweep the database is as if nothing had happened.
 
-Killing at random moments is done to forked copies of this process, which have the hook's modules already; killing and
-failing at each single system call is done by strace to the hook as it is installed.
+The hooks are forked copies of this process, which have the hook's modules already.
 """
 
 from __future__ import annotations
@@ -12,69 +11,25 @@ import pathlib
 import random
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import closing, contextmanager
 
 import pytest
+from disturbed_host import LIFE, check_equal, job_files, undisturbed
 from hook_host import PROJECT, Host
-from job_files import LOCAL, NOON_NS, Files, finished_log, lay, rows
+from job_files import NOON_NS, lay, rows
 
-from arcacct.controldir.files import read_job
-from arcacct.hook import main, record_event
+from arcacct.hook import main
 from arcacct.store import spool  # noqa: F401  so that no forked hook spends its time on it
-from arcacct.store.accounting import open_accounting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-BENCHMARK = "HEPSPEC:11.11"
-LIFE = ("ACCEPTED", "PREPARING", "SUBMIT", "FINISHING", "FINISHED")
 SEEDS = range(4)
-
-
-def job_files(job_id: str, state: str, step: int = 0, *, failed: bool = False) -> Files:
-    """A job in a state, with a name and an end of its own."""
-    local = LOCAL.replace(b"jobname=first", b"jobname=" + job_id.encode())
-    return Files(state, NOON_NS + step * 10**9, local=local, failed=b"no" if failed and state == "FINISHED" else None)
-
-
-def undisturbed(directory: pathlib.Path, lives: dict[str, bool]) -> Host:
-    """A host that has recorded every state of these jobs; ``lives`` says which of them failed."""
-    directory.mkdir()
-    host = Host(directory)
-    host.places.default_benchmark = BENCHMARK
-    with closing(open_accounting(host.places)) as con:
-        for job_id, failed in lives.items():
-            for step, state in enumerate(LIFE):
-                lay(host.control, job_files(job_id, state, step, failed=failed), job_id)
-                record_event(host.places, read_job(str(host.control), job_id, state), con)
-    return host
-
-
-def check_equal(found: Host, wanted: Host) -> None:
-    """
-    All that can be known afterwards is the same: every record with all its children, one entry each in the log.
-
-    The time of a state that the job has left is known to nobody but the hook that was killed.
-    """
-    ours, theirs = rows(str(found.database)), rows(str(wanted.database))
-    for table in ours:
-        if table != "JobEvents":
-            assert ours[table] == theirs[table]
-    left = {"PREPARING", "SUBMIT", "FINISHING"}
-    assert set(ours["JobEvents"]) <= set(theirs["JobEvents"])
-    assert set(theirs["JobEvents"]) - set(ours["JobEvents"]) <= {row for row in theirs["JobEvents"] if row[1] in left}
-    assert len(ours["JobEvents"]) == len(set(ours["JobEvents"]))
-    with closing(sqlite3.connect(found.database)) as con:
-        assert con.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        assert con.execute("PRAGMA foreign_key_check").fetchall() == []
-        assert len(finished_log(con)) == len(ours["AAR"])
 
 
 class Child:
@@ -297,105 +252,6 @@ class tmp_files:  # noqa: N801  a function with a memory on disk
 
     def time_of(self, job_id: str) -> float:
         return (self._folder / job_id).stat().st_mtime
-
-
-ANYWHERE = "write,pwrite64,ftruncate,fallocate,fsync,fdatasync,rename,unlink,mkdir,fchmod"
-"""Calls that the start of an interpreter does not make."""
-TO_OUR_FILES = f"{ANYWHERE},openat,flock,fcntl,mmap"
-"""Calls that are counted only when they are about a file of the database or its queue."""
-
-
-def _strace_reason() -> str:
-    """Why strace cannot be used here; empty when it can."""
-    if not shutil.which("strace"):
-        return "strace is not installed"
-    done = subprocess.run(
-        ["strace", "-o", os.devnull, "-e", "inject=uname:error=EIO", "true"], capture_output=True, check=False
-    )
-    return "" if done.returncode == 0 else f"strace may not trace here: {done.stderr.decode()[:80]}"
-
-
-STRACE_REASON = _strace_reason()
-strace_only = pytest.mark.skipif(bool(STRACE_REASON), reason=STRACE_REASON or "strace works")
-
-
-def tampered(host: Host, job_id: str, *, inject: str | None, to_our_files: bool) -> tuple[int, int]:
-    """One FINISHED hook under strace; its exit code, and how many system calls there were to tamper with."""
-    trace = host.control.parent / "trace"
-    here = host.places
-    paths = [here.database + suffix for suffix in ("", "-wal", "-shm")] + [here.directory, here.queue_lock]
-    filters = [part for path in paths for part in ("-P", path)] if to_our_files else []
-    calls = TO_OUR_FILES if to_our_files else ANYWHERE
-    chosen = ["-e", f"trace={calls}"] + (["-e", f"inject={calls}:{inject}"] if inject else [])
-    start = f"import sys; sys.path.append({PROJECT!r}); from arcacct.hook import main; main()"
-    done = subprocess.run(
-        ["strace", "-f", "-o", str(trace), *filters, *chosen, sys.executable, "-I", "-S", "-c", start,
-         str(host.control), job_id, "FINISHED", str(host.conf)],
-        capture_output=True,
-        env={},
-        check=False,
-    )  # fmt: skip
-    return done.returncode, sum("(" in line for line in trace.read_text(errors="replace").splitlines())
-
-
-def _counted(host: Host, *, to_our_files: bool) -> int:
-    lay(host.control, job_files("Counted", "FINISHED", 4), "Counted")
-    code, count = tampered(host, "Counted", inject=None, to_our_files=to_our_files)
-    assert code == 0
-    return count
-
-
-@contextmanager
-def _maintained(host: Host, yes: bool) -> Iterator[None]:
-    """With ``yes`` every hook has to spool."""
-    if yes:
-        pathlib.Path(host.places.maintenance).touch()
-    yield
-    pathlib.Path(host.places.maintenance).unlink(missing_ok=True)
-
-
-@strace_only
-@pytest.mark.parametrize("spooled", [False, True], ids=["recording", "spooling"])
-def test_killed_at_each_system_call(host: Host, tmp_path: pathlib.Path, spooled: bool) -> None:
-    """SIGKILL at every call that opens, writes, locks, syncs or renames a file of ours."""
-    lives = {"Counted": False}
-    with _maintained(host, spooled):
-        count = _counted(host, to_our_files=not spooled)
-        for number in range(1, count + 1):
-            job_id = f"Job{number:03}"
-            lives[job_id] = number % 3 == 0
-            lay(host.control, job_files(job_id, "FINISHED", 4, failed=lives[job_id]), job_id)
-            tampered(host, job_id, inject=f"signal=KILL:when={number}", to_our_files=not spooled)
-
-    report = host.sweep()
-
-    assert count > (4 if spooled else 20)
-    assert report.complaints == ()
-    check_equal(host, undisturbed(tmp_path / "well", lives))
-
-
-@strace_only
-@pytest.mark.parametrize("error", ["ENOSPC", "EIO", "EROFS"])
-@pytest.mark.parametrize("for_good", [False, True], ids=["once", "from then on"])
-def test_each_system_call_fails(host: Host, tmp_path: pathlib.Path, error: str, for_good: bool) -> None:
-    """
-    A disk that is full, breaks, or becomes read-only at every single write: exit 0, and the sweep has it all.
-
-    Once: on the database's files. From then on: everywhere, so that nothing can be spooled and nothing said either.
-    """
-    lives = {"Counted": False}
-    count = _counted(host, to_our_files=not for_good)
-    for number in random.Random(error).sample(range(1, count + 1), min(count, 14)):
-        job_id = f"Job{number:03}"
-        lives[job_id] = False
-        lay(host.control, job_files(job_id, "FINISHED", 4), job_id)
-        inject = f"error={error}:when={number}{'+' if for_good else ''}"
-        assert tampered(host, job_id, inject=inject, to_our_files=not for_good)[0] == 0
-
-    report = host.sweep()
-
-    assert report.complaints == ()
-    check_equal(host, undisturbed(tmp_path / "well", lives))
 
 
 @pytest.fixture
