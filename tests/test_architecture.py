@@ -130,9 +130,10 @@ def _defines_command(path: pathlib.Path, name: str) -> bool:
 
 @pytest.mark.parametrize("name", ALL_COMMANDS)
 def test_every_command_and_option_has_help(name) -> None:
-    """Nothing on the command line is left unexplained."""
+    """Nothing on the command line is left unexplained, and each command shows how it is typed."""
     command = ALL_COMMANDS[name]
     silent = [option.opts for option in command.params if isinstance(option, click.Option) and not option.help]
 
     assert command.help
+    assert "Examples:" in (command.epilog or "")
     assert not silent

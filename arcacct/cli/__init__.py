@@ -60,7 +60,11 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="\b\nExamples:\n  arcacct status\n  arcacct publish --dry-run\n  arcacct stats --by month,vo",
+)
 @click.version_option(__version__, prog_name="arcacct")
 @click.option("--config", metavar="FILE", help="Read this arc.conf instead of the one of the host.")
 @click.option("--database", metavar="FILE", help="Use this accounting database instead of the configured one.")

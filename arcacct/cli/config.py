@@ -6,6 +6,7 @@ import os
 
 import click
 
+from arcacct.cli.examples import examples
 from arcacct.conf.check import check
 from arcacct.conf.parser import load
 from arcacct.conf.problems import errors
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
     from arcacct.conf.parser import Conf
 
 
-@click.group()
+@click.group(epilog=examples("arcacct config check", "arcacct config show"))
 def config() -> None:
     """Check and show the configuration."""
 
 
-@config.command("check")
+@config.command("check", epilog=examples("arcacct --config /tmp/arc.conf config check"))
 @click.pass_context
 def check_command(ctx: click.Context) -> int:
     """
@@ -41,7 +42,7 @@ def check_command(ctx: click.Context) -> int:
     return ConfigError.exit_code if wrong else 0
 
 
-@config.command("show")
+@config.command("show", epilog=examples("arcacct config show"))
 @click.pass_context
 def show_command(ctx: click.Context) -> None:
     """

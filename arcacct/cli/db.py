@@ -9,6 +9,7 @@ from contextlib import closing
 import click
 
 from arcacct.cli.context import places_of, settings_of
+from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT
 from arcacct.errors import InputError, StoreError, UsageError
 from arcacct.store.accounting import (
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
     from arcacct.store.prune import Plan, Wishes
 
 
-@click.group()
+@click.group(epilog=examples("arcacct db init", "arcacct db backup /var/backups/arcacct"))
 def db() -> None:
     """Create, check and keep the database."""
 
 
-@db.command(short_help="Create both databases: of accounting and of publishing.")
+@db.command(short_help="Create both databases: of accounting and of publishing.", epilog=examples("arcacct db init"))
 @click.pass_context
 def init(ctx: click.Context) -> None:
     """
@@ -43,7 +44,7 @@ def init(ctx: click.Context) -> None:
     _initialise(ctx)
 
 
-@db.command(short_help="Take both databases forward to this version of arcacct.")
+@db.command(short_help="Take both databases forward to this version of arcacct.", epilog=examples("arcacct db upgrade"))
 @click.pass_context
 def upgrade(ctx: click.Context) -> None:
     """
@@ -73,7 +74,7 @@ def _what(ran: list[int]) -> str:
     return "created" if ran[0] == 1 else f"taken forward to schema version {ran[-1]}"
 
 
-@db.command(short_help="Look for damage in both databases; changes nothing.")
+@db.command(short_help="Look for damage in both databases; changes nothing.", epilog=examples("arcacct db check"))
 @click.pass_context
 def check(ctx: click.Context) -> int:
     """
@@ -93,7 +94,10 @@ def check(ctx: click.Context) -> int:
     return StoreError.exit_code if bad else 0
 
 
-@db.command(short_help="Make queries fast again; with --shrink the file small, too.")
+@db.command(
+    short_help="Make queries fast again; with --shrink the file small, too.",
+    epilog=examples("arcacct db optimize", "arcacct db optimize --shrink"),
+)
 @click.option("--shrink", is_flag=True, help="Write the database anew without unused room; hooks spool meanwhile.")
 @click.pass_context
 def optimize(ctx: click.Context, shrink: bool) -> None:
@@ -117,7 +121,9 @@ def optimize(ctx: click.Context, shrink: bool) -> None:
         leave_open(con, here.database)
 
 
-@db.command(short_help="Copy both databases while others write.")
+@db.command(
+    short_help="Copy both databases while others write.", epilog=examples("arcacct db backup /var/backups/arcacct")
+)
 @click.argument("directory", required=False, metavar="[DIR]")
 @click.pass_context
 def backup(ctx: click.Context, directory: str | None) -> None:
@@ -133,7 +139,10 @@ def backup(ctx: click.Context, directory: str | None) -> None:
         click.echo(f"{copy.path}: {copy.size_bytes:,} bytes")
 
 
-@db.command(short_help="Put a backup in the place of the database.")
+@db.command(
+    short_help="Put a backup in the place of the database.",
+    epilog=examples("arcacct db restore /var/backups/arcacct/accounting.db"),
+)
 @click.argument("file")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_context
@@ -159,7 +168,10 @@ def restore(ctx: click.Context, file: str, yes: bool) -> None:
         click.echo(f"{done.kept}: the old database", err=True)
 
 
-@db.command(short_help="Move old jobs, finished and delivered, into an archive.")
+@db.command(
+    short_help="Move old jobs, finished and delivered, into an archive.",
+    epilog=examples("arcacct db prune --before 2025-05-01 --dry-run", "arcacct db prune --before 2025-05-01 --yes"),
+)
 @click.option("--before", type=INSTANT, required=True, metavar="TIME", help="Jobs that ended before this time.")
 @click.option("--archive", metavar="FILE", help="The archive; by default archive.db beside the database.")
 @click.option("--dry-run", is_flag=True, help="Show what would be moved, and what would stay and why; change nothing.")

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
+from arcacct.cli.examples import examples
 from arcacct.demo import Rehearsal, rehearse
 from arcacct.errors import ArcacctError
 from arcacct.publish.target_run import Outcome
@@ -28,7 +29,7 @@ PLACES = {
 QUERY = "SELECT Users.Name, count(*), sum(UsedWalltime) FROM AAR JOIN Users ON Users.ID = UserID GROUP BY 1"
 
 
-@click.command()
+@click.command(epilog=examples("arcacct demo", "arcacct demo /tmp/demo"))
 @click.argument("directory", metavar="[DIR]", default="arcacct-demo")
 def demo(directory: str) -> None:
     """

@@ -8,6 +8,7 @@ import pwd
 import click
 
 from arcacct.cli.context import conf_of, places_of, settings_of
+from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT
 from arcacct.errors import InputError, UsageError
 from arcacct.node import features as values_of
@@ -58,22 +59,24 @@ def _places(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.group()
+@click.group(epilog=examples("arcacct features show", "arcacct features check"))
 def features() -> None:
     """Write, show and check machine and job features."""
 
 
-@features.group()
+@features.group(epilog=examples("arcacct features machine write /etc/machinefeatures"))
 def machine() -> None:
     """Features of this machine."""
 
 
-@features.group()
+@features.group(epilog=examples("arcacct features job write /tmp/job1/jobfeatures"))
 def job() -> None:
     """Features of one job."""
 
 
-@machine.command("write")
+@machine.command(
+    "write", epilog=examples("arcacct features machine write /etc/machinefeatures --benchmark HEPscore23:12.3")
+)
 @click.argument("directory")
 @click.option("--benchmark", metavar="TYPE:VALUE", help="Rating of one core, from which hs06 is made.")
 @_HEPSCORE
@@ -96,7 +99,7 @@ def machine_write(
     _say_values(values)
 
 
-@job.command("write")
+@job.command("write", epilog=examples("arcacct features job write /tmp/job1/jobfeatures"))
 @click.argument("directory")
 @_key_options(JOB_KEYS)
 @click.option("--environment/--no-environment", default=True, help="Ask the batch system's environment.")
@@ -131,7 +134,7 @@ def job_write(
     _say_values(values)
 
 
-@job.command("set")
+@job.command("set", epilog=examples("arcacct features job set /tmp/job1/jobfeatures wall_limit_secs 86400"))
 @click.argument("directory")
 @click.argument("key")
 @click.argument("value")
@@ -141,19 +144,19 @@ def job_set(directory: str, key: str, value: str, force: bool) -> None:
     values_of.write_job(directory, {key: value}, force=force)
 
 
-@job.command("remove")
+@job.command("remove", epilog=examples("arcacct features job remove /tmp/job1/jobfeatures"))
 @click.argument("directory")
 def job_remove(directory: str) -> None:
     """Remove a job's DIRECTORY, after the job; nothing if it holds anything but keys."""
     remove_directory(directory)
 
 
-@features.group()
+@features.group(epilog=examples("arcacct features shutdown clear /etc/machinefeatures"))
 def shutdown() -> None:
     """Announce a shutdown, or take it back."""
 
 
-@shutdown.command("set")
+@shutdown.command("set", epilog=examples("arcacct features shutdown set /etc/machinefeatures 2026-12-01T06:00:00"))
 @click.argument("directory")
 @click.argument("when", type=INSTANT)
 @click.option("--job", "of_job", is_flag=True, help="DIRECTORY is a job's: the job is shut down, not the machine.")
@@ -163,7 +166,7 @@ def shutdown_set(directory: str, when: int, of_job: bool, force: bool) -> None:
     values_of.set_shutdown(directory, when, job=of_job, force=force)
 
 
-@shutdown.command("clear")
+@shutdown.command("clear", epilog=examples("arcacct features shutdown clear /etc/machinefeatures"))
 @click.argument("directory")
 @click.option("--job", "of_job", is_flag=True, help="DIRECTORY is a job's.")
 def shutdown_clear(directory: str, of_job: bool) -> None:
@@ -171,7 +174,7 @@ def shutdown_clear(directory: str, of_job: bool) -> None:
     values_of.clear_shutdown(directory, job=of_job)
 
 
-@features.command()
+@features.command(epilog=examples("arcacct features show"))
 @_places
 @click.pass_context
 def show(ctx: click.Context, /, **where: str | None) -> int:
@@ -185,7 +188,7 @@ def show(ctx: click.Context, /, **where: str | None) -> int:
     return InputError.exit_code if any(one.warnings for one in found.values()) else 0
 
 
-@features.command()
+@features.command(epilog=examples("arcacct features check"))
 @_places
 @click.pass_context
 def check(ctx: click.Context, /, **where: str | None) -> int:
@@ -197,7 +200,7 @@ def check(ctx: click.Context, /, **where: str | None) -> int:
     return InputError.exit_code if any(verdict.verdict == "fail" for verdict in verdicts) else 0
 
 
-@features.command()
+@features.command(epilog=examples("arcacct features record --from '/var/spool/arc/features/{jobid}'"))
 @click.argument("jobid", nargs=-1)
 @click.option("--from", "pattern", required=True, metavar="PATTERN", help="Where features are saved, with {jobid}.")
 @click.pass_context

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo, available_timezones
 import click
 
 from arcacct.cli.context import places_of
+from arcacct.cli.examples import examples
 from arcacct.errors import UsageError
 from arcacct.store.accounting import leave_open, open_accounting
 from arcacct.store.import_arex import arex_databases, import_arex
@@ -40,12 +41,18 @@ class _Sources(click.Group):
         return command
 
 
-@click.group("import", cls=_Sources)
+@click.group(
+    "import",
+    cls=_Sources,
+    epilog=examples("arcacct import arex", "arcacct import gridengine /var/lib/gridengine/default/common/accounting"),
+)
 def import_() -> None:
     """Take over jobs that other programs have recorded."""
 
 
-@import_.command()
+@import_.command(
+    epilog=examples("arcacct import arex", "arcacct import arex /root/old-ce/accounting.db --timezone Europe/Oslo")
+)
 @click.argument("path", required=False)
 @click.option("--timezone", metavar="ZONE", help="A-REX's time zone, e.g. Europe/Oslo; this host's without it.")
 @click.option("--controldir", metavar="DIR", help="Use this control directory instead of the configured one.")

@@ -8,6 +8,7 @@ from contextlib import closing
 import click
 
 from arcacct.cli.context import settings_of
+from arcacct.cli.examples import examples
 from arcacct.errors import InputError
 from arcacct.sources.sonar_files import follow as follow_files
 from arcacct.sources.sonar_files import telemetry
@@ -26,7 +27,12 @@ if TYPE_CHECKING:
     from arcacct.store.sonar import Report
 
 
-@click.command("sonar")
+@click.command(
+    "sonar",
+    epilog=examples(
+        "arcacct import sonar /var/lib/sonar/2026-11-20", "arcacct import sonar --follow /var/lib/sonar/samples.jsonl"
+    ),
+)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--follow", is_flag=True, help="Go on reading what is added, until interrupted.")
 @click.option(

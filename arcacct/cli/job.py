@@ -88,7 +88,10 @@ def _print(lines: Iterable[str]) -> None:
         click.echo(line)
 
 
-@job.command(short_help="Its whole story: seen, recorded, sent, answered, or why not.")
+@job.command(
+    short_help="Its whole story: seen, recorded, sent, answered, or why not.",
+    epilog=examples("arcacct job why rUkNDmRi"),
+)
 @_job_id
 @click.pass_context
 def why(ctx: click.Context, job_id: str) -> None:

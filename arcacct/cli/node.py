@@ -7,6 +7,7 @@ from functools import partial
 
 import click
 
+from arcacct.cli.examples import examples
 from arcacct.errors import TargetBusy
 from arcacct.node.telemetry import Host, line
 from arcacct.node.telemetry import sample as probe_sample
@@ -24,7 +25,7 @@ _INTERVAL = click.option(
 )
 
 
-@click.group()
+@click.group(epilog=examples("arcacct node sysinfo --cluster hpc.example.org"))
 def node() -> None:
     """
     Print what this host is and does, as Sonar would.
@@ -34,7 +35,7 @@ def node() -> None:
     """
 
 
-@node.command()
+@node.command(epilog=examples("arcacct node sysinfo --cluster hpc.example.org"))
 @_CLUSTER
 @_NODE
 @_INTERVAL
@@ -45,7 +46,7 @@ def sysinfo(cluster: str, node: str, interval: float | None, topology: bool) -> 
     return _repeat(partial(probe_sysinfo, host, topology=topology), "sysinfo", host, interval)
 
 
-@node.command()
+@node.command(epilog=examples("arcacct node sample --cluster hpc.example.org --interval 60"))
 @_CLUSTER
 @_NODE
 @_INTERVAL

@@ -8,13 +8,19 @@ import click
 
 from arcacct.cli.asking import complete_target
 from arcacct.cli.context import settings_of
+from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.outcomes import announce, exit_code, show
 from arcacct.conf.targets import select_targets
 from arcacct.publish import run
 
 
-@click.command(short_help="Send new records to every configured target.")
+@click.command(
+    short_help="Send new records to every configured target.",
+    epilog=examples(
+        "arcacct publish --dry-run", "arcacct publish --target apel:egi --now", "arcacct publish --since 2026-11-01"
+    ),
+)
 @click.option(
     "--target",
     metavar="NAME",

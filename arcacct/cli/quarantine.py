@@ -8,6 +8,7 @@ import click
 
 from arcacct.cli.asking import complete_target
 from arcacct.cli.context import settings_of
+from arcacct.cli.examples import examples
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import select_targets
 from arcacct.errors import InputError
@@ -22,7 +23,10 @@ _TARGET = click.option(
 )
 
 
-@click.group(short_help="List, retry or drop records that are not sent.")
+@click.group(
+    short_help="List, retry or drop records that are not sent.",
+    epilog=examples("arcacct quarantine list", "arcacct quarantine retry --all --target sgas:s"),
+)
 def quarantine() -> None:
     """
     Records that are not sent to a target: those its receiver would refuse or refused, and corrections it ignores.
@@ -31,7 +35,11 @@ def quarantine() -> None:
     """
 
 
-@quarantine.command("list", short_help="Every record that is set aside, with the reason.")
+@quarantine.command(
+    "list",
+    short_help="Every record that is set aside, with the reason.",
+    epilog=examples("arcacct quarantine list --format json"),
+)
 @_TARGET
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", help="How to print them.")
 @click.pass_context
@@ -48,7 +56,9 @@ def list_(ctx: click.Context, target: str | None, form: str) -> None:
         click.echo("nothing is set aside", err=True)
 
 
-@quarantine.command(short_help="All that is known of one record that is set aside.")
+@quarantine.command(
+    short_help="All that is known of one record that is set aside.", epilog=examples("arcacct quarantine show rUkNDmRi")
+)
 @click.argument("job_id", metavar="JOBID")
 @click.pass_context
 def show(ctx: click.Context, job_id: str) -> None:
@@ -63,7 +73,10 @@ def show(ctx: click.Context, job_id: str) -> None:
         click.echo(f"  {one.reason}")
 
 
-@quarantine.command(short_help="Send records again with the next run.")
+@quarantine.command(
+    short_help="Send records again with the next run.",
+    epilog=examples("arcacct quarantine retry rUkNDmRi", "arcacct quarantine retry --all"),
+)
 @click.argument("job_ids", metavar="JOBID...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Every record that is set aside.")
 @_TARGET
@@ -73,7 +86,9 @@ def retry(ctx: click.Context, job_ids: tuple[str, ...], everything: bool, target
     _change(ctx, job_ids, "retry", everything=everything, target=target)
 
 
-@quarantine.command(short_help="Never send these records.")
+@quarantine.command(
+    short_help="Never send these records.", epilog=examples("arcacct quarantine drop rUkNDmRi --target sgas:s")
+)
 @click.argument("job_ids", metavar="JOBID...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Every record that is set aside.")
 @_TARGET

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from arcacct.cli.context import places_of
+from arcacct.cli.examples import examples
 from arcacct.controldir.files import read_job
 from arcacct.controldir.layout import STATES, is_job_id
 from arcacct.errors import InputError, UsageError
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from arcacct.controldir.files import JobFiles
 
 
-@click.command()
+@click.command(epilog=examples("arcacct record /var/spool/arc/jobstatus rUkNDmRi FINISHED"))
 @click.argument("controldir")
 @click.argument("jobid")
 @click.argument("state", type=click.Choice(STATES))

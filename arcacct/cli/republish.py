@@ -9,6 +9,7 @@ import click
 
 from arcacct.cli.asking import complete_target
 from arcacct.cli.context import conf_of, settings_of
+from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.outcomes import announce, exit_code, show
 from arcacct.conf.settings import Settings, settings
@@ -21,7 +22,13 @@ from arcacct.publish.position import iso
 AD_HOC_OPTIONS = ("topic", "project", "apel_messages", "gocdb_name", "localid_prefix", "vofilter", "urbatchsize")
 
 
-@click.command(short_help="Send the records of a period again.")
+@click.command(
+    short_help="Send the records of a period again.",
+    epilog=examples(
+        "arcacct republish --from 2026-10-01 --to 2026-11-01 --plan",
+        "arcacct republish --from 2026-10-01 --to 2026-11-01 --target apel:egi --yes",
+    ),
+)
 @click.option("--from", "from_s", type=INSTANT, metavar="TIME", help="Jobs that ended at this time or later,")
 @click.option("--to", "to_s", type=INSTANT, metavar="TIME", help="and before this one.")
 @click.option("-b", "--end-from", "after_s", type=INSTANT, metavar="TIME", help="As arcctl: later than this time,")

@@ -6,12 +6,13 @@ import signal
 
 import click
 
+from arcacct.cli.examples import examples
 from arcacct.sandbox import Sandbox
 
 _PORT = click.IntRange(0, 65535)
 
 
-@click.command()
+@click.command(epilog=examples("arcacct sandbox --dir /tmp/receivers"))
 @click.option("--dir", "directory", required=True, metavar="DIR", help="Keep certificates and received documents here.")
 @click.option("--sgas-port", type=_PORT, default=0, metavar="PORT", help="Port of SGAS; a free one if not given.")
 @click.option("--ams-port", type=_PORT, default=0, metavar="PORT", help="Port of the messaging service.")

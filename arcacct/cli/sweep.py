@@ -10,6 +10,7 @@ from threading import Event
 import click
 
 from arcacct.cli.context import places_of
+from arcacct.cli.examples import examples
 from arcacct.conf.places import Places, places
 from arcacct.errors import InputError, UsageError
 from arcacct.store import accounting
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _INTERVAL_S = 60.0
 
 
-@click.command()
+@click.command(epilog=examples("arcacct sweep", "arcacct sweep --dry-run"))
 @click.option("--controldir", metavar="DIR", help="Sweep this control directory instead of the configured one.")
 @click.option("--dry-run", is_flag=True, help="Say what would be recorded, and write nothing.")
 @click.option("--follow", is_flag=True, help="Go on sweeping, as a service, until SIGTERM or Ctrl-C.")
