@@ -354,7 +354,7 @@ def _fill(file: BinaryIO) -> None:
 
 @ROOT
 def test_a_full_disk_is_told(small_disk: pathlib.Path) -> None:
-    """With no room for a row or a file nothing breaks: one line, exit 0, a sound database; the sweep has it later."""
+    """With no room for a row nothing breaks: one line, exit 0, a sound database; the sweep has the event later."""
     host = Host(small_disk)
     lay(host.control, Files())
     host.run("ACCEPTED")
@@ -364,11 +364,15 @@ def test_a_full_disk_is_told(small_disk: pathlib.Path) -> None:
 
     line = one_line(host.run())
 
-    assert f"{JOB} FINISHED: not recorded (" in line
-    assert "not spooled (" in line
-    assert list(pathlib.Path(host.places.spool).iterdir()) == []
+    # How much a tmpfs has left for a small file when it has refused a large one depends on the kernel.
+    spooled = list(pathlib.Path(host.places.spool).iterdir())
+    assert "full" in line or "No space" in line
+    assert (f"{JOB} FINISHED: spooled as" in line) == bool(spooled)
+    assert (f"{JOB} FINISHED: not recorded (" in line and "not spooled (" in line) == (not spooled)
     filler.unlink()
-    assert host.sweep().recorded == 1
+    report = host.sweep()
+    assert report.recorded + report.spooled >= 1
+    assert (JOB, "FINISHED") in events(str(host.database))
     with closing(sqlite3.connect(host.database)) as con:
         assert con.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
