@@ -20,7 +20,7 @@ from arcacct.publish.plan import Plan
 from arcacct.publish.position import iso, position
 from arcacct.publish.senders import Sender, max_bytes_of, sender_of
 from arcacct.publish.sums import months_between, recent_months
-from arcacct.store import held, ledger, query
+from arcacct.store import cells, held, ledger, query, sent
 from arcacct.store.ledger import Cursor
 
 
@@ -154,7 +154,10 @@ class TargetRun:
             batcher.flush()
         else:
             logged = query.without_measure(task.accounting, start.last_seq, horizon)
-            months = touched | recent_months(int(time.time()))
+            # A job that moved to another month changed the old one, too, whatever came of the run that sent it there.
+            left = cells.months_changed_after(task.accounting, start.last_seq)
+            left &= sent.months_of_sums(task.publishing, self._target.block)
+            months = touched | left | recent_months(int(time.time()))
             monthly.send_summaries(task, family, months, counts, delivery, seq=horizon, logged=logged)
         monthly.send_sync(task, counts, delivery)
 

@@ -9,6 +9,8 @@ import pytest
 import rehearsal
 
 from arcacct.publish import run
+from arcacct.publish.senders import sender_of
+from arcacct.publish.session import Patience
 from arcacct.sandbox import Sandbox
 from arcacct.store import accounting
 
@@ -97,3 +99,26 @@ def test_other_months_are_sent(tmp_path, box, jura_until, made) -> None:
 
     assert box.apel.summaries
     assert box.apel.sync_records
+
+
+def test_a_job_that_moves_after_a_broken_run_leaves_its_month(tmp_path, box) -> None:
+    """A sum that was begun before the job moved is taken back, also when that run never got to the sync message."""
+    site = rehearsal.site(tmp_path, box, SUMMARIES)
+    settings = site.settings()
+    box.faults.answer("ams", 503, "busy", times=1)
+    wishes = run.Wishes(now=True, since=0, make_sender=lambda target: sender_of(target, Patience(backoff_s=())))
+    assert run.publish(settings, settings.targets, wishes)[0].error is not None
+    con = accounting.open_accounting(settings.places)
+    con.execute("UPDATE AAR SET EndTime = EndTime - 400 * 86400 WHERE EndTime > 0")
+    con.close()
+    publish(site)
+
+    counted = {
+        (one["Year"], one["Month"]): sum(
+            other["NumberOfJobs"]
+            for other in box.apel.summaries.values()
+            if (other["Year"], other["Month"]) == (one["Year"], one["Month"])
+        )
+        for one in box.apel.summaries.values()
+    }
+    assert counted == {(2026, 11): 0, (2025, 10): 35}
