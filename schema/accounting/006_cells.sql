@@ -85,8 +85,8 @@ SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark,
   )
  GROUP BY Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark;
 
--- The contract's view, from the cells.
-DROP VIEW v1_usage_by_month;
+-- The finished jobs of each month (of their end, in UTC) that agree in all that a summary is made by. A job that vanished
+-- unfinished (aborted) counts only if the batch system measured something. A duration that is no measurement counts 0.
 CREATE VIEW v1_usage_by_month AS
 SELECT
   substr(Month, 1, 4) || '-' || substr(Month, 5) AS month, -- month of end_time in UTC, e.g. 2026-11; AAR
