@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from arcacct.cli.context import settings_of
+from arcacct.cli.ending import end_when_asked
 from arcacct.cli.examples import examples
 from arcacct.cli.gridengine_options import asked, question_of, question_options
 from arcacct.cli.instants import INSTANT
@@ -43,7 +44,7 @@ _CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
     ),
 )
 @click.argument("files", nargs=-1, metavar="FILE...")
-@click.option("--follow", is_flag=True, help="Go on reading what is added, through rotation, until interrupted.")
+@click.option("--follow", is_flag=True, help="Go on reading what is added, through rotation, until SIGTERM or Ctrl-C.")
 @click.option("--lenient", is_flag=True, help="Exit with 0 also if lines or files could not be used.")
 @click.option("--cell", default="default", show_default=True, help="Name of the cell; part of each job's identity.")
 @click.option(
@@ -116,6 +117,7 @@ def _run(work: Import, files: tuple[str, ...], given: dict[str, Any]) -> None:
     if given["derive_again"]:
         work.again()
     if given["follow"]:
+        end_when_asked()
         try:
             follow_files(work, files, _say)
         except KeyboardInterrupt:

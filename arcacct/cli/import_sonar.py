@@ -8,6 +8,7 @@ from contextlib import closing
 import click
 
 from arcacct.cli.context import settings_of
+from arcacct.cli.ending import end_when_asked
 from arcacct.cli.examples import examples
 from arcacct.errors import InputError
 from arcacct.sources.sonar_files import follow as follow_files
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     ),
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--follow", is_flag=True, help="Go on reading what is added, until interrupted.")
+@click.option("--follow", is_flag=True, help="Go on reading what is added, until SIGTERM or Ctrl-C.")
 @click.option(
     "--records/--no-records",
     default=None,
@@ -74,6 +75,7 @@ def _stream(files: tuple[str, ...], *, follow: bool) -> Generator[Told]:
     """The envelopes, until the user has enough of following."""
     try:
         if follow:
+            end_when_asked()
             yield from follow_files(files)
         elif sys.stderr.isatty() and "-" not in files:
             with click.progressbar(length=0, label="Bytes", file=sys.stderr) as bar:

@@ -7,6 +7,7 @@ from functools import partial
 
 import click
 
+from arcacct.cli.ending import end_when_asked
 from arcacct.cli.examples import examples
 from arcacct.errors import TargetBusy
 from arcacct.node.telemetry import Host, line
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _CLUSTER = click.option("--cluster", default="", metavar="NAME", help="Name of the cluster, as in all its telemetry.")
 _NODE = click.option("--node", default="", metavar="NAME", help="Name of this node, if not that of the host.")
 _INTERVAL = click.option(
-    "--interval", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Repeat, this often, until interrupted."
+    "--interval", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Repeat, this often, until SIGTERM or Ctrl-C."
 )
 
 
@@ -43,7 +44,7 @@ def node() -> None:
 def sysinfo(cluster: str, node: str, interval: float | None, topology: bool) -> int:
     """Print what this host is: processors, memory, GPUs."""
     host = Host(cluster, node)
-    return _repeat(partial(probe_sysinfo, host, topology=topology), "sysinfo", host, interval)
+    return _tell(partial(probe_sysinfo, host, topology=topology), "sysinfo", host, interval)
 
 
 @node.command(epilog=examples("arcacct node sample --cluster hpc.example.org --interval 60"))
@@ -61,16 +62,25 @@ def sample(cluster: str, node: str, interval: float | None, exclude_system_jobs:
     """Print what this host does: load, memory, GPUs, disks, and its jobs with their processes."""
     host = Host(cluster, node)
     probe = partial(probe_sample, host, system_jobs=not exclude_system_jobs, variable=job_variable)
-    return _repeat(probe, "sample", host, interval)
+    return _tell(probe, "sample", host, interval)
 
 
-def _repeat(probe: Callable[[], dict[str, Any]], kind: str, host: Host, interval_s: float | None) -> int:
+def _tell(probe: Callable[[], dict[str, Any]], kind: str, host: Host, interval_s: float | None) -> int:
+    if interval_s is not None:
+        return _repeat(interval_s, lambda: click.echo(line(probe, kind, host)[0]))
+    text, succeeded = line(probe, kind, host)
+    click.echo(text)
+    return 0 if succeeded else TargetBusy.exit_code
+
+
+def _repeat(interval_s: float, act: Callable[[], None]) -> int:
+    end_when_asked()
     due = time.monotonic()
-    while True:
-        text, succeeded = line(probe, kind, host)
-        click.echo(text)
-        if interval_s is None:
-            return 0 if succeeded else TargetBusy.exit_code
-        # On the beat, whatever a probe takes: gaps would look like lost samples.
-        due = max(due + interval_s, time.monotonic())
-        time.sleep(due - time.monotonic() if due > time.monotonic() else 0)
+    try:
+        while True:
+            act()
+            # On the beat, whatever a probe takes: gaps would look like lost samples.
+            due = max(due + interval_s, time.monotonic())
+            time.sleep(max(0.0, due - time.monotonic()))
+    except KeyboardInterrupt:
+        return 0

@@ -147,7 +147,7 @@ def test_following(conf, tmp_path) -> None:
                 time.sleep(0.1)
             with path.open("ab") as file:
                 file.write(ran(number + 1, 1, 10, 20))
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
         output, _ = process.communicate(timeout=30)
     finally:
         process.kill()

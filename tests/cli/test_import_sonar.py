@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import time
 
+import pytest
 from installed import ARCACCT, arcacct, configured
 from sonar_site import REAL, REAL_FILES, SERIES
 
@@ -63,7 +64,8 @@ def test_a_file_that_is_not_there(tmp_path):
     assert done.stderr == f"arcacct: {tmp_path}/none.json: cannot be read: No such file or directory\n"
 
 
-def test_a_file_is_followed(tmp_path):
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT], ids=lambda end: end.name)
+def test_a_file_is_followed(tmp_path, end):
     """What is added to a file, also after it was replaced, is taken in while the command runs; then it ends well."""
     conf = configured(tmp_path)
     arcacct("--config", conf, "db", "init")
@@ -79,7 +81,8 @@ def test_a_file_is_followed(tmp_path):
         raise AssertionError(f"never {samples} samples")
 
     command = [ARCACCT, "--config", str(conf), "import", "sonar", "--follow", str(feed)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    # Deaf to SIGINT, as a shell leaves what it puts into the background.
+    with subprocess.Popen(["env", "--ignore-signal=INT", *command], stdout=subprocess.PIPE, text=True) as process:
         try:
             wait_for(3)
             with feed.open("ab") as file:
@@ -89,7 +92,7 @@ def test_a_file_is_followed(tmp_path):
             (tmp_path / "next.jsonl").replace(feed)
             wait_for(8)
         finally:
-            process.send_signal(signal.SIGINT)
+            process.send_signal(end)
         assert process.stdout is not None
         assert process.stdout.read().startswith("8 sample; ")
     assert process.returncode == 0
@@ -113,8 +116,9 @@ def test_node_repeats(tmp_path):
     ) as process:
         assert process.stdout is not None
         found = [json.loads(process.stdout.readline()) for _ in range(3)]
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
         process.stdout.read()
+    assert process.returncode == 0
     assert [one["data"]["type"] for one in found] == ["sample"] * 3
 
 
