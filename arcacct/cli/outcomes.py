@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import click
 
 from arcacct.errors import InputError
-from arcacct.publish.delivery import Sent
 from arcacct.publish.run import Outcome
+from arcacct.publish.tally import Sent
 
 GRAVEST_FIRST = (78, 77, 69, 74, 70, 75, 65)
 

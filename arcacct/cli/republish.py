@@ -16,8 +16,8 @@ from arcacct.conf.settings import Settings, settings
 from arcacct.conf.targets import Target, select_targets
 from arcacct.errors import UsageError
 from arcacct.publish import run
-from arcacct.publish.delivery import Tally
 from arcacct.publish.position import iso
+from arcacct.publish.tally import Tally
 
 AD_HOC_OPTIONS = ("topic", "project", "apel_messages", "gocdb_name", "localid_prefix", "vofilter", "urbatchsize")
 

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from arcacct.errors import InputError
-from arcacct.publish.delivery import Deliverer, Part, Tally
+from arcacct.publish.delivery import Deliverer, Part
 from arcacct.publish.families import JobFamily
+from arcacct.publish.tally import Tally
 from arcacct.records import acceptance
 from arcacct.records.aar import AAR
 from arcacct.store.ledger import Held, SentRecord, Version
@@ -25,6 +26,11 @@ CORRECTION = (
 )
 
 _TRANSFERS = AAR._fields.index("transfers")
+
+_SET_BYTES = 700_000
+_SET_MESSAGES = 20
+_SET_HELD = 1000
+"""Messages, and records held back, are written into the ledger together, until they are so many."""
 
 
 def digest(aar: AAR) -> bytes:
@@ -63,10 +69,10 @@ class Limits(NamedTuple):
 
 class JobBatcher:
     """
-    Collects the texts of records, in the order of Seq, and delivers a batch when it is full.
+    Collects the texts of records, in the order of Seq, and delivers full batches, some at once.
 
-    Records of different groups get messages of their own; the last message of a batch moves the cursor. With
-    ``republish`` none does, and what the receiver has already is sent again.
+    Records of different groups get messages of their own; the last message of those delivered at once moves the
+    cursor. With ``republish`` none does, and what the receiver has already is sent again.
     """
 
     def __init__(
@@ -88,9 +94,11 @@ class JobBatcher:
         self._now = int(time.time())
         self._settled_at = self._now - settle_s
         self._parts: dict[str | None, list[Part]] = {}
-        self._held: list[Held] = []
         self._count = 0
         self._bytes = 0
+        self._full: list[list[Part]] = []
+        self._full_bytes = 0
+        self._held: list[Held] = []
         self._seq: int | None = None
 
     def add(self, aar: AAR, seq: int, known: Sequence[Version] = ()) -> bool:
@@ -111,7 +119,10 @@ class JobBatcher:
                 self._accept(aar, record, known)
         self.passed(seq)
         if self._is_full():
-            self.flush()
+            self._end_batch()
+        if len(self._held) >= _SET_HELD:
+            self._deliver(ahead=True)
+        self._delivery.listen()
         return new
 
     def take_back(self, job_id: str, aar: AAR | None, known: Sequence[Version]) -> bool:
@@ -191,7 +202,7 @@ class JobBatcher:
     def _collect(self, text: str, group: str | None, record: SentRecord) -> None:
         size = wire_size(text)
         if self._count and (self._is_full() or self._bytes + size > self._room):
-            self.flush()
+            self._end_batch()
         self._parts.setdefault(group, []).append(Part(text, record, group=group))
         self._count += 1
         self._bytes += size
@@ -204,11 +215,23 @@ class JobBatcher:
         if not self._republish:
             self._seq = max(seq, self._seq or 0)
 
+    def _end_batch(self) -> None:
+        """No record goes into the batches that were begun any more."""
+        self._full += self._parts.values()
+        self._full_bytes += self._bytes
+        self._parts, self._count, self._bytes = {}, 0, 0
+        if self._full_bytes >= _SET_BYTES or len(self._full) >= _SET_MESSAGES:
+            self._deliver(ahead=True)
+
     def flush(self) -> None:
-        """Deliver what was collected; raises as `Delivery.deliver`."""
-        batches, held, seq = list(self._parts.values()), self._held, self._seq
-        self._parts, self._held, self._count, self._bytes, self._seq = {}, [], 0, 0, None
-        self._delivery.deliver(self._family.document, batches, seq, held)
+        """Deliver what was collected, and wait for the answers; raises as `Delivery.deliver`."""
+        self._deliver(ahead=False)
+
+    def _deliver(self, *, ahead: bool) -> None:
+        batches, held, seq = [*self._full, *self._parts.values()], self._held, self._seq
+        self._full, self._full_bytes, self._parts, self._count, self._bytes = [], 0, {}, 0, 0
+        self._held, self._seq = [], None
+        self._delivery.deliver(self._family.document, batches, seq, held, ahead=ahead)
 
 
 def is_known(record: SentRecord, known: Sequence[Version]) -> bool:

@@ -13,10 +13,12 @@ from _sqlite3 import Connection
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from arcacct.errors import InputError, TargetBusy, TargetRefuses
+from arcacct.errors import ArcacctError, InputError, TargetBusy, TargetRefuses
 from arcacct.publish.answers import Answer, Kind, error_of
 from arcacct.publish.families import DOCUMENTS, SYNC, UR, Document
 from arcacct.publish.senders import Sender
+from arcacct.publish.tally import Tally
+from arcacct.publish.under_way import UnderWay
 from arcacct.store import ledger, sent
 from arcacct.store.ledger import Held, Message, SentRecord, SentSum
 
@@ -34,14 +36,6 @@ class Part(NamedTuple):
     """The machine that the record speaks for, where the receiver grants rights by machine."""
 
 
-class Sent(NamedTuple):
-    """Messages of one kind."""
-
-    messages: int = 0
-    records: int = 0
-    bytes: int = 0
-
-
 class Suspect(NamedTuple):
     """A message of one record that was refused, and nothing yet tells whether record or server is at fault."""
 
@@ -51,32 +45,6 @@ class Suspect(NamedTuple):
     """How many messages had been accepted when it was refused."""
 
 
-class Tally:
-    """What a target's run did so far, or would do."""
-
-    def __init__(self, announce: Callable[[str], None] = lambda _note: None) -> None:
-        self._announce = announce
-        self.sent: dict[str, Sent] = {}
-        """By kind of message (``ur``, ``car``, ``summaries``, ``sync``, ...), in the order of sending."""
-        self.resent = 0
-        """Messages of an earlier run that had no answer."""
-        self.quarantined = 0
-        """Records that were set aside."""
-        self.corrections = 0
-        """Records that the receiver has in an older version and will not change."""
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        """Say something about the run, at once: before it is done, where it is about what will be done."""
-        self.notes.append(text)
-        self._announce(text)
-
-    def add(self, kind: str, records: int, n_bytes: int) -> None:
-        """One more message."""
-        sent = self.sent.get(kind, Sent())
-        self.sent[kind] = Sent(sent.messages + 1, sent.records + records, sent.bytes + n_bytes)
-
-
 class Deliverer(Protocol):
     """Where batches go: to the target (`Delivery`), or into a plan."""
 
@@ -84,12 +52,24 @@ class Deliverer(Protocol):
         """Deal with what an earlier run began."""
 
     def deliver(
-        self, document: Document, batches: Sequence[Sequence[Part]], seq: int | None, held: Sequence[Held]
+        self,
+        document: Document,
+        batches: Sequence[Sequence[Part]],
+        seq: int | None,
+        held: Sequence[Held],
+        *,
+        ahead: bool = False,
     ) -> None:
-        """Deal with some batches, in order."""
+        """Deal with some batches, in order; with ``ahead`` perhaps while the caller goes on."""
+
+    def listen(self) -> None:
+        """Note what was answered meanwhile, without waiting."""
 
     def settle(self) -> None:
         """Decide what is left to decide at the end."""
+
+    def stop(self) -> None:
+        """Let go of what is still going on, after whatever happened."""
 
 
 Watch = Callable[[], None]
@@ -114,6 +94,7 @@ class Delivery:
         self._tally = tally
         self._origin = origin
         self._watch = watch
+        self._under_way: UnderWay | None = None
         self._suspects: list[Suspect] = []
         self._accepted = 0
         self._forbidden: dict[str | None, Answer] = {}
@@ -128,15 +109,24 @@ class Delivery:
             self._send(message._replace(data=data), self._accepted)
 
     def deliver(
-        self, document: Document, batches: Sequence[Sequence[Part]], seq: int | None, held: Sequence[Held]
+        self,
+        document: Document,
+        batches: Sequence[Sequence[Part]],
+        seq: int | None,
+        held: Sequence[Held],
+        *,
+        ahead: bool = False,
     ) -> None:
         """
         Send batches of texts, in order; once the last is accepted every record up to ``seq`` is handled.
 
-        Raises TargetBusy, TargetRefuses or CredentialError when the target stops us: the ledger keeps what is unsent.
+        With ``ahead`` they are sent while the caller makes the next, and then the answers are dealt with. Raises
+        TargetBusy, TargetRefuses or CredentialError when the target stops us: the ledger keeps what was tried.
         """
         batches, held = self._allowed(batches, held)
         packed, unsendable = self._packed(document, batches)
+        # Its answers come before the next is written down: whatever they are, at most one set has none.
+        self._hear()
         held = [*held, *unsendable]
         batches = [batch for batch, _message in packed]
         messages = [message for _batch, message in packed]
@@ -148,11 +138,62 @@ class Delivery:
                 ledger.move_cursor(self._con, self._target, seq)
             return
         intended = ledger.intend(self._con, self._target, messages, held, seq=None if messages else seq)
-        for message, batch in zip(intended, batches, strict=True):
-            if batch[0].group in self._forbidden:
-                self._hold_forbidden(message, self._forbidden[batch[0].group])
-            else:
-                self._send(message, self._accepted, batch[0].group)
+        groups = [batch[0].group for batch in batches]
+        if ahead and not self._forbidden.keys() & set(groups):
+            self._under_way = UnderWay(self._sender, intended, groups)
+        else:
+            self._send_all(intended, groups)
+
+    def listen(self) -> None:
+        """Note what the receiver accepted meanwhile: the next message is sent then."""
+        if self._under_way is not None and (accepted := self._under_way.accepted()) is not None:
+            self._watch()
+            self._accept(*accepted)
+            self._under_way.go_on()
+
+    def _hear(self) -> None:
+        """Send the rest of what is under way, and deal with all the answers; raises as `deliver`."""
+        under_way, self._under_way = self._under_way, None
+        if under_way is None:
+            return
+        under_way.stop()
+        noted = under_way.noted
+        answers = under_way.answers[noted:]
+        self._send_all(under_way.messages[noted:], under_way.groups[noted:], answers, under_way.error)
+
+    def _send_all(
+        self,
+        messages: Sequence[Message],
+        groups: Sequence[str | None],
+        answers: Sequence[Answer] = (),
+        error: Exception | None = None,
+    ) -> None:
+        """Send messages; the first have ``answers`` already, and the one after them ended in ``error``."""
+        waiting = list(zip(messages, groups, strict=True))[::-1]
+        heard = iter(answers)
+        try:
+            while waiting:
+                message, group = waiting.pop()
+                answer = next(heard, None)
+                if answer is not None:
+                    self._hear_of(message, answer, self._accepted, group)
+                elif error is not None:
+                    raise error
+                elif group in self._forbidden:
+                    self._hold_forbidden(message, self._forbidden[group])
+                else:
+                    self._send(message, self._accepted, group)
+        except ArcacctError:
+            # Their records come from the log again, as they are by then: what was never sent may still be corrected.
+            ledger.withdraw(self._con, [message.message_id for message, _group in waiting if message.records])
+            raise
+
+    def stop(self) -> None:
+        """Wait for what is just being sent, and note whether it was accepted; the rest waits in the ledger."""
+        if self._under_way is not None:
+            self._under_way.stop()
+            self.listen()
+            self._under_way = None
 
     def settle(self) -> None:
         """
@@ -161,6 +202,7 @@ class Delivery:
         Otherwise nothing tells whether record or server is at fault: they stay in the ledger for the next run, and
         TargetBusy says so. Raises TargetRefuses for machines that are not ours to report.
         """
+        self._hear()
         undecided = self._decide()
         if undecided and self._still_works(undecided[0].message):
             undecided = self._decide()
@@ -241,8 +283,11 @@ class Delivery:
 
     def _send(self, message: Message, accepted: int, group: str | None = None) -> None:
         """Send one message; ``accepted`` is how many were accepted when the message it is a part of was refused."""
+        self._hear_of(message, self._sender.send(message), accepted, group)
+
+    def _hear_of(self, message: Message, answer: Answer, accepted: int, group: str | None) -> None:
+        """Deal with the answer to a message."""
         self._watch()
-        answer = self._sender.send(message)
         if answer.kind == Kind.ACCEPTED:
             self._accept(message, answer)
         elif answer.kind in (Kind.TOO_LARGE, Kind.RECORDS_REFUSED):

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import Target
 from arcacct.publish.batches import JobBatcher, Limits
-from arcacct.publish.delivery import Tally
 from arcacct.publish.families import wants
+from arcacct.publish.tally import Tally
 from arcacct.records.aar import AAR
 from arcacct.store import held, query, sent
 from arcacct.store.ledger import Cursor, Version

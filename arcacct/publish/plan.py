@@ -7,9 +7,10 @@ from _sqlite3 import Connection
 from collections.abc import Callable, Sequence
 
 from arcacct.errors import InputError
-from arcacct.publish.delivery import Part, Tally
+from arcacct.publish.delivery import Part
 from arcacct.publish.families import Document
 from arcacct.publish.senders import Sender
+from arcacct.publish.tally import Tally
 from arcacct.store import ledger
 from arcacct.store.ledger import Held
 
@@ -37,10 +38,16 @@ class Plan:
         self._tally.resent = ledger.count_unanswered(self._con, self._target)
 
     def deliver(
-        self, document: Document, batches: Sequence[Sequence[Part]], seq: int | None, held: Sequence[Held]
+        self,
+        document: Document,
+        batches: Sequence[Sequence[Part]],
+        seq: int | None,
+        held: Sequence[Held],
+        *,
+        ahead: bool = False,
     ) -> None:
         """Count some batches; the cursor of ``seq`` stays where it is."""
-        del seq
+        del seq, ahead
         self._tally.quarantined += sum(one.state != "held" for one in held)
         for batch in batches:
             text = document.join([part.text for part in batch])
@@ -49,6 +56,12 @@ class Plan:
 
     def settle(self) -> None:
         """Nothing was refused."""
+
+    def listen(self) -> None:
+        """Nobody answers."""
+
+    def stop(self) -> None:
+        """Nothing is going on."""
 
     def _written(self, document: Document, text: str, directory: str) -> bytes:
         if self._sender is None:

@@ -7,8 +7,8 @@ from _sqlite3 import Connection
 
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import Target
-from arcacct.publish.delivery import Tally
 from arcacct.publish.feed import Task
+from arcacct.publish.tally import Tally
 from arcacct.store import jura, ledger, query, schema, sent
 from arcacct.store.ledger import Cursor
 

@@ -98,7 +98,10 @@ class SGASSender:
         return data
 
     def send(self, message: Message) -> Answer:
-        ids = [html.unescape(found) for found in _RECORD_ID.findall(self.unpack(message.data))]
+        ids = [one.key for one in message.records]
+        if not all(map(str.isprintable, ids)):
+            # Of a name with characters that XML cannot carry the document has what is left.
+            ids = [html.unescape(found) for found in _RECORD_ID.findall(self.unpack(message.data))]
         return self._client.insert(message.data, dict(zip(ids, (one.job_id for one in message.records), strict=True)))
 
     def close(self) -> None:

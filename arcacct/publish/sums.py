@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from arcacct.conf.targets import APELTarget, DirectoryTarget, SGASTarget, Target
 from arcacct.publish.batches import Limits, batched
-from arcacct.publish.delivery import Deliverer, Part, Tally
+from arcacct.publish.delivery import Deliverer, Part
 from arcacct.publish.families import DOCUMENTS, SYNC, SummaryFamily, mixed_benchmarks_note, wants, zero_text
+from arcacct.publish.tally import Tally
 from arcacct.records import acceptance, apel_summary
 from arcacct.records.aar import UsageCell
 from arcacct.records.apel import APELOptions

@@ -13,13 +13,14 @@ from arcacct.conf.targets import Target
 from arcacct.errors import ArcacctError
 from arcacct.publish import changeover, monthly
 from arcacct.publish.batches import JobBatcher, Limits
-from arcacct.publish.delivery import Deliverer, Delivery, Tally
+from arcacct.publish.delivery import Deliverer, Delivery
 from arcacct.publish.families import JobFamily, family_of
 from arcacct.publish.feed import Task, add_held, add_logged, add_period
 from arcacct.publish.plan import Plan
 from arcacct.publish.position import iso, position
 from arcacct.publish.senders import Sender, max_bytes_of, sender_of
 from arcacct.publish.sums import months_between, recent_months
+from arcacct.publish.tally import Tally
 from arcacct.store import cells, held, ledger, query, sent
 from arcacct.store.ledger import Cursor
 
@@ -54,7 +55,7 @@ class Wishes(NamedTuple):
     """With ``dry_run``: a directory for the exact bytes."""
     make_sender: Callable[[Target], Sender] = sender_of
     watch: Callable[[str, Tally], None] = lambda _target, _tally: None
-    """Told of each message that is about to be sent: the target's name and what was done so far."""
+    """Told of each message that was answered: the target's name and what was done so far."""
     announce: Callable[[str, str], None] = lambda _target, _note: None
     """Told what a target's run has to say, when it is about to do it."""
 
@@ -195,6 +196,9 @@ class TargetRun:
 
 
 def _do(work: Callable[[Deliverer], None], delivery: Deliverer) -> None:
-    delivery.resume()
-    work(delivery)
-    delivery.settle()
+    try:
+        delivery.resume()
+        work(delivery)
+        delivery.settle()
+    finally:
+        delivery.stop()

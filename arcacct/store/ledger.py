@@ -1,8 +1,9 @@
 """
 The ledger of publishing: what was sent where, what was answered, what is held back and why (publishing.db).
 
-Every function is one transaction, at synchronous=FULL. The order is the caller's: `intend` before sending, `answered`
-after (INVARIANTS 4). No transaction spans the two databases.
+Every function is one transaction, at synchronous=FULL; only `accepted` leaves the sync to the next one: an answer that
+a power cut takes back is a message sent again. The order is the caller's: `intend` before sending, `accepted` after
+(INVARIANTS 4). No transaction spans the two databases.
 """
 
 from __future__ import annotations
@@ -276,15 +277,28 @@ def accepted(
     con: Connection, target: str, message: Message, code: int | None, words: str, receiver_id: str | None
 ) -> None:
     """The receiver has it: answer, records and cursor in one transaction."""
+    con.execute("PRAGMA synchronous = NORMAL")
+    try:
+        with transaction(con):
+            _answer(con, message.message_id, "accepted", code, words, receiver_id)
+            if con.execute("SELECT 1 FROM HeldRecords WHERE Target = ? LIMIT 1", (target,)).fetchone():
+                con.executemany(
+                    "DELETE FROM HeldRecords WHERE Target = ? AND JobID = ?"
+                    " AND State IN ('held', 'quarantined', 'retry')",
+                    # Zeros take a job's old usage back; they do not bring the job itself.
+                    [(target, record.job_id) for record in message.records if record.digest],
+                )
+            if message.seq is not None:
+                _move(con, target, message.seq)
+    finally:
+        con.execute("PRAGMA synchronous = FULL")
+
+
+def withdraw(con: Connection, message_ids: Sequence[int]) -> None:
+    """Messages that were written down and certainly never sent, with what they were to carry, are forgotten."""
     with transaction(con):
-        _answer(con, message.message_id, "accepted", code, words, receiver_id)
-        con.executemany(
-            "DELETE FROM HeldRecords WHERE Target = ? AND JobID = ? AND State IN ('held', 'quarantined', 'retry')",
-            # Zeros take a job's old usage back; they do not bring the job itself.
-            [(target, record.job_id) for record in message.records if record.digest],
-        )
-        if message.seq is not None:
-            _move(con, target, message.seq)
+        con.executemany("DELETE FROM MessageRecords WHERE MessageID = ?", [(one,) for one in message_ids])
+        con.executemany("DELETE FROM Messages WHERE MessageID = ?", [(one,) for one in message_ids])
 
 
 def split(con: Connection, target: str, message: Message, parts: Sequence[Message]) -> list[Message]:
