@@ -88,6 +88,7 @@ def _databases(settings: Settings, *, dry_run: bool) -> Iterator[tuple[Databases
             # What waits in the spool is new, too; its complaints are the sweep's to report.
             drain(here, both.accounting, [])
             cells.advance(both.accounting, here)
+            accounting.read_once(both.accounting)
             passed = fence.pass_fence(both.accounting, here)
             ledger.is_older_copy(both.publishing, passed.passed)
             yield both, passed.horizon

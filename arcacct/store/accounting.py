@@ -67,7 +67,14 @@ def open_publishing(here: Places) -> Connection:
     con = open_database(here.publishing_database, PUBLISHING_SCHEMA)
     # What was sent must never be forgotten by a power cut.
     con.execute("PRAGMA synchronous = FULL")
+    # One writer for as long as a run takes: without SQLite's own checkpoints a million records make gigabytes of WAL.
+    con.execute("PRAGMA wal_autocheckpoint = 1000")
     return con
+
+
+def read_once(con: Connection) -> None:
+    """From now on nothing is read twice: no memory for pages that might come back."""
+    con.execute("PRAGMA cache_size = -2000")
 
 
 def leave_open(con: Connection, path: str) -> None:
