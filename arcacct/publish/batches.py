@@ -163,7 +163,7 @@ class JobBatcher:
         return Held(record, "held", f"failed, and may be resumed until it is settled (settle={seconds} s)")
 
     def _correction(self, record: SentRecord, known: Sequence[Version]) -> Held | None:
-        if self._family.neutral is not None or not known or is_known(record, known):
+        if not known or self._family.neutral is not None or is_known(record, known):
             return None
         self._tally.corrections += 1
         reason = CORRECTION.format(key=record.key)
@@ -195,9 +195,11 @@ class JobBatcher:
             self._tally.note(f"{aar.job_id}: not sent: {verdict.refusal}")
             self._held.append(Held(record, "quarantined", verdict.refusal))
             return
-        self._neutralise(aar, record, known)
-        notes = "; ".join(verdict.notes) or None
-        self._collect(text, self._family.group(verdict.aar), record._replace(notes=notes))
+        if known:
+            self._neutralise(aar, record, known)
+        if verdict.notes:
+            record = record._replace(notes="; ".join(verdict.notes))
+        self._collect(text, self._family.group(verdict.aar), record)
 
     def _collect(self, text: str, group: str | None, record: SentRecord) -> None:
         size = wire_size(text)

@@ -22,7 +22,8 @@ _TABLE: dict[int, str | None] = {
 _SPECIAL = re.compile('[&<>"\x00-\x1f\ud800-\udfff\ufffe\uffff]')
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
-_TWO_DIGITS = tuple(f"{number:02d}" for number in range(60))
+_MINUTES = tuple(f"{hour:02d}:{minute:02d}:" for hour in range(24) for minute in range(60))
+_SECONDS = tuple(f"{second:02d}Z" for second in range(60))
 _DAY_ZERO = date(1970, 1, 1).toordinal()
 _DAY_S = 86400
 
@@ -47,6 +48,8 @@ def _day(number: int) -> str:
     return date.fromordinal(_DAY_ZERO + number).isoformat() + "T"
 
 
+# A record says when its job was submitted three times, and all of a run say when they were made.
+@lru_cache(maxsize=64)
 def iso_time(seconds: int) -> str:
     """
     UTC seconds as ``YYYY-MM-DDThh:mm:ssZ``.
@@ -55,9 +58,8 @@ def iso_time(seconds: int) -> str:
     Raises ValueError outside the years 1 to 9999.
     """
     day, second = divmod(seconds, _DAY_S)
-    hour, second = divmod(second, 3600)
     minute, second = divmod(second, 60)
-    return f"{_day(day)}{_TWO_DIGITS[hour]}:{_TWO_DIGITS[minute]}:{_TWO_DIGITS[second]}Z"
+    return f"{_day(day)}{_MINUTES[minute]}{_SECONDS[second]}"
 
 
 def duration(seconds: int) -> str:
