@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from _sqlite3 import Connection, OperationalError
 from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
 
 from arcacct.sources.arex import ArexRows, Event, Row
 
@@ -76,7 +79,7 @@ def _read(con: Connection, version: int, condition: str, values: tuple[int, ...]
     return [
         ArexRows(
             *_names(row[:9]),
-            numbers=tuple(value if isinstance(value, int) else 0 for value in row[11:]),
+            numbers=_numbers(row[11:]),
             fqan=row[9],
             benchmark=row[10],
             auth_tokens=tokens.get(row[0], ()),
@@ -89,21 +92,25 @@ def _read(con: Connection, version: int, condition: str, values: tuple[int, ...]
     ]
 
 
-def _names(row: Sequence[object]) -> tuple[int, str, str, str, str, str, str, str, str]:
-    record_id, *texts = row
-    assert isinstance(record_id, int)
-    job_id, local, interface, url, queue, user, vo, status = ("" if text is None else str(text) for text in texts)
-    return record_id, job_id, local, interface, url, queue, user, vo, status
+# SQLite keeps anything in any column, but hardly ever has to: the kind of all values is looked at once.
+
+
+def _numbers(values: tuple[Any, ...]) -> tuple[int, ...]:
+    if set(map(type, values)) == {int}:
+        return values
+    return tuple(value if isinstance(value, int) else 0 for value in values)
+
+
+def _names(row: tuple[Any, ...]) -> tuple[int, str, str, str, str, str, str, str, str]:
+    texts = row[1:] if set(map(type, row[1:])) == {str} else ["" if text is None else str(text) for text in row[1:]]
+    job_id, local, interface, url, queue, user, vo, status = texts
+    return row[0], job_id, local, interface, url, queue, user, vo, status
 
 
 def _children(con: Connection, table: str, columns: str, ids: str) -> dict[int, list[Row]]:
     """The rows of a child table by RecordID, in the order in which they were written."""
-    found: dict[int, list[Row]] = {}
-    for record_id, *row in con.execute(
-        f"SELECT RecordID, {columns} FROM {table} WHERE RecordID IN ({ids}) ORDER BY RecordID, rowid"
-    ):
-        found.setdefault(record_id, []).append(tuple(row))
-    return found
+    rows = con.execute(f"SELECT RecordID, {columns} FROM {table} WHERE RecordID IN ({ids}) ORDER BY RecordID, rowid")
+    return {record_id: [row[1:] for row in group] for record_id, group in groupby(rows, itemgetter(0))}
 
 
 def highest_record(con: Connection) -> int:

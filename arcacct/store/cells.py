@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from _sqlite3 import Connection
 from collections.abc import Iterable
+from functools import lru_cache
 
 from arcacct.conf.places import Places
 from arcacct.records.aar import UsageCell
@@ -137,19 +138,18 @@ def usage_cells(con: Connection, months: Iterable[Month] | None = None) -> list[
     chosen = "" if months is None else f"AND Month IN ({','.join(str(year * 100 + month) for year, month in months)})"
     rows = con.execute(_NAMED.format(cells="UsageCells" if tail else "Cells", months=chosen))
     return [
-        UsageCell._make(
-            (
-                month // 100,
-                month % 100,
-                *(unescaped(text) if text else None for text in (user_dn, vo, fqan, url)),
-                node_count,
-                core_count,
-                unescaped(benchmark) if benchmark else None,
-                *numbers,
-            )
+        UsageCell(
+            month // 100, month % 100, _text(user_dn), _text(vo), _text(fqan), _text(url), nodes, cores,
+            _text(benchmark), jobs, wall_s, cpu_s, earliest, latest,
         )
-        for month, user_dn, vo, fqan, url, node_count, core_count, benchmark, *numbers in rows
-    ]
+        for month, user_dn, vo, fqan, url, nodes, cores, benchmark, jobs, wall_s, cpu_s, earliest, latest in rows
+    ]  # fmt: skip
+
+
+# The same few names come back with every month.
+@lru_cache(maxsize=8192)
+def _text(stored: str) -> str | None:
+    return unescaped(stored) or None
 
 
 def differences(con: Connection) -> list[str]:
@@ -173,6 +173,9 @@ def differences(con: Connection) -> list[str]:
             SELECT CellID, count(*) AS N, sum(Wall) AS W, sum(Cpu) AS C, min(EndTime) AS First, max(EndTime) AS Last
               FROM Contributions GROUP BY CellID) USING (CellID)
          WHERE (Jobs, Wall, Cpu, Earliest, Latest) IS NOT (coalesce(N, 0), coalesce(W, 0), coalesce(C, 0), First, Last)
+        UNION ALL
+        SELECT 'records: counted as ' || Records || ', are ' || Found
+          FROM RecordCount, (SELECT count(*) AS Found FROM AAR) WHERE Records <> Found
         """
     )
     return [text for (text,) in rows]

@@ -98,7 +98,7 @@ def recorded(con: Connection) -> Recorded:
     swept = settings.get("ARCACCT_LAST_SWEEP")
     return Recorded(
         int(settings["ARCACCT_SCHEMA"]),
-        con.execute("SELECT count(*) FROM AAR").fetchone()[0],
+        con.execute("SELECT Records FROM RecordCount").fetchone()[0],
         event,
         None if swept is None else int(swept),
         foreign,

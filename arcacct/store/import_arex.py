@@ -258,8 +258,9 @@ class _Import:
         parts = self._sorted(rows)
         jobs = [job_of(one, self._clock) for one in parts.usable]
         done = [one.record_id for one in rows if one.record_id not in parts.unfinished]
-        started = time.monotonic()
         with accounting.writing_much(self._con, self._here) as con:
+            # From here on others wait.
+            started = time.monotonic()
             kept = self._archives.without_archived(con, jobs)
             written = self._writer.write(kept)
             _remember(con, position, self._origin)

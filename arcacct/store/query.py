@@ -106,12 +106,13 @@ def _page_after(con: Connection, seq: int, horizon: int, ended_from: int, size: 
             return None
         last = int(row[0])
         main = con.execute(
-            f"SELECT Seq, {_RECORD} FROM FinishedLog JOIN AAR ON AAR.RecordID = FinishedLog.RecordID {_NAMES}"
+            # CROSS: from the log, whatever else looks cheap to SQLite.
+            f"SELECT Seq, {_RECORD} FROM FinishedLog CROSS JOIN AAR ON AAR.RecordID = FinishedLog.RecordID {_NAMES}"
             f" WHERE Seq > ? AND Seq <= ? AND EndTime >= ? AND {_PUBLISHABLE} ORDER BY Seq",
             (seq, last, ended_from),
         ).fetchall()
         others = con.execute(
-            "SELECT JobID FROM FinishedLog JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
+            "SELECT JobID FROM FinishedLog CROSS JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
             " JOIN Status ON Status.ID = StatusID"
             f" WHERE Seq > ? AND Seq <= ? AND Status.Name IN {_FINAL} AND NOT (EndTime >= ? AND {_PUBLISHABLE})",
             (seq, last, ended_from),
@@ -322,17 +323,26 @@ def months_logged_after(con: Connection, seq: int, horizon: int, *, ended_from: 
         (int(year), int(month))
         for year, month in con.execute(
             "SELECT DISTINCT strftime('%Y', EndTime, 'unixepoch'), strftime('%m', EndTime, 'unixepoch')"
-            " FROM FinishedLog JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
-            " WHERE Seq > ? AND Seq <= ? AND EndTime >= ? AND EndTime BETWEEN 1 AND ?",
-            (seq, horizon, ended_from, LAST_SECOND),
+            f" FROM {_logged(seq)} WHERE Seq > ? AND Seq <= ? AND EndTime BETWEEN ? AND ?",
+            (seq, horizon, max(ended_from, 1), LAST_SECOND),
         )
     }
+
+
+def _logged(seq: int) -> str:
+    """
+    The log with its records: from what is new, or for a target that has had nothing yet, from the ends of its time.
+
+    CROSS, since SQLite would look at every end even if three records are new.
+    """
+    first, second = ("FinishedLog", "AAR") if seq else ("AAR", "FinishedLog")
+    return f"{first} CROSS JOIN {second} ON AAR.RecordID = FinishedLog.RecordID"
 
 
 def without_measure(con: Connection, seq: int, horizon: int) -> list[str]:
     """JobIDs logged with ``seq < Seq <= horizon`` of which the cells count a duration as 0, or the end nowhere."""
     rows = con.execute(
-        "SELECT JobID FROM FinishedLog JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
+        "SELECT JobID FROM FinishedLog CROSS JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
         " WHERE Seq > :seq AND Seq <= :horizon AND NOT (EndTime BETWEEN 1 AND :last"
         " AND UsedWalltime BETWEEN 0 AND :most AND UsedCPUUserTime BETWEEN 0 AND :most"
         " AND UsedCPUKernelTime BETWEEN 0 AND :most)",
@@ -344,9 +354,7 @@ def without_measure(con: Connection, seq: int, horizon: int) -> list[str]:
 def earliest_unhandled_end(con: Connection, seq: int, *, ended_from: int = 0) -> int | None:
     """The smallest EndTime of a record that became final after ``seq``; ``None`` when there is none."""
     row = con.execute(
-        "SELECT min(EndTime) FROM FinishedLog JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
-        " WHERE Seq > ? AND EndTime >= ?",
-        (seq, ended_from),
+        f"SELECT min(EndTime) FROM {_logged(seq)} WHERE Seq > ? AND EndTime >= ?", (seq, ended_from)
     ).fetchone()
     return None if row[0] is None else int(row[0])
 

@@ -182,9 +182,11 @@ def _measured(column: str) -> str:
     return f"sum(CASE WHEN {column} BETWEEN 0 AND {_LARGEST} THEN {column} ELSE 0 END)"
 
 
-def monthly_parts(con: Connection, selection: Selection, months: tuple[str | None, str | None]) -> Iterator[Part]:
+def monthly_parts(
+    con: Connection, selection: Selection, keys: Sequence[str], months: tuple[str | None, str | None]
+) -> Iterator[Part]:
     """
-    The monthly sums of the months ``[first, before)`` as parts whose key has all of MONTHLY.
+    The monthly sums of the months ``[first, before)``, summed by ``keys`` (of MONTHLY), cores and benchmark.
 
     Of the selection users and VOs count; failures and volumes are not in the sums, and 0 here.
     """
@@ -198,13 +200,17 @@ def monthly_parts(con: Connection, selection: Selection, months: tuple[str | Non
             plain = [unescaped(name) for name in names]
             conditions.append(f"coalesce({column}, '') IN ({_marks([*names, *plain])})")
             values += [*names, *plain]
-    for *key, kind, value, cores, jobs, wall_s, cpu_s in con.execute(
-        "SELECT month, user_dn, vo, fqan, endpoint_url, benchmark_type, benchmark_value, core_count, jobs, wall_s,"
-        f" cpu_s FROM v1_usage_by_month WHERE {' AND '.join(conditions)}",
+    grouped = [*(key for key in keys if key != "benchmark"), "benchmark_type", "benchmark_value", "core_count"]
+    for row in con.execute(
+        f"SELECT {', '.join(grouped)}, sum(jobs), sum(wall_s), sum(cpu_s) FROM v1_usage_by_month"
+        f" WHERE {' AND '.join(conditions)} GROUP BY {', '.join(map(str, range(1, len(grouped) + 1)))}",
         values,
     ):
+        *key, kind, value, cores, jobs, wall_s, cpu_s = row
         benchmark = None if kind is None else f"{kind}:{value:.6f}".rstrip("0").rstrip(".")
-        yield Part((*key, benchmark), cores, benchmark, jobs, wall_s, cpu_s, 0, 0, 0)
+        if "benchmark" in keys:
+            key.insert(list(keys).index("benchmark"), benchmark)
+        yield Part(tuple(key), cores, benchmark, jobs, wall_s, cpu_s, 0, 0, 0)
 
 
 def names(con: Connection, kind: str, prefix: str, limit: int = 200) -> list[str]:

@@ -28,8 +28,9 @@ def _versions(con: Connection, target: str, job_ids: Sequence[str]) -> dict[str,
     found: dict[str, dict[str, Version]] = {}
     marks = ",".join("?" * len(job_ids))
     for job_id, origin, *values in con.execute(
+        # CROSS: from the jobs, or SQLite looks at every message that the target was ever sent.
         "SELECT JobID, Origin, Kind, Key, MessageRecords.Digest, EndTime, RecordID FROM MessageRecords"
-        f" JOIN Messages USING (MessageID) WHERE JobID IN ({marks}) AND Target = ?"
+        f" CROSS JOIN Messages USING (MessageID) WHERE JobID IN ({marks}) AND Target = ?"
         " AND State IN ('accepted', 'sending') ORDER BY MessageID",
         (*job_ids, target),
     ):
@@ -149,7 +150,9 @@ def job_kinds_sent(con: Connection, target: str) -> set[str]:
 def accepted_after(con: Connection, target: str, message_id: int) -> bool:
     """Whether the target accepted a message that is newer than this one."""
     row = con.execute(
-        "SELECT 1 FROM Messages WHERE Target = ? AND MessageID > ? AND State = 'accepted' LIMIT 1", (target, message_id)
+        # The plus keeps SQLite on the few messages after that one.
+        "SELECT 1 FROM Messages WHERE +Target = ? AND MessageID > ? AND State = 'accepted' LIMIT 1",
+        (target, message_id),
     ).fetchone()
     return row is not None
 

@@ -103,9 +103,9 @@ _ASIDE = "SELECT Target, JobID, RecordID, EndTime, State, Reason, Attempts, Sinc
 
 def set_aside(con: Connection, *, target: str | None = None, job_id: str | None = None) -> list[Aside]:
     """What is set aside, of all targets or one, of all jobs or one; by target and end time."""
+    asked = {f"{column} = ?": value for column, value in (("Target", target), ("JobID", job_id)) if value is not None}
     rows = con.execute(
-        f"{_ASIDE} WHERE (?1 IS NULL OR Target = ?1) AND (?2 IS NULL OR JobID = ?2) ORDER BY Target, EndTime, JobID",
-        (target, job_id),
+        f"{_ASIDE} WHERE {' AND '.join(asked) or '1'} ORDER BY Target, EndTime, JobID", tuple(asked.values())
     )
     return [Aside._make(row) for row in rows]
 

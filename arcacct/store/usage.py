@@ -29,7 +29,7 @@ def usage(con: Connection, selection: Selection, by: Sequence[str], *, details: 
     keys: tuple[str, ...] = tuple(dict.fromkeys(NEEDS[name] for name in by))
     months = _months(selection)
     if months is not None and not details and set(keys) <= set(MONTHLY) and is_ours(con):
-        found = usage_table(questions.monthly_parts(con, selection, months), MONTHLY, by, details=False)
+        found = usage_table(questions.monthly_parts(con, selection, keys, months), keys, by, details=False)
     else:
         everything = bool(selection.states) or "status" in by
         counted = questions.parts(con, selection, keys, everything=everything)

@@ -1,5 +1,20 @@
 -- Monthly usage, kept up to date from FinishedLog: what it costs to ask follows what changed, not the history.
 
+-- How many records there are: to count them would take longer with every job.
+CREATE TABLE RecordCount (
+  ID      INTEGER PRIMARY KEY CHECK (ID = 1),
+  Records INTEGER NOT NULL
+);
+INSERT INTO RecordCount SELECT 1, count(*) FROM AAR;
+CREATE TRIGGER RecordCount_insert AFTER INSERT ON AAR
+BEGIN
+  UPDATE RecordCount SET Records = Records + 1;
+END;
+CREATE TRIGGER RecordCount_delete AFTER DELETE ON AAR
+BEGIN
+  UPDATE RecordCount SET Records = Records - 1;
+END;
+
 -- One row per month of EndTime (UTC) and all that a summary is keyed by. A cell that lost its last job stays with Jobs 0:
 -- a publisher has to learn that the month changed.
 CREATE TABLE Cells (
@@ -59,31 +74,46 @@ SELECT AAR.RecordID,
        + CASE WHEN UsedCPUKernelTime BETWEEN 0 AND 9007199254740992 THEN UsedCPUKernelTime ELSE 0 END AS Cpu
   FROM AAR
   JOIN Status ON Status.ID = +StatusID
- WHERE EndTime > 0
-   AND (Status.Name IN ('completed', 'failed')
-        OR (Status.Name = 'aborted' AND (UsedWalltime, UsedCPUUserTime, UsedCPUKernelTime) <> (0, 0, 0)));
+ -- A condition on AAR alone would let SQLite read all of it, to make a Bloom filter for a few records.
+ WHERE CASE WHEN Status.Name IN ('completed', 'failed') THEN EndTime > 0
+            WHEN Status.Name = 'aborted'
+            THEN EndTime > 0 AND (UsedWalltime, UsedCPUUserTime, UsedCPUKernelTime) <> (0, 0, 0) END;
 
 -- The cells as they are at this moment: what changed after CellsPosition is taken from the records themselves, so that
--- a reader who may not write sees the present, too.
+-- a reader who may not write sees the present, too. Cells that nothing changed in are not summed again.
 CREATE VIEW UsageCells AS
 WITH Tail AS (SELECT RecordID FROM FinishedLog WHERE Seq > (SELECT Seq FROM CellsPosition)),
-     Touched AS (SELECT DISTINCT CellID FROM Contributions WHERE RecordID IN Tail)
-SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark,
-       sum(Jobs) AS Jobs, sum(Wall) AS Wall, sum(Cpu) AS Cpu, min(Earliest) AS Earliest, max(Latest) AS Latest
-  FROM (
-    SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, Jobs, Wall, Cpu, Earliest, Latest
-      FROM Cells WHERE Jobs > 0 AND CellID NOT IN Touched
-    UNION ALL
-    SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark,
-           count(*), sum(Contributions.Wall), sum(Contributions.Cpu), min(EndTime), max(EndTime)
-      FROM Contributions JOIN Cells USING (CellID)
-     WHERE CellID IN Touched AND RecordID NOT IN Tail
-     GROUP BY CellID
-    UNION ALL
-    SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, 1, Wall, Cpu, EndTime, EndTime
-      FROM Tail CROSS JOIN RecordUsage USING (RecordID)
-  )
- GROUP BY Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark;
+     -- Something left these; into the others something came.
+     Touched AS (SELECT CellID FROM Tail CROSS JOIN Contributions USING (RecordID)),
+     Changed AS (
+       SELECT CellID FROM Touched
+       UNION
+       SELECT CellID FROM Tail CROSS JOIN RecordUsage USING (RecordID)
+         JOIN Cells USING (Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark))
+SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, Jobs, Wall, Cpu, Earliest, Latest
+  FROM Cells WHERE Jobs > 0 AND CellID NOT IN Changed
+UNION ALL
+SELECT * FROM (
+  SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark,
+         sum(Jobs) AS Jobs, sum(Wall) AS Wall, sum(Cpu) AS Cpu, min(Earliest) AS Earliest, max(Latest) AS Latest
+    FROM (
+      SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, Jobs, Wall, Cpu, Earliest, Latest
+        FROM Cells WHERE Jobs > 0 AND CellID IN Changed AND CellID NOT IN Touched
+      UNION ALL
+      SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark,
+             Cells.Jobs - Gone.Jobs, Cells.Wall - Gone.Wall, Cells.Cpu - Gone.Cpu,
+             (SELECT min(EndTime) FROM Contributions WHERE CellID = Cells.CellID AND RecordID NOT IN Tail),
+             (SELECT max(EndTime) FROM Contributions WHERE CellID = Cells.CellID AND RecordID NOT IN Tail)
+        FROM (SELECT CellID, count(*) AS Jobs, sum(Wall) AS Wall, sum(Cpu) AS Cpu
+                FROM Tail CROSS JOIN Contributions USING (RecordID) GROUP BY CellID) AS Gone
+        CROSS JOIN Cells USING (CellID)
+       WHERE Cells.Jobs > Gone.Jobs
+      UNION ALL
+      SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, 1, Wall, Cpu, EndTime, EndTime
+        FROM Tail CROSS JOIN RecordUsage USING (RecordID)
+    )
+   GROUP BY Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark
+);
 
 -- The finished jobs of each month (of their end, in UTC) that agree in all that a summary is made by. A job that vanished
 -- unfinished (aborted) counts only if the batch system measured something. A duration that is no measurement counts 0.

@@ -1,8 +1,8 @@
 """
 Flat cost: what a run costs when little is new, after a short history and after a long one.
 
-The peer of each figure is ours after the short history. The histories carry AAR, log and cells without children, so
-that millions of jobs can be made; the new jobs have children as any others.
+The peer of each figure is ours after the short history. The histories carry AAR, log, cells and the ledger of what was
+sent, without children, so that millions of jobs can be made; the new jobs have children as any others.
 """
 
 from __future__ import annotations
@@ -16,11 +16,29 @@ import tempfile
 
 from bench_publish import APEL, SGAS, configure, receivers
 from figures import Cost, Figure, cost_of
-from generate import add_jobs, generate
+from generate import FIRST_END, add_jobs, generate
+
+from arcacct.conf.places import Places
+from arcacct.store import accounting, ledger
 
 SIZES = {"smoke": (300, 600), "small": (20_000, 200_000), "large": (200_000, 5_000_000)}
 ARCACCT = os.path.join(os.path.dirname(sys.executable), "arcacct")
 NEW_RECORDS, NEW_JOBS = 200, 1_000
+RUNS = 3
+"""Of each thing the cheapest run counts."""
+_SENT = """
+    INSERT INTO Messages (MessageID, Target, Kind, Origin, State, Created, Answered, RecordCount, ByteCount, Digest,
+                          Destination, AnswerCode)
+    SELECT RecordID / :batch + :first, :target, :kind, 'publish', 'accepted', max(EndTime), max(EndTime), count(*),
+           2600 * count(*), hex(randomblob(32)), 'https://receiver.example.org', 200
+      FROM Accounting.AAR GROUP BY RecordID / :batch
+"""
+_CARRIED = """
+    INSERT INTO MessageRecords (MessageID, Position, JobID, RecordID, Seq, EndTime, Digest, Key)
+    SELECT RecordID / :batch + :first, RecordID % :batch, JobID, RecordID, RecordID, EndTime, randomblob(16),
+           'https://ce.example.org:443/arex/' || JobID
+      FROM Accounting.AAR ORDER BY RecordID
+"""
 
 
 def bench(size: str) -> list[Figure]:
@@ -44,34 +62,63 @@ def _costs(folder: pathlib.Path, jobs: int) -> dict[str, Cost]:
     """What is measured, on a site that has published its history."""
     site = folder / f"site{jobs}"
     here = generate(site, jobs, children=False)
-    with sqlite3.connect(here.database) as con:
-        job_id = con.execute("SELECT JobID FROM AAR WHERE RecordID = ?", (jobs // 2,)).fetchone()[0]
-    con.close()
     with receivers(folder / f"box{jobs}") as box:
-        costs = {}
-        for seed, (what, new, targets) in enumerate(
-            (
-                (f"publish {NEW_RECORDS} new records", NEW_RECORDS, SGAS.format(sgas=box["sgas"])),
-                (
-                    f"summaries and sync, {NEW_JOBS:,} new jobs",
-                    NEW_JOBS,
-                    APEL.format(ams=box["ams"], messages="summaries"),
-                ),
-            ),
-            start=2,
-        ):
-            configure(site, box, targets)
-            _run(site, "publish", "--now")
-            add_jobs(here, new, seed=seed)
-            costs[what] = _run(site, "publish", "--now")
-        costs["status"] = _best(site, "status")
-        costs["job info"] = _best(site, "job", "info", job_id)
+        costs = measured(site, here, box, jobs)
     shutil.rmtree(site)
     return costs
 
 
-def _best(site: pathlib.Path, *arguments: str) -> Cost:
-    return min((_run(site, *arguments) for _ in range(3)), key=lambda cost: cost.cpu_s)
+def measured(site: pathlib.Path, here: Places, box: dict[str, str], jobs: int) -> dict[str, Cost]:
+    """Every figure of one site."""
+    with sqlite3.connect(here.database) as con:
+        job_id = con.execute("SELECT JobID FROM AAR WHERE RecordID = ?", (jobs // 2,)).fetchone()[0]
+    con.close()
+    summaries = APEL.format(ams=box["ams"], messages="summaries")
+    configure(site, box, SGAS.format(sgas=box["sgas"]))
+    publish_history(here, "arex/jura/sgas:bench", "ur", batch=50)
+    costs = {f"publish {NEW_RECORDS} new records": _new(site, here, NEW_RECORDS)}
+    configure(site, box, summaries)
+    _run(site, "publish", "--now", "--since", "2026-01-01")
+    costs[f"summaries and sync, {NEW_JOBS:,} new jobs"] = _new(site, here, NEW_JOBS)
+    configure(site, box, SGAS.format(sgas=box["sgas"]) + summaries)
+    for name, line in {
+        "status": ("status",),
+        "metrics": ("metrics",),
+        "job info": ("job", "info", job_id),
+        "job why": ("job", "why", job_id),
+        "stats --by month,vo": ("stats", "--by", "month,vo"),
+    }.items():
+        costs[name] = min((_run(site, *line) for _ in range(RUNS)), key=lambda cost: cost.cpu_s)
+    return costs
+
+
+def publish_history(here: Places, target: str, kind: str, *, batch: int) -> None:
+    """A target that was sent every job of the history, in messages of ``batch`` records."""
+    con = accounting.open_publishing(here)
+    con.execute("PRAGMA synchronous = OFF")
+    con.execute("ATTACH ? AS Accounting", (here.database,))
+    first = con.execute("SELECT ifnull(max(MessageID), 0) + 1 FROM Messages").fetchone()[0]
+    index = con.execute("SELECT sql FROM sqlite_master WHERE name = 'MessageRecords_JobID_IDX'").fetchone()[0]
+    con.execute("DROP INDEX MessageRecords_JobID_IDX")
+    for statement in (_SENT, _CARRIED):
+        con.execute(statement, {"batch": batch, "first": first, "target": target, "kind": kind})
+    con.execute(index)
+    last, life = con.execute(
+        "SELECT (SELECT max(Seq) FROM Accounting.FinishedLog),"
+        " (SELECT KeyValue FROM Accounting.DBConfig WHERE KeyName = 'ARCACCT_INCARNATION')"
+    ).fetchone()
+    ledger.set_cursor(con, ledger.Cursor(target, life, last, FIRST_END, last_success=None))
+    con.execute("PRAGMA main.wal_checkpoint(TRUNCATE)").fetchone()
+    con.close()
+
+
+def _new(site: pathlib.Path, here: Places, jobs: int) -> Cost:
+    """Publishing what is new, everything else being handled."""
+    costs = []
+    for _ in range(RUNS):
+        add_jobs(here, jobs)
+        costs.append(_run(site, "publish", "--now"))
+    return min(costs, key=lambda cost: cost.cpu_s)
 
 
 def _run(site: pathlib.Path, *arguments: str) -> Cost:

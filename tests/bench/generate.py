@@ -7,9 +7,14 @@ Children are what A-REX records for an average job of a WLCG site: 9 events, 7 e
 
 from __future__ import annotations
 
+import argparse
 import calendar
+import contextlib
+import itertools
 import pathlib
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
@@ -27,6 +32,18 @@ CHUNK = 20_000
 
 def generate(folder: pathlib.Path, jobs: int, *, children: bool = True, seed: int = 1, plain: bool = False) -> Places:
     """
+    The same as `fill` in a process of its own.
+
+    (A program's peak memory is at least that of the process that started it: a benchmark has to stay small.)
+    """
+    options = [str(folder), str(jobs), "--seed", str(seed)]
+    options += [name for name, wanted in (("--no-children", not children), ("--plain", plain)) if wanted]
+    subprocess.run([sys.executable, __file__, *options], check=True)
+    return places(None, str(folder))
+
+
+def fill(folder: pathlib.Path, jobs: int, *, children: bool = True, seed: int = 1, plain: bool = False) -> Places:
+    """
     A database of finished jobs in ``folder``, in the order in which a CE records them; returns its places.
 
     ``plain`` leaves out what ARC's programs cannot publish (``&`` and ``<`` in names: they do not escape XML).
@@ -34,27 +51,33 @@ def generate(folder: pathlib.Path, jobs: int, *, children: bool = True, seed: in
     here = places(None, str(folder))
     con = accounting.open_accounting(here)
     _names(con, plain=plain)
-    triggers = con.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
-    indexes = con.execute("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL").fetchall()
     con.execute("PRAGMA synchronous = OFF")
-    # What the triggers would log row by row is written at once, as a bulk load would.
-    for name, _sql in triggers:
-        con.execute(f"DROP TRIGGER {name}")
-    rows = _jobs(jobs, random.Random(seed))
-    for _ in range(0, jobs, CHUNK):
-        con.execute("BEGIN")
-        for number, job in zip(range(CHUNK), rows, strict=False):
-            _insert(con, job, children=children, plain=plain)
-            del number
-        con.execute("COMMIT")
-    con.execute("INSERT INTO FinishedLog (RecordID) SELECT RecordID FROM AAR ORDER BY RecordID")
-    for _name, sql in triggers:
-        con.execute(sql)
-    del indexes
+    con.execute("PRAGMA cache_size = -200000")
+    # What the triggers would log row by row, and the indexes would take up row by row, is done at once.
+    with _without(con, "trigger"), _without(con, "index"):
+        rows = _jobs(jobs, random.Random(seed))
+        while chunk := list(itertools.islice(rows, CHUNK)):
+            con.execute("BEGIN")
+            _insert(con, chunk, children=children, plain=plain)
+            con.execute("COMMIT")
+            accounting.write_back(con)
+        con.execute("INSERT INTO FinishedLog (RecordID) SELECT RecordID FROM AAR ORDER BY RecordID")
+        con.execute("UPDATE RecordCount SET Records = ?", (jobs,))
     cells.advance(con, here)
     con.execute("ANALYZE")
     con.close()
     return here
+
+
+@contextlib.contextmanager
+def _without(con: Connection, kind: str) -> Iterator[None]:
+    """The database without its triggers or indexes for a while."""
+    made = con.execute("SELECT name, sql FROM sqlite_master WHERE type = ? AND sql IS NOT NULL", (kind,)).fetchall()
+    for name, _sql in made:
+        con.execute(f"DROP {kind} {name}")
+    yield
+    for _name, sql in made:
+        con.execute(sql)
 
 
 def add_jobs(here: Places, jobs: int, *, seed: int = 2) -> None:
@@ -63,9 +86,9 @@ def add_jobs(here: Places, jobs: int, *, seed: int = 2) -> None:
     now = int(time.time())
     last = con.execute("SELECT max(RecordID) FROM AAR").fetchone()[0]
     con.execute("BEGIN IMMEDIATE")
-    for number, job in enumerate(_jobs(jobs, random.Random(seed)), 1):
-        record_id = last + number
-        _insert(con, (record_id, f"new{seed}x{record_id:020d}", *job[2:10], now - 60, *job[11:]), children=True)
+    for record_id, job in enumerate(_jobs(jobs, random.Random(seed)), last + 1):
+        new = (record_id, f"new{seed}x{record_id:020d}", *job[2:10], now - 60, *job[11:])
+        _insert(con, [new], children=True)
     con.execute("COMMIT")
     con.close()
 
@@ -102,49 +125,66 @@ def _jobs(jobs: int, rng: random.Random) -> Iterator[tuple]:
         )  # fmt: skip
 
 
-def _insert(con: Connection, job: tuple, *, children: bool, plain: bool = False) -> None:
-    con.execute(f"INSERT INTO AAR VALUES ({', '.join('?' * 21)})", job)
+def _insert(con: Connection, jobs: list[tuple], *, children: bool, plain: bool = False) -> None:
+    con.executemany(f"INSERT INTO AAR VALUES ({', '.join('?' * 21)})", jobs)
     if not children:
         return
-    record_id, end = job[0], job[10]
+    for table, made in (
+        ("AuthTokenAttributes", _tokens), ("JobEvents", _events), ("JobExtraInfo", _extra),
+        ("RunTimeEnvironments", _rtes), ("DataTransfers", _transfers),
+    ):  # fmt: skip
+        rows = [(job[0], *row) for job in jobs for row in made(job, plain)]
+        con.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+
+
+def _tokens(job: tuple, _plain: bool) -> list[tuple]:
     vo = VOS[job[6] - 1]
-    submitted = job[9]
-    con.executemany(
-        "INSERT INTO AuthTokenAttributes VALUES (?, ?, ?)",
-        [(record_id, "mainfqan", f"/{vo}/Role=production"), (record_id, "vomsfqan", f"/{vo}")],
-    )
-    con.executemany(
-        "INSERT INTO JobEvents VALUES (?, ?, ?)",
-        [
-            (record_id, key, event_time(when))
-            for key, when in (
-                ("ACCEPTED", submitted), ("PREPARING", submitted + 1), ("SUBMIT", submitted + 5),
-                ("INLRMS", submitted + 6), ("FINISHING", end - 20), ("FINISHED", end),
-                ("LRMSSTART", end - job[15] - 20), ("LRMSEND", end - 20), ("DTRDOWNLOADSTART", submitted + 1),
-            )
-        ],
+    return [("mainfqan", f"/{vo}/Role=production"), ("vomsfqan", f"/{vo}")]
+
+
+def _events(job: tuple, _plain: bool) -> list[tuple]:
+    submitted, end = job[9], job[10]
+    times = (
+        ("ACCEPTED", submitted), ("PREPARING", submitted + 1), ("SUBMIT", submitted + 5), ("INLRMS", submitted + 6),
+        ("FINISHING", end - 20), ("FINISHED", end), ("LRMSSTART", end - job[15] - 20), ("LRMSEND", end - 20),
+        ("DTRDOWNLOADSTART", submitted + 1),
     )  # fmt: skip
-    con.executemany(
-        "INSERT INTO JobExtraInfo VALUES (?, ?, ?)",
-        [
-            (record_id, "benchmark", "HEPscore23:12.5" if record_id % 3 and not plain else "HEPSPEC:10.1"),
-            (record_id, "clienthost", "192.0.2.7:41234"),
-            (record_id, "jobname", f"analysis {record_id}" if plain else f"analysis {record_id} a<b & c"),
-            (record_id, "localuser", f"{vo[:5]}prd:{vo[:5]}"),
-            (record_id, "lrms", "slurm"),
-            # jura-ng reads `nodename`, A-REX writes `nodenames`: with both each program has its hosts.
-            (record_id, "nodenames", f"wn{record_id % 500:03d}.example.org"),
-            (record_id, "systemsoftware", "AlmaLinux 9.6"),
-        ],
-    )
-    con.execute("INSERT INTO RunTimeEnvironments VALUES (?, 'ENV/PROXY')", (record_id,))
-    con.execute(
-        "INSERT INTO DataTransfers VALUES (?, ?, ?, ?, ?, 10)",
-        (
-            record_id,
-            f"https://se.example.org/data/{record_id}{'' if plain else '?a=1&b=2'}",
-            job[19],
-            submitted + 1,
-            submitted + 4,
-        ),
-    )
+    return [(key, event_time(when)) for key, when in times]
+
+
+def _extra(job: tuple, plain: bool) -> list[tuple]:
+    record_id, vo = job[0], VOS[job[6] - 1]
+    return [
+        ("benchmark", "HEPscore23:12.5" if record_id % 3 and not plain else "HEPSPEC:10.1"),
+        ("clienthost", "192.0.2.7:41234"),
+        ("jobname", f"analysis {record_id}" if plain else f"analysis {record_id} a<b & c"),
+        ("localuser", f"{vo[:5]}prd:{vo[:5]}"),
+        ("lrms", "slurm"),
+        # jura-ng reads `nodename`, A-REX writes `nodenames`: with both each program has its hosts.
+        ("nodenames", f"wn{record_id % 500:03d}.example.org"),
+        ("systemsoftware", "AlmaLinux 9.6"),
+    ]
+
+
+def _rtes(_job: tuple, _plain: bool) -> list[tuple]:
+    return [("ENV/PROXY",)]
+
+
+def _transfers(job: tuple, plain: bool) -> list[tuple]:
+    url = f"https://se.example.org/data/{job[0]}{'' if plain else '?a=1&b=2'}"
+    return [(url, job[19], job[9] + 1, job[9] + 4, 10)]
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(description="An accounting database of made-up jobs in a folder.")
+    parser.add_argument("folder", type=pathlib.Path, help="a control directory that does not exist yet")
+    parser.add_argument("jobs", type=int, help="how many")
+    parser.add_argument("--no-children", action="store_true", help="without events, transfers, attributes")
+    parser.add_argument("--plain", action="store_true", help="without what ARC's programs cannot publish")
+    parser.add_argument("--seed", type=int, default=1, help="another one makes other jobs")
+    args = parser.parse_args()
+    fill(args.folder, args.jobs, children=not args.no_children, seed=args.seed, plain=args.plain)
+
+
+if __name__ == "__main__":
+    _main()

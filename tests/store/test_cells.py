@@ -18,6 +18,8 @@ from arcacct.store.connect import Connection
 OCTOBER_LAST = calendar.timegm((2026, 10, 31, 23, 59, 59))
 MONTH_EDGES = [OCTOBER_LAST, OCTOBER_LAST + 1, calendar.timegm((2028, 2, 29, 12, 0, 0)), OCTOBER_LAST - 40 * 86400]
 COLUMNS = "JobID, LocalJobID, EndpointID, QueueID, UserID, VOID, StatusID, ExitCode, SubmitTime, EndTime, NodeCount"
+KEY = "Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark"
+TWICE = f"SELECT {KEY} FROM UsageCells GROUP BY {KEY} HAVING count(*) > 1"
 
 job = st.integers(0, 5)
 change = st.one_of(
@@ -113,6 +115,7 @@ def test_cells_equal_a_recount_after_any_history(steps) -> None:
         recount = merged(query.cell_of(aar) for page in query.ended_between(con, 1, 2**60) for aar in page)
 
         assert merged(cells.usage_cells(con)) == recount  # as a reader without write access sees it
+        assert con.execute(TWICE).fetchall() == []
         cells.advance(con, here)
         assert merged(cells.usage_cells(con)) == recount
         assert cells.differences(con) == []

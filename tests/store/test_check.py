@@ -69,6 +69,7 @@ def test_an_empty_database_is_sound(tmp_path) -> None:
         pytest.param("UPDATE Fence SET Horizon = 99", "published up to Seq 99", id="fence"),
         pytest.param("UPDATE Cells SET Jobs = Jobs + 1", "sums are not those of its jobs", id="cell"),
         pytest.param("DELETE FROM Contributions", "counted as nothing", id="contribution"),
+        pytest.param("UPDATE RecordCount SET Records = 99", "records: counted as 99, are ", id="count"),
     ],
 )
 def test_what_is_wrong_is_named(here, statement, expected) -> None:

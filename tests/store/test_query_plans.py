@@ -1,17 +1,18 @@
-"""What SQLite does for each statement that runs often: never a walk through a table that grows with the history."""
+"""What SQLite does for each statement that runs often: it costs what is new, or asked for, and not what ever was."""
 
 from __future__ import annotations
 
 import pathlib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import pytest
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "bench"))
 
-from generate import FIRST_END, add_jobs, generate
+from generate import DAYS, FIRST_END, add_jobs, fill
 
 from arcacct.conf.places import Places
 from arcacct.store import (
@@ -29,67 +30,87 @@ from arcacct.store import (
     story,
 )
 from arcacct.store.connect import Connection
+from arcacct.store.questions import Selection
+from arcacct.store.usage import usage
 
 GROWING = ("AAR", "JobEvents", "AuthTokenAttributes", "JobExtraInfo", "RunTimeEnvironments", "DataTransfers")
-GROWING += ("FinishedLog", "StatusFiles", "Contributions", "Messages", "MessageRecords")
-JOBS, NEW = 600, 20
+GROWING += ("FinishedLog", "StatusFiles", "RecordSources", "Contributions", "Messages", "MessageRecords")
+SHORT, LONG, NEW = 600, 3_000, 20
+MESSAGES_PER_JOBS = 10
 TARGET = "arex/jura/sgas:x"
-SCAN = re.compile(rf"SCAN ({'|'.join(GROWING)})\b")
+SCAN = re.compile(rf"(SCAN|BLOOM FILTER ON) ({'|'.join(GROWING)})\b")
+NEWEST = re.compile(r"ORDER BY (RecordID|rowid) DESC LIMIT")
+"""A walk from the newest row back that a LIMIT ends."""
+STEPS = 20
 
 
-@pytest.fixture(scope="module", params=["analyzed", "fresh"])
-def site(request, tmp_path_factory) -> Places:
-    """A generated database, with the statistics of ANALYZE or without, with jobs on top that nobody has seen yet."""
-    here = generate(tmp_path_factory.mktemp("plans"), JOBS)
-    add_jobs(here, NEW)
-    if request.param == "fresh":
-        con = accounting.open_accounting(here)
-        con.execute("DELETE FROM sqlite_stat1")
-        con.close()
-    return here
+class Site(NamedTuple):
+    """A generated database, with jobs on top that nobody has seen yet."""
+
+    here: Places
+    jobs: int
+
+    @property
+    def late(self) -> int:
+        """A time after which some 30 jobs of the history ended."""
+        return FIRST_END + DAYS * 86400 * (self.jobs - 30) // self.jobs
 
 
 class Watched:
-    """A connection and every statement that ran on it."""
+    """A connection, every statement that ran on it, and about how many steps of SQLite's machine that took."""
 
-    def __init__(self, con: Connection) -> None:
+    def __init__(self, con: Connection, site: Site) -> None:
         self.con = con
+        self.site = site
+        self.steps = 0
         self.statements: list[str] = []
         con.set_trace_callback(self.statements.append)
+        con.set_progress_handler(self._count, STEPS)
+
+    def _count(self) -> int:
+        self.steps += STEPS
+        return 0
 
     def walks(self) -> list[str]:
         """The statements that walk through a growing table, with the step that does."""
         self.con.set_trace_callback(None)
+        self.con.set_progress_handler(None, 0)
         found = []
         # What a trigger does is traced as a comment.
         for statement in dict.fromkeys(one for one in self.statements if not one.startswith("--")):
-            if statement.lstrip().upper().startswith(("SELECT", "INSERT", "UPDATE", "DELETE")):
+            text = " ".join(statement.split())
+            if text.upper().startswith(("SELECT", "INSERT", "UPDATE", "DELETE")) and not NEWEST.search(text):
                 steps = [row[3] for row in self.con.execute(f"EXPLAIN QUERY PLAN {statement}")]
-                found += [f"{step}: {' '.join(statement.split())[:300]}" for step in steps if SCAN.match(step)]
+                found += [f"{step}: {text[:300]}" for step in steps if SCAN.match(step)]
         return found
 
 
-@pytest.fixture
-def ours(site) -> Iterator[Watched]:
-    """The accounting database."""
-    con = accounting.open_accounting(site)
-    yield Watched(con)
-    con.close()
+@pytest.fixture(scope="module", params=["analyzed", "fresh"])
+def sites(request, tmp_path_factory) -> list[Site]:
+    """A short and a long history, both with the statistics of ANALYZE, or both without."""
+    made = [Site(fill(tmp_path_factory.mktemp("plans"), jobs), jobs) for jobs in (SHORT, LONG)]
+    for site in made:
+        con = accounting.open_accounting(site.here)
+        # The cells are up to date but for the last jobs.
+        cells.advance(con, site.here)
+        if request.param == "fresh":
+            con.execute("DELETE FROM sqlite_stat1")
+        con.close()
+        add_jobs(site.here, NEW)
+        _make_ledger(site, analyzed=request.param == "analyzed")
+    return made
 
 
-@pytest.fixture
-def ledger_con(site, request) -> Iterator[Watched]:
-    """The publishing database with some answered messages, analysed or not as the other one is."""
-    con = accounting.open_publishing(site)
-    if con.execute("SELECT count(*) FROM Messages").fetchone()[0] == 0:
-        for number in range(60):
-            message = _message(number)
-            (kept,) = ledger.intend(con, TARGET, [message], [], seq=None)
-            if number < 58:
-                ledger.accepted(con, TARGET, kept, 200, "", None)
-        if "analyzed" in request.node.name:
-            con.execute("ANALYZE")
-    yield Watched(con)
+def _make_ledger(site: Site, *, analyzed: bool) -> None:
+    con = accounting.open_publishing(site.here)
+    con.execute("PRAGMA synchronous = OFF")
+    messages = site.jobs // MESSAGES_PER_JOBS
+    for number in range(messages):
+        (kept,) = ledger.intend(con, TARGET, [_message(number)], [], seq=None)
+        if number < messages - 2:
+            ledger.accepted(con, TARGET, kept, 200, "", None)
+    if analyzed:
+        con.execute("ANALYZE")
     con.close()
 
 
@@ -101,94 +122,198 @@ def _message(number: int) -> ledger.Message:
     return ledger.Message(0, "ur", "publish", number * 50, "https://x", None, "d", 50, b"x" * 5000, records)
 
 
+@pytest.fixture
+def ours(sites) -> Iterator[list[Watched]]:
+    """The accounting databases."""
+    cons = [accounting.open_accounting(site.here) for site in sites]
+    yield [Watched(con, site) for con, site in zip(cons, sites, strict=True)]
+    for con in cons:
+        con.close()
+
+
+@pytest.fixture
+def ledgers(sites) -> Iterator[list[Watched]]:
+    """The publishing databases."""
+    cons = [accounting.open_publishing(site.here) for site in sites]
+    yield [Watched(con, site) for con, site in zip(cons, sites, strict=True)]
+    for con in cons:
+        con.close()
+
+
+def assert_flat(both: list[Watched], work: Callable[[Connection, Site], object]) -> None:
+    """The work walks through nothing that grows, and takes no more steps after the long history."""
+    for one in both:
+        work(one.con, one.site)
+    short, long = both
+
+    assert short.steps
+    assert long.walks() == []
+    # Trees that are a level deeper, and a cell more here and there.
+    assert long.steps <= 1.25 * short.steps + 200, f"{short.steps} steps after {SHORT} jobs, {long.steps} after {LONG}"
+
+
 def test_pages_of_new_records_follow_the_log(ours) -> None:
     """Reading what is new walks from the log to the records and to their children."""
-    horizon = query.highest_seq(ours.con)
-    page = query.logged_after(ours.con, JOBS, horizon, ended_from=FIRST_END)
-    assert page is not None
-    assert len(page.records) == NEW
-    query.months_logged_after(ours.con, JOBS, horizon, ended_from=FIRST_END)
-    query.deleted_records(ours.con, JOBS, horizon)
-    query.without_measure(ours.con, JOBS, horizon)
-    query.earliest_unhandled_end(ours.con, JOBS, ended_from=FIRST_END)
-    query.latest_end(ours.con)
-    query.highest_seq(ours.con)
 
-    assert ours.walks() == []
+    def read(con: Connection, site: Site) -> None:
+        horizon = query.highest_seq(con)
+        page = query.logged_after(con, site.jobs, horizon, ended_from=FIRST_END)
+        assert page is not None
+        assert len(page.records) == NEW
+        query.deleted_records(con, site.jobs, horizon)
+        query.without_measure(con, site.jobs, horizon)
+
+    assert_flat(ours, read)
+
+
+@pytest.mark.parametrize("ended_from", [0, FIRST_END], ids=["any", "since the beginning"])
+def test_times_of_new_records_follow_the_log(ours, ended_from) -> None:
+    """The months of what is new, and how far everything is handled."""
+
+    def ask(con: Connection, site: Site) -> None:
+        query.months_logged_after(con, site.jobs, query.highest_seq(con), ended_from=ended_from)
+        query.earliest_unhandled_end(con, site.jobs, ended_from=ended_from)
+        query.latest_end(con)
+
+    assert_flat(ours, ask)
+
+
+def test_a_new_target_looks_at_the_ends_of_its_time(ours) -> None:
+    """A target that has had nothing yet is asked from the time that it begins with."""
+
+    def ask(con: Connection, site: Site) -> None:
+        query.months_logged_after(con, 0, query.highest_seq(con), ended_from=site.late)
+        query.earliest_unhandled_end(con, 0, ended_from=site.late)
+        health.waiting(con, 0, site.late, ())
+
+    assert_flat(ours, ask)
 
 
 def test_records_by_their_names_and_ends_use_the_indexes(ours) -> None:
     """Single records are found by JobID, RecordID and the time of their end."""
-    page = next(query.ended_between(ours.con, FIRST_END, FIRST_END + 86400 * 20))
-    query.by_job_id(ours.con, [aar.job_id for aar in page])
-    query.by_record_id(ours.con, [aar.record_id for aar in page])
-    query.count_ended(ours.con, FIRST_END, FIRST_END + 86400)
 
-    assert ours.walks() == []
+    def read(con: Connection, site: Site) -> None:
+        page = next(query.ended_between(con, site.late, FIRST_END + DAYS * 86400))
+        query.by_job_id(con, [aar.job_id for aar in page])
+        query.by_record_id(con, [aar.record_id for aar in page])
+        query.count_ended(con, site.late, FIRST_END + DAYS * 86400)
+
+    assert_flat(ours, read)
 
 
-def test_advancing_the_cells_costs_what_is_new(site, ours) -> None:
-    """The monthly cells are read and advanced without looking at jobs that are in them."""
-    cells.months_changed_after(ours.con, JOBS)
-    cells.advance(ours.con, site)
-    cells.usage_cells(ours.con)
-    cells.usage_cells(ours.con, [(2026, 8)])
-    fence.pass_fence(ours.con, site)
+def test_what_changed_is_asked_of_what_is_new(ours) -> None:
+    """Which months changed, also before the cells are advanced."""
 
-    assert ours.walks() == []
+    def read(con: Connection, site: Site) -> None:
+        assert cells.position(con) < query.highest_seq(con)
+        cells.months_changed_after(con, site.jobs)
+
+    assert_flat(ours, read)
+
+
+def test_advancing_the_cells_costs_what_is_new(ours) -> None:
+    """The monthly cells are advanced without looking at jobs that are in them."""
+
+    def advance(con: Connection, site: Site) -> None:
+        con.execute("UPDATE CellsPosition SET Seq = ?", (site.jobs,))
+        cells.advance(con, site.here)
+        cells.months_changed_after(con, site.jobs)
+        fence.pass_fence(con, site.here)
+
+    assert_flat(ours, advance)
+
+
+@pytest.mark.parametrize("by", [("month", "vo"), ("month", "user", "role")], ids=",".join)
+def test_usage_by_month_reads_no_job(ours, by) -> None:
+    """`stats --by month,...` and v1_usage_by_month are answered from the cells."""
+    for one in ours:
+        usage(one.con, Selection(), by, details=False)
+        one.con.execute("SELECT month, vo, sum(jobs) FROM v1_usage_by_month GROUP BY 1, 2").fetchall()
+
+        assert one.walks() == []
 
 
 def test_recording_finds_the_job_by_its_id(ours) -> None:
     """What the recorder asks of a job, and how it replaces its children, uses their indexes."""
-    job_id = ours.con.execute("SELECT JobID FROM AAR WHERE RecordID = 7").fetchone()[0]
-    recorder.has_ended(ours.con, job_id)
-    for table in ("JobExtraInfo", "AuthTokenAttributes"):
-        recorder.set_children(ours.con, 7, table, [("lrms", "slurm")])
-    recorder.set_children(ours.con, 7, "RunTimeEnvironments", [("ENV/PROXY",)])
-    accounting.remembered_status_files(ours.con, [job_id, "other"])
 
-    assert ours.walks() == []
+    def record(con: Connection, _site: Site) -> None:
+        job_id = con.execute("SELECT JobID FROM AAR WHERE RecordID = 7").fetchone()[0]
+        recorder.has_ended(con, job_id)
+        for table in ("JobExtraInfo", "AuthTokenAttributes"):
+            recorder.set_children(con, 7, table, [("lrms", "slurm")])
+        recorder.set_children(con, 7, "RunTimeEnvironments", [("ENV/PROXY",)])
+        accounting.remembered_status_files(con, [job_id, "other"])
+
+    assert_flat(ours, record)
 
 
 def test_telling_of_one_job_reads_one_job(ours) -> None:
-    """`job info` and `job why` look at one job's rows only."""
-    job_id = ours.con.execute("SELECT JobID FROM AAR WHERE RecordID = 9").fetchone()[0]
-    found = lookup.find_job(ours.con, job_id)
-    job_record.arcctl_record(ours.con, found.record_id)
-    story.events_of(ours.con, found.record_id)
-    story.seq_of(ours.con, found.record_id)
-    story.sighting(ours.con, found.record_id)
+    """`job info` and `job why` look at one job's rows only, however the job is named."""
 
-    assert ours.walks() == []
+    def tell(con: Connection, _site: Site) -> None:
+        job_id, local_id = con.execute("SELECT JobID, LocalJobID FROM AAR WHERE RecordID = 109").fetchone()
+        found = lookup.find_job(con, job_id)
+        assert found == lookup.find_job(con, local_id) == lookup.find_job(con, job_id[:40])
+        job_record.arcctl_record(con, found.record_id)
+        story.events_of(con, found.record_id)
+        story.seq_of(con, found.record_id)
+        story.sighting(con, found.record_id)
 
-
-def test_waiting_records_are_counted_from_the_log(ours) -> None:
-    """How much a target still has to be sent is asked of what is new; a new target's of the ends of today."""
-    health.waiting(ours.con, JOBS, FIRST_END, ())
-    health.waiting(ours.con, JOBS, FIRST_END, ("atlas", "cms"))
-    health.waiting(ours.con, 0, FIRST_END + 86400 * 90, ())
-
-    assert ours.walks() == []
+    assert_flat(ours, tell)
 
 
-def test_the_ledger_is_asked_by_its_indexes(ledger_con) -> None:
+def test_status_looks_at_the_newest(ours) -> None:
+    """How recording goes is told by the last rows and by a count that is kept."""
+
+    def ask(con: Connection, site: Site) -> None:
+        assert health.recorded(con).jobs == site.jobs + NEW
+        health.waiting(con, site.jobs, FIRST_END, ())
+        health.waiting(con, site.jobs, FIRST_END, ("atlas", "cms"))
+
+    assert_flat(ours, ask)
+
+
+def test_the_ledger_is_asked_by_its_indexes(ledgers) -> None:
     """What publishing asks of the ledger and writes into it costs what is sent, not what ever was."""
-    con = ledger_con.con
-    job_ids = [f"{number}-1" for number in range(60)]
-    sent.versions(con, TARGET, job_ids)
-    sent.unanswered_keys(con, TARGET)
-    sent.accepted_after(con, TARGET, 3)
-    sent.last_accepted(con, TARGET, "ur")
-    held.states(con, TARGET, job_ids)
-    held.held_to_send(con, TARGET, FIRST_END)
-    held.held_months(con, TARGET, FIRST_END)
-    held.earliest_undelivered_end(con, TARGET)
-    (message,) = ledger.intend(con, TARGET, [_message(99)], [], seq=None)
-    ledger.accepted(con, TARGET, message, 200, "", None)
-    list(ledger.unanswered(con, TARGET))
-    ledger.count_unanswered(con, TARGET)
-    ledger.finish_run(con, TARGET, error=None, last_end_time=1)
-    ledger.forget_bytes(con, FIRST_END)
-    story.messages_of(con, TARGET, "1-1")
 
-    assert ledger_con.walks() == []
+    def publish(con: Connection, site: Site) -> None:
+        job_ids = [f"{number}-1" for number in range(60)]
+        sent.unanswered_keys(con, TARGET)
+        sent.last_accepted(con, TARGET, "ur")
+        held.states(con, TARGET, job_ids)
+        held.held_to_send(con, TARGET, FIRST_END)
+        held.held_months(con, TARGET, FIRST_END)
+        held.earliest_undelivered_end(con, TARGET)
+        (message,) = ledger.intend(con, TARGET, [_message(site.jobs)], [], seq=None)
+        ledger.accepted(con, TARGET, message, 200, "", None)
+        list(ledger.unanswered(con, TARGET))
+        ledger.count_unanswered(con, TARGET)
+        ledger.finish_run(con, TARGET, error=None, last_end_time=1)
+        ledger.forget_bytes(con, FIRST_END)
+        story.messages_of(con, TARGET, "1-1")
+
+    assert_flat(ledgers, publish)
+
+
+def test_what_the_receiver_has_is_asked_by_job_id(ledgers) -> None:
+    """Which versions of some jobs were sent is looked up job by job, and what came after a message from its end."""
+
+    def ask(con: Connection, _site: Site) -> None:
+        last = con.execute("SELECT max(MessageID) FROM Messages").fetchone()[0]
+        sent.versions(con, TARGET, [f"{number}-1" for number in range(60)])
+        sent.accepted_after(con, TARGET, last - 5)
+
+    assert_flat(ledgers, ask)
+
+
+def test_the_state_of_a_target_is_asked_by_its_indexes(ledgers, ours) -> None:
+    """What `status` says of a target costs what waits for it."""
+    for one, accounts in zip(ledgers, ours, strict=True):
+        con, site = accounts.con, accounts.site
+        if ledger.cursor(one.con, TARGET) is None:
+            ledger.set_cursor(one.con, ledger.Cursor(TARGET, "life", site.jobs, FIRST_END, last_success=None))
+        one.steps = 0
+        assert health.target_state(one.con, con, TARGET, ()).waiting.records >= NEW
+
+    assert_flat(ledgers, lambda _con, _site: None)
+    assert_flat(ours, lambda _con, _site: None)
