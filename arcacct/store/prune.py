@@ -27,7 +27,9 @@ from arcacct.store.schema import ACCOUNTING, ensure, incarnation
 
 MOVED = ("RecordSources", "FieldSources")
 """Tables of a record, beside A-REX's own, that go with it into the archive."""
-DROPPED = ("StatusFiles", "JobTelemetry")
+TELEMETRY = "JobTelemetry"
+"""Goes with it, too; its cluster is known by name there."""
+DROPPED = ("StatusFiles",)
 """Tables of a record that mean nothing without it."""
 KEPT = ("Contributions", "GridEngineRecords")
 """Tables that go on to know of a record: its usage counts, and its lines are not to be taken in once more."""
@@ -242,7 +244,7 @@ def _delete(con: Connection, record_ids: Sequence[int]) -> None:
 
     The log first: a record that is in it would leave a tombstone, and its children would log it again.
     """
-    for table in ("FinishedLog", *_CHILDREN, *MOVED, *DROPPED, "AAR"):
+    for table in ("FinishedLog", *_CHILDREN, *MOVED, TELEMETRY, *DROPPED, "AAR"):
         con.executemany(f"DELETE FROM {table} WHERE RecordID = ?", [(record_id,) for record_id in record_ids])
 
 
@@ -258,6 +260,10 @@ def _beside(con: Connection, record_ids: Sequence[int]) -> Beside:
         ).fetchall(),
         "FieldSources": con.execute(
             f"SELECT RecordID, Field, Source FROM FieldSources WHERE RecordID IN ({ids})"
+        ).fetchall(),
+        TELEMETRY: con.execute(
+            f"SELECT RecordID, Clusters.Name, JobTelemetry.* FROM {TELEMETRY} JOIN Clusters ON Clusters.ID = ClusterID"
+            f" WHERE RecordID IN ({ids})"
         ).fetchall(),
     }
 
@@ -279,10 +285,19 @@ def _store(archive: Connection, rows: Sequence[ArexRows], beside: Beside, origin
                 f"INSERT INTO {table} VALUES (?, ?, ?)",
                 [(numbers[int(str(record_id))], *values) for record_id, *values in beside[table]],
             )
+        _store_telemetry(archive, numbers, beside[TELEMETRY])
         archive.execute("COMMIT")
     except BaseException:
         archive.execute("ROLLBACK")
         raise
+
+
+def _store_telemetry(archive: Connection, numbers: dict[int, int], rows: Sequence[tuple[object, ...]]) -> None:
+    archive.executemany("INSERT OR IGNORE INTO Clusters (Name) VALUES (?)", {(row[1],) for row in rows})
+    clusters = dict(archive.execute("SELECT Name, ID FROM Clusters").fetchall())
+    for record_id, cluster, _record_id, _cluster_id, *values in rows:
+        found = (numbers[int(str(record_id))], clusters[cluster], *values)
+        archive.execute(f"INSERT OR REPLACE INTO {TELEMETRY} VALUES ({', '.join('?' * len(found))})", found)
 
 
 def _as_it_is(rows: ArexRows) -> ArexJob:

@@ -23,7 +23,7 @@ from arcacct.store.accounting import initialise, open_accounting, open_publishin
 from arcacct.store.check import check
 from arcacct.store.import_arex import import_arex
 from arcacct.store.ledger import Cursor, Held, SentRecord
-from arcacct.store.prune import DROPPED, KEPT, MOVED, Plan, Wishes, plan, prune
+from arcacct.store.prune import DROPPED, KEPT, MOVED, TELEMETRY, Plan, Wishes, plan, prune
 from arcacct.store.schema import incarnation
 
 TYPE_CHECKING = False
@@ -123,6 +123,24 @@ def test_the_archive_knows_where_records_came_from(site) -> None:
     assert site.con.execute("SELECT count(*) FROM FieldSources").fetchone() == (0,)
 
 
+def test_telemetry_of_a_job_goes_with_it(site) -> None:
+    """What GPUs a job used is in the archive afterwards, under the cluster's name, whatever number that has there."""
+    question = "SELECT job_id, cluster, gpu_model, gpu_busy_s FROM v1_job_telemetry"
+    site.con.execute("INSERT INTO Clusters (ID, Name) VALUES (7, 'other'), (8, 'hpc.example.org')")
+    site.con.execute(
+        "INSERT INTO JobTelemetry (RecordID, ClusterID, JobID, Samples, GPUModel, GPUBusyS)"
+        " VALUES (2, 8, 42, 3, 'A100', 1)"
+    )
+    before = site.con.execute(question).fetchall()
+    assert before == [(name(2), "hpc.example.org", "A100", 1.0)]
+
+    site.prune()
+
+    assert site.con.execute(question).fetchall() == []
+    with closing(sqlite3.connect(site.archive)) as con:
+        assert con.execute(question).fetchall() == before
+
+
 def test_every_table_of_a_record_has_its_place() -> None:
     """A new table that knows records has to be moved, dropped or kept on purpose."""
     from arcacct.store.check import CHILDREN
@@ -135,7 +153,7 @@ def test_every_table_of_a_record_has_its_place() -> None:
             if "RecordID" in {row[1] for row in con.execute(f"PRAGMA table_info({table})")}
         }
 
-    placed = {"AAR", "FinishedLog", *CHILDREN, *MOVED, *DROPPED, *KEPT}
+    placed = {"AAR", "FinishedLog", *CHILDREN, *MOVED, TELEMETRY, *DROPPED, *KEPT}
     # Their RecordID is one of A-REX's own file.
     assert tables - {"ImportedFiles", "ImportPending"} == placed
 
