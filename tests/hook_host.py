@@ -75,7 +75,7 @@ class Host:
         """One call of the hook; it never fails, so that is checked here once for all."""
         environment = {"PATH": "/usr/bin:/bin"} if environment is None else environment
         if user is not None:
-            program = (_interpreter_for(user), *program)
+            program = (_interpreter_for(user), "-c", "from arcacct.hook import main; main()")
             environment = {**environment, "PYTHONPATH": PROJECT}
         done = subprocess.run(
             [*program, str(self.control), job_id, state, str(self.conf)],

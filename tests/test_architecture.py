@@ -16,7 +16,16 @@ from imports_of import closure, sources
 from arcacct.cli import COMMANDS, arcacct
 
 ROOT = pathlib.Path(__file__).parent.parent
-HOOK_MAY_IMPORT = {*sys.builtin_module_names, "__future__", "_sqlite3", "fcntl", "grp", "os", "pwd"}
+HOOK_MAY_IMPORT = {
+    *sys.builtin_module_names,
+    "__future__",
+    "_frozen_importlib_external",
+    "_sqlite3",
+    "fcntl",
+    "grp",
+    "os",
+    "pwd",
+}
 """What the interpreter has loaded anyway, or what costs next to nothing: C without Python around it."""
 
 

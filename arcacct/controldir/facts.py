@@ -213,14 +213,18 @@ def _read_usage(facts: JobFacts, files: JobFiles, default_benchmark: str) -> Non
 
 def _lrms_events(content: bytes) -> list[tuple[str, int]]:
     """When the batch system started and ended the job, in the order of .diag."""
-    events = []
+    events: list[tuple[str, int]] = []
     for line in lines_of(content):
-        name, equals, value = line.partition("=")
-        event = _LRMS_EVENTS.get(name.lower()) if equals else None
-        instant = parse_instant(value) if event else None
-        if event and instant is not None:
-            events.append((event, instant))
+        name, _, value = line.partition("=")
+        if name.lower() in _LRMS_EVENTS:
+            _add_lrms_event(events, name.lower(), value)
     return events
+
+
+def _add_lrms_event(events: list[tuple[str, int]], key: str, value: str) -> None:
+    instant = parse_instant(value)
+    if instant is not None:
+        events.append((_LRMS_EVENTS[key], instant))
 
 
 def _read_diag(facts: JobFacts, usage: Usage, content: bytes, *, last_benchmark: bool) -> None:
@@ -238,13 +242,14 @@ def _read_diag(facts: JobFacts, usage: Usage, content: bytes, *, last_benchmark:
                 numbers[key] = number
         elif key == "nodename":
             nodes.append(value)
-        elif key == "benchmark" and last_benchmark and value:
-            extra[key] = value
-        elif key in ("systemsoftware", "wninstance", "benchmark"):
-            extra.setdefault(key, value)
+        elif key in _LRMS_EVENTS:
+            _add_lrms_event(facts.events, key, value)
         elif key == "runtimeenvironments":
             usage.rtes.extend(rte for rte in value.split(";") if rte)
-    facts.events += _lrms_events(content)
+        elif key in ("systemsoftware", "wninstance", "benchmark") and (
+            key not in extra or (key == "benchmark" and last_benchmark and value)
+        ):
+            extra[key] = value
     del usage.rtes[_MAX_RTES:]
     _set_numbers(usage, numbers)
     if nodes:
@@ -267,9 +272,7 @@ def _set_numbers(usage: Usage, numbers: dict[str, int]) -> None:
 
 def leading_digits(text: str) -> int | None:
     """The number that a value begins with (``5.36s`` is 5), or ``None``; at most what a column holds."""
-    end = 0
-    while end < len(text) and "0" <= text[end] <= "9":
-        end += 1
+    end = len(text) - len(text.lstrip("0123456789"))
     # Longer texts are no measurement; int() would also refuse more than 4,300 digits.
     return min(int(text[:end]), _MAX_INTEGER) if 0 < end <= 40 else (_MAX_INTEGER if end else None)
 

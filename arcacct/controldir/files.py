@@ -105,16 +105,24 @@ def read_bytes(
         if lock:
             _wait_for_lock(fd, path, patience_s)
         stat = posix.fstat(fd)
-        chunks = []
-        left = _MAX_BYTES
-        while left > 0 and (chunk := posix.read(fd, min(left, 1 << 16))):
-            chunks.append(chunk)
-            left -= len(chunk)
-        content = b"".join(chunks)
-        # A line that is cut in two would be half a number.
-        return (content if left else content[: content.rfind(b"\n") + 1]), stat
+        return _content(fd, stat.st_size), stat
     finally:
         posix.close(fd)
+
+
+def _content(fd: int, size: int) -> bytes:
+    content = posix.read(fd, min(size + 1, _MAX_BYTES))
+    # One byte more was asked for: there is none. All else (it is being written, or no plain file) is read to its end.
+    if len(content) == size < _MAX_BYTES:
+        return content
+    chunks = [content]
+    left = _MAX_BYTES - len(content)
+    while left > 0 and (chunk := posix.read(fd, min(left, 1 << 16))):
+        chunks.append(chunk)
+        left -= len(chunk)
+    content = b"".join(chunks)
+    # A line that is cut in two would be half a number.
+    return content if left else content[: content.rfind(b"\n") + 1]
 
 
 def _wait_for_lock(fd: int, path: str, patience_s: float | None) -> None:

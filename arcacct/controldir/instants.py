@@ -13,6 +13,11 @@ def days_since_1970(year: int, month: int, day: int) -> int:
     return year * 365 + year // 4 - year // 100 + year // 400 + day_of_year - 719468
 
 
+_MIDNIGHTS: dict[str, int | None] = {}
+"""Dates that were parsed lately: the times of the jobs of one sweep are of few days."""
+_MOST_MIDNIGHTS = 1000
+
+
 def parse_instant(text: str) -> int | None:
     """
     Seconds since 1970 of ``YYYYMMDDhhmmssZ`` or ``YYYY-MM-DDThh:mm:ssZ``; ``None`` for anything else.
@@ -27,12 +32,21 @@ def parse_instant(text: str) -> int | None:
         digits = digits[:4] + digits[5:7] + digits[8:10] + digits[11:13] + digits[14:16] + digits[17:]
     if len(digits) != 15 or digits[14] != "Z" or not (digits[:14].isascii() and digits[:14].isdigit()):
         return None
-    year, month, day = int(digits[:4]), int(digits[4:6]), int(digits[6:8])
     hour, minute, second = int(digits[8:10]), int(digits[10:12]), int(digits[12:14])
-    if not (year >= 1970 and 1 <= month <= 12 and hour < 24 and minute < 60 and second < 61):
+    if hour > 23 or minute > 59 or second > 60:
+        return None
+    date = digits[:8]
+    if date not in _MIDNIGHTS:
+        if len(_MIDNIGHTS) >= _MOST_MIDNIGHTS:
+            _MIDNIGHTS.clear()
+        _MIDNIGHTS[date] = _midnight(int(date[:4]), int(date[4:6]), int(date[6:]))
+    midnight = _MIDNIGHTS[date]
+    return None if midnight is None else midnight + hour * 3600 + minute * 60 + second
+
+
+def _midnight(year: int, month: int, day: int) -> int | None:
+    if year < 1970 or not 1 <= month <= 12:
         return None
     days = days_since_1970(year, month, day)
     month_after = days_since_1970(year + month // 12, month % 12 + 1, 1)
-    if not (day >= 1 and days < month_after):
-        return None
-    return days * 86400 + hour * 3600 + minute * 60 + second
+    return days * 86400 if day >= 1 and days < month_after else None

@@ -19,23 +19,35 @@ if TYPE_CHECKING:
 _ESCAPES = str.maketrans({"'": "%27", "#": "%23", "%": "%25", "\r": "%0D", "\n": "%0A", "\b": "%08", "\0": "%00"})
 
 _USAGE_COLUMNS = (
-    "LocalJobID, StatusID, ExitCode, EndTime, NodeCount, CPUCount, UsedMemory, UsedVirtMem, UsedWalltime,"
+    "LocalJobID, ExitCode, EndTime, NodeCount, CPUCount, UsedMemory, UsedVirtMem, UsedWalltime,"
     " UsedCPUUserTime, UsedCPUKernelTime, UsedScratch, StageInVolume, StageOutVolume"
 )
 _UPDATE_USAGE = (
-    "UPDATE AAR SET ("
-    + _USAGE_COLUMNS
-    + ") = ("
-    + ", ".join("?" * 14)
-    + ") WHERE RecordID = ? AND ("
-    + _USAGE_COLUMNS
-    + ") IS NOT ("
-    + ", ".join("?" * 14)
-    + ")"
+    f"UPDATE AAR SET (StatusID, {_USAGE_COLUMNS}) = (?{', ?' * 13}) WHERE RecordID = ?"
+    f" AND (StatusID, {_USAGE_COLUMNS}) IS NOT (?{', ?' * 13})"
+)
+_INSERT = "INSERT OR ROLLBACK"
+"""
+Of rows that the log's triggers look at: to undo itself alone, a plain INSERT keeps a copy of each page and is half as
+slow again. Here an error ends the whole transaction anyhow, and no statement of a trigger can meet a conflict.
+"""
+_INSERT_RECORD = (
+    f"{_INSERT} INTO AAR (RecordID, JobID, SubmitTime, EndpointID, QueueID, UserID, VOID, StatusID,"
+    f" {_USAGE_COLUMNS}) VALUES (?{', ?' * 20})"
+)
+_NOTHING_USED = ("", 1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0)
+"""What A-REX writes at ACCEPTED."""
+_REMEMBER = (
+    "INSERT INTO StatusFiles (RecordID, State, EventNs, Size, MTimeNs, CTimeNs) VALUES (?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT (RecordID) DO UPDATE SET State = excluded.State, EventNs = excluded.EventNs,"
+    " Size = excluded.Size, MTimeNs = excluded.MTimeNs, CTimeNs = excluded.CTimeNs"
+    " WHERE (State, EventNs, Size, MTimeNs, CTimeNs)"
+    " IS NOT (excluded.State, excluded.EventNs, excluded.Size, excluded.MTimeNs, excluded.CTimeNs)"
 )
 
 _CHILDREN = {
     "AuthTokenAttributes": ("AttrKey", "AttrValue"),
+    "JobEvents": ("EventKey", "EventTime"),
     "RunTimeEnvironments": ("RTEName",),
     "DataTransfers": ("URL", "FileSize", "TransferStart", "TransferEnd", "TransferType"),
     "JobExtraInfo": ("InfoKey", "InfoValue"),
@@ -49,7 +61,7 @@ NOTHING, NEW_JOB, NEW_END, NEW_EVENT, CORRECTION = "", "job", "end", "event", "c
 class Known:
     """What the database has of a job before a state change is recorded."""
 
-    __slots__ = ("end_time", "event_ns", "has_owner", "is_aborted", "is_new", "record_id")
+    __slots__ = ("end_time", "event_ns", "has_owner", "is_aborted", "record_id")
 
     def __init__(self, record_id: int, has_owner: bool, end_time: int, event_ns: int, is_aborted: bool) -> None:
         self.record_id = record_id
@@ -57,17 +69,29 @@ class Known:
         self.end_time = end_time
         self.event_ns = event_ns
         self.is_aborted = is_aborted
-        self.is_new = False
 
 
 def escaped(text: str) -> str:
     """A text as A-REX writes it into the shared tables (its C++ percent-escapes what SQL gives a meaning)."""
+    # Nearly every text is plain, and a table costs four times as much as these questions.
+    if text.isprintable() and "'" not in text and "#" not in text and "%" not in text:
+        return text
     return text.translate(_ESCAPES)
+
+
+_DATES: dict[int, str] = {}
+"""The days that were asked for lately."""
+_MOST_DATES = 1000
 
 
 def event_time(seconds: int) -> str:
     """JobEvents.EventTime: A-REX's form, in UTC (A-REX writes local time without a marker)."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
+    day, second = divmod(seconds, 86400)
+    if day not in _DATES:
+        if len(_DATES) >= _MOST_DATES:
+            _DATES.clear()
+        _DATES[day] = time.strftime("%Y-%m-%d", time.gmtime(day * 86400))
+    return f"{_DATES[day]} {second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
 
 
 def record(con: Connection, facts: "JobFacts", *, present: bool = False, settled: bool = False) -> str:
@@ -81,13 +105,14 @@ def record(con: Connection, facts: "JobFacts", *, present: bool = False, settled
     """
     if facts.state == "DELETED":
         return NOTHING
-    before = con.total_changes
     known = _known(con, facts.job_id)
     if known is None:
         if not facts.known:
             return NOTHING
-        known = _insert(con, facts)
-    elif facts.known and not known.has_owner:
+        _insert(con, [(facts, settled)])
+        return NEW_JOB
+    before = con.total_changes
+    if facts.known and not known.has_owner:
         _name(con, known.record_id, facts)
     before_events = con.total_changes
     _add_events(con, known, facts)
@@ -101,11 +126,32 @@ def record(con: Connection, facts: "JobFacts", *, present: bool = False, settled
     changes = con.total_changes - before
     if latest:
         _remember(con, known.record_id, facts, settled=settled)
-    if known.is_new or not changes:
-        return NEW_JOB if known.is_new else NOTHING
+    if not changes:
+        return NOTHING
     if facts.usage is not None and (known.is_aborted or not known.end_time):
         return NEW_END
     return NEW_EVENT if changes == events else CORRECTION
+
+
+def record_present(con: Connection, jobs: "list[tuple[JobFacts, bool]]") -> list[str]:
+    """
+    `record` many jobs whose status files are before the sweep, each with whether its file is settled.
+
+    Those that the database does not know yet are inserted together, which takes half of the time.
+    """
+    ids = [escaped(facts.job_id) for facts, _settled in jobs]
+    marks = ", ".join("?" * len(ids))
+    seen = {row[0] for row in con.execute(f"SELECT JobID FROM AAR WHERE JobID IN ({marks})", ids).fetchall()}
+    new: list[tuple[JobFacts, bool]] = []
+    others: list[tuple[JobFacts, bool]] = []
+    for job_id, job in zip(ids, jobs, strict=True):
+        is_new = job_id not in seen and job[0].known and job[0].state != "DELETED"
+        (new if is_new else others).append(job)
+        seen.add(job_id)
+    if new:
+        _insert(con, new)
+    kinds = [NEW_JOB] * len(new)
+    return kinds + [record(con, facts, present=True, settled=settled) for facts, settled in others]
 
 
 def knows(con: Connection, job_id: str) -> bool:
@@ -138,22 +184,39 @@ def _known(con: Connection, job_id: str) -> Known | None:
     return None if row is None else Known(row[0], row[1] != 0, row[2], row[3] or 0, row[4])
 
 
-def _insert(con: Connection, facts: "JobFacts") -> Known:
-    """The record as A-REX creates it at ACCEPTED: in progress, nothing measured."""
-    cursor = con.execute(
-        "INSERT INTO AAR (JobID, LocalJobID, EndpointID, QueueID, UserID, VOID, StatusID, ExitCode, SubmitTime,"
-        " EndTime, NodeCount, CPUCount, UsedMemory, UsedVirtMem, UsedWalltime, UsedCPUUserTime, UsedCPUKernelTime,"
-        " UsedScratch, StageInVolume, StageOutVolume)"
-        " VALUES (?, '', ?, ?, ?, ?, (SELECT ID FROM Status WHERE Name = 'in-progress'), 1, ?, 0, 1, 1,"
-        " 0, 0, 0, 0, 0, 0, 0, 0)",
-        (escaped(facts.job_id), *_dimensions(con, facts), facts.submit_time),
-    )
-    record_id = cursor.lastrowid
-    assert record_id is not None
-    set_children(con, record_id, "AuthTokenAttributes", _auth_tokens(facts), is_new=True)
-    known = Known(record_id, True, 0, 0, False)
-    known.is_new = True
-    return known
+def _insert(con: Connection, jobs: "list[tuple[JobFacts, bool]]") -> None:
+    """
+    Records of jobs that are new, as they are now: the children first, so that a finished one is logged once.
+
+    (AUTOINCREMENT gives the same numbers: the caller's transaction is the only one that writes.)
+    """
+    last = con.execute(
+        "SELECT max(coalesce((SELECT max(RecordID) FROM AAR), 0),"
+        " coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'AAR'), 0))"
+    ).fetchone()[0]
+    children: dict[str, list[tuple[object, ...]]] = {table: [] for table in _CHILDREN}
+    records: list[tuple[object, ...]] = []
+    files: list[tuple[object, ...]] = []
+    names: dict[tuple[str, ...], tuple[int, ...]] = {}
+    for record_id, (facts, settled) in enumerate(jobs, last + 1):
+        for table, rows in (*_first_children(facts), *_final_children(facts)):
+            children[table] += [(record_id, *row) for row in rows]
+        records.append((record_id, escaped(facts.job_id), facts.submit_time, *_named(con, facts, names), *_used(facts)))
+        files.append((record_id, *_identity(facts, settled=settled)))
+    for table, rows in children.items():
+        if rows:
+            con.executemany(_insert_child(table), rows)
+    con.executemany(_INSERT_RECORD, records)
+    con.executemany(_REMEMBER, files)
+
+
+def _named(con: Connection, facts: "JobFacts", known: "dict[tuple[str, ...], tuple[int, ...]]") -> "tuple[int, ...]":
+    """IDs of endpoint, queue, user, VO and status; ``known`` are those of this transaction."""
+    status = facts.usage.status if facts.usage is not None else "in-progress"
+    key = (facts.endpoint_type, facts.endpoint_url, facts.queue, facts.user_dn, facts.vo, status)
+    if key not in known:
+        known[key] = (*_dimensions(con, facts), name_id(con, "Status", status))
+    return known[key]
 
 
 def _name(con: Connection, record_id: int, facts: "JobFacts") -> None:
@@ -203,39 +266,47 @@ def _auth_tokens(facts: "JobFacts") -> "list[tuple[object, ...]]":
     return [(key, escaped(value)) for key, value in facts.auth_tokens]
 
 
-def _add_events(con: Connection, known: Known, facts: "JobFacts") -> None:
+def _events(facts: "JobFacts") -> "dict[tuple[str, str], None]":
     """What the state change tells of times: of the submission, of the state itself, of the batch system and files."""
     events = [("ACCEPTED", facts.submit_time)] if facts.submit_time else []
     # A status file that was rewritten for a job that waits does not say when the state began.
     if facts.state != "ACCEPTED" and not (facts.status is not None and facts.status.pending):
         events.append((facts.state, facts.event_ns // 1_000_000_000))
-    events += facts.events
-    wanted = dict.fromkeys((key, event_time(seconds)) for key, seconds in events)
-    if not known.is_new:
-        query = "SELECT EventKey, EventTime FROM JobEvents WHERE RecordID = ?"
-        for event in con.execute(query, (known.record_id,)).fetchall():
-            wanted.pop(event, None)
-    con.executemany(
-        "INSERT INTO JobEvents (RecordID, EventKey, EventTime) VALUES (?, ?, ?)",
-        [(known.record_id, *event) for event in wanted],
+    return dict.fromkeys([(key, event_time(seconds)) for key, seconds in events + facts.events])
+
+
+def _add_events(con: Connection, known: Known, facts: "JobFacts") -> None:
+    wanted = _events(facts)
+    query = "SELECT EventKey, EventTime FROM JobEvents WHERE RecordID = ?"
+    for event in con.execute(query, (known.record_id,)).fetchall():
+        wanted.pop(event, None)
+    con.executemany(_insert_child("JobEvents"), [(known.record_id, *event) for event in wanted])
+
+
+def _first_children(facts: "JobFacts") -> "tuple[tuple[str, list[tuple[object, ...]]], ...]":
+    return ("AuthTokenAttributes", _auth_tokens(facts)), ("JobEvents", [*_events(facts)])
+
+
+def _final_children(facts: "JobFacts") -> "tuple[tuple[str, list[tuple[object, ...]]], ...]":
+    """The rows that a finished job has besides, by table."""
+    usage = facts.usage
+    if usage is None:
+        return ()
+    transfers = [(escaped(one.url), one.size_bytes, one.start_time, one.end_time, one.kind) for one in usage.transfers]
+    return (
+        ("RunTimeEnvironments", [(escaped(name),) for name in usage.rtes]),
+        ("DataTransfers", [*transfers]),
+        ("JobExtraInfo", [(key, escaped(facts.extra[key])) for key in sorted(facts.extra)]),
     )
 
 
-def _finish(con: Connection, known: Known, facts: "JobFacts", usage: "Usage") -> None:
-    record_id, is_new = known.record_id, known.is_new
-    set_children(con, record_id, "RunTimeEnvironments", [(escaped(name),) for name in usage.rtes], is_new=is_new)
-    set_children(
-        con,
-        record_id,
-        "DataTransfers",
-        [(escaped(one.url), one.size_bytes, one.start_time, one.end_time, one.kind) for one in usage.transfers],
-        is_new=is_new,
-    )
-    extra: list[tuple[object, ...]] = [(key, escaped(facts.extra[key])) for key in sorted(facts.extra)]
-    set_children(con, record_id, "JobExtraInfo", extra, is_new=is_new)
-    values = (
+def _used(facts: "JobFacts") -> "tuple[object, ...]":
+    """The values of `_USAGE_COLUMNS`."""
+    usage = facts.usage
+    if usage is None:
+        return _NOTHING_USED
+    return (
         escaped(facts.local_job_id),
-        name_id(con, "Status", usage.status),
         usage.exit_code,
         usage.end_time,
         usage.node_count,
@@ -249,7 +320,13 @@ def _finish(con: Connection, known: Known, facts: "JobFacts", usage: "Usage") ->
         usage.stage_in_bytes,
         usage.stage_out_bytes,
     )
-    con.execute(_UPDATE_USAGE, (*values, record_id, *values))
+
+
+def _finish(con: Connection, known: Known, facts: "JobFacts", usage: "Usage") -> None:
+    for table, rows in _final_children(facts):
+        set_children(con, known.record_id, table, rows)
+    values = (name_id(con, "Status", usage.status), *_used(facts))
+    con.execute(_UPDATE_USAGE, (*values, known.record_id, *values))
 
 
 def _reopen(con: Connection, record_id: int) -> None:
@@ -259,22 +336,20 @@ def _reopen(con: Connection, record_id: int) -> None:
     )
 
 
-def set_children(
-    con: Connection, record_id: int, table: str, rows: "list[tuple[object, ...]]", *, is_new: bool = False
-) -> None:
+def set_children(con: Connection, record_id: int, table: str, rows: "list[tuple[object, ...]]") -> None:
     """
     Make a record's rows in a child table these, as a multiset; rows that are right already are not touched.
 
     (v1 has no unique index on them, and each needless write would log the record as changed.)
-    ``is_new``: the record has no rows yet.
     """
+    rows = _missing(con, record_id, table, rows)
+    if rows:
+        con.executemany(_insert_child(table), [(record_id, *row) for row in rows])
+
+
+def _insert_child(table: str) -> str:
     columns = _CHILDREN[table]
-    names = ", ".join(columns)
-    if not is_new:
-        rows = _missing(con, record_id, table, rows)
-    con.executemany(
-        f"INSERT INTO {table} (RecordID, {names}) VALUES (?{', ?' * len(columns)})", [(record_id, *row) for row in rows]
-    )
+    return f"{_INSERT} INTO {table} (RecordID, {', '.join(columns)}) VALUES (?{', ?' * len(columns)})"
 
 
 def _missing(
@@ -300,14 +375,10 @@ def _remember(con: Connection, record_id: int, facts: "JobFacts", *, settled: bo
 
     The hook does not say that the file is read: .failed may still appear after it, so the sweep reads each job once.
     """
+    con.execute(_REMEMBER, (record_id, *_identity(facts, settled=settled)))
+
+
+def _identity(facts: "JobFacts", *, settled: bool) -> "tuple[object, ...]":
     status = facts.status if settled else None
-    identity = (status.size, status.mtime_ns, status.ctime_ns) if status is not None else (None, None, None)
-    values = (facts.state, facts.event_ns, *identity)
-    con.execute(
-        "INSERT INTO StatusFiles (RecordID, State, EventNs, Size, MTimeNs, CTimeNs) VALUES (?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (RecordID) DO UPDATE SET State = excluded.State, EventNs = excluded.EventNs,"
-        " Size = excluded.Size, MTimeNs = excluded.MTimeNs, CTimeNs = excluded.CTimeNs"
-        " WHERE (State, EventNs, Size, MTimeNs, CTimeNs)"
-        " IS NOT (excluded.State, excluded.EventNs, excluded.Size, excluded.MTimeNs, excluded.CTimeNs)",
-        (record_id, *values),
-    )
+    file = (status.size, status.mtime_ns, status.ctime_ns) if status is not None else (None, None, None)
+    return (facts.state, facts.event_ns, *file)

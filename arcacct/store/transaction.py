@@ -14,7 +14,11 @@ from arcacct.store.connect import translated
 from arcacct.store.engine import Connection, DatabaseError
 
 WAL_LIMIT_BYTES = 256 * 1024
-"""A WAL above this size is written back by whoever commits next."""
+"""
+A WAL above this size is written back by whoever commits next, with the queue waiting for its syncs: one in four hooks.
+
+(A hook that is alone reads the WAL when it opens the database: twice the size halves the syncs and costs each 0.3 ms.)
+"""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -53,6 +53,8 @@ def sweep(
     if unfinished is not None and not stopping():
         unfinished.abort(task)
     if not dry_run and not stopping():
+        # Whoever commits next would have to do it with the queue waiting.
+        task.write_back()
         with task.writing():
             health.remember_sweep(con)
         with accounting.translating(here.database):

@@ -9,7 +9,7 @@ from arcacct.controldir.facts import JobFacts, job_facts
 from arcacct.controldir.files import JobFiles, read_job
 from arcacct.errors import InputError
 from arcacct.store import recorder, spool
-from arcacct.sweep.task import PATIENCE_S, SLICE_JOBS, Task, batches
+from arcacct.sweep.task import PATIENCE_S, Task
 
 ABANDONED_S = 86_400
 """A spool file that has not got its name within a day never will."""
@@ -30,7 +30,7 @@ def drain_all(task: Task) -> int:
 
 def _drain(task: Task, folder: str) -> int:
     drained = 0
-    for batch in batches(_spool_files(task, folder), SLICE_JOBS):
+    for batch in task.slices(_spool_files(task, folder)):
         if task.stopping():
             break
         events = [(path, facts) for path in batch if (facts := _spooled(task, path)) is not None]
@@ -47,7 +47,7 @@ def _drain(task: Task, folder: str) -> int:
 def _record(task: Task, events: list[tuple[str, JobFacts]]) -> set[str]:
     """The files of events that cannot be recorded: of a job that nobody knows."""
     unusable = set()
-    with task.writing():
+    with task.recording(len(events)):
         for path, facts in events:
             if not facts.known and not recorder.knows(task.con, facts.job_id):
                 unusable.add(path)

@@ -13,7 +13,7 @@ from arcacct.controldir.instants import parse_instant
 from arcacct.controldir.layout import STATES, count_status_files, is_job_id, scan_status_files
 from arcacct.errors import ArcacctError, InputError
 from arcacct.store import accounting, recorder
-from arcacct.sweep.task import PATIENCE_S, SLICE_JOBS, Progress, Task, batches
+from arcacct.sweep.task import PATIENCE_S, Progress, Task, batches
 from arcacct.sweep.vanished import Unfinished
 
 LOOKED_UP_JOBS = 500
@@ -47,12 +47,11 @@ def reconcile(task: Task, unfinished: Unfinished | None, progress: Progress | No
     scanned_ns = time.time_ns()
     counter = _Counter(task, unfinished, progress)
     looked_at = 0
-    for batch in batches(_changed(task, counter), SLICE_JOBS):
+    for batch in task.slices(_changed(task, counter)):
         looked_at += len(batch)
-        with task.writing():
-            for present in batch:
-                kind = _record(task, present, settled=present.status.mtime_ns < scanned_ns - SETTLED_NS)
-                task.found.update([kind] if kind else [])
+        with task.recording(len(batch)):
+            kinds = _record(task, batch, scanned_ns - SETTLED_NS)
+        task.found.update(kind for kind in kinds if kind)
     return counter.jobs, looked_at
 
 
@@ -134,8 +133,13 @@ def _end_of_deleted(local: bytes, deleted_ns: int) -> int:
     return end_ns if (start or 0) * 10**9 <= end_ns <= deleted_ns else deleted_ns
 
 
-def _record(task: Task, present: _Present, *, settled: bool) -> str:
-    if present.is_deleted and recorder.has_ended(task.con, present.facts.job_id):
-        recorder.remember_status_file(task.con, present.facts.job_id, present.status)
-        return recorder.NOTHING
-    return recorder.record(task.con, present.facts, present=True, settled=settled)
+def _record(task: Task, batch: list[_Present], settled_before_ns: int) -> list[str]:
+    """What each job was to the database. One that is seen twice has moved on: deleted jobs come last."""
+    jobs = [(one.facts, one.status.mtime_ns < settled_before_ns) for one in batch if not one.is_deleted]
+    kinds = recorder.record_present(task.con, jobs)
+    for one in batch:
+        if one.is_deleted and recorder.has_ended(task.con, one.facts.job_id):
+            recorder.remember_status_file(task.con, one.facts.job_id, one.status)
+        elif one.is_deleted:
+            kinds += recorder.record_present(task.con, [(one.facts, one.status.mtime_ns < settled_before_ns)])
+    return kinds

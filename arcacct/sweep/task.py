@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+import time
 from _sqlite3 import Connection
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from arcacct.conf.places import Places
+from arcacct.controldir.files import owner_of
 from arcacct.store import accounting, recorder
 
 SLICE_JOBS = 20
-"""Jobs recorded in one transaction: about 10 ms of the queue."""
-
-_WRITE_BACK_SLICES = 50
+"""Jobs recorded in the first transaction, and in one whose jobs may be of any size: a few ms of the queue."""
+_MOST_SLICE_JOBS = 200
+_SLICE_S = 0.015
+"""What a transaction is to take: a disk that is three times as slow at once still keeps the queue waiting for 50 ms."""
+_WRITE_BACK_JOBS = 1000
 """Some 5 MB of the WAL."""
 PATIENCE_S = 2.0
 """How long a .local may be locked by somebody else before its job is left to the next sweep."""
@@ -67,7 +72,7 @@ class SweepReport(NamedTuple):
 class Task:
     """A sweep under way."""
 
-    __slots__ = ("_in_wal", "complaints", "con", "dry_run", "found", "here", "owner", "stopping")
+    __slots__ = ("_in_wal", "_slice_jobs", "complaints", "con", "dry_run", "found", "here", "owner", "stopping")
 
     def __init__(
         self,
@@ -79,12 +84,32 @@ class Task:
     ) -> None:
         self.here = here
         self.con = con
-        self.owner = owner
+        self.owner = _looked_up_once() if owner is owner_of else owner
         self.dry_run = dry_run
         self.stopping = stopping
         self.complaints: list[str] = []
         self.found: Counter[str] = Counter()
         self._in_wal = 0
+        self._slice_jobs = SLICE_JOBS
+
+    def slices(self, items: Iterable[T]) -> Iterator[list[T]]:
+        """Lists of as many items as may be recorded in one transaction, by the time that the last one took."""
+        items = iter(items)
+        while batch := [*islice(items, self._slice_jobs)]:
+            yield batch
+
+    @contextmanager
+    def recording(self, jobs: int) -> Iterator[None]:
+        """`writing`, of the jobs of one of the `slices`."""
+        with self.writing():
+            begun = time.monotonic()
+            yield
+        took = max(time.monotonic() - begun, 1e-4)
+        if jobs == self._slice_jobs or took > _SLICE_S:
+            self._slice_jobs = max(SLICE_JOBS, min(2 * jobs, _MOST_SLICE_JOBS, int(jobs * _SLICE_S / took)))
+        self._in_wal += jobs
+        if self._in_wal >= _WRITE_BACK_JOBS:
+            self.write_back()
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -95,10 +120,25 @@ class Task:
             return
         with accounting.writing_much(self.con, self.here):
             yield
-        self._in_wal += 1
-        if self._in_wal == _WRITE_BACK_SLICES:
+
+    def write_back(self) -> None:
+        """Write what was recorded from the WAL into the database, with nobody waiting."""
+        if self._in_wal and not self.dry_run:
             accounting.write_back(self.con)
-            self._in_wal = 0
+        self._in_wal = 0
+
+
+def _looked_up_once() -> Owner:
+    """`owner_of` for one sweep: each look-up of a name reads a file, or asks a server."""
+    known: dict[tuple[int, int], str] = {}
+
+    def owner(stat: os.stat_result) -> str:
+        ids = (stat.st_uid, stat.st_gid)
+        if ids not in known:
+            known[ids] = owner_of(stat)
+        return known[ids]
+
+    return owner
 
 
 def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -44,5 +44,5 @@ class Unfinished:
             # Asked behind the jobs: a file system that went away in between has taken all of them with it.
             if task.stopping() or not is_whole(controldir):
                 return
-            with task.writing():
+            with task.recording(len(batch)):
                 task.found[Found.VANISHED] += sum(abort(task.con, job) for job in batch)

@@ -2,7 +2,8 @@
 What the hook costs A-REX: whole lives of jobs, each state change one process of the installed program.
 
 The program is installed from a wheel into an environment of its own. Its peer is the bare start of the same
-interpreter, run in turns with it; the launcher that only spools has the same peer.
+interpreter, run in turns with it; the launcher that only spools has the same peer. Then many recorders at once, each a
+process that has started already: what is measured is the wait for the database, from before it is opened to the commit.
 """
 
 from __future__ import annotations
@@ -10,19 +11,25 @@ from __future__ import annotations
 import os
 import pathlib
 import resource
+import shutil
 import statistics
 import struct
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from itertools import chain
 
 from figures import Figure
 from job_files import LOCAL, NOON_NS, Files, lay
+from recorders import crowd, slowest
 
 from arcacct.conf.places import Places, places
 from arcacct.store.accounting import initialise
 
 JOBS = {"smoke": 1, "small": 25, "large": 1700}
+RECORDERS = {"smoke": (4, 2), "small": (200, 3), "large": (200, 20)}
+"""How many at once, and how often."""
 LIFE = ("ACCEPTED", "ACCEPTED", "PREPARING", "SUBMIT", "FINISHING", "FINISHED")
 PROJECT = pathlib.Path(__file__).parent.parent.parent
 _WAL_HEADER, _FRAME_HEADER = 32, 24
@@ -33,7 +40,7 @@ def bench(size: str) -> list[Figure]:
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         scripts = installed(folder)
-        return list(_figures(folder, scripts, JOBS[size]))
+        return [*_figures(folder, scripts, JOBS[size]), *_at_once(folder, scripts, *RECORDERS[size])]
 
 
 def installed(folder: pathlib.Path) -> pathlib.Path:
@@ -77,9 +84,46 @@ def _figures(folder: pathlib.Path, scripts: pathlib.Path, jobs: int) -> list[Fig
         _figure("hook: CPU, all states of a life", hooks, bare, note),
         *(_figure(f"hook: CPU of {state}", costs[state], bare) for state in dict.fromkeys(LIFE)),
         _figure("hook: CPU of the launcher that only spools", costs["launcher"], bare),
+        *_syncs(folder, scripts),
         Figure("hook: transactions of a hook, at most", commits, ""),
         Figure("hook: largest -wal", largest_wal / 1024, "KiB", note=note),
     ]
+
+
+def _syncs(folder: pathlib.Path, scripts: pathlib.Path) -> list[Figure]:
+    """Syncs of a hook: those of forty in a row, by strace; none where that may not be used."""
+    control, trace, hooks = folder / "control", folder / "trace", 40
+    strace = ["strace", "-f", "-qq", "-o", str(trace), "-e", "trace=fsync,fdatasync,sync_file_range,msync"]
+    if not shutil.which("strace") or subprocess.run([*strace, "true"], capture_output=True, check=False).returncode:
+        return []
+    syncs = 0
+    for number in range(hooks):
+        job_id = f"T{number:053}"
+        lay(control, Files(mtime_ns=NOON_NS, local=LOCAL.replace(b"first", job_id.encode())), job_id)
+        command = [str(scripts / "arcacct-record"), str(control), job_id, "FINISHED", str(folder / "arc.conf")]
+        subprocess.run([*strace, *command], env={}, stdin=subprocess.DEVNULL, check=True)
+        syncs += len(trace.read_text().splitlines())
+    return [Figure("hook: syncs of a hook, checkpoints included", syncs / hooks, "", note=f"mean of {hooks} FINISHED")]
+
+
+def _at_once(folder: pathlib.Path, scripts: pathlib.Path, recorders: int, rounds: int) -> Iterator[Figure]:
+    found = crowd(folder / "crowd", recorders, rounds)
+    worst = [max(waits, default=float("nan")) for waits in found.rounds_s]
+    note = f"{recorders} at once, {rounds} times: {found.sent} sent, {found.stored} stored, {found.errors} errors"
+    yield Figure("hook: worst wait of a recorder, quietest round", min(worst), "s", note=note)
+    yield Figure("hook: worst wait of a recorder, all rounds", max(worst), "s", note="all share the processors")
+    yield Figure("hook: median wait of a recorder", statistics.median(chain.from_iterable(found.rounds_s)), "s")
+    control = folder / "control"
+    commands = []
+    for number in range(recorders):
+        job_id = f"C{number:053}"
+        lay(control, Files(mtime_ns=NOON_NS, local=LOCAL.replace(b"first", job_id.encode())), job_id)
+        commands.append([str(scripts / "arcacct-record"), str(control), job_id, "FINISHED", str(folder / "arc.conf")])
+    spool = pathlib.Path(places(None, str(control)).spool)
+    before = len(os.listdir(spool))
+    wall_s = slowest(commands)
+    note = f"{recorders} whole processes started at once, {len(os.listdir(spool)) - before} of them spooled"
+    yield Figure("hook: until the last of a crowd has ended", wall_s, "s", note=note)
 
 
 def _figure(what: str, costs: list[float], bare: float, note: str = "") -> Figure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import pathlib
 import shutil
@@ -13,6 +14,7 @@ import pytest
 from hook_host import HOOK, PROJECT, Host
 from job_files import LOCAL, Files, lay, rows
 
+from arcacct import hook
 from arcacct.resources import resource
 
 LAUNCHER = resource("etc", "arcacct-hook")
@@ -24,10 +26,10 @@ class Environment:
     def __init__(self, directory: pathlib.Path) -> None:
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
         self.record = directory / "bin" / "arcacct-record"
-        self._packages = directory / "lib" / version / "site-packages"
+        self.packages = directory / "lib" / version / "site-packages"
         self._new = directory / "new"
         shutil.copytree(os.path.join(PROJECT, "arcacct"), self._new, ignore=shutil.ignore_patterns("__pycache__"))
-        self._packages.mkdir(parents=True)
+        self.packages.mkdir(parents=True)
         self.record.parent.mkdir()
         (directory / "bin" / "python3").symlink_to(sys.executable)
         self.install()
@@ -35,13 +37,13 @@ class Environment:
     def uninstall(self) -> None:
         """As pip does: programs and package are moved away first, then removed."""
         self.record.unlink()
-        aside = self._packages / "~rcacct"
-        (self._packages / "arcacct").rename(aside)
+        aside = self.packages / "~rcacct"
+        (self.packages / "arcacct").rename(aside)
         shutil.rmtree(aside)
 
     def install(self) -> None:
         """As pip does: one file after the other, the programs last."""
-        target = self._packages / "arcacct"
+        target = self.packages / "arcacct"
         for source in sorted(self._new.rglob("*.py")):
             path = target / source.relative_to(self._new)
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,9 +51,18 @@ class Environment:
         shutil.copyfile(HOOK, self.record)
         self.record.chmod(0o755)
 
+    def compile(self) -> None:
+        """As pip does."""
+        assert compileall.compile_dir(self.packages, quiet=1)
+
+    def append(self, module: str, line: str) -> None:
+        """Another version of a module."""
+        with (self.packages / "arcacct" / module).open("a") as file:
+            file.write(f"{line}\n")
+
     def hurt(self, module: str) -> None:
         """A module of which only the first half has been written so far."""
-        path = self._packages / "arcacct" / module
+        path = self.packages / "arcacct" / module
         text = path.read_text()
         path.write_text(text[: len(text) // 2])
 
@@ -139,6 +150,51 @@ def test_a_half_written_module_loses_nothing(host: Host, tmp_path: pathlib.Path,
 
     assert done.returncode == 0, done.stderr
     assert kept(host) == {"Job1"}
+
+
+def test_a_module_that_was_replaced_is_the_one_that_runs(host: Host, tmp_path: pathlib.Path) -> None:
+    """What Python compiled from an earlier source is not used, wherever in the hook the module stands."""
+    environment = Environment(tmp_path / "venv")
+    environment.compile()
+    for number, module in enumerate(("errors.py", "controldir/files.py", "store/transaction.py")):
+        lay_job(host, f"Job{number}")
+        assert launch(host, environment, f"Job{number}").stderr == ""
+        environment.append(module, "raise RuntimeError('this is the new one')")
+
+        assert "this is the new one" in launch(host, environment, f"Job{number}").stderr
+        environment.install()
+        environment.compile()
+
+
+@pytest.mark.parametrize("needed", ["hook._NEEDED", "()"], ids=["loaded together", "imported"])
+def test_the_modules_that_are_loaded_together_are_those_that_are_needed(
+    host: Host, tmp_path: pathlib.Path, needed: str
+) -> None:
+    """The list of them is right: the import system has nothing left to find, and it would find no others."""
+    environment = Environment(tmp_path / "venv")
+    environment.compile()
+    lay_job(host, "Job1")
+    code = (
+        f"import posix, sys; sys.path.append({str(environment.packages)!r}); from arcacct import hook\n"
+        f"hook._NEEDED = {needed}\n"
+        "posix._exit = lambda code: print(*[name for name in sys.modules if name.startswith('arcacct.')],"
+        " '-', *[name for name in sys.modules if name.startswith('arcacct.') and sys.modules[name].__spec__])\n"
+        "hook.main()"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, host.control, "Job1", "FINISHED", host.conf],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    loaded, _, found = done.stdout.strip().partition(" - ")
+    assert done.stderr == ""
+    assert set(loaded.split()) == {
+        "arcacct.hook", *(f"arcacct.{name.removesuffix('/__init__').replace('/', '.')}" for name in hook._NEEDED)
+    }  # fmt: skip
+    assert found.split() == (["arcacct.hook"] if needed != "()" else loaded.split())
 
 
 def test_the_program_can_be_a_link(host: Host, tmp_path: pathlib.Path) -> None:

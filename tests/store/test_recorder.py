@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from job_files import DIAG, JOB, LOCAL, NOON_NS, NOON_S, STATISTICS, finished_log, rows
 
@@ -22,6 +22,7 @@ from arcacct.store.recorder import (
     event_time,
     knows,
     record,
+    record_present,
 )
 from arcacct.store.schema import ACCOUNTING, in_memory
 
@@ -170,6 +171,7 @@ def told(one: tuple[object, ...]) -> JobFacts:
     )
 
 
+@settings(deadline=None)
 @given(st.permutations(RESUMED), st.lists(st.sampled_from(RESUMED), max_size=4))
 def test_events_in_any_order_end_in_the_same_rows(
     order: list[tuple[object, ...]], again: list[tuple[object, ...]]
@@ -184,6 +186,7 @@ def test_events_in_any_order_end_in_the_same_rows(
         assert rows(shuffled) == rows(straight)
 
 
+@settings(deadline=None)
 @given(st.permutations(RESUMED[:-1]))
 def test_a_job_that_runs_again_keeps_its_last_end(order: list[tuple[object, ...]]) -> None:
     """Until a resumed job ends again, the record has its first end, also when that was told after the resumption."""
@@ -248,6 +251,48 @@ def test_the_sweep_may_go_back(con: sqlite3.Connection) -> None:
     assert record(con, event("FINISHED", 30), present=True) == CORRECTION
 
     assert [(row[7], row[10]) for row in rows(con)["AAR"]] == [("completed", NOON_S + 30)]
+
+
+def test_many_at_once_are_recorded_as_one_after_the_other(con: sqlite3.Connection) -> None:
+    """New jobs go in together: the same rows, one entry in the log each, the same numbers and the same news."""
+    early = [event("SUBMIT", 2, job_id="known"), event("FINISHED", 9, job_id="ended")]
+    late = [
+        (event("FINISHED", 32, job_id="new", local=LOCAL + b"subject=/CN=Somebody else\n"), True),
+        (event("SUBMIT", 3, job_id="running"), False),
+        (event("FINISHED", 33, job_id="known", failed=True), True),
+        (event("FINISHED", 9, job_id="ended"), True),
+        (event("FINISHED", 34, job_id="moves"), True),
+        (event("FINISHED", 35, job_id="moves", failed=True), True),
+        (event("FINISHED", 36, job_id="nobody's", local=None), True),
+        (event("DELETED", 37, job_id="gone"), True),
+        (event("FINISHED", 38, job_id="bare", diag=None, statistics=None), True),
+    ]
+    with closing(in_memory(ACCOUNTING)) as one_by_one:
+        for facts in early:
+            record(one_by_one, facts)
+            record(con, facts)
+
+        wanted = [record(one_by_one, facts, present=True, settled=settled) for facts, settled in late]
+        found = record_present(con, late)
+
+        assert sorted(found) == sorted(wanted)
+        assert rows(con) == rows(one_by_one)
+        assert sorted(record_id for _seq, record_id in finished_log(con)) == sorted(
+            record_id for _seq, record_id in finished_log(one_by_one)
+        )
+        ids = [facts.job_id for facts, _settled in late]
+        assert remembered_status_files(con, ids) == remembered_status_files(one_by_one, ids)
+
+
+def test_a_number_is_never_given_twice(con: sqlite3.Connection) -> None:
+    """The record after one that was removed has a new number: the log and the ledger know the old one."""
+    record(con, event("FINISHED", job_id="first"))
+    record(con, event("FINISHED", job_id="second"))
+    con.execute("DELETE FROM AAR WHERE JobID = 'second'")
+
+    record_present(con, [(event("FINISHED", job_id="third"), True)])
+
+    assert con.execute("SELECT JobID, RecordID FROM AAR ORDER BY RecordID").fetchall() == [("first", 1), ("third", 3)]
 
 
 def test_only_a_settled_status_file_is_remembered(con: sqlite3.Connection) -> None:
@@ -386,6 +431,7 @@ def test_hostile_text_is_stored_as_it_is(con: sqlite3.Connection) -> None:
     assert (JOB, "jobname", '"); DELETE FROM Users; --') in found["JobExtraInfo"]
 
 
+@settings(deadline=None)
 @given(st.binary(), st.binary(), st.binary())
 def test_any_files_can_be_recorded(local: bytes, diag: bytes, statistics: bytes) -> None:
     """Whatever bytes the files of a job have, the database takes what they say, and the same again changes nothing."""
