@@ -61,7 +61,7 @@ def sync_counts(task: Task) -> list[Part]:
     if isinstance(task.target, SGASTarget):
         return []
     options = apel_options(task.target, task.settings)
-    return sync_parts(task.target, options, cells.usage_cells(task.accounting))
+    return sync_parts(task.target, options, cells.job_counts(task.accounting))
 
 
 def send_sync(task: Task, counts: Sequence[Part], delivery: Deliverer) -> None:

@@ -14,7 +14,7 @@ from arcacct.publish.delivery import Deliverer, Part
 from arcacct.publish.families import DOCUMENTS, SYNC, SummaryFamily, mixed_benchmarks_note, wants, zero_text
 from arcacct.publish.tally import Tally
 from arcacct.records import acceptance, apel_summary
-from arcacct.records.aar import UsageCell
+from arcacct.records.aar import JobCount, UsageCell
 from arcacct.records.apel import APELOptions
 from arcacct.store.ledger import SentSum
 
@@ -92,9 +92,9 @@ def summary_sums(
     )
 
 
-def sync_parts(target: APELTarget | DirectoryTarget, options: APELOptions, cells: Iterable[UsageCell]) -> list[Part]:
+def sync_parts(target: APELTarget | DirectoryTarget, options: APELOptions, counts: Iterable[JobCount]) -> list[Part]:
     """How many jobs there are of each month and SubmitHost."""
-    wanted = [cell for cell in cells if wants(target, cell.vo)]
+    wanted = [count for count in counts if wants(target, count.vo)]
     return [
         Part(
             apel_summary.sync_record(sync),

@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from arcacct.records.aar import UsageCell
+    from arcacct.records.aar import JobCount, UsageCell
 
 SUMMARY_HEADERS = {
     "v0.2": "APEL-summary-job-message: v0.2\n",
@@ -261,7 +261,7 @@ def mixed_benchmarks(cells: Iterable[UsageCell], options: APELOptions) -> dict[t
     return {month: tuple(sorted(types, key=TYPES.index)) for month, types in found.items() if len(types) > 1}
 
 
-def syncs(cells: Iterable[UsageCell], options: APELOptions) -> list[Sync]:
+def syncs(cells: Iterable[JobCount | UsageCell], options: APELOptions) -> list[Sync]:
     """One sync record for each SubmitHost and month, in the order of the keys."""
     merged: dict[SyncKey, Sync] = {}
     site = field(options.site, LONG)

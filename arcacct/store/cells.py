@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from arcacct.conf.places import Places
-from arcacct.records.aar import UsageCell
+from arcacct.records.aar import JobCount, UsageCell
 from arcacct.store.accounting import writing
 from arcacct.store.query import unescaped
 
@@ -134,9 +134,8 @@ _NAMED = """
 
 def usage_cells(con: Connection, months: Iterable[Month] | None = None) -> list[UsageCell]:
     """The cells of some months, or all: the present, also where the cells are not up to date."""
-    tail = con.execute("SELECT 1 FROM FinishedLog WHERE Seq > (SELECT Seq FROM CellsPosition) LIMIT 1").fetchone()
     chosen = "" if months is None else f"AND Month IN ({','.join(str(year * 100 + month) for year, month in months)})"
-    rows = con.execute(_NAMED.format(cells="UsageCells" if tail else "Cells", months=chosen))
+    rows = con.execute(_NAMED.format(cells=_present(con), months=chosen))
     return [
         UsageCell(
             month // 100, month % 100, _text(user_dn), _text(vo), _text(fqan), _text(url), nodes, cores,
@@ -144,6 +143,23 @@ def usage_cells(con: Connection, months: Iterable[Month] | None = None) -> list[
         )
         for month, user_dn, vo, fqan, url, nodes, cores, benchmark, jobs, wall_s, cpu_s, earliest, latest in rows
     ]  # fmt: skip
+
+
+def job_counts(con: Connection) -> list[JobCount]:
+    """The jobs of each month, VO and endpoint: the present, as `usage_cells`."""
+    rows = con.execute(
+        "SELECT Month, WLCGVOs.Name, URL, Jobs FROM"
+        f" (SELECT Month, VOID, EndpointID, sum(Jobs) AS Jobs FROM {_present(con)} WHERE Jobs > 0"
+        " GROUP BY Month, VOID, EndpointID)"
+        " JOIN WLCGVOs ON WLCGVOs.ID = VOID JOIN Endpoints ON Endpoints.ID = EndpointID"
+    )
+    return [JobCount(month // 100, month % 100, _text(vo), _text(url), jobs) for month, vo, url, jobs in rows]
+
+
+def _present(con: Connection) -> str:
+    """Where the cells of this moment are: the view takes its time to find that nothing changed."""
+    tail = con.execute("SELECT 1 FROM FinishedLog WHERE Seq > (SELECT Seq FROM CellsPosition) LIMIT 1").fetchone()
+    return "UsageCells" if tail else "Cells"
 
 
 # The same few names come back with every month.
