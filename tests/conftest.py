@@ -6,6 +6,11 @@ import os
 import pathlib
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# No test is about time, and a machine may be busy with anything.
+settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")
