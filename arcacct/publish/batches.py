@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from arcacct.errors import InputError
-from arcacct.publish.delivery import Deliverer, Part
+from arcacct.publish.delivery import Consignment, Deliverer, Part
 from arcacct.publish.families import JobFamily
 from arcacct.publish.tally import Tally
 from arcacct.records import acceptance
@@ -230,10 +230,11 @@ class JobBatcher:
         self._deliver(ahead=False)
 
     def _deliver(self, *, ahead: bool) -> None:
-        batches, held, seq = [*self._full, *self._parts.values()], self._held, self._seq
+        batches = [*self._full, *self._parts.values()]
+        what = Consignment(self._family.document, batches, self._seq, self._held, ahead)
         self._full, self._full_bytes, self._parts, self._count, self._bytes = [], 0, {}, 0, 0
         self._held, self._seq = [], None
-        self._delivery.deliver(self._family.document, batches, seq, held, ahead=ahead)
+        self._delivery.deliver(what)
 
 
 def is_known(record: SentRecord, known: Sequence[Version]) -> bool:

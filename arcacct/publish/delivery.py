@@ -36,6 +36,18 @@ class Part(NamedTuple):
     """The machine that the record speaks for, where the receiver grants rights by machine."""
 
 
+class Consignment(NamedTuple):
+    """What is delivered at once: batches of texts, each a message, and what is held back beside them."""
+
+    document: Document
+    batches: Sequence[Sequence[Part]]
+    seq: int | None = None
+    """Once the last message is accepted every record up to here is handled; ``None``: that does not follow."""
+    held: Sequence[Held] = ()
+    ahead: bool = False
+    """Whether the caller goes on while it is sent; the answers are dealt with at the next one."""
+
+
 class Suspect(NamedTuple):
     """A message of one record that was refused, and nothing yet tells whether record or server is at fault."""
 
@@ -51,16 +63,8 @@ class Deliverer(Protocol):
     def resume(self) -> None:
         """Deal with what an earlier run began."""
 
-    def deliver(
-        self,
-        document: Document,
-        batches: Sequence[Sequence[Part]],
-        seq: int | None,
-        held: Sequence[Held],
-        *,
-        ahead: bool = False,
-    ) -> None:
-        """Deal with some batches, in order; with ``ahead`` perhaps while the caller goes on."""
+    def deliver(self, what: Consignment) -> None:
+        """Deal with its batches, in order."""
 
     def listen(self) -> None:
         """Note what was answered meanwhile, without waiting."""
@@ -108,38 +112,29 @@ class Delivery:
                 ledger.renew(self._con, message.message_id, data)
             self._send(message._replace(data=data), self._accepted)
 
-    def deliver(
-        self,
-        document: Document,
-        batches: Sequence[Sequence[Part]],
-        seq: int | None,
-        held: Sequence[Held],
-        *,
-        ahead: bool = False,
-    ) -> None:
+    def deliver(self, what: Consignment) -> None:
         """
-        Send batches of texts, in order; once the last is accepted every record up to ``seq`` is handled.
+        Send the batches in order, after all that was sent before.
 
-        With ``ahead`` they are sent while the caller makes the next, and then the answers are dealt with. Raises
-        TargetBusy, TargetRefuses or CredentialError when the target stops us: the ledger keeps what was tried.
+        Raises TargetBusy, TargetRefuses or CredentialError when the target stops us: the ledger keeps what was tried.
         """
-        batches, held = self._allowed(batches, held)
-        packed, unsendable = self._packed(document, batches)
+        batches, held = self._allowed(what.batches, what.held)
+        packed, unsendable = self._packed(what.document, batches)
         # Its answers come before the next is written down: whatever they are, at most one set has none.
         self._hear()
         held = [*held, *unsendable]
         batches = [batch for batch, _message in packed]
         messages = [message for _batch, message in packed]
         if messages:
-            messages[-1] = messages[-1]._replace(seq=seq)
+            messages[-1] = messages[-1]._replace(seq=what.seq)
         self._tally.quarantined += sum(one.state != "held" for one in held)
         if not messages and not held:
-            if seq is not None:
-                ledger.move_cursor(self._con, self._target, seq)
+            if what.seq is not None:
+                ledger.move_cursor(self._con, self._target, what.seq)
             return
-        intended = ledger.intend(self._con, self._target, messages, held, seq=None if messages else seq)
+        intended = ledger.intend(self._con, self._target, messages, held, seq=None if messages else what.seq)
         groups = [batch[0].group for batch in batches]
-        if ahead and not self._forbidden.keys() & set(groups):
+        if what.ahead and not self._forbidden.keys() & set(groups):
             self._under_way = UnderWay(self._sender, intended, groups)
         else:
             self._send_all(intended, groups)

@@ -10,7 +10,7 @@ from arcacct.conf.targets import APELTarget, DirectoryTarget, SGASTarget
 from arcacct.publish import changeover
 from arcacct.publish.batches import batched
 from arcacct.publish.coverage import known_in_part, say_known_in_part
-from arcacct.publish.delivery import Deliverer, Part
+from arcacct.publish.delivery import Consignment, Deliverer, Part
 from arcacct.publish.families import SYNC, SummaryFamily, apel_options, wants
 from arcacct.publish.feed import Task
 from arcacct.publish.sums import Month, month_bounds, send_zeros, summary_sums, sync_parts, zeros, zeros_note
@@ -52,7 +52,7 @@ def send_summaries(
     sums = summary_sums(target, family, cells.usage_cells(task.accounting, months), task.tally)
     _hold_refused(task, family, months, sums.refused, logged)
     send_zeros(target, live, sums.parts, task.limits, task.tally, delivery)
-    delivery.deliver(family.document, batched(sums.parts, *task.limits), seq, [])
+    delivery.deliver(Consignment(family.document, batched(sums.parts, *task.limits), seq))
     changeover.take_jobs_back(task, were_jobs, delivery)
 
 
@@ -74,7 +74,7 @@ def send_sync(task: Task, counts: Sequence[Part], delivery: Deliverer) -> None:
     gone = zeros(live, counts, task.target.apel_dialect).get(SYNC.kind, [])
     if gone:
         task.tally.note(zeros_note(SYNC.kind, gone))
-    delivery.deliver(SYNC, batched([*gone, *counts], *task.limits), None, [])
+    delivery.deliver(Consignment(SYNC, batched([*gone, *counts], *task.limits)))
 
 
 def _apel(task: Task) -> APELTarget | DirectoryTarget:

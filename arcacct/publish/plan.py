@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 from _sqlite3 import Connection
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from arcacct.errors import InputError
-from arcacct.publish.delivery import Part
+from arcacct.publish.delivery import Consignment
 from arcacct.publish.families import Document
 from arcacct.publish.senders import Sender
 from arcacct.publish.tally import Tally
 from arcacct.store import ledger
-from arcacct.store.ledger import Held
 
 
 class Plan:
@@ -37,19 +36,11 @@ class Plan:
         """Count what an earlier run began."""
         self._tally.resent = ledger.count_unanswered(self._con, self._target)
 
-    def deliver(
-        self,
-        document: Document,
-        batches: Sequence[Sequence[Part]],
-        seq: int | None,
-        held: Sequence[Held],
-        *,
-        ahead: bool = False,
-    ) -> None:
-        """Count some batches; the cursor of ``seq`` stays where it is."""
-        del seq, ahead
-        self._tally.quarantined += sum(one.state != "held" for one in held)
-        for batch in batches:
+    def deliver(self, what: Consignment) -> None:
+        """Count its batches; the cursor stays where it is."""
+        document = what.document
+        self._tally.quarantined += sum(one.state != "held" for one in what.held)
+        for batch in what.batches:
             text = document.join([part.text for part in batch])
             data = text.encode("utf-8") if self._write_to is None else self._written(document, text, self._write_to)
             self._tally.add(document.kind, len(batch), len(data))

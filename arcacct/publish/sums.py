@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from arcacct.conf.targets import APELTarget, DirectoryTarget, SGASTarget, Target
 from arcacct.publish.batches import Limits, batched
-from arcacct.publish.delivery import Deliverer, Part
+from arcacct.publish.delivery import Consignment, Deliverer, Part
 from arcacct.publish.families import DOCUMENTS, SYNC, SummaryFamily, mixed_benchmarks_note, wants, zero_text
 from arcacct.publish.tally import Tally
 from arcacct.records import acceptance, apel_summary
@@ -142,4 +142,4 @@ def send_zeros(
     dialect = "server" if isinstance(target, SGASTarget) else target.apel_dialect
     for kind, parts in zeros(live, current, dialect).items():
         tally.note(zeros_note(kind, parts))
-        delivery.deliver(DOCUMENTS[kind], batched(parts, *limits), None, [])
+        delivery.deliver(Consignment(DOCUMENTS[kind], batched(parts, *limits)))

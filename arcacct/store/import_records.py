@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from arcacct.sources.arex import IN_PROGRESS, ArexJob, Row
 from arcacct.store.arex_rows import NUMBERS
-from arcacct.store.recorder import set_children
+from arcacct.store.recorder import last_record_id, set_children
 
 _AAR_COLUMNS = f"JobID, LocalJobID, EndpointID, QueueID, UserID, VOID, StatusID, {NUMBERS}"
 _VALUES = _AAR_COLUMNS.removeprefix("JobID, ")
@@ -102,8 +102,7 @@ class JobWriter:
         So each record enters FinishedLog once, by its own insertion. (Nobody else can insert meanwhile: the
         transaction is the only one that writes.)
         """
-        last = self._con.execute("SELECT seq FROM sqlite_sequence WHERE name = 'AAR'").fetchone()
-        numbered = list(enumerate(jobs, (int(last[0]) if last else 0) + 1))
+        numbered = list(enumerate(jobs, last_record_id(self._con) + 1))
         for table, columns in (*_CHILD_COLUMNS.items(), ("JobEvents", _EVENT)):
             rows = [(record_id, *row) for record_id, job in numbered for row in _rows(job, table)]
             _insert_rows(self._con, f"{table} (RecordID, {columns})", rows)

@@ -296,6 +296,8 @@ def accepted(
 
 def withdraw(con: Connection, message_ids: Sequence[int]) -> None:
     """Messages that were written down and certainly never sent, with what they were to carry, are forgotten."""
+    if not message_ids:
+        return
     with transaction(con):
         con.executemany("DELETE FROM MessageRecords WHERE MessageID = ?", [(one,) for one in message_ids])
         con.executemany("DELETE FROM Messages WHERE MessageID = ?", [(one,) for one in message_ids])

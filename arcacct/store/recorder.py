@@ -190,15 +190,11 @@ def _insert(con: Connection, jobs: "list[tuple[JobFacts, bool]]") -> None:
 
     (AUTOINCREMENT gives the same numbers: the caller's transaction is the only one that writes.)
     """
-    last = con.execute(
-        "SELECT max(coalesce((SELECT max(RecordID) FROM AAR), 0),"
-        " coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'AAR'), 0))"
-    ).fetchone()[0]
     children: dict[str, list[tuple[object, ...]]] = {table: [] for table in _CHILDREN}
     records: list[tuple[object, ...]] = []
     files: list[tuple[object, ...]] = []
     names: dict[tuple[str, ...], tuple[int, ...]] = {}
-    for record_id, (facts, settled) in enumerate(jobs, last + 1):
+    for record_id, (facts, settled) in enumerate(jobs, last_record_id(con) + 1):
         for table, rows in (*_first_children(facts), *_final_children(facts)):
             children[table] += [(record_id, *row) for row in rows]
         records.append((record_id, escaped(facts.job_id), facts.submit_time, *_named(con, facts, names), *_used(facts)))
@@ -208,6 +204,15 @@ def _insert(con: Connection, jobs: "list[tuple[JobFacts, bool]]") -> None:
             con.executemany(_insert_child(table), rows)
     con.executemany(_INSERT_RECORD, records)
     con.executemany(_REMEMBER, files)
+
+
+def last_record_id(con: Connection) -> int:
+    """The highest RecordID that was ever given: those of deleted records are not given again."""
+    row = con.execute(
+        "SELECT max(coalesce((SELECT max(RecordID) FROM AAR), 0),"
+        " coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'AAR'), 0))"
+    ).fetchone()
+    return int(row[0])
 
 
 def _named(con: Connection, facts: "JobFacts", known: "dict[tuple[str, ...], tuple[int, ...]]") -> "tuple[int, ...]":

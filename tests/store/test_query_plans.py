@@ -125,16 +125,17 @@ def _message(number: int) -> ledger.Message:
 @pytest.fixture
 def ours(sites) -> Iterator[list[Watched]]:
     """The accounting databases."""
-    cons = [accounting.open_accounting(site.here) for site in sites]
-    yield [Watched(con, site) for con, site in zip(cons, sites, strict=True)]
-    for con in cons:
-        con.close()
+    yield from _opened(sites, accounting.open_accounting)
 
 
 @pytest.fixture
 def ledgers(sites) -> Iterator[list[Watched]]:
     """The publishing databases."""
-    cons = [accounting.open_publishing(site.here) for site in sites]
+    yield from _opened(sites, accounting.open_publishing)
+
+
+def _opened(sites: list[Site], opening: Callable[[Places], Connection]) -> Iterator[list[Watched]]:
+    cons = [opening(site.here) for site in sites]
     yield [Watched(con, site) for con, site in zip(cons, sites, strict=True)]
     for con in cons:
         con.close()
