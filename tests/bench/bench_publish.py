@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from typing import Any
 
 import peer
 from figures import Cost, Figure, cost_of
@@ -29,27 +30,44 @@ RECORDED = {"SGAS": 5.81 / 10_000, "CAR": 3.38 / 20_000, "summaries": None}
 
 
 @contextlib.contextmanager
-def receivers(folder: pathlib.Path) -> Iterator[dict[str, str]]:
-    """The sandbox in a process of its own; authn at the port that jura-ng insists on, if it is free."""
+def receivers(folder: pathlib.Path) -> Iterator[dict[str, Any]]:
+    """
+    The sandbox in a process of its own; authn at the port that jura-ng insists on, if it is free.
+
+    ``connections`` is a function: how many there were to any of its servers so far.
+    """
     program = (
-        "import json, signal, socket, sys\nfrom arcacct.sandbox import Sandbox\n"
+        "import json, socket, sys\nfrom arcacct.sandbox import Sandbox\n"
         "with socket.socket() as probe: port = 8443 if probe.connect_ex(('127.0.0.1', 8443)) else 0\n"
         "with Sandbox(sys.argv[1], authn_port=port) as box:\n"
         "    print(json.dumps({'sgas': box.sgas_url, 'ams': box.ams_url, 'authn': box.authn_port,"
         " 'cert': box.client.cert_path, 'key': box.client.key_path, 'ca': box.ca_dir}), flush=True)\n"
-        "    signal.pause()\n"
+        "    for _ in sys.stdin: print(sum(server.connections for server in box.servers.values()), flush=True)\n"
     )
-    process = subprocess.Popen([sys.executable, "-c", program, str(folder)], stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+    )
+    assert process.stdin is not None
     assert process.stdout is not None
+
+    def connections() -> int:
+        process.stdin.write("\n")
+        return int(process.stdout.readline())
+
     try:
-        yield json.loads(process.stdout.readline())
+        yield {**json.loads(process.stdout.readline()), "connections": connections}
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
+        process.stdin.close()
         process.stdout.close()
 
 
-def configure(site: pathlib.Path, box: dict[str, str], targets: str) -> None:
+def configure(site: pathlib.Path, box: dict[str, Any], targets: str) -> None:
     """Both conf files: jura-ng reads its targets from arc.conf, we read ours from arcacct.conf."""
     common = (
         f"[common]\nhostname=ce.example.org\nx509_host_key={box['key']}\nx509_host_cert={box['cert']}\n"
@@ -77,7 +95,7 @@ def theirs(site: pathlib.Path, root: pathlib.Path, block: str) -> Cost:
 
 
 def bench(size: str) -> list[Figure]:
-    """One row of CPU and one of memory for each family."""
+    """A row of CPU, one of memory and one of connections for each family."""
     jobs = SIZES[size]
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -89,13 +107,30 @@ def bench(size: str) -> list[Figure]:
             for name, block, targets in (
                 ("SGAS", "arex/jura/sgas:bench", SGAS.format(sgas=box["sgas"])),
                 ("CAR", "arex/jura/apel:bench", APEL.format(ams=box["ams"], messages="urs")),
-                ("summaries", "arex/jura/apel:bench", APEL.format(ams=box["ams"], messages="summaries")),
+                # A target of its own: what jura-ng has published in part we do not lower.
+                (
+                    "summaries",
+                    "arex/jura/apel:sums",
+                    APEL.format(ams=box["ams"], messages="summaries").replace("apel:bench", "apel:sums"),
+                ),
             ):
                 configure(site, box, targets)
+                counted = [box["connections"]()]
                 mine = ours(site)
+                counted.append(box["connections"]())
                 other = theirs(site, root, block) if root else None
+                counted.append(box["connections"]())
                 figures += rows(name, jobs, mine, other, site)
+                figures.append(connected(name, jobs, counted, other))
     return figures
+
+
+def connected(name: str, jobs: int, counted: list[int], other: Cost | None) -> Figure:
+    """How many connections ours made, and theirs; ``counted`` before, between and after."""
+    before, between, after = counted
+    what = f"publish {jobs:,} jobs, {name}: connections"
+    note = "" if between > before else "OURS FAILED: nothing was sent"
+    return Figure(what, between - before, "", after - between if other else None, note)
 
 
 def rows(name: str, jobs: int, mine: Cost, other: Cost | None, site: pathlib.Path) -> list[Figure]:

@@ -49,8 +49,8 @@ def table(figures: list[Figure]) -> str:
     for figure in figures:
         peer = "" if figure.peer is None else f"{figure.peer:12,.3f}"
         ratio = "" if figure.ratio is None else f"{figure.ratio:7.1f}"
-        unit = f"{figure.what} [{figure.unit}]"
-        lines.append(f"{unit:58} {figure.ours:12,.3f} {peer:>12} {ratio:>7}  {figure.note}".rstrip())
+        what = f"{figure.what} [{figure.unit}]" if figure.unit else figure.what
+        lines.append(f"{what:58} {figure.ours:12,.3f} {peer:>12} {ratio:>7}  {figure.note}".rstrip())
     return "\n".join(lines)
 
 
