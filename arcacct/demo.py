@@ -28,12 +28,13 @@ from arcacct.publish.target_run import Outcome, Period, Wishes
 from arcacct.records.aar import AAR
 from arcacct.resources import resource
 from arcacct.sandbox import CE, Sandbox
+from arcacct.sandbox.apel_text import int_of
 from arcacct.store import accounting, query
 from arcacct.sweep import SweepReport, sweep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.sandbox.apel import APEL, Table
+    from arcacct.sandbox.apel import APEL
 
 DAY_S = 86_400
 RECORDED_ON = date(2026, 11, 20)
@@ -43,7 +44,6 @@ RECORDS_SITE, SUMMARIES_SITE = "DEMO-RECORDS", "DEMO-SUMMARIES"
 """Job records and summaries of one site would be added up by APEL, so the two targets are two sites."""
 _INSTANT = re.compile(rb"(?<![0-9])(\d{4})(-?)(\d\d)\2(\d\d)(?=T?\d\d(:?)\d\d\5\d\dZ)")
 """The date of a time, in both of A-REX's spellings."""
-_NUMBERS = {"jobs": "NumberOfJobs", "wall seconds": "WallDuration", "CPU seconds": "CpuDuration"}
 
 
 class Rehearsal(NamedTuple):
@@ -290,19 +290,17 @@ def _missing_at_apel(apel: APEL, records: Sequence[AAR]) -> Iterator[str]:
         "wall seconds": sum(aar.wall_s for aar in records),
         "CPU seconds": sum(aar.cpu_s for aar in records),
     }
-    job_records = {number: _sum(apel.job_records, column) for number, column in _NUMBERS.items()}
-    job_records["jobs"] = len(apel.job_records)
-    summaries = {number: _sum(apel.summaries, column) for number, column in _NUMBERS.items()}
-    yield from _differences(f"APEL, job records of {RECORDS_SITE}", usage, job_records)
-    yield from _differences(f"APEL, summaries of {SUMMARIES_SITE}", usage, summaries)
+    totals, counts = apel.totals(), apel.sync_records.values()
     for site in (RECORDS_SITE, SUMMARIES_SITE):
-        counts = {key: row for key, row in apel.sync_records.items() if row["Site"] == site}
-        synced = {"jobs": _sum(counts, "NumberOfJobs")}
+        months = [month for (name, _, _), month in totals.items() if name == site]
+        shown = {
+            "jobs": sum(month.jobs for month in months),
+            "wall seconds": sum(month.wall_s for month in months),
+            "CPU seconds": sum(month.cpu_s for month in months),
+        }
+        yield from _differences(f"APEL, portal of {site}", usage, shown)
+        synced = {"jobs": sum(int_of(row, "NumberOfJobs") for row in counts if row["Site"] == site)}
         yield from _differences(f"APEL, sync of {site}", {"jobs": usage["jobs"]}, synced)
-
-
-def _sum(table: Table, column: str) -> int:
-    return sum(value for row in table.values() if isinstance(value := row.get(column), int))
 
 
 def _differences(where: str, wanted: Mapping[str, int], found: Mapping[str, int]) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """
-APEL behind the messaging service: SSM, the loader, and what the server's database would hold (apel 2 and 3).
+APEL behind the messaging service: SSM, the loader, the summariser and the server's database (apel 2 and 3).
 
 A message is loaded whole or not at all, and a record replaces the one with its key. The sender learns nothing of
-a rejection, so neither does the publisher here: look at `rejected`.
+a rejection, so neither does the publisher here: look at `rejected`. What the portal would show is in `hybrid`.
 """
 
 from __future__ import annotations
@@ -10,29 +10,28 @@ from __future__ import annotations
 import threading
 from typing import NamedTuple
 
-from arcacct.sandbox import apel_car, apel_text
+from arcacct.sandbox import apel_car, apel_text, summariser
 from arcacct.sandbox.ams import unwrap
 from arcacct.sandbox.apel_text import JOBS, NORMALISED_SUMMARIES, SUMMARIES, SYNCS, Record
 from arcacct.sandbox.ssm import Accepted, Crashed, Rejected, accept
+from arcacct.sandbox.summariser import HYBRID_KEY, SIZE, WHOSE, Key, Row, Totals, folded
 from arcacct.sandbox.wire import Delivery
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.sandbox.apel_fields import Value
     from arcacct.sandbox.journal import Journal
 
-_WHOSE = ("Site", "Month", "Year", "GlobalUserName", "VO", "VORole", "VOGroup", "SubmitHost")
-_SIZE = ("NodeCount", "Processors")
+HYBRID = "hybrid"
 KEYS = {
     JOBS: ("Site", "LocalJobId", "EndTime"),
-    SUMMARIES: (*_WHOSE, "InfrastructureType", "ServiceLevelType", "ServiceLevel", *_SIZE),
-    NORMALISED_SUMMARIES: (*_WHOSE, "Infrastructure", *_SIZE, "ServiceLevelType"),
+    SUMMARIES: (*WHOSE, "InfrastructureType", "ServiceLevelType", "ServiceLevel", *SIZE),
+    NORMALISED_SUMMARIES: (*WHOSE, "Infrastructure", *SIZE, "ServiceLevelType"),
     SYNCS: ("Site", "SubmitHost", "Month", "Year"),
+    HYBRID: HYBRID_KEY,
 }
 """The columns by which a table's rows are replaced (apel 3.6)."""
 
-Key = tuple["Value", ...]
-Table = dict[Key, dict[str, "Value"]]
+Table = dict[Key, Row]
 
 
 class Rejection(NamedTuple):
@@ -79,6 +78,23 @@ class APEL:
     def sync_records(self) -> Table:
         """Counts of jobs by (Site, SubmitHost, Month, Year)."""
         return self._table(SYNCS)
+
+    @property
+    def hybrid(self) -> Table:
+        """What the portal shows, after another run of the summariser: rows by `HYBRID_KEY`."""
+        self.summarise()
+        return self._table(HYBRID)
+
+    def summarise(self) -> None:
+        """Run the summariser: SummariseJobs, NormaliseSummaries, CopyNormalisedSummaries; nothing is ever deleted."""
+        with self._lock:
+            sources = (self._tables[table].values() for table in (JOBS, SUMMARIES, NORMALISED_SUMMARIES))
+            for row in summariser.hybrid_rows(*sources):
+                self._tables[HYBRID][key(Record(HYBRID, row))] = row
+
+    def totals(self) -> dict[tuple[str, int, int], Totals]:
+        """What the portal shows, summed by (site, year, month), after another run of the summariser."""
+        return summariser.totals(self.hybrid.values())
 
     def receive(self, data: str, empaid: str | None) -> Delivery:
         """A message from the service, base64 as it was published: kept, verified, loaded."""
@@ -129,5 +145,4 @@ def read(text: str) -> list[Record]:
 
 def key(record: Record) -> Key:
     """What identifies a record in its table, compared as MySQL does: letters' case and trailing blanks do not count."""
-    parts = (record.values[column] for column in KEYS[record.table])
-    return tuple(part.casefold().rstrip() if isinstance(part, str) else part for part in parts)
+    return folded(record.values, KEYS[record.table])

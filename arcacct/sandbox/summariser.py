@@ -1,0 +1,131 @@
+"""
+What APEL's server makes of its tables for the portal, in the three steps of its summariser.
+
+Each step replaces rows of one table by their key and none deletes, so a later step wins over an earlier one, and what
+a run put there stays until a run replaces it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import NamedTuple
+
+from arcacct.sandbox.apel_text import int_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from arcacct.sandbox.apel_fields import Value
+
+Row = dict[str, "Value"]
+Key = tuple["Value", ...]
+
+WHOSE = ("Site", "Month", "Year", "GlobalUserName", "VO", "VORole", "VOGroup", "SubmitHost")
+SIZE = ("NodeCount", "Processors")
+HYBRID_KEY = (*WHOSE, "Infrastructure", "ServiceLevelType", "ServiceLevel", *SIZE)
+"""The columns by which rows of the portal's table are replaced."""
+
+_SUMMED = ("WallDuration", "CpuDuration", "NumberOfJobs")
+_COPIED = (*WHOSE, "ServiceLevelType", *SIZE, "EarliestEndTime", "LatestEndTime", *_SUMMED)
+_SI2K_PER_HEPSPEC = 250
+_LEVEL_DECIMALS = 1000
+"""Service levels are stored with three decimals."""
+
+
+class Totals(NamedTuple):
+    """What the portal shows of a site's month, or of more."""
+
+    jobs: int = 0
+    wall_s: int = 0
+    cpu_s: int = 0
+    normalised_wall_s: int = 0
+    """Seconds times the benchmark (HEPSPEC06 or HEPscore23)."""
+    normalised_cpu_s: int = 0
+
+    def plus(self, other: Totals) -> Totals:
+        """Both together."""
+        return Totals(*map(sum, zip(self, other, strict=True)))
+
+
+def folded(values: Row, columns: Iterable[str]) -> Key:
+    """The columns' values, compared as MySQL does: letters' case and trailing blanks do not count."""
+    parts = (values[column] for column in columns)
+    return tuple(part.casefold().rstrip() if isinstance(part, str) else part for part in parts)
+
+
+def hybrid_rows(job_records: Iterable[Row], summaries: Iterable[Row], normalised: Iterable[Row]) -> Iterator[Row]:
+    """The rows that one run puts into the portal's table, in the order in which it does; see `HYBRID_KEY`."""
+    yield from map(_normalised, _jobs_summed(job_records))
+    yield from map(_normalised, summaries)
+    yield from map(_as_it_came, normalised)
+
+
+def totals(hybrid: Iterable[Row]) -> dict[tuple[str, int, int], Totals]:
+    """Sums of the portal's table by (site, year, month), in this order; a site is spelt as its first row is."""
+    found: dict[Key, tuple[tuple[str, int, int], Totals]] = {}
+    for row in hybrid:
+        month = (str(row["Site"]), int_of(row, "Year"), int_of(row, "Month"))
+        name, before = found.get(key := folded(row, ("Site", "Year", "Month")), (month, Totals()))
+        found[key] = name, before.plus(_usage(row))
+    return dict(sorted(found.values()))
+
+
+def _usage(row: Row) -> Totals:
+    names = ("NumberOfJobs", "WallDuration", "CpuDuration", "NormalisedWallDuration", "NormalisedCpuDuration")
+    return Totals(*(int_of(row, name) for name in names))
+
+
+def _jobs_summed(job_records: Iterable[Row]) -> Iterator[Row]:
+    """Job records as summaries, a row for each key."""
+    columns = (*WHOSE, "InfrastructureType", "ServiceLevelType", "ServiceLevel", *SIZE)
+    groups: dict[Key, Row] = {}
+    for job in map(_as_summary, job_records):
+        group = groups.setdefault(folded(job, columns), job)
+        if group is not job:
+            _add(group, job)
+    return iter(groups.values())
+
+
+def _as_summary(job: Row) -> Row:
+    end_time = int_of(job, "EndTime")
+    year, month, *_ = time.gmtime(end_time)
+    own: Row = {"Year": year, "Month": month, "EarliestEndTime": end_time, "LatestEndTime": end_time}
+    return {**job, **own, "NumberOfJobs": 1}
+
+
+def _add(group: Row, job: Row) -> None:
+    for column in _SUMMED:
+        group[column] = int_of(group, column) + int_of(job, column)
+    ends = [int_of(row, column) for row in (group, job) for column in ("EarliestEndTime", "LatestEndTime")]
+    group["EarliestEndTime"], group["LatestEndTime"] = min(ends), max(ends)
+
+
+def _normalised(summary: Row) -> Row:
+    """A row of a summary, its durations times its service level."""
+    level = round(float(str(summary["ServiceLevel"])) * _LEVEL_DECIMALS)
+    si2k = str(summary["ServiceLevelType"]).casefold() == "si2k"
+    divisor = _LEVEL_DECIMALS * (_SI2K_PER_HEPSPEC if si2k else 1)
+    own: Row = {
+        "Infrastructure": summary["InfrastructureType"],
+        "ServiceLevel": summary["ServiceLevel"],
+        "NormalisedWallDuration": _rounded(int_of(summary, "WallDuration") * level, divisor),
+        "NormalisedCpuDuration": _rounded(int_of(summary, "CpuDuration") * level, divisor),
+    }
+    return {**_only(summary, _COPIED), **own}
+
+
+def _as_it_came(summary: Row) -> Row:
+    """A row of a normalised summary, which has no service level: 0."""
+    own = ("Infrastructure", "NormalisedWallDuration", "NormalisedCpuDuration")
+    return {**_only(summary, itertools.chain(_COPIED, own)), "ServiceLevel": 0.0}
+
+
+def _only(values: Row, columns: Iterable[str]) -> Row:
+    return {column: values[column] for column in columns}
+
+
+def _rounded(number: int, divisor: int) -> int:
+    """The quotient as MySQL rounds it: a half goes up."""
+    return (2 * number + divisor) // (2 * divisor)
