@@ -11,11 +11,13 @@ from arcacct.sandbox.ssm import Crashed, Rejected
 
 INT4 = 2**31 - 1
 INT8 = 2**63 - 1
-BENCHMARK_LIMIT = 10**7 - 1
+BENCHMARK_LIMIT = 10**7 - 0.001
 BENCHMARKS = ("hepscore23", "hepspec", "si2k")
 """Benchmark types that APEL knows, the one it prefers first."""
 
 TEXT, INT, FLOAT, TIME, BENCHMARK, IGNORED = "text", "int", "float", "time", "benchmark", "ignored"
+WHOLE = "whole"
+"""A whole number of any size: another check looks at it before the database can."""
 
 Value = str | int | float | dict[str, float] | None
 
@@ -24,7 +26,7 @@ class Field(NamedTuple):
     """A field of a record; `largest` is characters of a text, or the largest number of the column."""
 
     kind: str
-    largest: int = 255
+    largest: float = 255
     needed: bool = False
     """Refused by the parser, or by the database, if missing or null."""
     signed: bool = False
@@ -66,26 +68,25 @@ _MONTH = {
     **_WHO,
     **_WHERE,
     **_OLD_TIMES,
-    "Month": Field(INT, INT4, needed=True),
-    "Year": Field(INT, INT4, needed=True),
+    "Month": Field(WHOLE, needed=True),
+    "Year": Field(WHOLE, needed=True),
     "EarliestEndTime": Field(TIME),
     "LatestEndTime": Field(TIME),
     "WallDuration": Field(INT, INT8, needed=True),
     "CpuDuration": Field(INT, INT8, needed=True),
     "NumberOfJobs": Field(INT, INT4, needed=True),
-    # Optional for the parser, NOT NULL without default in the database.
-    "NodeCount": Field(INT, INT4, needed=True),
-    "Processors": Field(INT, INT4, needed=True),
+    # Optional for the parser, NOT NULL without default in the database; of a job they have no sign, here they have.
+    "NodeCount": Field(INT, INT4, needed=True, signed=True),
+    "Processors": Field(INT, INT4, needed=True, signed=True),
 }
 SUMMARY = {
     **_MONTH,
     "InfrastructureType": Field(TEXT, 20),
-    "ServiceLevelType": Field(TEXT, 50, needed=True),
+    "ServiceLevelType": Field(TEXT, 50),
     "ServiceLevel": Field(FLOAT, BENCHMARK_LIMIT, needed=True, signed=True),
 }
 SUMMARY_04 = {
     **SUMMARY,
-    "ServiceLevelType": Field(TEXT, 50),
     "ServiceLevel": Field(BENCHMARK, BENCHMARK_LIMIT, needed=True, signed=True),
 }
 NORMALISED = {
@@ -104,9 +105,8 @@ SYNC = {
     **_KEYS,
     # Neither the count nor the month of a sync record is looked at.
     "NumberOfJobs": Field(INT, INT8, needed=True, signed=True),
-    "Month": Field(INT, INT4, needed=True),
-    "Year": Field(INT, INT4, needed=True),
-    **_OLD_TIMES,
+    "Month": Field(INT, INT4, needed=True, signed=True),
+    "Year": Field(INT, INT4, needed=True, signed=True),
 }
 
 
@@ -114,16 +114,18 @@ def read(fields: dict[str, Field], texts: dict[str, str]) -> dict[str, Value]:
     """
     The values of one record, by the names of its fields; text that is null becomes ``'None'``, as APEL stores it.
 
+    What the record names comes first, in its order, then what it leaves out.
+
     Raises Rejected for an unknown field, a missing one, or a value that parser or database refuse.
     """
     unknown = next((name for name in texts if name not in fields), None)
     if unknown is not None:
         raise Rejected(f"Unknown field: {unknown}")
     values: dict[str, Value] = {}
-    for name, field in fields.items():
+    for name in dict.fromkeys((*texts, *fields)):
+        field, text = fields[name], texts.get(name)
         if field.kind == IGNORED:
             continue
-        text = texts.get(name)
         if text is None or text.lower() in {"none", "null", ""}:
             # A missing dictionary of benchmarks is found out later, and worse; an empty one here.
             if field.needed or (field.kind == BENCHMARK and text is not None):
@@ -153,7 +155,8 @@ def one_benchmark(values: dict[str, Value], *names: str) -> None:
     """
     Put the value of a benchmark dictionary in place of it, and its type into ServiceLevelType, in lower case.
 
-    Raises Rejected if the fields name different types, or ServiceLevelType names yet another.
+    The record is read from top to bottom: a ServiceLevelType below the dictionaries stays as it is, one above has to
+    name their type in lower case. Raises Rejected for that, or if the dictionaries name different types.
     """
     types: set[str] = set()
     for name in names:
@@ -163,12 +166,18 @@ def one_benchmark(values: dict[str, Value], *names: str) -> None:
             raise Crashed(f"KeyError: {name}")
         types.update(chosen)
         values[name] = next(iter(chosen.values()))
+    given = values["ServiceLevelType"]
+    if given != "None" and not _below(values, "ServiceLevelType", names):
+        types.add(str(given))
     if len(types) > 1:
         raise Rejected("Mixture of benchmark types detected")
-    kind = types.pop()
-    if values["ServiceLevelType"] not in {"None", kind}:
-        raise Rejected(f"ServiceLevelType {values['ServiceLevelType']} beside a dictionary of {kind}")
-    values["ServiceLevelType"] = kind
+    if given == "None":
+        values["ServiceLevelType"] = types.pop()
+
+
+def _below(values: dict[str, Value], name: str, others: tuple[str, ...]) -> bool:
+    order = list(values)
+    return order.index(name) > max(order.index(other) for other in others)
 
 
 def check_benchmark_type(kind: Value) -> None:
@@ -182,13 +191,15 @@ def _value(name: str, field: Field, text: str) -> Value:
         if len(text) > field.largest:
             raise Rejected(f"Data too long for column {name}: {len(text)} characters of {field.largest}")
         return text
+    if field.kind == WHOLE:
+        return _int(name, text)
     if field.kind == INT:
         return int(_in_range(name, field, _int(name, text)))
     if field.kind == TIME:
         return _time(name, text)
     if field.kind == BENCHMARK:
-        return {kind: _in_range(name, field, value) for kind, value in benchmark(name, text).items()}
-    return round(_in_range(name, field, _float(name, text)), 3)
+        return {kind: _in_range(name, field, round(value, 3)) for kind, value in benchmark(name, text).items()}
+    return _in_range(name, field, round(_float(name, text), 3))
 
 
 def _in_range(name: str, field: Field, value: float) -> float:

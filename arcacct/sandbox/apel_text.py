@@ -5,11 +5,12 @@ APEL's text messages: a header line, then records whose lines are ``key: value``
 from __future__ import annotations
 
 import calendar
+import datetime as dt
 import time
 from typing import NamedTuple
 
 from arcacct.sandbox import apel_fields as fields
-from arcacct.sandbox.ssm import Rejected
+from arcacct.sandbox.ssm import Crashed, Rejected
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ class _Family(NamedTuple):
 
 def read(text: str) -> list[Record]:
     """The records of a message; Rejected or Crashed if one of them is bad: then none of them counts."""
+    if not text:
+        # The loader takes the first line away without asking whether there is one.
+        raise Crashed("IndexError: an empty message")
     header, _, rest = text.partition("\n")
     family = _family(header)
     return [_record(family, chunk) for chunk in rest.split("%%") if chunk.strip()]
@@ -123,12 +127,15 @@ def _job_04(values: dict[str, Value]) -> None:
 
 def _month(values: dict[str, Value]) -> None:
     month, year = int_of(values, "Month"), int_of(values, "Year")
-    if not (1 <= month <= 12 and 1970 <= year <= 9999):
-        raise Rejected(f"Month {month} of year {year}")
-    begin = calendar.timegm((year, month, 1, 0, 0, 0))
-    end = calendar.timegm((year + month // 12, month % 12 + 1, 1, 0, 0, 0))
+    try:
+        begin = calendar.timegm(dt.date(year, month, 1).timetuple())
+    except OverflowError as error:
+        raise Crashed(f"OverflowError: Month {month} of year {year}") from error
+    except ValueError as error:
+        raise Rejected(f"Month {month} of year {year}") from error
     if begin > time.time():
         raise Rejected("The month begins in the future.")
+    end = calendar.timegm((year + month // 12, month % 12 + 1, 1, 0, 0, 0))
     earliest, latest = values["EarliestEndTime"], values["LatestEndTime"]
     for instant in (earliest, latest):
         if isinstance(instant, int) and not begin <= instant <= end:

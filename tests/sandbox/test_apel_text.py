@@ -12,6 +12,9 @@ from arcacct.sandbox.ssm import Crashed, Rejected
 NOW = int(time.time())
 V02, V03, V04 = (f"APEL-summary-job-message: v0.{n}" for n in (2, 3, 4))
 NORMALISED_04 = "APEL-normalised-summary-message: v0.4"
+DICTIONARY = "ServiceLevel: {HEPscore23: 12.5}\n"
+ABOVE = job_message("v0.4").replace(DICTIONARY, "ServiceLevelType: <>\n" + DICTIONARY)
+"""A job record whose ServiceLevelType, to be put in place of ``<>``, stands above its dictionary."""
 
 
 def values(text: str) -> dict:
@@ -77,6 +80,8 @@ ACCEPTED = {
     "benchmark in any case": (job_message(ServiceLevelType="hepSCORE23"), "ServiceLevelType", "hepSCORE23"),
     "benchmark of three decimals": (job_message(ServiceLevel="1.23456"), "ServiceLevel", 1.235),
     "benchmark of nothing": (job_message(ServiceLevel="0"), "ServiceLevel", 0),
+    "ignored time of a job": (job_message(UpdateTime="2010-02-01T00:00:00Z"), "Site", "TEST-SITE"),
+    "ignored time of a month": (summary_message(V02, UpdateTime="x"), "Site", "TEST-SITE"),
     "ignored field": (job_message(SubmitHostType="LRMS"), "Site", "TEST-SITE"),
     "v0.4 benchmark": (job_message("v0.4"), "ServiceLevelType", "hepscore23"),
     "v0.4 benchmark without braces": (job_message("v0.4", ServiceLevel="HEPSPEC: 9"), "ServiceLevel", 9),
@@ -91,6 +96,22 @@ ACCEPTED = {
     "infrastructure of v0.3": (summary_message(V03, Infrastructure="grid"), "Infrastructure", "grid"),
     "sync of no month": (sync_message(Month="13"), "Month", 13),
     "sync of fewer than no jobs": (sync_message(NumberOfJobs="-3"), "NumberOfJobs", -3),
+    "sync of a month below zero": (sync_message(Month="-1"), "Month", -1),
+    "sync of a year below zero": (sync_message(Year="-1"), "Year", -1),
+    "fewer than no nodes": (summary_message(V02, NodeCount="-1"), "NodeCount", -1),
+    "fewer than no nodes of v0.3": (summary_message(V03, NodeCount="-1"), "NodeCount", -1),
+    "largest benchmark": (job_message(ServiceLevel="9999999.999"), "ServiceLevel", 9999999.999),
+    "largest benchmark of a month": (summary_message(V02, ServiceLevel="9999999.999"), "ServiceLevel", 9999999.999),
+    "largest benchmark of v0.4": (
+        job_message("v0.4", ServiceLevel="{HEPSPEC: 9999999.9991}"),
+        "ServiceLevel",
+        9999999.999,
+    ),
+    "empty benchmark type of a month": (summary_message(V02, ServiceLevelType=""), "ServiceLevelType", "None"),
+    "no benchmark type of a month": (summary_message(V02, ServiceLevelType=None), "ServiceLevelType", "None"),
+    "v0.4 type below the dictionary": (job_message("v0.4", ServiceLevelType="HEPSPEC"), "ServiceLevelType", "HEPSPEC"),
+    "v0.4 dictionary below its type": (ABOVE.replace("<>", "hepscore23"), "ServiceLevelType", "hepscore23"),
+    "v0.4 month with a type": (summary_message(V04, ServiceLevelType="HS06"), "ServiceLevelType", "HS06"),
     "sync without host": (sync_message(SubmitHost=None), "SubmitHost", "None"),
 }
 
@@ -135,17 +156,27 @@ REJECTED = {
     "other benchmark": (job_message(ServiceLevelType="HepSpec06"), "HepSpec06 not valid"),
     "not a number": (job_message(ServiceLevel="nan"), "Out of range"),
     "infinite": (job_message(ServiceLevel="inf"), "Out of range"),
+    "ten million when rounded": (job_message(ServiceLevel="9999999.9996"), "Out of range"),
+    "fewer than no nodes of a job": (job_message(NodeCount="-1"), "Out of range"),
+    "sync of a year of 20 digits": (sync_message(Year="9" * 20), "Out of range"),
+    "UpdateTime in a sync": (sync_message(UpdateTime="2010-02-01T00:00:00Z"), "Unknown field: UpdateTime"),
+    "empty UpdateTime in a sync": (sync_message(UpdateTime=""), "Unknown field: UpdateTime"),
+    "empty benchmark type of a job": (job_message(ServiceLevelType=""), "not valid"),
     "ten million": (job_message(ServiceLevel="1e7"), "Out of range"),
     "v0.4 plain number": (job_message("v0.4", ServiceLevel="10"), "dictionary"),
     "v0.4 empty": (job_message("v0.4", ServiceLevel="{}"), "dictionary"),
     "v0.4 null": (job_message("v0.4", ServiceLevel="null"), "Mandatory"),
     "v0.4 quoted": (job_message("v0.4", ServiceLevel='{"HEPscore23": 1}'), "no known benchmark"),
     "v0.4 twice": (job_message("v0.4", ServiceLevel="{HEPSPEC: 1, HEPSPEC: 2}"), "dictionary"),
-    "v0.4 with another type": (job_message("v0.4", ServiceLevelType="HEPSPEC"), "beside"),
+    "v0.4 below another type": (ABOVE.replace("<>", "HEPSPEC"), "Mixture of benchmark types"),
+    "v0.4 below its type in another case": (ABOVE.replace("<>", "HEPscore23"), "Mixture of benchmark types"),
+    "v0.4 above an unknown type": (job_message("v0.4", ServiceLevelType="HS06"), "HS06 not valid"),
     "no node count": (summary_message(V02, NodeCount=None), "Mandatory field NodeCount"),
     "null processors": (summary_message(V03, Processors="null"), "Mandatory field Processors"),
     "summary without benchmark": (summary_message(V02, ServiceLevel=None), "Mandatory field ServiceLevel"),
     "v0.3 without normalised": (summary_message(V03, NormalisedCpuDuration=None), "Mandatory"),
+    "month of a summary below zero": (summary_message(V02, Month="-1"), "Month -1"),
+    "year of a summary below zero": (summary_message(V03, Year="-1"), "year -1"),
     "month 13": (summary_message(V02, Month="13"), "Month 13"),
     "month to come": (summary_message(V02, Year="2099"), "future"),
     "earliest before the month": (summary_message(V02, EarliestEndTime="1267401599"), "outside"),
@@ -173,6 +204,20 @@ def test_a_benchmark_dictionary_that_is_missing_kills_the_loader():
     """A v0.4 job without ServiceLevel is not rejected: the daemon dies over it."""
     with pytest.raises(Crashed, match="KeyError"):
         apel.read(job_message("v0.4", ServiceLevel=None).strip())
+
+
+@pytest.mark.parametrize("field", ["Month", "Year"])
+@pytest.mark.parametrize("header", [V02, V03, V04, NORMALISED_04])
+def test_a_month_that_no_calendar_holds_kills_the_loader(header, field):
+    """Twenty digits are a number for the parser and none for its calendar: the daemon dies over the message."""
+    with pytest.raises(Crashed, match="OverflowError"):
+        apel.read(summary_message(header, **{field: "9" * 20}).strip())
+
+
+def test_an_empty_message_kills_the_loader():
+    """A message without so much as a header is not rejected either."""
+    with pytest.raises(Crashed, match="empty"):
+        apel.read("")
 
 
 def test_one_bad_record_spoils_the_message():
