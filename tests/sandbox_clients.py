@@ -80,6 +80,12 @@ def openssl_sign(credential: Credential, text: bytes, *options: str) -> bytes:
     return subprocess.run(command, input=text, capture_output=True, check=True).stdout
 
 
+def encrypt(credential: Credential, message: bytes, *options: str) -> bytes:
+    """A message encrypted with the openssl program, as SSM does it; ``-aes128`` if no option says otherwise."""
+    command = ["openssl", "smime", "-encrypt", *(options or ("-aes128",)), credential.cert_path]
+    return subprocess.run(command, input=message, capture_output=True, check=True).stdout
+
+
 def publication(*messages: bytes, empaid: str = "20260101/0123456789abcd") -> str:
     """The body of a publish request."""
     wrapped = [{"attributes": {"empaid": empaid}, "data": base64.b64encode(one).decode()} for one in messages]

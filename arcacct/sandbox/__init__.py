@@ -7,6 +7,7 @@ Only the loopback address is served, and only for certificates of an authority m
 
 from __future__ import annotations
 
+import functools
 import os
 
 from arcacct.errors import ConfigError
@@ -23,6 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from arcacct.sandbox.authority import Credential
     from arcacct.sandbox.wire import Request
 
 CE = "ce.example.org"
@@ -78,6 +80,12 @@ class Sandbox:
         self.authn.bindings[self.client.dn] = self.ams.new_token()
         return self.token
 
+    @functools.cached_property
+    def apel_certificate(self) -> Credential:
+        """The certificate to which messages for APEL may be encrypted (``server_cert`` of SSM); made when asked for."""
+        self.apel.credential = self.authority.issue("localhost", stem="apel")
+        return self.apel.credential
+
     @property
     def sgas_url(self) -> str:
         """For ``targeturl`` of an SGAS target."""
@@ -114,6 +122,7 @@ class Sandbox:
             f"topic = {self.topic}",
             "gocdb_name = SANDBOX-SITE",
             *credentials,
+            f"# For a sender that encrypts, which arcacct does not: {self.apel_certificate.cert_path}",
         ]
         return "\n".join([*sgas, "", *apel, ""])
 

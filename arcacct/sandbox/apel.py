@@ -19,6 +19,7 @@ from arcacct.sandbox.wire import Delivery
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from arcacct.sandbox.authority import Credential
     from arcacct.sandbox.journal import Journal
 
 HYBRID = "hybrid"
@@ -50,6 +51,8 @@ class APEL:
         self.ca_dir = ca_dir
         self.allowed_dns: set[str] | None = set()
         """Slash DNs that may send; None: whoever has a certificate of a known authority."""
+        self.credential: Credential | None = None
+        """The certificate to which messages may be encrypted, with its key; None: none can be read."""
         self.rejected: list[Rejection] = []
         self.stopped: Rejection | None = None
         """The message over which the receiver died: it comes again for ever, and what follows waits."""
@@ -115,7 +118,7 @@ class APEL:
         """Through SSM and into the tables, or to the rejected ones."""
         records: list[Record] | None = None
         try:
-            accepted = accept(message, self.ca_dir, self.allowed_dns)
+            accepted = accept(message, self.ca_dir, self.allowed_dns, self.credential)
             suffix = "xml" if accepted.text.startswith("<") else "txt"
             self.journal.keep("apel", f"{number}.{suffix}", accepted.text.encode())
             self.received.append(accepted)

@@ -159,6 +159,13 @@ def validity(certificate: x509.Certificate) -> tuple[int, int]:
     return int(begin.timestamp()), int(end.timestamp())
 
 
+def issuer_and_serial(certificate: x509.Certificate) -> bytes:
+    """How CMS names a certificate: its issuer and its serial number, in DER."""
+    serial = certificate.serial_number
+    number = serial.to_bytes(serial.bit_length() // 8 + 1, "big")
+    return certificate.issuer.public_bytes() + der.encode(der.INTEGER, number)
+
+
 _SHORT_NAMES = {
     NameOID.COMMON_NAME: "CN",
     NameOID.ORGANIZATION_NAME: "O",

@@ -24,12 +24,13 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 
 from arcacct.errors import InputError
 from arcacct.sandbox import der
-from arcacct.sandbox.authority import validity
+from arcacct.sandbox.authority import issuer_and_serial, validity
 
 _SIGNED_DATA = "1.2.840.113549.1.7.2"
 _MESSAGE_DIGEST = "1.2.840.113549.1.9.4"
 _RSA_PSS = "1.2.840.113549.1.1.10"
 _HASHES: dict[str, tuple[str, hashes.HashAlgorithm]] = {
+    "1.3.14.3.2.26": ("sha1", hashes.SHA1()),  # noqa: S303  OpenSSL still takes it
     "2.16.840.1.101.3.4.2.1": ("sha256", hashes.SHA256()),
     "2.16.840.1.101.3.4.2.2": ("sha384", hashes.SHA384()),
     "2.16.840.1.101.3.4.2.3": ("sha512", hashes.SHA512()),
@@ -148,11 +149,11 @@ def _signer(content: bytes) -> _Signer:
 
 
 def _check(signer: _Signer, certificates: tuple[x509.Certificate, ...], content: bytes) -> None:
-    certificate = next((one for one in certificates if _identity(one) == signer.issuer_and_serial), None)
+    certificate = next((one for one in certificates if issuer_and_serial(one) == signer.issuer_and_serial), None)
     if certificate is None:
         raise InputError("the signer's certificate is not in the message")
     if signer.hash_oid not in _HASHES:
-        raise InputError(f"signature failure: the digest {signer.hash_oid} is not one of SHA-2")
+        raise InputError(f"signature failure: the digest {signer.hash_oid} is neither SHA-1 nor one of SHA-2")
     name, algorithm = _HASHES[signer.hash_oid]
     if signer.attributes is not None and _digest(signer.attributes) != hashlib.new(name, content).digest():
         raise InputError("signature failure: the content is not what was signed (digest)")
@@ -176,12 +177,6 @@ def _digest(attributes: bytes) -> bytes:
         if der.decode_oid(oid.content) == _MESSAGE_DIGEST:
             return der.item(values.content, der.OCTET_STRING).content
     raise InputError("signature failure: no message digest among the signed attributes")
-
-
-def _identity(certificate: x509.Certificate) -> bytes:
-    serial = certificate.serial_number
-    number = serial.to_bytes(serial.bit_length() // 8 + 1, "big")
-    return certificate.issuer.public_bytes() + der.encode(der.INTEGER, number)
 
 
 def _authorities(ca_dir: str) -> list[x509.Certificate]:

@@ -11,12 +11,14 @@ import quopri
 from typing import NamedTuple
 
 from arcacct.errors import InputError
-from arcacct.sandbox import signatures
+from arcacct.sandbox import envelopes, signatures
 from arcacct.sandbox.authority import slash_dn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container
+
+    from arcacct.sandbox.authority import Credential
 
 
 class Rejected(Exception):
@@ -34,22 +36,39 @@ class Accepted(NamedTuple):
     signer: str
 
 
-def accept(message: bytes, ca_dir: str, allowed_dns: Container[str] | None) -> Accepted:
+def accept(
+    message: bytes, ca_dir: str, allowed_dns: Container[str] | None, credential: Credential | None = None
+) -> Accepted:
     """
     Unwrap a signed message; `allowed_dns` are slash DNs compared letter by letter (None: whoever the CAs vouch for).
 
-    Raises Rejected or Crashed.
+    One that is encrypted is decrypted with `credential` before. Raises Rejected or Crashed.
     """
-    try:
-        text = message.decode("ascii")
-    except UnicodeDecodeError as error:
-        raise Crashed(f"a byte that is not ASCII, {message[error.start]:#04x}") from error
-    if "application/pkcs7-mime" in text or "application/x-pkcs7-mime" in text:
-        raise Rejected("taken for an encrypted message, which cannot be decrypted")
-    signer = _signer(message, ca_dir)
+    signer = _signer(_decrypted(message, credential), ca_dir)
     if allowed_dns is not None and signer.dn not in allowed_dns:
         raise Rejected(f"Signer not in valid DNs list: {signer.dn}")
     return Accepted(_body(signer.content), signer.dn)
+
+
+def _decrypted(message: bytes, credential: Credential | None) -> bytes:
+    _check_ascii(message)
+    if b"application/pkcs7-mime" not in message and b"application/x-pkcs7-mime" not in message:
+        return message
+    if credential is None:
+        raise Rejected("taken for an encrypted message, which cannot be decrypted: the receiver has no key")
+    try:
+        opened = envelopes.decrypt(message, credential)
+    except InputError as error:
+        raise Rejected(f"taken for an encrypted message, which cannot be decrypted: {error}") from error
+    _check_ascii(opened)
+    return opened
+
+
+def _check_ascii(message: bytes) -> None:
+    try:
+        message.decode("ascii")
+    except UnicodeDecodeError as error:
+        raise Crashed(f"a byte that is not ASCII, {message[error.start]:#04x}") from error
 
 
 class _Signer(NamedTuple):

@@ -7,7 +7,7 @@ import ssl
 import threading
 
 import pytest
-from sandbox_clients import Connection, publication, sign, sync_message, usage_record, usage_records
+from sandbox_clients import Connection, encrypt, publication, sign, sync_message, usage_record, usage_records
 
 from arcacct.errors import ConfigError, TargetBusy
 from arcacct.sandbox import Sandbox
@@ -45,6 +45,15 @@ def test_received_documents_are_kept_and_listed(sandbox):
         assert file.read() == document
     with open(os.path.join(sandbox.received, "apel/0001.smime"), "rb") as file:
         assert file.read() == message
+
+
+def test_an_encrypted_message_is_loaded(sandbox):
+    """A sender that encrypts to APEL's certificate is read as one that only signs."""
+    signed = sign(sandbox.client, sync_message().encode())
+    message = encrypt(sandbox.apel_certificate, signed)
+    with Connection(sandbox, "ams") as connection:
+        connection.ask("POST", PUBLISH, publication(message), x_api_key=sandbox.token)
+    assert (sandbox.apel.rejected, len(sandbox.apel.sync_records)) == ([], 1)
 
 
 def test_chunked_requests_are_read(sandbox):

@@ -58,7 +58,11 @@ def test_signatures_with_fewer_attributes_are_good(ce, option):
     assert signatures.verify(sign(ce, b"hello\n", [*TEXT, option])).content.endswith(b"hello\r\n")
 
 
-@pytest.mark.parametrize("options", [["-text"], ["-text", "-md", "sha512"], ["-text", "-noattr"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "options",
+    [["-text"], ["-text", "-md", "sha512"], ["-text", "-md", "sha1"], ["-text", "-noattr"]],
+    ids=" ".join,
+)
 def test_openssls_variants_are_good(ce, options):
     """What the openssl program signs, and `openssl cms` reads, verifies here too."""
     assert signatures.verify(openssl_sign(ce, b"hello\n", *options)).content.endswith(b"hello\r\n")

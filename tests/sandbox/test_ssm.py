@@ -4,8 +4,10 @@ import base64
 import time
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.serialization import pkcs7
 from cryptography.hazmat.primitives.serialization.pkcs7 import PKCS7Options as Option
-from sandbox_clients import TEXT, openssl_sign, sign, sync_message
+from sandbox_clients import TEXT, encrypt, openssl_sign, sign, sync_message
 
 from arcacct.sandbox import authority
 from arcacct.sandbox.ssm import Crashed, Rejected, accept
@@ -69,6 +71,52 @@ def test_messages_that_kill_the_receiver(ca, ce, makes, words):
     """A byte beyond ASCII and a base64 body are not rejected: the daemon dies over them."""
     with pytest.raises(Crashed, match=words):
         accept(makes(ce), ca.ca_dir, {ce.dn})
+
+
+@pytest.fixture(scope="module")
+def receiver(ca, tmp_path_factory):
+    """The certificate that messages to the receiver are encrypted to."""
+    return ca.issue("apel.example.org", directory=str(tmp_path_factory.mktemp("receiver")))
+
+
+@pytest.mark.parametrize("cipher", ["-aes128", "-aes192", "-aes256"])
+@pytest.mark.parametrize("signs", [sign, lambda ce, body: openssl_sign(ce, body, "-text")], ids=["ours", "openssl"])
+def test_an_encrypted_message_is_accepted(ca, ce, receiver, signs, cipher):
+    """Signed, then encrypted with any of SSM's ciphers: text and signer are those of the message inside."""
+    message = encrypt(receiver, signs(ce, b"hello\n" * 999), cipher)
+    assert b"hello" not in message
+    assert accept(message, ca.ca_dir, {ce.dn}, receiver) == (("hello\n" * 999).strip(), ce.dn)
+
+
+@pytest.mark.parametrize("options", [[], [Option.Binary]], ids=["plain", "binary"])
+def test_a_message_encrypted_by_python_is_accepted(ca, ce, receiver, options):
+    """The envelopes of `cryptography` are read as those of OpenSSL."""
+    builder = pkcs7.PKCS7EnvelopeBuilder().set_data(sign(ce, b"hello\n")).add_recipient(receiver.certificate)
+    message = builder.encrypt(serialization.Encoding.SMIME, options)
+    assert accept(message, ca.ca_dir, {ce.dn}, receiver).text == "hello"
+
+
+NOT_OPENED = {
+    "to somebody else": (lambda ce, _receiver: encrypt(ce, sign(ce, b"hello\n")), "not encrypted to"),
+    "another cipher": (lambda ce, receiver: encrypt(receiver, sign(ce, b"hello\n"), "-des3"), "cipher"),
+    "not signed": (lambda _ce, receiver: encrypt(receiver, b"hello\n"), "clear-signed"),
+    "opaque": (lambda ce, _receiver: openssl_sign(ce, b"hello\n", "-nodetach"), "not enveloped data"),
+    "cut off": (lambda ce, receiver: encrypt(receiver, sign(ce, b"hello\n"))[:900], "cannot be read"),
+    "a word in the text": (lambda ce, _receiver: sign(ce, b"application/pkcs7-mime\n"), "cannot be decrypted"),
+}
+
+
+@pytest.mark.parametrize(("makes", "words"), NOT_OPENED.values(), ids=NOT_OPENED)
+def test_envelopes_that_do_not_open(ca, ce, receiver, makes, words):
+    """What the receiver's key cannot open, or holds no signed message, is rejected with the reason."""
+    with pytest.raises(Rejected, match=words):
+        accept(makes(ce, receiver), ca.ca_dir, {ce.dn}, receiver)
+
+
+def test_an_encrypted_byte_beyond_ascii_kills_the_receiver_too(ca, ce, receiver):
+    """The envelope hides it from the first look, not from the second."""
+    with pytest.raises(Crashed, match="ASCII"):
+        accept(encrypt(receiver, sign(ce, "Jörg\n".encode())), ca.ca_dir, {ce.dn}, receiver)
 
 
 def test_the_signer_must_be_on_the_list_letter_by_letter(ca, ce):
