@@ -2,20 +2,23 @@
 Usage records as the SGAS server reads them: XML in, one row of its database a record.
 
 The rules are the server's, not the schema's: order does not matter, unknown elements are passed over, attributes
-count only with their namespace, the last of a repeated element wins except where it adds up (sgas-ur-car 1.5).
+count only with their namespace, the last of a repeated element wins except where it adds up (sgas-ur-car 1.5). Each
+of them is read, though: a number or a time that is empty fails wherever it stands.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from xml.etree import ElementTree as ET
 
 from arcacct.sandbox.instants import duration_s, sgas_instant
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+Value = TypeVar("Value")
 
 URF = "{http://schema.ogf.org/urf/2003/09/urf}"
 VO = "{http://www.sgas.se/namespaces/2009/05/ur/vo}"
@@ -31,7 +34,7 @@ _UNITS = {unit + "B": 1024**power for power, unit in enumerate(("", "K", "M", "G
 _BIT_UNITS = {unit + "b" for unit in ("", "K", "M", "G", "T", "P", "E")}
 _METRICS = ("total", "average", "min", "max")
 _MEMORY_TYPES = ("shared", "physical", "dedicated")
-_TRUE = ("true", "1")
+_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
 class Unreadable(Exception):
@@ -123,12 +126,12 @@ def _row(record: ET.Element) -> Row:
     row = Row(
         **_identity(record),
         **_usage(record),
-        charge=_charge(_text(record, "Charge")),
+        charge=_last_read(record, f"{URF}Charge", _charge),
         host=_host(_text(record, "Host")),
         machine_name=_machine_name(record),
         memory=tuple(_memory(element) for element in record.findall(f"{URF}Memory")),
-        exit_code=_exit_code(record.find(f"{SGAS}ExitCode")),
-        major_page_faults=_integer(record.findtext(f"{SGAS}MajorPageFaults")),
+        exit_code=_exit_code(record.findall(f"{SGAS}ExitCode")),
+        major_page_faults=_last_read(record, f"{SGAS}MajorPageFaults", _integer),
         runtime_environments=tuple(
             element.text
             for element in record
@@ -175,26 +178,32 @@ def _virtual_organisation(user: ET.Element | None) -> dict[str, Any]:
         "vo_type": vo.get(f"{VO}type"),
         "vo_issuer": vo.findtext(f"{VO}Issuer"),
         "vo_attributes": tuple(
-            (attribute.findtext(f"{VO}Group"), attribute.findtext(f"{VO}Role"))
+            (_groups(attribute), _last_read(attribute, f"{VO}Role", _optional))
             for attribute in vo.findall(f"{VO}Attribute")
         ),
     }
 
 
+def _groups(attribute: ET.Element) -> str | None:
+    """The group; several of one attribute run together, and are too long for the column together."""
+    return "".join(element.text or "" for element in attribute.findall(f"{VO}Group")) or None
+
+
 def _usage(record: ET.Element) -> dict[str, Any]:
-    nodes, processors = _integer(_text(record, "NodeCount")), _integer(_text(record, "Processors"))
-    if processors is None and nodes is not None:
+    nodes = _last_read(record, f"{URF}NodeCount", _integer)
+    processors = _last_read(record, f"{URF}Processors", _integer)
+    if record.find(f"{URF}Processors") is None:
         nodes, processors = None, nodes  # the server takes a lone NodeCount for the processors
     return {
-        "wall_duration": _duration(_last(record, f"{URF}WallDuration")),
+        "wall_duration": _last_read(record, f"{URF}WallDuration", _duration),
         "cpu_duration": _cpu(record.findall(f"{URF}CpuDuration")),
-        "user_time": _duration(_last(record, f"{SGAS}UserTime")),
-        "kernel_time": _duration(_last(record, f"{SGAS}KernelTime")),
+        "user_time": _last_read(record, f"{SGAS}UserTime", _duration),
+        "kernel_time": _last_read(record, f"{SGAS}KernelTime", _duration),
         "node_count": nodes,
         "processors": processors,
-        "start_time": _instant(_text(record, "StartTime")),
-        "end_time": _instant(_text(record, "EndTime")),
-        "submit_time": _instant(record.findtext(f"{DEISA}SubmitTime")),
+        "start_time": _last_read(record, f"{URF}StartTime", _instant),
+        "end_time": _last_read(record, f"{URF}EndTime", _instant),
+        "submit_time": _last_read(record, f"{DEISA}SubmitTime", _instant),
     }
 
 
@@ -213,12 +222,8 @@ def _cpu(elements: list[ET.Element]) -> int | None:
     return sum(value for value in values if value is not None) if values and None not in values else None
 
 
-def _duration(element: ET.Element | None) -> int | None:
-    if element is None:
-        return None
-    if not element.text:
-        raise Unreadable(f"an empty {element.tag}")
-    return duration_s(element.text)
+def _duration(element: ET.Element) -> int | None:
+    return duration_s(_content(element))
 
 
 def _memory(element: ET.Element) -> Memory:
@@ -246,17 +251,17 @@ def _transfers(record: ET.Element) -> Iterator[Transfer]:
 
 
 def _transfer(element: ET.Element) -> Transfer:
-    url = element.findtext(f"{TR}URL")
+    url = _last_read(element, f"{TR}URL", _optional)
     if not url:
         raise DatabaseRefuses('null value in column "job_transfer_url" violates not-null constraint')
     return Transfer(
         "download" if element.tag == f"{TR}FileDownload" else "upload",
         url,
-        _integer(element.findtext(f"{TR}Size")),
-        _instant(element.findtext(f"{TR}StartTime")),
-        _instant(element.findtext(f"{TR}EndTime")),
-        _boolean(element.findtext(f"{TR}BypassCache")),
-        _boolean(element.findtext(f"{TR}RetrievedFromCache")),
+        _last_read(element, f"{TR}Size", _integer),
+        _last_read(element, f"{TR}StartTime", _instant),
+        _last_read(element, f"{TR}EndTime", _instant),
+        _last_read(element, f"{TR}BypassCache", _boolean),
+        _last_read(element, f"{TR}RetrievedFromCache", _boolean),
     )
 
 
@@ -271,33 +276,46 @@ def _host(name: str | None) -> str | None:
     return name[: LONGEST_HOST - 1] + "$" if name is not None and len(name) > LONGEST_HOST else name
 
 
-def _charge(text: str | None) -> int | None:
+def _charge(element: ET.Element) -> int:
     try:
-        return None if text is None else int(float(text))
+        return int(float(_content(element)))
     except (ValueError, OverflowError) as error:
-        raise Unreadable(f"Charge {text!r}") from error
+        raise Unreadable(f"Charge {element.text!r}") from error
 
 
-def _exit_code(element: ET.Element | None) -> int | None:
+def _exit_code(elements: list[ET.Element]) -> int | None:
+    if len(elements) > 1:
+        raise Unreadable("more than one ExitCode")
     try:
-        return None if element is None else int(element.text or "") & 0xFF
+        return int(_content(elements[0])) & 0xFF if elements else None
     except ValueError as error:
         raise Unreadable("ExitCode") from error
 
 
-def _integer(text: str | None) -> int | None:
+def _integer(element: ET.Element) -> int | None:
     try:
-        return None if text is None else int(text)
+        return int(_content(element))
     except ValueError:
         return None
 
 
-def _boolean(text: str | None) -> bool | None:
-    return None if text is None else text.lower() in _TRUE
+def _boolean(element: ET.Element) -> bool | None:
+    return _BOOLEANS.get(_content(element).lower())
 
 
-def _instant(text: str | None) -> int | None:
-    return None if text is None else sgas_instant(text)
+def _instant(element: ET.Element) -> int | None:
+    return sgas_instant(_content(element))
+
+
+def _content(element: ET.Element) -> str:
+    """The text of an element that must not be empty."""
+    if not element.text:
+        raise Unreadable(f"an empty {element.tag}")
+    return element.text
+
+
+def _optional(element: ET.Element) -> str | None:
+    return element.text
 
 
 def _text(parent: ET.Element | None, name: str) -> str | None:
@@ -307,6 +325,12 @@ def _text(parent: ET.Element | None, name: str) -> str | None:
 
 def _only(parent: ET.Element, name: str) -> ET.Element | None:
     return _last(parent, URF + name)
+
+
+def _last_read(parent: ET.Element, tag: str, read: Callable[[ET.Element], Value]) -> Value | None:
+    """What `read` makes of the last such element; it looks at the others, too."""
+    values = [read(element) for element in parent.findall(tag)]
+    return values[-1] if values else None
 
 
 def _last(parent: ET.Element | None, tag: str) -> ET.Element | None:

@@ -68,6 +68,11 @@ VALUES = {
     "node count alone": ("<NodeCount>4</NodeCount>", "processors", 4),
     "node count beside processors": ("<NodeCount>4</NodeCount><Processors>8</Processors>", "node_count", 4),
     "node count in words": ("<NodeCount>four</NodeCount>", "node_count", None),
+    "processors in words": ("<NodeCount>4</NodeCount><Processors>four</Processors>", "processors", None),
+    "nodes beside processors in words": ("<NodeCount>4</NodeCount><Processors>four</Processors>", "node_count", 4),
+    "last page faults": ("<sgas:MajorPageFaults>1</sgas:MajorPageFaults>" * 2, "major_page_faults", 1),
+    "submit host of an IPv6 client": ("<SubmitHost>[2001:db8::1]</SubmitHost>", "submit_host", "[2001:db8::1]"),
+    "submit host of an IPv4 client": ("<SubmitHost>192.0.2.7</SubmitHost>", "submit_host", "192.0.2.7"),
     "no processors at all": ("<Processors>0</Processors>", "processors", 0),
     "charge is cut": ("<Charge>12.9</Charge>", "charge", 12),
     "exit code": ("<sgas:ExitCode>271</sgas:ExitCode>", "exit_code", 15),
@@ -140,6 +145,18 @@ def test_transfers(sgas):
     assert transfer == ("download", "gsiftp://a/b?c=1&d", 12, 1767323045, None, False, True)
 
 
+DOWNLOAD = "<tr:FileTransfers><tr:FileDownload><tr:URL>gsiftp://a/b</tr:URL>{}</tr:FileDownload></tr:FileTransfers>"
+
+
+@pytest.mark.parametrize(
+    ("word", "cached"), [("true", True), ("TRUE", True), ("1", True), ("false", False), ("0", False), ("yes", None)]
+)
+def test_the_words_for_the_cache(sgas, word, cached):
+    """Two spellings of each are known, in any case; another word is nothing."""
+    body = DOWNLOAD.format(f"<tr:RetrievedFromCache>{word}</tr:RetrievedFromCache>")
+    assert row(sgas, body).transfers[0].from_cache is cached
+
+
 FAILED = {
     "not well-formed": usage_records(usage_record(body="<Queue>a & b</Queue>")),
     "not utf-8": usage_records(usage_record(body="<JobName>é</JobName>")).encode("latin-1"),
@@ -151,6 +168,18 @@ FAILED = {
     "createTime without namespace": usage_records(usage_record()).replace("urf:createTime", "createTime"),
     "empty local id": usage_records(usage_record()).replace("<LocalJobId>17</LocalJobId>", "<LocalJobId/>"),
     "empty wall": usage_records(usage_record(body="<WallDuration/>")),
+    "empty processors": usage_records(usage_record(body="<NodeCount>4</NodeCount><Processors/>")),
+    "empty node count": usage_records(usage_record(body="<NodeCount/><Processors>4</Processors>")),
+    "empty end": usage_records(usage_record(body="<EndTime/>")),
+    "empty end before a good one": usage_records(
+        usage_record(drop="EndTime", body="<EndTime/><EndTime>2026-01-02T03:04:00Z</EndTime>")
+    ),
+    "empty start": usage_records(usage_record(body="<StartTime></StartTime>")),
+    "empty charge": usage_records(usage_record(body="<Charge/>")),
+    "empty word for the cache": usage_records(usage_record(body=DOWNLOAD.format("<tr:RetrievedFromCache/>"))),
+    "empty size": usage_records(usage_record(body=DOWNLOAD.format("<tr:Size/>"))),
+    "two exit codes": usage_records(usage_record(body="<sgas:ExitCode>0</sgas:ExitCode>" * 2)),
+    "empty exit code": usage_records(usage_record(body="<sgas:ExitCode/>")),
     "exit code in words": usage_records(usage_record(body="<sgas:ExitCode>one</sgas:ExitCode>")),
     "charge in words": usage_records(usage_record(body="<Charge>free</Charge>")),
     "one unreadable cpu of two": usage_records(
@@ -179,6 +208,12 @@ REFUSED = {
         "<UserIdentity><vo:VO><vo:Name>a</vo:Name><vo:Attribute><vo:Group>"
         + "x" * 101
         + "</vo:Group></vo:Attribute></vo:VO></UserIdentity>",
+        "varying(100)",
+    ),
+    "groups too long together": (
+        "<UserIdentity><vo:VO><vo:Name>a</vo:Name><vo:Attribute>"
+        + f"<vo:Group>{'x' * 60}</vo:Group>" * 2
+        + "</vo:Attribute></vo:VO></UserIdentity>",
         "varying(100)",
     ),
     "many nodes": ("<NodeCount>32768</NodeCount><Processors>1</Processors>", "smallint out of range"),
