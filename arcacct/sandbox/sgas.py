@@ -2,7 +2,7 @@
 An SGAS server (LUTS behind nginx): what it answers and what its database would hold (sgas-ur-car section 1).
 
 One transaction a POST: either every record of a document is stored or none. A record that is there already is
-passed over, so the first one wins, and the answer looks the same.
+passed over, so the first one wins, and the answer looks the same but for the number of the row, which is the old one.
 """
 
 from __future__ import annotations
@@ -11,15 +11,18 @@ import itertools
 import json
 import threading
 import time
-from typing import NamedTuple
 
 from arcacct.sandbox import sgas_records
+from arcacct.sandbox.sgas_aggregates import Aggregates, Stored
 from arcacct.sandbox.sgas_records import DatabaseRefuses, Row, Unreadable
 from arcacct.sandbox.wire import Answer, Delivery
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from arcacct.sandbox.journal import Journal
+    from arcacct.sandbox.sgas_aggregates import Aggregate, DayOfMachine
     from arcacct.sandbox.wire import Peer, Request
 
 PATH = "/sgas/ur"
@@ -61,13 +64,6 @@ RANGES = {
 }
 
 
-class Stored(NamedTuple):
-    """A record with the number of its row."""
-
-    row_id: int
-    row: Row
-
-
 class SGAS:
     """The server with its database: `records` by record id."""
 
@@ -80,8 +76,11 @@ class SGAS:
         self.largest_body = LARGEST_BODY
         self.ignored_repeats = 0
         """Records that came again and changed nothing."""
+        self.clock: Callable[[], float] = time.time
+        """The server's, in UTC seconds: the aggregates are by the day of insertion."""
         self._lock = threading.Lock()
         self._stored: dict[str, Stored] = {}
+        self._aggregates = Aggregates()
         self._next_row = itertools.count(1)
 
     @property
@@ -89,6 +88,43 @@ class SGAS:
         """The database: each record by its id."""
         with self._lock:
             return {record_id: stored.row for record_id, stored in self._stored.items()}
+
+    @property
+    def row_ids(self) -> dict[str, int]:
+        """The number of each record's row, which no other row ever had or gets."""
+        with self._lock:
+            return {record_id: stored.row_id for record_id, stored in self._stored.items()}
+
+    @property
+    def aggregates(self) -> dict[DayOfMachine, Aggregate]:
+        """What the server shows by day of insertion and machine (uraggregated), as of the last update."""
+        with self._lock:
+            return dict(self._aggregates.counted)
+
+    @property
+    def outdated_aggregates(self) -> set[DayOfMachine]:
+        """What the next update will count anew (uraggregated_update)."""
+        with self._lock:
+            return set(self._aggregates.queue)
+
+    def update_aggregates(self) -> None:
+        """Do what the server's periodic task does."""
+        with self._lock:
+            self._aggregates.update(self._stored.values())
+
+    def delete_records(self, record_ids: Iterable[str]) -> int:
+        """
+        Do what the server's administrator would, in one transaction; how many records were there to be deleted.
+
+        Their days and machines are queued, then runtime environments, transfers and rows go; the next update mends
+        the aggregates.
+        """
+        with self._lock:
+            found = set(record_ids) & self._stored.keys()
+            self._aggregates.queue.update(self._stored[record_id].counted_in for record_id in found)
+            for record_id in found:
+                del self._stored[record_id]
+        return len(found)
 
     def answer(self, request: Request) -> Answer:
         """What the server says to a request."""
@@ -158,7 +194,9 @@ class SGAS:
     def _commit(self, rows: list[Row]) -> dict[str, str]:
         """Store all rows or none; the answer's dictionary: one key a record id, the number of its row as text."""
         staged: dict[str, Stored] = {}
+        changed: list[Stored] = []
         repeats = 0
+        today = time.strftime("%Y-%m-%d", time.gmtime(self.clock()))
         for row in rows:
             _check(row)
             record_id = str(row.record_id)
@@ -167,12 +205,22 @@ class SGAS:
                 repeats += 1
                 staged.setdefault(record_id, old)
                 continue
-            if old is not None and (old.row.runtime_environments or old.row.transfers):
-                raise DatabaseRefuses('update or delete on table "usagedata" violates foreign key constraint')
-            staged[record_id] = Stored(next(self._next_row), row)
+            if old is not None:
+                _check_can_go(old.row)
+                changed.append(old)
+            # As in PostgreSQL, the number is used up even if the transaction fails.
+            staged[record_id] = Stored(next(self._next_row), row, today)
+            changed.append(staged[record_id])
         self._stored.update(staged)
+        self._aggregates.queue.update(stored.counted_in for stored in changed)
         self.ignored_repeats += repeats
         return {record_id: str(stored.row_id) for record_id, stored in staged.items()}
+
+
+def _check_can_go(row: Row) -> None:
+    """Raise DatabaseRefuses for a row that others refer to."""
+    if row.runtime_environments or row.transfers:
+        raise DatabaseRefuses('update or delete on table "usagedata" violates foreign key constraint')
 
 
 def _is_repeat(row: Row, stored: Row) -> bool:
