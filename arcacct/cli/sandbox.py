@@ -22,9 +22,10 @@ def sandbox(directory: str, sgas_port: int, ams_port: int, authn_port: int) -> N
     Run receivers on this machine to rehearse publishing.
 
     SGAS, and APEL behind the ARGO Messaging Service, on the loopback address, until Ctrl-C or SIGTERM. Prints the
-    blocks of arcacct.conf to publish to them; what they receive lies in DIR/received.
+    blocks of arcacct.conf to publish to them; what they receive lies in DIR/received. At the end, and at each SIGUSR1,
+    prints what the portals would show of it.
     """
-    wanted = {signal.SIGINT, signal.SIGTERM}
+    wanted = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
     # Blocked before any thread starts, so that every thread leaves them to the wait below.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
     try:
@@ -32,6 +33,13 @@ def sandbox(directory: str, sgas_port: int, ams_port: int, authn_port: int) -> N
             click.echo(running.configuration())
             click.echo(f"SGAS {running.sgas_url}/ur, AMS {running.ams_url}, authn port {running.authn_port}", err=True)
             click.echo(f"Received documents: {running.received}. Stop with Ctrl-C.", err=True)
-            signal.sigwait(wanted)
+            while signal.sigwait(wanted) == signal.SIGUSR1:
+                _show(running)
+            _show(running)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _show(running: Sandbox) -> None:
+    for line in running.totals():
+        click.echo(line, err=True)

@@ -126,6 +126,20 @@ class Sandbox:
         ]
         return "\n".join([*sgas, "", *apel, ""])
 
+    def totals(self) -> list[str]:
+        """What the portals would show now: a line for each month of a site (APEL) and each day of a machine (SGAS)."""
+        months = (
+            f"APEL {site} {year}-{month:02d}: jobs {total.jobs}, wall {total.wall_s} s, CPU {total.cpu_s} s,"
+            f" normalised wall {total.normalised_wall_s} s, normalised CPU {total.normalised_cpu_s} s"
+            for (site, year, month), total in self.apel.totals().items()
+        )
+        self.sgas.update_aggregates()
+        days = (
+            f"SGAS {machine} {day}: jobs {count.jobs}, wall {count.wall_s} s, CPU {count.cpu_s} s"
+            for (day, machine), count in sorted(self.sgas.aggregates.items())
+        )
+        return [*months, *days]
+
     def close(self) -> None:
         """Close every port and connection; returns when all threads have ended."""
         for server in self.servers.values():

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+from sandbox_clients import Connection, usage_record, usage_records
+
+from arcacct.sandbox.authority import Credential
 
 COMMAND = [sys.executable, "-c", "from arcacct.cli import main; main()", "sandbox"]
 
@@ -28,6 +33,26 @@ def test_it_runs_until_it_is_told_to_stop(tmp_path, end):
     assert "[arex/jura/sgas:sandbox]" in out
     assert f"x509_cert_dir = {directory}/certificates" in out
     assert os.path.isdir(directory / "received")
+
+
+def test_it_tells_what_the_portals_would_show(tmp_path):
+    """On SIGUSR1 while it runs, and once more at its end."""
+    shown = r"SGAS ce.example.org \d{4}-\d\d-\d\d: jobs 1, wall 60 s, CPU 0 s\n"
+    with subprocess.Popen(
+        [*COMMAND, "--dir", str(tmp_path)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as running:
+        port = int(re.search(r"localhost:(\d+)/sgas", running.stderr.readline())[1])
+        assert running.stderr.readline().startswith("Received")
+        box = SimpleNamespace(ca_dir=str(tmp_path / "certificates"), servers={"sgas": SimpleNamespace(port=port)})
+        client = Credential(str(tmp_path / "hostcert.pem"), str(tmp_path / "hostkey.pem"))
+        with Connection(box, "sgas", client) as connection:
+            assert connection.ask("POST", "/sgas/ur", usage_records(usage_record())).status == 200
+        running.send_signal(signal.SIGUSR1)
+        assert re.fullmatch(shown, running.stderr.readline())
+        running.send_signal(signal.SIGTERM)
+        _, rest = running.communicate(timeout=60)
+    assert running.returncode == 0
+    assert re.fullmatch(shown, rest)
 
 
 @pytest.mark.parametrize(

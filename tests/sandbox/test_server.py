@@ -7,7 +7,16 @@ import ssl
 import threading
 
 import pytest
-from sandbox_clients import Connection, encrypt, publication, sign, sync_message, usage_record, usage_records
+from sandbox_clients import (
+    Connection,
+    encrypt,
+    publication,
+    sign,
+    summary_message,
+    sync_message,
+    usage_record,
+    usage_records,
+)
 
 from arcacct.errors import ConfigError, TargetBusy
 from arcacct.sandbox import Sandbox
@@ -136,6 +145,21 @@ def test_a_directory_that_cannot_be_written(tmp_path):
 def test_loopback_only(sandbox):
     """No other address of the machine is served."""
     assert {server._listener.server_address[0] for server in sandbox.servers.values()} == {"127.0.0.1"}
+
+
+def test_the_totals_are_those_of_the_portals(sandbox):
+    """APEL's months from what its summariser made, SGAS's days from its aggregates; nothing without records."""
+    assert sandbox.totals() == []
+    message = sign(sandbox.client, summary_message().encode())
+    with Connection(sandbox, "ams") as connection:
+        connection.ask("POST", PUBLISH, publication(message), x_api_key=sandbox.token)
+    sandbox.sgas.clock = lambda: 1_767_571_200
+    with Connection(sandbox, "sgas", sandbox.client) as connection:
+        connection.ask("POST", "/sgas/ur", usage_records(usage_record()))
+    assert sandbox.totals() == [
+        "APEL TEST-SITE 2010-03: jobs 5, wall 100 s, CPU 90 s, normalised wall 1000 s, normalised CPU 900 s",
+        "SGAS ce.example.org 2026-01-05: jobs 1, wall 60 s, CPU 0 s",
+    ]
 
 
 def test_the_configuration_it_prints_is_understood(sandbox, tmp_path):
