@@ -19,6 +19,7 @@ from arcacct.sandbox.wire import Delivery
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from arcacct.sandbox.apel_fields import Value
     from arcacct.sandbox.authority import Credential
     from arcacct.sandbox.journal import Journal
 
@@ -60,6 +61,8 @@ class APEL:
         """Files of messages behind the one that stopped the receiver."""
         self.received: list[Accepted] = []
         self._tables: dict[str, Table] = {table: {} for table in KEYS}
+        self._sites: dict[Key, Value] = {}
+        """Each site as it was spelt first: the database looks names up, so later spellings change nothing."""
         self._lock = threading.Lock()
 
     @property
@@ -93,7 +96,7 @@ class APEL:
         with self._lock:
             sources = (self._tables[table].values() for table in (JOBS, SUMMARIES, NORMALISED_SUMMARIES))
             for row in summariser.hybrid_rows(*sources):
-                self._tables[HYBRID][key(Record(HYBRID, row))] = row
+                self._tables[HYBRID][key(Record(HYBRID, row))] = {**row, "Site": self._site(row)}
 
     def totals(self) -> dict[tuple[str, int, int], Totals]:
         """What the portal shows, summed by (site, year, month), after another run of the summariser."""
@@ -130,7 +133,11 @@ class APEL:
             return self._reject(self.stopped, None)
         for record in records:
             self._tables[record.table][key(record)] = record.values
+            self._site(record.values)
         return Delivery("apel", len(records), file, "loaded")
+
+    def _site(self, row: Row) -> Value:
+        return self._sites.setdefault(folded(row, ("Site",)), row["Site"])
 
     def _reject(self, rejection: Rejection, records: int | None) -> Delivery:
         self.rejected.append(rejection)

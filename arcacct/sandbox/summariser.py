@@ -63,13 +63,12 @@ def hybrid_rows(job_records: Iterable[Row], summaries: Iterable[Row], normalised
 
 
 def totals(hybrid: Iterable[Row]) -> dict[tuple[str, int, int], Totals]:
-    """Sums of the portal's table by (site, year, month), in this order; a site is spelt as its first row is."""
-    found: dict[Key, tuple[tuple[str, int, int], Totals]] = {}
+    """Sums of the portal's table by (site, year, month), in this order."""
+    found: dict[tuple[str, int, int], Totals] = {}
     for row in hybrid:
         month = (str(row["Site"]), int_of(row, "Year"), int_of(row, "Month"))
-        name, before = found.get(key := folded(row, ("Site", "Year", "Month")), (month, Totals()))
-        found[key] = name, before.plus(_usage(row))
-    return dict(sorted(found.values()))
+        found[month] = found.get(month, Totals()).plus(_usage(row))
+    return dict(sorted(found.items()))
 
 
 def _usage(row: Row) -> Totals:

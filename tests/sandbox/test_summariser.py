@@ -185,6 +185,12 @@ def test_what_was_never_summarised_leaves_no_trace(apel, load):
     assert apel.totals()[MONTH].jobs == 1
 
 
+def test_a_site_keeps_its_first_spelling(apel, load):
+    """Zeros that name the site in other letters take back the same rows and do not rename it."""
+    load(summary_message(V02), summary_message(V02, Site="test-site", **NOTHING))
+    assert apel.totals() == {MONTH: (0, 0, 0, 0, 0)}
+
+
 def test_nothing_received_is_nothing_shown(apel):
     """No rows, no months."""
     assert (apel.hybrid, apel.totals()) == ({}, {})
