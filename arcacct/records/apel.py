@@ -13,7 +13,7 @@ from typing import NamedTuple
 from arcacct.errors import InputError
 from arcacct.records.apel_text import ascii_text, field, folded, record_text
 from arcacct.records.benchmark import FALLBACK, Benchmark, parsed_benchmark
-from arcacct.records.fqan import VO, parsed_fqan
+from arcacct.records.fqan import FQAN, VO, parsed_fqan
 from arcacct.records.identity import lrms_job_id, machine_host, start_time, vo_name
 
 TYPE_CHECKING = False
@@ -66,6 +66,7 @@ class Membership(NamedTuple):
     """A user's VO as APEL splits it; None is unknown."""
 
     fqan: str | None
+    """None also where the server would make another VO, group or role of it than these."""
     vo: str | None
     group: str | None
     role: str | None
@@ -100,8 +101,7 @@ def individual_job(aar: AAR, options: APELOptions, version: str = "v0.3") -> str
 
 def _seed_job(aar: AAR, options: APELOptions) -> str:
     """The fields of the format's document and no others; local jobs are told by Infrastructure and SubmitHostType."""
-    member = membership(aar.vo, aar.fqans[0] if aar.fqans else None, aar.endpoint_url, options)
-    fqan_only = Membership(member.fqan, None, None, None)
+    fqan_only = Membership(_seed_fqan(aar, options), None, None, None)
     return record_text(
         [
             ("Site", field(options.site, LONG)),
@@ -114,6 +114,14 @@ def _seed_job(aar: AAR, options: APELOptions) -> str:
             *_service_level(benchmark_of(aar.benchmark, options.default_benchmark), "v0.3"),
         ]
     )
+
+
+def _seed_fqan(aar: AAR, options: APELOptions) -> str | None:
+    """The main FQAN; of a local job none that would hide the site's prefix, since there is no field for a VO."""
+    parsed = parsed_fqan(aar.fqans[0]) if aar.fqans else None
+    if parsed is None or (options.local_group_prefix and not aar.endpoint_url):
+        return None
+    return _whole_fqan(parsed)
 
 
 def _user(aar: AAR, member: Membership, options: APELOptions) -> list[tuple[str, object]]:
@@ -205,24 +213,32 @@ def submit_host(endpoint_url: str | None, options: APELOptions) -> str | None:
 @lru_cache(maxsize=4096)
 def membership(vo: str | None, fqan: str | None, endpoint_url: str | None, options: APELOptions) -> Membership:
     """
-    VO, group and role of a user; from the main FQAN where there is one, as APEL's server does.
+    VO, group and role of a user, the same in job records, CAR and summaries; from the main FQAN where there is one.
 
-    Without one the group is the site's ``vo_group``, else the VO itself.
+    Without a role it is ``Role=NULL``, as jura-ng's summaries had it and ours have: those months keep their keys.
+    Without an FQAN the group is the site's ``vo_group``, else the VO itself.
     """
     parsed = parsed_fqan(fqan) if fqan else None
     name = vo_name(vo, fqan, options.vomsless_vo)
     if not name:
         return Membership(None, None, None, None)
     prefix = "" if endpoint_url else options.local_group_prefix
-    if parsed is not None and fqan is not None:
-        role = "NULL" if parsed.role is None else parsed.role
-        whole = None if prefix else _whole_fqan(fqan)
-        return Membership(whole, field(prefix + name, LONG), field(parsed.group, LONG), field(f"Role={role}", LONG))
-    group = options.vo_groups[0] if options.vo_groups else f"/{name}"
-    return Membership(None, field(prefix + name, LONG), field(group, LONG), "Role=NULL")
+    if parsed is None:
+        group = options.vo_groups[0] if options.vo_groups else f"/{name}"
+        return Membership(None, field(prefix + name, LONG), field(group, LONG), "Role=NULL")
+    role = field(f"Role={parsed.role or 'NULL'}", LONG)
+    member = Membership(_whole_fqan(parsed), field(prefix + name, LONG), field(parsed.group, LONG), role)
+    return member if member.fqan and _derived(member.fqan) == member[1:] else member._replace(fqan=None)
 
 
-def _whole_fqan(fqan: str) -> str | None:
-    """The FQAN unless it would have to be cut: the server would lose the role, so VO, group and role go instead."""
-    value = ascii_text(fqan)
+def _whole_fqan(parsed: FQAN) -> str | None:
+    """The FQAN, with a role in any case; None if it would have to be cut and lose the role at the server."""
+    value = ascii_text(str(parsed._replace(role=parsed.role or "NULL"))).strip()
     return value if len(value) <= LONG else None
+
+
+def _derived(fqan: str) -> tuple[str, str, str | None]:
+    """VO, group and role that APEL's server makes of an FQAN: it reads up to a semicolon, and roles by their key."""
+    parts = fqan.partition(";")[0].strip("/").split("/")
+    group = "/".join(part for part in parts if not part.startswith(("Role=", "Capability=")))
+    return parts[0], f"/{group}", next((part for part in parts if part.startswith("Role=")), None)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from arcacct import __version__
 from arcacct.records.apel import APELOptions, Membership, apel_local_job_id, benchmark_of, infrastructure, membership
 from arcacct.records.benchmark import FALLBACK, Benchmark
-from arcacct.records.fqan import VO, parsed_fqan
+from arcacct.records.fqan import VO
 from arcacct.records.identity import is_domain_name, job_record_id, machine_host, start_time
 from arcacct.records.xml import duration, escape, iso_time
 
@@ -77,7 +77,7 @@ def car(aar: AAR, options: CAROptions, create_time: int) -> str:
         f' urf:createTime="{iso_time(create_time)}"/>'
         f"<JobIdentity><GlobalJobId>{escape(aar.job_id)}</GlobalJobId>"
         f"<LocalJobId>{escape(apel_local_job_id(aar, options.localid_prefix))}</LocalJobId></JobIdentity>"
-        f"{_user_identity(aar.local_user, aar.user_dn, aar.project, _member(aar, options), _main(aar))}"
+        f"{_user_identity(aar.local_user, aar.user_dn, aar.project, _member(aar, options))}"
         f"{_element('JobName', aar.job_name)}<Status>{escape(aar.status)}</Status>"
         f"{_exit_status(aar.exit_code)}{_infrastructure(aar.lrms, aar.endpoint_url)}{_middleware(options.arc_version)}"
         f"{_used(aar, options)}{_times(aar, options)}{_places(aar, options)}</UsageRecord>\n"
@@ -102,12 +102,8 @@ def _positive(name: str, number: int, attributes: str = "") -> str:
     return f"<{name}{attributes}>{number}</{name}>" if number > 0 else ""
 
 
-def _main(aar: AAR) -> str | None:
-    return aar.fqans[0] if aar.fqans else None
-
-
 def _member(aar: AAR, options: CAROptions) -> Membership:
-    return _membership(aar.vo, _main(aar), aar.endpoint_url, options)
+    return _membership(aar.vo, aar.fqans[0] if aar.fqans else None, aar.endpoint_url, options)
 
 
 @lru_cache(maxsize=4096)
@@ -117,33 +113,27 @@ def _membership(vo: str | None, main: str | None, endpoint_url: str | None, opti
 
 # Users come back with every job: a site has thousands of jobs for each combination.
 @lru_cache(maxsize=4096)
-def _user_identity(
-    local_user: str | None, user_dn: str | None, project: str | None, member: Membership, main: str | None
-) -> str:
+def _user_identity(local_user: str | None, user_dn: str | None, project: str | None, member: Membership) -> str:
     user, _, group = (local_user or "").partition(":")
     notation = ' urf:type="opensslCompat"' if (user_dn or "").startswith("/") else ' urf:type="rfc2253"'
     return (
         f"<UserIdentity>{_element('GlobalUserName', user_dn, notation)}"
-        f"{_groups(member, main)}{_attribute('ProjectName', project)}"
+        f"{_groups(member)}{_attribute('ProjectName', project)}"
         f"<LocalUserId>{escape(user) or 'nobody'}</LocalUserId>{_element('LocalGroup', group)}</UserIdentity>"
     )
 
 
-def _groups(member: Membership, main: str | None) -> str:
+def _groups(member: Membership) -> str:
     """
     VO, group and role. APEL derives all three from the FQAN; only without one it reads the types group and role.
 
     ``vo-group`` and ``vo-role`` are what the CAR document names, and what nobody reads.
     """
-    if member.vo is None:
-        return ""
-    parsed = parsed_fqan(main) if main else None
-    role = f"Role={parsed.role}" if parsed is not None and parsed.role not in (None, "NULL") else None
-    derived = member.fqan is not None
+    role = None if member.role == "Role=NULL" else member.role
     return (
-        f"{_element('Group', member.vo)}{_attribute('FQAN', main if derived else None)}"
+        f"{_element('Group', member.vo)}{_attribute('FQAN', member.fqan)}"
         f"{_attribute('vo-group', member.group)}{_attribute('vo-role', role)}"
-        f"{'' if derived else _attribute('group', member.group) + _attribute('role', role)}"
+        f"{'' if member.fqan else _attribute('group', member.group) + _attribute('role', member.role)}"
     )
 
 

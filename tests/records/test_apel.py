@@ -98,6 +98,14 @@ def test_unknown_optional_values_are_left_out(bare_job: AAR) -> None:
     ("changes", "options", "stored"),
     [
         pytest.param({}, {}, ("/atlas/Role=production/Capability=NULL", None, None, None), id="fqan-alone"),
+        pytest.param({"fqans": ("/atlas",)}, {}, ("/atlas/Role=NULL", None, None, None), id="no-role"),
+        pytest.param(
+            {"fqans": ("/atlas/Capability=NULL",)},
+            {},
+            ("/atlas/Role=NULL/Capability=NULL", None, None, None),
+            id="no-role-but-a-capability",
+        ),
+        pytest.param({"vo": "uk"}, {}, (None, "uk", "/atlas", "Role=production"), id="a-vo-that-is-not-the-attributes"),
         pytest.param({"fqans": ()}, {}, (None, "atlas", "/atlas", "Role=NULL"), id="vo-alone"),
         pytest.param(
             {"fqans": (), "vo": None},

@@ -83,13 +83,25 @@ def test_apel_stores_every_column_as_intended(job: AAR) -> None:
 @pytest.mark.parametrize(
     ("changes", "options", "stored"),
     [
-        pytest.param({"fqans": ()}, {}, ("atlas", "/atlas", None), id="a-vo-without-attributes"),
+        pytest.param({"fqans": ()}, {}, ("atlas", "/atlas", "Role=NULL"), id="a-vo-without-attributes"),
+        pytest.param({"fqans": ("/atlas",)}, {}, ("atlas", "/atlas", "Role=NULL"), id="no-role"),
+        pytest.param(
+            {"vo": "uk", "fqans": ("/atlas/Role=production",)},
+            {},
+            ("uk", "/atlas", "Role=production"),
+            id="a-vo-that-is-not-the-attributes",
+        ),
         pytest.param({"fqans": (), "vo": None}, {}, (None, None, None), id="neither"),
-        pytest.param({"fqans": (), "vo": None}, {"vomsless_vo": VO("dteam")}, ("dteam", "/dteam", None), id="vomsless"),
+        pytest.param(
+            {"fqans": (), "vo": None},
+            {"vomsless_vo": VO("dteam")},
+            ("dteam", "/dteam", "Role=NULL"),
+            id="vomsless",
+        ),
         pytest.param(
             {"fqans": (), "vo": None},
             {"vomsless_vo": VO("dteam"), "vo_groups": ("/dteam/prod", "/dteam/b")},
-            ("dteam", "/dteam/prod", None),
+            ("dteam", "/dteam/prod", "Role=NULL"),
             id="vomsless-with-groups",
         ),
         pytest.param(
