@@ -15,6 +15,7 @@ from lxml import etree
 from arcacct import __version__
 from arcacct.records.aar import AAR
 from arcacct.records.acceptance import accept_for_car
+from arcacct.records.apel_text import field
 from arcacct.records.car import CAROptions, car, document
 from arcacct.records.fqan import VO
 
@@ -172,3 +173,5 @@ def test_hostile_names_reach_apel(car_schema: etree.XMLSchema, job: AAR) -> None
     car_schema.assertValid(etree.fromstring(text.encode("ascii"), etree.XMLParser(huge_tree=True)))
     stored = car_rules.parse(text)[0]
     assert (stored["WallDuration"], stored["CpuDuration"]) == (job.wall_s, job.cpu_s)
+    assert (stored["GlobalUserName"], stored["Queue"]) == (field(job.user_dn, 255), field(job.queue, 100))
+    assert all(value.isascii() for value in stored.values() if isinstance(value, str))
