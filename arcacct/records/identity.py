@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from ipaddress import ip_address
 
 from arcacct.records.fqan import parsed_fqan
 
@@ -26,6 +27,15 @@ _NO_VALUE = {"", "none", "null"}
 def is_domain_name(text: str) -> bool:
     """Whether the schemas of both record formats accept this as a host's name."""
     return len(text) <= _LONGEST_DOMAIN_NAME and _DOMAIN_NAME.fullmatch(text) is not None
+
+
+@lru_cache(maxsize=8192)
+def is_address(text: str) -> bool:
+    """Whether this is an IPv4 or IPv6 address, without the zone of a local one, which may be any text."""
+    try:
+        return "%" not in text and bool(ip_address(text))
+    except ValueError:
+        return False
 
 
 @lru_cache(maxsize=1024)
