@@ -102,6 +102,12 @@ def test_what_is_only_odd_is_a_warning(tmp_path, block, warning):
     assert warning in problem.text
 
 
+@pytest.mark.parametrize("line", ["HS06:10", "HEPSPEC06 10", "hepscore23:10", "Si2k 3065"])
+def test_a_benchmark_that_apel_has_a_name_for_is_no_problem(tmp_path, line):
+    """What is published as HEPSPEC may be called HS06 here."""
+    assert examine(conf_files.read(tmp_path, f"[lrms]\nbenchmark = {line}\n"))[1] == []
+
+
 def test_options_of_arc_that_mean_nothing_to_us_pass_in_silence(tmp_path):
     """ARC's own options and blocks are not ours to complain about."""
     ours = "[arex/jura]\nlogfile = /x\nloglevel = 3\nurdelivery_frequency = 3600\n"

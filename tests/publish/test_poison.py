@@ -66,7 +66,7 @@ POISON = [
     Poison("cpu-time-beyond-int4", {"cpu_s": 2**31}, None, "CPU time"),
     Poison("negative-cpu-time", {"cpu_s": -5}, "CPU time", "CPU time", "cannot have been measured"),
     Poison("end-in-the-future", {"end_time": NOW + 40 * DAY_S}, "future", "future", "not begun"),
-    Poison("unknown-benchmark", {"benchmark": "HS06:10"}, None, "benchmark", "benchmark"),
+    Poison("unknown-benchmark", {"benchmark": "SPECint:10"}, None, "benchmark", "benchmark"),
     Poison("benchmark-zero", {"benchmark": "HEPSPEC:0"}, None, "benchmark", "benchmark"),
     Poison("benchmark-no-number", {"benchmark": "HEPSPEC:fast"}, None, "benchmark", "benchmark"),
     Poison("too-many-nodes", {"nodes": 2**15}, None, None),

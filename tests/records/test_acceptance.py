@@ -66,7 +66,7 @@ APEL_ONLY = "car job"
         pytest.param({"cpu_user_s": 2**31}, APEL_ONLY, "CPU time", id="cpu-beyond-int"),
         pytest.param({"core_count": -1}, EVERYBODY, "core count", id="negative-cores"),
         pytest.param({"node_count": 2**31}, EVERYBODY, "node count", id="nodes-beyond-int"),
-        pytest.param({"benchmark": "HS06:10"}, APEL_ONLY, "APEL knows the types", id="unknown-benchmark"),
+        pytest.param({"benchmark": "SPECint:10"}, APEL_ONLY, "APEL knows the types", id="unknown-benchmark"),
         pytest.param({"benchmark": "HEPSPEC"}, APEL_ONLY, "form TYPE:VALUE", id="malformed-benchmark"),
         pytest.param({"benchmark": "HEPSPEC:0"}, APEL_ONLY, "above 0", id="worthless-benchmark"),
         pytest.param({"job_id": "x" * 256}, APEL_ONLY, "longer than 255", id="job-id-beyond-the-column"),
@@ -153,7 +153,7 @@ def test_repairs_for_sgas(job: AAR, changes: dict[str, Any], field: str, repaire
     [
         pytest.param({"local_job_id": "/dev"}, "LocalJobId", id="local-id-with-a-slash"),
         pytest.param({"local_job_id": "x" * 121}, "LocalJobId", id="long-local-id"),
-        pytest.param({"benchmark": "HS06:10"}, "APEL knows", id="benchmark"),
+        pytest.param({"benchmark": "SPECint:10"}, "APEL knows", id="benchmark"),
         pytest.param({"job_name": "a\x00b"}, "job_name: control characters", id="control-characters"),
     ],
 )
@@ -235,7 +235,7 @@ def test_the_quick_look_agrees_with_the_whole_rules(job: AAR) -> None:
         pytest.param({"wall_s": -1}, "wall time -1", id="wall"),
         pytest.param({"cpu_s": 2**53 + 1}, "CPU time", id="cpu"),
         pytest.param({"core_count": -1}, "core count", id="cores"),
-        pytest.param({"benchmark": "HS06:10"}, "APEL knows the types", id="benchmark"),
+        pytest.param({"benchmark": "SPECint:10"}, "APEL knows the types", id="benchmark"),
     ],
 )
 def test_refused_cells(cell: UsageCell, changes: dict[str, Any], reason: str) -> None:

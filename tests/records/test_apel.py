@@ -135,8 +135,8 @@ def test_membership(job: AAR, changes: dict[str, Any], options: dict[str, Any], 
 
 def test_a_benchmark_that_apel_refuses_is_not_guessed(job: AAR) -> None:
     """Silently taking 1.0 instead would change the account of the month."""
-    with pytest.raises(InputError, match="HS06"):
-        individual_job(job._replace(benchmark="HS06:10"), OPTIONS)
+    with pytest.raises(InputError, match="SPECint"):
+        individual_job(job._replace(benchmark="SPECint:10"), OPTIONS)
 
 
 @pytest.mark.parametrize("sample", ["good_job_v03.msg", "seed_summary_v03_fixed.msg", "seed_sync_v01.msg"])

@@ -29,7 +29,7 @@ CHOICES = st.builds(
     st.sampled_from([(), ("/dteam/prod",), ("/dteam/ü",)]),
     st.sampled_from(["", "local-"]),
 )
-BENCHMARKS = st.sampled_from([None, "HEPSPEC:12.26", "hepscore23 10.0005", "Si2k:3065"])
+BENCHMARKS = st.sampled_from([None, "HEPSPEC:12.26", "hepscore23 10.0005", "HS06:10", "Si2k:3065"])
 NOT_IN_SUMMARY: dict[str, set[str]] = {
     "v0.3": {"ServiceLevelType", "ServiceLevel"},
     "normalised-v0.4": {"ServiceLevel"},
@@ -126,6 +126,7 @@ def test_every_family_says_the_same_of_any_job(
         pytest.param({"user_dn": "  /CN=" + "x" * 300}, id="long-user-with-blanks"),
         pytest.param({"user_dn": "é" * 200}, id="escapes-at-the-end-of-the-column"),
         pytest.param({"user_dn": "x" * 246 + "pkcs7-mime"}, id="escape-where-the-column-ends"),
+        pytest.param({"benchmark": "HS06:10.00049"}, id="other-name-of-a-benchmark"),
         pytest.param({"core_count": 0, "node_count": 0}, id="no-counts"),
     ],
 )
