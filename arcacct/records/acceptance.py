@@ -104,10 +104,13 @@ def _plain_host(host: str | None) -> bool:
 
 
 def _apel_looks_sound(aar: AAR, prefix: str) -> bool:
+    local = f"{prefix}{aar.local_job_id}"
     return (
         has_value(aar.local_job_id)
+        and has_value(local)
+        and len(local) <= LONG
+        and apel_text.ascii_text(local) == local
         and aar.job_id.isascii()
-        and len(prefix) <= 100
         and shared_texts_sound(aar.endpoint_url)
     )
 

@@ -14,7 +14,7 @@ from arcacct.errors import InputError
 from arcacct.records.apel_text import ascii_text, field, folded, record_text
 from arcacct.records.benchmark import FALLBACK, Benchmark, parsed_benchmark
 from arcacct.records.fqan import FQAN, VO, parsed_fqan
-from arcacct.records.identity import lrms_job_id, machine_host, start_time, vo_name
+from arcacct.records.identity import has_value, machine_host, start_time, vo_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class APELOptions(NamedTuple):
     lrms_host: str | None = None
     """SubmitHost and MachineName of jobs without an endpoint."""
     localid_prefix: str = ""
+    """Put before each batch system's job id: it tells the CEs of a site apart whose ids could be the same."""
     vomsless_vo: VO | None = None
     vo_groups: tuple[str, ...] = ()
     """The first is the group of jobs without VOMS attributes."""
@@ -159,8 +160,17 @@ def _service_level(benchmark: Benchmark, version: str) -> list[tuple[str, object
 
 
 def apel_local_job_id(aar: AAR, prefix: str) -> str:
-    """LocalJobId in the same letters in every format for APEL, since it is part of the key."""
-    return field(lrms_job_id(aar, prefix), LONG) or ""
+    """
+    LocalJobId in the same letters in every format for APEL: beside site and end what it knows a job by.
+
+    The batch system's id, after the site's prefix, or the JobID where there is none. The JobID also replaces ids that
+    mean "nothing" there, or are longer than the column: cut, two jobs could become one.
+    """
+    if has_value(aar.local_job_id):
+        local = ascii_text(f"{prefix}{aar.local_job_id}").strip()
+        if len(local) <= LONG and has_value(local):
+            return local
+    return field(aar.job_id, LONG) or ""
 
 
 def job_key(aar: AAR, site: str, localid_prefix: str) -> JobKey:
@@ -173,12 +183,11 @@ def neutral_job(aar: AAR, key: JobKey, localid_prefix: str) -> AAR:
     """
     The job as it must be sent to take an earlier key's usage back: APEL has no message to delete a record.
 
-    `aar` is the job as it is known now; `key` what was sent for it before (another end, another id).
+    `aar` is the job as it is known now; `key` what was sent for it before (another end, another id or prefix).
     """
-    named_by_job_id = key.local_job_id == folded(field(aar.job_id, LONG))
-    prefix = folded(field(localid_prefix, LONG)) or ""
-    return aar._replace(
-        local_job_id=None if named_by_job_id else key.local_job_id.removeprefix(prefix),
+    prefix = folded(ascii_text(localid_prefix)) or ""
+    zeros = aar._replace(
+        local_job_id=key.local_job_id.removeprefix(prefix),
         end_time=key.end_time,
         submit_time=min(aar.submit_time, key.end_time),
         lrms_start_time=None,
@@ -188,6 +197,10 @@ def neutral_job(aar: AAR, key: JobKey, localid_prefix: str) -> AAR:
         memory_kib=0,
         virtual_memory_kib=0,
     )
+    if folded(apel_local_job_id(zeros, localid_prefix)) == key.local_job_id:
+        return zeros
+    # It was named by its JobID, or has another prefix: APEL reads it from where none is put before it.
+    return zeros._replace(job_id=key.local_job_id, local_job_id=None)
 
 
 def benchmark_of(text: str | None, default: Benchmark) -> Benchmark:

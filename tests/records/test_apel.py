@@ -247,6 +247,38 @@ def test_a_key_that_was_sent_can_be_neutralised(job: AAR, local_job_id: str | No
     assert (now["WallDuration"], now["CpuDuration"]) == (0, 0)
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(("before", "after"), [("", "CE1:"), ("CE1:", ""), ("CE1:", "ce2:"), ("CE1:", "ce")])
+@pytest.mark.parametrize("local_job_id", [None, "4711"])
+def test_a_key_under_another_prefix_can_be_neutralised(
+    job: AAR, local_job_id: str | None, before: str, after: str, version: str
+) -> None:
+    """What was sent before the site chose its prefix is taken back after it."""
+    first = job._replace(local_job_id=local_job_id)
+    kind, (was,) = apel_rules.parse(text_of(first, OPTIONS._replace(localid_prefix=before), version), NOW)
+    zeros = neutral_job(first, job_key(first, OPTIONS.site, before), after)
+    _, (now,) = apel_rules.parse(text_of(zeros, OPTIONS._replace(localid_prefix=after), version), NOW)
+    assert apel_rules.key_of(kind, now) == apel_rules.key_of(kind, was)
+    assert (now["WallDuration"], now["CpuDuration"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("local_job_id", "prefix", "stored"),
+    [
+        pytest.param("4711", "ce1:", "ce1:4711", id="prefixed"),
+        pytest.param(None, "ce1:", "good1", id="unknown"),
+        pytest.param("none", "ce1:", "good1", id="nothing"),
+        pytest.param("ne", "no", "good1", id="nothing-once-joined"),
+        pytest.param("4" * 251, "ce1:", "ce1:" + "4" * 251, id="fits"),
+        pytest.param("4" * 252, "ce1:", "good1", id="too-long-with-the-prefix"),
+        pytest.param("é" * 32, "", "good1", id="too-long-once-escaped"),
+    ],
+)
+def test_local_job_id(job: AAR, local_job_id: str | None, prefix: str, stored: str) -> None:
+    """Never nothing and never cut, which could make two jobs one: the JobID stands in."""
+    assert row(job._replace(local_job_id=local_job_id), OPTIONS._replace(localid_prefix=prefix))["LocalJobId"] == stored
+
+
 def test_job_keys_compare_as_the_database_does(job: AAR) -> None:
     """Letters' case and trailing blanks make no difference there."""
     one = job_key(job._replace(local_job_id="Job-A "), "Site", "")
