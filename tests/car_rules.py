@@ -49,6 +49,11 @@ def _all(record: minidom.Element, name: str) -> list[minidom.Element]:
     return list(record.getElementsByTagNameNS(NAMESPACE, name))
 
 
+def _fits(text: str, width: int) -> bool:
+    """The database names no charset: where its own is latin1, another character refuses the whole message."""
+    return len(text) <= width and max(text) <= "\xff"
+
+
 def _content(element: minidom.Element) -> str | None:
     text = "".join(node.data for node in element.childNodes)
     return None if text.strip().lower() in ("", "none", "null") else text
@@ -63,7 +68,7 @@ def _record(record: minidom.Element) -> dict[str, Any]:
     for name, width in _TEXTS.items():
         found = _all(record, name)
         row[name] = _content(found[0]) if found else None
-        if row[name] is not None and (len(row[name]) > width or max(row[name]) > "\uffff"):
+        if row[name] is not None and not _fits(row[name], width):
             raise Rejected(f"{name}: the column does not hold {row[name][:40]!r}")
     for name in ("Site", "LocalJobId"):
         if row[name] is None:
@@ -74,7 +79,7 @@ def _record(record: minidom.Element) -> dict[str, Any]:
     infrastructure = _all(record, "Infrastructure")[0]
     row["InfrastructureType"] = _attribute(infrastructure, "type")
     row["InfrastructureDescription"] = _attribute(infrastructure, "description")
-    if row["InfrastructureType"] not in ("grid", "local") or len(row["InfrastructureDescription"]) > 100:
+    if row["InfrastructureType"] not in ("grid", "local") or not _fits(row["InfrastructureDescription"], 100):
         raise Rejected("Infrastructure")
     return row
 
@@ -85,8 +90,11 @@ def _membership(record: minidom.Element) -> dict[str, Any]:
     if fqan is None:
         groups = _all(record, "Group")
         vo = _content(groups[0]) if groups else None
-        return {"FQAN": None, "VO": vo, "VOGroup": attributes.get("group"), "VORole": attributes.get("role")}
-    if len(fqan) > 255 or max(fqan) > "\uffff":
+        found = {"FQAN": None, "VO": vo, "VOGroup": attributes.get("group"), "VORole": attributes.get("role")}
+        if not all(_fits(text or " ", 255) for text in found.values()):
+            raise Rejected(f"the columns do not hold {found}")
+        return found
+    if not _fits(fqan, 255):
         raise Rejected("FQAN: the column does not hold it")
     parts = fqan.strip("/").split("/")
     role = next((part for part in parts if part.startswith("Role=")), None)

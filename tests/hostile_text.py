@@ -52,7 +52,9 @@ AMOUNTS = st.one_of(st.integers(0, 2**20), st.sampled_from([-1, 0, 2**15, 2**31 
 TIMES = st.one_of(st.integers(1_690_000_000, 1_710_000_000), st.sampled_from([-1, 0, 2**40]))
 MAYBE_TIMES = st.none() | TIMES
 HOSTS = st.sampled_from([None, "https://ce.example.org:443/arex", "https://CE-2.example.org/arex"])
-BENCHMARKS = st.sampled_from([None, "", "HEPSPEC:12.26", "hepscore23 10", "Si2k:3065", "HS06:10", "HEPSPEC:0"])
+BENCHMARKS = st.sampled_from(
+    [None, "", "HEPSPEC:12.26", "hepscore23 10", "Si2k:3065", "HS06:10", "SPECint:10", "HEPSPEC:0"]
+)
 NODES = st.lists(st.sampled_from(["wn1.example.org", "wn2.example.org", "127.0.0.1"]) | ANY, max_size=4).map(tuple)
 
 TRANSFERS = st.lists(

@@ -47,7 +47,7 @@ AD_HOC_OPTIONS = ("topic", "project", "apel_messages", "gocdb_name", "localid_pr
 @click.option("--apel-project", "project", metavar="PROJECT", help="With --apel-url: the project.")
 @click.option("--apel-messages", metavar="KIND", help="With --apel-url: the kind of messages.")
 @click.option("--gocdb-name", metavar="SITE", help="With --apel-url: the site's name in GOCDB.")
-@click.option("--localid-prefix", metavar="TEXT", help="With --sgas-url: put before LocalJobId.")
+@click.option("--localid-prefix", metavar="TEXT", help="With a URL: put before LocalJobId.")
 @click.option("--vofilter", metavar="VO", help="With a URL: only jobs of this VO.")
 @click.option("--urbatchsize", metavar="N", help="With a URL: records in one message.")
 @click.option("--plan", "--dry-run", "plan_only", is_flag=True, help="Show the plan and stop: send nothing.")

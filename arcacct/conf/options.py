@@ -95,6 +95,7 @@ _TRANSPORT = (
 _APEL_CONTENT = (
     _plain("gocdb_name", values.line_of_ascii, required=True),
     _choice("apel_messages", "summaries", *APEL_MESSAGES),
+    _plain("localid_prefix", values.word),
 )
 
 SGAS_TARGET = (

@@ -10,6 +10,7 @@ from arcacct.conf.lookup import kind_of
 from arcacct.conf.options import APEL, ARC_BLOCKS, ARC_ONLY, DIRECTORY, OBSOLETE, OPTIONS, SGAS, TARGET_KINDS
 from arcacct.conf.parser import ARC_CONF, OUR_CONF, RUN_TIME_FOLDERS
 from arcacct.conf.problems import ERROR, WARNING, Problem
+from arcacct.records.benchmark import canonical_type
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from arcacct.conf.parser import Block, Conf, Option
 
 ARCHIVING = "arex/jura/archiving"
-APEL_BENCHMARKS = ("hepscore23", "hepspec", "si2k")
 LIKE = 0.75
 """How alike two names are for one to be a slip of the other; 0.75 takes a letter or two of a usual option."""
 
@@ -89,8 +89,8 @@ def _block(conf: Conf, block: Block) -> Iterator[Problem]:
 def _benchmarks(block: Block) -> Iterator[Problem]:
     for line in block.options.get("benchmark", ()):
         kind = (places.benchmark(line.value) or "").partition(":")[0]
-        if kind and kind.lower() not in APEL_BENCHMARKS:
-            text = f"is of a type that APEL refuses, {kind!r}; it knows HEPscore23, HEPSPEC and Si2k"
+        if kind and canonical_type(kind) is None:
+            text = f"is of a type that APEL refuses, {kind!r}; it knows HEPscore23, HEPSPEC (HS06) and Si2k"
             yield _option(block, line, "benchmark", WARNING, text)
 
 

@@ -75,6 +75,7 @@ class APELTarget:
     project: str
     gocdb_name: str
     apel_messages: str
+    localid_prefix: str | None
     apel_dialect: str
     urbatchsize: int | None
     urdelivery_frequency_s: int
@@ -107,6 +108,7 @@ class DirectoryTarget:
     """``dirq`` or ``directory``."""
     gocdb_name: str
     apel_messages: str
+    localid_prefix: str | None
     apel_dialect: str
     urbatchsize: int | None
     urdelivery_frequency_s: int
@@ -167,7 +169,8 @@ def shared_receivers(conf: Conf, found: Sequence[Target]) -> list[Problem]:
     """
     Pairs of targets that reach the same receiver with jobs in common.
 
-    APEL keeps job records and each kind of summary apart and adds them up: two families count each job twice.
+    APEL keeps job records and each kind of summary apart and adds them up: two families count each job twice, and
+    so do job records under two prefixes.
     The same family twice, or SGAS twice, is only wasted: one replaces its own key, the other ignores repeats.
     """
     return [
@@ -215,7 +218,14 @@ def _shared(block: Block, target: Target, other: Target) -> Problem:
     text = f"goes to the same receiver as {other.name}; every job is sent twice and counted once, keep one of them"
     if not isinstance(target, SGASTarget) and not isinstance(other, SGASTarget):
         families = {target.apel_messages, other.apel_messages}
-        if len(families) > 1 and not families <= {*JOB_MESSAGES}:
+        if families <= {*JOB_MESSAGES}:
+            if target.localid_prefix != other.localid_prefix:
+                severity = ERROR
+                text = (
+                    f"goes to the same receiver as {other.name} with another localid_prefix, and APEL would count "
+                    "every job twice; keep one of them, or give each its own VOs by vofilter"
+                )
+        elif len(families) > 1:
             severity = ERROR
             text = (
                 f"goes to the same receiver as {other.name} with other messages ({' and '.join(sorted(families))}), "

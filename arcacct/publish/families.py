@@ -157,6 +157,7 @@ def _compute_records(target: APELTarget | DirectoryTarget, settings: Settings) -
     options = CAROptions(
         site=target.gocdb_name,
         host=settings.lrms_host,
+        localid_prefix=target.localid_prefix or "",
         vomsless_vo=_vo(target),
         vo_groups=target.vo_group,
         start_time_source=target.start_time_source,
@@ -179,6 +180,7 @@ def apel_options(target: APELTarget | DirectoryTarget, settings: Settings) -> AP
     return APELOptions(
         site=target.gocdb_name,
         lrms_host=settings.lrms_host,
+        localid_prefix=target.localid_prefix or "",
         vomsless_vo=_vo(target),
         vo_groups=target.vo_group,
         start_time_source=target.start_time_source,

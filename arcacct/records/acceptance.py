@@ -25,9 +25,11 @@ from arcacct.records.acceptance_rules import (
     job_refusal,
     looks_sound,
     note_characters,
+    note_cuts,
     outside,
     repair_amounts,
     repair_times,
+    shared_texts_sound,
 )
 from arcacct.records.apel import LONG, QUEUE, APELOptions, apel_local_job_id
 from arcacct.records.fqan import FQAN, parsed_fqan
@@ -51,9 +53,6 @@ _LARGEST_SMALLINT = 2**15 - 1
 _SGAS_WIDTHS = (("job_name", 1000), ("user_dn", 1000), ("vo", 1000), ("queue", 200), ("project", 200))
 _SGAS_RECORD_ID, _SGAS_MACHINE, _SGAS_LOCAL_USER, _SGAS_GROUP = 1000, 200, 100, 100
 _SGAS_ENVIRONMENT, _SGAS_URL = 512, 2500
-
-# APEL's columns. Text messages cut their own escaped values, so these serve the notes there and the XML.
-_APEL_WIDTHS = (("user_dn", LONG), ("vo", LONG), ("endpoint_url", LONG), ("queue", QUEUE))
 
 
 class CellVerdict(NamedTuple):
@@ -81,7 +80,7 @@ def accept_for_car(aar: AAR, options: CAROptions, now: int) -> Verdict:
     """Measure a job by the rules of APEL's XML parser, its database and the CAR schema."""
     if looks_sound(aar, now) and _apel_looks_sound(aar, options.localid_prefix):
         return Verdict(aar)
-    return apel_verdict(aar, options.localid_prefix, options.default_benchmark, now, repair_car)
+    return apel_verdict(aar, options.localid_prefix, options.default_benchmark, now)
 
 
 def accept_for_apel_job(aar: AAR, options: APELOptions, now: int) -> Verdict:
@@ -105,12 +104,14 @@ def _plain_host(host: str | None) -> bool:
 
 
 def _apel_looks_sound(aar: AAR, prefix: str) -> bool:
+    local = f"{prefix}{aar.local_job_id}"
     return (
         has_value(aar.local_job_id)
+        and has_value(local)
+        and len(local) <= LONG
+        and apel_text.ascii_text(local) == local
         and aar.job_id.isascii()
-        and len(prefix) <= 100
-        and len(aar.endpoint_url or "") <= LONG
-        and (aar.endpoint_url or "").isascii()
+        and shared_texts_sound(aar.endpoint_url)
     )
 
 
@@ -128,7 +129,7 @@ def sgas_verdict(aar: AAR, options: UROptions, now: int) -> Verdict:
 
 
 def apel_verdict(
-    aar: AAR, prefix: str, default: Benchmark, now: int, repair_format: Callable[[AAR, list[str]], AAR]
+    aar: AAR, prefix: str, default: Benchmark, now: int, *repairs_of_format: Callable[[AAR, list[str]], AAR]
 ) -> Verdict:
     """All of APEL's rules for a job, then those of one format."""
     refusal = job_refusal(aar, now, largest_cpu_s=LARGEST_INT4) or _apel_refusal(aar)
@@ -140,7 +141,7 @@ def apel_verdict(
     by_job_id = apel_local_job_id(aar._replace(local_job_id=None), prefix)
     if aar.local_job_id and apel_local_job_id(aar, prefix) == by_job_id:
         notes.append("LocalJobId: the batch system's id is too long or means nothing to APEL: the JobID is used")
-    for repair in (repair_times, repair_amounts, note_characters, repair_format):
+    for repair in (repair_times, repair_amounts, note_characters, note_apel_cuts, *repairs_of_format):
         aar = repair(aar, notes)
     return Verdict(aar, tuple(notes))
 
@@ -222,56 +223,29 @@ def _visible(text: str) -> bool:
     return bool(text) and (text.isprintable() or any(not has_forbidden(character) for character in text))
 
 
-def repair_car(aar: AAR, notes: list[str]) -> AAR:
-    """Cut what APEL stores from the XML to its columns, in characters that they can hold."""
-    aar = _without_astral(aar, notes)
-    aar = cut_texts(aar, _APEL_WIDTHS, notes)
-    aar = cut_local_user(aar, LONG, notes)
-    if aar.fqans and len(aar.fqans[0]) > LONG:
-        aar = aar._replace(fqans=(_shorter_fqan(aar.fqans[0]), *aar.fqans[1:]))
-        notes.append(f"main FQAN: group cut so that {LONG} characters hold the role")
+def note_apel_cuts(aar: AAR, notes: list[str]) -> AAR:
+    """Note what APEL's formats cut to its columns, or send in parts."""
+    names = (
+        ("user_dn", aar.user_dn, LONG),
+        ("vo", aar.vo, LONG),
+        ("endpoint_url", aar.endpoint_url, LONG),
+        ("queue", aar.queue, QUEUE),
+        ("local_user", (aar.local_user or "").partition(":")[0], LONG),
+    )
+    note_cuts(names, notes)
+    if aar.fqans and len(apel_text.ascii_text(aar.fqans[0])) > LONG:
+        notes.append(f"main FQAN: longer than {LONG} characters: VO, group and role are sent, each cut to {LONG}")
     return aar
 
 
 def repair_apel_job(aar: AAR, notes: list[str]) -> AAR:
-    """Note what the text record cuts; memory beyond its column is taken to the largest that it holds."""
-    aar = cut_texts(aar, _APEL_WIDTHS, notes)
+    """Memory beyond its column is taken to the largest that it holds; the XML's memory is not read."""
     for name in ("memory_kib", "virtual_memory_kib"):
         kib = getattr(aar, name)
         if kib > LARGEST_INT4:
             notes.append(f"{name} {kib}: APEL holds {LARGEST_INT4}")
             aar = changed(aar, **{name: LARGEST_INT4})
     return aar
-
-
-def _shorter_fqan(text: str) -> str:
-    """Cut the group, not the role: a production job must not become an analysis job."""
-    parsed = parsed_fqan(text)
-    if parsed is None:
-        return text[:LONG]
-    role = "" if parsed.role is None else f"/Role={parsed.role}"[: LONG // 2]
-    return parsed.group[: LONG - len(role)].rstrip("/") + role
-
-
-def _without_astral(aar: AAR, notes: list[str]) -> AAR:
-    """
-    Characters beyond U+FFFF in the values that APEL stores are escaped: MySQL's utf8 columns refuse them.
-
-    JobName and ProjectName are not read there and keep theirs.
-    """
-    for name in ("user_dn", "vo", "queue", "local_user", "endpoint_url"):
-        text = getattr(aar, name)
-        if text is not None and _has_astral(text):
-            notes.append(f"{name}: characters beyond U+FFFF are escaped")
-            aar = changed(aar, **{name: apel_text.ascii_text(text)})
-    if aar.fqans and _has_astral(aar.fqans[0]):
-        notes.append("main FQAN: characters beyond U+FFFF are escaped")
-        aar = aar._replace(fqans=(apel_text.ascii_text(aar.fqans[0]), *aar.fqans[1:]))
-    return aar
-
-
-def _has_astral(text: str) -> bool:
-    return not text.isascii() and max(text) > "\uffff"
 
 
 def accept_cell(cell: UsageCell, options: APELOptions, now: int) -> CellVerdict:
@@ -288,10 +262,7 @@ def accept_cell(cell: UsageCell, options: APELOptions, now: int) -> CellVerdict:
     if (earliest, latest) != (cell.earliest_end_time, cell.latest_end_time):
         notes.append("earliest and latest end lie outside the month: taken to its bounds")
         cell = cell._replace(earliest_end_time=earliest, latest_end_time=latest)
-    for name in ("user_dn", "vo", "fqan", "endpoint_url"):
-        text = getattr(cell, name)
-        if text is not None and len(text) > LONG:
-            notes.append(f"{name}: cut from {len(text)} to {LONG} characters")
+    note_cuts(tuple((name, getattr(cell, name), LONG) for name in ("user_dn", "vo", "fqan", "endpoint_url")), notes)
     return CellVerdict(cell, tuple(notes))
 
 

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from arcacct.errors import InputError
+from arcacct.records.apel_text import ascii_text
 from arcacct.records.benchmark import Benchmark, parsed_benchmark
 from arcacct.records.usage_record import LARGEST_INT4
 from arcacct.records.xml import LAST_SECOND, has_forbidden, iso_time
@@ -59,7 +60,7 @@ def looks_sound(aar: AAR, now: int) -> bool:
         and 0 <= (aar.lrms_submit_time or 0) <= now
         and 0 <= (aar.lrms_start_time or 0) <= now >= (aar.lrms_end_time or 0) >= 0
         and _own_texts_sound(aar)
-        and _shared_texts_sound(aar.user_dn, aar.vo, aar.queue, aar.project, aar.local_user, aar.fqans)
+        and shared_texts_sound(aar.user_dn, aar.vo, aar.queue, aar.project, aar.local_user, aar.fqans)
         and parsed_benchmark(aar.benchmark) is not None
     )
 
@@ -75,10 +76,10 @@ def _own_texts_sound(aar: AAR) -> bool:
 
 
 @lru_cache(maxsize=8192)
-def _shared_texts_sound(*texts: str | tuple[str, ...] | None) -> bool:
-    """The texts that come back with many jobs: short enough for any column, and ASCII where a key is made of them."""
+def shared_texts_sound(*texts: str | tuple[str, ...] | None) -> bool:
+    """The texts that come back with many jobs: short enough for any column, and in letters that every format sends."""
     flat = [text for value in texts for text in ((value,) if isinstance(value, str) else value or ())]
-    return all(len(text) <= _SMALLEST_WIDTH and text.isascii() and text.isprintable() for text in flat)
+    return all(len(text) <= _SMALLEST_WIDTH and ascii_text(text) == text for text in flat)
 
 
 def job_refusal(aar: AAR, now: int, largest_cpu_s: int) -> str | None:
@@ -170,6 +171,14 @@ def cut_texts(aar: AAR, widths: tuple[tuple[str, int], ...], notes: list[str]) -
             notes.append(f"{name}: cut from {len(text)} to {width} characters")
             aar = changed(aar, **{name: text[:width]})
     return aar
+
+
+def note_cuts(texts: tuple[tuple[str, str | None, int], ...], notes: list[str]) -> None:
+    """Say which of the (name, text, width) APEL gets the beginning of; cutting is the formats' business."""
+    for name, text, width in texts:
+        length = 0 if text is None else len(ascii_text(text).strip())
+        if length > width:
+            notes.append(f"{name}: cut from {length} to {width} characters")
 
 
 def cut_local_user(aar: AAR, width: int, notes: list[str]) -> AAR:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from arcacct.errors import InputError
 from arcacct.records.apel_text import ascii_text, field, folded, record_text
 from arcacct.records.benchmark import FALLBACK, Benchmark, parsed_benchmark
-from arcacct.records.fqan import VO, parsed_fqan
-from arcacct.records.identity import lrms_job_id, machine_host, start_time, vo_name
+from arcacct.records.fqan import FQAN, VO, parsed_fqan
+from arcacct.records.identity import has_value, machine_host, start_time, vo_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class APELOptions(NamedTuple):
     lrms_host: str | None = None
     """SubmitHost and MachineName of jobs without an endpoint."""
     localid_prefix: str = ""
+    """Put before each batch system's job id: it tells the CEs of a site apart whose ids could be the same."""
     vomsless_vo: VO | None = None
     vo_groups: tuple[str, ...] = ()
     """The first is the group of jobs without VOMS attributes."""
@@ -66,6 +67,7 @@ class Membership(NamedTuple):
     """A user's VO as APEL splits it; None is unknown."""
 
     fqan: str | None
+    """None also where the server would make another VO, group or role of it than these."""
     vo: str | None
     group: str | None
     role: str | None
@@ -100,8 +102,7 @@ def individual_job(aar: AAR, options: APELOptions, version: str = "v0.3") -> str
 
 def _seed_job(aar: AAR, options: APELOptions) -> str:
     """The fields of the format's document and no others; local jobs are told by Infrastructure and SubmitHostType."""
-    member = membership(aar.vo, aar.fqans[0] if aar.fqans else None, aar.endpoint_url, options)
-    fqan_only = Membership(member.fqan, None, None, None)
+    fqan_only = Membership(_seed_fqan(aar, options), None, None, None)
     return record_text(
         [
             ("Site", field(options.site, LONG)),
@@ -114,6 +115,14 @@ def _seed_job(aar: AAR, options: APELOptions) -> str:
             *_service_level(benchmark_of(aar.benchmark, options.default_benchmark), "v0.3"),
         ]
     )
+
+
+def _seed_fqan(aar: AAR, options: APELOptions) -> str | None:
+    """The main FQAN; of a local job none that would hide the site's prefix, since there is no field for a VO."""
+    parsed = parsed_fqan(aar.fqans[0]) if aar.fqans else None
+    if parsed is None or (options.local_group_prefix and not aar.endpoint_url):
+        return None
+    return _whole_fqan(parsed)
 
 
 def _user(aar: AAR, member: Membership, options: APELOptions) -> list[tuple[str, object]]:
@@ -151,8 +160,17 @@ def _service_level(benchmark: Benchmark, version: str) -> list[tuple[str, object
 
 
 def apel_local_job_id(aar: AAR, prefix: str) -> str:
-    """LocalJobId in the same letters in every format for APEL, since it is part of the key."""
-    return field(lrms_job_id(aar, prefix), LONG) or ""
+    """
+    LocalJobId in the same letters in every format for APEL: beside site and end what it knows a job by.
+
+    The batch system's id, after the site's prefix, or the JobID where there is none. The JobID also replaces ids that
+    mean "nothing" there, or are longer than the column: cut, two jobs could become one.
+    """
+    if has_value(aar.local_job_id):
+        local = ascii_text(f"{prefix}{aar.local_job_id}").strip()
+        if len(local) <= LONG and has_value(local):
+            return local
+    return field(aar.job_id, LONG) or ""
 
 
 def job_key(aar: AAR, site: str, localid_prefix: str) -> JobKey:
@@ -165,12 +183,11 @@ def neutral_job(aar: AAR, key: JobKey, localid_prefix: str) -> AAR:
     """
     The job as it must be sent to take an earlier key's usage back: APEL has no message to delete a record.
 
-    `aar` is the job as it is known now; `key` what was sent for it before (another end, another id).
+    `aar` is the job as it is known now; `key` what was sent for it before (another end, another id or prefix).
     """
-    named_by_job_id = key.local_job_id == folded(field(aar.job_id, LONG))
-    prefix = folded(field(localid_prefix, LONG)) or ""
-    return aar._replace(
-        local_job_id=None if named_by_job_id else key.local_job_id.removeprefix(prefix),
+    prefix = folded(ascii_text(localid_prefix)) or ""
+    zeros = aar._replace(
+        local_job_id=key.local_job_id.removeprefix(prefix),
         end_time=key.end_time,
         submit_time=min(aar.submit_time, key.end_time),
         lrms_start_time=None,
@@ -180,6 +197,10 @@ def neutral_job(aar: AAR, key: JobKey, localid_prefix: str) -> AAR:
         memory_kib=0,
         virtual_memory_kib=0,
     )
+    if folded(apel_local_job_id(zeros, localid_prefix)) == key.local_job_id:
+        return zeros
+    # It was named by its JobID, or has another prefix: APEL reads it from where none is put before it.
+    return zeros._replace(job_id=key.local_job_id, local_job_id=None)
 
 
 def benchmark_of(text: str | None, default: Benchmark) -> Benchmark:
@@ -205,24 +226,32 @@ def submit_host(endpoint_url: str | None, options: APELOptions) -> str | None:
 @lru_cache(maxsize=4096)
 def membership(vo: str | None, fqan: str | None, endpoint_url: str | None, options: APELOptions) -> Membership:
     """
-    VO, group and role of a user; from the main FQAN where there is one, as APEL's server does.
+    VO, group and role of a user, the same in job records, CAR and summaries; from the main FQAN where there is one.
 
-    Without one the group is the site's ``vo_group``, else the VO itself.
+    Without a role it is ``Role=NULL``, as jura-ng's summaries had it and ours have: those months keep their keys.
+    Without an FQAN the group is the site's ``vo_group``, else the VO itself.
     """
     parsed = parsed_fqan(fqan) if fqan else None
     name = vo_name(vo, fqan, options.vomsless_vo)
     if not name:
         return Membership(None, None, None, None)
     prefix = "" if endpoint_url else options.local_group_prefix
-    if parsed is not None and fqan is not None:
-        role = "NULL" if parsed.role is None else parsed.role
-        whole = None if prefix else _whole_fqan(fqan)
-        return Membership(whole, field(prefix + name, LONG), field(parsed.group, LONG), field(f"Role={role}", LONG))
-    group = options.vo_groups[0] if options.vo_groups else f"/{name}"
-    return Membership(None, field(prefix + name, LONG), field(group, LONG), "Role=NULL")
+    if parsed is None:
+        group = options.vo_groups[0] if options.vo_groups else f"/{name}"
+        return Membership(None, field(prefix + name, LONG), field(group, LONG), "Role=NULL")
+    role = field(f"Role={parsed.role or 'NULL'}", LONG)
+    member = Membership(_whole_fqan(parsed), field(prefix + name, LONG), field(parsed.group, LONG), role)
+    return member if member.fqan and _derived(member.fqan) == member[1:] else member._replace(fqan=None)
 
 
-def _whole_fqan(fqan: str) -> str | None:
-    """The FQAN unless it would have to be cut: the server would lose the role, so VO, group and role go instead."""
-    value = ascii_text(fqan)
+def _whole_fqan(parsed: FQAN) -> str | None:
+    """The FQAN, with a role in any case; None if it would have to be cut and lose the role at the server."""
+    value = ascii_text(str(parsed._replace(role=parsed.role or "NULL"))).strip()
     return value if len(value) <= LONG else None
+
+
+def _derived(fqan: str) -> tuple[str, str, str | None]:
+    """VO, group and role that APEL's server makes of an FQAN: it reads up to a semicolon, and roles by their key."""
+    parts = fqan.partition(";")[0].strip("/").split("/")
+    group = "/".join(part for part in parts if not part.startswith(("Role=", "Capability=")))
+    return parts[0], f"/{group}", next((part for part in parts if part.startswith("Role=")), None)

@@ -12,7 +12,7 @@ from arcacct.errors import InputError
 TYPES = ("HEPscore23", "HEPSPEC", "Si2k")
 """The types that APEL's server knows, in the order in which it prefers them."""
 
-_CANONICAL = {name.lower(): name for name in TYPES}
+_CANONICAL = {name.lower(): name for name in TYPES} | dict.fromkeys(("hs06", "hepspec06", "hep-spec06"), "HEPSPEC")
 _FORM = re.compile(r"([^\s:]+)(?:\s*:\s*|\s+)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)")
 _LIMIT_THOUSANDTHS = 10**10
 _SI2K_PER_HEPSPEC = 250
@@ -33,11 +33,13 @@ class Benchmark(NamedTuple):
     def parse(cls, text: str) -> Benchmark:
         """
         Read ``TYPE:VALUE`` ([lrms], .diag) or ``TYPE VALUE`` ([queue:NAME]); raises InputError saying what is wrong.
+
+        HEP-SPEC06 is HEPSPEC by its whole name: ``HS06`` and ``HEPSPEC06`` are read as what APEL calls it.
         """
         match = _FORM.fullmatch(text.strip())
         if match is None:
             raise InputError(f"benchmark {text!r} is not of the form TYPE:VALUE, e.g. HEPscore23:12.3")
-        name = _CANONICAL.get(match[1].lower())
+        name = canonical_type(match[1])
         if name is None:
             raise InputError(f"benchmark {text!r}: APEL knows the types {', '.join(TYPES)}")
         thousandths = int((Decimal(match[2]) * 1000).to_integral_value(ROUND_HALF_UP))
@@ -59,6 +61,11 @@ class Benchmark(NamedTuple):
         """Seconds times value, in millionths; Si2k is divided by 250 as APEL's server does."""
         product = seconds * self.thousandths * 1000
         return product // _SI2K_PER_HEPSPEC if self.type == "Si2k" else product
+
+
+def canonical_type(name: str) -> str | None:
+    """The type in the spelling of :data:`TYPES`, or None if APEL has none that is called so."""
+    return _CANONICAL.get(name.lower())
 
 
 FALLBACK = Benchmark("HEPSPEC", 1000)

@@ -1,7 +1,10 @@
-"""
+r"""
 EMI compute accounting records (CAR 1.2) for APEL, valid against car_v1.2.xsd.
 
-Pure ASCII, other characters as references: SSM decodes messages as ASCII, XML gives the characters back.
+Pure ASCII, since SSM decodes messages as ASCII. What APEL stores is spelt as in its text messages, ``\xHH`` for each
+byte of UTF-8 and cut to its columns: a user is one user in every family, and a database in latin1 takes any name (it
+refuses a whole message for one character that it lacks). What APEL does not store (job name, project, local group,
+the JobID, versions) is for other readers and keeps its characters, as references.
 """
 
 from __future__ import annotations
@@ -10,9 +13,21 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from arcacct import __version__
-from arcacct.records.apel import APELOptions, Membership, apel_local_job_id, benchmark_of, infrastructure, membership
+from arcacct.records.apel import (
+    DESCRIPTION,
+    LONG,
+    QUEUE,
+    APELOptions,
+    Membership,
+    apel_local_job_id,
+    benchmark_of,
+    infrastructure,
+    membership,
+    submit_host,
+)
+from arcacct.records.apel_text import field
 from arcacct.records.benchmark import FALLBACK, Benchmark
-from arcacct.records.fqan import VO, parsed_fqan
+from arcacct.records.fqan import VO
 from arcacct.records.identity import is_domain_name, job_record_id, machine_host, start_time
 from arcacct.records.xml import duration, escape, iso_time
 
@@ -77,10 +92,11 @@ def car(aar: AAR, options: CAROptions, create_time: int) -> str:
         f' urf:createTime="{iso_time(create_time)}"/>'
         f"<JobIdentity><GlobalJobId>{escape(aar.job_id)}</GlobalJobId>"
         f"<LocalJobId>{escape(apel_local_job_id(aar, options.localid_prefix))}</LocalJobId></JobIdentity>"
-        f"{_user_identity(aar.local_user, aar.user_dn, aar.project, _member(aar, options), _main(aar))}"
+        f"{_user_identity(aar.local_user, aar.user_dn, aar.project, _member(aar, options))}"
         f"{_element('JobName', aar.job_name)}<Status>{escape(aar.status)}</Status>"
         f"{_exit_status(aar.exit_code)}{_infrastructure(aar.lrms, aar.endpoint_url)}{_middleware(options.arc_version)}"
-        f"{_used(aar, options)}{_times(aar, options)}{_places(aar, options)}</UsageRecord>\n"
+        f"{_used(aar, options)}{_times(aar, options)}{_places(aar.endpoint_url, aar.queue, options)}"
+        f"{_hosts(aar.node_names)}</UsageRecord>\n"
     )
     if not text.isascii():
         text = text.encode("ascii", "xmlcharrefreplace").decode("ascii")
@@ -102,12 +118,8 @@ def _positive(name: str, number: int, attributes: str = "") -> str:
     return f"<{name}{attributes}>{number}</{name}>" if number > 0 else ""
 
 
-def _main(aar: AAR) -> str | None:
-    return aar.fqans[0] if aar.fqans else None
-
-
 def _member(aar: AAR, options: CAROptions) -> Membership:
-    return _membership(aar.vo, _main(aar), aar.endpoint_url, options)
+    return _membership(aar.vo, aar.fqans[0] if aar.fqans else None, aar.endpoint_url, options)
 
 
 @lru_cache(maxsize=4096)
@@ -117,33 +129,28 @@ def _membership(vo: str | None, main: str | None, endpoint_url: str | None, opti
 
 # Users come back with every job: a site has thousands of jobs for each combination.
 @lru_cache(maxsize=4096)
-def _user_identity(
-    local_user: str | None, user_dn: str | None, project: str | None, member: Membership, main: str | None
-) -> str:
+def _user_identity(local_user: str | None, user_dn: str | None, project: str | None, member: Membership) -> str:
     user, _, group = (local_user or "").partition(":")
-    notation = ' urf:type="opensslCompat"' if (user_dn or "").startswith("/") else ' urf:type="rfc2253"'
+    name, account = field(user_dn, LONG), field(user, LONG) or "nobody"
+    notation = ' urf:type="opensslCompat"' if (name or "").startswith("/") else ' urf:type="rfc2253"'
     return (
-        f"<UserIdentity>{_element('GlobalUserName', user_dn, notation)}"
-        f"{_groups(member, main)}{_attribute('ProjectName', project)}"
-        f"<LocalUserId>{escape(user) or 'nobody'}</LocalUserId>{_element('LocalGroup', group)}</UserIdentity>"
+        f"<UserIdentity>{_element('GlobalUserName', name, notation)}"
+        f"{_groups(member)}{_attribute('ProjectName', project)}"
+        f"<LocalUserId>{escape(account)}</LocalUserId>{_element('LocalGroup', group)}</UserIdentity>"
     )
 
 
-def _groups(member: Membership, main: str | None) -> str:
+def _groups(member: Membership) -> str:
     """
     VO, group and role. APEL derives all three from the FQAN; only without one it reads the types group and role.
 
     ``vo-group`` and ``vo-role`` are what the CAR document names, and what nobody reads.
     """
-    if member.vo is None:
-        return ""
-    parsed = parsed_fqan(main) if main else None
-    role = f"Role={parsed.role}" if parsed is not None and parsed.role not in (None, "NULL") else None
-    derived = member.fqan is not None
+    role = None if member.role == "Role=NULL" else member.role
     return (
-        f"{_element('Group', member.vo)}{_attribute('FQAN', main if derived else None)}"
+        f"{_element('Group', member.vo)}{_attribute('FQAN', member.fqan)}"
         f"{_attribute('vo-group', member.group)}{_attribute('vo-role', role)}"
-        f"{'' if derived else _attribute('group', member.group) + _attribute('role', role)}"
+        f"{'' if member.fqan else _attribute('group', member.group) + _attribute('role', member.role)}"
     )
 
 
@@ -158,8 +165,8 @@ def _exit_status(code: int) -> str:
 @lru_cache(maxsize=256)
 def _infrastructure(lrms: str | None, endpoint_url: str | None) -> str:
     """jura-ng's words, cut to APEL's column of 100."""
-    description = f"JURA-ARC-{lrms.upper()}"[:100] if lrms else "JURA-ARC"
-    return f'<Infrastructure urf:type="{infrastructure(endpoint_url)}" urf:description="{escape(description)}"/>'
+    description = field(f"JURA-ARC-{lrms.upper()}" if lrms else "JURA-ARC", DESCRIPTION)
+    return f'<Infrastructure urf:type="{infrastructure(endpoint_url)}" urf:description="{escape(description or "")}"/>'
 
 
 @lru_cache(maxsize=16)
@@ -201,19 +208,20 @@ def _instant(kind: str, seconds: int | None) -> str:
     return f'<TimeInstant urf:type="{kind}">{iso_time(seconds)}</TimeInstant>' if seconds else ""
 
 
-def _places(aar: AAR, options: CAROptions) -> str:
+@lru_cache(maxsize=1024)
+def _places(endpoint_url: str | None, queue: str | None, options: CAROptions) -> str:
     """
-    Where the job ran.
+    Where the job was sent.
 
     CAR wants no SubmitHost for local jobs, but APEL counts jobs by it and compares with the sync message:
     without one they would seem lost, so it is the batch system's host.
     """
-    host = machine_host(aar.endpoint_url, options.host) or ""
+    host = machine_host(endpoint_url, options.host) or ""
     return (
         f"<MachineName>{host if is_domain_name(host) else ''}</MachineName>"
-        f"{_element('SubmitHost', aar.endpoint_url or options.host)}"
-        f'<Queue urf:description="execution">{escape(aar.queue or "")}</Queue>'
-        f'<Site urf:type="gocdb">{escape(options.site)}</Site>{_hosts(aar.node_names)}'
+        f"{_element('SubmitHost', submit_host(endpoint_url, options.text_options()))}"
+        f'<Queue urf:description="execution">{escape(field(queue, QUEUE) or "")}</Queue>'
+        f'<Site urf:type="gocdb">{escape(field(options.site, LONG) or "")}</Site>'
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from ipaddress import ip_address
 
 from arcacct.records.fqan import parsed_fqan
 
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 _DOMAIN_NAME = re.compile(r"(?:[a-zA-Z0-9][a-zA-Z0-9'\-]*[a-zA-Z0-9]\.)*[a-zA-Z0-9][a-zA-Z0-9'\-]*[a-zA-Z0-9]")
 _LONGEST_DOMAIN_NAME = 255
 
-LONGEST_LOCAL_ID = 255
-"""APEL's column; the JobID stands in for a longer one, since cutting could make two jobs one."""
-
 _NO_VALUE = {"", "none", "null"}
 
 
@@ -26,6 +24,15 @@ _NO_VALUE = {"", "none", "null"}
 def is_domain_name(text: str) -> bool:
     """Whether the schemas of both record formats accept this as a host's name."""
     return len(text) <= _LONGEST_DOMAIN_NAME and _DOMAIN_NAME.fullmatch(text) is not None
+
+
+@lru_cache(maxsize=8192)
+def is_address(text: str) -> bool:
+    """Whether this is an IPv4 or IPv6 address, without the zone of a local one, which may be any text."""
+    try:
+        return "%" not in text and bool(ip_address(text))
+    except ValueError:
+        return False
 
 
 @lru_cache(maxsize=1024)
@@ -65,18 +72,6 @@ def job_record_id(aar: AAR, host: str | None) -> str:
 def has_value(text: str | None) -> bool:
     """Whether APEL would store this text: ``none`` and ``null`` mean nothing there, in any case of letters."""
     return text is not None and text.strip().lower() not in _NO_VALUE
-
-
-def lrms_job_id(aar: AAR, prefix: str = "") -> str:
-    """
-    What APEL knows a job by, beside its site and end: the batch system's id, or the JobID where there is none.
-
-    The JobID also replaces ids that are longer than APEL's column or mean "nothing" there.
-    """
-    local = aar.local_job_id
-    if local is None or not has_value(local) or not 0 < len(prefix) + len(local) <= LONGEST_LOCAL_ID:
-        return aar.job_id
-    return prefix + local
 
 
 def start_time(aar: AAR, source: str) -> int:

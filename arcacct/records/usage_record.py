@@ -15,6 +15,7 @@ from arcacct.records.benchmark import parsed_benchmark
 from arcacct.records.fqan import FQAN, VO, parsed_fqan
 from arcacct.records.identity import (
     client_host_name,
+    is_address,
     is_domain_name,
     job_record_id,
     machine_host,
@@ -53,6 +54,7 @@ _PHYSICAL = ' urf:storageUnit="KB" urf:metric="max" urf:type="physical"'
 _VIRTUAL = {kind: f' urf:storageUnit="KB" urf:metric="max" urf:type="{kind}"' for kind in ("shared", "virtual")}
 _LOGGER = f'<logger:LoggerName logger:version="{__version__}">arcacct</logger:LoggerName>'
 _LONGEST_JOINED_HOSTS = 2699
+_LONGEST_SUBMIT_HOST = 200
 
 
 class UROptions(NamedTuple):
@@ -206,8 +208,6 @@ def _used(aar: AAR, options: UROptions) -> str:
 
     No CpuDuration of usageType "all": SGAS adds up whatever it finds. No zero counts: SGAS multiplies by Processors.
     """
-    client = client_host_name(aar.client_host) if aar.client_host else ""
-    submit_host = client if client and is_domain_name(client) else None
     return (
         f"<WallDuration>{duration(aar.wall_s)}</WallDuration>"
         f'<CpuDuration urf:usageType="user">{duration(aar.cpu_user_s)}</CpuDuration>'
@@ -216,9 +216,20 @@ def _used(aar: AAR, options: UROptions) -> str:
         f"<EndTime>{iso_time(aar.end_time)}</EndTime>"
         f"<StartTime>{iso_time(start_time(aar, options.start_time_source))}</StartTime>"
         f"<MachineName>{escape(machine_name(aar, options) or '')}</MachineName>"
-        f"{_element('SubmitHost', submit_host)}{_element('Queue', aar.queue)}{_element('ProjectName', aar.project)}"
+        f"{_element('SubmitHost', submit_host(aar.client_host))}"
+        f"{_element('Queue', aar.queue)}{_element('ProjectName', aar.project)}"
         f"{_hosts(aar.node_names, options.host_style)}"
     )
+
+
+def submit_host(client_host: str | None) -> str | None:
+    """
+    The host or address that a client connected from, or None for what is neither, or too long for SGAS's column.
+
+    SGAS stores addresses as they are; the schema's pattern takes names only, and of IPv4 the addresses that look so.
+    """
+    host = client_host_name(client_host) if client_host else ""
+    return host if len(host) <= _LONGEST_SUBMIT_HOST and (is_domain_name(host) or is_address(host)) else None
 
 
 @lru_cache(maxsize=4096)

@@ -119,6 +119,22 @@ def test_a_receiver_of_the_command_line(site, run) -> None:
     assert len(site.box.sgas.records) == 5
 
 
+def test_the_prefix_of_an_apel_of_the_command_line(site, run, tmp_path) -> None:
+    """--apel-url takes the prefix of job ids too."""
+    site.configure("")
+    code, _out, err = run(
+        "republish", *PERIOD, "--apel-url", site.box.ams_url, "--gocdb-name", "SITE", "--apel-messages", "individual",
+        "--localid-prefix", "ce-", "--write-to", str(tmp_path / "out"),
+    )  # fmt: skip
+
+    assert (code, err.count("Traceback")) == (0, 0)
+    texts = [path.read_text() for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    ids = [line for text in texts for line in text.splitlines() if line.startswith("LocalJobId: ")]
+    assert len(ids) == 35
+    # The other five never got as far as the batch system.
+    assert sum(line.startswith("LocalJobId: ce-") for line in ids) == 30
+
+
 def test_why_tells_the_whole_story(site, run) -> None:
     """Job why names files, events, and each message that carried the job, with its answer."""
     run("publish", "--since", "2026-11-01")

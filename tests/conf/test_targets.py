@@ -61,6 +61,8 @@ def test_where_messages_go_and_the_token_comes_from(tmp_path, targeturl, port, u
         pytest.param(APEL + "authn_port = 70000\n", "is no port", id="authn-port"),
         pytest.param(APEL + "apel_dialect = seed\n", "is only for [arcacct/directory] targets", id="seed-to-apel"),
         pytest.param(APEL.replace("EXAMPLE", "Ünal"), "other than ASCII", id="site-not-ascii"),
+        pytest.param(APEL + "localid_prefix = ce 1\n", "is not one word of ASCII", id="prefix-of-two-words"),
+        pytest.param(DIRECTORY + "localid_prefix = é\n", "is not one word of ASCII", id="prefix-not-ascii"),
         pytest.param(APEL + "vofilter = a,b\n", "one vofilter line for each", id="list-of-vos"),
         pytest.param(APEL + "vomsless_vo = #/CN=x\n", "names no VO", id="issuer-without-vo"),
         pytest.param(APEL + "timeout = 0\n", "is no time", id="timeout"),
@@ -102,6 +104,12 @@ def test_what_is_only_odd_is_a_warning(tmp_path, block, warning):
     assert warning in problem.text
 
 
+@pytest.mark.parametrize("line", ["HS06:10", "HEPSPEC06 10", "hepscore23:10", "Si2k 3065"])
+def test_a_benchmark_that_apel_has_a_name_for_is_no_problem(tmp_path, line):
+    """What is published as HEPSPEC may be called HS06 here."""
+    assert examine(conf_files.read(tmp_path, f"[lrms]\nbenchmark = {line}\n"))[1] == []
+
+
 def test_options_of_arc_that_mean_nothing_to_us_pass_in_silence(tmp_path):
     """ARC's own options and blocks are not ours to complain about."""
     ours = "[arex/jura]\nlogfile = /x\nloglevel = 3\nurdelivery_frequency = 3600\n"
@@ -134,6 +142,13 @@ def test_misplaced_lines_are_errors_in_our_file_and_warnings_in_arcs(tmp_path):
         pytest.param("apel_messages = summaries\n", "apel_messages = summaries-v03\n", "error", id="two-summaries"),
         pytest.param("apel_messages = urs\n", "apel_messages = individual\n", "warning", id="same-key"),
         pytest.param("", "", "warning", id="same-family"),
+        pytest.param(
+            "apel_messages = urs\nlocalid_prefix = a\n",
+            "apel_messages = individual\nlocalid_prefix = b\n",
+            "error",
+            id="two-prefixes",
+        ),
+        pytest.param("localid_prefix = a\n", "", "warning", id="prefix-of-summaries"),
         pytest.param("vofilter = a\n", "apel_messages = urs\nvofilter = b\n", None, id="other-vos"),
         pytest.param("vofilter = a\n", "apel_messages = urs\n", "error", id="one-filtered"),
         pytest.param("topic = test\n", "apel_messages = urs\n", None, id="other-topic"),

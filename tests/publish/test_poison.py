@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import apel_rules
 import pytest
 import rehearsal
+import sgas_rules
 from argo_ams_library import ArgoMessagingService
 from lxml import etree
 from publishing_site import CARS, DAY_S, JUNE, SGAS, SUMMARIES, Job, Site, at_apel, at_sgas, jobs, truth
@@ -65,7 +66,7 @@ POISON = [
     Poison("cpu-time-beyond-int4", {"cpu_s": 2**31}, None, "CPU time"),
     Poison("negative-cpu-time", {"cpu_s": -5}, "CPU time", "CPU time", "cannot have been measured"),
     Poison("end-in-the-future", {"end_time": NOW + 40 * DAY_S}, "future", "future", "not begun"),
-    Poison("unknown-benchmark", {"benchmark": "HS06:10"}, None, "benchmark", "benchmark"),
+    Poison("unknown-benchmark", {"benchmark": "SPECint:10"}, None, "benchmark", "benchmark"),
     Poison("benchmark-zero", {"benchmark": "HEPSPEC:0"}, None, "benchmark", "benchmark"),
     Poison("benchmark-no-number", {"benchmark": "HEPSPEC:fast"}, None, "benchmark", "benchmark"),
     Poison("too-many-nodes", {"nodes": 2**15}, None, None),
@@ -294,9 +295,10 @@ def test_every_record_of_the_corpus_validates(memory, empty_box, test_data) -> N
     before = {path.name for path in pathlib.Path(empty_box.received, "sgas").iterdir()}
     schema = etree.XMLSchema(etree.parse(str(test_data / "xsd" / "gfd98_urf_relaxed_extensions.xsd")))
     newest = max(before)
-    document = etree.parse(str(pathlib.Path(empty_box.received, "sgas", newest)))
-    schema.assertValid(document)
-    assert len(document.getroot()) == 35
+    document = etree.parse(str(pathlib.Path(empty_box.received, "sgas", newest))).getroot()
+    # This host's clients come from 127.0.0.1, which SGAS stores and the schema's pattern does not know.
+    schema.assertValid(sgas_rules.without_addresses(document))
+    assert len(document) == 35
     cars = [accepted.text for accepted in empty_box.apel.received if accepted.text.startswith("<")]
     schema = etree.XMLSchema(etree.parse(str(test_data / "xsd" / "car_v1.2.xsd")))
     for text in cars:

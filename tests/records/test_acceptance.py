@@ -19,7 +19,6 @@ from arcacct.records.acceptance import (
     accept_for_sgas,
     apel_verdict,
     repair_apel_job,
-    repair_car,
     sgas_verdict,
 )
 from arcacct.records.apel import JOB_HEADERS, APELOptions, individual_job, message
@@ -67,7 +66,7 @@ APEL_ONLY = "car job"
         pytest.param({"cpu_user_s": 2**31}, APEL_ONLY, "CPU time", id="cpu-beyond-int"),
         pytest.param({"core_count": -1}, EVERYBODY, "core count", id="negative-cores"),
         pytest.param({"node_count": 2**31}, EVERYBODY, "node count", id="nodes-beyond-int"),
-        pytest.param({"benchmark": "HS06:10"}, APEL_ONLY, "APEL knows the types", id="unknown-benchmark"),
+        pytest.param({"benchmark": "SPECint:10"}, APEL_ONLY, "APEL knows the types", id="unknown-benchmark"),
         pytest.param({"benchmark": "HEPSPEC"}, APEL_ONLY, "form TYPE:VALUE", id="malformed-benchmark"),
         pytest.param({"benchmark": "HEPSPEC:0"}, APEL_ONLY, "above 0", id="worthless-benchmark"),
         pytest.param({"job_id": "x" * 256}, APEL_ONLY, "longer than 255", id="job-id-beyond-the-column"),
@@ -154,7 +153,7 @@ def test_repairs_for_sgas(job: AAR, changes: dict[str, Any], field: str, repaire
     [
         pytest.param({"local_job_id": "/dev"}, "LocalJobId", id="local-id-with-a-slash"),
         pytest.param({"local_job_id": "x" * 121}, "LocalJobId", id="long-local-id"),
-        pytest.param({"benchmark": "HS06:10"}, "APEL knows", id="benchmark"),
+        pytest.param({"benchmark": "SPECint:10"}, "APEL knows", id="benchmark"),
         pytest.param({"job_name": "a\x00b"}, "job_name: control characters", id="control-characters"),
     ],
 )
@@ -170,8 +169,11 @@ def test_what_sgas_is_not_told_is_noted(job: AAR, changes: dict[str, Any], note:
     [
         pytest.param({"local_job_id": "NULL"}, "LocalJobId", "good1", "LocalJobId", id="local-id-that-means-nothing"),
         pytest.param({"user_dn": "/CN=" + "x" * 300}, "GlobalUserName", "/CN=" + "x" * 251, "user_dn: cut", id="dn"),
-        pytest.param({"queue": "🚀"}, "Queue", r"\xF0\x9F\x9A\x80", "beyond U+FFFF", id="astral"),
-        pytest.param({"queue": "数"}, "Queue", "数", None, id="other-letters"),
+        pytest.param({"queue": "🚀"}, "Queue", r"\xF0\x9F\x9A\x80", None, id="astral"),
+        pytest.param({"queue": "数"}, "Queue", r"\xE6\x95\xB0", None, id="other-letters"),
+        pytest.param(
+            {"queue": "é" * 13}, "Queue", r"\xC3\xA9" * 12 + r"\xC3", "queue: cut from 104", id="whole-escapes"
+        ),
         pytest.param(
             {"fqans": ("/atlas/" + "g" * 300 + "/Role=production",)},
             "VORole",
@@ -220,7 +222,7 @@ def test_the_quick_look_agrees_with_the_whole_rules(job: AAR) -> None:
     """A job that passes at a glance is one that all rules, one by one, would leave untouched."""
     assert accept_for_sgas(job, SGAS, NOW) == sgas_verdict(job, SGAS, NOW)
     default = APEL.default_benchmark
-    assert accept_for_car(job, CAR, NOW) == apel_verdict(job, "", default, NOW, repair_car)
+    assert accept_for_car(job, CAR, NOW) == apel_verdict(job, "", default, NOW)
     assert accept_for_apel_job(job, APEL, NOW) == apel_verdict(job, "", default, NOW, repair_apel_job)
 
 
@@ -233,7 +235,7 @@ def test_the_quick_look_agrees_with_the_whole_rules(job: AAR) -> None:
         pytest.param({"wall_s": -1}, "wall time -1", id="wall"),
         pytest.param({"cpu_s": 2**53 + 1}, "CPU time", id="cpu"),
         pytest.param({"core_count": -1}, "core count", id="cores"),
-        pytest.param({"benchmark": "HS06:10"}, "APEL knows the types", id="benchmark"),
+        pytest.param({"benchmark": "SPECint:10"}, "APEL knows the types", id="benchmark"),
     ],
 )
 def test_refused_cells(cell: UsageCell, changes: dict[str, Any], reason: str) -> None:

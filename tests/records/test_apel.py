@@ -98,6 +98,14 @@ def test_unknown_optional_values_are_left_out(bare_job: AAR) -> None:
     ("changes", "options", "stored"),
     [
         pytest.param({}, {}, ("/atlas/Role=production/Capability=NULL", None, None, None), id="fqan-alone"),
+        pytest.param({"fqans": ("/atlas",)}, {}, ("/atlas/Role=NULL", None, None, None), id="no-role"),
+        pytest.param(
+            {"fqans": ("/atlas/Capability=NULL",)},
+            {},
+            ("/atlas/Role=NULL/Capability=NULL", None, None, None),
+            id="no-role-but-a-capability",
+        ),
+        pytest.param({"vo": "uk"}, {}, (None, "uk", "/atlas", "Role=production"), id="a-vo-that-is-not-the-attributes"),
         pytest.param({"fqans": ()}, {}, (None, "atlas", "/atlas", "Role=NULL"), id="vo-alone"),
         pytest.param(
             {"fqans": (), "vo": None},
@@ -127,8 +135,8 @@ def test_membership(job: AAR, changes: dict[str, Any], options: dict[str, Any], 
 
 def test_a_benchmark_that_apel_refuses_is_not_guessed(job: AAR) -> None:
     """Silently taking 1.0 instead would change the account of the month."""
-    with pytest.raises(InputError, match="HS06"):
-        individual_job(job._replace(benchmark="HS06:10"), OPTIONS)
+    with pytest.raises(InputError, match="SPECint"):
+        individual_job(job._replace(benchmark="SPECint:10"), OPTIONS)
 
 
 @pytest.mark.parametrize("sample", ["good_job_v03.msg", "seed_summary_v03_fixed.msg", "seed_sync_v01.msg"])
@@ -237,6 +245,38 @@ def test_a_key_that_was_sent_can_be_neutralised(job: AAR, local_job_id: str | No
     _, (now,) = apel_rules.parse(text_of(neutral_job(resumed, sent, prefix), options, version), NOW)
     assert apel_rules.key_of(kind, now) == apel_rules.key_of(kind, was) == tuple(sent)
     assert (now["WallDuration"], now["CpuDuration"]) == (0, 0)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(("before", "after"), [("", "CE1:"), ("CE1:", ""), ("CE1:", "ce2:"), ("CE1:", "ce")])
+@pytest.mark.parametrize("local_job_id", [None, "4711"])
+def test_a_key_under_another_prefix_can_be_neutralised(
+    job: AAR, local_job_id: str | None, before: str, after: str, version: str
+) -> None:
+    """What was sent before the site chose its prefix is taken back after it."""
+    first = job._replace(local_job_id=local_job_id)
+    kind, (was,) = apel_rules.parse(text_of(first, OPTIONS._replace(localid_prefix=before), version), NOW)
+    zeros = neutral_job(first, job_key(first, OPTIONS.site, before), after)
+    _, (now,) = apel_rules.parse(text_of(zeros, OPTIONS._replace(localid_prefix=after), version), NOW)
+    assert apel_rules.key_of(kind, now) == apel_rules.key_of(kind, was)
+    assert (now["WallDuration"], now["CpuDuration"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("local_job_id", "prefix", "stored"),
+    [
+        pytest.param("4711", "ce1:", "ce1:4711", id="prefixed"),
+        pytest.param(None, "ce1:", "good1", id="unknown"),
+        pytest.param("none", "ce1:", "good1", id="nothing"),
+        pytest.param("ne", "no", "good1", id="nothing-once-joined"),
+        pytest.param("4" * 251, "ce1:", "ce1:" + "4" * 251, id="fits"),
+        pytest.param("4" * 252, "ce1:", "good1", id="too-long-with-the-prefix"),
+        pytest.param("é" * 32, "", "good1", id="too-long-once-escaped"),
+    ],
+)
+def test_local_job_id(job: AAR, local_job_id: str | None, prefix: str, stored: str) -> None:
+    """Never nothing and never cut, which could make two jobs one: the JobID stands in."""
+    assert row(job._replace(local_job_id=local_job_id), OPTIONS._replace(localid_prefix=prefix))["LocalJobId"] == stored
 
 
 def test_job_keys_compare_as_the_database_does(job: AAR) -> None:

@@ -15,6 +15,7 @@ from lxml import etree
 from arcacct import __version__
 from arcacct.records.aar import AAR
 from arcacct.records.acceptance import accept_for_car
+from arcacct.records.apel_text import field
 from arcacct.records.car import CAROptions, car, document
 from arcacct.records.fqan import VO
 
@@ -83,13 +84,25 @@ def test_apel_stores_every_column_as_intended(job: AAR) -> None:
 @pytest.mark.parametrize(
     ("changes", "options", "stored"),
     [
-        pytest.param({"fqans": ()}, {}, ("atlas", "/atlas", None), id="a-vo-without-attributes"),
+        pytest.param({"fqans": ()}, {}, ("atlas", "/atlas", "Role=NULL"), id="a-vo-without-attributes"),
+        pytest.param({"fqans": ("/atlas",)}, {}, ("atlas", "/atlas", "Role=NULL"), id="no-role"),
+        pytest.param(
+            {"vo": "uk", "fqans": ("/atlas/Role=production",)},
+            {},
+            ("uk", "/atlas", "Role=production"),
+            id="a-vo-that-is-not-the-attributes",
+        ),
         pytest.param({"fqans": (), "vo": None}, {}, (None, None, None), id="neither"),
-        pytest.param({"fqans": (), "vo": None}, {"vomsless_vo": VO("dteam")}, ("dteam", "/dteam", None), id="vomsless"),
+        pytest.param(
+            {"fqans": (), "vo": None},
+            {"vomsless_vo": VO("dteam")},
+            ("dteam", "/dteam", "Role=NULL"),
+            id="vomsless",
+        ),
         pytest.param(
             {"fqans": (), "vo": None},
             {"vomsless_vo": VO("dteam"), "vo_groups": ("/dteam/prod", "/dteam/b")},
-            ("dteam", "/dteam/prod", None),
+            ("dteam", "/dteam/prod", "Role=NULL"),
             id="vomsless-with-groups",
         ),
         pytest.param(
@@ -160,3 +173,5 @@ def test_hostile_names_reach_apel(car_schema: etree.XMLSchema, job: AAR) -> None
     car_schema.assertValid(etree.fromstring(text.encode("ascii"), etree.XMLParser(huge_tree=True)))
     stored = car_rules.parse(text)[0]
     assert (stored["WallDuration"], stored["CpuDuration"]) == (job.wall_s, job.cpu_s)
+    assert (stored["GlobalUserName"], stored["Queue"]) == (field(job.user_dn, 255), field(job.queue, 100))
+    assert all(value.isascii() for value in stored.values() if isinstance(value, str))

@@ -1,0 +1,86 @@
+"""CEs of one site whose batch systems give the same ids: a prefix keeps their jobs apart at APEL, which counts all."""
+
+from __future__ import annotations
+
+import pytest
+from publishing_site import CARS, DIRECTORY, SUMMARIES, Site, at_apel, jobs, truth, usage
+
+INDIVIDUAL = CARS.replace("=urs", "=individual")
+V04 = CARS.replace("=urs", "=individual-v04")
+FAMILIES = pytest.mark.parametrize("target", [CARS, INDIVIDUAL, V04], ids=["cars", "individual", "individual-v04"])
+PREFIX = "localid_prefix=CE1:\n"
+
+
+@FAMILIES
+def test_equal_ids_of_two_ces_are_two_jobs(memory, empty_box, target) -> None:
+    """Of one site, with equal ends: without the prefix the second CE's record would replace the first one's."""
+    first = Site(memory / "1", empty_box, target + PREFIX)
+    second = Site(memory / "2", empty_box, target + "localid_prefix=ce2:\n")
+    ours = jobs(3)
+    theirs = [job._replace(job_id=f"other{job.job_id}", local_id=job.lrms_id, wall_s=7) for job in ours]
+    first.record(*ours)
+    second.record(*theirs)
+
+    first.publish()
+    second.publish()
+
+    stored = at_apel(empty_box.apel.job_records)
+    assert {name.lower() for name in stored} == {
+        *(f"ce1:{job.lrms_id}" for job in ours),
+        *(f"ce2:{job.lrms_id}" for job in theirs),
+    }
+    assert usage(empty_box.apel.job_records)[0] == 3 * 100 + 3 * 7
+
+
+@FAMILIES
+@pytest.mark.parametrize(("before", "after"), [("", PREFIX), (PREFIX, ""), (PREFIX, "localid_prefix=CE12:\n")])
+def test_a_prefix_that_comes_later_counts_no_use_twice(memory, empty_box, target, before, after) -> None:
+    """Jobs that are sent again go under their new ids, and what stands under the old ones is taken back."""
+    site = Site(memory, empty_box, target + before)
+    site.record(*jobs(3))
+    site.publish()
+    site.configure(target + after)
+
+    outcome = site.republish()
+
+    assert outcome.error is None
+    assert usage(empty_box.apel.job_records) == (300, 270)
+    prefix = after.removeprefix("localid_prefix=").strip()
+    assert {name.lower() for name in at_apel(empty_box.apel.job_records)} == {
+        f"{prefix}{job.lrms_id}".lower() for job in jobs(3)
+    }
+
+
+@FAMILIES
+def test_jobs_that_were_sent_under_a_prefix_can_become_sums(memory, empty_box, target) -> None:
+    """Also when the prefix is gone by then."""
+    site = Site(memory, empty_box, target + PREFIX)
+    site.record(*jobs(3))
+    site.publish()
+    site.configure(SUMMARIES)
+    site.record(*jobs(1, first=3))
+
+    site.publish()
+
+    assert usage(empty_box.apel.job_records) == (0, 0)
+    assert usage(empty_box.apel.summaries) == (400, 360)
+
+
+def test_the_prefix_is_in_files_too(memory, empty_box) -> None:
+    """A directory target's messages are read by a site's own ssmsend."""
+    (memory / "outgoing").mkdir()
+    site = Site(memory, empty_box, DIRECTORY + PREFIX)
+    site.record(*jobs(1))
+    site.publish()
+
+    texts = [path.read_text() for path in (memory / "outgoing").rglob("*") if path.is_file()]
+    assert sum(f"LocalJobId: CE1:{jobs(1)[0].lrms_id}\n" in text for text in texts) == 1
+
+
+def test_without_a_prefix_ids_are_the_batch_systems(memory, empty_box) -> None:
+    """As they have always been sent."""
+    site = Site(memory, empty_box, CARS)
+    site.record(*jobs(2))
+    site.publish()
+
+    assert at_apel(empty_box.apel.job_records) == truth(jobs(2), by_lrms=True)
