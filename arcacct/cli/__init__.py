@@ -20,6 +20,7 @@ from arcacct.errors import ArcacctError, StoreError, UsageError
 COMMANDS = {
     "record": "Record one state change of a job, as the hook does.",
     "sweep": "Drain the spool, then record what the database lacks.",
+    "switch": "Take over from jura-ng without counting a job twice.",
     "publish": "Send new records to every configured target.",
     "republish": "Send the records of a period again.",
     "quarantine": "List, retry or drop records that are not sent.",

@@ -119,6 +119,22 @@ def live_summaries(con: Connection, target: str, year: int, month: int) -> list[
     return [(kind, one) for kind, one in live_sums(con, target, year, month) if kind != "sync"]
 
 
+def adopt(con: Connection, target: str, kind: str, sums: Iterable[SentSum]) -> int:
+    """
+    Note sums that another publisher sent of a target, so that they count as ours; how many were not known before.
+
+    A key that the ledger knows stays as it is: what we sent under it, zeros too, is what the receiver has.
+    """
+    with transaction(con):
+        before = con.total_changes
+        con.executemany(
+            "INSERT OR IGNORE INTO SumKeys (Target, Kind, Key, Year, Month, Jobs, MessageID)"
+            " VALUES (?, ?, ?, ?, ?, ?, 0)",
+            [(target, kind, one.key, one.year, one.month, one.jobs) for one in sums],
+        )
+        return con.total_changes - before
+
+
 def sums_of_kind(con: Connection, target: str, kind: str) -> list[SentSum]:
     """Every sum of a kind that the receiver has and that is not zero."""
     rows = con.execute(

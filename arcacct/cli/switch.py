@@ -1,0 +1,161 @@
+"""`arcacct switch`: taking over from jura-ng."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+
+import click
+
+from arcacct.cli.asking import complete_target
+from arcacct.cli.context import settings_of
+from arcacct.cli.examples import examples
+from arcacct.cli.tables import format_option, lines
+from arcacct.conf.targets import select_targets
+from arcacct.errors import UsageError
+from arcacct.publish import switch as switching
+from arcacct.publish.sums import Month, month_name
+from arcacct.publish.switch import JobsOfMonth, SumsOfMonth, TargetPlan, Wishes, hours
+from arcacct.records.apel_summary import SummaryKey
+from arcacct.store.import_arex import arex_databases
+
+_COLUMNS = (
+    "target", "month", "replaced", "jobs", "wall_h", "user", "vo", "group", "role", "submit_host", "nodes", "cores",
+    "service_level",
+)  # fmt: skip
+_SHOWN = 20
+
+
+@click.command(
+    short_help="Take over from jura-ng without counting a job twice.",
+    epilog=examples("arcacct switch --plan", "arcacct switch --target apel:egi --yes"),
+)
+@click.argument("path", required=False)
+@click.option("--plan", "plan_only", is_flag=True, help="Show the plan and stop: change nothing.")
+@click.option(
+    "--target", metavar="NAME", shell_complete=complete_target, help="Only this target: apel:x, directory:x, or x."
+)
+@click.option(
+    "--month",
+    "months",
+    multiple=True,
+    metavar="YYYY-MM",
+    help="This month, repeatable; without it that of jura-ng's last job and the one before.",
+)
+@click.option("--arc", type=click.Choice(["6", "7"]), help="Whose jura-ng it was, if the database does not tell.")
+@click.option("--yes", is_flag=True, help="Do not ask on a terminal.")
+@format_option
+@click.pass_context
+def switch(
+    ctx: click.Context,
+    /,
+    *,
+    path: str | None,
+    plan_only: bool,
+    target: str | None,
+    months: Sequence[str],
+    arc: str | None,
+    yes: bool,
+    form: str,
+) -> None:
+    """
+    Take over from jura-ng without counting a job twice.
+
+    jura-ng sent summaries under keys of its own, and APEL would add ours to them. This shows each key that it used,
+    from the database that A-REX writes, and notes those that ours do not replace: the next `arcacct publish` sends
+    zeros for them. Nothing is sent from here, and repeating it changes nothing.
+
+    PATH is an accounting.db (ARC 6) or accounting_v2.db (ARC 7) with jura-ng's publishing.db beside it; without it,
+    those of the control directory.
+    """
+    settings = settings_of(ctx)
+    targets = select_targets(settings.targets, target)
+    databases = [path] if path else arex_databases(settings.places.controldir)
+    wishes = Wishes(databases, [_month(text) for text in months], int(arc) if arc else None)
+    plans = switching.plan(settings, targets, wishes)
+    rows = [row for one in plans for row in _rows(one)]
+    if rows or form != "table":
+        for line in lines(_COLUMNS, rows, form):
+            click.echo(line)
+    for one in plans:
+        _tell(one)
+    if plan_only:
+        return
+    if not any(map(switching.anything_left, plans)):
+        click.echo("nothing to note: ours replace all that APEL has", err=True)
+        return
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError("nobody is there to be asked; say --yes, or --plan to look only")
+        click.confirm("note these keys?", abort=True, err=True)
+    for name, new in switching.take_over(settings, plans).items():
+        words = f"{new} keys noted: the next `arcacct publish` sends zeros for them" if new else "all was noted before"
+        click.echo(f"{name}: {words}", err=True)
+
+
+def _month(text: str) -> Month:
+    if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", text):
+        raise UsageError(f"{text!r} is no month; write it like 2026-11")
+    return int(text[:4]), int(text[5:])
+
+
+def _rows(one: TargetPlan) -> Iterator[tuple[object, ...]]:
+    for month in one.sums:
+        left = {summary.key for summary in month.left}
+        for summary in month.sums:
+            replaced = "no" if summary.key in left else "yes"
+            yield _row(one.target, month.month, replaced, summary.spelling, (summary.jobs, summary.wall_s))
+        for key in month.perhaps:
+            yield _row(one.target, month.month, "perhaps", key, None)
+
+
+def _row(
+    target: str, month: Month, replaced: str, key: SummaryKey, amount: tuple[int, int] | None
+) -> tuple[object, ...]:
+    jobs, wall_h = (None, None) if amount is None else (amount[0], round(amount[1] / 3600, 2))
+    level = f"{key.benchmark_type}:{key.benchmark_value}"
+    return (
+        target, month_name(month), replaced, jobs, wall_h, key.user, key.vo, key.group, key.role, key.submit_host,
+        key.node_count, key.processors, level,
+    )  # fmt: skip
+
+
+def _tell(one: TargetPlan) -> None:
+    click.echo(f"{one.target}: {one.says}", err=True)
+    for month in one.sums:
+        click.echo(f"{one.target}: {_sentence(month)}", err=True)
+    for jobs in one.jobs:
+        click.echo(f"{one.target}: {_job_sentence(jobs)}", err=True)
+        for job_id in jobs.differing[:_SHOWN]:
+            click.echo(f"{one.target}: {job_id}: here with another end or id of the batch system", err=True)
+        for job_id in jobs.again[:_SHOWN]:
+            click.echo(f"{one.target}: {job_id}: resumed; APEL may have it with an earlier end, too", err=True)
+    for note in one.notes:
+        click.echo(f"{one.target}: {note}", err=True)
+
+
+def _sentence(one: SumsOfMonth) -> str:
+    if not one.sums:
+        return f"{month_name(one.month)}: APEL has nothing from jura-ng"
+    jobs, wall_s = sum(summary.jobs for summary in one.sums), sum(summary.wall_s for summary in one.sums)
+    twice, twice_s = sum(summary.jobs for summary in one.left), sum(summary.wall_s for summary in one.left)
+    return (
+        f"{month_name(one.month)}: APEL has {jobs} jobs and {hours(wall_s)} hours from jura-ng under {len(one.sums)}"
+        f" keys; {len(one.left)} of these ours do not replace: {twice} jobs and {hours(twice_s)} hours would count"
+        f" twice. Here are {one.ours[0]} jobs and {hours(one.ours[1])} hours"
+    ) + _counts(one.syncs)
+
+
+def _job_sentence(one: JobsOfMonth) -> str:
+    if not one.jobs:
+        return f"{month_name(one.month)}: APEL has nothing from jura-ng"
+    same = one.jobs - len(one.differing)
+    return (
+        f"{month_name(one.month)}: APEL has {one.jobs} job records and {hours(one.wall_s)} hours from jura-ng; ours"
+        f" have the same ids and ends for {same} of them and replace them, {len(one.differing)} would count twice"
+    ) + _counts(one.syncs)
+
+
+def _counts(syncs: Sequence[object]) -> str:
+    return f". Its sync message counts {len(syncs)} SubmitHosts that ours does not have" if syncs else ""

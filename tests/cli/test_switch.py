@@ -1,0 +1,114 @@
+"""`arcacct switch` as an operator types it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import jura_site
+import pytest
+from jura_site import SUMMARIES
+
+from arcacct.cli import main
+from arcacct.sandbox import Sandbox
+
+SGAS = "[arex/jura/sgas:s]\ntargeturl={sgas}\n"
+URS = SUMMARIES.replace("=summaries", "=urs")
+
+
+@pytest.fixture
+def box(tmp_path):
+    with Sandbox(str(tmp_path)) as running:
+        yield running
+
+
+@pytest.fixture
+def run(tmp_path, capsys):
+    """Run a command in this process, without a terminal; returns exit code, stdout and stderr."""
+
+    def arcacct(*args: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(["--config", str(tmp_path / "arc.conf"), *args])
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return arcacct
+
+
+def test_the_plan_names_every_key(tmp_path, box, run) -> None:
+    """Which ours replace, which not, jobs and hours; SGAS in one line."""
+    jura_site.site(tmp_path, box, 6, SUMMARIES + SGAS)
+    code, out, err = run("switch", "--plan", "--format", "json")
+
+    rows = json.loads(out)
+    assert code == 0
+    assert [row["replaced"] for row in rows].count("no") == 7
+    assert [row["replaced"] for row in rows].count("yes") == 2
+    (robot,) = [row for row in rows if row["group"] == "/atlas/Role" and row["cores"] == 8]
+    assert (robot["jobs"], robot["month"], robot["service_level"]) == (1, "2026-11", "HEPSPEC:1.0")
+    assert "apel:a: jura-ng of ARC 6 sent summaries of the jobs that ended until 2026-11-20T10:14:31Z" in err
+    assert "under 9 keys; 7 of these ours do not replace" in err
+    assert "sgas:s: nothing to do" in err
+
+
+def test_the_keys_are_noted_once(tmp_path, box, run) -> None:
+    """--yes notes them; again there is nothing new."""
+    jura_site.site(tmp_path, box, 6)
+
+    assert "apel:a: 8 keys noted" in run("switch", "--yes")[2]
+    assert "apel:a: all was noted before" in run("switch", "--yes")[2]
+
+
+def test_nothing_is_noted_unasked(tmp_path, box, run) -> None:
+    """Without a terminal somebody has to say --yes."""
+    jura_site.site(tmp_path, box, 6)
+    code, _out, err = run("switch")
+
+    assert code == 64
+    assert "--yes" in err
+    assert not (tmp_path / "control" / "accounting" / "arcacct" / "publishing.db").exists()
+
+
+def test_job_records_need_nothing_but_words(tmp_path, box, run) -> None:
+    """ARC 7.0 left the benchmarks out: how far the figures jump is told with numbers."""
+    jura_site.site(tmp_path, box, 7, URS)
+    code, _out, err = run("switch", "--plan")
+
+    assert code == 0
+    assert "ours have the same ids and ends for 39 of them" in err
+    assert "1.0 for every job): 0.02 normalised hours, with the recorded ones 0.20" in err
+
+
+def test_job_records_of_version_6_are_all_replaced(tmp_path, box, run) -> None:
+    """Nothing is noted, and nobody is asked."""
+    jura_site.site(tmp_path, box, 6, URS)
+    code, _out, err = run("switch")
+
+    assert code == 0
+    assert "nothing to note" in err
+    assert "ServiceLevels" not in err
+
+
+def test_a_database_elsewhere(tmp_path, box, run) -> None:
+    """PATH is an old CE's database, with the publishing.db beside it."""
+    jura_site.site(tmp_path, box, 6)
+    old = tmp_path / "old"
+    shutil.move(tmp_path / "control" / "accounting" / "publishing.db", tmp_path / "publishing.db")
+    assert "jura-ng has never published to it" in run("switch", "--plan")[2]
+
+    jura_site.write_arex_database(old, 6)
+    shutil.move(tmp_path / "publishing.db", old / "publishing.db")
+    assert "7 of these ours do not replace" in run("switch", str(old / "accounting.db"), "--plan")[2]
+
+
+def test_other_months_and_versions_on_request(tmp_path, box, run) -> None:
+    """--month and --arc win over what the databases say."""
+    jura_site.site(tmp_path, box, 6)
+    _code, out, err = run("switch", "--plan", "--month", "2026-11", "--arc", "7", "--format", "json")
+
+    assert "2026-10" not in err
+    assert "jura-ng of ARC 7" in err
+    assert {row["role"] for row in json.loads(out)} >= {"/Role=production"}
+    code, _out, err = run("switch", "--plan", "--month", "11")
+    assert code == 64
+    assert "2026-11" in err
