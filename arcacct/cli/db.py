@@ -190,6 +190,34 @@ def restore(ctx: click.Context, file: str, yes: bool) -> None:
         click.echo(f"{done.kept}: the old database", err=True)
 
 
+@db.command(short_help="Move both databases to another directory.", epilog=examples("arcacct db move /var/lib/arcacct"))
+@click.argument("directory", metavar="DIR")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_context
+def move(ctx: click.Context, directory: str, yes: bool) -> None:
+    """
+    Move both databases and the spool to DIR, which is made if it is missing.
+
+    Prints the line for [arcacct] of the configuration. Hooks spool meanwhile; commands that use the databases have to
+    end first. Until the configuration has the new line, commands refuse to write and hooks go on spooling in the old
+    place, which the sweep drains. The old databases are kept there under other names. Interrupted, it can be repeated.
+    """
+    from arcacct.publish.run import publishing_lock  # noqa: PLC0415  slow to import
+    from arcacct.store import moving  # noqa: PLC0415  slow to import
+
+    here = places_of(ctx)
+    moving.check(here, directory)
+    _ask(f"move the databases in {here.directory} to {directory}?", yes=yes)
+    with publishing_lock(here.publishing_lock):
+        done = moving.move(here, directory)
+    for path in done.kept:
+        click.echo(f"{path}: the old database", err=True)
+    if done.spooled:
+        click.echo(f"{done.spooled} events of the spool were taken along", err=True)
+    click.echo("arcacct: moved; now put this line into [arcacct] of the configuration:", err=True)
+    click.echo(f"database={done.database}")
+
+
 @db.command(
     short_help="Move old jobs, finished and delivered, into an archive.",
     epilog=examples("arcacct db prune --before 2025-05-01 --dry-run", "arcacct db prune --before 2025-05-01 --yes"),
