@@ -26,9 +26,17 @@ _TURNS = "|/-\\"
 
 
 def database_of(ctx: click.Context) -> str:
-    """The database to ask: --database, whosever it is, else the configured one. Raises ConfigError."""
-    given = ctx.obj["database"]
-    return os.path.abspath(given) if given else places_of(ctx).database
+    """
+    The database to ask: --database, whosever it is, else the configured one.
+
+    Raises ConfigError, and StoreError when the configured one is not there.
+    """
+    given: str | None = ctx.obj["database"]
+    if given:
+        return os.path.abspath(given)
+    here = places_of(ctx)
+    accounting.require(here)
+    return here.database
 
 
 @contextmanager

@@ -19,10 +19,12 @@ from arcacct.store.accounting import (
     open_publishing,
     read_accounting,
     read_publishing,
+    require,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from arcacct.conf.places import Places
     from arcacct.conf.settings import Settings
     from arcacct.store.prune import Plan, Wishes
 
@@ -32,16 +34,37 @@ def db() -> None:
     """Create, check and keep the database."""
 
 
-@db.command(short_help="Create both databases: of accounting and of publishing.", epilog=examples("arcacct db init"))
+@db.command(
+    short_help="Create both databases: of accounting and of publishing.",
+    epilog=examples("arcacct db init", "arcacct db init --new-life"),
+)
+@click.option("--new-life", is_flag=True, help="Begin an accounting database although there was one, which is lost.")
 @click.pass_context
-def init(ctx: click.Context) -> None:
+def init(ctx: click.Context, new_life: bool) -> None:
     """
     Create both databases: of accounting and of publishing.
 
     Databases that are there are taken forward if they are of an older version, after a backup beside each, and
     opened to read_group= if it is set; otherwise nothing happens to them.
+
+    Where there was a database before, none is created: a backup, the right database= or `arcacct db move` keep what
+    was published right. When it is lost for good, --new-life begins a new one, which goes on from the lost one.
     """
-    _initialise(ctx)
+    here = places_of(ctx)
+    if not new_life:
+        _initialise(here)
+        return
+    from arcacct.store.maintain import new_life as begin  # noqa: PLC0415  psutil is slow to import
+
+    begun = begin(here)
+    _initialise(here, begun.scripts)
+    if begun.lives:
+        click.echo(
+            f"arcacct: {here.database}: a new life begins, which goes on from {len(begun.lives)} before: months that "
+            "were published are held until their figures are proven or accepted; `arcacct import arex` takes over what "
+            "A-REX recorded",
+            err=True,
+        )
 
 
 @db.command(short_help="Take both databases forward to this version of arcacct.", epilog=examples("arcacct db upgrade"))
@@ -54,15 +77,14 @@ def upgrade(ctx: click.Context) -> None:
     database of a newer version is refused: nothing goes backward, except by `arcacct db restore` of the backup.
     """
     here = places_of(ctx)
-    if not os.path.exists(here.database):
-        raise StoreError(f"{here.database}: no such database; create it with `arcacct db init`")
-    _initialise(ctx)
+    require(here)
+    _initialise(here)
 
 
-def _initialise(ctx: click.Context) -> None:
-    here = places_of(ctx)
+def _initialise(here: Places, made: tuple[int, ...] = ()) -> None:
+    """Create or take forward; ``made``: the scripts by which the accounting database was created just now."""
     for path, ran in initialise(here).items():
-        click.echo(f"{path}: {_what(ran)}")
+        click.echo(f"{path}: {_what([*made, *ran] if path == here.database else ran)}")
     # Whoever may only read needs the files that an open database has.
     leave_open(open_accounting(here), here.database)
     leave_open(open_publishing(here), here.publishing_database)
@@ -166,6 +188,34 @@ def restore(ctx: click.Context, file: str, yes: bool) -> None:
         click.echo(f"{done.database}: taken forward to schema version {done.scripts[-1]}")
     if done.kept:
         click.echo(f"{done.kept}: the old database", err=True)
+
+
+@db.command(short_help="Move both databases to another directory.", epilog=examples("arcacct db move /var/lib/arcacct"))
+@click.argument("directory", metavar="DIR")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_context
+def move(ctx: click.Context, directory: str, yes: bool) -> None:
+    """
+    Move both databases and the spool to DIR, which is made if it is missing.
+
+    Prints the line for [arcacct] of the configuration. Hooks spool meanwhile; commands that use the databases have to
+    end first. Until the configuration has the new line, commands refuse to write and hooks go on spooling in the old
+    place, which the sweep drains. The old databases are kept there under other names. Interrupted, it can be repeated.
+    """
+    from arcacct.publish.run import publishing_lock  # noqa: PLC0415  slow to import
+    from arcacct.store import moving  # noqa: PLC0415  slow to import
+
+    here = places_of(ctx)
+    moving.check(here, directory)
+    _ask(f"move the databases in {here.directory} to {directory}?", yes=yes)
+    with publishing_lock(here.publishing_lock):
+        done = moving.move(here, directory)
+    for path in done.kept:
+        click.echo(f"{path}: the old database", err=True)
+    if done.spooled:
+        click.echo(f"{done.spooled} events of the spool were taken along", err=True)
+    click.echo("arcacct: moved; now put this line into [arcacct] of the configuration:", err=True)
+    click.echo(f"database={done.database}")
 
 
 @db.command(

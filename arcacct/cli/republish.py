@@ -18,6 +18,7 @@ from arcacct.errors import UsageError
 from arcacct.publish import run
 from arcacct.publish.position import iso
 from arcacct.publish.tally import Tally
+from arcacct.store import accounting
 
 AD_HOC_OPTIONS = ("topic", "project", "apel_messages", "gocdb_name", "localid_prefix", "vofilter", "urbatchsize")
 
@@ -79,6 +80,8 @@ def republish(
     """
     period = _period((from_s, to_s), (after_s, till_s))
     found, targets = _targets(ctx, target, apel_url, sgas_url, ad_hoc)
+    if not plan_only and write_to is None:
+        accounting.refuse_unasked(found.places)
     click.echo(f"jobs that ended from {iso(period.from_s)} to before {iso(period.before_s)}", err=True)
     planned = run.republish(found, targets, period, run.Wishes(dry_run=True, write_to=write_to, announce=announce))
     show(planned, planned=True)

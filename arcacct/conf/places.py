@@ -37,6 +37,7 @@ class Places:
         "default_benchmark",
         "directory",
         "maintenance",
+        "place_note",
         "publishing_database",
         "publishing_lock",
         "queue_lock",
@@ -56,6 +57,7 @@ class Places:
         self.queue_lock = directory + "/queue.lock"
         self.publishing_lock = directory + "/publishing.lock"
         self.maintenance = directory + "/maintenance"
+        self.place_note = controldir + "/accounting/arcacct.place"
         self.default_benchmark = default_benchmark
         self.deadline_s = deadline_s
         self.read_group = read_group
@@ -76,6 +78,11 @@ def places(conf: "Conf | None", controldir: str | None = None, database: str | N
         _deadline(conf),
         _get(conf, "arcacct", "read_group"),
     )
+
+
+def usual_database(controldir: str) -> str:
+    """Where the database of a control directory is unless ``database=`` says otherwise."""
+    return controldir + "/accounting/arcacct/accounting.db"
 
 
 def benchmark(text: str) -> str | None:
@@ -122,7 +129,7 @@ def _where(conf: "Conf | None", block: str, option: str) -> str:
 def _database(conf: "Conf | None", controldir: str, given: str | None) -> str:
     configured = given or _get(conf, "arcacct", "database")
     if not configured:
-        return controldir + "/accounting/arcacct/accounting.db"
+        return usual_database(controldir)
     path = absolute(configured)
     allowed = yes_or_no(_get(conf, "arcacct", "arex_writes_no_accounting") or "no")
     if not allowed and arex_writes(path, controldir):

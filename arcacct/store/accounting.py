@@ -6,8 +6,9 @@ import ctypes
 import fcntl
 import os
 from _sqlite3 import Connection, DatabaseError
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
+from arcacct.store import place
 from arcacct.store.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, open_database, open_for_reading, translated
 from arcacct.store.maintenance import refuse_maintenance
 from arcacct.store.recorder import escaped
@@ -27,21 +28,46 @@ def initialise(here: Places) -> dict[str, list[int]]:
     """
     Create both databases, or take them forward; the numbers of the scripts that ran, by path.
 
-    Also applies ``read_group`` to databases that are there. Raises StoreError and its kinds.
+    Also applies ``read_group`` to databases that are there. Raises as `open_accounting`.
     """
-    refuse_maintenance(here.database)
+    is_there = refuse_unasked(here)
     done = {}
     for path, kind in ((here.database, ACCOUNTING), (here.publishing_database, PUBLISHING)):
-        done[path] = ensure(path, kind, read_group=here.read_group)
+        done[path] = ensure(path, kind, read_group=here.read_group, may_create=kind is PUBLISHING or not is_there)
         open_to_group(path, here.read_group)
+    with closing(open_database(here.database, ACCOUNTING_SCHEMA)) as con:
+        place.settle(here, con)
     return done
 
 
-def open_accounting(here: Places) -> Connection:
-    """The accounting database for writing, created when it is missing. Raises StoreError and its kinds."""
+def refuse_unasked(here: Places) -> bool:
+    """
+    Refuse work on a database that is not this control directory's, or under maintenance, or to begin a second one.
+
+    Returns whether the database is there. Raises ConfigError with the ways out, StoreBusy, StoreError.
+    """
+    # In this order: the maintenance of a move that was interrupted keeps hooks away from the old place, and stays.
+    place.refuse_another(here)
     refuse_maintenance(here.database)
-    ensure(here.database, ACCOUNTING, read_group=here.read_group)
+    return place.refuse_lost(here)
+
+
+def open_accounting(here: Places) -> Connection:
+    """
+    The accounting database for writing, created when it is missing and nothing tells that there was one.
+
+    Its place is noted if it is not yet. Raises ConfigError when it would be a second one for the control directory,
+    StoreError and its kinds.
+    """
+    is_there = refuse_unasked(here)
+    # What is there now may be moved away by another process in this moment: no empty one takes its place.
+    ensure(here.database, ACCOUNTING, read_group=here.read_group, may_create=not is_there)
     con = open_database(here.database, ACCOUNTING_SCHEMA)
+    try:
+        place.settle(here, con)
+    except BaseException:
+        con.close()
+        raise
     # Statement journals of inserts with triggers: in memory they cost half (18 us a record against 42).
     con.execute("PRAGMA temp_store = MEMORY")
     # SQLite's own 2 MB are less than the index pages that a sweep comes back to.
@@ -53,16 +79,18 @@ def open_as_it_is(here: Places) -> Connection:
     """
     The accounting database for a rehearsal: not made and not taken forward; an empty one in memory if there is none.
 
-    Raises StoreError and its kinds, SchemaError for a database of another version.
+    Raises StoreError and its kinds, SchemaError for a database of another version, ConfigError where the command
+    itself would refuse to begin one.
     """
-    if os.path.exists(here.database):
+    place.refuse_another(here)
+    if place.refuse_lost(here):
         return open_database(here.database, ACCOUNTING_SCHEMA)
     return in_memory(ACCOUNTING)
 
 
 def open_publishing(here: Places) -> Connection:
-    """The publishing database for writing, created when it is missing. Raises StoreError and its kinds."""
-    refuse_maintenance(here.database)
+    """The publishing database for writing, created when it is missing. Raises as `open_accounting`."""
+    refuse_unasked(here)
     ensure(here.publishing_database, PUBLISHING, read_group=here.read_group)
     con = open_database(here.publishing_database, PUBLISHING_SCHEMA)
     # What was sent must never be forgotten by a power cut.
@@ -112,7 +140,15 @@ def translating(path: str) -> Iterator[None]:
 
 def read_accounting(here: Places) -> Connection:
     """The accounting database for reading only. Raises StoreError and its kinds."""
+    require(here)
     return open_for_reading(here.database, ACCOUNTING_SCHEMA)
+
+
+def require(here: Places) -> None:
+    """For commands that only read: raise StoreError when there is no database, with what can be done about it."""
+    complaint = place.missing(here)
+    if complaint is not None:
+        raise complaint
 
 
 def read_publishing(here: Places) -> Connection:

@@ -34,6 +34,7 @@ def check(here: Places) -> Iterator[Checked]:
 
     Raises StoreError when a database cannot be opened or read at all.
     """
+    accounting.require(here)
     for path, kind in ((here.database, ACCOUNTING), (here.publishing_database, PUBLISHING)):
         if kind is PUBLISHING and not os.path.exists(path):
             continue

@@ -8,11 +8,10 @@ use is damaged at once (INVARIANTS 9).
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 import time
 from _sqlite3 import Connection, DatabaseError, connect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from typing import NamedTuple
 
@@ -20,17 +19,36 @@ import psutil
 
 from arcacct.conf.places import Places
 from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError
-from arcacct.store import accounting
-from arcacct.store.connect import open_for_reading, other_version, translated, uri, version
-from arcacct.store.maintenance import let_through, maintenance
-from arcacct.store.schema import ACCOUNTING, PUBLISHING, Kind, backup, ensure, open_to_group, sync
+from arcacct.store import accounting, place
+from arcacct.store.connect import (
+    ACCOUNTING_SCHEMA,
+    open_database,
+    open_for_reading,
+    other_version,
+    translated,
+    uri,
+    version,
+)
+from arcacct.store.maintenance import let_through, maintenance, refuse_maintenance
+from arcacct.store.schema import (
+    ACCOUNTING,
+    PUBLISHING,
+    Kind,
+    backup,
+    begin_new_life,
+    ensure,
+    lineage,
+    open_to_group,
+    succeed,
+    sync,
+)
 from arcacct.store.spool import private_directory
 from arcacct.store.transaction import open_lock
 
 PATIENCE_S = 30.0
 """How long to wait for processes that use a database, before a restore gives up."""
 ARCHIVE_MARK = "ARCACCT_ARCHIVE"
-_SUFFIXES = ("", "-wal", "-shm")
+SUFFIXES = ("", "-wal", "-shm")
 
 
 class Copy(NamedTuple):
@@ -50,6 +68,15 @@ class Restored(NamedTuple):
     """Schema scripts that took the backup forward."""
 
 
+class NewLife(NamedTuple):
+    """What an operator's word for a new life came to."""
+
+    scripts: tuple[int, ...]
+    """Schema scripts that made the database; none where it was there."""
+    lives: frozenset[str]
+    """Incarnations that it goes on from since."""
+
+
 class Sizes(NamedTuple):
     """Bytes of a database file."""
 
@@ -63,6 +90,7 @@ def backups(here: Places, directory: str) -> list[Copy]:
 
     Their names have the time. Raises StoreError, and leaves no half copy behind.
     """
+    accounting.require(here)
     try:
         private_directory(os.path.abspath(directory))
     except OSError as error:
@@ -81,14 +109,14 @@ def _backup(path: str, kind: Kind, target: str) -> Copy:
     with closing(open_for_reading(path, kind.schema)) as con:
         backup(con, target)
     try:
-        _check_copy(target)
+        check_copy(target)
     except StoreError:
         os.unlink(target)
         raise
     return Copy(target, os.path.getsize(target))
 
 
-def _check_copy(path: str) -> None:
+def check_copy(path: str) -> None:
     """Raises StoreError for a copy that is damaged, which means that what was copied is."""
     with closing(_connect_unused(path)) as con:
         found = _one(con, path, "PRAGMA quick_check(1)")
@@ -115,21 +143,73 @@ def restore(here: Places, source: str, *, patience_s: float = PATIENCE_S) -> Res
     """
     Put a backup in the place of the database that it is one of; the old one is kept beside it under another name.
 
-    Hooks spool meanwhile. Raises SchemaError for a file that is no backup of ours or newer than this program,
-    InputError when it cannot be read, StoreBusy when other processes do not let go of the database.
+    A backup of the accounting database goes on from its own old life and from that of the database it replaces, or
+    that was noted. Hooks spool meanwhile. Raises SchemaError for a file that is no backup of ours or newer than this
+    program, InputError when it cannot be read, StoreBusy when other processes do not let go of the database,
+    ConfigError when the control directory has its database elsewhere.
     """
+    place.refuse_another(here)
     kind = _kind_of(source, here)
     path = here.database if kind is ACCOUNTING else here.publishing_database
     with _prepared(here, source, kind) as (copy, done), maintenance(here.database, "restore"):
         lock = open_lock(here.queue_lock)
         try:
             let_through(lock)
-            _wait_until_unused(path, patience_s)
-            kept = _exchange(path, copy)
+            wait_until_unused(path, patience_s)
+            kept = _exchange(path, copy, "restore")
         finally:
             os.close(lock)
         open_to_group(path, here.read_group)
+        if kind is ACCOUNTING:
+            _note(here)
     return Restored(path, kept, tuple(done))
+
+
+def _note(here: Places) -> None:
+    """Note the place of the database that has just been put there."""
+    with closing(open_for_reading(here.database, ACCOUNTING_SCHEMA)) as con:
+        place.note_down(here, con, place.read(here))
+
+
+def new_life(here: Places) -> NewLife:
+    """
+    The operator's word that the accounting database begins anew: it is made whatever tells of an earlier one.
+
+    It goes on from the lives that the ledger beside it and the note know; so does one that is there. What the old
+    place had in its spool stays to be drained. Raises StoreError and its kinds.
+    """
+    note = place.read(here)
+    lives = frozenset((*place.ledger_lives(here.publishing_database), *(() if note is None else (note.incarnation,))))
+    if place.is_begun(here.database):
+        done: list[int] = []
+        refuse_maintenance(here.database)
+        ensure(here.database, ACCOUNTING, read_group=here.read_group)
+        with closing(open_database(here.database, ACCOUNTING_SCHEMA)) as con:
+            lives -= lineage(con)
+            if lives:
+                with accounting.writing(con, here):
+                    succeed(con, lives)
+    else:
+        done = _make_successor(here, lives)
+    _note(here)
+    return NewLife(tuple(done), lives)
+
+
+def _make_successor(here: Places, lives: Iterable[str]) -> list[int]:
+    with _workshop(here, "new-life") as folder:
+        made = os.path.join(folder, "accounting.db")
+        done = ensure(made, ACCOUNTING)
+        with closing(_connect(made)) as con:
+            succeed(con, sorted(lives))
+        place.own_as(made, here.directory)
+        sync(made)
+        with maintenance(here.database, "init"):
+            if place.is_begun(here.database):
+                raise StoreBusy(f"{here.database}: somebody else has just put a database there; look at it first")
+            # An empty file may be there, and the WAL of a lost database.
+            _exchange(here.database, made, "new-life")
+            open_to_group(here.database, here.read_group)
+    return done
 
 
 def _kind_of(source: str, here: Places) -> Kind:
@@ -154,10 +234,7 @@ def _kind_of(source: str, here: Places) -> Kind:
 @contextmanager
 def _prepared(here: Places, source: str, kind: Kind) -> Iterator[tuple[str, list[int]]]:
     """A copy of the backup in our directory, sound, of this program's schema, in a new life, and on disk."""
-    folder = os.path.join(here.directory, "restore")
-    shutil.rmtree(folder, ignore_errors=True)
-    try:
-        private_directory(folder)
+    with _workshop(here, "restore") as folder:
         copy = os.path.join(folder, f"{kind.folder}.db")
         with closing(_connect_unused(source)) as con:
             backup(con, copy)
@@ -166,39 +243,47 @@ def _prepared(here: Places, source: str, kind: Kind) -> Iterator[tuple[str, list
         if found != "ok":
             raise StoreError(f"{source}: it is damaged: {found}; take an older backup")
         done = ensure(copy, kind)
-        _begin_new_life(copy, kind)
-        _own_as(copy, here.directory)
+        # Cursors of the publisher belong to the old life: what is sent is compared with what was sent (INVARIANTS 3).
+        if kind is ACCOUNTING:
+            with closing(_connect(copy)) as con, accounting.translating(copy):
+                con.execute("BEGIN IMMEDIATE")
+                begin_new_life(con, sorted(_replaced_lives(here)))
+                con.execute("COMMIT")
+        place.own_as(copy, here.directory)
         sync(copy)
         yield copy, done
+
+
+@contextmanager
+def _workshop(here: Places, name: str) -> Iterator[str]:
+    """A folder beside the databases, in which one is made ready; empty at the beginning, gone at the end."""
+    folder = os.path.join(here.directory, name)
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        private_directory(folder)
+        yield folder
     except OSError as error:
         raise StoreError(f"{folder}: {error.strerror}; nothing was changed") from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _begin_new_life(path: str, kind: Kind) -> None:
-    """Cursors of the publisher belong to the old life: what is sent is compared with what was sent (INVARIANTS 3)."""
-    con = connect(path, isolation_level=None)
+def _replaced_lives(here: Places) -> frozenset[str]:
+    """The lives of the database that a backup replaces; where there is none that can be read, what was noted."""
+    lives = place.lives_of(here.database)
+    note = None if lives else place.read(here)
+    return lives if note is None else frozenset((note.incarnation,))
+
+
+def _connect(path: str) -> Connection:
+    """A database that nobody else knows of; the last connection takes its WAL into the file."""
     try:
-        if kind is ACCOUNTING:
-            con.execute(
-                "UPDATE DBConfig SET KeyValue = ? WHERE KeyName = 'ARCACCT_INCARNATION'", (secrets.token_hex(16),)
-            )
+        return connect(path, isolation_level=None)
     except DatabaseError as error:
         raise translated(error, path) from error
-    finally:
-        # The last connection takes the WAL into the file.
-        con.close()
 
 
-def _own_as(path: str, directory: str) -> None:
-    """Root restores what belongs to the user of A-REX."""
-    if os.geteuid() == 0:
-        status = os.stat(directory)
-        os.chown(path, status.st_uid, status.st_gid)
-
-
-def _wait_until_unused(path: str, patience_s: float) -> None:
+def wait_until_unused(path: str, patience_s: float) -> None:
     """Raises StoreBusy when other processes still have the database open: they would go on writing the old one."""
     deadline = time.monotonic() + patience_s
     while holders := _holders(path):
@@ -209,7 +294,7 @@ def _wait_until_unused(path: str, patience_s: float) -> None:
 
 def _holders(path: str) -> list[str]:
     """The other processes that have a database open, as far as this user may see."""
-    files = {os.path.realpath(path) + suffix for suffix in _SUFFIXES}
+    files = {os.path.realpath(path) + suffix for suffix in SUFFIXES}
     found = []
     for process in psutil.process_iter():
         try:
@@ -220,14 +305,14 @@ def _holders(path: str) -> list[str]:
     return found
 
 
-def _exchange(path: str, copy: str) -> str | None:
+def _exchange(path: str, copy: str, work: str) -> str | None:
     """
     The old database out of the way, with its WAL, and the copy in its place; the old one's new name.
 
     Killed in between, there is no database, and `maintenance` tells everybody why.
     """
-    kept = f"{path}.before-restore.{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-    old = [suffix for suffix in _SUFFIXES if os.path.exists(path + suffix)]
+    kept = f"{path}.before-{work}.{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    old = [suffix for suffix in SUFFIXES if os.path.exists(path + suffix)]
     for suffix in old:
         os.rename(path + suffix, kept + suffix)
     os.rename(copy, path)

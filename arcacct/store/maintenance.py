@@ -15,6 +15,9 @@ from contextlib import contextmanager
 from arcacct.errors import StoreBusy, StoreError
 
 _OURS = "arcacct: "
+_RESTORE = "`arcacct db restore FILE`"
+_AGAIN = {"init": "`arcacct db init --new-life`"}
+"""What goes on with a work that was interrupted while there was no database, by its first word."""
 
 
 @contextmanager
@@ -30,10 +33,14 @@ def maintenance(database: str, work: str) -> Iterator[None]:
     try:
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{_OURS}{work} by process {os.getpid()}\n".encode(), 0)
-        yield
+        try:
+            yield
+        except BaseException:
+            if os.path.exists(database):
+                os.unlink(path)
+            raise
+        os.unlink(path)
     finally:
-        if os.path.exists(database):
-            os.unlink(path)
         os.close(fd)
 
 
@@ -64,7 +71,7 @@ def refuse_maintenance(database: str) -> None:
         if not _lock(fd):
             raise StoreBusy(f"{path}: the database is being worked on ({words}); try again later")
         if not os.path.exists(database):
-            raise StoreError(f"{path}: {words} was interrupted; run `arcacct db restore FILE` again")
+            raise StoreError(f"{path}: {words} was interrupted; run {_AGAIN.get(words.split()[1], _RESTORE)} again")
         if _is_still(path, fd):
             os.unlink(path)
     finally:

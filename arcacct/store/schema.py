@@ -25,7 +25,7 @@ from arcacct.store.spool import private_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 
 class Kind(NamedTuple):
@@ -37,6 +37,8 @@ class Kind(NamedTuple):
 
 ACCOUNTING = Kind("accounting", ACCOUNTING_SCHEMA)
 PUBLISHING = Kind("publishing", PUBLISHING_SCHEMA)
+_FORMER, _LIFE_SEQ = "ARCACCT_FORMER_INCARNATIONS", "ARCACCT_LIFE_SEQ"
+"""Keys of DBConfig: the lives before this one, with blanks between; where this one begins."""
 
 
 def scripts(kind: Kind) -> list[tuple[int, str]]:
@@ -45,15 +47,17 @@ def scripts(kind: Kind) -> list[tuple[int, str]]:
     return sorted((int(name[:3]), os.path.join(folder, name)) for name in os.listdir(folder) if name.endswith(".sql"))
 
 
-def ensure(path: str, kind: Kind, *, read_group: str | None = None) -> list[int]:
+def ensure(path: str, kind: Kind, *, read_group: str | None = None, may_create: bool = True) -> list[int]:
     """
     Create a database, or take it forward after a backup beside it; returns the numbers of the scripts that ran.
 
-    Raises SchemaError for a file that is not ours or newer than this program, StoreError when SQLite or the file
-    system refuses, ConfigError for a ``read_group`` that this host does not have.
+    With ``may_create=False`` one that is missing stays so, and is a StoreError. Raises SchemaError for a file that is
+    not ours or newer than this program, StoreError when SQLite or the file system refuses, ConfigError for a
+    ``read_group`` that this host does not have.
     """
     refuse_foreign(path)
-    _make_file(path, read_group)
+    if may_create:
+        _make_file(path, read_group)
     try:
         con = connect(uri(path, "rw"), timeout=30.0, isolation_level=None, uri=True)
     except DatabaseError as error:
@@ -228,3 +232,44 @@ def incarnation(con: Connection) -> str:
     if row is None:
         raise SchemaError("the database has no incarnation; restore it with `arcacct db restore`")
     return str(row[0])
+
+
+def lineage(con: Connection) -> frozenset[str]:
+    """The incarnation of an accounting database, and those of all lives that it goes on from (INVARIANTS 11)."""
+    return frozenset((incarnation(con), *_former_incarnations(con)))
+
+
+def life_seq(con: Connection) -> int:
+    """The Seq after which this life began to log: the highest of the backup; 0 for a database that was made new."""
+    row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = ?", (_LIFE_SEQ,)).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def succeed(con: Connection, lives: Iterable[str]) -> None:
+    """The accounting database goes on from these lives, too; inside the caller's transaction."""
+    known = dict.fromkeys((*_former_incarnations(con), *lives))
+    known.pop(incarnation(con), None)
+    con.execute("INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (_FORMER, " ".join(known)))
+
+
+def begin_new_life(con: Connection, lives: Iterable[str]) -> None:
+    """
+    A backup that is put in place lives anew: what is written from now on is no longer what its old life wrote.
+
+    It goes on from its own old life and from ``lives``. Inside the caller's transaction.
+    """
+    old = incarnation(con)
+    highest = con.execute("SELECT seq FROM sqlite_sequence WHERE name = 'FinishedLog'").fetchone()
+    con.execute(
+        "UPDATE DBConfig SET KeyValue = ? WHERE KeyName = 'ARCACCT_INCARNATION'",
+        (secrets.token_hex(16),),
+    )
+    succeed(con, (old, *lives))
+    con.execute(
+        "INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (_LIFE_SEQ, "0" if highest is None else str(highest[0]))
+    )
+
+
+def _former_incarnations(con: Connection) -> list[str]:
+    row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = ?", (_FORMER,)).fetchone()
+    return [] if row is None else str(row[0]).split()

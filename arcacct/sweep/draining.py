@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import time
 
+from arcacct.conf.places import usual_database
 from arcacct.controldir.facts import JobFacts, job_facts
 from arcacct.controldir.files import JobFiles, read_job
 from arcacct.errors import InputError
-from arcacct.store import recorder, spool
+from arcacct.store import place, recorder, spool
 from arcacct.sweep.task import PATIENCE_S, Task
 
 ABANDONED_S = 86_400
@@ -20,11 +21,12 @@ def drain_all(task: Task) -> int:
     Record every event of the spool, oldest first, and remove its file once it is committed; returns how many.
 
     A launcher that cannot read the configuration, and a hook that cannot understand it, spool below the control
-    directory, wherever the database is: that spool is drained too. Raises StoreError and its kinds, and InputError for
-    a spool that cannot be read.
+    directory, wherever the database is: that spool is drained too, and those of the places that the database was moved
+    from. Raises StoreError and its kinds, and InputError for a spool that cannot be read.
     """
     here = task.here
-    folders = dict.fromkeys((here.spool, os.path.join(here.controldir, "accounting", "arcacct", "spool")))
+    usual = os.path.join(os.path.dirname(usual_database(here.controldir)), "spool")
+    folders = dict.fromkeys((here.spool, usual, *place.former_spools(here)))
     return sum(_drain(task, folder) for folder in folders)
 
 

@@ -10,7 +10,8 @@ from threading import Event
 
 from arcacct.conf.places import Places
 from arcacct.controldir.layout import is_whole
-from arcacct.errors import ArcacctError, InputError, StoreError
+from arcacct.errors import ArcacctError, InputError
+from arcacct.store import place
 from arcacct.store.accounting import leave_open, open_accounting
 from arcacct.store.maintenance import refuse_maintenance
 from arcacct.sweep import SweepReport, sweep
@@ -62,7 +63,7 @@ class _Database:
     def connection(self) -> Connection:
         """
         Raises InputError while there is neither a database nor a control directory, StoreError and its kinds; StoreBusy
-        while the database is being worked on, and then it is closed.
+        while the database is being worked on, ConfigError once it is somewhere else, and then it is closed.
 
         (A file system that is not mounted is an empty directory: a database made in there would be lost below it.)
         """
@@ -89,8 +90,9 @@ class _Database:
 
     def _make_way(self) -> None:
         try:
+            place.refuse_another(self._here)
             refuse_maintenance(self._here.database)
-        except StoreError:
+        except ArcacctError:
             self._close()
             raise
 

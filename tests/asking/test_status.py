@@ -197,10 +197,10 @@ def test_a_database_that_a_rex_writes(site) -> None:
 
 
 def test_a_database_that_is_missing(site) -> None:
-    """Without a database the status is critical, and says how to make one."""
+    """Without its database the status is critical, and says what brings it back."""
     os.unlink(site.here.database)
 
-    assert "`arcacct db init`" in site.status()["database"].text
+    assert "`arcacct db restore FILE`" in site.status()["database"].text
 
 
 def test_a_configuration_that_cannot_be_read_is_unknown(tmp_path) -> None:

@@ -109,7 +109,7 @@ def test_upgrade(here, run) -> None:
     code, _out, err = run("upgrade")
 
     assert code == 74
-    assert "create it with `arcacct db init`" in err
+    assert "`arcacct db restore FILE`" in err
     assert not os.path.exists(here.database)
 
 

@@ -68,16 +68,16 @@ def test_complaints_are_on_stderr_with_65(control: pathlib.Path) -> None:
 
 def test_another_control_directory_can_be_swept(control: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """--controldir wins over the configuration, and has its own database unless --database says otherwise."""
-    other = tmp_path / "other"
+    conf, other, third = control.parent / "arc.conf", tmp_path / "other", tmp_path / "third"
     lay(other, Files())
+    lay(third, Files())
 
-    done = arcacct("--config", control.parent / "arc.conf", "sweep", "--controldir", other)
-    into = arcacct(
-        "--config", control.parent / "arc.conf", "--database", tmp_path / "x.db", "sweep", "--controldir", other
-    )
+    done = arcacct("--config", conf, "sweep", "--controldir", other)
+    into = arcacct("--config", conf, "--database", tmp_path / "x.db", "sweep", "--controldir", third)
 
-    assert done.stdout == f"0 events from the spool; 1 jobs in {other}, 1 read, 1 recorded: 1 never seen\n"
-    assert into.stdout == done.stdout
+    told = "0 events from the spool; 1 jobs in {}, 1 read, 1 recorded: 1 never seen\n"
+    assert done.stdout == told.format(other)
+    assert into.stdout == told.format(third)
     assert events(str(tmp_path / "x.db")) == [(JOB, "ACCEPTED"), (JOB, "FINISHED")]
 
 

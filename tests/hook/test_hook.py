@@ -17,6 +17,7 @@ from hook_host import HOOK, PROJECT, Host
 from job_files import JOB, LOCAL, NOON_NS, Files, events, lay, rows
 
 from arcacct.controldir.layout import job_file
+from arcacct.store.maintain import new_life
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -178,6 +179,9 @@ def test_a_sweep_records_what_was_spooled_as_the_hook_would_have(tmp_path: pathl
     if break_it is not _no_local:
         shutil.rmtree(ill.control / "finished")
         pathlib.Path(job_file(str(ill.control), JOB, "local")).unlink()
+
+    if break_it is _no_database:
+        new_life(ill.places)
 
     report = ill.sweep()
 
@@ -416,11 +420,13 @@ def test_a_relative_control_directory_is_one(host: Host) -> None:
     assert f"controldir={host.control}\n".encode() in host.spool[0].read_bytes()
 
 
-def test_the_configuration_counts(host: Host, tmp_path: pathlib.Path) -> None:
+def test_the_configuration_counts(tmp_path: pathlib.Path) -> None:
     """database= of arcacct.conf and the benchmark of arc.conf hold in the hook."""
     from arcacct.conf.places import places
     from arcacct.store.accounting import initialise
 
+    (tmp_path / "new").mkdir()
+    host = Host(tmp_path / "new", created=False)
     elsewhere = str(tmp_path / "elsewhere" / "a.db")
     host.configure(f"database={elsewhere}")
     initialise(places(None, str(host.control), elsewhere))
@@ -428,7 +434,7 @@ def test_the_configuration_counts(host: Host, tmp_path: pathlib.Path) -> None:
 
     assert host.run().stderr == ""
 
-    assert events(str(host.database)) == []
+    assert not host.database.exists()
     assert (JOB, "benchmark", "HEPSPEC:11.11") in rows(elsewhere)["JobExtraInfo"]
 
 

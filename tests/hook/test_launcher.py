@@ -157,9 +157,7 @@ def test_a_sweep_records_what_the_launcher_spooled(host: Host, shell: list[str])
     ]
 
 
-def test_the_sweep_finds_it_where_the_database_is_elsewhere(
-    host: Host, tmp_path: pathlib.Path, shell: list[str]
-) -> None:
+def test_the_sweep_finds_it_where_the_database_is_elsewhere(tmp_path: pathlib.Path, shell: list[str]) -> None:
     """The launcher does not read database=: what it spools below the control directory is drained all the same."""
     from contextlib import closing
 
@@ -167,6 +165,7 @@ def test_the_sweep_finds_it_where_the_database_is_elsewhere(
     from arcacct.store.accounting import open_accounting
     from arcacct.sweep import sweep
 
+    host = Host(tmp_path, created=False)
     lay(host.control, Files("INLRMS"))
     launch(shell, "spool-only", str(host.control), JOB, "SUBMIT")
     here = places(None, str(host.control), str(tmp_path / "elsewhere" / "a.db"))
