@@ -11,6 +11,7 @@ The errors of arcacct and the exit code of each (sysexits, DESIGN section 7).
     │   └── SchemaError     74  not our file, or of a version that we do not know
     ├── TargetError         69  a target of publishing
     │   ├── TargetRefuses   69  the target refuses us: the administrator has to act
+    │   ├── FiguresHeld     69  its figures would fall without proof: the operator has to act
     │   └── TargetBusy      75  try again later: nothing was lost
     ├── CredentialError     77  certificate, key or token
     └── ConfigError         78  arc.conf or arcacct.conf
@@ -61,6 +62,10 @@ class TargetError(ArcacctError):
 
 class TargetRefuses(TargetError):
     """The target refuses us (not our records): the administrator has to act."""
+
+
+class FiguresHeld(TargetError):
+    """Months are not sent, since the target's figures would fall and nothing explains it: the operator has to act."""
 
 
 class TargetBusy(TargetError):

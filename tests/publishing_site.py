@@ -17,7 +17,7 @@ from arcacct.publish.run import Outcome, Period, Wishes, publish, republish
 from arcacct.publish.senders import sender_of
 from arcacct.publish.session import Patience
 from arcacct.store import accounting, recorder
-from arcacct.store.schema import incarnation
+from arcacct.store.schema import begin_new_life, incarnation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -152,6 +152,8 @@ class Site:
         try:
             for start in range(0, len(recorded), 200):
                 with accounting.writing(con, here):
+                    # A site that recorded every job from the first: its months are whole.
+                    con.execute("UPDATE DBConfig SET KeyValue = '0' WHERE KeyName = 'ARCACCT_CREATED'")
                     for job in recorded[start : start + 200]:
                         write(con, job)
         finally:
@@ -217,7 +219,9 @@ class Site:
             pathlib.Path(f"{database}{suffix}").unlink(missing_ok=True)
         shutil.copyfile(copy, database)
         if not by_hand:
-            self.sql("UPDATE DBConfig SET KeyValue = hex(randomblob(16)) WHERE KeyName = 'ARCACCT_INCARNATION'")
+            con = accounting.open_accounting(self.settings.places)
+            begin_new_life(con)
+            con.close()
 
     @property
     def life(self) -> str:

@@ -12,6 +12,7 @@ from arcacct.conf.parser import load
 from arcacct.conf.problems import errors
 from arcacct.conf.show import show
 from arcacct.errors import ConfigError
+from arcacct.publish.vos import unknown_vos
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def check_command(ctx: click.Context) -> int:
     Exits with 78 if there is an error, with 0 if there are only warnings.
     """
     conf = _conf(ctx)
-    problems = check(conf)
+    problems = [*check(conf), *unknown_vos(conf, ctx.obj["database"])]
     for problem in problems:
         click.echo(problem)
     wrong = len(errors(problems))

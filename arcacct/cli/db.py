@@ -11,7 +11,7 @@ import click
 from arcacct.cli.context import places_of, settings_of
 from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT
-from arcacct.errors import InputError, StoreError, UsageError
+from arcacct.errors import ConfigError, InputError, StoreError, UsageError
 from arcacct.store.accounting import (
     initialise,
     leave_open,
@@ -157,6 +157,7 @@ def backup(ctx: click.Context, directory: str | None) -> None:
     from arcacct.store import maintain  # noqa: PLC0415  psutil is slow to import
 
     here = places_of(ctx)
+    _refuse_rehearsal(here)
     for copy in maintain.backups(here, directory or os.path.join(here.directory, "backups")):
         click.echo(f"{copy.path}: {copy.size_bytes:,} bytes")
 
@@ -180,6 +181,7 @@ def restore(ctx: click.Context, file: str, yes: bool) -> None:
     from arcacct.store import maintain  # noqa: PLC0415  slow to import
 
     here = places_of(ctx)
+    _refuse_rehearsal(here)
     _ask(f"put {file} in the place of the database in {here.directory}?", yes=yes)
     with publishing_lock(here.publishing_lock):
         done = maintain.restore(here, file)
@@ -206,6 +208,7 @@ def move(ctx: click.Context, directory: str, yes: bool) -> None:
     from arcacct.store import moving  # noqa: PLC0415  slow to import
 
     here = places_of(ctx)
+    _refuse_rehearsal(here)
     moving.check(here, directory)
     _ask(f"move the databases in {here.directory} to {directory}?", yes=yes)
     with publishing_lock(here.publishing_lock):
@@ -256,6 +259,7 @@ def prune(
 
     found = settings_of(ctx)
     here = found.places
+    _refuse_rehearsal(here)
     wishes = _wishes(found, before, archive, without, controldir)
     with closing(read_accounting(here)) as con, closing(read_publishing(here)) as publishing:
         plan = pruning.plan(con, publishing, wishes)
@@ -304,6 +308,14 @@ def _show(plan: Plan, verb: str) -> None:
         click.echo(f"{plan.jobs} jobs {verb}, which ended from {iso(plan.first_end)} to {iso(plan.last_end)}")
     for reason, jobs in plan.left:
         click.echo(f"{jobs} jobs stay: {reason}", err=True)
+
+
+def _refuse_rehearsal(here: Places) -> None:
+    """The ledger of a rehearsal says nothing about what the site has published."""
+    if here.rehearsal is not None:
+        raise ConfigError(
+            f"[arcacct] rehearsal={here.rehearsal}: this configuration is one of a rehearsal; use that of the site"
+        )
 
 
 def _ask(question: str, *, yes: bool) -> None:

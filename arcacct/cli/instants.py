@@ -41,4 +41,18 @@ class Instant(click.ParamType[int]):
             self.fail(f"{text!r} is no time; write CCYYMMDDhhmm[.SS], as 202611201030", param, ctx)
 
 
+class MonthName(click.ParamType[tuple[int, int]]):
+    """A month as ``(year, month)``."""
+
+    name = "month"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        """The month; fails with what would be right."""
+        text = str(value).strip()
+        if not re.fullmatch(r"[0-9]{4}-(0[1-9]|1[0-2])", text):
+            self.fail(f"{text!r} is no month; write it like 2026-11", param, ctx)
+        return int(text[:4]), int(text[5:])
+
+
 INSTANT = Instant()
+MONTH = MonthName()

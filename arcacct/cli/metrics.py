@@ -34,6 +34,13 @@ HELP: dict[str, tuple[str, tuple[str, ...]]] = {
     "arcacct_target_oldest_waiting_timestamp_seconds": ("End time of the oldest of them", ("target",)),
     "arcacct_target_unanswered_messages": ("Messages without an answer", ("target",)),
     "arcacct_target_held_records": ("Records that are set aside", ("target", "state")),
+    "arcacct_target_never_sent_records": ("Jobs from before a target's beginning that it never got", ("target",)),
+    "arcacct_target_held_months": ("Months that are not sent, since figures would fall without proof", ("target",)),
+    "arcacct_target_held_month_jobs": (
+        "Jobs of such a month: published (given), and in the database now (found)",
+        ("target", "month", "kind"),
+    ),
+    "arcacct_ledger_doubts": ("What is wrong between accounting.db and publishing.db; 0 is well", ()),
     "arcacct_certificate_not_after_timestamp_seconds": ("When a certificate ends", ("file",)),
 }
 """Every metric with its help text and its labels."""
@@ -95,6 +102,8 @@ def _values(found: Health, checks: list[health.Check]) -> Iterator[Value]:
     yield "arcacct_spool_files", found.spool.files, ()
     yield "arcacct_spool_oldest_timestamp_seconds", found.spool.oldest_s, ()
     yield "arcacct_spool_unusable_files", found.spool.unusable, ()
+    if found.recorded is not None:
+        yield "arcacct_ledger_doubts", len(found.doubts) + sum(one.state.in_doubt for one in found.targets), ()
     for target in found.targets:
         yield from _target_values(target)
     for path, end in found.certificates.items():
@@ -108,5 +117,11 @@ def _target_values(target: TargetHealth) -> Iterator[Value]:
     yield "arcacct_target_waiting_records", state.waiting.records, name
     yield "arcacct_target_oldest_waiting_timestamp_seconds", state.waiting.oldest_end_s, name
     yield "arcacct_target_unanswered_messages", state.unanswered, name
+    yield "arcacct_target_never_sent_records", state.never_sent, name
+    yield "arcacct_target_held_months", len(state.held_months), name
+    for one in state.held_months:
+        month = f"{one.year:04d}-{one.month:02d}"
+        yield "arcacct_target_held_month_jobs", one.given_jobs, (target.name, month, "given")
+        yield "arcacct_target_held_month_jobs", one.found_jobs, (target.name, month, "found")
     for held in _STATES:
         yield "arcacct_target_held_records", state.held.get(held, 0), (target.name, held)

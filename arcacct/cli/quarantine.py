@@ -12,6 +12,7 @@ from arcacct.cli.examples import examples
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import select_targets
 from arcacct.errors import InputError
+from arcacct.publish.corrections import corrections_sql
 from arcacct.publish.position import iso
 from arcacct.store import accounting, story
 
@@ -96,6 +97,25 @@ def retry(ctx: click.Context, job_ids: tuple[str, ...], everything: bool, target
 def drop(ctx: click.Context, job_ids: tuple[str, ...], everything: bool, target: str | None) -> None:
     """Never send these records; they stay in the database, and `quarantine retry` brings them back."""
     _change(ctx, job_ids, "dropped", everything=everything, target=target)
+
+
+@quarantine.command(
+    "sql",
+    short_help="What SGAS's administrator runs to make room for corrections.",
+    epilog=examples("arcacct quarantine sql sgas:s > corrections.sql"),
+)
+@click.argument("target", shell_complete=complete_target)
+@click.pass_context
+def sql(ctx: click.Context, target: str) -> None:
+    """
+    Print the transaction that removes outdated records from the database of an SGAS server, for its administrator.
+
+    They are those that are set aside as corrections. It also has the daily sums made anew, which deleting alone would
+    leave as they are. Afterwards `arcacct quarantine retry --all --target TARGET` sends the records as they are now.
+    """
+    settings = settings_of(ctx)
+    (found,) = select_targets(settings.targets, target)
+    click.echo(corrections_sql(found, accounting.read_publishing(settings.places)), nl=False)
 
 
 def _change(ctx: click.Context, job_ids: tuple[str, ...], state: str, *, everything: bool, target: str | None) -> None:

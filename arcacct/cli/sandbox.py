@@ -22,7 +22,8 @@ def sandbox(directory: str, sgas_port: int, ams_port: int, authn_port: int) -> N
     Run receivers on this machine to rehearse publishing.
 
     SGAS, and APEL behind the ARGO Messaging Service, on the loopback address, until Ctrl-C or SIGTERM. Prints the
-    blocks of arcacct.conf to publish to them; what they receive lies in DIR/received. At the end, and at each SIGUSR1,
+    blocks of a test's own arcacct.conf to publish to them ($ARCACCT_CONFIG names it), with a ledger of its own: that of
+    the site is neither read nor written. What they receive lies in DIR/received. At the end, and at each SIGUSR1,
     prints what the portals would show of it.
     """
     wanted = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
@@ -30,7 +31,7 @@ def sandbox(directory: str, sgas_port: int, ams_port: int, authn_port: int) -> N
     before = signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
     try:
         with Sandbox(directory, sgas_port=sgas_port, ams_port=ams_port, authn_port=authn_port) as running:
-            click.echo(running.configuration())
+            click.echo(f"[arcacct]\nrehearsal = {running.directory}/ledger\n\n{running.configuration()}")
             click.echo(f"SGAS {running.sgas_url}/ur, AMS {running.ams_url}, authn port {running.authn_port}", err=True)
             click.echo(f"Received documents: {running.received}. Stop with Ctrl-C.", err=True)
             while signal.sigwait(wanted) == signal.SIGUSR1:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from contextlib import closing
 
 import click
 
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
+from arcacct.cli.instants import MONTH
 from arcacct.cli.tables import FORMATS, lines
-from arcacct.errors import UsageError
 from arcacct.publish.verify import Report, Source
 from arcacct.publish.verify import verify as compare
 from arcacct.store import accounting
@@ -28,27 +27,31 @@ _HOUR_S = 3600
         "arcacct verify 2026-11 --format json",
     ),
 )
-@click.argument("month", metavar="YYYY-MM")
-@click.option("--portal", metavar="FILE", help="CSV export of the number of jobs from the EGI accounting portal.")
+@click.argument("month", type=MONTH, metavar="YYYY-MM")
+@click.option(
+    "--portal",
+    multiple=True,
+    metavar="FILE",
+    help="CSV export of the EGI accounting portal: jobs, or hours of any kind, by VO and month. May be repeated.",
+)
 @click.option("--all", "everything", is_flag=True, help=f"Every difference, not only {_SHOWN} of each place.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="As in query.")
 @click.pass_context
-def verify(ctx: click.Context, month: str, portal: str | None, everything: bool, form: str) -> int:
+def verify(ctx: click.Context, month: tuple[int, int], portal: tuple[str, ...], everything: bool, form: str) -> int:
     """
     Compare a month's counts and hours in all places that have them.
 
-    The database is compared with the control directory, with what the ledger says that each target has, with the
-    sync message, and with the portal. Exits with 0 when all agree, with 1 when not; differences are told job by job.
+    The database is compared with the control directory, with what the ledger says that each target was given, with
+    the sync message, and with the portal. SGAS names each record that it stored; what was handed to AMS is only
+    confirmed by the portal. Exits with 0 when all agree, with 1 when not; differences are told job by job.
     """
-    if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
-        raise UsageError(f"{month!r} is no month; write it like 2026-11")
     settings = settings_of(ctx)
     with (
         accounting.translating(settings.places.database),
         closing(accounting.read_accounting(settings.places)) as ours,
         closing(accounting.read_publishing(settings.places)) as ledger,
     ):
-        report = compare(settings, ours, ledger, (int(month[:4]), int(month[5:])), portal)
+        report = compare(settings, ours, ledger, month, portal)
     _show(report, form, len(report.differences) if everything else _SHOWN)
     return 0 if report.agrees else 1
 
@@ -62,7 +65,7 @@ def _show(report: Report, form: str, most: int) -> None:
         }
         click.echo(json.dumps(found, indent=1))
         return
-    columns = ("place", "jobs", "wall_h", "cpu_h", "agrees")
+    columns = ("place", "jobs", "wall_h", "cpu_h", "agrees", "proof")
     for line in lines(columns, [_row(source) for source in report.sources], form):
         click.echo(line)
     shown: dict[str, int] = {}
@@ -77,4 +80,4 @@ def _show(report: Report, form: str, most: int) -> None:
 
 def _row(source: Source) -> tuple[object, ...]:
     hours = (None if seconds is None else round(seconds / _HOUR_S, 3) for seconds in (source.wall_s, source.cpu_s))
-    return source.name, source.jobs, *hours, "yes" if source.agrees else "NO"
+    return source.name, source.jobs, *hours, "yes" if source.agrees else "NO", source.proof

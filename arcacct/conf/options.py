@@ -70,6 +70,7 @@ ARCACCT = (
     _plain("database", values.path),
     _flag("arex_writes_no_accounting"),
     _plain("read_group", values.word),
+    _plain("rehearsal", values.path),
     Spec("deadline", "deadline_s", values.seconds, "5"),
     _flag("allow_jura"),
     Spec("keep_messages", "keep_messages_days", values.whole, "90"),
@@ -108,6 +109,7 @@ SGAS_TARGET = (
     _choice("memory_type", "shared", "shared", "virtual"),
     _choice("sgas_vo_style", "arc", "arc", "doc"),
     _choice("sgas_host_style", "multi", "multi", "joined"),
+    _choice("sgas_corrections", "hold", "hold", "replace"),
     *_TRANSPORT,
     _flag("ca_system"),
 )

@@ -42,25 +42,34 @@ class Places:
         "publishing_lock",
         "queue_lock",
         "read_group",
+        "rehearsal",
         "spool",
     )
 
     def __init__(
-        self, controldir: str, database: str, default_benchmark: str, deadline_s: float, read_group: str | None
+        self,
+        controldir: str,
+        database: str,
+        default_benchmark: str,
+        deadline_s: float,
+        read_group: str | None,
+        rehearsal: str | None = None,
     ) -> None:
         directory = database.rpartition("/")[0]
+        ledger = rehearsal or directory
         self.controldir = controldir
         self.database = database
         self.directory = directory
-        self.publishing_database = directory + "/publishing.db"
+        self.publishing_database = ledger + "/publishing.db"
         self.spool = directory + "/spool"
         self.queue_lock = directory + "/queue.lock"
-        self.publishing_lock = directory + "/publishing.lock"
+        self.publishing_lock = ledger + "/publishing.lock"
         self.maintenance = directory + "/maintenance"
         self.place_note = controldir + "/accounting/arcacct.place"
         self.default_benchmark = default_benchmark
         self.deadline_s = deadline_s
         self.read_group = read_group
+        self.rehearsal = rehearsal
 
 
 def places(conf: "Conf | None", controldir: str | None = None, database: str | None = None) -> Places:
@@ -70,6 +79,7 @@ def places(conf: "Conf | None", controldir: str | None = None, database: str | N
     Raises ConfigError for a database that A-REX itself writes, a benchmark without type or value, or a deadline
     that is no time. In the hook that means: spool in the usual directory, and lose nothing.
     """
+    rehearsal = _get(conf, "arcacct", "rehearsal")
     control = absolute(controldir or _get(conf, "arex", "controldir") or CONTROLDIR)
     return Places(
         control,
@@ -77,6 +87,7 @@ def places(conf: "Conf | None", controldir: str | None = None, database: str | N
         _default_benchmark(conf),
         _deadline(conf),
         _get(conf, "arcacct", "read_group"),
+        absolute(rehearsal) if rehearsal else None,
     )
 
 

@@ -60,6 +60,7 @@ class SGASTarget:
     memory_type: str
     sgas_vo_style: str
     sgas_host_style: str
+    sgas_corrections: str
 
 
 @dataclass(frozen=True, slots=True)

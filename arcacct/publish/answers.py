@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from arcacct.errors import ArcacctError, CredentialError, TargetBusy, TargetError, TargetRefuses
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 TEXT_LIMIT = 500
+_LONGEST_ROW = 40
 
 
 class Kind(StrEnum):
@@ -42,7 +44,8 @@ class Answer(NamedTuple):
     `status` is the HTTP status, None if none came; `text` the receiver's own words (at most 500 characters, no
     markup, no secrets) or ours if it said nothing; `receiver_id` the message id or file name it gave.
     `outcome_known` is False when the receiver may have done the work although we were not told so.
-    `record_ids` are the ids, of those sent, that SGAS acknowledged. `advice` says what the administrator can do;
+    `record_ids` are the ids, of those sent, that SGAS acknowledged, `receiver_rows` the numbers of their rows there, by
+    id: a number that was there before says that SGAS kept what it had. `advice` says what the administrator can do;
     `about_credentials` that it concerns our certificate, key or token (exit code 77).
     """
 
@@ -53,6 +56,7 @@ class Answer(NamedTuple):
     retry_after_s: int | None = None
     outcome_known: bool = True
     record_ids: frozenset[str] | None = None
+    receiver_rows: Mapping[str, str] = MappingProxyType({})
     advice: str = ""
     about_credentials: bool = False
 
@@ -189,7 +193,7 @@ def _sgas_inserted(body: bytes, sent_ids: Collection[str]) -> Answer:
     stored = _acknowledged(parsed.keys(), sent_ids)
     missing = sorted(set(sent_ids) - stored)
     if not missing:
-        return Answer(Kind.ACCEPTED, 200, record_ids=stored)
+        return Answer(Kind.ACCEPTED, 200, record_ids=stored, receiver_rows=_rows(parsed, sent_ids))
     # One transaction for all: an id that is not named is a record that SGAS did not see as a record.
     said = f"{len(missing)} of {len(set(sent_ids))} records not named in the answer: {', '.join(missing)}"
     return Answer(Kind.RECORDS_REFUSED, 200, said[:TEXT_LIMIT], outcome_known=False, record_ids=stored)
@@ -200,6 +204,13 @@ def _acknowledged(keys: Collection[str], sent_ids: Collection[str]) -> frozenset
     if not isinstance(sent_ids, Mapping):
         return frozenset(sent_ids) & frozenset(keys)
     return frozenset(record_id for record_id, job_id in sent_ids.items() if record_id in keys or job_id in keys)
+
+
+def _rows(parsed: Mapping[str, object], sent_ids: Collection[str]) -> dict[str, str]:
+    """The number of each record's row, by the id that was sent."""
+    names = sent_ids if isinstance(sent_ids, Mapping) else {}
+    found = {one: parsed.get(one, parsed.get(names.get(one, ""))) for one in sent_ids}
+    return {one: str(row)[:_LONGEST_ROW] for one, row in found.items() if isinstance(row, str | int)}
 
 
 def _by_status(status: int, headers: Mapping[str, str], said: str, advice: Mapping[int | None, str]) -> Answer:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import marshal
 import time
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from arcacct.errors import InputError
-from arcacct.publish.delivery import Consignment, Deliverer, Part
+from arcacct.publish.delivery import REPLACES, Consignment, Deliverer, Part
+from arcacct.publish.digests import digest, is_same
 from arcacct.publish.families import JobFamily
+from arcacct.publish.floor import Floor
 from arcacct.publish.tally import Tally
 from arcacct.records import acceptance
 from arcacct.records.aar import AAR
+from arcacct.store import query
 from arcacct.store.ledger import Held, SentRecord, Version
 
 GONE = (
@@ -25,19 +26,11 @@ CORRECTION = (
     " record {key}, then run `arcacct quarantine retry`"
 )
 
-_TRANSFERS = AAR._fields.index("transfers")
-
+_SUFFIX_DIGITS = 12
 _SET_BYTES = 700_000
 _SET_MESSAGES = 20
 _SET_HELD = 1000
 """Messages, and records held back, are written into the ledger together, until they are so many."""
-
-
-def digest(aar: AAR) -> bytes:
-    """What tells one version of a record from another: 16 bytes of its values, not of its place in the database."""
-    # Format 2 of marshal has no references and no notion of interned texts: equal values are equal bytes, for ever.
-    plain: tuple[Any, ...] = (*aar[1:_TRANSFERS], tuple(map(tuple, aar.transfers)), *aar[_TRANSFERS + 1 :])
-    return hashlib.sha256(marshal.dumps(plain, 2)).digest()[:16]
 
 
 def wire_size(text: str) -> int:
@@ -72,7 +65,8 @@ class JobBatcher:
     Collects the texts of records, in the order of Seq, and delivers full batches, some at once.
 
     Records of different groups get messages of their own; the last message of those delivered at once moves the
-    cursor. With ``republish`` none does, and what the receiver has already is sent again.
+    cursor, unless ``moves_cursor`` is false: ``first`` is called before it may. With ``republish`` none does, and what
+    the receiver has already is sent again. What the floor does not allow is left as the receiver has it.
     """
 
     def __init__(
@@ -81,11 +75,17 @@ class JobBatcher:
         delivery: Deliverer,
         tally: Tally,
         limits: Limits,
+        floor: Floor,
         *,
         settle_s: int = 0,
         republish: bool = False,
+        moves_cursor: bool = True,
+        first: Callable[[], None] = lambda: None,
     ) -> None:
         self._family = family
+        self._floor = floor
+        self._moves_cursor = moves_cursor and not republish
+        self._first = first
         self._delivery = delivery
         self._tally = tally
         self._limits = limits
@@ -109,14 +109,14 @@ class JobBatcher:
         the old one is sent again with zeros; a newer version is not sent to a receiver that keeps the first (SGAS).
         False if the receiver has it already.
         """
-        record = SentRecord(aar.job_id, aar.record_id, seq, aar.end_time, digest(aar), self._family.key(aar))
-        new = self._republish or not is_known(record, known)
-        if new:
-            held = self._unsettled(aar, record) or self._correction(record, known)
-            if held is not None:
-                self._held.append(held)
-            if held is None or self._republish:
-                self._accept(aar, record, known)
+        key = self._family.key(aar)
+        new = self._republish or not is_known(aar, key, known)
+        if new and not self._forbidden(aar, key, seq, known):
+            site, host = self._family.place(aar)
+            record = SentRecord(
+                aar.job_id, aar.record_id, seq, aar.end_time, digest(aar), key, None, site, host, aar.wall_s
+            )
+            self._add_new(aar, record, known)
         self.passed(seq)
         if self._is_full():
             self._end_batch()
@@ -125,6 +125,29 @@ class JobBatcher:
         self._delivery.listen()
         return new
 
+    def _forbidden(self, aar: AAR, key: str, seq: int, known: Sequence[Version]) -> bool:
+        """Whether published figures would change, or be split between two names, without proof."""
+        if known:
+            return self._floor.forbids_change(aar, key, seq, known, asked=self._republish)
+        return _is_time(aar.end_time) and self._floor.forbids_new(aar.end_time, self._family.place(aar)[0])
+
+    def set_aside(self, aar: AAR, seq: int, reason: str) -> None:
+        """A record that is not sent, for a reason that the receiver would not tell."""
+        record = SentRecord(aar.job_id, aar.record_id, seq, aar.end_time, digest(aar), self._family.key(aar))
+        self._tally.note(f"{aar.job_id}: not sent: {reason}")
+        self._held.append(Held(record, "quarantined", reason))
+        self.passed(seq)
+
+    def _add_new(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> None:
+        for one in known:
+            if one.key == record.key:
+                record = record._replace(replaced_id=one.given_id, replaced_wall_s=one.wall_s)
+        held = self._unsettled(aar, record) or self._correction(aar, record, known)
+        if held is not None:
+            self._held.append(held)
+        if held is None or self._republish:
+            self._accept(aar, record, known)
+
     def take_back(self, job_id: str, aar: AAR | None, known: Sequence[Version]) -> bool:
         """
         A job that was sent and is not to be published any more; ``aar`` is what is left of it.
@@ -132,7 +155,7 @@ class JobBatcher:
         False if only the receiver's administrator can take it back.
         """
         for old in known:
-            record = SentRecord(job_id, old.record_id, 0, old.end_time, old.digest, old.key)
+            record = _taken_back(job_id, old)
             if self._family.neutral is not None:
                 self._tally.note(
                     f"{job_id}: was published and is not any more: it is sent again with zeros ({old.key})"
@@ -145,15 +168,19 @@ class JobBatcher:
         return not known or self._family.neutral is not None
 
     def neutralise(self, aar: AAR | None, old: SentRecord) -> None:
-        """Take back what was sent for a job under a key: the same record with zeros, as far as it is known."""
+        """
+        Take back what was sent for a job under a key: the same record with zeros, as far as it is known.
+
+        The empty digest of what is noted marks it: nothing of the job is at the receiver under this key any more.
+        """
         assert self._family.neutral is not None
-        zeros = self._family.neutral(aar or _bare(old), old.key)
-        verdict = self._family.accept(zeros, self._now)
+        family = self._family if self._family.of_key is None else self._family.of_key(old.key)
+        zeros = self._family.neutral(aar or bare(old.job_id, old.end_time), old.key)
+        verdict = family.accept(zeros, self._now)
         if verdict.refusal is not None:
             # What the job has become would be refused; the key is all that has to be the same.
-            verdict = self._family.accept(self._family.neutral(_bare(old), old.key), self._now)
-        text = self._family.text(verdict.aar, self._now)
-        # The empty digest marks it: nothing of the job is at the receiver under this key any more.
+            verdict = family.accept(self._family.neutral(bare(old.job_id, old.end_time), old.key), self._now)
+        text = family.text(verdict.aar, self._now)
         self._collect(text, None, old._replace(digest=b"", seq=0, notes="sent with zeros"))
 
     def _unsettled(self, aar: AAR, record: SentRecord) -> Held | None:
@@ -162,14 +189,20 @@ class JobBatcher:
         seconds = self._now - self._settled_at
         return Held(record, "held", f"failed, and may be resumed until it is settled (settle={seconds} s)")
 
-    def _correction(self, record: SentRecord, known: Sequence[Version]) -> Held | None:
-        if not known or self._family.neutral is not None or is_known(record, known):
+    def _correction(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> Held | None:
+        # Without a digest: an operator says that there is room for it now.
+        there = [one for one in known if one.digest]
+        if not there or self._family.neutral is not None or is_known(aar, record.key, there) or self._replaces(aar):
             return None
         self._tally.corrections += 1
         reason = CORRECTION.format(key=record.key)
         if not self._republish:
             self._tally.note(f"{record.job_id}: not sent: {reason}")
         return Held(record, "correction", reason)
+
+    def _replaces(self, aar: AAR) -> bool:
+        """Whether the receiver would put this record in the place of the one it has: only of one without children."""
+        return self._family.replacement is not None and not aar.run_time_environments and not aar.transfers
 
     def _neutralise(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> None:
         if self._family.neutral is None:
@@ -180,12 +213,12 @@ class JobBatcher:
                     f"{aar.job_id}: was published as another record ({old.key}): that one is sent again with zeros;"
                     " the receiver counts one job too many"
                 )
-                self.neutralise(aar, SentRecord(aar.job_id, aar.record_id, 0, old.end_time, b"", old.key))
+                self.neutralise(aar, _taken_back(aar.job_id, old))
 
     def _accept(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> None:
         try:
             verdict = self._family.accept(aar, self._now)
-            text = "" if verdict.refusal is not None else self._family.text(verdict.aar, self._now)
+            text = "" if verdict.refusal is not None else self._text(verdict.aar, record, known)
         except (InputError, ValueError, TypeError, OverflowError) as error:
             # A value that no rule foresees (SQLite holds text in a column of numbers) must stop nobody else.
             verdict = acceptance.Verdict(aar, (), f"cannot be written: {error}")
@@ -197,9 +230,24 @@ class JobBatcher:
             return
         if known:
             self._neutralise(aar, record, known)
-        if verdict.notes:
+        if self._is_replacement(aar, record, known):
+            record = record._replace(notes=REPLACES)
+        elif verdict.notes:
             record = record._replace(notes="; ".join(verdict.notes))
         self._collect(text, self._family.group(verdict.aar), record)
+
+    def _text(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> str:
+        if self._family.replacement is not None and self._is_replacement(aar, record, known):
+            return self._family.replacement(aar, self._now, f"{aar.job_id}#{record.digest.hex()[:_SUFFIX_DIGITS]}")
+        return self._family.text(aar, self._now)
+
+    def _is_replacement(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> bool:
+        """Whether a record goes under another GlobalJobId: it is to replace the one there, or has replaced it."""
+        if self._family.replacement is None or not known:
+            return False
+        if is_known(aar, record.key, known):
+            return any(one.notes == REPLACES for one in known)
+        return self._replaces(aar)
 
     def _collect(self, text: str, group: str | None, record: SentRecord) -> None:
         size = wire_size(text)
@@ -214,7 +262,7 @@ class JobBatcher:
 
     def passed(self, seq: int) -> None:
         """Everything up to ``seq`` is in a batch or needs none."""
-        if not self._republish:
+        if self._moves_cursor:
             self._seq = max(seq, self._seq or 0)
 
     def _end_batch(self) -> None:
@@ -230,23 +278,38 @@ class JobBatcher:
         self._deliver(ahead=False)
 
     def _deliver(self, *, ahead: bool) -> None:
+        self._first()
         batches = [*self._full, *self._parts.values()]
-        what = Consignment(self._family.document, batches, self._seq, self._held, ahead)
+        what = Consignment(self._family.document, batches, self._seq, self._held, ahead=ahead)
         self._full, self._full_bytes, self._parts, self._count, self._bytes = [], 0, {}, 0, 0
         self._held, self._seq = [], None
         self._delivery.deliver(what)
 
 
-def is_known(record: SentRecord, known: Sequence[Version]) -> bool:
+def is_known(aar: AAR, key: str, known: Sequence[Version]) -> bool:
     """Whether the receiver has this very version of a record, and has it under no other key."""
-    same = [one.key == record.key and one.digest == record.digest for one in known]
-    return bool(same) and all(same)
+    return bool(known) and all(one.key == key and is_same(aar, one.digest) for one in known)
 
 
-def _bare(record: SentRecord) -> AAR:
-    """A job of which nothing is known but what the ledger says."""
-    nothing = (None, None, None, None, None, None)
-    return AAR(record.record_id, record.job_id, *nothing, "failed", 1, 0, record.end_time, 1, 1, *([0] * 8))  # type: ignore[arg-type]
+def _taken_back(job_id: str, old: Version) -> SentRecord:
+    """What is noted of a job whose record is sent with zeros, or that the receiver should not have any more."""
+    return SentRecord(
+        job_id, old.record_id, 0, old.end_time, b"", old.key, replaced_id=old.given_id, replaced_wall_s=old.wall_s
+    )
+
+
+def bare(job_id: str, end_time: int, local_job_id: str | None = None) -> AAR:
+    """A job of which nothing is known but what it is called and when it ended."""
+    return AAR(
+        record_id=0, job_id=job_id, local_job_id=local_job_id, endpoint_type=None, endpoint_url=None, queue=None,
+        user_dn=None, vo=None, status="failed", exit_code=1, submit_time=0, end_time=end_time, node_count=1,
+        core_count=1, memory_kib=0, virtual_memory_kib=0, wall_s=0, cpu_user_s=0, cpu_kernel_s=0, scratch_bytes=0,
+        stage_in_bytes=0, stage_out_bytes=0,
+    )  # fmt: skip
+
+
+def _is_time(end_time: object) -> bool:
+    return isinstance(end_time, int) and 0 < end_time <= query.LAST_SECOND
 
 
 def _later(end_time: object, seconds: int) -> bool:

@@ -20,7 +20,15 @@ from arcacct.publish.senders import Sender
 from arcacct.publish.tally import Tally
 from arcacct.publish.under_way import UnderWay
 from arcacct.store import ledger, sent
-from arcacct.store.ledger import Held, Message, SentRecord, SentSum
+from arcacct.store.ledger import Held, Message, MonthProof, SentRecord, SentSum, Unknown
+
+STILL_THERE = (
+    "the receiver still has an older version of this record: it named the same row of its database again. Ask its"
+    " administrator to delete record {key}, then run `arcacct quarantine retry`"
+)
+
+REPLACES = "sent with another GlobalJobId, at which the receiver replaces the record that it has"
+"""What is noted of a correction that is sent all the same (``sgas_corrections=replace``)."""
 
 SUSPECTS = 3
 """This many records refused one after the other while nothing is accepted: the fault may be the server's."""
@@ -44,6 +52,8 @@ class Consignment(NamedTuple):
     seq: int | None = None
     """Once the last message is accepted every record up to here is handled; ``None``: that does not follow."""
     held: Sequence[Held] = ()
+    proofs: Sequence[MonthProof] = ()
+    """Months whose sums are all in it."""
     ahead: bool = False
     """Whether the caller goes on while it is sent; the answers are dealt with at the next one."""
 
@@ -90,6 +100,7 @@ class Delivery:
         tally: Tally,
         *,
         origin: str = "publish",
+        unknown: Unknown | None = None,
         watch: Watch = lambda: None,
     ) -> None:
         self._con = con
@@ -97,6 +108,7 @@ class Delivery:
         self._sender = sender
         self._tally = tally
         self._origin = origin
+        self._unknown = unknown
         self._watch = watch
         self._under_way: UnderWay | None = None
         self._suspects: list[Suspect] = []
@@ -128,11 +140,12 @@ class Delivery:
         if messages:
             messages[-1] = messages[-1]._replace(seq=what.seq)
         self._tally.quarantined += sum(one.state != "held" for one in held)
-        if not messages and not held:
+        if not messages and not held and not what.proofs:
             if what.seq is not None:
                 ledger.move_cursor(self._con, self._target, what.seq)
             return
-        intended = ledger.intend(self._con, self._target, messages, held, seq=None if messages else what.seq)
+        seq = None if messages else what.seq
+        intended = ledger.intend(self._con, self._target, messages, held, seq=seq, proofs=what.proofs)
         groups = [batch[0].group for batch in batches]
         if what.ahead and not self._forbidden.keys() & set(groups):
             self._under_way = UnderWay(self._sender, intended, groups)
@@ -296,7 +309,21 @@ class Delivery:
             raise error_of(answer)
 
     def _accept(self, message: Message, answer: Answer) -> None:
-        ledger.accepted(self._con, self._target, message, answer.status, answer.text, answer.receiver_id)
+        kept = ledger.accepted(
+            self._con,
+            self._target,
+            message,
+            answer.status,
+            answer.text,
+            answer.receiver_id,
+            answer.receiver_rows,
+            STILL_THERE,
+            self._unknown,
+        )
+        # What is sent again on purpose was counted and named before.
+        for job_id in kept if self._origin == "publish" else ():
+            self._tally.corrections += 1
+            self._tally.note(f"{job_id}: sent, and the receiver kept the older version that it has")
         self._accepted += 1
         self._tally.add(message.kind, message.record_count, len(message.data))
 
@@ -362,7 +389,13 @@ class Delivery:
 
     def _quarantine(self, message: Message, answer: Answer) -> None:
         words = answer.text or f"HTTP {answer.status}"
-        held = [Held(record, "quarantined", f"refused by the receiver: {words}") for record in message.records]
+        held = [
+            # What it has of the job in an older version stays there.
+            Held(
+                record, "correction" if record.notes == REPLACES else "quarantined", f"refused by the receiver: {words}"
+            )
+            for record in message.records
+        ]
         months = [] if message.records or message.kind == SYNC.kind else _months(self._sender.unpack(message.data))
         ledger.refused(self._con, self._target, message, answer.status, words, held, months)
         self._tally.quarantined += max(1, len(held))

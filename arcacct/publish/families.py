@@ -50,6 +50,12 @@ class JobFamily(NamedTuple):
     """What the receiver knows the record by."""
     neutral: Callable[[AAR, str], AAR] | None
     """The job as it takes the usage sent under an old key back; ``None``: the receiver keeps the first version."""
+    place: Callable[[AAR], tuple[str, str]]
+    """Where the receiver counts the job: the name of the site, and the submit host (at SGAS: the machine)."""
+    replacement: Callable[[AAR, int, str], str] | None = None
+    """The text with another GlobalJobId, at which the receiver replaces what it has; ``None``: that is not wanted."""
+    of_key: Callable[[str], JobFamily] | None = None
+    """The same for the site that a key names: what was sent under another name is taken back under that name."""
 
 
 class SummaryFamily(NamedTuple):
@@ -69,8 +75,6 @@ _SUMMARY_VERSIONS = {
     "summaries-v04": "v0.4",
     "normalised-v04": "normalised-v0.4",
 }
-APEL_JOB_KINDS = ("car", "individual", "individual-v04")
-"""Kinds of records that share APEL's table of jobs."""
 _JOB_VERSIONS = {"individual": "v0.3", "individual-v04": "v0.4"}
 DOCUMENTS = {
     document.kind: document
@@ -90,11 +94,14 @@ def family_of(target: Target, settings: Settings) -> JobFamily | SummaryFamily:
         return _usage_records(target, settings)
     if target.apel_messages == "urs":
         return _compute_records(target, settings)
-    options = apel_options(target, settings)
-    document = DOCUMENTS[target.apel_messages]
     if target.apel_messages in _SUMMARY_VERSIONS:
-        return SummaryFamily(document, _SUMMARY_VERSIONS[target.apel_messages], options)
-    return _individual_jobs(document, _JOB_VERSIONS[target.apel_messages], options)
+        return summary_family(target.apel_messages, target, settings)
+    return job_family(target.apel_messages, target, settings)
+
+
+def summary_family(kind: str, target: APELTarget | DirectoryTarget, settings: Settings) -> SummaryFamily:
+    """The family of sums of a kind, whatever the target is sent now."""
+    return SummaryFamily(DOCUMENTS[kind], _SUMMARY_VERSIONS[kind], apel_options(target, settings))
 
 
 def job_family(kind: str, target: APELTarget | DirectoryTarget, settings: Settings) -> JobFamily:
@@ -121,6 +128,8 @@ def _individual_jobs(document: Document, version: str, options: APELOptions) -> 
         lambda _aar: None,
         lambda aar: _job_key(aar, options),
         lambda aar, key: apel.neutral_job(aar, JobKey._make(json.loads(key)), options.localid_prefix),
+        lambda aar: apel.place(aar.endpoint_url, options),
+        of_key=lambda key: _individual_jobs(document, version, options._replace(site=json.loads(key)[0])),
     )
 
 
@@ -150,12 +159,16 @@ def _usage_records(target: SGASTarget, settings: Settings) -> JobFamily:
         lambda aar: usage_record.machine_name(aar, options),
         lambda aar: usage_record.record_id(aar, options),
         None,
+        lambda aar: ("", usage_record.machine_name(aar, options) or ""),
+        (lambda aar, now, other_id: usage_record.usage_record(aar, options, now, other_id))
+        if target.sgas_corrections == "replace"
+        else None,
     )
 
 
-def _compute_records(target: APELTarget | DirectoryTarget, settings: Settings) -> JobFamily:
+def _compute_records(target: APELTarget | DirectoryTarget, settings: Settings, site: str | None = None) -> JobFamily:
     options = CAROptions(
-        site=target.gocdb_name,
+        site=site or target.gocdb_name,
         host=settings.lrms_host,
         localid_prefix=target.localid_prefix or "",
         vomsless_vo=_vo(target),
@@ -172,6 +185,8 @@ def _compute_records(target: APELTarget | DirectoryTarget, settings: Settings) -
         lambda _aar: None,
         lambda aar: _job_key(aar, text_options),
         lambda aar, key: apel.neutral_job(aar, JobKey._make(json.loads(key)), options.localid_prefix),
+        lambda aar: apel.place(aar.endpoint_url, text_options),
+        of_key=lambda key: _compute_records(target, settings, json.loads(key)[0]),
     )
 
 

@@ -16,9 +16,11 @@ from cryptography import x509
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import DirectoryTarget, Target
 from arcacct.errors import StoreError
+from arcacct.publish.floor import held_text
 from arcacct.publish.position import iso
-from arcacct.store import accounting, health, reading
+from arcacct.store import accounting, health, lives, reading
 from arcacct.store.health import Recorded, TargetState
+from arcacct.store.lives import MEANING, Doubt
 
 DAY_S = 86400
 HOUR_S = 3600
@@ -85,6 +87,8 @@ class Health(NamedTuple):
     targets: tuple[TargetHealth, ...]
     certificates: dict[str, int | str]
     """By file: when it ends, or why that is not known."""
+    doubts: tuple[Doubt, ...] = ()
+    """What is wrong between accounting.db and publishing.db."""
 
 
 def examine(settings: Settings) -> Health:
@@ -113,7 +117,10 @@ def examine(settings: Settings) -> Health:
                 for target in settings.targets
             )
             return found._replace(
-                size_bytes=reading.size_bytes(here.database), recorded=health.recorded(ours), targets=targets
+                size_bytes=reading.size_bytes(here.database),
+                recorded=health.recorded(ours),
+                targets=targets,
+                doubts=tuple(lives.doubts(lives.known(ours, ledger, rehearsing=settings.places.rehearsal is not None))),
             )
     except StoreError as error:
         return found._replace(problem=str(error))
@@ -162,8 +169,10 @@ def judge(found: Health, limits: Thresholds) -> list[Check]:
     """Every check, in the order of a job's life."""
     return [
         *_database_checks(found),
+        *_life_checks(found),
         *_recorder_checks(found, limits),
         *(_target_check(found.now, target, limits) for target in found.targets),
+        *(check for target in found.targets for check in _figures_checks(target)),
         *(_quarantine_check(target, limits) for target in found.targets),
         *_certificate_checks(found, limits),
         _clock_check(found),
@@ -194,6 +203,20 @@ def _database_checks(found: Health) -> list[Check]:
             " this file it loses rows; give ours another path (database= in arcacct.conf)"
         )
         checks.append(Check("writers", CRITICAL, text))
+    return checks
+
+
+def _life_checks(found: Health) -> list[Check]:
+    """Whether both databases are the two that belong together, and neither is an old copy."""
+    return [Check("ledger", CRITICAL, MEANING[doubt]) for doubt in found.doubts]
+
+
+def _figures_checks(target: TargetHealth) -> list[Check]:
+    """Whether the receiver's figures may be sent, or would fall without proof."""
+    checks = [Check(f"{target.name} figures", CRITICAL, held_text(one)) for one in target.state.held_months]
+    if target.state.in_doubt:
+        text = "an older ledger was put back: what was sent since is unknown until the next run has sent it again"
+        checks.append(Check(f"{target.name} ledger", WARNING, text))
     return checks
 
 
@@ -238,6 +261,10 @@ def _target_check(now: int, target: TargetHealth, limits: Thresholds) -> Check:
         # Also when nothing waits: the run failed all the same, sync message and all.
         severity = max(severity, _over(now - target.due_s, limits.unsent_s) if state.last_success_s else WARNING)
         parts.append(f"last error: {' '.join(state.last_error.split())}")
+    if state.never_sent:
+        parts.append(
+            f"{state.never_sent} jobs that ended before {iso(state.start_s)} were never sent (`arcacct republish` does)"
+        )
     parts.append("due" if target.due_s <= now else f"due {iso(target.due_s)}")
     return Check(target.name, severity, "; ".join(parts))
 

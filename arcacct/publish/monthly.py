@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Iterable, Sequence
 
 from arcacct.conf.targets import APELTarget, DirectoryTarget, SGASTarget
-from arcacct.publish import changeover
 from arcacct.publish.batches import batched
-from arcacct.publish.coverage import known_in_part, say_known_in_part
 from arcacct.publish.delivery import Consignment, Deliverer, Part
 from arcacct.publish.families import SYNC, SummaryFamily, apel_options, wants
 from arcacct.publish.feed import Task
-from arcacct.publish.sums import Month, month_bounds, send_zeros, summary_sums, sync_parts, zeros, zeros_note
-from arcacct.records import acceptance
+from arcacct.publish.floor import added
+from arcacct.publish.position import iso
+from arcacct.publish.sums import Month, month_bounds, send_zeros, sent_sum, summary_sums, zeros, zeros_note
+from arcacct.records import acceptance, apel, apel_summary
 from arcacct.records.aar import AAR, UsageCell
-from arcacct.store import cells, held, query, sent
-from arcacct.store.ledger import Held, SentRecord
+from arcacct.records.apel_summary import SyncKey
+from arcacct.records.apel_text import folded
+from arcacct.store import cells, former, given, held, query, schema, sent
+from arcacct.store.given import Amount, Place
+from arcacct.store.ledger import Held, MonthProof, SentRecord, SentSum
 
 _END_OF_TIME = math.inf
+Live = tuple[str, SentSum]
+"""The kind of message, and a sum that the receiver has from it."""
 _NO_MEASURE = "a duration that cannot have been measured: it is counted as 0"
 
 
@@ -27,71 +33,178 @@ def send_summaries(
     task: Task,
     family: SummaryFamily,
     months: Iterable[Month],
-    counts: Sequence[Part],
     delivery: Deliverer,
     *,
+    horizon: int,
     seq: int | None,
     logged: Sequence[str] = (),
+    doubt: bool = False,
 ) -> None:
     """
-    Whole months; what was published of them under keys that no longer hold is taken back.
+    Whole months of one family; what was published of them under keys that no longer hold is taken back.
 
-    ``counts`` are those of `sync_counts`, by which months are found that a job left.
-    ``logged`` are jobs that were logged since the last run and have values that no sum can hold.
+    Months whose figures would fall without proof are left as they are. ``horizon`` is up to where in FinishedLog the
+    sums are; ``logged`` are jobs that were logged since the last run and have values that no sum can hold; with
+    ``doubt`` the ledger does not know every key that was published.
     """
     target = _apel(task)
-    published = sent.months_of_sums(task.publishing, target.block)
-    changed = changed_months(task, counts)
-    perhaps = sorted({*months, *changed, *changeover.unfinished(task)})
-    were_jobs = [month for month in perhaps if changeover.has_jobs(task, month)]
-    wanted = {*months, *(changed & published), *were_jobs}
-    in_part = known_in_part(task, wanted)
-    say_known_in_part(task, in_part)
-    months = sorted(wanted - in_part)
-    live = [one for month in months for one in sent.live_summaries(task.publishing, target.block, *month)]
-    sums = summary_sums(target, family, cells.usage_cells(task.accounting, months), task.tally)
-    _hold_refused(task, family, months, sums.refused, logged)
-    send_zeros(target, live, sums.parts, task.limits, task.tally, delivery)
-    delivery.deliver(Consignment(family.document, batched(sums.parts, *task.limits), seq))
-    changeover.take_jobs_back(task, were_jobs, delivery)
+    wanted = sorted(months)
+    by_month = {month: sent.live_summaries(task.publishing, target.block, *month) for month in wanted}
+    sums = summary_sums(target, family, cells.usage_cells(task.accounting, wanted), task.tally)
+    allowed = [
+        month
+        for month in wanted
+        if not _falls(task, family, month, by_month[month], sums.parts)
+        and not _misses_the_beginning(task, month, by_month[month])
+    ]
+    parts = [part for part in sums.parts if part.sum is not None and (part.sum.year, part.sum.month) in allowed]
+    refused = [cell for cell in sums.refused if (cell.year, cell.month) in allowed]
+    _hold_refused(task, family, allowed, refused, logged)
+    live = [one for month in allowed for one in by_month[month]]
+    if doubt:
+        live += _in_doubt(task, family, allowed)
+    send_zeros(target, live, parts, task.limits, task.tally, delivery)
+    filled = {(part.sum.year, part.sum.month) for part in parts if part.sum is not None}
+    proofs = [
+        MonthProof(*month, family.document.kind, horizon, task.life)
+        for month in allowed
+        if by_month[month] or month in filled
+    ]
+    delivery.deliver(Consignment(family.document, batched(parts, *task.limits), seq, proofs=proofs))
+    if not task.dry_run:
+        sent.close_months(task.publishing, target.block, allowed)
 
 
-def sync_counts(task: Task) -> list[Part]:
-    """How many jobs there are of each month and SubmitHost, ready to be sent; SGAS is sent none."""
-    if isinstance(task.target, SGASTarget):
-        return []
-    options = apel_options(task.target, task.settings)
-    return sync_parts(task.target, options, cells.job_counts(task.accounting))
+def _misses_the_beginning(task: Task, month: Month, live: Sequence[Live]) -> bool:
+    """
+    Whether the database does not have a month from its first day, and nobody accepted that.
+
+    Another program may have published the rest: APEL replaces a sum by the next one, and that of a part is lower.
+    """
+    since = schema.complete_since(task.accounting)
+    if month_bounds(*month)[0] >= since or month in task.months:
+        return False
+    counted = cells.counted_until(task.accounting, month, query.LAST_SECOND)
+    jobs = sum(one.jobs for one in counted if wants(task.target, one.vo))
+    return bool(jobs or live) and task.floor.is_incomplete(month, jobs, iso(since))
 
 
-def send_sync(task: Task, counts: Sequence[Part], delivery: Deliverer) -> None:
-    """The counts of every month with jobs; last in every run."""
+def _falls(task: Task, family: SummaryFamily, month: Month, live: Sequence[Live], parts: Sequence[Part]) -> bool:
+    known = task.months.get(month)
+    if not live or known is None:
+        return False
+    given = _amounts(one for _kind, one in live if not one.is_adopted)
+    if known.incarnation == task.life:
+        if known.seq is None:
+            # An older program published it from this very database, and noted no place in the log to compare with.
+            return False
+        found = _amounts(
+            part.sum for part in parts if part.sum is not None and (part.sum.year, part.sum.month) == month
+        )
+        return task.floor.falls(month, given, found, _left(task, family, month, known.seq))
+    # In another life of the database only jobs of that time prove anything: new ones must not hide that they are gone.
+    until = query.LAST_SECOND if known.sent is None else known.sent
+    counted = [one for one in cells.counted_until(task.accounting, month, until) if wants(task.target, one.vo)]
+    found = _placed(family, month, [(one.endpoint_url, one.jobs, one.wall_s) for one in counted])
+    return task.floor.falls(month, given, found, _left(task, family, month, schema.life_seq(task.accounting)))
+
+
+def _left(task: Task, family: SummaryFamily, month: Month, seq: int) -> dict[Place, Amount]:
+    """What changed or was deleted in a month after a place in the log."""
+    left = [one for one in former.left_since(task.accounting, month, seq) if wants(task.target, one.vo)]
+    return _placed(family, month, [(one.endpoint_url, one.jobs, one.wall_s) for one in left])
+
+
+def _placed(family: SummaryFamily, month: Month, counted: Iterable[tuple[str | None, int, int]]) -> dict[Place, Amount]:
+    found: dict[Place, Amount] = {}
+    for endpoint_url, jobs, wall_s in counted:
+        place = Place(*apel.place(endpoint_url, family.options), *month)
+        found[place] = added(found.get(place, Amount(0, 0)), Amount(jobs, wall_s))
+    return found
+
+
+def _amounts(sums: Iterable[SentSum]) -> dict[Place, Amount]:
+    found: dict[Place, Amount] = {}
+    for one in sums:
+        place = Place(one.site, one.submit_host, one.year, one.month)
+        found[place] = added(found.get(place, Amount(0, 0)), Amount(one.jobs, one.wall_s))
+    return found
+
+
+def _in_doubt(task: Task, family: SummaryFamily, months: Iterable[Month]) -> list[tuple[str, SentSum]]:
+    """The sums that some months had once and do not have any more: a ledger that was lost may have known them."""
+    sound = [
+        verdict.cell
+        for cell in cells.emptied_cells(task.accounting, months)
+        if (verdict := acceptance.accept_cell(cell, family.options, int(time.time()))).refusal is None
+    ]
+    return [
+        (family.document.kind, sent_sum(one)) for one in apel_summary.summaries(sound, family.options, family.version)
+    ]
+
+
+def send_sync(task: Task, delivery: Deliverer, doubt_seq: int | None = None) -> None:
+    """
+    How many jobs the receiver was given of every month and submit host, as the ledger knows it; last in every run.
+
+    Not what the database has: late, set aside and filtered jobs are not at the receiver, and it compares with its own.
+    With ``doubt_seq`` the ledger does not know what was announced after that place in the log.
+    """
     if isinstance(task.target, SGASTarget):
         return
-    in_part = known_in_part(task, {(part.sum.year, part.sum.month) for part in counts if part.sum is not None})
-    counts = [part for part in counts if part.sum is None or (part.sum.year, part.sum.month) not in in_part]
-    live = [(SYNC.kind, one) for one in sent.sums_of_kind(task.publishing, task.target.block, SYNC.kind)]
-    gone = zeros(live, counts, task.target.apel_dialect).get(SYNC.kind, [])
-    if gone:
-        task.tally.note(zeros_note(SYNC.kind, gone))
-    delivery.deliver(Consignment(SYNC, batched([*gone, *counts], *task.limits)))
+    live = sent.sums_of_kind(task.publishing, task.target.block, SYNC.kind)
+    unknown = sent.open_months(task.publishing, task.target.block)
+    parts = []
+    for sync in apel_summary.syncs(_given(task)):
+        month = (sync.key.year, sync.key.month)
+        one = SentSum(
+            json.dumps(sync.key), *month, sync.jobs, 0, sync.spelling.site or "", sync.spelling.submit_host or ""
+        )
+        if month not in unknown and month not in task.floor.held and _may_count(task, month, one, live):
+            parts.append(Part(apel_summary.sync_record(sync), sum=one))
+    kept = {one.key for one in live if (one.year, one.month) in unknown | task.floor.held.keys()}
+    live += [] if doubt_seq is None else _announced_perhaps(task, doubt_seq)
+    gone = zeros([(SYNC.kind, one) for one in live if one.key not in kept], parts, task.target.apel_dialect)
+    taken = gone.get(SYNC.kind, [])
+    if taken:
+        task.tally.note(zeros_note(SYNC.kind, taken))
+    delivery.deliver(Consignment(SYNC, batched([*taken, *parts], *task.limits)))
+
+
+def _announced_perhaps(task: Task, doubt_seq: int) -> list[SentSum]:
+    """Counts of months and hosts that jobs have left since: a ledger that was lost may have known them."""
+    options = apel_options(_apel(task), task.settings)
+    places = former.former_places(task.accounting, doubt_seq)
+    keys = [(SyncKey(*apel.place(url, options), year, month), 0) for url, year, month in places]
+    return [SentSum(json.dumps(one.key), one.key.year, one.key.month, 0) for one in apel_summary.syncs(keys)]
+
+
+def _given(task: Task) -> list[tuple[SyncKey, int]]:
+    """How many jobs the receiver was given at each place, as records or in sums."""
+    jobs = given.given_jobs(task.publishing, task.target.block)
+    sums = given.given_sums(task.publishing, task.target.block)
+    site = _apel(task).gocdb_name
+    return [
+        # An older ledger knows names as they are compared; today's is spelled as it is configured.
+        (SyncKey(*(place._replace(site=site) if folded(place.site) == folded(site) else place)), amount.jobs)
+        for found in (jobs, sums)
+        for place, amount in found.items()
+    ]
+
+
+def _may_count(task: Task, month: Month, one: SentSum, live: Sequence[SentSum]) -> bool:
+    """Whether a month's count is ours to tell: another program may have published its beginning."""
+    since = schema.complete_since(task.accounting)
+    known = task.months.get(month)
+    ours = known is not None and known.seq is not None
+    if month_bounds(*month)[0] >= since or ours or any(old.key == one.key for old in live):
+        return True
+    return not task.floor.is_incomplete(month, one.jobs, iso(since))
 
 
 def _apel(task: Task) -> APELTarget | DirectoryTarget:
     assert not isinstance(task.target, SGASTarget)
     return task.target
-
-
-def changed_months(task: Task, counts: Sequence[Part]) -> set[Month]:
-    """
-    Months whose number of jobs is not what it was at the last run.
-
-    A job that left a month (it was resumed and ended in another one, or was deleted) is logged nowhere in it.
-    """
-    before = sent.sums_of_kind(task.publishing, task.target.block, SYNC.kind)
-    now = [part.sum for part in counts if part.sum is not None]
-    then, today = ({(one.key, one.jobs, one.year, one.month) for one in sums} for sums in (before, now))
-    return {(year, month) for _key, _jobs, year, month in then ^ today}
 
 
 def _hold_refused(

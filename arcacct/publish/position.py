@@ -1,4 +1,4 @@
-"""Where a target begins: where jura-ng stopped, where it was under another name, or today."""
+"""Where a target begins: where jura-ng stopped, where it was under another name, or where our own recording began."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from _sqlite3 import Connection
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import Target
 from arcacct.publish.feed import Task
-from arcacct.publish.tally import Tally
-from arcacct.store import jura, ledger, query, schema, sent
+from arcacct.store import jura, ledger, lives, query, schema, sent
 from arcacct.store.ledger import Cursor
+from arcacct.store.lives import MEANING, Doubt
 
 DAY_S = 86400
 
@@ -26,20 +26,19 @@ def position(task: Task, since: int | None) -> Cursor:
 
     ``since`` makes it begin anew, too, if it asks for earlier jobs than the target has known.
     """
-    life = schema.incarnation(task.accounting)
     found = ledger.cursor(task.publishing, task.target.block) or _taken_over(task)
     if found is None:
-        begun = first_position(task.publishing, task.settings, task.target, life, since, task.tally)
-    elif found.incarnation != life or query.highest_seq(task.accounting) < found.last_seq:
-        task.tally.note("the accounting database was restored: what is sent is compared with what was sent before")
+        begun = first_position(task, since)
+    elif found.incarnation != task.life or query.highest_seq(task.accounting) < found.last_seq:
+        task.tally.note(MEANING[Doubt.ACCOUNTING_OTHER])
         start = found.start_end_time if since is None else min(since, found.start_end_time)
-        begun = found._replace(incarnation=life, last_seq=0, start_end_time=start)
+        begun = found._replace(incarnation=task.life, last_seq=0, start_end_time=start)
     elif since is not None and since < found.start_end_time:
         begun = found._replace(start_end_time=since, last_seq=0)
     else:
         return found
     if not task.dry_run:
-        ledger.set_cursor(task.publishing, begun)
+        ledger.set_cursor(task.publishing, begun, in_doubt=found is None and lives.is_successor(task.publishing))
     return begun
 
 
@@ -55,13 +54,11 @@ def _taken_over(task: Task) -> Cursor | None:
     return None if found is None else found._replace(target=task.target.block)
 
 
-def first_position(
-    con: Connection, settings: Settings, target: Target, incarnation: str, since: int | None, tally: Tally
-) -> Cursor:
+def first_position(task: Task, since: int | None) -> Cursor:
     """The cursor of a target that never published; says what it begins with."""
-    start, why = _start(con, settings, target, since)
-    tally.note(f"new target: jobs that ended since {iso(start)} are sent ({why}; --since TIME changes that)")
-    return Cursor(target.block, incarnation, 0, start, last_success=None)
+    start, why = _start(task, since)
+    task.tally.note(f"new target: jobs that ended since {iso(start)} are sent ({why}; --since TIME changes that)")
+    return Cursor(task.target.block, task.life, 0, start, last_success=None)
 
 
 def renamed_from(con: Connection, settings: Settings, target: Target) -> str | None:
@@ -76,14 +73,17 @@ def renamed_from(con: Connection, settings: Settings, target: Target) -> str | N
     return candidates[0] if len(candidates) == 1 else None
 
 
-def _start(con: Connection, settings: Settings, target: Target, since: int | None) -> tuple[int, str]:
-    """A day before jura-ng stopped (repeats are harmless), else the beginning of today; or as it is wished."""
+def _start(task: Task, since: int | None) -> tuple[int, str]:
+    """
+    A day before jura-ng stopped (repeats are harmless), else when our own recording began; or as it is wished.
+
+    What was imported from before then was another program's to publish.
+    """
     if since is not None:
         return since, "as wished"
-    stopped = ledger.jura_end_time(con, target.block)
+    stopped = ledger.jura_end_time(task.publishing, task.target.block)
     if stopped is None:
-        stopped = jura.jura_end_times(settings.jura_database).get(target.block)
+        stopped = jura.jura_end_times(task.settings.jura_database).get(task.target.block)
     if stopped is not None:
         return max(0, stopped - DAY_S), f"a day before jura-ng stopped at {iso(stopped)}"
-    seconds = int(time.time())
-    return seconds - seconds % DAY_S, "the beginning of today"
+    return schema.created(task.accounting), "when the database was made, and recording began"

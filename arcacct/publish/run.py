@@ -17,7 +17,7 @@ from arcacct.conf.settings import Settings
 from arcacct.conf.targets import Target
 from arcacct.errors import StoreBusy
 from arcacct.publish.target_run import AS_CONFIGURED, Databases, Outcome, Period, TargetRun, Wishes
-from arcacct.store import accounting, cells, fence, ledger, query
+from arcacct.store import accounting, cells, ledger, lives, query
 from arcacct.store.spool import private_directory
 from arcacct.sweep import drain
 
@@ -63,8 +63,8 @@ def republish(
 
     Raises as `publish`. Interrupted, it can be repeated: both receivers know what to do with a repeat.
     """
-    with _databases(settings, dry_run=wishes.dry_run) as (both, _horizon):
-        return [TargetRun(settings, target, both, wishes).republish(period) for target in targets]
+    with _databases(settings, dry_run=wishes.dry_run) as (both, horizon):
+        return [TargetRun(settings, target, both, wishes).republish(period, horizon) for target in targets]
 
 
 @contextmanager
@@ -89,7 +89,6 @@ def _databases(settings: Settings, *, dry_run: bool) -> Iterator[tuple[Databases
             drain(here, both.accounting, [])
             cells.advance(both.accounting, here)
             accounting.read_once(both.accounting)
-            passed = fence.pass_fence(both.accounting, here)
-            ledger.is_older_copy(both.publishing, passed.passed)
-            yield both, passed.horizon
+            begun = lives.begin_run(both.accounting, both.publishing, here)
+            yield both, begun.horizon
             ledger.forget_bytes(both.publishing, int(time.time()) - settings.keep_messages_days * DAY_S)

@@ -14,8 +14,8 @@ from arcacct.publish.delivery import Consignment, Deliverer, Part
 from arcacct.publish.families import DOCUMENTS, SYNC, SummaryFamily, mixed_benchmarks_note, wants, zero_text
 from arcacct.publish.tally import Tally
 from arcacct.records import acceptance, apel_summary
-from arcacct.records.aar import JobCount, UsageCell
-from arcacct.records.apel import APELOptions
+from arcacct.records.aar import UsageCell
+from arcacct.records.apel_summary import Summary
 from arcacct.store.ledger import SentSum
 
 Month = tuple[int, int]
@@ -82,26 +82,25 @@ def summary_sums(
             tally.note(note)
     return Sums(
         [
-            Part(
-                apel_summary.summary_record(summary, family.version, family.options.dialect),
-                sum=SentSum(json.dumps(summary.key), summary.key.year, summary.key.month, summary.jobs),
-            )
+            Part(apel_summary.summary_record(summary, family.version, family.options.dialect), sum=sent_sum(summary))
             for summary in apel_summary.summaries(sound, family.options, family.version)
         ],
         refused,
     )
 
 
-def sync_parts(target: APELTarget | DirectoryTarget, options: APELOptions, counts: Iterable[JobCount]) -> list[Part]:
-    """How many jobs there are of each month and SubmitHost."""
-    wanted = [count for count in counts if wants(target, count.vo)]
-    return [
-        Part(
-            apel_summary.sync_record(sync),
-            sum=SentSum(json.dumps(sync.key), sync.key.year, sync.key.month, sync.jobs),
-        )
-        for sync in apel_summary.syncs(wanted, options)
-    ]
+def sent_sum(summary: Summary) -> SentSum:
+    """What is noted of a summary that is sent."""
+    key, spelling = summary.key, summary.spelling
+    return SentSum(
+        json.dumps(key),
+        key.year,
+        key.month,
+        summary.jobs,
+        summary.wall_s,
+        spelling.site or "",
+        spelling.submit_host or "",
+    )
 
 
 def zeros(live: Sequence[tuple[str, SentSum]], current: Sequence[Part], dialect: str) -> dict[str, list[Part]]:
@@ -114,7 +113,7 @@ def zeros(live: Sequence[tuple[str, SentSum]], current: Sequence[Part], dialect:
     found: dict[str, list[Part]] = {}
     for kind, old in live:
         if old.key not in kept:
-            part = Part(zero_text(kind, old.key, dialect), sum=old._replace(jobs=0))
+            part = Part(zero_text(kind, old.key, dialect), sum=old._replace(jobs=0, wall_s=0))
             found.setdefault(kind, []).append(part)
     return found
 

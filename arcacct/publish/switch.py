@@ -18,19 +18,16 @@ from typing import NamedTuple
 
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import APELTarget, DirectoryTarget, SGASTarget, Target
-from arcacct.publish.batches import Limits
-from arcacct.publish.coverage import known_in_part
 from arcacct.publish.families import SYNC, SummaryFamily, apel_options, family_of, wants
-from arcacct.publish.feed import Task
 from arcacct.publish.run import publishing_lock
-from arcacct.publish.senders import max_bytes_of
-from arcacct.publish.sums import Month, month_bounds, month_name, recent_months, summary_sums, sync_parts
+from arcacct.publish.sums import Month, month_bounds, month_name, recent_months, summary_sums
 from arcacct.publish.tally import Tally
-from arcacct.records import apel, jura_keys
+from arcacct.records import apel, apel_summary, jura_keys
 from arcacct.records.aar import UsageCell
-from arcacct.records.apel_summary import Summary, SummaryKey, Sync
+from arcacct.records.apel_summary import Summary, SummaryKey, Sync, SyncKey
 from arcacct.records.jura_keys import JuraCell, JuraSum
-from arcacct.store import accounting, arex_database, cells, jura, jura_cells, query, sent
+from arcacct.store import accounting, arex_database, cells, jura, jura_cells, query, schema, sent
+from arcacct.store import months as ledger_months
 from arcacct.store.arex_database import ArexDatabase
 from arcacct.store.ledger import SentSum
 
@@ -161,12 +158,13 @@ def _plan(sources: _Sources, target: Target, stopped: int | None) -> TargetPlan:
 
 
 def _notes(sources: _Sources, target: APELTarget | DirectoryTarget, months: Sequence[Month]) -> tuple[str, ...]:
-    limits = Limits(target.urbatchsize, max_bytes_of(target))
-    task = Task(sources.settings, target, sources.accounting, sources.publishing, Tally(), limits, dry_run=True)
+    since = schema.complete_since(sources.accounting)
+    published = ledger_months.published(sources.publishing, target.block)
     return tuple(
         f"{month_name(month)}: this database does not have every job of it, so nothing of it is sent or taken back:"
         " `arcacct import arex` brings what is missing"
-        for month in sorted(known_in_part(task, months))
+        for month in sorted(months)
+        if month_bounds(*month)[0] < since and month not in published
     )
 
 
@@ -218,8 +216,13 @@ def _syncs_left(
 ) -> tuple[Sync, ...]:
     """The counts that jura-ng sent under a key of its own; zeros take them back when the sync message is sent."""
     start, before = month_bounds(*month)
-    mine = sync_parts(target, apel_options(target, sources.settings), cells.job_counts(sources.accounting))
-    kept = {part.sum.key for part in mine if part.sum is not None}
+    options = apel_options(target, sources.settings)
+    mine = [
+        (SyncKey(*apel.place(cell.endpoint_url, options), *month), cell.jobs)
+        for cell in cells.usage_cells(sources.accounting, [month])
+        if wants(target, cell.vo)
+    ]
+    kept = {json.dumps(one.key) for one in apel_summary.syncs(mine)}
     found = [
         one
         for database in sources.databases

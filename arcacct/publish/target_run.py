@@ -9,20 +9,27 @@ from contextlib import closing
 from typing import NamedTuple
 
 from arcacct.conf.settings import Settings
-from arcacct.conf.targets import Target
-from arcacct.errors import ArcacctError
-from arcacct.publish import changeover, monthly
-from arcacct.publish.batches import JobBatcher, Limits
+from arcacct.conf.targets import SGASTarget, Target
+from arcacct.errors import ArcacctError, FiguresHeld
+from arcacct.publish import monthly
+from arcacct.publish.batches import Limits
+from arcacct.publish.counting import count_given
 from arcacct.publish.delivery import Deliverer, Delivery
-from arcacct.publish.families import JobFamily, family_of
-from arcacct.publish.feed import Task, add_held, add_logged, add_period
+from arcacct.publish.families import UR, SummaryFamily, family_of, summary_family
+from arcacct.publish.feed import Router, Task, add_held, add_logged, add_period
+from arcacct.publish.floor import Floor, changes
 from arcacct.publish.plan import Plan
 from arcacct.publish.position import iso, position
+from arcacct.publish.selection import names_of, of_records, selection_of
 from arcacct.publish.senders import Sender, max_bytes_of, sender_of
-from arcacct.publish.sums import months_between, recent_months
+from arcacct.publish.sums import month_bounds, months_between, recent_months
 from arcacct.publish.tally import Tally
-from arcacct.store import cells, held, ledger, query, sent
-from arcacct.store.ledger import Cursor
+from arcacct.store import cells, former, given, held, ledger, lives, months, query, schema, sent
+from arcacct.store.ledger import JOB_KINDS, Cursor, Unknown
+from arcacct.store.months import Month
+
+RECORDS = (UR.kind, *JOB_KINDS)
+"""Kinds of messages with a record for each job."""
 
 
 class Period(NamedTuple):
@@ -53,6 +60,10 @@ class Wishes(NamedTuple):
     """Send nothing, remember nothing: only count."""
     write_to: str | None = None
     """With ``dry_run``: a directory for the exact bytes."""
+    accept_lower: tuple[Month, ...] = ()
+    """Months that may fall, whatever they were: an operator says so."""
+    who: str = ""
+    """The name of the operator who accepts."""
     make_sender: Callable[[Target], Sender] = sender_of
     watch: Callable[[str, Tally], None] = lambda _target, _tally: None
     """Told of each message that was answered: the target's name and what was done so far."""
@@ -74,43 +85,84 @@ class TargetRun:
     """One run of one target. Errors of the target become part of the Outcome; those of the databases are raised."""
 
     def __init__(self, settings: Settings, target: Target, both: Databases, wishes: Wishes) -> None:
+        self._settings = settings
         self._target = target
+        self._both = both
         self._wishes = wishes
         self._tally = Tally(lambda note: wishes.announce(target.name, note))
         self._family = family_of(target, settings)
-        limits = Limits(target.urbatchsize, max_bytes_of(target))
-        self._task = Task(
-            settings, target, both.accounting, both.publishing, self._tally, limits, dry_run=wishes.dry_run
-        )
+        self._selection = selection_of(target, settings)
+        self._walked = False
+        """Whether the log was gone through from its beginning."""
 
     def publish(self, horizon: int) -> Outcome:
         """What is new up to ``horizon``."""
-        start = position(self._task, self._wishes.since)
+        task = self._begun()
+        start = position(task, self._wishes.since)
         due = (start.last_success or 0) + self._target.urdelivery_frequency_s
         # A success that lies ahead was noted by a clock that was wrong.
-        if not self._wishes.now and (start.last_success or 0) <= time.time() < due:
+        wanted = self._wishes.now or self._wishes.accept_lower
+        if not wanted and (start.last_success or 0) <= time.time() < due:
             return self._outcome(None, f"not due before {iso(due)} (urdelivery_frequency)")
-        error = self._attempt("publish", lambda delivery: self._send_new(delivery, start, horizon))
+        error = self._attempt(task, "publish", lambda delivery: self._send_new(task, delivery, start, horizon))
         if not self._wishes.dry_run:
-            self._finish(error)
+            # A whole run has looked at every month that was held before.
+            whole = error is None or isinstance(error, FiguresHeld)
+            if whole:
+                self._prove(task)
+            months.set_held(task.publishing, self._target.block, task.floor.held.values(), None if whole else ())
+            self._finish(task, error)
         return self._outcome(error)
 
-    def republish(self, period: Period) -> Outcome:
+    def republish(self, period: Period, horizon: int) -> Outcome:
         """A period again, the cursor untouched."""
-        position(self._task, self._wishes.since)
-        return self._outcome(self._attempt("republish", lambda delivery: self._send_again(delivery, period)))
+        task = self._begun()
+        position(task, self._wishes.since)
+        error = self._attempt(task, "republish", lambda delivery: self._send_again(task, delivery, period, horizon))
+        if not self._wishes.dry_run:
+            months.set_held(task.publishing, self._target.block, task.floor.held.values(), ())
+        return self._outcome(error)
+
+    def _begun(self) -> Task:
+        """The run with all that its steps share, as the ledger is now; an operator's word is noted first."""
+        publishing, block = self._both.publishing, self._target.block
+        life = schema.incarnation(self._both.accounting)
+        accepted = months.accepted(publishing, block, life)
+        if self._wishes.accept_lower and not self._wishes.dry_run:
+            months.accept(publishing, block, self._wishes.accept_lower, life, self._wishes.who)
+        chosen = frozenset(self._wishes.accept_lower)
+        floor = Floor(
+            accepted=months.Accepted(accepted.open | chosen, accepted.ever | chosen),
+            life_seq=schema.life_seq(self._both.accounting),
+            selection=self._selection,
+            proven=months.selections(publishing, block)[0],
+            given_jobs=given.given_jobs(publishing, block),
+            given_sums=given.given_sums(publishing, block),
+        )
+        limits = Limits(self._target.urbatchsize, max_bytes_of(self._target))
+        return Task(
+            self._settings,
+            self._target,
+            *self._both,
+            self._tally,
+            limits,
+            self._wishes.dry_run,
+            floor,
+            months.published(publishing, block),
+            life,
+        )
 
     def _outcome(self, error: ArcacctError | None, skipped: str | None = None) -> Outcome:
         return Outcome(self._target.name, self._tally, error, skipped)
 
-    def _attempt(self, origin: str, work: Callable[[Deliverer], None]) -> ArcacctError | None:
+    def _attempt(self, task: Task, origin: str, work: Callable[[Deliverer], None]) -> ArcacctError | None:
         """Do the work with an open way to the target; an error ends this target's run only."""
         try:
             if self._wishes.dry_run:
                 _do(work, self._plan())
-                return None
-            with closing(self._wishes.make_sender(self._target)) as sender:
-                _do(work, self._delivery(sender, origin))
+            else:
+                with closing(self._wishes.make_sender(self._target)) as sender:
+                    _do(work, self._delivery(sender, origin))
         except ArcacctError as error:
             return error
         except DatabaseError:
@@ -119,11 +171,11 @@ class TargetRun:
             fault = ArcacctError(f"internal error: {type(error).__name__}: {error}; please report it")
             fault.__cause__ = error
             return fault
-        return None
+        return task.floor.error()
 
     def _plan(self) -> Deliverer:
         return Plan(
-            self._task.publishing,
+            self._both.publishing,
             self._target.block,
             self._tally,
             lambda: self._wishes.make_sender(self._target),
@@ -132,56 +184,162 @@ class TargetRun:
 
     def _delivery(self, sender: Sender, origin: str) -> Deliverer:
         return Delivery(
-            self._task.publishing,
+            self._both.publishing,
             self._target.block,
             sender,
             self._tally,
             origin=origin,
+            unknown=self._unknown(),
             watch=lambda: self._wishes.watch(self._target.name, self._tally),
         )
 
-    def _send_new(self, delivery: Deliverer, start: Cursor, horizon: int) -> None:
-        task, family = self._task, self._family
-        # Read again: the cursor may have moved with what was sent again.
-        start = ledger.cursor(task.publishing, self._target.block) or start
-        touched = query.months_logged_after(task.accounting, start.last_seq, horizon, ended_from=start.start_end_time)
-        counts = monthly.sync_counts(task)
-        if isinstance(family, JobFamily):
-            waiting = held.held_months(task.publishing, self._target.block, task.settled_at)
-            changeover.to_jobs(task, family, touched | waiting | monthly.changed_months(task, counts), delivery)
-            batcher = JobBatcher(family, delivery, self._tally, task.limits, settle_s=self._target.settle_s)
-            add_held(task, batcher)
-            add_logged(task, batcher, start, horizon)
-            batcher.flush()
-        else:
-            logged = query.without_measure(task.accounting, start.last_seq, horizon)
-            # A job that moved to another month changed the old one, too, whatever came of the run that sent it there.
-            left = cells.months_changed_after(task.accounting, start.last_seq)
-            left &= sent.months_of_sums(task.publishing, self._target.block)
-            months = touched | left | recent_months(int(time.time()))
-            monthly.send_summaries(task, family, months, counts, delivery, seq=horizon, logged=logged)
-        monthly.send_sync(task, counts, delivery)
+    def _unknown(self) -> Unknown | None:
+        """What an older ledger does not know of SGAS, which keeps the first version of a record."""
+        doubt = lives.doubt_seq(self._both.publishing, self._target.block)
+        if doubt is None or not isinstance(self._target, SGASTarget):
+            return None
+        changed = frozenset(one.job_id for one in former.former_keys(self._both.accounting, doubt))
+        return Unknown(lives.last_row(self._both.accounting, self._target.block), changed)
 
-    def _send_again(self, delivery: Deliverer, period: Period) -> None:
-        task, family = self._task, self._family
-        months, counts = months_between(*period), monthly.sync_counts(task)
-        if isinstance(family, JobFamily):
-            changeover.to_jobs(task, family, months | monthly.changed_months(task, counts), delivery)
-            batcher = JobBatcher(family, delivery, self._tally, task.limits, republish=True)
-            add_period(task, batcher, *period)
-            batcher.flush()
+    def _send_new(self, task: Task, delivery: Deliverer, start: Cursor, horizon: int) -> None:
+        block = self._target.block
+        self._refuse_other_names(task)
+        # Read again: the cursor may have moved with what was sent again.
+        start = ledger.cursor(task.publishing, block) or start
+        holding = {(one.year, one.month) for one in months.held(task.publishing, block).get(block, ())}
+        count_given(task)
+        walks = self._walked = self._walks_again(task, holding)
+        doubt = lives.doubt_seq(task.publishing, block)
+        begin = start._replace(last_seq=0) if walks else start
+        by_kind = self._months_of_sums(task, start, horizon, holding)
+        if walks:
+            self._add_passed_over(task, by_kind, begin, horizon)
+        router = self._router(task, delivery)
+        # Sums before records: the cursor moves with these, and by then every month that was touched is dealt with.
+        for kind in sorted(by_kind, key=lambda kind: kind == self._family.document.kind):
+            assert not isinstance(self._target, SGASTarget)
+            family = summary_family(kind, self._target, self._settings)
+            logged = query.without_measure(task.accounting, begin.last_seq, horizon)
+            last = router is None and kind == self._family.document.kind
+            seq = horizon if last else None
+            monthly.send_summaries(
+                task, family, by_kind[kind], delivery, horizon=horizon, seq=seq, logged=logged, doubt=doubt is not None
+            )
+        if router is not None:
+            if doubt is not None and (count := router.neutralise_former(doubt, start.start_end_time)):
+                self._tally.note(f"{count} keys that the receiver may have from before are sent with zeros")
+            add_held(task, router)
+            add_logged(task, router, begin, horizon)
+            router.flush()
+            task.floor.hold_kept()
+        monthly.send_sync(task, delivery, doubt)
+
+    def _refuse_other_names(self, task: Task) -> None:
+        """Without the ledger of before nobody knows what a receiver has under other names: raises FiguresHeld."""
+        before = lives.remembered(task.accounting, self._target.block)
+        now = names_of(self._selection)
+        unknown = lives.doubt_seq(task.publishing, self._target.block) is not None
+        if unknown and before not in (None, now) and not self._wishes.accept_lower:
+            raise FiguresHeld(
+                f"nothing is sent: what was sent before is not known any more{changes(before, now)}, and the receiver"
+                " would have jobs under both names; put publishing.db back (`arcacct db restore`) or mend the"
+                " configuration; `arcacct publish --accept-lower MONTH` goes on all the same"
+            )
+
+    def _walks_again(self, task: Task, holding: set[Month]) -> bool:
+        """Whether the log has to be gone through from its beginning: what is selected has changed, or is held."""
+        walked = months.selections(task.publishing, self._target.block)[1]
+        changed = walked is not None and walked != of_records(self._selection)
+        # Sums that are held, or accepted, are looked at by themselves; of records it is the log that tells.
+        has_records = self._family.document.kind in RECORDS or any(one.kind in RECORDS for one in task.months.values())
+        return changed or (has_records and bool(holding or self._wishes.accept_lower))
+
+    def _months_of_sums(self, task: Task, start: Cursor, horizon: int, holding: set[Month]) -> dict[str, set[Month]]:
+        """By kind of message: the months whose sums are sent now."""
+        if isinstance(self._target, SGASTarget):
+            return {}
+        configured = self._family.document.kind if isinstance(self._family, SummaryFamily) else None
+        in_sums = {month for month, one in task.months.items() if one.kind not in JOB_KINDS}
+        if configured is None and not in_sums:
+            return {}
+        touched = query.months_logged_after(task.accounting, start.last_seq, horizon, ended_from=start.start_end_time)
+        # A job that moved to another month changed the old one, too, whatever came of the run that sent it there.
+        left = cells.months_changed_after(task.accounting, start.last_seq) & in_sums
+        elsewhere = {month for month in in_sums if task.months[month].incarnation != task.life}
+        unknown = sent.open_months(task.publishing, self._target.block)
+        # A month that ended before the target began was another's to publish.
+        recent = {
+            month
+            for month in recent_months(int(time.time()))
+            if month in task.months or month_bounds(*month)[1] > start.start_end_time
+        }
+        by_kind: dict[str, set[Month]] = {} if configured is None else {configured: set()}
+        for month in touched | left | elsewhere | unknown | holding | recent | {*self._wishes.accept_lower}:
+            known = task.months.get(month)
+            kind = configured if known is None else known.kind
+            if kind is not None and kind not in JOB_KINDS:
+                by_kind.setdefault(kind, set()).add(month)
+        return by_kind
+
+    def _add_passed_over(self, task: Task, by_kind: dict[str, set[Month]], begin: Cursor, horizon: int) -> None:
+        """Months whose jobs may have been passed over by another selection; not those that have another site's name."""
+        if isinstance(self._target, SGASTarget):
+            return
+        site = self._target.gocdb_name
+        configured = self._family.document.kind
+        for month in query.months_logged_after(task.accounting, 0, horizon, ended_from=begin.start_end_time):
+            known = task.months.get(month)
+            kind = configured if known is None else known.kind
+            if kind not in RECORDS and not task.floor.is_elsewhere(month, site):
+                by_kind.setdefault(kind, set()).add(month)
+
+    def _router(self, task: Task, delivery: Deliverer, *, republish: bool = False) -> Router | None:
+        """Who takes records of jobs; ``None`` for a target that has never been sent any and is sent sums."""
+        if isinstance(self._family, SummaryFamily) and not any(one.kind in JOB_KINDS for one in task.months.values()):
+            return None
+        return Router(task, self._family, delivery, republish=republish)
+
+    def _prove(self, task: Task) -> None:
+        """All has been dealt with, and answered: from now on a change is one of what the target selects today."""
+        block = self._target.block
+        lives.remember(task.accounting, task.settings.places, block, names_of(self._selection))
+        months.close_accepted(task.publishing, block)
+        if lives.doubt_seq(task.publishing, block) is not None:
+            lives.end_doubt(task.publishing, block)
+        proven, before = months.selections(task.publishing, block)
+        if self._walked or before is None:
+            months.set_selection(task.publishing, block, "Walked", of_records(self._selection))
+        if proven != self._selection and not task.floor.held:
+            months.set_selection(task.publishing, block, "Selection", self._selection)
+
+    def _send_again(self, task: Task, delivery: Deliverer, period: Period, horizon: int) -> None:
+        count_given(task)
+        configured = self._family.document.kind
+        by_kind: dict[str, set[Month]] = {}
+        for month in months_between(*period):
+            known = task.months.get(month)
+            by_kind.setdefault(configured if known is None else known.kind, set()).add(month)
+        for kind in sorted(by_kind.keys() - {*RECORDS}):
+            assert not isinstance(self._target, SGASTarget)
+            family = summary_family(kind, self._target, self._settings)
+            monthly.send_summaries(task, family, by_kind[kind], delivery, horizon=horizon, seq=None)
+        router = self._router(task, delivery, republish=True)
+        if router is not None:
+            add_period(task, router, *period)
+            router.flush()
+            task.floor.hold_kept()
             if self._tally.corrections:
                 self._tally.note(
                     f"{self._tally.corrections} records differ from what the receiver got first, which it keeps:"
                     " `arcacct quarantine list` says what to do about each"
                 )
-        else:
-            monthly.send_summaries(task, family, months, counts, delivery, seq=None)
-        monthly.send_sync(task, counts, delivery)
+        monthly.send_sync(task, delivery)
 
-    def _finish(self, error: ArcacctError | None) -> None:
+    def _finish(self, task: Task, error: ArcacctError | None) -> None:
         """Close the run; jura's watermark is just before the earliest record that is not delivered."""
-        task, block = self._task, self._target.block
+        block = self._target.block
+        if isinstance(self._target, SGASTarget) and (row := ledger.highest_row(task.publishing, block)):
+            lives.note_last_row(task.accounting, task.settings.places, block, row)
         reached = ledger.cursor(task.publishing, block)
         assert reached is not None
         unhandled = query.earliest_unhandled_end(task.accounting, reached.last_seq, ended_from=reached.start_end_time)

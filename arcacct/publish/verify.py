@@ -6,25 +6,28 @@ The database is the measure. What another place has otherwise is explained job b
 
 from __future__ import annotations
 
-import csv
-import re
 from _sqlite3 import Connection
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from arcacct.conf.settings import Settings
-from arcacct.conf.targets import SGASTarget, Target
+from arcacct.conf.targets import DirectoryTarget, SGASTarget, Target
 from arcacct.controldir.facts import job_facts
 from arcacct.controldir.files import JobFiles, read_rest, read_status_file
 from arcacct.controldir.layout import scan_status_files
-from arcacct.errors import ArcacctError, InputError
-from arcacct.publish.batches import digest
-from arcacct.publish.families import APEL_JOB_KINDS, SYNC, UR, SummaryFamily, family_of, wants
+from arcacct.errors import ArcacctError
+from arcacct.publish.digests import is_same
+from arcacct.publish.families import SYNC, UR, family_of, wants
+from arcacct.publish.floor import held_text
+from arcacct.publish.portal import compare_portal
 from arcacct.publish.sums import Month, month_bounds
-from arcacct.store import ledger, query, sent, story
+from arcacct.records.aar import AAR, UsageCell
+from arcacct.store import given, ledger, lives, months, query, sent, story
+from arcacct.store.cells import usage_cells
+from arcacct.store.ledger import JOB_KINDS
+from arcacct.store.lives import MEANING
 
-_NAMES_OF_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_NO_ROW = re.compile(r"\s*(total|percent(age)?|%)?\s*", re.IGNORECASE)
+_HOUR_S = 3600
 
 
 class Source(NamedTuple):
@@ -35,6 +38,8 @@ class Source(NamedTuple):
     wall_s: int | None
     cpu_s: int | None
     agrees: bool
+    proof: str = ""
+    """How far a receiver's figures are known: ``stored`` (it named each record), ``handed to AMS``, ``written``."""
 
 
 class Difference(NamedTuple):
@@ -64,7 +69,7 @@ class _Job(NamedTuple):
     wall_s: int
     cpu_s: int
     vo: str | None
-    digest: bytes
+    aar: AAR | None
     record_id: int
     end_time: int
 
@@ -75,27 +80,44 @@ class _Both(NamedTuple):
 
 
 def verify(
-    settings: Settings, accounting: Connection, publishing: Connection, month: Month, portal: str | None = None
+    settings: Settings, accounting: Connection, publishing: Connection, month: Month, portal: Sequence[str] = ()
 ) -> Report:
     """
-    Compare everything that there is of a month (of end times, UTC); ``portal`` is a CSV export with numbers of jobs.
+    Compare everything that there is of a month (of end times, UTC); ``portal`` are CSV exports of the portal.
 
     Raises InputError for an export that cannot be read, StoreError when a database cannot.
     """
     both = _Both(accounting, publishing)
     jobs = {
-        aar.job_id: _Job(aar.wall_s, aar.cpu_s, aar.vo, digest(aar), aar.record_id, aar.end_time)
+        aar.job_id: _Job(aar.wall_s, aar.cpu_s, aar.vo, aar, aar.record_id, aar.end_time)
         for page in query.ended_between(accounting, *month_bounds(*month))
         for aar in page
     }
     report = Report([_source("database", list(jobs.values()), agrees=True)], [])
     _add(report, *_control_directory(settings, jobs, month))
+    for doubt in lives.doubts(lives.known(accounting, publishing, rehearsing=settings.places.rehearsal is not None)):
+        _add(report, Source("ledger", None, None, None, agrees=False), [Difference("ledger", None, MEANING[doubt])])
     for target in settings.targets:
         for source, differences in _target(settings, target, both, jobs, month):
             _add(report, source, differences)
-    if portal is not None:
-        _add(report, *_portal(portal, month, len(jobs)))
+    for path in portal:
+        _add(report, *_portal(path, month, usage_cells(accounting, [month])))
     return report
+
+
+def _portal(path: str, month: Month, cells: Sequence[UsageCell]) -> tuple[Source, list[Difference]]:
+    found = compare_portal(path, month, cells)
+    name = f"portal {found.measure}"
+    amount = round(found.found)
+    hours = None if found.measure == "jobs" else amount * _HOUR_S
+    if found.differences:
+        what = f"{found.found:.0f} {found.measure}, in the database {found.ours:.0f}"
+        differences = [Difference(name, None, what), *(Difference(name, None, text) for text in found.differences)]
+    else:
+        differences = []
+    wall_s, cpu_s = (None, hours) if "CPU" in found.measure else (hours, None)
+    jobs = amount if found.measure == "jobs" else None
+    return Source(name, jobs, wall_s, cpu_s, agrees=not differences, proof="confirmed"), differences
 
 
 def _add(report: Report, source: Source, differences: list[Difference]) -> None:
@@ -144,7 +166,7 @@ def _control_jobs(settings: Settings, month: Month, differences: list[Difference
             continue
         if usage is not None:
             cpu_s = usage.cpu_user_s + usage.cpu_kernel_s
-            yield job_id, _Job(usage.wall_s, cpu_s, None, b"", 0, usage.end_time)
+            yield job_id, _Job(usage.wall_s, cpu_s, None, None, 0, usage.end_time)
 
 
 def _anybody(_stat: object) -> str:
@@ -154,16 +176,53 @@ def _anybody(_stat: object) -> str:
 def _target(
     settings: Settings, target: Target, both: _Both, jobs: dict[str, _Job], month: Month
 ) -> Iterator[tuple[Source, list[Difference]]]:
-    """What the ledger says that a receiver has: its jobs or its sums, and the counts of the sync message."""
+    """What the ledger says that a receiver was given: its jobs or its sums, and the counts of the sync message."""
     wanted = {job_id: job for job_id, job in jobs.items() if wants(target, job.vo)}
     missing = _Reasons(both, target, month)
-    if isinstance(family_of(target, settings), SummaryFamily):
-        kind = family_of(target, settings).document.kind
-        yield _sums(f"{target.name} {kind}", both, target, month, kind, wanted, missing)
+    known = months.published(both.publishing, target.block).get(month)
+    kind = family_of(target, settings).document.kind if known is None else known.kind
+    proof = _proof(target)
+    if kind in (UR.kind, *JOB_KINDS):
+        source, differences = _delivered(target, both, wanted, month, missing)
     else:
-        yield _delivered(target, both, wanted, month, missing)
+        source, differences = _sums(f"{target.name} {kind}", both, target, month, kind, wanted, missing)
+    open_questions = [Difference(source.name, None, text) for text in _unproven(both, target, month)]
+    yield (
+        source._replace(proof=proof, agrees=source.agrees and not open_questions),
+        [*open_questions, *differences],
+    )
     if not isinstance(target, SGASTarget):
-        yield _sums(f"{target.name} sync", both, target, month, SYNC.kind, wanted, missing)
+        yield _sync(
+            f"{target.name} sync", both, target, month, source.jobs if source.jobs or not wanted else None, proof
+        )
+
+
+def _proof(target: Target) -> str:
+    if isinstance(target, SGASTarget):
+        return "stored"
+    return "written" if isinstance(target, DirectoryTarget) else "handed to AMS"
+
+
+def _unproven(both: _Both, target: Target, month: Month) -> Iterator[str]:
+    """Why nobody can say that the receiver has what it should have of a month."""
+    for one in months.held(both.publishing, target.block).get(target.block, ()):
+        if (one.year, one.month) == month:
+            yield held_text(one)
+    if lives.doubt_seq(both.publishing, target.block) is not None:
+        yield "an older ledger was put back: what was sent since is unknown until the next run has sent it again"
+
+
+def _sync(
+    name: str, both: _Both, target: Target, month: Month, jobs: int | None, proof: str
+) -> tuple[Source, list[Difference]]:
+    """The sync message tells the receiver how many jobs it was given; ``None`` jobs: it should have been given some."""
+    unanswered = sent.unanswered_keys(both.publishing, target.block)
+    live = [one for kind, one in sent.live_sums(both.publishing, target.block, *month) if kind == SYNC.kind]
+    said = sum(one.jobs for one in live if one.key not in unanswered)
+    differences = (
+        [] if said == jobs else [Difference(name, None, f"announces {said} jobs, {jobs or 'none'} were given")]
+    )
+    return Source(name, said, None, None, agrees=not differences, proof=proof), differences
 
 
 class _Reasons:
@@ -196,103 +255,54 @@ class _Reasons:
 def _delivered(
     target: Target, both: _Both, wanted: dict[str, _Job], month: Month, reasons: _Reasons
 ) -> tuple[Source, list[Difference]]:
-    kinds = (UR.kind,) if isinstance(target, SGASTarget) else APEL_JOB_KINDS
+    kinds = (UR.kind,) if isinstance(target, SGASTarget) else JOB_KINDS
     unanswered = sent.unanswered_keys(both.publishing, target.block)
     has = {
-        one.job_id: one.digest
+        one.job_id: one
         for one in sent.live_versions(both.publishing, target.block, kinds, month_bounds(*month))
         if one.key not in unanswered
     }
     differences = [
         Difference(target.name, job_id, reasons.of(job_id, job)) for job_id, job in wanted.items() if job_id not in has
     ]
-    for job_id, sent_digest in has.items():
-        if job_id not in wanted:
+    same = []
+    for job_id, one in has.items():
+        job = wanted.get(job_id)
+        if job is None or job.aar is None:
             differences.append(Difference(target.name, job_id, "sent, and not in the database any more"))
-        elif sent_digest != wanted[job_id].digest:
-            text = "changed since it was sent: " + reasons.of(job_id, wanted[job_id])
-            differences.append(Difference(target.name, job_id, text))
-    same = [job for job_id, job in wanted.items() if has.get(job_id) == job.digest]
-    known = len(same) == len(has)
-    source = _source(target.name, same, agrees=not differences)
-    return source if known else source._replace(jobs=len(has), wall_s=None, cpu_s=None), differences
+        elif not is_same(job.aar, one.digest):
+            differences.append(Difference(target.name, job_id, "changed since it was sent: " + reasons.of(job_id, job)))
+        else:
+            same.append(job)
+    # What it was given is known by its wall time; the CPU time only where that is the database's.
+    counted = given.is_counted(both.publishing, target.block)
+    wall_s = sum(one.wall_s for one in has.values()) if counted else None
+    cpu_s = sum(job.cpu_s for job in same) if len(same) == len(has) else None
+    return Source(target.name, len(has), wall_s, cpu_s, agrees=not differences), differences
 
 
 def _sums(
     name: str, both: _Both, target: Target, month: Month, kind: str, wanted: dict[str, _Job], reasons: _Reasons
 ) -> tuple[Source, list[Difference]]:
-    """Sums are known by how many jobs they stand for; who is missing, as far as it is known."""
+    """Sums are known by how many jobs they stand for, and how long these ran; who is missing, as far as it is known."""
     unanswered = sent.unanswered_keys(both.publishing, target.block)
-    live = [one for found, one in sent.live_sums(both.publishing, target.block, *month) if found == kind]
-    jobs = sum(one.jobs for one in live if one.key not in unanswered)
-    if jobs == len(wanted):
-        return Source(name, jobs, None, None, agrees=True), []
-    differences = [Difference(name, None, f"{jobs} jobs, in the database {len(wanted)}")]
+    live = [
+        one
+        for found, one in sent.live_sums(both.publishing, target.block, *month)
+        if found == kind and one.key not in unanswered
+    ]
+    jobs = sum(one.jobs for one in live)
+    known = [one.wall_s for one in live if one.wall_s is not None]
+    wall_s = sum(known) if len(known) == len(live) else None
+    ours, ours_s = len(wanted), sum(job.wall_s for job in wanted.values())
+    if jobs == ours and wall_s in (None, ours_s):
+        return Source(name, jobs, wall_s, None, agrees=True), []
+    text = f"{jobs} jobs, in the database {ours}"
+    if jobs == ours and wall_s is not None:
+        text = f"{wall_s / _HOUR_S:.3f} h of wall time, in the database {ours_s / _HOUR_S:.3f} h"
+    differences = [Difference(name, None, text)]
     for job_id, job in wanted.items():
         reason = reasons.of(job_id, job)
         if job_id in reasons.held or reason.startswith("waits"):
             differences.append(Difference(name, job_id, reason))
-    return Source(name, jobs, None, None, agrees=False), differences
-
-
-def _portal(path: str, month: Month, jobs: int) -> tuple[Source, list[Difference]]:
-    found = portal_jobs(path, month)
-    differences = [] if found == jobs else [Difference("portal", None, f"{found} jobs, in the database {jobs}")]
-    return Source("portal", found, None, None, agrees=not differences), differences
-
-
-def portal_jobs(path: str, month: Month) -> int:
-    """
-    The number of jobs of a month in a CSV export of the EGI accounting portal (Sum Number of Jobs).
-
-    One dimension of the table has to be months. Rows and columns of totals and percentages are left out.
-    Raises InputError when the file has no such table.
-    """
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            text = file.read()
-    except (OSError, UnicodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}; export the table from the portal as CSV") from error
-    delimiter = ";" if text.count(";") > text.count(",") else ","
-    rows = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines(), delimiter=delimiter) if any(row)]
-    for number, header in enumerate(rows):
-        places = [place for place, cell in enumerate(header) if _is_month(cell, month)]
-        if places and number + 1 < len(rows) and (places[0] > 0 or (len(header) > 1 and _month_of(header[1]))):
-            below = [row for row in rows[number + 1 :] if len(row) > places[0] and not _NO_ROW.fullmatch(row[0])]
-            return sum(_number(row[places[0]], path) for row in below)
-    for number, row in enumerate(rows):
-        if number and _is_month(row[0], month):
-            header = rows[0]
-            cells = [
-                cell for name, cell in zip(header[1:], row[1:], strict=False) if not _NO_ROW.fullmatch(name) or not name
-            ]
-            return sum(_number(cell, path) for cell in cells)
-    raise InputError(
-        f"{path}: no {month[0]:04d}-{month[1]:02d} in it; export a table of the number of jobs with months on one side"
-    )
-
-
-def _is_month(text: str, month: Month) -> bool:
-    return _month_of(text) == month
-
-
-def _month_of(text: str) -> Month | None:
-    """``2026-11``, ``11/2026``, ``Nov 2026``, ``November 2026``; ``None`` for anything else."""
-    found = re.fullmatch(r"(\d{4})[-/](\d{1,2})", text)
-    if found:
-        return int(found[1]), int(found[2])
-    found = re.fullmatch(r"(\d{1,2})[-/](\d{4})", text)
-    if found:
-        return int(found[2]), int(found[1])
-    found = re.fullmatch(r"([A-Za-z]{3})[a-z]*\.?[ -](\d{4})", text)
-    if found and found[1].lower() in _NAMES_OF_MONTHS:
-        return int(found[2]), _NAMES_OF_MONTHS.index(found[1].lower()) + 1
-    return None
-
-
-def _number(text: str, path: str) -> int:
-    plain = text.replace(",", "").replace(" ", "").replace("\N{NO-BREAK SPACE}", "")
-    try:
-        return round(float(plain or "0"))
-    except ValueError:
-        raise InputError(f"{path}: {text!r} is no number of jobs; export the table without units") from None
+    return Source(name, jobs, wall_s, None, agrees=False), differences

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import Target
 from arcacct.controldir.layout import is_hashed, job_file, status_files
-from arcacct.publish.batches import digest
+from arcacct.publish.digests import is_same
 from arcacct.publish.families import SummaryFamily, family_of, wants
 from arcacct.publish.position import iso
 from arcacct.records import acceptance, apel_summary
@@ -101,7 +101,7 @@ def _message(one: Carried, aar: AAR) -> str:
         f"the receiver said: {one.answer}" if one.answer else "",
         "with zeros, to take back what was sent before" if one.zeros else "",
         f"repaired: {one.notes}" if one.notes and not one.zeros else "",
-        "" if one.zeros or one.digest in (None, digest(aar)) else "an older version of the record",
+        "" if one.zeros or one.digest is None or is_same(aar, one.digest) else "an older version of the record",
     ]
     return "; ".join([f"{what}: {answer}", *(detail for detail in details if detail)])
 

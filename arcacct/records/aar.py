@@ -103,14 +103,3 @@ class UsageCell(NamedTuple):
     cpu_s: int
     earliest_end_time: int
     latest_end_time: int
-
-
-class JobCount(NamedTuple):
-    """How many jobs there are of one month (of EndTime, in UTC), VO and endpoint: all that a sync record asks."""
-
-    year: int
-    month: int
-    vo: str | None
-    endpoint_url: str | None
-    """``None``: local jobs."""
-    jobs: int

@@ -224,6 +224,12 @@ def submit_host(endpoint_url: str | None, options: APELOptions) -> str | None:
 
 
 @lru_cache(maxsize=4096)
+def place(endpoint_url: str | None, options: APELOptions) -> tuple[str, str]:
+    """Where APEL counts a job: site and SubmitHost as they are sent; ``''`` for what is not."""
+    return field(options.site, LONG) or "", submit_host(endpoint_url, options) or ""
+
+
+@lru_cache(maxsize=4096)
 def membership(vo: str | None, fqan: str | None, endpoint_url: str | None, options: APELOptions) -> Membership:
     """
     VO, group and role of a user, the same in job records, CAR and summaries; from the main FQAN where there is one.

@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from arcacct.records.aar import JobCount, UsageCell
+    from arcacct.records.aar import UsageCell
 
 SUMMARY_HEADERS = {
     "v0.2": "APEL-summary-job-message: v0.2\n",
@@ -261,18 +261,17 @@ def mixed_benchmarks(cells: Iterable[UsageCell], options: APELOptions) -> dict[t
     return {month: tuple(sorted(types, key=TYPES.index)) for month, types in found.items() if len(types) > 1}
 
 
-def syncs(cells: Iterable[JobCount | UsageCell], options: APELOptions) -> list[Sync]:
-    """One sync record for each SubmitHost and month, in the order of the keys."""
+def syncs(given: Iterable[tuple[SyncKey, int]]) -> list[Sync]:
+    """One sync record for each site, SubmitHost and month, of the jobs that the receiver was given there, by key."""
     merged: dict[SyncKey, Sync] = {}
-    site = field(options.site, LONG)
-    for cell in cells:
-        spelling = SyncKey(site, submit_host(cell.endpoint_url, options), cell.year, cell.month)
-        key = SyncKey(folded(site), folded(spelling.submit_host), cell.year, cell.month)
+    for place, jobs in given:
+        spelling = place._replace(site=place.site or None, submit_host=place.submit_host or None)
+        key = spelling._replace(site=folded(spelling.site), submit_host=folded(spelling.submit_host))
         old = merged.get(key)
         if old is None:
-            merged[key] = Sync(key, spelling, cell.jobs)
+            merged[key] = Sync(key, spelling, jobs)
         else:
-            merged[key] = Sync(key, min(old.spelling, spelling, key=_order), old.jobs + cell.jobs)
+            merged[key] = Sync(key, min(old.spelling, spelling, key=_order), old.jobs + jobs)
     return sorted(merged.values(), key=lambda sync: _order(sync.key))
 
 

@@ -91,12 +91,17 @@ def document(records: Iterable[str]) -> str:
     return f"{HEAD}{''.join(records)}{TAIL}"
 
 
-def usage_record(aar: AAR, options: UROptions, create_time: int) -> str:
-    """One JobUsageRecord for the inside of a document; texts of any kind leave it well-formed."""
+def usage_record(aar: AAR, options: UROptions, create_time: int, global_job_id: str | None = None) -> str:
+    """
+    One JobUsageRecord for the inside of a document; texts of any kind leave it well-formed.
+
+    Under another ``global_job_id`` SGAS takes it for another job with the same record id, and replaces its row.
+    """
     return (
         f'<JobUsageRecord><RecordIdentity urf:recordId="{escape(record_id(aar, options))}"'
         f' urf:createTime="{iso_time(create_time)}"/>'
-        f"<JobIdentity><GlobalJobId>{escape(aar.job_id)}</GlobalJobId>{_local_job_id(aar, options)}</JobIdentity>"
+        f"<JobIdentity><GlobalJobId>{escape(global_job_id or aar.job_id)}</GlobalJobId>"
+        f"{_local_job_id(aar, options)}</JobIdentity>"
         f"{_user_identity(aar.local_user, aar.user_dn, aar.vo, aar.fqans, options)}"
         f"{_element('JobName', aar.job_name)}<Status>{escape(aar.status)}</Status>"
         f"{_measured(aar, options)}{_used(aar, options)}{_extensions(aar)}</JobUsageRecord>\n"

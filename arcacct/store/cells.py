@@ -10,9 +10,10 @@ import time
 from _sqlite3 import Connection
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import NamedTuple
 
 from arcacct.conf.places import Places
-from arcacct.records.aar import JobCount, UsageCell
+from arcacct.records.aar import UsageCell
 from arcacct.store.accounting import writing
 from arcacct.store.query import unescaped
 
@@ -145,15 +146,41 @@ def usage_cells(con: Connection, months: Iterable[Month] | None = None) -> list[
     ]  # fmt: skip
 
 
-def job_counts(con: Connection) -> list[JobCount]:
-    """The jobs of each month, VO and endpoint: the present, as `usage_cells`."""
+class Counted(NamedTuple):
+    """Jobs of one month, VO and endpoint."""
+
+    vo: str | None
+    endpoint_url: str | None
+    jobs: int
+    wall_s: int
+
+
+def counted_until(con: Connection, month: Month, ended_until: int) -> list[Counted]:
+    """The jobs of a month that ended up to then, pruned ones too; the cells have to be up to date."""
     rows = con.execute(
-        "SELECT Month, WLCGVOs.Name, URL, Jobs FROM"
-        f" (SELECT Month, VOID, EndpointID, sum(Jobs) AS Jobs FROM {_present(con)} WHERE Jobs > 0"
-        " GROUP BY Month, VOID, EndpointID)"
+        "SELECT WLCGVOs.Name, URL, count(*), sum(Contributions.Wall) FROM Cells CROSS JOIN Contributions USING (CellID)"
         " JOIN WLCGVOs ON WLCGVOs.ID = VOID JOIN Endpoints ON Endpoints.ID = EndpointID"
+        " WHERE Month = ? AND EndTime <= ? GROUP BY VOID, EndpointID",
+        (month[0] * 100 + month[1], ended_until),
     )
-    return [JobCount(month // 100, month % 100, _text(vo), _text(url), jobs) for month, vo, url, jobs in rows]
+    return [Counted(_text(vo), _text(url), jobs, wall_s) for vo, url, jobs, wall_s in rows]
+
+
+def emptied_cells(con: Connection, months: Iterable[Month]) -> list[UsageCell]:
+    """The cells of some months that every job has left, as they were called: what may have been published of them."""
+    chosen = ",".join(str(year * 100 + month) for year, month in months)
+    rows = con.execute(
+        "SELECT Month, Users.Name, WLCGVOs.Name, FQAN, URL, NodeCount, CPUCount, Benchmark FROM Cells"
+        " JOIN Users ON Users.ID = UserID JOIN WLCGVOs ON WLCGVOs.ID = VOID JOIN Endpoints ON Endpoints.ID = EndpointID"
+        f" WHERE Jobs = 0 AND Month IN ({chosen})"
+    )
+    return [
+        UsageCell(
+            month // 100, month % 100, _text(user_dn), _text(vo), _text(fqan), _text(url), nodes, cores,
+            _text(benchmark), 0, 0, 0, 0, 0,
+        )
+        for month, user_dn, vo, fqan, url, nodes, cores, benchmark in rows
+    ]  # fmt: skip
 
 
 def _present(con: Connection) -> str:

@@ -8,6 +8,7 @@ while the publisher's cursor stands behind them.
 from __future__ import annotations
 
 from _sqlite3 import Connection
+from collections.abc import Callable
 from typing import NamedTuple
 
 from arcacct.conf.places import Places
@@ -24,14 +25,19 @@ class Fence(NamedTuple):
     """How many fences this database has seen: a number that comes again betrays an older copy of it."""
 
 
-def pass_fence(con: Connection, here: Places) -> Fence:
-    """Commit one real row with an fsync: all that was committed before is on disk since."""
+def pass_fence(con: Connection, here: Places, also: Callable[[], None] = lambda: None, *, at_least: int = 0) -> Fence:
+    """
+    Commit one real row with an fsync: all that was committed before is on disk since.
+
+    ``also`` is done in the same transaction; the fences are counted on from ``at_least``.
+    """
     con.execute("PRAGMA synchronous = FULL")
     try:
         with writing(con, here):
             horizon = highest_seq(con)
-            con.execute("UPDATE Fence SET Horizon = ?, Passed = Passed + 1", (horizon,))
+            con.execute("UPDATE Fence SET Horizon = ?, Passed = max(Passed, ?) + 1", (horizon, at_least))
             (passed,) = con.execute("SELECT Passed FROM Fence").fetchone()
+            also()
     finally:
         con.execute("PRAGMA synchronous = NORMAL")
     return Fence(horizon, int(passed))

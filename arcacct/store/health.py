@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import calendar
 import fcntl
 import os
 import struct
 import time
 from _sqlite3 import Connection
 from typing import NamedTuple
+
+from arcacct.store import given, lives, months, schema
+from arcacct.store.months import HeldMonth
 
 _WRITE_LOCK_BYTE = 120
 """Where in -shm a process that writes the database holds its lock (SQLite's WAL format)."""
@@ -47,6 +51,14 @@ class TargetState(NamedTuple):
     """Messages that were begun and have no answer."""
     held: dict[str, int]
     """Records that are set aside, by state."""
+    start_s: int
+    """Jobs that ended earlier are none of the target's business ..."""
+    never_sent: int
+    """... and so many of them were never sent."""
+    held_months: tuple[HeldMonth, ...]
+    """Months that are not sent, since figures would fall without proof."""
+    in_doubt: bool
+    """Whether an older ledger was put back, and what was sent since is unknown."""
 
 
 def writer_of(database: str, patience_s: float = 2.0) -> int | None:
@@ -135,8 +147,39 @@ def target_state(publishing: Connection, accounting: Connection, target: str, vo
     unanswered = publishing.execute(
         "SELECT count(*) FROM Messages WHERE Target = ? AND State = 'sending'", (target,)
     ).fetchone()[0]
-    if row is None:
-        today = int(time.time()) // 86400 * 86400
-        return TargetState(None, None, None, waiting(accounting, 0, today, vos), unanswered, held)
-    seq, start, last_run, last_success, error = row
-    return TargetState(last_run, last_success, error, waiting(accounting, seq, start, vos), unanswered, held)
+    holding = tuple(months.held(publishing, target).get(target, ()))
+    doubt = lives.doubt_seq(publishing, target) is not None
+    seq, start, last_run, last_success, error = row or (0, schema.created(accounting), None, None, None)
+    new = waiting(accounting, seq, start, vos)
+    never = never_sent(publishing, accounting, target, start, vos)
+    return TargetState(last_run, last_success, error, new, unanswered, held, start, never, holding, doubt)
+
+
+def never_sent(publishing: Connection, accounting: Connection, target: str, start: int, vos: tuple[str, ...]) -> int:
+    """How many jobs ended before a target's time and were not sent by a republish either, as whole months tell it."""
+    now = time.gmtime(start)
+    month, first = now.tm_year * 100 + now.tm_mon, calendar.timegm((now.tm_year, now.tm_mon, 1, 0, 0, 0))
+    marks = ",".join("?" * len(vos))
+    wanted = f" AND VOID IN (SELECT ID FROM WLCGVOs WHERE Name IN ({marks}))" if vos else ""
+    (whole,) = accounting.execute(
+        f"SELECT coalesce(sum(Jobs), 0) FROM Cells WHERE Month < ?{wanted}", (month, *vos)
+    ).fetchone()
+    (part,) = accounting.execute(
+        "SELECT count(*) FROM AAR JOIN Status ON Status.ID = +StatusID WHERE EndTime >= ? AND EndTime < ?"
+        f" AND Status.Name IN ('completed', 'failed'){wanted}",
+        (first, start, *vos),
+    ).fetchone()
+    sums = given.given_sums(publishing, target)
+    sent = sum(
+        amount.jobs
+        for place, amount in (*sums.items(), *given.given_jobs(publishing, target).items())
+        if place.year * 100 + place.month < month
+    )
+    (again,) = publishing.execute(
+        "SELECT count(DISTINCT JobID) FROM Messages CROSS JOIN MessageRecords USING (MessageID) WHERE Target = ?"
+        " AND Origin = 'republish' AND State = 'accepted' AND EndTime >= ? AND EndTime < ?",
+        (target, first, start),
+    ).fetchone()
+    # Sums are of whole months: with that of the start the jobs before it went, too.
+    in_sum = any(place.year * 100 + place.month == month for place in sums)
+    return int(max(0, whole - sent) + (0 if in_sum else max(0, part - again)))

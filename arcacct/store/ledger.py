@@ -11,9 +11,14 @@ from __future__ import annotations
 import time
 import zlib
 from _sqlite3 import Connection
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import NamedTuple
+
+JOB_KINDS = ("car", "individual", "individual-v04")
+"""Kinds of messages with a record for each job, all in one table at APEL."""
+_DAY_S = 86400
 
 
 class Cursor(NamedTuple):
@@ -40,15 +45,40 @@ class SentRecord(NamedTuple):
     """What the receiver knows it by."""
     notes: str | None = None
     """What was repaired before it was sent."""
+    site: str = ""
+    submit_host: str | None = None
+    """Where the receiver counts it, with `site` and the month of its end; ``None``: nowhere, as zeros."""
+    wall_s: int = 0
+    """As sent."""
+    replaced_id: int | None = None
+    """Where in `Given` the receiver counts what it had under this key; ``None``: it had nothing."""
+    replaced_wall_s: int = 0
 
 
 class SentSum(NamedTuple):
-    """One sum in a message: the key that the receiver replaces by (JSON), and how many jobs it stands for."""
+    """One sum in a message: the key that the receiver replaces by (JSON), and what it stands for."""
 
     key: str
     year: int
     month: int
     jobs: int
+    wall_s: int | None = 0
+    """``None``: sent by a program that did not note it."""
+    site: str = ""
+    submit_host: str = ""
+    """As it is sent."""
+    is_adopted: int = 0
+    """1: another program sent it; it is there to be taken back, and no floor under our figures."""
+
+
+class MonthProof(NamedTuple):
+    """Sums of a month, as of a place in FinishedLog of one life of the accounting database."""
+
+    year: int
+    month: int
+    kind: str
+    seq: int
+    incarnation: str
 
 
 class Message(NamedTuple):
@@ -79,6 +109,13 @@ class Version(NamedTuple):
     digest: bytes
     end_time: int
     record_id: int
+    given_id: int | None = None
+    """Where in `Given` it is counted."""
+    wall_s: int = 0
+    receiver_row: str | None = None
+    """The receiver's own number of the record (SGAS)."""
+    message_id: int = 0
+    notes: str | None = None
 
 
 class Held(NamedTuple):
@@ -88,6 +125,49 @@ class Held(NamedTuple):
     state: str
     """``held``, ``quarantined``, ``correction``, ``retry`` or ``dropped``: see table HeldRecords."""
     reason: str
+
+
+_BY_TARGET = (
+    "Targets",
+    "Messages",
+    "SumKeys",
+    "HeldRecords",
+    "OpenMonths",
+    "Given",
+    "Months",
+    "HeldMonths",
+    "AcceptedMonths",
+)
+"""The tables that know a target by its name."""
+
+RECORD_COLUMNS = (
+    "MessageRecords.JobID, MessageRecords.RecordID, MessageRecords.Seq, MessageRecords.EndTime, MessageRecords.Digest,"
+    " MessageRecords.Key, MessageRecords.Notes, coalesce(Given.Site, ''), Given.SubmitHost,"
+    " coalesce(MessageRecords.Wall, 0), MessageRecords.ReplacedID, coalesce(MessageRecords.ReplacedWall, 0)"
+)
+"""A SentRecord, from MessageRecords LEFT JOIN Given."""
+
+
+UNKNOWN_DIGEST = b"\0"
+"""Of a record that the receiver has in a version that nobody knows: it is that of no record."""
+
+
+class Unknown(NamedTuple):
+    """What a ledger that was lost, or is an older copy, may not know of a receiver that numbers its records (SGAS)."""
+
+    last_row: int
+    """The highest number that the receiver is known to have given."""
+    changed: frozenset[str]
+    """JobIDs of records that were another version once, since when the ledger does not know what was sent."""
+
+    def has(self, record: SentRecord, row: str) -> bool:
+        """Whether the receiver had a version of a record before, by the number that it gives it: perhaps an old one."""
+        return (
+            record.replaced_id is None
+            and record.job_id in self.changed
+            and row.isdecimal()
+            and int(row) <= self.last_row
+        )
 
 
 @contextmanager
@@ -119,39 +199,30 @@ def jura_end_time(con: Connection, target: str) -> int | None:
 def rename_target(con: Connection, old: str, new: str) -> None:
     """A target goes on under another name, with all its history."""
     with transaction(con):
-        for table in ("Targets", "Messages", "SumKeys", "HeldRecords", "OpenMonths"):
+        for table in _BY_TARGET:
             con.execute(f"UPDATE {table} SET Target = ? WHERE Target = ?", (new, old))
         con.execute("UPDATE OR REPLACE AccountingTargets SET TargetID = ? WHERE TargetID = ?", (new, old))
 
 
-def set_cursor(con: Connection, position: Cursor) -> None:
-    """Begin a target, or begin it anew: what was sent before is recognised by its digest."""
+def set_cursor(con: Connection, position: Cursor, *, in_doubt: bool = False) -> None:
+    """
+    Begin a target, or begin it anew: what was sent before is recognised by its digest.
+
+    ``in_doubt``: a lost ledger may have known it; what was sent is unknown.
+    """
     with transaction(con):
         # What is under way counts in the numbers of before: it would carry the new cursor past records of today.
         con.execute("UPDATE Messages SET Seq = NULL WHERE Target = ? AND State = 'sending'", (position.target,))
         con.execute("UPDATE HeldRecords SET Seq = 0 WHERE Target = ?", (position.target,))
         con.execute(
-            "INSERT INTO Targets (Target, Incarnation, LastSeq, StartEndTime) VALUES (?, ?, ?, ?)"
+            # A target that was never sent anything has nothing to be counted.
+            "INSERT INTO Targets (Target, Incarnation, LastSeq, StartEndTime, Counted) VALUES (?, ?, ?, ?, 1)"
             " ON CONFLICT (Target) DO UPDATE SET Incarnation = excluded.Incarnation, LastSeq = excluded.LastSeq,"
             " StartEndTime = excluded.StartEndTime",
             position[:4],
         )
-
-
-def is_older_copy(con: Connection, fences_passed: int) -> bool:
-    """
-    Whether the accounting database is an older copy of the one that was published from last.
-
-    It had passed as many fences before. Every target begins anew then, whatever the incarnation says: somebody may
-    have put a copy in place by hand.
-    """
-    with transaction(con):
-        row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = 'FENCES_PASSED'").fetchone()
-        older = row is not None and fences_passed <= int(row[0])
-        if older:
-            con.execute("UPDATE Targets SET Incarnation = ''")
-        con.execute("INSERT OR REPLACE INTO DBConfig VALUES ('FENCES_PASSED', ?)", (str(fences_passed),))
-    return older
+        if in_doubt:
+            con.execute("UPDATE Targets SET DoubtSeq = 0 WHERE Target = ?", (position.target,))
 
 
 def move_cursor(con: Connection, target: str, seq: int) -> None:
@@ -165,12 +236,19 @@ def _move(con: Connection, target: str, seq: int) -> None:
 
 
 def intend(
-    con: Connection, target: str, messages: Sequence[Message], held: Iterable[Held] = (), *, seq: int | None = None
+    con: Connection,
+    target: str,
+    messages: Sequence[Message],
+    held: Iterable[Held] = (),
+    *,
+    seq: int | None = None,
+    proofs: Iterable[MonthProof] = (),
 ) -> list[Message]:
     """
     Write messages down before they are sent, bytes and all, and what is held back; returns them with their ids.
 
-    ``seq`` moves the cursor at once: for records that are all held back.
+    ``seq`` moves the cursor at once: for records that are all held back. ``proofs`` are of months whose sums are all
+    among the messages.
     """
     now = int(time.time())
     with transaction(con):
@@ -178,6 +256,12 @@ def intend(
             hold(con, target, one, now)
         if seq is not None:
             _move(con, target, seq)
+        con.executemany(
+            "INSERT INTO Months (Target, Year, Month, Kind, Seq, Incarnation, Sent) VALUES (?, ?, ?, ?, ?, ?, ?)"
+            " ON CONFLICT (Target, Year, Month) DO UPDATE SET Seq = excluded.Seq, Incarnation = excluded.Incarnation,"
+            " Sent = excluded.Sent",
+            [(target, *proof, now) for proof in proofs],
+        )
         return [_insert(con, target, message, now) for message in messages]
 
 
@@ -200,17 +284,61 @@ def _insert(con: Connection, target: str, message: Message, now: int) -> Message
         ),
     )
     message_id = row.lastrowid or 0
-    con.executemany(
-        "INSERT INTO MessageRecords (MessageID, Position, JobID, RecordID, Seq, EndTime, Digest, Key, Notes)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [(message_id, position, *record) for position, record in enumerate(message.records)],
-    )
+    if message.records:
+        _insert_records(con, target, message_id, message)
     # Already now: the message may arrive without an answer, and a key too many is only sent zeros once more.
     con.executemany(
-        "INSERT OR REPLACE INTO SumKeys (Target, Kind, Key, Year, Month, Jobs, MessageID) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        [(target, message.kind, *one, message_id) for one in message.sums],
+        "INSERT OR REPLACE INTO SumKeys (Target, Kind, Key, Year, Month, Jobs, Wall, Site, SubmitHost, MessageID)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [(target, message.kind, *one[:7], message_id) for one in message.sums],
     )
     return message._replace(message_id=message_id)
+
+
+def _insert_records(con: Connection, target: str, message_id: int, message: Message) -> None:
+    places = [
+        None if one.submit_host is None else (one.site, one.submit_host, *month_of(one.end_time))
+        for one in message.records
+    ]
+    given = {None: None} | {place: given_id(con, target, place) for place in set(places) if place is not None}
+    con.executemany(
+        "INSERT INTO MessageRecords (MessageID, Position, JobID, RecordID, Seq, EndTime, Digest, Key, Notes, GivenID,"
+        " Wall, ReplacedID, ReplacedWall) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (message_id, position, *one[:7], given[place], one.wall_s, *one[10:])
+            for position, (one, place) in enumerate(zip(message.records, places, strict=True))
+        ],
+    )
+    if message.kind in JOB_KINDS:
+        # Already now, as the sums: what may have arrived decides in which family the month stays.
+        con.executemany(
+            "INSERT OR IGNORE INTO Months (Target, Year, Month, Kind) VALUES (?, ?, ?, ?)",
+            [(target, *place[2:], message.kind) for place in given if place is not None],
+        )
+
+
+def given_id(con: Connection, target: str, place: tuple[str, str, int, int]) -> int:
+    """The row of `Given` for a site, submit host, year and month; inside the caller's transaction."""
+    found = con.execute(
+        "SELECT GivenID FROM Given WHERE Target = ? AND Site = ? AND SubmitHost = ? AND Year = ? AND Month = ?",
+        (target, *place),
+    ).fetchone()
+    if found is not None:
+        return int(found[0])
+    made = con.execute(
+        "INSERT INTO Given (Target, Site, SubmitHost, Year, Month) VALUES (?, ?, ?, ?, ?)", (target, *place)
+    )
+    return made.lastrowid or 0
+
+
+def month_of(end_time: int) -> tuple[int, int]:
+    """Year and month of an end, UTC."""
+    return _month_of_day(end_time // _DAY_S)
+
+
+@lru_cache(maxsize=1024)
+def _month_of_day(day: int) -> tuple[int, int]:
+    return time.gmtime(day * _DAY_S)[:2]
 
 
 def hold(con: Connection, target: str, held: Held, now: int) -> None:
@@ -257,7 +385,7 @@ def stored(con: Connection, message_id: int) -> Message:
         (message_id,),
     ).fetchone()
     records = con.execute(
-        "SELECT JobID, RecordID, Seq, EndTime, Digest, Key, Notes FROM MessageRecords WHERE MessageID = ?"
+        f"SELECT {RECORD_COLUMNS} FROM MessageRecords LEFT JOIN Given USING (GivenID) WHERE MessageID = ?"
         " ORDER BY Position",
         (message_id,),
     ).fetchall()
@@ -274,9 +402,24 @@ def attempted(con: Connection, message_id: int, code: int | None, words: str) ->
 
 
 def accepted(
-    con: Connection, target: str, message: Message, code: int | None, words: str, receiver_id: str | None
-) -> None:
-    """The receiver has it: answer, records and cursor in one transaction."""
+    con: Connection,
+    target: str,
+    message: Message,
+    code: int | None,
+    words: str,
+    receiver_id: str | None,
+    receiver_rows: Mapping[str, str] | None = None,
+    still_there: str = "",
+    unknown: Unknown | None = None,
+) -> list[str]:
+    """
+    The receiver has it: answer, records, counts and cursor in one transaction.
+
+    ``receiver_rows`` are the receiver's own numbers of the records, by key (SGAS). A number that is not new says that
+    it kept what it had: such a record is set aside as ``correction``, for the reason ``still_there`` with its
+    ``{key}``. So is one of which it may have another version that the ledger has lost (``unknown``). Returns the JobIDs
+    of those.
+    """
     con.execute("PRAGMA synchronous = NORMAL")
     try:
         with transaction(con):
@@ -288,10 +431,90 @@ def accepted(
                     # Zeros take a job's old usage back; they do not bring the job itself.
                     [(target, record.job_id) for record in message.records if record.digest],
                 )
+            kept = _note_rows(con, target, message, receiver_rows or {}, unknown)
+            _count(con, message)
+            now = int(time.time())
+            for one in kept:
+                hold(con, target, Held(one, "correction", still_there.format(key=one.key)), now)
             if message.seq is not None:
                 _move(con, target, message.seq)
     finally:
         con.execute("PRAGMA synchronous = FULL")
+    return [one.job_id for one in kept]
+
+
+def _note_rows(
+    con: Connection, target: str, message: Message, rows: Mapping[str, str], unknown: Unknown | None
+) -> list[SentRecord]:
+    """Note the receiver's numbers; returns the records of which it kept another version than the one just sent."""
+    if not rows:
+        return []
+    con.executemany(
+        "UPDATE MessageRecords SET ReceiverRow = ? WHERE MessageID = ? AND Position = ?",
+        [
+            (rows[one.key], message.message_id, position)
+            for position, one in enumerate(message.records)
+            if one.key in rows
+        ],
+    )
+    kept = []
+    for position, one in enumerate(message.records):
+        if one.key not in rows:
+            continue
+        if unknown is not None and unknown.has(one, rows[one.key]):
+            con.execute(
+                "UPDATE MessageRecords SET Digest = ? WHERE MessageID = ? AND Position = ?",
+                (UNKNOWN_DIGEST, message.message_id, position),
+            )
+            kept.append(one)
+        if one.replaced_id is None:
+            continue
+        before = con.execute(
+            "SELECT MessageRecords.Digest, GivenID, Wall, ReceiverRow FROM MessageRecords"
+            " JOIN Messages USING (MessageID) WHERE JobID = ? AND Target = ? AND Key = ? AND State = 'accepted'"
+            " AND MessageID < ? ORDER BY MessageID DESC LIMIT 1",
+            (one.job_id, target, one.key, message.message_id),
+        ).fetchone()
+        if before is None or before[3] != rows[one.key]:
+            continue
+        # What the receiver has is the earlier version: the ledger says so, whatever was sent.
+        con.execute(
+            "UPDATE MessageRecords SET (Digest, GivenID, Wall) = (?, ?, ?) WHERE MessageID = ? AND Position = ?",
+            (*before[:3], message.message_id, position),
+        )
+        if before[0] != one.digest:
+            kept.append(one)
+    return kept
+
+
+def _count(con: Connection, message: Message) -> None:
+    """What the receiver has more now, and what less, by where it counts it."""
+    if not message.records:
+        return
+    con.execute(
+        "UPDATE Given SET Jobs = Given.Jobs + New.Jobs, Wall = Given.Wall + New.Wall FROM"
+        " (SELECT GivenID, count(*) AS Jobs, sum(Wall) AS Wall FROM MessageRecords WHERE MessageID = ?"
+        " AND GivenID IS NOT NULL GROUP BY GivenID) AS New WHERE Given.GivenID = New.GivenID",
+        (message.message_id,),
+    )
+    if any(one.replaced_id is not None for one in message.records):
+        con.execute(
+            "UPDATE Given SET Jobs = Given.Jobs - Old.Jobs, Wall = Given.Wall - Old.Wall FROM"
+            " (SELECT ReplacedID, count(*) AS Jobs, sum(ReplacedWall) AS Wall FROM MessageRecords WHERE MessageID = ?"
+            " AND ReplacedID IS NOT NULL GROUP BY ReplacedID) AS Old WHERE Given.GivenID = Old.ReplacedID",
+            (message.message_id,),
+        )
+
+
+def highest_row(con: Connection, target: str) -> int:
+    """The highest number that a receiver gave to a record of the newest messages to it; 0 for none."""
+    row = con.execute(
+        "SELECT max(CAST(ReceiverRow AS INTEGER)) FROM MessageRecords WHERE MessageID IN"
+        " (SELECT MessageID FROM Messages WHERE Target = ? AND Kind = 'ur' AND State = 'accepted'"
+        " ORDER BY MessageID DESC LIMIT 100)",
+        (target,),
+    ).fetchone()
+    return int(row[0] or 0)
 
 
 def withdraw(con: Connection, message_ids: Sequence[int]) -> None:

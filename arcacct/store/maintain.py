@@ -249,6 +249,10 @@ def _prepared(here: Places, source: str, kind: Kind) -> Iterator[tuple[str, list
                 con.execute("BEGIN IMMEDIATE")
                 begin_new_life(con, sorted(_replaced_lives(here)))
                 con.execute("COMMIT")
+        else:
+            # What was sent since the backup is not in it: the next run has to know, whatever else is restored.
+            with closing(_connect(copy)) as con, accounting.translating(copy):
+                con.execute("INSERT OR REPLACE INTO DBConfig VALUES ('ARCACCT_RESTORED', '1')")
         place.own_as(copy, here.directory)
         sync(copy)
         yield copy, done

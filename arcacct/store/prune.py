@@ -31,7 +31,7 @@ TELEMETRY = "JobTelemetry"
 """Goes with it, too; its cluster is known by name there."""
 DROPPED = ("StatusFiles",)
 """Tables of a record that mean nothing without it."""
-KEPT = ("Contributions", "GridEngineRecords")
+KEPT = ("Contributions", "GridEngineRecords", "FormerVersions")
 """Tables that go on to know of a record: its usage counts, and its lines are not to be taken in once more."""
 _CHILDREN = ("AuthTokenAttributes", "JobEvents", "RunTimeEnvironments", "DataTransfers", "JobExtraInfo")
 

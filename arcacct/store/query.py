@@ -59,8 +59,8 @@ class Page(NamedTuple):
 
     records: list[Logged]
     last_seq: int
-    others: list[str]
-    """JobIDs of final records that are not to be published (any more): without usage, or ended too early."""
+    others: list[tuple[int, str]]
+    """Seq and JobID of final records that are not to be published (any more): without usage, or ended too early."""
 
 
 def unescaped(text: str) -> str:
@@ -112,7 +112,7 @@ def _page_after(con: Connection, seq: int, horizon: int, ended_from: int, size: 
             (seq, last, ended_from),
         ).fetchall()
         others = con.execute(
-            "SELECT JobID FROM FinishedLog CROSS JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
+            "SELECT Seq, JobID FROM FinishedLog CROSS JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
             " JOIN Status ON Status.ID = StatusID"
             f" WHERE Seq > ? AND Seq <= ? AND Status.Name IN {_FINAL} AND NOT (EndTime >= ? AND {_PUBLISHABLE})",
             (seq, last, ended_from),
@@ -121,20 +121,10 @@ def _page_after(con: Connection, seq: int, horizon: int, ended_from: int, size: 
         return Page(
             [Logged(values[0], children.record(values[1:])) for values in main],
             last,
-            [unescaped(job_id) for (job_id,) in others],
+            [(seq, unescaped(job_id)) for seq, job_id in others],
         )
     finally:
         con.execute("COMMIT")
-
-
-def deleted_records(con: Connection, seq: int, horizon: int) -> list[int]:
-    """RecordIDs of ``seq < Seq <= horizon`` that were deleted (pruned ones leave no trace here)."""
-    rows = con.execute(
-        "SELECT FinishedLog.RecordID FROM FinishedLog LEFT JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
-        " WHERE Seq > ? AND Seq <= ? AND AAR.RecordID IS NULL",
-        (seq, horizon),
-    )
-    return [record_id for (record_id,) in rows]
 
 
 def ended_between(
@@ -160,6 +150,20 @@ def ended_between(
             return
         yield [children.record(values) for values in main]
         position = (main[-1][11], main[-1][0])
+
+
+def ended_at(con: Connection, end_times: Iterable[int]) -> list[tuple[int, str, str | None, int]]:
+    """``(RecordID, JobID, LocalJobID, EndTime)`` of every final record that ended in one of these seconds."""
+    seconds = ",".join(str(int(end)) for end in set(end_times))
+    rows = con.execute(
+        # The plus keeps SQLite on the index of EndTime.
+        "SELECT RecordID, JobID, LocalJobID, EndTime FROM AAR JOIN Status ON Status.ID = +StatusID"
+        f" WHERE EndTime IN ({seconds}) AND {_PUBLISHABLE} ORDER BY RecordID"
+    )
+    return [
+        (record_id, unescaped(job_id), unescaped(local) if local else None, end)
+        for record_id, job_id, local, end in rows
+    ]
 
 
 def by_job_id(con: Connection, job_ids: Sequence[str]) -> dict[str, AAR]:
@@ -357,6 +361,11 @@ def earliest_unhandled_end(con: Connection, seq: int, *, ended_from: int = 0) ->
         f"SELECT min(EndTime) FROM {_logged(seq)} WHERE Seq > ? AND EndTime >= ?", (seq, ended_from)
     ).fetchone()
     return None if row[0] is None else int(row[0])
+
+
+def vos(con: Connection) -> list[str]:
+    """The VOs of recorded jobs."""
+    return [unescaped(name) for (name,) in con.execute("SELECT Name FROM WLCGVOs WHERE Name <> '' ORDER BY Name")]
 
 
 def latest_end(con: Connection) -> int | None:

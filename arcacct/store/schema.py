@@ -213,6 +213,12 @@ def _run(con: Connection, path: str, number: int, script: str) -> int:
     return number
 
 
+def created(con: Connection) -> int:
+    """When the accounting database was made, UTC seconds; 0 for one that does not know."""
+    row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = 'ARCACCT_CREATED'").fetchone()
+    return 0 if row is None else int(row[0])
+
+
 def complete_since(con: Connection) -> int:
     """
     From which end time on the database has every job, UTC seconds.
@@ -222,8 +228,7 @@ def complete_since(con: Connection) -> int:
     """
     if con.execute("SELECT 1 FROM ImportedFiles LIMIT 1").fetchone():
         return 0
-    row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = 'ARCACCT_CREATED'").fetchone()
-    return 0 if row is None else int(row[0])
+    return created(con)
 
 
 def incarnation(con: Connection) -> str:
@@ -252,22 +257,21 @@ def succeed(con: Connection, lives: Iterable[str]) -> None:
     con.execute("INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (_FORMER, " ".join(known)))
 
 
-def begin_new_life(con: Connection, lives: Iterable[str]) -> None:
+def begin_new_life(con: Connection, lives: Iterable[str] = (), *, seq: int | None = None) -> None:
     """
     A backup that is put in place lives anew: what is written from now on is no longer what its old life wrote.
 
-    It goes on from its own old life and from ``lives``. Inside the caller's transaction.
+    It goes on from its own old life and from ``lives``. What is logged up to ``seq`` is the backup's: all that it has,
+    where that is not given. Inside the caller's transaction.
     """
     old = incarnation(con)
-    highest = con.execute("SELECT seq FROM sqlite_sequence WHERE name = 'FinishedLog'").fetchone()
+    highest = con.execute("SELECT seq FROM sqlite_sequence WHERE name = 'FinishedLog'").fetchone() or (0,)
     con.execute(
         "UPDATE DBConfig SET KeyValue = ? WHERE KeyName = 'ARCACCT_INCARNATION'",
         (secrets.token_hex(16),),
     )
     succeed(con, (old, *lives))
-    con.execute(
-        "INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (_LIFE_SEQ, "0" if highest is None else str(highest[0]))
-    )
+    con.execute("INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (_LIFE_SEQ, str(highest[0] if seq is None else seq)))
 
 
 def _former_incarnations(con: Connection) -> list[str]:

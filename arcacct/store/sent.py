@@ -5,10 +5,11 @@ from __future__ import annotations
 from _sqlite3 import Connection
 from collections.abc import Iterable, Sequence
 
-from arcacct.store.ledger import Message, SentRecord, SentSum, Version, stored, transaction
+from arcacct.store.ledger import RECORD_COLUMNS, Message, SentRecord, SentSum, Version, stored, transaction
 
 MANY = 500
 """As many ids as go into one question."""
+_SUM = "Key, Year, Month, Jobs, Wall, coalesce(Site, ''), coalesce(SubmitHost, ''), IsAdopted"
 
 
 def versions(con: Connection, target: str, job_ids: Sequence[str]) -> dict[str, list[Version]]:
@@ -29,7 +30,8 @@ def _versions(con: Connection, target: str, job_ids: Sequence[str]) -> dict[str,
     marks = ",".join("?" * len(job_ids))
     for job_id, origin, *values in con.execute(
         # CROSS: from the jobs, or SQLite looks at every message that the target was ever sent.
-        "SELECT JobID, Origin, Kind, Key, MessageRecords.Digest, EndTime, RecordID FROM MessageRecords"
+        "SELECT JobID, Origin, Kind, Key, MessageRecords.Digest, EndTime, RecordID, GivenID, coalesce(Wall, 0),"
+        " ReceiverRow, MessageID, Notes FROM MessageRecords"
         f" CROSS JOIN Messages USING (MessageID) WHERE JobID IN ({marks}) AND Target = ?"
         " AND State IN ('accepted', 'sending') ORDER BY MessageID",
         (*job_ids, target),
@@ -46,9 +48,8 @@ def live_versions(con: Connection, target: str, kinds: Sequence[str], ended: tup
     marks = ",".join("?" * len(kinds))
     found: dict[str, SentRecord] = {}
     for values in con.execute(
-        "SELECT JobID, RecordID, MessageRecords.Seq, EndTime, MessageRecords.Digest, Key, Notes FROM Messages"
-        " JOIN MessageRecords USING (MessageID)"
-        f" WHERE Target = ? AND Kind IN ({marks}) AND EndTime >= ? AND EndTime < ?"
+        f"SELECT {RECORD_COLUMNS} FROM Messages JOIN MessageRecords USING (MessageID) LEFT JOIN Given USING (GivenID)"
+        f" WHERE Messages.Target = ? AND Kind IN ({marks}) AND EndTime >= ? AND EndTime < ?"
         " AND State IN ('accepted', 'sending') ORDER BY MessageID",
         (target, *kinds, *ended),
     ):
@@ -83,19 +84,13 @@ def jobs_of_records(con: Connection, target: str, record_ids: Sequence[int]) -> 
 
 
 def open_months(con: Connection, target: str) -> set[tuple[int, int]]:
-    """The months that are not known to be whole at the receiver: the next run does them again."""
+    """The months of which a sum was refused, so that nobody knows what the receiver has: the next run sends them."""
     rows = con.execute("SELECT Year, Month FROM OpenMonths WHERE Target = ?", (target,))
     return {(year, month) for year, month in rows}
 
 
-def open_month(con: Connection, target: str, year: int, month: int) -> None:
-    """From now on the month is not done until `close_months`."""
-    with transaction(con):
-        con.execute("INSERT OR IGNORE INTO OpenMonths (Target, Year, Month) VALUES (?, ?, ?)", (target, year, month))
-
-
 def close_months(con: Connection, target: str, months: Iterable[tuple[int, int]]) -> None:
-    """These months are in one family of messages."""
+    """The receiver has these months whole again."""
     with transaction(con):
         con.executemany(
             "DELETE FROM OpenMonths WHERE Target = ? AND Year = ? AND Month = ?",
@@ -108,7 +103,7 @@ def live_sums(con: Connection, target: str, year: int, month: int) -> list[tuple
     return [
         (kind, SentSum._make(values))
         for kind, *values in con.execute(
-            "SELECT Kind, Key, Year, Month, Jobs FROM SumKeys WHERE Target = ? AND Year = ? AND Month = ? AND Jobs > 0",
+            f"SELECT Kind, {_SUM} FROM SumKeys WHERE Target = ? AND Year = ? AND Month = ? AND Jobs > 0",
             (target, year, month),
         )
     ]
@@ -121,25 +116,23 @@ def live_summaries(con: Connection, target: str, year: int, month: int) -> list[
 
 def adopt(con: Connection, target: str, kind: str, sums: Iterable[SentSum]) -> int:
     """
-    Note sums that another publisher sent of a target, so that they count as ours; how many were not known before.
+    Note sums that another publisher sent of a target, to be taken back as ours are; how many were not known before.
 
     A key that the ledger knows stays as it is: what we sent under it, zeros too, is what the receiver has.
     """
     with transaction(con):
         before = con.total_changes
         con.executemany(
-            "INSERT OR IGNORE INTO SumKeys (Target, Kind, Key, Year, Month, Jobs, MessageID)"
-            " VALUES (?, ?, ?, ?, ?, ?, 0)",
-            [(target, kind, one.key, one.year, one.month, one.jobs) for one in sums],
+            "INSERT OR IGNORE INTO SumKeys (Target, Kind, Key, Year, Month, Jobs, Wall, IsAdopted, MessageID)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, 1, 0)",
+            [(target, kind, *one[:5]) for one in sums],
         )
         return con.total_changes - before
 
 
 def sums_of_kind(con: Connection, target: str, kind: str) -> list[SentSum]:
     """Every sum of a kind that the receiver has and that is not zero."""
-    rows = con.execute(
-        "SELECT Key, Year, Month, Jobs FROM SumKeys WHERE Target = ? AND Kind = ? AND Jobs > 0", (target, kind)
-    )
+    rows = con.execute(f"SELECT {_SUM} FROM SumKeys WHERE Target = ? AND Kind = ? AND Jobs > 0", (target, kind))
     return [SentSum._make(row) for row in rows]
 
 
@@ -149,18 +142,6 @@ def months_of_sums(con: Connection, target: str) -> set[tuple[int, int]]:
         "SELECT DISTINCT Year, Month FROM SumKeys WHERE Target = ? AND Kind <> 'sync' AND Jobs > 0", (target,)
     )
     return {(year, month) for year, month in rows}
-
-
-def job_kinds_sent(con: Connection, target: str) -> set[str]:
-    """The kinds of messages with records of their own that the target was ever sent."""
-    return {
-        kind
-        for (kind,) in con.execute(
-            "SELECT DISTINCT Kind FROM Messages WHERE Target = ? AND Kind IN ('ur', 'car', 'individual',"
-            " 'individual-v04')",
-            (target,),
-        )
-    }
 
 
 def accepted_after(con: Connection, target: str, message_id: int) -> bool:

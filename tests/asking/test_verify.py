@@ -16,9 +16,9 @@ from rehearsal import SGAS_AND_CARS
 from arcacct.errors import InputError
 from arcacct.publish import run
 from arcacct.publish.batches import digest
+from arcacct.publish.portal import portal_jobs
 from arcacct.publish.senders import sender_of
 from arcacct.publish.session import Patience
-from arcacct.publish.verify import portal_jobs
 from arcacct.sandbox import Sandbox
 from arcacct.store import ledger, query
 from arcacct.store.accounting import open_accounting, open_publishing, read_accounting
@@ -106,7 +106,9 @@ def deliver(asked_database, *, but: int = 0) -> list[str]:
         last = query.highest_seq(con)
     sent, unsent = (aars[:-but], aars[-but:]) if but else (aars, [])
     records = tuple(
-        ledger.SentRecord(aar.job_id, aar.record_id, number, aar.end_time, digest(aar), aar.job_id)
+        ledger.SentRecord(
+            aar.job_id, aar.record_id, number, aar.end_time, digest(aar), aar.job_id, None, "", "ce", aar.wall_s
+        )
         for number, aar in enumerate(sent, 1)
     )
     with closing(open_publishing(here)) as con:

@@ -50,6 +50,8 @@ def fill(folder: pathlib.Path, jobs: int, *, children: bool = True, seed: int = 
     """
     here = places(None, str(folder))
     con = accounting.open_accounting(here)
+    # As if every job had been recorded from the first: its months are whole.
+    con.execute("UPDATE DBConfig SET KeyValue = '0' WHERE KeyName = 'ARCACCT_CREATED'")
     _names(con, plain=plain)
     con.execute("PRAGMA synchronous = OFF")
     con.execute("PRAGMA cache_size = -200000")

@@ -64,6 +64,7 @@ def test_a_requeued_job_is_counted_once(memory, empty_box, tmp_path, target) -> 
     path = tmp_path / "accounting"
     path.write_bytes(ran(7, 1, 10, 20, failed=25, exit_status=99, cpu=4, ru_utime=4))
     take(site, path)
+    site.sql("UPDATE DBConfig SET KeyValue = '0' WHERE KeyName = 'ARCACCT_CREATED'")
     site.publish()
     with path.open("ab") as file:
         file.write(ran(7, 21, 30, 50, cpu=6, ru_utime=6))

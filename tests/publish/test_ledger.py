@@ -75,16 +75,18 @@ def test_a_publisher_that_was_down_for_three_months(site) -> None:
     assert months == {(2024, 6): 19, (2024, 7): 31, (2024, 8): 31, (2024, 9): 12}
 
 
-def test_a_new_target_begins_today_and_says_so(site) -> None:
-    """Jobs of earlier days are not sent to a target that nobody knows, unless --since asks for them."""
-    site.record(Job("yesterday", today() - 1), Job("today", today()))
+def test_a_new_target_begins_with_our_own_recording_and_says_so(site) -> None:
+    """Jobs since the database was made are sent, of whatever day; older ones were another program's to publish."""
+    made = today() - 3 * DAY_S + 64_000
+    site.record(Job("imported", made - 1), Job("evening", made), Job("today", today()))
+    site.sql(f"UPDATE DBConfig SET KeyValue = '{made}' WHERE KeyName = 'ARCACCT_CREATED'")
 
     (outcome, _) = site.publish_all(since=None)
-    assert any("the beginning of today; --since TIME changes that" in note for note in outcome.tally.notes)
-    assert received_by_both(site) == {"today"}
+    assert any("when the database was made" in note and "--since TIME" in note for note in outcome.tally.notes)
+    assert received_by_both(site) == {"evening", "today"}
 
-    publish_well(site, since=today() - DAY_S)
-    assert received_by_both(site) == {"today", "yesterday"}
+    site.publish_all(since=made - DAY_S)
+    assert received_by_both(site) == {"imported", "evening", "today"}
     assert site.box.sgas.ignored_repeats == 0
     assert site.ledger("SELECT count(*) FROM MessageRecords WHERE JobID = 'today'") == [(2,)]
 
@@ -92,11 +94,12 @@ def test_a_new_target_begins_today_and_says_so(site) -> None:
 def test_since_finds_what_a_message_under_way_would_have_hidden(site) -> None:
     """A message that waits for its answer does not carry the cursor past the older jobs that --since asks for."""
     site.record(Job("yesterday", today() - 1), Job("today", today()))
+    site.sql(f"UPDATE DBConfig SET KeyValue = '{today()}' WHERE KeyName = 'ARCACCT_CREATED'")
     site.box.faults.answer("sgas", 503, times=None)
     site.publish_all(since=None)
     site.box.faults.clear()
 
-    publish_well(site, since=today() - DAY_S)
+    site.publish_all(since=today() - DAY_S)
     assert received_by_both(site) == {"today", "yesterday"}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from publishing_site import CARS, DIRECTORY, SUMMARIES, Site, at_apel, jobs, truth, usage
+from publishing_site import CARS, DIRECTORY, Site, at_apel, jobs, truth, usage
 
 INDIVIDUAL = CARS.replace("=urs", "=individual")
 V04 = CARS.replace("=urs", "=individual-v04")
@@ -35,35 +35,22 @@ def test_equal_ids_of_two_ces_are_two_jobs(memory, empty_box, target) -> None:
 @FAMILIES
 @pytest.mark.parametrize(("before", "after"), [("", PREFIX), (PREFIX, ""), (PREFIX, "localid_prefix=CE12:\n")])
 def test_a_prefix_that_comes_later_counts_no_use_twice(memory, empty_box, target, before, after) -> None:
-    """Jobs that are sent again go under their new ids, and what stands under the old ones is taken back."""
+    """Published jobs keep their ids until that is accepted; then the old ones are taken back, and the new ones sent."""
     site = Site(memory, empty_box, target + before)
     site.record(*jobs(3))
     site.publish()
+    before_the_change = at_apel(empty_box.apel.job_records)
     site.configure(target + after)
 
-    outcome = site.republish()
+    assert "localid_prefix was" in str(site.republish().error)
+    assert at_apel(empty_box.apel.job_records) == before_the_change
 
-    assert outcome.error is None
+    assert site.publish(accept_lower=((2024, 6),)).error is None
     assert usage(empty_box.apel.job_records) == (300, 270)
     prefix = after.removeprefix("localid_prefix=").strip()
     assert {name.lower() for name in at_apel(empty_box.apel.job_records)} == {
         f"{prefix}{job.lrms_id}".lower() for job in jobs(3)
     }
-
-
-@FAMILIES
-def test_jobs_that_were_sent_under_a_prefix_can_become_sums(memory, empty_box, target) -> None:
-    """Also when the prefix is gone by then."""
-    site = Site(memory, empty_box, target + PREFIX)
-    site.record(*jobs(3))
-    site.publish()
-    site.configure(SUMMARIES)
-    site.record(*jobs(1, first=3))
-
-    site.publish()
-
-    assert usage(empty_box.apel.job_records) == (0, 0)
-    assert usage(empty_box.apel.summaries) == (400, 360)
 
 
 def test_the_prefix_is_in_files_too(memory, empty_box) -> None:

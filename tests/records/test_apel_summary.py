@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from arcacct.records.aar import AAR, UsageCell
 from arcacct.records.acceptance import accept_cell
-from arcacct.records.apel import APELOptions, message
+from arcacct.records.apel import APELOptions, message, place
 from arcacct.records.apel_summary import (
     SUMMARY_HEADERS,
     SYNC_HEADER,
@@ -63,10 +63,15 @@ def test_golden_summary_message_in_the_seeds_dialect(golden: Callable[[str, str]
     golden("summary-seed.msg", text_of([cell], OPTIONS._replace(dialect="seed"), "v0.3"))
 
 
+def counts(cells: list[UsageCell]) -> list[tuple[SyncKey, int]]:
+    """The jobs of cells by where APEL counts them."""
+    return [(SyncKey(*place(cell.endpoint_url, OPTIONS), cell.year, cell.month), cell.jobs) for cell in cells]
+
+
 def test_golden_sync_message(golden: Callable[[str, str], None], cell: UsageCell) -> None:
     """Counts by SubmitHost and month, byte for byte."""
     cells = [cell, cell._replace(endpoint_url=None), cell._replace(month=2, jobs=7)]
-    golden("sync.msg", message(SYNC_HEADER, [sync_record(sync) for sync in syncs(cells, OPTIONS)]))
+    golden("sync.msg", message(SYNC_HEADER, [sync_record(sync) for sync in syncs(counts(cells))]))
 
 
 def test_durations_are_seconds_and_normalised_ones_are_rounded_once(cell: UsageCell) -> None:
@@ -196,7 +201,7 @@ def test_one_submit_host_has_one_sync_record(cell: UsageCell) -> None:
         cell._replace(jobs=1, user_dn="/CN=other"),
         cell._replace(jobs=2, endpoint_url=None),
     ]
-    _, records = apel_rules.parse(message(SYNC_HEADER, [sync_record(sync) for sync in syncs(cells, OPTIONS)]), NOW)
+    _, records = apel_rules.parse(message(SYNC_HEADER, [sync_record(sync) for sync in syncs(counts(cells))]), NOW)
     assert [(record["SubmitHost"], record["NumberOfJobs"]) for record in records] == [
         ("https://arc1.example.org:443/arex", 33),
         ("lrms.example.org", 2),
@@ -205,7 +210,7 @@ def test_one_submit_host_has_one_sync_record(cell: UsageCell) -> None:
 
 def test_a_sync_key_can_be_neutralised(cell: UsageCell) -> None:
     """With no jobs, under the key that the ledger kept as JSON."""
-    (sync,) = syncs([cell], OPTIONS)
+    (sync,) = syncs(counts([cell]))
     key = SyncKey(*json.loads(json.dumps(sync.key)))
     kind, (was,) = apel_rules.parse(message(SYNC_HEADER, [sync_record(sync)]), NOW)
     _, (now,) = apel_rules.parse(message(SYNC_HEADER, [sync_record(zero_sync(key))]), NOW)
@@ -238,7 +243,7 @@ def test_summaries_of_the_real_arex_count_each_job_once(test_data: pathlib.Path,
     kind, records = apel_rules.parse(jura_sync, NOW)
     assert len({apel_rules.key_of(kind, record) for record in records}) < len(records)
     jobs = [job for job in arex_jobs if job.record_id < 36]
-    ours = apel_rules.parse(message(SYNC_HEADER, [sync_record(sync) for sync in syncs(_cells_of(jobs), OPTIONS)]), NOW)[
+    ours = apel_rules.parse(message(SYNC_HEADER, [sync_record(sync) for sync in syncs(counts(_cells_of(jobs)))]), NOW)[
         1
     ]
     assert [record["NumberOfJobs"] for record in ours] == [sum(record["NumberOfJobs"] for record in records)]

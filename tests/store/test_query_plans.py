@@ -19,6 +19,7 @@ from arcacct.store import (
     accounting,
     cells,
     fence,
+    former,
     health,
     held,
     job_record,
@@ -161,7 +162,8 @@ def test_pages_of_new_records_follow_the_log(ours) -> None:
         page = query.logged_after(con, site.jobs, horizon, ended_from=FIRST_END)
         assert page is not None
         assert len(page.records) == NEW
-        query.deleted_records(con, site.jobs, horizon)
+        former.deleted_jobs(con, site.jobs, horizon)
+        former.nameless_deleted(con, site.jobs, horizon)
         query.without_measure(con, site.jobs, horizon)
 
     assert_flat(ours, read)

@@ -1,0 +1,74 @@
+"""Databases that a released program wrote: taken forward, nothing of them goes out again, and nothing is forgotten."""
+
+from __future__ import annotations
+
+import pathlib
+import sqlite3
+
+import pytest
+from publishing_site import CARS, JUNE, SGAS, SUMMARIES, Job, Site, at_apel, jobs
+
+DATA = pathlib.Path(__file__).parent.parent / "data" / "released"
+TARGETS = SGAS + CARS + SUMMARIES.replace("apel:a", "apel:sums").replace("=SITE", "=SUMS")
+
+
+@pytest.fixture
+def site(memory, empty_box) -> Site:
+    """A site that 0.1.0 published for: seven jobs, one of them corrected, one deleted since, and one that waits."""
+    made = Site(memory, empty_box, TARGETS)
+    here = made.settings.places
+    pathlib.Path(here.directory).mkdir(parents=True)
+    for path, name in ((here.database, "accounting"), (here.publishing_database, "publishing")):
+        con = sqlite3.connect(path)
+        con.execute("PRAGMA journal_mode = WAL")
+        con.executescript((DATA / "0.1.0" / f"{name}.sql").read_text())
+        con.close()
+    # What its receivers had.
+    return made
+
+
+def sent(site: Site) -> list[dict[str, int]]:
+    """How many records of each kind every target is sent by one run."""
+    outcomes = site.publish_all()
+    assert [one.error for one in outcomes] == [None, None, None]
+    return [{kind: one.records for kind, one in outcome.tally.sent.items()} for outcome in outcomes]
+
+
+def test_only_what_is_new_goes_out(site) -> None:
+    """The job that waited, zeros for the deleted one, the month that changed; nothing is "changed" by the upgrade."""
+    sgas, cars, sums = sent(site)
+
+    assert sgas == {"ur": 1}
+    assert cars == {"car": 2, "sync": 2}
+    assert sums == {"summaries": 1, "sync": 2}
+    assert at_apel(site.box.apel.job_records).keys() == {"4waits"}
+    held = {job: state for job, (state, _why) in site.held().items()}
+    assert held == {"job00000": "correction", "gone": "correction"}
+    assert sent(site) == [{}, {"sync": 2}, {"sync": 2}]
+
+
+def test_counts_are_of_all_that_was_ever_given(site) -> None:
+    """The sync message counts what 0.1.0 had sent, too, without what was taken back since."""
+    sent(site)
+
+    months = {(row["Site"], row["Month"]): row["NumberOfJobs"] for row in site.box.apel.sync_records.values()}
+    assert months == {("SITE", 6): 6, ("SITE", 7): 1, ("SUMS", 6): 6, ("SUMS", 7): 1}
+    assert site.ledger("SELECT sum(Jobs), sum(Wall) FROM Given WHERE Target = 'arex/jura/apel:a'") == [(7, 800)]
+    assert site.ledger("SELECT Target, Year, Month, Kind FROM Months ORDER BY 1, 3") == [
+        ("arex/jura/apel:a", 2024, 6, "car"),
+        ("arex/jura/apel:a", 2024, 7, "car"),
+        ("arex/jura/apel:sums", 2024, 6, "summaries"),
+        ("arex/jura/apel:sums", 2024, 7, "summaries"),
+    ]
+
+
+def test_later_changes_are_what_they_always_were(site) -> None:
+    """Resumed, corrected and deleted jobs of before the upgrade are replaced and taken back."""
+    sent(site)
+    site.record(jobs(5)[1]._replace(end_time=JUNE + 700, wall_s=300), Job("july", JUNE + 30 * 86400, wall_s=50))
+    sent(site)
+
+    rows = at_apel(site.box.apel.job_records)
+    assert rows["4job00001"].wall_s == 300
+    assert rows["4july"].wall_s == 50
+    assert site.ledger("SELECT sum(Jobs), sum(Wall) FROM Given WHERE Target = 'arex/jura/apel:a'") == [(7, 950)]
