@@ -64,6 +64,9 @@ class Floor:
         for place, amount in given_jobs.items():
             month = (place.year, place.month)
             self._given_jobs[month] += amount.jobs
+        self._given = Counter(self._given_jobs)
+        for place, amount in given_sums.items():
+            self._given[place.year, place.month] += amount.jobs
         for place in (*given_jobs, *given_sums):
             self._sites.setdefault((place.year, place.month), set()).add(place.site)
         self._kept: Counter[Month] = Counter()
@@ -116,6 +119,10 @@ class Floor:
             self._kept[month] += 1
             self._why.setdefault(month, why)
         return True
+
+    def given_in(self, month: Month) -> int:
+        """How many jobs of a month the receiver was given, as records or in sums."""
+        return self._given[month]
 
     def is_elsewhere(self, month: Month, site: str) -> bool:
         """Whether a month is published, and under the name of another site."""

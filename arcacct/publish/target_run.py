@@ -15,7 +15,7 @@ from arcacct.publish import monthly
 from arcacct.publish.batches import Limits
 from arcacct.publish.counting import count_given
 from arcacct.publish.delivery import Deliverer, Delivery
-from arcacct.publish.families import UR, SummaryFamily, family_of, summary_family
+from arcacct.publish.families import UR, SummaryFamily, family_of, summary_family, wants
 from arcacct.publish.feed import Router, Task, add_held, add_logged, add_period
 from arcacct.publish.floor import Floor, changes
 from arcacct.publish.plan import Plan
@@ -94,6 +94,8 @@ class TargetRun:
         self._selection = selection_of(target, settings)
         self._walked = False
         """Whether the log was gone through from its beginning."""
+        self._is_whole = False
+        """Whether all was dealt with and answered, but for what the floor holds."""
 
     def publish(self, horizon: int) -> Outcome:
         """What is new up to ``horizon``."""
@@ -106,11 +108,11 @@ class TargetRun:
             return self._outcome(None, f"not due before {iso(due)} (urdelivery_frequency)")
         error = self._attempt(task, "publish", lambda delivery: self._send_new(task, delivery, start, horizon))
         if not self._wishes.dry_run:
-            # A whole run has looked at every month that was held before.
-            whole = error is None or isinstance(error, FiguresHeld)
-            if whole:
+            if self._is_whole:
                 self._prove(task)
-            months.set_held(task.publishing, self._target.block, task.floor.held.values(), None if whole else ())
+            # A whole run has looked at every month that was held before.
+            looked_at = None if self._is_whole else ()
+            months.set_held(task.publishing, self._target.block, task.floor.held.values(), looked_at)
             self._finish(task, error)
         return self._outcome(error)
 
@@ -171,6 +173,7 @@ class TargetRun:
             fault = ArcacctError(f"internal error: {type(error).__name__}: {error}; please report it")
             fault.__cause__ = error
             return fault
+        self._is_whole = True
         return task.floor.error()
 
     def _plan(self) -> Deliverer:
@@ -204,6 +207,8 @@ class TargetRun:
     def _send_new(self, task: Task, delivery: Deliverer, start: Cursor, horizon: int) -> None:
         block = self._target.block
         self._refuse_other_names(task)
+        if not task.dry_run:
+            lives.remember(task.accounting, task.settings.places, block, names_of(self._selection))
         # Read again: the cursor may have moved with what was sent again.
         start = ledger.cursor(task.publishing, block) or start
         holding = {(one.year, one.month) for one in months.held(task.publishing, block).get(block, ())}
@@ -211,7 +216,7 @@ class TargetRun:
         walks = self._walked = self._walks_again(task, holding)
         doubt = lives.doubt_seq(task.publishing, block)
         begin = start._replace(last_seq=0) if walks else start
-        by_kind = self._months_of_sums(task, start, horizon, holding)
+        by_kind = self._months_of_sums(task, start, horizon, holding, doubt)
         if walks:
             self._add_passed_over(task, by_kind, begin, horizon)
         router = self._router(task, delivery)
@@ -236,13 +241,13 @@ class TargetRun:
 
     def _refuse_other_names(self, task: Task) -> None:
         """Without the ledger of before nobody knows what a receiver has under other names: raises FiguresHeld."""
-        before = lives.remembered(task.accounting, self._target.block)
         now = names_of(self._selection)
+        others = [one for one in lives.remembered(task.accounting, self._target.block) if one != now]
         unknown = lives.doubt_seq(task.publishing, self._target.block) is not None
-        if unknown and before not in (None, now) and not self._wishes.accept_lower:
+        if unknown and others and not self._wishes.accept_lower:
             raise FiguresHeld(
-                f"nothing is sent: what was sent before is not known any more{changes(before, now)}, and the receiver"
-                " would have jobs under both names; put publishing.db back (`arcacct db restore`) or mend the"
+                f"nothing is sent: what was sent before is not known any more{changes(others[-1], now)}, and the"
+                " receiver would have jobs under both names; put publishing.db back (`arcacct db restore`) or mend the"
                 " configuration; `arcacct publish --accept-lower MONTH` goes on all the same"
             )
 
@@ -254,7 +259,9 @@ class TargetRun:
         has_records = self._family.document.kind in RECORDS or any(one.kind in RECORDS for one in task.months.values())
         return changed or (has_records and bool(holding or self._wishes.accept_lower))
 
-    def _months_of_sums(self, task: Task, start: Cursor, horizon: int, holding: set[Month]) -> dict[str, set[Month]]:
+    def _months_of_sums(
+        self, task: Task, start: Cursor, horizon: int, holding: set[Month], doubt: int | None
+    ) -> dict[str, set[Month]]:
         """By kind of message: the months whose sums are sent now."""
         if isinstance(self._target, SGASTarget):
             return {}
@@ -265,6 +272,13 @@ class TargetRun:
         touched = query.months_logged_after(task.accounting, start.last_seq, horizon, ended_from=start.start_end_time)
         # A job that moved to another month changed the old one, too, whatever came of the run that sent it there.
         left = cells.months_changed_after(task.accounting, start.last_seq) & in_sums
+        if doubt is not None:
+            # ... also one that the ledger does not know any more.
+            left |= {
+                month
+                for month in cells.months_changed_after(task.accounting, doubt)
+                if month_bounds(*month)[1] > start.start_end_time
+            }
         elsewhere = {month for month in in_sums if task.months[month].incarnation != task.life}
         unknown = sent.open_months(task.publishing, self._target.block)
         # A month that ended before the target began was another's to publish.
@@ -282,7 +296,11 @@ class TargetRun:
         return by_kind
 
     def _add_passed_over(self, task: Task, by_kind: dict[str, set[Month]], begin: Cursor, horizon: int) -> None:
-        """Months whose jobs may have been passed over by another selection; not those that have another site's name."""
+        """
+        Months whose jobs may have been passed over by another selection.
+
+        One that is published under the name of another site stays as it is there, if that has all of it.
+        """
         if isinstance(self._target, SGASTarget):
             return
         site = self._target.gocdb_name
@@ -290,8 +308,14 @@ class TargetRun:
         for month in query.months_logged_after(task.accounting, 0, horizon, ended_from=begin.start_end_time):
             known = task.months.get(month)
             kind = configured if known is None else known.kind
-            if kind not in RECORDS and not task.floor.is_elsewhere(month, site):
+            if kind in RECORDS:
+                continue
+            if not task.floor.is_elsewhere(month, site) or task.floor.given_in(month) != self._counted(task, month):
                 by_kind.setdefault(kind, set()).add(month)
+
+    def _counted(self, task: Task, month: Month) -> int:
+        counted = cells.counted_until(task.accounting, month, query.LAST_SECOND)
+        return sum(one.jobs for one in counted if wants(self._target, one.vo))
 
     def _router(self, task: Task, delivery: Deliverer, *, republish: bool = False) -> Router | None:
         """Who takes records of jobs; ``None`` for a target that has never been sent any and is sent sums."""
@@ -302,7 +326,6 @@ class TargetRun:
     def _prove(self, task: Task) -> None:
         """All has been dealt with, and answered: from now on a change is one of what the target selects today."""
         block = self._target.block
-        lives.remember(task.accounting, task.settings.places, block, names_of(self._selection))
         months.close_accepted(task.publishing, block)
         if lives.doubt_seq(task.publishing, block) is not None:
             lives.end_doubt(task.publishing, block)
@@ -338,7 +361,8 @@ class TargetRun:
     def _finish(self, task: Task, error: ArcacctError | None) -> None:
         """Close the run; jura's watermark is just before the earliest record that is not delivered."""
         block = self._target.block
-        if isinstance(self._target, SGASTarget) and (row := ledger.highest_row(task.publishing, block)):
+        if isinstance(self._target, SGASTarget):
+            row = ledger.highest_row(task.publishing, block)
             lives.note_last_row(task.accounting, task.settings.places, block, row)
         reached = ledger.cursor(task.publishing, block)
         assert reached is not None

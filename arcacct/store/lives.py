@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from _sqlite3 import Connection
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -21,6 +20,8 @@ from arcacct.store.ledger import transaction
 
 _LAST_ROW = "LAST_ROW "
 _NAMES = "NAMES "
+_LOST_RUNS = "LOST_RUNS"
+_ANY_ROW = 2**63 - 1
 
 
 class Doubt(StrEnum):
@@ -162,6 +163,8 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> B
         if not rehearsing:
             accounting.execute("INSERT OR REPLACE INTO DBConfig VALUES ('LEDGER_INCARNATION', ?)", (what.ledger,))
             accounting.execute("INSERT OR REPLACE INTO DBConfig VALUES ('LEDGER_RUNS', ?)", (str(runs),))
+            if Doubt.LEDGER_OLD in found or Doubt.LEDGER_LOST in found:
+                accounting.execute("INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (_LOST_RUNS, str(what.runs_of)))
         if Doubt.ACCOUNTING_OLD in found:
             schema.begin_new_life(accounting, seq=what.horizon)
 
@@ -186,19 +189,19 @@ def doubt_seq(con: Connection, target: str) -> int | None:
     return None if row is None or row[0] is None else int(row[0])
 
 
-def remembered(con: Connection, target: str) -> dict[str, object] | None:
-    """By what names a target was published to last, as accounting.db remembers it; ``None`` if it does not."""
-    row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = ?", (f"{_NAMES}{target}",)).fetchone()
-    return None if row is None else json.loads(row[0])
+def remembered(con: Connection, target: str) -> list[dict[str, object]]:
+    """By what names a target was ever published to, as accounting.db remembers it."""
+    return list(json.loads(_noted(con, f"{_NAMES}{target}") or "[]"))
 
 
-def remember(con: Connection, here: Places, target: str, names: Mapping[str, object]) -> None:
+def remember(con: Connection, here: Places, target: str, names: dict[str, object]) -> None:
     """Note the names by which a target is published to, for the day on which the ledger is lost."""
-    if here.rehearsal is None and remembered(con, target) != names:
+    before = remembered(con, target)
+    if here.rehearsal is None and names not in before:
         with writing(con, here):
             con.execute(
                 "INSERT OR REPLACE INTO DBConfig VALUES (?, ?)",
-                (f"{_NAMES}{target}", json.dumps(names, sort_keys=True)),
+                (f"{_NAMES}{target}", json.dumps([*before, names], sort_keys=True)),
             )
 
 
@@ -206,17 +209,25 @@ def last_row(con: Connection, target: str) -> int:
     """
     The highest number that a receiver (SGAS) gave to a record, as accounting.db remembers it; 0 for none.
 
-    A number up to there that a lost ledger does not know is of a record that the receiver had before.
+    A number up to there that a lost ledger does not know is of a record that the receiver had before. Nobody knows how
+    far that goes if the last run before the loss did not come to its end.
     """
-    row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = ?", (f"{_LAST_ROW}{target}",)).fetchone()
-    return 0 if row is None else int(row[0])
+    row, run = (_noted(con, f"{_LAST_ROW}{target}") or "0 0").split()
+    lost = _noted(con, _LOST_RUNS)
+    return int(row) if lost is None or int(run) >= int(lost) else _ANY_ROW
 
 
 def note_last_row(con: Connection, here: Places, target: str, row: int) -> None:
-    """Note the highest number that a receiver gave to a record."""
-    if here.rehearsal is None and row > last_row(con, target):
+    """A run has come to its end: the highest number that the receiver gave to a record."""
+    if here.rehearsal is None:
+        run = _noted(con, "LEDGER_RUNS")
         with writing(con, here):
-            con.execute("INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (f"{_LAST_ROW}{target}", str(row)))
+            con.execute("INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (f"{_LAST_ROW}{target}", f"{row} {run}"))
+
+
+def _noted(con: Connection, name: str) -> str | None:
+    row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = ?", (name,)).fetchone()
+    return None if row is None else str(row[0])
 
 
 def end_doubt(con: Connection, target: str) -> None:
