@@ -17,10 +17,10 @@ from arcacct.publish.counting import count_given
 from arcacct.publish.delivery import Deliverer, Delivery
 from arcacct.publish.families import UR, SummaryFamily, family_of, summary_family
 from arcacct.publish.feed import Router, Task, add_held, add_logged, add_period
-from arcacct.publish.floor import Floor, changes
+from arcacct.publish.floor import Floor
 from arcacct.publish.plan import Plan
 from arcacct.publish.position import iso, position
-from arcacct.publish.selection import names_of, of_records, selection_of
+from arcacct.publish.selection import names_in_doubt, names_of, of_records, selection_of
 from arcacct.publish.senders import Sender, max_bytes_of, sender_of
 from arcacct.publish.sums import month_bounds, months_between, recent_months
 from arcacct.publish.tally import Tally
@@ -107,7 +107,7 @@ class TargetRun:
         error = self._attempt(task, "publish", lambda delivery: self._send_new(task, delivery, start, horizon))
         if not self._wishes.dry_run:
             # A whole run has looked at every month that was held before.
-            whole = error is None or isinstance(error, FiguresHeld)
+            whole = error is None or (isinstance(error, FiguresHeld) and bool(task.floor.held))
             if whole:
                 self._prove(task)
             months.set_held(task.publishing, self._target.block, task.floor.held.values(), None if whole else ())
@@ -235,16 +235,10 @@ class TargetRun:
         monthly.send_sync(task, delivery, doubt)
 
     def _refuse_other_names(self, task: Task) -> None:
-        """Without the ledger of before nobody knows what a receiver has under other names: raises FiguresHeld."""
-        before = lives.remembered(task.accounting, self._target.block)
-        now = names_of(self._selection)
-        unknown = lives.doubt_seq(task.publishing, self._target.block) is not None
-        if unknown and before not in (None, now) and not self._wishes.accept_lower:
-            raise FiguresHeld(
-                f"nothing is sent: what was sent before is not known any more{changes(before, now)}, and the receiver"
-                " would have jobs under both names; put publishing.db back (`arcacct db restore`) or mend the"
-                " configuration; `arcacct publish --accept-lower MONTH` goes on all the same"
-            )
+        """Raises FiguresHeld when nobody knows what a receiver has under other names, and nobody accepted that."""
+        why = names_in_doubt(task.accounting, task.publishing, self._target, self._settings)
+        if why and not self._wishes.accept_lower:
+            raise FiguresHeld(why)
 
     def _walks_again(self, task: Task, holding: set[Month]) -> bool:
         """Whether the log has to be gone through from its beginning: what is selected has changed, or is held."""
@@ -302,9 +296,10 @@ class TargetRun:
     def _prove(self, task: Task) -> None:
         """All has been dealt with, and answered: from now on a change is one of what the target selects today."""
         block = self._target.block
-        lives.remember(task.accounting, task.settings.places, block, names_of(self._selection))
         months.close_accepted(task.publishing, block)
-        if lives.doubt_seq(task.publishing, block) is not None:
+        if not task.floor.held:
+            # A month that is held has neither today's names nor zeros for the keys in doubt.
+            lives.remember(task.accounting, task.settings.places, block, names_of(self._selection))
             lives.end_doubt(task.publishing, block)
         proven, before = months.selections(task.publishing, block)
         if self._walked or before is None:

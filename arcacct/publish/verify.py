@@ -20,6 +20,7 @@ from arcacct.publish.digests import is_same
 from arcacct.publish.families import SYNC, UR, family_of, wants
 from arcacct.publish.floor import held_text
 from arcacct.publish.portal import compare_portal
+from arcacct.publish.selection import names_in_doubt
 from arcacct.publish.sums import Month, month_bounds
 from arcacct.records.aar import AAR, UsageCell
 from arcacct.store import given, ledger, lives, months, query, sent, story
@@ -186,7 +187,7 @@ def _target(
         source, differences = _delivered(target, both, wanted, month, missing)
     else:
         source, differences = _sums(f"{target.name} {kind}", both, target, month, kind, wanted, missing)
-    open_questions = [Difference(source.name, None, text) for text in _unproven(both, target, month)]
+    open_questions = [Difference(source.name, None, text) for text in _unproven(settings, both, target, month)]
     yield (
         source._replace(proof=proof, agrees=source.agrees and not open_questions),
         [*open_questions, *differences],
@@ -203,12 +204,14 @@ def _proof(target: Target) -> str:
     return "written" if isinstance(target, DirectoryTarget) else "handed to AMS"
 
 
-def _unproven(both: _Both, target: Target, month: Month) -> Iterator[str]:
+def _unproven(settings: Settings, both: _Both, target: Target, month: Month) -> Iterator[str]:
     """Why nobody can say that the receiver has what it should have of a month."""
     for one in months.held(both.publishing, target.block).get(target.block, ()):
         if (one.year, one.month) == month:
             yield held_text(one)
-    if lives.doubt_seq(both.publishing, target.block) is not None:
+    if doubt := names_in_doubt(both.accounting, both.publishing, target, settings):
+        yield doubt
+    elif lives.doubt_seq(both.publishing, target.block) is not None:
         yield "an older ledger was put back: what was sent since is unknown until the next run has sent it again"
 
 

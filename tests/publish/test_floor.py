@@ -407,6 +407,49 @@ def test_a_lost_ledger_loses_no_job(memory, empty_box) -> None:
     assert len(empty_box.apel.job_records) == 3
 
 
+def test_names_that_changed_while_the_ledger_was_lost_wait_for_a_word(memory, empty_box) -> None:
+    """Not only in the first run after it: a timer tries again, and status and verify say so, until it is accepted."""
+    site = Site(memory, empty_box, CARS)
+    site.record(*jobs(3))
+    site.publish()
+    lose(site.settings.places.publishing_database)
+    site.configure(CARS.replace("=SITE", "=OTHER"))
+
+    for _ in range(3):
+        error = site.publish().error
+        assert isinstance(error, FiguresHeld)
+        assert "gocdb_name" in str(error)
+        told = status(site)
+        assert told.startswith("CRITICAL")
+        assert "gocdb_name" in told
+        assert not agrees(site)
+    assert (at_portal(site), at_portal(site, "OTHER")) == ({JUNE_2024: (3, 300)}, {})
+
+    site.configure(CARS)
+    assert site.publish().error is None
+    assert at_portal(site) == {JUNE_2024: (3, 300)}
+    assert agrees(site)
+
+
+def test_keys_in_doubt_of_a_held_month_are_not_forgotten(memory, empty_box) -> None:
+    """After an older ledger a month may be held: what is in doubt of it stays so until it is sent."""
+    site = Site(memory, empty_box, SUMMARIES)
+    site.record(*jobs(3))
+    site.publish()
+    copy = ledger_copy(site)
+    site.record(Job("moved", JUNE + 50, 60, 50, vo="alone"))
+    site.publish()
+    put_ledger_back(site, copy)
+    site.record(Job("moved", JUNE + 50, 60, 50, vo="other"))
+    site.configure(f"{SUMMARIES}vofilter=nobody\n")
+    assert_held(site, "vofilter", figures={JUNE_2024: (4, 360)})
+
+    site.configure(SUMMARIES)
+    assert site.publish().error is None
+    assert at_portal(site) == {JUNE_2024: (4, 360)}
+    assert agrees(site)
+
+
 def test_the_ledger_of_another_site_is_refused(memory, empty_box, tmp_path) -> None:
     """publishing.db of another database beside ours would take that one's figures back: 78, and nothing is sent."""
     other = Site(tmp_path, empty_box, SUMMARIES)
