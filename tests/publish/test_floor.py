@@ -557,12 +557,16 @@ def retry(site: Site) -> None:
 def test_a_retry_before_sgas_was_cleared_is_noticed(corrected) -> None:
     """SGAS thanks and keeps the old record in its row: it is a correction again, and verify says NO."""
     retry(corrected)
-    corrected.publish()
+    done = arcacct("--config", str(corrected.path / "arc.conf"), "publish", "--now")
 
+    assert done.returncode == 65, done.stderr
+    assert "kept the older version" in done.stderr
+    assert "1 record set aside" in done.stdout
     assert at_sgas(corrected.box.sgas.records)["job"].wall_s == 3 * 3600
     ((state, why),) = corrected.held().values()
     assert state == "correction"
     assert "still has an older version" in why
+    assert "`arcacct quarantine sql`" in why
     assert not agrees(corrected)
 
     corrected.box.sgas.delete_records(["ur-ce.example.org-job"])
