@@ -50,11 +50,12 @@ def names_in_doubt(accounting: Connection, publishing: Connection, target: Targe
     """
     if lives.doubt_seq(publishing, target.block) is None:
         return ""
-    before, now = lives.remembered(accounting, target.block), names_of(selection_of(target, settings))
-    if before in (None, now):
+    now = names_of(selection_of(target, settings))
+    others = [one for one in lives.remembered(accounting, target.block) if one != now]
+    if not others:
         return ""
     return (
-        f"nothing is sent: what was sent before is not known any more{changes(before, now)}, and the receiver would"
+        f"nothing is sent: what was sent before is not known any more{changes(others[-1], now)}, and the receiver would"
         " have jobs under both names; put publishing.db back (`arcacct db restore`) or mend the configuration;"
         " `arcacct publish --accept-lower YYYY-MM`, of any month, goes on all the same"
     )

@@ -239,6 +239,13 @@ class TargetRun:
         why = names_in_doubt(task.accounting, task.publishing, self._target, self._settings)
         if why and not self._wishes.accept_lower:
             raise FiguresHeld(why)
+        if not task.dry_run:
+            # Before anything goes out under them: killed in between, they are known all the same.
+            self._remember_names(task, alone=False)
+
+    def _remember_names(self, task: Task, *, alone: bool) -> None:
+        names = names_of(self._selection)
+        lives.remember(task.accounting, task.settings.places, self._target.block, names, alone=alone)
 
     def _walks_again(self, task: Task, holding: set[Month]) -> bool:
         """Whether the log has to be gone through from its beginning: what is selected has changed, or is held."""
@@ -258,7 +265,13 @@ class TargetRun:
             return {}
         touched = query.months_logged_after(task.accounting, start.last_seq, horizon, ended_from=start.start_end_time)
         # A job that moved to another month changed the old one, too, whatever came of the run that sent it there.
-        left = cells.months_changed_after(task.accounting, start.last_seq) & in_sums
+        doubt = lives.doubt_seq(task.publishing, self._target.block)
+        if doubt is None:
+            left = cells.months_changed_after(task.accounting, start.last_seq) & in_sums
+        else:
+            # A ledger that was lost may have known months that no job is in any more.
+            changed = cells.months_changed_after(task.accounting, min(doubt, start.last_seq))
+            left = {month for month in changed if month_bounds(*month)[1] > start.start_end_time}
         elsewhere = {month for month in in_sums if task.months[month].incarnation != task.life}
         unknown = sent.open_months(task.publishing, self._target.block)
         # A month that ended before the target began was another's to publish.
@@ -297,9 +310,12 @@ class TargetRun:
         """All has been dealt with, and answered: from now on a change is one of what the target selects today."""
         block = self._target.block
         months.close_accepted(task.publishing, block)
-        if not task.floor.held:
-            # A month that is held has neither today's names nor zeros for the keys in doubt.
-            lives.remember(task.accounting, task.settings.places, block, names_of(self._selection))
+        in_doubt = lives.doubt_seq(task.publishing, block) is not None
+        accepted = in_doubt and bool(self._wishes.accept_lower) and not task.floor.held
+        if accepted:
+            self._remember_names(task, alone=True)
+        if in_doubt and not task.floor.held:
+            # Of a month that is held nothing was sent, the zeros for keys in doubt neither.
             lives.end_doubt(task.publishing, block)
         proven, before = months.selections(task.publishing, block)
         if self._walked or before is None:

@@ -186,19 +186,27 @@ def doubt_seq(con: Connection, target: str) -> int | None:
     return None if row is None or row[0] is None else int(row[0])
 
 
-def remembered(con: Connection, target: str) -> dict[str, object] | None:
-    """By what names a target was published to last, as accounting.db remembers it; ``None`` if it does not."""
+def remembered(con: Connection, target: str) -> list[dict[str, object]]:
+    """By what names a target was published to, as accounting.db remembers it; the last ones last."""
     row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = ?", (f"{_NAMES}{target}",)).fetchone()
-    return None if row is None else json.loads(row[0])
+    found = [] if row is None else json.loads(row[0])
+    return found if isinstance(found, list) else [found]
 
 
-def remember(con: Connection, here: Places, target: str, names: Mapping[str, object]) -> None:
-    """Note the names by which a target is published to, for the day on which the ledger is lost."""
-    if here.rehearsal is None and remembered(con, target) != names:
+def remember(con: Connection, here: Places, target: str, names: Mapping[str, object], *, alone: bool) -> None:
+    """
+    Note the names by which a target is published to, for the day on which the ledger is lost.
+
+    Beside those of before, under which the receiver may still have jobs; ``alone``: an operator says that it has none.
+    """
+    if here.rehearsal is not None:
+        return
+    before = remembered(con, target)
+    others = [] if alone else [one for one in before if one != names]
+    if (now := [*others, names]) != before:
         with writing(con, here):
             con.execute(
-                "INSERT OR REPLACE INTO DBConfig VALUES (?, ?)",
-                (f"{_NAMES}{target}", json.dumps(names, sort_keys=True)),
+                "INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (f"{_NAMES}{target}", json.dumps(now, sort_keys=True))
             )
 
 

@@ -431,6 +431,35 @@ def test_names_that_changed_while_the_ledger_was_lost_wait_for_a_word(memory, em
     assert agrees(site)
 
 
+def test_a_month_that_a_job_left_before_the_ledger_was_lost(memory, empty_box) -> None:
+    """Nothing is in that month any more, and nothing tells of it but the database: zeros go there all the same."""
+    site = Site(memory, empty_box, SUMMARIES)
+    site.record(Job("job"))
+    site.publish()
+    site.record(Job("job", JUNE + 40 * DAY_S))
+    lose(site.settings.places.publishing_database)
+
+    assert site.publish().error is None
+    assert at_portal(site) == {(2024, 7): (1, 100)}
+
+
+def test_names_of_before_are_remembered_beside_todays(memory, empty_box) -> None:
+    """Renamed with nothing to send, then the ledger is lost: the receiver has the jobs under the name of before."""
+    site = Site(memory, empty_box, CARS)
+    site.record(*jobs(3))
+    site.publish()
+    site.configure(CARS.replace("=SITE", "=OTHER"))
+    assert site.publish().error is None
+    lose(site.settings.places.publishing_database)
+
+    error = site.publish().error
+    assert isinstance(error, FiguresHeld)
+    assert "gocdb_name was SITE and is OTHER" in str(error)
+    assert site.publish(accept_lower=(JUNE_2024,)).error is None
+    assert site.publish().error is None
+    assert "ledger" not in status(site)
+
+
 def test_keys_in_doubt_of_a_held_month_are_not_forgotten(memory, empty_box) -> None:
     """After an older ledger a month may be held: what is in doubt of it stays so until it is sent."""
     site = Site(memory, empty_box, SUMMARIES)
