@@ -29,7 +29,9 @@ from arcacct.publish import run
     help="Only this target: sgas:x, apel:x, directory:x, or x if unique.",
 )
 @click.option("--now", is_flag=True, help="Also targets whose urdelivery_frequency is not over.")
-@click.option("--since", type=INSTANT, metavar="TIME", help="Also jobs that ended since then and were never sent.")
+@click.option(
+    "--since", type=INSTANT, metavar="TIME", help="Also jobs that ended since then and were never sent, and now."
+)
 @click.option(
     "--accept-lower",
     "accepted",

@@ -101,7 +101,7 @@ class TargetRun:
         start = position(task, self._wishes.since)
         due = (start.last_success or 0) + self._target.urdelivery_frequency_s
         # A success that lies ahead was noted by a clock that was wrong.
-        wanted = self._wishes.now or self._wishes.accept_lower
+        wanted = self._wishes.now or self._wishes.accept_lower or self._wishes.since is not None
         if not wanted and (start.last_success or 0) <= time.time() < due:
             return self._outcome(None, f"not due before {iso(due)} (urdelivery_frequency)")
         error = self._attempt(task, "publish", lambda delivery: self._send_new(task, delivery, start, horizon))
@@ -210,6 +210,8 @@ class TargetRun:
         count_given(task)
         walks = self._walked = self._walks_again(task, holding)
         doubt = lives.doubt_seq(task.publishing, block)
+        if doubt is not None:
+            self._tally.note("publishing.db was lost, or is an older copy: what was sent since is sent again")
         begin = start._replace(last_seq=0) if walks else start
         by_kind = self._months_of_sums(task, start, horizon, holding)
         if walks:
