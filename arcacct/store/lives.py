@@ -52,8 +52,8 @@ MEANING = {
         " figure falls for it"
     ),
     Doubt.ACCOUNTING_OTHER: (
-        "the accounting database was restored: what is sent is compared with what was sent before, and no published"
-        " figure falls for it"
+        "the accounting database was restored or begun anew: what is sent is compared with what was sent before, and no"
+        " published figure falls for it"
     ),
     Doubt.FOREIGN: (
         "publishing.db is the ledger of another accounting database: publishing from both would take back what that one"

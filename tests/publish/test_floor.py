@@ -278,6 +278,44 @@ def test_a_mistake_in_the_configuration_takes_nothing_back(memory, empty_box, me
     assert empty_box.apel.rejected == []
 
 
+def test_what_a_mistaken_filter_leaves_behind_is_called_by_its_name(memory, empty_box) -> None:
+    """The jobs are in the database, so nobody says that they are gone; `verify` and `job why` name what holds them."""
+    site = Site(memory, empty_box, CARS)
+    site.record(*jobs(3))
+    site.publish()
+    site.configure(f"{CARS}vofilter=nobody\n")
+    assert_held(site, "vofilter does not select them", figures={JUNE_2024: (3, 300)})
+
+    conf = str(site.path / "arc.conf")
+    told = arcacct("--config", conf, "verify", "2024-06").stdout
+    assert "sent, and vofilter does not select it any more" in told
+    assert "not in the database" not in told
+
+
+def test_new_jobs_under_another_name_wait_and_are_told(memory, empty_box) -> None:
+    """What would split a month between two names is told as what it is: jobs that wait, and are not lost."""
+    site = Site(memory, empty_box, CARS)
+    site.record(*jobs(3))
+    site.publish()
+    site.configure(CARS.replace("=SITE", "=OTHER"))
+    site.record(Job("late", JUNE + 500))
+    assert_held(site, "3 jobs published under the name SITE, and 1 more wait", figures={JUNE_2024: (3, 300)})
+
+    conf = str(site.path / "arc.conf")
+    assert "late: waits: its month is held" in arcacct("--config", conf, "verify", "2024-06").stdout
+    assert "not sent: 2024-06 is held" in arcacct("--config", conf, "job", "why", "late").stdout
+
+
+def test_since_waits_for_no_timetable(memory, empty_box) -> None:
+    """Whoever asks for older jobs gets them now, also if the target had a run a minute ago."""
+    site = Site(memory, empty_box, CARS)
+    site.record(*jobs(3))
+    site.publish(since=JUNE + 10 * DAY_S)
+    assert site.publish(now=False, since=None).skipped is not None
+
+    assert site.publish(now=False, since=JUNE).tally.sent["car"].records == 3
+
+
 def test_config_check_knows_the_vos_of_the_database(sums) -> None:
     """A VO that no job has is a warning, with the one that may be meant."""
     sums.configure(f"{SUMMARIES}vofilter=atals\n")
