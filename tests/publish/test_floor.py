@@ -189,6 +189,13 @@ def test_the_command_accepts(sums) -> None:
     assert arcacct("--config", conf, "publish", "--accept-lower", "June").returncode == 64
 
 
+def test_a_month_to_come_cannot_be_accepted(sums) -> None:
+    """A slip of the finger must not accept what nobody has seen."""
+    done = arcacct("--config", str(sums.path / "arc.conf"), "publish", "--accept-lower", "2999-01")
+    assert (done.returncode, "2999-01 has not begun yet" in done.stderr) == (64, True)
+    assert sums.ledger("SELECT * FROM AcceptedMonths") == []
+
+
 def test_metrics_tell_what_is_held(sums) -> None:
     """A month that is held, with both figures, for the alarm."""
     new_life(sums)
