@@ -2,7 +2,7 @@
 A rehearsal of the whole on one machine: a small real control directory is recorded, published and published again.
 
 The receivers are the sandbox's, so what arrived can be counted and compared with what was recorded. The job files are
-shipped in ``demo_data`` and get new times: a target that is new is sent the jobs of today only.
+shipped in ``demo_data``, and their times are moved to yesterday.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 
 import click
 
@@ -29,7 +30,9 @@ from arcacct.publish import run
     help="Only this target: sgas:x, apel:x, directory:x, or x if unique.",
 )
 @click.option("--now", is_flag=True, help="Also targets whose urdelivery_frequency is not over.")
-@click.option("--since", type=INSTANT, metavar="TIME", help="Also jobs that ended since then and were never sent.")
+@click.option(
+    "--since", type=INSTANT, metavar="TIME", help="Also jobs that ended since then and were never sent, and now."
+)
 @click.option(
     "--accept-lower",
     "accepted",
@@ -61,6 +64,10 @@ def publish(
     # Records are no cycles: looking for some among them at the usual pace is a twelfth of the whole cost.
     gc.freeze()
     gc.set_threshold(50_000)
+    for year, month in accepted:
+        # What is accepted holds for the whole of a month: not for one of which nobody knows anything.
+        if (year, month) > time.gmtime()[:2]:
+            raise click.UsageError(f"--accept-lower: {year:04d}-{month:02d} has not begun yet")
     settings = settings_of(ctx)
     targets = select_targets(settings.targets, target)
     planned = dry_run or write_to is not None

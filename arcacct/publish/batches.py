@@ -18,12 +18,12 @@ from arcacct.store import query
 from arcacct.store.ledger import Held, SentRecord, Version
 
 GONE = (
-    "the receiver has this record, but the database has no such job to publish any more: ask its administrator to"
-    " delete record {key}, then run `arcacct quarantine drop`"
+    "the receiver has this record, but the database has no such job to publish any more: give its administrator what"
+    " `arcacct quarantine sql` prints (it deletes record {key}), then run `arcacct quarantine drop`"
 )
 CORRECTION = (
-    "the receiver has an older version of this record and keeps the first one it got: ask its administrator to delete"
-    " record {key}, then run `arcacct quarantine retry`"
+    "the receiver has an older version of this record and keeps the first one it got: give its administrator what"
+    " `arcacct quarantine sql` prints (it deletes record {key}), then run `arcacct quarantine retry`"
 )
 
 _SUFFIX_DIGITS = 12

@@ -23,8 +23,8 @@ from arcacct.store import ledger, sent
 from arcacct.store.ledger import Held, Message, MonthProof, SentRecord, SentSum, Unknown
 
 STILL_THERE = (
-    "the receiver still has an older version of this record: it named the same row of its database again. Ask its"
-    " administrator to delete record {key}, then run `arcacct quarantine retry`"
+    "the receiver still has an older version of this record: it named the same row of its database again. Give its"
+    " administrator what `arcacct quarantine sql` prints (it deletes record {key}), then run `arcacct quarantine retry`"
 )
 
 REPLACES = "sent with another GlobalJobId, at which the receiver replaces the record that it has"
@@ -323,7 +323,8 @@ class Delivery:
         # What is sent again on purpose was counted and named before.
         for job_id in kept if self._origin == "publish" else ():
             self._tally.corrections += 1
-            self._tally.note(f"{job_id}: sent, and the receiver kept the older version that it has")
+            self._tally.quarantined += 1
+            self._tally.note(f"{job_id}: sent, and the receiver kept the older version that it has; set aside")
         self._accepted += 1
         self._tally.add(message.kind, message.record_count, len(message.data))
 

@@ -23,8 +23,8 @@ Month = tuple[int, int]
 Selection = Mapping[str, object]
 
 WAYS_OUT = (
-    "it goes on by itself once the jobs are back (`arcacct import arex`, `arcacct db restore`) or the configuration is"
-    " mended; `arcacct publish --accept-lower {month}` sends what the database has"
+    "it goes on by itself once the jobs are back (`arcacct sweep`, `arcacct import arex`, `arcacct db restore`) or the"
+    " configuration is mended; `arcacct publish --accept-lower {month}` sends what the database has"
 )
 
 
@@ -70,6 +70,7 @@ class Floor:
         for place in (*given_jobs, *given_sums):
             self._sites.setdefault((place.year, place.month), set()).add(place.site)
         self._kept: Counter[Month] = Counter()
+        self._waiting: Counter[Month] = Counter()
         self._why: dict[Month, str] = {}
         self.held: dict[Month, HeldMonth] = {}
 
@@ -82,9 +83,9 @@ class Floor:
         """
         for one in known:
             if is_same(aar, one.digest):
-                if one.key != key and self._keep(one, "it is known there by other names", loud=asked):
+                if one.key != key and self._keep(one, "they are known there by other names", loud=asked):
                     return True
-            elif 0 < seq <= self._life_seq and self._keep(one, "the backup has an older version of it"):
+            elif 0 < seq <= self._life_seq and self._keep(one, "the backup has older versions of them"):
                 return True
         return False
 
@@ -93,8 +94,7 @@ class Floor:
         month = month_of(end_time)
         if month in self._accepted.open or not self.is_elsewhere(month, site):
             return False
-        self._kept[month] += 1
-        self._why.setdefault(month, f"the month is published under the name {', '.join(sorted(self._sites[month]))}")
+        self._waiting[month] += 1
         return True
 
     def forbids_taking_back(self, aar: AAR | None, seq: int, known: Sequence[Version], *, unwanted: bool) -> bool:
@@ -105,9 +105,9 @@ class Floor:
         """
         for one in known:
             unchanged = unwanted and aar is not None and is_same(aar, one.digest)
-            if unchanged and self._keep(one, "vofilter does not select it"):
+            if unchanged and self._keep(one, "vofilter does not select them"):
                 return True
-            if not unchanged and 0 < seq <= self._life_seq and self._keep(one, "the backup has an older version of it"):
+            if not unchanged and 0 < seq <= self._life_seq and self._keep(one, "the backup has older versions of them"):
                 return True
         return False
 
@@ -130,11 +130,16 @@ class Floor:
         return sites is not None and folded(site) not in map(folded, sites)
 
     def hold_kept(self) -> None:
-        """Hold the months of which records were kept at the receiver."""
+        """Hold the months of which records were kept at the receiver, or have to wait here."""
         for month, kept in self._kept.items():
             given = self._given_jobs.get(month, kept)
             fall = f"{given} jobs published, and {kept} would be changed, moved or taken back without proof"
             self._hold(month, f"{fall}: {self._why[month]}{self._changes}", given, max(0, given - kept))
+        for month, waiting in self._waiting.items():
+            given = self._given_jobs[month]
+            sites = ", ".join(sorted(self._sites[month]))
+            cause = f"{given} jobs published under the name {sites}, and {waiting} more wait{self._changes}"
+            self._hold(month, cause, given, given + waiting)
 
     def falls(
         self, month: Month, given: Mapping[Place, Amount], found: Mapping[Place, Amount], left: Mapping[Place, Amount]
@@ -157,9 +162,11 @@ class Floor:
             return False
         jobs, wall_s = (sum(one.given.jobs for one in fallen), sum(one.given.wall_s or 0 for one in fallen))
         now, now_s = (sum(one.found.jobs for one in fallen), sum(one.found.wall_s or 0 for one in fallen))
-        figures = f"{jobs} jobs published, {now} in the database now"
+        # What another selection passes over is in the database all the same.
+        where = "would be sent now" if self._changes else "in the database now"
+        figures = f"{jobs} jobs published, {now} {where}"
         if now >= jobs:
-            figures = f"{wall_s / 3600:.1f} h of wall time published, {now_s / 3600:.1f} h in the database now"
+            figures = f"{wall_s / 3600:.1f} h of wall time published, {now_s / 3600:.1f} h {where}"
         hosts = sorted({one.place.submit_host for one in fallen})
         self._hold(month, f"{figures} ({', '.join(hosts)}): {self._cause()}", jobs, now)
         return True
@@ -168,14 +175,14 @@ class Floor:
         """Whether the beginning of a month is missing and nobody accepted that; holds the month then."""
         if month in self._accepted.ever:
             return False
-        cause = f"the database was begun at {since} and does not have the month's earlier jobs"
+        cause = f"the database was begun at {since} and may lack the month's earlier jobs"
         self._hold(month, cause, 0, jobs)
         return True
 
     def _cause(self) -> str:
         if self._changes:
             return f"nothing logged explains it{self._changes}"
-        return "nothing logged explains it; was the database lost, restored or exchanged?"
+        return "nothing logged explains it (was the database lost, restored or exchanged?)"
 
     def _hold(self, month: Month, cause: str, given: int, found: int) -> None:
         self.held.setdefault(month, HeldMonth(*month, cause, given, found))

@@ -18,6 +18,7 @@ from arcacct.conf.targets import DirectoryTarget, Target
 from arcacct.errors import StoreError
 from arcacct.publish.floor import held_text
 from arcacct.publish.position import iso
+from arcacct.publish.selection import names_in_doubt
 from arcacct.store import accounting, health, lives, reading
 from arcacct.store.health import Recorded, TargetState
 from arcacct.store.lives import MEANING, Doubt
@@ -69,6 +70,8 @@ class TargetHealth(NamedTuple):
     state: TargetState
     due_s: int
     """When it is due next; in the past: with the next run. 0: it never published."""
+    names_in_doubt: str = ""
+    """Why nothing may be sent, since nobody knows what the receiver has under other names."""
 
 
 class Health(NamedTuple):
@@ -113,7 +116,11 @@ def examine(settings: Settings) -> Health:
             closing(accounting.read_publishing(here)) as ledger,
         ):
             targets = tuple(
-                _target(target, health.target_state(ledger, ours, target.block, target.vofilter))
+                _target(
+                    target,
+                    health.target_state(ledger, ours, target.block, target.vofilter),
+                    names_in_doubt(ours, ledger, target, settings),
+                )
                 for target in settings.targets
             )
             return found._replace(
@@ -126,9 +133,9 @@ def examine(settings: Settings) -> Health:
         return found._replace(problem=str(error))
 
 
-def _target(target: Target, state: TargetState) -> TargetHealth:
+def _target(target: Target, state: TargetState, doubt: str) -> TargetHealth:
     due_s = 0 if state.last_success_s is None else state.last_success_s + target.urdelivery_frequency_s
-    return TargetHealth(target.name, state, due_s)
+    return TargetHealth(target.name, state, due_s, doubt)
 
 
 def _spool(folder: str) -> Spool:
@@ -214,6 +221,8 @@ def _life_checks(found: Health) -> list[Check]:
 def _figures_checks(target: TargetHealth) -> list[Check]:
     """Whether the receiver's figures may be sent, or would fall without proof."""
     checks = [Check(f"{target.name} figures", CRITICAL, held_text(one)) for one in target.state.held_months]
+    if target.names_in_doubt:
+        checks.append(Check(f"{target.name} figures", CRITICAL, target.names_in_doubt))
     if target.state.in_doubt:
         text = "an older ledger was put back: what was sent since is unknown until the next run has sent it again"
         checks.append(Check(f"{target.name} ledger", WARNING, text))

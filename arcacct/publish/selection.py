@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from _sqlite3 import Connection
+
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import SGASTarget, Target
+from arcacct.publish.floor import changes
+from arcacct.store import lives
 
 _NAMES = ("gocdb_name", "lrms_host", "localid_prefix", "apel_messages")
 _OF_RECORDS = ("vofilter", "gocdb_name", "lrms_host", "localid_prefix")
@@ -36,3 +40,22 @@ def names_of(selection: dict[str, object]) -> dict[str, object]:
 def of_records(selection: dict[str, object]) -> dict[str, object]:
     """The part that decides whether a record of a job goes to a target, and under what key."""
     return {name: selection[name] for name in _OF_RECORDS if name in selection}
+
+
+def names_in_doubt(accounting: Connection, publishing: Connection, target: Target, settings: Settings) -> str:
+    """
+    Why nothing may be sent to a target, with the ways out; empty if it may.
+
+    Without the ledger of before nobody knows what a receiver has, and under other names it would have that twice.
+    """
+    if lives.doubt_seq(publishing, target.block) is None:
+        return ""
+    now = names_of(selection_of(target, settings))
+    others = [one for one in lives.remembered(accounting, target.block) if one != now]
+    if not others:
+        return ""
+    return (
+        f"nothing is sent: what was sent before is not known any more{changes(others[-1], now)}, and the receiver would"
+        " have jobs under both names; put publishing.db back (`arcacct db restore`) or mend the configuration;"
+        " `arcacct publish --accept-lower YYYY-MM`, of any month, goes on all the same"
+    )

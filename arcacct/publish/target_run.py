@@ -17,10 +17,10 @@ from arcacct.publish.counting import count_given
 from arcacct.publish.delivery import Deliverer, Delivery
 from arcacct.publish.families import UR, SummaryFamily, family_of, summary_family, wants
 from arcacct.publish.feed import Router, Task, add_held, add_logged, add_period
-from arcacct.publish.floor import Floor, changes
+from arcacct.publish.floor import Floor
 from arcacct.publish.plan import Plan
 from arcacct.publish.position import iso, position
-from arcacct.publish.selection import names_of, of_records, selection_of
+from arcacct.publish.selection import names_in_doubt, names_of, of_records, selection_of
 from arcacct.publish.senders import Sender, max_bytes_of, sender_of
 from arcacct.publish.sums import month_bounds, months_between, recent_months
 from arcacct.publish.tally import Tally
@@ -103,7 +103,7 @@ class TargetRun:
         start = position(task, self._wishes.since)
         due = (start.last_success or 0) + self._target.urdelivery_frequency_s
         # A success that lies ahead was noted by a clock that was wrong.
-        wanted = self._wishes.now or self._wishes.accept_lower
+        wanted = self._wishes.now or self._wishes.accept_lower or self._wishes.since is not None
         if not wanted and (start.last_success or 0) <= time.time() < due:
             return self._outcome(None, f"not due before {iso(due)} (urdelivery_frequency)")
         error = self._attempt(task, "publish", lambda delivery: self._send_new(task, delivery, start, horizon))
@@ -207,14 +207,14 @@ class TargetRun:
     def _send_new(self, task: Task, delivery: Deliverer, start: Cursor, horizon: int) -> None:
         block = self._target.block
         self._refuse_other_names(task)
-        if not task.dry_run:
-            lives.remember(task.accounting, task.settings.places, block, names_of(self._selection))
         # Read again: the cursor may have moved with what was sent again.
         start = ledger.cursor(task.publishing, block) or start
         holding = {(one.year, one.month) for one in months.held(task.publishing, block).get(block, ())}
         count_given(task)
         walks = self._walked = self._walks_again(task, holding)
         doubt = lives.doubt_seq(task.publishing, block)
+        if doubt is not None:
+            self._tally.note("publishing.db was lost, or is an older copy: what was sent since is sent again")
         begin = start._replace(last_seq=0) if walks else start
         by_kind = self._months_of_sums(task, start, horizon, holding, doubt)
         if walks:
@@ -240,16 +240,17 @@ class TargetRun:
         monthly.send_sync(task, delivery, doubt)
 
     def _refuse_other_names(self, task: Task) -> None:
-        """Without the ledger of before nobody knows what a receiver has under other names: raises FiguresHeld."""
-        now = names_of(self._selection)
-        others = [one for one in lives.remembered(task.accounting, self._target.block) if one != now]
-        unknown = lives.doubt_seq(task.publishing, self._target.block) is not None
-        if unknown and others and not self._wishes.accept_lower:
-            raise FiguresHeld(
-                f"nothing is sent: what was sent before is not known any more{changes(others[-1], now)}, and the"
-                " receiver would have jobs under both names; put publishing.db back (`arcacct db restore`) or mend the"
-                " configuration; `arcacct publish --accept-lower MONTH` goes on all the same"
-            )
+        """Raises FiguresHeld when nobody knows what a receiver has under other names, and nobody accepted that."""
+        why = names_in_doubt(task.accounting, task.publishing, self._target, self._settings)
+        if why and not self._wishes.accept_lower:
+            raise FiguresHeld(why)
+        if not task.dry_run:
+            # Before anything goes out under them: killed in between, they are known all the same.
+            self._remember_names(task, alone=False)
+
+    def _remember_names(self, task: Task, *, alone: bool) -> None:
+        names = names_of(self._selection)
+        lives.remember(task.accounting, task.settings.places, self._target.block, names, alone=alone)
 
     def _walks_again(self, task: Task, holding: set[Month]) -> bool:
         """Whether the log has to be gone through from its beginning: what is selected has changed, or is held."""
@@ -271,14 +272,12 @@ class TargetRun:
             return {}
         touched = query.months_logged_after(task.accounting, start.last_seq, horizon, ended_from=start.start_end_time)
         # A job that moved to another month changed the old one, too, whatever came of the run that sent it there.
-        left = cells.months_changed_after(task.accounting, start.last_seq) & in_sums
-        if doubt is not None:
-            # ... also one that the ledger does not know any more.
-            left |= {
-                month
-                for month in cells.months_changed_after(task.accounting, doubt)
-                if month_bounds(*month)[1] > start.start_end_time
-            }
+        if doubt is None:
+            left = cells.months_changed_after(task.accounting, start.last_seq) & in_sums
+        else:
+            # A ledger that was lost may have known months that no job is in any more.
+            changed = cells.months_changed_after(task.accounting, min(doubt, start.last_seq))
+            left = {month for month in changed if month_bounds(*month)[1] > start.start_end_time}
         elsewhere = {month for month in in_sums if task.months[month].incarnation != task.life}
         unknown = sent.open_months(task.publishing, self._target.block)
         # A month that ended before the target began was another's to publish.
@@ -327,7 +326,12 @@ class TargetRun:
         """All has been dealt with, and answered: from now on a change is one of what the target selects today."""
         block = self._target.block
         months.close_accepted(task.publishing, block)
-        if lives.doubt_seq(task.publishing, block) is not None:
+        in_doubt = lives.doubt_seq(task.publishing, block) is not None
+        accepted = in_doubt and bool(self._wishes.accept_lower) and not task.floor.held
+        if accepted:
+            self._remember_names(task, alone=True)
+        if in_doubt and not task.floor.held:
+            # Of a month that is held nothing was sent, the zeros for keys in doubt neither.
             lives.end_doubt(task.publishing, block)
         proven, before = months.selections(task.publishing, block)
         if self._walked or before is None:

@@ -20,6 +20,7 @@ from arcacct.publish.digests import is_same
 from arcacct.publish.families import SYNC, UR, family_of, wants
 from arcacct.publish.floor import held_text
 from arcacct.publish.portal import compare_portal
+from arcacct.publish.selection import names_in_doubt
 from arcacct.publish.sums import Month, month_bounds
 from arcacct.records.aar import AAR, UsageCell
 from arcacct.store import given, ledger, lives, months, query, sent, story
@@ -178,7 +179,7 @@ def _target(
 ) -> Iterator[tuple[Source, list[Difference]]]:
     """What the ledger says that a receiver was given: its jobs or its sums, and the counts of the sync message."""
     wanted = {job_id: job for job_id, job in jobs.items() if wants(target, job.vo)}
-    missing = _Reasons(both, target, month)
+    missing = _Reasons(both, target, month, jobs)
     known = months.published(both.publishing, target.block).get(month)
     kind = family_of(target, settings).document.kind if known is None else known.kind
     proof = _proof(target)
@@ -186,7 +187,7 @@ def _target(
         source, differences = _delivered(target, both, wanted, month, missing)
     else:
         source, differences = _sums(f"{target.name} {kind}", both, target, month, kind, wanted, missing)
-    open_questions = [Difference(source.name, None, text) for text in _unproven(both, target, month)]
+    open_questions = [Difference(source.name, None, text) for text in _unproven(settings, both, target, month)]
     yield (
         source._replace(proof=proof, agrees=source.agrees and not open_questions),
         [*open_questions, *differences],
@@ -203,12 +204,14 @@ def _proof(target: Target) -> str:
     return "written" if isinstance(target, DirectoryTarget) else "handed to AMS"
 
 
-def _unproven(both: _Both, target: Target, month: Month) -> Iterator[str]:
+def _unproven(settings: Settings, both: _Both, target: Target, month: Month) -> Iterator[str]:
     """Why nobody can say that the receiver has what it should have of a month."""
     for one in months.held(both.publishing, target.block).get(target.block, ()):
         if (one.year, one.month) == month:
             yield held_text(one)
-    if lives.doubt_seq(both.publishing, target.block) is not None:
+    if doubt := names_in_doubt(both.accounting, both.publishing, target, settings):
+        yield doubt
+    elif lives.doubt_seq(both.publishing, target.block) is not None:
         yield "an older ledger was put back: what was sent since is unknown until the next run has sent it again"
 
 
@@ -219,17 +222,22 @@ def _sync(
     unanswered = sent.unanswered_keys(both.publishing, target.block)
     live = [one for kind, one in sent.live_sums(both.publishing, target.block, *month) if kind == SYNC.kind]
     said = sum(one.jobs for one in live if one.key not in unanswered)
-    differences = (
-        [] if said == jobs else [Difference(name, None, f"announces {said} jobs, {jobs or 'none'} were given")]
-    )
+    differences = [] if said == jobs else [Difference(name, None, f"announces {said} jobs, {_given(jobs)}")]
     return Source(name, said, None, None, agrees=not differences, proof=proof), differences
 
 
-class _Reasons:
-    """Why a target has not got a job."""
+def _given(jobs: int | None) -> str:
+    return "and the database has some" if jobs is None else f"{jobs or 'none'} were given"
 
-    def __init__(self, both: _Both, target: Target, month: Month) -> None:
+
+class _Reasons:
+    """Why a target has not got a job, or has one that it should not have."""
+
+    def __init__(self, both: _Both, target: Target, month: Month, jobs: dict[str, _Job]) -> None:
         start, end = month_bounds(*month)
+        self._jobs = jobs
+        held = months.held(both.publishing, target.block).get(target.block, ())
+        self._month_is_held = any((one.year, one.month) == month for one in held)
         self.held = {
             one.job_id: one
             for one in story.set_aside(both.publishing, target=target.block)
@@ -247,9 +255,17 @@ class _Reasons:
         if job.end_time < self._cursor.start_end_time:
             return "not sent: it ended before the target began; `arcacct republish` sends it"
         seq = story.seq_of(self._both.accounting, job.record_id)
+        if self._month_is_held:
+            return "waits: its month is held"
         if seq is not None and seq > self._cursor.last_seq:
             return "waits for the next run"
         return "not sent, for a reason that the ledger does not know; `arcacct republish` sends it"
+
+    def gone(self, job_id: str) -> str:
+        """The reason of one that was sent and is not wanted."""
+        if job_id in self._jobs:
+            return "sent, and vofilter does not select it any more"
+        return "sent, and not in the database with an end in this month any more"
 
 
 def _delivered(
@@ -269,7 +285,7 @@ def _delivered(
     for job_id, one in has.items():
         job = wanted.get(job_id)
         if job is None or job.aar is None:
-            differences.append(Difference(target.name, job_id, "sent, and not in the database any more"))
+            differences.append(Difference(target.name, job_id, reasons.gone(job_id)))
         elif not is_same(job.aar, one.digest):
             differences.append(Difference(target.name, job_id, "changed since it was sent: " + reasons.of(job_id, job)))
         else:

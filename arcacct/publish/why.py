@@ -15,7 +15,7 @@ from arcacct.publish.families import SummaryFamily, family_of, wants
 from arcacct.publish.position import iso
 from arcacct.records import acceptance, apel_summary
 from arcacct.records.aar import AAR
-from arcacct.store import ledger, query, story
+from arcacct.store import ledger, months, query, story
 from arcacct.store.lookup import Found
 from arcacct.store.story import Carried
 
@@ -84,7 +84,7 @@ def _at_target(settings: Settings, target: Target, con: Connection, aar: AAR, se
     for one_aside in aside:
         yield f"  {target.name}: {one_aside.state} since {iso(one_aside.since_s)}: {one_aside.reason}"
     if not aside and counted is None and not any(one.state in ("accepted", "sending") for one in sent):
-        yield f"  {target.name}: not sent: {_reason(target, con, aar, seq)}"
+        yield f"  {target.name}: not sent: {_held_month(target, con, aar) or _reason(target, con, aar, seq)}"
 
 
 def _message(one: Carried, aar: AAR) -> str:
@@ -114,6 +114,17 @@ def _sum_message(con: Connection, target: Target, family: SummaryFamily, aar: AA
         return None
     (summary,) = apel_summary.summaries([verdict.cell], family.options, family.version)
     return story.message_of_sum(con, target.block, json.dumps(summary.key))
+
+
+def _held_month(target: Target, con: Connection, aar: AAR) -> str:
+    """That the month of a job is held; empty if it is not."""
+    if not 0 < aar.end_time <= query.LAST_SECOND:
+        return ""
+    month = ledger.month_of(aar.end_time)
+    for one in months.held(con, target.block).get(target.block, ()):
+        if (one.year, one.month) == month:
+            return f"{month[0]:04d}-{month[1]:02d} is held; `arcacct status` says why and what to do"
+    return ""
 
 
 def _reason(target: Target, con: Connection, aar: AAR, seq: int) -> str:

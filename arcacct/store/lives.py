@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from _sqlite3 import Connection
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -53,8 +54,8 @@ MEANING = {
         " figure falls for it"
     ),
     Doubt.ACCOUNTING_OTHER: (
-        "the accounting database was restored: what is sent is compared with what was sent before, and no published"
-        " figure falls for it"
+        "the accounting database was restored or begun anew: what is sent is compared with what was sent before, and no"
+        " published figure falls for it"
     ),
     Doubt.FOREIGN: (
         "publishing.db is the ledger of another accounting database: publishing from both would take back what that one"
@@ -190,18 +191,24 @@ def doubt_seq(con: Connection, target: str) -> int | None:
 
 
 def remembered(con: Connection, target: str) -> list[dict[str, object]]:
-    """By what names a target was ever published to, as accounting.db remembers it."""
+    """By what names a target was published to, as accounting.db remembers it; the last ones last."""
     return list(json.loads(_noted(con, f"{_NAMES}{target}") or "[]"))
 
 
-def remember(con: Connection, here: Places, target: str, names: dict[str, object]) -> None:
-    """Note the names by which a target is published to, for the day on which the ledger is lost."""
+def remember(con: Connection, here: Places, target: str, names: Mapping[str, object], *, alone: bool) -> None:
+    """
+    Note the names by which a target is published to, for the day on which the ledger is lost.
+
+    Beside those of before, under which the receiver may still have jobs; ``alone``: an operator says that it has none.
+    """
+    if here.rehearsal is not None:
+        return
     before = remembered(con, target)
-    if here.rehearsal is None and names not in before:
+    others = [] if alone else [one for one in before if one != names]
+    if (now := [*others, names]) != before:
         with writing(con, here):
             con.execute(
-                "INSERT OR REPLACE INTO DBConfig VALUES (?, ?)",
-                (f"{_NAMES}{target}", json.dumps([*before, names], sort_keys=True)),
+                "INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (f"{_NAMES}{target}", json.dumps(now, sort_keys=True))
             )
 
 

@@ -25,8 +25,8 @@ _FIRST_PAGE_BYTES = 4096
 """What a database has before its first script is committed; SQLite's size of a page."""
 _WAYS = (
     "if it is elsewhere, mend database= in [arcacct]; if it is lost, put a backup back with `arcacct db restore FILE`; "
-    "without a backup begin anew with `arcacct db init --new-life`, then `arcacct import arex` takes over what A-REX "
-    "recorded"
+    "without a backup begin anew with `arcacct db init --new-life`, then `arcacct import arex` and `arcacct sweep` "
+    "take over what A-REX has recorded and still has"
 )
 
 
@@ -200,8 +200,8 @@ def missing(here: Places) -> StoreError | None:
 def _elsewhere(here: Places, other: str, how: str) -> ConfigError:
     return ConfigError(
         f"{here.database}: no such database; that of {here.controldir} is {other}, which {how}: set database={other} "
-        "in [arcacct]; to have it elsewhere use `arcacct db move DIR`; `arcacct db init --new-life` begins a new one "
-        "all the same (`arcacct db restore FILE` and `arcacct import arex` fill it)"
+        "in [arcacct]; to have it elsewhere use `arcacct db move DIR`. Only to give that one up: `arcacct db init "
+        "--new-life` begins a new one, and `arcacct import arex` fills it"
     )
 
 

@@ -288,16 +288,6 @@ def _node_names(text: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in (text or "").split(":") if name))
 
 
-def count_ended(con: Connection, ended_from: int, ended_before: int) -> int:
-    """How many publishable records there are with ``ended_from <= EndTime < ended_before``."""
-    row = con.execute(
-        "SELECT count(*) FROM AAR JOIN Status ON Status.ID = +StatusID"
-        f" WHERE EndTime >= ? AND EndTime < ? AND {_PUBLISHABLE}",
-        (ended_from, ended_before),
-    ).fetchone()
-    return int(row[0])
-
-
 def cell_of(aar: AAR) -> UsageCell:
     """The cell of a single job."""
     when = time.gmtime(aar.end_time)

@@ -136,14 +136,6 @@ def sums_of_kind(con: Connection, target: str, kind: str) -> list[SentSum]:
     return [SentSum._make(row) for row in rows]
 
 
-def months_of_sums(con: Connection, target: str) -> set[tuple[int, int]]:
-    """The months of which the receiver has summaries."""
-    rows = con.execute(
-        "SELECT DISTINCT Year, Month FROM SumKeys WHERE Target = ? AND Kind <> 'sync' AND Jobs > 0", (target,)
-    )
-    return {(year, month) for year, month in rows}
-
-
 def accepted_after(con: Connection, target: str, message_id: int) -> bool:
     """Whether the target accepted a message that is newer than this one."""
     row = con.execute(

@@ -44,7 +44,7 @@ def test_sgas_a_correction_is_never_silently_sent(sgas) -> None:
     ((job_id, (state, why)),) = sgas.held().items()
     assert (job_id, state) == ("job00001", "correction")
     assert "ur-ce.example.org-job00001" in why
-    assert any("ask its administrator" in note for note in outcome.tally.notes)
+    assert any("give its administrator" in note for note in outcome.tally.notes)
     assert sgas.publish().tally.corrections == 0
     assert sgas.held().keys() == {"job00001"}
 
@@ -107,7 +107,7 @@ def test_sgas_a_deleted_record_is_listed(sgas) -> None:
     sgas.publish()
     ((job_id, (state, why)),) = sgas.held().items()
     assert (job_id, state) == ("job00001", "correction")
-    assert "delete record ur-ce.example.org-job00001" in why
+    assert "deletes record ur-ce.example.org-job00001" in why
 
 
 def test_a_dropped_record_is_never_sent(sgas) -> None:

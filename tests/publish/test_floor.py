@@ -189,6 +189,13 @@ def test_the_command_accepts(sums) -> None:
     assert arcacct("--config", conf, "publish", "--accept-lower", "June").returncode == 64
 
 
+def test_a_month_to_come_cannot_be_accepted(sums) -> None:
+    """A slip of the finger must not accept what nobody has seen."""
+    done = arcacct("--config", str(sums.path / "arc.conf"), "publish", "--accept-lower", "2999-01")
+    assert (done.returncode, "2999-01 has not begun yet" in done.stderr) == (64, True)
+    assert sums.ledger("SELECT * FROM AcceptedMonths") == []
+
+
 def test_metrics_tell_what_is_held(sums) -> None:
     """A month that is held, with both figures, for the alarm."""
     new_life(sums)
@@ -276,6 +283,44 @@ def test_a_mistake_in_the_configuration_takes_nothing_back(memory, empty_box, me
     both = at_portal(site).get(JUNE_2024, (0, 0))[0] + at_portal(site, "SIGHT").get(JUNE_2024, (0, 0))[0]
     assert both == 41
     assert empty_box.apel.rejected == []
+
+
+def test_what_a_mistaken_filter_leaves_behind_is_called_by_its_name(memory, empty_box) -> None:
+    """The jobs are in the database, so nobody says that they are gone; `verify` and `job why` name what holds them."""
+    site = Site(memory, empty_box, CARS)
+    site.record(*jobs(3))
+    site.publish()
+    site.configure(f"{CARS}vofilter=nobody\n")
+    assert_held(site, "vofilter does not select them", figures={JUNE_2024: (3, 300)})
+
+    conf = str(site.path / "arc.conf")
+    told = arcacct("--config", conf, "verify", "2024-06").stdout
+    assert "sent, and vofilter does not select it any more" in told
+    assert "not in the database" not in told
+
+
+def test_new_jobs_under_another_name_wait_and_are_told(memory, empty_box) -> None:
+    """What would split a month between two names is told as what it is: jobs that wait, and are not lost."""
+    site = Site(memory, empty_box, CARS)
+    site.record(*jobs(3))
+    site.publish()
+    site.configure(CARS.replace("=SITE", "=OTHER"))
+    site.record(Job("late", JUNE + 500))
+    assert_held(site, "3 jobs published under the name SITE, and 1 more wait", figures={JUNE_2024: (3, 300)})
+
+    conf = str(site.path / "arc.conf")
+    assert "late: waits: its month is held" in arcacct("--config", conf, "verify", "2024-06").stdout
+    assert "not sent: 2024-06 is held" in arcacct("--config", conf, "job", "why", "late").stdout
+
+
+def test_since_waits_for_no_timetable(memory, empty_box) -> None:
+    """Whoever asks for older jobs gets them now, also if the target had a run a minute ago."""
+    site = Site(memory, empty_box, CARS)
+    site.record(*jobs(3))
+    site.publish(since=JUNE + 10 * DAY_S)
+    assert site.publish(now=False, since=None).skipped is not None
+
+    assert site.publish(now=False, since=JUNE).tally.sent["car"].records == 3
 
 
 def test_config_check_knows_the_vos_of_the_database(sums) -> None:
@@ -407,6 +452,78 @@ def test_a_lost_ledger_loses_no_job(memory, empty_box) -> None:
     assert len(empty_box.apel.job_records) == 3
 
 
+def test_names_that_changed_while_the_ledger_was_lost_wait_for_a_word(memory, empty_box) -> None:
+    """Not only in the first run after it: a timer tries again, and status and verify say so, until it is accepted."""
+    site = Site(memory, empty_box, CARS)
+    site.record(*jobs(3))
+    site.publish()
+    lose(site.settings.places.publishing_database)
+    site.configure(CARS.replace("=SITE", "=OTHER"))
+
+    for _ in range(3):
+        error = site.publish().error
+        assert isinstance(error, FiguresHeld)
+        assert "gocdb_name" in str(error)
+        told = status(site)
+        assert told.startswith("CRITICAL")
+        assert "gocdb_name" in told
+        assert not agrees(site)
+    assert (at_portal(site), at_portal(site, "OTHER")) == ({JUNE_2024: (3, 300)}, {})
+
+    site.configure(CARS)
+    assert site.publish().error is None
+    assert at_portal(site) == {JUNE_2024: (3, 300)}
+    assert agrees(site)
+
+
+def test_a_month_that_a_job_left_before_the_ledger_was_lost(memory, empty_box) -> None:
+    """Nothing is in that month any more, and nothing tells of it but the database: zeros go there all the same."""
+    site = Site(memory, empty_box, SUMMARIES)
+    site.record(Job("job"))
+    site.publish()
+    site.record(Job("job", JUNE + 40 * DAY_S))
+    lose(site.settings.places.publishing_database)
+
+    assert site.publish().error is None
+    assert at_portal(site) == {(2024, 7): (1, 100)}
+
+
+def test_names_of_before_are_remembered_beside_todays(memory, empty_box) -> None:
+    """Renamed with nothing to send, then the ledger is lost: the receiver has the jobs under the name of before."""
+    site = Site(memory, empty_box, CARS)
+    site.record(*jobs(3))
+    site.publish()
+    site.configure(CARS.replace("=SITE", "=OTHER"))
+    assert site.publish().error is None
+    lose(site.settings.places.publishing_database)
+
+    error = site.publish().error
+    assert isinstance(error, FiguresHeld)
+    assert "gocdb_name was SITE and is OTHER" in str(error)
+    assert site.publish(accept_lower=(JUNE_2024,)).error is None
+    assert site.publish().error is None
+    assert "ledger" not in status(site)
+
+
+def test_keys_in_doubt_of_a_held_month_are_not_forgotten(memory, empty_box) -> None:
+    """After an older ledger a month may be held: what is in doubt of it stays so until it is sent."""
+    site = Site(memory, empty_box, SUMMARIES)
+    site.record(*jobs(3))
+    site.publish()
+    copy = ledger_copy(site)
+    site.record(Job("moved", JUNE + 50, 60, 50, vo="alone"))
+    site.publish()
+    put_ledger_back(site, copy)
+    site.record(Job("moved", JUNE + 50, 60, 50, vo="other"))
+    site.configure(f"{SUMMARIES}vofilter=nobody\n")
+    assert_held(site, "vofilter", figures={JUNE_2024: (4, 360)})
+
+    site.configure(SUMMARIES)
+    assert site.publish().error is None
+    assert at_portal(site) == {JUNE_2024: (4, 360)}
+    assert agrees(site)
+
+
 def test_the_ledger_of_another_site_is_refused(memory, empty_box, tmp_path) -> None:
     """publishing.db of another database beside ours would take that one's figures back: 78, and nothing is sent."""
     other = Site(tmp_path, empty_box, SUMMARIES)
@@ -514,12 +631,16 @@ def retry(site: Site) -> None:
 def test_a_retry_before_sgas_was_cleared_is_noticed(corrected) -> None:
     """SGAS thanks and keeps the old record in its row: it is a correction again, and verify says NO."""
     retry(corrected)
-    corrected.publish()
+    done = arcacct("--config", str(corrected.path / "arc.conf"), "publish", "--now")
 
+    assert done.returncode == 65, done.stderr
+    assert "kept the older version" in done.stderr
+    assert "1 record set aside" in done.stdout
     assert at_sgas(corrected.box.sgas.records)["job"].wall_s == 3 * 3600
     ((state, why),) = corrected.held().values()
     assert state == "correction"
     assert "still has an older version" in why
+    assert "`arcacct quarantine sql`" in why
     assert not agrees(corrected)
 
     corrected.box.sgas.delete_records(["ur-ce.example.org-job"])
