@@ -106,8 +106,8 @@ class TargetRun:
             return self._outcome(None, f"not due before {iso(due)} (urdelivery_frequency)")
         error = self._attempt(task, "publish", lambda delivery: self._send_new(task, delivery, start, horizon))
         if not self._wishes.dry_run:
-            # A whole run has looked at every month that was held before.
-            whole = error is None or isinstance(error, FiguresHeld)
+            # A whole run has looked at every month that was held before; one that was refused as such has not.
+            whole = error is None or (isinstance(error, FiguresHeld) and bool(task.floor.held))
             if whole:
                 self._prove(task)
             months.set_held(task.publishing, self._target.block, task.floor.held.values(), None if whole else ())
@@ -313,6 +313,7 @@ class TargetRun:
             months.set_selection(task.publishing, block, "Selection", self._selection)
 
     def _send_again(self, task: Task, delivery: Deliverer, period: Period, horizon: int) -> None:
+        self._refuse_other_names(task)
         count_given(task)
         configured = self._family.document.kind
         by_kind: dict[str, set[Month]] = {}
