@@ -15,7 +15,7 @@ from arcacct.publish.families import UR, JobFamily, SummaryFamily, job_family, w
 from arcacct.publish.floor import Floor
 from arcacct.publish.tally import Tally
 from arcacct.records.aar import AAR
-from arcacct.store import former, held, query, sent
+from arcacct.store import former, held, months, query, sent
 from arcacct.store.ledger import JOB_KINDS, Cursor, SentRecord, Version, month_of
 from arcacct.store.months import Published
 from arcacct.store.query import Page
@@ -79,7 +79,7 @@ class Router:
         main = self._configured if self._configured in jobs else min(jobs)
         self._key = _key_of(task)
         self._others = {kind: self._batcher(kind, family, moves_cursor=False) for kind in sorted(jobs - {main})}
-        self._main = self._batcher(main, family, first=self._flush_others)
+        self._main = self._batcher(main, family, first=self._before_main)
 
     def _batcher(
         self,
@@ -191,9 +191,14 @@ class Router:
         """As `JobBatcher.flush`."""
         self._main.flush()
 
-    def _flush_others(self) -> None:
+    def _before_main(self) -> None:
+        """Before the cursor may move: what other families are sent, and a note of the months that have to wait."""
         for batcher in self._others.values():
             batcher.flush()
+        task = self._task
+        if not task.dry_run and task.floor.has_kept_more():
+            task.floor.hold_kept()
+            months.set_held(task.publishing, task.target.block, task.floor.held.values(), ())
 
 
 def add_logged(task: Task, router: Router, position: Cursor, horizon: int) -> None:

@@ -67,6 +67,8 @@ class Floor:
         for place in (*given_jobs, *given_sums):
             self._sites.setdefault((place.year, place.month), set()).add(place.site)
         self._kept: Counter[Month] = Counter()
+        self._told: Counter[Month] = Counter()
+        """Of what was kept: what `held` says already."""
         self._why: dict[Month, str] = {}
         self.held: dict[Month, HeldMonth] = {}
 
@@ -122,9 +124,16 @@ class Floor:
         sites = self._sites.get(month)
         return sites is not None and folded(site) not in map(folded, sites)
 
+    def has_kept_more(self) -> bool:
+        """Whether records were kept at the receiver in months that are not held yet."""
+        return bool(self._kept.keys() - self._told.keys())
+
     def hold_kept(self) -> None:
-        """Hold the months of which records were kept at the receiver."""
+        """Hold the months of which records were kept at the receiver; again, when there are more of them."""
         for month, kept in self._kept.items():
+            if self._told[month]:
+                del self.held[month]
+            self._told[month] = kept
             given = self._given_jobs.get(month, kept)
             fall = f"{given} jobs published, and {kept} would be changed, moved or taken back without proof"
             self._hold(month, f"{fall}: {self._why[month]}{self._changes}", given, max(0, given - kept))

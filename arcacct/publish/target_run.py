@@ -209,6 +209,7 @@ class TargetRun:
         holding = {(one.year, one.month) for one in months.held(task.publishing, block).get(block, ())}
         count_given(task)
         walks = self._walked = self._walks_again(task, holding)
+        self._note_walk(task, start)
         doubt = lives.doubt_seq(task.publishing, block)
         begin = start._replace(last_seq=0) if walks else start
         by_kind = self._months_of_sums(task, start, horizon, holding)
@@ -245,6 +246,21 @@ class TargetRun:
                 " would have jobs under both names; put publishing.db back (`arcacct db restore`) or mend the"
                 " configuration; `arcacct publish --accept-lower MONTH` goes on all the same"
             )
+
+    def _note_walk(self, task: Task, start: Cursor) -> None:
+        """
+        Note by what the log is gone through before the cursor passes anything.
+
+        A run that fails leaves a cursor that passed what this selection leaves out: another one has to begin again.
+        """
+        if task.dry_run:
+            return
+        block, chosen = self._target.block, of_records(self._selection)
+        walked = months.selections(task.publishing, block)[1]
+        if walked is None and start.last_seq == 0:
+            months.set_selection(task.publishing, block, "Walked", chosen)
+        elif walked not in (None, chosen):
+            months.set_selection(task.publishing, block, "Walked", {})
 
     def _walks_again(self, task: Task, holding: set[Month]) -> bool:
         """Whether the log has to be gone through from its beginning: what is selected has changed, or is held."""

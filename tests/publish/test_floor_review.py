@@ -5,9 +5,11 @@ from __future__ import annotations
 import pathlib
 
 import pytest
-from publishing_site import SUMMARIES, Site, jobs
+from publishing_site import CARS, JUNE, QUICK, SGAS, SUMMARIES, Job, Site, jobs
 
-from arcacct.errors import FiguresHeld
+from arcacct.errors import FiguresHeld, TargetBusy
+from arcacct.publish.answers import Answer, Kind
+from arcacct.publish.senders import sender_of
 
 JUNE_2024 = (2024, 6)
 
@@ -24,6 +26,27 @@ def at_portal(site: Site, name: str = "SITE") -> dict[tuple[int, int], tuple[int
 def lose(path: str) -> None:
     for suffix in ("", "-wal", "-shm"):
         pathlib.Path(path + suffix).unlink(missing_ok=True)
+
+
+class Busy:
+    """The way to a receiver that is busy from some message on."""
+
+    def __init__(self, sender, after: int) -> None:
+        self._sender = sender
+        self._left = after
+
+    def __getattr__(self, name: str):
+        return getattr(self._sender, name)
+
+    def send(self, message):
+        self._left -= 1
+        return self._sender.send(message) if self._left >= 0 else Answer(Kind.TRY_LATER, 503, "busy")
+
+
+def fail(site: Site, after: int) -> None:
+    """A run that ends at its message number ``after``."""
+    outcome = site.publish(make_sender=lambda target: Busy(sender_of(target, QUICK), after))
+    assert isinstance(outcome.error, TargetBusy)
 
 
 @pytest.fixture
@@ -46,3 +69,39 @@ def test_other_names_after_a_lost_ledger_stay_refused(sums, again) -> None:
     sums.configure(SUMMARIES)
     assert sums.publish().error is None
     assert at_portal(sums) == {JUNE_2024: (41, 4100)}
+
+
+@pytest.mark.parametrize("messages", [CARS, SGAS], ids=["cars", "sgas"])
+@pytest.mark.parametrize("before", [True, False], ids=["published", "new"])
+def test_a_filter_that_was_there_for_a_run_that_failed(memory, empty_box, messages, before) -> None:
+    """The cursor passed a job that the filter left out; once the filter is mended that job goes out all the same."""
+    messages += "urbatchsize=1\n"
+    site = Site(memory, empty_box, messages)
+    if before:
+        site.record(*jobs(2))
+        assert site.publish().error is None
+    site.configure(f"{messages}vofilter=atlas\n")
+    site.record(Job("cms", JUNE + 60, vo="cms", fqan="/cms"), Job("atlas", JUNE + 61), Job("last", JUNE + 62))
+    fail(site, 1)
+    site.configure(messages)
+
+    assert site.publish().error is None
+    found = len(empty_box.sgas.records) + len(empty_box.apel.job_records)
+    assert found == (5 if before else 3)
+
+
+def test_what_was_held_is_held_after_a_run_that_failed(memory, empty_box) -> None:
+    """A backup has an older version of a job: a run that fails behind it does not make the next one forget that."""
+    site = Site(memory, empty_box, f"{CARS}urbatchsize=1\n")
+    first = Job("first", wall_s=50, status="failed")
+    site.record(first, *jobs(2, 1))
+    site.publish()
+    copy = site.backup()
+    site.record(first._replace(wall_s=500, status="completed"))
+    site.publish()
+    site.put_back(copy)
+    site.record(*jobs(2, 20))
+    fail(site, 1)
+
+    assert isinstance(site.publish().error, FiguresHeld)
+    assert at_portal(site)[JUNE_2024] == (5, 900)
