@@ -120,7 +120,9 @@ class TargetRun:
         position(task, self._wishes.since)
         error = self._attempt(task, "republish", lambda delivery: self._send_again(task, delivery, period, horizon))
         if not self._wishes.dry_run:
-            months.set_held(task.publishing, self._target.block, task.floor.held.values(), ())
+            # A month of which nothing was published is nobody's alarm once it is not asked for any more.
+            holding = [one for one in task.floor.held.values() if (one.year, one.month) in task.months]
+            months.set_held(task.publishing, self._target.block, holding, ())
         return self._outcome(error)
 
     def _begun(self) -> Task:

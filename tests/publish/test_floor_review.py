@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 
 import pytest
-from publishing_site import CARS, JUNE, QUICK, SGAS, SUMMARIES, Job, Site, jobs
+from publishing_site import CARS, DAY_S, JUNE, QUICK, SGAS, SUMMARIES, Job, Site, jobs
 
 from arcacct.errors import FiguresHeld, TargetBusy
 from arcacct.publish.answers import Answer, Kind
@@ -105,3 +105,15 @@ def test_what_was_held_is_held_after_a_run_that_failed(memory, empty_box) -> Non
 
     assert isinstance(site.publish().error, FiguresHeld)
     assert at_portal(site)[JUNE_2024] == (5, 900)
+
+
+def test_a_republish_that_was_held_is_no_alarm_for_ever(memory, empty_box) -> None:
+    """A month from before the database that was asked for once is held then, and not in every later run."""
+    site = Site(memory, empty_box, SUMMARIES)
+    site.record(Job("april", JUNE - 60 * DAY_S), *jobs(3))
+    site.sql(f"UPDATE DBConfig SET KeyValue = '{JUNE - 20 * DAY_S}' WHERE KeyName = 'ARCACCT_CREATED'")
+    assert site.publish(since=None).error is None
+    assert "2024-04 is held" in str(site.republish(JUNE - 90 * DAY_S).error)
+
+    assert site.publish(since=None).error is None
+    assert at_portal(site) == {JUNE_2024: (3, 300)}
