@@ -59,6 +59,8 @@ class Floor:
         self._accepted = accepted
         self._life_seq = life_seq
         self._changes = changes(proven, selection)
+        self.filter_changed = proven is not None and proven.get("vofilter") != selection["vofilter"]
+        """Whether other VOs are selected than when nothing was held last."""
         self._given_jobs: Counter[Month] = Counter()
         self._sites: dict[Month, set[str]] = {}
         for place, amount in given_jobs.items():

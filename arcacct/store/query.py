@@ -298,6 +298,12 @@ def count_ended(con: Connection, ended_from: int, ended_before: int) -> int:
     return int(row[0])
 
 
+def count_logged(con: Connection, seq: int) -> int:
+    """How many records were logged after a place in FinishedLog."""
+    row = con.execute("SELECT count(*) FROM FinishedLog WHERE Seq > ?", (seq,)).fetchone()
+    return int(row[0])
+
+
 def cell_of(aar: AAR) -> UsageCell:
     """The cell of a single job."""
     when = time.gmtime(aar.end_time)

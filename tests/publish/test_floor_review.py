@@ -10,6 +10,7 @@ from publishing_site import CARS, DAY_S, JUNE, QUICK, SGAS, SUMMARIES, Job, Site
 from arcacct.errors import FiguresHeld, TargetBusy
 from arcacct.publish.answers import Answer, Kind
 from arcacct.publish.senders import sender_of
+from arcacct.store import maintain
 
 JUNE_2024 = (2024, 6)
 
@@ -117,3 +118,36 @@ def test_a_republish_that_was_held_is_no_alarm_for_ever(memory, empty_box) -> No
 
     assert site.publish(since=None).error is None
     assert at_portal(site) == {JUNE_2024: (3, 300)}
+
+
+def test_corrections_in_a_new_life_do_not_hide_that_jobs_are_gone(sums) -> None:
+    """A job that changed is no proof that another one may go, in whichever life of the database."""
+    lose(sums.settings.places.database)
+    maintain.new_life(sums.settings.places)
+    sums.record(*jobs(21))
+    sums.record(*jobs(21, wall_s=101))
+
+    assert isinstance(sums.publish().error, FiguresHeld)
+    assert at_portal(sums) == {JUNE_2024: (41, 4100)}
+    sums.record(*jobs(20, 21))
+    assert sums.publish().error is None
+    assert at_portal(sums) == {JUNE_2024: (41, 4121)}
+
+
+CMS = {"vo": "cms", "fqan": "/cms"}
+
+
+@pytest.mark.parametrize("more", [jobs(20, 20, wall_s=101, **CMS), jobs(60, 100, **CMS)], ids=["changed", "new"])
+def test_other_jobs_do_not_hide_a_mistyped_filter(memory, empty_box, more) -> None:
+    """Neither corrections nor new jobs of the VO that is left make up for the one that is not."""
+    site = Site(memory, empty_box, SUMMARIES)
+    site.record(*jobs(20), *jobs(20, 20, **CMS))
+    site.publish()
+    site.configure(f"{SUMMARIES}vofilter=cms\n")
+    site.record(*more)
+
+    assert "vofilter was not set and is cms" in str(site.publish().error)
+    assert at_portal(site) == {JUNE_2024: (40, 4000)}
+    site.configure(SUMMARIES)
+    assert site.publish().error is None
+    assert at_portal(site)[JUNE_2024][0] == len({job.job_id for job in (*jobs(40), *more)})
