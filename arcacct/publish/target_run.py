@@ -97,7 +97,7 @@ class TargetRun:
 
     def publish(self, horizon: int) -> Outcome:
         """What is new up to ``horizon``."""
-        task = self._begun()
+        task, block = self._begun(), self._target.block
         start = position(task, self._wishes.since)
         due = (start.last_success or 0) + self._target.urdelivery_frequency_s
         # A success that lies ahead was noted by a clock that was wrong.
@@ -110,7 +110,11 @@ class TargetRun:
             whole = error is None or (isinstance(error, FiguresHeld) and bool(task.floor.held))
             if whole:
                 self._prove(task)
-            months.set_held(task.publishing, self._target.block, task.floor.held.values(), None if whole else ())
+            else:
+                # What was said of a month that nobody saw fall here is no word for a later fall.
+                seen = {(one.year, one.month) for one in months.held(task.publishing, block).get(block, ())}
+                months.close_accepted(task.publishing, block, but=seen)
+            months.set_held(task.publishing, block, task.floor.held.values(), None if whole else ())
             self._finish(task, error)
         return self._outcome(error)
 
