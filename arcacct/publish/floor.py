@@ -168,13 +168,16 @@ class Floor:
         self._hold(month, f"{figures} ({', '.join(hosts)}): {self._cause()}", jobs, now)
         return True
 
-    def is_incomplete(self, month: Month, jobs: int, since: str) -> bool:
+    def is_incomplete(self, month: Month, jobs: int, cause: str) -> bool:
         """Whether the beginning of a month is missing and nobody accepted that; holds the month then."""
-        if month in self._accepted.ever:
+        if self.was_accepted(month):
             return False
-        cause = f"the database was begun at {since} and does not have the month's earlier jobs"
         self._hold(month, cause, 0, jobs)
         return True
+
+    def was_accepted(self, month: Month) -> bool:
+        """Whether somebody said of a month that what the database has of it is what counts."""
+        return month in self._accepted.ever
 
     def _cause(self) -> str:
         if self._changes:

@@ -14,13 +14,13 @@ from arcacct.publish.families import SYNC, SummaryFamily, apel_options, wants
 from arcacct.publish.feed import Task
 from arcacct.publish.floor import added
 from arcacct.publish.position import iso
-from arcacct.publish.sums import Month, month_bounds, send_zeros, sent_sum, summary_sums, zeros, zeros_note
+from arcacct.publish.sums import Month, month_bounds, month_name, send_zeros, sent_sum, summary_sums, zeros, zeros_note
 from arcacct.publish.tally import Tally
 from arcacct.records import acceptance, apel, apel_summary
 from arcacct.records.aar import AAR, UsageCell
 from arcacct.records.apel_summary import SummaryKey, SyncKey
 from arcacct.records.apel_text import folded
-from arcacct.store import cells, former, given, held, ledger, query, schema, sent
+from arcacct.store import cells, former, given, health, held, ledger, query, schema, sent
 from arcacct.store.accounting import one_moment
 from arcacct.store.given import Amount, Place
 from arcacct.store.ledger import Held, MonthProof, SentRecord, SentSum
@@ -89,7 +89,11 @@ def _misses_the_beginning(task: Task, month: Month, live: Sequence[Live]) -> boo
         return False
     counted = cells.counted_until(task.accounting, month, query.LAST_SECOND)
     jobs = sum(one.jobs for one in counted if wants(task.target, one.vo))
-    return bool(jobs or live) and task.floor.is_incomplete(month, jobs, iso(since))
+    return bool(jobs or live) and task.floor.is_incomplete(month, jobs, _begun_later(since))
+
+
+def _begun_later(since: int) -> str:
+    return f"the database was begun at {iso(since)} and does not have the month's earlier jobs"
 
 
 def _falls(task: Task, family: SummaryFamily, month: Month, live: Sequence[Live], parts: Sequence[Part]) -> bool:
@@ -244,10 +248,23 @@ def _may_count(task: Task, month: Month, one: SentSum, live: Sequence[SentSum]) 
     """Whether a month's count is ours to tell: another program may have published its beginning."""
     since = schema.complete_since(task.accounting)
     known = task.months.get(month)
-    ours = known is not None and known.seq is not None
-    if month_bounds(*month)[0] >= since or ours or any(old.key == one.key for old in live):
+    if any(old.key == one.key for old in live) or (known is not None and known.seq is not None):
         return True
-    return not task.floor.is_incomplete(month, one.jobs, iso(since))
+    begin, end = month_bounds(*month)
+    if begin < since:
+        return not task.floor.is_incomplete(month, one.jobs, _begun_later(since))
+    block, vos = task.target.block, task.target.vofilter
+    reached = ledger.cursor(task.publishing, block)
+    before = 0 if reached is None else min(end, reached.start_end_time)
+    if before <= begin or task.floor.was_accepted(month):
+        return True
+    others = health.not_sent_again(task.publishing, task.accounting, block, (begin, before), vos)
+    if others:
+        task.tally.note(
+            f"{month_name(month)}: no count is announced: {others} jobs that ended before {iso(before)}, when the"
+            " target began, were another's to publish; `arcacct republish` of the month sends them and counts all"
+        )
+    return not others
 
 
 def _apel(task: Task) -> APELTarget | DirectoryTarget:
