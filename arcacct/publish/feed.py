@@ -11,11 +11,12 @@ from arcacct.conf.settings import Settings
 from arcacct.conf.targets import SGASTarget, Target
 from arcacct.publish.batches import JobBatcher, Limits, bare
 from arcacct.publish.delivery import Deliverer
+from arcacct.publish.digests import is_same
 from arcacct.publish.families import UR, JobFamily, SummaryFamily, job_family, wants
 from arcacct.publish.floor import Floor
 from arcacct.publish.tally import Tally
 from arcacct.records.aar import AAR
-from arcacct.store import former, held, query, sent
+from arcacct.store import former, held, months, query, sent
 from arcacct.store.ledger import JOB_KINDS, Cursor, SentRecord, Version, month_of
 from arcacct.store.months import Published
 from arcacct.store.query import Page
@@ -79,7 +80,7 @@ class Router:
         main = self._configured if self._configured in jobs else min(jobs)
         self._key = _key_of(task)
         self._others = {kind: self._batcher(kind, family, moves_cursor=False) for kind in sorted(jobs - {main})}
-        self._main = self._batcher(main, family, first=self._flush_others)
+        self._main = self._batcher(main, family, first=self._before_main)
 
     def _batcher(
         self,
@@ -119,6 +120,9 @@ class Router:
         if batcher is not None:
             return batcher.add(aar, seq, known)
         self.passed(seq)
+        changed = [one for one in known if not is_same(aar, one.digest)]
+        if self._task.floor.forbids_taking_back(aar, seq, changed, unwanted=False):
+            return True
         return not self.take_back(aar.job_id, aar, known)
 
     def take_back(self, job_id: str, aar: AAR | None, known: Sequence[Version]) -> bool:
@@ -191,9 +195,14 @@ class Router:
         """As `JobBatcher.flush`."""
         self._main.flush()
 
-    def _flush_others(self) -> None:
+    def _before_main(self) -> None:
+        """Before the cursor may move: what other families are sent, and a note of the months that have to wait."""
         for batcher in self._others.values():
             batcher.flush()
+        task = self._task
+        if not task.dry_run and task.floor.has_kept_more():
+            task.floor.hold_kept()
+            months.set_held(task.publishing, task.target.block, task.floor.held.values(), ())
 
 
 def add_logged(task: Task, router: Router, position: Cursor, horizon: int) -> None:
@@ -237,12 +246,18 @@ def _add(task: Task, router: Router, seq: int, aar: AAR, known: Sequence[Version
 def _add_others(task: Task, router: Router, page: Page, known: Versions) -> list[str]:
     """Records that are not to be published: taken back if they were; returns those that nothing is left of."""
     records = query.by_job_id(task.accounting, [job_id for _seq, job_id in page.others if known.get(job_id)])
-    return [
-        job_id
-        for seq, job_id in page.others
-        if not task.floor.forbids_taking_back(None, seq, known.get(job_id, []), unwanted=False)
-        and router.take_back(job_id, records.get(job_id), known.get(job_id, []))
-    ]
+    settled = []
+    for seq, job_id in page.others:
+        aar, versions = records.get(job_id), known.get(job_id, [])
+        if aar is not None and query.is_publishable(aar):
+            # It ended before the target's time, and was sent all the same: by a republish.
+            gone = _add(task, router, seq, aar, versions)
+        else:
+            forbidden = task.floor.forbids_taking_back(None, seq, versions, unwanted=False)
+            gone = not forbidden and router.take_back(job_id, aar, versions)
+        if gone:
+            settled.append(job_id)
+    return settled
 
 
 def _take_back_deleted(task: Task, router: Router, seq: int, horizon: int) -> None:

@@ -59,6 +59,8 @@ class Floor:
         self._accepted = accepted
         self._life_seq = life_seq
         self._changes = changes(proven, selection)
+        self.filter_changed = proven is not None and proven.get("vofilter") != selection["vofilter"]
+        """Whether other VOs are selected than when nothing was held last."""
         self._given_jobs: Counter[Month] = Counter()
         self._sites: dict[Month, set[str]] = {}
         for place, amount in given_jobs.items():
@@ -71,6 +73,8 @@ class Floor:
             self._sites.setdefault((place.year, place.month), set()).add(place.site)
         self._kept: Counter[Month] = Counter()
         self._waiting: Counter[Month] = Counter()
+        self._told: set[Month] = set()
+        """Months of these that `held` names already."""
         self._why: dict[Month, str] = {}
         self.held: dict[Month, HeldMonth] = {}
 
@@ -129,8 +133,15 @@ class Floor:
         sites = self._sites.get(month)
         return sites is not None and folded(site) not in map(folded, sites)
 
+    def has_kept_more(self) -> bool:
+        """Whether records were kept at the receiver, or have to wait, in months that are not held yet."""
+        return bool((self._kept.keys() | self._waiting.keys()) - self._told)
+
     def hold_kept(self) -> None:
-        """Hold the months of which records were kept at the receiver, or have to wait here."""
+        """Hold the months of which records were kept at the receiver, or wait here; again, when there are more."""
+        for month in self._told:
+            self.held.pop(month, None)
+        self._told = {*self._kept, *self._waiting}
         for month, kept in self._kept.items():
             given = self._given_jobs.get(month, kept)
             fall = f"{given} jobs published, and {kept} would be changed, moved or taken back without proof"
@@ -171,13 +182,16 @@ class Floor:
         self._hold(month, f"{figures} ({', '.join(hosts)}): {self._cause()}", jobs, now)
         return True
 
-    def is_incomplete(self, month: Month, jobs: int, since: str) -> bool:
+    def is_incomplete(self, month: Month, jobs: int, cause: str) -> bool:
         """Whether the beginning of a month is missing and nobody accepted that; holds the month then."""
-        if month in self._accepted.ever:
+        if self.was_accepted(month):
             return False
-        cause = f"the database was begun at {since} and may lack the month's earlier jobs"
         self._hold(month, cause, 0, jobs)
         return True
+
+    def was_accepted(self, month: Month) -> bool:
+        """Whether somebody said of a month that what the database has of it is what counts."""
+        return month in self._accepted.ever
 
     def _cause(self) -> str:
         if self._changes:

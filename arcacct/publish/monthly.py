@@ -14,12 +14,14 @@ from arcacct.publish.families import SYNC, SummaryFamily, apel_options, wants
 from arcacct.publish.feed import Task
 from arcacct.publish.floor import added
 from arcacct.publish.position import iso
-from arcacct.publish.sums import Month, month_bounds, send_zeros, sent_sum, summary_sums, zeros, zeros_note
+from arcacct.publish.sums import Month, month_bounds, month_name, send_zeros, sent_sum, summary_sums, zeros, zeros_note
+from arcacct.publish.tally import Tally
 from arcacct.records import acceptance, apel, apel_summary
 from arcacct.records.aar import AAR, UsageCell
-from arcacct.records.apel_summary import SyncKey
+from arcacct.records.apel_summary import SummaryKey, SyncKey
 from arcacct.records.apel_text import folded
-from arcacct.store import cells, former, given, held, query, schema, sent
+from arcacct.store import cells, former, given, health, held, ledger, query, schema, sent
+from arcacct.store.accounting import one_moment
 from arcacct.store.given import Amount, Place
 from arcacct.store.ledger import Held, MonthProof, SentRecord, SentSum
 
@@ -50,13 +52,14 @@ def send_summaries(
     target = _apel(task)
     wanted = sorted(months)
     by_month = {month: sent.live_summaries(task.publishing, target.block, *month) for month in wanted}
-    sums = summary_sums(target, family, cells.usage_cells(task.accounting, wanted), task.tally)
-    allowed = [
-        month
-        for month in wanted
-        if not _falls(task, family, month, by_month[month], sums.parts)
-        and not _misses_the_beginning(task, month, by_month[month])
-    ]
+    with one_moment(task.accounting):
+        sums = summary_sums(target, family, cells.usage_cells(task.accounting, wanted), task.tally)
+        allowed = [
+            month
+            for month in wanted
+            if not _falls(task, family, month, by_month[month], sums.parts)
+            and not _misses_the_beginning(task, month, by_month[month])
+        ]
     parts = [part for part in sums.parts if part.sum is not None and (part.sum.year, part.sum.month) in allowed]
     refused = [cell for cell in sums.refused if (cell.year, cell.month) in allowed]
     _hold_refused(task, family, allowed, refused, logged)
@@ -86,33 +89,82 @@ def _misses_the_beginning(task: Task, month: Month, live: Sequence[Live]) -> boo
         return False
     counted = cells.counted_until(task.accounting, month, query.LAST_SECOND)
     jobs = sum(one.jobs for one in counted if wants(task.target, one.vo))
-    return bool(jobs or live) and task.floor.is_incomplete(month, jobs, iso(since))
+    return bool(jobs or live) and task.floor.is_incomplete(month, jobs, _begun_later(since))
+
+
+def _begun_later(since: int) -> str:
+    return f"the database was begun at {iso(since)} and may lack the month's earlier jobs"
 
 
 def _falls(task: Task, family: SummaryFamily, month: Month, live: Sequence[Live], parts: Sequence[Part]) -> bool:
     known = task.months.get(month)
     if not live or known is None:
         return False
-    given = _amounts(one for _kind, one in live if not one.is_adopted)
-    if known.incarnation == task.life:
-        if known.seq is None:
-            # An older program published it from this very database, and noted no place in the log to compare with.
-            return False
-        found = _amounts(
-            part.sum for part in parts if part.sum is not None and (part.sum.year, part.sum.month) == month
-        )
-        return task.floor.falls(month, given, found, _left(task, family, month, known.seq))
-    # In another life of the database only jobs of that time prove anything: new ones must not hide that they are gone.
-    until = query.LAST_SECOND if known.sent is None else known.sent
-    counted = [one for one in cells.counted_until(task.accounting, month, until) if wants(task.target, one.vo)]
-    found = _placed(family, month, [(one.endpoint_url, one.jobs, one.wall_s) for one in counted])
-    return task.floor.falls(month, given, found, _left(task, family, month, schema.life_seq(task.accounting)))
+    ours = [one for _kind, one in live if not one.is_adopted]
+    new = [part.sum for part in parts if part.sum is not None and (part.sum.year, part.sum.month) == month]
+    given, found = _amounts(ours), _amounts(new)
+    if known.incarnation != task.life:
+        # In another life of the database only jobs of that time prove anything: new ones must not hide that they
+        # are gone.
+        until = query.LAST_SECOND if known.sent is None else known.sent
+        seq = schema.life_seq(task.accounting)
+        counted = [one for one in cells.counted_until(task.accounting, month, until) if wants(task.target, one.vo)]
+        found = _placed(family, month, [(one.endpoint_url, one.jobs, one.wall_s) for one in counted])
+        now = [one for one in cells.cells_of_changed(task.accounting, month, seq, until) if wants(task.target, one.vo)]
+        back = _placed(family, month, [(one.endpoint_url, one.jobs, one.wall_s) for one in now])
+    elif known.seq is None:
+        return _falls_after_older(task, month, given, found)
+    else:
+        seq = known.seq
+        changed = cells.cells_of_changed(task.accounting, month, seq, query.LAST_SECOND)
+        now_parts = summary_sums(_apel(task), family, changed, Tally()).parts
+        back = _amounts(part.sum for part in now_parts if part.sum is not None)
+    left = _left(task, family, month, seq)
+    if task.floor.falls(month, given, found, _less(left, back)):
+        return True
+    return task.floor.filter_changed and _falls_by_vo(task, month, ours, new, left)
+
+
+def _falls_after_older(task: Task, month: Month, given: dict[Place, Amount], found: dict[Place, Amount]) -> bool:
+    """
+    Whether sums fall that an older program published from this very database, noting no place in the log.
+
+    What was logged behind the cursor may be a proof, each record of one job.
+    """
+    reached = ledger.cursor(task.publishing, task.target.block)
+    logged = query.count_logged(task.accounting, 0 if reached is None else reached.last_seq)
+    return task.floor.falls(month, given, found, dict.fromkeys(given, Amount(logged, None)))
+
+
+def _falls_by_vo(
+    task: Task, month: Month, ours: Sequence[SentSum], new: Sequence[SentSum], left: dict[Place, Amount]
+) -> bool:
+    """Whether another filter leaves out VOs that were published, however many jobs the others have by now."""
+    by_vo: dict[str | None, list[SentSum]] = {}
+    for one in ours:
+        by_vo.setdefault(_vo_of(one), []).append(one)
+    return any(
+        task.floor.falls(month, _amounts(sums), _amounts(one for one in new if _vo_of(one) == vo), left)
+        for vo, sums in by_vo.items()
+    )
+
+
+def _vo_of(one: SentSum) -> str | None:
+    return SummaryKey._make(json.loads(one.key)).vo
 
 
 def _left(task: Task, family: SummaryFamily, month: Month, seq: int) -> dict[Place, Amount]:
     """What changed or was deleted in a month after a place in the log."""
     left = [one for one in former.left_since(task.accounting, month, seq) if wants(task.target, one.vo)]
     return _placed(family, month, [(one.endpoint_url, one.jobs, one.wall_s) for one in left])
+
+
+def _less(left: dict[Place, Amount], back: dict[Place, Amount]) -> dict[Place, Amount]:
+    """What left without what came back: a record that only changed explains no more than its change."""
+    return left | {
+        place: added(left.get(place, Amount(0, 0)), Amount(-there.jobs, -(there.wall_s or 0)))
+        for place, there in back.items()
+    }
 
 
 def _placed(family: SummaryFamily, month: Month, counted: Iterable[tuple[str | None, int, int]]) -> dict[Place, Amount]:
@@ -196,10 +248,23 @@ def _may_count(task: Task, month: Month, one: SentSum, live: Sequence[SentSum]) 
     """Whether a month's count is ours to tell: another program may have published its beginning."""
     since = schema.complete_since(task.accounting)
     known = task.months.get(month)
-    ours = known is not None and known.seq is not None
-    if month_bounds(*month)[0] >= since or ours or any(old.key == one.key for old in live):
+    if any(old.key == one.key for old in live) or (known is not None and known.seq is not None):
         return True
-    return not task.floor.is_incomplete(month, one.jobs, iso(since))
+    begin, end = month_bounds(*month)
+    if begin < since:
+        return not task.floor.is_incomplete(month, one.jobs, _begun_later(since))
+    block, vos = task.target.block, task.target.vofilter
+    reached = ledger.cursor(task.publishing, block)
+    before = 0 if reached is None else min(end, reached.start_end_time)
+    if before <= begin or task.floor.was_accepted(month):
+        return True
+    others = health.not_sent_again(task.publishing, task.accounting, block, (begin, before), vos)
+    if others:
+        task.tally.note(
+            f"{month_name(month)}: no count is announced: {others} jobs that ended before {iso(before)}, when the"
+            " target began, were another's to publish; `arcacct republish` of the month sends them and counts all"
+        )
+    return not others
 
 
 def _apel(task: Task) -> APELTarget | DirectoryTarget:

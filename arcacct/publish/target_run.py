@@ -99,7 +99,7 @@ class TargetRun:
 
     def publish(self, horizon: int) -> Outcome:
         """What is new up to ``horizon``."""
-        task = self._begun()
+        task, block = self._begun(), self._target.block
         start = position(task, self._wishes.since)
         due = (start.last_success or 0) + self._target.urdelivery_frequency_s
         # A success that lies ahead was noted by a clock that was wrong.
@@ -110,9 +110,12 @@ class TargetRun:
         if not self._wishes.dry_run:
             if self._is_whole:
                 self._prove(task)
+            else:
+                # What was said of a month that nobody saw fall here is no word for a later fall.
+                seen = {(one.year, one.month) for one in months.held(task.publishing, block).get(block, ())}
+                months.close_accepted(task.publishing, block, but=seen)
             # A whole run has looked at every month that was held before.
-            looked_at = None if self._is_whole else ()
-            months.set_held(task.publishing, self._target.block, task.floor.held.values(), looked_at)
+            months.set_held(task.publishing, block, task.floor.held.values(), None if self._is_whole else ())
             self._finish(task, error)
         return self._outcome(error)
 
@@ -122,7 +125,9 @@ class TargetRun:
         position(task, self._wishes.since)
         error = self._attempt(task, "republish", lambda delivery: self._send_again(task, delivery, period, horizon))
         if not self._wishes.dry_run:
-            months.set_held(task.publishing, self._target.block, task.floor.held.values(), ())
+            # A month of which nothing was published is nobody's alarm once it is not asked for any more.
+            holding = [one for one in task.floor.held.values() if (one.year, one.month) in task.months]
+            months.set_held(task.publishing, self._target.block, holding, ())
         return self._outcome(error)
 
     def _begun(self) -> Task:
@@ -212,6 +217,7 @@ class TargetRun:
         holding = {(one.year, one.month) for one in months.held(task.publishing, block).get(block, ())}
         count_given(task)
         walks = self._walked = self._walks_again(task, holding)
+        self._note_walk(task, start)
         doubt = lives.doubt_seq(task.publishing, block)
         if doubt is not None:
             self._tally.note("publishing.db was lost, or is an older copy: what was sent since is sent again")
@@ -251,6 +257,21 @@ class TargetRun:
     def _remember_names(self, task: Task, *, alone: bool) -> None:
         names = names_of(self._selection)
         lives.remember(task.accounting, task.settings.places, self._target.block, names, alone=alone)
+
+    def _note_walk(self, task: Task, start: Cursor) -> None:
+        """
+        Note by what the log is gone through before the cursor passes anything.
+
+        A run that fails leaves a cursor that passed what this selection leaves out: another one has to begin again.
+        """
+        if task.dry_run:
+            return
+        block, chosen = self._target.block, of_records(self._selection)
+        walked = months.selections(task.publishing, block)[1]
+        if walked is None and start.last_seq == 0:
+            months.set_selection(task.publishing, block, "Walked", chosen)
+        elif walked not in (None, chosen):
+            months.set_selection(task.publishing, block, "Walked", {})
 
     def _walks_again(self, task: Task, holding: set[Month]) -> bool:
         """Whether the log has to be gone through from its beginning: what is selected has changed, or is held."""
@@ -340,6 +361,7 @@ class TargetRun:
             months.set_selection(task.publishing, block, "Selection", self._selection)
 
     def _send_again(self, task: Task, delivery: Deliverer, period: Period, horizon: int) -> None:
+        self._refuse_other_names(task)
         count_given(task)
         configured = self._family.document.kind
         by_kind: dict[str, set[Month]] = {}

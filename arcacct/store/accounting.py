@@ -100,6 +100,16 @@ def open_publishing(here: Places) -> Connection:
     return con
 
 
+@contextmanager
+def one_moment(con: Connection) -> Iterator[None]:
+    """All that is read inside is as it was at one moment; short, and without other transactions inside."""
+    con.execute("BEGIN")
+    try:
+        yield
+    finally:
+        con.execute("COMMIT")
+
+
 def read_once(con: Connection) -> None:
     """From now on nothing is read twice: no memory for pages that might come back."""
     con.execute("PRAGMA cache_size = -2000")

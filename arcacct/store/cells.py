@@ -10,7 +10,7 @@ import time
 from _sqlite3 import Connection
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from arcacct.conf.places import Places
 from arcacct.records.aar import UsageCell
@@ -136,7 +136,10 @@ _NAMED = """
 def usage_cells(con: Connection, months: Iterable[Month] | None = None) -> list[UsageCell]:
     """The cells of some months, or all: the present, also where the cells are not up to date."""
     chosen = "" if months is None else f"AND Month IN ({','.join(str(year * 100 + month) for year, month in months)})"
-    rows = con.execute(_NAMED.format(cells=_present(con), months=chosen))
+    return _cells(con.execute(_NAMED.format(cells=_present(con), months=chosen)))
+
+
+def _cells(rows: Iterable[Any]) -> list[UsageCell]:
     return [
         UsageCell(
             month // 100, month % 100, _text(user_dn), _text(vo), _text(fqan), _text(url), nodes, cores,
@@ -164,6 +167,17 @@ def counted_until(con: Connection, month: Month, ended_until: int) -> list[Count
         (month[0] * 100 + month[1], ended_until),
     )
     return [Counted(_text(vo), _text(url), jobs, wall_s) for vo, url, jobs, wall_s in rows]
+
+
+def cells_of_changed(con: Connection, month: Month, seq: int, ended_until: int) -> list[UsageCell]:
+    """What the finished records that changed after a place in FinishedLog are now, of a month and up to an end."""
+    changed = (
+        f"(SELECT {_KEY}, count(*) AS Jobs, sum(Wall) AS Wall, sum(Cpu) AS Cpu, min(EndTime) AS Earliest,"
+        f" max(EndTime) AS Latest FROM (SELECT DISTINCT RecordID FROM FormerVersions WHERE Seq > {int(seq)})"
+        " CROSS JOIN RecordUsage USING (RecordID)"
+        f" WHERE Month = {month[0] * 100 + month[1]} AND EndTime <= {int(ended_until)} GROUP BY {_KEY})"
+    )
+    return _cells(con.execute(_NAMED.format(cells=changed, months="")))
 
 
 def emptied_cells(con: Connection, months: Iterable[Month]) -> list[UsageCell]:

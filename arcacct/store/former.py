@@ -5,7 +5,7 @@ from __future__ import annotations
 from _sqlite3 import Connection
 from typing import NamedTuple
 
-from arcacct.store.query import unescaped
+from arcacct.store.query import LAST_SECOND, unescaped
 
 Month = tuple[int, int]
 
@@ -47,7 +47,11 @@ def left_since(con: Connection, month: Month, seq: int) -> list[Left]:
 
 def former_keys(con: Connection, seq: int) -> list[FormerKey]:
     """What records were before each change after a place in FinishedLog, oldest first."""
-    rows = con.execute("SELECT JobID, LocalJobID, EndTime FROM FormerVersions WHERE Seq > ? ORDER BY rowid", (seq,))
+    rows = con.execute(
+        "SELECT JobID, LocalJobID, EndTime FROM FormerVersions WHERE Seq > ? AND EndTime BETWEEN 1 AND ?"
+        " ORDER BY rowid",
+        (seq, LAST_SECOND),
+    )
     return [FormerKey(unescaped(job_id), _text(local_job_id), end_time) for job_id, local_job_id, end_time in rows]
 
 
@@ -56,8 +60,9 @@ def former_places(con: Connection, seq: int) -> set[tuple[str | None, int, int]]
     rows = con.execute(
         "SELECT DISTINCT URL, CAST(strftime('%Y', EndTime, 'unixepoch') AS INTEGER),"
         " CAST(strftime('%m', EndTime, 'unixepoch') AS INTEGER)"
-        " FROM FormerVersions LEFT JOIN Endpoints ON Endpoints.ID = EndpointID WHERE Seq > ?",
-        (seq,),
+        " FROM FormerVersions LEFT JOIN Endpoints ON Endpoints.ID = EndpointID"
+        " WHERE Seq > ? AND EndTime BETWEEN 1 AND ?",
+        (seq, LAST_SECOND),
     )
     return {(_text(url), year, month) for url, year, month in rows}
 

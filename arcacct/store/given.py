@@ -63,11 +63,19 @@ def count_anew(con: Connection, target: str, count: Callable[[dict[str, list[Ver
     """
     with transaction(con):
         con.execute("DELETE FROM Given WHERE Target = ?", (target,))
+        sending = {
+            message_id
+            for (message_id,) in con.execute(
+                "SELECT MessageID FROM Messages WHERE Target = ? AND State = 'sending'", (target,)
+            )
+        }
         after = ""
         while page := _jobs_sent(con, after):
             for job_id, version, (site, submit_host, wall_s) in count(versions(con, target, page)):
                 given = given_id(con, target, (site, submit_host, *month_of(version.end_time)))
-                con.execute("UPDATE Given SET Jobs = Jobs + 1, Wall = Wall + ? WHERE GivenID = ?", (wall_s, given))
+                if version.message_id not in sending:
+                    # What is under way counts when it is accepted.
+                    con.execute("UPDATE Given SET Jobs = Jobs + 1, Wall = Wall + ? WHERE GivenID = ?", (wall_s, given))
                 con.execute(
                     "UPDATE MessageRecords SET GivenID = ?, Wall = ? WHERE MessageID = ? AND JobID = ? AND Key = ?",
                     (given, wall_s, version.message_id, job_id, version.key),

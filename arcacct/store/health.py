@@ -8,6 +8,7 @@ import os
 import struct
 import time
 from _sqlite3 import Connection
+from collections.abc import Collection
 from typing import NamedTuple
 
 from arcacct.store import given, lives, months, schema
@@ -164,22 +165,32 @@ def never_sent(publishing: Connection, accounting: Connection, target: str, star
     (whole,) = accounting.execute(
         f"SELECT coalesce(sum(Jobs), 0) FROM Cells WHERE Month < ?{wanted}", (month, *vos)
     ).fetchone()
-    (part,) = accounting.execute(
-        "SELECT count(*) FROM AAR JOIN Status ON Status.ID = +StatusID WHERE EndTime >= ? AND EndTime < ?"
-        f" AND Status.Name IN ('completed', 'failed'){wanted}",
-        (first, start, *vos),
-    ).fetchone()
     sums = given.given_sums(publishing, target)
     sent = sum(
         amount.jobs
         for place, amount in (*sums.items(), *given.given_jobs(publishing, target).items())
         if place.year * 100 + place.month < month
     )
+    # Sums are of whole months: with that of the start the jobs before it went, too.
+    in_sum = any(place.year * 100 + place.month == month for place in sums)
+    part = 0 if in_sum else not_sent_again(publishing, accounting, target, (first, start), vos)
+    return int(max(0, whole - sent) + part)
+
+
+def not_sent_again(
+    publishing: Connection, accounting: Connection, target: str, ended: tuple[int, int], vos: Collection[str]
+) -> int:
+    """Of the jobs with ``ended[0] <= EndTime < ended[1]``, from before a target's time: how many no republish sent."""
+    marks = ",".join("?" * len(vos))
+    wanted = f" AND VOID IN (SELECT ID FROM WLCGVOs WHERE Name IN ({marks}))" if vos else ""
+    (found,) = accounting.execute(
+        "SELECT count(*) FROM AAR JOIN Status ON Status.ID = +StatusID WHERE EndTime >= ? AND EndTime < ?"
+        f" AND Status.Name IN ('completed', 'failed'){wanted}",
+        (*ended, *vos),
+    ).fetchone()
     (again,) = publishing.execute(
         "SELECT count(DISTINCT JobID) FROM Messages CROSS JOIN MessageRecords USING (MessageID) WHERE Target = ?"
         " AND Origin = 'republish' AND State = 'accepted' AND EndTime >= ? AND EndTime < ?",
-        (target, first, start),
+        (target, *ended),
     ).fetchone()
-    # Sums are of whole months: with that of the start the jobs before it went, too.
-    in_sum = any(place.year * 100 + place.month == month for place in sums)
-    return int(max(0, whole - sent) + (0 if in_sum else max(0, part - again)))
+    return max(0, int(found) - int(again))

@@ -506,6 +506,35 @@ def _count(con: Connection, message: Message) -> None:
         )
 
 
+def _count_without(con: Connection, target: str, message_id: int) -> None:
+    """
+    What was sent in the place of a record that never arrived took that one out of the counts: put it right.
+
+    It replaced what that record would have replaced.
+    """
+    for job_id, key, given, wall_s, before, before_s in con.execute(
+        "SELECT JobID, Key, GivenID, coalesce(Wall, 0), ReplacedID, coalesce(ReplacedWall, 0) FROM MessageRecords"
+        " WHERE MessageID = ? AND GivenID IS NOT NULL",
+        (message_id,),
+    ).fetchall():
+        newer = con.execute(
+            "SELECT MessageID, Position, State FROM MessageRecords JOIN Messages USING (MessageID) WHERE JobID = ?"
+            " AND Target = ? AND Key = ? AND MessageID > ? AND State IN ('accepted', 'sending') AND ReplacedID = ?"
+            " ORDER BY MessageID LIMIT 1",
+            (job_id, target, key, message_id, given),
+        ).fetchone()
+        if newer is None:
+            continue
+        con.execute(
+            "UPDATE MessageRecords SET (ReplacedID, ReplacedWall) = (?, ?) WHERE MessageID = ? AND Position = ?",
+            (before, before_s, *newer[:2]),
+        )
+        if newer[2] == "accepted":
+            change = "UPDATE Given SET Jobs = Jobs + ?, Wall = Wall + ? WHERE GivenID = ?"
+            con.execute(change, (1, wall_s, given))
+            con.execute(change, (-1, -before_s, before))
+
+
 def highest_row(con: Connection, target: str) -> int:
     """The highest number that a receiver gave to a record of the newest messages to it; 0 for none."""
     row = con.execute(
@@ -551,6 +580,7 @@ def refused(
     now = int(time.time())
     with transaction(con):
         _answer(con, message.message_id, "refused", code, words, None)
+        _count_without(con, target, message.message_id)
         for one in held:
             hold(con, target, one, now)
         for month in months:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from arcacct.conf.places import Places
 from arcacct.errors import ConfigError
-from arcacct.store import fence, schema
+from arcacct.store import fence, query, schema
 from arcacct.store.accounting import writing
 from arcacct.store.ledger import transaction
 
@@ -89,6 +89,8 @@ class Known(NamedTuple):
     restored: bool
     """publishing.db came from a backup, and nothing was published since."""
     has_cursors: bool
+    is_behind: bool
+    """Whether a target was sent more of this very life of accounting.db than it has logged."""
 
 
 class Begun(NamedTuple):
@@ -105,10 +107,12 @@ def known(accounting: Connection, publishing: Connection, *, rehearsing: bool = 
     ours = dict(accounting.execute("SELECT KeyName, KeyValue FROM DBConfig").fetchall())
     theirs = dict(publishing.execute("SELECT KeyName, KeyValue FROM DBConfig").fetchall())
     horizon, passed = accounting.execute("SELECT Horizon, Passed FROM Fence").fetchone()
-    lives = {life for (life,) in publishing.execute("SELECT DISTINCT Incarnation FROM Targets") if life}
+    lives = {one for (one,) in publishing.execute("SELECT DISTINCT Incarnation FROM Targets") if one}
     fences = theirs.get("FENCES_PASSED")
+    life = schema.incarnation(accounting)
+    (reached,) = publishing.execute("SELECT max(LastSeq) FROM Targets WHERE Incarnation = ?", (life,)).fetchone()
     return Known(
-        schema.incarnation(accounting),
+        life,
         schema.lineage(accounting),
         int(passed),
         int(horizon),
@@ -121,6 +125,7 @@ def known(accounting: Connection, publishing: Connection, *, rehearsing: bool = 
         frozenset((*lives, *theirs.get("ACCOUNTING_LIVES", "").split())),
         "ARCACCT_RESTORED" in theirs,
         bool(lives),
+        reached is not None and reached > query.highest_seq(accounting),
     )
 
 
@@ -133,7 +138,8 @@ def doubts(what: Known) -> list[Doubt]:
         found.append(Doubt.LEDGER_LOST if not what.has_cursors else Doubt.LEDGER_OLD)
     elif what.runs_of > what.runs or what.restored:
         found.append(Doubt.LEDGER_OLD)
-    if what.life in what.lives_ever and what.fences is not None and what.passed < what.fences:
+    # An older program noted no fences: what it sent is all that tells.
+    if what.life in what.lives_ever and (what.is_behind or what.passed < (what.fences or 0)):
         found.append(Doubt.ACCOUNTING_OLD)
     elif what.has_cursors and what.life not in what.lives_of and Doubt.FOREIGN not in found:
         found.append(Doubt.ACCOUNTING_OTHER)

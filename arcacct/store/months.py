@@ -113,10 +113,16 @@ def accepted(con: Connection, target: str, incarnation: str) -> Accepted:
     )
 
 
-def close_accepted(con: Connection, target: str) -> None:
-    """What was accepted has been used, or nothing needed it: the next fall has to be accepted anew."""
+def close_accepted(con: Connection, target: str, *, but: Iterable[Month] = ()) -> None:
+    """What was accepted (``but`` for these) was used, or nothing needed it: the next fall has to be accepted anew."""
     with transaction(con):
-        con.execute("UPDATE AcceptedMonths SET IsOpen = 0 WHERE Target = ? AND IsOpen", (target,))
+        open_months = con.execute(
+            "SELECT DISTINCT Year, Month FROM AcceptedMonths WHERE Target = ? AND IsOpen", (target,)
+        ).fetchall()
+        con.executemany(
+            "UPDATE AcceptedMonths SET IsOpen = 0 WHERE Target = ? AND Year = ? AND Month = ? AND IsOpen",
+            [(target, *month) for month in set(open_months) - set(but)],
+        )
 
 
 def selections(con: Connection, target: str) -> tuple[dict[str, object] | None, dict[str, object] | None]:

@@ -288,6 +288,18 @@ def _node_names(text: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in (text or "").split(":") if name))
 
 
+def is_publishable(aar: AAR) -> bool:
+    """Whether a record is of a job that ended, or vanished after the batch system had measured something."""
+    measured = (aar.wall_s, aar.cpu_user_s, aar.cpu_kernel_s) != (0, 0, 0)
+    return aar.status in ("completed", "failed") or (aar.status == "aborted" and measured)
+
+
+def count_logged(con: Connection, seq: int) -> int:
+    """How many records were logged after a place in FinishedLog."""
+    row = con.execute("SELECT count(*) FROM FinishedLog WHERE Seq > ?", (seq,)).fetchone()
+    return int(row[0])
+
+
 def cell_of(aar: AAR) -> UsageCell:
     """The cell of a single job."""
     when = time.gmtime(aar.end_time)

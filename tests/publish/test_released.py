@@ -8,6 +8,8 @@ import sqlite3
 import pytest
 from publishing_site import CARS, JUNE, SGAS, SUMMARIES, Job, Site, at_apel, jobs
 
+from arcacct.errors import FiguresHeld
+
 DATA = pathlib.Path(__file__).parent.parent / "data" / "released"
 TARGETS = SGAS + CARS + SUMMARIES.replace("apel:a", "apel:sums").replace("=SITE", "=SUMS")
 
@@ -72,3 +74,28 @@ def test_later_changes_are_what_they_always_were(site) -> None:
     assert rows["4job00001"].wall_s == 300
     assert rows["4july"].wall_s == 50
     assert site.ledger("SELECT sum(Jobs), sum(Wall) FROM Given WHERE Target = 'arex/jura/apel:a'") == [(7, 950)]
+
+
+def test_another_filter_with_the_upgrade_takes_nothing_back(site) -> None:
+    """0.1.0 noted no place in the log; what nothing logged explains is held all the same."""
+    site.configure(TARGETS.replace("=summaries\n", "=summaries\nvofilter=atals\n"))
+    error = site.publish("apel:sums").error
+    assert isinstance(error, FiguresHeld)
+    assert "2024-06 is held" in str(error)
+
+    site.configure(TARGETS)
+    assert site.publish("apel:sums").error is None
+
+
+def test_an_older_accounting_database_with_the_upgrade_takes_nothing_back(site) -> None:
+    """A copy put in place by hand has less in its log than 0.1.0 had sent of it."""
+    con = sqlite3.connect(site.settings.places.database)
+    for table in ("FinishedLog", "Contributions", "Cells", "AAR"):
+        con.execute(f"DELETE FROM {table}")
+    con.execute("UPDATE sqlite_sequence SET seq = 0 WHERE name = 'FinishedLog'")
+    con.execute("UPDATE CellsPosition SET Seq = 0")
+    con.commit()
+    con.close()
+    site.record(*jobs(1))
+
+    assert isinstance(site.publish("apel:sums").error, FiguresHeld)
