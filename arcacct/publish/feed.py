@@ -78,6 +78,7 @@ class Router:
         self._republish = republish
         jobs = {kind for kind in (self._configured, *self._kinds.values()) if kind in (UR.kind, *JOB_KINDS)}
         main = self._configured if self._configured in jobs else min(jobs)
+        self._is_one_family = jobs == {self._configured, *self._kinds.values()} == {main}
         self._key = _key_of(task)
         self._others = {kind: self._batcher(kind, family, moves_cursor=False) for kind in sorted(jobs - {main})}
         self._main = self._batcher(main, family, first=self._flush_others)
@@ -108,6 +109,8 @@ class Router:
 
     def _at(self, end_time: object) -> JobBatcher | None:
         """Who takes a record that ended then; ``None``: a sum of its month does."""
+        if self._is_one_family:
+            return self._main
         known = isinstance(end_time, int) and 0 < end_time <= query.LAST_SECOND
         kind = self._kinds.get(month_of(end_time), self._configured) if known else self._configured  # type: ignore[arg-type]
         if kind in self._others:

@@ -66,6 +66,7 @@ class Floor:
             self._given_jobs[month] += amount.jobs
         for place in (*given_jobs, *given_sums):
             self._sites.setdefault((place.year, place.month), set()).add(place.site)
+        self._elsewhere: dict[tuple[Month, str], bool] = {}
         self._kept: Counter[Month] = Counter()
         self._why: dict[Month, str] = {}
         self.held: dict[Month, HeldMonth] = {}
@@ -118,9 +119,13 @@ class Floor:
         return True
 
     def is_elsewhere(self, month: Month, site: str) -> bool:
-        """Whether a month is published, and under the name of another site."""
-        sites = self._sites.get(month)
-        return sites is not None and folded(site) not in map(folded, sites)
+        """Whether a month is published, and under the name of another site; asked of every new record."""
+        asked = (month, site)
+        known = self._elsewhere.get(asked)
+        if known is None:
+            sites = self._sites.get(month)
+            known = self._elsewhere[asked] = sites is not None and folded(site) not in map(folded, sites)
+        return known
 
     def hold_kept(self) -> None:
         """Hold the months of which records were kept at the receiver."""
