@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import marshal
 from collections.abc import Callable, Mapping
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from arcacct.records.aar import AAR
@@ -27,7 +27,15 @@ _DIGEST_BYTES = 16
 
 def values_of(versions: Mapping[int, tuple[str, ...]]) -> dict[int, tuple[Callable[[AAR], tuple[Any, ...]], int]]:
     """How the values of each version are read off a record, and where the transfers stand among them."""
-    return {number: (attrgetter(*names), names.index("transfers")) for number, names in versions.items()}
+    return {number: (_reader(names), names.index("transfers")) for number, names in versions.items()}
+
+
+def _reader(names: tuple[str, ...]) -> Callable[[AAR], tuple[Any, ...]]:
+    fields: tuple[str, ...] = AAR._fields
+    first = fields.index(names[0])
+    span = slice(first, first + len(names))
+    # Values that stand together in a record are read as one piece: half the cost of one by one.
+    return itemgetter(span) if fields[span] == names else attrgetter(*names)
 
 
 _VALUES = values_of(DIGESTS)

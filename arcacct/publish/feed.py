@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from _sqlite3 import Connection
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -78,6 +79,7 @@ class Router:
         self._republish = republish
         jobs = {kind for kind in (self._configured, *self._kinds.values()) if kind in (UR.kind, *JOB_KINDS)}
         main = self._configured if self._configured in jobs else min(jobs)
+        self._is_one_family = jobs == {self._configured, *self._kinds.values()} == {main}
         self._key = _key_of(task)
         self._others = {kind: self._batcher(kind, family, moves_cursor=False) for kind in sorted(jobs - {main})}
         self._main = self._batcher(main, family, first=self._before_main)
@@ -108,6 +110,8 @@ class Router:
 
     def _at(self, end_time: object) -> JobBatcher | None:
         """Who takes a record that ended then; ``None``: a sum of its month does."""
+        if self._is_one_family:
+            return self._main
         known = isinstance(end_time, int) and 0 < end_time <= query.LAST_SECOND
         kind = self._kinds.get(month_of(end_time), self._configured) if known else self._configured  # type: ignore[arg-type]
         if kind in self._others:
@@ -166,9 +170,13 @@ class Router:
         if isinstance(self._task.target, SGASTarget) or not records:
             return {}
         key = self._key
-        mine = {key(aar): aar for aar in sorted(records, key=lambda aar: aar.record_id, reverse=True)}
-        found = {aar.job_id: mine[key(aar)].job_id for aar in records if mine[key(aar)] is not aar}
-        others = query.ended_at(self._task.accounting, [aar.end_time for aar in mine.values()])
+        others = _others_of_their_seconds(self._task.accounting, records)
+        ends = Counter(end_time for *_name, end_time in others)
+        ends.update(aar.end_time for aar in records)
+        # A key holds the end: where few jobs end in a second, few keys have to be made.
+        some = [(key(aar), aar) for aar in records if ends[aar.end_time] > 1]
+        mine = dict(sorted(some, key=lambda one: one[1].record_id, reverse=True))
+        found = {aar.job_id: mine[own].job_id for own, aar in some if mine[own] is not aar}
         first: dict[str, str] = {}
         for record_id, job_id, local_job_id, end_time in others:
             other = key(bare(job_id, end_time, local_job_id))
@@ -203,6 +211,12 @@ class Router:
         if not task.dry_run and task.floor.has_kept_more():
             task.floor.hold_kept()
             months.set_held(task.publishing, task.target.block, task.floor.held.values(), ())
+
+
+def _others_of_their_seconds(con: Connection, records: Sequence[AAR]) -> list[tuple[int, str, str | None, int]]:
+    """As `query.ended_at`: the jobs that ended in the same second as one of these, without these themselves."""
+    own = {aar.record_id for aar in records}
+    return query.ended_at(con, {aar.end_time for aar in records}, besides=own)
 
 
 def add_logged(task: Task, router: Router, position: Cursor, horizon: int) -> None:

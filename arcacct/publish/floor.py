@@ -71,6 +71,7 @@ class Floor:
             self._given[place.year, place.month] += amount.jobs
         for place in (*given_jobs, *given_sums):
             self._sites.setdefault((place.year, place.month), set()).add(place.site)
+        self._elsewhere: dict[tuple[Month, str], bool] = {}
         self._kept: Counter[Month] = Counter()
         self._waiting: Counter[Month] = Counter()
         self._told: set[Month] = set()
@@ -129,9 +130,13 @@ class Floor:
         return self._given[month]
 
     def is_elsewhere(self, month: Month, site: str) -> bool:
-        """Whether a month is published, and under the name of another site."""
-        sites = self._sites.get(month)
-        return sites is not None and folded(site) not in map(folded, sites)
+        """Whether a month is published, and under the name of another site; asked of every new record."""
+        asked = (month, site)
+        known = self._elsewhere.get(asked)
+        if known is None:
+            sites = self._sites.get(month)
+            known = self._elsewhere[asked] = sites is not None and folded(site) not in map(folded, sites)
+        return known
 
     def has_kept_more(self) -> bool:
         """Whether records were kept at the receiver, or have to wait, in months that are not held yet."""

@@ -104,12 +104,9 @@ def _plain_host(host: str | None) -> bool:
 
 
 def _apel_looks_sound(aar: AAR, prefix: str) -> bool:
-    local = f"{prefix}{aar.local_job_id}"
     return (
         has_value(aar.local_job_id)
-        and has_value(local)
-        and len(local) <= LONG
-        and apel_text.ascii_text(local) == local
+        and apel_local_job_id(aar, prefix) == f"{prefix}{aar.local_job_id}"
         and aar.job_id.isascii()
         and shared_texts_sound(aar.endpoint_url)
     )

@@ -176,9 +176,15 @@ def cut_texts(aar: AAR, widths: tuple[tuple[str, int], ...], notes: list[str]) -
 def note_cuts(texts: tuple[tuple[str, str | None, int], ...], notes: list[str]) -> None:
     """Say which of the (name, text, width) APEL gets the beginning of; cutting is the formats' business."""
     for name, text, width in texts:
-        length = 0 if text is None else len(ascii_text(text).strip())
+        length = 0 if text is None else _sent_length(text)
         if length > width:
             notes.append(f"{name}: cut from {length} to {width} characters")
+
+
+# The names of users and VOs come back with every cell.
+@lru_cache(maxsize=8192)
+def _sent_length(text: str) -> int:
+    return len(ascii_text(text).strip())
 
 
 def cut_local_user(aar: AAR, width: int, notes: list[str]) -> AAR:

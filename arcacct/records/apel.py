@@ -166,6 +166,10 @@ def apel_local_job_id(aar: AAR, prefix: str) -> str:
     The batch system's id, after the site's prefix, or the JobID where there is none. The JobID also replaces ids that
     mean "nothing" there, or are longer than the column: cut, two jobs could become one.
     """
+    own = aar.local_job_id
+    if own and not prefix and own.isdecimal() and own.isascii() and len(own) <= LONG:
+        # Most batch systems count their jobs, and this is asked of each job more than once.
+        return own
     if has_value(aar.local_job_id):
         local = ascii_text(f"{prefix}{aar.local_job_id}").strip()
         if len(local) <= LONG and has_value(local):

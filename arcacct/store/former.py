@@ -31,10 +31,11 @@ def left_since(con: Connection, month: Month, seq: int) -> list[Left]:
     """What changed or was deleted in a month after a place in FinishedLog, as it was there."""
     year, number = month
     rows = con.execute(
-        # The first change after that place tells what the record was at it.
+        # The first change after that place tells what the record was at it. The plus keeps SQLite on the index of Seq:
+        # by RecordID it would walk through every change that ever was.
         """
         SELECT WLCGVOs.Name, Endpoints.URL, count(*), sum(Wall) FROM (
-          SELECT VOID, EndpointID, EndTime, Wall, min(rowid) FROM FormerVersions WHERE Seq > ? GROUP BY RecordID)
+          SELECT VOID, EndpointID, EndTime, Wall, min(rowid) FROM FormerVersions WHERE Seq > ? GROUP BY +RecordID)
           LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID
           LEFT JOIN Endpoints ON Endpoints.ID = EndpointID
          WHERE strftime('%Y-%m', EndTime, 'unixepoch') = ?
@@ -49,7 +50,7 @@ def former_keys(con: Connection, seq: int) -> list[FormerKey]:
     """What records were before each change after a place in FinishedLog, oldest first."""
     rows = con.execute(
         "SELECT JobID, LocalJobID, EndTime FROM FormerVersions WHERE Seq > ? AND EndTime BETWEEN 1 AND ?"
-        " ORDER BY rowid",
+        " ORDER BY Seq, rowid",
         (seq, LAST_SECOND),
     )
     return [FormerKey(unescaped(job_id), _text(local_job_id), end_time) for job_id, local_job_id, end_time in rows]

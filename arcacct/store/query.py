@@ -10,7 +10,7 @@ import re
 import time
 from _sqlite3 import Connection, OperationalError
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from math import isfinite
 from typing import Any, NamedTuple
@@ -152,9 +152,15 @@ def ended_between(
         position = (main[-1][11], main[-1][0])
 
 
-def ended_at(con: Connection, end_times: Iterable[int]) -> list[tuple[int, str, str | None, int]]:
-    """``(RecordID, JobID, LocalJobID, EndTime)`` of every final record that ended in one of these seconds."""
-    seconds = ",".join(str(int(end)) for end in set(end_times))
+def ended_at(
+    con: Connection, end_times: Iterable[object], *, besides: Collection[int] = ()
+) -> list[tuple[int, str, str | None, int]]:
+    """
+    ``(RecordID, JobID, LocalJobID, EndTime)`` of the final records that ended in one of these seconds.
+
+    The records ``besides`` are left out, and so are ends that are no whole numbers.
+    """
+    seconds = ",".join(str(end) for end in set(end_times) if isinstance(end, int))
     rows = con.execute(
         # The plus keeps SQLite on the index of EndTime.
         "SELECT RecordID, JobID, LocalJobID, EndTime FROM AAR JOIN Status ON Status.ID = +StatusID"
@@ -163,6 +169,7 @@ def ended_at(con: Connection, end_times: Iterable[int]) -> list[tuple[int, str, 
     return [
         (record_id, unescaped(job_id), unescaped(local) if local else None, end)
         for record_id, job_id, local, end in rows
+        if record_id not in besides
     ]
 
 

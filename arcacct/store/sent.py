@@ -73,6 +73,8 @@ def unanswered_keys(con: Connection, target: str) -> set[str]:
 
 def jobs_of_records(con: Connection, target: str, record_ids: Sequence[int]) -> list[str]:
     """The JobIDs under which these records were sent to a target or held back; looks through the whole ledger."""
+    if not record_ids:
+        return []
     ids = ",".join(str(int(record_id)) for record_id in record_ids)
     rows = con.execute(
         "SELECT JobID FROM MessageRecords JOIN Messages USING (MessageID)"

@@ -306,3 +306,24 @@ def test_vomsless_vo_and_groups(memory, empty_box) -> None:
     vos = {row["LocalJobId"]: (row["VO"], row["VOGroup"]) for row in empty_box.apel.job_records.values()}
     assert vos["4plain"] == ("dteam", "/dteam/prod")
     assert vos["4voms"] == ("atlas", "/atlas")
+
+
+TWINS = pytest.mark.parametrize("kind", ["urs", "individual", "individual-v04"])
+
+
+@TWINS
+@pytest.mark.parametrize("together", [True, False], ids=["in one run", "one run later"])
+def test_a_job_that_apel_would_take_for_another_is_set_aside(memory, empty_box, kind, together) -> None:
+    """With the same id in the batch system and the same end: the one recorded first goes, and the other is named."""
+    site = Site(memory, empty_box, CARS.replace("=urs", f"={kind}"))
+    first, second = Job("first", local_id="77a"), Job("second", local_id="77A ")
+    others = [Job("of-that-second", local_id="78"), Job("later", first.end_time + 1, local_id="77a")]
+    site.record(first, *others)
+    if not together:
+        site.publish()
+    site.record(second)
+    site.publish()
+
+    assert {job_id: state for job_id, (state, _why) in site.held().items()} == {"second": "quarantined"}
+    assert "take it for job first" in site.held()["second"][1]
+    assert usage(empty_box.apel.job_records)[0] == 3 * first.wall_s

@@ -20,11 +20,14 @@ from arcacct.store import (
     cells,
     fence,
     former,
+    given,
     health,
     held,
     job_record,
     ledger,
+    lives,
     lookup,
+    months,
     query,
     recorder,
     sent,
@@ -36,6 +39,7 @@ from arcacct.store.usage import usage
 
 GROWING = ("AAR", "JobEvents", "AuthTokenAttributes", "JobExtraInfo", "RunTimeEnvironments", "DataTransfers")
 GROWING += ("FinishedLog", "StatusFiles", "RecordSources", "Contributions", "Messages", "MessageRecords")
+GROWING += ("FormerVersions",)
 SHORT, LONG, NEW = 600, 3_000, 20
 MESSAGES_PER_JOBS = 10
 TARGET = "arex/jura/sgas:x"
@@ -96,15 +100,41 @@ def sites(request, tmp_path_factory) -> list[Site]:
         cells.advance(con, site.here)
         if request.param == "fresh":
             con.execute("DELETE FROM sqlite_stat1")
+        con.execute(_CHANGED, (0,))
         con.close()
         add_jobs(site.here, NEW)
+        _change_some(site)
         _make_ledger(site, analyzed=request.param == "analyzed")
     return made
+
+
+_CHANGED = """
+    INSERT INTO FormerVersions SELECT RecordID, RecordID, JobID, LocalJobID, VOID, EndpointID, EndTime, 1, 1
+      FROM AAR WHERE RecordID > ? AND RecordID % 3 = 0
+"""
+"""Every third job of a history was something else once."""
+
+
+def _change_some(site: Site) -> None:
+    """Of the new jobs some are something else by now, and one that nobody had read is deleted."""
+    con = accounting.open_accounting(site.here)
+    con.execute(_CHANGED, (site.jobs,))
+    con.execute("INSERT INTO FinishedLog (RecordID) VALUES (1000000)")
+    con.execute(
+        "INSERT INTO FormerVersions SELECT seq, 1000000, 'deleted', NULL, 1, 1, ?, 1, 1 FROM sqlite_sequence"
+        " WHERE name = 'FinishedLog'",
+        (FIRST_END,),
+    )
+    con.close()
 
 
 def _make_ledger(site: Site, *, analyzed: bool) -> None:
     con = accounting.open_publishing(site.here)
     con.execute("PRAGMA synchronous = OFF")
+    if analyzed:
+        accounts = accounting.open_accounting(site.here)
+        accounts.execute("ANALYZE")
+        accounts.close()
     messages = site.jobs // MESSAGES_PER_JOBS
     for number in range(messages):
         (kept,) = ledger.intend(con, TARGET, [_message(number)], [], seq=None)
@@ -117,7 +147,18 @@ def _make_ledger(site: Site, *, analyzed: bool) -> None:
 
 def _message(number: int) -> ledger.Message:
     records = tuple(
-        ledger.SentRecord(f"{number}-{place}", number * 50 + place, number * 50 + place, FIRST_END, b"d" * 16, "key")
+        ledger.SentRecord(
+            f"{number}-{place}",
+            number * 50 + place,
+            number * 50 + place,
+            FIRST_END,
+            b"d" * 16,
+            "key",
+            None,
+            "",
+            "ce.example.org",
+            100,
+        )
         for place in range(50)
     )
     return ledger.Message(0, "ur", "publish", number * 50, "https://x", None, "d", 50, b"x" * 5000, records)
@@ -167,6 +208,39 @@ def test_pages_of_new_records_follow_the_log(ours) -> None:
         query.without_measure(con, site.jobs, horizon)
 
     assert_flat(ours, read)
+
+
+def test_why_figures_may_fall_is_asked_of_what_is_new(ours) -> None:
+    """What changed or was deleted since a place in the log, and the keys and months that it had before."""
+
+    def ask(con: Connection, site: Site) -> None:
+        horizon = query.highest_seq(con)
+        assert former.deleted_jobs(con, site.jobs, horizon) == ["deleted"]
+        assert former.nameless_deleted(con, site.jobs, horizon) == []
+        assert sum(one.jobs for one in former.left_since(con, (2026, 7), site.jobs)) == 1
+        assert len(former.former_keys(con, site.jobs)) > 1
+        assert former.former_places(con, site.jobs)
+
+    assert_flat(ours, ask)
+
+
+def test_twins_are_looked_for_at_their_ends(ours) -> None:
+    """Which jobs ended in the same seconds as some is asked of the index of ends."""
+
+    def ask(con: Connection, site: Site) -> None:
+        page = next(query.ended_between(con, site.late, FIRST_END + DAYS * 86400))
+        assert query.ended_at(con, [aar.end_time for aar in page])
+
+    assert_flat(ours, ask)
+
+
+def test_the_jobs_of_a_month_are_counted_from_its_cells(ours) -> None:
+    """What a month had at an earlier time reads that month, and no other."""
+    for one in ours:
+        assert cells.counted_until(one.con, (2026, 9), query.LAST_SECOND)
+        cells.emptied_cells(one.con, [(2026, 9)])
+
+        assert one.walks() == []
 
 
 @pytest.mark.parametrize("ended_from", [0, FIRST_END], ids=["any", "since the beginning"])
@@ -295,6 +369,45 @@ def test_the_ledger_is_asked_by_its_indexes(ledgers) -> None:
         story.messages_of(con, TARGET, "1-1")
 
     assert_flat(ledgers, publish)
+
+
+def test_the_floor_is_asked_of_counts(ledgers) -> None:
+    """What a receiver was given is a row for each month, and how its months are held and accepted, too."""
+
+    def ask(con: Connection, site: Site) -> None:
+        assert sum(amount.jobs for amount in given.given_jobs(con, TARGET).values())
+        given.given_sums(con, TARGET)
+        given.is_counted(con, TARGET)
+        months.published(con, TARGET)
+        months.held(con)
+        months.set_held(con, TARGET, [months.HeldMonth(2026, 9, "x", 2, 1)], None)
+        months.accept(con, TARGET, [(2026, 9)], "life", "me")
+        months.accepted(con, TARGET, "life")
+        months.close_accepted(con, TARGET)
+        months.selections(con, TARGET)
+        months.set_selection(con, TARGET, "Selection", {})
+        lives.doubt_seq(con, TARGET)
+        sent.jobs_of_records(con, TARGET, [])
+        sent.open_months(con, TARGET)
+        sent.sums_of_kind(con, TARGET, "sync")
+
+    assert_flat(ledgers, ask)
+
+
+def test_rows_at_the_receiver_are_noted_job_by_job(ledgers) -> None:
+    """A record that is sent again is compared with what the receiver said of it before."""
+
+    def send(con: Connection, site: Site) -> None:
+        for replaced in (None, 1):
+            again = [one._replace(replaced_id=replaced) for one in _message(1).records]
+            (message,) = ledger.intend(con, TARGET, [_message(1)._replace(records=tuple(again))], [], seq=None)
+            ledger.accepted(con, TARGET, message, 200, "", None, {"key": "7"}, "still there: {key}")
+        ledger.move_cursor(con, TARGET, site.jobs)
+
+    assert_flat(ledgers, send)
+    for one in ledgers:
+        ledger.highest_row(one.con, TARGET)
+        assert one.walks() == []
 
 
 def test_what_the_receiver_has_is_asked_by_job_id(ledgers) -> None:
