@@ -20,7 +20,7 @@ from arcacct.records import acceptance, apel, apel_summary
 from arcacct.records.aar import AAR, UsageCell
 from arcacct.records.apel_summary import SummaryKey, SyncKey
 from arcacct.records.apel_text import folded
-from arcacct.store import cells, former, given, health, held, ledger, query, schema, sent
+from arcacct.store import cells, former, given, health, held, ledger, lives, query, schema, sent
 from arcacct.store.accounting import one_moment
 from arcacct.store.given import Amount, Place
 from arcacct.store.ledger import Held, MonthProof, SentRecord, SentSum
@@ -78,6 +78,18 @@ def send_summaries(
         sent.close_months(task.publishing, target.block, allowed)
 
 
+def _was_forgotten(task: Task, month: Month) -> str | None:
+    """Why nobody knows what the receiver has of a month, since both databases are copies of the past."""
+    span = lives.forgotten(task.accounting)
+    begin, end = month_bounds(*month)
+    if span is None or begin >= span[1] or end <= span[0]:
+        return None
+    return (
+        f"both databases were put back, and neither knows what was published from {iso(span[0])} to {iso(span[1])}:"
+        " the receiver may have more"
+    )
+
+
 def _misses_the_beginning(task: Task, month: Month, live: Sequence[Live]) -> bool:
     """
     Whether the database does not have a month from its first day, and nobody accepted that.
@@ -85,11 +97,12 @@ def _misses_the_beginning(task: Task, month: Month, live: Sequence[Live]) -> boo
     Another program may have published the rest: APEL replaces a sum by the next one, and that of a part is lower.
     """
     since = schema.complete_since(task.accounting)
-    if month_bounds(*month)[0] >= since or month in task.months:
+    cause = _was_forgotten(task, month)
+    if cause is None and (month_bounds(*month)[0] >= since or month in task.months):
         return False
     counted = cells.counted_until(task.accounting, month, query.LAST_SECOND)
     jobs = sum(one.jobs for one in counted if wants(task.target, one.vo))
-    return bool(jobs or live) and task.floor.is_incomplete(month, jobs, _begun_later(since))
+    return bool(jobs or live) and task.floor.is_incomplete(month, jobs, cause or _begun_later(since))
 
 
 def _begun_later(since: int) -> str:
@@ -248,6 +261,8 @@ def _may_count(task: Task, month: Month, one: SentSum, live: Sequence[SentSum]) 
     """Whether a month's count is ours to tell: another program may have published its beginning."""
     since = schema.complete_since(task.accounting)
     known = task.months.get(month)
+    if cause := _was_forgotten(task, month):
+        return not task.floor.is_incomplete(month, one.jobs, cause)
     if any(old.key == one.key for old in live) or (known is not None and known.seq is not None):
         return True
     begin, end = month_bounds(*month)

@@ -8,6 +8,7 @@ A ledger that knows neither this accounting database nor one that it came from b
 from __future__ import annotations
 
 import json
+import time
 from _sqlite3 import Connection
 from collections.abc import Mapping
 from enum import StrEnum
@@ -22,6 +23,7 @@ from arcacct.store.ledger import transaction
 _LAST_ROW = "LAST_ROW "
 _NAMES = "NAMES "
 _LOST_RUNS = "LOST_RUNS"
+_FORGOTTEN = "FORGOTTEN"
 _ANY_ROW = 2**63 - 1
 
 
@@ -89,6 +91,10 @@ class Known(NamedTuple):
     restored: bool
     """publishing.db came from a backup, and nothing was published since."""
     has_cursors: bool
+    life_before: str | None
+    """The life of accounting.db at the last run that it knows of."""
+    last_run: int | None
+    """When the last run ended that the ledger knows of, UTC seconds."""
     is_behind: bool
     """Whether a target was sent more of this very life of accounting.db than it has logged."""
 
@@ -110,6 +116,7 @@ def known(accounting: Connection, publishing: Connection, *, rehearsing: bool = 
     lives = {one for (one,) in publishing.execute("SELECT DISTINCT Incarnation FROM Targets") if one}
     fences = theirs.get("FENCES_PASSED")
     life = schema.incarnation(accounting)
+    (last_run,) = publishing.execute("SELECT max(LastRun) FROM Targets").fetchone()
     (reached,) = publishing.execute("SELECT max(LastSeq) FROM Targets WHERE Incarnation = ?", (life,)).fetchone()
     return Known(
         life,
@@ -125,6 +132,8 @@ def known(accounting: Connection, publishing: Connection, *, rehearsing: bool = 
         frozenset((*lives, *theirs.get("ACCOUNTING_LIVES", "").split())),
         "ARCACCT_RESTORED" in theirs,
         bool(lives),
+        None if rehearsing else ours.get("LEDGER_LIFE"),
+        last_run,
         reached is not None and reached > query.highest_seq(accounting),
     )
 
@@ -174,6 +183,13 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> B
                 accounting.execute("INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (_LOST_RUNS, str(what.runs_of)))
         if Doubt.ACCOUNTING_OLD in found:
             schema.begin_new_life(accounting, seq=what.horizon)
+        if not rehearsing:
+            if _both_are_old(what, found):
+                since = _age(accounting) if what.last_run is None else what.last_run
+                span = f"{since} {int(time.time())}"
+                accounting.execute("INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (_FORGOTTEN, span))
+            life = schema.incarnation(accounting)
+            accounting.execute("INSERT OR REPLACE INTO DBConfig VALUES ('LEDGER_LIFE', ?)", (life,))
 
     # Never fewer than the ledger knows: a copy that is known for one must not be taken for an older one again.
     passed = fence.pass_fence(accounting, here, note, at_least=what.fences or 0)
@@ -183,6 +199,33 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> B
         publishing.execute("INSERT OR REPLACE INTO DBConfig VALUES ('ACCOUNTING_LIVES', ?)", (lives,))
         publishing.execute("DELETE FROM DBConfig WHERE KeyName = 'ARCACCT_RESTORED'")
     return Begun(passed.horizon, schema.incarnation(accounting), tuple(found))
+
+
+def _both_are_old(what: Known, found: list[Doubt]) -> bool:
+    """Whether both databases are copies of the past: neither knows what the other forgot."""
+    if Doubt.LEDGER_OLD not in found and Doubt.LEDGER_LOST not in found:
+        return False
+    if what.life_before is None:
+        return Doubt.ACCOUNTING_OTHER in found or Doubt.ACCOUNTING_OLD in found
+    return Doubt.ACCOUNTING_OLD in found or what.life_before != what.life
+
+
+def _age(con: Connection) -> int:
+    """When the backup was made that this life began with, as its last job tells, UTC seconds."""
+    row = con.execute(
+        "SELECT max(EndTime) FROM FinishedLog JOIN AAR USING (RecordID) WHERE Seq <= ? AND EndTime <= ?",
+        (schema.life_seq(con), int(time.time())),
+    ).fetchone()
+    return int(row[0] or 0)
+
+
+def forgotten(con: Connection) -> tuple[int, int] | None:
+    """From when to when, UTC seconds, neither database knows what was published; ``None``: nothing is forgotten."""
+    row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = ?", (_FORGOTTEN,)).fetchone()
+    if row is None:
+        return None
+    since, until = map(int, str(row[0]).split())
+    return since, until
 
 
 def is_successor(con: Connection) -> bool:

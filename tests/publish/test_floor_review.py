@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import pathlib
+import shutil
+import sqlite3
+import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 from publishing_site import CARS, DAY_S, JUNE, QUICK, SGAS, SUMMARIES, Job, Site, at_apel, jobs
@@ -66,6 +70,11 @@ def synced(site: Site) -> dict[int, int]:
     for row in site.box.apel.sync_records.values():
         found[row["Month"]] += row["NumberOfJobs"]
     return dict(found)
+
+
+def checkpoint(path: str) -> None:
+    with closing(sqlite3.connect(path)) as con:
+        con.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 @pytest.fixture
@@ -287,3 +296,36 @@ def test_what_was_republished_from_before_the_targets_time_stays(memory, empty_b
     assert {job: state for job, (state, _why) in site.held().items()} == (
         {} if messages == CARS else {"job00001": "correction"}
     )
+
+
+@pytest.mark.parametrize("messages", [SUMMARIES, CARS], ids=["summaries", "cars"])
+@pytest.mark.parametrize("ledger", ["restored", "lost"])
+def test_both_databases_of_the_past(memory, empty_box, messages, ledger) -> None:
+    """With accounting.db from a backup and the ledger, too, or lost, nobody knows what went out since: that is held."""
+    site = Site(memory, empty_box, messages)
+    now = int(time.time())
+    site.record(*[job._replace(end_time=now - 60) for job in jobs(41)])
+    site.publish()
+    copy = site.backup()
+    checkpoint(site.settings.places.publishing_database)
+    old = pathlib.Path(shutil.copyfile(site.settings.places.publishing_database, site.path / "ledger.db"))
+    site.record(*[job._replace(end_time=now - 30) for job in jobs(19, 41)])
+    site.publish()
+    month = time.gmtime(now - 30)[:2]
+    site.put_back(copy)
+    lose(site.settings.places.publishing_database)
+    if ledger == "restored":
+        shutil.copyfile(old, site.settings.places.publishing_database)
+        # As `db restore` does.
+        with closing(sqlite3.connect(site.settings.places.publishing_database, isolation_level=None)) as con:
+            con.execute("INSERT INTO DBConfig VALUES ('ARCACCT_RESTORED', '1')")
+    site.record(Job("new", now - 10))
+
+    for _ in range(2):
+        error = site.publish().error
+        assert "neither knows what was published" in str(error)
+        assert synced(site) == {month[1]: 60}
+        assert at_portal(site)[month][0] == (60 if messages == SUMMARIES else 61)
+    assert site.publish(accept_lower=(month,)).error is None
+    assert site.publish().error is None
+    assert synced(site) == {month[1]: 42}
