@@ -130,7 +130,7 @@ def test_the_receivers_have_what_the_database_has(places, history) -> None:
     world.check_summaries("apel:sums")
 
 
-@PLAY
+@settings(PLAY, max_examples=PLAY.max_examples // 2)
 @given(histories(MISTAKES))
 def test_no_figure_falls_without_proof(places, history) -> None:
     """
