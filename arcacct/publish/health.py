@@ -266,7 +266,12 @@ def _target_check(now: int, target: TargetHealth, limits: Thresholds) -> Check:
         parts.append("nothing waits")
     if state.unanswered:
         parts.append(f"{state.unanswered} messages without an answer")
-    if state.last_error and (state.last_run_s or 0) > (state.last_success_s or 0):
+    # What is held is told by a check of its own.
+    if (
+        state.last_error
+        and " is held: " not in state.last_error
+        and (state.last_run_s or 0) > (state.last_success_s or 0)
+    ):
         # Also when nothing waits: the run failed all the same, sync message and all.
         severity = max(severity, _over(now - target.due_s, limits.unsent_s) if state.last_success_s else WARNING)
         parts.append(f"last error: {' '.join(state.last_error.split())}")

@@ -22,7 +22,7 @@ from arcacct.publish.plan import Plan
 from arcacct.publish.position import iso, position
 from arcacct.publish.selection import names_in_doubt, names_of, of_records, selection_of
 from arcacct.publish.senders import Sender, max_bytes_of, sender_of
-from arcacct.publish.sums import month_bounds, months_between, recent_months
+from arcacct.publish.sums import month_bounds, month_name, months_between, recent_months
 from arcacct.publish.tally import Tally
 from arcacct.store import cells, former, given, held, ledger, lives, months, query, schema, sent
 from arcacct.store.ledger import JOB_KINDS, Cursor, Unknown
@@ -226,6 +226,7 @@ class TargetRun:
         if walks:
             self._add_passed_over(task, by_kind, begin, horizon)
         router = self._router(task, delivery)
+        self._say_families(task)
         # Sums before records: the cursor moves with these, and by then every month that was touched is dealt with.
         for kind in sorted(by_kind, key=lambda kind: kind == self._family.document.kind):
             assert not isinstance(self._target, SGASTarget)
@@ -244,6 +245,17 @@ class TargetRun:
             router.flush()
             task.floor.hold_kept()
         monthly.send_sync(task, delivery, doubt)
+
+    def _say_families(self, task: Task) -> None:
+        """Which of the months that are sent each time stay in other messages than those that are configured now."""
+        configured = self._family.document.kind
+        for month in sorted(recent_months(int(time.time())) & task.months.keys()):
+            kind = task.months[month].kind
+            if kind != configured:
+                self._tally.note(
+                    f"{month_name(month)} was begun as {kind} and stays so: a month has one family;"
+                    f" {configured} begins with the first month of which nothing was published"
+                )
 
     def _refuse_other_names(self, task: Task) -> None:
         """Raises FiguresHeld when nobody knows what a receiver has under other names, and nobody accepted that."""

@@ -247,6 +247,19 @@ def test_a_month_stays_in_the_family_it_began_in(memory, empty_box, before, afte
     assert empty_box.apel.rejected == []
 
 
+def test_a_run_says_which_months_stay_in_their_family(memory, empty_box) -> None:
+    """Who changes apel_messages in the middle of a month is told when the change begins."""
+    site = Site(memory, empty_box, SUMMARIES)
+    site.record(Job("now", int(time.time()) - 60))
+    site.publish()
+    family(site, "urs")
+
+    (note,) = [note for note in site.publish().tally.notes if "one family" in note]
+    assert note.startswith(f"{time.strftime('%Y-%m', time.gmtime(time.time() - 60))} was begun as summaries")
+    family(site, "summaries")
+    assert not any("one family" in note for note in site.publish().tally.notes)
+
+
 INSTANTS = [
     ("2024-01-31T23:59:59Z", (2024, 1)),
     ("2024-02-01T00:00:00Z", (2024, 2)),
