@@ -56,6 +56,11 @@ def digest(aar: AAR, version: int | None = None) -> bytes:
     return found if number == 1 else bytes((number,)) + found
 
 
+def digests_of(aar: AAR) -> tuple[bytes, ...]:
+    """The digests of a record in every version: all that has to be kept of it to compare it later."""
+    return tuple(digest(aar, number) for number in DIGESTS)
+
+
 def is_same(aar: AAR, stored: bytes) -> bool:
     """Whether a digest of the ledger is of this very version of a record, compared in the version it is stored in."""
     number = 1 if len(stored) == _DIGEST_BYTES else stored[0] if stored else 0

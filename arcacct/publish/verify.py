@@ -16,13 +16,13 @@ from arcacct.controldir.facts import job_facts
 from arcacct.controldir.files import JobFiles, read_rest, read_status_file
 from arcacct.controldir.layout import scan_status_files
 from arcacct.errors import ArcacctError
-from arcacct.publish.digests import is_same
+from arcacct.publish.digests import digests_of
 from arcacct.publish.families import SYNC, UR, family_of, wants
 from arcacct.publish.floor import held_text
 from arcacct.publish.portal import compare_portal
 from arcacct.publish.selection import names_in_doubt
 from arcacct.publish.sums import Month, month_bounds
-from arcacct.records.aar import AAR, UsageCell
+from arcacct.records.aar import UsageCell
 from arcacct.store import given, ledger, lives, months, query, sent, story
 from arcacct.store.cells import usage_cells
 from arcacct.store.ledger import JOB_KINDS
@@ -70,7 +70,8 @@ class _Job(NamedTuple):
     wall_s: int
     cpu_s: int
     vo: str | None
-    aar: AAR | None
+    digests: tuple[bytes, ...]
+    """In every version of the digest: whole records of a large month would fill the memory. Empty: not known."""
     record_id: int
     end_time: int
 
@@ -90,7 +91,7 @@ def verify(
     """
     both = _Both(accounting, publishing)
     jobs = {
-        aar.job_id: _Job(aar.wall_s, aar.cpu_s, aar.vo, aar, aar.record_id, aar.end_time)
+        aar.job_id: _Job(aar.wall_s, aar.cpu_s, aar.vo, digests_of(aar), aar.record_id, aar.end_time)
         for page in query.ended_between(accounting, *month_bounds(*month))
         for aar in page
     }
@@ -167,7 +168,7 @@ def _control_jobs(settings: Settings, month: Month, differences: list[Difference
             continue
         if usage is not None:
             cpu_s = usage.cpu_user_s + usage.cpu_kernel_s
-            yield job_id, _Job(usage.wall_s, cpu_s, None, None, 0, usage.end_time)
+            yield job_id, _Job(usage.wall_s, cpu_s, None, (), 0, usage.end_time)
 
 
 def _anybody(_stat: object) -> str:
@@ -284,9 +285,9 @@ def _delivered(
     same = []
     for job_id, one in has.items():
         job = wanted.get(job_id)
-        if job is None or job.aar is None:
+        if job is None:
             differences.append(Difference(target.name, job_id, reasons.gone(job_id)))
-        elif not is_same(job.aar, one.digest):
+        elif one.digest not in job.digests:
             differences.append(Difference(target.name, job_id, "changed since it was sent: " + reasons.of(job_id, job)))
         else:
             same.append(job)
