@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from arcacct.conf.targets import SGASTarget
 from arcacct.publish.digests import is_same
-from arcacct.publish.families import SYNC, UR, family_of, job_family
+from arcacct.publish.families import SYNC, UR, job_family
 from arcacct.publish.feed import Task
 from arcacct.store import given, query, sent
 from arcacct.store.given import Sighting
@@ -25,11 +25,7 @@ def count_given(task: Task) -> None:
     said = sorted(sent.sums_of_kind(task.publishing, task.target.block, SYNC.kind), key=lambda one: one.jobs)
     hosts = {(one.year, one.month): one.submit_host for one in said}
     kind = UR.kind if isinstance(task.target, SGASTarget) else JOB_KINDS[0]
-    place = (
-        family_of(task.target, task.settings)
-        if isinstance(task.target, SGASTarget)
-        else job_family(kind, task.target, task.settings)
-    ).place  # type: ignore[union-attr]
+    place = job_family(kind, task.target, task.settings).place
 
     def count(known: dict[str, list[Version]]) -> Iterator[Sighting]:
         records = query.by_job_id(task.accounting, list(known))

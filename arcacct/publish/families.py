@@ -91,12 +91,10 @@ DOCUMENTS = {
 def family_of(target: Target, settings: Settings) -> JobFamily | SummaryFamily:
     """What the target is sent beside sync messages."""
     if isinstance(target, SGASTarget):
-        return _usage_records(target, settings)
-    if target.apel_messages == "urs":
-        return _compute_records(target, settings)
+        return job_family(UR.kind, target, settings)
     if target.apel_messages in _SUMMARY_VERSIONS:
         return summary_family(target.apel_messages, target, settings)
-    return job_family(target.apel_messages, target, settings)
+    return job_family(CAR.kind if target.apel_messages == "urs" else target.apel_messages, target, settings)
 
 
 def summary_family(kind: str, target: APELTarget | DirectoryTarget, settings: Settings) -> SummaryFamily:
@@ -104,8 +102,10 @@ def summary_family(kind: str, target: APELTarget | DirectoryTarget, settings: Se
     return SummaryFamily(DOCUMENTS[kind], _SUMMARY_VERSIONS[kind], apel_options(target, settings))
 
 
-def job_family(kind: str, target: APELTarget | DirectoryTarget, settings: Settings) -> JobFamily:
-    """The family of job records of a kind, whatever the target is sent now."""
+def job_family(kind: str, target: Target, settings: Settings) -> JobFamily:
+    """The family of job records of a kind, whatever the target is sent now; SGAS has but one."""
+    if isinstance(target, SGASTarget):
+        return _usage_records(target, settings)
     if kind == CAR.kind:
         return _compute_records(target, settings)
     return _individual_jobs(DOCUMENTS[kind], _JOB_VERSIONS[kind], apel_options(target, settings))

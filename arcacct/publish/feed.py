@@ -94,7 +94,6 @@ class Router:
     ) -> JobBatcher:
         task = self._task
         if isinstance(family, SummaryFamily) or kind != self._configured:
-            assert not isinstance(task.target, SGASTarget)
             family = job_family(kind, task.target, task.settings)
         return JobBatcher(
             family,
