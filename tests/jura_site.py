@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from zoneinfo import ZoneInfo
 
 import arex_corpus as corpus
-from rehearsal import Site
+from rehearsal import Site, configured
 from sandbox_clients import sign
 
 from arcacct.store import accounting
@@ -79,13 +79,7 @@ apel_messages=summaries
 
 def site(path: pathlib.Path, box: Sandbox, version: int, targets: str = SUMMARIES, *, imported: bool = True) -> Site:
     """A CE that jura-ng served until now; ``imported``: its database was taken over."""
-    (path / "arc.conf").write_text(
-        f"[common]\nhostname=ce.example.org\nx509_host_key={box.client.key_path}\n"
-        f"x509_host_cert={box.client.cert_path}\nx509_cert_dir={box.ca_dir}\n"
-        f"[lrms]\nlrms=fork\nbenchmark=HEPSPEC:11.11\n[arex]\ncontroldir={path}/control\n"
-    )
-    made = Site(path, box)
-    made.configure(targets)
+    made = configured(path, box, targets)
     folder = path / "control" / "accounting"
     database = write_arex_database(folder, version)
     served_by_jura(folder, STOPPED_S[version], "arex/jura/apel:a")

@@ -47,9 +47,8 @@ apel_messages=urs
 """
 
 
-def site(path: pathlib.Path, box: Sandbox, targets: str = SGAS_AND_CARS) -> Site:
-    """Lay a site out and record it."""
-    control = corpus.rebuild(path / "control")
+def configured(path: pathlib.Path, box: Sandbox, targets: str) -> Site:
+    """A CE's arc.conf, with the receivers of the rehearsal as targets; nothing is recorded yet."""
     (path / "arc.conf").write_text(
         f"[common]\nhostname=ce.example.org\nx509_host_key={box.client.key_path}\n"
         f"x509_host_cert={box.client.cert_path}\nx509_cert_dir={box.ca_dir}\n"
@@ -57,6 +56,13 @@ def site(path: pathlib.Path, box: Sandbox, targets: str = SGAS_AND_CARS) -> Site
     )
     made = Site(path, box)
     made.configure(targets)
+    return made
+
+
+def site(path: pathlib.Path, box: Sandbox, targets: str = SGAS_AND_CARS) -> Site:
+    """Lay a site out and record it."""
+    control = corpus.rebuild(path / "control")
+    made = configured(path, box, targets)
     con = accounting.open_accounting(made.settings().places)
     sweep(made.settings().places, con, owner=control.owner)
     # A site that recorded every job from the first: its months are whole.
