@@ -3,7 +3,9 @@ The state-change hook, ``arcacct-record CONTROLDIR JOBID STATE [CONF]``: records
 
 A-REX runs it inside its only job loop: a delay here holds every job of the site, a failure fails this one. So it uses
 nothing but the standard library, and little of it (a test watches the imports), takes part in one transaction, and
-what the database cannot take within the deadline becomes a file in the spool.
+what the database cannot take within the deadline becomes a file in the spool. Where Python waits, the end of the
+deadline is an exception and it spools itself; where SQLite or the disk works in C, which hears no exception, it is the
+end of the process, and the launcher spools (INVARIANTS 13). Syncs are left to children that A-REX does not wait for.
 """
 
 import gc
@@ -11,7 +13,7 @@ import marshal
 import posix
 import sys
 from _frozen_importlib_external import MAGIC_NUMBER
-from _signal import SIG_UNBLOCK, SIGALRM, pthread_sigmask, setitimer, signal  # type: ignore[import-not-found]
+from _signal import SIG_DFL, SIG_UNBLOCK, SIGALRM, pthread_sigmask, setitimer, signal  # type: ignore[import-not-found]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +26,13 @@ if TYPE_CHECKING:
 
 _ITIMER_REAL = 0
 _LARGEST_PYC = 1 << 16
+_SPOOL_S = 1.0
+"""How long writing into the spool may take before the launcher does it."""
+_BREAK_S = 30
+"""For how long the hooks after one that was too slow spool at once; the launcher's pause."""
+_APART_S = 60.0
+"""How long a child may work beside A-REX."""
+_MOST_FDS = 256
 USAGE = "usage: arcacct-record CONTROLDIR JOBID STATE [CONF]"
 LAUNCHED = b"ARCACCT_LAUNCHED"
 """The launcher sets it in the environment: it spools what we cannot, and has to know."""
@@ -65,7 +74,7 @@ def main() -> None:
         complaint = run(sys.argv[1:])
     except BaseException as error:  # noqa: BLE001  whatever it is, the job must not pay for it
         complaint = str(error) if isinstance(error, NotKeptError) else f"{type(error).__name__}: {error}"
-        exit_code = 1 if LAUNCHED in posix.environ else 0
+        exit_code = 1 if _is_launched() else 0
     if complaint:
         _complain(complaint)
     # Without the interpreter's teardown and without closing the database: closing would checkpoint (INVARIANTS 7).
@@ -98,12 +107,18 @@ def run(arguments: list[str]) -> str:
     files = None
     try:
         files = _read(controldir, job_id, state)
+        problem = problem or _broken(here.breaker)
         if not problem:
+            write_back_apart(here.database)
             record_event(here, files)
             return ""
     except BaseException as error:  # noqa: BLE001  the spool is for every reason
-        problem = f"{type(error).__name__}: {error}"
-    setitimer(_ITIMER_REAL, 0)
+        said = f"not done after {here.deadline_s:g} s" if isinstance(error, DeadlineError) else error
+        problem = f"{type(error).__name__}: {said}"
+    left_s = setitimer(_ITIMER_REAL, _SPOOL_S if _is_launched() else 0)[0]
+    _in_c(True)
+    if left_s <= here.deadline_s / 2:
+        _break(here.breaker)
     return _spool(here, files, (controldir, job_id, state), problem)
 
 
@@ -201,13 +216,120 @@ def _is_there(path: str) -> bool:
 
 
 def _alarm(deadline_s: float) -> None:
-    def over(_number: int, _frame: object) -> None:
-        raise DeadlineError(f"not done after {deadline_s:g} s")
-
-    signal(SIGALRM, over)
+    """From now on the time runs: its end is a DeadlineError, or with `_in_c` the end of the process."""
+    _in_c(False)
     # Whoever starts us may have blocked it, and a process inherits that.
     pthread_sigmask(SIG_UNBLOCK, (SIGALRM,))
     setitimer(_ITIMER_REAL, deadline_s)
+
+
+def _in_c(yes: bool) -> None:
+    """
+    Whether what comes next works in C for as long as it likes, where a signal's handler does not run.
+
+    Only the launcher spools for a process that ended by it: whoever starts us otherwise waits for C.
+    """
+    signal(SIGALRM, SIG_DFL if yes and _is_launched() else _over)
+
+
+def _is_launched() -> bool:
+    return LAUNCHED in posix.environ
+
+
+def _over(_number: int, _frame: object) -> None:
+    raise DeadlineError
+
+
+def _waits(begins: bool) -> None:
+    """For `Transaction`: the wait in the queue is one that an exception ends."""
+    _in_c(not begins)
+
+
+def _broken(path: str) -> str:
+    """Why not even to try: a hook was too slow a moment ago. Empty when there is no reason."""
+    try:
+        fd = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
+    except OSError:
+        return ""
+    try:
+        text = posix.read(fd, 32).strip()
+    finally:
+        posix.close(fd)
+    from time import time  # noqa: PLC0415  only here
+
+    # One from a time that is none (a clock that was wrong) says nothing.
+    if text.isdigit() and 0 < int(text) - time() <= _BREAK_S:
+        return f"{path}: a hook was too slow a moment ago"
+    return ""
+
+
+def _break(path: str) -> None:
+    """Let the next hooks spool at once: a burst of events costs A-REX one deadline, not one each."""
+    from time import time  # noqa: PLC0415  only here
+
+    from arcacct.store.spool import private_directory  # noqa: PLC0415
+
+    try:
+        private_directory(path.rpartition("/")[0])
+        fd = posix.open(path, posix.O_WRONLY | posix.O_CREAT | posix.O_TRUNC | posix.O_CLOEXEC, 0o600)
+        try:
+            posix.write(fd, b"%d\n" % (time() + _BREAK_S))
+        finally:
+            posix.close(fd)
+    except OSError:
+        return
+
+
+def write_back_apart(database: str) -> None:
+    """A WAL above its limit is written back by a child: its syncs are not A-REX's to wait for."""
+    from arcacct.store.transaction import WAL_LIMIT_BYTES  # noqa: PLC0415
+
+    try:
+        if posix.stat(database + "-wal").st_size <= WAL_LIMIT_BYTES:
+            return
+    except OSError:
+        return
+    from arcacct.store import checkpoint  # noqa: PLC0415
+
+    fd = checkpoint.begun(database)
+    if fd < 0:
+        return
+
+    def work() -> None:
+        from arcacct.store.connect import ACCOUNTING_SCHEMA, open_database  # noqa: PLC0415
+
+        checkpoint.shrink_begun(open_database(database, ACCOUNTING_SCHEMA), database)
+
+    # Before this process opens the database: SQLite's connections and locks do not outlive a fork.
+    apart(work, keep=fd)
+    posix.close(fd)
+
+
+def apart(work: "object", keep: int = -1) -> None:
+    """
+    Do something in a child for which nobody waits: a session of its own, no output, and a minute at most.
+
+    Of what is open the child has only ``keep``: A-REX would wait for the end of the pipes.
+    """
+    try:
+        if posix.fork():
+            return
+    except OSError:
+        return
+    try:
+        signal(SIGALRM, SIG_DFL)
+        setitimer(_ITIMER_REAL, _APART_S)
+        posix.setsid()
+        null = posix.open("/dev/null", posix.O_RDWR)
+        for fd in range(3):
+            posix.dup2(null, fd)
+        posix.closerange(3, max(3, keep))
+        posix.closerange(max(3, keep + 1), _MOST_FDS)
+        work()  # type: ignore[operator]  # typing.Callable costs an import
+    except BaseException:  # noqa: BLE001, S110  whoever comes next does it
+        pass
+    finally:
+        posix._exit(0)  # noqa: SLF001  the name that os._exit has there
 
 
 def _read(controldir: str, job_id: str, state: str) -> "JobFiles":
@@ -234,10 +356,14 @@ def record_event(here: "Places", files: "JobFiles", con: "Connection | None" = N
     if not facts.known:
         raise InputError(f"{files.controldir}: job {files.job_id} has no .local to read")
     _refuse_maintenance(here.maintenance)
-    if con is None:
-        # SQLite's own wait cannot be interrupted by the alarm: it gets half of the time at most.
-        con = open_database(here.database, ACCOUNTING_SCHEMA, timeout_s=here.deadline_s / 2)
-    with Transaction(con, here.database, here.queue_lock):
+    if con is not None:
+        with Transaction(con, here.database, here.queue_lock):
+            _refuse_maintenance(here.maintenance)
+            return record(con, facts)
+    _in_c(True)
+    # Another program's lock is waited for in half of the time at most: the other half is for the spool.
+    con = open_database(here.database, ACCOUNTING_SCHEMA, timeout_s=here.deadline_s / 2)
+    with Transaction(con, here.database, here.queue_lock, _waits):
         _refuse_maintenance(here.maintenance)
         return record(con, facts)
 
@@ -251,13 +377,21 @@ def _refuse_maintenance(path: str) -> None:
 
 def _spool(here: "Places", files: "JobFiles | None", event: tuple[str, str, str], problem: str) -> str:
     from arcacct.controldir.files import JobFiles  # noqa: PLC0415
-    from arcacct.store.spool import write  # noqa: PLC0415
+    from arcacct.store import spool  # noqa: PLC0415
 
-    try:
-        path = write(here.spool, files if files is not None else JobFiles(*event))
-    except Exception as error:
-        # The last resort is a line for A-REX's log.
-        raise NotKeptError(
-            f"{event[1]} {event[2]}: not recorded ({problem}) and not spooled ({error}); `arcacct sweep` finds it"
-        ) from error
-    return f"{event[1]} {event[2]}: spooled as {path}: {problem}"
+    complaints = []
+    for folder in (here.spool, here.spool_fallback):
+        if folder is None:
+            continue
+        try:
+            path = spool.write(folder, files if files is not None else JobFiles(*event))
+        except Exception as error:  # noqa: BLE001  there is another one, and the launcher
+            complaints.append(str(error))
+            continue
+        apart(lambda path=path: spool.make_durable(path))
+        return f"{event[1]} {event[2]}: spooled as {path}: {problem}"
+    # The last resort is a line for A-REX's log.
+    raise NotKeptError(
+        f"{event[1]} {event[2]}: not recorded ({problem}) and not spooled ({'; '.join(complaints)});"
+        " `arcacct sweep` finds it"
+    )

@@ -71,6 +71,7 @@ ARCACCT = (
     _flag("arex_writes_no_accounting"),
     _plain("read_group", values.word),
     _plain("rehearsal", values.path),
+    _plain("spool_fallback", values.path),
     Spec("deadline", "deadline_s", values.seconds, "5"),
     _flag("allow_jura"),
     Spec("keep_messages", "keep_messages_days", values.whole, "90"),

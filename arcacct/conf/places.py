@@ -31,6 +31,7 @@ class Places:
     """Paths, all absolute, and what the recorder has to know about each job's surroundings."""
 
     __slots__ = (
+        "breaker",
         "controldir",
         "database",
         "deadline_s",
@@ -44,6 +45,7 @@ class Places:
         "read_group",
         "rehearsal",
         "spool",
+        "spool_fallback",
     )
 
     def __init__(
@@ -54,6 +56,7 @@ class Places:
         deadline_s: float,
         read_group: str | None,
         rehearsal: str | None = None,
+        spool_fallback: str | None = None,
     ) -> None:
         directory = database.rpartition("/")[0]
         ledger = rehearsal or directory
@@ -62,10 +65,13 @@ class Places:
         self.directory = directory
         self.publishing_database = ledger + "/publishing.db"
         self.spool = directory + "/spool"
+        self.spool_fallback = spool_fallback
         self.queue_lock = directory + "/queue.lock"
         self.publishing_lock = ledger + "/publishing.lock"
         self.maintenance = directory + "/maintenance"
         self.place_note = controldir + "/accounting/arcacct.place"
+        # Where the launcher finds it, which reads no configuration.
+        self.breaker = controldir + "/accounting/arcacct/breaker"
         self.default_benchmark = default_benchmark
         self.deadline_s = deadline_s
         self.read_group = read_group
@@ -80,6 +86,7 @@ def places(conf: "Conf | None", controldir: str | None = None, database: str | N
     that is no time. In the hook that means: spool in the usual directory, and lose nothing.
     """
     rehearsal = _get(conf, "arcacct", "rehearsal")
+    fallback = _get(conf, "arcacct", "spool_fallback")
     control = absolute(controldir or _get(conf, "arex", "controldir") or CONTROLDIR)
     return Places(
         control,
@@ -88,6 +95,7 @@ def places(conf: "Conf | None", controldir: str | None = None, database: str | N
         _deadline(conf),
         _get(conf, "arcacct", "read_group"),
         absolute(rehearsal) if rehearsal else None,
+        absolute(fallback) if fallback else None,
     )
 
 

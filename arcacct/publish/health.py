@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from cryptography import x509
 
+from arcacct.conf.places import Places
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import DirectoryTarget, Target
 from arcacct.errors import StoreError
@@ -22,6 +23,7 @@ from arcacct.publish.selection import names_in_doubt
 from arcacct.store import accounting, health, lives, reading
 from arcacct.store.health import Recorded, TargetState
 from arcacct.store.lives import MEANING, Doubt
+from arcacct.sweep.draining import spools
 
 DAY_S = 86400
 HOUR_S = 3600
@@ -105,7 +107,7 @@ def examine(settings: Settings) -> Health:
         None,
         health.writer_of(here.database),
         os.path.exists(here.maintenance),
-        _spool(here.spool),
+        _spool(here),
         (),
         _certificates(settings),
     )
@@ -138,14 +140,16 @@ def _target(target: Target, state: TargetState, doubt: str) -> TargetHealth:
     return TargetHealth(target.name, state, due_s, doubt)
 
 
-def _spool(folder: str) -> Spool:
-    files, times = 0, []
-    for name in _names(folder):
-        if name[:1].isdigit():
-            files += 1
-            digits = name.partition("-")[0]
-            times.append(int(digits[:10]) if digits.isdecimal() else 0)
-    return Spool(files, min(times, default=None), len(_names(os.path.join(folder, "unusable"))))
+def _spool(here: Places) -> Spool:
+    files, unusable, times = 0, 0, []
+    for folder in spools(here):
+        for name in _names(folder):
+            if name[:1].isdigit():
+                files += 1
+                digits = name.partition("-")[0]
+                times.append(int(digits[:10]) if digits.isdecimal() else 0)
+        unusable += len(_names(os.path.join(folder, "unusable")))
+    return Spool(files, min(times, default=None), unusable)
 
 
 def _names(folder: str) -> list[str]:

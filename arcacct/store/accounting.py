@@ -8,14 +8,14 @@ import os
 from _sqlite3 import Connection, DatabaseError
 from contextlib import closing, contextmanager
 
-from arcacct.store import place
+from arcacct.errors import SchemaError
+from arcacct.store import checkpoint, place
+from arcacct.store.arex_database import refuse_foreign
 from arcacct.store.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, open_database, open_for_reading, translated
 from arcacct.store.maintenance import refuse_maintenance
 from arcacct.store.recorder import escaped
 from arcacct.store.schema import ACCOUNTING, PUBLISHING, ensure, in_memory, open_to_group
-from arcacct.store.transaction import Transaction, open_lock, shrink_wal
-
-_MUCH_WAL_BYTES = 16 * 1024 * 1024
+from arcacct.store.transaction import Transaction, open_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,9 +60,11 @@ def open_accounting(here: Places) -> Connection:
     StoreError and its kinds.
     """
     is_there = refuse_unasked(here)
-    # What is there now may be moved away by another process in this moment: no empty one takes its place.
-    ensure(here.database, ACCOUNTING, read_group=here.read_group, may_create=not is_there)
-    con = open_database(here.database, ACCOUNTING_SCHEMA)
+    con = _ready(here) if is_there else None
+    if con is None:
+        # What is there now may be moved away by another process in this moment: no empty one takes its place.
+        ensure(here.database, ACCOUNTING, read_group=here.read_group, may_create=not is_there)
+        con = open_database(here.database, ACCOUNTING_SCHEMA)
     try:
         place.settle(here, con)
     except BaseException:
@@ -73,6 +75,20 @@ def open_accounting(here: Places) -> Connection:
     # SQLite's own 2 MB are less than the index pages that a sweep comes back to.
     con.execute("PRAGMA cache_size = -16000")
     return con
+
+
+def _ready(here: Places) -> Connection | None:
+    """
+    The database, if it is as it has to be.
+
+    (To look whether it has to be taken forward one would open and close it: whoever closes last writes the WAL back,
+    and all hooks wait for his disk.)
+    """
+    refuse_foreign(here.database)
+    try:
+        return open_database(here.database, ACCOUNTING_SCHEMA)
+    except SchemaError:
+        return None
 
 
 def open_as_it_is(here: Places) -> Connection:
@@ -123,7 +139,7 @@ def leave_open(con: Connection, path: str) -> None:
     cannot open it (INVARIANTS 7). Python closes every connection it can still find, at exit too, so this one is
     made one that it cannot.
     """
-    shrink_wal(con, path)
+    checkpoint.shrink(con, path)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(con))
 
 
@@ -134,6 +150,8 @@ def put_away(con: Connection, path: str, here: Places) -> Iterator[Connection]:
         yield con
     finally:
         if here.read_group is None:
+            # Whoever closes last writes the WAL back with all hooks waiting: there is to be nothing left for that.
+            write_back(con)
             con.close()
         else:
             leave_open(con, path)
@@ -168,9 +186,12 @@ def read_publishing(here: Places) -> Connection:
     return in_memory(PUBLISHING)
 
 
-def writing(con: Connection, here: Places) -> Transaction:
+@contextmanager
+def writing(con: Connection, here: Places) -> Iterator[Connection]:
     """One transaction on the accounting database, in turn with the hooks; keep it below 50 ms."""
-    return Transaction(con, here.database, here.queue_lock)
+    with writing_much(con, here):
+        yield con
+    checkpoint.shrink(con, here.database)
 
 
 @contextmanager
@@ -193,7 +214,7 @@ def rehearsing(con: Connection, here: Places) -> Iterator[Connection]:
 
 def writing_much(con: Connection, here: Places) -> Transaction:
     """One of very many transactions: the WAL may grow, and the caller uses `write_back` every few MB."""
-    return Transaction(con, here.database, here.queue_lock, _MUCH_WAL_BYTES)
+    return Transaction(con, here.database, here.queue_lock)
 
 
 def write_back(con: Connection) -> None:

@@ -2,9 +2,11 @@
 One file per event that the database could not take, recorded by the next sweep. On the hook's path.
 
 The name is ``<time ns>-<pid>-<STATE>-<JOBID>``; the content is ``key=value`` lines, then the bytes of the control
-files that the hook could read, each after a line ``file=NAME LENGTH``. The sh launcher writes the lines alone, and
-where its clock knows no more, seconds: as text they sort before every nanosecond of their second.
-A file is complete once it has its name: it is written as ``.tmp-...`` and renamed.
+files that could be read. The hook writes each after a line ``file=NAME LENGTH``; the sh launcher ends its lines with
+``parts=NAME LENGTH NAME LENGTH ...`` and lets the bytes of all follow. Where the launcher's clock knows no more, the
+name begins with seconds: as text they sort before every nanosecond of their second.
+A file is complete once it has its name: it is written as ``.tmp-...`` and renamed. Both ways say how many bytes there
+are, so that one without its name, or cut by a power failure, is known to be whole or torn.
 """
 
 import os
@@ -16,6 +18,9 @@ from arcacct.errors import InputError
 
 VERSION = "1"
 _FILES = ("local", "diag", "statistics")
+TEMPORARY = ".tmp-"
+_UNKNOWN = "UNKNOWN"
+"""What `stat` says of an owner whose name the host does not know."""
 
 
 def write(spool: str, files: JobFiles) -> str:
@@ -52,15 +57,13 @@ def private_directory(path: str) -> None:
 
 
 def _write(spool: str, name: str, content: bytes) -> str:
-    temporary = f"{spool}/.tmp-{name}"
+    temporary = f"{spool}/{TEMPORARY}{name}"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         os.fchmod(fd, 0o600)
         view = memoryview(content)
         while view:
             view = view[os.write(fd, view) :]
-        # The job's own files may be gone when this is read: it has to survive a power cut.
-        os.fsync(fd)
     except BaseException:
         os.unlink(temporary)
         raise
@@ -69,6 +72,21 @@ def _write(spool: str, name: str, content: bytes) -> str:
     path = f"{spool}/{name}"
     os.rename(temporary, path)
     return path
+
+
+def make_durable(path: str) -> None:
+    """
+    Sync an event with its name: the job's own files may be gone when it is read. Raises OSError.
+
+    (Apart from `write`: A-REX waits for that.)
+    """
+    folder = path.rpartition("/")[0]
+    for one in (path, folder, folder.rpartition("/")[0]):
+        fd = os.open(one, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 def to_bytes(files: JobFiles, now_ns: int) -> bytes:
@@ -114,9 +132,28 @@ def from_bytes(content: bytes, name: str) -> tuple[JobFiles, bool]:
             raise InputError(f"{name}: torn or not a spool file of arcacct: line {line[:60]!r}")
         if key == "file":
             rest = _take(blobs, value, rest, name)
+        elif key == "parts":
+            _take_all(blobs, value, rest, name)
+            rest = b""
         else:
             values[key] = value
     return _job_files(values, blobs, name), "local" in blobs
+
+
+def from_name(name: str, controldir: str) -> JobFiles | None:
+    """What the name of a spool file alone says of its event; ``None`` for a name that is none of ours."""
+    time_text, _, rest = name.removeprefix(TEMPORARY).partition("-")
+    _pid, _, rest = rest.partition("-")
+    state, _, job_id = rest.partition("-")
+    if state not in STATES or not is_job_id(job_id):
+        return None
+    try:
+        event_ns = _nanoseconds(time_text, name)
+    except InputError:
+        return None
+    files = JobFiles(controldir, job_id, state)
+    files.event_ns = event_ns
+    return files
 
 
 def _take(blobs: dict[str, bytes], value: str, rest: bytes, name: str) -> bytes:
@@ -126,6 +163,16 @@ def _take(blobs: dict[str, bytes], value: str, rest: bytes, name: str) -> bytes:
         raise InputError(f"{name}: torn or not a spool file: file={value[:60]!r}")
     blobs[which] = rest[:length]
     return rest[length + 1 :]
+
+
+def _take_all(blobs: dict[str, bytes], value: str, rest: bytes, name: str) -> None:
+    words = value.split(" ") if value else []
+    lengths = [_number(text) for text in words[1::2]]
+    known = [length for length in lengths if length is not None]
+    if len(words) % 2 or known != lengths or not set(words[::2]) <= set(_FILES) or sum(known) != len(rest):
+        raise InputError(f"{name}: torn or not a spool file: parts={value[:60]!r} and {len(rest)} bytes")
+    for which, length in zip(words[::2], known, strict=True):
+        blobs[which], rest = rest[:length], rest[length:]
 
 
 def _job_files(values: dict[str, str], blobs: dict[str, bytes], name: str) -> JobFiles:
@@ -138,7 +185,7 @@ def _job_files(values: dict[str, str], blobs: dict[str, bytes], name: str) -> Jo
     files = JobFiles(controldir, job_id, state)
     files.event_ns = _nanoseconds(values.get("time", ""), name)
     files.failed = values.get("failed") == "yes"
-    files.owner = values.get("owner")
+    files.owner = _known_names(values.get("owner"))
     files.hashed = values.get("hashed") == "yes"
     files.local, files.diag, files.statistics = (blobs.get(which) for which in _FILES)
     status = [_number(part) for part in values.get("status", "").split()]
@@ -147,6 +194,15 @@ def _job_files(values: dict[str, str], blobs: dict[str, bytes], name: str) -> Jo
         if size is not None and mtime_ns is not None and ctime_ns is not None:
             files.status = StatusFile(state, size, mtime_ns, ctime_ns)
     return files
+
+
+def _known_names(owner: str | None) -> str | None:
+    """``user:group`` as `controldir.files.owner_of` says it: names that the host does not know are left out."""
+    if owner is None or _UNKNOWN not in owner:
+        return owner
+    user, _, group = owner.partition(":")
+    user = "" if user == _UNKNOWN else user
+    return user if group == _UNKNOWN else f"{user}:{group}"
 
 
 def _number(text: str) -> int | None:

@@ -1,33 +1,61 @@
-"""Recording what waits in the spool."""
+"""
+Recording what waits in the spools.
+
+An event is removed only when its record is on disk: the job's own files may be gone by then (INVARIANTS 13).
+"""
 
 from __future__ import annotations
 
 import os
+import stat
 import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
 
-from arcacct.conf.places import usual_database
+from arcacct.conf.places import Places, usual_database
 from arcacct.controldir.facts import JobFacts, job_facts
 from arcacct.controldir.files import JobFiles, read_job
 from arcacct.errors import InputError
-from arcacct.store import place, recorder, spool
+from arcacct.store import checkpoint, place, recorder, spool
 from arcacct.sweep.task import PATIENCE_S, Task
 
-ABANDONED_S = 86_400
-"""A spool file that has not got its name within a day never will."""
+ABANDONED_S = 60
+"""A spool file that has not got its name within a minute never will: who wrote it was killed."""
+_NOTHING_S = 86_400
+_LARGEST_BYTES = 64 * 1024 * 1024
+"""Above what hook and launcher keep of a job's files together."""
+
+
+class _Event(NamedTuple):
+    """One event of a spool."""
+
+    path: str
+    facts: JobFacts
+    torn: str
+    """Why only its name could be read; empty for a whole one."""
+
+
+def spools(here: Places) -> list[str]:
+    """
+    The directories in which events may wait.
+
+    A launcher that cannot read the configuration, and a hook that cannot understand it, spool below the control
+    directory, wherever the database is; those that are not told yet spool where the database was before.
+    Raises ConfigError for a note of the place that is none, StoreError when the file system refuses.
+    """
+    usual = os.path.join(os.path.dirname(usual_database(here.controldir)), "spool")
+    fallback = [] if here.spool_fallback is None else [here.spool_fallback]
+    return [*dict.fromkeys((here.spool, *fallback, usual, *place.former_spools(here)))]
 
 
 def drain_all(task: Task) -> int:
     """
-    Record every event of the spool, oldest first, and remove its file once it is committed; returns how many.
+    Record every event of the spools, oldest first, and remove its file once the record is on disk; returns how many.
 
-    A launcher that cannot read the configuration, and a hook that cannot understand it, spool below the control
-    directory, wherever the database is: that spool is drained too, and those of the places that the database was moved
-    from. Raises StoreError and its kinds, and InputError for a spool that cannot be read.
+    Raises StoreError and its kinds, and InputError for a spool that cannot be read.
     """
-    here = task.here
-    usual = os.path.join(os.path.dirname(usual_database(here.controldir)), "spool")
-    folders = dict.fromkeys((here.spool, usual, *place.former_spools(here)))
-    return sum(_drain(task, folder) for folder in folders)
+    return sum(_drain(task, folder) for folder in spools(task.here))
 
 
 def _drain(task: Task, folder: str) -> int:
@@ -35,22 +63,25 @@ def _drain(task: Task, folder: str) -> int:
     for batch in task.slices(_spool_files(task, folder)):
         if task.stopping():
             break
-        events = [(path, facts) for path in batch if (facts := _spooled(task, path)) is not None]
+        events = [event for path in batch if (event := _spooled(task, path)) is not None]
         unusable = _record(task, events)
-        for path, facts in events:
+        recorded = [one.path for one in events if one.path not in unusable]
+        if recorded and not task.dry_run:
+            checkpoint.make_durable(task.here.database)
+        for path, facts, torn in events:
             if path in unusable:
-                _set_aside(task, path, f"job {facts.job_id} has no .local and no record")
-            else:
-                drained += 1
-                _remove(task, path)
+                _set_aside(task, path, torn or f"job {facts.job_id} has no .local and no record")
+        for path in recorded:
+            _remove(task, path)
+        drained += len(recorded)
     return drained
 
 
-def _record(task: Task, events: list[tuple[str, JobFacts]]) -> set[str]:
+def _record(task: Task, events: list[_Event]) -> set[str]:
     """The files of events that cannot be recorded: of a job that nobody knows."""
     unusable = set()
     with task.recording(len(events)):
-        for path, facts in events:
+        for path, facts, _torn in events:
             if not facts.known and not recorder.knows(task.con, facts.job_id):
                 unusable.add(path)
             else:
@@ -58,46 +89,99 @@ def _record(task: Task, events: list[tuple[str, JobFacts]]) -> set[str]:
     return unusable
 
 
-def _spool_files(task: Task, folder: str) -> list[str]:
-    """The events of a spool, oldest first; what a hook that was killed left half written is removed."""
+def _spool_files(task: Task, folder: str) -> Iterator[str]:
+    """The events of a spool, oldest first, also those whose writer was killed before they had their name."""
     try:
-        names = sorted(os.listdir(folder))
-        for name in names:
-            path = os.path.join(folder, name)
-            if name.startswith(".tmp-") and os.stat(path).st_mtime < time.time() - ABANDONED_S:
-                _remove(task, path)
+        names = sorted(os.listdir(folder), key=lambda name: name.removeprefix(spool.TEMPORARY))
+        owners = {os.geteuid(), 0, os.stat(folder).st_uid}
     except FileNotFoundError:
-        return []
+        return
     except OSError as error:
         raise InputError(f"{folder}: cannot read the spool: {error.strerror}; run as the user of A-REX") from error
-    return [os.path.join(folder, name) for name in names if name[:1].isdigit()]
+    abandoned_before = time.time() - ABANDONED_S
+    for name in names:
+        path = os.path.join(folder, name)
+        begun = name.startswith(spool.TEMPORARY)
+        if not begun and not name[:1].isdigit():
+            continue
+        with suppress(FileNotFoundError):
+            status = os.lstat(path)
+            if not stat.S_ISREG(status.st_mode) or status.st_uid not in owners:
+                task.complaints.append(f"{path}: {_stranger(status)}; it is left alone: look who made it")
+            # A time to come is of a clock that was wrong: then nobody is at it any more either.
+            elif not begun or not abandoned_before < status.st_mtime <= time.time():
+                yield path
 
 
-def _spooled(task: Task, path: str) -> JobFacts | None:
+def _stranger(status: os.stat_result) -> str:
+    """What is wrong with something in the spool that neither hook nor launcher makes."""
+    if stat.S_ISREG(status.st_mode):
+        return f"a file of user {status.st_uid}, who has no business in the spool"
+    return "no file, so no event"
+
+
+def _spooled(task: Task, path: str) -> _Event | None:
+    """An event with all that is known of it; ``None`` when nothing is, or another sweep was as fast."""
     try:
-        with open(path, "rb") as file:
-            event, complete = spool.from_bytes(file.read(), path)
-        if not complete:
-            event = _filled(event, task)
-        return job_facts(event, task.here.default_benchmark)
+        content = _content(path)
     except FileNotFoundError:
         return None
     except OSError as error:
         task.complaints.append(f"{path}: {error.strerror}; it is tried again by the next sweep")
+        return None
+    torn = ""
+    try:
+        event, complete = spool.from_bytes(content, path)
     except InputError as error:
-        _set_aside(task, path, str(error))
-    return None
+        torn, complete = str(error), False
+        named = None if _is_foreign(content) else spool.from_name(os.path.basename(path), task.here.controldir)
+        if named is None:
+            _put_away(task, path, torn)
+            return None
+        event = named
+    try:
+        facts = job_facts(event, task.here.default_benchmark) if complete else _explained(task, event)
+    except OSError as error:
+        task.complaints.append(f"{path}: {error.strerror}; it is tried again by the next sweep")
+        return None
+    return _Event(path, facts, torn)
 
 
-def _filled(event: JobFiles, task: Task) -> JobFiles:
-    """An event of the sh launcher, with what the control directory says now."""
+def _put_away(task: Task, path: str, reason: str) -> None:
+    """A file that is no event: what somebody never gave a name is nothing after a day, all else is for people."""
+    if not os.path.basename(path).startswith(spool.TEMPORARY):
+        _set_aside(task, path, reason)
+        return
+    with suppress(FileNotFoundError):
+        if not 0 <= time.time() - os.lstat(path).st_mtime < _NOTHING_S:
+            _remove(task, path)
+
+
+def _content(path: str) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with open(fd, "rb") as file:
+        return file.read(_LARGEST_BYTES)
+
+
+def _is_foreign(content: bytes) -> bool:
+    """Whether what is in a file is of another program, or of a newer one of ours: its name is no proof then."""
+    first = content.partition(b"\n")[0]
+    return not f"version={spool.VERSION}".encode().startswith(first) and first.strip(b"\0") != b""
+
+
+def _explained(task: Task, event: JobFiles) -> JobFacts:
+    """The facts of an event that came without .local, with what the control directory says now."""
     now = read_job(event.controldir, event.job_id, event.state, task.owner, PATIENCE_S)
     # The launcher may have cut its time to seconds.
-    if now.status is None or now.status.mtime_ns >= event.event_ns + 1_000_000_000:
-        # The job has moved on or is gone, or is in this state once more: the event's time is when the hook ran.
-        now.status = None
-        now.event_ns = event.event_ns
-    return now
+    if now.status is not None and now.status.mtime_ns < event.event_ns + 1_000_000_000:
+        return job_facts(now, task.here.default_benchmark)
+    # The job has moved on or is gone, or is in this state once more: the event's time is when the hook ran.
+    now.status = None
+    now.event_ns = event.event_ns
+    facts = job_facts(now, task.here.default_benchmark)
+    # What it has used by now is that of a later run, or of none that anybody saw end.
+    facts.usage = None
+    return facts
 
 
 def _set_aside(task: Task, path: str, reason: str) -> None:
