@@ -12,6 +12,7 @@ import pytest
 from job_files import JOB
 
 import arcacct
+from arcacct.conf.parser import load
 from arcacct.conf.places import Places, places
 from arcacct.store.accounting import initialise, open_accounting
 from arcacct.sweep import SweepReport, sweep
@@ -92,9 +93,9 @@ class Host:
         assert done.stdout == ""
         return done
 
-    def sweep(self) -> SweepReport:
-        """One sweep of everything."""
-        here = places(None, str(self.control))
+    def sweep(self, conf: str | None = None) -> SweepReport:
+        """One sweep of everything; with ``conf`` by that configuration."""
+        here = places(None if conf is None else load(conf, {}), str(self.control))
         here.default_benchmark = "HEPSPEC:11.11"
         with closing(open_accounting(here)) as con:
             return sweep(here, con)

@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 from hook_host import HOOK, Host
-from job_files import JOB, NOON_NS, Files, events, lay, rows
+from job_files import DIAG, JOB, NOON_NS, Files, events, lay, rows
 
 from arcacct.resources import resource
 from arcacct.store.spool import from_bytes
@@ -155,6 +155,160 @@ def test_a_sweep_records_what_the_launcher_spooled(host: Host, shell: list[str])
     assert [row for row in ours["JobEvents"] if row[1] in ("ACCEPTED", "FINISHED")] == [
         row for row in theirs["JobEvents"] if row[1] in ("ACCEPTED", "FINISHED")
     ]
+
+
+LIFE = ("ACCEPTED", "PREPARING", "SUBMIT", "FINISHING", "FINISHED")
+
+
+def _moved_to_hashed(control: pathlib.Path) -> None:
+    """The job's files as ARC 7 keeps them."""
+    folder = control / "jobs" / JOB[:3] / JOB[3:6] / JOB[6:9] / JOB[9:]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in control.glob(f"job.{JOB}.*"):
+        path.rename(folder / path.name.removeprefix(f"job.{JOB}."))
+    for path in control.glob(f"*/job.{JOB}.status"):
+        path.rename(path.parent / path.name.removeprefix("job."))
+
+
+def _cleaned(control: pathlib.Path) -> None:
+    """What A-REX leaves of a job that its client cleans: nothing."""
+    for path in (*control.glob(f"job.{JOB}.*"), *control.glob("*/*.status")):
+        path.unlink()
+    shutil.rmtree(control / "jobs", ignore_errors=True)
+
+
+@pytest.mark.parametrize("hashed", [False, True], ids=["ARC 6", "ARC 7"])
+@pytest.mark.parametrize("failed", [None, b"\nuser cancelled\n"], ids=["completed", "failed"])
+def test_a_job_that_is_cleaned_before_the_sweep_is_recorded_whole(
+    host: Host, shell: list[str], hashed: bool, failed: bytes | None
+) -> None:
+    """The launcher alone ran, and nothing is left of the job: the record is the one that the hook would have made."""
+    (host.control.parent / "other").mkdir()
+    other = Host(host.control.parent / "other")
+    for number, state in enumerate(LIFE):
+        files = Files(state, NOON_NS + number * 10**9 + 123_456_789, failed=failed if state == "FINISHED" else None)
+        for control in (host.control, other.control):
+            lay(control, files)
+            if hashed:
+                _moved_to_hashed(control)
+        assert launch(shell, "spool-only", str(host.control), JOB, state).stderr == ""
+        other.run(state)
+        for control in (host.control, other.control):
+            if hashed or state == "FINISHED":
+                _cleaned(control)
+
+    report = host.sweep()
+
+    assert (report.spooled, report.complaints) == (5, ())
+    assert host.spool == []
+    # Also the times: the launcher keeps that of the status file.
+    assert rows(str(host.database)) == rows(str(other.database))
+    assert [row[7] for row in rows(str(host.database))["AAR"]] == ["failed" if failed else "completed"]
+
+
+def test_of_a_large_file_the_beginning_and_the_end_are_kept(host: Host, shell: list[str]) -> None:
+    """A job may write as much as it likes into .diag: the spool stays small, and its last lines count."""
+    lay(host.control, Files(diag=DIAG.replace(b"exitcode=0\n", b"") + b"x" * 16_000_000 + b"\nexitcode=7\n"))
+
+    launch(shell, "spool-only", str(host.control), JOB, "FINISHED")
+    (event,) = host.spool
+    size = event.stat().st_size
+    _cleaned(host.control)
+    host.sweep()
+
+    assert size < 1_200_000
+    assert [row[8] for row in rows(str(host.database))["AAR"]] == [7]
+
+
+def test_only_plain_files_of_a_job_are_kept(host: Host, shell: list[str], tmp_path: pathlib.Path) -> None:
+    """A pipe does not hold the launcher up, and what a link points at is not taken for the job's."""
+    lay(host.control, Files())
+    secret = tmp_path / "secret"
+    secret.write_text("exitcode=77\n")
+    for suffix, make in (("diag", lambda path: path.symlink_to(secret)), ("statistics", os.mkfifo)):
+        path = host.control / f"job.{JOB}.{suffix}"
+        path.unlink()
+        make(path)
+
+    launch(shell, "spool-only", str(host.control), JOB, "FINISHED")
+
+    (event,) = host.spool
+    found, complete = from_bytes(event.read_bytes(), event.name)
+    assert (found.diag, found.statistics, complete) == (None, None, True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_the_owner_of_diag_is_kept(host: Host, shell: list[str]) -> None:
+    """It is the local user of the job; a user or group that the host has no name for is left out."""
+    owners = []
+    for uid, gid in ((65534, 65534), (54321, 65534), (65534, 54321), (54321, 54321)):
+        lay(host.control, Files())
+        os.chown(host.control / f"job.{JOB}.diag", uid, gid)
+        launch(shell, "spool-only", str(host.control), JOB, "FINISHED")
+        (event,) = host.spool
+        owners.append(from_bytes(event.read_bytes(), event.name)[0].owner)
+        event.unlink()
+
+    assert owners == ["nobody:nogroup", ":nogroup", "nobody", ""]
+
+
+def _counting(path: pathlib.Path, then: str) -> pathlib.Path:
+    """A program in the place of arcacct-record that notes each start."""
+    path.write_text(f'#!/bin/sh\necho started >>"{path}.starts"\n{then}\n')
+    path.chmod(0o755)
+    return pathlib.Path(f"{path}.starts")
+
+
+@pytest.mark.parametrize("then", ["sleep 600", "kill -STOP $$", "kill -ALRM $$"], ids=["slow", "stopped", "its alarm"])
+def test_a_burst_waits_once_for_a_hook_that_does_not_end(tmp_path: pathlib.Path, shell: list[str], then: str) -> None:
+    """The hook is ended, the event spooled, and the events that follow do not even try; nothing is lost."""
+    record = tmp_path / "arcacct-record"
+    starts = _counting(record, then)
+
+    said = [
+        launch(shell, str(tmp_path), JOB, "SUBMIT", ARCACCT_RECORD=str(record), ARCACCT_LIMIT="1").stderr
+        for _ in range(5)
+    ]
+
+    assert starts.read_text() == "started\n"
+    assert "it did not end in time: events are spooled for 30 s" in said[0]
+    assert said[1:] == [""] * 4
+    assert len(spooled(tmp_path)) == 5
+
+
+@pytest.mark.parametrize("ends", ["0", "1795176000", "99999999999", "rubbish", "", "9" * 40, "-1", "1 2"])
+def test_a_breaker_of_another_time_breaks_nothing(tmp_path: pathlib.Path, shell: list[str], ends: str) -> None:
+    """One that is over, or that a wrong clock or a power cut left behind, is cleared away, and the hook runs."""
+    record, breaker = tmp_path / "arcacct-record", tmp_path / "accounting" / "arcacct" / "breaker"
+    starts = _counting(record, "exit 0")
+    breaker.parent.mkdir(parents=True)
+    breaker.write_text(f"{ends}\n")
+
+    assert launch(shell, str(tmp_path), JOB, "SUBMIT", ARCACCT_RECORD=str(record)).stderr == ""
+
+    assert starts.read_text() == "started\n"
+    assert not breaker.exists()
+    assert spooled(tmp_path) == []
+
+
+def test_a_second_spool_takes_what_the_first_cannot(host: Host, shell: list[str]) -> None:
+    """With the first spool's disk unusable, events wait in fallback=, and the sweep looks where spool_fallback= says."""
+    lay(host.control, Files())
+    pathlib.Path(host.places.spool).write_text("in the way")
+    second = host.control.parent / "second" / "spool"
+
+    launch(shell, "spool-only", str(host.control), JOB, "FINISHED", ARCACCT_SPOOL_FALLBACK=str(second))
+    (event,) = second.iterdir()
+    assert stat.S_IMODE(event.stat().st_mode) == 0o600
+    assert stat.S_IMODE(second.stat().st_mode) == 0o700
+    pathlib.Path(host.places.spool).unlink()
+    _cleaned(host.control)
+    host.configure(f"spool_fallback={second}")
+    report = host.sweep(str(host.conf))
+
+    assert (report.spooled, report.complaints) == (1, ())
+    assert list(second.iterdir()) == []
+    assert [row[7] for row in rows(str(host.database))["AAR"]] == ["completed"]
 
 
 def test_the_sweep_finds_it_where_the_database_is_elsewhere(tmp_path: pathlib.Path, shell: list[str]) -> None:
