@@ -17,6 +17,7 @@ from hook_host import HOOK, PROJECT, Host
 from job_files import JOB, LOCAL, NOON_NS, Files, events, lay, rows
 
 from arcacct.controldir.layout import job_file
+from arcacct.resources import resource
 from arcacct.store.maintain import new_life
 
 TYPE_CHECKING = False
@@ -253,6 +254,99 @@ def test_the_hook_waits_no_longer_than_its_deadline(host: Host, script: str, wha
     assert len(host.spool) == 1
     host.sweep()
     assert [row[7] for row in rows(str(host.database))["AAR"]] == ["completed"]
+
+
+def test_after_one_timeout_the_next_hooks_spool_at_once(host: Host) -> None:
+    """A burst of events costs A-REX one deadline, not one each; what waits has its files with it."""
+    host.configure("deadline=0.3")
+    lay(host.control, Files())
+
+    with held(QUEUE_HOLDER, host.places.queue_lock):
+        lines = [one_line(host.run()) for _ in range(4)]
+
+    assert "not done after 0.3 s" in lines[0]
+    assert [line.count("a hook was too slow a moment ago") for line in lines] == [0, 1, 1, 1]
+    assert all(b"file=local" in path.read_bytes() for path in host.spool)
+    pathlib.Path(host.places.breaker).write_text("1\n")
+    assert host.run().stderr == ""
+
+
+SHM_HOLDER = """
+import fcntl, os, sys
+# SQLite's eight locks, without the one by which it knows that somebody uses the file.
+fcntl.lockf(os.open(sys.argv[1] + "-shm", os.O_RDWR), fcntl.LOCK_SH, 8, 120)
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_the_deadline_holds_while_sqlite_waits_in_c(host: Host) -> None:
+    """A reader's lock on -shm makes SQLite sleep where no signal handler runs: the alarm ends the process instead."""
+    host.configure("deadline=1")
+    lay(host.control, Files("SUBMIT"))
+    # There is a -shm as soon as somebody has used the database.
+    assert host.run("SUBMIT").stderr == ""
+    lay(host.control, Files())
+    launcher = ("/bin/sh", resource("etc", "arcacct-hook"))
+    environment = {"PATH": "/usr/bin:/bin", "ARCACCT_RECORD": HOOK}
+
+    with held(SHM_HOLDER, str(host.database)):
+        done = host.run(program=launcher, environment=environment)
+        again = host.run(program=launcher, environment=environment)
+
+    # 128 + ALRM.
+    assert "failed (142)" in done.stderr
+    assert again.stderr == ""
+    assert len(host.spool) == 2
+    shutil.rmtree(host.control / "finished")
+    host.sweep()
+    assert [row[7] for row in rows(str(host.database))["AAR"]] == ["completed"]
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
+def test_hooks_hardly_ever_sync(host: Host, tmp_path: pathlib.Path) -> None:
+    """In the processes that A-REX waits for at most one in twenty syncs; the WAL is written back all the same."""
+    trace, largest, syncs = tmp_path / "trace", 0, 0
+    calls = "trace=fsync,fdatasync,sync_file_range,msync,sync,syncfs"
+    strace = ["strace", "-qq", "-o", str(trace), "-e", calls]
+    if subprocess.run([*strace, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("strace may not trace here")
+    lives = [f"Job{number:02}" for number in range(20)]
+    for job_id in lives:
+        for step, state in enumerate(("ACCEPTED", "PREPARING", "SUBMIT", "FINISHING", "FINISHED")):
+            lay(host.control, Files(state, NOON_NS + step * 10**9), job_id)
+            host.run(state, job_id, program=(*strace, HOOK))
+            syncs += len(trace.read_text().splitlines())
+            largest = max(largest, os.path.getsize(f"{host.database}-wal"))
+
+    assert syncs <= 5
+    assert len({row[0] for row in rows(str(host.database))["AAR"]}) == 20
+    with closing(sqlite3.connect(host.database)) as con:
+        assert con.execute("SELECT count(*) FROM DBConfig WHERE KeyName = 'ARCACCT_LAST_CHECKPOINT'").fetchone() == (1,)
+    print(f"100 hooks: {syncs} syncs, -wal at most {largest} bytes")
+
+
+def test_a_child_that_writes_back_holds_nothing_of_arex(host: Host) -> None:
+    """A-REX waits for the end of the hook's pipes: whoever goes on behind it has let go of them, and of its session."""
+    for number in range(60):
+        lay(host.control, Files(), f"Job{number:02}")
+    begun, children = os.open(os.devnull, os.O_RDONLY), 0
+    os.set_inheritable(begun, True)
+    try:
+        for number in range(60):
+            # communicate() ends with the last who has the pipe.
+            done = subprocess.run(
+                [HOOK, str(host.control), f"Job{number:02}", "FINISHED", str(host.conf)],
+                capture_output=True,
+                pass_fds=(begun,),
+                check=True,
+            )
+            assert done.stderr == b""
+            children += os.path.exists(os.path.join(host.places.directory, "checkpoint.lock"))
+    finally:
+        os.close(begun)
+
+    assert children > 0
 
 
 def test_the_deadline_holds_when_the_alarm_is_blocked(host: Host) -> None:

@@ -292,7 +292,7 @@ def test_a_breaker_of_another_time_breaks_nothing(tmp_path: pathlib.Path, shell:
 
 
 def test_a_second_spool_takes_what_the_first_cannot(host: Host, shell: list[str]) -> None:
-    """With the first spool's disk unusable, events wait in fallback=, and the sweep looks where spool_fallback= says."""
+    """With an unusable disk events wait in fallback=, and the sweep looks where spool_fallback= says."""
     lay(host.control, Files())
     pathlib.Path(host.places.spool).write_text("in the way")
     second = host.control.parent / "second" / "spool"

@@ -384,8 +384,79 @@ def test_an_event_of_a_job_that_nobody_knows_is_set_aside(
     assert f"job {JOB} has no .local and no record" in complaint
 
 
+@pytest.mark.parametrize("cut", [None, 400, 0], ids=["whole", "torn", "empty"])
+def test_what_a_killed_hook_had_written_is_recorded(
+    here: Places, con: sqlite3.Connection, control: pathlib.Path, cut: int | None
+) -> None:
+    """A spool file without its name is an event: with all its files if it is whole, and else by what it was called."""
+    path = pathlib.Path(spooled(here, control, "FINISHED"))
+    begun = path.with_name(f".tmp-{path.name}")
+    path.rename(begun)
+    os.truncate(begun, begun.stat().st_size if cut is None else cut)
+    assert sweep(here, con, dry_run=True).spooled == 0
+    os.utime(begun, (time.time() - 61,) * 2)
+    if cut is None:
+        for left in (*control.glob("job.*"), *control.glob("finished/*")):
+            left.unlink()
+
+    report = sweep(here, con)
+
+    assert (report.spooled, report.complaints) == (1, ())
+    assert statuses(con) == [(JOB, "completed", NOON_S)]
+    assert os.listdir(here.spool) == []
+
+
+def test_what_neither_hook_nor_launcher_made_is_left_alone(
+    here: Places, con: sqlite3.Connection, control: pathlib.Path
+) -> None:
+    """A pipe does not hold the sweep up, a link leads nowhere; each is named, and its neighbours are recorded."""
+    spooled(here, control, "FINISHED")
+    folder = pathlib.Path(here.spool)
+    os.mkfifo(folder / f"1-1-SUBMIT-{JOB}")
+    (folder / f"2-1-SUBMIT-{JOB}").symlink_to("/etc/passwd")
+    (folder / f"3-1-SUBMIT-{JOB}").mkdir()
+
+    report = sweep(here, con)
+
+    assert report.spooled == 1
+    assert [text.partition(":")[0] for text in report.complaints] == [
+        f"{folder}/{number}-1-SUBMIT-{JOB}" for number in (1, 2, 3)
+    ]
+    assert all("left alone" in text for text in report.complaints)
+    assert sorted(os.listdir(folder)) == [f"{number}-1-SUBMIT-{JOB}" for number in (1, 2, 3)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_an_event_of_somebody_else_is_left_alone(here: Places, con: sqlite3.Connection, control: pathlib.Path) -> None:
+    """A file of a user who is neither root nor the spool's owner is no word of A-REX's."""
+    path = spooled(here, control, "FINISHED")
+    os.chown(path, 65534, 65534)
+
+    (complaint,) = sweep(here, con).complaints
+
+    assert complaint.startswith(f"{path}: a file of user 65534")
+    assert os.path.exists(path)
+
+
+@pytest.mark.parametrize("in_run_2", ["PREPARING", "FINISHED"])
+def test_run_2_is_not_accounted_under_the_end_of_run_1(
+    here: Places, con: sqlite3.Connection, control: pathlib.Path, in_run_2: str
+) -> None:
+    """An event without its files, of a job that was resumed meanwhile, only says that the earlier run ended."""
+    spool.private_directory(here.spool)
+    lines = f"version=1\ncontroldir={control}\njobid={JOB}\nstate=FINISHED\ntime={NOON_S}\n"
+    pathlib.Path(here.spool, f"{NOON_S}-1-FINISHED-{JOB}").write_text(lines)
+    lay(control, Files(in_run_2, NOON_NS + 3600 * 10**9))
+
+    sweep(here, con)
+
+    ended = in_run_2 == "FINISHED"
+    assert statuses(con) == [(JOB, "completed" if ended else "in-progress", NOON_S + 3600 if ended else 0)]
+    assert len(finished_log(con)) == ended
+
+
 def test_a_file_that_is_being_written_is_left_alone(here: Places, con: sqlite3.Connection) -> None:
-    """A .tmp- file of a hook at work is not touched; one that is a day old is what a killed hook left, and goes."""
+    """A .tmp- file of a hook at work is not touched; one without a name or a word in it goes after a day."""
     spool.private_directory(here.spool)
     young, old = pathlib.Path(here.spool, ".tmp-1"), pathlib.Path(here.spool, ".tmp-2")
     young.touch()
