@@ -39,10 +39,15 @@ def announce(target: str, note: str) -> None:
     click.echo(f"{target}: {note}", err=True)
 
 
-def exit_code(outcomes: Sequence[Outcome]) -> int:
-    """The gravest of the targets; 65 when something was set aside, else 0."""
+def complain(complaint: str) -> None:
+    """What of the spool could not be used."""
+    click.echo(f"arcacct: {complaint}", err=True)
+
+
+def exit_code(outcomes: Sequence[Outcome], complaints: Sequence[str] = ()) -> int:
+    """The gravest of the targets; 65 when something was set aside, of the spool (``complaints``) too, else 0."""
     codes = {outcome.error.exit_code for outcome in outcomes if outcome.error is not None}
-    if any(outcome.tally.quarantined for outcome in outcomes):
+    if complaints or any(outcome.tally.quarantined for outcome in outcomes):
         codes.add(InputError.exit_code)
     return next((code for code in GRAVEST_FIRST if code in codes), 0)
 

@@ -11,7 +11,7 @@ from arcacct.cli.asking import complete_target
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT, MONTH
-from arcacct.cli.outcomes import announce, exit_code, show
+from arcacct.cli.outcomes import announce, complain, exit_code, show
 from arcacct.cli.people import operator
 from arcacct.conf.targets import select_targets
 from arcacct.publish import run
@@ -71,6 +71,7 @@ def publish(
     settings = settings_of(ctx)
     targets = select_targets(settings.targets, target)
     planned = dry_run or write_to is not None
+    complaints: list[str] = []
     wishes = run.Wishes(
         now=now,
         since=since,
@@ -79,7 +80,10 @@ def publish(
         accept_lower=accepted,
         who=operator(),
         announce=announce,
+        complain=complaints.append,
     )
     outcomes = run.publish(settings, targets, wishes)
+    for complaint in complaints:
+        complain(complaint)
     show(outcomes, planned=planned)
-    return exit_code(outcomes)
+    return exit_code(outcomes, complaints)

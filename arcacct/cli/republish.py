@@ -11,7 +11,7 @@ from arcacct.cli.asking import complete_target
 from arcacct.cli.context import conf_of, settings_of
 from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT
-from arcacct.cli.outcomes import announce, exit_code, show
+from arcacct.cli.outcomes import announce, complain, exit_code, show
 from arcacct.conf.settings import Settings, settings
 from arcacct.conf.targets import Target, select_targets
 from arcacct.errors import UsageError
@@ -89,9 +89,12 @@ def republish(
         return exit_code(planned)
     if sys.stdin.isatty() and not yes:
         click.confirm("send this?", abort=True, err=True)
-    outcomes = _send(found, targets, period, planned)
+    complaints: list[str] = []
+    outcomes = _send(found, targets, period, planned, complaints)
+    for complaint in complaints:
+        complain(complaint)
     show(outcomes)
-    return exit_code(outcomes)
+    return exit_code(outcomes, complaints)
 
 
 def _period(half_open: tuple[int | None, int | None], arcctl: tuple[int | None, int | None]) -> run.Period:
@@ -128,15 +131,19 @@ def _targets(
 
 
 def _send(
-    found: Settings, targets: Sequence[Target], period: run.Period, planned: Sequence[run.Outcome]
+    found: Settings,
+    targets: Sequence[Target],
+    period: run.Period,
+    planned: Sequence[run.Outcome],
+    complaints: list[str],
 ) -> list[run.Outcome]:
-    """Send, with a bar on a terminal."""
+    """Send, with a bar on a terminal; what of the spool could not be used is added to ``complaints``."""
     total = sum(sent.messages for outcome in planned for sent in outcome.tally.sent.values())
     if not sys.stderr.isatty():
-        return run.republish(found, targets, period)
+        return run.republish(found, targets, period, run.Wishes(complain=complaints.append))
     with click.progressbar(length=total, label="messages", file=sys.stderr) as bar:
 
         def watch(_target: str, _tally: Tally) -> None:
             bar.update(1)
 
-        return run.republish(found, targets, period, run.Wishes(watch=watch))
+        return run.republish(found, targets, period, run.Wishes(watch=watch, complain=complaints.append))

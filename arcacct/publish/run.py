@@ -51,7 +51,7 @@ def publish(settings: Settings, targets: Sequence[Target], wishes: Wishes = AS_C
     Raises StoreError when a database refuses, StoreBusy when another publisher is at work; everything about one
     target is in its Outcome.
     """
-    with _databases(settings, dry_run=wishes.dry_run) as (both, horizon):
+    with _databases(settings, wishes) as (both, horizon):
         return [TargetRun(settings, target, both, wishes).publish(horizon) for target in targets]
 
 
@@ -63,15 +63,15 @@ def republish(
 
     Raises as `publish`. Interrupted, it can be repeated: both receivers know what to do with a repeat.
     """
-    with _databases(settings, dry_run=wishes.dry_run) as (both, horizon):
+    with _databases(settings, wishes) as (both, horizon):
         return [TargetRun(settings, target, both, wishes).republish(period, horizon) for target in targets]
 
 
 @contextmanager
-def _databases(settings: Settings, *, dry_run: bool) -> Iterator[tuple[Databases, int]]:
+def _databases(settings: Settings, wishes: Wishes) -> Iterator[tuple[Databases, int]]:
     """The databases and the horizon: behind lock and fence, or for a dry run just as they are."""
     here = settings.places
-    if dry_run:
+    if wishes.dry_run:
         both = Databases(accounting.read_accounting(here), accounting.read_publishing(here))
         with closing(both.accounting), closing(both.publishing), accounting.translating(here.database):
             both.accounting.text_factory = _READABLE
@@ -85,8 +85,11 @@ def _databases(settings: Settings, *, dry_run: bool) -> Iterator[tuple[Databases
             accounting.translating(here.publishing_database),
         ):
             both.accounting.text_factory = _READABLE
-            # What waits in the spool is new, too; its complaints are the sweep's to report.
-            drain(here, both.accounting, [])
+            # What waits in the spool is new, too; what is set aside there no sweep will find again.
+            complaints: list[str] = []
+            drain(here, both.accounting, complaints)
+            for complaint in complaints:
+                wishes.complain(complaint)
             cells.advance(both.accounting, here)
             accounting.read_once(both.accounting)
             begun = lives.begin_run(both.accounting, both.publishing, here)

@@ -69,6 +69,8 @@ class Wishes(NamedTuple):
     """Told of each message that was answered: the target's name and what was done so far."""
     announce: Callable[[str, str], None] = lambda _target, _note: None
     """Told what a target's run has to say, when it is about to do it."""
+    complain: Callable[[str], None] = lambda _complaint: None
+    """Told what of the spool could not be used, as a sweep tells it."""
 
 
 AS_CONFIGURED = Wishes()

@@ -202,3 +202,19 @@ def test_a_group_can_read_after_publishing(site, run) -> None:
     ours = site.path / "control" / "accounting" / "arcacct"
     left = {file.name for file in ours.iterdir()}
     assert {"accounting.db-wal", "accounting.db-shm", "publishing.db-wal", "publishing.db-shm"} <= left
+
+
+@pytest.mark.parametrize("command", [("publish", "--now"), ("republish", *PERIOD)], ids=["publish", "republish"])
+def test_what_is_set_aside_of_the_spool_is_told(site, run, command) -> None:
+    """Publishing drains the spool; what it cannot use it names as the sweep would, since no sweep finds it again."""
+    spool = os.path.join(site.path, "control", "accounting", "arcacct", "spool")
+    os.makedirs(spool, exist_ok=True)
+    with open(os.path.join(spool, "1-2-SUBMIT-Unknown"), "w", encoding="ascii") as file:
+        file.write("version=99\n")
+
+    code, _out, err = run(*command)
+
+    assert code == 65
+    assert "spool/unusable/1-2-SUBMIT-Unknown: " in err
+    assert "spool version '99'" in err
+    assert run(*command)[0] == 0
