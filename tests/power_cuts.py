@@ -387,11 +387,12 @@ class Call(NamedTuple):
 class Trace:
     """What one command did to a directory, and the directory as it was before."""
 
-    def __init__(self, root: str, before: Disk, calls: list[Call], exit_code: int) -> None:
+    def __init__(self, root: str, before: Disk, calls: list[Call], exit_code: int, stderr: str) -> None:
         self.root = root
         self.before = before
         self.calls = calls
         self.exit_code = exit_code
+        self.stderr = stderr
 
     @classmethod
     def of(
@@ -418,7 +419,7 @@ class Trace:
         with open(output, encoding="ascii") as lines:
             calls = [call for line in _whole(lines) for call in reader.read(line)]
         os.unlink(output)
-        trace = cls(root, before, calls, done.returncode)
+        trace = cls(root, before, calls, done.returncode, done.stderr.decode(errors="replace"))
         trace._check()
         return trace
 
@@ -462,18 +463,20 @@ class Trace:
 
     def cuts(self, count: int, rule: str, seed: int, *, first: int = 0) -> list[Cut]:
         """
-        Cuts chosen by a seed, from the ``first`` call on: half of them anywhere, half right after names have changed.
+        Cuts chosen by a seed, from the ``first`` call on: half of them right after names have changed, others right
+        before a sync, others anywhere.
 
         Under the journal every second one keeps all names and no data, the worst for what unlinks too early.
         """
         chance = random.Random(f"{seed} {rule}")
-        everywhere = range(first, len(self.calls) + 1)
-        names_changed = [one for one in self.moments("remove", "rename", "link") if one >= first] or [*everywhere]
+        everywhere = [*range(first, len(self.calls) + 1)]
+        changed = [one for one in self.moments("remove", "rename", "link") if one >= first] or everywhere
+        unsynced = [one - 1 for one in self.moments("sync", "sync_all") if one > first] or everywhere
         found = []
         for number in range(count):
-            after = chance.choice(names_changed if number % 4 < 2 else everywhere)
+            after = chance.choice((changed, unsynced, changed, everywhere)[number % 4])
             names, data = chance.choice(NAMES if rule == STRICT else NAMES[:2]), chance.choice(DATA)
-            if rule == JOURNAL and number % 2 == 0:
+            if rule == JOURNAL and number % 4 < 2:
                 names, data = "all", "none"
             found.append(Cut(after, rule, names, data, chance.randrange(1 << 16)))
         return found
