@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 import random
-import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -14,6 +12,7 @@ import pytest
 from disturbed_host import check_equal, job_files, undisturbed
 from hook_host import PROJECT, Host
 from job_files import lay
+from strace import strace_only
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,20 +30,6 @@ ANYWHERE = "write,pwrite64,ftruncate,fallocate,fsync,fdatasync,rename,unlink,mkd
 """Calls that the start of an interpreter does not make."""
 TO_OUR_FILES = f"{ANYWHERE},openat,flock,fcntl,mmap"
 """Calls that are counted only when they are about a file of the database or its queue."""
-
-
-def _strace_reason() -> str:
-    """Why strace cannot be used here; empty when it can."""
-    if not shutil.which("strace"):
-        return "strace is not installed"
-    done = subprocess.run(
-        ["strace", "-o", os.devnull, "-e", "inject=uname:error=EIO", "true"], capture_output=True, check=False
-    )
-    return "" if done.returncode == 0 else f"strace may not trace here: {done.stderr.decode()[:80]}"
-
-
-STRACE_REASON = _strace_reason()
-strace_only = pytest.mark.skipif(bool(STRACE_REASON), reason=STRACE_REASON or "strace works")
 
 
 def tampered(host: Host, job_id: str, *, inject: str | None, to_our_files: bool) -> tuple[int, int]:
