@@ -14,6 +14,7 @@ from arcacct.conf.places import Places
 from arcacct.controldir.files import owner_of
 from arcacct.errors import InputError
 from arcacct.store import accounting, cells, health
+from arcacct.sweep.barrier import printable
 from arcacct.sweep.draining import drain_all
 from arcacct.sweep.reconciling import reconcile
 from arcacct.sweep.task import Found, Owner, Progress, SweepReport, Task
@@ -47,7 +48,7 @@ def sweep(
         jobs, looked_at = reconcile(task, unfinished, progress)
     except OSError as error:
         raise InputError(
-            f"{here.controldir}: cannot read the control directory: {error.strerror}; "
+            f"{error.filename or here.controldir}: cannot read the control directory: {error.strerror}; "
             "run as the user of A-REX, and check [arex] controldir"
         ) from error
     if unfinished is not None and not stopping():
@@ -59,11 +60,13 @@ def sweep(
             health.remember_sweep(con)
         with accounting.translating(here.database):
             cells.advance(con, here)
-    return SweepReport(spooled, jobs, looked_at, dict(task.found), tuple(task.complaints))
+    return SweepReport(spooled, jobs, looked_at, dict(task.found), tuple(map(printable, task.complaints)))
 
 
 def drain(here: Places, con: Connection, complaints: list[str], *, owner: Owner = owner_of) -> int:
     """The first half of a sweep alone: record every event of the spool; returns how many."""
     task = Task(here, con, owner)
-    task.complaints = complaints
-    return drain_all(task)
+    try:
+        return drain_all(task)
+    finally:
+        complaints += map(printable, task.complaints)
