@@ -11,12 +11,13 @@ from arcacct.controldir.files import JobFiles, read_job
 from arcacct.errors import InputError
 from arcacct.store import place, recorder, spool
 from arcacct.sweep.task import PATIENCE_S, Task
+from arcacct.sweep.witness import Witness
 
 ABANDONED_S = 86_400
 """A spool file that has not got its name within a day never will."""
 
 
-def drain_all(task: Task) -> int:
+def drain_all(task: Task, witness: Witness) -> int:
     """
     Record every event of the spool, oldest first, and remove its file once it is committed; returns how many.
 
@@ -27,17 +28,19 @@ def drain_all(task: Task) -> int:
     here = task.here
     usual = os.path.join(os.path.dirname(usual_database(here.controldir)), "spool")
     folders = dict.fromkeys((here.spool, usual, *place.former_spools(here)))
-    return sum(_drain(task, folder) for folder in folders)
+    return sum(_drain(task, witness, folder) for folder in folders)
 
 
-def _drain(task: Task, folder: str) -> int:
+def _drain(task: Task, witness: Witness, folder: str) -> int:
     drained = 0
     for batch in task.slices(_spool_files(task, folder)):
         if task.stopping():
             break
         events = [(path, facts) for path in batch if (facts := _spooled(task, path)) is not None]
-        unusable = _record(task, events)
+        unusable = _unexplained(task, witness, events, _record(task, witness, events))
         for path, facts in events:
+            if path in unusable and witness.may_still_tell(facts.job_id, facts.event_ns):
+                continue
             if path in unusable:
                 _set_aside(task, path, f"job {facts.job_id} has no .local and no record")
             else:
@@ -46,11 +49,23 @@ def _drain(task: Task, folder: str) -> int:
     return drained
 
 
-def _record(task: Task, events: list[tuple[str, JobFacts]]) -> set[str]:
+def _unexplained(task: Task, witness: Witness, events: list[tuple[str, JobFacts]], unusable: set[str]) -> set[str]:
+    """Those of the files whose job A-REX's own database does not know either."""
+    asked = [(path, facts) for path, facts in events if path in unusable]
+    taken = witness.take(facts.job_id for _path, facts in asked)
+    # One that is in progress there has a record now.
+    rest = [(path, facts) for path, facts in asked if facts.job_id not in taken]
+    return _record(task, witness, rest) if rest else set()
+
+
+def _record(task: Task, witness: Witness, events: list[tuple[str, JobFacts]]) -> set[str]:
     """The files of events that cannot be recorded: of a job that nobody knows."""
     unusable = set()
     with task.recording(len(events)):
         for path, facts in events:
+            if not facts.known and facts.job_id in witness.taken:
+                # A-REX's record has this event, with its own time.
+                continue
             if not facts.known and not recorder.knows(task.con, facts.job_id):
                 unusable.add(path)
             else:

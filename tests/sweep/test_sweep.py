@@ -11,7 +11,7 @@ import time
 from contextlib import closing
 
 import pytest
-from job_files import JOB, LOCAL, NOON_NS, NOON_S, Files, events, finished_log, lay, rows
+from job_files import JOB, LOCAL, NOON_NS, NOON_S, Files, events, finished_log, lay, rows, statuses
 
 from arcacct.conf.places import Places, places
 from arcacct.controldir.files import read_job
@@ -45,11 +45,6 @@ def con(here: Places) -> Iterator[sqlite3.Connection]:
 def control(here: Places) -> pathlib.Path:
     """Its control directory."""
     return pathlib.Path(here.controldir)
-
-
-def statuses(con: sqlite3.Connection) -> list[tuple[object, ...]]:
-    """``(job id, status, end time)`` of every record."""
-    return [(row[0], row[7], row[10]) for row in rows(con)["AAR"]]
 
 
 def test_every_job_of_the_directory_is_recorded(here: Places, con: sqlite3.Connection, control: pathlib.Path) -> None:
