@@ -131,8 +131,9 @@ def test_jobs_that_only_the_launcher_saw_are_whole(
         wanted = rows(imported)
     ended = {row[0] for row in wanted["AAR"] if row[10]}
     assert len(ended) > 30
-    for job_id in ended:
-        launched(here, str(job_id))
+    for state in LIFE:
+        for job_id in ended:
+            launched(here, str(job_id), state)
 
     report = sweep(here, con)
 
