@@ -88,6 +88,12 @@ def lay(control: pathlib.Path, files: Files, job_id: str = JOB) -> None:
         os.utime(path, ns=(files.mtime_ns, files.mtime_ns))
 
 
+def remove(control: pathlib.Path, job_id: str = JOB) -> None:
+    """Remove every file of a job."""
+    for path in [*control.glob(f"job.{job_id}.*"), *control.glob(f"*/job.{job_id}.status")]:
+        path.unlink()
+
+
 def _write(path: str, content: bytes) -> None:
     with open(path, "wb") as file:
         file.write(content)
@@ -121,6 +127,11 @@ def rows(database: str | sqlite3.Connection) -> dict[str, list[tuple[object, ...
     finally:
         if isinstance(database, str):
             con.close()
+
+
+def statuses(con: sqlite3.Connection) -> list[tuple[object, ...]]:
+    """``(job id, status, end time)`` of every record."""
+    return [(row[0], row[7], row[10]) for row in rows(con)["AAR"]]
 
 
 def events(database: str | sqlite3.Connection) -> list[tuple[object, ...]]:

@@ -37,16 +37,32 @@ _INTERVAL_S = 60.0
     metavar="SECONDS",
     help=f"With --follow: how long to wait between two sweeps; default {_INTERVAL_S:g}.",
 )
+@click.option(
+    "--give-up",
+    "given_up",
+    multiple=True,
+    metavar="JOBID",
+    help="Make a job aborted that has ended and of which nothing tells what it used; `all` for every one of them.",
+)
 @click.pass_context
-def sweep(ctx: click.Context, controldir: str | None, dry_run: bool, follow: bool, interval: float | None) -> int:
+def sweep(
+    ctx: click.Context,
+    controldir: str | None,
+    dry_run: bool,
+    follow: bool,
+    interval: float | None,
+    given_up: tuple[str, ...],
+) -> int:
     """
     Drain the spool, then record what the database lacks.
 
     Compares every job of the control directory with the database, which is made if it is missing. Prints what was
     done, and on stderr what could not be used; exits with 65 if there was any of that, and the rest is recorded.
-    A job in progress of which nothing is left in the control directory becomes aborted; not so with --controldir and
-    a database that has jobs of other directories too.
+    Of a job in progress of which nothing is left in the control directory the end is taken from A-REX's own database,
+    or it becomes aborted; not so with --controldir and a database that has jobs of other directories too.
     """
+    if follow and given_up:
+        raise UsageError("--give-up and --follow exclude each other")
     if dry_run and follow:
         raise UsageError("--dry-run and --follow exclude each other")
     if interval is not None and not follow:
@@ -55,17 +71,19 @@ def sweep(ctx: click.Context, controldir: str | None, dry_run: bool, follow: boo
     own = controldir is None or here.database == places(None, here.controldir).database
     if follow:
         return _follow(here, interval or _INTERVAL_S, take_vanished=own)
-    report = _once(here, dry_run=dry_run, take_vanished=own)
+    report = _once(here, dry_run=dry_run, take_vanished=own, given_up=given_up)
     _tell(report.complaints)
     click.echo(_summary(report, here, dry_run=dry_run))
     return InputError.exit_code if report.complaints else 0
 
 
-def _once(here: Places, *, dry_run: bool, take_vanished: bool) -> SweepReport:
+def _once(here: Places, *, dry_run: bool, take_vanished: bool, given_up: tuple[str, ...]) -> SweepReport:
     con = accounting.open_as_it_is(here) if dry_run else accounting.open_accounting(here)
     try:
         with _progress() as progress:
-            return sweep_all(here, con, progress=progress, dry_run=dry_run, take_vanished=take_vanished)
+            return sweep_all(
+                here, con, progress=progress, dry_run=dry_run, take_vanished=take_vanished, given_up=given_up
+            )
     finally:
         accounting.leave_open(con, here.database)
 

@@ -31,6 +31,7 @@ class Places:
     """Paths, all absolute, and what the recorder has to know about each job's surroundings."""
 
     __slots__ = (
+        "arex_accounting",
         "breaker",
         "controldir",
         "database",
@@ -57,9 +58,13 @@ class Places:
         read_group: str | None,
         rehearsal: str | None = None,
         spool_fallback: str | None = None,
+        *,
+        arex_accounting: bool = True,
     ) -> None:
+        """``arex_accounting``: whether A-REX may write a database of its own below the control directory."""
         directory = database.rpartition("/")[0]
         ledger = rehearsal or directory
+        self.arex_accounting = arex_accounting
         self.controldir = controldir
         self.database = database
         self.directory = directory
@@ -88,14 +93,16 @@ def places(conf: "Conf | None", controldir: str | None = None, database: str | N
     rehearsal = _get(conf, "arcacct", "rehearsal")
     fallback = _get(conf, "arcacct", "spool_fallback")
     control = absolute(controldir or _get(conf, "arex", "controldir") or CONTROLDIR)
+    alone = yes_or_no(_get(conf, "arcacct", "arex_writes_no_accounting") or "no") or False
     return Places(
         control,
-        _database(conf, control, database),
+        _database(conf, control, database, alone=alone),
         _default_benchmark(conf),
         _deadline(conf),
         _get(conf, "arcacct", "read_group"),
         absolute(rehearsal) if rehearsal else None,
         absolute(fallback) if fallback else None,
+        arex_accounting=not alone,
     )
 
 
@@ -145,13 +152,12 @@ def _where(conf: "Conf | None", block: str, option: str) -> str:
     return f"{found.file}:{found.line}: [{block}] {option}" if found is not None else f"[{block}] {option}"
 
 
-def _database(conf: "Conf | None", controldir: str, given: str | None) -> str:
+def _database(conf: "Conf | None", controldir: str, given: str | None, *, alone: bool) -> str:
     configured = given or _get(conf, "arcacct", "database")
     if not configured:
         return usual_database(controldir)
     path = absolute(configured)
-    allowed = yes_or_no(_get(conf, "arcacct", "arex_writes_no_accounting") or "no")
-    if not allowed and arex_writes(path, controldir):
+    if not alone and arex_writes(path, controldir):
         raise ConfigError(f"{path if given else _where(conf, 'arcacct', 'database')}: {AREX_WRITES}")
     return path
 

@@ -95,7 +95,8 @@ def read_bytes(
     The content of a control file and its stat, or ``(None, None)`` when it is not there.
 
     With ``lock`` it waits until nobody writes the file, ``patience_s`` at most (``None``: until an alarm comes).
-    Of a file above 16 MiB: the whole lines at its beginning. Raises OSError for anything but a missing file.
+    Of a file above 16 MiB: the whole lines at its beginning. Raises OSError, which names
+    the file, for anything but a missing one.
     """
     try:
         fd = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
@@ -106,6 +107,10 @@ def read_bytes(
             _wait_for_lock(fd, path, patience_s)
         stat = posix.fstat(fd)
         return _content(fd, stat.st_size), stat
+    except OSError as error:
+        # What failed knows the descriptor alone: no locks on this file server, a failing disk.
+        error.filename = path
+        raise
     finally:
         posix.close(fd)
 

@@ -14,7 +14,7 @@ import posix
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 STATES = ("ACCEPTED", "PREPARING", "SUBMIT", "INLRMS", "CANCELING", "FINISHING", "FINISHED", "DELETED")
 """The states of a job, in the order of its life."""
@@ -63,9 +63,9 @@ def job_of(name: str) -> str | None:
 
 
 def is_gone(controldir: str, job_id: str) -> bool:
-    """Whether nothing is left of a job: neither its .local nor a status file, in either layout."""
-    return not any(
-        _is_there(path)
+    """Whether nothing is left of a job for certain: neither its .local nor a status file, in either layout."""
+    return all(
+        _is_missing(path)
         for hashed in (False, True)
         for path in (
             *status_files(controldir, job_id, "FINISHED", hashed=hashed),
@@ -88,18 +88,27 @@ def count_status_files(controldir: str) -> int:
     return sum(1 for _entry in _entries(controldir))
 
 
-def scan_status_files(controldir: str) -> "Iterator[tuple[str, str, os.stat_result]]":
+def scan_status_files(
+    controldir: str, wrong: "Callable[[str, str, OSError], object] | None" = None
+) -> "Iterator[tuple[str, str, os.stat_result]]":
     """
     ``(job id, path, stat)`` of each status file in the directory, one at a time.
 
-    A job that moves from one folder to another during the scan may be seen twice or not at all: the next scan
-    sees it. Raises OSError when the control directory itself cannot be read.
+    ``wrong`` is told job id, path and error of each that cannot be looked at; without it, the error is raised. Bytes of
+    a name that are not UTF-8 are surrogates. A job that moves from one folder to another during the scan may be
+    seen twice or not at all: the next scan sees it. Raises OSError when the control directory itself cannot be read.
     """
     for job_id, entry in _entries(controldir):
         try:
-            yield job_id, entry.path, entry.stat(follow_symlinks=False)
+            stat = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             continue
+        except OSError as error:
+            if wrong is None:
+                raise
+            wrong(job_id, entry.path, error)
+        else:
+            yield job_id, entry.path, stat
 
 
 def _entries(controldir: str) -> "Iterator[tuple[str, os.DirEntry[str]]]":
@@ -123,3 +132,14 @@ def _is_there(path: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def _is_missing(path: str) -> bool:
+    """Unlike not `_is_there`: what a failing file system does not show may still be there."""
+    try:
+        posix.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False

@@ -20,7 +20,7 @@ from arcacct.errors import StoreError
 from arcacct.publish.floor import held_text
 from arcacct.publish.position import iso
 from arcacct.publish.selection import names_in_doubt
-from arcacct.store import accounting, health, lives, reading
+from arcacct.store import aborting, accounting, health, lives, reading
 from arcacct.store.health import Recorded, TargetState
 from arcacct.store.lives import MEANING, Doubt
 from arcacct.sweep.draining import spools
@@ -94,6 +94,8 @@ class Health(NamedTuple):
     """By file: when it ends, or why that is not known."""
     doubts: tuple[Doubt, ...] = ()
     """What is wrong between accounting.db and publishing.db."""
+    on_hold: int = 0
+    """Jobs that have ended and of which nothing tells what they used."""
 
 
 def examine(settings: Settings) -> Health:
@@ -128,6 +130,7 @@ def examine(settings: Settings) -> Health:
             return found._replace(
                 size_bytes=reading.size_bytes(here.database),
                 recorded=health.recorded(ours),
+                on_hold=len(aborting.on_hold(ours)),
                 targets=targets,
                 doubts=tuple(lives.doubts(lives.known(ours, ledger, rehearsing=settings.places.rehearsal is not None))),
             )
@@ -245,6 +248,12 @@ def _recorder_checks(found: Health, limits: Thresholds) -> list[Check]:
         text = "never ran" if swept is None else f"last one {_ago(found.now, swept)}"
         todo = "" if severity == OK else ": is arcacct-sweep.timer active?"
         checks.append(Check("sweep", severity, text + todo))
+    if found.on_hold:
+        text = (
+            f"{found.on_hold} jobs have ended, and nothing tells what they used: {aborting.WAYS_OUT}; `arcacct verify`"
+            " of their month names them"
+        )
+        checks.append(Check("vanished", WARNING, text))
     spool = found.spool
     severity = _over(spool.files, limits.spool_files)
     text = "empty"

@@ -14,8 +14,8 @@ from arcacct.conf.settings import Settings
 from arcacct.conf.targets import DirectoryTarget, SGASTarget, Target
 from arcacct.controldir.facts import job_facts
 from arcacct.controldir.files import JobFiles, read_rest, read_status_file
-from arcacct.controldir.layout import scan_status_files
-from arcacct.errors import ArcacctError
+from arcacct.controldir.layout import is_job_id, scan_status_files
+from arcacct.errors import InputError
 from arcacct.publish.digests import digests_of
 from arcacct.publish.families import SYNC, UR, family_of, wants
 from arcacct.publish.floor import held_text
@@ -27,8 +27,11 @@ from arcacct.store import given, ledger, lives, months, query, sent, story
 from arcacct.store.cells import usage_cells
 from arcacct.store.ledger import JOB_KINDS
 from arcacct.store.lives import MEANING
+from arcacct.sweep.barrier import printable, reason
 
 _HOUR_S = 3600
+_LOCKED_S = 2.0
+"""How long a .local may be locked by somebody else before its job is left out."""
 
 
 class Source(NamedTuple):
@@ -154,21 +157,34 @@ def _control_directory(settings: Settings, jobs: dict[str, _Job], month: Month) 
 
 def _control_jobs(settings: Settings, month: Month, differences: list[Difference]) -> Iterator[tuple[str, _Job]]:
     start, end = month_bounds(*month)
-    for job_id, path, stat in scan_status_files(settings.places.controldir):
+
+    def wrong(job_id: str, path: str, error: Exception) -> None:
+        differences.append(Difference("control directory", printable(job_id), printable(reason(error, path))))
+
+    for job_id, path, stat in scan_status_files(settings.places.controldir, wrong):
         if "/finished/" not in path or not start <= stat.st_mtime < end:
             continue
-        status = read_status_file(path)
-        if status is None or status.state != "FINISHED":
-            continue
         try:
-            files = read_rest(JobFiles(settings.places.controldir, job_id, status.state), status, _anybody)
-            usage = job_facts(files, settings.places.default_benchmark).usage
-        except ArcacctError as error:
-            differences.append(Difference("control directory", job_id, str(error)))
+            job = _finished_job(settings, job_id, path)
+        except Exception as error:  # noqa: BLE001  whatever it is, the other jobs are compared
+            wrong(job_id, path, error)
             continue
-        if usage is not None:
-            cpu_s = usage.cpu_user_s + usage.cpu_kernel_s
-            yield job_id, _Job(usage.wall_s, cpu_s, None, (), 0, usage.end_time)
+        if job is not None:
+            yield job_id, job
+
+
+def _finished_job(settings: Settings, job_id: str, path: str) -> _Job | None:
+    """What the files of a job say that it used; ``None`` when it is not finished. Raises OSError, InputError."""
+    if not is_job_id(job_id):
+        raise InputError(f"{path}: not a status file of A-REX, by its name")
+    status = read_status_file(path)
+    if status is None or status.state != "FINISHED":
+        return None
+    files = read_rest(JobFiles(settings.places.controldir, job_id, status.state), status, _anybody, _LOCKED_S)
+    usage = job_facts(files, settings.places.default_benchmark).usage
+    if usage is None:
+        return None
+    return _Job(usage.wall_s, usage.cpu_user_s + usage.cpu_kernel_s, None, (), 0, usage.end_time)
 
 
 def _anybody(_stat: object) -> str:

@@ -15,7 +15,7 @@ from arcacct.publish.families import SummaryFamily, family_of, wants
 from arcacct.publish.position import iso
 from arcacct.records import acceptance, apel_summary
 from arcacct.records.aar import AAR
-from arcacct.store import ledger, months, query, story
+from arcacct.store import aborting, ledger, months, query, story
 from arcacct.store.lookup import Found
 from arcacct.store.story import Carried
 
@@ -33,7 +33,11 @@ def why(settings: Settings, accounting: Connection, publishing: Connection, foun
     seen = story.sighting(accounting, found.record_id)
     if seen is not None:
         swept = "and its files were read by a sweep" if seen.swept else "not yet confirmed by a sweep"
-        yield f"  last state recorded: {seen.state} at {iso(seen.event_s)}, {swept}"
+        if seen.state == aborting.ON_HOLD:
+            yield f"  last event at {iso(seen.event_s)}; its files are gone, and nothing tells what it used:"
+            yield f"  {aborting.WAYS_OUT}"
+        else:
+            yield f"  last state recorded: {seen.state} at {iso(seen.event_s)}, {swept}"
     yield "events (UTC)"
     for when, event in story.events_of(accounting, found.record_id):
         yield f"  {when}  {event}"

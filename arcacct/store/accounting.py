@@ -5,10 +5,10 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
-from _sqlite3 import Connection, DatabaseError
+from _sqlite3 import Connection, DatabaseError, DataError, IntegrityError, InterfaceError, ProgrammingError
 from contextlib import closing, contextmanager
 
-from arcacct.errors import SchemaError
+from arcacct.errors import SchemaError, StoreError
 from arcacct.store import checkpoint, place
 from arcacct.store.arex_database import refuse_foreign
 from arcacct.store.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, open_database, open_for_reading, translated
@@ -16,6 +16,8 @@ from arcacct.store.maintenance import refuse_maintenance
 from arcacct.store.recorder import escaped
 from arcacct.store.schema import ACCOUNTING, PUBLISHING, ensure, in_memory, open_to_group
 from arcacct.store.transaction import Transaction, open_lock
+
+_OF_VALUES = (DataError, IntegrityError, InterfaceError, ProgrammingError)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -164,6 +166,11 @@ def translating(path: str) -> Iterator[None]:
         yield
     except DatabaseError as error:
         raise translated(error, path) from error
+
+
+def refuses_values(error: StoreError) -> bool:
+    """Whether it is the values of a row that SQLite refused, and the database itself is well."""
+    return isinstance(error.__cause__, _OF_VALUES)
 
 
 def read_accounting(here: Places) -> Connection:

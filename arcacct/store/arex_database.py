@@ -124,17 +124,22 @@ def newest_stamp(path: str) -> str:
 
 
 @contextmanager
-def opened(path: str, workspace: str, *, patience_s: float = PATIENCE_S) -> Iterator[ArexDatabase]:
+def opened(
+    path: str, workspace: str, *, patience_s: float = PATIENCE_S, at_rest: bool = True
+) -> Iterator[ArexDatabase]:
     """
     A database of A-REX for reading; ``workspace`` is a directory of ours with room for a copy.
 
-    Only one process at a time may use a workspace. Raises InputError when it is none, StoreBusy when A-REX writes all
-    the time, StoreError when it cannot be read.
+    ``at_rest=False`` is for processes that come back: a WAL database that nobody uses now is not copied, since once it
+    is used it could not be read in place any more. Only one process at a time may use a workspace. Raises InputError
+    when it is none, StoreBusy when A-REX writes all the time or not now, StoreError when it cannot be read.
     """
     header = header_of(path)
     live = header.journal == _WAL and _is_open_somewhere(path)
+    if header.journal == _WAL and not live and not at_rest:
+        raise StoreBusy(f"{path}: A-REX does not use it now; try again when A-REX runs")
     _take_way((header.device, header.inode), "live" if live else "copy", path)
-    copy = os.path.join(workspace, "arex-copy")
+    copy = os.path.join(workspace, f"arex-copy-{os.path.basename(path)}")
     try:
         stamp = "" if live else _copied(path, copy, patience_s)
         con = _connect_live(path) if live else _connect_copy(os.path.join(copy, "accounting.db"), path)

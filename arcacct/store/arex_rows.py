@@ -53,7 +53,13 @@ def rows_of(con: Connection, version: int, record_ids: Iterable[int]) -> list[Ar
     return _rows(con, version, f"AAR.RecordID IN ({ids}) ORDER BY AAR.RecordID", ())
 
 
-def _rows(con: Connection, version: int, condition: str, values: tuple[int, ...]) -> list[ArexRows]:
+def rows_of_jobs(con: Connection, version: int, job_ids: Sequence[str]) -> list[ArexRows]:
+    """The records of these jobs (some hundred at most; ids as the tables have them) with their children."""
+    marks = ",".join("?" * len(job_ids))
+    return _rows(con, version, f"JobID IN ({marks})", tuple(job_ids))
+
+
+def _rows(con: Connection, version: int, condition: str, values: tuple[int | str, ...]) -> list[ArexRows]:
     try:
         return _read(con, version, condition, values)
     except OperationalError as error:
@@ -67,7 +73,7 @@ def _rows(con: Connection, version: int, condition: str, values: tuple[int, ...]
         con.text_factory = str
 
 
-def _read(con: Connection, version: int, condition: str, values: tuple[int, ...]) -> list[ArexRows]:
+def _read(con: Connection, version: int, condition: str, values: tuple[int | str, ...]) -> list[ArexRows]:
     con.execute("BEGIN")
     try:
         main = con.execute(f"{_RECORD_QUERIES[version]} WHERE {condition}", values).fetchall()

@@ -118,7 +118,7 @@ def import_arex(
     origin = os.path.realpath(path)
     if origin == os.path.realpath(here.database):
         raise InputError(f"{path}: that is the database to import into; give the path of the one that A-REX writes")
-    with _import_lock(os.path.join(here.directory, "import.lock")):
+    with import_lock(os.path.join(here.directory, "import.lock")):
         with accounting.translating(here.database):
             position = _position(con, origin)
             stamp = arex_database.newest_stamp(path)
@@ -129,7 +129,8 @@ def import_arex(
 
 
 @contextmanager
-def _import_lock(path: str) -> Iterator[None]:
+def import_lock(path: str) -> Iterator[None]:
+    """For whoever reads a database of A-REX: the room for its copy is there once. Raises StoreBusy."""
     fd = open_lock(path)
     try:
         try:
@@ -177,11 +178,11 @@ class _Import:
         self._clock = clock
         self._progress = progress
         self._writer = JobWriter(con, SOURCE, self._origin)
-        self._archives = _Archives(con)
+        self._archives = Archives(con)
         self._report = ImportReport(database.path)
         self._slice = 50
         self._in_wal = 0
-        self._settled_before = int(time.time()) - SETTLED_S
+        self._settled_before = settled_before()
 
     def run(self) -> ImportReport:
         """Everything that is to be done, and the report."""
@@ -255,7 +256,7 @@ class _Import:
 
     def _write(self, rows: Sequence[ArexRows], position: _Position, gone: Sequence[int] = ()) -> None:
         """One transaction: the jobs of a slice, what is to be looked at again, and how far we are."""
-        parts = self._sorted(rows)
+        parts = sorted_out(rows, self._settled_before)
         jobs = [job_of(one, self._clock) for one in parts.usable]
         done = [one.record_id for one in rows if one.record_id not in parts.unfinished]
         with accounting.writing_much(self._con, self._here) as con:
@@ -274,23 +275,6 @@ class _Import:
             archived=self._report.archived + len(jobs) - len(kept),
         )
 
-    def _sorted(self, rows: Sequence[ArexRows]) -> _Sorted:
-        usable: list[ArexRows] = []
-        unfinished: set[int] = set()
-        missing: list[str] = []
-        for one in rows:
-            reason = lost(one)
-            if reason is not None:
-                missing.append(f"record {one.record_id} ({one.job_id}): {reason}")
-            elif one.status == IN_PROGRESS:
-                usable.append(one)
-                unfinished.add(one.record_id)
-            elif written_whole(one) or one.numbers[2] < self._settled_before:
-                usable.append(one)
-            else:
-                unfinished.add(one.record_id)
-        return _Sorted(usable, unfinished, missing)
-
     def _adapt(self, rows: int, seconds: float) -> None:
         wanted = int(rows * _SLICE_S / max(seconds, 1e-6))
         self._slice = max(5, min(wanted, 2 * self._slice, _PAGE))
@@ -300,8 +284,8 @@ class _Import:
             self._in_wal = 0
 
 
-class _Sorted(NamedTuple):
-    """The records of a slice."""
+class Sorted(NamedTuple):
+    """Records by what can be done with them."""
 
     usable: list[ArexRows]
     unfinished: set[int]
@@ -309,7 +293,31 @@ class _Sorted(NamedTuple):
     lost: list[str]
 
 
-class _Archives:
+def settled_before() -> int:
+    """Of what ended before this instant A-REX has written all that it ever will."""
+    return int(time.time()) - SETTLED_S
+
+
+def sorted_out(rows: Iterable[ArexRows], settled_before: int) -> Sorted:
+    """Which of these records are usable; in progress, or having their end written; lost."""
+    usable: list[ArexRows] = []
+    unfinished: set[int] = set()
+    missing: list[str] = []
+    for one in rows:
+        reason = lost(one)
+        if reason is not None:
+            missing.append(f"record {one.record_id} ({one.job_id}): {reason}")
+        elif one.status == IN_PROGRESS:
+            usable.append(one)
+            unfinished.add(one.record_id)
+        elif written_whole(one) or one.numbers[2] < settled_before:
+            usable.append(one)
+        else:
+            unfinished.add(one.record_id)
+    return Sorted(usable, unfinished, missing)
+
+
+class Archives:
     """Where pruned jobs are: they are not imported once more."""
 
     def __init__(self, con: Connection) -> None:

@@ -8,16 +8,18 @@ with the number of jobs: names are taken from the directory as they come, and lo
 from __future__ import annotations
 
 from _sqlite3 import Connection
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from arcacct.conf.places import Places
 from arcacct.controldir.files import owner_of
 from arcacct.errors import InputError
 from arcacct.store import accounting, cells, health
+from arcacct.sweep.barrier import printable
 from arcacct.sweep.draining import drain_all
 from arcacct.sweep.reconciling import reconcile
 from arcacct.sweep.task import Found, Owner, Progress, SweepReport, Task
-from arcacct.sweep.vanished import Unfinished
+from arcacct.sweep.vanished import Unfinished, give_up
+from arcacct.sweep.witness import Witness
 
 __all__ = ["Found", "Owner", "Progress", "SweepReport", "drain", "sweep"]
 
@@ -31,27 +33,33 @@ def sweep(
     dry_run: bool = False,
     take_vanished: bool = True,
     stopping: Callable[[], bool] = lambda: False,
+    goes_on: bool = False,
+    given_up: Sequence[str] = (),
 ) -> SweepReport:
     """
     Drain the spool, walk the control directory, record what the database lacks.
 
     ``progress`` is told how many jobs of the directory are done. A ``dry_run`` takes everything back and leaves the
     spool alone. ``take_vanished=False``: jobs without files may be in another control directory. With ``stopping`` it
-    ends between two slices as soon as that is true; the next sweep goes on. Raises StoreError when the database
+    ends between two slices as soon as that is true; the next sweep goes on. ``goes_on``: this process will sweep again.
+    ``given_up`` are jobs on hold (`vanished.give_up`). Raises StoreError when the database
     refuses and InputError when the control directory cannot be read; anything about one job is a complaint.
     """
-    task = Task(here, con, owner, dry_run, stopping)
-    spooled = drain_all(task)
-    unfinished = Unfinished.of(task) if take_vanished else None
-    try:
-        jobs, looked_at = reconcile(task, unfinished, progress)
-    except OSError as error:
-        raise InputError(
-            f"{here.controldir}: cannot read the control directory: {error.strerror}; "
-            "run as the user of A-REX, and check [arex] controldir"
-        ) from error
-    if unfinished is not None and not stopping():
-        unfinished.abort(task)
+    task = Task(here, con, owner, dry_run, stopping, goes_on=goes_on)
+    with Witness(task) as witness:
+        spooled = drain_all(task, witness)
+        unfinished = Unfinished.of(task) if take_vanished else None
+        try:
+            jobs, looked_at = reconcile(task, unfinished, progress)
+        except OSError as error:
+            raise InputError(
+                f"{error.filename or here.controldir}: cannot read the control directory: {error.strerror}; "
+                "run as the user of A-REX, and check [arex] controldir"
+            ) from error
+        if unfinished is not None and not stopping():
+            unfinished.settle(task, witness)
+    if given_up:
+        give_up(task, given_up)
     if not dry_run and not stopping():
         # Whoever commits next would have to do it with the queue waiting.
         task.write_back()
@@ -59,11 +67,14 @@ def sweep(
             health.remember_sweep(con)
         with accounting.translating(here.database):
             cells.advance(con, here)
-    return SweepReport(spooled, jobs, looked_at, dict(task.found), tuple(task.complaints))
+    return SweepReport(spooled, jobs, looked_at, dict(task.found), tuple(map(printable, task.complaints)))
 
 
 def drain(here: Places, con: Connection, complaints: list[str], *, owner: Owner = owner_of) -> int:
     """The first half of a sweep alone: record every event of the spool; returns how many."""
     task = Task(here, con, owner)
-    task.complaints = complaints
-    return drain_all(task)
+    try:
+        with Witness(task) as witness:
+            return drain_all(task, witness)
+    finally:
+        complaints += map(printable, task.complaints)

@@ -18,7 +18,9 @@ from arcacct.controldir.facts import JobFacts, job_facts
 from arcacct.controldir.files import JobFiles, read_job
 from arcacct.errors import InputError
 from arcacct.store import checkpoint, place, recorder, spool
+from arcacct.sweep.barrier import is_of_one_job, printable, reason, record_each
 from arcacct.sweep.task import PATIENCE_S, Task
+from arcacct.sweep.witness import Witness
 
 ABANDONED_S = 60
 """A spool file that has not got its name within a minute never will: who wrote it was killed."""
@@ -49,44 +51,63 @@ def spools(here: Places) -> list[str]:
     return [*dict.fromkeys((here.spool, *fallback, usual, *place.former_spools(here)))]
 
 
-def drain_all(task: Task) -> int:
+def drain_all(task: Task, witness: Witness) -> int:
     """
     Record every event of the spools, oldest first, and remove its file once the record is on disk; returns how many.
 
-    Raises StoreError and its kinds, and InputError for a spool that cannot be read.
+    What neither its own files nor the control directory explain is asked of A-REX's own database. Raises StoreError
+    and its kinds, and InputError for a spool that cannot be read.
     """
-    return sum(_drain(task, folder) for folder in spools(task.here))
+    return sum(_drain(task, witness, folder) for folder in spools(task.here))
 
 
-def _drain(task: Task, folder: str) -> int:
+def _drain(task: Task, witness: Witness, folder: str) -> int:
     drained = 0
     for batch in task.slices(_spool_files(task, folder)):
         if task.stopping():
             break
         events = [event for path in batch if (event := _spooled(task, path)) is not None]
-        unusable = _record(task, events)
-        recorded = [one.path for one in events if one.path not in unusable]
-        if recorded and not task.dry_run:
+        done = _recorded(task, witness, events)
+        if done and not task.dry_run:
             checkpoint.make_durable(task.here.database)
-        for path, facts, torn in events:
-            if path in unusable:
-                _set_aside(task, path, torn or f"job {facts.job_id} has no .local and no record")
-        for path in recorded:
+        for path in done:
             _remove(task, path)
-        drained += len(recorded)
+        drained += len(done)
     return drained
 
 
-def _record(task: Task, events: list[_Event]) -> set[str]:
-    """The files of events that cannot be recorded: of a job that nobody knows."""
-    unusable = set()
-    with task.recording(len(events)):
-        for path, facts, _torn in events:
-            if not facts.known and not recorder.knows(task.con, facts.job_id):
-                unusable.add(path)
-            else:
+def _recorded(task: Task, witness: Witness, events: list[_Event]) -> set[str]:
+    """Record events; the files of those that are in the database now. The others wait, or are set aside."""
+    done = _record(task, witness, events)
+    asked = [one for one in events if one.path not in done]
+    if asked:
+        witness.take(one.facts.job_id for one in asked)
+        # One that is in progress there has a record now.
+        done |= _record(task, witness, asked)
+    for path, facts, torn in asked:
+        if path not in done and not witness.may_still_tell(facts.job_id, facts.event_ns):
+            _set_aside(task, path, torn or f"job {facts.job_id} has no .local and no record")
+    return done
+
+
+def _record(task: Task, witness: Witness, events: list[_Event]) -> set[str]:
+    """The files of those events that are recorded: all but those of jobs that nobody knows."""
+
+    def record(some: list[_Event]) -> set[str]:
+        done = set()
+        for path, facts, _torn in some:
+            if not facts.known and facts.job_id in witness.taken:
+                # A-REX's record has this event, with its own time.
+                done.add(path)
+            elif facts.known or recorder.knows(task.con, facts.job_id):
                 recorder.record(task.con, facts)
-    return unusable
+                done.add(path)
+        return done
+
+    def wrong(event: _Event, error: Exception) -> None:
+        _set_aside(task, event.path, reason(error, event.path))
+
+    return set().union(*record_each(task, events, record, wrong)) if events else set()
 
 
 def _spool_files(task: Task, folder: str) -> Iterator[str]:
@@ -107,7 +128,7 @@ def _spool_files(task: Task, folder: str) -> Iterator[str]:
         with suppress(FileNotFoundError):
             status = os.lstat(path)
             if not stat.S_ISREG(status.st_mode) or status.st_uid not in owners:
-                task.complaints.append(f"{path}: {_stranger(status)}; it is left alone: look who made it")
+                task.complaints.append(f"{printable(path)}: {_stranger(status)}; it is left alone: look who made it")
             # A time to come is of a clock that was wrong: then nobody is at it any more either.
             elif not begun or not abandoned_before < status.st_mtime <= time.time():
                 yield path
@@ -127,7 +148,7 @@ def _spooled(task: Task, path: str) -> _Event | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        task.complaints.append(f"{path}: {error.strerror}; it is tried again by the next sweep")
+        task.complaints.append(f"{printable(path)}: {error.strerror}; it is tried again by the next sweep")
         return None
     torn = ""
     try:
@@ -142,15 +163,20 @@ def _spooled(task: Task, path: str) -> _Event | None:
     try:
         facts = job_facts(event, task.here.default_benchmark) if complete else _explained(task, event)
     except OSError as error:
-        task.complaints.append(f"{path}: {error.strerror}; it is tried again by the next sweep")
+        task.complaints.append(f"{path}: {reason(error, event.controldir)}; it is tried again by the next sweep")
+        return None
+    except Exception as error:
+        if not is_of_one_job(error):
+            raise
+        _set_aside(task, path, reason(error, path))
         return None
     return _Event(path, facts, torn)
 
 
-def _put_away(task: Task, path: str, reason: str) -> None:
+def _put_away(task: Task, path: str, why: str) -> None:
     """A file that is no event: what somebody never gave a name is nothing after a day, all else is for people."""
     if not os.path.basename(path).startswith(spool.TEMPORARY):
-        _set_aside(task, path, reason)
+        _set_aside(task, path, why)
         return
     with suppress(FileNotFoundError):
         if not 0 <= time.time() - os.lstat(path).st_mtime < _NOTHING_S:
@@ -184,11 +210,11 @@ def _explained(task: Task, event: JobFiles) -> JobFacts:
     return facts
 
 
-def _set_aside(task: Task, path: str, reason: str) -> None:
+def _set_aside(task: Task, path: str, why: str) -> None:
     folder, name = os.path.split(path)
     target = os.path.join(folder, "unusable", name)
     if task.dry_run:
-        task.complaints.append(f"{path}: {reason}; a sweep would set it aside as {target}")
+        task.complaints.append(f"{printable(path)}: {why}; a sweep would set it aside as {printable(target)}")
         return
     try:
         spool.private_directory(os.path.dirname(target))
@@ -197,9 +223,9 @@ def _set_aside(task: Task, path: str, reason: str) -> None:
         # Another sweep was as fast.
         return
     except OSError as error:
-        task.complaints.append(f"{path}: {reason}; it cannot be set aside: {error.strerror}")
+        task.complaints.append(f"{printable(path)}: {why}; it cannot be set aside: {error.strerror}")
         return
-    task.complaints.append(f"{target}: {reason}; set aside, look at it and remove it")
+    task.complaints.append(f"{printable(target)}: {why}; set aside, look at it and remove it")
 
 
 def _remove(task: Task, path: str) -> None:

@@ -41,7 +41,7 @@ def follow(
             report = None
             try:
                 con = database.connection()
-                report = sweep(here, con, take_vanished=take_vanished, stopping=stop.is_set)
+                report = sweep(here, con, take_vanished=take_vanished, stopping=stop.is_set, goes_on=True)
                 complaints = list(report.complaints)
             except ArcacctError as error:
                 complaints = [str(error)]

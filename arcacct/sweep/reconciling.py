@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from arcacct.controldir.facts import JobFacts, job_facts
 from arcacct.controldir.files import JobFiles, StatusFile, read_rest, read_status_file
 from arcacct.controldir.instants import parse_instant
 from arcacct.controldir.layout import STATES, count_status_files, is_job_id, scan_status_files
-from arcacct.errors import ArcacctError, InputError
+from arcacct.errors import InputError
 from arcacct.store import accounting, recorder
+from arcacct.sweep.barrier import attempt, complain, record_each
 from arcacct.sweep.task import PATIENCE_S, Progress, Task, batches
 from arcacct.sweep.vanished import Unfinished
 
@@ -32,6 +34,7 @@ class _Present(NamedTuple):
     """What a job's files say now."""
 
     facts: JobFacts
+    path: str
     status: StatusFile
     is_deleted: bool
     """A-REX has thrown away the results, and some of the files: what is recorded knows more."""
@@ -49,9 +52,13 @@ def reconcile(task: Task, unfinished: Unfinished | None, progress: Progress | No
     looked_at = 0
     for batch in task.slices(_changed(task, counter)):
         looked_at += len(batch)
-        with task.recording(len(batch)):
-            kinds = _record(task, batch, scanned_ns - SETTLED_NS)
-        task.found.update(kind for kind in kinds if kind)
+        for kinds in record_each(
+            task,
+            batch,
+            lambda jobs: _record(task, jobs, scanned_ns - SETTLED_NS),
+            lambda job, error: complain(task, job.facts.job_id, job.path, error),
+        ):
+            task.found.update(kind for kind in kinds if kind)
     return counter.jobs, looked_at
 
 
@@ -65,43 +72,45 @@ class _Counter:
         self._progress = progress
         self._expected = count_status_files(task.here.controldir) if progress else 0
 
+    def wrong(self, job_id: str, path: str, error: Exception) -> None:
+        """A status file that cannot be used, or not even be looked at."""
+        if self._unfinished is not None:
+            self._unfinished.is_there(job_id)
+        complain(self._task, job_id, path, error)
+
     def counted(self, found: Iterable[StatusFileFound]) -> Iterator[StatusFileFound]:
         for one in found:
             if self._task.stopping():
                 return
             if self._unfinished is not None:
                 self._unfinished.is_there(one[0])
-            yield one
+            if one[0].isascii():
+                yield one
+            else:
+                # No name of a job, and none that the database could be asked about.
+                self.wrong(one[0], one[1], InputError(f"{one[1]}: not a status file of A-REX, by its name"))
             self.jobs += 1
             if self._progress is not None:
                 self._progress(self.jobs, max(self.jobs, self._expected))
 
 
 def _changed(task: Task, counter: _Counter) -> Iterator[_Present]:
-    for batch in batches(counter.counted(scan_status_files(task.here.controldir)), LOOKED_UP_JOBS):
+    for batch in batches(counter.counted(scan_status_files(task.here.controldir, counter.wrong)), LOOKED_UP_JOBS):
         with accounting.translating(task.here.database):
             read_before = accounting.remembered_status_files(task.con, [job_id for job_id, _path, _stat in batch])
         for job_id, path, stat in batch:
             if read_before.get(job_id) != (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns):
-                present = _present(task, job_id, path)
+                present = attempt(task, job_id, path, partial(_present, task, job_id, path))
                 if present is not None:
                     yield present
 
 
 def _present(task: Task, job_id: str, path: str) -> _Present | None:
-    """What the files of a job say now; ``None`` for a job that is being written, or of which a complaint was made."""
-    try:
-        status = read_status_file(path)
-        if status is None or not status.state:
-            return None
-        return _read(task, job_id, path, status)
-    except (OSError, ArcacctError) as error:
-        task.complaints.append(f"{job_id}: {error}; the job is looked at again by the next sweep")
-        return None
-
-
-def _read(task: Task, job_id: str, path: str, status: StatusFile) -> _Present | None:
+    """What the files of a job say now; ``None`` for a job that is being written. Raises OSError and InputError."""
     here = task.here
+    status = read_status_file(path)
+    if status is None or not status.state:
+        return None
     if not is_job_id(job_id) or status.state not in STATES:
         raise InputError(f"{path}: not a status file of A-REX (it says {status.state[:40]!r})")
     is_deleted = status.state == "DELETED"
@@ -114,7 +123,7 @@ def _read(task: Task, job_id: str, path: str, status: StatusFile) -> _Present | 
     # A deleted job may have lost its .local: then there is nothing to learn of it any more.
     if not facts.known and not is_deleted and os.path.exists(path):
         raise InputError(f"{here.controldir}: the job has a status file but no .local")
-    return _Present(facts, status, is_deleted) if facts.known else None
+    return _Present(facts, path, status, is_deleted) if facts.known else None
 
 
 def _end_of_deleted(local: bytes, deleted_ns: int) -> int:

@@ -38,13 +38,17 @@ class Found:
     NEW_END = recorder.NEW_END
     NEW_EVENT = recorder.NEW_EVENT
     CORRECTION = recorder.CORRECTION
+    TAKEN = "taken"
     VANISHED = "vanished"
+    GIVEN_UP = "given up"
     WORDS: Mapping[str, str] = {
         NEW_JOB: "never seen",
         NEW_END: "finished, and in progress in the database",
         NEW_EVENT: "with events never seen",
         CORRECTION: "corrected",
+        TAKEN: "with the end that A-REX's own database has",
         VANISHED: "vanished unfinished, now aborted",
+        GIVEN_UP: "given up, now aborted",
     }
     """How each is told to people, in the order of telling."""
 
@@ -72,7 +76,18 @@ class SweepReport(NamedTuple):
 class Task:
     """A sweep under way."""
 
-    __slots__ = ("_in_wal", "_slice_jobs", "complaints", "con", "dry_run", "found", "here", "owner", "stopping")
+    __slots__ = (
+        "_in_wal",
+        "_slice_jobs",
+        "complaints",
+        "con",
+        "dry_run",
+        "found",
+        "goes_on",
+        "here",
+        "owner",
+        "stopping",
+    )
 
     def __init__(
         self,
@@ -81,7 +96,11 @@ class Task:
         owner: Owner,
         dry_run: bool = False,
         stopping: Callable[[], bool] = lambda: False,
+        *,
+        goes_on: bool = False,
     ) -> None:
+        """``goes_on``: this process will sweep again."""
+        self.goes_on = goes_on
         self.here = here
         self.con = con
         self.owner = _looked_up_once() if owner is owner_of else owner

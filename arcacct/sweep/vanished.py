@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from functools import partial
 
 from arcacct.controldir.layout import is_gone, is_whole
-from arcacct.store import accounting
-from arcacct.store.aborting import InProgress, abort, in_progress
-from arcacct.sweep.task import SLICE_JOBS, Found, Task, batches
+from arcacct.store import accounting, arex_own
+from arcacct.store.aborting import WAYS_OUT, InProgress, abort, hold, in_progress, on_hold
+from arcacct.sweep.barrier import complain, record_each
+from arcacct.sweep.task import Found, Task, batches
+from arcacct.sweep.witness import Witness
 
 PATIENCE_NS = 600_000_000_000
 """
 A job without files is taken for vanished when its last event is older than this: A-REX removes a status file before it
 writes the next one, and a job that was cleaned in between may still have its last event in a spool.
 """
+_ASKED_JOBS = 200
+
+ALL = "all"
+"""In place of job ids: every job that is on hold."""
+
+Gone = tuple[str, InProgress]
+"""A job by its id."""
 
 
 class Unfinished:
@@ -26,23 +37,69 @@ class Unfinished:
     def of(cls, task: Task) -> Unfinished:
         """All that the database has now. Only those of a control directory: other sources follow their jobs up."""
         with accounting.translating(task.here.database):
-            return cls(in_progress(task.con))
+            return cls(in_progress(task.con, arex_own.own_origins(task.here)))
 
     def is_there(self, job_id: str) -> None:
         """Strike off a job."""
         self._jobs.pop(job_id, None)
 
-    def abort(self, task: Task) -> None:
+    def settle(self, task: Task, witness: Witness) -> None:
         """
-        Make those aborted that have vanished: nothing is left of them, and that for some time.
+        Give those that have vanished the end that A-REX's own database has; without one, abort them.
 
-        Raises StoreError and its kinds. Does nothing in a directory that is not whole.
+        One that has told us its end is never aborted: it is put on hold, and told. Raises StoreError and its kinds.
+        Does nothing in a directory that is not whole.
         """
         controldir, before_ns = task.here.controldir, time.time_ns() - PATIENCE_NS
-        gone = (job for job_id, job in self._jobs.items() if job.event_ns < before_ns and is_gone(controldir, job_id))
-        for batch in batches(gone, SLICE_JOBS):
+        gone = (
+            (job_id, job)
+            for job_id, job in self._jobs.items()
+            if job.event_ns < before_ns and not job.on_hold and is_gone(controldir, job_id)
+        )
+        for batch in batches(gone, _ASKED_JOBS):
             # Asked behind the jobs: a file system that went away in between has taken all of them with it.
             if task.stopping() or not is_whole(controldir):
                 return
-            with task.recording(len(batch)):
-                task.found[Found.VANISHED] += sum(abort(task.con, job) for job in batch)
+            taken = witness.take(job_id for job_id, _job in batch)
+            lost = [one for one in batch if one[0] not in taken and not witness.may_still_tell(one[0], one[1].event_ns)]
+            for some in task.slices(lost):
+                _give_up(task, some)
+
+
+def _give_up(task: Task, jobs: list[Gone]) -> None:
+    """Abort the jobs of a slice, or put them on hold."""
+    here = task.here
+    wrong = partial(_refused, task)
+    for aborted, held in record_each(task, jobs, partial(_settled, task), wrong):
+        if aborted:
+            task.found[Found.VANISHED] += aborted
+        for job_id in held:
+            task.complaints.append(
+                f"{job_id}: it has ended, its files in {here.controldir} are gone, and nothing tells what it used, not "
+                f"A-REX's own database either; it stays in progress and is not published: {WAYS_OUT}"
+            )
+
+
+def _settled(task: Task, jobs: Sequence[Gone]) -> tuple[int, list[str]]:
+    """Inside a transaction; returns how many jobs were aborted, and those that were put on hold."""
+    aborted = sum(abort(task.con, job) for _job_id, job in jobs if job.finished_s is None)
+    return aborted, [job_id for job_id, job in jobs if job.finished_s is not None and hold(task.con, job)]
+
+
+def _refused(task: Task, job: Gone, error: Exception) -> None:
+    complain(task, job[0], task.here.database, error)
+
+
+def give_up(task: Task, job_ids: Sequence[str]) -> None:
+    """Make jobs that are on hold aborted, as somebody wants who knows that nothing will tell their usage any more."""
+    with accounting.translating(task.here.database):
+        waiting = on_hold(task.con)
+    wanted = dict.fromkeys(waiting if ALL in job_ids else job_ids)
+    for job_id in wanted:
+        if job_id not in waiting:
+            task.complaints.append(
+                f"{job_id}: not given up: no sweep has put it on hold; `arcacct job info` shows what is known of it"
+            )
+    for some in task.slices([waiting[job_id] for job_id in wanted if job_id in waiting]):
+        with task.recording(len(some)):
+            task.found[Found.GIVEN_UP] += sum(abort(task.con, job) for job in some)

@@ -153,6 +153,24 @@ def test_a_spool_that_fills(site) -> None:
     assert site.status()["spool"].severity == health.CRITICAL
 
 
+def test_a_job_that_nobody_knows_the_usage_of(site) -> None:
+    """A job that has ended, whose files are gone, is a warning with what to do; `job why` and metrics tell it, too."""
+    job_id = corpus.names()["multicore"]
+    site.update("UPDATE AAR SET StatusID = (SELECT ID FROM Status WHERE Name = 'in-progress') WHERE JobID = ?", job_id)
+    site.update(
+        "UPDATE StatusFiles SET State = 'VANISHED' WHERE RecordID = (SELECT RecordID FROM AAR WHERE JobID = ?)", job_id
+    )
+
+    found = site.status()
+
+    assert found["vanished"].severity == health.WARNING
+    assert "1 jobs have ended" in found["vanished"].text
+    assert "--give-up JOBID" in found["vanished"].text
+    told = arcacct("--config", site.conf, "job", "why", job_id).stdout
+    assert "its files are gone, and nothing tells what it used" in told
+    assert "arcacct_jobs_on_hold 1.0" in arcacct("--config", site.conf, "metrics").stdout
+
+
 def test_a_sweep_that_is_dead(site) -> None:
     """No sweep for a day is critical, none at all is a warning; a sweep ends both."""
     site.update("UPDATE DBConfig SET KeyValue = ? WHERE KeyName = 'ARCACCT_LAST_SWEEP'", str(int(time.time()) - DAY_S))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import time
 from contextlib import closing
@@ -69,6 +70,19 @@ def test_other_hours_are_told_by_job(ours) -> None:
     assert [one["job_id"] for one in report["differences"]] == [job_id]
     assert "wall 2 s" in report["differences"][0]["text"]
     assert "4711" in report["differences"][0]["text"]
+
+
+def test_a_status_file_with_an_odd_name_is_told(ours) -> None:
+    """Its name, which is not UTF-8, is printed with the bytes written out; the other jobs are compared."""
+    with open(os.fsencode(ours.control / "finished") + b"/job.\xff\xfe.status", "wb") as file:
+        file.write(b"FINISHED")
+        os.utime(file.fileno(), (NOVEMBER[0] + 60,) * 2)
+
+    done = arcacct("--config", ours.conf, "verify", "2026-11")
+
+    assert done.returncode == 1
+    assert f"{ours.control}/finished/job.\\xff\\xfe.status: not a status file of A-REX" in done.stdout
+    assert asked(ours.conf)[1]["sources"][1]["jobs"] > 30
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from contextlib import closing
 import pytest
 from click.testing import CliRunner
 from installed import ARCACCT, arcacct, configured
-from job_files import JOB, LOCAL, NOON_NS, Files, events, lay, rows
+from job_files import JOB, LOCAL, NOON_NS, Files, events, lay, remove, rows
 from other_users import acting_as
 
 from arcacct.cli.sweep import sweep
@@ -222,6 +222,7 @@ def test_a_dry_run_makes_no_database(control: pathlib.Path) -> None:
     [
         (["--dry-run", "--follow"], "exclude each other"),
         (["--interval", "5"], "--interval is for --follow"),
+        (["--follow", "--give-up", "all"], "--give-up and --follow exclude each other"),
         (["--follow", "--interval", "0"], "interval"),
     ],
 )
@@ -259,6 +260,30 @@ def test_every_kind_is_told(control: pathlib.Path, tmp_path: pathlib.Path) -> No
     )
 
 
+def test_a_job_without_usage_is_told_and_given_up(control: pathlib.Path) -> None:
+    """A job that ended and whose files are gone is named once, with the command that accepts that."""
+    conf = control.parent / "arc.conf"
+    for folder in STATUS_FOLDERS:
+        (control / folder).mkdir(exist_ok=True)
+    lay(control, Files("INLRMS", NOON_NS - 10**15), "Gone")
+    arcacct("--config", conf, "sweep")
+    remove(control, "Gone")
+    folder = pathlib.Path(places(None, str(control)).spool)
+    folder.mkdir(exist_ok=True)
+    event = f"version=1\ncontroldir={control}\njobid=Gone\nstate=FINISHED\ntime={NOON_NS - 10**14}\n"
+    (folder / f"{NOON_NS}-1-FINISHED-Gone").write_text(event)
+
+    told = arcacct("--config", conf, "sweep")
+    again = arcacct("--config", conf, "sweep")
+    given_up = arcacct("--config", conf, "sweep", "--give-up", "Gone")
+
+    assert (told.returncode, again.returncode) == (65, 0)
+    assert told.stderr.startswith("arcacct: Gone: it has ended, its files in ")
+    assert given_up.stdout.endswith(" 1 recorded: 1 given up, now aborted\n")
+    database = places(None, str(control)).database
+    assert ("Gone", "aborted") in [(row[0], row[7]) for row in rows(database)["AAR"]]
+
+
 def test_another_directory_tells_nothing_of_vanished_jobs(control: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """With --controldir and a database of several directories no job becomes aborted."""
     other = tmp_path / "other"
@@ -284,6 +309,6 @@ def test_a_local_that_stays_locked_is_left_to_the_next_sweep(control: pathlib.Pa
     second = arcacct("--config", control.parent / "arc.conf", "sweep")
 
     assert first.returncode == 65
-    assert f"locked by another process for 2 s: '{local}'" in first.stderr
+    assert f"{local}: locked by another process for 2 s" in first.stderr
     assert first.stdout.endswith("2 recorded: 2 never seen\n")
     assert second.stdout.endswith("1 recorded: 1 never seen\n")

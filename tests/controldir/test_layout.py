@@ -160,3 +160,9 @@ def test_jobs_are_counted_without_a_look_at_them(tmp_path: pathlib.Path) -> None
         (tmp_path / name).touch()
 
     assert count_status_files(str(tmp_path)) == 2
+
+
+def test_what_cannot_be_looked_at_is_not_gone(tmp_path: pathlib.Path) -> None:
+    """Only a file that is missing is missing: any other error (a name that is too long) tells nothing."""
+    assert is_gone(str(tmp_path), "JOB")
+    assert not is_gone(str(tmp_path), "J" * 300)

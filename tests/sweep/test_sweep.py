@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
 import shutil
@@ -10,12 +11,12 @@ import time
 from contextlib import closing
 
 import pytest
-from job_files import JOB, LOCAL, NOON_NS, NOON_S, Files, events, finished_log, lay, rows
+from job_files import JOB, LOCAL, NOON_NS, NOON_S, Files, events, finished_log, lay, rows, statuses
 
 from arcacct.conf.places import Places, places
 from arcacct.controldir.files import read_job
 from arcacct.controldir.layout import job_file
-from arcacct.errors import InputError, StoreBusy
+from arcacct.errors import InputError, StoreBusy, StoreError
 from arcacct.hook import record_event
 from arcacct.store import spool
 from arcacct.store.accounting import open_accounting
@@ -44,11 +45,6 @@ def con(here: Places) -> Iterator[sqlite3.Connection]:
 def control(here: Places) -> pathlib.Path:
     """Its control directory."""
     return pathlib.Path(here.controldir)
-
-
-def statuses(con: sqlite3.Connection) -> list[tuple[object, ...]]:
-    """``(job id, status, end time)`` of every record."""
-    return [(row[0], row[7], row[10]) for row in rows(con)["AAR"]]
 
 
 def test_every_job_of_the_directory_is_recorded(here: Places, con: sqlite3.Connection, control: pathlib.Path) -> None:
@@ -506,3 +502,106 @@ def test_two_sweeps_at_once_record_once(here: Places, con: sqlite3.Connection, c
     assert [job_id for job_id, _status, _end in statuses(con)] == [f"Job{number:02}" for number in range(60)]
     assert len(finished_log(con)) == 60
     assert os.listdir(here.spool) == []
+
+
+NOT_UTF_8 = b"job.\xff\xfe\x1b[31m.status"
+
+
+def test_a_name_that_is_not_utf_8_stops_nothing(here: Places, con: sqlite3.Connection, control: pathlib.Path) -> None:
+    """Such a status file is told in a form that any terminal takes; every other job is recorded."""
+    lay(control, Files(), "A")
+    with open(os.fsencode(control / "finished") + b"/" + NOT_UTF_8, "wb") as file:
+        file.write(b"FINISHED")
+    lay(control, Files(), "C")
+
+    report = sweep(here, con)
+
+    assert sorted(job_id for job_id, _status, _end in statuses(con)) == ["A", "C"]
+    (text,) = report.complaints
+    assert f"{control}/finished/job.\\xff\\xfe\\x1b[31m.status: not a status file of A-REX" in text
+    text.encode("ascii")
+
+
+@pytest.mark.parametrize("suffix", ["local", "diag", "statistics"])
+def test_what_the_system_says_names_the_file(
+    here: Places, con: sqlite3.Connection, control: pathlib.Path, suffix: str
+) -> None:
+    """An error of a read, which knows a descriptor alone (here EIO), is told with the path."""
+    lay(control, Files(), "A")
+    lay(control, Files())
+    path = pathlib.Path(job_file(str(control), JOB, suffix))
+    path.unlink()
+    path.symlink_to("/proc/self/mem")
+
+    report = sweep(here, con)
+
+    assert [job_id for job_id, _status, _end in statuses(con)] == ["A"]
+    assert report.complaints == (f"{JOB}: {path}: Input/output error; the job is looked at again by the next sweep",)
+
+
+def test_no_locks_names_the_file(
+    here: Places, con: sqlite3.Connection, control: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file server without a lock service (ENOLCK) is told by the file: without a lock no .local is read."""
+
+    def no_locks(*_arguments: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    lay(control, Files())
+    monkeypatch.setattr("fcntl.lockf", no_locks)
+
+    (text,) = sweep(here, con).complaints
+
+    assert text.startswith(f"{JOB}: {control}/job.{JOB}.local: No locks available")
+
+
+YEAR_2445_S = 15_000_000_000
+"""The file system has this time, and in nanoseconds it is more than a column of the database holds."""
+
+
+def test_one_job_that_spoils_a_transaction_is_told_and_the_others_are_recorded(
+    here: Places, con: sqlite3.Connection, control: pathlib.Path
+) -> None:
+    """Values that SQLite cannot take are those of one job: its neighbours in the same transaction are recorded."""
+    for number in range(5):
+        lay(control, Files(), f"Job{number}")
+    status = control / "finished" / "job.Job2.status"
+    os.utime(status, (YEAR_2445_S, YEAR_2445_S))
+    if status.stat().st_mtime != YEAR_2445_S:
+        pytest.skip("the file system keeps no such time")
+
+    report = sweep(here, con)
+
+    assert sorted(job_id for job_id, _status, _end in statuses(con)) == ["Job0", "Job1", "Job3", "Job4"]
+    assert report.found == {Found.NEW_JOB: 4}
+    (text,) = report.complaints
+    assert text.startswith(f"Job2: {status}: ")
+    os.utime(status, ns=(NOON_NS, NOON_NS))
+    assert sweep(here, con).found == {Found.NEW_JOB: 1}
+
+
+def test_a_row_that_the_database_refuses_is_one_jobs_fault(
+    here: Places, con: sqlite3.Connection, control: pathlib.Path
+) -> None:
+    """A constraint that a single record violates takes back that record alone."""
+    con.execute(
+        "CREATE TEMP TRIGGER refuse BEFORE INSERT ON AAR WHEN new.JobID = 'Job1' BEGIN SELECT raise(ABORT, 'no'); END"
+    )
+    for number in range(3):
+        lay(control, Files(), f"Job{number}")
+
+    report = sweep(here, con)
+
+    assert sorted(job_id for job_id, _status, _end in statuses(con)) == ["Job0", "Job2"]
+    assert len(report.complaints) == 1
+
+
+def test_a_fault_of_the_database_still_ends_the_sweep(
+    here: Places, con: sqlite3.Connection, control: pathlib.Path
+) -> None:
+    """A table that is missing is nothing that one job could help."""
+    lay(control, Files())
+    con.execute("DROP TABLE DataTransfers")
+
+    with pytest.raises(StoreError, match="no such table"):
+        sweep(here, con)

@@ -10,7 +10,7 @@ import time
 from contextlib import closing
 
 import pytest
-from job_files import JOB, NOON_NS, NOON_S, Files, events, finished_log, lay, rows
+from job_files import JOB, NOON_NS, NOON_S, Files, events, finished_log, lay, remove, statuses
 
 from arcacct.conf.places import Places, places
 from arcacct.controldir.files import read_job
@@ -47,17 +47,6 @@ def con(here: Places) -> Iterator[sqlite3.Connection]:
 def control(here: Places) -> pathlib.Path:
     """Its control directory."""
     return pathlib.Path(here.controldir)
-
-
-def statuses(con: sqlite3.Connection) -> list[tuple[object, ...]]:
-    """``(job id, status, end time)`` of every record."""
-    return [(row[0], row[7], row[10]) for row in rows(con)["AAR"]]
-
-
-def remove(control: pathlib.Path, job_id: str = JOB) -> None:
-    """Remove every file of a job."""
-    for path in [*control.glob(f"job.{job_id}.*"), *control.glob(f"*/job.{job_id}.status")]:
-        path.unlink()
 
 
 def test_a_job_that_vanished_is_aborted(here: Places, con: sqlite3.Connection, control: pathlib.Path) -> None:
