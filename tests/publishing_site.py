@@ -56,6 +56,8 @@ class Job(NamedTuple):
     benchmark: str = "HEPSPEC:10.0"
     queue: str = "main"
     name: str = "job"
+    hosts: str = ""
+    """Names of nodes, with colons between."""
 
     @property
     def lrms_id(self) -> str:
@@ -79,6 +81,8 @@ def facts_of(job: Job) -> JobFacts:
     facts.submit_time = job.end_time - 1000
     facts.auth_tokens = [("mainfqan", job.fqan)] if job.fqan else []
     facts.extra = {"jobname": job.name, "benchmark": job.benchmark, "lrms": "slurm"}
+    if job.hosts:
+        facts.extra["nodenames"] = job.hosts
     usage = facts.usage = Usage()
     usage.status, usage.end_time, usage.exit_code = job.status, job.end_time, 0
     usage.wall_s, usage.cpu_user_s = job.wall_s, job.cpu_s

@@ -366,3 +366,11 @@ def test_the_units_run_what_the_program_has(name: str) -> None:
     assert line.startswith("/opt/arcacct/bin/arcacct ")
     understand(shlex.split(line))
     assert f"/{line.split()[0].lstrip('/')}".removesuffix("/bin/arcacct") in readme()
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_the_units_wait_for_the_clock(name: str) -> None:
+    """A host that comes up with a clock from the past would date events wrongly and hold records as of the future."""
+    text = (ROOT / "etc" / f"{name}.service").read_text(encoding="ascii")
+    for option in ("Wants", "After"):
+        assert "time-sync.target" in re.findall(rf"^{option}=(.+)$", text, re.MULTILINE)[0].split()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import calendar
 import json
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -20,6 +21,8 @@ from arcacct.store.ledger import SentSum
 
 Month = tuple[int, int]
 """Year and month, UTC."""
+_SHOWN = 10
+"""So many kinds of repairs are told in a run."""
 
 
 class Sums(NamedTuple):
@@ -66,6 +69,7 @@ def summary_sums(
     now = int(time.time())
     sound: list[UsageCell] = []
     refused: list[UsageCell] = []
+    repaired: Counter[tuple[Month, str]] = Counter()
     for cell in cells:
         if not wants(target, cell.vo):
             continue
@@ -74,9 +78,15 @@ def summary_sums(
         verdict = acceptance.accept_cell(whole, family.options, now)
         if verdict.refusal is None:
             sound.append(verdict.cell)
+            for note in verdict.notes:
+                repaired[cell[:2], note] += cell.jobs
         else:
             refused.append(cell)
             tally.note(f"{month_name(cell[:2])}: {cell.jobs} jobs not sent: {verdict.refusal}")
+    for (month, note), jobs in sorted(repaired.items())[:_SHOWN]:
+        tally.note(f"{month_name(month)}: {jobs} jobs: {note}")
+    if len(repaired) > _SHOWN:
+        tally.note(f"and {len(repaired) - _SHOWN} more repairs of this kind; `arcacct job why` tells those of a job")
     if family.version == "v0.3":
         for note in mixed_benchmarks_note(apel_summary.mixed_benchmarks(sound, family.options)):
             tally.note(note)

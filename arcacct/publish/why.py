@@ -81,9 +81,10 @@ def _at_target(settings: Settings, target: Target, con: Connection, aar: AAR, se
     sent = story.messages_of(con, target.block, aar.job_id)
     for one in sent:
         yield f"  {target.name}: {_message(one, aar)}"
-    counted = _sum_message(con, target, family, aar) if isinstance(family, SummaryFamily) else None
+    counted, notes = _sum_message(con, target, family, aar) if isinstance(family, SummaryFamily) else (None, ())
     if counted is not None:
-        yield f"  {target.name}: counted in a sum of its month: {_message(counted, aar)}"
+        repaired = f"; repaired: {'; '.join(notes)}" if notes else ""
+        yield f"  {target.name}: counted in a sum of its month: {_message(counted, aar)}{repaired}"
     aside = story.set_aside(con, target=target.block, job_id=aar.job_id)
     for one_aside in aside:
         yield f"  {target.name}: {one_aside.state} since {iso(one_aside.since_s)}: {one_aside.reason}"
@@ -110,14 +111,17 @@ def _message(one: Carried, aar: AAR) -> str:
     return "; ".join([f"{what}: {answer}", *(detail for detail in details if detail)])
 
 
-def _sum_message(con: Connection, target: Target, family: SummaryFamily, aar: AAR) -> Carried | None:
+def _sum_message(
+    con: Connection, target: Target, family: SummaryFamily, aar: AAR
+) -> tuple[Carried | None, tuple[str, ...]]:
+    """The last message with the sum that a job is counted in, and what was repaired of the job for it."""
     if not 0 < aar.end_time <= query.LAST_SECOND:
-        return None
+        return None, ()
     verdict = acceptance.accept_cell(query.cell_of(aar), family.options, aar.end_time)
     if verdict.refusal is not None or not wants(target, aar.vo):
-        return None
+        return None, ()
     (summary,) = apel_summary.summaries([verdict.cell], family.options, family.version)
-    return story.message_of_sum(con, target.block, json.dumps(summary.key))
+    return story.message_of_sum(con, target.block, json.dumps(summary.key)), verdict.notes
 
 
 def _held_month(target: Target, con: Connection, aar: AAR) -> str:

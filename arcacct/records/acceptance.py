@@ -18,16 +18,19 @@ from arcacct.records import apel_text
 from arcacct.records.acceptance_rules import (
     LARGEST_EXACT,
     Verdict,
-    benchmark_refusal,
+    benchmark_problem,
     changed,
+    count_note,
     cut_local_user,
     cut_texts,
     job_refusal,
+    known_count,
     looks_sound,
     note_characters,
     note_cuts,
     outside,
     repair_amounts,
+    repair_hosts,
     repair_times,
     shared_texts_sound,
 )
@@ -60,6 +63,7 @@ class CellVerdict(NamedTuple):
 
     cell: UsageCell
     notes: tuple[str, ...] = ()
+    """What was repaired: cells that differ in nothing else have one key at the receiver."""
     refusal: str | None = None
 
 
@@ -118,7 +122,7 @@ def sgas_verdict(aar: AAR, options: UROptions, now: int) -> Verdict:
     if refusal:
         return Verdict(aar, (), refusal)
     notes: list[str] = []
-    for repair in (repair_times, repair_amounts, note_characters):
+    for repair in (repair_times, repair_amounts, repair_hosts, note_characters):
         aar = repair(aar, notes)
     aar = cut_texts(aar, _SGAS_WIDTHS, notes)
     aar = _repair_sgas(aar, options, notes)
@@ -133,12 +137,13 @@ def apel_verdict(
     if refusal:
         return Verdict(aar, (), refusal)
     notes: list[str] = []
-    if not aar.benchmark:
-        notes.append(f"no benchmark: {default} is used")
+    if note := _benchmark_note(aar.benchmark, default):
+        notes.append(note)
+        aar = aar._replace(benchmark=None)
     by_job_id = apel_local_job_id(aar._replace(local_job_id=None), prefix)
     if aar.local_job_id and apel_local_job_id(aar, prefix) == by_job_id:
         notes.append("LocalJobId: the batch system's id is too long or means nothing to APEL: the JobID is used")
-    for repair in (repair_times, repair_amounts, note_characters, note_apel_cuts, *repairs_of_format):
+    for repair in (repair_times, repair_amounts, repair_hosts, note_characters, note_apel_cuts, *repairs_of_format):
         aar = repair(aar, notes)
     return Verdict(aar, tuple(notes))
 
@@ -155,9 +160,6 @@ def _sgas_refusal(aar: AAR, options: UROptions) -> str | None:
 
 
 def _apel_refusal(aar: AAR) -> str | None:
-    problem = benchmark_refusal(aar.benchmark)
-    if problem:
-        return problem
     if len(apel_text.ascii_text(aar.job_id)) > LONG or not has_value(aar.job_id):
         return f"JobID is longer than {LONG} characters or means nothing to APEL"
     return None
@@ -171,7 +173,7 @@ def _repair_sgas(aar: AAR, options: UROptions, notes: list[str]) -> AAR:
     if aar.node_count > _LARGEST_SMALLINT:
         notes.append(f"node count {aar.node_count}: SGAS holds {_LARGEST_SMALLINT}")
         aar = aar._replace(node_count=_LARGEST_SMALLINT)
-    problem = benchmark_refusal(aar.benchmark)
+    problem = benchmark_problem(aar.benchmark)
     if problem:
         notes.append(f"{problem}: left out")
     if any(len(fqan) > _SGAS_GROUP // 2 for fqan in aar.fqans):
@@ -251,8 +253,14 @@ def accept_cell(cell: UsageCell, options: APELOptions, now: int) -> CellVerdict:
     if refusal:
         return CellVerdict(cell, (), refusal)
     notes: list[str] = []
-    if not cell.benchmark:
-        notes.append(f"no benchmark: {options.default_benchmark} is used")
+    if cell.benchmark and (note := _benchmark_note(cell.benchmark, options.default_benchmark)):
+        notes.append(note)
+        cell = cell._replace(benchmark=None)
+    if (nodes := known_count(cell.node_count)) != cell.node_count:
+        notes.append(count_note("node count", cell.node_count))
+    if (cores := known_count(cell.core_count)) != cell.core_count:
+        notes.append(count_note("core count", cell.core_count))
+    cell = cell._replace(node_count=nodes, core_count=cores)
     first, last = _month(cell.year, cell.month)
     earliest = min(max(cell.earliest_end_time, first), last)
     latest = max(min(cell.latest_end_time, last), earliest)
@@ -263,6 +271,14 @@ def accept_cell(cell: UsageCell, options: APELOptions, now: int) -> CellVerdict:
     return CellVerdict(cell, tuple(notes))
 
 
+def _benchmark_note(benchmark: str | None, default: Benchmark) -> str | None:
+    """What to say of a job, or jobs, that are summed with the site's default benchmark; ``None``: they have one."""
+    if not benchmark:
+        return f"no benchmark: {default} is used"
+    problem = benchmark_problem(benchmark)
+    return None if problem is None else f"{problem}: {default} is used"
+
+
 def _cell_refusal(cell: UsageCell, now: int) -> str | None:
     if not (1 <= cell.month <= 12 and 1970 <= cell.year <= 9999):
         return f"{cell.year}-{cell.month} is not a month"
@@ -270,12 +286,10 @@ def _cell_refusal(cell: UsageCell, now: int) -> str | None:
         return f"month {cell.year}-{cell.month:02d} has not begun"
     bounds = (
         ("jobs", cell.jobs, LARGEST_INT4),
-        ("node count", cell.node_count, LARGEST_INT4),
-        ("core count", cell.core_count, LARGEST_INT4),
         ("wall time", cell.wall_s, LARGEST_EXACT),
         ("CPU time", cell.cpu_s, LARGEST_EXACT),
     )
-    return benchmark_refusal(cell.benchmark) or outside(bounds)
+    return outside(bounds)
 
 
 def _month(year: int, month: int) -> tuple[int, int]:

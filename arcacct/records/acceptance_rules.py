@@ -30,6 +30,13 @@ FUTURE_S = 2 * 86400
 _FREE_TEXTS = ("job_name", "user_dn", "vo", "queue", "project", "local_user", "local_job_id", "wn_instance")
 _OPTIONAL_AMOUNTS = ("memory_kib", "virtual_memory_kib", "scratch_bytes", "stage_in_bytes", "stage_out_bytes")
 _SMALLEST_WIDTH = 100
+_LONGEST_SHOWN = 60
+LONGEST_HOST = 255
+"""Of a domain name."""
+MOST_HOSTS = 1000
+"""SGAS keeps one name of a node, or a text of 2700 characters; APEL keeps none."""
+UNKNOWN_EXIT_CODE = 1
+"""A-REX's word for it."""
 
 
 class Verdict(NamedTuple):
@@ -48,6 +55,14 @@ def looks_sound(aar: AAR, now: int) -> bool:
 
     May say no to a good job, never yes to a bad one.
     """
+    try:
+        return _amounts_look_sound(aar, now) and _texts_look_sound(aar)
+    except TypeError:
+        # SQLite holds anything in a column of numbers.
+        return False
+
+
+def _amounts_look_sound(aar: AAR, now: int) -> bool:
     return (
         aar.status in FINAL
         and 0 < aar.submit_time <= aar.end_time <= now <= LAST_SECOND
@@ -59,8 +74,15 @@ def looks_sound(aar: AAR, now: int) -> bool:
         and 0 <= aar.scratch_bytes < LARGEST_EXACT > aar.stage_in_bytes >= 0 <= aar.stage_out_bytes < LARGEST_EXACT
         and 0 <= (aar.lrms_submit_time or 0) <= now
         and 0 <= (aar.lrms_start_time or 0) <= now >= (aar.lrms_end_time or 0) >= 0
-        and _own_texts_sound(aar)
+        and isinstance(aar.exit_code, int)
+    )
+
+
+def _texts_look_sound(aar: AAR) -> bool:
+    return (
+        _own_texts_sound(aar)
         and shared_texts_sound(aar.user_dn, aar.vo, aar.queue, aar.project, aar.local_user, aar.fqans)
+        and _sound_hosts(aar.node_names) == aar.node_names
         and parsed_benchmark(aar.benchmark) is not None
     )
 
@@ -101,8 +123,6 @@ def _amount_refusal(aar: AAR, largest_cpu_s: int) -> str | None:
         ("user CPU time", aar.cpu_user_s, largest_cpu_s),
         ("kernel CPU time", aar.cpu_kernel_s, largest_cpu_s),
         ("CPU time", aar.cpu_s, largest_cpu_s),
-        ("core count", aar.core_count, LARGEST_INT4),
-        ("node count", aar.node_count, LARGEST_INT4),
     )
     return outside(bounds)
 
@@ -115,7 +135,32 @@ def outside(bounds: tuple[tuple[str, int, int], ...]) -> str | None:
     return None
 
 
-def benchmark_refusal(text: str | None) -> str | None:
+def known_count(count: object) -> int:
+    """
+    Nodes or cores as every receiver holds them; 0 stands for "unknown", also in the place of an impossible number.
+
+    Not the largest that a column holds: receivers multiply wall times by it.
+    """
+    return count if isinstance(count, int) and 0 <= count <= LARGEST_INT4 else 0
+
+
+def _is_within(value: object, least: int, most: int) -> bool:
+    """Whether a value is a number between two: SQLite holds anything in a column of numbers."""
+    return isinstance(value, int) and least <= value <= most
+
+
+def count_note(name: str, count: object) -> str:
+    """What to say of a count that `known_count` does not know."""
+    return f"{name} {_shown(count)} is outside 0..{LARGEST_INT4}: taken as unknown"
+
+
+def _shown(value: object) -> str:
+    """A value of any kind in a few letters."""
+    text = str(value) if isinstance(value, int | float) else repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+
+
+def benchmark_problem(text: str | None) -> str | None:
     """What is wrong with a benchmark; nothing if there is none."""
     if not text or parsed_benchmark(text) is not None:
         return None
@@ -133,8 +178,8 @@ def changed(aar: AAR, **values: Any) -> AAR:
 
 def repair_times(aar: AAR, notes: list[str]) -> AAR:
     """A start after the end is taken to the end: what is accounted are durations and the end."""
-    if not 0 <= aar.submit_time <= aar.end_time:
-        notes.append(f"StartTime {aar.submit_time} is not before EndTime: EndTime is used")
+    if not _is_within(aar.submit_time, 0, aar.end_time):
+        notes.append(f"StartTime {_shown(aar.submit_time)} is not before EndTime: EndTime is used")
         aar = aar._replace(submit_time=aar.end_time)
     for name in ("lrms_submit_time", "lrms_start_time", "lrms_end_time"):
         seconds = getattr(aar, name)
@@ -145,13 +190,36 @@ def repair_times(aar: AAR, notes: list[str]) -> AAR:
 
 
 def repair_amounts(aar: AAR, notes: list[str]) -> AAR:
-    """Optional amounts that cannot have been measured are left out."""
+    """Optional amounts that cannot have been measured are left out: none of them keeps a job from being counted."""
     for name in _OPTIONAL_AMOUNTS:
         amount = getattr(aar, name)
-        if not 0 <= amount < LARGEST_EXACT:
-            notes.append(f"{name} {amount} is outside 0..2^53: left out")
+        if not _is_within(amount, 0, LARGEST_EXACT - 1):
+            notes.append(f"{name} {_shown(amount)} is outside 0..2^53: left out")
             aar = changed(aar, **{name: 0})
+    for name in ("node_count", "core_count"):
+        count = getattr(aar, name)
+        if known_count(count) != count:
+            notes.append(count_note(name.replace("_", " "), count))
+            aar = changed(aar, **{name: known_count(count)})
+    if not isinstance(aar.exit_code, int):
+        notes.append(f"exit code {_shown(aar.exit_code)} is no number: taken as unknown")
+        aar = aar._replace(exit_code=UNKNOWN_EXIT_CODE)
     return aar
+
+
+def repair_hosts(aar: AAR, notes: list[str]) -> AAR:
+    """Names of nodes that cannot be names, and more of them than any job has, are left out."""
+    good = _sound_hosts(aar.node_names)
+    if good != aar.node_names:
+        count = len(aar.node_names) - len(good)
+        notes.append(f"node names: {count} left out, unprintable, too long or too many")
+        aar = aar._replace(node_names=good)
+    return aar
+
+
+@lru_cache(maxsize=4096)
+def _sound_hosts(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if name.isprintable() and len(name) <= LONGEST_HOST)[:MOST_HOSTS]
 
 
 def note_characters(aar: AAR, notes: list[str]) -> AAR:

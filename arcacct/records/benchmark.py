@@ -16,6 +16,7 @@ _CANONICAL = {name.lower(): name for name in TYPES} | dict.fromkeys(("hs06", "he
 _FORM = re.compile(r"([^\s:]+)(?:\s*:\s*|\s+)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)")
 _LIMIT_THOUSANDTHS = 10**10
 _SI2K_PER_HEPSPEC = 250
+_LONGEST_SHOWN = 60
 
 
 class Benchmark(NamedTuple):
@@ -37,14 +38,15 @@ class Benchmark(NamedTuple):
         HEP-SPEC06 is HEPSPEC by its whole name: ``HS06`` and ``HEPSPEC06`` are read as what APEL calls it.
         """
         match = _FORM.fullmatch(text.strip())
+        shown = repr(text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}...")
         if match is None:
-            raise InputError(f"benchmark {text!r} is not of the form TYPE:VALUE, e.g. HEPscore23:12.3")
+            raise InputError(f"benchmark {shown} is not of the form TYPE:VALUE, e.g. HEPscore23:12.3")
         name = canonical_type(match[1])
         if name is None:
-            raise InputError(f"benchmark {text!r}: APEL knows the types {', '.join(TYPES)}")
+            raise InputError(f"benchmark {shown}: APEL knows the types {', '.join(TYPES)}")
         thousandths = int((Decimal(match[2]) * 1000).to_integral_value(ROUND_HALF_UP))
         if not 0 < thousandths < _LIMIT_THOUSANDTHS:
-            raise InputError(f"benchmark {text!r}: the value must be above 0 and below 10000000")
+            raise InputError(f"benchmark {shown}: the value must be above 0 and below 10000000")
         return cls(name, thousandths)
 
     @property

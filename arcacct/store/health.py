@@ -19,6 +19,9 @@ _WRITE_LOCK_BYTE = 120
 _FLOCK = "hhqqi4x"
 """struct flock: type, whence, start, length, pid."""
 _NEWEST_RECORDS = 200
+_NEWEST_EVENTS = 50
+_STATES = ("ACCEPTED", "PREPARING", "SUBMIT", "INLRMS", "CANCELING", "FINISHING", "FINISHED")
+"""Events with the time of A-REX's own host. Workers write LRMSSTART and LRMSEND in local time with a false Z."""
 
 
 class Recorded(NamedTuple):
@@ -27,7 +30,7 @@ class Recorded(NamedTuple):
     schema: int
     jobs: int
     last_event_s: int | None
-    """When the state began that was recorded last."""
+    """When the state of a job began that A-REX, not a worker, dated last."""
     last_sweep_s: int | None
     """``None``: there never was one."""
     foreign_records: int
@@ -97,11 +100,7 @@ def _holder(path: str) -> int | None:
 def recorded(con: Connection) -> Recorded:
     """How recording goes, in a few quick looks."""
     settings = dict(con.execute("SELECT KeyName, KeyValue FROM DBConfig").fetchall())
-    # The row that was written last: looking for the latest time would read every event.
-    event = con.execute(
-        "SELECT max(CAST(strftime('%s', EventTime) AS INTEGER)) FROM"
-        " (SELECT EventTime FROM JobEvents ORDER BY rowid DESC LIMIT 50)"
-    ).fetchone()[0]
+    events = [_latest_event(con, state) for state in _STATES]
     foreign = con.execute(
         "SELECT count(*) FROM (SELECT RecordID FROM AAR ORDER BY RecordID DESC LIMIT ?) AS Newest"
         " WHERE NOT EXISTS (SELECT 1 FROM StatusFiles WHERE StatusFiles.RecordID = Newest.RecordID)"
@@ -112,10 +111,20 @@ def recorded(con: Connection) -> Recorded:
     return Recorded(
         int(settings["ARCACCT_SCHEMA"]),
         con.execute("SELECT Records FROM RecordCount").fetchone()[0],
-        event,
+        max((event for event in events if event is not None), default=None),
         None if swept is None else int(swept),
         foreign,
     )
+
+
+def _latest_event(con: Connection, state: str) -> int | None:
+    """The latest time of the rows of a state that were written last; looking at all of them would read every event."""
+    found: int | None = con.execute(
+        "SELECT max(CAST(strftime('%s', EventTime) AS INTEGER)) FROM"
+        " (SELECT EventTime FROM JobEvents WHERE EventKey = ? ORDER BY rowid DESC LIMIT ?)",
+        (state, _NEWEST_EVENTS),
+    ).fetchone()[0]
+    return found
 
 
 def remember_sweep(con: Connection) -> None:

@@ -276,6 +276,18 @@ def test_a_clock_that_is_wrong(site) -> None:
     assert [(check.subject, check.severity) for check in site.status().values()] == [("clock", health.CRITICAL)]
 
 
+def test_a_worker_whose_zone_is_east(site) -> None:
+    """A worker writes local time as if it were UTC: what it says of the future says nothing about this host's clock."""
+    of_workers = "INSERT INTO JobEvents SELECT RecordID, ?, datetime('now', '+1 hour') FROM AAR WHERE EndTime > 0"
+    site.update(of_workers, "LRMSSTART")
+    site.update(of_workers, "LRMSEND")
+
+    assert site.status() == {}
+    done = arcacct("--config", site.conf, "status", "--json")
+    said = {check["subject"]: check["text"] for check in json.loads(done.stdout)}
+    assert said["recorder"].endswith("(24 h ago)")
+
+
 def test_the_settings_are_those_of_the_site(site) -> None:
     """The target of these tests is configured as sites do."""
     assert [target.name for target in settings(load(str(site.conf), {})).targets] == ["sgas:s"]

@@ -158,3 +158,40 @@ def test_a_change_of_family_counts_nothing_twice(places, family, history) -> Non
     play(world, history)
 
     world.check_usage("apel:a")
+
+
+HOSTILE = st.builds(
+    lambda number, end, benchmark, nodes, cores, hosts: Job(
+        f"j{number}", end + number, 7, 6, benchmark=benchmark, nodes=nodes, cores=cores, hosts=hosts
+    ),
+    NUMBERS,
+    ENDS,
+    st.sampled_from(
+        ["HEPSPEC:10.0", "hs06:10", "HEPSPEC:abc", "XYZ:3", "HEPSPEC:0", "HEPSPEC:1e99", "-", "", "10", "HEPSPEC:1.0"]
+    )
+    | st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=9),
+    st.sampled_from([1, 2, 0, -1, 2**15, 2**31, 2**62]),
+    st.sampled_from([1, 8, 0, -7, 2**31 - 1, 2**31, 2**62]),
+    st.sampled_from(["", "wn1", "wn1.example.org:wn1.example.org:\x7f", "\n", "h" * 300]),
+)
+
+
+@PLAY
+@given(st.lists(st.tuples(st.lists(HOSTILE, min_size=1, max_size=4), st.booleans()), min_size=1, max_size=4))
+def test_no_optional_value_withholds_a_job(places, history) -> None:
+    """Whatever a job says of its benchmark, nodes, cores and hosts: records, sums and counts have the same jobs."""
+    world, _ = places
+    world.begin()
+    for ended, published in history:
+        world.record(*{job.job_id: job for job in ended}.values())
+        if published:
+            world.publish()
+
+    outcomes = world.publish()
+
+    assert [(one.error, one.tally.quarantined - one.tally.corrections) for one in outcomes] == [(None, 0)] * 3
+    world.check_sgas("sgas:s")
+    world.check_jobs("apel:jobs")
+    world.check_usage("apel:sums")
+    rows = world.receivers["apel:sums"].summaries.values()
+    assert sum(row["NumberOfJobs"] for row in rows) == len(world.jobs)

@@ -22,6 +22,7 @@ from arcacct.records.acceptance import (
     sgas_verdict,
 )
 from arcacct.records.apel import JOB_HEADERS, APELOptions, individual_job, message
+from arcacct.records.apel_summary import summaries
 from arcacct.records.car import CAROptions, car
 from arcacct.records.car import document as car_document
 from arcacct.records.usage_record import UROptions, document, usage_record
@@ -64,11 +65,6 @@ APEL_ONLY = "car job"
         pytest.param({"cpu_kernel_s": -5}, EVERYBODY, "kernel CPU time -5", id="negative-cpu"),
         pytest.param({"cpu_user_s": 2**53 + 1}, EVERYBODY, "CPU time", id="cpu-beyond-measurement"),
         pytest.param({"cpu_user_s": 2**31}, APEL_ONLY, "CPU time", id="cpu-beyond-int"),
-        pytest.param({"core_count": -1}, EVERYBODY, "core count", id="negative-cores"),
-        pytest.param({"node_count": 2**31}, EVERYBODY, "node count", id="nodes-beyond-int"),
-        pytest.param({"benchmark": "SPECint:10"}, APEL_ONLY, "APEL knows the types", id="unknown-benchmark"),
-        pytest.param({"benchmark": "HEPSPEC"}, APEL_ONLY, "form TYPE:VALUE", id="malformed-benchmark"),
-        pytest.param({"benchmark": "HEPSPEC:0"}, APEL_ONLY, "above 0", id="worthless-benchmark"),
         pytest.param({"job_id": "x" * 256}, APEL_ONLY, "longer than 255", id="job-id-beyond-the-column"),
         pytest.param(
             {"endpoint_url": f"https://{'h' * 201}.org/arex"}, "sgas", "MachineName", id="machine-beyond-the-column"
@@ -85,6 +81,70 @@ def test_refusals(job: AAR, changes: dict[str, Any], receivers: str, reason: str
     }
     assert {name for name, refusal in refusals.items() if refusal} == set(receivers.split())
     assert all(reason in refusal for refusal in refusals.values() if refusal)
+
+
+UNUSABLE = [
+    pytest.param({"benchmark": "SPECint:10"}, {"benchmark": None}, "APEL knows the types", id="unknown-benchmark"),
+    pytest.param({"benchmark": "HEPSPEC:abc"}, {"benchmark": None}, "form TYPE:VALUE", id="benchmark-of-no-number"),
+    pytest.param({"benchmark": "HEPSPEC:0"}, {"benchmark": None}, "above 0", id="worthless-benchmark"),
+    pytest.param({"benchmark": "HEPSPEC:1e99"}, {"benchmark": None}, "form TYPE:VALUE", id="benchmark-beyond-all"),
+    pytest.param({"benchmark": "HEPSPEC:" + "9" * 10**5}, {"benchmark": None}, "HEPSPEC:9999", id="endless-benchmark"),
+    pytest.param({"core_count": -1}, {"core_count": 0}, "core count -1", id="negative-cores"),
+    pytest.param({"node_count": 2**31}, {"node_count": 0}, "node count 2147483648", id="nodes-beyond-int"),
+    pytest.param({"core_count": "many"}, {"core_count": 0}, "core count 'many'", id="cores-in-words"),
+]
+
+
+@pytest.mark.parametrize(("changes", "repaired", "note"), UNUSABLE)
+def test_an_unusable_optional_value_withholds_no_job(
+    job: AAR, cell: UsageCell, changes: dict[str, Any], repaired: dict[str, Any], note: str
+) -> None:
+    """The job goes as one without that value, by every receiver's rules and in sums alike, and a note says so."""
+    bad = job._replace(**changes)
+    for verdict in (
+        accept_for_sgas(bad, SGAS, NOW),
+        accept_for_car(bad, CAR, NOW),
+        accept_for_apel_job(bad, APEL, NOW),
+        accept_cell(cell._replace(**changes), APEL, NOW),
+    ):
+        assert verdict.refusal is None
+        assert [note in one and len(one) < 300 for one in verdict.notes] == [True]
+    row = car_rules.parse(car_document([car(accept_for_car(bad, CAR, NOW).aar, CAR, CREATED)]))[0]
+    wanted = car_rules.parse(car_document([car(job._replace(**repaired), CAR, CREATED)]))[0]
+    assert row == wanted
+    counted = [accept_cell(one, APEL, NOW).cell for one in (cell._replace(**changes), cell._replace(**repaired))]
+    (merged,) = summaries(counted, APEL)
+    assert merged.jobs == 2 * cell.jobs
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept", "note"),
+    [
+        pytest.param(
+            {"node_names": ("wn1.example.org", "w\x00n", "x" * 256)},
+            {"node_names": ("wn1.example.org",)},
+            "node names: 2",
+            id="hosts",
+        ),
+        pytest.param({"node_names": ("wn1",) * 5000}, {"node_names": ("wn1",) * 1000}, "node names: 4000", id="crowd"),
+        pytest.param({"memory_kib": "much"}, {"memory_kib": 0}, "memory_kib 'much'", id="words-for-memory"),
+        pytest.param({"scratch_bytes": float("inf")}, {"scratch_bytes": 0}, "scratch_bytes inf", id="no-end-of-disk"),
+        pytest.param({"exit_code": b"\x01"}, {"exit_code": 1}, "exit code", id="bytes-for-an-exit-code"),
+        pytest.param(
+            {"submit_time": "then"}, {"submit_time": 1_704_198_605}, "StartTime 'then'", id="words-for-a-time"
+        ),
+    ],
+)
+def test_optional_values_that_are_no_values(job: AAR, changes: dict[str, Any], kept: dict[str, Any], note: str) -> None:
+    """SQLite holds anything in any column, and a user's job writes what it likes: the job is accounted all the same."""
+    for verdict in (
+        accept_for_sgas(job._replace(**changes), SGAS, NOW),
+        accept_for_car(job._replace(**changes), CAR, NOW),
+        accept_for_apel_job(job._replace(**changes), APEL, NOW),
+    ):
+        assert verdict.refusal is None
+        assert verdict.aar == job._replace(**kept)
+        assert [note in one for one in verdict.notes] == [True]
 
 
 def test_a_record_id_beyond_sgas_column_is_refused(job: AAR) -> None:
@@ -234,8 +294,6 @@ def test_the_quick_look_agrees_with_the_whole_rules(job: AAR) -> None:
         pytest.param({"jobs": 2**31}, "jobs 2147483648", id="jobs"),
         pytest.param({"wall_s": -1}, "wall time -1", id="wall"),
         pytest.param({"cpu_s": 2**53 + 1}, "CPU time", id="cpu"),
-        pytest.param({"core_count": -1}, "core count", id="cores"),
-        pytest.param({"benchmark": "SPECint:10"}, "APEL knows the types", id="benchmark"),
     ],
 )
 def test_refused_cells(cell: UsageCell, changes: dict[str, Any], reason: str) -> None:

@@ -133,8 +133,8 @@ def test_membership(job: AAR, changes: dict[str, Any], options: dict[str, Any], 
     assert tuple(result.get(name) for name in ("FQAN", "VO", "VOGroup", "VORole")) == stored
 
 
-def test_a_benchmark_that_apel_refuses_is_not_guessed(job: AAR) -> None:
-    """Silently taking 1.0 instead would change the account of the month."""
+def test_a_benchmark_that_apel_refuses_is_not_guessed_silently(job: AAR) -> None:
+    """Taking the default in its place is for `acceptance`, which notes it: it changes the account of the month."""
     with pytest.raises(InputError, match="SPECint"):
         individual_job(job._replace(benchmark="SPECint:10"), OPTIONS)
 
