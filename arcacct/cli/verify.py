@@ -41,9 +41,10 @@ def verify(ctx: click.Context, month: tuple[int, int], portal: tuple[str, ...], 
     """
     Compare a month's counts and hours in all places that have them.
 
-    The database is compared with the control directory, with what the ledger says that each target was given, with
-    the sync message, and with the portal. SGAS names each record that it stored; what was handed to AMS is only
-    confirmed by the portal. Exits with 0 when all agree, with 1 when not; differences are told job by job.
+    The database is compared with the control directory, with the database that A-REX itself writes, with what the
+    ledger says that each target was given, with the sync message, and with the portal. SGAS names each record that it
+    stored; what was handed to AMS is only confirmed by the portal. Exits with 0 when all agree, with 1 when not;
+    differences are told job by job.
     """
     settings = settings_of(ctx)
     with (

@@ -1,5 +1,6 @@
 """
-A month in every place that has it, side by side: control directory, database, ledger, sync message, EGI's portal.
+A month in every place that has it, side by side: control directory, database, A-REX's own database, ledger, sync
+message, EGI's portal.
 
 The database is the measure. What another place has otherwise is explained job by job, where it is known by job.
 """
@@ -15,13 +16,15 @@ from arcacct.conf.targets import DirectoryTarget, SGASTarget, Target
 from arcacct.controldir.facts import job_facts
 from arcacct.controldir.files import JobFiles, read_rest, read_status_file
 from arcacct.controldir.layout import is_job_id, scan_status_files
-from arcacct.errors import InputError
+from arcacct.errors import InputError, StoreError
+from arcacct.publish.arex_month import arex_month
 from arcacct.publish.digests import digests_of
 from arcacct.publish.families import SYNC, UR, family_of, wants
 from arcacct.publish.floor import held_text
 from arcacct.publish.portal import compare_portal
 from arcacct.publish.selection import names_in_doubt
 from arcacct.publish.sums import Month, month_bounds
+from arcacct.publish.unsettled import unsettled
 from arcacct.records.aar import UsageCell
 from arcacct.store import given, ledger, lives, months, query, sent, story
 from arcacct.store.cells import usage_cells
@@ -98,8 +101,10 @@ def verify(
         for page in query.ended_between(accounting, *month_bounds(*month))
         for aar in page
     }
-    report = Report([_source("database", list(jobs.values()), agrees=True)], [])
+    unknown = [Difference("database", *one) for one in unsettled(settings.places, accounting, month)]
+    report = Report([_source("database", list(jobs.values()), agrees=not unknown)], unknown)
     _add(report, *_control_directory(settings, jobs, month))
+    _add(report, *_arex(settings, accounting, jobs, month))
     for doubt in lives.doubts(lives.known(accounting, publishing, rehearsing=settings.places.rehearsal is not None)):
         _add(report, Source("ledger", None, None, None, agrees=False), [Difference("ledger", None, MEANING[doubt])])
     for target in settings.targets:
@@ -125,8 +130,9 @@ def _portal(path: str, month: Month, cells: Sequence[UsageCell]) -> tuple[Source
     return Source(name, jobs, wall_s, cpu_s, agrees=not differences, proof="confirmed"), differences
 
 
-def _add(report: Report, source: Source, differences: list[Difference]) -> None:
-    report.sources.append(source)
+def _add(report: Report, source: Source | None, differences: list[Difference]) -> None:
+    if source is not None:
+        report.sources.append(source)
     report.differences.extend(differences)
 
 
@@ -189,6 +195,26 @@ def _finished_job(settings: Settings, job_id: str, path: str) -> _Job | None:
 
 def _anybody(_stat: object) -> str:
     return ""
+
+
+def _arex(
+    settings: Settings, con: Connection, jobs: dict[str, _Job], month: Month
+) -> tuple[Source | None, list[Difference]]:
+    """
+    A-REX may have fewer jobs (it loses some, and knows no other sources), but none that is not in the database.
+
+    That it cannot be asked now says nothing of the month.
+    """
+    name = "A-REX's database"
+    try:
+        found = arex_month(settings.places, con, month, {job_id: job.wall_s for job_id, job in jobs.items()})
+    except (InputError, StoreError) as error:
+        return Source(name, None, None, None, agrees=True), [Difference(name, None, f"cannot be compared now: {error}")]
+    if found is None:
+        return None, []
+    differences = [Difference(name, *one) for one in found.missing]
+    notes = [Difference(name, None, text) for text in found.notes]
+    return Source(name, found.jobs, found.wall_s, found.cpu_s, agrees=not differences), [*differences, *notes]
 
 
 def _target(

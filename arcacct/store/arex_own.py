@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from _sqlite3 import Connection
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from arcacct.conf.places import AREX_DATABASES, Places
@@ -14,7 +15,7 @@ from arcacct.store.query import unescaped
 
 _ASK_AFTER = "ARCACCT_ASK_AREX_AFTER"
 _LONGEST_PAUSE_S = 86_400
-_PAGE_RECORDS = 20_000
+_PAGE_RECORDS = 5000
 
 
 class Ended(NamedTuple):
@@ -65,28 +66,25 @@ def remember_pause(con: Connection, seconds: float) -> None:
     con.execute("INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (_ASK_AFTER, f"{after:.0f}"))
 
 
-def ended_between(database: ArexDatabase, start: int, end: int, settled_before: int) -> dict[str, Ended]:
+def ended_between(database: ArexDatabase, start: int, end: int, settled_before: int) -> Iterator[dict[str, Ended]]:
     """
-    Every job with ``start <= EndTime < end``, by JobID; in short transactions.
+    Every job with ``start <= EndTime < end`` by its plain id, some thousand at a time, each in a short transaction.
 
     Without the records that A-REX has lost itself, and those whose end it is still writing: ``settled_before`` and the
     event FINISHED tell as in an import.
     """
     finals = ", ".join(f"'{name}'" for name in FINAL)
-    found: dict[str, Ended] = {}
     after = (start, 0)
     while True:
         page = database.con.execute(
             "SELECT EndTime, RecordID, JobID, UsedWalltime, UsedCPUUserTime + UsedCPUKernelTime,"
             f" Status.Name IN ({finals}) AND (EndTime < ? OR EXISTS (SELECT 1 FROM JobEvents"
-            " WHERE JobEvents.RecordID = AAR.RecordID AND EventKey = 'FINISHED'))"
+            " WHERE JobEvents.RecordID = AAR.RecordID AND +EventKey = 'FINISHED'))"
             " FROM AAR JOIN Status ON Status.ID = +StatusID"
-            " WHERE (EndTime, RecordID) > (?, ?) AND EndTime >= ? AND EndTime < ? ORDER BY EndTime, RecordID LIMIT ?",
-            (settled_before, *after, start, end, _PAGE_RECORDS),
+            " WHERE (EndTime, AAR.RecordID) > (?, ?) AND EndTime < ? ORDER BY EndTime, AAR.RecordID LIMIT ?",
+            (settled_before, *after, end, _PAGE_RECORDS),
         ).fetchall()
         if not page:
-            return found
+            return
         after = page[-1][:2]
-        for end_time, _record_id, job_id, wall_s, cpu_s, counts in page:
-            if counts:
-                found[unescaped(str(job_id))] = Ended(end_time, wall_s, cpu_s)
+        yield {unescaped(str(row[2])): Ended(row[0], row[3], row[4]) for row in page if row[5]}

@@ -11,7 +11,7 @@ import fcntl
 import os
 import time
 from _sqlite3 import Connection
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import tzinfo
 from typing import NamedTuple
@@ -332,14 +332,19 @@ class Archives:
                 self._complete = False
 
     def without_archived(self, con: Connection, jobs: list[ArexJob]) -> list[ArexJob]:
-        """The jobs without those that are in an archive; when an archive is away, without all that may be in it."""
-        old = [job.job_id for job in jobs if job.final and job.end_time < self._ended_before]
+        """The jobs without those that are in an archive."""
+        archived = self.archived(con, {job.job_id: job.end_time for job in jobs if job.final})
+        return [job for job in jobs if job.job_id not in archived]
+
+    def archived(self, con: Connection, ends: Mapping[str, int]) -> set[str]:
+        """Which of these jobs, by JobID with their ends, are in an archive; when one is away, all that may be in it."""
+        old = [job_id for job_id, end_time in ends.items() if end_time < self._ended_before]
         if not old:
-            return jobs
+            return set()
         unknown = set(old) - set(known_jobs(con, old))
         if self._complete:
             unknown = {job_id for archive in self._open for job_id in known_jobs(archive, sorted(unknown))}
-        return [job for job in jobs if job.job_id not in unknown]
+        return unknown
 
     def close(self) -> None:
         """Close the archives."""

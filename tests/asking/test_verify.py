@@ -251,3 +251,136 @@ def test_what_was_never_answered_is_not_delivered(tmp_path) -> None:
     agree = {one["name"]: one["agrees"] for one in told["sources"]}
     assert agree["sgas:s"]
     assert not any(ok for name, ok in agree.items() if name.startswith("apel:"))
+
+
+@pytest.fixture
+def beside(ours):
+    """The same site with A-REX's own database where A-REX keeps it, and what only that knows taken over."""
+    path = ours.control / "accounting" / "accounting.db"
+    with closing(sqlite3.connect(path)) as con:
+        con.executescript((corpus.AREX / "accounting.sql").read_text())
+    assert arcacct("--config", ours.conf, "import", "arex", "--timezone", "UTC").returncode == 0
+    return ours
+
+
+def changed(database, statement: str, *values: object) -> None:
+    with closing(sqlite3.connect(database)) as con:
+        con.execute(statement, values)
+        con.commit()
+
+
+def arexs(report: dict) -> dict:
+    (found,) = (source for source in report["sources"] if source["name"] == "A-REX's database")
+    return found
+
+
+def test_arexs_own_database_agrees(beside) -> None:
+    """Its jobs and hours are those of ours; the job that A-REX itself has lost is no difference."""
+    code, report = asked(beside.conf)
+
+    assert (code, report["differences"]) == (0, [])
+    assert arexs(report)["agrees"]
+    assert arexs(report)["jobs"] == 35 == report["sources"][0]["jobs"] - 1
+    assert arexs(report)["wall_s"] == report["sources"][0]["wall_s"]
+
+
+def test_without_a_database_of_arex_there_is_no_row(ours) -> None:
+    """Nor where the configuration says that A-REX writes none."""
+    assert "A-REX's database" not in {source["name"] for source in asked(ours.conf)[1]["sources"]}
+    (ours.control / "accounting" / "accounting.db").write_bytes(b"left by a former A-REX")
+    (ours.conf.parent / "arcacct.conf").write_text("[arcacct]\narex_writes_no_accounting=yes\n")
+
+    assert "A-REX's database" not in {source["name"] for source in asked(ours.conf)[1]["sources"]}
+
+
+@pytest.mark.parametrize(
+    ("statement", "text"),
+    [
+        pytest.param("DELETE FROM AAR WHERE JobID = ?", "is not in the database", id="missing"),
+        pytest.param(
+            "UPDATE AAR SET (StatusID, EndTime) = ((SELECT ID FROM Status WHERE Name = 'in-progress'), 0)"
+            " WHERE JobID = ?",
+            "is in-progress in the database",
+            id="without an end",
+        ),
+        pytest.param(
+            "UPDATE AAR SET (StatusID, UsedWalltime, UsedCPUUserTime, UsedCPUKernelTime)"
+            " = ((SELECT ID FROM Status WHERE Name = 'aborted'), 0, 0, 0) WHERE JobID = ?",
+            "is aborted in the database",
+            id="aborted",
+        ),
+        pytest.param("UPDATE AAR SET UsedWalltime = 1 WHERE JobID = ?", "wall 2 s, in the database 1 s", id="hours"),
+    ],
+)
+def test_what_only_arexs_own_database_has_is_a_no(beside, statement, text) -> None:
+    """A job that is missing here, or less of it, is named, with what to do."""
+    job_id = corpus.names()["multicore"]
+    changed(beside.database, statement, job_id)
+
+    code, report = asked(beside.conf)
+
+    assert (code, arexs(report)["agrees"]) == (1, False)
+    (found,) = (one for one in report["differences"] if one["source"] == "A-REX's database")
+    assert found["job_id"] == job_id
+    assert text in found["text"]
+    assert "`arcacct import arex`" in found["text"] or "wall" in text
+
+
+def test_pruned_jobs_are_no_difference(beside, tmp_path) -> None:
+    """They are in an archive, and that is said."""
+    job_id = corpus.names()["multicore"]
+    changed(beside.database, "INSERT INTO Archives VALUES (?, ?, 1, 0)", str(tmp_path / "away.db"), NOVEMBER[1])
+    changed(beside.database, "DELETE FROM AAR WHERE JobID = ?", job_id)
+    corpus.remove(job_id, corpus.Control(beside.control, {}))
+
+    code, report = asked(beside.conf)
+
+    assert code == 0
+    (found,) = report["differences"]
+    assert found["text"].startswith("1 of its jobs are in an archive")
+
+
+def test_a_database_of_arex_that_cannot_be_read_now_is_said(beside) -> None:
+    """That is no NO: it says nothing of the month."""
+    (beside.control / "accounting" / "accounting.db").write_bytes(b"rubbish")
+
+    code, report = asked(beside.conf)
+
+    assert (code, arexs(report)["jobs"]) == (0, None)
+    (found,) = report["differences"]
+    assert found["text"].startswith("cannot be compared now: ")
+    assert "not an SQLite database" in found["text"]
+
+
+def test_jobs_of_unknown_usage_are_a_no(ours) -> None:
+    """A job on hold, and one of which only an event FINISHED is left that could not be used: of their month alone."""
+    job_id = corpus.names()["multicore"]
+    changed(
+        ours.database,
+        "UPDATE AAR SET (StatusID, EndTime) = ((SELECT ID FROM Status WHERE Name = 'in-progress'), 0) WHERE JobID = ?",
+        job_id,
+    )
+    changed(
+        ours.database,
+        "UPDATE StatusFiles SET State = 'VANISHED' WHERE RecordID = (SELECT RecordID FROM AAR WHERE JobID = ?)",
+        job_id,
+    )
+    corpus.remove(job_id, corpus.Control(ours.control, {}))
+    aside = ours.database.parent / "spool" / "unusable"
+    aside.mkdir(parents=True)
+    for when, state, name in (
+        (NOVEMBER[0] + 5, "FINISHED", "Lost"),
+        ((NOVEMBER[0] + 5) * 10**9, "SUBMIT", "Running"),
+        (NOVEMBER[1] + 5, "FINISHED", "Later"),
+        (NOVEMBER[0] + 5, "FINISHED", corpus.names()["rte"]),
+    ):
+        (aside / f"{when}-77-{state}-{name}").write_text("version=1\n")
+
+    code, report = asked(ours.conf)
+
+    assert (code, report["sources"][0]["agrees"]) == (1, False)
+    first, second = report["differences"]
+    assert (first["source"], first["job_id"]) == ("database", job_id)
+    assert "`arcacct sweep --give-up JOBID`" in first["text"]
+    assert (second["source"], second["job_id"]) == ("database", "Lost")
+    assert f"{aside}/" in second["text"]
