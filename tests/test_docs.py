@@ -22,6 +22,7 @@ from arcacct.cli import COMMANDS, arcacct
 from arcacct.conf.options import OPTIONS
 from arcacct.conf.parser import Conf, load
 from arcacct.conf.settings import examine
+from arcacct.resources import resource
 from arcacct.store import accounting
 from arcacct.store.schema import PUBLISHING, in_memory
 from arcacct.sweep import sweep
@@ -135,8 +136,10 @@ def test_every_setting_of_the_manual_exists(name: str) -> None:
     """``option=value`` in the manual is an option of the configuration, a line of a callout, or of a unit."""
     known = {spec.name for specs in OPTIONS.values() for spec in specs}
     callout = {"timeout", "onsuccess", "onfailure", "ontimeout"}
-    others = {"user", "record", "User", "ExecStart", "immutable", "mode", "key"}
-    assert name.partition("=")[0] in known | callout | others
+    with open(resource("etc", "arcacct-hook"), encoding="utf-8") as launcher:
+        variables = set(re.findall(r"(?m)^([a-z]+)=\$\{ARCACCT_", launcher.read()))
+    others = {"user", "User", "ExecStart", "immutable", "mode", "key"}
+    assert name.partition("=")[0] in known | callout | variables | others
 
 
 def reference() -> str:
