@@ -298,7 +298,10 @@ def write_back_apart(database: str) -> None:
     def work() -> None:
         from arcacct.store.connect import ACCOUNTING_SCHEMA, open_database  # noqa: PLC0415
 
-        checkpoint.shrink_begun(open_database(database, ACCOUNTING_SCHEMA), database)
+        con = open_database(database, ACCOUNTING_SCHEMA)
+        checkpoint.shrink_begun(con, database)
+        # With the database open: closing would remove the WAL, and the next hook would sync a new one.
+        posix._exit(0)  # noqa: SLF001  the name that os._exit has there
 
     # Before this process opens the database: SQLite's connections and locks do not outlive a fork.
     apart(work, keep=fd)

@@ -8,16 +8,20 @@ process that has started already: what is measured is the wait for the database,
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pathlib
 import resource
 import shutil
+import sqlite3
 import statistics
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import chain
 
 from figures import Figure
@@ -75,6 +79,7 @@ def _figures(folder: pathlib.Path, scripts: pathlib.Path, jobs: int) -> list[Fig
             commits = max(commits, _commits(here) - before)
             largest_wal = max(largest_wal, _size(here.database + "-wal"))
         launcher = ["/bin/sh", str(PROJECT / "etc" / "arcacct-hook"), "spool-only", str(control), job_id, "FINISHED"]
+        # With all the files of a job that has ended.
         costs.setdefault("launcher", []).append(_cpu_ms(launcher))
     spooled = len(os.listdir(here.spool)) - jobs
     bare = statistics.median(costs["bare"])
@@ -85,25 +90,96 @@ def _figures(folder: pathlib.Path, scripts: pathlib.Path, jobs: int) -> list[Fig
         *(_figure(f"hook: CPU of {state}", costs[state], bare) for state in dict.fromkeys(LIFE)),
         _figure("hook: CPU of the launcher that only spools", costs["launcher"], bare),
         *_syncs(folder, scripts),
+        *_hostile(folder, scripts),
+        _burst(folder, scripts),
         Figure("hook: transactions of a hook, at most", commits, ""),
         Figure("hook: largest -wal", largest_wal / 1024, "KiB", note=note),
     ]
 
 
 def _syncs(folder: pathlib.Path, scripts: pathlib.Path) -> list[Figure]:
-    """Syncs of a hook: those of forty in a row, by strace; none where that may not be used."""
-    control, trace, hooks = folder / "control", folder / "trace", 40
-    strace = ["strace", "-f", "-qq", "-o", str(trace), "-e", "trace=fsync,fdatasync,sync_file_range,msync"]
+    """Syncs that A-REX waits for, and those of the children it knows nothing of; none where strace may not be used."""
+    control, trace, hooks = folder / "control", folder / "trace", 100
+    strace = ["strace", "-ff", "-qq", "-o", str(trace), "-e", "trace=fsync,fdatasync,sync_file_range,msync"]
     if not shutil.which("strace") or subprocess.run([*strace, "true"], capture_output=True, check=False).returncode:
         return []
-    syncs = 0
+    waited_for = apart = 0
     for number in range(hooks):
         job_id = f"T{number:053}"
         lay(control, Files(mtime_ns=NOON_NS, local=LOCAL.replace(b"first", job_id.encode())), job_id)
+        for left in folder.glob("trace.*"):
+            left.unlink()
         command = [str(scripts / "arcacct-record"), str(control), job_id, "FINISHED", str(folder / "arc.conf")]
         subprocess.run([*strace, *command], env={}, stdin=subprocess.DEVNULL, check=True)
-        syncs += len(trace.read_text().splitlines())
-    return [Figure("hook: syncs of a hook, checkpoints included", syncs / hooks, "", note=f"mean of {hooks} FINISHED")]
+        # A file for each process: strace begins with the one that A-REX would start.
+        first, *others = sorted(folder.glob("trace.*"), key=lambda path: int(path.suffix[1:]))
+        waited_for += len(first.read_text().splitlines())
+        apart += sum(len(path.read_text().splitlines()) for path in others)
+    note = f"{hooks} FINISHED in a row, {apart} syncs by children that write the WAL back"
+    return [Figure("hook: syncs that A-REX waits for, of a hook", waited_for / hooks, "", note=note)]
+
+
+def _hostile(folder: pathlib.Path, scripts: pathlib.Path) -> Iterator[Figure]:
+    """A .diag of 16 MiB: one line, and many repeated ones; the peer is the bare start of the interpreter."""
+    control = folder / "control"
+    here = places(None, str(control))
+    texts = {
+        "of one line": b"systemsoftware=" + b"x" * 16_000_000 + b"\nexitcode=0\n",
+        "of 480,000 lines": b"LRMSStartTime=20261120111000Z\n" * 480_000 + b"exitcode=0\n",
+    }
+    bare = _used([str(scripts / "python"), "-c", "pass"])
+    for number, (what, diag) in enumerate(texts.items()):
+        job_id = f"H{number:053}"
+        lay(control, Files(mtime_ns=NOON_NS, diag=diag), job_id)
+        before = _stored(here)
+        used = _used([str(scripts / "arcacct-record"), str(control), job_id, "FINISHED", str(folder / "arc.conf")])
+        yield Figure(f"hook: peak memory, .diag {what}", used[0], "MiB", bare[0])
+        yield Figure(f"hook: CPU, .diag {what}", used[1], "ms", bare[1])
+        yield Figure(f"hook: bytes stored, .diag {what}", (_stored(here) - before) / 1024, "KiB")
+
+
+_MEASURED = """
+import os, resource, sys
+os.waitpid(os.posix_spawn(sys.argv[1], sys.argv[1:], {}), 0)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(used.ru_maxrss / 1024, (used.ru_utime + used.ru_stime) * 1000)
+"""
+
+
+def _used(command: list[str]) -> tuple[float, float]:
+    """Peak memory in MiB and CPU in ms; started from a small process, since a child begins as large as its parent."""
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", _MEASURED, *command], capture_output=True, check=True)
+    mib, ms = done.stdout.split()
+    return float(mib), float(ms)
+
+
+def _stored(here: Places) -> int:
+    """Bytes of all texts and numbers of the database, as SQLite would write them out."""
+    with closing(sqlite3.connect(f"file:{here.database}?mode=ro", uri=True)) as con:
+        return sum(len(line) for line in con.iterdump())
+
+
+def _burst(folder: pathlib.Path, scripts: pathlib.Path) -> Figure:
+    """Twenty events one after the other, as A-REX's only loop has them, while a stopped process holds the queue."""
+    control, conf = folder / "control", folder / "arc.conf"
+    here = places(None, str(control))
+    waits = []
+    environment = {"PATH": "/usr/bin:/bin", "ARCACCT_RECORD": str(scripts / "arcacct-record")}
+    launcher = ["/bin/sh", str(PROJECT / "etc" / "arcacct-hook")]
+    with open(here.queue_lock, "ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for number in range(20):
+            job_id = f"B{number:053}"
+            lay(control, Files("SUBMIT"), job_id)
+            begun = time.monotonic()
+            command = [*launcher, str(control), job_id, "SUBMIT", str(conf)]
+            subprocess.run(command, env=environment, capture_output=True, check=True)
+            waits.append(time.monotonic() - begun)
+    os.unlink(here.breaker)
+    note = (
+        f"deadline {here.deadline_s:g} s; the longest {max(waits):.2f} s, then {statistics.median(waits) * 1000:.0f} ms"
+    )
+    return Figure("hook: twenty events while the queue is held, all together", sum(waits), "s", note=note)
 
 
 def _at_once(folder: pathlib.Path, scripts: pathlib.Path, recorders: int, rounds: int) -> Iterator[Figure]:
