@@ -11,6 +11,7 @@ import os
 import pathlib
 import sqlite3
 import subprocess
+import sys
 from abc import ABC, abstractmethod
 from collections import Counter
 from contextlib import closing
@@ -205,26 +206,53 @@ class DrainingLaunched(Draining):
         subprocess.run(["sh", LAUNCHER, "spool-only", self.host.control, job_id, state], check=True)
 
 
+class DrainingByPublish(Draining):
+    """`arcacct publish` drains the spool before it looks for what is new; no job is one that its target wants."""
+
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        super().command()
+        outgoing = self.host.control.parent / "outgoing"
+        outgoing.mkdir()
+        target = f"[arcacct/directory:d]\npath={outgoing}\ngocdb_name=SITE\nvofilter=nobody\n"
+        (self.host.conf.parent / "arcacct.conf").write_text(target)
+        return [ARCACCT, "--config", str(self.host.conf), "publish", "--now", "--since", "2024-06-01"], {}
+
+
+_EACH = """
+import ctypes, os, subprocess, sys
+marks, conf, word, *jobs = sys.argv[1:]
+launcher, control = os.environ["LAUNCHER"], os.environ["CONTROL"]
+# Whatever a hook leaves behind becomes ours.
+ctypes.CDLL(None).prctl(36, 1)
+for job in jobs:
+    subprocess.run(["sh", launcher, *word.split(), control, job, "FINISHED", conf], check=True)
+    try:
+        while True:
+            os.wait()
+    except ChildProcessError:
+        os.mkdir(f"{marks}/{job}")
+"""
+
+
 class Hooks(Recording):
-    """Hooks of jobs that have finished, one after the other, which record."""
+    """
+    Hooks of jobs that have finished, one after the other, which record.
+
+    A hook has handed over its event when the last process has ended that it began: A-REX waits for none of those that
+    sync, and no client cleans its job so soon.
+    """
 
     JOBS = 10
-    SCRIPT = """
-        marks=$1 launcher=$2 control=$3 conf=$4 word=$5
-        shift 5
-        for job; do
-            sh "$launcher" $word "$control" "$job" FINISHED "$conf" || exit 1
-            mkdir "$marks/$job"
-        done
-    """
     word = ""
 
     def command(self) -> tuple[list[str], dict[str, str]]:
         for job_id in self.jobs:
             self.record(self.host, job_id, LIFE[:-1])
             self.lay(self.host, job_id, "FINISHED")
-        arguments = [str(self.marks), LAUNCHER, str(self.host.control), str(self.host.conf), self.word, *self.jobs]
-        return ["sh", "-c", self.SCRIPT, "sh", *arguments], {"ARCACCT_RECORD": HOOK}
+        environment = {"ARCACCT_RECORD": HOOK, "LAUNCHER": LAUNCHER, "CONTROL": str(self.host.control)}
+        return [sys.executable, "-I", "-c", _EACH, str(self.marks), str(self.host.conf), self.word, *self.jobs], (
+            environment
+        )
 
 
 class SpoolingHooks(Hooks):

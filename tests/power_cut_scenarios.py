@@ -9,11 +9,14 @@ import tempfile
 from collections import Counter
 from contextlib import ExitStack, contextmanager
 
+from power_cut_care import BackingUp, Beginning, Moving, Pruning, Restoring
 from power_cut_hosts import (
     Draining,
+    DrainingByPublish,
     DrainingLaunched,
     Hooks,
     Launchers,
+    Recording,
     Scenario,
     SpoolingHooks,
     Sweeping,
@@ -41,7 +44,7 @@ def _publishing(directory: pathlib.Path, stack: ExitStack) -> Scenario:
     return Publishing(directory, box)
 
 
-def _recording(kind: type[Draining | Hooks | Sweeping], control: bool) -> Callable[[pathlib.Path, ExitStack], Scenario]:
+def _recording(kind: type[Recording], control: bool) -> Callable[[pathlib.Path, ExitStack], Scenario]:
     return lambda directory, _stack: functools.partial(kind, control=control)(directory)
 
 
@@ -50,6 +53,7 @@ SCENARIOS = {
     f"draining what hooks spooled, {WITHOUT}": _recording(Draining, False),
     f"draining what the launcher spooled, {WITH}": _recording(DrainingLaunched, True),
     f"draining what the launcher spooled, {WITHOUT}": _recording(DrainingLaunched, False),
+    f"publish drains what hooks spooled, {WITHOUT}": _recording(DrainingByPublish, False),
     f"hooks that record, {WITH}": _recording(Hooks, True),
     f"hooks that spool, {WITH}": _recording(SpoolingHooks, True),
     f"hooks that spool, {WITHOUT}": _recording(SpoolingHooks, False),
@@ -57,7 +61,12 @@ SCENARIOS = {
     f"launchers that spool, {WITHOUT}": _recording(Launchers, False),
     f"a sweep, {WITH}": _recording(Sweeping, True),
     f"after a sweep, {WITHOUT}": _recording(Swept, False),
+    f"the first sweep of a host, {WITH}": _recording(Beginning, True),
     "publishing": _publishing,
+    "db backup": _recording(BackingUp, False),
+    "db restore": _recording(Restoring, False),
+    "db move": _recording(Moving, False),
+    "db prune": _recording(Pruning, False),
 }
 """Each has to lose nothing."""
 BY_DESIGN = {f"hooks that record, {WITHOUT}": _recording(Hooks, False)}

@@ -419,6 +419,9 @@ class Trace:
         with open(output, encoding="ascii") as lines:
             calls = [call for line in _whole(lines) for call in reader.read(line)]
         os.unlink(output)
+        # Where somebody only reads changes nothing.
+        in_turn = {call.arguments[0] for call in calls if call.method == "write" and call.arguments[1] is None}
+        calls = [call for call in calls if call.method != "seek" or call.arguments[0] in in_turn]
         trace = cls(root, before, calls, done.returncode, done.stderr.decode(errors="replace"))
         trace._check()
         return trace
@@ -670,12 +673,14 @@ class _Reader:
 
     def _copied(self, source, start, target, offset, length):
         source, path = self._path_of(source), self._path_of(target)
-        begin = self.read_to.get(source, 0) if start == "NULL" else int(start.strip("[]").partition(" ")[0])
-        if start == "NULL":
+        # Positions that a call moves are shown as [0] => [4096].
+        begin, place = (None if one == "NULL" else int(re.findall(r"\d+", one)[0]) for one in (start, offset))
+        if begin is None:
+            begin = self.read_to.get(source, 0)
             self.read_to[source] = begin + length
         if self._is_ours(path) and length:
             content = source if self._is_ours(source) else pathlib.Path(source).read_bytes()
-            yield "copy_range", content, begin, path, None if offset == "NULL" else int(offset.strip("[]")), length
+            yield "copy_range", content, begin, path, place, length
 
     def _lseek(self, process, arguments, result, path, deleted):
         path = self._path_of(arguments[0])

@@ -315,13 +315,31 @@ def _exchange(path: str, copy: str, work: str) -> str | None:
 
     Killed in between, there is no database, and `maintenance` tells everybody why.
     """
+    _take_in_wal(path)
     kept = f"{path}.before-{work}.{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
     old = [suffix for suffix in SUFFIXES if os.path.exists(path + suffix)]
     for suffix in old:
         os.rename(path + suffix, kept + suffix)
+    # A WAL that a power cut left behind would be taken for the copy's.
+    sync(os.path.dirname(path))
     os.rename(copy, path)
     sync(os.path.dirname(path))
     return kept if "" in old else None
+
+
+def _take_in_wal(path: str) -> None:
+    """
+    Leave nothing in the WAL of a database that is put away: a power cut between two renames would part them.
+
+    One that is damaged is put away with its WAL as it is.
+    """
+    if not place.is_begun(path):
+        return
+    try:
+        with closing(connect(uri(path, "rw"), isolation_level=None, uri=True)) as con:
+            con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    except DatabaseError:
+        return
 
 
 def optimize(here: Places, con: Connection) -> None:

@@ -29,10 +29,8 @@ def maintenance(database: str, work: str) -> Iterator[None]:
     leaves no database behind. Raises StoreBusy when somebody else works on it.
     """
     path = _path(database)
-    fd = _taken(path)
+    fd = _taken(path, f"{_OURS}{work} by process {os.getpid()}\n".encode())
     try:
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{_OURS}{work} by process {os.getpid()}\n".encode(), 0)
         try:
             yield
         except BaseException:
@@ -82,19 +80,53 @@ def _path(database: str) -> str:
     return os.path.join(os.path.dirname(database), "maintenance")
 
 
-def _taken(path: str) -> int:
-    """The file, made or taken over from a process that is gone, and locked."""
-    while True:
+def _taken(path: str, words: bytes) -> int:
+    """
+    The file with its words, made or put in the place of one whose process is gone, and locked.
+
+    The words are on disk before it has its name: an empty one, as a power cut would leave it, is one made by hand.
+    """
+    draft = f"{path}.{os.getpid()}"
+    try:
+        fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise StoreError(f"{path}: cannot be made: {error.strerror}; run as the owner of the database") from error
-        if not _lock(fd):
+            os.write(fd, words)
+            os.fsync(fd)
+            _lock(fd)
+            while not _is_named(draft, path):
+                pass
+        except BaseException:
             os.close(fd)
+            raise
+        finally:
+            if os.path.lexists(draft):
+                os.unlink(draft)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be made: {error.strerror}; run as the owner of the database") from error
+    return fd
+
+
+def _is_named(draft: str, path: str) -> bool:
+    """Give the draft its name, unless somebody works under it, which is StoreBusy; False: somebody was faster."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        pass
+    else:
+        return True
+    try:
+        old = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        if not _lock(old):
             raise StoreBusy(f"{path}: the database is being worked on; try again later")
-        if _is_still(path, fd):
-            return fd
-        os.close(fd)
+        if not _is_still(path, old):
+            return False
+        os.rename(draft, path)
+    finally:
+        os.close(old)
+    return True
 
 
 def _lock(fd: int) -> bool:
