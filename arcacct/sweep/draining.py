@@ -39,7 +39,7 @@ def _drain(task: Task, witness: Witness, folder: str) -> int:
         events = [(path, facts) for path in batch if (facts := _spooled(task, path)) is not None]
         unusable = _unexplained(task, witness, events, _record(task, witness, events))
         for path, facts in events:
-            if path in unusable and witness.may_still_tell(facts.job_id, facts.event_ns):
+            if path in unusable and witness.may_still_tell(facts.job_id, facts.event_ns, facts.event_ns):
                 continue
             if path in unusable:
                 _set_aside(task, path, f"job {facts.job_id} has no .local and no record")
