@@ -67,7 +67,7 @@ class Witness:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Close A-REX's database, remember how long to leave it alone, and tell what waits in vain."""
+        """Close A-REX's database, and tell what waits in vain."""
         self._stack.close()
         # A pause is no trouble: the look before it was told, or went well.
         if self._waited_for and self._problem:
@@ -105,12 +105,12 @@ class Witness:
             return False
         now_ns = time.time_ns()
         waits_ns = abs(now_ns - gone_ns)
+        if self._is_silent:
+            self._waited_for += IN_PROGRESS_NS < waits_ns < SILENT_NS
+            return waits_ns < SILENT_NS
         if job_id in self._patience_ns:
             return waits_ns < self._patience_ns[job_id]
-        if not self._is_silent:
-            return abs(now_ns - event_ns) < ABSENT_NS
-        self._waited_for += IN_PROGRESS_NS < waits_ns < SILENT_NS
-        return waits_ns < SILENT_NS
+        return abs(now_ns - event_ns) < ABSENT_NS
 
     def _databases(self) -> list[str]:
         if self._paths is None:

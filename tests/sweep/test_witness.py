@@ -425,6 +425,49 @@ def test_a_database_that_takes_long_to_read_is_left_alone_for_a_while(
     assert sweep(here, con).found == {Found.TAKEN: 1}
 
 
+def test_a_host_that_was_upgraded_has_two_databases(
+    here: Places, con: sqlite3.Connection, control: pathlib.Path, arex: Writer
+) -> None:
+    """Jobs of ARC 6 are in the one, jobs of ARC 7 in the other; the same job in both has its end."""
+    arex.accept(1)
+    arex.end(1)
+    arex.accept(2)
+    version_2(pathlib.Path(), control / "accounting")
+    with closing(sqlite3.connect(control / "accounting" / "accounting_v2.db")) as there:
+        (other,) = there.execute("SELECT JobID FROM AAR WHERE EndTime > 0 ORDER BY RecordID LIMIT 1").fetchone()
+        there.execute(
+            "UPDATE AAR SET JobID = ? WHERE RecordID = (SELECT max(RecordID) FROM AAR WHERE EndTime > 0)",
+            (arex_writer.job_id(2),),
+        )
+        there.commit()
+    jobs = [FIRST, arex_writer.job_id(2), other]
+    for job_id in jobs:
+        launched(here, job_id, "FINISHED")
+
+    report = sweep(here, con)
+
+    assert (report.found, report.complaints) == ({Found.TAKEN: 3}, ())
+    assert sorted(job_id for job_id, _status, end in statuses(con) if end) == sorted(jobs)
+
+
+def test_a_service_leaves_a_database_alone_that_nobody_uses(
+    here: Places, con: sqlite3.Connection, control: pathlib.Path, arex: Writer
+) -> None:
+    """One in WAL mode: copied once, the same process could not read it in place when A-REX is back."""
+    arex.accept(1)
+    arex.end(1)
+    arex.con.execute("PRAGMA journal_mode = WAL")
+    arex.con.close()
+    launched(here, FIRST, "FINISHED")
+
+    assert sweep(here, con, goes_on=True).found == {}
+    assert len(waiting(here)) == 1
+
+    with closing(sqlite3.connect(control / "accounting" / "accounting.db")) as back:
+        back.execute("SELECT count(*) FROM AAR").fetchone()
+        assert sweep(here, con, goes_on=True).found == {Found.TAKEN: 1}
+
+
 def test_a_pruned_job_does_not_come_back(
     here: Places, con: sqlite3.Connection, arex: Writer, tmp_path: pathlib.Path
 ) -> None:
