@@ -33,7 +33,7 @@ def why(settings: Settings, accounting: Connection, publishing: Connection, foun
     seen = story.sighting(accounting, found.record_id)
     if seen is not None:
         swept = "and its files were read by a sweep" if seen.swept else "not yet confirmed by a sweep"
-        if seen.state == aborting.ON_HOLD:
+        if seen.state == aborting.ON_HOLD and not aar.end_time:
             yield f"  last event at {iso(seen.event_s)}; its files are gone, and nothing tells what it used:"
             yield f"  {aborting.WAYS_OUT}"
         else:

@@ -25,13 +25,15 @@ _STATES = ", ".join(f"'{state}'" for state in STATES)
 # What A-REX dated. Workers write LRMSSTART and LRMSEND in local time with a false Z.
 _LAST_EVENT = (
     "(SELECT max(CAST(strftime('%s', EventTime) AS INTEGER)) FROM JobEvents"
-    f" WHERE JobEvents.RecordID = AAR.RecordID AND EventKey IN ({_STATES}))"
+    f" WHERE JobEvents.RecordID = AAR.RecordID AND +EventKey IN ({_STATES}))"
 )
 _FINISHED = (
     "(SELECT max(CAST(strftime('%s', EventTime) AS INTEGER)) FROM JobEvents"
     " WHERE JobEvents.RecordID = AAR.RecordID AND +EventKey = 'FINISHED')"
 )
 _IN_PROGRESS = "StatusID = (SELECT ID FROM Status WHERE Name = 'in-progress')"
+_NO_FILE = -1
+"""StatusFiles.Size of a job that a sweep has found gone; MTimeNs is since when."""
 _FORGET_FILE = "UPDATE StatusFiles SET (Size, MTimeNs, CTimeNs) = (NULL, NULL, NULL) WHERE RecordID = ?"
 
 
@@ -45,6 +47,8 @@ class InProgress(NamedTuple):
     """When A-REX said that it is at its end: only what it used is missing."""
     on_hold: bool
     """Whether that was told already."""
+    gone_ns: int | None
+    """When a sweep found first that nothing is left of it."""
 
 
 def in_progress(con: Connection, origins: Iterable[str]) -> dict[str, InProgress]:
@@ -56,7 +60,7 @@ def in_progress(con: Connection, origins: Iterable[str]) -> dict[str, InProgress
     ours = tuple(origins)
     rows = con.execute(
         f"""
-        SELECT JobID, AAR.RecordID, EventNs, {_FINISHED}, State = ?
+        SELECT JobID, AAR.RecordID, EventNs, {_FINISHED}, State = ?, CASE WHEN Size = {_NO_FILE} THEN MTimeNs END
           FROM AAR JOIN StatusFiles ON StatusFiles.RecordID = AAR.RecordID
          WHERE {_IN_PROGRESS}
            AND NOT EXISTS (SELECT 1 FROM RecordSources WHERE RecordSources.RecordID = AAR.RecordID
@@ -64,7 +68,15 @@ def in_progress(con: Connection, origins: Iterable[str]) -> dict[str, InProgress
         """,
         (ON_HOLD, *ours),
     )
-    return {unescaped(job_id): InProgress(row[0], row[1], row[2], bool(row[3])) for job_id, *row in rows}
+    return {unescaped(job_id): InProgress(row[0], row[1], row[2], bool(row[3]), row[4]) for job_id, *row in rows}
+
+
+def is_gone_since(con: Connection, job: InProgress, now_ns: int) -> None:
+    """Note, inside the caller's transaction, that nothing is left of a job; any later event or file takes that back."""
+    con.execute(
+        "UPDATE StatusFiles SET (Size, MTimeNs, CTimeNs) = (?, ?, NULL) WHERE RecordID = ? AND EventNs = ?",
+        (_NO_FILE, now_ns, job.record_id, job.event_ns),
+    )
 
 
 def abort(con: Connection, job: InProgress) -> bool:
@@ -109,8 +121,9 @@ def hold(con: Connection, job: InProgress) -> bool:
 def on_hold(con: Connection) -> dict[str, InProgress]:
     """The jobs on hold, by job id; quick: only jobs in progress are looked at."""
     rows = con.execute(
+        # CROSS: from the few in progress.
         f"SELECT JobID, AAR.RecordID, EventNs, {_FINISHED} FROM AAR"
-        f" JOIN StatusFiles ON StatusFiles.RecordID = AAR.RecordID WHERE {_IN_PROGRESS} AND State = ?",
+        f" CROSS JOIN StatusFiles ON StatusFiles.RecordID = AAR.RecordID WHERE {_IN_PROGRESS} AND State = ?",
         (ON_HOLD,),
     )
-    return {unescaped(job_id): InProgress(row[0], row[1], row[2], on_hold=True) for job_id, *row in rows}
+    return {unescaped(job_id): InProgress(row[0], row[1], row[2], on_hold=True, gone_ns=None) for job_id, *row in rows}

@@ -53,7 +53,7 @@ class Aside(NamedTuple):
 def sighting(con: Connection, record_id: int) -> Sighting | None:
     """The last state recorded; ``None`` for records of other sources."""
     row = con.execute(
-        "SELECT State, EventNs / 1000000000, Size IS NOT NULL FROM StatusFiles WHERE RecordID = ?", (record_id,)
+        "SELECT State, EventNs / 1000000000, ifnull(Size, -1) >= 0 FROM StatusFiles WHERE RecordID = ?", (record_id,)
     ).fetchone()
     return None if row is None else Sighting(row[0], row[1], bool(row[2]))
 

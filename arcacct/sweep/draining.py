@@ -85,7 +85,7 @@ def _recorded(task: Task, witness: Witness, events: list[_Event]) -> set[str]:
         # One that is in progress there has a record now.
         done |= _record(task, witness, asked)
     for path, facts, torn in asked:
-        if path not in done and not witness.may_still_tell(facts.job_id, facts.event_ns):
+        if path not in done and not witness.may_still_tell(facts.job_id, facts.event_ns, facts.event_ns):
             _set_aside(task, path, torn or f"job {facts.job_id} has no .local and no record")
     return done
 

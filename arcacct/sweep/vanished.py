@@ -8,7 +8,7 @@ from functools import partial
 
 from arcacct.controldir.layout import is_gone, is_whole
 from arcacct.store import accounting, arex_own
-from arcacct.store.aborting import WAYS_OUT, InProgress, abort, hold, in_progress, on_hold
+from arcacct.store.aborting import WAYS_OUT, InProgress, abort, hold, in_progress, is_gone_since, on_hold
 from arcacct.sweep.barrier import complain, record_each
 from arcacct.sweep.task import Found, Task, batches
 from arcacct.sweep.witness import Witness
@@ -50,23 +50,35 @@ class Unfinished:
         One that has told us its end is never aborted: it is put on hold, and told. Raises StoreError and its kinds.
         Does nothing in a directory that is not whole.
         """
-        controldir, before_ns = task.here.controldir, time.time_ns() - PATIENCE_NS
+        controldir, now_ns = task.here.controldir, time.time_ns()
         gone = (
             (job_id, job)
             for job_id, job in self._jobs.items()
-            if job.event_ns < before_ns and not job.on_hold and is_gone(controldir, job_id)
+            if job.event_ns < now_ns - PATIENCE_NS and not job.on_hold and is_gone(controldir, job_id)
         )
         for batch in batches(gone, _ASKED_JOBS):
             # Asked behind the jobs: a file system that went away in between has taken all of them with it.
             if task.stopping() or not is_whole(controldir):
                 return
             taken = witness.take(job_id for job_id, _job in batch)
-            lost = [one for one in batch if one[0] not in taken and not witness.may_still_tell(one[0], one[1].event_ns)]
+            lost: list[Gone] = []
+            missed: list[InProgress] = []
+            for job_id, job in batch:
+                if job_id in taken:
+                    continue
+                if not witness.may_still_tell(job_id, job.event_ns, job.gone_ns or now_ns):
+                    lost.append((job_id, job))
+                elif job.gone_ns is None:
+                    missed.append(job)
             for some in task.slices(lost):
-                _give_up(task, some)
+                _end(task, some)
+            for waiting in task.slices(missed):
+                with task.recording(len(waiting)):
+                    for job in waiting:
+                        is_gone_since(task.con, job, now_ns)
 
 
-def _give_up(task: Task, jobs: list[Gone]) -> None:
+def _end(task: Task, jobs: list[Gone]) -> None:
     """Abort the jobs of a slice, or put them on hold."""
     here = task.here
     wrong = partial(_refused, task)

@@ -29,7 +29,7 @@ MINUTE_NS = 60 * 10**9
 ABSENT_NS = 10 * MINUTE_NS
 """A-REX writes a job into its database some seconds after it was submitted: one that is not there later never was."""
 IN_PROGRESS_NS = 60 * MINUTE_NS
-"""A job that is still in progress there, so long after its last event: A-REX was killed, and never wrote the end."""
+"""A job that is still in progress there, so long after it went away: A-REX was killed, and never wrote the end."""
 SILENT_NS = 24 * 60 * MINUTE_NS
 """For so long a job waits for a database that cannot be read."""
 _PATIENCE_S = 2.0
@@ -57,6 +57,7 @@ class Witness:
         self._stack = ExitStack()
         self._clock = EventClock(None)
         self._archives: Archives | None = None
+        self._is_silent = False
         self._problem = ""
         self._waited_for = 0
         self._pause_s = 0.0
@@ -66,9 +67,10 @@ class Witness:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Close A-REX's database, remember how long to leave it alone, and tell what waits in vain."""
+        """Close A-REX's database, and tell what waits in vain."""
         self._stack.close()
-        if self._waited_for:
+        # A pause is no trouble: the look before it was told, or went well.
+        if self._waited_for and self._problem:
             self._task.complaints.append(
                 f"{self._problem}; {self._waited_for} jobs or events whose files are gone wait for what A-REX has "
                 "recorded of them, for a day at most; `arcacct import arex` takes it over later, too"
@@ -93,21 +95,22 @@ class Witness:
             self._task.found[Found.TAKEN] += len(whole)
         return whole
 
-    def may_still_tell(self, job_id: str, event_ns: int) -> bool:
+    def may_still_tell(self, job_id: str, event_ns: int, gone_ns: int) -> bool:
         """
         Whether a job that was asked for and not taken may still be explained, so that it is left to the next sweep.
 
-        ``event_ns`` is when the last that is known of it happened, in nanoseconds.
+        ``event_ns`` is when the last that is known of it happened, ``gone_ns`` since when it waits for an explanation.
         """
         if not self._databases():
             return False
-        age_ns = abs(time.time_ns() - event_ns)
+        now_ns = time.time_ns()
+        waits_ns = abs(now_ns - gone_ns)
+        if self._is_silent:
+            self._waited_for += IN_PROGRESS_NS < waits_ns < SILENT_NS
+            return waits_ns < SILENT_NS
         if job_id in self._patience_ns:
-            return age_ns < self._patience_ns[job_id]
-        if not self._problem:
-            return age_ns < ABSENT_NS
-        self._waited_for += IN_PROGRESS_NS < age_ns < SILENT_NS
-        return age_ns < SILENT_NS
+            return waits_ns < self._patience_ns[job_id]
+        return abs(now_ns - event_ns) < ABSENT_NS
 
     def _databases(self) -> list[str]:
         if self._paths is None:
@@ -137,14 +140,16 @@ class Witness:
             with accounting.translating(path):
                 return arex_rows.rows_of_jobs(database.con, database.version, keys)
         except (StoreError, InputError, OSError) as error:
+            self._is_silent = True
             self._problem = reason(error, path)
             return []
 
     def _database(self, path: str) -> ArexDatabase | None:
         if path in self._open:
             return self._open[path]
-        if self._problem or self._is_paused(path):
+        if self._is_silent or self._is_paused():
             # What could not be had a moment ago is not tried again: the next sweep does.
+            self._is_silent = True
             return None
         here = self._task.here
         begun = time.monotonic()
@@ -157,13 +162,11 @@ class Witness:
             self._remember_cost(time.monotonic() - begun)
         return self._open[path]
 
-    def _is_paused(self, path: str) -> bool:
-        with accounting.translating(self._task.here.database):
-            left_s = arex_own.ask_after(self._task.con) - time.time()
-        if left_s <= 0:
+    def _is_paused(self) -> bool:
+        if self._open:
             return False
-        self._problem = f"{path}: takes long to read, so it is not asked again for {left_s:.0f} s"
-        return True
+        with accounting.translating(self._task.here.database):
+            return arex_own.ask_after(self._task.con) > time.time()
 
     def _remember_cost(self, seconds: float) -> None:
         self._pause_s += seconds

@@ -156,7 +156,10 @@ def test_a_spool_that_fills(site) -> None:
 def test_a_job_that_nobody_knows_the_usage_of(site) -> None:
     """A job that has ended, whose files are gone, is a warning with what to do; `job why` and metrics tell it, too."""
     job_id = corpus.names()["multicore"]
-    site.update("UPDATE AAR SET StatusID = (SELECT ID FROM Status WHERE Name = 'in-progress') WHERE JobID = ?", job_id)
+    site.update(
+        "UPDATE AAR SET (StatusID, EndTime) = ((SELECT ID FROM Status WHERE Name = 'in-progress'), 0) WHERE JobID = ?",
+        job_id,
+    )
     site.update(
         "UPDATE StatusFiles SET State = 'VANISHED' WHERE RecordID = (SELECT RecordID FROM AAR WHERE JobID = ?)", job_id
     )

@@ -16,6 +16,7 @@ from generate import DAYS, FIRST_END, add_jobs, fill
 
 from arcacct.conf.places import Places
 from arcacct.store import (
+    aborting,
     accounting,
     cells,
     fence,
@@ -321,6 +322,30 @@ def test_recording_finds_the_job_by_its_id(ours) -> None:
         accounting.remembered_status_files(con, [job_id, "other"])
 
     assert_flat(ours, record)
+
+
+def test_jobs_under_way_are_found_by_their_status(ours) -> None:
+    """What a sweep and status ask of jobs in progress costs those alone, and ending one costs its own rows."""
+    for one in ours:
+        one.con.execute("BEGIN")
+        one.con.execute(
+            "UPDATE AAR SET StatusID = (SELECT ID FROM Status WHERE Name = 'in-progress') WHERE RecordID < 4"
+        )
+        one.con.execute("INSERT OR REPLACE INTO StatusFiles SELECT RecordID, 'INLRMS', 1, NULL, NULL, NULL FROM AAR")
+        one.steps = 0
+        one.statements.clear()
+
+    def ask(con: Connection, _site: Site) -> None:
+        found = list(aborting.in_progress(con, ["/a", "/b"]).values())
+        assert len(found) == 3
+        assert aborting.hold(con, found[0])
+        assert len(aborting.on_hold(con)) == 1
+        aborting.is_gone_since(con, found[1], 1)
+        aborting.abort(con, found[1])
+
+    assert_flat(ours, ask)
+    for one in ours:
+        one.con.execute("ROLLBACK")
 
 
 def test_telling_of_one_job_reads_one_job(ours) -> None:
