@@ -12,8 +12,8 @@ import posix
 import time
 
 from arcacct.errors import StoreError
-from arcacct.store.connect import translated
-from arcacct.store.engine import Connection, DatabaseError
+from arcacct.store.connect import translated, uri
+from arcacct.store.engine import Connection, DatabaseError, connect
 from arcacct.store.transaction import WAL_LIMIT_BYTES, open_lock
 
 _TRIES = 8
@@ -59,36 +59,45 @@ def shrink_begun(con: Connection, database: str) -> None:
     try:
         timeout_ms = con.execute("PRAGMA busy_timeout").fetchone()[0]
         con.execute("PRAGMA busy_timeout = 0")
+        reader = connect(uri(database, "ro"), isolation_level=None, uri=True)
         try:
             for tried in range(_TRIES):
-                if _written_back(con, database, force=tried == _TRIES - 1):
+                if _written_back(con, reader, database, force=tried == _TRIES - 1):
                     return
         finally:
+            reader.close()
             con.execute(f"PRAGMA busy_timeout = {timeout_ms}")
     except (OSError, DatabaseError, StoreError):
         return
 
 
-def _written_back(con: Connection, database: str, *, force: bool) -> bool:
+def _written_back(con: Connection, reader: Connection, database: str, *, force: bool) -> bool:
     """One pass: all syncs first, then the reset, if nobody has committed meanwhile."""
     before = _data_version(con)
+    # While somebody reads, no hook begins the WAL anew by itself, with the sync of its header.
+    reader.execute("BEGIN")
+    _data_version(reader)
     con.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     fd = open_lock(_beside(database, "queue.lock"))
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
+        reader.execute("COMMIT")
         if _data_version(con) != before and not (force and wal_bytes(database) > _MOST_WAL_BYTES):
             return False
         if con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
             # A reader still needs it.
             return True
-        # The first commit syncs the new header: A-REX need not wait for that.
+        # The first commit syncs the new header: A-REX need not wait for that. (SQLite writes nothing that is there
+        # already, hence nanoseconds.)
         con.execute(
             "INSERT INTO DBConfig VALUES ('ARCACCT_LAST_CHECKPOINT', ?)"
             " ON CONFLICT (KeyName) DO UPDATE SET KeyValue = excluded.KeyValue",
-            (str(int(time.time())),),
+            (str(time.time_ns()),),
         )
         return True
     finally:
+        if reader.in_transaction:
+            reader.execute("COMMIT")
         posix.close(fd)
 
 
