@@ -1,0 +1,117 @@
+"""
+Beside a real A-REX: jobs of which the launcher alone told, and that their client cleaned before any sweep.
+
+Runs on request, as `test_live`.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import sqlite3
+import tempfile
+import time
+from contextlib import closing
+from typing import NamedTuple
+
+import arex_corpus as corpus
+import pytest
+
+from arcacct.conf.parser import load
+from arcacct.conf.places import places
+from arcacct.store.accounting import open_accounting
+from arcacct.sweep import SweepReport, sweep
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from live_arex import LiveCE
+
+pytestmark = [
+    pytest.mark.skipif(not os.environ.get("ARCACCT_LIVE"), reason="runs on request: ARCACCT_LIVE=1"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
+    pytest.mark.skipif(not shutil.which("apt-get"), reason="needs Debian's packages"),
+]
+
+JOBS = {
+    "ok": '&(executable=/bin/true)(jobname="ok")(stdout=out)',
+    "exit7": '&(executable=/bin/sh)(arguments="-c" "exit 7")(jobname="exit7")',
+    "output": '&(executable=/bin/sh)(arguments="-c" "cat in >out")(jobname="output")'
+    '(inputFiles=("in" "{files}/in1"))(outputFiles=("out" "{files}/put/out1"))',
+    "input404": '&(executable=/bin/true)(jobname="input404")(inputFiles=("in" "{files}/missing"))',
+}
+
+
+class Cleaned(NamedTuple):
+    """What is left when A-REX has stopped."""
+
+    jobs: dict[str, str]
+    """Job ids by name."""
+    left: list[str]
+    """What the control directory still had of them before the sweep."""
+    report: SweepReport
+    theirs: sqlite3.Connection
+    ours: sqlite3.Connection
+
+
+@pytest.fixture(scope="module", params=["launcher", "witness"])
+def cleaned(request: pytest.FixtureRequest) -> Iterator[Cleaned]:
+    """All jobs have run and were cleaned; then came the first sweep, that has the spool alone, or A-REX's database."""
+    import live_arex
+
+    live_arex.install_packages()
+    home = pathlib.Path(tempfile.mkdtemp(prefix="arcacct-live-", dir="/srv"))
+    home.chmod(0o755)
+    # The environment is away, as in an upgrade.
+    ce = live_arex.LiveCE(home, "/nowhere/arcacct-record")
+    ce.prepare()
+    storage = live_arex.Storage()
+    with storage.running(), ce.running():
+        urls = {name: ce.submit(name, text.replace("{files}", live_arex.FILES)) for name, text in JOBS.items()}
+        for name, url in urls.items():
+            live_arex.wait_for(lambda url=url: ce.state(url) == "FINISHED", 180, f"{name} ends")  # type: ignore[misc]
+        # A-REX calls the hook behind the state, and writes its row behind the hook.
+        time.sleep(3)
+        live_arex.wait_for(lambda: _cleaned(ce, list(urls.values())), 180, "every job is cleaned")
+    jobs = {name: url.rpartition("/")[2] for name, url in urls.items()}
+    left = [path.name for job_id in jobs.values() for path in ce.control.glob(f"job.{job_id}.*")]
+    alone = request.param == "launcher"
+    (home / "arcacct.conf").write_text(f"[arcacct]\narex_writes_no_accounting={'yes' if alone else 'no'}\n")
+    here = places(load(str(ce.conf), {}), str(ce.control))
+    if not alone:
+        for event in pathlib.Path(here.spool).iterdir():
+            # As an older launcher left it.
+            event.write_bytes(b"".join(event.read_bytes().splitlines(keepends=True)[:5]))
+    with closing(open_accounting(here)) as ours:
+        report = sweep(here, ours)
+        copy = live_arex.copy_of(ce.control / "accounting" / "accounting.db", home / "theirs" / "accounting.db")
+        with closing(sqlite3.connect(copy)) as theirs:
+            yield Cleaned(jobs, left, report, theirs, ours)
+
+
+def _cleaned(ce: LiveCE, urls: list[str]) -> bool:
+    """Asked again until A-REX knows that the jobs have ended."""
+    left = [url for url in urls if ce.state(url)]
+    if left:
+        ce.client("arcclean", *left, check=False)
+    return not left
+
+
+def test_nothing_was_left_of_the_jobs(cleaned: Cleaned) -> None:
+    """Else the control directory would have told."""
+    assert cleaned.left == []
+    assert cleaned.report.jobs == 0
+    assert cleaned.report.complaints == ()
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_the_record_is_what_arex_wrote(cleaned: Cleaned, name: str) -> None:
+    """Every column of AAR and every row of its children but the events, whose times may differ by a second."""
+    job_id = cleaned.jobs[name]
+
+    assert corpus.records(cleaned.ours)[job_id] == corpus.records(cleaned.theirs)[job_id]
+    for table in [table for table in corpus.CHILDREN if table != "JobEvents"]:
+        ours, theirs = (corpus.children(con, table)[job_id] for con in (cleaned.ours, cleaned.theirs))
+        assert sorted(ours, key=repr) == sorted(theirs, key=repr)
