@@ -38,10 +38,10 @@ NAMES = ("all", "some", "removals")
 What is left of the changes of names that are not safe: all of them; under the journal the first ones, else any; or,
 under the strict rule, removals alone.
 """
-DATA = ("none", "first", "pages", "lengths", "all")
+DATA = ("none", "first", "pages", "lengths", "all", "mixed")
 """
 What is left of the contents that are not safe: nothing; the first writes; any pages of 4 KiB; lengths without contents
-(what is new reads as zeros); everything.
+(what is new reads as zeros); everything; or one of these for each file apart.
 """
 
 
@@ -111,6 +111,8 @@ class Inode:
 
     def after_cut(self, data: str, chance: random.Random) -> bytes:
         """The contents that a cut leaves."""
+        if data == "mixed":
+            data = chance.choice(DATA[:-1])
         if not self.unsafe or data == "all":
             return bytes(self.live)
         content = bytearray(self.safe)

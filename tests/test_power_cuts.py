@@ -48,7 +48,7 @@ def every_cut(trace: Trace, rule: str) -> list[Cut]:
         for after in range(len(trace.calls) + 1)
         for names in (NAMES if rule == STRICT else NAMES[:2])
         for data in DATA
-        for seed in range(4)
+        for seed in range(3)
     ]
 
 
