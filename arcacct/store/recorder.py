@@ -53,6 +53,11 @@ _CHILDREN = {
     "JobExtraInfo": ("InfoKey", "InfoValue"),
 }
 
+_NOTE = (
+    "INSERT INTO RecordNotes (RecordID, Field, Note, Noted) VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (RecordID, Field) DO UPDATE SET Note = excluded.Note, Noted = excluded.Noted"
+    " WHERE Note IS NOT excluded.Note"
+)
 
 NOTHING, NEW_JOB, NEW_END, NEW_EVENT, CORRECTION = "", "job", "end", "event", "correction"
 """What a state change was to the database: nothing new, a job never seen, the end of one, an event alone, the rest."""
@@ -121,8 +126,8 @@ def record(con: Connection, facts: "JobFacts", *, present: bool = False, settled
     # A job may be resumed before its earlier end is recorded: that end holds until there is a later one.
     if facts.usage is not None and facts.known and (latest or facts.usage.end_time > known.end_time):
         _finish(con, known, facts, facts.usage)
-    elif known.is_aborted and latest:
-        _reopen(con, known.record_id)
+    elif latest:
+        _go_on(con, known, facts)
     changes = con.total_changes - before
     if latest:
         _remember(con, known.record_id, facts, settled=settled)
@@ -199,6 +204,8 @@ def _insert(con: Connection, jobs: "list[tuple[JobFacts, bool]]") -> None:
             children[table] += [(record_id, *row) for row in rows]
         records.append((record_id, escaped(facts.job_id), facts.submit_time, *_named(con, facts, names), *_used(facts)))
         files.append((record_id, *_identity(facts, settled=settled)))
+        if facts.notes:
+            _add_notes(con, record_id, facts)
     for table, rows in children.items():
         if rows:
             con.executemany(_insert_child(table), rows)
@@ -332,13 +339,29 @@ def _finish(con: Connection, known: Known, facts: "JobFacts", usage: "Usage") ->
         set_children(con, known.record_id, table, rows)
     values = (name_id(con, "Status", usage.status), *_used(facts))
     con.execute(_UPDATE_USAGE, (*values, known.record_id, *values))
+    # What was left out of an earlier end is none of this one's.
+    for (field,) in con.execute("SELECT Field FROM RecordNotes WHERE RecordID = ?", (known.record_id,)).fetchall():
+        if field not in facts.notes:
+            con.execute("DELETE FROM RecordNotes WHERE (RecordID, Field) = (?, ?)", (known.record_id, field))
+    if facts.notes:
+        _add_notes(con, known.record_id, facts)
 
 
-def _reopen(con: Connection, record_id: int) -> None:
-    con.execute(
-        "UPDATE AAR SET (StatusID, EndTime) = (?, 0) WHERE RecordID = ?",
-        (name_id(con, "Status", "in-progress"), record_id),
-    )
+def _add_notes(con: Connection, record_id: int, facts: "JobFacts") -> None:
+    """What was left out of the files (`gate`)."""
+    now = int(time.time())
+    con.executemany(_NOTE, [(record_id, field, note, now) for field, note in facts.notes.items()])
+
+
+def _go_on(con: Connection, known: Known, facts: "JobFacts") -> None:
+    """A job that is under way."""
+    if known.is_aborted:
+        con.execute(
+            "UPDATE AAR SET (StatusID, EndTime) = (?, 0) WHERE RecordID = ?",
+            (name_id(con, "Status", "in-progress"), known.record_id),
+        )
+    if facts.notes:
+        _add_notes(con, known.record_id, facts)
 
 
 def set_children(con: Connection, record_id: int, table: str, rows: "list[tuple[object, ...]]") -> None:

@@ -431,6 +431,52 @@ def test_hostile_text_is_stored_as_it_is(con: sqlite3.Connection) -> None:
     assert (JOB, "jobname", '"); DELETE FROM Users; --') in found["JobExtraInfo"]
 
 
+TOO_MUCH = b"".join(b"nodename=n%d\n" % number for number in range(9000))
+
+
+def notes(con: sqlite3.Connection) -> list[tuple[str, str, str]]:
+    """What was left out of records."""
+    return con.execute("SELECT job_id, field, note FROM v1_record_notes").fetchall()
+
+
+@pytest.mark.parametrize("by", [record, lambda con, facts: record_present(con, [(facts, True)])], ids=["hook", "sweep"])
+def test_what_was_left_out_is_noted(con: sqlite3.Connection, by) -> None:
+    """A record says what its files said and it does not have; the same again writes nothing, and logs nothing."""
+    record(con, event("ACCEPTED", job_id="Other"))
+    facts = event("FINISHED", 32, diag=DIAG + TOO_MUCH)
+    by(con, facts)
+    log = finished_log(con)
+
+    assert notes(con) == [(JOB, "node_names", "2916 of 9003 kept")]
+    assert record(con, facts) == NOTHING
+    assert finished_log(con) == log
+    assert len(log) == 1
+
+
+def test_notes_are_those_of_the_last_end(con: sqlite3.Connection) -> None:
+    """A resumed job that ends again has the notes of that end alone, whichever was told first."""
+    first, last = (
+        event("FINISHED", 32, diag=DIAG + TOO_MUCH),
+        event("FINISHED", 120, local=LOCAL + b"queue=%b\n" % (b"q" * 999)),
+    )
+    record(con, first)
+    record(con, last)
+    record(con, first)
+
+    assert notes(con) == [(JOB, "queue", "cut from 999 bytes")]
+
+
+def test_notes_of_a_running_job(con: sqlite3.Connection) -> None:
+    """What is left out of .local is noted from the first event on, and goes with the record."""
+    record(con, event("ACCEPTED", local=LOCAL + b"queue=%b\n" % (b"q" * 999)))
+    record(con, event("SUBMIT", 2, local=LOCAL + b"queue=%b\nsubject=%b\n" % (b"q" * 999, b"s" * 999)))
+    assert notes(con) == [(JOB, "queue", "cut from 999 bytes"), (JOB, "user_dn", "cut from 999 bytes")]
+
+    con.execute("DELETE FROM AAR")
+
+    assert con.execute("SELECT count(*) FROM RecordNotes").fetchone() == (0,)
+
+
 @settings(deadline=None)
 @given(st.binary(), st.binary(), st.binary())
 def test_any_files_can_be_recorded(local: bytes, diag: bytes, statistics: bytes) -> None:
