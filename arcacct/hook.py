@@ -44,6 +44,7 @@ _NEEDED = (
     "conf/places",
     "controldir/__init__",
     "controldir/layout",
+    "controldir/gate",
     "controldir/files",
     "controldir/instants",
     "controldir/facts",

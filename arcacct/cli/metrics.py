@@ -26,6 +26,7 @@ HELP: dict[str, tuple[str, tuple[str, ...]]] = {
     "arcacct_last_event_timestamp_seconds": ("Time of the state change that was recorded last", ()),
     "arcacct_last_sweep_timestamp_seconds": ("End of the last sweep", ()),
     "arcacct_jobs_on_hold": ("Jobs that have ended and of which nothing tells what they used", ()),
+    "arcacct_cut_records": ("Records of the last day of which something was left out, since it was too much", ()),
     "arcacct_spool_files": ("Events that wait in the spool", ()),
     "arcacct_spool_oldest_timestamp_seconds": ("Time of the oldest event in the spool", ()),
     "arcacct_spool_unusable_files": ("Files of the spool that were set aside", ()),
@@ -101,6 +102,7 @@ def _values(found: Health, checks: list[health.Check]) -> Iterator[Value]:
         yield "arcacct_last_event_timestamp_seconds", found.recorded.last_event_s, ()
         yield "arcacct_last_sweep_timestamp_seconds", found.recorded.last_sweep_s, ()
         yield "arcacct_jobs_on_hold", found.on_hold, ()
+        yield "arcacct_cut_records", found.recorded.cut_records, ()
     yield "arcacct_spool_files", found.spool.files, ()
     yield "arcacct_spool_oldest_timestamp_seconds", found.spool.oldest_s, ()
     yield "arcacct_spool_unusable_files", found.spool.unusable, ()

@@ -7,10 +7,12 @@ any case.
 """
 
 from arcacct.controldir.files import JobFiles, StatusFile
+from arcacct.controldir.gate import MOST_LRMS_EVENTS, MOST_ROWS, Gate, stored_bytes
 from arcacct.controldir.instants import parse_instant
 
 _MAX_INTEGER = 2**63 - 1  # what a column of SQLite holds
-_MAX_RTES = 1000  # .diag is the job's to write, and each is a row that every other job's hook waits for
+_ROW_BYTES = 80
+"""What a row of a table with two indexes takes beside its texts."""
 
 _NUMBERS = frozenset(
     (
@@ -29,6 +31,16 @@ _NUMBERS = frozenset(
 
 _TOKEN_CLAIM = "tokenclaim."  # noqa: S105  a key
 """ARC 7 writes the claims of the user's token so: ``tokenclaim.iss=https://...``, repeated for lists."""
+_LOCAL_EXTRA = (
+    ("jobname", "jobname", "job_name"),
+    ("lrms", "lrms", "lrms"),
+    ("clientname", "clienthost", "client_host"),
+)
+_DIAG_EXTRA = {"systemsoftware": "system_software", "wninstance": "wn_instance"}
+"""Keys of .local and .diag that become rows of JobExtraInfo: their names there, if they are others, and in v1_jobs."""
+_LOCAL = frozenset(
+    ("localid", "interface", "headnode", "queue", "subject", "starttime", "jobname", "lrms", "clientname")
+)
 _LRMS_EVENTS = {"lrmsstarttime": "LRMSSTART", "lrmsendtime": "LRMSEND"}
 
 TRANSFER_INPUT, TRANSFER_CACHED_INPUT, TRANSFER_OUTPUT = 10, 11, 20
@@ -93,18 +105,25 @@ class JobFacts:
 
     ``known`` is False when .local could not be read: then only the ids, the state and its time mean something.
     ``events`` are those that the files tell beside the state itself: LRMSSTART, LRMSEND, DTRDOWNLOADSTART, ...
+    ``is_whole``: .local had the job's user and time of submission, and ended with a line end (A-REX truncates and
+    rewrites it). ``benchmarks`` are the first and the last that .diag had; which counts depends on who keeps the job.
+    ``notes`` say what was left out of what the files say (`gate`).
     """
 
     __slots__ = (
         "auth_tokens",
+        "benchmarks",
+        "default_benchmark",
         "endpoint_type",
         "endpoint_url",
         "event_ns",
         "events",
         "extra",
+        "is_whole",
         "job_id",
         "known",
         "local_job_id",
+        "notes",
         "queue",
         "state",
         "status",
@@ -120,6 +139,7 @@ class JobFacts:
         self.event_ns = event_ns
         self.status = status
         self.known = False
+        self.is_whole = False
         self.local_job_id = ""
         self.endpoint_type = ""
         self.endpoint_url = ""
@@ -130,6 +150,9 @@ class JobFacts:
         self.auth_tokens: list[tuple[str, str]] = []
         self.extra: dict[str, str] = {}
         self.events: list[tuple[str, int]] = []
+        self.benchmarks: tuple[str, ...] = ()
+        self.default_benchmark = ""
+        self.notes: dict[str, str] = {}
         self.usage: Usage | None = None
 
 
@@ -140,122 +163,161 @@ def job_facts(files: JobFiles, default_benchmark: str) -> JobFacts:
     ``default_benchmark`` (``TYPE:VALUE``, arc.conf ``[lrms] benchmark``) is used for jobs whose .diag has none.
     """
     facts = JobFacts(files.job_id, files.state, files.event_ns, files.status)
+    gate = Gate(len(files.local or b"") + len(files.diag or b"") + len(files.statistics or b""))
     if files.local:
-        _read_local(facts, files.local)
+        _read_local(facts, files.local, gate)
     if files.state == "FINISHED":
-        _read_usage(facts, files, default_benchmark)
+        _read_usage(facts, files, default_benchmark, gate)
     elif files.diag:
         # Nothing else of a .diag is final before the job is.
-        facts.events += _lrms_events(files.diag)
+        facts.events += _lrms_events(files.diag, gate)
+    facts.notes = gate.notes
     return facts
 
 
-def lines_of(content: bytes) -> list[str]:
-    r"""Lines as text; bytes that are not UTF-8 become ``\xHH``, which loses nothing and is what OpenSSL writes."""
-    return content.decode("utf-8", "backslashreplace").replace("\0", "").split("\n")
-
-
-def _read_local(facts: JobFacts, content: bytes) -> None:
+def _read_local(facts: JobFacts, content: bytes, gate: Gate) -> None:
     values: dict[str, str] = {}
     fqans: list[str] = []
     projects: list[str] = []
     claims: list[tuple[str, str]] = []
-    for line in lines_of(content):
+    is_ended = content.endswith(b"\n")
+    # Half of a line would be another name.
+    for line in gate.lines("local", content if is_ended else content[: content.rfind(b"\n") + 1]):
         key, equals, value = line.partition("=")
         if not equals or not value:
             continue
-        if key == "voms":
+        if key in _LOCAL:
+            values[key] = value
+        elif key == "voms":
             fqans.append(value)
         elif key == "projectname":
             projects.append(value)
         elif key.startswith(_TOKEN_CLAIM):
             claims.append((key[len(_TOKEN_CLAIM) :], value))
-        else:
-            values[key] = value
     facts.known = True
-    facts.local_job_id = values.get("localid", "")
-    facts.endpoint_type = values.get("interface", "")
-    facts.endpoint_url = values.get("headnode", "")
-    facts.queue = values.get("queue", "")
-    facts.user_dn = values.get("subject", "")
+    facts.is_whole = is_ended and "subject" in values and "starttime" in values
+    # Names are kept in a table with two indexes.
+    facts.local_job_id = gate.text("local_job_id", values.get("localid", ""), 2)
+    facts.endpoint_type = gate.text("endpoint_type", values.get("interface", ""), 2)
+    facts.endpoint_url = gate.text("endpoint_url", values.get("headnode", ""))
+    facts.queue = gate.text("queue", values.get("queue", ""), 3)
+    facts.user_dn = gate.text("user_dn", values.get("subject", ""), 3)
     facts.submit_time = parse_instant(values.get("starttime", "")) or 0
-    _set_fqans(facts, fqans)
-    facts.auth_tokens += claims
-    for key, name in (("jobname", "jobname"), ("lrms", "lrms"), ("clientname", "clienthost")):
+    _set_auth_tokens(facts, fqans, claims, gate)
+    for key, name, column in _LOCAL_EXTRA:
         if key in values:
-            facts.extra[name] = values[key]
+            facts.extra[name] = gate.text(column, values[key])
     if projects:
-        facts.extra["projectname"] = projects[0]
+        facts.extra["projectname"] = gate.text("project", projects[0])
 
 
-def _set_fqans(facts: JobFacts, fqans: list[str]) -> None:
-    for position, fqan in enumerate(fqans):
-        facts.auth_tokens.append(("vomsfqan" if position else "mainfqan", fqan))
+def _set_auth_tokens(facts: JobFacts, fqans: list[str], claims: list[tuple[str, str]], gate: Gate) -> None:
+    tokens = [("vomsfqan" if position else "mainfqan", fqan) for position, fqan in enumerate(fqans)] + claims
+    most = MOST_ROWS["auth_tokens"][0]
+    tokens, found = tokens[:most], len(tokens)
+    tokens = [(gate.text("auth_tokens", key, 0), gate.text("auth_tokens", value, 0)) for key, value in tokens]
+    sizes = (2 * stored_bytes(key) + stored_bytes(value) + _ROW_BYTES for key, value in tokens)
+    facts.auth_tokens = tokens[: gate.most("auth_tokens", sizes, found)]
     if fqans:
-        facts.vo = fqans[0].removeprefix("/").partition("/")[0]
+        facts.vo = gate.text("vo", tokens[0][1].removeprefix("/").partition("/")[0], 3)
 
 
-def _read_usage(facts: JobFacts, files: JobFiles, default_benchmark: str) -> None:
+def _read_usage(facts: JobFacts, files: JobFiles, default_benchmark: str, gate: Gate) -> None:
     usage = Usage()
     usage.status = "failed" if files.failed else "completed"
     usage.end_time = files.event_ns // 1_000_000_000
     if files.diag:
-        _read_diag(facts, usage, files.diag, last_benchmark=files.hashed)
+        _read_diag(facts, usage, files.diag, gate, last_benchmark=files.hashed)
+    facts.default_benchmark = default_benchmark
     if not facts.extra.get("benchmark"):
         facts.extra["benchmark"] = default_benchmark
     if files.owner:
         # A name of the host may be any bytes.
-        facts.extra["localuser"] = files.owner.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        owner = files.owner.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        facts.extra["localuser"] = gate.text("local_user", owner)
     if files.statistics:
-        _read_statistics(facts, usage, files.statistics)
+        _read_statistics(facts, usage, files.statistics, gate)
     facts.usage = usage
 
 
-def _lrms_events(content: bytes) -> list[tuple[str, int]]:
+def _lrms_events(content: bytes, gate: Gate) -> list[tuple[str, int]]:
     """When the batch system started and ended the job, in the order of .diag."""
-    events: list[tuple[str, int]] = []
-    for line in lines_of(content):
-        name, _, value = line.partition("=")
-        if name.lower() in _LRMS_EVENTS:
-            _add_lrms_event(events, name.lower(), value)
+    times = []
+    for line in gate.lines("diag", content):
+        name, equals, value = line.partition("=")
+        if equals and name.lower() in _LRMS_EVENTS:
+            times.append((name.lower(), value))
+    return _last_events(times, gate)
+
+
+def _last_events(times: list[tuple[str, str]], gate: Gate) -> list[tuple[str, int]]:
+    if len(times) > MOST_LRMS_EVENTS:
+        gate.notes["lrms_times"] = f"{MOST_LRMS_EVENTS} of {len(times)} kept, the last ones"
+    events = []
+    for key, value in times[-MOST_LRMS_EVENTS:]:
+        instant = parse_instant(value)
+        if instant is not None:
+            events.append((_LRMS_EVENTS[key], instant))
     return events
 
 
-def _add_lrms_event(events: list[tuple[str, int]], key: str, value: str) -> None:
-    instant = parse_instant(value)
-    if instant is not None:
-        events.append((_LRMS_EVENTS[key], instant))
-
-
-def _read_diag(facts: JobFacts, usage: Usage, content: bytes, *, last_benchmark: bool) -> None:
-    extra = facts.extra
+def _read_diag(facts: JobFacts, usage: Usage, content: bytes, gate: Gate, *, last_benchmark: bool) -> None:
     numbers: dict[str, int] = {}
-    nodes: list[str] = []
-    for line in lines_of(content):
+    extra: dict[str, str] = {}
+    several: dict[str, list[str]] = {"nodename": [], "runtimeenvironments": [], "benchmark": []}
+    times: list[tuple[str, str]] = []
+    for line in gate.lines("diag", content):
         name, equals, value = line.partition("=")
-        key = name.lower()
         if not equals:
             continue
+        key = name.lower()
         if key in _NUMBERS:
             number = leading_digits(value)
             if number is not None:
                 numbers[key] = number
-        elif key == "nodename":
-            nodes.append(value)
+        elif key in several:
+            several[key].append(value)
         elif key in _LRMS_EVENTS:
-            _add_lrms_event(facts.events, key, value)
-        elif key == "runtimeenvironments":
-            usage.rtes.extend(rte for rte in value.split(";") if rte)
-        elif key in ("systemsoftware", "wninstance", "benchmark") and (
-            key not in extra or (key == "benchmark" and last_benchmark and value)
-        ):
+            times.append((key, value))
+        elif key in _DIAG_EXTRA and key not in extra:
             extra[key] = value
-    del usage.rtes[_MAX_RTES:]
+    for key, value in extra.items():
+        facts.extra[key] = gate.text(_DIAG_EXTRA[key], value)
+    facts.events += _last_events(times, gate)
+    _set_rtes(usage, several["runtimeenvironments"], gate)
     _set_numbers(usage, numbers)
+    _set_nodes(facts, usage, several["nodename"], gate)
+    if several["benchmark"]:
+        _set_benchmark(facts, several["benchmark"], gate, is_last=last_benchmark)
+    usage.cpu_count = numbers.get("processors") or len(several["nodename"]) or 1
+
+
+def _set_benchmark(facts: JobFacts, benchmarks: list[str], gate: Gate, *, is_last: bool) -> None:
+    given = [value for value in benchmarks if value] or [""]
+    facts.benchmarks = (gate.text("benchmark", given[0]), gate.text("benchmark", given[-1]))
+    # A first one that is empty counts for A-REX 6, as none.
+    facts.extra["benchmark"] = facts.benchmarks[1] if is_last else facts.benchmarks[0] if benchmarks[0] else ""
+
+
+def _set_rtes(usage: Usage, lines: list[str], gate: Gate) -> None:
+    field = "run_time_environments"
+    most = MOST_ROWS[field][0]
+    rtes: list[str] = []
+    for line in lines:
+        # What is far above the limit need not be kept to be told as too much.
+        if len(rtes) <= most:
+            rtes += [rte for rte in line.split(";") if rte]
+    found = len(rtes)
+    usage.rtes = [gate.text(field, rte, 0) for rte in rtes[:most]]
+    del usage.rtes[gate.most(field, (2 * stored_bytes(rte) + _ROW_BYTES for rte in usage.rtes), found) :]
+
+
+def _set_nodes(facts: JobFacts, usage: Usage, nodes: list[str], gate: Gate) -> None:
     if nodes:
-        extra["nodenames"] = ":".join(nodes)
         usage.node_count = len(set(nodes))
-    usage.cpu_count = numbers.get("processors") or len(nodes) or 1
+        # Names are cut at whole ones: part of a name is another host.
+        kept = gate.most("node_names", (stored_bytes(node) + 1 for node in nodes), len(nodes))
+        facts.extra["nodenames"] = ":".join(nodes[:kept])
 
 
 def _set_numbers(usage: Usage, numbers: dict[str, int]) -> None:
@@ -277,10 +339,10 @@ def leading_digits(text: str) -> int | None:
     return min(int(text[:end]), _MAX_INTEGER) if 0 < end <= 40 else (_MAX_INTEGER if end else None)
 
 
-def _read_statistics(facts: JobFacts, usage: Usage, content: bytes) -> None:
+def _read_statistics(facts: JobFacts, usage: Usage, content: bytes, gate: Gate) -> None:
     inputs: list[Transfer] = []
     outputs: list[Transfer] = []
-    for line in lines_of(content):
+    for line in gate.lines("statistics", content):
         kind, colon, text = line.partition(":")
         if colon and kind.lower() in ("inputfile", "outputfile"):
             transfer = parse_transfer(kind.lower() == "inputfile", text)
@@ -293,6 +355,11 @@ def _read_statistics(facts: JobFacts, usage: Usage, content: bytes) -> None:
         if group:
             facts.events.append((name + "START", min(one.start_time for one in group)))
             facts.events.append((name + "END", max(one.end_time for one in group)))
+    # Volumes and times are of all; only the rows are bounded.
+    for one in usage.transfers[: MOST_ROWS["transfers"][0]]:
+        one.url = gate.text("transfer_urls", one.url, 0)
+    sizes = (2 * stored_bytes(one.url) + _ROW_BYTES for one in usage.transfers)
+    del usage.transfers[gate.most("transfers", sizes, len(usage.transfers)) :]
 
 
 def parse_transfer(is_input: bool, text: str) -> Transfer | None:

@@ -8,14 +8,12 @@ import fcntl
 import posix
 import time
 
+from arcacct.controldir.gate import MOST_FILE_BYTES, end_of, joined
 from arcacct.controldir.layout import is_hashed, job_file, status_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
-
-_MAX_BYTES = 16 * 1024 * 1024
-"""A .diag is written in the job's own session directory: a job must not be able to fill our memory."""
 
 
 class StatusFile:
@@ -95,8 +93,8 @@ def read_bytes(
     The content of a control file and its stat, or ``(None, None)`` when it is not there.
 
     With ``lock`` it waits until nobody writes the file, ``patience_s`` at most (``None``: until an alarm comes).
-    Of a file above 16 MiB: the whole lines at its beginning. Raises OSError, which names
-    the file, for anything but a missing one.
+    Of a file that is too long: the whole lines at its beginning and its end, with a line between them that says so
+    (`gate`). Raises OSError, which names the file, for anything but a missing one.
     """
     try:
         fd = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
@@ -116,18 +114,22 @@ def read_bytes(
 
 
 def _content(fd: int, size: int) -> bytes:
-    content = posix.read(fd, min(size + 1, _MAX_BYTES))
+    content = posix.read(fd, min(size, MOST_FILE_BYTES) + 1)
     # One byte more was asked for: there is none. All else (it is being written, or no plain file) is read to its end.
-    if len(content) == size < _MAX_BYTES:
+    if len(content) == size <= MOST_FILE_BYTES:
         return content
     chunks = [content]
-    left = _MAX_BYTES - len(content)
+    left = MOST_FILE_BYTES + 1 - len(content)
     while left > 0 and (chunk := posix.read(fd, min(left, 1 << 16))):
         chunks.append(chunk)
         left -= len(chunk)
     content = b"".join(chunks)
-    # A line that is cut in two would be half a number.
-    return content if left else content[: content.rfind(b"\n") + 1]
+    if left:
+        return content
+    size = posix.fstat(fd).st_size
+    start, length = end_of(size)
+    # What is no plain file has no end to go to.
+    return joined(content, posix.pread(fd, length, start) if size else b"", max(size, len(content)))
 
 
 def _wait_for_lock(fd: int, path: str, patience_s: float | None) -> None:

@@ -252,6 +252,7 @@ def _recorder_checks(found: Health, limits: Thresholds) -> list[Check]:
         text = "never ran" if swept is None else f"last one {_ago(found.now, swept)}"
         todo = "" if severity == OK else ": is arcacct-sweep.timer active?"
         checks.append(Check("sweep", severity, text + todo))
+        checks += _cut_checks(found.recorded)
     if found.on_hold:
         text = (
             f"{found.on_hold} jobs have ended, and nothing tells what they used: {aborting.WAYS_OUT}; `arcacct verify`"
@@ -269,6 +270,16 @@ def _recorder_checks(found: Health, limits: Thresholds) -> list[Check]:
         text += f"; {spool.unusable} files set aside in spool/unusable"
     checks.append(Check("spool", severity, text))
     return checks
+
+
+def _cut_checks(recorded: Recorded) -> list[Check]:
+    """What was more than a job may have stored: nothing is wrong with us, but a megabyte of .diag is worth a look."""
+    if not recorded.cut_records:
+        return []
+    files = f", {recorded.cut_files} of them with a file above 1 MiB" if recorded.cut_files else ""
+    text = f"{recorded.cut_records} records of the last day lack something{files}"
+    severity = WARNING if recorded.cut_files else OK
+    return [Check("cut", severity, f'{text}: see `arcacct query "SELECT * FROM v1_record_notes"`')]
 
 
 def _target_check(now: int, target: TargetHealth, limits: Thresholds) -> Check:

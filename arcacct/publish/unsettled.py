@@ -6,12 +6,13 @@ import os
 from _sqlite3 import Connection
 from collections.abc import Iterator
 
-from arcacct.conf.places import Places, usual_database
+from arcacct.conf.places import Places
 from arcacct.publish.position import iso
 from arcacct.publish.sums import Month, month_bounds
-from arcacct.store import aborting, place
+from arcacct.store import aborting
 from arcacct.store.import_records import known_jobs
 from arcacct.store.recorder import escaped
+from arcacct.sweep.draining import spools
 
 
 def unsettled(here: Places, con: Connection, month: Month) -> Iterator[tuple[str, str]]:
@@ -38,9 +39,8 @@ def unsettled(here: Places, con: Connection, month: Month) -> Iterator[tuple[str
 
 def _set_aside(here: Places, start: int, end: int) -> dict[str, str]:
     """The events FINISHED of a time that could not be used: job id and path. Their names say it all (`store.spool`)."""
-    usual = os.path.join(os.path.dirname(usual_database(here.controldir)), "spool")
     found = {}
-    for spool in dict.fromkeys((here.spool, usual, *place.former_spools(here))):
+    for spool in spools(here):
         folder = os.path.join(spool, "unusable")
         for name in _names(folder):
             when, _pid, state, job_id = [*name.split("-", 3), "", "", ""][:4]

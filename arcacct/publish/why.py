@@ -29,6 +29,8 @@ def why(settings: Settings, accounting: Connection, publishing: Connection, foun
     yield f"  in the batch system: {aar.local_job_id or 'no id'}"
     yield f"  user {aar.user_dn or 'unknown'}, VO {aar.vo or 'none'}"
     yield f"  record {found.record_id}: {_record(aar)}"
+    for field, note in story.notes_of(accounting, found.record_id):
+        yield f"  left out: {field}: {note}"
     yield f"  control directory: {_files(settings.places.controldir, aar.job_id)}"
     seen = story.sighting(accounting, found.record_id)
     if seen is not None:

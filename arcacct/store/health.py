@@ -24,6 +24,8 @@ _NEWEST_RECORDS = 200
 _NEWEST_EVENTS = 50
 _STATES = ("ACCEPTED", "PREPARING", "SUBMIT", "INLRMS", "CANCELING", "FINISHING", "FINISHED")
 """Events with the time of A-REX's own host. Workers write LRMSSTART and LRMSEND in local time with a false Z."""
+RECENT_S = 86_400
+"""What was left out of records is told for so long."""
 
 
 class Recorded(NamedTuple):
@@ -37,6 +39,10 @@ class Recorded(NamedTuple):
     """``None``: there never was one."""
     foreign_records: int
     """Of the newest records those that nobody of us wrote."""
+    cut_records: int
+    """Records of which something was left out within the last day."""
+    cut_files: int
+    """Those of them of which a whole control file was too long."""
 
 
 class Waiting(NamedTuple):
@@ -115,6 +121,11 @@ def recorded(con: Connection) -> Recorded:
         " AND NOT EXISTS (SELECT 1 FROM RecordSources WHERE RecordSources.RecordID = Newest.RecordID)",
         (_NEWEST_RECORDS,),
     ).fetchone()[0]
+    cut, cut_files = con.execute(
+        "SELECT count(DISTINCT RecordID), count(DISTINCT CASE WHEN Field IN ('local', 'diag', 'statistics')"
+        " THEN RecordID END) FROM RecordNotes WHERE Noted >= ?",
+        (int(time.time()) - RECENT_S,),
+    ).fetchone()
     swept = settings.get("ARCACCT_LAST_SWEEP")
     return Recorded(
         int(settings["ARCACCT_SCHEMA"]),
@@ -122,6 +133,8 @@ def recorded(con: Connection) -> Recorded:
         max((event for event in events if event is not None), default=None),
         None if swept is None else int(swept),
         foreign,
+        cut,
+        cut_files,
     )
 
 

@@ -25,7 +25,7 @@ from arcacct.store.maintenance import maintenance
 from arcacct.store.query import unescaped
 from arcacct.store.schema import ACCOUNTING, ensure, incarnation
 
-MOVED = ("RecordSources", "FieldSources")
+MOVED = ("RecordSources", "FieldSources", "RecordNotes")
 """Tables of a record, beside A-REX's own, that go with it into the archive."""
 TELEMETRY = "JobTelemetry"
 """Goes with it, too; its cluster is known by name there."""
@@ -255,12 +255,7 @@ Beside = dict[str, list[tuple[object, ...]]]
 def _beside(con: Connection, record_ids: Sequence[int]) -> Beside:
     ids = ",".join(map(str, record_ids))
     return {
-        "RecordSources": con.execute(
-            f"SELECT RecordID, Source, Origin FROM RecordSources WHERE RecordID IN ({ids})"
-        ).fetchall(),
-        "FieldSources": con.execute(
-            f"SELECT RecordID, Field, Source FROM FieldSources WHERE RecordID IN ({ids})"
-        ).fetchall(),
+        **{table: con.execute(f"SELECT * FROM {table} WHERE RecordID IN ({ids})").fetchall() for table in MOVED},
         TELEMETRY: con.execute(
             f"SELECT RecordID, Clusters.Name, JobTelemetry.* FROM {TELEMETRY} JOIN Clusters ON Clusters.ID = ClusterID"
             f" WHERE RecordID IN ({ids})"
@@ -281,10 +276,9 @@ def _store(archive: Connection, rows: Sequence[ArexRows], beside: Beside, origin
         numbers = {one.record_id: known[one.job_id].record_id for one in rows}
         for table in MOVED:
             archive.executemany(f"DELETE FROM {table} WHERE RecordID = ?", [(number,) for number in numbers.values()])
-            archive.executemany(
-                f"INSERT INTO {table} VALUES (?, ?, ?)",
-                [(numbers[int(str(record_id))], *values) for record_id, *values in beside[table]],
-            )
+            rows_beside = [(numbers[int(str(record_id))], *values) for record_id, *values in beside[table]]
+            if rows_beside:
+                archive.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows_beside[0]))})", rows_beside)
         _store_telemetry(archive, numbers, beside[TELEMETRY])
         archive.execute("COMMIT")
     except BaseException:

@@ -70,6 +70,12 @@ def sighting(con: Connection, record_id: int) -> Sighting | None:
     return None if row is None else Sighting(row[0], row[1], bool(row[2]))
 
 
+def notes_of(con: Connection, record_id: int) -> list[tuple[str, str]]:
+    """``(field, note)`` of all that was left out of a record."""
+    rows = con.execute("SELECT Field, Note FROM RecordNotes WHERE RecordID = ? ORDER BY Field", (record_id,))
+    return [(field, note) for field, note in rows]
+
+
 def seq_of(con: Connection, record_id: int) -> int | None:
     """The record's place in FinishedLog; ``None`` while it is not final."""
     row = con.execute("SELECT Seq FROM FinishedLog WHERE RecordID = ?", (record_id,)).fetchone()

@@ -304,6 +304,29 @@ def test_metrics_tell_the_same(site, tmp_path) -> None:
     assert [path.name for path in tmp_path.iterdir() if "prom" in path.name] == ["arcacct.prom"]
 
 
+def test_records_that_lack_something(site) -> None:
+    """What was left out is counted for a day, without alarm; a file that was too long is a warning."""
+
+    def cut() -> list[tuple[int, str]]:
+        done = arcacct("--config", site.conf, "status", "--json")
+        return [(one["severity"], one["text"]) for one in json.loads(done.stdout) if one["subject"] == "cut"]
+
+    see = ': see `arcacct query "SELECT * FROM v1_record_notes"`'
+    assert cut() == []
+
+    note = "INSERT INTO RecordNotes SELECT min(RecordID) + ?, ?, 'x', ? FROM AAR"
+    site.update(note, 0, "diag", int(time.time()) - 2 * DAY_S)
+    assert cut() == []
+    for field in ("transfers", "node_names"):
+        site.update(note, 1, field, int(time.time()))
+    assert cut() == [(health.OK, f"1 records of the last day lack something{see}")]
+    site.update(note, 2, "diag", int(time.time()))
+    assert cut() == [
+        (health.WARNING, f"2 records of the last day lack something, 1 of them with a file above 1 MiB{see}")
+    ]
+    assert "arcacct_cut_records 2.0" in arcacct("--config", site.conf, "metrics").stdout
+
+
 def test_a_clock_that_is_wrong(site) -> None:
     """Events from the future mean that the clock was set back."""
     site.update("UPDATE JobEvents SET EventTime = datetime('now', '+2 days')")

@@ -284,13 +284,6 @@ def test_leading_digits(text: str, wanted: int | None) -> None:
     assert leading_digits(text) == wanted
 
 
-def test_a_job_cannot_make_rows_without_end() -> None:
-    """.diag is the job's to write: a million run time environments are cut, and the record stands."""
-    usage = usage_of(b"runtimeenvironments=" + b"A;" * 1_000_000)
-
-    assert len(usage.rtes) == 1000
-
-
 def test_volumes_that_overflow_are_the_largest_number() -> None:
     """Sizes whose sum no column holds do not stop the record."""
     line = f"outputfile:url=a,size={2**63 - 1},starttime={T1},endtime={T2}\n".encode()

@@ -109,9 +109,10 @@ def test_usage_still_counts_what_was_pruned(site) -> None:
 
 
 def test_the_archive_knows_where_records_came_from(site) -> None:
-    """RecordSources and FieldSources go with the record; a record of our own hook has none there either."""
+    """RecordSources, FieldSources and notes go with the record; a record of our own hook has none there either."""
     site.con.execute("DELETE FROM RecordSources WHERE RecordID = 1")
     site.con.execute("INSERT INTO FieldSources VALUES (2, 'memory_kib', 'sonar')")
+    site.con.execute("INSERT INTO RecordNotes VALUES (3, 'transfers', '5 of 9 kept', 1795176000)")
 
     site.prune()
 
@@ -120,7 +121,10 @@ def test_the_archive_knows_where_records_came_from(site) -> None:
         assert con.execute(query).fetchall() == [(name(n), "arex", "/elsewhere/accounting.db") for n in (2, 3)]
         fields = con.execute("SELECT JobID, Field, FieldSources.Source FROM FieldSources JOIN AAR USING (RecordID)")
         assert fields.fetchall() == [(name(2), "memory_kib", "sonar")]
-    assert site.con.execute("SELECT count(*) FROM FieldSources").fetchone() == (0,)
+        noted = con.execute("SELECT job_id, field, note, noted_time FROM v1_record_notes").fetchall()
+        assert noted == [(name(3), "transfers", "5 of 9 kept", 1795176000)]
+    for table in ("FieldSources", "RecordNotes"):
+        assert site.con.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
 
 
 def test_telemetry_of_a_job_goes_with_it(site) -> None:

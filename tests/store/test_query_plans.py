@@ -40,7 +40,7 @@ from arcacct.store.usage import usage
 
 GROWING = ("AAR", "JobEvents", "AuthTokenAttributes", "JobExtraInfo", "RunTimeEnvironments", "DataTransfers")
 GROWING += ("FinishedLog", "StatusFiles", "RecordSources", "Contributions", "Messages", "MessageRecords")
-GROWING += ("FormerVersions",)
+GROWING += ("FormerVersions", "RecordNotes")
 SHORT, LONG, NEW = 600, 3_000, 20
 MESSAGES_PER_JOBS = 10
 TARGET = "arex/jura/sgas:x"
@@ -358,6 +358,7 @@ def test_telling_of_one_job_reads_one_job(ours) -> None:
         job_record.arcctl_record(con, found.record_id)
         story.events_of(con, found.record_id)
         story.seq_of(con, found.record_id)
+        story.notes_of(con, found.record_id)
         story.sighting(con, found.record_id)
 
     assert_flat(ours, tell)
