@@ -19,10 +19,12 @@ from arcacct.controldir.files import read_job
 from arcacct.errors import ArcacctError
 from arcacct.hook import record_event
 from arcacct.store import maintain, moving, prune, spool
-from arcacct.store.accounting import open_accounting, open_publishing
-from arcacct.store.check import check
+from arcacct.store.accounting import initialise, open_accounting, open_publishing
+from arcacct.store.check import CHILDREN, check
 from arcacct.store.maintenance import refuse_maintenance
 from arcacct.sweep import sweep
+
+RELEASED = pathlib.Path(__file__).parent / "data" / "released" / "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -185,3 +187,31 @@ class Pruning(Care):
         both = (jobs_in(pathlib.Path(here.database)), jobs_in(self.archive))
         twice = [Loss("twice", job_id) for job_id in both[0].keys() & both[1].keys()]
         return [*twice, *compared(both[0] | both[1], self.wanted)]
+
+
+class Upgrading(Care):
+    """`arcacct db upgrade` of databases that a released program wrote."""
+
+    JOBS = 0
+    ARGUMENTS = ("upgrade",)
+
+    def prepare(self) -> None:
+        here = self.host.places
+        for path, name in ((here.database, "accounting"), (here.publishing_database, "publishing")):
+            os.unlink(path)
+            with closing(sqlite3.connect(path)) as con:
+                con.execute("PRAGMA journal_mode = WAL")
+                con.executescript((RELEASED / f"{name}.sql").read_text())
+        with closing(sqlite3.connect(here.database, isolation_level=None)) as con:
+            # One job was deleted by hand, as far as its own row goes.
+            for table in (*CHILDREN, "RecordSources"):
+                con.execute(f"DELETE FROM {table} WHERE RecordID NOT IN (SELECT RecordID FROM AAR)")
+        self.released = jobs_in(self.host.database)
+        assert self.released
+
+    def make_wanted(self) -> Jobs:
+        return self.released
+
+    def repeat(self) -> Places:
+        initialise(self.host.places)
+        return self.host.places

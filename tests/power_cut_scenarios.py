@@ -9,7 +9,7 @@ import tempfile
 from collections import Counter
 from contextlib import ExitStack, contextmanager
 
-from power_cut_care import BackingUp, Beginning, Moving, Pruning, Restoring
+from power_cut_care import BackingUp, Beginning, Moving, Pruning, Restoring, Upgrading
 from power_cut_hosts import (
     Draining,
     DrainingByPublish,
@@ -67,6 +67,7 @@ SCENARIOS = {
     "db restore": _recording(Restoring, False),
     "db move": _recording(Moving, False),
     "db prune": _recording(Pruning, False),
+    "db upgrade": _recording(Upgrading, False),
 }
 """Each has to lose nothing."""
 BY_DESIGN = {f"hooks that record, {WITHOUT}": _recording(Hooks, False)}
