@@ -112,6 +112,8 @@ def run(arguments: list[str]) -> str:
         if not problem:
             write_back_apart(here.database)
             record_event(here, files)
+            if state == "FINISHED":
+                _sync_apart(here.database)
             return ""
     except BaseException as error:  # noqa: BLE001  the spool is for every reason
         said = f"not done after {here.deadline_s:g} s" if isinstance(error, DeadlineError) else error
@@ -307,6 +309,21 @@ def write_back_apart(database: str) -> None:
     # Before this process opens the database: SQLite's connections and locks do not outlive a fork.
     apart(work, keep=fd)
     posix.close(fd)
+
+
+def _sync_apart(database: str) -> None:
+    """
+    Let a child sync what was committed: a finished job may be cleaned by its client, and then the power may fail.
+
+    The child has this process's connection, and does nothing with it.
+    """
+
+    def work() -> None:
+        from arcacct.store.checkpoint import make_durable  # noqa: PLC0415
+
+        make_durable(database)
+
+    apart(work)
 
 
 def apart(work: "object", keep: int = -1) -> None:

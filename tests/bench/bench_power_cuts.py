@@ -7,7 +7,7 @@ from collections import Counter
 
 import strace
 from figures import Figure
-from power_cut_scenarios import BY_DESIGN, SCENARIOS, losses_by_cut, prepared, told
+from power_cut_scenarios import SCENARIOS, losses_by_cut, prepared, told
 
 CUTS = {"smoke": 1, "small": 5, "large": 20}
 """Of each scenario under each of two rules."""
@@ -17,7 +17,7 @@ def bench(size: str) -> list[Figure]:
     """A figure for each scenario; with ``large`` each cut that lost something is told, too."""
     if strace.REASON:
         return [Figure("power cuts", 0, "", note=f"not done: {strace.REASON}")]
-    return [_figure(name, size) for name in (*SCENARIOS, *BY_DESIGN)]
+    return [_figure(name, size) for name in SCENARIOS]
 
 
 def _figure(name: str, size: str) -> Figure:
@@ -28,6 +28,5 @@ def _figure(name: str, size: str) -> Figure:
         print("\n".join(told(scenario, found)))
     kinds = Counter(loss.kind for lost in found.values() for loss in lost)
     notes = [f"{number} {kind}" for kind, number in kinds.items()]
-    notes += ["by design"] if name in BY_DESIGN else []
     notes += [f"{len(scenario.trace.calls)} calls", f"{time.monotonic() - begun:.0f} s"]
     return Figure(name, len(found), f"of {2 * CUTS[size]} cuts", note=", ".join(notes))
