@@ -206,6 +206,12 @@ class Site:
         """``(state, reason)`` of each job that is held back."""
         return {job: (state, why) for job, state, why in self.ledger("SELECT JobID, State, Reason FROM HeldRecords")}
 
+    def wait(self, seconds: int) -> None:
+        """Time passes, as far as what is set aside can tell."""
+        con = accounting.open_publishing(self.settings.places)
+        con.execute("UPDATE HeldRecords SET NextTry = NextTry - ?1, Tried = Tried - ?1, Since = Since - ?1", (seconds,))
+        con.close()
+
     def backup(self, name: str = "backup") -> pathlib.Path:
         """Copy the accounting database as `db backup` does."""
         copy = self.path / f"{name}.db"

@@ -356,7 +356,7 @@ class World:
         self.site.configure(re.sub("gocdb_name=.*", lambda _match: next(names), configured))
         self.sweep()
         con = accounting.open_publishing(self.here)
-        con.execute("UPDATE HeldRecords SET State = 'retry' WHERE State = 'quarantined'")
+        con.execute("UPDATE HeldRecords SET State = 'retry' WHERE State IN ('held', 'quarantined')")
         con.close()
         for _ in range(2):
             outcomes = self.publish()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from arcacct.errors import InputError
+from arcacct.errors import InputError, TargetBusy
 from arcacct.publish.run import Outcome
 from arcacct.publish.tally import Sent
 
@@ -30,6 +30,8 @@ def show(outcomes: Sequence[Outcome], *, planned: bool = False) -> None:
             click.echo(f"{outcome.target}: {_plural(outcome.tally.resent, 'message')} of an earlier run had no answer")
         if outcome.tally.quarantined:
             click.echo(f"{outcome.target}: {_plural(outcome.tally.quarantined, 'record')} set aside")
+        if outcome.tally.refused_once:
+            click.echo(f"{outcome.target}: {_plural(outcome.tally.refused_once, 'record')} refused, to be tried again")
         if outcome.error is not None:
             click.echo(f"arcacct: {outcome.target}: {outcome.error}", err=True)
 
@@ -40,10 +42,12 @@ def announce(target: str, note: str) -> None:
 
 
 def exit_code(outcomes: Sequence[Outcome]) -> int:
-    """The gravest of the targets; 65 when something was set aside, else 0."""
+    """The gravest of the targets; 65 when something was set aside, 75 when it is to be tried again, else 0."""
     codes = {outcome.error.exit_code for outcome in outcomes if outcome.error is not None}
     if any(outcome.tally.quarantined for outcome in outcomes):
         codes.add(InputError.exit_code)
+    if any(outcome.tally.refused_once for outcome in outcomes):
+        codes.add(TargetBusy.exit_code)
     return next((code for code in GRAVEST_FIRST if code in codes), 0)
 
 

@@ -32,7 +32,7 @@ def quarantine() -> None:
     """
     Records that are not sent to a target: those its receiver would refuse or refused, and corrections it ignores.
 
-    Their neighbours are not affected.
+    Their neighbours are not affected. "held" waits for another try by itself, "quarantined" is believed to be refused.
     """
 
 
@@ -52,7 +52,8 @@ def list_(ctx: click.Context, target: str | None, form: str) -> None:
         click.echo(json.dumps([one._asdict() for one in found], indent=2))
         return
     for one in found:
-        click.echo(f"{one.target}  {one.state:11}  {one.job_id}  {iso(one.end_time)}  {one.reason}")
+        again = f"; {one.again}" if one.again else ""
+        click.echo(f"{one.target}  {one.state:11}  {one.job_id}  {iso(one.end_time)}  {one.reason}{again}")
     if not found:
         click.echo("nothing is set aside", err=True)
 
@@ -72,6 +73,10 @@ def show(ctx: click.Context, job_id: str) -> None:
         click.echo(f"{one.target}: {one.state} since {iso(one.since_s)}, tried {one.attempts + 1} times")
         click.echo(f"  ended {iso(one.end_time)}")
         click.echo(f"  {one.reason}")
+        if one.refusals:
+            click.echo(f"  the receiver refused it in {one.refusals} runs")
+        if one.again:
+            click.echo(f"  {one.again}")
 
 
 @quarantine.command(

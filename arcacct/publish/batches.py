@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from arcacct.errors import InputError
-from arcacct.publish.delivery import REPLACES, Consignment, Deliverer, Part
+from arcacct.publish.delivery import Consignment, Deliverer, Part
 from arcacct.publish.digests import digest, is_same
 from arcacct.publish.families import JobFamily
 from arcacct.publish.floor import Floor
+from arcacct.publish.refusals import DAY_S, REPLACES
 from arcacct.publish.tally import Tally
 from arcacct.records import acceptance
 from arcacct.records.aar import AAR
@@ -134,9 +135,12 @@ class JobBatcher:
     def set_aside(self, aar: AAR, seq: int, reason: str) -> None:
         """A record that is not sent, for a reason that the receiver would not tell."""
         record = SentRecord(aar.job_id, aar.record_id, seq, aar.end_time, digest(aar), self._family.key(aar))
-        self._tally.note(f"{aar.job_id}: not sent: {reason}")
-        self._held.append(Held(record, "quarantined", reason))
+        self._held.append(self._judged(record, reason))
         self.passed(seq)
+
+    def _judged(self, record: SentRecord, reason: str) -> Held:
+        """By our own rules: looking again costs nothing, and configuration, program or another job may have changed."""
+        return Held(record, "quarantined", reason, self._now + DAY_S)
 
     def _add_new(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> None:
         for one in known:
@@ -225,8 +229,7 @@ class JobBatcher:
             text = ""
         if verdict.refusal is not None:
             # What the receiver has of the job under another key stays until there is something to replace it.
-            self._tally.note(f"{aar.job_id}: not sent: {verdict.refusal}")
-            self._held.append(Held(record, "quarantined", verdict.refusal))
+            self._held.append(self._judged(record, verdict.refusal))
             return
         if known:
             self._neutralise(aar, record, known)

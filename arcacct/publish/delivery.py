@@ -9,26 +9,26 @@ from __future__ import annotations
 
 import hashlib
 import re
+import time
 from _sqlite3 import Connection
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from arcacct.errors import ArcacctError, InputError, TargetBusy, TargetRefuses
 from arcacct.publish.answers import Answer, Kind, error_of
-from arcacct.publish.families import DOCUMENTS, SYNC, UR, Document
+from arcacct.publish.families import DOCUMENTS, UR, Document
+from arcacct.publish.refusals import DAY_S, refused, words_of
 from arcacct.publish.senders import Sender
 from arcacct.publish.tally import Tally
 from arcacct.publish.under_way import UnderWay
-from arcacct.store import ledger, sent
+from arcacct.records.xml import iso_time
+from arcacct.store import held, ledger, sent
 from arcacct.store.ledger import Held, Message, MonthProof, SentRecord, SentSum, Unknown
 
 STILL_THERE = (
     "the receiver still has an older version of this record: it named the same row of its database again. Give its"
     " administrator what `arcacct quarantine sql` prints (it deletes record {key}), then run `arcacct quarantine retry`"
 )
-
-REPLACES = "sent with another GlobalJobId, at which the receiver replaces the record that it has"
-"""What is noted of a correction that is sent all the same (``sgas_corrections=replace``)."""
 
 SUSPECTS = 3
 """This many records refused one after the other while nothing is accepted: the fault may be the server's."""
@@ -100,6 +100,7 @@ class Delivery:
         tally: Tally,
         *,
         origin: str = "publish",
+        run: int = 0,
         unknown: Unknown | None = None,
         watch: Watch = lambda: None,
     ) -> None:
@@ -108,6 +109,7 @@ class Delivery:
         self._sender = sender
         self._tally = tally
         self._origin = origin
+        self._run = run
         self._unknown = unknown
         self._watch = watch
         self._under_way: UnderWay | None = None
@@ -130,22 +132,22 @@ class Delivery:
 
         Raises TargetBusy, TargetRefuses or CredentialError when the target stops us: the ledger keeps what was tried.
         """
-        batches, held = self._allowed(what.batches, what.held)
+        batches, aside = self._allowed(what.batches, what.held)
         packed, unsendable = self._packed(what.document, batches)
         # Its answers come before the next is written down: whatever they are, at most one set has none.
         self._hear()
-        held = [*held, *unsendable]
+        aside += unsendable
         batches = [batch for batch, _message in packed]
         messages = [message for _batch, message in packed]
         if messages:
             messages[-1] = messages[-1]._replace(seq=what.seq)
-        self._tally.quarantined += sum(one.state != "held" for one in held)
-        if not messages and not held and not what.proofs:
+        self._tally.set_aside(held.newly_aside(self._con, self._target, aside))
+        if not messages and not aside and not what.proofs:
             if what.seq is not None:
                 ledger.move_cursor(self._con, self._target, what.seq)
             return
         seq = None if messages else what.seq
-        intended = ledger.intend(self._con, self._target, messages, held, seq=seq, proofs=what.proofs)
+        intended = ledger.intend(self._con, self._target, messages, aside, seq=seq, proofs=what.proofs)
         groups = [batch[0].group for batch in batches]
         if what.ahead and not self._forbidden.keys() & set(groups):
             self._under_way = UnderWay(self._sender, intended, groups)
@@ -205,7 +207,7 @@ class Delivery:
 
     def settle(self) -> None:
         """
-        Decide about single records that were refused: quarantined if the target took something else since.
+        Decide about single records that were refused: set aside if the target took something else since.
 
         Otherwise nothing tells whether record or server is at fault: they stay in the ledger for the next run, and
         TargetBusy says so. Raises TargetRefuses for machines that are not ours to report.
@@ -224,18 +226,18 @@ class Delivery:
             raise error_of(answer)
 
     def _decide(self) -> list[Suspect]:
-        """Quarantine the suspects against whom there is evidence; returns the others."""
+        """Set the suspects aside against whom there is evidence; returns the others."""
         undecided = []
         for suspect in self._suspects:
             if self._has_evidence(suspect.message, suspect.accepted):
-                self._quarantine(suspect.message, suspect.answer)
+                self._set_aside(suspect.message, suspect.answer)
             else:
                 undecided.append(suspect)
         self._suspects = undecided
         return undecided
 
     def _allowed(
-        self, batches: Sequence[Sequence[Part]], held: Sequence[Held]
+        self, batches: Sequence[Sequence[Part]], aside: Sequence[Held]
     ) -> tuple[list[Sequence[Part]], list[Held]]:
         """The batches without those of machines that are forbidden: their records are held, a republish leaves them."""
         allowed = [batch for batch in batches if batch[0].group not in self._forbidden]
@@ -245,7 +247,7 @@ class Delivery:
             for part in batch
             if part.group in self._forbidden and part.record is not None and self._origin == "publish"
         ]
-        return allowed, [*held, *more]
+        return allowed, [*aside, *more]
 
     def _packed(
         self, document: Document, batches: Sequence[Sequence[Part]]
@@ -256,7 +258,7 @@ class Delivery:
         The rules of `records.acceptance` should have found it; if they did not, the others must not wait for it.
         """
         packed: list[tuple[Sequence[Part], Message]] = []
-        held: list[Held] = []
+        aside: list[Held] = []
         waiting = [*reversed(batches)]
         while waiting:
             batch = waiting.pop()
@@ -267,10 +269,12 @@ class Delivery:
                     waiting += [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
                     continue
                 record = batch[0].record
-                self._tally.note(f"{'a sum' if record is None else record.job_id}: not sent: {error}")
-                self._tally.quarantined += record is None
-                held += [] if record is None else [Held(record, "quarantined", str(error))]
-        return packed, held
+                if record is None:
+                    self._tally.note(f"a sum: not sent: {error}")
+                    self._tally.quarantined += 1
+                else:
+                    aside.append(Held(record, "quarantined", str(error), int(time.time()) + DAY_S))
+        return packed, aside
 
     def _message(self, document: Document, batch: Sequence[Part], seq: int | None) -> Message:
         text = document.join([part.text for part in batch])
@@ -329,8 +333,8 @@ class Delivery:
         self._tally.add(message.kind, message.record_count, len(message.data))
 
     def _hold_forbidden(self, message: Message, answer: Answer) -> None:
-        held = [_forbidden(record, answer) for record in message.records if self._origin == "publish"]
-        ledger.refused(self._con, self._target, message, answer.status, answer.text, held)
+        aside = [_forbidden(record, answer) for record in message.records if self._origin == "publish"]
+        ledger.refused(self._con, self._target, message, answer.status, answer.text, aside)
 
     def _refuse(self, message: Message, answer: Answer, accepted: int) -> None:
         if message.record_count > 1:
@@ -339,7 +343,7 @@ class Delivery:
                 self._send(part, now)
         elif (answer.kind == Kind.TOO_LARGE and answer.status is None) or self._has_evidence(message, accepted):
             # Without a status it was never sent: no message can be that large.
-            self._quarantine(message, answer)
+            self._set_aside(message, answer)
         else:
             ledger.attempted(self._con, message.message_id, answer.status, answer.text)
             self._suspects.append(Suspect(message, answer, self._accepted))
@@ -388,20 +392,31 @@ class Delivery:
         """
         return self._accepted > accepted or sent.accepted_after(self._con, self._target, message.message_id)
 
-    def _quarantine(self, message: Message, answer: Answer) -> None:
-        words = answer.text or f"HTTP {answer.status}"
-        held = [
-            # What it has of the job in an older version stays there.
-            Held(
-                record, "correction" if record.notes == REPLACES else "quarantined", f"refused by the receiver: {words}"
-            )
-            for record in message.records
-        ]
-        months = [] if message.records or message.kind == SYNC.kind else _months(self._sender.unpack(message.data))
-        ledger.refused(self._con, self._target, message, answer.status, words, held, months)
-        self._tally.quarantined += max(1, len(held))
-        what = ", ".join(record.job_id for record in message.records) or f"a record of a {message.kind} message"
-        self._tally.note(f"{what}: refused by the receiver: {words}")
+    def _set_aside(self, message: Message, answer: Answer) -> None:
+        """A message of one record, or sum, that was refused: believed if a run before was told the same."""
+        if not message.records:
+            self._set_aside_sum(message, answer)
+            return
+        (record,) = message.records
+        before = held.refusals(self._con, self._target, record.job_id)
+        aside = refused(record, answer, len(message.data), before, self._run, int(time.time()))
+        new = held.newly_aside(self._con, self._target, [aside])
+        ledger.refused(self._con, self._target, message, answer.status, words_of(answer), [aside])
+        self._tally.set_aside(new)
+        if aside.state == "held":
+            self._tally.refused_once += 1
+            self._tally.note(f"{record.job_id}: {aside.reason}; {when_again(aside)}")
+
+    def _set_aside_sum(self, message: Message, answer: Answer) -> None:
+        """Every run sends it again, until the receiver takes it."""
+        words, months = words_of(answer), _months(self._sender.unpack(message.data))
+        count = ledger.refused(self._con, self._target, message, answer.status, words, [], months, self._run)
+        if count > 1:
+            self._tally.quarantined += 1
+        else:
+            self._tally.refused_once += 1
+        again = "the next run sends it again" if count == 1 else f"so it was in {count} runs; each sends it again"
+        self._tally.note(f"a record of a {message.kind} message: refused by the receiver: {words}; {again}")
 
 
 def _months(text: str) -> list[tuple[int, int]]:
@@ -409,6 +424,14 @@ def _months(text: str) -> list[tuple[int, int]]:
     months = re.findall("^Month: ([0-9]+)$", text, re.MULTILINE)
     years = re.findall("^Year: ([0-9]+)$", text, re.MULTILINE)
     return [(int(year), int(month)) for year, month in zip(years, months, strict=True)]
+
+
+def when_again(aside: Held) -> str:
+    """What to say of a record that was refused and is not believed to be at fault."""
+    if aside.refusals == 1:
+        return "believed when it is repeated: the next run sends it again, apart from new records"
+    when = iso_time(aside.next_try or 0)
+    return f"so it was in {aside.refusals} runs, which is not believed of so small a record: sent again from {when}"
 
 
 def _forbidden(record: SentRecord, answer: Answer) -> Held:

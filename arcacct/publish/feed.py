@@ -18,6 +18,7 @@ from arcacct.publish.floor import Floor
 from arcacct.publish.tally import Tally
 from arcacct.records.aar import AAR
 from arcacct.store import former, held, months, query, sent
+from arcacct.store.held import Due
 from arcacct.store.ledger import JOB_KINDS, Cursor, SentRecord, Version, month_of
 from arcacct.store.months import Published
 from arcacct.store.query import Page
@@ -41,11 +42,14 @@ class Task(NamedTuple):
     """Those of which the target was sent something, as they were when the run began."""
     life: str
     """The incarnation of the accounting database."""
+    run: int = 0
+    """The number of this run of the target."""
 
     @property
-    def settled_at(self) -> int:
-        """Failed jobs that ended later may still be resumed."""
-        return int(time.time()) - self.target.settle_s
+    def due(self) -> Due:
+        """By what to tell whether the time of a held record has come."""
+        now = int(time.time())
+        return Due(now - self.target.settle_s, now, self.run)
 
 
 TWIN = (
@@ -287,9 +291,19 @@ def _take_back_deleted(task: Task, router: Router, seq: int, horizon: int) -> No
 
 
 def add_held(task: Task, router: Router) -> None:
-    """Records that were held back and whose time has come, page by page."""
+    """
+    Records that were held back and whose time has come, page by page.
+
+    What the receiver refused before goes last, in messages of its own: it must not cost others anything.
+    """
+    due = task.due
+    for refused in (False, True):
+        _add_held(task, router, due, refused=refused)
+
+
+def _add_held(task: Task, router: Router, due: Due, *, refused: bool) -> None:
     after = ""
-    while page := held.held_to_send(task.publishing, task.target.block, task.settled_at, after=after):
+    while page := held.held_to_send(task.publishing, task.target.block, due, refused=refused, after=after):
         job_ids = [job_id for job_id, _state in page]
         records = query.by_job_id(task.accounting, job_ids)
         known = _versions(task, job_ids)

@@ -180,7 +180,7 @@ def judge(found: Health, limits: Thresholds) -> list[Check]:
         *_recorder_checks(found, limits),
         *(_target_check(found.now, target, limits) for target in found.targets),
         *(check for target in found.targets for check in _figures_checks(target)),
-        *(_quarantine_check(target, limits) for target in found.targets),
+        *(_quarantine_check(found.now, target, limits) for target in found.targets),
         *_certificate_checks(found, limits),
         _clock_check(found),
     ]
@@ -223,6 +223,10 @@ def _figures_checks(target: TargetHealth) -> list[Check]:
     checks = [Check(f"{target.name} figures", CRITICAL, held_text(one)) for one in target.state.held_months]
     if target.names_in_doubt:
         checks.append(Check(f"{target.name} figures", CRITICAL, target.names_in_doubt))
+    for one in target.state.refused_sums:
+        what = f"{one.year:04d}-{one.month:02d}: a record of {one.kind} refused in {one.refusals} runs: {one.reason}"
+        severity = OK if one.refusals == 1 else WARNING
+        checks.append(Check(f"{target.name} sums", severity, f"{what}; each run sends it again"))
     if target.state.in_doubt:
         text = "an older ledger was put back: what was sent since is unknown until the next run has sent it again"
         checks.append(Check(f"{target.name} ledger", WARNING, text))
@@ -283,11 +287,21 @@ def _target_check(now: int, target: TargetHealth, limits: Thresholds) -> Check:
     return Check(target.name, severity, "; ".join(parts))
 
 
-def _quarantine_check(target: TargetHealth, limits: Thresholds) -> Check:
-    held = target.state.held
+def _quarantine_check(now: int, target: TargetHealth, limits: Thresholds) -> Check:
+    held, once, ahead = target.state.held, target.state.refused_once, target.state.ahead
     refused = held.get("quarantined", 0)
-    text = ", ".join(f"{count} {state}" for state, count in sorted(held.items())) or "nothing set aside"
+    settling = held.get("held", 0) - sum(one.records for one in (once, ahead) if one is not None)
+    counts = {**held, "held": settling}
+    parts = [f"{count} {state}" for state, count in sorted(counts.items()) if count]
     severity = _over(refused, limits.quarantined)
+    if once is not None:
+        # Tried again for days: whoever refuses them, it is not by chance.
+        severity = max(severity, _over(now - once.since_s, limits.unsent_s))
+        when = "with the next run" if once.next_s <= now else f"from {iso(once.next_s)}"
+        parts.append(f"{once.records} refused and tried again {when}, the first refused {_ago(now, once.since_s)}")
+    if ahead is not None:
+        parts.append(f"{ahead.records} end in the future by this host's clock and wait until {iso(ahead.next_s)}")
+    text = ", ".join(parts) or "nothing set aside"
     todo = "" if severity == OK else ": see `arcacct quarantine list`"
     return Check(f"{target.name} quarantine", severity, text + todo)
 

@@ -75,7 +75,7 @@ def send_summaries(
     ]
     delivery.deliver(Consignment(family.document, batched(parts, *task.limits), seq, proofs=proofs))
     if not task.dry_run:
-        sent.close_months(task.publishing, target.block, allowed)
+        sent.close_months(task.publishing, target.block, allowed, task.run)
 
 
 def _was_forgotten(task: Task, month: Month) -> str | None:

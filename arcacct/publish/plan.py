@@ -11,7 +11,7 @@ from arcacct.publish.delivery import Consignment
 from arcacct.publish.families import Document
 from arcacct.publish.senders import Sender
 from arcacct.publish.tally import Tally
-from arcacct.store import ledger
+from arcacct.store import held, ledger
 
 
 class Plan:
@@ -39,7 +39,7 @@ class Plan:
     def deliver(self, what: Consignment) -> None:
         """Count its batches; the cursor stays where it is."""
         document = what.document
-        self._tally.quarantined += sum(one.state != "held" for one in what.held)
+        self._tally.set_aside(held.newly_aside(self._con, self._target, what.held))
         for batch in what.batches:
             text = document.join([part.text for part in batch])
             data = text.encode("utf-8") if self._write_to is None else self._written(document, text, self._write_to)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
+
+from arcacct.store.ledger import Held
 
 
 class Sent(NamedTuple):
@@ -25,6 +27,8 @@ class Tally:
         """Messages of an earlier run that had no answer."""
         self.quarantined = 0
         """Records that were set aside."""
+        self.refused_once = 0
+        """Records and sums that the receiver refused, and that are sent again before that is believed."""
         self.corrections = 0
         """Records that the receiver has in an older version and will not change."""
         self.notes: list[str] = []
@@ -33,6 +37,13 @@ class Tally:
         """Say something about the run, at once: before it is done, where it is about what will be done."""
         self.notes.append(text)
         self._announce(text)
+
+    def set_aside(self, aside: Iterable[Held]) -> None:
+        """These are set aside, and nobody was told of it yet. Corrections are named where they are found."""
+        for one in aside:
+            self.quarantined += 1
+            if one.state == "quarantined":
+                self.note(f"{one.record.job_id}: not sent: {one.reason}")
 
     def add(self, kind: str, records: int, n_bytes: int) -> None:
         """One more message."""

@@ -106,10 +106,12 @@ class TargetRun:
         wanted = self._wishes.now or self._wishes.accept_lower or self._wishes.since is not None
         if not wanted and (start.last_success or 0) <= time.time() < due:
             return self._outcome(None, f"not due before {iso(due)} (urdelivery_frequency)")
+        task = self._numbered(task)
         error = self._attempt(task, "publish", lambda delivery: self._send_new(task, delivery, start, horizon))
         if not self._wishes.dry_run:
             if self._is_whole:
                 self._prove(task)
+                sent.forget_refused_sums(task.publishing, block, task.run)
             else:
                 # What was said of a month that nobody saw fall here is no word for a later fall.
                 seen = {(one.year, one.month) for one in months.held(task.publishing, block).get(block, ())}
@@ -123,6 +125,7 @@ class TargetRun:
         """A period again, the cursor untouched."""
         task = self._begun()
         position(task, self._wishes.since)
+        task = self._numbered(task)
         error = self._attempt(task, "republish", lambda delivery: self._send_again(task, delivery, period, horizon))
         if not self._wishes.dry_run:
             # A month of which nothing was published is nobody's alarm once it is not asked for any more.
@@ -169,7 +172,7 @@ class TargetRun:
                 _do(work, self._plan())
             else:
                 with closing(self._wishes.make_sender(self._target)) as sender:
-                    _do(work, self._delivery(sender, origin))
+                    _do(work, self._delivery(sender, origin, task.run))
         except ArcacctError as error:
             return error
         except DatabaseError:
@@ -190,13 +193,20 @@ class TargetRun:
             self._wishes.write_to,
         )
 
-    def _delivery(self, sender: Sender, origin: str) -> Deliverer:
+    def _numbered(self, task: Task) -> Task:
+        """The run with its number: a receiver's refusal is believed when a later run hears it again."""
+        publishing, block = self._both.publishing, self._target.block
+        last = ledger.last_run(publishing, block)
+        return task._replace(run=last + 1 if task.dry_run else ledger.begin_run(publishing, block))
+
+    def _delivery(self, sender: Sender, origin: str, run: int) -> Deliverer:
         return Delivery(
             self._both.publishing,
             self._target.block,
             sender,
             self._tally,
             origin=origin,
+            run=run,
             unknown=self._unknown(),
             watch=lambda: self._wishes.watch(self._target.name, self._tally),
         )
@@ -320,7 +330,9 @@ class TargetRun:
             if month in task.months or month_bounds(*month)[1] > start.start_end_time
         }
         by_kind: dict[str, set[Month]] = {} if configured is None else {configured: set()}
-        for month in touched | left | elsewhere | unknown | holding | recent | {*self._wishes.accept_lower}:
+        # By our own rules a job may have been left out that is not any more.
+        again = held.held_months(task.publishing, self._target.block, task.due)
+        for month in touched | left | elsewhere | unknown | holding | recent | again | {*self._wishes.accept_lower}:
             known = task.months.get(month)
             kind = configured if known is None else known.kind
             if kind is not None and kind not in JOB_KINDS:

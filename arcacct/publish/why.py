@@ -83,7 +83,8 @@ def _at_target(settings: Settings, target: Target, con: Connection, aar: AAR, se
         yield f"  {target.name}: counted in a sum of its month: {_message(counted, aar)}{repaired}"
     aside = story.set_aside(con, target=target.block, job_id=aar.job_id)
     for one_aside in aside:
-        yield f"  {target.name}: {one_aside.state} since {iso(one_aside.since_s)}: {one_aside.reason}"
+        again = f"; {one_aside.again}" if one_aside.again else ""
+        yield f"  {target.name}: {one_aside.state} since {iso(one_aside.since_s)}: {one_aside.reason}{again}"
     if not aside and counted is None and not any(one.state in ("accepted", "sending") for one in sent):
         yield f"  {target.name}: not sent: {_held_month(target, con, aar) or _reason(target, con, aar, seq)}"
 

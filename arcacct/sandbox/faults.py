@@ -32,10 +32,13 @@ class Fault(NamedTuple):
     containing: str = ""
     path: str = ""
     left: int | None = 1
+    chance: Callable[[], bool] | None = None
+    """Asked of each request that fits: whether it happens to this one; None: it does."""
 
     def fits(self, path: str, text: Callable[[], str]) -> bool:
         """True if a request to this path with this readable text meets the fault."""
-        return self.path in path and (not self.containing or self.containing in text())
+        fits = self.path in path and (not self.containing or self.containing in text())
+        return fits and (self.chance is None or self.chance())
 
 
 class Faults:
@@ -70,6 +73,11 @@ class Faults:
         """
         answer = Answer(status, body.encode(), content_type, tuple((headers or {}).items()))
         self.add(endpoint, Fault(answer, after_work=after_work, containing=containing, path=path, left=times))
+
+    def sometimes(self, endpoint: str, status: int, body: str, chance: Callable[[], bool], *, path: str = "") -> None:
+        """Answer this whenever a request has the bad luck, and do no work: a balancer on a bad day."""
+        answer = Answer(status, body.encode(), "text/html", ())
+        self.add(endpoint, Fault(answer, path=path, left=None, chance=chance))
 
     def drop(
         self,

@@ -11,7 +11,7 @@ from arcacct.store.engine import Connection, DatabaseError, OperationalError, co
 
 ACCOUNTING_SCHEMA = 10
 """The number of the last script in schema/accounting; a test keeps it true."""
-PUBLISHING_SCHEMA = 5
+PUBLISHING_SCHEMA = 6
 """The number of the last script in schema/publishing."""
 
 

@@ -12,7 +12,9 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from arcacct.store import given, lives, months, schema
+from arcacct.store.held import Again, waiting_again
 from arcacct.store.months import HeldMonth
+from arcacct.store.sent import RefusedSum, refused_sums
 
 _WRITE_LOCK_BYTE = 120
 """Where in -shm a process that writes the database holds its lock (SQLite's WAL format)."""
@@ -61,6 +63,12 @@ class TargetState(NamedTuple):
     """... and so many of them were never sent."""
     held_months: tuple[HeldMonth, ...]
     """Months that are not sent, since figures would fall without proof."""
+    refused_once: Again | None
+    """Of those that are held: what the receiver refused, and that is tried again before it is believed ..."""
+    ahead: Again | None
+    """... and what lies in the future, by this host's clock."""
+    refused_sums: tuple[RefusedSum, ...]
+    """Months of which the receiver refused a sum in the last run."""
     in_doubt: bool
     """Whether an older ledger was put back, and what was sent since is unknown."""
 
@@ -162,7 +170,22 @@ def target_state(publishing: Connection, accounting: Connection, target: str, vo
     seq, start, last_run, last_success, error = row or (0, schema.created(accounting), None, None, None)
     new = waiting(accounting, seq, start, vos)
     never = never_sent(publishing, accounting, target, start, vos)
-    return TargetState(last_run, last_success, error, new, unanswered, held, start, never, holding, doubt)
+    refused_once, ahead = waiting_again(publishing, target)
+    return TargetState(
+        last_run_s=last_run,
+        last_success_s=last_success,
+        last_error=error,
+        waiting=new,
+        unanswered=unanswered,
+        held=held,
+        start_s=start,
+        never_sent=never,
+        held_months=holding,
+        refused_once=refused_once,
+        ahead=ahead,
+        refused_sums=tuple(refused_sums(publishing, target)),
+        in_doubt=doubt,
+    )
 
 
 def never_sent(publishing: Connection, accounting: Connection, target: str, start: int, vos: tuple[str, ...]) -> int:

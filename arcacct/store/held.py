@@ -5,35 +5,99 @@ from __future__ import annotations
 import time
 from _sqlite3 import Connection
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from arcacct.store.ledger import Held, hold, transaction
 from arcacct.store.sent import MANY
 
 
+class Due(NamedTuple):
+    """By what one run tells whether the time of a held record has come."""
+
+    settled_at: int
+    """Failed jobs that ended later may still be resumed; UTC seconds."""
+    now: int
+    run: int
+    """The number of the run: what the receiver refused in it is not tried again in it."""
+
+
+class Refused(NamedTuple):
+    """How often a receiver has refused a record."""
+
+    state: str
+    refusals: int
+    """In so many runs ..."""
+    run: int
+    """... of which this was the last."""
+
+
+# A time at which it was tried that lies ahead was noted by a clock that was wrong, and so was the next.
+_IS_DUE = (
+    "(State = 'retry' OR (State = 'held' AND NextTry IS NULL AND EndTime <= :settled_at)"
+    " OR (State IN ('held', 'quarantined') AND RefusedRun < :run"
+    " AND (NextTry <= :now OR (NextTry > 0 AND Tried > :now))))"
+)
+
+
 def held_to_send(
-    con: Connection, target: str, ended_before: int, *, after: str = "", size: int = 500
+    con: Connection, target: str, due: Due, *, refused: bool, after: str = "", size: int = 500
 ) -> list[tuple[str, str]]:
     """
-    ``(JobID, state)`` of held records whose time has come (``held`` that ended before then) or that are to be retried.
+    ``(JobID, state)`` of held records whose time has come, or that are to be retried.
 
-    A page of them, by JobID, from behind ``after``.
+    A page of them, by JobID, from behind ``after``: of those that the receiver has ``refused``, or of the others.
     """
     return con.execute(
-        "SELECT JobID, State FROM HeldRecords WHERE Target = ? AND JobID > ?"
-        " AND (State = 'retry' OR (State = 'held' AND EndTime <= ?)) ORDER BY JobID LIMIT ?",
-        (target, after, ended_before, size),
+        f"SELECT JobID, State FROM HeldRecords WHERE Target = :target AND JobID > :after AND {_IS_DUE}"
+        " AND (Refusals > 0) = :refused ORDER BY JobID LIMIT :size",
+        {**due._asdict(), "target": target, "after": after, "refused": refused, "size": size},
     ).fetchall()
 
 
-def held_months(con: Connection, target: str, ended_before: int) -> set[tuple[int, int]]:
+def held_months(con: Connection, target: str, due: Due) -> set[tuple[int, int]]:
     """The months of EndTime of what `held_to_send` gives."""
     rows = con.execute(
         "SELECT DISTINCT CAST(strftime('%Y', EndTime, 'unixepoch') AS INTEGER),"
-        " CAST(strftime('%m', EndTime, 'unixepoch') AS INTEGER) FROM HeldRecords WHERE Target = ?"
-        " AND (State = 'retry' OR (State = 'held' AND EndTime <= ?)) AND EndTime BETWEEN 1 AND 253402300799",
-        (target, ended_before),
+        " CAST(strftime('%m', EndTime, 'unixepoch') AS INTEGER) FROM HeldRecords WHERE Target = :target"
+        f" AND {_IS_DUE} AND EndTime BETWEEN 1 AND 253402300799",
+        {**due._asdict(), "target": target},
     )
     return {(year, month) for year, month in rows}
+
+
+class Again(NamedTuple):
+    """Held records that are tried again by themselves, for one kind of reason."""
+
+    records: int
+    next_s: int
+    """When the first of them is tried again, UTC seconds; in the past: with the next run."""
+    since_s: int
+    """Since when the first of them waits."""
+
+
+def waiting_again(con: Connection, target: str) -> tuple[Again | None, Again | None]:
+    """What waits since the receiver refused it and that is not believed yet; and what waits for its time to come."""
+    rows = con.execute(
+        "SELECT Refusals > 0, count(*), min(NextTry), min(Since) FROM HeldRecords"
+        " WHERE Target = ? AND State = 'held' AND NextTry IS NOT NULL GROUP BY Refusals > 0",
+        (target,),
+    ).fetchall()
+    found = {bool(refused): Again._make(values) for refused, *values in rows}
+    return found.get(True), found.get(False)
+
+
+def refusals(con: Connection, target: str, job_id: str) -> Refused | None:
+    """How often the receiver refused a record that is set aside; ``None``: it is not."""
+    row = con.execute(
+        "SELECT State, Refusals, RefusedRun FROM HeldRecords WHERE Target = ? AND JobID = ?", (target, job_id)
+    ).fetchone()
+    return None if row is None else Refused._make(row)
+
+
+def newly_aside(con: Connection, target: str, held: Sequence[Held]) -> list[Held]:
+    """Those that do not go by themselves soon, and that nobody was told of yet; before they are noted."""
+    before = states(con, target, [one.record.job_id for one in held if one.state != "held"])
+    return [one for one in held if one.state != "held" and before.get(one.record.job_id) not in (one.state, "dropped")]
 
 
 def release(con: Connection, target: str, job_ids: Iterable[str]) -> None:
@@ -49,18 +113,18 @@ def hold_only(con: Connection, target: str, held: Sequence[Held], periods: Itera
     """
     Of a target that is sent sums: exactly these jobs are set aside, of all that ended in some periods.
 
-    Returns how many of them were not set aside before.
+    Returns how many of them are quarantined and were not before.
     """
     now = int(time.time())
     job_ids = {one.record.job_id for one in held}
     with transaction(con):
-        before = states(con, target, list(job_ids))
+        new = len(newly_aside(con, target, held))
         for job_id in quarantined(con, target, periods):
             if job_id not in job_ids:
                 con.execute("DELETE FROM HeldRecords WHERE Target = ? AND JobID = ?", (target, job_id))
         for one in held:
             hold(con, target, one, now)
-    return len(job_ids - before.keys())
+    return new
 
 
 def quarantined(con: Connection, target: str, periods: Iterable[tuple[int, float]]) -> list[str]:

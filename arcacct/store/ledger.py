@@ -125,6 +125,12 @@ class Held(NamedTuple):
     state: str
     """``held``, ``quarantined``, ``correction``, ``retry`` or ``dropped``: see table HeldRecords."""
     reason: str
+    next_try: int | None = None
+    """Not before then, UTC seconds, is it tried again by itself; ``None``: once it is settled, or not at all."""
+    refusals: int = 0
+    """In how many runs the receiver refused it."""
+    refused_run: int = 0
+    """The last of them."""
 
 
 _BY_TARGET = (
@@ -137,6 +143,7 @@ _BY_TARGET = (
     "Months",
     "HeldMonths",
     "AcceptedMonths",
+    "RefusedSums",
 )
 """The tables that know a target by its name."""
 
@@ -223,6 +230,19 @@ def set_cursor(con: Connection, position: Cursor, *, in_doubt: bool = False) -> 
         )
         if in_doubt:
             con.execute("UPDATE Targets SET DoubtSeq = 0 WHERE Target = ?", (position.target,))
+
+
+def begin_run(con: Connection, target: str) -> int:
+    """The number of a target's run that begins now."""
+    with transaction(con):
+        con.execute("UPDATE Targets SET Runs = Runs + 1 WHERE Target = ?", (target,))
+    return last_run(con, target)
+
+
+def last_run(con: Connection, target: str) -> int:
+    """The number of a target's last run; 0 when there was none."""
+    row = con.execute("SELECT Runs FROM Targets WHERE Target = ?", (target,)).fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def move_cursor(con: Connection, target: str, seq: int) -> None:
@@ -345,12 +365,13 @@ def hold(con: Connection, target: str, held: Held, now: int) -> None:
     """Inside a transaction: note that a record is not sent, unless an operator has decided that already."""
     record = held.record
     con.execute(
-        "INSERT INTO HeldRecords (Target, JobID, RecordID, Seq, EndTime, State, Reason, Since)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        "INSERT INTO HeldRecords (Target, JobID, RecordID, Seq, EndTime, State, Reason, NextTry, Refusals, RefusedRun,"
+        " Tried, Since) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?11, ?11)"
         " ON CONFLICT (Target, JobID) DO UPDATE SET RecordID = excluded.RecordID, Seq = excluded.Seq,"
-        " EndTime = excluded.EndTime, State = excluded.State, Reason = excluded.Reason, Attempts = Attempts + 1"
-        " WHERE State <> 'dropped'",
-        (target, record.job_id, record.record_id, record.seq, record.end_time, held.state, held.reason, now),
+        " EndTime = excluded.EndTime, State = excluded.State, Reason = excluded.Reason, NextTry = excluded.NextTry,"
+        " Refusals = excluded.Refusals, RefusedRun = excluded.RefusedRun, Tried = excluded.Tried,"
+        " Attempts = Attempts + 1 WHERE State <> 'dropped'",
+        (target, record.job_id, record.record_id, record.seq, record.end_time, *held[1:], now),
     )
 
 
@@ -571,19 +592,25 @@ def refused(
     words: str,
     held: Iterable[Held],
     months: Iterable[tuple[int, int]] = (),
-) -> None:
+    run: int = 0,
+) -> int:
     """
     The receiver refuses a message that cannot be split: its record is set aside, the cursor moves on.
 
-    ``months`` are those of a sum that was refused: what the receiver has of them is not known any more.
+    ``months`` are those of a sum that was refused: what the receiver has of them is not known any more. Returns in how
+    many runs, one after the other and this one included, a sum of such a month was refused.
     """
-    now = int(time.time())
+    now, refusals = int(time.time()), 0
     with transaction(con):
         _answer(con, message.message_id, "refused", code, words, None)
         _count_without(con, target, message.message_id)
         for one in held:
             hold(con, target, one, now)
         for month in months:
+            refusals = max(refusals, _note_refused_sum(con, target, (message.kind, *month), words, run))
+            if message.kind == "sync":
+                # Counts of every month are sent in every run.
+                continue
             con.execute("INSERT OR IGNORE INTO OpenMonths (Target, Year, Month) VALUES (?, ?, ?)", (target, *month))
             con.execute(
                 "UPDATE SumKeys SET Jobs = max(Jobs, 1) WHERE Target = ? AND Year = ? AND Month = ? AND Kind <> 'sync'",
@@ -591,6 +618,21 @@ def refused(
             )
         if message.seq is not None:
             _move(con, target, message.seq)
+    return refusals
+
+
+def _note_refused_sum(con: Connection, target: str, which: tuple[str, int, int], words: str, run: int) -> int:
+    con.execute(
+        "INSERT INTO RefusedSums (Target, Kind, Year, Month, Reason, Refusals, RefusedRun, Since)"
+        " VALUES (?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT (Target, Kind, Year, Month) DO UPDATE SET"
+        " Reason = excluded.Reason, Refusals = Refusals + (RefusedRun <> excluded.RefusedRun),"
+        " RefusedRun = excluded.RefusedRun",
+        (target, *which, words, run, int(time.time())),
+    )
+    row = con.execute(
+        "SELECT Refusals FROM RefusedSums WHERE Target = ? AND Kind = ? AND Year = ? AND Month = ?", (target, *which)
+    ).fetchone()
+    return int(row[0])
 
 
 def _answer(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from _sqlite3 import Connection
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from arcacct.store.ledger import RECORD_COLUMNS, Message, SentRecord, SentSum, Version, stored, transaction
 
@@ -91,13 +92,40 @@ def open_months(con: Connection, target: str) -> set[tuple[int, int]]:
     return {(year, month) for year, month in rows}
 
 
-def close_months(con: Connection, target: str, months: Iterable[tuple[int, int]]) -> None:
-    """The receiver has these months whole again."""
+def close_months(con: Connection, target: str, months: Iterable[tuple[int, int]], run: int) -> None:
+    """The receiver has these months whole again, but for those of which it refused a sum in this very run."""
     with transaction(con):
         con.executemany(
-            "DELETE FROM OpenMonths WHERE Target = ? AND Year = ? AND Month = ?",
-            [(target, year, month) for year, month in months],
+            "DELETE FROM OpenMonths WHERE Target = ?1 AND Year = ?2 AND Month = ?3 AND NOT EXISTS (SELECT 1"
+            " FROM RefusedSums WHERE Target = ?1 AND Kind <> 'sync' AND Year = ?2 AND Month = ?3 AND RefusedRun = ?4)",
+            [(target, year, month, run) for year, month in months],
         )
+
+
+class RefusedSum(NamedTuple):
+    """Sums of a month that the receiver refused."""
+
+    kind: str
+    year: int
+    month: int
+    reason: str
+    refusals: int
+    """In so many runs, one after the other."""
+
+
+def refused_sums(con: Connection, target: str) -> list[RefusedSum]:
+    """The months of which the receiver refused a sum in the last run."""
+    rows = con.execute(
+        "SELECT Kind, Year, Month, Reason, Refusals FROM RefusedSums WHERE Target = ? ORDER BY Kind, Year, Month",
+        (target,),
+    )
+    return [RefusedSum._make(row) for row in rows]
+
+
+def forget_refused_sums(con: Connection, target: str, run: int) -> None:
+    """A whole run sent every sum again: what it was not refused is at the receiver."""
+    with transaction(con):
+        con.execute("DELETE FROM RefusedSums WHERE Target = ? AND RefusedRun <> ?", (target, run))
 
 
 def live_sums(con: Connection, target: str, year: int, month: int) -> list[tuple[str, SentSum]]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from arcacct.errors import InputError
+from arcacct.records.xml import iso_time
 
 
 class Sighting(NamedTuple):
@@ -48,6 +49,17 @@ class Aside(NamedTuple):
     reason: str
     attempts: int
     since_s: int
+    next_try_s: int | None
+    """When it is tried again by itself; ``None``: once it is settled, or not by itself."""
+    refusals: int
+    """In so many runs the receiver refused it."""
+
+    @property
+    def again(self) -> str:
+        """What to say of another try: ``tried again from 2026-11-20T10:30:00Z``; empty if there is none."""
+        if self.next_try_s is None or self.state not in ("held", "quarantined"):
+            return ""
+        return f"tried again from {iso_time(self.next_try_s)}" if self.next_try_s else "tried again with the next run"
 
 
 def sighting(con: Connection, record_id: int) -> Sighting | None:
@@ -98,7 +110,7 @@ def message_of_sum(con: Connection, target: str, key: str) -> Carried | None:
     return None if row is None else Carried._make((*row[:9], bool(row[9]), *row[10:]))
 
 
-_ASIDE = "SELECT Target, JobID, RecordID, EndTime, State, Reason, Attempts, Since FROM HeldRecords"
+_ASIDE = "SELECT Target, JobID, RecordID, EndTime, State, Reason, Attempts, Since, NextTry, Refusals FROM HeldRecords"
 
 
 def set_aside(con: Connection, *, target: str | None = None, job_id: str | None = None) -> list[Aside]:
@@ -112,7 +124,9 @@ def set_aside(con: Connection, *, target: str | None = None, job_id: str | None 
 
 def change_state(con: Connection, target: str | None, job_ids: Sequence[str], state: str) -> int:
     """
-    Mark records that are set aside as ``retry`` or ``dropped``; returns how many. No job ids: all but dropped ones.
+    Mark records that are set aside as ``retry`` or ``dropped``; returns how many.
+
+    No job ids: all but dropped ones, and those that are not settled yet.
 
     Raises InputError for a job that is not set aside.
     """
@@ -130,7 +144,7 @@ def _change(con: Connection, target: str | None, job_ids: Sequence[str], state: 
     if not job_ids:
         return con.execute(
             "UPDATE HeldRecords SET State = ?1 WHERE (?2 IS NULL OR Target = ?2)"
-            " AND State IN ('quarantined', 'correction')",
+            " AND (State IN ('quarantined', 'correction') OR (State = 'held' AND NextTry IS NOT NULL))",
             (state, target),
         ).rowcount
     changed = 0

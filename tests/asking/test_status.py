@@ -125,6 +125,38 @@ def test_a_poisoned_record(site) -> None:
 
 
 @pytest.mark.parametrize(
+    ("days", "severity"), [(0, health.OK), (2, health.WARNING), (4, health.CRITICAL)], ids=["today", "2 days", "4 days"]
+)
+def test_a_record_that_waits_for_another_try(site, days, severity) -> None:
+    """A refusal that nobody believes yet is no alarm, but one that lasts for days is; it says when the next try is."""
+    with closing(open_publishing(site.here)) as con:
+        record = ledger.SentRecord("J", 1, 1, 1, b"")
+        ledger.intend(con, BLOCK, [], [ledger.Held(record, "held", "refused by the receiver: HTTP 413", 2**31, 3, 1)])
+        con.execute("UPDATE HeldRecords SET Since = Since - ?", (days * DAY_S,))
+
+    done = arcacct("--config", site.conf, "status", "--json")
+
+    said = {check["subject"]: check for check in json.loads(done.stdout)}["sgas:s quarantine"]
+    assert said["severity"] == done.returncode == severity
+    assert said["text"].startswith("1 refused and tried again from 2038-01-19T03:14:08Z")
+    (line,) = arcacct("--config", site.conf, "quarantine", "list").stdout.splitlines()
+    assert line.split()[1] == "held"
+    assert line.endswith("refused by the receiver: HTTP 413; tried again from 2038-01-19T03:14:08Z")
+
+
+def test_a_sum_that_is_refused_again_and_again(site) -> None:
+    """Once may be chance; from the second run on it is a warning that names month and words."""
+    with closing(open_publishing(site.here)) as con:
+        for run in (1, 2):
+            message = ledger.Message(0, "summaries", "publish", None, "https://x", None, "", 1, b"bytes", ())
+            (sent,) = ledger.intend(con, BLOCK, [message])
+            ledger.refused(con, BLOCK, sent, 400, "no such field", [], [(2026, 10)], run)
+            found = site.status()
+            assert [check.severity for check in found.values()] == ([] if run == 1 else [health.WARNING])
+    assert "2026-10: a record of summaries refused in 2 runs: no such field" in found["sgas:s sums"].text
+
+
+@pytest.mark.parametrize(
     ("days", "severity"),
     [(10, health.WARNING), (0.5, health.CRITICAL), (-1, health.CRITICAL)],
     ids=["two weeks", "a day", "expired"],

@@ -19,7 +19,7 @@ from publishing_site import CARS, DAY_S, JUNE, SGAS, SUMMARIES, Job, Site, at_ap
 
 from arcacct.errors import ConfigError, FiguresHeld
 from arcacct.publish.verify import verify
-from arcacct.store import accounting, schema, story
+from arcacct.store import accounting, story
 
 JUNE_2024 = (2024, 6)
 SUFFIXES = ("", "-wal", "-shm")
@@ -771,7 +771,6 @@ def test_json_of_a_held_month(sums) -> None:
     done = arcacct("--config", str(sums.path / "arc.conf"), "status", "--json")
     checks = {one["subject"]: one for one in json.loads(done.stdout)}
     assert checks["apel:a figures"]["severity"] == 2
-    assert schema.PUBLISHING.schema == 5
 
 
 def test_a_rehearsal_touches_no_ledger_of_the_site(memory, empty_box) -> None:

@@ -49,6 +49,23 @@ def test_only_what_is_new_goes_out(site) -> None:
     assert sent(site) == [{}, {"sync": 2}, {"sync": 2}]
 
 
+def test_what_an_older_program_believed_at_once_is_tried_again(site) -> None:
+    """One random 500 set a sound record aside for ever: the first run of this program delivers it."""
+    (highest,) = site.database("SELECT max(Seq) FROM FinishedLog")[0]
+    con = sqlite3.connect(site.settings.places.publishing_database)
+    con.execute("UPDATE Targets SET LastSeq = ?", (highest,))
+    con.execute(
+        "INSERT INTO HeldRecords (Target, JobID, RecordID, Seq, EndTime, State, Reason, Since)"
+        " VALUES ('arex/jura/sgas:s', 'waits', 1, 1, 1, 'quarantined', 'refused by the receiver: HTTP 500', 1)"
+    )
+    con.commit()
+    con.close()
+
+    assert sent(site)[0] == {"ur": 1}
+    assert "waits" not in site.held()
+    assert {row.global_job_id for row in site.box.sgas.records.values()} == {"waits"}
+
+
 def test_counts_are_of_all_that_was_ever_given(site) -> None:
     """The sync message counts what 0.1.0 had sent, too, without what was taken back since."""
     sent(site)
