@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import click
 
 from arcacct.errors import InputError, TargetBusy
 from arcacct.publish.run import Outcome
-from arcacct.publish.tally import Sent
+from arcacct.publish.tally import Sent, Tally
 
 GRAVEST_FIRST = (78, 77, 69, 74, 70, 75, 65)
 
@@ -26,14 +26,22 @@ def show(outcomes: Sequence[Outcome], *, planned: bool = False) -> None:
             click.echo(f"{outcome.target}: {verb} {_amount(kind, sent)}")
         if not outcome.tally.sent and outcome.error is None:
             click.echo(f"{outcome.target}: nothing new")
-        if outcome.tally.resent:
-            click.echo(f"{outcome.target}: {_plural(outcome.tally.resent, 'message')} of an earlier run had no answer")
-        if outcome.tally.quarantined:
-            click.echo(f"{outcome.target}: {_plural(outcome.tally.quarantined, 'record')} set aside")
-        if outcome.tally.refused_once:
-            click.echo(f"{outcome.target}: {_plural(outcome.tally.refused_once, 'record')} refused, to be tried again")
+        for line in _asides(outcome.tally):
+            click.echo(f"{outcome.target}: {line}")
         if outcome.error is not None:
             click.echo(f"arcacct: {outcome.target}: {outcome.error}", err=True)
+
+
+def _asides(tally: Tally) -> Iterator[str]:
+    """What is to be said beside what was sent."""
+    if tally.resent:
+        yield f"{_plural(tally.resent, 'message')} of an earlier run had no answer"
+    if tally.quarantined:
+        yield f"{_plural(tally.quarantined, 'record')} set aside"
+    if tally.refused_once:
+        yield f"{_plural(tally.refused_once, 'record')} refused, to be tried again"
+    if tally.ahead:
+        yield f"{_plural(tally.ahead, 'record')} of the future, by this host's clock: sent once it is right"
 
 
 def announce(target: str, note: str) -> None:

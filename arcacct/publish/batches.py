@@ -135,12 +135,17 @@ class JobBatcher:
     def set_aside(self, aar: AAR, seq: int, reason: str) -> None:
         """A record that is not sent, for a reason that the receiver would not tell."""
         record = SentRecord(aar.job_id, aar.record_id, seq, aar.end_time, digest(aar), self._family.key(aar))
-        self._held.append(self._judged(record, reason))
+        self._hold(record, reason)
         self.passed(seq)
 
-    def _judged(self, record: SentRecord, reason: str) -> Held:
-        """By our own rules: looking again costs nothing, and configuration, program or another job may have changed."""
-        return Held(record, "quarantined", reason, self._now + DAY_S)
+    def _hold(self, record: SentRecord, reason: str, not_before: int | None = None) -> None:
+        """By our own rules; a job of the future, as the clock has it, goes as soon as it is none any more."""
+        if not_before is not None:
+            self._tally.ahead += 1
+            self._held.append(Held(record, "held", reason, not_before))
+        else:
+            # Looking again costs nothing, and configuration, program or another job may have changed.
+            self._held.append(Held(record, "quarantined", reason, self._now + DAY_S))
 
     def _add_new(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> None:
         for one in known:
@@ -229,7 +234,7 @@ class JobBatcher:
             text = ""
         if verdict.refusal is not None:
             # What the receiver has of the job under another key stays until there is something to replace it.
-            self._held.append(self._judged(record, verdict.refusal))
+            self._hold(record, verdict.refusal, verdict.not_before)
             return
         if known:
             self._neutralise(aar, record, known)

@@ -150,12 +150,12 @@ class Floor:
         for month, kept in self._kept.items():
             given = self._given_jobs.get(month, kept)
             fall = f"{given} jobs published, and {kept} would be changed, moved or taken back without proof"
-            self._hold(month, f"{fall}: {self._why[month]}{self._changes}", given, max(0, given - kept))
+            self.hold(HeldMonth(*month, f"{fall}: {self._why[month]}{self._changes}", given, max(0, given - kept)))
         for month, waiting in self._waiting.items():
             given = self._given_jobs[month]
             sites = ", ".join(sorted(self._sites[month]))
             cause = f"{given} jobs published under the name {sites}, and {waiting} more wait{self._changes}"
-            self._hold(month, cause, given, given + waiting)
+            self.hold(HeldMonth(*month, cause, given, given + waiting))
 
     def falls(
         self, month: Month, given: Mapping[Place, Amount], found: Mapping[Place, Amount], left: Mapping[Place, Amount]
@@ -184,14 +184,14 @@ class Floor:
         if now >= jobs:
             figures = f"{wall_s / 3600:.1f} h of wall time published, {now_s / 3600:.1f} h {where}"
         hosts = sorted({one.place.submit_host for one in fallen})
-        self._hold(month, f"{figures} ({', '.join(hosts)}): {self._cause()}", jobs, now)
+        self.hold(HeldMonth(*month, f"{figures} ({', '.join(hosts)}): {self._cause()}", jobs, now))
         return True
 
     def is_incomplete(self, month: Month, jobs: int, cause: str) -> bool:
         """Whether the beginning of a month is missing and nobody accepted that; holds the month then."""
         if self.was_accepted(month):
             return False
-        self._hold(month, cause, 0, jobs)
+        self.hold(HeldMonth(*month, cause, 0, jobs))
         return True
 
     def was_accepted(self, month: Month) -> bool:
@@ -203,8 +203,9 @@ class Floor:
             return f"nothing logged explains it{self._changes}"
         return "nothing logged explains it (was the database lost, restored or exchanged?)"
 
-    def _hold(self, month: Month, cause: str, given: int, found: int) -> None:
-        self.held.setdefault(month, HeldMonth(*month, cause, given, found))
+    def hold(self, one: HeldMonth) -> None:
+        """From now on a month is held; one that is already stays as it is."""
+        self.held.setdefault((one.year, one.month), one)
 
     def error(self) -> FiguresHeld | None:
         """What a run with months that were held comes to."""

@@ -14,7 +14,17 @@ from arcacct.publish.families import SYNC, SummaryFamily, apel_options, wants
 from arcacct.publish.feed import Task
 from arcacct.publish.floor import added
 from arcacct.publish.position import iso
-from arcacct.publish.sums import Month, month_bounds, month_name, send_zeros, sent_sum, summary_sums, zeros, zeros_note
+from arcacct.publish.sums import (
+    Month,
+    month_bounds,
+    month_name,
+    next_month,
+    send_zeros,
+    sent_sum,
+    summary_sums,
+    zeros,
+    zeros_note,
+)
 from arcacct.publish.tally import Tally
 from arcacct.records import acceptance, apel, apel_summary
 from arcacct.records.aar import AAR, UsageCell
@@ -24,6 +34,7 @@ from arcacct.store import cells, former, given, health, held, ledger, lives, que
 from arcacct.store.accounting import one_moment
 from arcacct.store.given import Amount, Place
 from arcacct.store.ledger import Held, MonthProof, SentRecord, SentSum
+from arcacct.store.months import held as held_months
 
 _END_OF_TIME = math.inf
 Live = tuple[str, SentSum]
@@ -45,12 +56,15 @@ def send_summaries(
     """
     Whole months of one family; what was published of them under keys that no longer hold is taken back.
 
-    Months whose figures would fall without proof are left as they are. ``horizon`` is up to where in FinishedLog the
-    sums are; ``logged`` are jobs that were logged since the last run and have values that no sum can hold; with
-    ``doubt`` the ledger does not know every key that was published.
+    Months whose figures would fall without proof are left as they are, and so are those that have not begun by this
+    host's clock: nothing can be said of them, and their jobs wait. ``horizon`` is up to where in FinishedLog the
+    sums are; ``logged`` are jobs that were logged since the last run and have values that no sum can hold, or end in
+    months that have not begun; with ``doubt`` the ledger does not know every key that was published.
     """
     target = _apel(task)
-    wanted = sorted(months)
+    coming = next_month(int(time.time()))
+    wanted = sorted(month for month in months if month_bounds(*month)[0] < coming)
+    _leave(task, sorted(set(months) - set(wanted)))
     by_month = {month: sent.live_summaries(task.publishing, target.block, *month) for month in wanted}
     with one_moment(task.accounting):
         sums = summary_sums(target, family, cells.usage_cells(task.accounting, wanted), task.tally)
@@ -76,6 +90,16 @@ def send_summaries(
     delivery.deliver(Consignment(family.document, batched(parts, *task.limits), seq, proofs=proofs))
     if not task.dry_run:
         sent.close_months(task.publishing, target.block, allowed, task.run)
+
+
+def _leave(task: Task, months: Sequence[Month]) -> None:
+    """Months that have not begun stay as they are: at the receiver, and held or not."""
+    for month in months:
+        task.tally.note(f"{month_name(month)}: has not begun by this host's clock: nothing of it is sent")
+    holding = held_months(task.publishing, task.target.block) if months else {}
+    for one in holding.get(task.target.block, ()):
+        if (one.year, one.month) in months:
+            task.floor.hold(one)
 
 
 def _was_forgotten(task: Task, month: Month) -> str | None:
@@ -301,27 +325,33 @@ def _hold_refused(
         for page in query.ended_between(task.accounting, *period):
             for aar in page:
                 _hold_one(task, family, aar, now, aside)
-    known = held.quarantined(task.publishing, task.target.block, everything)
+    known = set(held.quarantined(task.publishing, task.target.block, everything))
     for aar in query.by_job_id(task.accounting, [*logged, *known]).values():
         _hold_one(task, family, aar, now, aside)
+    task.tally.ahead += sum(one.state == "held" for one in aside.values() if one.record.job_id not in known)
     if task.dry_run:
-        task.tally.quarantined += len(aside.keys() - set(known))
+        task.tally.quarantined += len(held.newly_aside(task.publishing, task.target.block, list(aside.values())))
     else:
         task.tally.quarantined += held.hold_only(task.publishing, task.target.block, list(aside.values()), everything)
 
 
 def _hold_one(task: Task, family: SummaryFamily, aar: AAR, now: int, aside: dict[str, Held]) -> None:
-    reason = _refusal(family, aar, now)
-    if reason is not None and wants(task.target, aar.vo):
-        aside[aar.job_id] = Held(SentRecord(aar.job_id, aar.record_id, 0, aar.end_time, b""), "quarantined", reason)
+    if not wants(task.target, aar.vo):
+        return
+    reason, not_before = _refusal(family, aar, now)
+    if reason is not None:
+        record = SentRecord(aar.job_id, aar.record_id, 0, aar.end_time, b"")
+        aside[aar.job_id] = Held(record, "quarantined" if not_before is None else "held", reason, not_before)
 
 
-def _refusal(family: SummaryFamily, aar: AAR, now: int) -> str | None:
+def _refusal(family: SummaryFamily, aar: AAR, now: int) -> tuple[str | None, int | None]:
+    """Why a job is in no sum, or without its usage; and until when, where only the clock is in the way."""
     if not _is_whole(aar.end_time, 1, query.LAST_SECOND):
-        return f"EndTime {aar.end_time} is not a time"
+        return f"EndTime {aar.end_time} is not a time", None
     if not all(_is_whole(value, 0, query.LARGEST_EXACT) for value in (aar.wall_s, aar.cpu_user_s, aar.cpu_kernel_s)):
-        return _NO_MEASURE
-    return acceptance.accept_cell(query.cell_of(aar), family.options, now).refusal
+        return _NO_MEASURE, None
+    verdict = acceptance.accept_cell(query.cell_of(aar), family.options, now)
+    return verdict.refusal, verdict.not_before
 
 
 def _is_whole(value: object, least: int, most: int) -> bool:

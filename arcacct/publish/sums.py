@@ -40,6 +40,12 @@ def recent_months(seconds: int) -> set[Month]:
     return {(now.tm_year, now.tm_mon), previous}
 
 
+def next_month(seconds: int) -> int:
+    """The first second of the month after this one."""
+    now = time.gmtime(seconds)
+    return month_bounds(now.tm_year, now.tm_mon)[1]
+
+
 def months_between(first_s: int, before_s: int) -> set[Month]:
     """Every month that has a second of ``[first_s, before_s)``."""
     months = set()

@@ -29,6 +29,8 @@ class Tally:
         """Records that were set aside."""
         self.refused_once = 0
         """Records and sums that the receiver refused, and that are sent again before that is believed."""
+        self.ahead = 0
+        """Records that wait since they end in the future, by this host's clock."""
         self.corrections = 0
         """Records that the receiver has in an older version and will not change."""
         self.notes: list[str] = []

@@ -22,7 +22,7 @@ from arcacct.publish.plan import Plan
 from arcacct.publish.position import iso, position
 from arcacct.publish.selection import names_in_doubt, names_of, of_records, selection_of
 from arcacct.publish.senders import Sender, max_bytes_of, sender_of
-from arcacct.publish.sums import month_bounds, month_name, months_between, recent_months
+from arcacct.publish.sums import month_bounds, month_name, months_between, next_month, recent_months
 from arcacct.publish.tally import Tally
 from arcacct.store import cells, former, given, held, ledger, lives, months, query, schema, sent
 from arcacct.store.ledger import JOB_KINDS, Cursor, Unknown
@@ -241,7 +241,10 @@ class TargetRun:
         for kind in sorted(by_kind, key=lambda kind: kind == self._family.document.kind):
             assert not isinstance(self._target, SGASTarget)
             family = summary_family(kind, self._target, self._settings)
-            logged = query.without_measure(task.accounting, begin.last_seq, horizon)
+            logged = [
+                *query.without_measure(task.accounting, begin.last_seq, horizon),
+                *query.logged_ended_from(task.accounting, begin.last_seq, horizon, next_month(int(time.time()))),
+            ]
             last = router is None and kind == self._family.document.kind
             seq = horizon if last else None
             monthly.send_summaries(

@@ -18,6 +18,7 @@ from arcacct.records import apel_text
 from arcacct.records.acceptance_rules import (
     LARGEST_EXACT,
     Verdict,
+    ahead,
     benchmark_problem,
     changed,
     count_note,
@@ -38,7 +39,7 @@ from arcacct.records.apel import LONG, QUEUE, APELOptions, apel_local_job_id
 from arcacct.records.fqan import FQAN, parsed_fqan
 from arcacct.records.identity import has_value, machine_host
 from arcacct.records.usage_record import LARGEST_INT4, UROptions, local_job_id, record_id
-from arcacct.records.xml import LAST_SECOND, has_forbidden
+from arcacct.records.xml import LAST_SECOND, has_forbidden, iso_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class CellVerdict(NamedTuple):
     notes: tuple[str, ...] = ()
     """What was repaired: cells that differ in nothing else have one key at the receiver."""
     refusal: str | None = None
+    not_before: int | None = None
+    """UTC seconds: the refusal is only about this host's clock, and holds until then; None: it holds for good."""
 
 
 def accept_for_sgas(aar: AAR, options: UROptions, now: int) -> Verdict:
@@ -118,9 +121,11 @@ def _apel_looks_sound(aar: AAR, prefix: str) -> bool:
 
 def sgas_verdict(aar: AAR, options: UROptions, now: int) -> Verdict:
     """All of SGAS's rules, one after the other."""
-    refusal = job_refusal(aar, now, largest_cpu_s=LARGEST_EXACT) or _sgas_refusal(aar, options)
+    refusal = job_refusal(aar, LARGEST_EXACT) or _sgas_refusal(aar, options)
     if refusal:
         return Verdict(aar, (), refusal)
+    if verdict := ahead(aar, now):
+        return verdict
     notes: list[str] = []
     for repair in (repair_times, repair_amounts, repair_hosts, note_characters):
         aar = repair(aar, notes)
@@ -133,9 +138,11 @@ def apel_verdict(
     aar: AAR, prefix: str, default: Benchmark, now: int, *repairs_of_format: Callable[[AAR, list[str]], AAR]
 ) -> Verdict:
     """All of APEL's rules for a job, then those of one format."""
-    refusal = job_refusal(aar, now, largest_cpu_s=LARGEST_INT4) or _apel_refusal(aar)
+    refusal = job_refusal(aar, LARGEST_INT4) or _apel_refusal(aar)
     if refusal:
         return Verdict(aar, (), refusal)
+    if verdict := ahead(aar, now):
+        return verdict
     notes: list[str] = []
     if note := _benchmark_note(aar.benchmark, default):
         notes.append(note)
@@ -249,9 +256,13 @@ def repair_apel_job(aar: AAR, notes: list[str]) -> AAR:
 
 def accept_cell(cell: UsageCell, options: APELOptions, now: int) -> CellVerdict:
     """Measure a usage cell by the rules of APEL's summary records."""
-    refusal = _cell_refusal(cell, now)
+    refusal = _cell_refusal(cell)
     if refusal:
         return CellVerdict(cell, (), refusal)
+    begin = _month(cell.year, cell.month)[0]
+    if begin > now:
+        refusal = f"month {cell.year}-{cell.month:02d} has not begun by this host's clock ({iso_time(now)})"
+        return CellVerdict(cell, (), refusal, begin)
     notes: list[str] = []
     if cell.benchmark and (note := _benchmark_note(cell.benchmark, options.default_benchmark)):
         notes.append(note)
@@ -279,11 +290,9 @@ def _benchmark_note(benchmark: str | None, default: Benchmark) -> str | None:
     return None if problem is None else f"{problem}: {default} is used"
 
 
-def _cell_refusal(cell: UsageCell, now: int) -> str | None:
+def _cell_refusal(cell: UsageCell) -> str | None:
     if not (1 <= cell.month <= 12 and 1970 <= cell.year <= 9999):
         return f"{cell.year}-{cell.month} is not a month"
-    if _month(cell.year, cell.month)[0] > now:
-        return f"month {cell.year}-{cell.month:02d} has not begun"
     bounds = (
         ("jobs", cell.jobs, LARGEST_INT4),
         ("wall time", cell.wall_s, LARGEST_EXACT),

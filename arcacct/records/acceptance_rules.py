@@ -47,6 +47,8 @@ class Verdict(NamedTuple):
     """What was repaired."""
     refusal: str | None = None
     """Why it cannot be sent; None if it can."""
+    not_before: int | None = None
+    """UTC seconds: the refusal is only about this host's clock, and holds until then; None: it holds for good."""
 
 
 def looks_sound(aar: AAR, now: int) -> bool:
@@ -104,7 +106,7 @@ def shared_texts_sound(*texts: str | tuple[str, ...] | None) -> bool:
     return all(len(text) <= _SMALLEST_WIDTH and ascii_text(text) == text for text in flat)
 
 
-def job_refusal(aar: AAR, now: int, largest_cpu_s: int) -> str | None:
+def job_refusal(aar: AAR, largest_cpu_s: int) -> str | None:
     """Why no receiver would take a job, or None."""
     if not (aar.job_id and aar.job_id.isprintable()) or has_forbidden(aar.job_id):
         return f"JobID {aar.job_id!r} is empty or has characters that cannot be sent"
@@ -112,9 +114,19 @@ def job_refusal(aar: AAR, now: int, largest_cpu_s: int) -> str | None:
         return f"status {aar.status!r} is not final: expected completed, failed or aborted"
     if not 0 < aar.end_time <= LAST_SECOND:
         return f"EndTime {aar.end_time} is not a time"
-    if aar.end_time > now + FUTURE_S:
-        return f"EndTime {iso_time(aar.end_time)} lies in the future: is the clock right?"
     return _amount_refusal(aar, largest_cpu_s)
+
+
+def ahead(aar: AAR, now: int) -> Verdict | None:
+    """
+    The verdict on a job that ends in the future: nothing is wrong with it if it is the clock that is behind.
+
+    To be asked of a job that nothing else is refused of.
+    """
+    if aar.end_time <= now + FUTURE_S:
+        return None
+    refusal = f"EndTime {iso_time(aar.end_time)} lies in the future by this host's clock ({iso_time(now)})"
+    return Verdict(aar, (), refusal, aar.end_time - FUTURE_S)
 
 
 def _amount_refusal(aar: AAR, largest_cpu_s: int) -> str | None:

@@ -364,6 +364,15 @@ def without_measure(con: Connection, seq: int, horizon: int) -> list[str]:
     return [unescaped(job_id) for (job_id,) in rows]
 
 
+def logged_ended_from(con: Connection, seq: int, horizon: int, ended_from: int) -> list[str]:
+    """JobIDs logged with ``seq < Seq <= horizon`` that ended at ``ended_from`` or later."""
+    rows = con.execute(
+        f"SELECT JobID FROM {_logged(seq)} WHERE Seq > ? AND Seq <= ? AND EndTime BETWEEN ? AND ?",
+        (seq, horizon, ended_from, LAST_SECOND),
+    )
+    return [unescaped(job_id) for (job_id,) in rows]
+
+
 def earliest_unhandled_end(con: Connection, seq: int, *, ended_from: int = 0) -> int | None:
     """The smallest EndTime of a record that became final after ``seq``; ``None`` when there is none."""
     row = con.execute(

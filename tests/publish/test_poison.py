@@ -16,7 +16,7 @@ import rehearsal
 import sgas_rules
 from argo_ams_library import ArgoMessagingService
 from lxml import etree
-from publishing_site import CARS, DAY_S, JUNE, SGAS, SUMMARIES, Job, Site, at_apel, at_sgas, jobs, truth
+from publishing_site import CARS, JUNE, SGAS, SUMMARIES, Job, Site, at_apel, at_sgas, jobs, truth
 
 from arcacct.sandbox import Sandbox
 from arcacct.sandbox.ssm import accept
@@ -65,7 +65,6 @@ POISON = [
     Poison("negative-wall-time", {"wall_s": -1}, "wall time", "wall time", "cannot have been measured"),
     Poison("cpu-time-beyond-int4", {"cpu_s": 2**31}, None, "CPU time"),
     Poison("negative-cpu-time", {"cpu_s": -5}, "CPU time", "CPU time", "cannot have been measured"),
-    Poison("end-in-the-future", {"end_time": NOW + 40 * DAY_S}, "future", "future", "not begun"),
     Poison("unknown-benchmark", {"benchmark": "SPECint:10"}, None, None),
     Poison("benchmark-zero", {"benchmark": "HEPSPEC:0"}, None, None),
     Poison("benchmark-no-number", {"benchmark": "HEPSPEC:fast"}, None, None),

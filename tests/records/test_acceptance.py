@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 
 from arcacct.records.aar import AAR, Transfer, UsageCell
 from arcacct.records.acceptance import (
+    CellVerdict,
     accept_cell,
     accept_for_apel_job,
     accept_for_car,
@@ -59,7 +60,6 @@ APEL_ONLY = "car job"
         pytest.param({"status": "in-progress"}, EVERYBODY, "not final", id="running"),
         pytest.param({"end_time": 0, "submit_time": 0}, EVERYBODY, "is not a time", id="no-end"),
         pytest.param({"end_time": 2**50}, EVERYBODY, "is not a time", id="end-beyond-the-calendar"),
-        pytest.param({"end_time": NOW + 2 * DAY + 1}, EVERYBODY, "lies in the future", id="end-in-the-future"),
         pytest.param({"wall_s": -1}, EVERYBODY, "wall time -1", id="negative-wall"),
         pytest.param({"wall_s": 2**31}, EVERYBODY, "wall time 2147483648", id="wall-beyond-int"),
         pytest.param({"cpu_kernel_s": -5}, EVERYBODY, "kernel CPU time -5", id="negative-cpu"),
@@ -158,6 +158,23 @@ def test_a_job_without_any_machine_is_refused_by_sgas(bare_job: AAR) -> None:
     assert (
         accept_for_sgas(bare_job, UROptions(), NOW).refusal == "no MachineName: the job has no endpoint, set lrms_host"
     )
+
+
+def test_an_end_in_the_future_is_refused_until_then(job: AAR, cell: UsageCell) -> None:
+    """It may be the clock that is behind: the verdict says from when on the same job is taken, also in a sum."""
+    end = NOW + 40 * DAY
+    ahead = job._replace(end_time=end)
+    for accept, options in ((accept_for_sgas, SGAS), (accept_for_car, CAR), (accept_for_apel_job, APEL)):
+        verdict = accept(ahead, options, NOW)
+        assert "lies in the future" in (verdict.refusal or "")
+        assert verdict.not_before == end - 2 * DAY
+        assert accept(ahead, options, verdict.not_before).refusal is None
+        # What is wrong for good is no question of time.
+        assert accept(ahead._replace(wall_s=-1), options, NOW).not_before is None
+    verdict = accept_cell(cell._replace(month=2), APEL, NOW)
+    assert "has not begun" in (verdict.refusal or "")
+    assert verdict.not_before == 1_706_745_600
+    assert accept_cell(cell._replace(month=2), APEL, verdict.not_before).refusal is None
 
 
 def test_an_end_that_apel_still_takes_is_taken(job: AAR) -> None:
@@ -290,7 +307,6 @@ def test_the_quick_look_agrees_with_the_whole_rules(job: AAR) -> None:
     ("changes", "reason"),
     [
         pytest.param({"month": 13}, "is not a month", id="month"),
-        pytest.param({"month": 2}, "has not begun", id="future-month"),
         pytest.param({"jobs": 2**31}, "jobs 2147483648", id="jobs"),
         pytest.param({"wall_s": -1}, "wall time -1", id="wall"),
         pytest.param({"cpu_s": 2**53 + 1}, "CPU time", id="cpu"),
@@ -310,4 +326,4 @@ def test_ends_outside_the_month_are_taken_to_its_bounds(cell: UsageCell) -> None
 
 def test_a_good_cell_passes_untouched(cell: UsageCell) -> None:
     """Without a note."""
-    assert accept_cell(cell, APEL, NOW) == (cell, (), None)
+    assert accept_cell(cell, APEL, NOW) == CellVerdict(cell)
