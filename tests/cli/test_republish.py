@@ -163,10 +163,16 @@ def test_quarantine_names_retries_and_drops(site, run) -> None:
     """A record that the receiver refuses is listed with its words, sent again on request, or never."""
     site.box.faults.answer("sgas", 500, "value too long for type character varying(200)", times=None, containing=JOB)
     code, out, err = run("publish", "--since", "2026-11-01", "--target", "s")
+    assert code == 75
+    assert "1 record refused, to be tried again" in out
+    assert JOB in err
+    assert len(site.box.sgas.records) == 34
+    assert " held " in run("quarantine", "list")[1]
+
+    code, out, err = run("publish", "--now", "--target", "s")
     assert code == 65
     assert "1 record set aside" in out
     assert JOB in err
-    assert len(site.box.sgas.records) == 34
 
     code, out, _err = run("quarantine", "list", "--format", "json")
     assert [(one["job_id"], one["state"]) for one in json.loads(out)] == [(JOB, "quarantined")]
