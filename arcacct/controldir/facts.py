@@ -36,7 +36,7 @@ _LOCAL_EXTRA = (
     ("lrms", "lrms", "lrms"),
     ("clientname", "clienthost", "client_host"),
 )
-_DIAG_EXTRA = {"systemsoftware": "system_software", "wninstance": "wn_instance", "benchmark": "benchmark"}
+_DIAG_EXTRA = {"systemsoftware": "system_software", "wninstance": "wn_instance"}
 """Keys of .local and .diag that become rows of JobExtraInfo: their names there, if they are others, and in v1_jobs."""
 _LOCAL = frozenset(
     ("localid", "interface", "headnode", "queue", "subject", "starttime", "jobname", "lrms", "clientname")
@@ -105,16 +105,21 @@ class JobFacts:
 
     ``known`` is False when .local could not be read: then only the ids, the state and its time mean something.
     ``events`` are those that the files tell beside the state itself: LRMSSTART, LRMSEND, DTRDOWNLOADSTART, ...
+    ``is_whole``: .local had the job's user and time of submission, and ended with a line end (A-REX truncates and
+    rewrites it). ``benchmarks`` are the first and the last that .diag had; which counts depends on who keeps the job.
     ``notes`` say what was left out of what the files say (`gate`).
     """
 
     __slots__ = (
         "auth_tokens",
+        "benchmarks",
+        "default_benchmark",
         "endpoint_type",
         "endpoint_url",
         "event_ns",
         "events",
         "extra",
+        "is_whole",
         "job_id",
         "known",
         "local_job_id",
@@ -134,6 +139,7 @@ class JobFacts:
         self.event_ns = event_ns
         self.status = status
         self.known = False
+        self.is_whole = False
         self.local_job_id = ""
         self.endpoint_type = ""
         self.endpoint_url = ""
@@ -144,6 +150,8 @@ class JobFacts:
         self.auth_tokens: list[tuple[str, str]] = []
         self.extra: dict[str, str] = {}
         self.events: list[tuple[str, int]] = []
+        self.benchmarks: tuple[str, ...] = ()
+        self.default_benchmark = ""
         self.notes: dict[str, str] = {}
         self.usage: Usage | None = None
 
@@ -172,7 +180,9 @@ def _read_local(facts: JobFacts, content: bytes, gate: Gate) -> None:
     fqans: list[str] = []
     projects: list[str] = []
     claims: list[tuple[str, str]] = []
-    for line in gate.lines("local", content):
+    is_ended = content.endswith(b"\n")
+    # Half of a line would be another name.
+    for line in gate.lines("local", content if is_ended else content[: content.rfind(b"\n") + 1]):
         key, equals, value = line.partition("=")
         if not equals or not value:
             continue
@@ -185,6 +195,7 @@ def _read_local(facts: JobFacts, content: bytes, gate: Gate) -> None:
         elif key.startswith(_TOKEN_CLAIM):
             claims.append((key[len(_TOKEN_CLAIM) :], value))
     facts.known = True
+    facts.is_whole = is_ended and "subject" in values and "starttime" in values
     # Names are kept in a table with two indexes.
     facts.local_job_id = gate.text("local_job_id", values.get("localid", ""), 2)
     facts.endpoint_type = gate.text("endpoint_type", values.get("interface", ""), 2)
@@ -217,6 +228,7 @@ def _read_usage(facts: JobFacts, files: JobFiles, default_benchmark: str, gate: 
     usage.end_time = files.event_ns // 1_000_000_000
     if files.diag:
         _read_diag(facts, usage, files.diag, gate, last_benchmark=files.hashed)
+    facts.default_benchmark = default_benchmark
     if not facts.extra.get("benchmark"):
         facts.extra["benchmark"] = default_benchmark
     if files.owner:
@@ -252,7 +264,7 @@ def _last_events(times: list[tuple[str, str]], gate: Gate) -> list[tuple[str, in
 def _read_diag(facts: JobFacts, usage: Usage, content: bytes, gate: Gate, *, last_benchmark: bool) -> None:
     numbers: dict[str, int] = {}
     extra: dict[str, str] = {}
-    nodes: list[str] = []
+    several: dict[str, list[str]] = {"nodename": [], "runtimeenvironments": [], "benchmark": []}
     times: list[tuple[str, str]] = []
     for line in gate.lines("diag", content):
         name, equals, value = line.partition("=")
@@ -263,33 +275,40 @@ def _read_diag(facts: JobFacts, usage: Usage, content: bytes, gate: Gate, *, las
             number = leading_digits(value)
             if number is not None:
                 numbers[key] = number
-        elif key == "nodename":
-            nodes.append(value)
+        elif key in several:
+            several[key].append(value)
         elif key in _LRMS_EVENTS:
             times.append((key, value))
-        elif key == "runtimeenvironments":
-            _add_rtes(usage.rtes, value)
-        elif key in _DIAG_EXTRA and (key not in extra or (key == "benchmark" and last_benchmark and value)):
+        elif key in _DIAG_EXTRA and key not in extra:
             extra[key] = value
     for key, value in extra.items():
         facts.extra[key] = gate.text(_DIAG_EXTRA[key], value)
     facts.events += _last_events(times, gate)
-    _bound_rtes(usage, gate)
+    _set_rtes(usage, several["runtimeenvironments"], gate)
     _set_numbers(usage, numbers)
-    _set_nodes(facts, usage, nodes, gate)
-    usage.cpu_count = numbers.get("processors") or len(nodes) or 1
+    _set_nodes(facts, usage, several["nodename"], gate)
+    if several["benchmark"]:
+        _set_benchmark(facts, several["benchmark"], gate, is_last=last_benchmark)
+    usage.cpu_count = numbers.get("processors") or len(several["nodename"]) or 1
 
 
-def _add_rtes(rtes: list[str], value: str) -> None:
-    # What is far above the limit need not be kept to be counted as too much.
-    if len(rtes) <= MOST_ROWS["run_time_environments"][0]:
-        rtes += [rte for rte in value.split(";") if rte]
+def _set_benchmark(facts: JobFacts, benchmarks: list[str], gate: Gate, *, is_last: bool) -> None:
+    given = [value for value in benchmarks if value] or [""]
+    facts.benchmarks = (gate.text("benchmark", given[0]), gate.text("benchmark", given[-1]))
+    # A first one that is empty counts for A-REX 6, as none.
+    facts.extra["benchmark"] = facts.benchmarks[1] if is_last else facts.benchmarks[0] if benchmarks[0] else ""
 
 
-def _bound_rtes(usage: Usage, gate: Gate) -> None:
+def _set_rtes(usage: Usage, lines: list[str], gate: Gate) -> None:
     field = "run_time_environments"
-    most, found = MOST_ROWS[field][0], len(usage.rtes)
-    usage.rtes = [gate.text(field, rte, 0) for rte in usage.rtes[:most]]
+    most = MOST_ROWS[field][0]
+    rtes: list[str] = []
+    for line in lines:
+        # What is far above the limit need not be kept to be told as too much.
+        if len(rtes) <= most:
+            rtes += [rte for rte in line.split(";") if rte]
+    found = len(rtes)
+    usage.rtes = [gate.text(field, rte, 0) for rte in rtes[:most]]
     del usage.rtes[gate.most(field, (2 * stored_bytes(rte) + _ROW_BYTES for rte in usage.rtes), found) :]
 
 

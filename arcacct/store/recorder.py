@@ -13,6 +13,8 @@ from arcacct.store.engine import Connection
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from arcacct.controldir.facts import JobFacts, Usage
     from arcacct.controldir.files import StatusFile
 
@@ -64,16 +66,26 @@ NOTHING, NEW_JOB, NEW_END, NEW_EVENT, CORRECTION = "", "job", "end", "event", "c
 
 
 class Known:
-    """What the database has of a job before a state change is recorded."""
+    """
+    What the database has of a job before a state change is recorded.
 
-    __slots__ = ("end_time", "event_ns", "has_owner", "is_aborted", "record_id")
+    ``owner`` is who and where: interface, URL, queue, user, VO (as stored) and time of submission.
+    """
 
-    def __init__(self, record_id: int, has_owner: bool, end_time: int, event_ns: int, is_aborted: bool) -> None:
-        self.record_id = record_id
-        self.has_owner = has_owner
-        self.end_time = end_time
-        self.event_ns = event_ns
-        self.is_aborted = is_aborted
+    __slots__ = ("end_time", "event_ns", "is_aborted", "local_job_id", "owner", "record_id", "state")
+
+    def __init__(self, row: "tuple[Any, ...]") -> None:
+        self.record_id: int = row[0]
+        self.end_time: int = row[1]
+        self.is_aborted = bool(row[2])
+        self.state: str | None = row[3]
+        self.event_ns: int = row[4] or 0
+        self.local_job_id: str | None = row[5]
+        self.owner: tuple[Any, ...] = row[6:]
+
+    def has_ended(self) -> bool:
+        """An aborted job has only vanished."""
+        return self.end_time != 0 and not self.is_aborted
 
 
 def escaped(text: str) -> str:
@@ -116,16 +128,16 @@ def record(con: Connection, facts: "JobFacts", *, present: bool = False, settled
             return NOTHING
         _insert(con, [(facts, settled)])
         return NEW_JOB
+    usage, latest = _of_this_run(known, facts, present=present)
     before = con.total_changes
-    if facts.known and not known.has_owner:
-        _name(con, known.record_id, facts)
+    if facts.known:
+        _correct_owner(con, known, facts, latest=latest)
     before_events = con.total_changes
     _add_events(con, known, facts)
     events = con.total_changes - before_events
-    latest = present or facts.event_ns >= known.event_ns
     # A job may be resumed before its earlier end is recorded: that end holds until there is a later one.
-    if facts.usage is not None and facts.known and (latest or facts.usage.end_time > known.end_time):
-        _finish(con, known, facts, facts.usage)
+    if usage is not None and (latest or usage.end_time > known.end_time):
+        _finish(con, known, facts, usage)
     elif latest:
         _go_on(con, known, facts)
     changes = con.total_changes - before
@@ -133,7 +145,7 @@ def record(con: Connection, facts: "JobFacts", *, present: bool = False, settled
         _remember(con, known.record_id, facts, settled=settled)
     if not changes:
         return NOTHING
-    if facts.usage is not None and (known.is_aborted or not known.end_time):
+    if usage is not None and not known.has_ended():
         return NEW_END
     return NEW_EVENT if changes == events else CORRECTION
 
@@ -167,7 +179,7 @@ def knows(con: Connection, job_id: str) -> bool:
 def has_ended(con: Connection, job_id: str) -> bool:
     """Whether the database has the end of the job: an aborted one has only vanished."""
     known = _known(con, job_id)
-    return known is not None and known.end_time != 0 and not known.is_aborted
+    return known is not None and known.has_ended()
 
 
 def remember_status_file(con: Connection, job_id: str, status: "StatusFile") -> None:
@@ -181,12 +193,29 @@ def remember_status_file(con: Connection, job_id: str, status: "StatusFile") -> 
 
 def _known(con: Connection, job_id: str) -> Known | None:
     row = con.execute(
-        "SELECT AAR.RecordID, AAR.SubmitTime, AAR.EndTime, EventNs, Status.Name = 'aborted' FROM AAR"
+        "SELECT AAR.RecordID, EndTime, Status.Name = 'aborted', State, EventNs,"
+        " LocalJobID, Interface, URL, Queues.Name, Users.Name, WLCGVOs.Name, SubmitTime FROM AAR"
         " JOIN Status ON Status.ID = +StatusID"
+        " LEFT JOIN Endpoints ON Endpoints.ID = +EndpointID LEFT JOIN Queues ON Queues.ID = +QueueID"
+        " LEFT JOIN Users ON Users.ID = +UserID LEFT JOIN WLCGVOs ON WLCGVOs.ID = +VOID"
         " LEFT JOIN StatusFiles ON StatusFiles.RecordID = AAR.RecordID WHERE JobID = ?",
         (escaped(job_id),),
     ).fetchone()
-    return None if row is None else Known(row[0], row[1] != 0, row[2], row[3] or 0, row[4])
+    return None if row is None else Known(row)
+
+
+def _of_this_run(known: Known, facts: "JobFacts", *, present: bool) -> "tuple[Usage | None, bool]":
+    """
+    What the job used in the run that the event is of, and whether nothing later is known of the job.
+
+    A status file that no longer shows an end, of a job that is known to be in a later run: the files are not of that
+    end. (The time of an event may be cut to seconds.)
+    """
+    if facts.usage is not None and facts.status is None and not present:
+        is_older = facts.event_ns + 1_000_000_000 <= known.event_ns
+        if is_older or (known.has_ended() and known.state not in (None, "FINISHED")):
+            return None, False
+    return facts.usage if facts.known else None, present or facts.event_ns >= known.event_ns
 
 
 def _insert(con: Connection, jobs: "list[tuple[JobFacts, bool]]") -> None:
@@ -231,28 +260,64 @@ def _named(con: Connection, facts: "JobFacts", known: "dict[tuple[str, ...], tup
     return known[key]
 
 
-def _name(con: Connection, record_id: int, facts: "JobFacts") -> None:
-    """Who and where of a record that has no time of submission: its .local was not whole."""
-    values = (*_dimensions(con, facts), facts.submit_time)
-    con.execute(
-        "UPDATE AAR SET (EndpointID, QueueID, UserID, VOID, SubmitTime) = (?, ?, ?, ?, ?)"
-        " WHERE RecordID = ? AND (EndpointID, QueueID, UserID, VOID, SubmitTime) IS NOT (?, ?, ?, ?, ?)",
-        (*values, record_id, *values),
-    )
-    set_children(con, record_id, "AuthTokenAttributes", _auth_tokens(facts))
+def _correct_owner(con: Connection, known: Known, facts: "JobFacts", *, latest: bool) -> None:
+    """
+    Who and where, from a .local that knows more: nothing that is known is replaced by nothing, nor by part of it.
+
+    The job's latest .local may also know better, if it is whole; but the same event read once more changes no job
+    that has ended.
+    """
+    names = (facts.endpoint_type, facts.endpoint_url, facts.queue, facts.user_dn, facts.vo)
+    told = (*map(escaped, names), facts.submit_time)
+    better = latest and facts.is_whole and (not known.has_ended() or 0 < known.event_ns < facts.event_ns)
+    if told != known.owner:
+        wanted = _merged(told, known.owner) if better else _merged(known.owner, told)
+        if wanted != known.owner:
+            con.execute(
+                "UPDATE AAR SET (EndpointID, QueueID, UserID, VOID, SubmitTime) = (?, ?, ?, ?, ?) WHERE RecordID = ?",
+                (*_dimension_ids(con, wanted[:5]), wanted[5], known.record_id),
+            )
+    tokens = _auth_tokens(facts)
+    query = "SELECT AttrKey, AttrValue FROM AuthTokenAttributes WHERE RecordID = ?"
+    have = con.execute(query, (known.record_id,)).fetchall()
+    if not _is_part(tokens, have) and (better or _is_part(have, tokens)):
+        set_children(con, known.record_id, "AuthTokenAttributes", tokens)
+
+
+def _merged(first: "tuple[Any, ...]", second: "tuple[Any, ...]") -> "tuple[Any, ...]":
+    """The values of the first, where it has none those of the second."""
+    return tuple([one or other for one, other in zip(first, second, strict=True)])
+
+
+def _is_part(some: "list[tuple[object, ...]]", rows: "list[tuple[object, ...]]") -> bool:
+    """Whether all of some are among the rows, each as often."""
+    if some == rows:
+        return True
+    rest = rows.copy()
+    for row in some:
+        if row not in rest:
+            return False
+        rest.remove(row)
+    return True
 
 
 def _dimensions(con: Connection, facts: "JobFacts") -> tuple[int, int, int, int]:
+    names = (facts.endpoint_type, facts.endpoint_url, facts.queue, facts.user_dn, facts.vo)
+    return _dimension_ids(con, tuple(map(escaped, names)))
+
+
+def _dimension_ids(con: Connection, names: "tuple[str, ...]") -> tuple[int, int, int, int]:
+    """IDs of endpoint, queue, user and VO, by names as they are stored; new ones are added."""
     endpoint, queue, user, vo = con.execute(
         "SELECT (SELECT ID FROM Endpoints WHERE Interface = ? AND URL = ?), (SELECT ID FROM Queues WHERE Name = ?),"
         " (SELECT ID FROM Users WHERE Name = ?), (SELECT ID FROM WLCGVOs WHERE Name = ?)",
-        tuple(map(escaped, (facts.endpoint_type, facts.endpoint_url, facts.queue, facts.user_dn, facts.vo))),
+        names,
     ).fetchone()
     return (
-        endpoint or endpoint_id(con, facts.endpoint_type, facts.endpoint_url),
-        queue or name_id(con, "Queues", facts.queue),
-        user or name_id(con, "Users", facts.user_dn),
-        vo or name_id(con, "WLCGVOs", facts.vo),
+        endpoint or _new_id(con, "Endpoints (Interface, URL)", *names[:2]),
+        queue or _new_id(con, "Queues (Name)", names[2]),
+        user or _new_id(con, "Users (Name)", names[3]),
+        vo or _new_id(con, "WLCGVOs (Name)", names[4]),
     )
 
 
@@ -260,18 +325,19 @@ def name_id(con: Connection, table: str, name: str) -> int:
     """The ID of a name in Queues, Users, WLCGVOs or Status; the name is added when it is new."""
     text = escaped(name)
     row = con.execute(f"SELECT ID FROM {table} WHERE Name = ?", (text,)).fetchone()
-    if row is None:
-        return con.execute(f"INSERT INTO {table} (Name) VALUES (?)", (text,)).lastrowid or 0
-    return int(row[0])
+    return _new_id(con, f"{table} (Name)", text) if row is None else int(row[0])
+
+
+def _new_id(con: Connection, into: str, *names: str) -> int:
+    marks = ", ".join("?" * len(names))
+    return con.execute(f"INSERT INTO {into} VALUES ({marks})", names).lastrowid or 0
 
 
 def endpoint_id(con: Connection, interface: str, url: str) -> int:
     """The ID of a submission endpoint, added when it is new."""
     key = (escaped(interface), escaped(url))
     row = con.execute("SELECT ID FROM Endpoints WHERE Interface = ? AND URL = ?", key).fetchone()
-    if row is None:
-        return con.execute("INSERT INTO Endpoints (Interface, URL) VALUES (?, ?)", key).lastrowid or 0
-    return int(row[0])
+    return _new_id(con, "Endpoints (Interface, URL)", *key) if row is None else int(row[0])
 
 
 def _auth_tokens(facts: "JobFacts") -> "list[tuple[object, ...]]":
@@ -335,9 +401,14 @@ def _used(facts: "JobFacts") -> "tuple[object, ...]":
 
 
 def _finish(con: Connection, known: Known, facts: "JobFacts", usage: "Usage") -> None:
-    for table, rows in _final_children(facts):
+    children = dict(_final_children(facts))
+    local_job_id, *used = _used(facts)
+    if known.has_ended() and usage.end_time == known.end_time:
+        children["JobExtraInfo"] = _kept_extra(con, known.record_id, facts, children["JobExtraInfo"])
+        local_job_id = local_job_id or known.local_job_id
+    for table, rows in children.items():
         set_children(con, known.record_id, table, rows)
-    values = (name_id(con, "Status", usage.status), *_used(facts))
+    values = (name_id(con, "Status", usage.status), local_job_id, *used)
     con.execute(_UPDATE_USAGE, (*values, known.record_id, *values))
     # What was left out of an earlier end is none of this one's.
     for (field,) in con.execute("SELECT Field FROM RecordNotes WHERE RecordID = ?", (known.record_id,)).fetchall():
@@ -345,6 +416,24 @@ def _finish(con: Connection, known: Known, facts: "JobFacts", usage: "Usage") ->
             con.execute("DELETE FROM RecordNotes WHERE (RecordID, Field) = (?, ?)", (known.record_id, field))
     if facts.notes:
         _add_notes(con, known.record_id, facts)
+
+
+def _kept_extra(
+    con: Connection, record_id: int, facts: "JobFacts", rows: "list[tuple[Any, ...]]"
+) -> "list[tuple[object, ...]]":
+    """
+    Of an end that is recorded already: what it has and the files do not say now stays, and so does the benchmark.
+
+    Which of several benchmarks of .diag counts depends on the version of ARC that has the files: an upgrade is no
+    reason to weigh finished jobs anew. Only the default makes way for one of the job's own.
+    """
+    told = dict(rows)
+    have = dict(con.execute("SELECT InfoKey, InfoValue FROM JobExtraInfo WHERE RecordID = ?", (record_id,)).fetchall())
+    benchmark = have.get("benchmark")
+    own = [*map(escaped, facts.benchmarks)]
+    if benchmark and (not any(own) or benchmark in own or benchmark != escaped(facts.default_benchmark)):
+        told["benchmark"] = benchmark
+    return [*{**have, **told}.items()]
 
 
 def _add_notes(con: Connection, record_id: int, facts: "JobFacts") -> None:

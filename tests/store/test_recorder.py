@@ -15,6 +15,7 @@ from arcacct.controldir.files import JobFiles, StatusFile
 from arcacct.store.accounting import remembered_status_files
 from arcacct.store.recorder import (
     CORRECTION,
+    NEW_END,
     NEW_EVENT,
     NEW_JOB,
     NOTHING,
@@ -49,15 +50,17 @@ def event(
     diag: bytes | None = DIAG,
     statistics: bytes | None = STATISTICS,
     failed: bool = False,
+    hashed: bool = False,
+    default: str = "HEPSPEC:11.11",
 ) -> JobFacts:
     """The facts of a job that reached a state so many seconds after noon."""
     files = JobFiles("/control", job_id, state)
     files.event_ns = NOON_NS + int(after_s * SECOND_NS)
     files.status = StatusFile(state, len(state), files.event_ns, files.event_ns)
-    files.local, files.failed = local, failed
+    files.local, files.failed, files.hashed = local, failed, hashed
     if state == "FINISHED":
         files.diag, files.statistics, files.owner = diag, statistics, "ada:atlas"
-    return job_facts(files, "HEPSPEC:11.11")
+    return job_facts(files, default)
 
 
 LIFE = (
@@ -158,13 +161,14 @@ RESUMED = (
 )
 
 
-def told(one: tuple[object, ...]) -> JobFacts:
+def told(one: tuple[object, ...], local: bytes = LOCAL) -> JobFacts:
     """An event of RESUMED: the job failed at first, was resumed, and ended well with other files."""
     state, after_s = str(one[0]), float(str(one[1]))
     later = after_s >= 100
     return event(
         state,
         after_s,
+        local=local,
         failed=len(one) > 2 and bool(one[2]),
         diag=OTHER_DIAG if later else DIAG,
         statistics=b"" if later else STATISTICS,
@@ -361,6 +365,226 @@ def test_a_local_that_was_not_whole_is_completed_later(con: sqlite3.Connection) 
 
     record(con, event("SUBMIT", 2, local=b"queue=other\nstarttime=20261120110000Z\n"))
     assert rows(con)["AAR"] == complete["AAR"]
+
+
+TORN = [LOCAL[:size] for size in range(1, len(LOCAL))]
+"""A-REX truncates .local and writes it anew: what a reader without its lock may meet."""
+
+
+@pytest.mark.parametrize("later", ["PREPARING", "FINISHED", "sweep"])
+def test_a_torn_local_heals(con: sqlite3.Connection, later: str) -> None:
+    """Whatever part of .local the first event met, a later one, the end, or a sweep makes the record whole."""
+    state = "PREPARING" if later == "PREPARING" else "FINISHED"
+    with closing(in_memory(ACCOUNTING)) as whole:
+        for number, torn in enumerate(TORN):
+            job_id = f"J{number}"
+            record(whole, event("ACCEPTED", job_id=job_id))
+            record(whole, event(state, 32, job_id=job_id))
+            if later == "sweep":
+                record(con, event("ACCEPTED", job_id=job_id, local=torn))
+                record(con, event(state, 32, job_id=job_id, local=torn))
+                record_present(con, [(event(state, 32, job_id=job_id), True)])
+            else:
+                record(con, event("ACCEPTED", job_id=job_id, local=torn))
+                record(con, event(state, 32, job_id=job_id))
+
+        assert rows(con) == rows(whole)
+        assert len(finished_log(con)) == (0 if later == "PREPARING" else len(TORN))
+
+
+@pytest.mark.parametrize("by_sweep", [False, True])
+def test_a_torn_local_undoes_nothing(con: sqlite3.Connection, by_sweep: bool) -> None:
+    """A part of .local after a whole one, at any event, changes no row and logs nothing."""
+    whole_life(con)
+    record(con, event("SUBMIT", 2, job_id="running"))
+    before, log = rows(con), finished_log(con)
+
+    for torn in TORN:
+        for state, after_s, job_id in (("FINISHED", 32, JOB), ("SUBMIT", 2, JOB), ("SUBMIT", 2, "running")):
+            if not by_sweep:
+                assert record(con, event(state, after_s, job_id=job_id, local=torn)) == NOTHING
+            elif state == "FINISHED" or job_id != JOB:
+                facts = event(state, after_s, job_id=job_id, local=torn)
+                assert record_present(con, [(facts, True)]) == [NOTHING]
+
+    assert rows(con) == before
+    assert finished_log(con) == log
+
+
+def test_half_a_name_is_no_name(con: sqlite3.Connection) -> None:
+    """A line without its end would make a user that does not exist."""
+    record(con, event("ACCEPTED", local=LOCAL[: LOCAL.index(b"Lovelace")]))
+
+    assert con.execute("SELECT Name FROM Users").fetchall() == [("",)]
+
+
+def test_a_whole_local_corrects_what_was_wrong(con: sqlite3.Connection) -> None:
+    """The latest .local of a job that has not ended, or ends now, is right; one that is older only fills in."""
+    other = LOCAL.replace(b"Ada Lovelace", b"Ada").replace(b"atlas", b"cms").replace(b"queue=main", b"queue=long")
+    record(con, event("ACCEPTED", local=other))
+    record(con, event("FINISHED", 32))
+    found = rows(con)
+    assert [(row[4], row[5], row[6]) for row in found["AAR"]] == [
+        ("main", "/DC=org/DC=example/CN=Ada Lovelace", "atlas")
+    ]
+    assert [row[2] for row in found["AuthTokenAttributes"]] == ["/atlas/Role=production", "/atlas"]
+
+    before = con.total_changes
+    for late in (event("PREPARING", 1, local=other), event("FINISHED", 32, local=other)):
+        record(con, late)
+
+    assert {**rows(con), "JobEvents": []} == {**found, "JobEvents": []}
+    assert con.total_changes - before == 1
+    assert len(finished_log(con)) == 1
+
+
+@pytest.mark.parametrize("gone", [b"subject=", b"voms=", b"headnode=", b"queue="])
+def test_what_a_job_does_not_have_is_no_change(con: sqlite3.Connection, gone: bytes) -> None:
+    """A job without a user, VO, endpoint or queue (INTERNAL has no headnode) is recorded once, and never again."""
+    local = b"".join(line for line in LOCAL.splitlines(keepends=True) if not line.startswith(gone))
+    record(con, event("ACCEPTED", local=local))
+    record(con, event("FINISHED", 32, local=local))
+    before, log = con.total_changes, finished_log(con)
+
+    record(con, event("ACCEPTED", local=local))
+    record(con, event("FINISHED", 32, local=local))
+    record(con, event("FINISHED", 32, local=local), present=True)
+
+    assert (con.total_changes, finished_log(con)) == (before, log)
+
+
+@settings(deadline=None)
+@given(
+    st.permutations(RESUMED),
+    st.lists(st.tuples(st.sampled_from(RESUMED[:-1]), st.sampled_from(TORN)), max_size=6),
+    st.randoms(use_true_random=False),
+)
+def test_torn_files_in_any_order_end_in_the_same_rows(order, torn, random) -> None:
+    """Events with parts of .local among those with the whole one, in any order: the rows are those of whole ones."""
+    everything = [*((one, None) for one in order), *torn]
+    random.shuffle(everything)
+    with closing(in_memory(ACCOUNTING)) as straight, closing(in_memory(ACCOUNTING)) as shuffled:
+        for one in RESUMED:
+            record(straight, told(one))
+        for one, part in everything:
+            record(shuffled, told(one) if part is None else told(one, part))
+
+        assert rows(shuffled) == rows(straight)
+        assert len(finished_log(shuffled)) == 1
+
+
+TWO_BENCHMARKS = DIAG + b"benchmark=HEPscore23:17.5\n"
+
+
+def benchmark_of(con: sqlite3.Connection) -> list[object]:
+    """The benchmarks of the record."""
+    return [row[2] for row in rows(con)["JobExtraInfo"] if row[1] == "benchmark"]
+
+
+@pytest.mark.parametrize(
+    ("diag", "default"),
+    [
+        pytest.param(TWO_BENCHMARKS, "HEPSPEC:11.11", id="the last counts now"),
+        pytest.param(TWO_BENCHMARKS, "HEPSPEC:12.26", id="the first is the default"),
+        pytest.param(DIAG.replace(b"Benchmark", b"Other"), "HEPSPEC:9", id="another default now"),
+    ],
+)
+def test_the_benchmark_of_an_end_is_fixed(con: sqlite3.Connection, diag: bytes, default: str) -> None:
+    """Neither ARC 7, which has the files now and another rule, nor another configuration changes a finished record."""
+    record(con, event("FINISHED", 32, diag=diag))
+    before, log = rows(con), finished_log(con)
+
+    for present in (False, True):
+        facts = event("FINISHED", 32, diag=diag, hashed=True, default=default)
+        assert record(con, facts, present=present) == NOTHING
+
+    assert (rows(con), finished_log(con)) == (before, log)
+
+
+def test_a_default_benchmark_makes_way(con: sqlite3.Connection) -> None:
+    """A job that had only the default gets its own; a later end brings its own."""
+    record(con, event("FINISHED", 32, diag=b""))
+    assert benchmark_of(con) == ["HEPSPEC:11.11"]
+    record(con, event("FINISHED", 32))
+    assert benchmark_of(con) == ["HEPSPEC:12.26"]
+    record(con, event("FINISHED", 120, diag=TWO_BENCHMARKS, hashed=True))
+    assert benchmark_of(con) == ["HEPscore23:17.5"]
+
+
+def test_what_other_sources_filled_in_stays(con: sqlite3.Connection) -> None:
+    """A sweep that reads an end again leaves the benchmark and the keys that telemetry or features brought."""
+    record(con, event("FINISHED", 32, diag=b""))
+    con.execute("UPDATE JobExtraInfo SET InfoValue = 'HEPscore23:14' WHERE InfoKey = 'benchmark'")
+    con.execute("INSERT INTO JobExtraInfo SELECT RecordID, 'mjf_total', '8' FROM AAR")
+    log = finished_log(con)
+
+    assert record(con, event("FINISHED", 32, diag=b""), present=True) == NOTHING
+    assert finished_log(con) == log
+
+
+def moved_on(one: tuple[object, ...], **files: bytes) -> JobFacts:
+    """An end that only the launcher has told, with the files of the run that the job is in today."""
+    facts = told(one)
+    late = event("FINISHED", float(str(one[1])), **files)
+    facts.usage, facts.status = late.usage, None
+    facts.extra = late.extra
+    return facts
+
+
+LATER_RUN = {"diag": OTHER_DIAG, "statistics": b""}
+
+
+@pytest.mark.parametrize("known", [RESUMED[6:7], RESUMED[6:8], RESUMED[6:]], ids=["started", "ending", "ended"])
+def test_a_later_run_is_not_recorded_under_an_earlier_end(con: sqlite3.Connection, known) -> None:
+    """Of a job that is known to run again, an end without files of its own gives its event and nothing else."""
+    for one in (*LIFE[:3], *known):
+        record(con, told(one))
+    before, log = rows(con), finished_log(con)
+
+    assert record(con, moved_on(RESUMED[5], **LATER_RUN)) == NEW_EVENT
+
+    after = rows(con)
+    assert {**after, "JobEvents": []} == {**before, "JobEvents": []}
+    assert finished_log(con) == log
+    assert (JOB, "FINISHED", "2026-11-20 12:00:32") in after["JobEvents"]
+
+
+def test_an_end_that_is_told_late_is_not_that_of_the_next_run(con: sqlite3.Connection) -> None:
+    """A callout that meets the job in its next run (its event is of now) does not end that run."""
+    for one in RESUMED[:7]:
+        record(con, told(one))
+    before = rows(con)
+
+    assert record(con, moved_on(("FINISHED", 101), **LATER_RUN)) == NEW_EVENT
+    assert {**rows(con), "JobEvents": []} == {**before, "JobEvents": []}
+    record(con, told(RESUMED[8]))
+
+    assert [(row[7], row[10], row[15]) for row in rows(con)["AAR"]] == [("completed", NOON_S + 120, 5)]
+
+
+def test_an_end_whose_files_have_gone_counts(con: sqlite3.Connection) -> None:
+    """A job that was cleaned since, and of which no later run is known, ends with what its event has kept."""
+    for one in LIFE[:-1]:
+        record(con, event(*one))
+
+    # The launcher's clock may know seconds only: here FINISHING had a later fraction of the same second.
+    facts = moved_on(("FINISHED", 29.5, False))
+    assert facts.event_ns < NOON_NS + 30 * SECOND_NS
+
+    assert record(con, facts) == NEW_END
+
+
+@settings(deadline=None)
+@given(st.permutations((*RESUMED, "late", "late")))
+def test_ends_without_files_of_their_own_in_any_order(order: list[object]) -> None:
+    """However late such an end is told, the rows are those of the events that had their files."""
+    with closing(in_memory(ACCOUNTING)) as straight, closing(in_memory(ACCOUNTING)) as shuffled:
+        for one in RESUMED:
+            record(straight, told(one))
+        for one in order:
+            record(shuffled, moved_on(RESUMED[5], **LATER_RUN) if one == "late" else told(one))
+
+        assert rows(shuffled) == rows(straight)
 
 
 def test_an_event_without_time_of_submission_twice_changes_nothing(con: sqlite3.Connection) -> None:

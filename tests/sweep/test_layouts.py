@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shutil
 import sqlite3
 from contextlib import closing
 
+import arex_corpus as corpus
 import pytest
 from job_files import DIAG, LOCAL, NOON_NS, Files, events, lay, rows
 
@@ -163,3 +165,47 @@ def test_a_job_that_is_upgraded_is_the_same_job(here: Places, con: sqlite3.Conne
 
     assert (report.jobs, report.recorded, report.complaints) == (2, 0, ())
     assert {row[7] for row in rows(con)["AAR"]} == {"in-progress"}
+
+
+def test_an_upgrade_changes_no_finished_record(tmp_path: pathlib.Path) -> None:
+    """
+    The directory of a real A-REX 6, swept, moved to the layout of ARC 7, and swept again: all is read, nothing changes.
+
+    (Seen: two records went from 12.26 to 17.5, since under ARC 7 the last benchmark of .diag counts.)
+    """
+    control = corpus.rebuild(tmp_path / "control")
+    here = corpus.place(control.path)
+    with closing(corpus.swept(control)) as con:
+        before, log = rows(con), con.execute("SELECT * FROM FinishedLog").fetchall()
+        assert any("17.5" in path.read_text() for path in control.path.glob("*.diag"))
+        for old in [*control.path.glob("job.*"), *control.path.glob("*/job.*.status")]:
+            if old.suffix == ".status":
+                # Another inode of the same time.
+                shutil.copy2(old, tmp_path / "copy")
+                os.replace(tmp_path / "copy", old)
+            corpus.move_to_hashed(control.path, old)
+
+        for again in range(2):
+            report = sweep(here, con, owner=control.owner)
+            assert (report.recorded, report.complaints) == (0, ())
+            if not again:
+                assert report.looked_at == report.jobs > 30
+        assert rows(con) == before
+        assert con.execute("SELECT * FROM FinishedLog").fetchall() == log
+
+
+def test_a_job_that_is_resumed_after_an_upgrade_is_one_of_arc_7(here: Places, con: sqlite3.Connection) -> None:
+    """Its next end has the benchmark of ARC 7's rule: that run was measured by ARC 7."""
+    control = pathlib.Path(here.controldir)
+    lay(control, Files(mtime_ns=LONG_AGO_NS, diag=TWO_BENCHMARKS), JOB)
+    sweep(here, con)
+    assert benchmark(con) == "HEPSPEC:12.26"
+    upgrade(control, JOB)
+    sweep(here, con)
+    assert benchmark(con) == "HEPSPEC:12.26"
+    (control / "finished" / f"{JOB}.status").unlink()
+
+    lay_hashed(control, Files(mtime_ns=LONG_AGO_NS + 10**12, diag=TWO_BENCHMARKS))
+    sweep(here, con)
+
+    assert benchmark(con) == "HEPscore23:17.5"
