@@ -72,7 +72,7 @@ class Known:
     ``owner`` is who and where: interface, URL, queue, user, VO (as stored) and time of submission.
     """
 
-    __slots__ = ("end_time", "event_ns", "is_aborted", "local_job_id", "owner", "record_id", "state")
+    __slots__ = ("end_time", "event_ns", "has_notes", "is_aborted", "local_job_id", "owner", "record_id", "state")
 
     def __init__(self, row: "tuple[Any, ...]") -> None:
         self.record_id: int = row[0]
@@ -80,8 +80,9 @@ class Known:
         self.is_aborted = bool(row[2])
         self.state: str | None = row[3]
         self.event_ns: int = row[4] or 0
-        self.local_job_id: str | None = row[5]
-        self.owner: tuple[Any, ...] = row[6:]
+        self.has_notes = bool(row[5])
+        self.local_job_id: str | None = row[6]
+        self.owner: tuple[Any, ...] = row[7:]
 
     def has_ended(self) -> bool:
         """An aborted job has only vanished."""
@@ -194,7 +195,8 @@ def remember_status_file(con: Connection, job_id: str, status: "StatusFile") -> 
 def _known(con: Connection, job_id: str) -> Known | None:
     row = con.execute(
         "SELECT AAR.RecordID, EndTime, Status.Name = 'aborted', State, EventNs,"
-        " LocalJobID, Interface, URL, Queues.Name, Users.Name, WLCGVOs.Name, SubmitTime FROM AAR"
+        " EXISTS (SELECT 1 FROM RecordNotes WHERE RecordNotes.RecordID = AAR.RecordID), LocalJobID,"
+        " Interface, URL, Queues.Name, Users.Name, WLCGVOs.Name, SubmitTime FROM AAR"
         " JOIN Status ON Status.ID = +StatusID"
         " LEFT JOIN Endpoints ON Endpoints.ID = +EndpointID LEFT JOIN Queues ON Queues.ID = +QueueID"
         " LEFT JOIN Users ON Users.ID = +UserID LEFT JOIN WLCGVOs ON WLCGVOs.ID = +VOID"
@@ -404,36 +406,41 @@ def _finish(con: Connection, known: Known, facts: "JobFacts", usage: "Usage") ->
     children = dict(_final_children(facts))
     local_job_id, *used = _used(facts)
     if known.has_ended() and usage.end_time == known.end_time:
-        children["JobExtraInfo"] = _kept_extra(con, known.record_id, facts, children["JobExtraInfo"])
+        _keep_known_extra(con, known.record_id, facts, children)
         local_job_id = local_job_id or known.local_job_id
     for table, rows in children.items():
         set_children(con, known.record_id, table, rows)
     values = (name_id(con, "Status", usage.status), local_job_id, *used)
     con.execute(_UPDATE_USAGE, (*values, known.record_id, *values))
-    # What was left out of an earlier end is none of this one's.
-    for (field,) in con.execute("SELECT Field FROM RecordNotes WHERE RecordID = ?", (known.record_id,)).fetchall():
-        if field not in facts.notes:
-            con.execute("DELETE FROM RecordNotes WHERE (RecordID, Field) = (?, ?)", (known.record_id, field))
+    if known.has_notes:
+        # What was left out of an earlier end is none of this one's.
+        fields = con.execute("SELECT Field FROM RecordNotes WHERE RecordID = ?", (known.record_id,)).fetchall()
+        gone = [(known.record_id, field) for (field,) in fields if field not in facts.notes]
+        con.executemany("DELETE FROM RecordNotes WHERE (RecordID, Field) = (?, ?)", gone)
     if facts.notes:
         _add_notes(con, known.record_id, facts)
 
 
-def _kept_extra(
-    con: Connection, record_id: int, facts: "JobFacts", rows: "list[tuple[Any, ...]]"
-) -> "list[tuple[object, ...]]":
+def _keep_known_extra(con: Connection, record_id: int, facts: "JobFacts", children: "dict[str, list[Any]]") -> None:
     """
     Of an end that is recorded already: what it has and the files do not say now stays, and so does the benchmark.
 
     Which of several benchmarks of .diag counts depends on the version of ARC that has the files: an upgrade is no
     reason to weigh finished jobs anew. Only the default makes way for one of the job's own.
     """
-    told = dict(rows)
-    have = dict(con.execute("SELECT InfoKey, InfoValue FROM JobExtraInfo WHERE RecordID = ?", (record_id,)).fetchall())
+    query = "SELECT InfoKey, InfoValue FROM JobExtraInfo WHERE RecordID = ?"
+    rows = con.execute(query, (record_id,)).fetchall()
+    have, told = dict(rows), dict(children["JobExtraInfo"])
     benchmark = have.get("benchmark")
-    own = [*map(escaped, facts.benchmarks)]
-    if benchmark and (not any(own) or benchmark in own or benchmark != escaped(facts.default_benchmark)):
-        told["benchmark"] = benchmark
-    return [*{**have, **told}.items()]
+    if benchmark and benchmark != told["benchmark"]:
+        own = [*map(escaped, facts.benchmarks)]
+        if not any(own) or benchmark in own or benchmark != escaped(facts.default_benchmark):
+            told["benchmark"] = benchmark
+    wanted = {**have, **told}
+    if wanted == have and len(rows) == len(have):
+        del children["JobExtraInfo"]
+    else:
+        children["JobExtraInfo"] = [*wanted.items()]
 
 
 def _add_notes(con: Connection, record_id: int, facts: "JobFacts") -> None:
