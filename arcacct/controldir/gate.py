@@ -55,8 +55,10 @@ class Gate:
             return lines_of(content)
         content = beginning_and_end(content)
         if _LEFT_OUT in content:
-            left_out = content.partition(_LEFT_OUT)[2][:40].partition(b"\n")[0]
-            self.notes[name] = f"{left_out.decode('ascii', 'replace')} not read, in the middle"
+            # The job may have written such a line itself: nothing but numbers is taken from it.
+            said = content.partition(_LEFT_OUT)[2][:40].partition(b"\n")[0].split()
+            left_out, size = (int(word) if word.isdigit() else 0 for word in [*said, b"", b"", b""][:3:2])
+            self.notes[name] = f"{left_out} of {size} bytes not read, in the middle"
         return lines_of(content)
 
     def text(self, field: str, value: str, copies: int = 1) -> str:

@@ -109,6 +109,14 @@ def test_a_file_that_was_cut_when_it_was_read_is_noted(tmp_path: pathlib.Path, n
     ) + len(b"\narcacct left out\n")
 
 
+def test_a_job_that_says_itself_that_something_is_left_out() -> None:
+    """A line like ours, written by the job, brings nothing of its own into the note."""
+    facts = facts_of(diag=DIAG + b"\narcacct left out \x1b[2J of 'x' bytes\n")
+
+    assert facts.notes == {"diag": "0 of 0 bytes not read, in the middle"}
+    assert facts.extra == facts_of().extra
+
+
 @pytest.mark.parametrize("size", [MOST_FILE_BYTES - 1, MOST_FILE_BYTES, MOST_FILE_BYTES + 1])
 def test_a_file_at_the_limit(tmp_path: pathlib.Path, size: int) -> None:
     """A file of exactly the most that is read is read whole."""
@@ -162,7 +170,11 @@ def test_repeated_times_of_the_batch_system_are_few_events() -> None:
         pytest.param(b"voms=/", "auth_tokens", lambda facts: facts.auth_tokens[2][1], id="FQAN"),
     ],
 )
-@pytest.mark.parametrize("text", ["x" * 5000, "é" * 2500, "%" * 2500, "𝄞" * 300, "\x00\xff" * 3000], ids=ascii)
+@pytest.mark.parametrize(
+    "text",
+    ["x" * 5000, "é" * 2500, "%" * 2500, "𝄞" * 300, "\x00\xff" * 3000],
+    ids=["plain", "two bytes", "escaped", "four bytes", "not UTF-8"],
+)
 def test_a_long_value_is_cut_and_marked(line: bytes, field: str, found, text: str) -> None:
     """A value is cut at a character so that it is short as stored, ends with the mark, and the record says so."""
     facts = facts_of(LOCAL + line + text.encode() + b"\n")
