@@ -111,6 +111,8 @@ def write(con: sqlite3.Connection, job: Job) -> None:
     )
     tokens: list[tuple[object, ...]] = [(key, recorder.escaped(value)) for key, value in facts.auth_tokens]
     recorder.set_children(con, record_id, "AuthTokenAttributes", tokens)
+    extra: list[tuple[object, ...]] = [(key, recorder.escaped(value)) for key, value in facts.extra.items()]
+    recorder.set_children(con, record_id, "JobExtraInfo", extra)
 
 
 class Site:

@@ -213,7 +213,7 @@ def _of_this_run(known: Known, facts: "JobFacts", *, present: bool) -> "tuple[Us
     A status file that no longer shows an end, of a job that is known to be in a later run: the files are not of that
     end. (The time of an event may be cut to seconds.)
     """
-    if facts.usage is not None and facts.status is None:
+    if facts.usage is not None and facts.status is None and not present:
         is_older = facts.event_ns + 1_000_000_000 <= known.event_ns
         if is_older or (known.has_ended() and known.state not in (None, "FINISHED")):
             return None, False
