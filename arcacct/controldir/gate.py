@@ -102,6 +102,15 @@ def joined(beginning: bytes, end: bytes, size: int) -> bytes:
     return b"%s%s%d of %d bytes\n%s" % (beginning, _LEFT_OUT, left_out, size, end)
 
 
+def whole_lines(content: bytes) -> bytes:
+    """A file whose middle was left out by the launcher, which knows no lines: without the two that are cut in two."""
+    beginning, mark, rest = content.partition(_LEFT_OUT)
+    if not mark:
+        return content
+    said, _, end = rest.partition(b"\n")
+    return b"%s%s%s\n%s" % (beginning[: beginning.rfind(b"\n") + 1], mark, said, end[end.find(b"\n") + 1 :])
+
+
 def end_of(size: int) -> tuple[int, int]:
     """Where the end of a file of ``size`` bytes, which is too long, begins that is read, and its length."""
     return max(size - _HALF, _HALF), _HALF

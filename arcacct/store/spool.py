@@ -13,6 +13,7 @@ import os
 import time
 
 from arcacct.controldir.files import JobFiles, StatusFile
+from arcacct.controldir.gate import whole_lines
 from arcacct.controldir.layout import STATES, is_job_id
 from arcacct.errors import InputError
 
@@ -72,21 +73,6 @@ def _write(spool: str, name: str, content: bytes) -> str:
     path = f"{spool}/{name}"
     os.rename(temporary, path)
     return path
-
-
-def make_durable(path: str) -> None:
-    """
-    Sync an event with its name: the job's own files may be gone when it is read. Raises OSError.
-
-    (Apart from `write`: A-REX waits for that.)
-    """
-    folder = path.rpartition("/")[0]
-    for one in (path, folder, folder.rpartition("/")[0]):
-        fd = os.open(one, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
 
 
 def to_bytes(files: JobFiles, now_ns: int) -> bytes:
@@ -172,7 +158,7 @@ def _take_all(blobs: dict[str, bytes], value: str, rest: bytes, name: str) -> No
     if len(words) % 2 or known != lengths or not set(words[::2]) <= set(_FILES) or sum(known) != len(rest):
         raise InputError(f"{name}: torn or not a spool file: parts={value[:60]!r} and {len(rest)} bytes")
     for which, length in zip(words[::2], known, strict=True):
-        blobs[which], rest = rest[:length], rest[length:]
+        blobs[which], rest = whole_lines(rest[:length]), rest[length:]
 
 
 def _job_files(values: dict[str, str], blobs: dict[str, bytes], name: str) -> JobFiles:

@@ -113,9 +113,9 @@ def _syncs(folder: pathlib.Path, scripts: pathlib.Path) -> list[Figure]:
         subprocess.run([*strace, *command], env={}, stdin=subprocess.DEVNULL, check=True)
         # A file for each process: strace begins with the one that A-REX would start.
         first, *others = sorted(folder.glob("trace.*"), key=lambda path: int(path.suffix[1:]))
-        waited_for += len(first.read_text().splitlines())
-        apart += sum(len(path.read_text().splitlines()) for path in others)
-    note = f"{hooks} FINISHED in a row, {apart} syncs by children that write the WAL back"
+        waited_for += first.read_text().count("sync(")
+        apart += sum(path.read_text().count("sync(") for path in others)
+    note = f"{hooks} FINISHED in a row, {apart} syncs by children that nobody waits for"
     return [Figure("hook: syncs that A-REX waits for, of a hook", waited_for / hooks, "", note=note)]
 
 

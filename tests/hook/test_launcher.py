@@ -6,8 +6,10 @@ import os
 import pathlib
 import re
 import shutil
+import sqlite3
 import stat
 import subprocess
+from contextlib import closing
 
 import pytest
 from hook_host import HOOK, Host
@@ -208,7 +210,8 @@ def test_a_job_that_is_cleaned_before_the_sweep_is_recorded_whole(
 
 def test_of_a_large_file_the_beginning_and_the_end_are_kept(host: Host, shell: list[str]) -> None:
     """A job may write as much as it likes into .diag: the spool stays small, and its last lines count."""
-    lay(host.control, Files(diag=DIAG.replace(b"exitcode=0\n", b"") + b"x" * 16_000_000 + b"\nexitcode=7\n"))
+    text = DIAG.replace(b"exitcode=0\n", b"") + b"WallTime=12345678\n" * 900_000 + b"exitcode=7\n"
+    lay(host.control, Files(diag=text))
 
     launch(shell, "spool-only", str(host.control), JOB, "FINISHED")
     (event,) = host.spool
@@ -216,8 +219,12 @@ def test_of_a_large_file_the_beginning_and_the_end_are_kept(host: Host, shell: l
     _cleaned(host.control)
     host.sweep()
 
-    assert size < 1_200_000
-    assert [row[8] for row in rows(str(host.database))["AAR"]] == [7]
+    assert size < 1_100_000
+    # No line counts that was cut in two.
+    assert [(row[8], row[15]) for row in rows(str(host.database))["AAR"]] == [(7, 12345678)]
+    with closing(sqlite3.connect(host.database)) as con:
+        (note,) = [one for (one,) in con.execute("SELECT Note FROM RecordNotes WHERE Field = 'diag'")]
+    assert note == f"{len(text) - 2 * 524_224} of {len(text)} bytes not read, in the middle"
 
 
 def test_only_plain_files_of_a_job_are_kept(host: Host, shell: list[str], tmp_path: pathlib.Path) -> None:
@@ -313,8 +320,6 @@ def test_a_second_spool_takes_what_the_first_cannot(host: Host, shell: list[str]
 
 def test_the_sweep_finds_it_where_the_database_is_elsewhere(tmp_path: pathlib.Path, shell: list[str]) -> None:
     """The launcher does not read database=: what it spools below the control directory is drained all the same."""
-    from contextlib import closing
-
     from arcacct.conf.places import places
     from arcacct.store.accounting import open_accounting
     from arcacct.sweep import sweep
