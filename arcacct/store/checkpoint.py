@@ -18,6 +18,8 @@ from arcacct.store.transaction import WAL_LIMIT_BYTES, open_lock
 
 _TRIES = 8
 """Passes until nobody has written during one: a quarter of a second between two commits is enough on any disk."""
+_RESETS, _RESET_PAUSE_S = 10, 0.002
+"""How often the reset is tried, and the pause between: the queue waits for it."""
 _MOST_WAL_BYTES = 64 * WAL_LIMIT_BYTES
 """A WAL that never stays still is reset all the same: from here on it costs every hook more than one wait."""
 
@@ -84,7 +86,7 @@ def _written_back(con: Connection, reader: Connection, database: str, *, force: 
         reader.execute("COMMIT")
         if _data_version(con) != before and not (force and wal_bytes(database) > _MOST_WAL_BYTES):
             return False
-        if con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+        if not _reset(con):
             # A reader still needs it.
             return True
         # The first commit syncs the new header: A-REX need not wait for that. (SQLite writes nothing that is there
@@ -99,6 +101,15 @@ def _written_back(con: Connection, reader: Connection, database: str, *, force: 
         if reader.in_transaction:
             reader.execute("COMMIT")
         posix.close(fd)
+
+
+def _reset(con: Connection) -> bool:
+    """Truncate a WAL of which all is written back; a hook that just opens the database reads for a moment."""
+    for _ in range(_RESETS):
+        if not con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+            return True
+        time.sleep(_RESET_PAUSE_S)
+    return False
 
 
 def _beside(database: str, name: str) -> str:
