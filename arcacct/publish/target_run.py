@@ -416,7 +416,8 @@ class TargetRun:
     def _finish(self, task: Task, error: ArcacctError | None) -> None:
         """Close the run; jura's watermark is just before the earliest record that is not delivered."""
         block = self._target.block
-        if isinstance(self._target, SGASTarget):
+        # A ledger that was lost knows no numbers until all has been sent again: what was noted before holds till then.
+        if isinstance(self._target, SGASTarget) and lives.doubt_seq(task.publishing, block) is None:
             row = ledger.highest_row(task.publishing, block)
             lives.note_last_row(task.accounting, task.settings.places, block, row)
         reached = ledger.cursor(task.publishing, block)

@@ -436,6 +436,25 @@ def test_a_job_that_was_resumed_after_the_ledger_forgot_it(memory, empty_box, wh
     assert empty_box.apel.rejected == []
 
 
+def test_a_run_that_failed_behind_a_lost_ledger_forgets_no_number(memory, empty_box) -> None:
+    """The first run is refused (another host's name): the second still knows SGAS's older version by its number."""
+    site = Site(memory, empty_box, BOTH)
+    site.record(Job("changed", wall_s=300))
+    site.publish_all()
+    site.record(Job("changed", wall_s=200))
+    lose(site.settings.places.publishing_database)
+    site.options |= {"lrms_host": "other.example.org"}
+    site.configure(BOTH)
+    assert all(one.error is not None for one in site.publish_all())
+    site.options.pop("lrms_host")
+    site.configure(BOTH)
+
+    assert [one.error for one in site.publish_all()] == [None, None]
+
+    assert at_sgas(empty_box.sgas.records)["changed"].wall_s == 300
+    assert site.ledger("SELECT JobID, State FROM HeldRecords") == [("changed", "correction")]
+
+
 def test_a_lost_ledger_loses_no_job(memory, empty_box) -> None:
     """All since our recording began goes out again, yesterday's too, and changes nothing where it was sent before."""
     site = Site(memory, empty_box, BOTH)
