@@ -111,7 +111,7 @@ def run(arguments: list[str]) -> str:
         files = _read(controldir, job_id, state)
         problem = problem or _broken(here.breaker)
         if not problem:
-            write_back_apart(here.database)
+            write_back_apart(here.database, here.maintenance)
             record_event(here, files)
             if state == "FINISHED":
                 _sync_apart(here.database + "-wal")
@@ -284,8 +284,12 @@ def _break(path: str) -> None:
         return
 
 
-def write_back_apart(database: str) -> None:
-    """A WAL above its limit is written back by a child: its syncs are not A-REX's to wait for."""
+def write_back_apart(database: str, maintenance: str) -> None:
+    """
+    A WAL above its limit is written back by a child: its syncs are not A-REX's to wait for.
+
+    Not while somebody works on the database (``maintenance`` is the file that says so): he waits for who has it open.
+    """
     from arcacct.store.transaction import WAL_LIMIT_BYTES  # noqa: PLC0415
 
     try:
@@ -302,7 +306,9 @@ def write_back_apart(database: str) -> None:
     def work() -> None:
         from arcacct.store.connect import ACCOUNTING_SCHEMA, open_database  # noqa: PLC0415
 
+        _refuse_maintenance(maintenance)
         con = open_database(database, ACCOUNTING_SCHEMA)
+        _refuse_maintenance(maintenance)
         checkpoint.shrink_begun(con, database)
         # With the database open: closing would remove the WAL, and the next hook would sync a new one.
         posix._exit(0)  # noqa: SLF001  the name that os._exit has there

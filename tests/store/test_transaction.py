@@ -46,7 +46,7 @@ largest = 0
 for number in range(2000):
     pid = os.fork()
     if pid == 0:
-        write_back_apart(here.database)
+        write_back_apart(here.database, here.maintenance)
         con = open_database(here.database, ACCOUNTING_SCHEMA)
         with Transaction(con, here.database, here.queue_lock):
             con.execute("INSERT INTO Users (Name) VALUES (?)", (f"user {number}" * 20,))
