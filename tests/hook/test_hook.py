@@ -303,6 +303,37 @@ def test_the_deadline_holds_while_sqlite_waits_in_c(host: Host) -> None:
     assert [row[7] for row in rows(str(host.database))["AAR"]] == ["completed"]
 
 
+SLOW_DISK = """
+#include <time.h>
+static int nap(void) { struct timespec left = {20, 0}; while (nanosleep(&left, &left)) {} return 0; }
+int fsync(int fd) { return nap(); }
+int fdatasync(int fd) { return nap(); }
+"""
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler")
+def test_a_disk_whose_syncs_take_for_ever_is_waited_for_once(host: Host, tmp_path: pathlib.Path) -> None:
+    """The only sync of a hook is that of a new WAL: it ends with the deadline, and the events behind it are spooled."""
+    source, slow = tmp_path / "slow.c", tmp_path / "slow.so"
+    source.write_text(SLOW_DISK)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(slow), str(source)], check=True)
+    host.configure("deadline=1")
+    launcher = ("/bin/sh", resource("etc", "arcacct-hook"))
+    environment = {"PATH": "/usr/bin:/bin", "ARCACCT_RECORD": HOOK, "LD_PRELOAD": str(slow)}
+    jobs = [f"Job{number}" for number in range(5)]
+    said = []
+    for job_id in jobs:
+        lay(host.control, Files(), job_id)
+        said.append(host.run("FINISHED", job_id, program=launcher, environment=environment).stderr)
+
+    assert "failed (142)" in said[0]
+    assert said[1:] == [""] * 4
+    assert len(host.spool) == 5
+    shutil.rmtree(host.control / "finished")
+    assert host.sweep().complaints == ()
+    assert [row[0] for row in rows(str(host.database))["AAR"]] == jobs
+
+
 @pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
 def test_hooks_hardly_ever_sync(host: Host, tmp_path: pathlib.Path) -> None:
     """In the processes that A-REX waits for at most one in twenty syncs; the WAL is written back all the same."""
