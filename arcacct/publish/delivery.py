@@ -30,6 +30,8 @@ STILL_THERE = (
     " administrator what `arcacct quarantine sql` prints (it deletes record {key}), then run `arcacct quarantine retry`"
 )
 
+_REFUSALS = (Kind.TOO_LARGE, Kind.RECORDS_REFUSED)
+
 SUSPECTS = 3
 """This many records refused one after the other while nothing is accepted: the fault may be the server's."""
 
@@ -118,13 +120,26 @@ class Delivery:
         self._forbidden: dict[str | None, Answer] = {}
 
     def resume(self) -> None:
-        """Send what an earlier run began and got no answer for, byte for byte, before anything newer."""
+        """
+        Send what an earlier run began and got no answer for, byte for byte, before anything newer.
+
+        Raises as `deliver`, and TargetBusy for one that is refused now: the receiver may have it since then.
+        """
         for message in ledger.unanswered(self._con, self._target):
             self._tally.resent += 1
             data = self._sender.renewed(message.data)
             if data != message.data:
                 ledger.renew(self._con, message.message_id, data)
-            self._send(message._replace(data=data), self._accepted)
+            message = message._replace(data=data)  # noqa: PLW2901  the same message
+            answer = self._sender.send(message)
+            said_before = ledger.last_code(self._con, message.message_id)
+            if answer.kind in _REFUSALS and answer.status not in (None, said_before):
+                ledger.attempted(self._con, message.message_id, answer.status, answer.text)
+                raise TargetBusy(
+                    f"{error_of(answer)}; it was sent before and may have arrived, although no answer came: the next"
+                    " run asks once more"
+                )
+            self._hear_of(message, answer, self._accepted, None)
 
     def deliver(self, what: Consignment) -> None:
         """
@@ -302,7 +317,7 @@ class Delivery:
         self._watch()
         if answer.kind == Kind.ACCEPTED:
             self._accept(message, answer)
-        elif answer.kind in (Kind.TOO_LARGE, Kind.RECORDS_REFUSED):
+        elif answer.kind in _REFUSALS:
             self._refuse(message, answer, accepted)
         elif answer.status == 406 and message.kind == UR.kind:
             # Only this machine is not ours to report: others may be.

@@ -413,6 +413,12 @@ def stored(con: Connection, message_id: int) -> Message:
     return Message._make((*row[:8], zlib.decompress(row[8]), tuple(map(SentRecord._make, records)), (), row[9]))
 
 
+def last_code(con: Connection, message_id: int) -> int | None:
+    """The status of the last answer to a message; ``None`` when there was none."""
+    row = con.execute("SELECT AnswerCode FROM Messages WHERE MessageID = ?", (message_id,)).fetchone()
+    return None if row is None or row[0] is None else int(row[0])
+
+
 def attempted(con: Connection, message_id: int, code: int | None, words: str) -> None:
     """A message got no answer that ends it: it stays to be sent."""
     with transaction(con):

@@ -13,6 +13,7 @@ import time
 from _sqlite3 import Connection, DatabaseError, connect
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
+from itertools import chain, count
 from typing import NamedTuple
 
 import psutil
@@ -316,7 +317,7 @@ def _exchange(path: str, copy: str, work: str) -> str | None:
     Killed in between, there is no database, and `maintenance` tells everybody why.
     """
     _take_in_wal(path)
-    kept = f"{path}.before-{work}.{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    kept = _free_name(f"{path}.before-{work}.{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}")
     old = [suffix for suffix in SUFFIXES if os.path.exists(path + suffix)]
     for suffix in old:
         os.rename(path + suffix, kept + suffix)
@@ -325,6 +326,12 @@ def _exchange(path: str, copy: str, work: str) -> str | None:
     os.rename(copy, path)
     sync(os.path.dirname(path))
     return kept if "" in old else None
+
+
+def _free_name(begin: str) -> str:
+    """A name that nothing has: what was put away within the same second stays."""
+    names = chain([f"{begin}Z"], (f"{begin}.{number}Z" for number in count(2)))
+    return next(name for name in names if not any(os.path.exists(name + suffix) for suffix in SUFFIXES))
 
 
 def _take_in_wal(path: str) -> None:

@@ -329,3 +329,32 @@ def test_both_databases_of_the_past(memory, empty_box, messages, ledger) -> None
     assert site.publish(accept_lower=(month,)).error is None
     assert site.publish().error is None
     assert synced(site) == {month[1]: 42}
+
+
+class AnswerLost(Failing):
+    """The same, but the receiver does what it is asked before its answer is lost."""
+
+    def send(self, message):
+        self._sender.send(message)
+        return Answer(Kind.TRY_LATER, text="lost", outcome_known=False)
+
+
+def test_what_may_have_arrived_is_not_taken_for_refused(memory, empty_box) -> None:
+    """
+    An answer is lost, then the receiver refuses what it has; meanwhile the host's name changes.
+
+    The job is not sent under its new name beside the old one: the message stays what it was until the next run.
+    """
+    site = Site(memory, empty_box, SGAS, lrms_host="one.example.org")
+    site.record(Job("local", endpoint_url=""))
+    lost = site.publish(make_sender=lambda target: AnswerLost(sender_of(target, QUICK), BUSY, bool))
+    assert isinstance(lost.error, TargetBusy)
+    refused = site.publish(make_sender=failing(REFUSED, lambda number: number == 1))
+    assert isinstance(refused.error, TargetBusy)
+    assert "may have arrived" in str(refused.error)
+    assert site.held() == {}
+
+    assert site.publish().error is None
+
+    assert len(empty_box.sgas.records) == 1
+    assert site.held() == {}

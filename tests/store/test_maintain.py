@@ -156,6 +156,18 @@ def test_a_restore_brings_the_backup_back_in_a_new_life(here, tmp_path) -> None:
         stored_jobs.add(con, here, stored_jobs.job(5))
 
 
+def test_what_was_put_away_within_the_same_second_stays(here, tmp_path) -> None:
+    """Three restores in a row keep three databases, also the first, which alone has the newest job."""
+    copy = maintain.backups(here, str(tmp_path / "backups"))[0].path
+    with closing(open_accounting(here)) as con:
+        stored_jobs.add(con, here, stored_jobs.job(4))
+
+    kept = [maintain.restore(here, copy).kept for _ in range(3)]
+
+    assert len(set(kept)) == 3
+    assert [len(job_ids(str(path))) for path in kept] == [4, 3, 3]
+
+
 def test_a_restore_takes_the_old_wal_away(here, tmp_path) -> None:
     """What a killed process left in the WAL belongs to the old database: over the new one it would be damage."""
     copy = maintain.backups(here, str(tmp_path / "backups"))[0].path
