@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from cryptography import x509
 from arcacct.conf.places import Places
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import DirectoryTarget, Target
-from arcacct.errors import StoreError
+from arcacct.errors import ArcacctError, StoreError
 from arcacct.publish.floor import held_text
 from arcacct.publish.position import iso
 from arcacct.publish.selection import names_in_doubt
@@ -101,15 +102,16 @@ class Health(NamedTuple):
 def examine(settings: Settings) -> Health:
     """Look at everything; raises nothing that one could report."""
     here = settings.places
+    folders, problem = _spools(here)
     found = Health(
         int(time.time()),
         here.database,
         0,
         None,
-        None,
+        problem,
         health.writer_of(here.database),
         os.path.exists(here.maintenance),
-        _spool(here),
+        _spool(folders),
         (),
         _certificates(settings),
     )
@@ -143,9 +145,17 @@ def _target(target: Target, state: TargetState, doubt: str) -> TargetHealth:
     return TargetHealth(target.name, state, due_s, doubt)
 
 
-def _spool(here: Places) -> Spool:
+def _spools(here: Places) -> tuple[list[str], str | None]:
+    """Where events may wait, and why that is not known whole: what is wrong with the note stops every sweep, too."""
+    try:
+        return spools(here), None
+    except ArcacctError as error:
+        return [here.spool], str(error)
+
+
+def _spool(folders: Sequence[str]) -> Spool:
     files, unusable, times = 0, 0, []
-    for folder in spools(here):
+    for folder in folders:
         for name in _names(folder):
             if name[:1].isdigit():
                 files += 1

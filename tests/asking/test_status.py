@@ -185,6 +185,17 @@ def test_a_spool_that_fills(site) -> None:
     assert site.status()["spool"].severity == health.CRITICAL
 
 
+def test_a_note_of_the_place_that_is_none(site) -> None:
+    """It stops every sweep, so it is critical here, and the rest of the screen is told all the same."""
+    pathlib.Path(site.here.place_note).write_text("rubbish\n")
+
+    found = site.status()
+
+    assert [(check.subject, check.severity) for check in found.values()] == [("database", health.CRITICAL)]
+    assert site.here.place_note in found["database"].text
+    assert arcacct("--config", site.conf, "metrics").returncode == 0
+
+
 def test_a_job_that_nobody_knows_the_usage_of(site) -> None:
     """A job that has ended, whose files are gone, is a warning with what to do; `job why` and metrics tell it, too."""
     job_id = corpus.names()["multicore"]
