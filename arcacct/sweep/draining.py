@@ -78,20 +78,25 @@ def _drain(task: Task, witness: Witness, folder: str) -> int:
 
 def _recorded(task: Task, witness: Witness, events: list[_Event]) -> set[str]:
     """Record events; the files of those that are in the database now. The others wait, or are set aside."""
-    done = _record(task, witness, events)
-    asked = [one for one in events if one.path not in done]
+    refused: set[str] = set()
+    done = _record(task, witness, events, refused)
+    asked = [one for one in events if one.path not in done | refused]
     if asked:
         witness.take(one.facts.job_id for one in asked)
         # One that is in progress there has a record now.
-        done |= _record(task, witness, asked)
+        done |= _record(task, witness, asked, refused)
     for path, facts, torn in asked:
-        if path not in done and not witness.may_still_tell(facts.job_id, facts.event_ns, facts.event_ns):
+        if path not in done | refused and not witness.may_still_tell(facts.job_id, facts.event_ns, facts.event_ns):
             _set_aside(task, path, torn or f"job {facts.job_id} has no .local and no record")
     return done
 
 
-def _record(task: Task, witness: Witness, events: list[_Event]) -> set[str]:
-    """The files of those events that are recorded: all but those of jobs that nobody knows."""
+def _record(task: Task, witness: Witness, events: list[_Event], refused: set[str]) -> set[str]:
+    """
+    The files of those events that are recorded: all but those of jobs that nobody knows.
+
+    Those with values that the database refuses are set aside, and added to ``refused``.
+    """
 
     def record(some: list[_Event]) -> set[str]:
         done = set()
@@ -105,6 +110,7 @@ def _record(task: Task, witness: Witness, events: list[_Event]) -> set[str]:
         return done
 
     def wrong(event: _Event, error: Exception) -> None:
+        refused.add(event.path)
         _set_aside(task, event.path, reason(error, event.path))
 
     return set().union(*record_each(task, events, record, wrong)) if events else set()

@@ -19,12 +19,7 @@ from arcacct.controldir.layout import job_file
 from arcacct.errors import InputError, StoreBusy, StoreError
 from arcacct.hook import record_event
 from arcacct.store import spool
-from arcacct.store.accounting import open_accounting
 from arcacct.sweep import Found, SweepReport, sweep
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture
@@ -32,19 +27,6 @@ def here(tmp_path: pathlib.Path) -> Places:
     """The places of a fresh host."""
     (tmp_path / "control").mkdir()
     return places(None, str(tmp_path / "control"))
-
-
-@pytest.fixture
-def con(here: Places) -> Iterator[sqlite3.Connection]:
-    """Its accounting database."""
-    with closing(open_accounting(here)) as found:
-        yield found
-
-
-@pytest.fixture
-def control(here: Places) -> pathlib.Path:
-    """Its control directory."""
-    return pathlib.Path(here.controldir)
 
 
 def test_every_job_of_the_directory_is_recorded(here: Places, con: sqlite3.Connection, control: pathlib.Path) -> None:
@@ -400,6 +382,29 @@ def test_what_a_killed_hook_had_written_is_recorded(
     assert (report.spooled, report.complaints) == (1, ())
     assert statuses(con) == [(JOB, "completed", NOON_S)]
     assert os.listdir(here.spool) == []
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_an_event_that_the_database_refuses_is_told_once(
+    here: Places, con: sqlite3.Connection, control: pathlib.Path, dry_run: bool
+) -> None:
+    """It is set aside, with the reason that is its own, and its neighbour is recorded."""
+    refused = pathlib.Path(spooled(here, control, "FINISHED")).name
+    lay(control, Files("FINISHED"), "Other")
+    spool.write(here.spool, read_job(str(control), "Other", "FINISHED"))
+    for left in (*control.glob("job.*"), *control.glob("finished/*")):
+        left.unlink()
+    con.execute(
+        f"CREATE TRIGGER Refuses BEFORE INSERT ON AAR WHEN new.JobID = '{JOB}'"
+        " BEGIN SELECT RAISE(ABORT, 'no such job wanted'); END"
+    )
+
+    report = sweep(here, con, dry_run=dry_run)
+
+    (complaint,) = report.complaints
+    assert refused in complaint
+    assert "no such job wanted" in complaint
+    assert report.spooled == 1
 
 
 def test_what_neither_hook_nor_launcher_made_is_left_alone(

@@ -7,7 +7,6 @@ import pathlib
 import shutil
 import sqlite3
 import time
-from contextlib import closing
 
 import pytest
 from job_files import JOB, NOON_NS, NOON_S, Files, events, finished_log, lay, remove, statuses
@@ -17,12 +16,11 @@ from arcacct.controldir.files import read_job
 from arcacct.controldir.layout import STATUS_FOLDERS, job_file
 from arcacct.hook import record_event
 from arcacct.store import spool
-from arcacct.store.accounting import open_accounting
 from arcacct.sweep import Found, sweep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 AGO_NS = NOON_NS - 10**15
 AGO_S = AGO_NS // 10**9
@@ -34,19 +32,6 @@ def here(tmp_path: pathlib.Path) -> Places:
     for folder in STATUS_FOLDERS:
         (tmp_path / "control" / folder).mkdir(parents=True)
     return places(None, str(tmp_path / "control"), str(tmp_path / "ours" / "accounting.db"))
-
-
-@pytest.fixture
-def con(here: Places) -> Iterator[sqlite3.Connection]:
-    """Its accounting database."""
-    with closing(open_accounting(here)) as found:
-        yield found
-
-
-@pytest.fixture
-def control(here: Places) -> pathlib.Path:
-    """Its control directory."""
-    return pathlib.Path(here.controldir)
 
 
 def test_a_job_that_vanished_is_aborted(here: Places, con: sqlite3.Connection, control: pathlib.Path) -> None:

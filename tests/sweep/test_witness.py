@@ -45,19 +45,6 @@ def here(tmp_path: pathlib.Path) -> Places:
 
 
 @pytest.fixture
-def con(here: Places) -> Iterator[sqlite3.Connection]:
-    """Its accounting database."""
-    with closing(open_accounting(here)) as found:
-        yield found
-
-
-@pytest.fixture
-def control(here: Places) -> pathlib.Path:
-    """Its control directory."""
-    return pathlib.Path(here.controldir)
-
-
-@pytest.fixture
 def arex(control: pathlib.Path) -> Iterator[Writer]:
     """A-REX's own writer."""
     with closing(arex_writer.create(control / "accounting" / "accounting.db")) as con:
