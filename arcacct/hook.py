@@ -382,14 +382,13 @@ def record_event(here: "Places", files: "JobFiles", con: "Connection | None" = N
     if not facts.known:
         raise InputError(f"{files.controldir}: job {files.job_id} has no .local to read")
     _refuse_maintenance(here.maintenance)
-    if con is not None:
-        with Transaction(con, here.database, here.queue_lock):
-            _refuse_maintenance(here.maintenance)
-            return record(con, facts)
-    _in_c(True)
-    # Another program's lock is waited for in half of the time at most: the other half is for the spool.
-    con = open_database(here.database, ACCOUNTING_SCHEMA, timeout_s=here.deadline_s / 2)
-    with Transaction(con, here.database, here.queue_lock, _waits):
+    patient = None
+    if con is None:
+        _in_c(True)
+        patient = _waits
+        # Another program's lock is waited for in half of the time at most: the other half is for the spool.
+        con = open_database(here.database, ACCOUNTING_SCHEMA, timeout_s=here.deadline_s / 2)
+    with Transaction(con, here.database, here.queue_lock, patient):
         _refuse_maintenance(here.maintenance)
         return record(con, facts)
 

@@ -19,8 +19,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from arcacct.resources import resource
 
+ON_REQUEST = [
+    pytest.mark.skipif(not os.environ.get("ARCACCT_LIVE"), reason="runs on request: ARCACCT_LIVE=1"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
+    pytest.mark.skipif(not shutil.which("apt-get"), reason="needs Debian's packages"),
+]
+"""The marks of every test that does."""
 PACKAGES = (
     "nordugrid-arc-arex",
     "nordugrid-arc-client",

@@ -17,7 +17,7 @@ from arcacct.store.engine import Connection, DatabaseError, connect
 from arcacct.store.transaction import WAL_LIMIT_BYTES, open_lock
 
 _TRIES = 8
-"""Passes until nobody has written during one: a quarter of a second between two commits is enough on any disk."""
+"""Passes until there is one during which nobody has committed."""
 _RESETS, _RESET_PAUSE_S = 10, 0.002
 """How often the reset is tried, and the pause between: the queue waits for it."""
 _MOST_WAL_BYTES = 64 * WAL_LIMIT_BYTES
@@ -45,8 +45,8 @@ def shrink(con: Connection, database: str, limit_bytes: int = WAL_LIMIT_BYTES) -
 def begun(database: str) -> int:
     """A descriptor that keeps other processes from doing the same; -1 when one is at it, or nobody may."""
     try:
-        fd = posix.open(_beside(database, "checkpoint.lock"), posix.O_RDWR | posix.O_CREAT | posix.O_CLOEXEC, 0o600)
-    except OSError:
+        fd = open_lock(_beside(database, "checkpoint.lock"))
+    except StoreError:
         return -1
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -3,7 +3,7 @@ The one way to write: in turn, in one BEGIN IMMEDIATE. On the hook's path.
 
 Writers wait for each other on a flock, which wakes the next one at once; SQLite's own busy handler sleeps and is
 unfair (200 writers: 1 s at worst against 13 s). The lock is on a file of its own: closing any descriptor of the
-database would drop SQLite's locks. Nobody holds it for more than 50 ms, and nobody syncs in it: see `checkpoint`.
+database would drop SQLite's locks. Nobody holds it for more than 50 ms; checkpoints sync outside of it (`checkpoint`).
 """
 
 import fcntl

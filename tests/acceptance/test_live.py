@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import pathlib
 import re
-import shutil
 import sqlite3
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 import arex_corpus as corpus
+import live_arex
 import pytest
 
 from arcacct.conf.parser import load
@@ -33,11 +33,7 @@ if TYPE_CHECKING:
 
     from live_arex import LiveCE, Storage
 
-pytestmark = [
-    pytest.mark.skipif(not os.environ.get("ARCACCT_LIVE"), reason="runs on request: ARCACCT_LIVE=1"),
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
-    pytest.mark.skipif(not shutil.which("apt-get"), reason="needs Debian's packages"),
-]
+pytestmark = live_arex.ON_REQUEST
 
 HOOK = os.path.join(os.path.dirname(sys.executable), "arcacct-record")
 HOOKED = ("ACCEPTED", "PREPARING", "SUBMIT", "FINISHING", "FINISHED")
@@ -74,8 +70,6 @@ class Lived(NamedTuple):
 @pytest.fixture(scope="module")
 def lived() -> Iterator[Lived]:
     """All jobs have run."""
-    import live_arex
-
     live_arex.install_packages()
     home = pathlib.Path(tempfile.mkdtemp(prefix="arcacct-live-", dir="/srv"))
     # Jobs run as nobody.
@@ -98,7 +92,6 @@ def lived() -> Iterator[Lived]:
 
 def _live(ce: LiveCE, storage: Storage) -> dict[str, str]:
     """Every job from its submission to its end; returns the ids by name."""
-    import live_arex
 
     def submit(name: str) -> str:
         return ce.submit(name, JOBS[name].replace("{files}", live_arex.FILES))
@@ -187,8 +180,6 @@ def test_a_second_sweep_changes_nothing(lived: Lived) -> None:
 @pytest.fixture(scope="module")
 def arcctl(lived: Lived) -> dict[str, LiveCE]:
     """ARC's own tool, on a copy of A-REX's database and on one of ours."""
-    import live_arex
-
     tools = {}
     for name, con in (("theirs", lived.theirs), ("ours", lived.ours)):
         home = lived.ce.home / f"arcctl-{name}"

@@ -6,9 +6,7 @@ Runs on request, as `test_live`.
 
 from __future__ import annotations
 
-import os
 import pathlib
-import shutil
 import sqlite3
 import tempfile
 import time
@@ -16,6 +14,7 @@ from contextlib import closing
 from typing import NamedTuple
 
 import arex_corpus as corpus
+import live_arex
 import pytest
 
 from arcacct.conf.parser import load
@@ -29,11 +28,7 @@ if TYPE_CHECKING:
 
     from live_arex import LiveCE
 
-pytestmark = [
-    pytest.mark.skipif(not os.environ.get("ARCACCT_LIVE"), reason="runs on request: ARCACCT_LIVE=1"),
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
-    pytest.mark.skipif(not shutil.which("apt-get"), reason="needs Debian's packages"),
-]
+pytestmark = live_arex.ON_REQUEST
 
 JOBS = {
     "ok": '&(executable=/bin/true)(jobname="ok")(stdout=out)',
@@ -59,8 +54,6 @@ class Cleaned(NamedTuple):
 @pytest.fixture(scope="module", params=["launcher", "witness"])
 def cleaned(request: pytest.FixtureRequest) -> Iterator[Cleaned]:
     """All jobs have run and were cleaned; then came the first sweep, that has the spool alone, or A-REX's database."""
-    import live_arex
-
     live_arex.install_packages()
     home = pathlib.Path(tempfile.mkdtemp(prefix="arcacct-live-", dir="/srv"))
     home.chmod(0o755)
