@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 AREX = pathlib.Path(__file__).parent / "data" / "arex"
+"""A-REX 6.17."""
+AREX7 = AREX.with_name("arex7")
+"""A-REX 7.0.0."""
 DEFAULT_BENCHMARK = "HEPSPEC:11.11"
 """[lrms] benchmark of that site."""
 
@@ -43,11 +46,11 @@ def place(target: pathlib.Path, controldir: pathlib.Path | None = None) -> Place
     return here
 
 
-def rebuild(target: pathlib.Path) -> Control:
+def rebuild(target: pathlib.Path, corpus: pathlib.Path = AREX) -> Control:
     """Copy the control directory and give each file its time back; owners are kept beside it."""
-    shutil.copytree(AREX / "control", target, dirs_exist_ok=True)
+    shutil.copytree(corpus / "control", target, dirs_exist_ok=True)
     owners = {}
-    for line in (AREX / "files.tsv").read_text().splitlines()[1:]:
+    for line in (corpus / "files.tsv").read_text().splitlines()[1:]:
         path, mtime, owner, _mode = line.split("\t")
         file = target / path.removeprefix("control/")
         if path.startswith("control/") and file.is_file():
@@ -152,10 +155,17 @@ def _stats(hook: pathlib.Path) -> dict[str, tuple[int, str]]:
     return stats
 
 
-def arex_database() -> sqlite3.Connection:
-    """What A-REX itself recorded."""
-    con = sqlite3.connect(":memory:")
+def arex_database(path: str = ":memory:") -> sqlite3.Connection:
+    """What A-REX 6 itself recorded, in a file or in memory."""
+    con = sqlite3.connect(path)
     con.executescript((AREX / "accounting.sql").read_text())
+    return con
+
+
+def arex7_database(path: str = ":memory:") -> sqlite3.Connection:
+    """What A-REX 7 itself recorded, in a file or in memory."""
+    con = sqlite3.connect(path)
+    con.executescript((AREX7 / "accounting_v2.sql").read_text())
     return con
 
 
