@@ -12,6 +12,7 @@ import arex_corpus as corpus
 import pytest
 from job_files import DIAG, LOCAL, NOON_NS, Files, events, lay, rows
 
+from arcacct.conf.parser import load
 from arcacct.conf.places import Places, places
 from arcacct.controldir.files import read_job
 from arcacct.controldir.layout import job_file
@@ -28,7 +29,9 @@ JOB = "abcdef123456"
 LONG_AGO_NS = NOON_NS - 10**15
 TWO_BENCHMARKS = DIAG + b"benchmark=HEPscore23:17.5\n"
 TOKEN = (
-    LOCAL + b"tokenclaim.iss=https://wlcg.example.org/\ntokenclaim.wlcg.groups=/wlcg\ntokenclaim.wlcg.groups=/wlcg/a\n"
+    LOCAL + b"tokenclaim.email=a@example.org\ntokenclaim.iss=https://wlcg.example.org/\n"
+    b"tokenclaim.preferred_username=ada\ntokenclaim.sub=4711\n"
+    b"tokenclaim.wlcg.groups=/wlcg\ntokenclaim.wlcg.groups=/wlcg/a\n"
 )
 
 
@@ -105,19 +108,33 @@ def test_the_spool_keeps_the_rule_when_the_files_are_gone(here: Places, con: sql
     assert benchmark(con) == "HEPscore23:17.5"
 
 
-def test_the_claims_of_a_token_are_attributes(here: Places, con: sqlite3.Connection) -> None:
-    """Each claim is a row under its own name, repeated ones too; the first FQAN stays mainfqan."""
+MAPS = pytest.mark.parametrize(
+    ("conf", "kept"),
+    [
+        pytest.param("", [("email", "a@example.org"), ("username", "ada")], id="default of ARC"),
+        pytest.param("authtokenmap = sub:user\n", [("user", "4711")], id="another"),
+        pytest.param(
+            "authtokenmap = sub:user\nauthtokenmap = wlcg.groups:group, sub:id\n",
+            [("group", "/wlcg"), ("group", "/wlcg/a"), ("id", "4711"), ("user", "4711")],
+            id="several lines",
+        ),
+    ],
+)
+
+
+@MAPS
+def test_the_claims_that_the_site_keeps_are_attributes(
+    here: Places, con: sqlite3.Connection, tmp_path: pathlib.Path, conf: str, kept: list[tuple[str, str]]
+) -> None:
+    """Those of authtokenmap under its names, no other, of ARC's default without; the first FQAN stays mainfqan."""
+    (tmp_path / "arc.conf").write_text(f"[arex]\ncontroldir = {here.controldir}\n{conf}")
+    here = places(load(str(tmp_path / "arc.conf"), {}))
     lay_hashed(pathlib.Path(here.controldir), Files(local=TOKEN))
 
     sweep(here, con)
 
-    assert sorted(row[1:] for row in rows(con)["AuthTokenAttributes"]) == [
-        ("iss", "https://wlcg.example.org/"),
-        ("mainfqan", "/atlas/Role=production"),
-        ("vomsfqan", "/atlas"),
-        ("wlcg.groups", "/wlcg"),
-        ("wlcg.groups", "/wlcg/a"),
-    ]
+    attributes = sorted(row[1:] for row in rows(con)["AuthTokenAttributes"])
+    assert attributes == sorted([*kept, ("mainfqan", "/atlas/Role=production"), ("vomsfqan", "/atlas")])
 
 
 def test_the_hook_of_arc_7_tells_when_a_job_is_in_the_batch_system(here: Places, con: sqlite3.Connection) -> None:
