@@ -17,8 +17,9 @@ from arcacct.conf.places import Places, places
 from arcacct.controldir.files import read_job
 from arcacct.controldir.layout import job_file
 from arcacct.hook import record_event
-from arcacct.store import spool
+from arcacct.store import questions, spool
 from arcacct.store.accounting import open_accounting
+from arcacct.store.questions import Selection
 from arcacct.sweep import Found, sweep
 
 TYPE_CHECKING = False
@@ -92,6 +93,39 @@ def test_a_hashed_job_is_recorded(here: Places, con: sqlite3.Connection, how: st
 
     assert [(row[0], row[7]) for row in rows(con)["AAR"]] == [(JOB, "failed")]
     assert benchmark(con) == "HEPscore23:17.5"
+
+
+@pytest.mark.parametrize("how", ["hook", "spool", "sweep"])
+def test_the_vo_of_an_authgroup_is_recorded(
+    here: Places, con: sqlite3.Connection, tmp_path: pathlib.Path, how: str
+) -> None:
+    """Of a real job with a token: by hook, spool and sweep the VO that A-REX 7 recorded; questions find it."""
+    (tmp_path / "arc.conf").write_text(
+        f"[arex]\ncontroldir = {here.controldir}\n[arex/jura]\n"
+        "vomsless_vo = testCA other\nvomsless_vo = tokens dteam.example.org\n"
+    )
+    here = places(load(str(tmp_path / "arc.conf"), {}))
+    control = pathlib.Path(here.controldir)
+    job_id = "6a1decfe9869"
+    corpus.rebuild(control, corpus.AREX7)
+    keep_only(control, job_id)
+
+    if how == "hook":
+        record_event(here, read_job(str(control), job_id, "FINISHED"), con)
+    elif how == "spool":
+        spool.write(here.spool, read_job(str(control), job_id, "FINISHED"))
+    sweep(here, con)
+
+    with closing(corpus.arex7_database()) as arex:
+        assert corpus.records(con)[job_id][5] == corpus.records(arex)[job_id][5] == "dteam.example.org"
+    assert list(questions.job_ids(con, Selection(vos=("dteam.example.org",)))) == [job_id]
+
+
+def keep_only(control: pathlib.Path, job_id: str) -> None:
+    """Let a control directory have but one job."""
+    for status in control.glob("*/*.status"):
+        if status.name != f"{job_id}.status":
+            status.unlink()
 
 
 def test_the_spool_keeps_the_rule_when_the_files_are_gone(here: Places, con: sqlite3.Connection) -> None:
