@@ -30,6 +30,7 @@ def review(conf: Conf, *, allow_jura: bool) -> list[Problem]:
     problems += _two_publishers(conf, allow_jura=allow_jura)
     for block in conf.blocks.values():
         problems += _block(conf, block)
+        problems += _vomsless(conf, block)
     return problems
 
 
@@ -84,6 +85,27 @@ def _block(conf: Conf, block: Block) -> Iterator[Problem]:
         )
     if block.name == "custom:arcacct" and conf.blocks["arcacct"] is not block:
         yield _about(block, WARNING, f"counts for nothing, since there is [arcacct] in {conf.blocks['arcacct'].file}")
+
+
+def _vomsless(conf: Conf, block: Block) -> Iterator[Problem]:
+    """Lines that no job can meet: of an authgroup that there is not, or behind a line that is for every job."""
+    authgroups = [one.label for one in conf.blocks.values() if one.kind == "authgroup" and one.label]
+    all_jobs: Option | None = None
+    for line in block.options.get("vomsless_vo", ()):
+        try:
+            authgroup = places.vomsless_vo(line.value)[0]
+        except ValueError:
+            continue
+        if all_jobs is not None:
+            text = f"is never reached: line {all_jobs.line} of {all_jobs.file} is for every job; put that one last"
+            yield _option(block, line, "vomsless_vo", WARNING, text)
+        elif authgroup is None:
+            all_jobs = line
+        elif authgroups and authgroup not in authgroups:
+            text = (
+                f"names authgroup {authgroup!r}, which there is not; {_instead(authgroup, authgroups, 'is it right?')}"
+            )
+            yield _option(block, line, "vomsless_vo", WARNING, text)
 
 
 def _benchmarks(block: Block) -> Iterator[Problem]:
