@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 IN_PROGRESS = "in-progress"
 FINAL = ("completed", "failed", "aborted")
-_FQANS = ("mainfqan", "vomsfqan")
+FQAN_KEYS = ("mainfqan", "vomsfqan")
 _QUARTER_HOUR_S = 900
 _LARGEST_OFFSET_S = 15 * 3600
 _MINUTES_REMEMBERED = 100_000
@@ -139,17 +139,17 @@ def tokens_of_version_1(rows: Sequence[Row], fqan: str) -> tuple[Row, ...]:
     also the first, as ``vomsfqan``, and the first (``fqan``; empty: none) beside the record.
     """
     distinct = tuple(dict.fromkeys(rows))
-    fqans = dict.fromkeys(value for key, value in distinct if key in _FQANS)
+    fqans = dict.fromkeys(value for key, value in distinct if key in FQAN_KEYS)
     ordered = list(dict.fromkeys([fqan, *fqans])) if fqan else list(fqans)
     named = [("vomsfqan" if position else "mainfqan", value) for position, value in enumerate(ordered)]
-    return (*named, *(row for row in distinct if row[0] not in _FQANS))
+    return (*named, *(row for row in distinct if row[0] not in FQAN_KEYS))
 
 
 def tokens_of_version_2(rows: Sequence[Row]) -> tuple[str, tuple[Row, ...]]:
     """The first FQAN (empty: none) and the rows of AuthTokenAttributes of version 1 as version 2 has them."""
     # `mainfqan` before `vomsfqan`, else the order of the rows.
-    fqans = [str(value) for _key, value in sorted((row for row in rows if row[0] in _FQANS), key=_key)]
-    others = [row for row in rows if row[0] not in _FQANS]
+    fqans = [str(value) for _key, value in sorted((row for row in rows if row[0] in FQAN_KEYS), key=_key)]
+    others = [row for row in rows if row[0] not in FQAN_KEYS]
     return fqans[0] if fqans else "", (*(("vomsfqan", value) for value in fqans), *others)
 
 
