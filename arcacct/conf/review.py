@@ -88,7 +88,7 @@ def _block(conf: Conf, block: Block) -> Iterator[Problem]:
 
 
 def _vomsless(conf: Conf, block: Block) -> Iterator[Problem]:
-    """Lines that no job can meet: for an authgroup that there is not or was named before, or replaced by a later one."""
+    """Lines that no job can meet: for an authgroup that there is not or was named before; those replaced later."""
     authgroups = [one.label for one in conf.blocks.values() if one.kind == "authgroup" and one.label]
     known: dict[str | None, Option] = {}
     for line in block.options.get("vomsless_vo", ()):
