@@ -88,23 +88,25 @@ def _block(conf: Conf, block: Block) -> Iterator[Problem]:
 
 
 def _vomsless(conf: Conf, block: Block) -> Iterator[Problem]:
-    """Lines that no job can meet: of an authgroup that there is not, or behind a line that is for every job."""
+    """Lines that no job can meet: for an authgroup that there is not or was named before; those replaced later."""
     authgroups = [one.label for one in conf.blocks.values() if one.kind == "authgroup" and one.label]
-    all_jobs: Option | None = None
+    known: dict[str | None, Option] = {}
     for line in block.options.get("vomsless_vo", ()):
         try:
             authgroup = places.vomsless_vo(line.value)[0]
         except ValueError:
             continue
-        if all_jobs is not None:
-            text = f"is never reached: line {all_jobs.line} of {all_jobs.file} is for every job; put that one last"
+        earlier = known.get(authgroup)
+        known[authgroup] = line
+        if earlier is not None and authgroup is None:
+            text = f"replaces that of line {earlier.line}: of several for any job the last holds; remove the others"
             yield _option(block, line, "vomsless_vo", WARNING, text)
-        elif authgroup is None:
-            all_jobs = line
-        elif authgroups and authgroup not in authgroups:
-            text = (
-                f"names authgroup {authgroup!r}, which there is not; {_instead(authgroup, authgroups, 'is it right?')}"
-            )
+        elif earlier is not None:
+            text = f"is never reached: of several lines for authgroup {authgroup!r} the first holds; remove this one"
+            yield _option(block, line, "vomsless_vo", WARNING, text)
+        elif authgroup is not None and authgroups and authgroup not in authgroups:
+            right = _instead(authgroup, authgroups, "is it right?")
+            text = f"names authgroup {authgroup!r}, which there is not; {right}"
             yield _option(block, line, "vomsless_vo", WARNING, text)
 
 

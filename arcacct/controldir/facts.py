@@ -270,11 +270,18 @@ def _vo_in(value: str) -> str:
 
 
 def vomsless_vo(auth_groups: list[str], rules: "JobRules") -> str:
-    """The VO of jobs without VOMS attributes: of the first rule for any job or for one of the job's authgroups."""
+    """
+    The VO of jobs without VOMS attributes, as A-REX 7 chooses it (observed).
+
+    The first line for an authgroup that the user was found in holds; else the last one for any job.
+    """
+    for_any = ""
     for authgroup, name, _issuer in rules.vomsless_vos:
-        if authgroup is None or authgroup in auth_groups:
+        if authgroup is None:
+            for_any = name
+        elif authgroup in auth_groups:
             return name
-    return ""
+    return for_any
 
 
 def _read_usage(facts: JobFacts, files: JobFiles, default_benchmark: str, gate: Gate) -> None:

@@ -76,10 +76,13 @@ class VOs(NamedTuple):
 
     def rule(self, vo: str | None, auth_groups: tuple[str, ...]) -> VO | None:
         """
-        The rule for a job without VOMS attributes, the first that fits, as A-REX 7 chooses; ``None``: ``vo`` holds.
+        The rule for a job without VOMS attributes, as A-REX 7 chooses; ``None``: ``vo`` holds.
 
-        ``auth_groups`` has the job whose VO, if any, was chosen by such rules.
+        The first for an authgroup of the job, else the last for any job. ``auth_groups`` has the job whose VO, if any,
+        was chosen by such rules.
         """
         if vo and not (self.own and auth_groups):
             return None
-        return next((one for one in self.rules if one.authgroup is None or one.authgroup in auth_groups), None)
+        mine = (one for one in self.rules if one.authgroup in auth_groups)
+        for_any = (one for one in reversed(self.rules) if one.authgroup is None)
+        return next(mine, None) or next(for_any, None)

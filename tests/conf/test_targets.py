@@ -101,7 +101,10 @@ def test_a_wrong_target_is_one_error(tmp_path, block, wrong):
             "[authgroup:tokens]\n[arex/jura]\nvomsless_vo = token atlas\n", "did you mean tokens?", id="authgroup"
         ),
         pytest.param(
-            "[arex/jura]\nvomsless_vo = dteam\nvomsless_vo = tokens atlas\n", "is never reached", id="behind-all-jobs"
+            "[arex/jura]\nvomsless_vo = a\nvomsless_vo = b\n", "of several for any job the last", id="two-for-any"
+        ),
+        pytest.param(
+            "[arex/jura]\nvomsless_vo = x a\nvomsless_vo = x b\n", "is never reached", id="one-authgroup-twice"
         ),
     ],
 )

@@ -43,11 +43,16 @@ def rule(name: str, authgroup: str | None = None, issuer: str | None = None) -> 
         pytest.param(BARE, [rule("dteam", "tokens")], "", id="of no authgroup"),
         pytest.param(BARE + EVERYBODY + TOKENS, [rule("a", "tokens"), rule("b", "everybody")], "a", id="first rule"),
         pytest.param(BARE + EVERYBODY, [rule("a", "tokens"), rule("b")], "b", id="the rest"),
-        pytest.param(BARE + TOKENS, [rule("b"), rule("a", "tokens")], "b", id="nothing behind one for all"),
+        pytest.param(
+            BARE + TOKENS + EVERYBODY, [rule("b", "everybody"), rule("a", "tokens")], "b", id="order of lines"
+        ),
+        pytest.param(BARE + TOKENS, [rule("a", "tokens"), rule("b", "tokens")], "a", id="authgroup twice"),
+        pytest.param(BARE + TOKENS, [rule("b"), rule("a", "tokens")], "a", id="authgroup before all"),
+        pytest.param(BARE, [rule("b"), rule("n", "never"), rule("c")], "c", id="last for all"),
     ],
 )
 def test_the_vo_of_a_job_without_voms(local: bytes, rules: list[object], vo: str) -> None:
-    """The first line vomsless_vo that is for all jobs, or for an authgroup of this one."""
+    """As a live A-REX 7.0 chose: the first line for an authgroup of the job, else the last line for all jobs."""
     assert facts_of(local, vomsless_vos=tuple(rules)).vo == vo
 
 
