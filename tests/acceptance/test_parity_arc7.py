@@ -7,6 +7,7 @@ the manual's table of differences.
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
 from contextlib import closing
 from typing import NamedTuple
@@ -21,7 +22,6 @@ from arcacct.store.import_arex import ImportReport, import_arex
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import pathlib
-    import sqlite3
     from collections.abc import Iterator
 
 INTERNAL, ODD_URL, FLAKY, REFUSED = "66a4fa6e23c6", "66972593fb66", "669eb7ee8641", "65d2414223c6"
@@ -224,6 +224,50 @@ def test_a_refused_job_of_arc_7_stays_in_progress(arex, swept) -> None:
     assert REFUSED not in corpus.records(arex)
     assert corpus.records(swept)[REFUSED][STATUS] == "in-progress"
     assert REFUSED not in {job_id for _seq, job_id in finished_log(swept)}
+
+
+# --- a database that arcctl has migrated ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def migrated(tmp_path) -> pathlib.Path:
+    """A-REX 6.17's jobs in ARC 7's tables: with `mainfqan`, and the benchmark in both places."""
+    path = tmp_path / "accounting_v2.db"
+    with closing(sqlite3.connect(path)) as con:
+        con.executescript((corpus.AREX7 / "migrated_v2.sql").read_text())
+    return path
+
+
+@pytest.fixture
+def of_arc_6(tmp_path) -> Iterator[sqlite3.Connection]:
+    """Our database after an import of A-REX 6.17's own."""
+    path = tmp_path / "accounting.db"
+    corpus.arex_database(str(path)).close()
+    here = corpus.place(tmp_path / "six")
+    with closing(open_accounting(here)) as con:
+        import_arex(here, con, str(path), UTC)
+        yield con
+
+
+def test_migrated_jobs_are_the_same_jobs(tmp_path, migrated, of_arc_6) -> None:
+    """Imported alone, they are what the database of ARC 6 gives, in every row."""
+    here = corpus.place(tmp_path / "seven")
+    with closing(open_accounting(here)) as con:
+        assert import_arex(here, con, str(migrated), UTC).added == 35
+
+        assert corpus.records(con) == corpus.records(of_arc_6)
+        for table in corpus.CHILDREN:
+            assert corpus.children(con, table) == corpus.children(of_arc_6, table)
+
+
+def test_migrated_jobs_change_nothing(tmp_path, migrated, of_arc_6) -> None:
+    """Imported after the database of ARC 6, as on a CE that has both, no record changes and none differs."""
+    log = finished_log(of_arc_6)
+
+    report = import_arex(corpus.place(tmp_path / "six"), of_arc_6, str(migrated), UTC)
+
+    assert (report.looked_at, report.added, report.changed, report.differing) == (35, 0, 0, 0)
+    assert finished_log(of_arc_6) == log
 
 
 # --- what only our configuration tells ------------------------------------------------------------------------------
