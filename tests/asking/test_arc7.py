@@ -236,14 +236,26 @@ def test_extra_attributes_of_a_database_of_arc_7(arex7_file, attribute, value, j
     assert (done.stdout, done.stderr) == (f"{jobs}\n", "")
 
 
-def test_active_jobs_in_a_table(arex_file) -> None:
-    """With --by, -a counts the jobs that are not published too."""
+@pytest.mark.parametrize("database", ["arex_file", "ours"])
+def test_active_jobs_in_a_table(request, database) -> None:
+    """With --by, -a counts the jobs that are not published too, also where the monthly sums know the others."""
+    found = request.getfixturevalue(database)
+    asked = ("--config", found.conf) if database == "ours" else ("--database", found)
+
     counts = [
-        sum(row["jobs"] for row in json.loads(arcacct("--database", arex_file, *asked).stdout))
-        for asked in (("stats", "--by", "vo", "--format", "json"), ("stats", "--by", "vo", "-a", "--format", "json"))
+        sum(row["jobs"] for row in json.loads(arcacct(*asked, "stats", "--by", "vo", "--format", "json", *more).stdout))
+        for more in ((), ("-a",))
     ]
 
     assert counts == [35, 36]
+
+
+@pytest.mark.parametrize("version", ["6", "7"])
+def test_active_jobs_come_beside_a_state_that_is_asked_for(ours, version) -> None:
+    """As arcctl 7 does: `-a` adds the jobs in progress to those of the state."""
+    asked = ("--config", ours.conf, "stats", "-o", "jobcount", "--arcctl", version, "--filter-state", "completed")
+
+    assert int(arcacct(*asked, "-a").stdout) - int(arcacct(*asked).stdout) == 1
 
 
 def test_queries_see_the_tables_of_a_rex(arex7_file) -> None:
