@@ -30,7 +30,7 @@ def check_command(ctx: click.Context) -> int:
     """
     List everything that is wrong: file, line, block, option, what is wrong, what would be right.
 
-    Looks at arc.conf, arcacct.conf and the files they name (certificate, key, CA directory).
+    Looks at arc.conf, arc.conf.d, arcacct.conf and the files they name (certificate, key, CA directory).
     Exits with 78 if there is an error, with 0 if there are only warnings.
     """
     conf = _conf(ctx)
