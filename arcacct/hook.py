@@ -378,7 +378,7 @@ def record_event(here: "Places", files: "JobFiles", con: "Connection | None" = N
     from arcacct.store.recorder import record  # noqa: PLC0415
     from arcacct.store.transaction import Transaction  # noqa: PLC0415
 
-    facts = job_facts(files, here.default_benchmark)
+    facts = job_facts(files, here.rules)
     if not facts.known:
         raise InputError(f"{files.controldir}: job {files.job_id} has no .local to read")
     _refuse_maintenance(here.maintenance)

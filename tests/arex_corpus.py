@@ -44,7 +44,7 @@ class Control(NamedTuple):
 def place(target: pathlib.Path, controldir: pathlib.Path | None = None) -> Places:
     """Our places for a control directory, with the corpus' benchmark."""
     here = places(None, set_up(controldir or target))
-    here.default_benchmark = DEFAULT_BENCHMARK
+    here.rules.default_benchmark = DEFAULT_BENCHMARK
     return here
 
 

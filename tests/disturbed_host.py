@@ -30,7 +30,7 @@ def undisturbed(directory: pathlib.Path, lives: dict[str, bool]) -> Host:
     """A host that has recorded every state of these jobs; ``lives`` says which of them failed."""
     directory.mkdir()
     host = Host(directory)
-    host.places.default_benchmark = BENCHMARK
+    host.places.rules.default_benchmark = BENCHMARK
     with closing(open_accounting(host.places)) as con:
         for job_id, failed in lives.items():
             for step, state in enumerate(LIFE):

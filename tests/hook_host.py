@@ -97,7 +97,7 @@ class Host:
     def sweep(self, conf: str | None = None) -> SweepReport:
         """One sweep of everything; with ``conf`` by that configuration."""
         here = places(None if conf is None else load(conf, {}), str(self.control))
-        here.default_benchmark = "HEPSPEC:11.11"
+        here.rules.default_benchmark = "HEPSPEC:11.11"
         with closing(open_accounting(here)) as con:
             return sweep(here, con)
 

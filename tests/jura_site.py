@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 JURA = pathlib.Path(__file__).parent / "data" / "jura"
 NOVEMBER = (calendar.timegm((2026, 11, 1, 0, 0, 0)), calendar.timegm((2026, 12, 1, 0, 0, 0)))
 """Every job of both databases ended then."""
-DATABASES = {6: ("accounting.db", corpus.AREX / "accounting.sql"), 7: ("accounting_v2.db", JURA / "accounting_v2.sql")}
+DATABASES = {
+    6: ("accounting.db", corpus.AREX / "accounting.sql"),
+    7: ("accounting_v2.db", corpus.AREX7 / "accounting_v2.sql"),
+}
 
 
 def write_arex_database(folder: pathlib.Path, version: int) -> pathlib.Path:

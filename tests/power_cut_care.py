@@ -165,7 +165,7 @@ class Moving(Care):
     def repeat(self) -> Places:
         moving.move(self.host.places, str(self.directory))
         here = places(None, str(self.host.control), str(self.directory / "accounting.db"))
-        here.default_benchmark = BENCHMARK
+        here.rules.default_benchmark = BENCHMARK
         return here
 
 

@@ -116,7 +116,7 @@ class Recording(Scenario):
         self.jobs = {f"Job{number:02}": number % 5 == 0 for number in range(self.JOBS)}
         """Whether each failed."""
         for host in (self.host, self.well):
-            host.places.default_benchmark = BENCHMARK
+            host.places.rules.default_benchmark = BENCHMARK
             host.conf.write_text(f"{host.conf.read_text()}[arex]\ncontroldir={host.control}\n")
         self.trace = Trace.of(self.host.control.parent, *self.command())
         self.wanted = self.make_wanted()

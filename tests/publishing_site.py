@@ -60,6 +60,8 @@ class Job(NamedTuple):
     name: str = "job"
     hosts: str = ""
     """Names of nodes, with colons between."""
+    auth_groups: tuple[str, ...] = ()
+    """That A-REX found the user in, of a job whose VO no credential tells."""
 
     @property
     def lrms_id(self) -> str:
@@ -80,6 +82,7 @@ def facts_of(job: Job) -> JobFacts:
     facts.endpoint_type = "org.nordugrid.arcrest" if job.endpoint_url else ""
     facts.endpoint_url = job.endpoint_url
     facts.queue, facts.user_dn, facts.vo = job.queue, job.user_dn, job.vo
+    facts.has_voms, facts.auth_groups = bool(job.fqan), list(job.auth_groups)
     facts.submit_time = job.end_time - 1000
     facts.auth_tokens = [("mainfqan", job.fqan)] if job.fqan else []
     facts.extra = {"jobname": job.name, "benchmark": job.benchmark, "lrms": "slurm"}

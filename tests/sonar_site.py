@@ -6,7 +6,7 @@ import json
 import pathlib
 from datetime import UTC, datetime
 
-from arcacct.conf.places import Places
+from arcacct.conf.places import JobRules, Places
 from arcacct.resources import resource
 from arcacct.sources.sonar import Told, read
 from arcacct.store.accounting import open_accounting
@@ -22,7 +22,7 @@ def places(tmp_path: pathlib.Path) -> Places:
     """Where such a host keeps its accounting."""
     directory = tmp_path / "accounting"
     directory.mkdir(exist_ok=True, mode=0o700)
-    return Places(str(tmp_path / "control"), str(directory / "accounting.db"), "HEPSPEC:1.0", 5.0, None)
+    return Places(str(tmp_path / "control"), str(directory / "accounting.db"), JobRules("HEPSPEC:1.0"), 5.0, None)
 
 
 class Host:

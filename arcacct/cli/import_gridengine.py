@@ -109,7 +109,7 @@ def _check(files: tuple[str, ...], given: dict[str, Any]) -> None:
 
 
 def _policy(settings: Settings, given: dict[str, Any]) -> Policy:
-    site = Site(given["cell"], settings.map, settings.places.default_benchmark, settings.queue_benchmarks)
+    site = Site(given["cell"], settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
     return Policy(site, int(time.time()), round(given["wait"] * 3600), not given["prefer_gridengine"])
 
 

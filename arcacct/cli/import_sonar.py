@@ -66,7 +66,7 @@ def _site(con: Connection, settings: Settings, records: bool | None) -> Site:
         settings.map,
         settings.node_benchmarks,
         settings.queue_benchmarks,
-        settings.places.default_benchmark,
+        settings.places.rules.default_benchmark,
         not has_arex_records(con) if records is None else records,
     )
 

@@ -63,7 +63,7 @@ COMMON = (
     _plain("x509_cert_dir", values.path, "/etc/grid-security/certificates"),
 )
 _X509 = tuple(spec._replace(inherits=("common",)) for spec in COMMON[2:])
-_VO = (_plain("vomsless_vo", values.vomsless_vo), _plain("vo_group", values.text, repeated=True))
+_VO = (_plain("vomsless_vo", values.vomsless_vo, repeated=True), _plain("vo_group", values.text, repeated=True))
 JURA = (*_X509, *_VO)
 
 ARCACCT = (
@@ -78,6 +78,7 @@ ARCACCT = (
     Spec("settle", "settle_s", values.whole, "0"),
     _plain("lrms_host", values.host),
     _plain("local_group_prefix", values.word),
+    _plain("vo_claim", values.vo_claim, repeated=True),
     _plain("map", values.map_rule, repeated=True),
     _plain("node_benchmark", values.node_benchmark, repeated=True),
 )
@@ -141,7 +142,10 @@ DIRECTORY_TARGET = (
 
 OPTIONS: dict[str, tuple[Spec, ...]] = {
     "common": COMMON,
-    "arex": (_plain("controldir", values.path, places.CONTROLDIR),),
+    "arex": (
+        _plain("controldir", values.path, places.CONTROLDIR),
+        _plain("authtokenmap", values.claim_names, places.CLAIM_NAMES, repeated=True),
+    ),
     "lrms": (_plain("benchmark", values.benchmark, places.BENCHMARK),),
     "queue": (_plain("benchmark", values.benchmark, repeated=True),),
     "arex/jura": JURA,

@@ -9,12 +9,19 @@ from arcacct.errors import ConfigError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import TypeVar
+
     from arcacct.conf.parser import Conf
+
+    _Read = TypeVar("_Read")
 
 CONTROLDIR = "/var/spool/arc/jobstatus"
 """ARC's default of [arex] controldir."""
 BENCHMARK = "HEPSPEC:1.0"
 """ARC's default of [lrms] benchmark."""
+CLAIM_NAMES = "name:name,email:email,preferred_username:username,wlcg_groups:group"
+"""ARC's default of [arex] authtokenmap."""
 DEADLINE_S = 5.0
 """How long the hook may take in all before it spools; below the timeout of the statecallout lines."""
 AREX_DATABASES = ("accounting.db", "accounting_v2.db")
@@ -29,6 +36,30 @@ YES = ("yes", "true", "1", "on")
 NO = ("no", "false", "0", "off")
 
 
+class JobRules:
+    """What the site has decided about records of jobs, beside what the jobs' files say."""
+
+    __slots__ = ("claim_names", "default_benchmark", "vo_claims", "vomsless_vos")
+
+    def __init__(
+        self,
+        default_benchmark: str,
+        vomsless_vos: "tuple[tuple[str | None, str, str | None], ...]" = (),
+        claim_names: "dict[str, tuple[str, ...]] | None" = None,
+        vo_claims: "tuple[tuple[str, str | None], ...]" = (),
+    ) -> None:
+        """
+        ``default_benchmark``: ``TYPE:VALUE``, for jobs whose .diag has none. ``vomsless_vos``: as `vomsless_vo`.
+
+        ``claim_names``: which claims of a token are kept, and under which names; without it, ARC's default.
+        ``vo_claims``: the claims that tell a job's VO, each with the only issuer that is believed, or ``None``.
+        """
+        self.default_benchmark = default_benchmark
+        self.vomsless_vos = vomsless_vos
+        self.claim_names = _ARC_CLAIM_NAMES if claim_names is None else claim_names
+        self.vo_claims = vo_claims
+
+
 class Places:
     """Paths, all absolute, and what the recorder has to know about each job's surroundings."""
 
@@ -39,7 +70,6 @@ class Places:
         "controldir_from",
         "database",
         "deadline_s",
-        "default_benchmark",
         "directory",
         "maintenance",
         "place_note",
@@ -48,6 +78,7 @@ class Places:
         "queue_lock",
         "read_group",
         "rehearsal",
+        "rules",
         "spool",
         "spool_fallback",
     )
@@ -56,7 +87,7 @@ class Places:
         self,
         controldir: str,
         database: str,
-        default_benchmark: str,
+        rules: JobRules,
         deadline_s: float,
         read_group: str | None,
         rehearsal: str | None = None,
@@ -86,7 +117,7 @@ class Places:
         self.place_note = controldir + "/accounting/arcacct.place"
         # Where the launcher finds it, which reads no configuration.
         self.breaker = controldir + "/accounting/arcacct/breaker"
-        self.default_benchmark = default_benchmark
+        self.rules = rules
         self.deadline_s = deadline_s
         self.read_group = read_group
         self.rehearsal = rehearsal
@@ -96,8 +127,9 @@ def places(conf: "Conf | None", controldir: str | None = None, database: str | N
     """
     The places of this host: those given, else those of the configuration, else ARC's defaults.
 
-    Raises ConfigError for a database that A-REX itself writes, a benchmark without type or value, or a deadline
-    that is no time. In the hook that means: spool in the usual directory, and lose nothing.
+    Raises ConfigError for a database that A-REX itself writes, a benchmark without type or value, a deadline that is
+    no time, and rules about VOs and claims that are none. In the hook that means: spool in the usual directory, and
+    lose nothing.
     """
     rehearsal = _get(conf, "arcacct", "rehearsal")
     fallback = _get(conf, "arcacct", "spool_fallback")
@@ -106,7 +138,7 @@ def places(conf: "Conf | None", controldir: str | None = None, database: str | N
     return Places(
         control,
         _database(conf, control, database, alone=alone),
-        _default_benchmark(conf),
+        job_rules(conf),
         _deadline(conf),
         _get(conf, "arcacct", "read_group"),
         absolute(rehearsal) if rehearsal else None,
@@ -139,6 +171,52 @@ def benchmark(text: str) -> str | None:
     return f"{kind}:{value}" if kind and " " not in kind and 0 < number < 1e9 else None
 
 
+def job_rules(conf: "Conf | None") -> JobRules:
+    """What the configuration says about records of jobs; ARC's defaults without one. Raises ConfigError."""
+    return JobRules(
+        _default_benchmark(conf),
+        tuple(_each(conf, "arex/jura", "vomsless_vo", vomsless_vo)),
+        _claim_names(conf),
+        tuple(_each(conf, "arcacct", "vo_claim", vo_claim)),
+    )
+
+
+def vomsless_vo(text: str) -> "tuple[str | None, str, str | None]":
+    """
+    ``[AUTHGROUP ]NAME[#ISSUER]`` in its three parts; the issuer is a DN and may have blanks.
+
+    Raises ValueError with what is wrong and what would be right.
+    """
+    names, _, issuer = text.partition("#")
+    words = names.split()
+    if not 1 <= len(words) <= 2 or not names.isascii() or not names.isprintable():
+        what = "names no VO" if not words else "is no VO, nor an authgroup and a VO"
+        raise ValueError(f"{text!r} {what}; write NAME, NAME#ISSUER or AUTHGROUP NAME")
+    return (words[0] if len(words) == 2 else None), words[-1], issuer.strip() or None
+
+
+def claim_names(text: str) -> "list[tuple[str, str]]":
+    """``CLAIM:NAME,...``: which claims of a token are kept and what they are called. Raises ValueError."""
+    found = []
+    for part in text.split(","):
+        claim, colon, name = part.partition(":")
+        claim, name = claim.strip(), name.strip()
+        if not colon or not claim or not name or " " in claim or " " in name:
+            raise ValueError(f"{part.strip()!r} is no such pair; write CLAIM:NAME, with commas between, as sub:user")
+        found.append((claim, name))
+    return found
+
+
+def vo_claim(text: str) -> "tuple[str, str | None]":
+    """``CLAIM[ ISSUER]``: a claim that tells the VO, of one issuer's tokens alone if it is named. Raises ValueError."""
+    words = text.split()
+    if not 1 <= len(words) <= 2 or (len(words) == 2 and "://" not in words[1]):
+        raise ValueError(
+            f"{text!r} is no such rule; write CLAIM or CLAIM ISSUER, as wlcg.groups https://iam.example.org/"
+        )
+    return words[0], (words[1] if len(words) == 2 else None)
+
+
 def arex_writes(database: str, controldir: str) -> bool:
     """Whether this is the file that A-REX itself writes, by whatever name or link."""
     import os  # noqa: PLC0415  only when database= is set
@@ -166,6 +244,32 @@ def _origin(conf: "Conf | None") -> str:
     if conf is None or conf.option("arex", "controldir") is None:
         return "ARC's default, since [arex] controldir is set nowhere"
     return _where(conf, "arex", "controldir")
+
+
+def _each(conf: "Conf | None", block: str, option: str, read: "Callable[[str], _Read]") -> "Iterator[_Read]":
+    """Every value of a repeated option. Raises ConfigError with file and line."""
+    found = conf.blocks.get(block) if conf is not None else None
+    for line in found.options.get(option, ()) if found is not None else ():
+        if line.value:
+            try:
+                yield read(line.value)
+            except ValueError as error:
+                raise ConfigError(f"{line.file}:{line.line}: [{block}] {option}: {error}") from None
+
+
+def _named_claims(pairs: "list[tuple[str, str]]") -> "dict[str, tuple[str, ...]]":
+    names: dict[str, tuple[str, ...]] = {}
+    for claim, name in pairs:
+        names[claim] = (*names.get(claim, ()), name)
+    return names
+
+
+_ARC_CLAIM_NAMES = _named_claims(claim_names(CLAIM_NAMES))
+
+
+def _claim_names(conf: "Conf | None") -> "dict[str, tuple[str, ...]] | None":
+    lines = list(_each(conf, "arex", "authtokenmap", claim_names))
+    return _named_claims([pair for line in lines for pair in line]) if lines else None
 
 
 def _database(conf: "Conf | None", controldir: str, given: str | None, *, alone: bool) -> str:

@@ -30,6 +30,7 @@ def review(conf: Conf, *, allow_jura: bool) -> list[Problem]:
     problems += _two_publishers(conf, allow_jura=allow_jura)
     for block in conf.blocks.values():
         problems += _block(conf, block)
+        problems += _vomsless(conf, block)
     return problems
 
 
@@ -113,6 +114,30 @@ def _contradictions(block: Block, kind: str) -> Iterator[Problem]:
             if other.file != lines[-1].file and other.value != lines[-1].value:
                 text = f"holds, but {other.file}:{other.line} has another value; keep one of them"
                 yield _option(block, lines[-1], spec.name, WARNING, text)
+
+
+def _vomsless(conf: Conf, block: Block) -> Iterator[Problem]:
+    """Lines that no job can meet: for an authgroup that there is not or was named before, or replaced by a later one."""
+    authgroups = [one.label for one in conf.blocks.values() if one.kind == "authgroup" and one.label]
+    known: dict[str | None, Option] = {}
+    for line in block.options.get("vomsless_vo", ()):
+        try:
+            authgroup = places.vomsless_vo(line.value)[0]
+        except ValueError:
+            continue
+        earlier = known.get(authgroup)
+        known[authgroup] = line
+        if earlier is not None and authgroup is None:
+            there = f"line {earlier.line}" if earlier.file == line.file else f"{earlier.file}:{earlier.line}"
+            text = f"replaces that of {there}: of several for any job the last holds; remove the others"
+            yield _option(block, line, "vomsless_vo", WARNING, text)
+        elif earlier is not None:
+            text = f"is never reached: of several lines for authgroup {authgroup!r} the first holds; remove this one"
+            yield _option(block, line, "vomsless_vo", WARNING, text)
+        elif authgroup is not None and authgroups and authgroup not in authgroups:
+            right = _instead(authgroup, authgroups, "is it right?")
+            text = f"names authgroup {authgroup!r}, which there is not; {right}"
+            yield _option(block, line, "vomsless_vo", WARNING, text)
 
 
 def _benchmarks(block: Block) -> Iterator[Problem]:

@@ -54,7 +54,7 @@ class SGASTarget:
     settle_s: int
     vofilter: tuple[str, ...]
     """Only jobs of these VOs; empty: all jobs."""
-    vomsless_vo: VomslessVO | None
+    vomsless_vo: tuple[VomslessVO, ...]
     vo_group: tuple[str, ...]
     start_time_source: str
     memory_type: str
@@ -82,7 +82,7 @@ class APELTarget:
     urdelivery_frequency_s: int
     settle_s: int
     vofilter: tuple[str, ...]
-    vomsless_vo: VomslessVO | None
+    vomsless_vo: tuple[VomslessVO, ...]
     vo_group: tuple[str, ...]
     start_time_source: str
 
@@ -115,7 +115,7 @@ class DirectoryTarget:
     urdelivery_frequency_s: int
     settle_s: int
     vofilter: tuple[str, ...]
-    vomsless_vo: VomslessVO | None
+    vomsless_vo: tuple[VomslessVO, ...]
     vo_group: tuple[str, ...]
     start_time_source: str
 

@@ -27,10 +27,12 @@ _MAP_FIELDS = ("owner", "group", "project", "account")
 
 @dataclass(frozen=True, slots=True)
 class VomslessVO:
-    """The VO of jobs whose user came without one, and who vouches for it (``NAME#ISSUER``)."""
+    """The VO of jobs whose user came without one, and who vouches for it (``[AUTHGROUP ]NAME[#ISSUER]``)."""
 
     name: str
     issuer: str | None
+    authgroup: str | None = None
+    """Only for users that A-REX found in this authgroup of arc.conf."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,11 +201,19 @@ def vo(value: str) -> str:
 
 
 def vomsless_vo(value: str) -> VomslessVO:
-    """``NAME`` or ``NAME#ISSUER``; the issuer is a DN and may have blanks."""
-    name, _, issuer = value.partition("#")
-    if not name.strip():
-        raise ValueError(f"{value!r} names no VO; write NAME or NAME#ISSUER")
-    return VomslessVO(word(name.strip()), issuer.strip() or None)
+    """``NAME``, ``AUTHGROUP NAME``, each with ``#ISSUER``; the issuer is a DN and may have blanks."""
+    authgroup, name, issuer = places.vomsless_vo(value)
+    return VomslessVO(name, issuer, authgroup)
+
+
+def claim_names(value: str) -> tuple[tuple[str, str], ...]:
+    """``CLAIM:NAME,...``."""
+    return tuple(places.claim_names(value))
+
+
+def vo_claim(value: str) -> tuple[str, str | None]:
+    """``CLAIM`` or ``CLAIM ISSUER``."""
+    return places.vo_claim(value)
 
 
 def map_rule(value: str) -> MapRule:

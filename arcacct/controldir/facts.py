@@ -10,6 +10,10 @@ from arcacct.controldir.files import JobFiles, StatusFile
 from arcacct.controldir.gate import MOST_LRMS_EVENTS, MOST_ROWS, Gate, stored_bytes
 from arcacct.controldir.instants import parse_instant
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.conf.places import JobRules
+
 _MAX_INTEGER = 2**63 - 1  # what a column of SQLite holds
 _ROW_BYTES = 80
 """What a row of a table with two indexes takes beside its texts."""
@@ -108,9 +112,12 @@ class JobFacts:
     ``is_whole``: .local had the job's user and time of submission, and ended with a line end (A-REX truncates and
     rewrites it). ``benchmarks`` are the first and the last that .diag had; which counts depends on who keeps the job.
     ``notes`` say what was left out of what the files say (`gate`).
+    ``has_voms``: ``vo`` is of a VOMS attribute, not of a rule of the site. ``auth_groups``: the authgroups of arc.conf
+    that A-REX found the user in, where no credential told a VO: a target may have rules of its own for them.
     """
 
     __slots__ = (
+        "auth_groups",
         "auth_tokens",
         "benchmarks",
         "default_benchmark",
@@ -119,6 +126,7 @@ class JobFacts:
         "event_ns",
         "events",
         "extra",
+        "has_voms",
         "is_whole",
         "job_id",
         "known",
@@ -146,6 +154,8 @@ class JobFacts:
         self.queue = ""
         self.user_dn = ""
         self.vo = ""
+        self.has_voms = False
+        self.auth_groups: list[str] = []
         self.submit_time = 0
         self.auth_tokens: list[tuple[str, str]] = []
         self.extra: dict[str, str] = {}
@@ -156,18 +166,14 @@ class JobFacts:
         self.usage: Usage | None = None
 
 
-def job_facts(files: JobFiles, default_benchmark: str) -> JobFacts:
-    """
-    The facts of one state change from the bytes of a job's files.
-
-    ``default_benchmark`` (``TYPE:VALUE``, arc.conf ``[lrms] benchmark``) is used for jobs whose .diag has none.
-    """
+def job_facts(files: JobFiles, rules: "JobRules") -> JobFacts:
+    """The facts of one state change from the bytes of a job's files, by the rules of the site."""
     facts = JobFacts(files.job_id, files.state, files.event_ns, files.status)
     gate = Gate(len(files.local or b"") + len(files.diag or b"") + len(files.statistics or b""))
     if files.local:
-        _read_local(facts, files.local, gate)
+        _read_local(facts, files.local, rules, gate, hashed=files.hashed)
     if files.state == "FINISHED":
-        _read_usage(facts, files, default_benchmark, gate)
+        _read_usage(facts, files, rules.default_benchmark, gate)
     elif files.diag:
         # Nothing else of a .diag is final before the job is.
         facts.events += _lrms_events(files.diag, gate)
@@ -175,10 +181,9 @@ def job_facts(files: JobFiles, default_benchmark: str) -> JobFacts:
     return facts
 
 
-def _read_local(facts: JobFacts, content: bytes, gate: Gate) -> None:
+def _read_local(facts: JobFacts, content: bytes, rules: "JobRules", gate: Gate, *, hashed: bool) -> None:
     values: dict[str, str] = {}
-    fqans: list[str] = []
-    projects: list[str] = []
+    several: dict[str, list[str]] = {"voms": [], "projectname": [], "auth": []}
     claims: list[tuple[str, str]] = []
     is_ended = content.endswith(b"\n")
     # Half of a line would be another name.
@@ -188,10 +193,8 @@ def _read_local(facts: JobFacts, content: bytes, gate: Gate) -> None:
             continue
         if key in _LOCAL:
             values[key] = value
-        elif key == "voms":
-            fqans.append(value)
-        elif key == "projectname":
-            projects.append(value)
+        elif key in several:
+            several[key].append(value)
         elif key.startswith(_TOKEN_CLAIM):
             claims.append((key[len(_TOKEN_CLAIM) :], value))
     facts.known = True
@@ -203,23 +206,82 @@ def _read_local(facts: JobFacts, content: bytes, gate: Gate) -> None:
     facts.queue = gate.text("queue", values.get("queue", ""), 3)
     facts.user_dn = gate.text("user_dn", values.get("subject", ""), 3)
     facts.submit_time = parse_instant(values.get("starttime", "")) or 0
-    _set_auth_tokens(facts, fqans, claims, gate)
+    _set_vo(facts, several["voms"], claims, several["auth"], rules, gate, hashed=hashed)
     for key, name, column in _LOCAL_EXTRA:
         if key in values:
             facts.extra[name] = gate.text(column, values[key])
-    if projects:
-        facts.extra["projectname"] = gate.text("project", projects[0])
+    if several["projectname"]:
+        facts.extra["projectname"] = gate.text("project", several["projectname"][0])
 
 
-def _set_auth_tokens(facts: JobFacts, fqans: list[str], claims: list[tuple[str, str]], gate: Gate) -> None:
-    tokens = [("vomsfqan" if position else "mainfqan", fqan) for position, fqan in enumerate(fqans)] + claims
+def _set_vo(
+    facts: JobFacts,
+    fqans: list[str],
+    claims: list[tuple[str, str]],
+    auth_groups: list[str],
+    rules: "JobRules",
+    gate: Gate,
+    *,
+    hashed: bool,
+) -> None:
+    """What the user's credentials say: VOMS attributes, the claims that the site keeps, the VO."""
+    tokens = [("vomsfqan" if position else "mainfqan", fqan) for position, fqan in enumerate(fqans)]
+    tokens += [(name, value) for claim, value in claims for name in rules.claim_names.get(claim, ())]
     most = MOST_ROWS["auth_tokens"][0]
     tokens, found = tokens[:most], len(tokens)
     tokens = [(gate.text("auth_tokens", key, 0), gate.text("auth_tokens", value, 0)) for key, value in tokens]
     sizes = (2 * stored_bytes(key) + stored_bytes(value) + _ROW_BYTES for key, value in tokens)
     facts.auth_tokens = tokens[: gate.most("auth_tokens", sizes, found)]
     if fqans:
+        facts.has_voms = True
         facts.vo = gate.text("vo", tokens[0][1].removeprefix("/").partition("/")[0], 3)
+        return
+    # A-REX 6 leaves the VO of such jobs to who publishes.
+    vo = vo_of_claims(claims, rules)
+    facts.vo = gate.text("vo", vo or (vomsless_vo(auth_groups, rules) if hashed else ""), 3)
+    if not vo and auth_groups:
+        most = MOST_ROWS["auth_groups"][0]
+        names = [gate.text("auth_groups", name) for name in auth_groups[:most]]
+        facts.auth_groups = names[: gate.most("auth_groups", (len(name) + 1 for name in names), len(auth_groups))]
+
+
+def vo_of_claims(claims: list[tuple[str, str]], rules: "JobRules") -> str:
+    """
+    The VO that a token tells by the site's ``vo_claim`` rules; empty when none of them does.
+
+    A group (``/atlas/production``) or an entitlement (``urn:...:group:VO:...``, AARC-G069) begins with it.
+    """
+    for claim, issuer in rules.vo_claims:
+        if issuer is None or issuer.rstrip("/") in [value.rstrip("/") for name, value in claims if name == "iss"]:
+            for name, value in claims:
+                vo = _vo_in(value) if name == claim else ""
+                if vo:
+                    return vo
+    return ""
+
+
+def _vo_in(value: str) -> str:
+    if value.startswith("/"):
+        return value[1:].partition("/")[0]
+    if value.startswith("urn:"):
+        return value.partition(":group:")[2].partition("#")[0].partition(":")[0]
+    # Anything but one name is no VO: a scope, a sentence.
+    return value if value.isprintable() and not set(value) & {" ", ":", "/", ","} else ""
+
+
+def vomsless_vo(auth_groups: list[str], rules: "JobRules") -> str:
+    """
+    The VO of jobs without VOMS attributes, as A-REX 7 chooses it (observed).
+
+    The first line for an authgroup that the user was found in holds; else the last one for any job.
+    """
+    for_any = ""
+    for authgroup, name, _issuer in rules.vomsless_vos:
+        if authgroup is None:
+            for_any = name
+        elif authgroup in auth_groups:
+            return name
+    return for_any
 
 
 def _read_usage(facts: JobFacts, files: JobFiles, default_benchmark: str, gate: Gate) -> None:

@@ -14,6 +14,7 @@ MOST_JOB_BYTES = 72 << 10
 """All rows of a job with their entries in indexes; pages that are not full come on top."""
 MOST_ROWS = {
     "auth_tokens": (200, 12 << 10),
+    "auth_groups": (200, 2 << 10),
     "run_time_environments": (100, 8 << 10),
     "node_names": (5000, 16 << 10),
     "transfers": (1000, MOST_JOB_BYTES),

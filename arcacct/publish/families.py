@@ -15,7 +15,7 @@ from arcacct.records.apel import APELOptions, JobKey
 from arcacct.records.apel_summary import SUMMARY_HEADERS, SYNC_HEADER, SummaryKey, SyncKey
 from arcacct.records.benchmark import Benchmark
 from arcacct.records.car import CAROptions
-from arcacct.records.fqan import VO
+from arcacct.records.fqan import VO, VOs
 from arcacct.records.usage_record import UROptions
 
 
@@ -145,7 +145,7 @@ def _usage_records(target: SGASTarget, settings: Settings) -> JobFamily:
     options = UROptions(
         host=settings.lrms_host,
         localid_prefix=target.localid_prefix or "",
-        vomsless_vo=_vo(target),
+        vomsless_vo=_vomsless(target, settings),
         vo_groups=target.vo_group,
         start_time_source=target.start_time_source,
         vo_style=target.sgas_vo_style,
@@ -171,7 +171,7 @@ def _compute_records(target: APELTarget | DirectoryTarget, settings: Settings, s
         site=site or target.gocdb_name,
         host=settings.lrms_host,
         localid_prefix=target.localid_prefix or "",
-        vomsless_vo=_vo(target),
+        vomsless_vo=_vomsless(target, settings),
         vo_groups=target.vo_group,
         start_time_source=target.start_time_source,
         default_benchmark=_benchmark(settings),
@@ -196,7 +196,7 @@ def apel_options(target: APELTarget | DirectoryTarget, settings: Settings) -> AP
         site=target.gocdb_name,
         lrms_host=settings.lrms_host,
         localid_prefix=target.localid_prefix or "",
-        vomsless_vo=_vo(target),
+        vomsless_vo=_vomsless(target, settings),
         vo_groups=target.vo_group,
         start_time_source=target.start_time_source,
         default_benchmark=_benchmark(settings),
@@ -205,12 +205,14 @@ def apel_options(target: APELTarget | DirectoryTarget, settings: Settings) -> AP
     )
 
 
-def _vo(target: Target) -> VO | None:
-    return None if target.vomsless_vo is None else VO(target.vomsless_vo.name, target.vomsless_vo.issuer)
+def _vomsless(target: Target, settings: Settings) -> VOs:
+    rules = tuple(VO(rule.name, rule.issuer, rule.authgroup) for rule in target.vomsless_vo)
+    recorded = tuple(VO(name, issuer, authgroup) for authgroup, name, issuer in settings.places.rules.vomsless_vos)
+    return VOs(rules, own=rules != recorded)
 
 
 def _benchmark(settings: Settings) -> Benchmark:
-    return Benchmark.parse(settings.places.default_benchmark)
+    return Benchmark.parse(settings.places.rules.default_benchmark)
 
 
 def wants(target: Target, vo: str | None) -> bool:

@@ -19,7 +19,7 @@ def selection_of(target: Target, settings: Settings) -> dict[str, object]:
         "vofilter": sorted(target.vofilter),
         "lrms_host": settings.lrms_host,
         "localid_prefix": getattr(target, "localid_prefix", None) or "",
-        "vomsless_vo": "" if target.vomsless_vo is None else target.vomsless_vo.name,
+        "vomsless_vo": ", ".join(f"{rule.authgroup or ''} {rule.name}".strip() for rule in target.vomsless_vo),
         "vo_group": list(target.vo_group),
     }
     if not isinstance(target, SGASTarget):
@@ -27,7 +27,7 @@ def selection_of(target: Target, settings: Settings) -> dict[str, object]:
             "gocdb_name": target.gocdb_name,
             "apel_messages": target.apel_messages,
             "local_group_prefix": settings.local_group_prefix or "",
-            "benchmark": settings.places.default_benchmark,
+            "benchmark": settings.places.rules.default_benchmark,
         }
     return found
 

@@ -187,7 +187,7 @@ def _finished_job(settings: Settings, job_id: str, path: str) -> _Job | None:
     if status is None or status.state != "FINISHED":
         return None
     files = read_rest(JobFiles(settings.places.controldir, job_id, status.state), status, _anybody, _LOCKED_S)
-    usage = job_facts(files, settings.places.default_benchmark).usage
+    usage = job_facts(files, settings.places.rules).usage
     if usage is None:
         return None
     return _Job(usage.wall_s, usage.cpu_user_s + usage.cpu_kernel_s, None, (), 0, usage.end_time)

@@ -76,6 +76,8 @@ class AAR(NamedTuple):
     lrms_submit_time: int | None = None
     lrms_start_time: int | None = None
     lrms_end_time: int | None = None
+    auth_groups: tuple[str, ...] = ()
+    """The authgroups of arc.conf that A-REX found the user in; of jobs without a VO."""
 
     @property
     def cpu_s(self) -> int:
@@ -103,3 +105,5 @@ class UsageCell(NamedTuple):
     cpu_s: int
     earliest_end_time: int
     latest_end_time: int
+    auth_groups: tuple[str, ...] = ()
+    """As of an AAR."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from arcacct.errors import InputError
 from arcacct.records.apel_text import ascii_text, field, folded, record_text
 from arcacct.records.benchmark import FALLBACK, Benchmark, parsed_benchmark
-from arcacct.records.fqan import FQAN, VO, parsed_fqan
+from arcacct.records.fqan import FQAN, VOs, parsed_fqan
 from arcacct.records.identity import has_value, machine_host, start_time, vo_name
 
 TYPE_CHECKING = False
@@ -43,7 +43,7 @@ class APELOptions(NamedTuple):
     """SubmitHost and MachineName of jobs without an endpoint."""
     localid_prefix: str = ""
     """Put before each batch system's job id: it tells the CEs of a site apart whose ids could be the same."""
-    vomsless_vo: VO | None = None
+    vomsless_vo: VOs = VOs()
     vo_groups: tuple[str, ...] = ()
     """The first is the group of jobs without VOMS attributes."""
     start_time_source: str = "submit"
@@ -83,7 +83,7 @@ def individual_job(aar: AAR, options: APELOptions, version: str = "v0.3") -> str
     if options.dialect == "seed":
         return _seed_job(aar, options)
     benchmark = benchmark_of(aar.benchmark, options.default_benchmark)
-    member = membership(aar.vo, aar.fqans[0] if aar.fqans else None, aar.endpoint_url, options)
+    member = membership(aar.vo, aar.fqans[0] if aar.fqans else None, aar.auth_groups, aar.endpoint_url, options)
     return record_text(
         [
             ("Site", field(options.site, LONG)),
@@ -234,7 +234,9 @@ def place(endpoint_url: str | None, options: APELOptions) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=4096)
-def membership(vo: str | None, fqan: str | None, endpoint_url: str | None, options: APELOptions) -> Membership:
+def membership(
+    vo: str | None, fqan: str | None, auth_groups: tuple[str, ...], endpoint_url: str | None, options: APELOptions
+) -> Membership:
     """
     VO, group and role of a user, the same in job records, CAR and summaries; from the main FQAN where there is one.
 
@@ -242,7 +244,7 @@ def membership(vo: str | None, fqan: str | None, endpoint_url: str | None, optio
     Without an FQAN the group is the site's ``vo_group``, else the VO itself.
     """
     parsed = parsed_fqan(fqan) if fqan else None
-    name = vo_name(vo, fqan, options.vomsless_vo)
+    name = vo_name(vo, fqan, auth_groups, options.vomsless_vo)
     if not name:
         return Membership(None, None, None, None)
     prefix = "" if endpoint_url else options.local_group_prefix

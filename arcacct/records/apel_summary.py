@@ -110,7 +110,7 @@ def summaries(cells: Iterable[UsageCell], options: APELOptions, family: str = "v
 
 def _summary(cell: UsageCell, options: APELOptions, family: str) -> Summary:
     benchmark = benchmark_of(cell.benchmark, options.default_benchmark)
-    member = membership(cell.vo, cell.fqan, cell.endpoint_url, options)
+    member = membership(cell.vo, cell.fqan, cell.auth_groups, cell.endpoint_url, options)
     normalised = family in _NORMALISED
     spelling = SummaryKey(
         table="NormalisedSummaries" if normalised else "Summaries",

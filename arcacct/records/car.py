@@ -27,7 +27,7 @@ from arcacct.records.apel import (
 )
 from arcacct.records.apel_text import field
 from arcacct.records.benchmark import FALLBACK, Benchmark
-from arcacct.records.fqan import VO
+from arcacct.records.fqan import VOs
 from arcacct.records.identity import is_domain_name, job_record_id, machine_host, start_time
 from arcacct.records.xml import duration, escape, iso_time
 
@@ -53,7 +53,7 @@ class CAROptions(NamedTuple):
     host: str | None = None
     """``lrms_host``: MachineName, SubmitHost and recordId of jobs without an endpoint."""
     localid_prefix: str = ""
-    vomsless_vo: VO | None = None
+    vomsless_vo: VOs = VOs()
     vo_groups: tuple[str, ...] = ()
     """The first is the group of jobs without VOMS attributes."""
     start_time_source: str = "submit"
@@ -119,12 +119,14 @@ def _positive(name: str, number: int, attributes: str = "") -> str:
 
 
 def _member(aar: AAR, options: CAROptions) -> Membership:
-    return _membership(aar.vo, aar.fqans[0] if aar.fqans else None, aar.endpoint_url, options)
+    return _membership(aar.vo, aar.fqans[0] if aar.fqans else None, aar.auth_groups, aar.endpoint_url, options)
 
 
 @lru_cache(maxsize=4096)
-def _membership(vo: str | None, main: str | None, endpoint_url: str | None, options: CAROptions) -> Membership:
-    return membership(vo, main, endpoint_url, options.text_options())
+def _membership(
+    vo: str | None, main: str | None, auth_groups: tuple[str, ...], endpoint_url: str | None, options: CAROptions
+) -> Membership:
+    return membership(vo, main, auth_groups, endpoint_url, options.text_options())
 
 
 # Users come back with every job: a site has thousands of jobs for each combination.

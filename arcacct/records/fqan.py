@@ -59,15 +59,30 @@ def parsed_fqan(text: str) -> FQAN | None:
 
 
 class VO(NamedTuple):
-    """``vomsless_vo=NAME[#ISSUER]``: whom jobs without VOMS attributes belong to."""
+    """``vomsless_vo=[AUTHGROUP ]NAME[#ISSUER]``: whom jobs without VOMS attributes belong to."""
 
     name: str
     issuer: str | None = None
+    authgroup: str | None = None
+    """Only jobs that A-REX found in this authgroup."""
 
-    @classmethod
-    def parse(cls, text: str) -> VO:
-        """Read the option; raises InputError without a name."""
-        name, _, issuer = (part.strip() for part in text.partition("#"))
-        if not name:
-            raise InputError(f"{text!r} names no VO: expected NAME or NAME#ISSUER-DN")
-        return cls(name, issuer or None)
+
+class VOs(NamedTuple):
+    """The ``vomsless_vo`` rules that a target has."""
+
+    rules: tuple[VO, ...] = ()
+    own: bool = False
+    """Not those by which jobs are recorded: they come before a VO that was chosen then."""
+
+    def rule(self, vo: str | None, auth_groups: tuple[str, ...]) -> VO | None:
+        """
+        The rule for a job without VOMS attributes, as A-REX 7 chooses; ``None``: ``vo`` holds.
+
+        The first for an authgroup of the job, else the last for any job. ``auth_groups`` has the job whose VO, if any,
+        was chosen by such rules.
+        """
+        if vo and not (self.own and auth_groups):
+            return None
+        mine = (one for one in self.rules if one.authgroup in auth_groups)
+        for_any = (one for one in reversed(self.rules) if one.authgroup is None)
+        return next(mine, None) or next(for_any, None)

@@ -11,7 +11,7 @@ from arcacct.records.fqan import parsed_fqan
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.records.aar import AAR
-    from arcacct.records.fqan import VO
+    from arcacct.records.fqan import VOs
 
 # domainNameType of both schemas: labels of two characters or more, so 127.0.0.1 is none and wn001.example.org is one.
 _DOMAIN_NAME = re.compile(r"(?:[a-zA-Z0-9][a-zA-Z0-9'\-]*[a-zA-Z0-9]\.)*[a-zA-Z0-9][a-zA-Z0-9'\-]*[a-zA-Z0-9]")
@@ -86,11 +86,10 @@ def start_time(aar: AAR, source: str) -> int:
     return aar.submit_time
 
 
-def vo_name(vo: str | None, main_fqan: str | None, vomsless: VO | None) -> str | None:
-    """The VO of a job; ``vomsless_vo`` is only for jobs that bring neither a VO nor an attribute."""
-    if vo:
-        return vo
+def vo_name(vo: str | None, main_fqan: str | None, auth_groups: tuple[str, ...], vomsless: VOs) -> str | None:
+    """The VO of a job: its own, that of its attributes, or that of the site's rules for jobs without either."""
     if main_fqan:
         parsed = parsed_fqan(main_fqan)
-        return None if parsed is None else parsed.vo
-    return None if vomsless is None else vomsless.name
+        return vo or (None if parsed is None else parsed.vo)
+    rule = vomsless.rule(vo, auth_groups)
+    return vo if rule is None else rule.name

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from arcacct import __version__
 from arcacct.records.benchmark import parsed_benchmark
-from arcacct.records.fqan import FQAN, VO, parsed_fqan
+from arcacct.records.fqan import FQAN, VOs, parsed_fqan
 from arcacct.records.identity import (
     client_host_name,
     is_address,
@@ -63,7 +63,7 @@ class UROptions(NamedTuple):
     host: str | None = None
     """``lrms_host``, else the host's own name: MachineName and recordId of jobs without an endpoint."""
     localid_prefix: str = ""
-    vomsless_vo: VO | None = None
+    vomsless_vo: VOs = VOs()
     vo_groups: tuple[str, ...] = ()
     """Groups that are added to every VO."""
     start_time_source: str = "submit"
@@ -102,7 +102,7 @@ def usage_record(aar: AAR, options: UROptions, create_time: int, global_job_id: 
         f' urf:createTime="{iso_time(create_time)}"/>'
         f"<JobIdentity><GlobalJobId>{escape(global_job_id or aar.job_id)}</GlobalJobId>"
         f"{_local_job_id(aar, options)}</JobIdentity>"
-        f"{_user_identity(aar.local_user, aar.user_dn, aar.vo, aar.fqans, options)}"
+        f"{_user_identity(aar.local_user, aar.user_dn, aar.vo, aar.fqans, aar.auth_groups, options)}"
         f"{_element('JobName', aar.job_name)}<Status>{escape(aar.status)}</Status>"
         f"{_measured(aar, options)}{_used(aar, options)}{_extensions(aar)}</JobUsageRecord>\n"
     )
@@ -134,27 +134,44 @@ def _local_job_id(aar: AAR, options: UROptions) -> str:
 # Users come back with every job: a site has thousands of jobs for each combination.
 @lru_cache(maxsize=4096)
 def _user_identity(
-    local_user: str | None, user_dn: str | None, vo: str | None, fqans: tuple[str, ...], options: UROptions
+    local_user: str | None,
+    user_dn: str | None,
+    vo: str | None,
+    fqans: tuple[str, ...],
+    auth_groups: tuple[str, ...],
+    options: UROptions,
 ) -> str:
     user = (local_user or "").partition(":")[0]
     inside = (
-        _element("LocalUserId", user) + _element("GlobalUserName", user_dn) + _virtual_organisation(vo, fqans, options)
+        _element("LocalUserId", user)
+        + _element("GlobalUserName", user_dn)
+        + _virtual_organisation(vo, fqans, auth_groups, options)
     )
     return f"<UserIdentity>{inside}</UserIdentity>" if inside else ""
 
 
-def _virtual_organisation(vo: str | None, fqans: tuple[str, ...], options: UROptions) -> str:
+def _virtual_organisation(
+    vo: str | None, fqans: tuple[str, ...], auth_groups: tuple[str, ...], options: UROptions
+) -> str:
     """The SGAS VO extension: without a name SGAS would drop all of it."""
-    vomsless = options.vomsless_vo
-    name = vo_name(vo, fqans[0] if fqans else None, vomsless)
+    name = vo_name(vo, fqans[0] if fqans else None, auth_groups, options.vomsless_vo)
     if not (name and escape(name)):
         return ""
-    issuer = vomsless.issuer if vomsless is not None and not vo and not fqans else None
+    issuer = None if fqans else _issuer(vo, auth_groups, options.vomsless_vo)
     parsed = [fqan for fqan in map(parsed_fqan, fqans) if fqan is not None]
     known = {fqan.group for fqan in parsed}
     extra = [FQAN(group) for group in dict.fromkeys(options.vo_groups) if group not in known]
     attributes = "".join(_attribute(fqan, options.vo_style) for fqan in [*parsed, *extra])
     return f'<vo:VO vo:type="voms"><vo:Name>{escape(name)}</vo:Name>{_element("vo:Issuer", issuer)}{attributes}</vo:VO>'
+
+
+def _issuer(vo: str | None, auth_groups: tuple[str, ...], vomsless: VOs) -> str | None:
+    """Who the site says vouches for the VO of a job without attributes."""
+    rule = vomsless.rule(vo, auth_groups)
+    if rule is not None:
+        return rule.issuer
+    # Of a VO that was chosen when the job was recorded only the name was kept.
+    return next((one.issuer for one in vomsless.rules if one.name == vo), None)
 
 
 def _attribute(fqan: FQAN, style: str) -> str:

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 from arcacct.conf.places import Places
 from arcacct.records.aar import UsageCell
 from arcacct.store.accounting import writing
-from arcacct.store.query import unescaped
+from arcacct.store.query import auth_groups_of, unescaped
 
 Month = tuple[int, int]
 
 _SLICE_S = 0.03
 _FIRST_SLICE, _LARGEST_SLICE = 500, 20_000
 
-_KEY = "Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark"
+_KEY = "Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups"
 _SAME_KEY = " AND ".join(f"Cells.{column} = Slice.{column}" for column in _KEY.split(", "))
 
 _ADVANCE = (
@@ -76,7 +76,7 @@ def advance(con: Connection, here: Places) -> int:
     """
     con.execute(
         "CREATE TEMP TABLE IF NOT EXISTS Slice (RecordID INTEGER PRIMARY KEY, Month, UserID, VOID, FQAN, EndpointID,"
-        " NodeCount, CPUCount, Benchmark, EndTime, Wall, Cpu)"
+        " NodeCount, CPUCount, Benchmark, AuthGroups, EndTime, Wall, Cpu)"
     )
     size, total = _FIRST_SLICE, 0
     while True:
@@ -124,7 +124,8 @@ def months_changed_after(con: Connection, seq: int) -> set[Month]:
 
 
 _NAMED = """
-    SELECT Month, Users.Name, WLCGVOs.Name, FQAN, URL, NodeCount, CPUCount, Benchmark, Jobs, Wall, Cpu, Earliest, Latest
+    SELECT Month, Users.Name, WLCGVOs.Name, FQAN, URL, NodeCount, CPUCount, Benchmark, Jobs, Wall, Cpu,
+           Earliest, Latest, AuthGroups
       FROM {cells}
       JOIN Users ON Users.ID = UserID
       JOIN WLCGVOs ON WLCGVOs.ID = VOID
@@ -143,9 +144,9 @@ def _cells(rows: Iterable[Any]) -> list[UsageCell]:
     return [
         UsageCell(
             month // 100, month % 100, _text(user_dn), _text(vo), _text(fqan), _text(url), nodes, cores,
-            _text(benchmark), jobs, wall_s, cpu_s, earliest, latest,
+            _text(benchmark), jobs, wall_s, cpu_s, first, last, auth_groups_of(groups),
         )
-        for month, user_dn, vo, fqan, url, nodes, cores, benchmark, jobs, wall_s, cpu_s, earliest, latest in rows
+        for month, user_dn, vo, fqan, url, nodes, cores, benchmark, jobs, wall_s, cpu_s, first, last, groups in rows
     ]  # fmt: skip
 
 
@@ -184,16 +185,16 @@ def emptied_cells(con: Connection, months: Iterable[Month]) -> list[UsageCell]:
     """The cells of some months that every job has left, as they were called: what may have been published of them."""
     chosen = ",".join(str(year * 100 + month) for year, month in months)
     rows = con.execute(
-        "SELECT Month, Users.Name, WLCGVOs.Name, FQAN, URL, NodeCount, CPUCount, Benchmark FROM Cells"
+        "SELECT Month, Users.Name, WLCGVOs.Name, FQAN, URL, NodeCount, CPUCount, Benchmark, AuthGroups FROM Cells"
         " JOIN Users ON Users.ID = UserID JOIN WLCGVOs ON WLCGVOs.ID = VOID JOIN Endpoints ON Endpoints.ID = EndpointID"
         f" WHERE Jobs = 0 AND Month IN ({chosen})"
     )
     return [
         UsageCell(
             month // 100, month % 100, _text(user_dn), _text(vo), _text(fqan), _text(url), nodes, cores,
-            _text(benchmark), 0, 0, 0, 0, 0,
+            _text(benchmark), 0, 0, 0, 0, 0, auth_groups_of(groups),
         )
-        for month, user_dn, vo, fqan, url, nodes, cores, benchmark in rows
+        for month, user_dn, vo, fqan, url, nodes, cores, benchmark, groups in rows
     ]  # fmt: skip
 
 

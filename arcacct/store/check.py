@@ -91,7 +91,7 @@ def _described(database: Database) -> dict[str, object]:
 
 def _orphans(con: Connection) -> list[str]:
     problems = []
-    for table in (*CHILDREN, "RecordNotes"):
+    for table in (*CHILDREN, "RecordNotes", "AuthGroups"):
         count = con.execute(
             f"SELECT count(*) FROM {table} LEFT JOIN AAR ON AAR.RecordID = {table}.RecordID WHERE AAR.RecordID IS NULL"
         ).fetchone()[0]

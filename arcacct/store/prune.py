@@ -25,7 +25,7 @@ from arcacct.store.maintenance import maintenance
 from arcacct.store.query import unescaped
 from arcacct.store.schema import ACCOUNTING, ensure, incarnation
 
-MOVED = ("RecordSources", "FieldSources", "RecordNotes")
+MOVED = ("RecordSources", "FieldSources", "RecordNotes", "AuthGroups")
 """Tables of a record, beside A-REX's own, that go with it into the archive."""
 TELEMETRY = "JobTelemetry"
 """Goes with it, too; its cluster is known by name there."""

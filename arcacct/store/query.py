@@ -238,6 +238,9 @@ class _Children:
             size, start, end, kind = (number if isinstance(number, int) else 0 for number in numbers)
             transfer = Transfer(unescaped(url), size, start, end, _TRANSFER_KINDS.get(kind, "input"))
             self.transfers[record_id].append(transfer)
+        self.auth_groups: dict[int, tuple[str, ...]] = {
+            record_id: auth_groups_of(names) for record_id, names, _ in rows("AuthGroups", "Names, NULL")
+        }
 
     def record(self, values: tuple[Any, ...]) -> AAR:
         """A row of AAR, names resolved, with its children."""
@@ -270,6 +273,7 @@ class _Children:
                 events("SUBMIT"),
                 events("LRMSSTART"),
                 events("LRMSEND"),
+                self.auth_groups.get(record_id, ()),
             )
         )
 
@@ -282,6 +286,12 @@ _NO_EVENTS: dict[str, int] = {}
 @lru_cache(maxsize=8192)
 def _name(text: object) -> str | None:
     return unescaped(str(text)) if text else None
+
+
+@lru_cache(maxsize=1024)
+def auth_groups_of(names: str) -> tuple[str, ...]:
+    """The authgroups that are stored in one text."""
+    return tuple(names.split("\n")) if names else ()
 
 
 def _whole(value: object) -> object:
@@ -327,6 +337,7 @@ def cell_of(aar: AAR) -> UsageCell:
         user_s + kernel_s,
         aar.end_time,
         aar.end_time,
+        aar.auth_groups,
     )
 
 

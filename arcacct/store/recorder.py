@@ -55,6 +55,8 @@ _CHILDREN = {
     "JobExtraInfo": ("InfoKey", "InfoValue"),
 }
 
+_SET_AUTH_GROUPS = "INSERT OR REPLACE INTO AuthGroups (RecordID, Names) VALUES (?, ?)"
+_NO_AUTH_GROUPS = "DELETE FROM AuthGroups WHERE RecordID = ? AND ? = ''"
 _NOTE = (
     "INSERT INTO RecordNotes (RecordID, Field, Note, Noted) VALUES (?, ?, ?, ?)"
     " ON CONFLICT (RecordID, Field) DO UPDATE SET Note = excluded.Note, Noted = excluded.Noted"
@@ -72,7 +74,10 @@ class Known:
     ``owner`` is who and where: interface, URL, queue, user, VO (as stored) and time of submission.
     """
 
-    __slots__ = ("end_time", "event_ns", "has_notes", "is_aborted", "local_job_id", "owner", "record_id", "state")
+    __slots__ = (
+        *("auth_groups", "end_time", "event_ns", "has_notes", "is_aborted", "local_job_id", "owner", "record_id"),
+        "state",
+    )
 
     def __init__(self, row: "tuple[Any, ...]") -> None:
         self.record_id: int = row[0]
@@ -82,7 +87,8 @@ class Known:
         self.event_ns: int = row[4] or 0
         self.has_notes = bool(row[5])
         self.local_job_id: str | None = row[6]
-        self.owner: tuple[Any, ...] = row[7:]
+        self.auth_groups: str | None = row[7]
+        self.owner: tuple[Any, ...] = row[8:]
 
     def has_ended(self) -> bool:
         """An aborted job has only vanished."""
@@ -195,12 +201,13 @@ def remember_status_file(con: Connection, job_id: str, status: "StatusFile") -> 
 def _known(con: Connection, job_id: str) -> Known | None:
     row = con.execute(
         "SELECT AAR.RecordID, EndTime, Status.Name = 'aborted', State, EventNs,"
-        " EXISTS (SELECT 1 FROM RecordNotes WHERE RecordNotes.RecordID = AAR.RecordID), LocalJobID,"
+        " EXISTS (SELECT 1 FROM RecordNotes WHERE RecordNotes.RecordID = AAR.RecordID), LocalJobID, Names,"
         " Interface, URL, Queues.Name, Users.Name, WLCGVOs.Name, SubmitTime FROM AAR"
         " JOIN Status ON Status.ID = +StatusID"
         " LEFT JOIN Endpoints ON Endpoints.ID = +EndpointID LEFT JOIN Queues ON Queues.ID = +QueueID"
         " LEFT JOIN Users ON Users.ID = +UserID LEFT JOIN WLCGVOs ON WLCGVOs.ID = +VOID"
-        " LEFT JOIN StatusFiles ON StatusFiles.RecordID = AAR.RecordID WHERE JobID = ?",
+        " LEFT JOIN StatusFiles ON StatusFiles.RecordID = AAR.RecordID"
+        " LEFT JOIN AuthGroups ON AuthGroups.RecordID = AAR.RecordID WHERE JobID = ?",
         (escaped(job_id),),
     ).fetchone()
     return None if row is None else Known(row)
@@ -235,6 +242,8 @@ def _insert(con: Connection, jobs: "list[tuple[JobFacts, bool]]") -> None:
             children[table] += [(record_id, *row) for row in rows]
         records.append((record_id, escaped(facts.job_id), facts.submit_time, *_named(con, facts, names), *_used(facts)))
         files.append((record_id, *_identity(facts, settled=settled)))
+        if facts.auth_groups:
+            con.execute(_SET_AUTH_GROUPS, (record_id, _auth_groups(facts)))
         if facts.notes:
             _add_notes(con, record_id, facts)
     for table, rows in children.items():
@@ -269,9 +278,10 @@ def _correct_owner(con: Connection, known: Known, facts: "JobFacts", *, latest: 
     The job's latest .local may also know better, if it is whole; but the same event read once more changes no job
     that has ended.
     """
-    names = (facts.endpoint_type, facts.endpoint_url, facts.queue, facts.user_dn, facts.vo)
-    told = (*map(escaped, names), facts.submit_time)
     better = latest and facts.is_whole and (not known.has_ended() or 0 < known.event_ns < facts.event_ns)
+    # A rule that the site has now is none of a job that ended before.
+    vo = facts.vo if facts.has_voms or better or not known.has_ended() else ""
+    told = (*map(escaped, (facts.endpoint_type, facts.endpoint_url, facts.queue, facts.user_dn, vo)), facts.submit_time)
     if told != known.owner:
         wanted = _merged(told, known.owner) if better else _merged(known.owner, told)
         if wanted != known.owner:
@@ -284,6 +294,13 @@ def _correct_owner(con: Connection, known: Known, facts: "JobFacts", *, latest: 
     have = con.execute(query, (known.record_id,)).fetchall()
     if not _is_part(tokens, have) and (better or _is_part(have, tokens)):
         set_children(con, known.record_id, "AuthTokenAttributes", tokens)
+    auth_groups = _auth_groups(facts)
+    if better and auth_groups != (known.auth_groups or ""):
+        con.execute(_SET_AUTH_GROUPS if auth_groups else _NO_AUTH_GROUPS, (known.record_id, auth_groups))
+
+
+def _auth_groups(facts: "JobFacts") -> str:
+    return "\n".join(facts.auth_groups)
 
 
 def _merged(first: "tuple[Any, ...]", second: "tuple[Any, ...]") -> "tuple[Any, ...]":

@@ -167,7 +167,7 @@ def _spooled(task: Task, path: str) -> _Event | None:
             return None
         event = named
     try:
-        facts = job_facts(event, task.here.default_benchmark) if complete else _explained(task, event)
+        facts = job_facts(event, task.here.rules) if complete else _explained(task, event)
     except OSError as error:
         task.complaints.append(f"{path}: {reason(error, event.controldir)}; it is tried again by the next sweep")
         return None
@@ -206,11 +206,11 @@ def _explained(task: Task, event: JobFiles) -> JobFacts:
     now = read_job(event.controldir, event.job_id, event.state, task.owner, PATIENCE_S)
     # The launcher may have cut its time to seconds.
     if now.status is not None and now.status.mtime_ns < event.event_ns + 1_000_000_000:
-        return job_facts(now, task.here.default_benchmark)
+        return job_facts(now, task.here.rules)
     # The job has moved on or is gone, or is in this state once more: the event's time is when the hook ran.
     now.status = None
     now.event_ns = event.event_ns
-    facts = job_facts(now, task.here.default_benchmark)
+    facts = job_facts(now, task.here.rules)
     # What it has used by now is that of a later run, or of none that anybody saw end.
     facts.usage = None
     return facts

@@ -119,7 +119,7 @@ def _present(task: Task, job_id: str, path: str) -> _Present | None:
     files = read_rest(JobFiles(here.controldir, job_id, status.state), status, task.owner, PATIENCE_S)
     if is_deleted:
         files.event_ns = _end_of_deleted(files.local or b"", status.mtime_ns)
-    facts = job_facts(files, here.default_benchmark)
+    facts = job_facts(files, here.rules)
     # A deleted job may have lost its .local: then there is nothing to learn of it any more.
     if not facts.known and not is_deleted and os.path.exists(path):
         raise InputError(f"{here.controldir}: the job has a status file but no .local")

@@ -25,7 +25,7 @@ from control_directory import set_up
 from figures import Figure, cost_of
 from job_files import DIAG, LOCAL, NOON_NS, STATISTICS, Files, lay
 
-from arcacct.conf.places import places
+from arcacct.conf.places import JobRules, places
 from arcacct.controldir.facts import JobFacts, job_facts
 from arcacct.controldir.files import JobFiles, StatusFile, owner_of
 from arcacct.store import recorder
@@ -100,7 +100,7 @@ def _finished(number: int) -> JobFacts:
     files.status = StatusFile("FINISHED", 8, files.event_ns, files.event_ns)
     files.local, files.diag, files.statistics = LOCAL.replace(b"first", b"%d" % number), DIAG, STATISTICS
     files.owner = "ada:atlas"
-    return job_facts(files, "HEPSPEC:11.11")
+    return job_facts(files, JobRules("HEPSPEC:11.11"))
 
 
 def _sweeps(folder: pathlib.Path, jobs: int, peer_us: float) -> list[Figure]:

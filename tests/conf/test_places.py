@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import conf_files
 import pytest
 
-from arcacct.conf.places import benchmark, places, yes_or_no
+from arcacct.conf.places import benchmark, places, vomsless_vo, yes_or_no
 from arcacct.errors import ConfigError
 
 
@@ -14,7 +16,7 @@ def test_without_a_configuration_arcs_defaults_hold():
     here = places(None)
     assert here.database == "/var/spool/arc/jobstatus/accounting/arcacct/accounting.db"
     assert here.publishing_database == "/var/spool/arc/jobstatus/accounting/arcacct/publishing.db"
-    assert (here.default_benchmark, here.deadline_s, here.read_group) == ("HEPSPEC:1.0", 5.0, None)
+    assert (here.rules.default_benchmark, here.deadline_s, here.read_group) == ("HEPSPEC:1.0", 5.0, None)
 
 
 def test_database_option_moves_everything_of_ours(tmp_path):
@@ -74,7 +76,7 @@ def test_both_spellings_of_a_benchmark(text, normalised):
 def test_the_default_benchmark_is_that_of_the_lrms_block(tmp_path):
     """Jobs that never ran get [lrms] benchmark, in either spelling."""
     conf = conf_files.read(tmp_path, arc="[lrms]\nbenchmark = HEPscore23 11.5\n")
-    assert places(conf).default_benchmark == "HEPscore23:11.5"
+    assert places(conf).rules.default_benchmark == "HEPscore23:11.5"
 
 
 @pytest.mark.parametrize(
@@ -95,3 +97,32 @@ def test_what_the_recorder_cannot_use_is_refused_with_its_line(tmp_path, arc, ou
 def test_yes_or_no(text, value):
     """A flag is yes or no in any case of letters, anything else is neither."""
     assert yes_or_no(text) is value
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("dteam", (None, "dteam", None)),
+        (" dteam # /DC=ch/CN=voms server ", (None, "dteam", "/DC=ch/CN=voms server")),
+        ("dteam#", (None, "dteam", None)),
+        ("tokens atlas", ("tokens", "atlas", None)),
+        ("tokens  atlas#/CN=voms", ("tokens", "atlas", "/CN=voms")),
+    ],
+)
+def test_a_line_vomsless_vo_has_two_forms(text, parts):
+    """[AUTHGROUP ]NAME[#ISSUER], as ARC documents it."""
+    assert vomsless_vo(text) == parts
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("[arex/jura]\nvomsless_vo = #/CN=voms\n", "[arex/jura] vomsless_vo: '#/CN=voms' names no VO"),
+        ("[arex]\nauthtokenmap = sub\n", "[arex] authtokenmap: 'sub' is no such pair"),
+        ("[arcacct]\nvo_claim = wlcg.groups iam.example.org\n", "[arcacct] vo_claim: "),
+    ],
+)
+def test_a_rule_that_cannot_be_read_is_told_with_its_line(tmp_path, line, wrong):
+    """The hook spools until it is mended: a record with another VO than the site wants would stay."""
+    with pytest.raises(ConfigError, match=r"arc.*\.conf:2: " + re.escape(wrong)):
+        places(conf_files.read(tmp_path, line))

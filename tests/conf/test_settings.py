@@ -157,7 +157,7 @@ def test_inheritance(tmp_path):
         "/c/ca",
     )
     assert (apel.transport.host_key, apel.transport.proxy) == ("/c/key", "http://p:3128")
-    assert sgas.vomsless_vo == apel.vomsless_vo == VomslessVO("atlas", "/CN=voms host")
+    assert sgas.vomsless_vo == apel.vomsless_vo == (VomslessVO("atlas", "/CN=voms host"),)
     assert (sgas.vo_group, apel.vo_group) == (("/a", "/b"), ("/c",))
     assert (sgas.settle_s, apel.settle_s) == (60, 0)
 

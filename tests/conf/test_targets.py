@@ -65,6 +65,7 @@ def test_where_messages_go_and_the_token_comes_from(tmp_path, targeturl, port, u
         pytest.param(DIRECTORY + "localid_prefix = é\n", "is not one word of ASCII", id="prefix-not-ascii"),
         pytest.param(APEL + "vofilter = a,b\n", "one vofilter line for each", id="list-of-vos"),
         pytest.param(APEL + "vomsless_vo = #/CN=x\n", "names no VO", id="issuer-without-vo"),
+        pytest.param(APEL + "vomsless_vo = a b c\n", "nor an authgroup and a VO", id="three-words-for-a-vo"),
         pytest.param(APEL + "timeout = 0\n", "is no time", id="timeout"),
         pytest.param(DIRECTORY + "layout = flat\n", "write dirq or directory", id="layout"),
         pytest.param(SGAS + "sgas_vo_style = odd\n", "write arc or doc", id="style"),
@@ -96,6 +97,15 @@ def test_a_wrong_target_is_one_error(tmp_path, block, wrong):
         pytest.param("[arex/jura/archiving]\narchivettl = 3\n", "is obsolete since ARC 6.8", id="archiving"),
         pytest.param("[arex/jura]\nvomsles_vo = a\n", "did you mean vomsless_vo?", id="likely-slip"),
         pytest.param("[lrms]\nbenchmark = SPECint:3\n", "type that APEL refuses", id="benchmark-type"),
+        pytest.param(
+            "[authgroup:tokens]\n[arex/jura]\nvomsless_vo = token atlas\n", "did you mean tokens?", id="authgroup"
+        ),
+        pytest.param(
+            "[arex/jura]\nvomsless_vo = a\nvomsless_vo = b\n", "of several lines for any job the last", id="two-for-any"
+        ),
+        pytest.param(
+            "[arex/jura]\nvomsless_vo = x a\nvomsless_vo = x b\n", "is never reached", id="one-authgroup-twice"
+        ),
     ],
 )
 def test_what_is_only_odd_is_a_warning(tmp_path, block, warning):

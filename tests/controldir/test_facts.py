@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from job_files import DIAG, JOB, LOCAL, NOON_NS, NOON_S, STATISTICS, sequence
 
+from arcacct.conf.places import JobRules
 from arcacct.controldir.facts import JobFacts, Usage, job_facts, leading_digits, parse_transfer
 from arcacct.controldir.files import JobFiles
 
@@ -26,7 +27,7 @@ def facts_of(
     files = JobFiles("/control", JOB, state)
     files.event_ns = NOON_NS + 999_999_999
     files.local, files.diag, files.statistics, files.owner, files.failed = local, diag, statistics, owner, failed
-    return job_facts(files, BENCHMARK)
+    return job_facts(files, JobRules(BENCHMARK))
 
 
 def usage_of(diag: bytes = DIAG, statistics: bytes = STATISTICS) -> Usage:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from job_files import DIAG, JOB, LOCAL, NOON_NS, STATISTICS
 
+from arcacct.conf.places import JobRules
 from arcacct.controldir.facts import JobFacts, job_facts
 from arcacct.controldir.files import JobFiles, read_bytes
 from arcacct.controldir.gate import (
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     import pathlib
 
 HUGE = 16 << 20
+KEPT = {name: (name,) for name in ("x", *(f"c{number}" for number in range(1000)))}
+"""Claims that the site keeps."""
 T1, T2 = "2026-11-20T11:00:05Z", "2026-11-20T11:00:09Z"
 
 
@@ -35,7 +38,7 @@ def facts_of(
     files = JobFiles("/control", JOB, state)
     files.event_ns = NOON_NS
     files.local, files.diag, files.statistics = local, diag, statistics
-    return job_facts(files, "HEPSPEC:11.11")
+    return job_facts(files, JobRules("HEPSPEC:11.11", claim_names=KEPT))
 
 
 def repeated(line: bytes, size: int = HUGE) -> bytes:

@@ -44,11 +44,11 @@ HOSTILE = {
     "environments": Files(diag=DIAG + numbered("runtimeenvironments=R{};a;b\n")),
     "short lines": Files(diag=DIAG + b"a=\n" * (HUGE // 3)),
     "FQANs": Files(local=LOCAL + numbered("voms=/a{}\n")),
-    "claims": Files(local=LOCAL + numbered("tokenclaim.c{}='''''''''\n")),
+    "claims": Files(local=LOCAL + numbered("tokenclaim.name={}'''''''''\n")),
     "transfers": Files(statistics=STATISTICS + numbered("inputfile:url=https://se.example.org/{}" + "x" * 850 + TIMES)),
     "everything": Files(
         local=LOCAL
-        + numbered("tokenclaim.{}=" + "#" * 450 + "\n")
+        + numbered("tokenclaim.email={}" + "#" * 450 + "\n")
         + "".join(f"{n}={'%' * 999}\n" for n in NAMES).encode(),
         diag=DIAG + numbered("runtimeenvironments={}" + "x" * 880 + ";\nnodename={}" + "n" * 880 + "\n"),
         statistics=STATISTICS + numbered("inputfile:url=https://se.example.org/{}" + "é'" * 400 + TIMES),

@@ -18,7 +18,7 @@ from arcacct.records.acceptance import accept_for_apel_job
 from arcacct.records.apel import JOB_HEADERS, APELOptions, JobKey, individual_job, job_key, message, neutral_job
 from arcacct.records.apel_text import ascii_text, field
 from arcacct.records.benchmark import Benchmark
-from arcacct.records.fqan import VO
+from arcacct.records.fqan import VO, VOs
 
 NOW = 1_800_000_000
 OPTIONS = APELOptions("EXAMPLE-SITE", lrms_host="lrms.example.org")
@@ -109,7 +109,7 @@ def test_unknown_optional_values_are_left_out(bare_job: AAR) -> None:
         pytest.param({"fqans": ()}, {}, (None, "atlas", "/atlas", "Role=NULL"), id="vo-alone"),
         pytest.param(
             {"fqans": (), "vo": None},
-            {"vomsless_vo": VO("dteam"), "vo_groups": ("/dteam/prod",)},
+            {"vomsless_vo": VOs((VO("dteam"),)), "vo_groups": ("/dteam/prod",)},
             (None, "dteam", "/dteam/prod", "Role=NULL"),
             id="vomsless",
         ),

@@ -31,7 +31,7 @@ from arcacct.records.apel_summary import (
     zero_summary,
     zero_sync,
 )
-from arcacct.records.fqan import VO
+from arcacct.records.fqan import VO, VOs
 
 NOW = 1_800_000_000
 OPTIONS = APELOptions("EXAMPLE-SITE", lrms_host="lrms.example.org")
@@ -162,7 +162,7 @@ def test_families_of_one_table_share_their_keys(cell: UsageCell) -> None:
         pytest.param({"fqan": None, "vo": None}, {}, (None, None, None), id="no-vo-is-left-out"),
         pytest.param(
             {"fqan": None, "vo": None},
-            {"vomsless_vo": VO("dteam"), "vo_groups": ("/dteam/prod",)},
+            {"vomsless_vo": VOs((VO("dteam"),)), "vo_groups": ("/dteam/prod",)},
             ("dteam", "/dteam/prod", "Role=NULL"),
             id="vomsless",
         ),

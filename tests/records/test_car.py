@@ -17,7 +17,7 @@ from arcacct.records.aar import AAR
 from arcacct.records.acceptance import accept_for_car
 from arcacct.records.apel_text import field
 from arcacct.records.car import CAROptions, car, document
-from arcacct.records.fqan import VO
+from arcacct.records.fqan import VO, VOs
 
 CREATED = 1_704_198_660
 NOW = 1_800_000_000
@@ -45,7 +45,9 @@ def test_golden_car(golden: Callable[[str, str], None], job: AAR, name: str, opt
 
 def test_golden_car_of_a_bare_job(golden: Callable[[str, str], None], bare_job: AAR) -> None:
     """A local job of which nothing is known, with the site's VO for jobs without VOMS."""
-    options = OPTIONS._replace(vomsless_vo=VO("dteam"), vo_groups=("/dteam/prod", "/dteam/other"), arc_version=None)
+    options = OPTIONS._replace(
+        vomsless_vo=VOs((VO("dteam"),)), vo_groups=("/dteam/prod", "/dteam/other"), arc_version=None
+    )
     golden("car-bare.xml", document([car(bare_job, options, CREATED)]).replace(__version__, "VERSION"))
 
 
@@ -95,13 +97,13 @@ def test_apel_stores_every_column_as_intended(job: AAR) -> None:
         pytest.param({"fqans": (), "vo": None}, {}, (None, None, None), id="neither"),
         pytest.param(
             {"fqans": (), "vo": None},
-            {"vomsless_vo": VO("dteam")},
+            {"vomsless_vo": VOs((VO("dteam"),))},
             ("dteam", "/dteam", "Role=NULL"),
             id="vomsless",
         ),
         pytest.param(
             {"fqans": (), "vo": None},
-            {"vomsless_vo": VO("dteam"), "vo_groups": ("/dteam/prod", "/dteam/b")},
+            {"vomsless_vo": VOs((VO("dteam"),)), "vo_groups": ("/dteam/prod", "/dteam/b")},
             ("dteam", "/dteam/prod", "Role=NULL"),
             id="vomsless-with-groups",
         ),

@@ -15,7 +15,7 @@ from arcacct.records.acceptance import accept_cell, accept_for_apel_job, accept_
 from arcacct.records.apel import JOB_HEADERS, APELOptions, individual_job, message
 from arcacct.records.apel_summary import SUMMARY_HEADERS, summaries, summary_record
 from arcacct.records.car import CAROptions, car, document
-from arcacct.records.fqan import VO
+from arcacct.records.fqan import VO, VOs
 from arcacct.sandbox import apel_car, apel_text
 
 NOW = 1_710_000_000
@@ -25,7 +25,7 @@ CHOICES = st.builds(
         host=host, vomsless_vo=vomsless, vo_groups=groups, local_group_prefix=prefix
     ),
     st.sampled_from([None, "lrms.example.org", "none"]),
-    st.sampled_from([None, VO("dteam"), VO("null")]),
+    st.sampled_from([VOs(), VOs((VO("dteam"),)), VOs((VO("null"),))]),
     st.sampled_from([(), ("/dteam/prod",), ("/dteam/ü",)]),
     st.sampled_from(["", "local-"]),
 )

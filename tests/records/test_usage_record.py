@@ -17,7 +17,7 @@ from lxml import etree
 from arcacct import __version__
 from arcacct.records.aar import AAR
 from arcacct.records.acceptance import accept_for_sgas
-from arcacct.records.fqan import VO
+from arcacct.records.fqan import VO, VOs
 from arcacct.records.usage_record import UROptions, document, machine_name, record_id, usage_record
 
 CREATED = 1_704_198_660
@@ -53,7 +53,9 @@ def test_golden_usage_record(golden: Callable[[str, str], None], job: AAR, name:
 
 def test_golden_usage_record_of_a_bare_job(golden: Callable[[str, str], None], bare_job: AAR) -> None:
     """A local job of which nothing is known: no empty elements, no zeros, the site's own host."""
-    vomsless = OPTIONS._replace(vomsless_vo=VO("dteam", "/DC=ch/CN=voms.example.org"), vo_groups=("/dteam/prod",))
+    vomsless = OPTIONS._replace(
+        vomsless_vo=VOs((VO("dteam", "/DC=ch/CN=voms.example.org"),)), vo_groups=("/dteam/prod",)
+    )
     golden("ur-bare.xml", document([usage_record(bare_job, vomsless, CREATED)]).replace(__version__, "VERSION"))
 
 

@@ -10,7 +10,7 @@ from lxml import etree
 
 from arcacct.errors import InputError
 from arcacct.records.benchmark import Benchmark
-from arcacct.records.fqan import FQAN, VO
+from arcacct.records.fqan import FQAN
 from arcacct.records.identity import client_host_name, endpoint_host
 from arcacct.records.xml import duration, escape, has_forbidden, iso_time
 
@@ -73,22 +73,6 @@ def test_what_names_no_group_is_no_voms_attribute(text: str) -> None:
 def test_the_vo_is_the_first_part_of_the_group() -> None:
     """As APEL's server derives it."""
     assert FQAN.parse("/atlas/uk/Role=production").vo == "atlas"
-
-
-@pytest.mark.parametrize(
-    ("text", "vo"),
-    [("dteam", VO("dteam")), (" dteam # /DC=ch/CN=voms ", VO("dteam", "/DC=ch/CN=voms")), ("dteam#", VO("dteam"))],
-    ids=["name", "issuer", "empty-issuer"],
-)
-def test_vomsless_vo_has_an_optional_issuer(text: str, vo: VO) -> None:
-    """NAME or NAME#ISSUER."""
-    assert VO.parse(text) == vo
-
-
-def test_vomsless_vo_needs_a_name() -> None:
-    """An issuer alone is refused."""
-    with pytest.raises(InputError, match="names no VO"):
-        VO.parse("#/DC=ch/CN=voms")
 
 
 @pytest.mark.parametrize(

@@ -110,10 +110,11 @@ def test_usage_still_counts_what_was_pruned(site) -> None:
 
 
 def test_the_archive_knows_where_records_came_from(site) -> None:
-    """RecordSources, FieldSources and notes go with the record; a record of our own hook has none there either."""
+    """Sources, notes and authgroups go with the record; a record of our own hook has no source there either."""
     site.con.execute("DELETE FROM RecordSources WHERE RecordID = 1")
     site.con.execute("INSERT INTO FieldSources VALUES (2, 'memory_kib', 'sonar')")
     site.con.execute("INSERT INTO RecordNotes VALUES (3, 'transfers', '5 of 9 kept', 1795176000)")
+    site.con.execute("INSERT INTO AuthGroups VALUES (3, 'tokens')")
 
     site.prune()
 
@@ -124,7 +125,9 @@ def test_the_archive_knows_where_records_came_from(site) -> None:
         assert fields.fetchall() == [(name(2), "memory_kib", "sonar")]
         noted = con.execute("SELECT job_id, field, note, noted_time FROM v1_record_notes").fetchall()
         assert noted == [(name(3), "transfers", "5 of 9 kept", 1795176000)]
-    for table in ("FieldSources", "RecordNotes"):
+        groups = con.execute("SELECT JobID, Names FROM AuthGroups JOIN AAR USING (RecordID)").fetchall()
+        assert groups == [(name(3), "tokens")]
+    for table in ("FieldSources", "RecordNotes", "AuthGroups"):
         assert site.con.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from job_files import DIAG, JOB, LOCAL, NOON_NS, NOON_S, STATISTICS, finished_log, rows
 
+from arcacct.conf.places import JobRules
 from arcacct.controldir.facts import JobFacts, job_facts
 from arcacct.controldir.files import JobFiles, StatusFile
 from arcacct.store.accounting import remembered_status_files
@@ -52,6 +53,7 @@ def event(
     failed: bool = False,
     hashed: bool = False,
     default: str = "HEPSPEC:11.11",
+    rules: JobRules | None = None,
 ) -> JobFacts:
     """The facts of a job that reached a state so many seconds after noon."""
     files = JobFiles("/control", job_id, state)
@@ -60,7 +62,7 @@ def event(
     files.local, files.failed, files.hashed = local, failed, hashed
     if state == "FINISHED":
         files.diag, files.statistics, files.owner = diag, statistics, "ada:atlas"
-    return job_facts(files, default)
+    return job_facts(files, rules or JobRules(default))
 
 
 LIFE = (
@@ -712,3 +714,51 @@ def test_any_files_can_be_recorded(local: bytes, diag: bytes, statistics: bytes)
 
         assert record(con, facts) == NOTHING
         assert con.total_changes == before
+
+
+BARE = b"".join(line for line in LOCAL.splitlines(keepends=True) if not line.startswith(b"voms="))
+DTEAM = JobRules("HEPSPEC:11.11", vomsless_vos=((None, "dteam", None),))
+OTHER = JobRules("HEPSPEC:11.11", vomsless_vos=((None, "other", None),))
+
+
+def vo_and_groups(con: sqlite3.Connection) -> tuple[object, ...]:
+    """The VO of the only job, and the authgroups that are kept of it."""
+    row: tuple[object, ...] = con.execute(
+        "SELECT Name, Names FROM AAR JOIN WLCGVOs ON ID = VOID LEFT JOIN AuthGroups USING (RecordID)"
+    ).fetchone()
+    return row
+
+
+def test_a_new_rule_is_none_of_a_job_that_has_ended(con: sqlite3.Connection) -> None:
+    """The VO that a job got with its end stays, also none; a change of the configuration rewrites no history."""
+    files = {"local": BARE + b"auth=tokens\n", "hashed": True}
+    record(con, event("FINISHED", 9, **files))
+    before = con.execute("SELECT * FROM FinishedLog").fetchall()
+
+    assert record(con, event("FINISHED", 9, **files, rules=DTEAM), present=True) == NOTHING
+    assert vo_and_groups(con) == ("", "tokens")
+    assert con.execute("SELECT * FROM FinishedLog").fetchall() == before
+
+
+def test_a_job_under_way_follows_the_rules(con: sqlite3.Connection) -> None:
+    """At each state change, as A-REX 7 asks each time; the end of a resumed job is a new one."""
+    local = BARE + b"auth=tokens\nauth=everybody\n"
+    record(con, event("ACCEPTED", 0, local=local, hashed=True))
+    assert vo_and_groups(con) == ("", "tokens\neverybody")
+
+    record(con, event("FINISHED", 9, local=local, hashed=True, rules=DTEAM))
+    assert vo_and_groups(con) == ("dteam", "tokens\neverybody")
+
+    record(con, event("FINISHED", 20, local=local, hashed=True, rules=OTHER))
+    assert vo_and_groups(con) == ("other", "tokens\neverybody")
+
+
+def test_the_authgroups_go_with_their_record(con: sqlite3.Connection) -> None:
+    """And where a credential tells the VO after all there are none."""
+    record(con, event("ACCEPTED", 0, local=BARE + b"auth=tokens\n", hashed=True))
+    record(con, event("PREPARING", 1, local=LOCAL + b"auth=tokens\n", hashed=True))
+    assert vo_and_groups(con) == ("atlas", None)
+
+    record(con, event("ACCEPTED", 0, job_id="other", local=BARE + b"auth=tokens\n", hashed=True))
+    con.execute("DELETE FROM AAR")
+    assert con.execute("SELECT count(*) FROM AuthGroups").fetchone() == (0,)

@@ -13,12 +13,14 @@ import pytest
 from control_directory import set_up
 from job_files import DIAG, LOCAL, NOON_NS, Files, events, lay, rows
 
+from arcacct.conf.parser import load
 from arcacct.conf.places import Places, places
 from arcacct.controldir.files import read_job
 from arcacct.controldir.layout import job_file
 from arcacct.hook import record_event
-from arcacct.store import spool
+from arcacct.store import questions, spool
 from arcacct.store.accounting import open_accounting
+from arcacct.store.questions import Selection
 from arcacct.sweep import Found, sweep
 
 TYPE_CHECKING = False
@@ -29,7 +31,9 @@ JOB = "abcdef123456"
 LONG_AGO_NS = NOON_NS - 10**15
 TWO_BENCHMARKS = DIAG + b"benchmark=HEPscore23:17.5\n"
 TOKEN = (
-    LOCAL + b"tokenclaim.iss=https://wlcg.example.org/\ntokenclaim.wlcg.groups=/wlcg\ntokenclaim.wlcg.groups=/wlcg/a\n"
+    LOCAL + b"tokenclaim.email=a@example.org\ntokenclaim.iss=https://wlcg.example.org/\n"
+    b"tokenclaim.preferred_username=ada\ntokenclaim.sub=4711\n"
+    b"tokenclaim.wlcg.groups=/wlcg\ntokenclaim.wlcg.groups=/wlcg/a\n"
 )
 
 
@@ -91,6 +95,39 @@ def test_a_hashed_job_is_recorded(here: Places, con: sqlite3.Connection, how: st
     assert benchmark(con) == "HEPscore23:17.5"
 
 
+@pytest.mark.parametrize("how", ["hook", "spool", "sweep"])
+def test_the_vo_of_an_authgroup_is_recorded(
+    here: Places, con: sqlite3.Connection, tmp_path: pathlib.Path, how: str
+) -> None:
+    """Of a real job with a token: by hook, spool and sweep the VO that A-REX 7 recorded; questions find it."""
+    (tmp_path / "arc.conf").write_text(
+        f"[arex]\ncontroldir = {here.controldir}\n[arex/jura]\n"
+        "vomsless_vo = testCA other\nvomsless_vo = tokens dteam.example.org\n"
+    )
+    here = places(load(str(tmp_path / "arc.conf"), {}))
+    control = pathlib.Path(here.controldir)
+    job_id = "6a1decfe9869"
+    corpus.rebuild(control, corpus.AREX7)
+    keep_only(control, job_id)
+
+    if how == "hook":
+        record_event(here, read_job(str(control), job_id, "FINISHED"), con)
+    elif how == "spool":
+        spool.write(here.spool, read_job(str(control), job_id, "FINISHED"))
+    sweep(here, con)
+
+    with closing(corpus.arex7_database()) as arex:
+        assert corpus.records(con)[job_id][5] == corpus.records(arex)[job_id][5] == "dteam.example.org"
+    assert list(questions.job_ids(con, Selection(vos=("dteam.example.org",)))) == [job_id]
+
+
+def keep_only(control: pathlib.Path, job_id: str) -> None:
+    """Let a control directory have but one job."""
+    for status in control.glob("*/*.status"):
+        if status.name != f"{job_id}.status":
+            status.unlink()
+
+
 def test_the_spool_keeps_the_rule_when_the_files_are_gone(here: Places, con: sqlite3.Connection) -> None:
     """An event of ARC 7 that waited in the spool is still one of ARC 7."""
     control = pathlib.Path(here.controldir)
@@ -105,19 +142,33 @@ def test_the_spool_keeps_the_rule_when_the_files_are_gone(here: Places, con: sql
     assert benchmark(con) == "HEPscore23:17.5"
 
 
-def test_the_claims_of_a_token_are_attributes(here: Places, con: sqlite3.Connection) -> None:
-    """Each claim is a row under its own name, repeated ones too; the first FQAN stays mainfqan."""
+MAPS = pytest.mark.parametrize(
+    ("conf", "kept"),
+    [
+        pytest.param("", [("email", "a@example.org"), ("username", "ada")], id="default of ARC"),
+        pytest.param("authtokenmap = sub:user\n", [("user", "4711")], id="another"),
+        pytest.param(
+            "authtokenmap = sub:user\nauthtokenmap = wlcg.groups:group, sub:id\n",
+            [("group", "/wlcg"), ("group", "/wlcg/a"), ("id", "4711"), ("user", "4711")],
+            id="several lines",
+        ),
+    ],
+)
+
+
+@MAPS
+def test_the_claims_that_the_site_keeps_are_attributes(
+    here: Places, con: sqlite3.Connection, tmp_path: pathlib.Path, conf: str, kept: list[tuple[str, str]]
+) -> None:
+    """Those of authtokenmap under its names, no other, of ARC's default without; the first FQAN stays mainfqan."""
+    (tmp_path / "arc.conf").write_text(f"[arex]\ncontroldir = {here.controldir}\n{conf}")
+    here = places(load(str(tmp_path / "arc.conf"), {}))
     lay_hashed(pathlib.Path(here.controldir), Files(local=TOKEN))
 
     sweep(here, con)
 
-    assert sorted(row[1:] for row in rows(con)["AuthTokenAttributes"]) == [
-        ("iss", "https://wlcg.example.org/"),
-        ("mainfqan", "/atlas/Role=production"),
-        ("vomsfqan", "/atlas"),
-        ("wlcg.groups", "/wlcg"),
-        ("wlcg.groups", "/wlcg/a"),
-    ]
+    attributes = sorted(row[1:] for row in rows(con)["AuthTokenAttributes"])
+    assert attributes == sorted([*kept, ("mainfqan", "/atlas/Role=production"), ("vomsfqan", "/atlas")])
 
 
 def test_the_hook_of_arc_7_tells_when_a_job_is_in_the_batch_system(here: Places, con: sqlite3.Connection) -> None:

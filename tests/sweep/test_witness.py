@@ -87,7 +87,7 @@ def rollback(_data: pathlib.Path, target: pathlib.Path) -> None:
 
 def version_2(_data: pathlib.Path, target: pathlib.Path) -> None:
     with closing(sqlite3.connect(target / "accounting_v2.db")) as con:
-        con.executescript((corpus.AREX.parent / "jura" / "accounting_v2.sql").read_text())
+        con.executescript((corpus.AREX7 / "accounting_v2.sql").read_text())
 
 
 def real_wal(data: pathlib.Path, target: pathlib.Path) -> None:
