@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 IN_PROGRESS = "in-progress"
 FINAL = ("completed", "failed", "aborted")
+FQAN_KEYS = ("mainfqan", "vomsfqan")
 _QUARTER_HOUR_S = 900
 _LARGEST_OFFSET_S = 15 * 3600
 _MINUTES_REMEMBERED = 100_000
@@ -118,7 +119,11 @@ def job_of(rows: ArexRows, clock: EventClock) -> ArexJob:
     return ArexJob(
         *rows[1:9],
         rows.numbers,
-        auth_tokens=_auth_tokens(rows.auth_tokens, rows.fqan),
+        auth_tokens=(
+            tuple(dict.fromkeys(rows.auth_tokens))
+            if rows.fqan is None
+            else tokens_of_version_1(rows.auth_tokens, rows.fqan)
+        ),
         rtes=_once(rows.rtes, ends),
         transfers=_once(rows.transfers, ends),
         extra=_extra(rows.extra, rows.benchmark),
@@ -126,19 +131,26 @@ def job_of(rows: ArexRows, clock: EventClock) -> ArexJob:
     )
 
 
-def _auth_tokens(rows: Sequence[Row], fqan: str | None) -> tuple[Row, ...]:
+def tokens_of_version_1(rows: Sequence[Row], fqan: str) -> tuple[Row, ...]:
     """
-    The first FQAN as ``mainfqan``, the others as ``vomsfqan``, then the claims of a token.
+    The rows of AuthTokenAttributes of version 2 as version 1 has them, each once.
 
-    Version 2 has every FQAN, also the first, as ``vomsfqan``.
+    The first FQAN as ``mainfqan``, the others as ``vomsfqan``, then the claims of a token. Version 2 has every FQAN,
+    also the first, as ``vomsfqan``, and the first (``fqan``; empty: none) beside the record.
     """
     distinct = tuple(dict.fromkeys(rows))
-    if fqan is None:
-        return distinct
-    fqans = dict.fromkeys(value for key, value in distinct if key in ("mainfqan", "vomsfqan"))
+    fqans = dict.fromkeys(value for key, value in distinct if key in FQAN_KEYS)
     ordered = list(dict.fromkeys([fqan, *fqans])) if fqan else list(fqans)
     named = [("vomsfqan" if position else "mainfqan", value) for position, value in enumerate(ordered)]
-    return (*named, *(row for row in distinct if row[0] not in ("mainfqan", "vomsfqan")))
+    return (*named, *(row for row in distinct if row[0] not in FQAN_KEYS))
+
+
+def tokens_of_version_2(rows: Sequence[Row]) -> tuple[str, tuple[Row, ...]]:
+    """The first FQAN (empty: none) and the rows of AuthTokenAttributes of version 1 as version 2 has them."""
+    # `mainfqan` before `vomsfqan`, else the order of the rows.
+    fqans = [str(value) for _key, value in sorted((row for row in rows if row[0] in FQAN_KEYS), key=_key)]
+    others = [row for row in rows if row[0] not in FQAN_KEYS]
+    return fqans[0] if fqans else "", (*(("vomsfqan", value) for value in fqans), *others)
 
 
 def _once(rows: Sequence[Row], ends: int) -> tuple[Row, ...]:
@@ -161,10 +173,14 @@ def _extra(rows: Sequence[Row], benchmark: str | None) -> tuple[Row, ...]:
     for position in range(1, len(rows)):
         if str(rows[position][0]) <= str(rows[position - 1][0]):
             start = position
-    last = list(rows[start:])
-    if benchmark:
-        last = sorted([row for row in last if row[0] != "benchmark"] + [("benchmark", benchmark)], key=_key)
-    return tuple(last)
+    return with_benchmark(rows[start:], benchmark)
+
+
+def with_benchmark(rows: Sequence[Row], benchmark: str | None) -> tuple[Row, ...]:
+    """The rows of JobExtraInfo of version 2 with the benchmark where version 1 has it; it may be unknown."""
+    if not benchmark:
+        return tuple(rows)
+    return tuple(sorted([*(row for row in rows if row[0] != "benchmark"), ("benchmark", benchmark)], key=_key))
 
 
 def _key(row: Row) -> str:
