@@ -9,6 +9,8 @@ import sqlite3
 from datetime import datetime
 from typing import NamedTuple
 
+from control_directory import set_up
+
 from arcacct.conf.parser import load
 from arcacct.conf.places import Places, places
 from arcacct.controldir.files import read_job
@@ -42,7 +44,7 @@ class Control(NamedTuple):
 
 def place(target: pathlib.Path, controldir: pathlib.Path | None = None) -> Places:
     """Our places for a control directory, with the corpus' benchmark."""
-    here = places(None, str(controldir or target))
+    here = places(None, set_up(controldir or target))
     here.rules.default_benchmark = DEFAULT_BENCHMARK
     return here
 

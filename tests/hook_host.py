@@ -9,6 +9,7 @@ import sys
 from contextlib import closing
 
 import pytest
+from control_directory import set_up
 from job_files import JOB
 
 import arcacct
@@ -41,7 +42,7 @@ class Host:
 
     def __init__(self, directory: pathlib.Path, *, created: bool = True) -> None:
         self.control = directory / "control"
-        self.control.mkdir()
+        set_up(self.control)
         self.conf = directory / "arc.conf"
         self.configure("")
         self.places: Places = places(None, str(self.control))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from control_directory import set_up
 
 ARCACCT = os.path.join(os.path.dirname(sys.executable), "arcacct")
 
@@ -31,7 +32,7 @@ def arcacct(*arguments: object, environment: dict[str, str] | None = None) -> su
 def configured(directory: pathlib.Path, ours: str = "") -> pathlib.Path:
     """An arc.conf whose control directory is beside it, and an arcacct.conf with these lines."""
     control = directory / "control"
-    control.mkdir(exist_ok=True)
+    set_up(control)
     conf = directory / "arc.conf"
     conf.write_text(f"[arex]\ncontroldir={control}\n")
     (directory / "arcacct.conf").write_text(f"[arcacct]\n{ours}\n")

@@ -118,8 +118,6 @@ class Recording(Scenario):
         for host in (self.host, self.well):
             host.places.rules.default_benchmark = BENCHMARK
             host.conf.write_text(f"{host.conf.read_text()}[arex]\ncontroldir={host.control}\n")
-            for folder in ("accepting", "processing", "finished", "restarting"):
-                (host.control / folder).mkdir()
         self.trace = Trace.of(self.host.control.parent, *self.command())
         self.wanted = self.make_wanted()
 

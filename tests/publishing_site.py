@@ -10,6 +10,8 @@ import shutil
 import sqlite3
 from typing import Any, NamedTuple
 
+from control_directory import set_up
+
 from arcacct.conf.parser import load
 from arcacct.conf.settings import Settings, settings
 from arcacct.controldir.facts import JobFacts, Usage
@@ -126,7 +128,7 @@ class Site:
         self.box = box
         self.options = options
         self.patience = QUICK
-        (path / "control").mkdir(parents=True, exist_ok=True)
+        set_up(path / "control")
         self.configure(targets)
 
     def configure(self, targets: str) -> None:

@@ -9,13 +9,17 @@ import click
 from arcacct.cli.examples import examples
 from arcacct.conf.check import check
 from arcacct.conf.parser import load
-from arcacct.conf.problems import errors
+from arcacct.conf.places import places
+from arcacct.conf.problems import WARNING, Problem, errors
 from arcacct.conf.show import show
 from arcacct.errors import ConfigError
 from arcacct.publish.vos import unknown_vos
+from arcacct.store.place import astray
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from arcacct.conf.parser import Conf
 
 
@@ -30,11 +34,11 @@ def check_command(ctx: click.Context) -> int:
     """
     List everything that is wrong: file, line, block, option, what is wrong, what would be right.
 
-    Looks at arc.conf, arcacct.conf and the files they name (certificate, key, CA directory).
+    Looks at arc.conf, arc.conf.d, arcacct.conf and the files they name (certificate, key, CA directory).
     Exits with 78 if there is an error, with 0 if there are only warnings.
     """
     conf = _conf(ctx)
-    problems = [*check(conf), *unknown_vos(conf, ctx.obj["database"])]
+    problems = [*check(conf), *_astray(conf, ctx.obj["database"]), *unknown_vos(conf, ctx.obj["database"])]
     for problem in problems:
         click.echo(problem)
     wrong = len(errors(problems))
@@ -52,6 +56,23 @@ def show_command(ctx: click.Context) -> None:
     The output has the syntax of arcacct.conf; it names key files but never what is in them.
     """
     click.echo(show(_conf(ctx), ctx.obj["database"]), nl=False)
+
+
+def _astray(conf: Conf, database: str | None) -> Iterator[Problem]:
+    """No error: A-REX may not have been started yet."""
+    try:
+        here = places(conf, None, database)
+    except ConfigError:
+        return  # is among the problems already
+    what = astray(here) if conf.files else ""
+    if what:
+        line = conf.option("arex", "controldir")
+        text = (
+            f"{here.controldir}: {what}; no database is begun below it before A-REX was started with it (on a host "
+            "without A-REX set database= in [arcacct])"
+        )
+        file, number = (conf.arc_conf, None) if line is None else (line.file, line.line)
+        yield Problem(WARNING, file, number, "arex", "controldir", text)
 
 
 def _conf(ctx: click.Context) -> Conf:

@@ -182,6 +182,7 @@ def restore(ctx: click.Context, file: str, yes: bool) -> None:
 
     here = places_of(ctx)
     _refuse_rehearsal(here)
+    maintain.may_restore(here)
     _ask(f"put {file} in the place of the database in {here.directory}?", yes=yes)
     with publishing_lock(here.publishing_lock):
         done = maintain.restore(here, file)

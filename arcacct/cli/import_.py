@@ -12,7 +12,7 @@ import click
 from arcacct.cli.context import places_of
 from arcacct.cli.examples import examples
 from arcacct.errors import UsageError
-from arcacct.store.accounting import leave_open, open_accounting
+from arcacct.store.accounting import leave_open, open_accounting, refuse_unasked
 from arcacct.store.import_arex import arex_databases, import_arex
 
 TYPE_CHECKING = False
@@ -67,6 +67,7 @@ def arex(ctx: click.Context, path: str | None, timezone: str | None, controldir:
     """
     zone = _zone(timezone)
     here = places_of(ctx, controldir)
+    refuse_unasked(here)
     paths = [path] if path else arex_databases(here.controldir)
     con = open_accounting(here)
     try:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import time
 
-from arcacct.conf import credentials, places
+from arcacct.conf import credentials, parser, places
 from arcacct.conf.lookup import find
 from arcacct.conf.options import OPTIONS
 from arcacct.conf.problems import ERROR, WARNING, Problem, in_order
 from arcacct.conf.settings import examine
 from arcacct.conf.targets import DirectoryTarget, Target, targets
+from arcacct.errors import ConfigError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +37,24 @@ def check(conf: Conf, *, now: int | None = None) -> list[Problem]:
     # A configuration with errors still has targets whose files can be looked at.
     for target in targets(conf, None, []):
         problems += _files(conf, target, int(time.time()) if now is None else now)
-    return in_order([*problems, *_callouts(conf)], conf.files)
+    return in_order([*problems, *_not_restarted(conf), *_callouts(conf)], conf.files)
+
+
+def _not_restarted(conf: Conf) -> Iterator[Problem]:
+    """A-REX goes on with the file that it made of the others when it started, and so do we."""
+    if not parser.is_run_time(conf.arc_conf):
+        return
+    try:
+        began_ns = os.stat(conf.arc_conf).st_mtime_ns
+        for path in (parser.ARC_CONF, *parser.conf_d(parser.ARC_CONF)):
+            if os.stat(path).st_mtime_ns > began_ns:
+                text = (
+                    f"A-REX runs with this file, and arcacct reads it, but {path} was changed since it was made; "
+                    "restart A-REX"
+                )
+                yield Problem(WARNING, conf.arc_conf, None, None, None, text)
+    except (OSError, ConfigError):
+        return  # who may not see them is told nothing
 
 
 def _files(conf: Conf, target: Target, now: int) -> Iterator[Problem]:

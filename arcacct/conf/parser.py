@@ -1,7 +1,7 @@
 """
-The text of arc.conf and arcacct.conf, cut into blocks and options with their lines.
+The text of arc.conf, of the files in arc.conf.d, and of arcacct.conf, cut into blocks and options with their lines.
 
-The hook reads both files at each state change of a job, so this module needs nothing but ``posix`` (what ``os`` is
+The hook reads them at each state change of a job, so this module needs nothing but ``posix`` (what ``os`` is
 made of: importing ``os`` as well would cost the hook a tenth of its time) and string methods.
 The syntax is ARC's: ``[block]`` or ``[block:name]`` lines, ``option = value`` lines, whole lines of comment that
 begin with ``#``, options that may be repeated. Values are literal: no quotes, no continuation, no comment behind them.
@@ -34,7 +34,7 @@ class Option:
 
 
 class Block:
-    """One block with its options, each a list in the order of the file."""
+    """One block with its options, each a list in the order of the files; ``file`` and ``line`` are where it begins."""
 
     __slots__ = ("file", "kind", "label", "line", "name", "options")
 
@@ -116,11 +116,11 @@ class Conf:
     """
     What the files say: blocks by their full name, in the order of the files.
 
-    ``files`` has the files that were read, ``arc_conf`` and ``our_conf`` the paths that were looked for,
-    ``replaced`` the blocks of arc.conf that arcacct.conf has too: A-REX still sees those.
+    ``files`` has the files that were read, ``arc_files`` those of them that A-REX reads, ``arc_conf`` and
+    ``our_conf`` the paths that were looked for, ``replaced`` the blocks of A-REX's files that arcacct.conf has too.
     """
 
-    __slots__ = ("arc_conf", "blocks", "complaints", "files", "our_conf", "replaced")
+    __slots__ = ("arc_conf", "arc_files", "blocks", "complaints", "files", "our_conf", "replaced")
 
     def __init__(self, arc_conf: str, our_conf: str) -> None:
         self.arc_conf = arc_conf
@@ -128,6 +128,7 @@ class Conf:
         self.blocks: dict[str, Block] = {}
         self.replaced: list[Block] = []
         self.files: list[str] = []
+        self.arc_files: list[str] = []
         self.complaints: list[Complaint] = []
 
     def get(self, block: str, option: str, default: str | None = None) -> str | None:
@@ -137,36 +138,53 @@ class Conf:
         An option without a value (``option =``) is one that was not set.
         """
         found = self.option(block, option)
-        return found.value if found is not None and found.value else default
+        return found.value if found is not None else default
 
     def option(self, block: str, option: str) -> Option | None:
-        """The line that sets an option, the last if several do."""
+        """The line that sets an option, the last if several do; one without a value sets nothing."""
         found = self.blocks.get(block)
-        lines = found.options.get(option) if found is not None else None
-        return lines[-1] if lines else None
+        for line in reversed(found.options.get(option, ())) if found is not None else ():
+            if line.value:
+                return line
+        return None
 
     def all(self, block: str, option: str) -> list[str]:
         """Every value of a repeated option, in order; empty ones are left out."""
         found = self.blocks.get(block)
         return [line.value for line in found.options.get(option, ()) if line.value] if found is not None else []
 
-    def add(self, text: str, file: str) -> None:
-        """Take in the blocks of a file; a block replaces the whole block of the same name that was there before."""
+    def add(self, text: str, file: str, *, further: bool = False) -> None:
+        """
+        Take in the blocks of a file.
+
+        A block replaces the whole block of the same name that was there before. In a ``further`` file of the same
+        configuration (one of arc.conf.d) its options are those that come after, as ARC reads them.
+        """
         self.files.append(file)
+        if further or file == self.arc_conf:
+            self.arc_files.append(file)
+        found: dict[str, Block] = {}
         for block in parse(text, file, self.complaints):
-            earlier = self.blocks.pop(block.name, None)
-            if earlier is not None and earlier.file != file:
-                self.replaced.append(earlier)
-            elif earlier is not None:
+            twice = found.pop(block.name, None)
+            if twice is not None:
                 self.complaints.append(
                     Complaint(
                         file,
                         block.line,
-                        f"[{block.name}] is there twice and this one replaces the one of line {earlier.line}; "
+                        f"[{block.name}] is there twice and this one replaces the one of line {twice.line}; "
                         "make them one block",
                     )
                 )
-            self.blocks[block.name] = block
+            found[block.name] = block
+        for name, block in found.items():
+            earlier = self.blocks.get(name)
+            if earlier is not None and further:
+                for option, lines in block.options.items():
+                    earlier.options.setdefault(option, []).extend(lines)
+                continue
+            if earlier is not None:
+                self.replaced.append(self.blocks.pop(name))
+            self.blocks[name] = block
 
 
 def find_conf(config: str | None, environ: "Mapping[str, str]") -> str:
@@ -186,8 +204,47 @@ def our_conf(arc_conf: str, environ: "Mapping[str, str]") -> str:
     given = environ.get("ARCACCT_CONFIG")
     if given:
         return given
-    folder = absolute(arc_conf).rpartition("/")[0]
-    return f"{'/etc' if folder in RUN_TIME_FOLDERS else folder}/{OUR_CONF}"
+    return f"{'/etc' if is_run_time(arc_conf) else absolute(arc_conf).rpartition('/')[0]}/{OUR_CONF}"
+
+
+def is_run_time(arc_conf: str) -> bool:
+    """Whether this is a file that A-REX runs with: arc.conf and arc.conf.d as they were when it started, in one."""
+    return absolute(arc_conf).rpartition("/")[0] in RUN_TIME_FOLDERS
+
+
+def conf_d(arc_conf: str) -> list[str]:
+    """
+    The files in ``<arc.conf>.d`` in the order in which ARC reads them; none for a file that A-REX runs with.
+
+    As `get_arc_conf_d` of ARC 7: names that end in ``.conf``, in the order of their bytes, then those in directories
+    below. (What an editor keeps there meanwhile, ``*~`` and links ``.#*``, is none.) Raises ConfigError.
+    """
+    return [] if is_run_time(arc_conf) else _conf_files(f"{arc_conf}.d")
+
+
+def _conf_files(folder: str, above: tuple[tuple[int, int], ...] = ()) -> list[str]:
+    """``above``: device and inode of the directories that it is in, since a link may lead back to one of them."""
+    files, folders = [], []
+    try:
+        with posix.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    stat = entry.stat()
+                    folders.append((entry.path, (stat.st_dev, stat.st_ino)))
+                elif entry.name.endswith(".conf") and not entry.name.startswith(".#"):
+                    files.append(entry.path)
+        if folders and not above:
+            stat = posix.stat(folder)
+            above = ((stat.st_dev, stat.st_ino),)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be read: {error.strerror}; run as a user who may read it") from error
+    files.sort()
+    for path, identity in sorted(folders):
+        if identity not in above:
+            files += _conf_files(path, (*above, identity))
+    return files
 
 
 def absolute(path: str) -> str:
@@ -201,7 +258,7 @@ def absolute(path: str) -> str:
 
 def load(config: str | None, environ: "Mapping[str, str]") -> Conf:
     """
-    Read arc.conf, then arcacct.conf over it.
+    Read arc.conf, then the files of arc.conf.d, which add to it, then arcacct.conf over both.
 
     A file that was asked for (``config``, $ARC_CONFIG, $ARCACCT_CONFIG) has to be there; of the usual ones either
     may be missing: a host without A-REX has only arcacct.conf.
@@ -211,6 +268,8 @@ def load(config: str | None, environ: "Mapping[str, str]") -> Conf:
     arc_conf = find_conf(config, environ)
     conf = Conf(arc_conf, our_conf(arc_conf, environ))
     _read(conf, conf.arc_conf, required=bool(config or environ.get("ARC_CONFIG")))
+    for path in conf_d(conf.arc_conf):
+        _read(conf, path, required=True, further=True)
     _read(conf, conf.our_conf, required=bool(environ.get("ARCACCT_CONFIG")))
     custom = conf.blocks.get("custom:arcacct")
     if custom is not None and "arcacct" not in conf.blocks:
@@ -218,15 +277,16 @@ def load(config: str | None, environ: "Mapping[str, str]") -> Conf:
     return conf
 
 
-def _read(conf: Conf, path: str, *, required: bool) -> None:
+def _read(conf: Conf, path: str, *, required: bool, further: bool = False) -> None:
     try:
         # Any bytes in a comment are welcome: ARC does not say which encoding its files are in.
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             text = file.read()
     except FileNotFoundError:
         if required:
-            raise ConfigError(f"{path}: there is no such file; name an existing arc.conf") from None
+            todo = "mend or remove the link" if further else "name an existing arc.conf"
+            raise ConfigError(f"{path}: there is no such file; {todo}") from None
         return
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}; run as a user who may read it") from error
-    conf.add(text, path)
+    conf.add(text, path, further=further)

@@ -30,6 +30,8 @@ AREX_WRITES = (
     "that is the file A-REX writes, and A-REX loses rows when another program writes it too; leave database= out, "
     "or set arex_writes_no_accounting=yes on a host where no A-REX writes it"
 )
+GIVEN = "the command line"
+"""Who says where the control directory is."""
 YES = ("yes", "true", "1", "on")
 NO = ("no", "false", "0", "off")
 
@@ -65,6 +67,7 @@ class Places:
         "arex_accounting",
         "breaker",
         "controldir",
+        "controldir_from",
         "database",
         "deadline_s",
         "directory",
@@ -91,12 +94,18 @@ class Places:
         spool_fallback: str | None = None,
         *,
         arex_accounting: bool = True,
+        controldir_from: str = GIVEN,
     ) -> None:
-        """``arex_accounting``: whether A-REX may write a database of its own below the control directory."""
+        """
+        ``arex_accounting``: whether A-REX may write a database of its own below the control directory.
+
+        ``controldir_from``: who says that it is this one, for messages.
+        """
         directory = database.rpartition("/")[0]
         ledger = rehearsal or directory
         self.arex_accounting = arex_accounting
         self.controldir = controldir
+        self.controldir_from = controldir_from
         self.database = database
         self.directory = directory
         self.publishing_database = ledger + "/publishing.db"
@@ -135,6 +144,7 @@ def places(conf: "Conf | None", controldir: str | None = None, database: str | N
         absolute(rehearsal) if rehearsal else None,
         absolute(fallback) if fallback else None,
         arex_accounting=not alone,
+        controldir_from=GIVEN if controldir else _origin(conf),
     )
 
 
@@ -228,6 +238,12 @@ def _get(conf: "Conf | None", block: str, option: str) -> str | None:
 def _where(conf: "Conf | None", block: str, option: str) -> str:
     found = conf.option(block, option) if conf is not None else None
     return f"{found.file}:{found.line}: [{block}] {option}" if found is not None else f"[{block}] {option}"
+
+
+def _origin(conf: "Conf | None") -> str:
+    if conf is None or conf.option("arex", "controldir") is None:
+        return "ARC's default, since [arex] controldir is set nowhere"
+    return _where(conf, "arex", "controldir")
 
 
 def _each(conf: "Conf | None", block: str, option: str, read: "Callable[[str], _Read]") -> "Iterator[_Read]":

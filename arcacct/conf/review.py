@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from difflib import get_close_matches
 
 from arcacct.conf import places
 from arcacct.conf.lookup import kind_of
 from arcacct.conf.options import APEL, ARC_BLOCKS, ARC_ONLY, DIRECTORY, OBSOLETE, OPTIONS, SGAS, TARGET_KINDS
-from arcacct.conf.parser import ARC_CONF, OUR_CONF, RUN_TIME_FOLDERS
+from arcacct.conf.parser import ARC_CONF, OUR_CONF, is_run_time
 from arcacct.conf.problems import ERROR, WARNING, Problem
 from arcacct.records.benchmark import canonical_type
 
@@ -27,6 +26,7 @@ LIKE = 0.75
 def review(conf: Conf, *, allow_jura: bool) -> list[Problem]:
     """Everything that can be said without understanding a value."""
     problems = [_complaint(conf, found.file, found.line, found.text) for found in conf.complaints]
+    problems += _without_arc_conf(conf)
     problems += _two_publishers(conf, allow_jura=allow_jura)
     for block in conf.blocks.values():
         problems += _block(conf, block)
@@ -39,17 +39,35 @@ def _complaint(conf: Conf, file: str, line: int, text: str) -> Problem:
     return Problem(ERROR if file == conf.our_conf else WARNING, file, line, None, None, text)
 
 
+def _without_arc_conf(conf: Conf) -> Iterator[Problem]:
+    if conf.arc_files and conf.arc_files[0] != conf.arc_conf:
+        text = (
+            "there is no such file, and A-REX does not start without it; write it, if only with a comment "
+            f"(what is in {conf.arc_conf}.d counts all the same)"
+        )
+        yield Problem(WARNING, conf.arc_conf, None, None, None, text)
+
+
 def _two_publishers(conf: Conf, *, allow_jura: bool) -> Iterator[Problem]:
     if allow_jura:
         return
-    arcs = [block for block in [*conf.replaced, *conf.blocks.values()] if block.file == conf.arc_conf]
+    arcs = [block for block in [*conf.replaced, *conf.blocks.values()] if block.file in conf.arc_files]
     targets = [block for block in arcs if block.kind in (SGAS, APEL)]
     for block in targets:
-        yield Problem(ERROR, block.file, block.line, block.name, None, _move(conf, block))
+        for file, line in _places(block):
+            yield Problem(ERROR, file, line, block.name, None, _move(conf, block))
     for block in arcs:
         if block.kind == "arex/jura" and not targets:
             text = f"makes A-REX start jura-ng, which has no target; {_moving(conf)}"
             yield Problem(WARNING, block.file, block.line, block.name, None, text)
+
+
+def _places(block: Block) -> list[tuple[str, int]]:
+    """Each file that has something of a block, with the block's line, in further files that of its first option."""
+    first = {block.file: block.line}
+    for line in sorted((line for lines in block.options.values() for line in lines), key=lambda line: line.line):
+        first.setdefault(line.file, line.line)
+    return list(first.items())
 
 
 def _move(conf: Conf, block: Block) -> str:
@@ -59,7 +77,7 @@ def _move(conf: Conf, block: Block) -> str:
 
 
 def _moving(conf: Conf) -> str:
-    run_time = os.path.dirname(os.path.abspath(conf.arc_conf)) in RUN_TIME_FOLDERS
+    run_time = is_run_time(conf.arc_conf)
     return f"move [arex/jura] and all its targets from {ARC_CONF if run_time else 'here'} to {conf.our_conf} " + (
         "and restart A-REX" if run_time else "and restart A-REX, if it runs"
     )
@@ -67,6 +85,7 @@ def _moving(conf: Conf) -> str:
 
 def _block(conf: Conf, block: Block) -> Iterator[Problem]:
     kind = kind_of(block)
+    yield from _contradictions(block, kind)
     ours = block.file == conf.our_conf or kind in ("arcacct", DIRECTORY)
     if kind == ARCHIVING:
         yield _about(block, WARNING, "is obsolete since ARC 6.8; remove it, arcacct keeps every record in its database")
@@ -78,13 +97,23 @@ def _block(conf: Conf, block: Block) -> Iterator[Problem]:
     elif ours and kind not in ARC_BLOCKS:
         known = [*OPTIONS, *ARC_BLOCKS]
         yield _about(block, ERROR, f"is not a block of {OUR_CONF}; {_instead(kind, known, 'remove it')}")
-    if block.file == conf.arc_conf and block.kind in ("arcacct", DIRECTORY):
+    if block.file in conf.arc_files and block.kind in ("arcacct", DIRECTORY):
         other = ", or call it [custom:arcacct]" if block.kind == "arcacct" else ""
         yield _about(
             block, ERROR, f"is not a block of arc.conf and A-REX refuses it; move it to {conf.our_conf}{other}"
         )
     if block.name == "custom:arcacct" and conf.blocks["arcacct"] is not block:
         yield _about(block, WARNING, f"counts for nothing, since there is [arcacct] in {conf.blocks['arcacct'].file}")
+
+
+def _contradictions(block: Block, kind: str) -> Iterator[Problem]:
+    """Options that have one value, and another one in another file."""
+    for spec in OPTIONS.get(kind, ()):
+        lines = [line for line in block.options.get(spec.name, ()) if line.value and not spec.repeated]
+        for other in lines[:-1]:
+            if other.file != lines[-1].file and other.value != lines[-1].value:
+                text = f"holds, but {other.file}:{other.line} has another value; keep one of them"
+                yield _option(block, lines[-1], spec.name, WARNING, text)
 
 
 def _vomsless(conf: Conf, block: Block) -> Iterator[Problem]:
@@ -99,7 +128,8 @@ def _vomsless(conf: Conf, block: Block) -> Iterator[Problem]:
         earlier = known.get(authgroup)
         known[authgroup] = line
         if earlier is not None and authgroup is None:
-            text = f"replaces that of line {earlier.line}: of several for any job the last holds; remove the others"
+            there = f"line {earlier.line}" if earlier.file == line.file else f"{earlier.file}:{earlier.line}"
+            text = f"replaces that of {there}: of several for any job the last holds; remove the others"
             yield _option(block, line, "vomsless_vo", WARNING, text)
         elif earlier is not None:
             text = f"is never reached: of several lines for authgroup {authgroup!r} the first holds; remove this one"
@@ -139,7 +169,7 @@ def _options(block: Block, kind: str, *, strict: bool) -> Iterator[Problem]:
 
 
 def _lines(block: Block, spec: Spec, lines: list[Option]) -> Iterator[Problem]:
-    if len(lines) > 1 and not spec.repeated:
+    if len({line.file for line in lines}) < len(lines) and not spec.repeated:
         text = f"is there {len(lines)} times and this last line holds; remove the others"
         yield _option(block, lines[-1], spec.name, WARNING, text)
     for line in lines:

@@ -74,9 +74,18 @@ def is_gone(controldir: str, job_id: str) -> bool:
     )
 
 
+def is_control_directory(controldir: str) -> bool:
+    """
+    Whether A-REX has set up this directory: it has one of the four folders at least.
+
+    (A-REX makes all four when it starts; a copy may lack those that were empty.)
+    """
+    return any(_is_there(f"{controldir}/{folder}") for folder in STATUS_FOLDERS)
+
+
 def is_whole(controldir: str) -> bool:
     """
-    Whether this is a control directory that A-REX has set up: all four folders are there.
+    Whether nothing of a control directory is away: all four folders are there.
 
     A mount point without its file system is an empty directory: what is missing there has not vanished.
     """

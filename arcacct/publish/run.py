@@ -77,6 +77,8 @@ def _databases(settings: Settings, wishes: Wishes) -> Iterator[tuple[Databases, 
             both.accounting.text_factory = _READABLE
             yield both, query.highest_seq(both.accounting)
         return
+    # Before the lock: where no database is begun, no directory for it is made either.
+    accounting.refuse_unasked(here)
     with publishing_lock(here.publishing_lock):
         both = Databases(accounting.open_accounting(here), accounting.open_publishing(here))
         with (

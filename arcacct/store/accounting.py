@@ -187,9 +187,14 @@ def require(here: Places) -> None:
 
 
 def read_publishing(here: Places) -> Connection:
-    """The publishing database for reading only; an empty one in memory when nothing was ever published."""
+    """
+    The publishing database for reading only; an empty one in memory when nothing was ever published.
+
+    Raises ConfigError where not even an accounting database could be begun, StoreError and its kinds.
+    """
     if os.path.exists(here.publishing_database):
         return open_for_reading(here.publishing_database, PUBLISHING_SCHEMA)
+    place.refuse_astray(here)
     return in_memory(PUBLISHING)
 
 

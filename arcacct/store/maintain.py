@@ -147,9 +147,9 @@ def restore(here: Places, source: str, *, patience_s: float = PATIENCE_S) -> Res
     A backup of the accounting database goes on from its own old life and from that of the database it replaces, or
     that was noted. Hooks spool meanwhile. Raises SchemaError for a file that is no backup of ours or newer than this
     program, InputError when it cannot be read, StoreBusy when other processes do not let go of the database,
-    ConfigError when the control directory has its database elsewhere.
+    ConfigError as `may_restore`.
     """
-    place.refuse_another(here)
+    may_restore(here)
     kind = _kind_of(source, here)
     path = here.database if kind is ACCOUNTING else here.publishing_database
     with _prepared(here, source, kind) as (copy, done), maintenance(here.database, "restore"):
@@ -164,6 +164,12 @@ def restore(here: Places, source: str, *, patience_s: float = PATIENCE_S) -> Res
         if kind is ACCOUNTING:
             _note(here)
     return Restored(path, kept, tuple(done))
+
+
+def may_restore(here: Places) -> None:
+    """Raise ConfigError where a backup must not be put: the directory has its database elsewhere, or is none."""
+    place.refuse_another(here)
+    place.refuse_astray(here)
 
 
 def _note(here: Places) -> None:
@@ -191,6 +197,7 @@ def new_life(here: Places) -> NewLife:
                 with accounting.writing(con, here):
                     succeed(con, lives)
     else:
+        place.refuse_astray(here)
         done = _make_successor(here, lives)
     _note(here)
     return NewLife(tuple(done), lives)

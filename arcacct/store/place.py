@@ -14,7 +14,8 @@ from _sqlite3 import Connection, DatabaseError, OperationalError, connect
 from contextlib import closing
 from typing import NamedTuple
 
-from arcacct.conf.places import Places, usual_database
+from arcacct.conf.places import AREX_DATABASES, Places, usual_database
+from arcacct.controldir.layout import STATUS_FOLDERS, is_control_directory
 from arcacct.errors import ConfigError, SchemaError, StoreError
 from arcacct.store.arex_database import refuse_foreign
 from arcacct.store.connect import translated, uri, version
@@ -168,16 +169,50 @@ def refuse_another(here: Places) -> None:
 
 def refuse_lost(here: Places) -> bool:
     """
-    Refuse to begin a database where there was one; returns whether it is there.
+    Refuse to begin a database where there was one, or below a directory that is none of A-REX's.
 
-    Raises ConfigError with the ways out.
+    Returns whether it is there. Raises ConfigError with the ways out.
     """
     if is_begun(here.database):
         return True
     why = _lost(here)
     if why:
         raise ConfigError(f"{here.database}: the database is not there, and no empty one is begun: {why}; {_WAYS}")
+    refuse_astray(here)
     return False
+
+
+def refuse_astray(here: Places) -> None:
+    """Raise ConfigError that says what to do, when a database would be begun `astray`."""
+    what = astray(here)
+    if what:
+        raise ConfigError(
+            f"{here.controldir}: {what}, and no database is begun below it; the path is from {here.controldir_from}. "
+            "Name the control directory that A-REX has set up: by --config with its arc.conf, by [arex] controldir, or "
+            "by --controldir where the command has it. For a host without A-REX say where the database is to be, by "
+            "database= in [arcacct] or by --database"
+        )
+
+
+def astray(here: Places) -> str:
+    """
+    What is wrong with the control directory when a database would be begun below one that is none; else empty.
+
+    (It would be empty for ever: A-REX works elsewhere, or the file system is not mounted.)
+    """
+    usual = _same(here.database, usual_database(here.controldir))
+    if not usual or is_begun(here.database) or _is_arexs(here.controldir):
+        return ""
+    if not os.path.isdir(here.controldir):
+        return "there is no such control directory"
+    folders = f"{', '.join(STATUS_FOLDERS[:-1])} or {STATUS_FOLDERS[-1]}"
+    return f"this is no control directory of A-REX (it has no folder {folders})"
+
+
+def _is_arexs(controldir: str) -> bool:
+    """Whether A-REX has set the directory up, or at least writes its own accounting there."""
+    own = (f"{controldir}/accounting/{name}" for name in AREX_DATABASES)
+    return is_control_directory(controldir) or any(map(os.path.exists, own))
 
 
 def missing(here: Places) -> StoreError | None:
@@ -189,6 +224,8 @@ def missing(here: Places) -> StoreError | None:
         refuse_another(here)
         why = _lost(here)
         todo = f"{why}; {_WAYS}" if why else todo
+        if not why:
+            refuse_astray(here)
     except ConfigError as error:
         return StoreError(str(error))
     except StoreError:

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from itertools import chain
 
+from control_directory import set_up
 from figures import Figure
 from job_files import LOCAL, NOON_NS, Files, lay
 from recorders import crowd, slowest
@@ -63,7 +64,7 @@ def _figures(folder: pathlib.Path, scripts: pathlib.Path, jobs: int) -> list[Fig
     control.mkdir()
     conf.write_text("[common]\n[lrms]\nbenchmark=HEPSPEC:11.11\n")
     (folder / "arcacct.conf").write_text("[arcacct]\n")
-    here = places(None, str(control))
+    here = places(None, set_up(control))
     initialise(here)
     costs: dict[str, list[float]] = {}
     largest_wal = commits = 0
@@ -122,7 +123,7 @@ def _syncs(folder: pathlib.Path, scripts: pathlib.Path) -> list[Figure]:
 def _hostile(folder: pathlib.Path, scripts: pathlib.Path) -> Iterator[Figure]:
     """A .diag of 16 MiB: one line, and many repeated ones; the peer is the bare start of the interpreter."""
     control = folder / "control"
-    here = places(None, str(control))
+    here = places(None, set_up(control))
     texts = {
         "of one line": b"systemsoftware=" + b"x" * 16_000_000 + b"\nexitcode=0\n",
         "of 480,000 lines": b"LRMSStartTime=20261120111000Z\n" * 480_000 + b"exitcode=0\n",
@@ -162,7 +163,7 @@ def _stored(here: Places) -> int:
 def _burst(folder: pathlib.Path, scripts: pathlib.Path) -> Figure:
     """Twenty events one after the other, as A-REX's only loop has them, while a stopped process holds the queue."""
     control, conf = folder / "control", folder / "arc.conf"
-    here = places(None, str(control))
+    here = places(None, set_up(control))
     waits = []
     environment = {"PATH": "/usr/bin:/bin", "ARCACCT_RECORD": str(scripts / "arcacct-record")}
     launcher = ["/bin/sh", str(PROJECT / "etc" / "arcacct-hook")]
@@ -195,7 +196,7 @@ def _at_once(folder: pathlib.Path, scripts: pathlib.Path, recorders: int, rounds
         job_id = f"C{number:053}"
         lay(control, Files(mtime_ns=NOON_NS, local=LOCAL.replace(b"first", job_id.encode())), job_id)
         commands.append([str(scripts / "arcacct-record"), str(control), job_id, "FINISHED", str(folder / "arc.conf")])
-    spool = pathlib.Path(places(None, str(control)).spool)
+    spool = pathlib.Path(places(None, set_up(control)).spool)
     before = len(os.listdir(spool))
     wall_s = slowest(commands)
     note = f"{recorders} whole processes started at once, {len(os.listdir(spool)) - before} of them spooled"

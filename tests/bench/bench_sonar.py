@@ -63,7 +63,7 @@ def bench(size: str) -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         for name, envelopes in (("all", ENVELOPES[size]), ("fifth", ENVELOPES[size] // 5)):
             place = pathlib.Path(folder, name)
-            (place / "control").mkdir(parents=True)
+            (place / "control" / "finished").mkdir(parents=True)
             (place / "arc.conf").write_text(
                 f"[common]\nhostname = ce.example.org\n[arex]\ncontroldir = {place}/control\n"
             )

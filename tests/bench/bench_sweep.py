@@ -21,6 +21,7 @@ import time
 from contextlib import closing
 
 import arex_writer
+from control_directory import set_up
 from figures import Figure, cost_of
 from job_files import DIAG, LOCAL, NOON_NS, STATISTICS, Files, lay
 
@@ -81,7 +82,7 @@ def _peer_us(folder: pathlib.Path, jobs: int) -> float:
 
 
 def _ours_us(folder: pathlib.Path, jobs: int) -> float:
-    here = places(None, str(folder))
+    here = places(None, set_up(folder))
     facts = [_finished(number) for number in range(jobs)]
     with closing(open_accounting(here)) as con:
         task = Task(here, con, owner_of)

@@ -48,6 +48,8 @@ def fill(folder: pathlib.Path, jobs: int, *, children: bool = True, seed: int = 
 
     ``plain`` leaves out what ARC's programs cannot publish (``&`` and ``<`` in names: they do not escape XML).
     """
+    # As A-REX sets one up; the commands begin no database elsewhere.
+    (folder / "finished").mkdir(parents=True, exist_ok=True)
     here = places(None, str(folder))
     con = accounting.open_accounting(here)
     # As if every job had been recorded from the first: its months are whole.

@@ -11,6 +11,7 @@ import subprocess
 import time
 from typing import NamedTuple
 
+from control_directory import set_up
 from job_files import LOCAL, NOON_NS
 
 from arcacct.conf.places import Places, places
@@ -37,7 +38,7 @@ class Crowd(NamedTuple):
 
 def crowd(folder: pathlib.Path, recorders: int, rounds: int) -> Crowd:
     """``recorders`` processes at once, ``rounds`` times over; each records one event of a job of its own."""
-    here = places(None, str(folder))
+    here = places(None, set_up(folder))
     initialise(here)
     waits = [_round(here, recorders, f"R{number}") for number in range(rounds)]
     con = read_accounting(here)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import conf_files
 import pytest
 from conf_files import APEL, DIRECTORY, SGAS
+from control_directory import set_up
 
 from arcacct.cli import main
 from arcacct.conf.check import check
@@ -34,7 +35,8 @@ def credentials(tmp_path):
     host = ca.issue("ce.example.org")
     return (
         f"[common]\nhostname = ce.example.org\nx509_host_key = {host.key_path}\n"
-        f"x509_host_cert = {host.cert_path}\nx509_cert_dir = {ca.ca_dir}\n[arex]\ncontroldir = {tmp_path}/c\n"
+        f"x509_host_cert = {host.cert_path}\nx509_cert_dir = {ca.ca_dir}\n"
+        f"[arex]\ncontroldir = {set_up(tmp_path / 'c')}\n"
     )
 
 
@@ -87,7 +89,7 @@ def test_a_file_shared_by_targets_is_complained_about_once(tmp_path, run, creden
 )
 def test_a_callout_that_could_hurt_jobs_is_a_warning(tmp_path, run, line, said):
     """A-REX fails the job when its callout fails, unless the line says otherwise."""
-    arc = f"[arex]\nstatecallout = FINISHED {line}\n"
+    arc = f"[arex]\ncontroldir = {set_up(tmp_path / 'c')}\nstatecallout = FINISHED {line}\n"
     code, out, _ = run("--config", conf_files.write(tmp_path, None, arc), "config", "check")
     assert code == 0
     assert (said or "") in out

@@ -10,6 +10,7 @@ from contextlib import closing
 import conf_files
 import pytest
 import stored_jobs
+from control_directory import set_up
 
 from arcacct.cli import main
 from arcacct.conf.places import Places, places
@@ -39,8 +40,7 @@ def run(monkeypatch, capsys, tmp_path):
 @pytest.fixture
 def here(tmp_path) -> Places:
     """Three old jobs, all of them delivered to the only target; no job in the control directory."""
-    found = places(None, str(tmp_path / "control"))
-    os.makedirs(tmp_path / "control" / "finished")
+    found = places(None, set_up(tmp_path / "control"))
     initialise(found)
     with closing(open_accounting(found)) as con, closing(open_publishing(found)) as publishing:
         stored_jobs.add(con, found, *map(stored_jobs.job, (1, 2, 3)))

@@ -13,6 +13,7 @@ from contextlib import closing
 import conf_files
 import pytest
 import stored_jobs
+from control_directory import set_up
 from hook_host import Host, host
 from installed import arcacct, configured
 from job_files import Files, lay
@@ -34,8 +35,7 @@ class CE:
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
         self.here: Places = places(None, str(path / "control"))
-        for folder in ("accepting", "processing", "finished", "restarting"):
-            (path / "control" / folder).mkdir(parents=True)
+        set_up(path / "control")
         (path / "out").mkdir()
         self.configure("")
         assert self.run("db", "init").returncode == 0
@@ -340,7 +340,7 @@ def test_a_note_that_is_none_is_told(ce: CE) -> None:
 def test_a_host_without_a_control_directory_gets_no_note(tmp_path) -> None:
     """`--database` alone is enough, as before."""
     conf = configured(tmp_path)
-    (tmp_path / "control").rmdir()
+    shutil.rmtree(tmp_path / "control")
 
     assert arcacct("--config", conf, "--database", tmp_path / "a.db", "db", "init").returncode == 0
     assert not (tmp_path / "control").exists()

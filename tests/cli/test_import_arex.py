@@ -12,6 +12,7 @@ import arex_corpus as corpus
 import arex_writer
 import conf_files
 import pytest
+from control_directory import set_up
 
 from arcacct.cli import main
 
@@ -68,7 +69,7 @@ def test_a_path_and_a_control_directory(tmp_path, arex, run) -> None:
     """A database from elsewhere goes into the accounting of the directory that is named."""
     other = shutil.copy(arex, tmp_path / "from-another-ce.db")
 
-    code, out, _err = run("import", "arex", str(other), "--controldir", str(tmp_path / "here"), "--timezone", "UTC")
+    code, out, _err = run("import", "arex", str(other), "--controldir", set_up(tmp_path / "here"), "--timezone", "UTC")
 
     assert code == 0
     assert out.startswith(f"{other}: 36 records looked at, 35 jobs added")

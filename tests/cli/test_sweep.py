@@ -7,12 +7,14 @@ import grp
 import os
 import pathlib
 import pty
+import shutil
 import sqlite3
 import subprocess
 from contextlib import closing
 
 import pytest
 from click.testing import CliRunner
+from control_directory import set_up
 from installed import ARCACCT, arcacct, configured
 from job_files import JOB, LOCAL, NOON_NS, Files, events, lay, remove, rows
 from other_users import acting_as
@@ -20,7 +22,6 @@ from other_users import acting_as
 from arcacct.cli.sweep import sweep
 from arcacct.conf.places import places
 from arcacct.controldir.files import read_job
-from arcacct.controldir.layout import STATUS_FOLDERS
 from arcacct.store import spool
 
 
@@ -84,7 +85,7 @@ def test_another_control_directory_can_be_swept(control: pathlib.Path, tmp_path:
 def test_a_missing_control_directory_is_65(tmp_path: pathlib.Path) -> None:
     """A path that is not there is named, with what to check."""
     conf = configured(tmp_path)
-    (tmp_path / "control").rmdir()
+    shutil.rmtree(tmp_path / "control")
 
     done = arcacct("--config", conf, "--database", tmp_path / "x.db", "sweep")
 
@@ -108,7 +109,7 @@ def test_a_missing_configuration_is_78(tmp_path: pathlib.Path) -> None:
 def test_no_configuration_at_all_is_78(tmp_path: pathlib.Path) -> None:
     """Without configuration a person has to name the control directory: ARC's default is not swept by surprise."""
     done = arcacct("sweep")
-    given = arcacct("sweep", "--controldir", tmp_path)
+    given = arcacct("sweep", "--controldir", set_up(tmp_path))
 
     assert (done.returncode, done.stdout) == (78, "")
     assert "/etc/arc.conf: there is no such file" in done.stderr
@@ -238,8 +239,6 @@ def test_what_does_not_go_together_is_64(control: pathlib.Path, arguments: list[
 def test_every_kind_is_told(control: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """One line has the count of each kind of thing that the database lacked."""
     conf = control.parent / "arc.conf"
-    for folder in STATUS_FOLDERS:
-        (control / folder).mkdir(exist_ok=True)
     lay(control, Files("INLRMS", NOON_NS - 10**15), "A")
     lay(control, Files("INLRMS", NOON_NS - 10**15), "B")
     lay(control, Files("PREPARING", NOON_NS - 10**15), "C")
@@ -263,8 +262,6 @@ def test_every_kind_is_told(control: pathlib.Path, tmp_path: pathlib.Path) -> No
 def test_a_job_without_usage_is_told_and_given_up(control: pathlib.Path) -> None:
     """A job that ended and whose files are gone is named once, with the command that accepts that."""
     conf = control.parent / "arc.conf"
-    for folder in STATUS_FOLDERS:
-        (control / folder).mkdir(exist_ok=True)
     lay(control, Files("INLRMS", NOON_NS - 10**15), "Gone")
     arcacct("--config", conf, "sweep")
     remove(control, "Gone")
@@ -287,9 +284,7 @@ def test_a_job_without_usage_is_told_and_given_up(control: pathlib.Path) -> None
 def test_another_directory_tells_nothing_of_vanished_jobs(control: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """With --controldir and a database of several directories no job becomes aborted."""
     other = tmp_path / "other"
-    for folder in STATUS_FOLDERS:
-        (control / folder).mkdir(exist_ok=True)
-        (other / folder).mkdir(parents=True)
+    set_up(other)
     lay(control, Files("INLRMS", NOON_NS - 10**15), "A")
     conf, database = control.parent / "arc.conf", tmp_path / "x.db"
     arcacct("--config", conf, "--database", database, "sweep")

@@ -11,6 +11,7 @@ from contextlib import closing
 
 import arex_writer
 import pytest
+from control_directory import set_up
 
 from arcacct.conf.places import Places, places
 from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError
@@ -44,7 +45,7 @@ def work(tmp_path) -> str:
 @pytest.fixture
 def here(tmp_path) -> Places:
     """Where our databases are."""
-    return places(None, str(tmp_path / "control"))
+    return places(None, set_up(tmp_path / "control"))
 
 
 def jobs(path: pathlib.Path, work: str, **more: float) -> int:

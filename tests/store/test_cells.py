@@ -7,6 +7,7 @@ import pathlib
 import tempfile
 
 import pytest
+from control_directory import set_up
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,7 +38,7 @@ change = st.one_of(
 
 @pytest.fixture
 def here(tmp_path: pathlib.Path) -> Places:
-    return places(None, str(tmp_path))
+    return places(None, set_up(tmp_path))
 
 
 def apply(con: Connection, here: Places, step: tuple) -> None:
@@ -107,7 +108,7 @@ def merged(found: list[UsageCell]) -> dict[tuple, tuple[int, ...]]:
 def test_cells_equal_a_recount_after_any_history(steps) -> None:
     """After corrections, deletions and moves between months the cells are the sums of what is there, at any moment."""
     with tempfile.TemporaryDirectory() as folder:
-        here = places(None, folder)
+        here = places(None, set_up(folder))
         con = accounting.open_accounting(here)
         for step in steps:
             if step[0] != "prune":
@@ -127,7 +128,7 @@ def test_cells_equal_a_recount_after_any_history(steps) -> None:
 def test_pruned_jobs_stay_counted(steps) -> None:
     """Pruning changes no sum: the jobs are in an archive, their usage stays in its month."""
     with tempfile.TemporaryDirectory() as folder:
-        here = places(None, folder)
+        here = places(None, set_up(folder))
         con = accounting.open_accounting(here)
         for step in steps:
             before = merged(cells.usage_cells(con))

@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 import stored_jobs
+from control_directory import set_up
 
 from arcacct.conf.places import Places, places
 from arcacct.errors import StoreError
@@ -18,7 +19,7 @@ from arcacct.store.check import check
 @pytest.fixture
 def here(tmp_path) -> Places:
     """A database with three finished jobs and their cells, and an empty ledger."""
-    found = places(None, str(tmp_path / "control"))
+    found = places(None, set_up(tmp_path / "control"))
     initialise(found)
     with closing(open_accounting(found)) as con:
         stored_jobs.add(con, found, *map(stored_jobs.job, (1, 2, 3)))
@@ -41,7 +42,7 @@ def test_a_sound_database(here) -> None:
 
 def test_an_empty_database_is_sound(tmp_path) -> None:
     """As `db init` makes it; without a ledger only the accounting database is looked at."""
-    found = places(None, str(tmp_path / "control"))
+    found = places(None, set_up(tmp_path / "control"))
     open_accounting(found).close()
 
     assert problems(found) == []

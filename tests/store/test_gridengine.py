@@ -13,6 +13,7 @@ import tempfile
 from contextlib import closing, contextmanager
 
 import pytest
+from control_directory import set_up
 from gridengine_files import (
     BEGIN,
     COLON,
@@ -51,7 +52,7 @@ MIXED = [
 
 @contextmanager
 def opened(folder: pathlib.Path) -> Iterator[World]:
-    here = places(None, str(folder / "control"))
+    here = places(None, set_up(folder / "control"))
     with closing(open_accounting(here)) as con:
         yield World(here, con)
 

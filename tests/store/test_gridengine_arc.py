@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
+from control_directory import set_up
 from gridengine_files import BEGIN, NOW, World, ran
 
 from arcacct.conf.places import places
@@ -31,7 +32,7 @@ MEASURED = {
 
 @pytest.fixture
 def world(tmp_path) -> Iterator[World]:
-    here = places(None, str(tmp_path / "control"))
+    here = places(None, set_up(tmp_path / "control"))
     with closing(open_accounting(here)) as con:
         yield World(here, con)
 

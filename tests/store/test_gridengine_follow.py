@@ -7,6 +7,7 @@ import os
 from contextlib import closing
 
 import pytest
+from control_directory import set_up
 from gridengine_files import World, ran
 
 from arcacct.conf.places import places
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def world(tmp_path) -> Iterator[World]:
-    here = places(None, str(tmp_path / "control"))
+    here = places(None, set_up(tmp_path / "control"))
     with closing(open_accounting(here)) as con:
         yield World(here, con)
 

@@ -14,6 +14,7 @@ import arex_writer
 import job_files
 import pytest
 from arex_writer import FIRST_S, Writer, job_id
+from control_directory import set_up
 
 from arcacct.conf.places import Places, places
 from arcacct.controldir.files import read_job
@@ -32,7 +33,7 @@ END = FIRST_S + 100
 
 @pytest.fixture
 def here(tmp_path) -> Places:
-    return places(None, str(tmp_path / "control"))
+    return places(None, set_up(tmp_path / "control"))
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from contextlib import closing
 import job_files
 import pytest
 import stored_jobs
+from control_directory import set_up
 from full_disk import on_small_disk
 from hook_host import HOOK, host
 
@@ -30,7 +31,7 @@ __all__ = ["host"]
 @pytest.fixture
 def here(tmp_path) -> Places:
     """A database with three finished jobs, and an empty ledger."""
-    found = places(None, str(tmp_path / "control"))
+    found = places(None, set_up(tmp_path / "control"))
     initialise(found)
     with closing(open_accounting(found)) as con:
         stored_jobs.add(con, found, *map(stored_jobs.job, (1, 2, 3)))
@@ -361,9 +362,9 @@ def test_a_restore_that_is_killed_is_repeated(here, tmp_path, renames) -> None:
 
 def test_an_upgrade_that_is_killed_goes_on(tmp_path) -> None:
     """Killed before any statement of a script: the next one ends with the same schema, and the jobs are there."""
-    here = places(None, str(tmp_path / "control"))
+    here = places(None, set_up(tmp_path / "control"))
     os.makedirs(here.directory)
-    fresh = places(None, str(tmp_path / "fresh"))
+    fresh = places(None, set_up(tmp_path / "fresh"))
     open_accounting(fresh).close()
     code = (
         "import os, sys, threading, time; from arcacct.store import schema\n"

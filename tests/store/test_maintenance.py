@@ -9,6 +9,7 @@ import sys
 
 import job_files
 import pytest
+from control_directory import set_up
 from hook_host import host
 
 from arcacct.conf.places import Places, places
@@ -21,7 +22,7 @@ __all__ = ["host"]
 
 @pytest.fixture
 def here(tmp_path) -> Places:
-    found = places(None, str(tmp_path / "control"))
+    found = places(None, set_up(tmp_path / "control"))
     open_accounting(found).close()
     return found
 

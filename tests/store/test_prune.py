@@ -13,6 +13,7 @@ import arex_writer
 import job_files
 import pytest
 import stored_jobs
+from control_directory import set_up
 from hook_host import HOOK, host
 from stored_jobs import END_S
 
@@ -72,7 +73,7 @@ def name(number: int) -> str:
 @pytest.fixture
 def site(tmp_path) -> Iterator[Site]:
     """Jobs 1 to 4 ended one after the other; the first three long ago; everything was delivered."""
-    made = Site(places(None, str(tmp_path / "control")))
+    made = Site(places(None, set_up(tmp_path / "control")))
     ends = (END_S, END_S + 10, END_S + 20, END_S + 1000)
     stored_jobs.add(made.con, made.here, *(stored_jobs.job(n, end_s=end) for n, end in enumerate(ends, 1)))
     made.delivered(4)

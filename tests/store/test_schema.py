@@ -14,6 +14,7 @@ from contextlib import closing
 
 import pytest
 from arex_corpus import arex_database
+from control_directory import set_up
 from other_users import acting_as
 
 from arcacct.conf.places import places
@@ -69,7 +70,7 @@ def test_a_database_is_created_once(tmp_path: pathlib.Path, kind: Kind) -> None:
 
 def test_the_tables_of_arex_keep_their_version(tmp_path: pathlib.Path) -> None:
     """DBSCHEMA_VERSION stays ARC's 1; ours is beside it, with a random name for this life of the database."""
-    with closing(open_accounting(places(None, str(tmp_path)))) as con:
+    with closing(open_accounting(places(None, set_up(tmp_path)))) as con:
         config = dict(con.execute("SELECT KeyName, KeyValue FROM DBConfig").fetchall())
 
         assert config["DBSCHEMA_VERSION"] == "1"
@@ -82,7 +83,7 @@ def test_two_databases_have_two_incarnations(tmp_path: pathlib.Path) -> None:
     """A database that is made anew is not the one that a cursor belongs to."""
     names = set()
     for folder in ("a", "b"):
-        with closing(open_accounting(places(None, str(tmp_path / folder)))) as con:
+        with closing(open_accounting(places(None, set_up(tmp_path / folder)))) as con:
             names.add(incarnation(con))
 
     assert len(names) == 2
@@ -90,7 +91,7 @@ def test_two_databases_have_two_incarnations(tmp_path: pathlib.Path) -> None:
 
 def test_the_columns_of_aar_are_arex_own(tmp_path: pathlib.Path) -> None:
     """ARC's arcctl reads AAR by position: names and order are those of a real A-REX."""
-    with closing(open_accounting(places(None, str(tmp_path)))) as con, closing(arex_database()) as arex:
+    with closing(open_accounting(places(None, set_up(tmp_path)))) as con, closing(arex_database()) as arex:
         tables = [
             name
             for (name,) in arex.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
@@ -258,7 +259,7 @@ def test_a_script_that_fails_leaves_the_version_before(tmp_path: pathlib.Path, m
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o777], ids=oct)
 def test_the_databases_are_their_owners_alone(tmp_path: pathlib.Path, umask: int) -> None:
     """Directory 0700 and files 0600 whatever the umask, -wal and -shm too."""
-    here = places(None, str(tmp_path))
+    here = places(None, set_up(tmp_path))
     os.mkdir(tmp_path / "accounting")
     before = os.umask(umask)
     try:
@@ -318,7 +319,7 @@ def _as_nobody(database: str, groups: tuple[int, ...], statement: str) -> str:
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a file to a group")
 def test_read_group_can_come_later(tmp_path: pathlib.Path) -> None:
     """`db init` on databases that are there applies read_group= to all their files, and its absence too."""
-    here = places(None, str(tmp_path))
+    here = places(None, set_up(tmp_path))
     with closing(open_accounting(here)) as con:
         con.execute("INSERT INTO Users (Name) VALUES ('x')")
         here.read_group = _group()

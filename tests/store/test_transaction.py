@@ -11,6 +11,7 @@ import time
 from contextlib import closing
 
 import pytest
+from control_directory import set_up
 
 from arcacct.conf.places import Places, places
 from arcacct.errors import StoreBusy, StoreError
@@ -61,7 +62,7 @@ print(largest)
 @pytest.fixture
 def here(tmp_path: pathlib.Path) -> Places:
     """The places of a fresh host with a database."""
-    found = places(None, str(tmp_path))
+    found = places(None, set_up(tmp_path))
     open_accounting(found).close()
     return found
 

@@ -13,12 +13,12 @@ import time
 from contextlib import closing
 
 import pytest
+from control_directory import set_up
 from installed import ARCACCT, configured
 from job_files import JOB, Files, events, lay, rows
 
 from arcacct.conf.places import Places, places
 from arcacct.controldir.files import read_job
-from arcacct.controldir.layout import STATUS_FOLDERS
 from arcacct.store import spool
 from arcacct.sweep import SweepReport
 from arcacct.sweep.following import follow
@@ -31,13 +31,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def control(tmp_path: pathlib.Path) -> pathlib.Path:
     """A control directory that A-REX has set up."""
-    return set_up(tmp_path / "control")
-
-
-def set_up(control: pathlib.Path) -> pathlib.Path:
-    for folder in STATUS_FOLDERS:
-        (control / folder).mkdir(parents=True, exist_ok=True)
-    return control
+    return pathlib.Path(set_up(tmp_path / "control"))
 
 
 class Story:
@@ -82,7 +76,8 @@ def test_a_directory_that_is_replaced_is_followed(control: pathlib.Path) -> None
 
     def replace() -> None:
         control.rename(control.parent / "old")
-        lay(set_up(control), Files(), "New")
+        set_up(control)
+        lay(control, Files(), "New")
 
     Story(here, replace)
 
@@ -176,7 +171,7 @@ def open_files() -> list[str]:
 def test_it_stops_when_it_is_told(tmp_path: pathlib.Path, number: signal.Signals) -> None:
     """SIGTERM and Ctrl-C end it cleanly between two slices: exit 0, nothing on stderr, files left for readers."""
     conf = configured(tmp_path)
-    control = set_up(tmp_path / "control")
+    control = pathlib.Path(set_up(tmp_path / "control"))
     lay(control, Files())
     command = [ARCACCT, "--config", str(conf), "sweep", "--follow", "--interval", "30"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as service:
@@ -194,7 +189,7 @@ def test_it_stops_when_it_is_told(tmp_path: pathlib.Path, number: signal.Signals
 def test_it_stops_in_the_middle_of_a_sweep(tmp_path: pathlib.Path) -> None:
     """A service with much to do ends after a slice; the next sweep goes on from there."""
     conf = configured(tmp_path)
-    control = set_up(tmp_path / "control")
+    control = pathlib.Path(set_up(tmp_path / "control"))
     for number in range(400):
         lay(control, Files(), f"Job{number:04}")
     here = places(None, str(control))

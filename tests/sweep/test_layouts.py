@@ -10,6 +10,7 @@ from contextlib import closing
 
 import arex_corpus as corpus
 import pytest
+from control_directory import set_up
 from job_files import DIAG, LOCAL, NOON_NS, Files, events, lay, rows
 
 from arcacct.conf.parser import load
@@ -39,8 +40,7 @@ TOKEN = (
 @pytest.fixture
 def here(tmp_path: pathlib.Path) -> Places:
     """The places of a fresh host."""
-    (tmp_path / "control").mkdir()
-    return places(None, str(tmp_path / "control"))
+    return places(None, set_up(tmp_path / "control"))
 
 
 @pytest.fixture
@@ -186,7 +186,6 @@ def test_both_layouts_in_one_directory(here: Places, con: sqlite3.Connection) ->
     control = pathlib.Path(here.controldir)
     lay(control, Files(diag=TWO_BENCHMARKS), "OldJob1")
     lay_hashed(control, Files(diag=TWO_BENCHMARKS), "NewJob1")
-    (control / "accepting").mkdir()
     (control / "accepting" / "NewJob1cancel").touch()
     (control / "accepting" / "job.OldJob1.cancel").touch()
 
@@ -199,8 +198,6 @@ def test_both_layouts_in_one_directory(here: Places, con: sqlite3.Connection) ->
 def test_a_job_that_is_upgraded_is_the_same_job(here: Places, con: sqlite3.Connection) -> None:
     """Moving its files makes no second record, and no aborted one, in whatever order they are moved."""
     control = pathlib.Path(here.controldir)
-    for folder in ("accepting", "processing", "finished", "restarting"):
-        (control / folder).mkdir()
     lay(control, Files("INLRMS", LONG_AGO_NS))
     lay(control, Files("INLRMS", LONG_AGO_NS), JOB)
     sweep(here, con)

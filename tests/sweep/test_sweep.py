@@ -11,6 +11,7 @@ import time
 from contextlib import closing
 
 import pytest
+from control_directory import set_up
 from job_files import JOB, LOCAL, NOON_NS, NOON_S, Files, events, finished_log, lay, rows, statuses
 
 from arcacct.conf.places import Places, places
@@ -26,7 +27,7 @@ from arcacct.sweep import Found, SweepReport, sweep
 def here(tmp_path: pathlib.Path) -> Places:
     """The places of a fresh host."""
     (tmp_path / "control").mkdir()
-    return places(None, str(tmp_path / "control"))
+    return places(None, set_up(tmp_path / "control"))
 
 
 def test_every_job_of_the_directory_is_recorded(here: Places, con: sqlite3.Connection, control: pathlib.Path) -> None:
@@ -77,7 +78,6 @@ def test_a_status_file_that_changed_is_read_again(
         status.write_text("FINISHED")
         os.utime(status, ns=(NOON_NS - 10**15, NOON_NS - 10**15))
     else:
-        (control / "restarting").mkdir()
         status.rename(control / "restarting" / status.name)
 
     sweep(here, con)
@@ -258,8 +258,7 @@ def test_a_status_file_that_is_being_written_makes_no_complaint(
 
 def test_a_wrong_control_directory_is_an_error(here: Places, con: sqlite3.Connection, control: pathlib.Path) -> None:
     """A control directory that is not there does not look like a site without jobs."""
-    shutil.move(control / "accounting", control.parent / "accounting")
-    control.rmdir()
+    control.rename(control.parent / "elsewhere")
 
     with pytest.raises(InputError, match=r"control: cannot read the control directory: No such file"):
         sweep(here, con)

@@ -9,11 +9,12 @@ import sqlite3
 import time
 
 import pytest
+from control_directory import set_up
 from job_files import JOB, NOON_NS, NOON_S, Files, events, finished_log, lay, remove, statuses
 
 from arcacct.conf.places import Places, places
 from arcacct.controldir.files import read_job
-from arcacct.controldir.layout import STATUS_FOLDERS, job_file
+from arcacct.controldir.layout import job_file
 from arcacct.hook import record_event
 from arcacct.store import spool
 from arcacct.sweep import Found, sweep
@@ -29,9 +30,7 @@ AGO_S = AGO_NS // 10**9
 @pytest.fixture
 def here(tmp_path: pathlib.Path) -> Places:
     """A host with a control directory that A-REX has set up; its databases are elsewhere."""
-    for folder in STATUS_FOLDERS:
-        (tmp_path / "control" / folder).mkdir(parents=True)
-    return places(None, str(tmp_path / "control"), str(tmp_path / "ours" / "accounting.db"))
+    return places(None, set_up(tmp_path / "control"), str(tmp_path / "ours" / "accounting.db"))
 
 
 def test_a_job_that_vanished_is_aborted(here: Places, con: sqlite3.Connection, control: pathlib.Path) -> None:

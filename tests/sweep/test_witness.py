@@ -16,11 +16,11 @@ import arex_corpus as corpus
 import arex_writer
 import pytest
 from arex_writer import FIRST_S, Writer
+from control_directory import set_up
 from job_files import Files, lay, remove, rows, statuses
 
 from arcacct.conf.places import Places, places
 from arcacct.controldir.files import read_job
-from arcacct.controldir.layout import STATUS_FOLDERS
 from arcacct.hook import record_event
 from arcacct.resources import resource
 from arcacct.store.accounting import open_accounting
@@ -39,9 +39,8 @@ FIRST = arex_writer.job_id(1)
 @pytest.fixture
 def here(tmp_path: pathlib.Path) -> Places:
     """A host with a control directory that A-REX has set up, and that has no jobs any more."""
-    for folder in (*STATUS_FOLDERS, "accounting"):
-        (tmp_path / "control" / folder).mkdir(parents=True)
-    return places(None, str(tmp_path / "control"))
+    (tmp_path / "control" / "accounting").mkdir(parents=True)
+    return places(None, set_up(tmp_path / "control"))
 
 
 @pytest.fixture
@@ -109,7 +108,7 @@ def test_jobs_that_only_the_launcher_saw_are_whole(
     folder = pathlib.Path(here.controldir, "accounting")
     lay_database(data, folder)
     path = next(folder.glob("accounting*.db"))
-    other = places(None, str(tmp_path / "other"))
+    other = places(None, set_up(tmp_path / "other"))
     with closing(open_accounting(other)) as imported:
         # In a process of its own: one process reads a file in one way only.
         copy = tmp_path / "copy"
