@@ -197,7 +197,7 @@ PERIODS = (
 def place7(folder: pathlib.Path, period: Period, ours: str = "") -> Places:
     """Our places for a control directory ``control`` beside arc.conf as it was then; ``ours`` is arcacct.conf."""
     text = (AREX7 / "arc.conf").read_text()
-    text = text.replace("controldir = /var/spool/arc/control", f"controldir = {folder / 'control'}")
+    text = text.replace("controldir = /var/spool/arc/control", f"controldir = {set_up(folder / 'control')}")
     text = text.replace("[arex/jura]\n", f"[arex/jura]\n{period.vomsless_vo}\n")
     text = text.replace("[arex]\n", f"[arex]\n{period.authtokenmap}\n")
     (folder / "arc.conf").write_text(text)
