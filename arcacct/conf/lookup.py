@@ -40,6 +40,8 @@ def find(conf: Conf, block: str, spec: Spec) -> Found:
         if lines:
             lines = lines if spec.repeated else lines[-1:]
             return Found(tuple(line.value for line in lines), tuple(lines), name)
+        if spec.may_be_empty and there is not None and spec.name in there.options:
+            return Found((), (), name)
     return Found(() if spec.default is None else (spec.default,), (), block)
 
 

@@ -41,6 +41,8 @@ class Spec(NamedTuple):
     required: bool = False
     inherits: tuple[str, ...] = ()
     """Blocks that are asked for the same option when this block does not set it."""
+    may_be_empty: bool = False
+    """Whether lines without a value mean nothing at all, in place of the default."""
 
 
 def _plain(name: str, read: Callable[[str], Any], default: str | None = None, **more: Any) -> Spec:
@@ -144,7 +146,7 @@ OPTIONS: dict[str, tuple[Spec, ...]] = {
     "common": COMMON,
     "arex": (
         _plain("controldir", values.path, places.CONTROLDIR),
-        _plain("authtokenmap", values.claim_names, places.CLAIM_NAMES, repeated=True),
+        _plain("authtokenmap", values.claim_names, places.CLAIM_NAMES, repeated=True, may_be_empty=True),
     ),
     "lrms": (_plain("benchmark", values.benchmark, places.BENCHMARK),),
     "queue": (_plain("benchmark", values.benchmark, repeated=True),),

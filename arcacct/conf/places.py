@@ -268,8 +268,11 @@ _ARC_CLAIM_NAMES = _named_claims(claim_names(CLAIM_NAMES))
 
 
 def _claim_names(conf: "Conf | None") -> "dict[str, tuple[str, ...]] | None":
-    lines = list(_each(conf, "arex", "authtokenmap", claim_names))
-    return _named_claims([pair for line in lines for pair in line]) if lines else None
+    found = conf.blocks.get("arex") if conf is not None else None
+    if found is None or "authtokenmap" not in found.options:
+        return None
+    # Lines without a value keep nothing: A-REX takes them so.
+    return _named_claims([pair for line in _each(conf, "arex", "authtokenmap", claim_names) for pair in line])
 
 
 def _database(conf: "Conf | None", controldir: str, given: str | None, *, alone: bool) -> str:

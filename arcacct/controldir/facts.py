@@ -35,6 +35,7 @@ _NUMBERS = frozenset(
 
 _TOKEN_CLAIM = "tokenclaim."  # noqa: S105  a key
 """ARC 7 writes the claims of the user's token so: ``tokenclaim.iss=https://...``, repeated for lists."""
+_FQAN_KEYS = ("mainfqan", "vomsfqan")
 _LOCAL_EXTRA = (
     ("jobname", "jobname", "job_name"),
     ("lrms", "lrms", "lrms"),
@@ -225,8 +226,11 @@ def _set_vo(
     hashed: bool,
 ) -> None:
     """What the user's credentials say: VOMS attributes, the claims that the site keeps, the VO."""
-    tokens = [("vomsfqan" if position else "mainfqan", fqan) for position, fqan in enumerate(fqans)]
-    tokens += [(name, value) for claim, value in claims for name in rules.claim_names.get(claim, ())]
+    kept = [(name, value) for claim, value in claims for name in rules.claim_names.get(claim, ())]
+    # A site may keep the groups of a token as FQANs.
+    named = [*fqans, *(value for name, value in kept if name in _FQAN_KEYS)]
+    tokens = [("vomsfqan" if position else "mainfqan", fqan) for position, fqan in enumerate(named)]
+    tokens += [row for row in kept if row[0] not in _FQAN_KEYS]
     most = MOST_ROWS["auth_tokens"][0]
     tokens, found = tokens[:most], len(tokens)
     tokens = [(gate.text("auth_tokens", key, 0), gate.text("auth_tokens", value, 0)) for key, value in tokens]

@@ -47,3 +47,9 @@ def test_no_secret_is_shown(tmp_path):
     """A proxy's password stays where it is."""
     text = show(conf_files.read(tmp_path, arc="[common]\nhttp_proxy = http://me:secret@proxy:3128\n"))
     assert "http_proxy = http://***@proxy:3128" in text
+
+
+def test_an_empty_authtokenmap_is_no_default(tmp_path):
+    """A line without a value keeps no claim, so no default is shown in its place."""
+    assert "\nauthtokenmap = " in show(conf_files.read(tmp_path))
+    assert "\nauthtokenmap = " not in show(conf_files.read(tmp_path, arc=conf_files.ARC + "authtokenmap =\n"))

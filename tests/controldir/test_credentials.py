@@ -93,6 +93,19 @@ def test_no_claim_is_kept_that_is_not_named() -> None:
     assert facts_of(BARE + GROUPS, claim_names={}).auth_tokens == []
 
 
+def test_groups_that_the_site_keeps_as_fqans_are_some() -> None:
+    """The first is the main one, as when A-REX's record of the job is imported; VOMS attributes come before them."""
+    names = {"wlcg.groups": ("vomsfqan",), "iss": ("issuer",)}
+
+    assert facts_of(BARE + GROUPS, claim_names=names).auth_tokens == [
+        ("mainfqan", "/atlas/production"),
+        ("vomsfqan", "/cms"),
+        ("issuer", ISSUER),
+    ]
+    keys = [key for key, _value in facts_of(LOCAL + GROUPS, claim_names=names).auth_tokens]
+    assert keys == ["mainfqan", "vomsfqan", "vomsfqan", "vomsfqan", "issuer"]
+
+
 @pytest.mark.parametrize(
     ("local", "rules", "auth_groups"),
     [

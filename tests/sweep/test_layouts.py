@@ -152,6 +152,7 @@ MAPS = pytest.mark.parametrize(
             [("group", "/wlcg"), ("group", "/wlcg/a"), ("id", "4711"), ("user", "4711")],
             id="several lines",
         ),
+        pytest.param("authtokenmap =\n", [], id="none"),
     ],
 )
 
