@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from control_directory import set_up
 
+from arcacct.conf.parser import load
 from arcacct.conf.places import Places, places
 from arcacct.controldir.files import read_job
 from arcacct.controldir.layout import job_file
@@ -57,7 +58,7 @@ def rebuild(target: pathlib.Path, corpus: pathlib.Path = AREX) -> Control:
         file = target / path.removeprefix("control/")
         if path.startswith("control/") and file.is_file():
             seconds, _, fraction = mtime.partition(".")
-            ns = int(seconds) * 10**9 + int(fraction.ljust(9, "0"))
+            ns = int(seconds) * 10**9 + int(fraction[:9].ljust(9, "0"))
             os.utime(file, ns=(ns, ns))
             owners[file.stat().st_ino] = owner
     return Control(target, owners)
@@ -169,6 +170,64 @@ def arex7_database(path: str = ":memory:") -> sqlite3.Connection:
     con = sqlite3.connect(path)
     con.executescript((AREX7 / "accounting_v2.sql").read_text())
     return con
+
+
+class Period(NamedTuple):
+    """A time of A-REX 7's run, with a configuration of its own."""
+
+    vomsless_vo: str
+    """A line of [arex/jura]; empty: none."""
+    authtokenmap: str
+    """A line of [arex]; empty: ARC's default."""
+    jobs: frozenset[str]
+
+
+PERIODS = (
+    Period("", "", frozenset()),
+    Period("vomsless_vo = dteam.example.org", "", frozenset({"68298b8d9869", "6892a1499869"})),
+    Period(
+        "vomsless_vo = tokens dteam.example.org",
+        "authtokenmap = sub:user,wlcg.groups:group",
+        frozenset({"6a1decfe9869", "6a1d5b735cff"}),
+    ),
+)
+"""The run of A-REX 7; whatever is not named ran in the first."""
+
+
+def place7(folder: pathlib.Path, period: Period, ours: str = "") -> Places:
+    """Our places for a control directory ``control`` beside arc.conf as it was then; ``ours`` is arcacct.conf."""
+    text = (AREX7 / "arc.conf").read_text()
+    text = text.replace("controldir = /var/spool/arc/control", f"controldir = {set_up(folder / 'control')}")
+    text = text.replace("[arex/jura]\n", f"[arex/jura]\n{period.vomsless_vo}\n")
+    text = text.replace("[arex]\n", f"[arex]\n{period.authtokenmap}\n")
+    (folder / "arc.conf").write_text(text)
+    (folder / "arcacct.conf").write_text(ours)
+    return places(load(str(folder / "arc.conf"), {}))
+
+
+def swept7(folder: pathlib.Path, con: sqlite3.Connection | None = None, ours: str = "") -> sqlite3.Connection:
+    """Our database after a sweep at the end of each period, over the jobs that there were then."""
+    control = rebuild(folder / "control", AREX7)
+    away = folder / "later"
+    away.mkdir()
+    for job_id in frozenset().union(*(period.jobs for period in PERIODS)):
+        _files7(control.path, job_id).rename(away / job_id)
+        (control.path / "finished" / f"{job_id}.status").rename(away / f"{job_id}.status")
+    for period in PERIODS:
+        here = place7(folder, period, ours)
+        con = con or open_accounting(here)
+        for job_id in period.jobs:
+            back = _files7(control.path, job_id)
+            back.parent.mkdir(parents=True, exist_ok=True)
+            (away / job_id).rename(back)
+            (away / f"{job_id}.status").rename(control.path / "finished" / f"{job_id}.status")
+        assert sweep(here, con, owner=control.owner).complaints == ()
+    assert con is not None
+    return con
+
+
+def _files7(control: pathlib.Path, job_id: str) -> pathlib.Path:
+    return pathlib.Path(job_file(str(control), job_id, "local", hashed=True)).parent
 
 
 AAR_QUERY = """

@@ -15,6 +15,7 @@ from arcacct.cli.context import conf_of, places_of
 from arcacct.conf.settings import examine
 from arcacct.errors import ArcacctError
 from arcacct.store import accounting, questions, reading
+from arcacct.store.arex_rows import schema_version
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,6 +51,18 @@ def asking(ctx: click.Context) -> Iterator[Connection]:
             click.echo("\r\033[K", nl=False, err=True)
 
 
+arcctl_option = click.option(
+    "--arcctl",
+    type=click.Choice(["6", "7"]),
+    help="Answer as the arcctl of ARC 6 or ARC 7; without it 7 for a database of ARC 7, else 6.",
+)
+
+
+def arcctl_version(con: Connection, given: str | None) -> int:
+    """Which arcctl to answer as, 6 or 7."""
+    return int(given) if given else 5 + schema_version(con)
+
+
 def at_work() -> Callable[[], bool]:
     """To be called while a question runs: shows on a terminal that it does, once it takes longer than a second."""
     began = time.monotonic()
@@ -67,7 +80,7 @@ def at_work() -> Callable[[], bool]:
 
 
 def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """Shell completion with what the database knows: user, vo, queue, state, endpoint or job."""
+    """Shell completion with what the database knows: user, vo, fqan, queue, state, endpoint or job."""
 
     def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:

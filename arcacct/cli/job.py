@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from arcacct.cli.asking import asking, completed
+from arcacct.cli.asking import arcctl_option, arcctl_version, asking, completed
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
 from arcacct.publish.why import why as story_of
-from arcacct.records import arcctl
+from arcacct.records import arcctl as words
 from arcacct.store import accounting
 from arcacct.store.job_record import arcctl_record
 from arcacct.store.lookup import find_job
@@ -26,7 +26,7 @@ _job_id = click.argument("job_id", metavar="JOBID", shell_complete=completed("jo
     epilog=examples("arcacct job why rUkNDmRi", "arcacct job info 27647"),
 )
 def job() -> None:
-    """All about one job: JOBID is its id, its id in the batch system, or how its id begins."""
+    """All about one job: JOBID is its id or URL, its id in the batch system, or how its id begins."""
 
 
 @job.command(
@@ -41,39 +41,42 @@ def job() -> None:
     show_default=True,
     help="Which part, or everything as JSON.",
 )
+@arcctl_option
 @_job_id
 @click.pass_context
-def info(ctx: click.Context, output: str, job_id: str) -> None:
+def info(ctx: click.Context, output: str, arcctl: str | None, job_id: str) -> None:
     """What is recorded of a job, as arcctl accounting job info prints it; times in UTC."""
-    record = _record(ctx, job_id)
-    unfinished = arcctl.unfinished(record)
+    record = _record(ctx, job_id, arcctl)
+    unfinished = words.unfinished(record)
     if unfinished is not None:
         click.echo(unfinished)
     elif output == "json":
         click.echo(json.dumps(record))
     else:
-        _print(arcctl.info(record, output))
+        _print(words.info(record, output))
 
 
 @job.command(short_help="When it changed its state.", epilog=examples("arcacct job events rUkNDmRi"))
+@arcctl_option
 @_job_id
 @click.pass_context
-def events(ctx: click.Context, job_id: str) -> None:
+def events(ctx: click.Context, arcctl: str | None, job_id: str) -> None:
     """When a job changed its state, as arcctl accounting job events prints it; times in UTC."""
-    _some(_record(ctx, job_id), arcctl.events, "events")
+    _some(_record(ctx, job_id, arcctl), words.events, "events")
 
 
 @job.command(short_help="Which files A-REX moved for it.", epilog=examples("arcacct job transfers rUkNDmRi"))
+@arcctl_option
 @_job_id
 @click.pass_context
-def transfers(ctx: click.Context, job_id: str) -> None:
+def transfers(ctx: click.Context, arcctl: str | None, job_id: str) -> None:
     """Which files A-REX moved for a job, as arcctl accounting job transfers prints it; times in UTC."""
-    _some(_record(ctx, job_id), arcctl.transfers, "data transfers")
+    _some(_record(ctx, job_id, arcctl), words.transfers, "data transfers")
 
 
-def _record(ctx: click.Context, job_id: str) -> dict[str, Any]:
+def _record(ctx: click.Context, job_id: str, arcctl: str | None) -> dict[str, Any]:
     with asking(ctx) as con:
-        return arcctl_record(con, find_job(con, job_id).record_id)
+        return arcctl_record(con, find_job(con, job_id).record_id, arcctl_version(con, arcctl))
 
 
 def _some(record: dict[str, Any], lines: Callable[[dict[str, Any]], Iterable[str]], what: str) -> None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
 import click
 
 from arcacct.cli import stats_gridengine
-from arcacct.cli.asking import asking, completed
+from arcacct.cli.asking import arcctl_option, arcctl_version, asking, completed
 from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.tables import format_option, lines
 from arcacct.errors import UsageError
-from arcacct.records import arcctl
+from arcacct.records import arcctl as words
 from arcacct.records.usage_table import NEEDS
+from arcacct.sources.arex import FINAL, IN_PROGRESS
 from arcacct.store import questions
 from arcacct.store.questions import Selection
 from arcacct.store.usage import usage
@@ -33,6 +33,7 @@ OUTPUTS = (
     "data-staged-in",
     "data-staged-out",
     "wlcgvos",
+    "fqans",
     "users",
     "jobids",
     "json",
@@ -51,9 +52,13 @@ OUTPUTS = (
 )
 @click.option("-b", "--end-from", type=INSTANT, metavar="TIME", help="Jobs that ended after this time (UTC).")
 @click.option("-e", "--end-till", type=INSTANT, metavar="TIME", help="Jobs that ended at this time or before.")
+@click.option("-s", "--start-from", type=INSTANT, metavar="TIME", help="Jobs that were submitted after this time.")
 @click.option("--from", "from_s", type=INSTANT, metavar="TIME", help="Jobs that ended at this time or later.")
 @click.option("--to", "before_s", type=INSTANT, metavar="TIME", help="Jobs that ended before this time.")
 @click.option("--filter-vo", multiple=True, metavar="VO", shell_complete=completed("vo"), help="Jobs of this VO.")
+@click.option(
+    "--filter-fqan", multiple=True, metavar="FQAN", shell_complete=completed("fqan"), help="With this first FQAN."
+)
 @click.option("--filter-user", multiple=True, metavar="DN", shell_complete=completed("user"), help="Of this user.")
 @click.option(
     "--filter-state", multiple=True, metavar="STATE", shell_complete=completed("state"), help="In this state."
@@ -75,7 +80,9 @@ OUTPUTS = (
     metavar="ATTRIBUTE VALUE",
     help="With this jobname, projectname, vomsfqan, rte, dtrurl, ...",
 )
+@click.option("-a", "--show-active", is_flag=True, help="Also jobs that are not at their end.")
 @click.option("-o", "--output", type=click.Choice(OUTPUTS), help="What arcctl prints for this; default brief.")
+@arcctl_option
 @click.option("--by", metavar="COLUMN,...", help=f"A table by any of {', '.join(NEEDS)}.")
 @click.option("--details", is_flag=True, help="With --by: failed jobs and data volumes too.")
 @format_option
@@ -85,15 +92,16 @@ def stats(ctx: click.Context, /, **given: Any) -> None:
     """
     Sums over jobs, as arcctl prints them or by month, VO, user, ...
 
-    Without --by the options and the output are those of arcctl accounting stats, times in UTC. With --by: jobs, wall
-    and CPU time in s, core hours, core hours times benchmark, CPU time over core time; of finished jobs as they are
-    published, or of any with --filter-state or --by status. --filter-... can be repeated.
+    Without --by the options and the output are those of arcctl accounting stats, of ARC 6 or ARC 7, times in UTC. With
+    --by: jobs, wall and CPU time in s, core hours, core hours times benchmark, CPU time over core time; of finished
+    jobs as they are published, or of any with -a, --filter-state or --by status. --filter-... can be repeated.
 
     With --gridengine: of records of Grid Engine instead of jobs, what qacct answers, and slots times wall clock.
     """
     stats_gridengine.check(given)
-    if given["by"] and given["output"]:
-        raise UsageError("--by makes a table of its own, -o prints what arcctl prints: give one of them")
+    for option, name in (("-o", "output"), ("--arcctl", "arcctl")):
+        if given["by"] and given[name]:
+            raise UsageError(f"--by makes a table of its own, {option} prints what arcctl prints: give one of them")
     with asking(ctx) as con:
         for line in stats_gridengine.answer(con, given) if given["gridengine"] else _of_jobs(con, given):
             click.echo(line)
@@ -103,21 +111,25 @@ def _of_jobs(con: Connection, given: dict[str, Any]) -> Iterator[str]:
     chosen = _selection(given)
     for kind, name in questions.unknown_names(con, chosen):
         click.echo(f"arcacct: there are no jobs with {kind} {name} in the database", err=True)
-    yield from _by(con, chosen, given) if given["by"] else _arcctl(con, chosen, given["output"] or "brief")
+    if chosen.states and given["show_active"]:
+        chosen = chosen._replace(states=(*chosen.states, IN_PROGRESS))
+    yield from _by(con, chosen, given) if given["by"] else _arcctl(con, chosen, given)
 
 
 def _selection(given: dict[str, Any]) -> Selection:
     return Selection(
-        given["end_from"],
-        given["end_till"],
-        given["from_s"],
-        given["before_s"],
-        given["filter_user"],
-        given["filter_vo"],
-        given["filter_queue"],
-        given["filter_state"],
-        given["filter_endpoint"],
-        given["filter_extra"],
+        after_s=given["end_from"],
+        until_s=given["end_till"],
+        from_s=given["from_s"],
+        before_s=given["before_s"],
+        users=given["filter_user"],
+        vos=given["filter_vo"],
+        queues=given["filter_queue"],
+        states=given["filter_state"],
+        endpoints=given["filter_endpoint"],
+        extra=given["filter_extra"],
+        submitted_after_s=given["start_from"],
+        fqans=given["filter_fqan"],
     )
 
 
@@ -126,16 +138,21 @@ def _by(con: Connection, chosen: Selection, given: dict[str, Any]) -> Iterator[s
     for name in by:
         if name not in NEEDS:
             raise UsageError(f"--by {name}: it can be any of {', '.join(NEEDS)}")
-    table = usage(con, chosen, by, details=given["details"])
+    table = usage(con, chosen, by, details=given["details"], active=given["show_active"])
     return lines(table.columns, table.rows, given["form"])
 
 
-def _arcctl(con: Connection, chosen: Selection, output: str) -> Iterator[str]:
+def _arcctl(con: Connection, chosen: Selection, given: dict[str, Any]) -> Iterator[str]:
+    output = given["output"] or "brief"
+    version = arcctl_version(con, given["arcctl"])
+    active = given["show_active"] or version == 6
+    if not chosen.states and not active:
+        chosen = chosen._replace(states=FINAL)
     if output == "jobids":
         yield from questions.job_ids(con, chosen)
         return
-    if output in ("users", "wlcgvos"):
-        names = (questions.owners if output == "users" else questions.vos)(con, chosen)
+    if output in _NAMES:
+        names = _NAMES[output](con, chosen)
         if names != [""]:
             yield from names
         return
@@ -143,10 +160,12 @@ def _arcctl(con: Connection, chosen: Selection, output: str) -> Iterator[str]:
     if not totals.count:
         click.echo("arcacct: There are no jobs matching defined filtering criteria", err=True)
     if output == "json":
-        yield _json(con, chosen, totals)
+        fqans = [] if version == 6 else questions.fqans(con, chosen)
+        users, vos = questions.owners(con, chosen), questions.vos(con, chosen)
+        yield json.dumps(words.stats_json(totals, version, users=users, vos=vos, fqans=fqans))
     elif output == "brief":
         if totals.count:
-            yield from arcctl.brief(totals)
+            yield from words.brief(totals, version, active=active)
     else:
         amounts = {
             "jobcount": totals.count,
@@ -158,12 +177,4 @@ def _arcctl(con: Connection, chosen: Selection, output: str) -> Iterator[str]:
         yield str(amounts[output])
 
 
-def _json(con: Connection, chosen: Selection, totals: questions.Totals) -> str:
-    return json.dumps(
-        asdict(totals)
-        | {
-            "cputime": totals.cpuusertime + totals.cpukerneltime,
-            "users": questions.owners(con, chosen),
-            "wlcgvos": questions.vos(con, chosen),
-        }
-    )
+_NAMES = {"users": questions.owners, "wlcgvos": questions.vos, "fqans": questions.fqans}

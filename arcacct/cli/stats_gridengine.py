@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OF_JOBS = (
-    *("from_s", "before_s", "filter_vo", "filter_user", "filter_state", "filter_queue", "filter_endpoint"),
-    *("filter_extra", "output", "details"),
+    *("from_s", "before_s", "start_from", "filter_vo", "filter_fqan", "filter_user", "filter_state", "filter_queue"),
+    *("filter_endpoint", "filter_extra", "show_active", "output", "arcctl", "details"),
 )
 
 

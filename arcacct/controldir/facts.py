@@ -241,7 +241,7 @@ def _set_vo(
     facts.vo = gate.text("vo", vo or (vomsless_vo(auth_groups, rules) if hashed else ""), 3)
     if not vo and auth_groups:
         most = MOST_ROWS["auth_groups"][0]
-        names = [gate.text("auth_groups", name) for name in auth_groups[:most]]
+        names = [gate.text("auth_groups", name) for name in auth_groups[:most] if " " not in name]
         facts.auth_groups = names[: gate.most("auth_groups", (len(name) + 1 for name in names), len(auth_groups))]
 
 

@@ -1,8 +1,8 @@
 """
-What `arcctl accounting` prints, value for value, so that scripts that read it go on working.
+What `arcctl accounting` prints, value for value, so that scripts that read it go on working: that of ARC 6 or of ARC 7.
 
-Times are UTC (arcctl: the zone of the process, without a marker). Texts are shown as they are stored, percent-escapes
-and all, as arcctl does.
+Times are UTC (arcctl 6: the zone of the process, without a marker). Texts are shown as they are stored,
+percent-escapes and all, as arcctl does.
 """
 
 from __future__ import annotations
@@ -37,16 +37,48 @@ def duration(seconds: int) -> str:
     return str(timedelta(seconds=seconds))
 
 
-def brief(totals: Any) -> Iterator[str]:
-    """The lines of ``-o brief``, from an object with the fields of the stats."""
+def brief(totals: Any, version: int, *, active: bool) -> Iterator[str]:
+    """
+    The lines of ``-o brief``, from an object with the fields of the stats.
+
+    ``version`` is arcctl's, 6 or 7; ``active``: jobs that have not ended may be among them.
+    """
+    began, name = totals.first_submission, "Execution"
+    if version != 6 and not active:
+        began, name = totals.first_end, "Accounting"
     yield "A-REX Accounting Statistics:"
     yield f"  Number of Jobs: {totals.count}"
-    yield f"  Execution timeframe: {when(totals.rangestart)} - {when(totals.rangeend)}"
+    yield f"  {name} timeframe: {when(began)} - {when(totals.last_end)}"
     yield f"  Total WallTime: {duration(totals.walltime)}"
     cpu_s = totals.cpuusertime + totals.cpukerneltime
     yield f"  Total CPUTime: {duration(cpu_s)} (including {duration(totals.cpukerneltime)} of kernel time)"
     yield f"  Data staged in: {size(totals.stagein)}"
     yield f"  Data staged out: {size(totals.stageout)}"
+
+
+def stats_json(
+    totals: Any, version: int, *, users: list[str], vos: list[str], fqans: list[str]
+) -> dict[str, int | list[str]]:
+    """What ``-o json`` is of; ``fqans`` are told by arcctl 7 only."""
+    found = {
+        "count": totals.count,
+        "walltime": totals.walltime,
+        "cpuusertime": totals.cpuusertime,
+        "cpukerneltime": totals.cpukerneltime,
+        "stagein": totals.stagein,
+        "stageout": totals.stageout,
+    }
+    if version == 6:
+        times = {"rangestart": totals.first_submission, "rangeend": totals.last_end}
+    else:
+        times = {
+            "minstarttime": totals.first_submission,
+            "maxendtime": totals.last_end,
+            "minendtime": totals.first_end,
+        }
+    cpu_s = totals.cpuusertime + totals.cpukerneltime
+    names = {"users": users, "wlcgvos": vos}
+    return found | times | {"cputime": cpu_s} | names | ({} if version == 6 else {"fqans": fqans})
 
 
 def unfinished(job: dict[str, Any]) -> str | None:
@@ -60,7 +92,11 @@ def unfinished(job: dict[str, Any]) -> str | None:
 
 
 def info(job: dict[str, Any], wanted: str) -> Iterator[str]:
-    """The lines of ``job info -o WANTED``: all, description, resources, rtes or authtokens."""
+    """
+    The lines of ``job info -o WANTED``: all, description, resources, rtes or authtokens.
+
+    A record with the keys FQAN and Benchmark is told as arcctl 7 does, one without as arcctl 6 does.
+    """
     everything = wanted == "all"
     tab = "  " if everything else ""
     if everything:
@@ -81,6 +117,8 @@ def info(job: dict[str, Any], wanted: str) -> Iterator[str]:
 
 def _description(job: dict[str, Any], tab: str) -> Iterator[str]:
     vo = f'as a member of "{job["WLCGVO"]}" WLCG VO' if job["WLCGVO"] else "with no WLCG VO affiliation"
+    if job["WLCGVO"] and job.get("FQAN"):
+        vo += f" ({job['FQAN']})"
     yield (
         f'{tab}Job was submitted at {job["SubmitTime"]} via "{job["Interface"]}" interface'
         f' using "{job["EndpointURL"]}" endpoint.'
@@ -92,6 +130,8 @@ def _description(job: dict[str, Any], tab: str) -> Iterator[str]:
         yield "  Following job properties are recorded:"
     for key, value in job["JobExtraInfo"].items():
         yield f"    {key.capitalize()}: {value}"
+    if "Benchmark" in job:
+        yield f"    BENCHMARK: {job['Benchmark']}"
 
 
 def _resources(job: dict[str, Any], tab: str) -> Iterator[str]:

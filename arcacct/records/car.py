@@ -9,6 +9,7 @@ the JobID, versions) is for other readers and keeps its characters, as reference
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -43,6 +44,10 @@ TAIL = "</UsageRecords>\n"
 """A document is HEAD, records, TAIL; all ASCII. No comment before the root: APEL looks at the first node only."""
 
 _LARGEST_INT = 2**31 - 1
+
+# RFC 2253, section 3: a type of attribute, by keyword or number, and its value. The schema has one word for such names
+# and one for all others, the subjects of tokens among them (`https://issuer/subject`), and wants one of the two.
+_RFC_2253 = re.compile(r"(?:[A-Za-z][A-Za-z0-9-]*|(?:[Oo][Ii][Dd]\.)?[0-9]+(?:\.[0-9]+)+) *=")
 
 
 class CAROptions(NamedTuple):
@@ -134,7 +139,7 @@ def _membership(
 def _user_identity(local_user: str | None, user_dn: str | None, project: str | None, member: Membership) -> str:
     user, _, group = (local_user or "").partition(":")
     name, account = field(user_dn, LONG), field(user, LONG) or "nobody"
-    notation = ' urf:type="opensslCompat"' if (name or "").startswith("/") else ' urf:type="rfc2253"'
+    notation = ' urf:type="rfc2253"' if _RFC_2253.match(name or "") else ' urf:type="opensslCompat"'
     return (
         f"<UserIdentity>{_element('GlobalUserName', name, notation)}"
         f"{_groups(member)}{_attribute('ProjectName', project)}"

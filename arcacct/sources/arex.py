@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 IN_PROGRESS = "in-progress"
 FINAL = ("completed", "failed", "aborted")
+FQAN_KEYS = ("mainfqan", "vomsfqan")
 _QUARTER_HOUR_S = 900
 _LARGEST_OFFSET_S = 15 * 3600
 _MINUTES_REMEMBERED = 100_000
@@ -116,9 +117,15 @@ def job_of(rows: ArexRows, clock: EventClock) -> ArexJob:
     """The job as our tables keep it."""
     ends = sum(key == "FINISHED" for key, _when in rows.events) or 1
     return ArexJob(
-        *rows[1:9],
+        *rows[1:7],
+        rows.vo if rows.fqan is None else _without_issuer(rows.vo),
+        rows.status,
         rows.numbers,
-        auth_tokens=_auth_tokens(rows.auth_tokens, rows.fqan),
+        auth_tokens=(
+            tuple(dict.fromkeys(rows.auth_tokens))
+            if rows.fqan is None
+            else tokens_of_version_1(rows.auth_tokens, rows.fqan)
+        ),
         rtes=_once(rows.rtes, ends),
         transfers=_once(rows.transfers, ends),
         extra=_extra(rows.extra, rows.benchmark),
@@ -126,19 +133,31 @@ def job_of(rows: ArexRows, clock: EventClock) -> ArexJob:
     )
 
 
-def _auth_tokens(rows: Sequence[Row], fqan: str | None) -> tuple[Row, ...]:
-    """
-    The first FQAN as ``mainfqan``, the others as ``vomsfqan``, then the claims of a token.
+def _without_issuer(vo: str) -> str:
+    """``VO#ISSUER`` of a line `vomsless_vo`, which A-REX 7 writes as it stands (``#`` escaped), without the issuer."""
+    return vo.partition("%23")[0].strip()
 
-    Version 2 has every FQAN, also the first, as ``vomsfqan``.
+
+def tokens_of_version_1(rows: Sequence[Row], fqan: str) -> tuple[Row, ...]:
+    """
+    The rows of AuthTokenAttributes of version 2 as version 1 has them, each once.
+
+    The first FQAN as ``mainfqan``, the others as ``vomsfqan``, then the claims of a token. Version 2 has every FQAN,
+    also the first, as ``vomsfqan``, and the first (``fqan``; empty: none) beside the record.
     """
     distinct = tuple(dict.fromkeys(rows))
-    if fqan is None:
-        return distinct
-    fqans = dict.fromkeys(value for key, value in distinct if key in ("mainfqan", "vomsfqan"))
+    fqans = dict.fromkeys(value for key, value in distinct if key in FQAN_KEYS)
     ordered = list(dict.fromkeys([fqan, *fqans])) if fqan else list(fqans)
     named = [("vomsfqan" if position else "mainfqan", value) for position, value in enumerate(ordered)]
-    return (*named, *(row for row in distinct if row[0] not in ("mainfqan", "vomsfqan")))
+    return (*named, *(row for row in distinct if row[0] not in FQAN_KEYS))
+
+
+def tokens_of_version_2(rows: Sequence[Row]) -> tuple[str, tuple[Row, ...]]:
+    """The first FQAN (empty: none) and the rows of AuthTokenAttributes of version 1 as version 2 has them."""
+    # `mainfqan` before `vomsfqan`, else the order of the rows.
+    fqans = [str(value) for _key, value in sorted((row for row in rows if row[0] in FQAN_KEYS), key=_key)]
+    others = [row for row in rows if row[0] not in FQAN_KEYS]
+    return fqans[0] if fqans else "", (*(("vomsfqan", value) for value in fqans), *others)
 
 
 def _once(rows: Sequence[Row], ends: int) -> tuple[Row, ...]:
@@ -161,10 +180,14 @@ def _extra(rows: Sequence[Row], benchmark: str | None) -> tuple[Row, ...]:
     for position in range(1, len(rows)):
         if str(rows[position][0]) <= str(rows[position - 1][0]):
             start = position
-    last = list(rows[start:])
-    if benchmark:
-        last = sorted([row for row in last if row[0] != "benchmark"] + [("benchmark", benchmark)], key=_key)
-    return tuple(last)
+    return with_benchmark(rows[start:], benchmark)
+
+
+def with_benchmark(rows: Sequence[Row], benchmark: str | None) -> tuple[Row, ...]:
+    """The rows of JobExtraInfo of version 2 with the benchmark where version 1 has it; it may be unknown."""
+    if not benchmark:
+        return tuple(rows)
+    return tuple(sorted([*(row for row in rows if row[0] != "benchmark"), ("benchmark", benchmark)], key=_key))
 
 
 def _key(row: Row) -> str:

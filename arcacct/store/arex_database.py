@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError
+from arcacct.store.arex_rows import schema_version
 from arcacct.store.connect import translated, uri
 from arcacct.store.spool import private_directory
 
@@ -271,4 +272,4 @@ def _version(con: Connection, path: str) -> int:
         raise InputError(f"{path}: not the accounting database of an A-REX (it has no table AAR)")
     if con.execute("SELECT 1 FROM DBConfig WHERE KeyName = 'ARCACCT_SCHEMA'").fetchone():
         raise InputError(f"{path}: a database of arcacct; give the path of the one that A-REX writes")
-    return 2 if "FQANID" in columns else 1
+    return schema_version(con)

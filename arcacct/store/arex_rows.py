@@ -42,6 +42,11 @@ _CHILDREN = {
 }
 
 
+def schema_version(con: Connection) -> int:
+    """1: A-REX's tables as ARC 6 has them, and as ours are; 2: those of ARC 7."""
+    return 2 if any(row[1] == "FQANID" for row in con.execute("PRAGMA table_info(AAR)")) else 1
+
+
 def rows_after(con: Connection, version: int, record_id: int, limit: int) -> list[ArexRows]:
     """The next records by RecordID with their children, in one short transaction."""
     return _rows(con, version, "AAR.RecordID > ? ORDER BY AAR.RecordID LIMIT ?", (record_id, limit))

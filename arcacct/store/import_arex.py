@@ -177,7 +177,7 @@ class _Import:
         self._position = position
         self._clock = clock
         self._progress = progress
-        self._writer = JobWriter(con, SOURCE, self._origin)
+        self._writer = JobWriter(con, SOURCE, self._origin, vo_by_claims=bool(here.rules.vo_claims))
         self._archives = Archives(con)
         self._report = ImportReport(database.path)
         self._slice = 50

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from arcacct.sources.arex import IN_PROGRESS, ArexJob, Row
+from arcacct.sources.arex import FQAN_KEYS, IN_PROGRESS, ArexJob, Row
 from arcacct.store.arex_rows import NUMBERS
 from arcacct.store.recorder import last_record_id, set_children
 
@@ -74,11 +74,16 @@ class JobWriter:
     Once a transaction was rolled back, make a new one: it may remember names that are gone.
     """
 
-    def __init__(self, con: Connection, source: str, origin: str) -> None:
-        """``source`` and ``origin`` go to RecordSources."""
+    def __init__(self, con: Connection, source: str, origin: str, *, vo_by_claims: bool = False) -> None:
+        """
+        ``source`` and ``origin`` go to RecordSources.
+
+        ``vo_by_claims``: the site has rules by which claims of a token tell a job's VO, which the source does not know.
+        """
         self._con = con
         self._source = source
         self._origin = origin
+        self._vo_by_claims = vo_by_claims
         self._ids: dict[tuple[str, ...], int] = {}
 
     def write(self, jobs: Sequence[ArexJob]) -> Written:
@@ -164,7 +169,38 @@ class JobWriter:
         if known.status in (IN_PROGRESS, "aborted") or job.end_time > known.end_time:
             self._take(known.record_id, job)
             return Written(completed=1)
-        return Written(differences=_differences(self._con, known, job))
+        return Written(differences=self._differences(known, job))
+
+    def _differences(self, known: Known, job: ArexJob) -> tuple[Difference, ...]:
+        """Both have the job's end: what is not the same."""
+        ours = self._con.execute(
+            f"SELECT LocalJobID, Interface, URL, Queues.Name, Users.Name, WLCGVOs.Name, Status.Name, {NUMBERS} FROM AAR"
+            " JOIN Endpoints ON Endpoints.ID = EndpointID JOIN Queues ON Queues.ID = QueueID"
+            " JOIN Users ON Users.ID = UserID JOIN WLCGVOs ON WLCGVOs.ID = VOID JOIN Status ON Status.ID = +StatusID"
+            " WHERE RecordID = ?",
+            (known.record_id,),
+        ).fetchone()
+        theirs = (job.local_job_id, job.interface, job.url, job.queue, job.user_dn, job.vo, job.status, *job.numbers)
+        children = {
+            table: (_children(self._con, known.record_id, table, columns), _rows(job, table))
+            for table, columns in _CHILD_COLUMNS.items()
+        }
+        has_voms = any(row[0] in FQAN_KEYS for rows in children["AuthTokenAttributes"] for row in rows)
+        what = [
+            f"{name} is {mine!r} here, {other!r} there"
+            for name, mine, other in zip(_RECORD_NAMES, ours, theirs, strict=True)
+            if mine != other and not (name == "VO" and not has_voms and self._is_by_rule(mine, other))
+        ]
+        for table, (mine, others) in children.items():
+            if sorted(mine, key=repr) != sorted(others, key=repr):
+                what.append(
+                    f"{table} has {_listed(set(mine) - set(others))} here, {_listed(set(others) - set(mine))} there"
+                )
+        return (Difference(job.job_id, tuple(what)),) if what else ()
+
+    def _is_by_rule(self, mine: object, other: object) -> bool:
+        """Whether we have a VO by a rule of our configuration that the source does not know: nothing is wrong then."""
+        return bool(mine) and (not other or self._vo_by_claims)
 
     def _take(self, record_id: int, job: ArexJob) -> None:
         """Make our record what the source says: children first, the status last, so that it is logged once."""
@@ -232,30 +268,6 @@ def _rows(job: ArexJob, table: str) -> Sequence[Row]:
 
 def _children(con: Connection, record_id: int, table: str, columns: str) -> list[Row]:
     return con.execute(f"SELECT {columns} FROM {table} WHERE RecordID = ? ORDER BY rowid", (record_id,)).fetchall()
-
-
-def _differences(con: Connection, known: Known, job: ArexJob) -> tuple[Difference, ...]:
-    """Both have the job's end: what is not the same."""
-    ours = con.execute(
-        f"SELECT LocalJobID, Interface, URL, Queues.Name, Users.Name, WLCGVOs.Name, Status.Name, {NUMBERS} FROM AAR"
-        " JOIN Endpoints ON Endpoints.ID = EndpointID JOIN Queues ON Queues.ID = QueueID"
-        " JOIN Users ON Users.ID = UserID JOIN WLCGVOs ON WLCGVOs.ID = VOID JOIN Status ON Status.ID = +StatusID"
-        " WHERE RecordID = ?",
-        (known.record_id,),
-    ).fetchone()
-    theirs = (job.local_job_id, job.interface, job.url, job.queue, job.user_dn, job.vo, job.status, *job.numbers)
-    what = [
-        f"{name} is {mine!r} here, {other!r} there"
-        for name, mine, other in zip(_RECORD_NAMES, ours, theirs, strict=True)
-        if mine != other
-    ]
-    for table, columns in _CHILD_COLUMNS.items():
-        mine, others = _children(con, known.record_id, table, columns), _rows(job, table)
-        if sorted(mine, key=repr) != sorted(others, key=repr):
-            what.append(
-                f"{table} has {_listed(set(mine) - set(others))} here, {_listed(set(others) - set(mine))} there"
-            )
-    return (Difference(job.job_id, tuple(what)),) if what else ()
 
 
 def _listed(rows: Iterable[Row]) -> str:

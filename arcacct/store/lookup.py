@@ -1,4 +1,4 @@
-"""Finding a job by what a person has at hand: its id, its id in the batch system, or how its id begins."""
+"""Finding a job by what a person has at hand: its id or URL, its id in the batch system, or how its id begins."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ class Found(NamedTuple):
 
 def find_job(con: Connection, text: str) -> Found:
     """
-    The job with this JobID, this LocalJobID, or the only one whose JobID begins so.
+    The job with this JobID, this LocalJobID, or the only one whose JobID begins so; of a URL the last part counts.
 
     Raises InputError when there is none, or more than one (the first few are named).
     """
+    if "://" in text:
+        text = text.rpartition("/")[2]
     for condition in ("JobID = ?", "LocalJobID = ?"):
         found = _rows(con, condition, (escaped(text),))
         if found:

@@ -291,7 +291,7 @@ def _name(text: object) -> str | None:
 @lru_cache(maxsize=1024)
 def auth_groups_of(names: str) -> tuple[str, ...]:
     """The authgroups that are stored in one text."""
-    return tuple(names.split("\n")) if names else ()
+    return tuple(names.split())
 
 
 def _whole(value: object) -> object:

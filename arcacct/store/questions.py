@@ -1,7 +1,8 @@
 """
 The questions of `arcacct stats`: which jobs, counted how.
 
-Every function works on A-REX's own database too, except where it says that it reads the monthly sums.
+Every function works on A-REX's own database too, of ARC 6 or ARC 7, except where it says that it reads the monthly
+sums.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from arcacct.store.arex_rows import schema_version
 from arcacct.store.query import unescaped
+from arcacct.store.reading import is_ours
 from arcacct.store.recorder import escaped
 
 _LARGEST = 2**53
@@ -46,6 +49,12 @@ _RAW = {
 """What jobs can be told apart by, as stored."""
 _GROUP_BY = {"user_dn": "UserID", "vo": "VOID", "queue": "QueueID", "endpoint_url": "EndpointID", "status": "StatusID"}
 """Numbers group faster than the names they stand for."""
+# Version 2 has the first FQAN and the benchmark beside the record, by number; the empty name stands for none.
+_RAW_2 = _RAW | {
+    "fqan": "(SELECT nullif(Name, '') FROM FQANs WHERE ID = FQANID)",
+    "benchmark": "(SELECT nullif(Name, '') FROM Benchmarks WHERE ID = BenchmarkID)",
+}
+_GROUP_BY_2 = _GROUP_BY | {"fqan": "FQANID", "benchmark": "BenchmarkID"}
 MONTHLY = ("month", "user_dn", "vo", "fqan", "endpoint_url", "benchmark")
 """What the monthly sums know of a job."""
 
@@ -69,6 +78,10 @@ class Selection(NamedTuple):
     """Types of submission interface."""
     extra: tuple[tuple[str, str], ...] = ()
     """``(attribute, value)``: vomsfqan, rte, dtrurl, or a key of JobExtraInfo; values of one attribute are choices."""
+    submitted_after_s: int | None = None
+    """Submission after this: arcctl's ``--start-from``."""
+    fqans: tuple[str, ...] = ()
+    """First FQAN of the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +94,10 @@ class Totals:
     cpukerneltime: int
     stagein: int
     stageout: int
-    rangestart: int
-    rangeend: int
+    first_submission: int
+    """UTC seconds, as the other two."""
+    last_end: int
+    first_end: int
 
 
 class Part(NamedTuple):
@@ -101,10 +116,10 @@ class Part(NamedTuple):
 
 def totals(con: Connection, selection: Selection) -> Totals:
     """The sums over all selected jobs, finished or not; all 0 when there are none."""
-    where, values = _where(selection)
+    where, values = _where(con, selection)
     row = con.execute(
         "SELECT count(*), sum(UsedWalltime), sum(UsedCPUUserTime), sum(UsedCPUKernelTime), sum(StageInVolume),"
-        f" sum(StageOutVolume), min(SubmitTime), max(EndTime) FROM AAR WHERE {where}",
+        f" sum(StageOutVolume), min(SubmitTime), max(EndTime), min(EndTime) FROM AAR WHERE {where}",
         values,
     ).fetchone()
     return Totals(*(value or 0 for value in row))
@@ -120,20 +135,31 @@ def vos(con: Connection, selection: Selection) -> list[str]:
     return _distinct(con, selection, *_NAME_TABLES["vo"])
 
 
+def fqans(con: Connection, selection: Selection) -> list[str]:
+    """The first FQANs of the selected jobs as stored, in the order in which they first came; empty for having none."""
+    if schema_version(con) == 2:
+        return _distinct(con, selection, "FQANs", "FQANID")
+    where, values = _where(con, selection)
+    rows = con.execute(
+        f"SELECT ifnull({_FIRST_FQAN}, '') FROM AAR WHERE {where} GROUP BY 1 ORDER BY min(RecordID)", values
+    )
+    return [name for (name,) in rows]
+
+
 def _distinct(con: Connection, selection: Selection, table: str, column: str) -> list[str]:
-    where, values = _where(selection)
+    where, values = _where(con, selection)
     # Without conditions it is quicker to ask for each name whether there is a job.
     condition = (
         f"EXISTS (SELECT 1 FROM AAR WHERE {column} = {table}.ID)"
         if not values
-        else f"ID IN (SELECT DISTINCT {column} FROM AAR WHERE {where})"
+        else f"ID IN (SELECT {column} FROM AAR WHERE {where})"
     )
     return [name for (name,) in con.execute(f"SELECT Name FROM {table} WHERE {condition} ORDER BY ID", values)]
 
 
 def job_ids(con: Connection, selection: Selection) -> Iterator[str]:
     """The ids of the selected jobs, sorted; streamed."""
-    where, values = _where(selection)
+    where, values = _where(con, selection)
     for (job_id,) in con.execute(f"SELECT JobID FROM AAR WHERE {where} ORDER BY JobID", values):
         yield job_id
 
@@ -146,11 +172,19 @@ def unknown_names(con: Connection, selection: Selection) -> Iterator[tuple[str, 
         ("WLCG VO", "SELECT 1 FROM WLCGVOs WHERE Name IN (?, ?)", selection.vos),
         ("state", "SELECT 1 FROM Status WHERE Name IN (?, ?)", selection.states),
         ("endpoint type", "SELECT 1 FROM Endpoints WHERE Interface IN (?, ?)", selection.endpoints),
+        ("FQAN", f"SELECT 1 FROM {_fqan_table(con)} IN (?, ?)", selection.fqans),
     )
     for kind, statement, names in asked:
         for name in names:
             if con.execute(statement, (name, escaped(name))).fetchone() is None:
                 yield kind, name
+
+
+def _fqan_table(con: Connection) -> str:
+    """Where FQANs are, and the column."""
+    if schema_version(con) == 2:
+        return "FQANs WHERE Name"
+    return "AuthTokenAttributes WHERE AttrKey IN ('mainfqan', 'vomsfqan') AND AttrValue"
 
 
 def parts(con: Connection, selection: Selection, keys: Sequence[str], *, everything: bool) -> Iterator[Part]:
@@ -160,16 +194,17 @@ def parts(con: Connection, selection: Selection, keys: Sequence[str], *, everyth
     ``everything``: also jobs that are not finished; else those that are published. Durations that are no
     measurement count 0, as in the monthly sums.
     """
-    where, values = _where(selection)
+    where, values = _where(con, selection)
     counted = "" if everything else f" AND {_COUNTED}"
-    columns = ", ".join(_RAW[key] for key in keys)
-    grouped = ", ".join(_GROUP_BY.get(key, str(number)) for number, key in enumerate(keys, 1))
+    raw, group_by = (_RAW_2, _GROUP_BY_2) if schema_version(con) == 2 else (_RAW, _GROUP_BY)
+    columns = ", ".join(raw[key] for key in keys)
+    grouped = ", ".join(group_by.get(key, str(number)) for number, key in enumerate(keys, 1))
     rows = con.execute(
-        f"SELECT {columns}{', ' if keys else ''}CPUCount, {_RAW['benchmark']}, count(*),"
+        f"SELECT {columns}{', ' if keys else ''}CPUCount, {raw['benchmark']}, count(*),"
         f" {_measured('UsedWalltime')}, {_measured('UsedCPUUserTime')} + {_measured('UsedCPUKernelTime')},"
         " sum(StatusID IN (SELECT ID FROM Status WHERE Name = 'failed')), sum(StageInVolume), sum(StageOutVolume)"
         f" FROM AAR WHERE {where}{counted}"
-        f" GROUP BY {grouped}{', ' if grouped else ''}CPUCount, {len(keys) + 2}",
+        f" GROUP BY {grouped}{', ' if grouped else ''}CPUCount, {group_by.get('benchmark', len(keys) + 2)}",
         values,
     )
     for row in rows:
@@ -214,10 +249,13 @@ def monthly_parts(
 
 
 def names(con: Connection, kind: str, prefix: str, limit: int = 200) -> list[str]:
-    """Names that begin so, for completion: kind is user, vo, queue, state, endpoint or job."""
+    """Names that begin so, for completion: kind is user, vo, fqan, queue, state, endpoint or job."""
+    if kind == "fqan" and schema_version(con) != 2:
+        return _fqans_that_begin(con, prefix, limit)
     column, table = {
         "user": ("Name", "Users"),
         "vo": ("Name", "WLCGVOs"),
+        "fqan": ("Name", "FQANs"),
         "queue": ("Name", "Queues"),
         "state": ("Name", "Status"),
         "endpoint": ("Interface", "Endpoints"),
@@ -231,7 +269,21 @@ def names(con: Connection, kind: str, prefix: str, limit: int = 200) -> list[str
     return [unescaped(name) for (name,) in rows]
 
 
-def _where(selection: Selection) -> tuple[str, list[object]]:
+def _fqans_that_begin(con: Connection, prefix: str, limit: int) -> list[str]:
+    # Version 1 has no table of them. Our monthly sums have each, and are few.
+    source = (
+        "SELECT DISTINCT fqan AS name FROM v1_usage_by_month"
+        if is_ours(con)
+        else "SELECT DISTINCT AttrValue AS name FROM AuthTokenAttributes WHERE AttrKey = 'mainfqan'"
+    )
+    rows = con.execute(
+        f"SELECT name FROM ({source}) WHERE name >= ? AND name < ? ORDER BY 1 LIMIT ?",
+        (prefix, prefix + "\U0010ffff", limit),
+    )
+    return [unescaped(name) for (name,) in rows]
+
+
+def _where(con: Connection, selection: Selection) -> tuple[str, list[object]]:
     """The conditions of a selection; the time range first, and only it by index when there is one."""
     conditions: list[str] = []
     values: list[object] = []
@@ -241,27 +293,39 @@ def _where(selection: Selection) -> tuple[str, list[object]]:
             conditions.append(f"EndTime {comparison} ?")
             values.append(bound)
     plus = "+" if conditions else ""
+    version = schema_version(con)
+    if selection.submitted_after_s is not None:
+        conditions.append(f"{plus}SubmitTime > ?")
+        values.append(selection.submitted_after_s)
+    if selection.fqans and version == 1:
+        both = [*selection.fqans, *map(escaped, selection.fqans)]
+        conditions.append(f"{_FIRST_FQAN} IN ({_marks(both)})")
+        values += both
     for column, table, field, asked in (
         ("UserID", "Users", "Name", selection.users),
         ("VOID", "WLCGVOs", "Name", selection.vos),
         ("QueueID", "Queues", "Name", selection.queues),
         ("StatusID", "Status", "Name", selection.states),
         ("EndpointID", "Endpoints", "Interface", selection.endpoints),
+        ("FQANID", "FQANs", "Name", selection.fqans if version != 1 else ()),
     ):
         if asked:
             both = [*asked, *map(escaped, asked)]
             conditions.append(f"{plus}{column} IN (SELECT ID FROM {table} WHERE {field} IN ({_marks(both)}))")
             values += both
     for attribute in dict.fromkeys(attribute for attribute, _ in selection.extra):
-        condition, more = _extra(attribute, [value for one, value in selection.extra if one == attribute])
+        asked = tuple(value for one, value in selection.extra if one == attribute)
+        condition, more = _extra(attribute, asked, version)
         conditions.append(condition)
         values += more
     return " AND ".join(conditions) or "1", values
 
 
-def _extra(attribute: str, asked: list[str]) -> tuple[str, list[str]]:
+def _extra(attribute: str, asked: tuple[str, ...], version: int) -> tuple[str, list[str]]:
     both = [*asked, *map(escaped, asked)]
     marks = _marks(both)
+    if attribute == "benchmark" and version != 1:
+        return f"BenchmarkID IN (SELECT ID FROM Benchmarks WHERE Name IN ({marks}))", both
     if attribute == "vomsfqan":
         keys = "AttrKey IN ('mainfqan', 'vomsfqan')"
         inner = f"SELECT RecordID FROM AuthTokenAttributes WHERE {keys} AND AttrValue IN ({marks})"

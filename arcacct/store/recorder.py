@@ -303,7 +303,7 @@ def _correct_owner(con: Connection, known: Known, facts: "JobFacts", *, latest: 
 
 
 def _auth_groups(facts: "JobFacts") -> str:
-    return "\n".join(facts.auth_groups)
+    return " ".join(facts.auth_groups)
 
 
 def _merged(first: "tuple[Any, ...]", second: "tuple[Any, ...]") -> "tuple[Any, ...]":

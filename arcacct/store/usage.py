@@ -20,18 +20,18 @@ class Table(NamedTuple):
     rows: list[tuple[Any, ...]]
 
 
-def usage(con: Connection, selection: Selection, by: Sequence[str], *, details: bool) -> Table:
+def usage(con: Connection, selection: Selection, by: Sequence[str], *, details: bool, active: bool = False) -> Table:
     """
     One row for each combination of what is asked ``by`` (of usage_table.NEEDS), sorted.
 
-    Finished jobs as they are published count; with a state in the selection or in ``by``, all jobs do.
+    Finished jobs as they are published count; with ``active``, a state in the selection or in ``by``, all jobs do.
     """
     keys: tuple[str, ...] = tuple(dict.fromkeys(NEEDS[name] for name in by))
     months = _months(selection)
-    if months is not None and not details and set(keys) <= set(MONTHLY) and is_ours(con):
+    if months is not None and not details and not active and set(keys) <= set(MONTHLY) and is_ours(con):
         found = usage_table(questions.monthly_parts(con, selection, keys, months), keys, by, details=False)
     else:
-        everything = bool(selection.states) or "status" in by
+        everything = active or bool(selection.states) or "status" in by
         counted = questions.parts(con, selection, keys, everything=everything)
         found = usage_table(counted, keys, by, details=details)
     columns = tuple(found[0]) if found else (*by, *usage_table([_NOTHING], (), (), details=details)[0])

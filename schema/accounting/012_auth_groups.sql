@@ -2,7 +2,7 @@
 -- VO for them (vomsless_vo = AUTHGROUP NAME). No child of the record: they do not change once it has ended.
 CREATE TABLE AuthGroups (
   RecordID INTEGER PRIMARY KEY,
-  Names    TEXT NOT NULL         -- one in a line, in the order of .local
+  Names    TEXT NOT NULL         -- with blanks between, in the order of .local
 );
 CREATE TRIGGER AuthGroups_AAR_delete AFTER DELETE ON AAR
 BEGIN
@@ -132,7 +132,7 @@ SELECT
   strftime('%Y-%m-%dT%H:%M:%SZ', Earliest, 'unixepoch') AS earliest_end_time_iso, -- earliest_end_time as text
   Latest AS latest_end_time, -- s since 1970: end_time of the last job
   strftime('%Y-%m-%dT%H:%M:%SZ', Latest, 'unixepoch') AS latest_end_time_iso, -- latest_end_time as text
-  nullif(AuthGroups, '') AS auth_groups -- authgroups of arc.conf that A-REX found the user in, one in a line, where no credential told the VO; AuthGroups
+  nullif(AuthGroups, '') AS auth_groups -- authgroups of arc.conf that A-REX found the user in, with blanks between, where no credential told the VO; AuthGroups
 FROM UsageCells
 JOIN Users ON Users.ID = UserID
 JOIN WLCGVOs ON WLCGVOs.ID = VOID

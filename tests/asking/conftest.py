@@ -30,6 +30,14 @@ def arex_file(tmp_path_factory) -> pathlib.Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def arex7_file(tmp_path_factory) -> pathlib.Path:
+    """What A-REX 7 itself wrote, with a rollback journal as A-REX makes it."""
+    path = tmp_path_factory.mktemp("arex7") / "accounting_v2.db"
+    corpus.arex7_database(str(path)).close()
+    return path
+
+
 @pytest.fixture
 def ours(tmp_path) -> Asked:
     """The same jobs, swept from the control directory."""

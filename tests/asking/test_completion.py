@@ -22,15 +22,16 @@ def completed(shell: str, line: str) -> str:
     [
         ("job info mGsLDmZi", "mGsLDmZiaoAoOSAtDmABFKDmABFKDmABFKDm86LKDmEBFKDmEneR9m"),
         ("stats --filter-vo a", "atlas"),
+        ("stats --filter-fqan /atlas/R", "/atlas/Role=production"),
         ("stats --filter-queue f", "fork"),
         ("stats --filter-user /DC", "Grid User One"),
         ("stats --filter-state c", "completed"),
         ("publish --target s", "sgas:s"),
     ],
-    ids=["job", "vo", "queue", "user", "state", "target"],
+    ids=["job", "vo", "fqan", "queue", "user", "state", "target"],
 )
 def test_names_of_the_database_are_offered(ours, shell, typed, offered) -> None:
-    """Job ids, VOs, queues, users, states and targets are completed in each shell."""
+    """Job ids, VOs, FQANs, queues, users, states and targets are completed in each shell."""
     (ours.conf.parent / "arcacct.conf").write_text(
         "[arex/jura/sgas:s]\ntargeturl=https://sgas.example.org/sgas\n[arex/jura/sgas:t]\ntargeturl=https://t.org/sgas\n"
     )
@@ -43,6 +44,14 @@ def test_names_of_the_database_are_offered(ours, shell, typed, offered) -> None:
         found = completed(shell, line)
 
     assert offered in found
+
+
+@pytest.mark.parametrize("database", ["arex_file", "arex7_file"])
+def test_fqans_of_a_rex_s_databases_are_offered(request, database) -> None:
+    """In ARC 6 they are attributes of jobs, in ARC 7 they have a table."""
+    found = completed("bash", f"arcacct --database {request.getfixturevalue(database)} stats --filter-fqan /atlas/R")
+
+    assert found == "plain,/atlas/Role=production\n"
 
 
 def test_a_database_that_cannot_be_read_completes_nothing(tmp_path) -> None:

@@ -51,6 +51,38 @@ def test_golden_car_of_a_bare_job(golden: Callable[[str, str], None], bare_job: 
     golden("car-bare.xml", document([car(bare_job, options, CREATED)]).replace(__version__, "VERSION"))
 
 
+TOKEN_SUBJECT = "https://ce.example.org/arc/testjwt/80531ad/Test User 75029021"
+
+
+def test_golden_car_of_a_token_job(golden: Callable[[str, str], None], job: AAR) -> None:
+    """A job that was submitted with a bearer token and no VOMS attributes."""
+    token_job = job._replace(user_dn=TOKEN_SUBJECT, vo="dteam.example.org", fqans=())
+    golden("car-token.xml", document([car(token_job, OPTIONS, CREATED)]).replace(__version__, "VERSION"))
+
+
+@pytest.mark.parametrize(
+    ("user", "kind"),
+    [
+        ("/DC=org/DC=example/CN=Jane Doe", "opensslCompat"),
+        ("CN=Jane Doe,O=Example,C=NO", "rfc2253"),
+        ("CN = Jane Doe", "rfc2253"),
+        ("2.5.4.3=Jane Doe, OID.2.5.4.10=Example", "rfc2253"),
+        (TOKEN_SUBJECT, "opensslCompat"),
+        ("https://issuer.example.org/?CN=Jane", "opensslCompat"),
+        ("withheld", "opensslCompat"),
+        ("Łukasz=x", "opensslCompat"),
+    ],
+)
+def test_only_distinguished_names_of_rfc_2253_are_called_so(
+    job: AAR, car_schema: etree.XMLSchema, user: str, kind: str
+) -> None:
+    """The schema knows two words and wants one; a token's subject, or any other name, is no name of RFC 2253."""
+    root = etree.fromstring(document([car(job._replace(user_dn=user), OPTIONS, CREATED)]).encode("ascii"))
+    car_schema.assertValid(root)
+    (name,) = root.iterfind(".//{*}GlobalUserName")
+    assert list(name.attrib.values()) == [kind]
+
+
 def test_golden_cars_are_valid(job: AAR, bare_job: AAR, car_schema: etree.XMLSchema) -> None:
     """Strictly, also with nothing known."""
     car_schema.assertValid(etree.fromstring(document(car(one, OPTIONS, CREATED) for one in (job, bare_job)).encode()))

@@ -744,13 +744,13 @@ def test_a_job_under_way_follows_the_rules(con: sqlite3.Connection) -> None:
     """At each state change, as A-REX 7 asks each time; the end of a resumed job is a new one."""
     local = BARE + b"auth=tokens\nauth=everybody\n"
     record(con, event("ACCEPTED", 0, local=local, hashed=True))
-    assert vo_and_groups(con) == ("", "tokens\neverybody")
+    assert vo_and_groups(con) == ("", "tokens everybody")
 
     record(con, event("FINISHED", 9, local=local, hashed=True, rules=DTEAM))
-    assert vo_and_groups(con) == ("dteam", "tokens\neverybody")
+    assert vo_and_groups(con) == ("dteam", "tokens everybody")
 
     record(con, event("FINISHED", 20, local=local, hashed=True, rules=OTHER))
-    assert vo_and_groups(con) == ("other", "tokens\neverybody")
+    assert vo_and_groups(con) == ("other", "tokens everybody")
 
 
 def test_the_authgroups_go_with_their_record(con: sqlite3.Connection) -> None:
