@@ -255,6 +255,20 @@ def remembered_status_files(con: Connection, job_ids: list[str]) -> dict[str, tu
     }
 
 
+def recorded_ends(con: Connection, job_ids: list[str]) -> dict[str, tuple[int, int]]:
+    """By JobID the end of a job (UTC seconds) and the time of that event (ns); none where something later is known."""
+    plain = {escaped(job_id): job_id for job_id in job_ids}
+    return {
+        plain[job_id]: (end_time, event_ns or end_time * 10**9)
+        for job_id, end_time, event_ns in con.execute(
+            "SELECT JobID, EndTime, EventNs FROM AAR LEFT JOIN StatusFiles ON StatusFiles.RecordID = AAR.RecordID"
+            f" WHERE JobID IN ({', '.join('?' * len(plain))}) AND EndTime <> 0"
+            " AND coalesce(State, 'FINISHED') = 'FINISHED'",
+            tuple(plain),
+        )
+    }
+
+
 def record_count(con: Connection, job_id: str) -> int:
     """1 when the database has a record of the job, else 0."""
     return int(con.execute("SELECT count(*) FROM AAR WHERE JobID = ?", (escaped(job_id),)).fetchone()[0])

@@ -26,6 +26,12 @@ A job whose status file is younger is looked at again by the next sweep: the fil
 its times, and a callout that runs after ours may still fail the job or add to its .local.
 """
 
+COPIED_S = 600
+"""
+How much later than what .local tells of a job's end a status file may be before it is taken for a copy: A-REX 6 writes
+the same second, A-REX 7 up to a wakeupperiod later (180 s by default; seen: 9 s of 10).
+"""
+
 StatusFileFound = tuple[str, str, os.stat_result]
 """Job id, path and stat of a status file."""
 
@@ -36,6 +42,8 @@ class _Present(NamedTuple):
     facts: JobFacts
     path: str
     status: StatusFile
+    told_end: int | None
+    """When .local says that the job ended; UTC seconds."""
     is_deleted: bool
     """A-REX has thrown away the results, and some of the files: what is recorded knows more."""
 
@@ -117,33 +125,57 @@ def _present(task: Task, job_id: str, path: str) -> _Present | None:
     if is_deleted:
         status.state = "FINISHED"
     files = read_rest(JobFiles(here.controldir, job_id, status.state), status, task.owner, PATIENCE_S)
-    if is_deleted:
-        files.event_ns = _end_of_deleted(files.local or b"", status.mtime_ns)
+    told_end = _told_end(files.local or b"") if status.state == "FINISHED" else None
+    if is_deleted and told_end is not None and told_end * 10**9 <= status.mtime_ns:
+        # Else it is the moment of the deletion.
+        files.event_ns = told_end * 10**9
     facts = job_facts(files, here.rules)
     # A deleted job may have lost its .local: then there is nothing to learn of it any more.
     if not facts.known and not is_deleted and os.path.exists(path):
         raise InputError(f"{here.controldir}: the job has a status file but no .local")
-    return _Present(facts, path, status, is_deleted) if facts.known else None
+    return _Present(facts, path, status, told_end, is_deleted) if facts.known else None
 
 
-def _end_of_deleted(local: bytes, deleted_ns: int) -> int:
+def _told_end(local: bytes) -> int | None:
     """
-    When a job that A-REX has deleted had finished, in nanoseconds; at the latest when it was deleted.
+    When a job finished, in UTC seconds; ``None`` if .local does not tell.
 
-    At FINISHED A-REX writes ``cleanuptime`` into .local, which is that moment and ``lifetime`` (seconds).
+    At FINISHED A-REX writes ``cleanuptime``, which is that moment and ``lifetime`` (seconds).
     """
     values = dict(line.partition(b"=")[::2] for line in local.split(b"\n"))
     cleanup = parse_instant(values.get(b"cleanuptime", b"").decode("ascii", "replace"))
     start = parse_instant(values.get(b"starttime", b"").decode("ascii", "replace"))
     lifetime = values.get(b"lifetime", b"")
     if cleanup is None or not lifetime.isdigit() or len(lifetime) > 12:
-        return deleted_ns
-    end_ns = (cleanup - int(lifetime)) * 10**9
-    return end_ns if (start or 0) * 10**9 <= end_ns <= deleted_ns else deleted_ns
+        return None
+    end = cleanup - int(lifetime)
+    return end if end >= (start or 0) else None
+
+
+def _keep_ends(task: Task, batch: list[_Present]) -> None:
+    """
+    Of a job whose status file is a copy (its time is that of the copying) the end that is recorded stays.
+
+    So a control directory may go to a new host: otherwise every job would end anew, and be published once more.
+    """
+    copies = {}
+    for one in batch:
+        ended_s = one.facts.event_ns // 10**9
+        if one.told_end is not None and one.facts.usage is not None and ended_s - one.told_end > COPIED_S:
+            copies[one.facts.job_id] = one
+    if not copies:
+        return
+    for job_id, (end_time, event_ns) in accounting.recorded_ends(task.con, list(copies)).items():
+        one = copies[job_id]
+        assert one.told_end is not None
+        assert one.facts.usage is not None
+        if 0 <= end_time - one.told_end <= COPIED_S:
+            one.facts.usage.end_time, one.facts.event_ns = end_time, event_ns
 
 
 def _record(task: Task, batch: list[_Present], settled_before_ns: int) -> list[str]:
     """What each job was to the database. One that is seen twice has moved on: deleted jobs come last."""
+    _keep_ends(task, batch)
     jobs = [(one.facts, one.status.mtime_ns < settled_before_ns) for one in batch if not one.is_deleted]
     kinds = recorder.record_present(task.con, jobs)
     for one in batch:
