@@ -31,6 +31,7 @@ def review(conf: Conf, *, allow_jura: bool) -> list[Problem]:
     for block in conf.blocks.values():
         problems += _block(conf, block)
         problems += _vomsless(conf, block)
+    problems += _unheard(conf)
     return problems
 
 
@@ -114,6 +115,17 @@ def _contradictions(block: Block, kind: str) -> Iterator[Problem]:
             if other.file != lines[-1].file and other.value != lines[-1].value:
                 text = f"holds, but {other.file}:{other.line} has another value; keep one of them"
                 yield _option(block, lines[-1], spec.name, WARNING, text)
+
+
+def _unheard(conf: Conf) -> Iterator[Problem]:
+    """Lines of arc.conf for the VO of jobs that arcacct does not see, since arcacct.conf has the block without them."""
+    for block in conf.replaced:
+        ours = conf.blocks[block.name]
+        for line in block.options.get("vomsless_vo", ()) if "vomsless_vo" not in ours.options else ():
+            text = (
+                f"counts for A-REX alone, since [{ours.name}] in {ours.file} replaces this block; repeat the line there"
+            )
+            yield _option(block, line, "vomsless_vo", WARNING, text)
 
 
 def _vomsless(conf: Conf, block: Block) -> Iterator[Problem]:

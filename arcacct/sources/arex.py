@@ -117,7 +117,9 @@ def job_of(rows: ArexRows, clock: EventClock) -> ArexJob:
     """The job as our tables keep it."""
     ends = sum(key == "FINISHED" for key, _when in rows.events) or 1
     return ArexJob(
-        *rows[1:9],
+        *rows[1:7],
+        rows.vo if rows.fqan is None else _without_issuer(rows.vo),
+        rows.status,
         rows.numbers,
         auth_tokens=(
             tuple(dict.fromkeys(rows.auth_tokens))
@@ -129,6 +131,11 @@ def job_of(rows: ArexRows, clock: EventClock) -> ArexJob:
         extra=_extra(rows.extra, rows.benchmark),
         events=clock.utc(rows.events, rows.numbers[1], rows.numbers[2]),
     )
+
+
+def _without_issuer(vo: str) -> str:
+    """``VO#ISSUER`` of a line `vomsless_vo`, which A-REX 7 writes as it stands (``#`` escaped), without the issuer."""
+    return vo.partition("%23")[0].strip()
 
 
 def tokens_of_version_1(rows: Sequence[Row], fqan: str) -> tuple[Row, ...]:

@@ -95,7 +95,9 @@ def test_both_databases_after_an_upgrade_to_arc_7(tmp_path, arex, run) -> None:
         pytest.param(["--timezone", "Mars/Olympus"], 64, "there is no such zone; write a name", id="no zone"),
         pytest.param(["/nowhere/accounting.db"], 65, "/nowhere/accounting.db: cannot be read", id="missing"),
         pytest.param([__file__], 65, "not an SQLite database", id="no database"),
-        pytest.param(["--controldir", "/nowhere"], 65, "A-REX has no database there", id="nothing there"),
+        pytest.param(
+            ["--controldir", "/nowhere"], 78, "/nowhere: there is no such control directory", id="nothing there"
+        ),
     ],
 )
 def test_what_cannot_be_imported(tmp_path, arex, run, arguments, code, message) -> None:

@@ -208,3 +208,12 @@ def test_a_name_that_is_not_one_target_lists_those_there_are(tmp_path, name, com
     with pytest.raises(UsageError) as raised:
         select_targets(found, name)
     assert str(raised.value) == complaint
+
+
+def test_lines_that_only_a_rex_sees_are_told(tmp_path):
+    """A block of arcacct.conf replaces that of arc.conf, so its VO would be that of A-REX's records alone."""
+    arc = conf_files.ARC + "[arex/jura]\nvomsless_vo = tokens atlas\n"
+    for ours, told in (("[arex/jura]\nvo_group = /atlas\n", True), ("[arex/jura]\nvomsless_vo = dteam\n", False)):
+        _, problems = examine(conf_files.read(tmp_path, ours, arc))
+
+        assert any("counts for A-REX alone" in str(problem) for problem in problems) is told

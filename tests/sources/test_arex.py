@@ -231,3 +231,18 @@ def test_a_record_without_its_last_event_is_being_written() -> None:
     """A-REX writes a job's end in five transactions; the event FINISHED is in the last."""
     assert written_whole(rows())
     assert not written_whole(rows(events=rows().events[:1]))
+
+
+@pytest.mark.parametrize(
+    ("fqan", "vo", "kept"),
+    [
+        ("", "dteam%23/DC=org/CN=voms server", "dteam"),
+        ("", "  dteam", "dteam"),
+        ("/atlas", "atlas", "atlas"),
+        (None, "odd%23name", "odd%23name"),
+    ],
+    ids=["issuer", "blanks", "VOMS", "ARC 6"],
+)
+def test_the_vo_of_arc_7_has_no_issuer(fqan: str | None, vo: str, kept: str) -> None:
+    """A-REX 7 writes `VO#ISSUER` and blanks of its configuration as they stand; the hook records the VO."""
+    assert job_of(rows(fqan=fqan, benchmark="", vo=vo), EventClock(UTC)).vo == kept
