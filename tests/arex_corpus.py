@@ -210,7 +210,7 @@ def swept7(folder: pathlib.Path, con: sqlite3.Connection | None = None, ours: st
     control = rebuild(folder / "control", AREX7)
     away = folder / "later"
     away.mkdir()
-    for job_id in frozenset().union(*(period.jobs for period in PERIODS)):
+    for job_id in _LATER:
         _files7(control.path, job_id).rename(away / job_id)
         (control.path / "finished" / f"{job_id}.status").rename(away / f"{job_id}.status")
     for period in PERIODS:
@@ -224,6 +224,19 @@ def swept7(folder: pathlib.Path, con: sqlite3.Connection | None = None, ours: st
         assert sweep(here, con, owner=control.owner).complaints == ()
     assert con is not None
     return con
+
+
+def hooked7(folder: pathlib.Path, con: sqlite3.Connection) -> None:
+    """The last call of the hook for each job that ended, under the configuration of its time."""
+    control = rebuild(folder / "control", AREX7)
+    ended = {path.name.removesuffix(".status") for path in (control.path / "finished").iterdir()}
+    for period in PERIODS:
+        here = place7(folder, period)
+        for job_id in sorted(period.jobs or ended - _LATER):
+            record_event(here, read_job(here.controldir, job_id, "FINISHED", control.owner), con)
+
+
+_LATER = frozenset().union(*(period.jobs for period in PERIODS))
 
 
 def _files7(control: pathlib.Path, job_id: str) -> pathlib.Path:

@@ -261,26 +261,24 @@ def names(con: Connection, kind: str, prefix: str, limit: int = 200) -> list[str
         "endpoint": ("Interface", "Endpoints"),
         "job": ("JobID", "AAR"),
     }[kind]
-    rows = con.execute(
-        f"SELECT DISTINCT {column} FROM {table} WHERE {column} >= ? AND {column} < ? AND {column} <> ''"
-        f" ORDER BY {column} LIMIT ?",
-        (escaped(prefix), escaped(prefix) + "\U0010ffff", limit),
-    )
-    return [unescaped(name) for (name,) in rows]
+    return [unescaped(name) for name in _that_begin(con, column, table, escaped(prefix), limit)]
 
 
 def _fqans_that_begin(con: Connection, prefix: str, limit: int) -> list[str]:
-    # Version 1 has no table of them. Our monthly sums have each, and are few.
-    source = (
-        "SELECT DISTINCT fqan AS name FROM v1_usage_by_month"
-        if is_ours(con)
-        else "SELECT DISTINCT AttrValue AS name FROM AuthTokenAttributes WHERE AttrKey = 'mainfqan'"
-    )
+    """Of version 1, which has no table of them; our monthly sums, which are few, have each, unescaped."""
+    if is_ours(con):
+        return _that_begin(con, "fqan", "v1_usage_by_month", prefix, limit)
+    of_first = "(SELECT AttrValue FROM AuthTokenAttributes WHERE AttrKey = 'mainfqan')"
+    return [unescaped(name) for name in _that_begin(con, "AttrValue", of_first, escaped(prefix), limit)]
+
+
+def _that_begin(con: Connection, column: str, source: str, prefix: str, limit: int) -> list[str]:
     rows = con.execute(
-        f"SELECT name FROM ({source}) WHERE name >= ? AND name < ? ORDER BY 1 LIMIT ?",
+        f"SELECT DISTINCT {column} FROM {source} WHERE {column} >= ? AND {column} < ? AND {column} <> ''"
+        f" ORDER BY {column} LIMIT ?",
         (prefix, prefix + "\U0010ffff", limit),
     )
-    return [unescaped(name) for (name,) in rows]
+    return [name for (name,) in rows]
 
 
 def _where(con: Connection, selection: Selection) -> tuple[str, list[object]]:

@@ -1,5 +1,5 @@
 """
-Parity with the database of A-REX 7.0.0, for all 40 jobs: by sweep, by import, and by both in either order.
+Parity with the database of A-REX 7.0.0, for all 40 jobs: by hook, sweep or import, and by two of them.
 
 The jobs ran under three configurations, and are swept under them. The intended differences are tests here, and lines of
 the manual's table of differences.
@@ -50,7 +50,7 @@ def arex() -> Iterator[sqlite3.Connection]:
         yield con
 
 
-@pytest.fixture(scope="module", params=["sweep", "import", "sweep, import", "import, sweep"])
+@pytest.fixture(scope="module", params=["sweep", "hook", "import", "sweep, import", "hook, import", "import, sweep"])
 def ours(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
     """Our database of the same jobs."""
     how = str(request.param)
@@ -61,6 +61,8 @@ def ours(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             log = finished_log(con)
             if way == "sweep":
                 corpus.swept7(folder, con)
+            elif way == "hook":
+                corpus.hooked7(folder, con)
             else:
                 report = imported(folder, con)
         yield Recorded(con, how, report, log)
@@ -132,7 +134,7 @@ def test_every_child_row_equals(arex, ours, table) -> None:
 
 
 def test_every_event_equals(arex, ours) -> None:
-    """By import all events; by sweep those that the files tell."""
+    """By import all events; by the last hook, or by sweep, those that the files tell."""
     theirs, found = corpus.children(arex, "JobEvents"), corpus.children(ours.con, "JobEvents")
     told = ("ACCEPTED", "FINISHED", "LRMS", "DTR")
 
@@ -147,8 +149,8 @@ def test_every_event_equals(arex, ours) -> None:
 
 
 def test_only_what_differs_is_called_so(ours) -> None:
-    """After a sweep, the import names the one job whose URLs A-REX has cut, and no other."""
-    if ours.how == "sweep, import":
+    """After hook or sweep, the import names the one job whose URLs A-REX has cut, and no other."""
+    if ours.how in ("sweep, import", "hook, import"):
         assert ours.report is not None
         assert {one.job_id for one in ours.report.differences} == {ODD_URL}
         assert (ours.report.added, ours.report.changed, ours.report.completed) == (0, 0, 0)
@@ -156,7 +158,7 @@ def test_only_what_differs_is_called_so(ours) -> None:
 
 def test_the_second_way_moves_nothing(ours) -> None:
     """Which record is published when does not change: FinishedLog stays, but for what the files tell better."""
-    if ours.how == "sweep, import":
+    if ours.how in ("sweep, import", "hook, import"):
         assert finished_log(ours.con) == ours.log
     elif ours.how == "import, sweep":
         stayed = [row for row in ours.log if row[1] != ODD_URL]

@@ -242,6 +242,11 @@ def test_every_encoding_has_the_same_totals() -> None:
         pytest.param(["--gridengine", "-j", "6", "-t", "x"], 64, "--tasks x", id="no tasks"),
         pytest.param(["--owner", "alice"], 64, "--owner .* needs --gridengine", id="without --gridengine"),
         pytest.param(["--gridengine", "--filter-vo", "atlas"], 64, "--filter-vo asks for jobs", id="of jobs"),
+        pytest.param(["--gridengine", "-s", "2026-11-01"], 64, "--start-from asks for jobs", id="by submission"),
+        pytest.param(["--gridengine", "-a"], 64, "--show-active asks for jobs", id="active jobs"),
+        pytest.param(["--gridengine", "--filter-fqan", "/atlas"], 64, "--filter-fqan asks for jobs", id="by FQAN"),
+        pytest.param(["--gridengine", "--arcctl", "7"], 64, "--arcctl asks for jobs", id="arcctl"),
+        pytest.param(["--by", "vo", "--arcctl", "7"], 64, "--arcctl prints what arcctl prints", id="a table"),
         pytest.param(["--gridengine", "--by", "vo"], 64, "--by vo", id="by a column of jobs"),
     ],
 )
