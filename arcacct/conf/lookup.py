@@ -18,7 +18,7 @@ class Found(NamedTuple):
 
     texts: tuple[str, ...]
     lines: tuple[Option, ...]
-    """As many as there are texts; none for a default."""
+    """As many as there are texts, none for a default; without texts those that say that nothing holds."""
     block: str
     """The block that sets it: the option's own, or one that it inherits from."""
 
@@ -41,7 +41,7 @@ def find(conf: Conf, block: str, spec: Spec) -> Found:
             lines = lines if spec.repeated else lines[-1:]
             return Found(tuple(line.value for line in lines), tuple(lines), name)
         if spec.may_be_empty and there is not None and spec.name in there.options:
-            return Found((), (), name)
+            return Found((), tuple(there.options[spec.name]), name)
     return Found(() if spec.default is None else (spec.default,), (), block)
 
 

@@ -45,6 +45,9 @@ def _set(conf: Conf, block: str, spec: Spec) -> Iterator[str]:
     for text, line in zip(found.texts, found.lines, strict=False):
         yield f"# {line.file}:{line.line}" + (f" [{found.block}]" if found.block != block else "")
         yield f"{spec.name} = {without_secret(text)}"
+    if found.lines and not found.texts:
+        yield f"# {found.lines[-1].file}:{found.lines[-1].line}"
+        yield f"{spec.name} ="
 
 
 def _computed(conf: Conf, block: str, spec: Spec) -> Iterator[str]:

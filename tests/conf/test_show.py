@@ -50,6 +50,8 @@ def test_no_secret_is_shown(tmp_path):
 
 
 def test_an_empty_authtokenmap_is_no_default(tmp_path):
-    """A line without a value keeps no claim, so no default is shown in its place."""
-    assert "\nauthtokenmap = " in show(conf_files.read(tmp_path))
-    assert "\nauthtokenmap = " not in show(conf_files.read(tmp_path, arc=conf_files.ARC + "authtokenmap =\n"))
+    """A line without a value keeps no claim: it is shown, and no default in its place."""
+    empty = f"# {tmp_path}/arc.conf:6\nauthtokenmap =\n"
+
+    assert "# default\nauthtokenmap = name:name," in show(conf_files.read(tmp_path))
+    assert empty in show(conf_files.read(tmp_path, arc=conf_files.ARC + "authtokenmap =\n"))
