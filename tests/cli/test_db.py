@@ -10,10 +10,8 @@ import stat
 from contextlib import closing
 
 import pytest
-from click.testing import CliRunner
 from installed import arcacct, configured
 
-from arcacct.cli.db import db
 from arcacct.store.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, open_database
 
 
@@ -111,7 +109,7 @@ def test_read_group_is_applied_to_what_is_there(tmp_path: pathlib.Path) -> None:
 
 def test_the_group_has_help() -> None:
     """`arcacct db -h` lists what can be done."""
-    found = CliRunner().invoke(db, ["--help"])
+    found = arcacct("db", "-h")
 
-    assert found.exit_code == 0
-    assert "init" in found.output
+    assert found.returncode == 0
+    assert "init" in found.stdout

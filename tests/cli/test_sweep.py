@@ -13,13 +13,11 @@ import subprocess
 from contextlib import closing
 
 import pytest
-from click.testing import CliRunner
 from control_directory import set_up
 from installed import ARCACCT, arcacct, configured
 from job_files import JOB, LOCAL, NOON_NS, Files, events, lay, remove, rows
 from other_users import acting_as
 
-from arcacct.cli.sweep import sweep
 from arcacct.conf.places import places
 from arcacct.controldir.files import read_job
 from arcacct.store import spool
@@ -176,11 +174,11 @@ def test_an_empty_directory_is_swept_without_a_word_on_a_terminal_too(tmp_path: 
 
 def test_the_help_says_what_it_does() -> None:
     """`arcacct sweep -h` names the option and the exit code of complaints."""
-    found = CliRunner().invoke(sweep, ["--help"])
+    found = arcacct("sweep", "-h")
 
-    assert found.exit_code == 0
-    assert "--controldir" in found.output
-    assert "65" in found.output
+    assert found.returncode == 0
+    assert "--controldir" in found.stdout
+    assert "65" in found.stdout
 
 
 def test_a_dry_run_writes_nothing(control: pathlib.Path) -> None:
