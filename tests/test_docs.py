@@ -133,12 +133,12 @@ def test_every_option_of_the_manual_exists(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted({word for word in inline() if re.fullmatch(r"\w+=(\S+)?", word)}))
 def test_every_setting_of_the_manual_exists(name: str) -> None:
-    """``option=value`` in the manual is an option of the configuration, a line of a callout, or of a unit."""
+    """``option=value`` in the manual is an option of the configuration, of a callout, of a unit, or of ``.local``."""
     known = {spec.name for specs in OPTIONS.values() for spec in specs}
     callout = {"timeout", "onsuccess", "onfailure", "ontimeout"}
     with open(resource("etc", "arcacct-hook"), encoding="utf-8") as launcher:
         variables = set(re.findall(r"(?m)^([a-z]+)=\$\{ARCACCT_", launcher.read()))
-    others = {"user", "User", "ExecStart", "immutable", "mode", "key"}
+    others = {"auth", "user", "User", "ExecStart", "immutable", "mode", "key"}
     assert name.partition("=")[0] in known | callout | variables | others
 
 
