@@ -215,3 +215,9 @@ def test_jura_without_targets_is_a_warning(tmp_path):
     found = settings(conf_files.read(tmp_path, SGAS, conf_files.ARC + "[arex/jura]\nx509_host_key = /k\n"))
     assert [problem.block for problem in found.warnings] == ["arex/jura"]
     assert found.targets[0].transport.host_key == "/k"
+
+
+def test_jura_for_the_vo_of_arex_records_is_no_warning(tmp_path):
+    """A-REX 7 reads vomsless_vo in arc.conf for its own database: nobody is told to take the block away."""
+    arc = conf_files.ARC + "[arex/jura]\nvomsless_vo = atlas\n"
+    assert settings(conf_files.read(tmp_path, SGAS, arc)).warnings == ()
