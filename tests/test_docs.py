@@ -272,6 +272,16 @@ def test_the_callouts_of_the_manual_are_those_of_etc() -> None:
     assert states == ["ACCEPTED", "PREPARING", "SUBMIT", "FINISHING", "FINISHED"]
 
 
+def test_the_callouts_for_arc_7_are_those_and_inlrms() -> None:
+    """The file for /etc/arc.conf.d has every line that the one for A-REX 6 has, also the one that that one may not."""
+    text = (ROOT / "etc" / "arc.conf.statecallout").read_text(encoding="ascii")
+    ready = (ROOT / "etc" / "arc.conf.d" / "arcacct.conf").read_text(encoding="ascii")
+
+    assert sorted(callouts(ready)) == sorted(callouts(text.replace("#statecallout=", "statecallout=")))
+    assert "[arex]" in ready.splitlines()
+    assert [line for line in callouts(ready) if " INLRMS " in line.replace("=", " ")]
+
+
 def differences() -> list[str]:
     """The tests of the table of differences, each as ``file::function``."""
     table = readme().split("<!-- differences: begin -->")[1].split("<!-- differences: end -->")[0]
@@ -294,11 +304,12 @@ def configuration(folder: pathlib.Path, arex: str, ours: str) -> Conf:
     return load(str(folder / "arc.conf"), {})
 
 
-def test_config_check_has_nothing_against_our_files(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("file", ["arc.conf.statecallout", "arc.conf.d/arcacct.conf"])
+def test_config_check_has_nothing_against_our_files(tmp_path: pathlib.Path, file: str) -> None:
     """The callouts harm no job, and the example of arcacct.conf has no mistake."""
     from arcacct.conf.check import check
 
-    lines = "\n".join(callouts(readme()))
+    lines = "\n".join(callouts((ROOT / "etc" / file).read_text(encoding="ascii")))
     ours = (ROOT / "etc" / "arcacct.conf.example").read_text(encoding="ascii")
     conf = configuration(tmp_path, lines, ours)
     settings, problems = examine(conf)
