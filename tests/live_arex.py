@@ -1,7 +1,8 @@
 """
-A real A-REX 6 on this host, on the loopback interface alone: Debian's packages, a test CA, the fork batch system.
+A real A-REX on the loopback interface alone: Debian's packages, a test CA, the fork batch system. Needs root.
 
-Everything is below one directory, but /run/arched-arex*.cfg, which A-REX's start script writes. Needs root.
+A-REX 6 runs on this host; everything is below one directory, but /run/arched-arex*.cfg, which A-REX's start script
+writes. `live_arex7` has A-REX 7 in a root of its own.
 """
 
 from __future__ import annotations
@@ -42,6 +43,23 @@ FILES_PORT = 20080
 CE = f"https://localhost:{PORT}/arex"
 FILES = f"http://localhost:{FILES_PORT}"
 STATES = ("ACCEPTED", "PREPARING", "SUBMIT", "FINISHING", "FINISHED")
+
+ODD_NAME = "O'Neill %I #1 = żółć & <b>"
+JOBS = {
+    "ok": '&(executable=/bin/true)(jobname="ok")(stdout=out)',
+    "exit7": '&(executable=/bin/sh)(arguments="-c" "exit 7")(jobname="exit7")',
+    "output": '&(executable=/bin/sh)(arguments="-c" "cat in >out; sleep 2")(jobname="output")'
+    '(inputFiles=("in" "{files}/in1"))(outputFiles=("out" "{files}/put/out1"))',
+    "cached": '&(executable=/bin/true)(jobname="cached")(inputFiles=("in" "{files}/in1"))',
+    "input404": '&(executable=/bin/true)(jobname="input404")(inputFiles=("in" "{files}/missing"))',
+    "odd": f'&(executable=/bin/true)(jobname="{ODD_NAME}")',
+    "noname": "&(executable=/bin/true)",
+    "noexec": '&(executable=/bin/nowhere)(jobname="noexec")',
+    "killed": '&(executable=/bin/sleep)(arguments=300)(jobname="killed")',
+    "resumed": '&(executable=/bin/sh)(arguments="-c" "echo x >out")(jobname="resumed")(rerun=2)'
+    '(outputFiles=("out" "{files}/put/refused"))',
+}
+"""A job for each way in which one may go (xRSL)."""
 
 CONF = """\
 [common]
@@ -121,6 +139,10 @@ def _is_installed(name: str) -> bool:
 class LiveCE:
     """A computing element below ``home``, with arcacct's state callouts; the hook is ``record``."""
 
+    prefix: tuple[str, ...] = ()
+    """What stands before each command."""
+    status_file = "job.{}.status"
+
     def __init__(self, home: pathlib.Path, record: str) -> None:
         self.home = home
         self.control = home / "control"
@@ -128,20 +150,31 @@ class LiveCE:
         self.log: list[str] = []
         self._record = record
 
+    def seen(self, path: pathlib.Path) -> str:
+        """A path as the commands see it."""
+        return str(path)
+
     def prepare(self) -> None:
         """Certificates, a proxy, the launcher and the configuration."""
+        self.credentials()
+        self.conf.write_text(CONF.format(home=self.home, ce=CE, callouts="\n".join(self._callouts())))
+        (self.home / "arcacct.conf").write_text("[arcacct]\n")
+
+    def credentials(self) -> None:
+        """Make A-REX's directories, a test CA, the host's and a user's certificate, and a proxy of the user."""
         for name in ("control", "session", "cache", "client"):
             (self.home / name).mkdir()
-        ca = ["arcctl", "test-ca", "--ca-dir", str(self.home / "ca"), "--ca-id", "live"]
+        ca = ["arcctl", "test-ca", "--ca-dir", self.seen(self.home / "ca"), "--ca-id", "live"]
         self.run([*ca, "init"])
         self.run([*ca, "hostcert", "-n", "localhost"])
         self.run([*ca, "usercert", "-n", "Ada O'Neill", "--no-auth"])
+        self.run(["arcproxy", "-P", self.seen(self.home / "proxy")], **self.user())
+
+    def user(self) -> dict[str, str]:
+        """The user's certificate and key, as ARC's client commands are told of them."""
         (key,) = self.home.glob("client-*-key.pem")
         (cert,) = self.home.glob("client-*-cert.pem")
-        environment = {"X509_USER_CERT": str(cert), "X509_USER_KEY": str(key), "X509_CERT_DIR": str(self.home / "ca")}
-        self.run(["arcproxy", "-P", str(self.home / "proxy")], **environment)
-        self.conf.write_text(CONF.format(home=self.home, ce=CE, callouts="\n".join(self._callouts())))
-        (self.home / "arcacct.conf").write_text("[arcacct]\n")
+        return {"X509_USER_CERT": self.seen(cert), "X509_USER_KEY": self.seen(key)}
 
     def _callouts(self) -> Iterator[str]:
         """The lines that we ship, with the launcher where this test has it."""
@@ -161,8 +194,8 @@ class LiveCE:
                 # The daemons inherit the output: a pipe would never end.
                 with open(self.home / f"{script}.log", "w") as output:
                     subprocess.run(
-                        [f"/usr/share/arc/{script}"],
-                        env=self._environment(),
+                        [*self.prefix, f"/usr/share/arc/{script}"],
+                        env=self.environment(),
                         stdin=subprocess.DEVNULL,
                         stdout=output,
                         stderr=output,
@@ -171,7 +204,7 @@ class LiveCE:
             wait_for(self._answers, 60, "the REST interface answers")
             yield
         finally:
-            self._stop()
+            self.stop()
 
     def _answers(self) -> bool:
         try:
@@ -180,7 +213,8 @@ class LiveCE:
             return False
         return True
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """End both daemons, and what the web service leaves behind."""
         for name in ("ws.pid", "arex.pid"):
             path = self.home / name
             if path.exists():
@@ -188,13 +222,13 @@ class LiveCE:
                 _signal(pid, signal.SIGTERM)
                 wait_for(lambda pid=pid: not _runs(pid), 60, f"{name} ends")  # type: ignore[misc]
         # The web service leaves a program behind that makes numbers for TLS, for half an hour of all the processor.
-        subprocess.run(["pkill", "-f", f"dhparam -out {self.home}/"], check=False)
+        subprocess.run(["pkill", "-f", f"dhparam -out {self.seen(self.home)}/"], check=False)
 
-    def submit(self, name: str, description: str) -> str:
-        """Submit a job description (xRSL); returns the job's id."""
+    def submit(self, name: str, description: str, **environment: str) -> str:
+        """Submit a job description (xRSL), with other credentials by the environment; returns the job's URL."""
         path = self.home / f"{name}.xrsl"
         path.write_text(description, encoding="utf-8")
-        done = self.client("arcsub", "-C", CE, "-T", "arcrest", "-Q", "NONE", str(path))
+        done = self.run(["arcsub", "-C", CE, "-T", "arcrest", "-Q", "NONE", self.seen(path)], **environment)
         found = re.search(r"jobid: (\S+)", done.stdout)
         assert found, done.stdout + done.stderr
         return found[1]
@@ -205,9 +239,8 @@ class LiveCE:
 
     def state(self, url: str) -> str:
         """The state of a job by its status file; empty when there is none."""
-        job_id = url.rpartition("/")[2]
         for folder in ("finished", "processing", "accepting", "restarting"):
-            path = self.control / folder / f"job.{job_id}.status"
+            path = self.control / folder / self.status_file.format(id_of(url))
             if path.exists():
                 return path.read_text()
         return ""
@@ -215,9 +248,9 @@ class LiveCE:
     def run(self, command: list[str], *, check: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a command in the home directory."""
         done = subprocess.run(
-            command,
+            [*self.prefix, *command],
             cwd=self.home,
-            env={**self._environment(), **environment},
+            env={**self.environment(), **environment},
             capture_output=True,
             encoding="utf-8",
             stdin=subprocess.DEVNULL,
@@ -228,16 +261,17 @@ class LiveCE:
         assert not check or done.returncode == 0, self.log[-1]
         return done
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """What each command has in its environment."""
         return {
             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
-            "HOME": str(self.home / "client"),
+            "HOME": self.seen(self.home / "client"),
             "LC_ALL": "C.UTF-8",
             # A-REX writes local times.
             "TZ": "UTC",
-            "ARC_CONFIG": str(self.conf),
-            "X509_USER_PROXY": str(self.home / "proxy"),
-            "X509_CERT_DIR": str(self.home / "ca"),
+            "ARC_CONFIG": self.seen(self.conf),
+            "X509_USER_PROXY": self.seen(self.home / "proxy"),
+            "X509_CERT_DIR": self.seen(self.home / "ca"),
         }
 
 
@@ -262,6 +296,11 @@ def wait_for(condition: Callable[[], bool], seconds: float, what: str) -> None:
     while not condition():
         assert time.monotonic() < end, f"not within {seconds} s: {what}"
         time.sleep(1)
+
+
+def id_of(url: str) -> str:
+    """The id of a job by its URL."""
+    return url.rpartition("/")[2]
 
 
 class Storage:
@@ -323,6 +362,33 @@ class Storage:
 def _path(request: http.server.BaseHTTPRequestHandler) -> str:
     """ARC asks as if of a proxy, by the whole URL."""
     return request.path.removeprefix(FILES)
+
+
+def live(ce: LiveCE, storage: Storage) -> dict[str, str]:
+    """Every one of `JOBS` from its submission to its end, one killed and one resumed; returns the URLs by name."""
+
+    def submit(name: str) -> str:
+        return ce.submit(name, JOBS[name].replace("{files}", FILES))
+
+    urls = {name: submit(name) for name in JOBS if name != "cached"}
+    wait_for(lambda: ce.state(urls["killed"]) == "INLRMS", 120, "the job to kill runs")
+    ce.client("arckill", urls["killed"])
+    wait_for(lambda: ce.state(urls["output"]) == "FINISHED", 180, "the job with files ends")
+    urls["cached"] = submit("cached")
+    wait_for(lambda: ce.state(urls["resumed"]) == "FINISHED", 300, "the upload is refused")
+    storage.refused.clear()
+    ce.client("arcresume", urls["resumed"])
+    wait_for(lambda: "/put/refused" in storage.taken, 180, "the upload of the resumed job")
+    ended(ce, urls)
+    return urls
+
+
+def ended(ce: LiveCE, urls: dict[str, str]) -> None:
+    """Wait for the end of these jobs."""
+    for name, url in urls.items():
+        wait_for(lambda url=url: ce.state(url) == "FINISHED", 180, f"{name} ends")  # type: ignore[misc]
+    # A-REX writes its rows behind the state.
+    time.sleep(3)
 
 
 def copy_of(database: pathlib.Path, target: pathlib.Path) -> pathlib.Path:

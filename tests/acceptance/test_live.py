@@ -13,7 +13,6 @@ import re
 import sqlite3
 import sys
 import tempfile
-import time
 from contextlib import closing
 from datetime import datetime
 from typing import NamedTuple
@@ -31,27 +30,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from live_arex import LiveCE, Storage
+    from live_arex import LiveCE
 
 pytestmark = live_arex.ON_REQUEST
 
 HOOK = os.path.join(os.path.dirname(sys.executable), "arcacct-record")
 HOOKED = ("ACCEPTED", "PREPARING", "SUBMIT", "FINISHING", "FINISHED")
-ODD_NAME = "O'Neill %I #1 = żółć & <b>"
-JOBS = {
-    "ok": '&(executable=/bin/true)(jobname="ok")(stdout=out)',
-    "exit7": '&(executable=/bin/sh)(arguments="-c" "exit 7")(jobname="exit7")',
-    "output": '&(executable=/bin/sh)(arguments="-c" "cat in >out; sleep 2")(jobname="output")'
-    '(inputFiles=("in" "{files}/in1"))(outputFiles=("out" "{files}/put/out1"))',
-    "cached": '&(executable=/bin/true)(jobname="cached")(inputFiles=("in" "{files}/in1"))',
-    "input404": '&(executable=/bin/true)(jobname="input404")(inputFiles=("in" "{files}/missing"))',
-    "odd": f'&(executable=/bin/true)(jobname="{ODD_NAME}")',
-    "noname": "&(executable=/bin/true)",
-    "noexec": '&(executable=/bin/nowhere)(jobname="noexec")',
-    "killed": '&(executable=/bin/sleep)(arguments=300)(jobname="killed")',
-    "resumed": '&(executable=/bin/sh)(arguments="-c" "echo x >out")(jobname="resumed")(rerun=2)'
-    '(outputFiles=("out" "{files}/put/refused"))',
-}
 
 
 class Lived(NamedTuple):
@@ -81,7 +65,8 @@ def lived() -> Iterator[Lived]:
     storage = live_arex.Storage()
     storage.refused.add("/put/refused")
     with storage.running(), ce.running():
-        jobs = _live(ce, storage)
+        urls = live_arex.live(ce, storage)
+        jobs = {name: live_arex.id_of(url) for name, url in urls.items()}
     with closing(open_accounting(here)) as ours:
         hooked = [str(job_id) for (job_id,) in ours.execute("SELECT JobID FROM AAR")]
         report = sweep(here, ours)
@@ -90,35 +75,13 @@ def lived() -> Iterator[Lived]:
             yield Lived(ce, jobs, hooked, report, theirs, ours)
 
 
-def _live(ce: LiveCE, storage: Storage) -> dict[str, str]:
-    """Every job from its submission to its end; returns the ids by name."""
-
-    def submit(name: str) -> str:
-        return ce.submit(name, JOBS[name].replace("{files}", live_arex.FILES))
-
-    urls = {name: submit(name) for name in JOBS if name != "cached"}
-    live_arex.wait_for(lambda: ce.state(urls["killed"]) == "INLRMS", 120, "the job to kill runs")
-    ce.client("arckill", urls["killed"])
-    live_arex.wait_for(lambda: ce.state(urls["output"]) == "FINISHED", 180, "the job with files ends")
-    urls["cached"] = submit("cached")
-    live_arex.wait_for(lambda: ce.state(urls["resumed"]) == "FINISHED", 300, "the upload is refused")
-    storage.refused.clear()
-    ce.client("arcresume", urls["resumed"])
-    live_arex.wait_for(lambda: "/put/refused" in storage.taken, 180, "the upload of the resumed job")
-    for name, url in urls.items():
-        live_arex.wait_for(lambda url=url: ce.state(url) == "FINISHED", 180, f"{name} ends")  # type: ignore[misc]
-    # A-REX writes its rows behind the state.
-    time.sleep(3)
-    return {name: url.rpartition("/")[2] for name, url in urls.items()}
-
-
 def test_the_hook_recorded_every_job(lived: Lived) -> None:
     """No job needed the sweep, and nothing was spooled."""
     assert sorted(lived.hooked) == sorted(lived.jobs.values())
     assert (lived.report.spooled, lived.report.found.get("job"), lived.report.complaints) == (0, None, ())
 
 
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", live_arex.JOBS)
 def test_the_record_is_what_arex_wrote(lived: Lived, name: str) -> None:
     """Every column of AAR, names resolved."""
     job_id = lived.jobs[name]
@@ -127,7 +90,7 @@ def test_the_record_is_what_arex_wrote(lived: Lived, name: str) -> None:
 
 
 @pytest.mark.parametrize("table", [table for table in corpus.CHILDREN if table != "JobEvents"])
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", live_arex.JOBS)
 def test_the_children_are_what_arex_wrote(lived: Lived, name: str, table: str) -> None:
     """Every row of every child table; of a resumed job A-REX has them twice."""
     job_id = lived.jobs[name]
@@ -137,7 +100,7 @@ def test_the_children_are_what_arex_wrote(lived: Lived, name: str, table: str) -
     assert len(ours) == len(set(ours))
 
 
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", live_arex.JOBS)
 def test_the_events_are_what_arex_wrote(lived: Lived, name: str) -> None:
     """Each event of a state with a callout; A-REX takes the time after it, so ours is never later."""
     job_id = lived.jobs[name]
@@ -209,7 +172,7 @@ def test_arcctl_stats_are_those_of_arex(lived: Lived, arcctl: dict[str, LiveCE],
     assert said == _said(arcctl["theirs"], *arguments)
 
 
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", live_arex.JOBS)
 def test_arcctl_job_info_is_that_of_arex(lived: Lived, arcctl: dict[str, LiveCE], name: str) -> None:
     """`arcctl accounting job info` says the same of each job of our database; only the order of rows may differ."""
     ours, theirs = (_said(arcctl[which], "job", "info", lived.jobs[name]) for which in ("ours", "theirs"))

@@ -1,0 +1,268 @@
+"""
+Beside a real A-REX 7: what our hook records of X.509, VOMS and token jobs is what A-REX itself records.
+
+Runs on request, as root, on any Linux with debootstrap; all that is installed, and A-REX itself, is in a root below
+/var/tmp/arcacct-live (or $ARCACCT_LIVE_ROOTS), which the next run finds again:
+
+    ARCACCT_LIVE=1 venv/bin/pytest -n 0 tests/acceptance/test_live7.py
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import subprocess
+from contextlib import closing
+from datetime import datetime
+from typing import NamedTuple
+
+import arex_corpus as corpus
+import debian_root
+import live_arex
+import live_arex7
+import pytest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from live_arex7 import LiveCE7
+
+pytestmark = live_arex7.ON_REQUEST
+
+RULES = """\
+[arex]
+authtokenmap=sub:user,wlcg.groups:group
+
+[arex/jura]
+vomsless_vo=general
+vomsless_vo=nobodys lost
+vomsless_vo=tokens dteam#/DC=org/DC=example/CN=voms server
+vomsless_vo=everybody
+"""
+"""Which VO a job without VOMS has, and which claims are kept: for the jobs whose names begin with `rules`."""
+WAITING = '&(executable=/bin/sh)(arguments="-c" "until test -e {}/go; do sleep 1; done")'
+AUTHENTICATED = ("x509", "voms", "production", "token", "groups")
+NAMES = (*live_arex.JOBS, *AUTHENTICATED, "through", "through-groups", *(f"rules-{name}" for name in AUTHENTICATED))
+
+
+class Lived(NamedTuple):
+    """What is left when A-REX has stopped."""
+
+    ce: LiveCE7
+    jobs: dict[str, str]
+    """Job ids by name."""
+    hooked: list[str]
+    """What the hooks alone had recorded, before any sweep."""
+    said: dict[str, subprocess.CompletedProcess[str]]
+    """What our commands said afterwards, in this order."""
+    theirs: sqlite3.Connection
+    ours: sqlite3.Connection
+    """As the hooks alone left it."""
+
+
+@pytest.fixture(scope="module")
+def lived() -> Iterator[Lived]:
+    """All jobs have run, the last ones under `RULES`; one ran through A-REX's restart between them."""
+    root = debian_root.debian_root(live_arex7.SUITE, live_arex7.PACKAGES)
+    try:
+        ce = live_arex7.LiveCE7(root)
+        ce.prepare()
+        jobs = {name: live_arex.id_of(url) for name, url in _live(ce).items()}
+        copies = ce.home / "copies"
+        accounting = ce.control / "accounting"
+        theirs = live_arex.copy_of(accounting / "accounting_v2.db", copies / "accounting_v2.db")
+        ours = live_arex.copy_of(accounting / "arcacct" / "accounting.db", copies / "accounting.db")
+        said = {
+            name: ce.arcacct(*command)
+            for name, command in {
+                "sweep": ("sweep",),
+                "import": ("import", "arex"),
+                "again": ("sweep",),
+                "check": ("config", "check"),
+                "stats": ("stats", "--filter-vo", "dteam", "--format", "json"),
+            }.items()
+        }
+        with closing(sqlite3.connect(theirs)) as first, closing(sqlite3.connect(ours)) as second:
+            hooked = [str(job_id) for (job_id,) in second.execute("SELECT JobID FROM AAR")]
+            yield Lived(ce, jobs, hooked, said, first, second)
+    finally:
+        root.end_processes()
+
+
+def _live(ce: LiveCE7) -> dict[str, str]:
+    """Every job from its submission to its end; returns the URLs by name."""
+    storage = live_arex.Storage()
+    storage.refused.add("/put/refused")
+    with storage.running():
+        with ce.running():
+            ce.arcacct("db", "init")
+            urls = live_arex.live(ce, storage) | _submit_with_each_credential(ce, "")
+            through = {
+                name: ce.submit(name, WAITING.format(ce.seen(ce.home)), **environment)
+                for name, environment in {"through": {}, "through-groups": _with_groups(ce)}.items()
+            }
+            live_arex.ended(ce, urls)
+            for url in through.values():
+                live_arex.wait_for(lambda url=url: ce.state(url) == "INLRMS", 60, "it runs")  # type: ignore[misc]
+        ce.configure("60-vo.conf", RULES)
+        with ce.running():
+            (ce.home / "go").touch()
+            urls |= through | _submit_with_each_credential(ce, "rules-")
+            live_arex.ended(ce, urls)
+    return urls
+
+
+def _submit_with_each_credential(ce: LiveCE7, prefix: str) -> dict[str, str]:
+    credentials = {
+        "x509": {},
+        "voms": ce.voms_proxy("/atlas/Role=NULL/Capability=NULL"),
+        "production": ce.voms_proxy("/atlas/Role=production/Capability=NULL", "/atlas/Role=NULL/Capability=NULL"),
+        "token": ce.token("tom"),
+        "groups": _with_groups(ce),
+    }
+    return {
+        f"{prefix}{name}": ce.submit(f"{prefix}{name}", f'&(executable=/bin/true)(jobname="{name}")', **environment)
+        for name, environment in credentials.items()
+    }
+
+
+def _with_groups(ce: LiveCE7) -> dict[str, str]:
+    return ce.token("gro'a", email="groa@example.org", **{"wlcg.groups": ["/atlas/production", "/atlas"]})
+
+
+def test_the_hook_recorded_every_job(lived: Lived) -> None:
+    """No job needed the sweep, and nothing was spooled."""
+    assert sorted(lived.hooked) == sorted(lived.jobs.values())
+    assert lived.said["sweep"].stdout.startswith(f"0 events from the spool; {len(lived.jobs)} jobs in ")
+    assert lived.said["sweep"].stderr == ""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_record_is_what_arex_wrote(lived: Lived, name: str) -> None:
+    """Every column of AAR, names resolved; A-REX 7.0 takes the issuer of a VO for a part of its name."""
+    job_id = lived.jobs[name]
+    theirs = tuple(
+        value.partition("%23")[0] if isinstance(value, str) and value.startswith("dteam%23") else value
+        for value in corpus.records(lived.theirs)[job_id]
+    )
+
+    assert corpus.records(lived.ours)[job_id] == theirs
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_children_are_what_arex_wrote(lived: Lived, name: str) -> None:
+    """Every row of every child table but the events; of a resumed job A-REX has some of them twice."""
+    job_id = lived.jobs[name]
+    for table in [table for table in corpus.CHILDREN if table != "JobEvents"]:
+        ours, theirs = corpus.children(lived.ours, table)[job_id], _in_version_1(lived.theirs, table, job_id)
+
+        assert sorted(set(ours), key=repr) == sorted(set(theirs), key=repr), table
+        assert len(ours) == len(set(ours)), table
+
+
+def _in_version_1(theirs: sqlite3.Connection, table: str, job_id: str) -> list[tuple[object, ...]]:
+    """A-REX's rows; its columns for the first FQAN and the benchmark as rows, as A-REX 6 had them."""
+    rows = corpus.children(theirs, table)[job_id]
+    fqan, benchmark = theirs.execute(
+        "SELECT FQANs.Name, Benchmarks.Name FROM AAR JOIN FQANs ON FQANs.ID = FQANID"
+        " JOIN Benchmarks ON Benchmarks.ID = BenchmarkID WHERE JobID = ?",
+        (job_id,),
+    ).fetchone()
+    if table == "JobExtraInfo" and benchmark:
+        rows.append(("benchmark", benchmark))
+    if table == "AuthTokenAttributes" and fqan:
+        rows[rows.index(("vomsfqan", fqan))] = ("mainfqan", fqan)
+    return rows
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_events_are_what_arex_wrote(lived: Lived, name: str) -> None:
+    """Each event of a state with a callout, INLRMS too; A-REX takes the time after it, so ours is never later."""
+    job_id = lived.jobs[name]
+    ours, theirs = (corpus.children(con, "JobEvents")[job_id] for con in (lived.ours, lived.theirs))
+    wanted = [row for row in theirs if row[0] != "CANCELING"]
+    if name == "resumed":
+        # On its way from FINISHED back to FINISHING it is INLRMS for an instant, without a callout.
+        wanted.remove([row for row in wanted if row[0] == "INLRMS"][1])
+
+    for key, when in wanted:
+        behind = [_seconds(when) - _seconds(other) for event, other in ours if event == key]
+        assert any(0 <= seconds <= 2 for seconds in behind), (key, when, ours)
+    assert {row[0] for row in ours} == {row[0] for row in wanted}
+
+
+def _seconds(text: object) -> float:
+    return datetime.fromisoformat(f"{text}+00:00").timestamp()
+
+
+@pytest.mark.parametrize(
+    ("name", "vo"),
+    [
+        ("x509", ""),
+        ("token", ""),
+        ("groups", ""),
+        ("voms", "atlas"),
+        ("rules-x509", "everybody"),
+        ("rules-voms", "atlas"),
+        ("rules-production", "atlas"),
+        ("rules-token", "dteam"),
+        ("rules-groups", "dteam"),
+    ],
+)
+def test_the_vo_is_the_one_of_the_rules(lived: Lived, name: str, vo: str) -> None:
+    """A line with an authgroup goes before those without, of which the last holds."""
+    assert corpus.records(lived.ours)[lived.jobs[name]][5] == vo
+
+
+def test_only_the_claims_of_authtokenmap_are_kept(lived: Lived) -> None:
+    """ARC's default first, then what the site said in arc.conf.d."""
+    attributes = corpus.children(lived.ours, "AuthTokenAttributes")
+
+    assert sorted(attributes[lived.jobs["groups"]]) == [
+        ("email", "groa@example.org"),
+        ("name", "gro%27a"),
+        ("username", "gro%27a"),
+    ]
+    assert sorted(attributes[lived.jobs["rules-groups"]]) == [
+        ("group", "/atlas"),
+        ("group", "/atlas/production"),
+        ("user", "gro%27a"),
+    ]
+    assert attributes[lived.jobs["rules-token"]] == [("user", "tom")]
+
+
+def test_no_callout_failed(lived: Lived) -> None:
+    """A-REX neither waited for one nor took one for a failure."""
+    log = (lived.ce.home / "arex.log").read_text(errors="replace")
+
+    assert "State: FINISHED" in log
+    assert not re.search(r"Plugin at state .* : (TIMEOUT|FAILED)", log)
+
+
+def test_a_second_sweep_changes_nothing(lived: Lived) -> None:
+    """What hooks and sweep have recorded of the live directory is complete."""
+    assert lived.said["again"].stdout.rstrip().endswith(" 0 recorded")
+
+
+def test_the_import_finds_no_differences(lived: Lived) -> None:
+    """Of accounting_v2.db and of the control directory come the same rows."""
+    assert f" {len(lived.jobs)} records looked at, 0 jobs added, 0 changed," in lived.said["import"].stdout
+    assert lived.said["import"].stderr == ""
+
+
+def test_the_vo_can_be_asked_for(lived: Lived) -> None:
+    """`stats --filter-vo` knows jobs whose VO is no credential's."""
+    (row,) = json.loads(lived.said["stats"].stdout)
+
+    assert row["jobs"] == len([name for name in lived.jobs if name in ("rules-token", "rules-groups")])
+
+
+def test_the_configuration_is_as_the_manual_wants_it(lived: Lived) -> None:
+    """Nothing against the callouts; of the lines `vomsless_vo` the two that were written to be wrong."""
+    said = lived.said["check"]
+
+    assert said.stdout.endswith(": 0 errors, 2 warnings\n"), said
+    assert "names authgroup 'nobodys', which there is not" in said.stdout
+    assert "replaces that of line" in said.stdout

@@ -1,0 +1,107 @@
+"""
+A Debian of its own below a directory, made by debootstrap, in which a test may install and start what it likes.
+
+Needs root. What is mounted for a command is mounted in a namespace of that command alone: when the last process in it
+has ended nothing is left, however the test ended.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HOSTNAME = "ce.example.org"
+PLACE = pathlib.Path(os.environ.get("ARCACCT_LIVE_ROOTS", "/var/tmp/arcacct-live"))
+"""Where roots are made, and found again by the next run: some 600 MB each."""
+_ENTER = """
+hostname "$2" && mount -t proc proc "$1/proc" && mount --bind /dev "$1/dev" || exit 125
+root=$1
+shift 2
+exec chroot "$root" "$@"
+"""
+_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+_MADE = ".arcacct-live"
+"""A file of the root that says which packages it has: it is written last."""
+
+
+class DebianRoot:
+    """A root directory and its commands."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.path = path
+
+    @property
+    def prefix(self) -> list[str]:
+        """What stands before a command for it to run in this root, with /proc and /dev, as host ce.example.org."""
+        return ["unshare", "--mount", "--uts", "sh", "-c", _ENTER, "sh", str(self.path), HOSTNAME]
+
+    def run(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a command in the root; fails with what it said."""
+        done = subprocess.run(
+            [*self.prefix, *command],
+            env={**_ENVIRONMENT, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            check=False,
+        )
+        assert done.returncode == 0, f"{' '.join(command)}: {done.returncode}\n{done.stdout}"
+        return done
+
+    def processes(self) -> Iterator[int]:
+        """The processes that have this root."""
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if os.readlink(process / "root") == str(self.path):
+                    yield int(process.name)
+            except OSError:
+                continue
+
+    def end_processes(self) -> None:
+        """Kill what still runs in this root."""
+        end = time.monotonic() + 30
+        while left := list(self.processes()):
+            assert time.monotonic() < end, f"processes that do not end: {left}"
+            for pid in left:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+            time.sleep(0.1)
+
+
+def debian_root(suite: str, packages: tuple[str, ...]) -> DebianRoot:
+    """A root of this suite with these packages: the one of an earlier run, if it has them, else a new one."""
+    root = DebianRoot((PLACE / suite).resolve())
+    made = root.path / _MADE
+    wanted = "\n".join(packages)
+    if made.exists() and made.read_text() == wanted:
+        root.end_processes()
+        return root
+    if root.path.exists():
+        root.end_processes()
+        shutil.rmtree(root.path)
+    root.path.mkdir(parents=True)
+    # Its own mounts go with it, too.
+    bootstrap = ["unshare", "--mount", "debootstrap", "--variant=minbase"]
+    subprocess.run([*bootstrap, "--include=ca-certificates,python3,openssl,procps", suite, root.path], check=True)
+    # No service is started, and the host knows its own name: A-REX's package asks for it.
+    policy = root.path / "usr" / "sbin" / "policy-rc.d"
+    policy.write_text("#!/bin/sh\nexit 101\n")
+    policy.chmod(0o755)
+    (root.path / "etc" / "hosts").write_text(f"127.0.0.1 localhost\n127.0.0.1 {HOSTNAME} ce\n")
+    shutil.copyfile("/etc/resolv.conf", root.path / "etc" / "resolv.conf")
+    root.run("apt-get", "update", "-q")
+    install = ["apt-get", "install", "-q", "-y", "--no-install-recommends", *packages]
+    root.run(*install, DEBIAN_FRONTEND="noninteractive")
+    made.write_text(wanted)
+    return root
