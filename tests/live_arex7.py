@@ -31,12 +31,12 @@ authtokens=* * * * *
 
 
 class LiveCE7(live_arex.LiveCE):
-    """A computing element in a root: /etc/arc.conf, /etc/arc.conf.d with our callouts, the rest below /srv/ce."""
+    """A computing element in a root: /etc/arc.conf, /etc/arc.conf.d with our callouts, the rest below /var/spool/ce."""
 
     status_file = "{}.status"
 
     def __init__(self, root: debian_root.DebianRoot) -> None:
-        super().__init__(root.path / "srv" / "ce", "/opt/arcacct/bin/arcacct-record")
+        super().__init__(root.path / "var" / "spool" / "ce", "/opt/arcacct/bin/arcacct-record")
         self.root = root
         self.conf = root.path / "etc" / "arc.conf"
         self.conf_d = root.path / "etc" / "arc.conf.d"

@@ -55,16 +55,17 @@ class Lived(NamedTuple):
 def lived() -> Iterator[Lived]:
     """All jobs have run."""
     live_arex.install_packages()
-    home = pathlib.Path(tempfile.mkdtemp(prefix="arcacct-live-", dir="/srv"))
+    home = pathlib.Path(tempfile.mkdtemp(prefix="arcacct-live-", dir="/var/tmp"))
     # Jobs run as nobody.
     home.chmod(0o755)
     ce = live_arex.LiveCE(home, HOOK)
     ce.prepare()
     here = places(load(str(ce.conf), {}), str(ce.control))
-    initialise(here)
     storage = live_arex.Storage()
     storage.refused.add("/put/refused")
     with storage.running(), ce.running():
+        # A-REX has set the control directory up.
+        initialise(here)
         urls = live_arex.live(ce, storage)
         jobs = {name: live_arex.id_of(url) for name, url in urls.items()}
     with closing(open_accounting(here)) as ours:

@@ -55,7 +55,7 @@ class Cleaned(NamedTuple):
 def cleaned(request: pytest.FixtureRequest) -> Iterator[Cleaned]:
     """All jobs have run and were cleaned; then came the first sweep, that has the spool alone, or A-REX's database."""
     live_arex.install_packages()
-    home = pathlib.Path(tempfile.mkdtemp(prefix="arcacct-live-", dir="/srv"))
+    home = pathlib.Path(tempfile.mkdtemp(prefix="arcacct-live-", dir="/var/tmp"))
     home.chmod(0o755)
     # The environment is away, as in an upgrade.
     ce = live_arex.LiveCE(home, "/nowhere/arcacct-record")
