@@ -167,9 +167,14 @@ class JobWriter:
             return Written()
         # Aborted is what a sweep calls a job that vanished: a guess.
         if known.status in (IN_PROGRESS, "aborted") or job.end_time > known.end_time:
-            self._take(known.record_id, job)
+            self._take(known.record_id, job if job.vo else job._replace(vo=self._known_vo(known)))
             return Written(completed=1)
         return Written(differences=self._differences(known, job))
+
+    def _known_vo(self, known: Known) -> str:
+        """The VO of our record: a rule may have told it that the source does not have."""
+        query = "SELECT Name FROM WLCGVOs WHERE ID = (SELECT VOID FROM AAR WHERE RecordID = ?)"
+        return str(self._con.execute(query, (known.record_id,)).fetchone()[0])
 
     def _differences(self, known: Known, job: ArexJob) -> tuple[Difference, ...]:
         """Both have the job's end: what is not the same."""

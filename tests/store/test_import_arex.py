@@ -287,6 +287,20 @@ def test_an_end_that_our_recorder_missed_is_completed(here, con, path, arex, fir
     assert run(here, con, path).completed == 0
 
 
+def test_a_vo_that_only_we_know_stays_with_the_end_of_arex(here, con, path, arex) -> None:
+    """A rule that only arcacct.conf has told it when the job began; A-REX has the end, and no VO."""
+    recorded(here, con, "SUBMIT")
+    theirs(arex)
+    arex.con.execute(f"UPDATE AAR SET VOID = {arex.name('WLCGVOs', '')}")
+
+    assert run(here, con, path).completed == 1
+
+    assert con.execute("SELECT Name, EndTime FROM AAR JOIN WLCGVOs ON ID = VOID").fetchone() == (
+        "atlas",
+        job_files.NOON_S,
+    )
+
+
 def test_a_job_that_vanished_is_completed(here, con, path, arex) -> None:
     """A sweep called it aborted at its last event: A-REX knows how it ended."""
     recorded(here, con, "SUBMIT")
