@@ -154,7 +154,8 @@ class JobBatcher:
         held = self._unsettled(aar, record) or self._correction(aar, record, known)
         if held is not None:
             self._held.append(held)
-        if held is None or self._republish:
+        # A receiver that keeps the first version ignores another one, but under another name it would be a job more.
+        if held is None or (self._republish and any(one.key == record.key for one in known)):
             self._accept(aar, record, known)
 
     def take_back(self, job_id: str, aar: AAR | None, known: Sequence[Version]) -> bool:

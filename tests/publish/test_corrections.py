@@ -223,3 +223,19 @@ def test_a_job_without_usage_any_more_is_taken_back(memory, empty_box) -> None:
     site.publish_all()
     assert at_apel(empty_box.apel.job_records) == truth(jobs(1), by_lrms=True)
     assert site.held()["job00001"][0] == "correction"
+
+
+def test_sgas_a_correction_is_not_sent_again_under_another_name(sgas) -> None:
+    """A job of the batch system alone, whose host has another name now: a republish would make it two at SGAS."""
+    job = Job("local", endpoint_url="")
+    sgas.record(job)
+    sgas.publish()
+    sgas.options["lrms_host"] = "other.example.org"
+    sgas.configure(SGAS)
+    sgas.record(job._replace(wall_s=999))
+    sgas.publish()
+
+    sgas.republish()
+
+    assert list(sgas.box.sgas.records) == ["ur-ce.example.org-local"]
+    assert {job_id: state for job_id, (state, _why) in sgas.held().items()} == {"local": "correction"}
