@@ -35,7 +35,8 @@ _NUMBERS = frozenset(
 
 _TOKEN_CLAIM = "tokenclaim."  # noqa: S105  a key
 """ARC 7 writes the claims of the user's token so: ``tokenclaim.iss=https://...``, repeated for lists."""
-_FQAN_KEYS = ("mainfqan", "vomsfqan")
+FQAN_KEYS = ("mainfqan", "vomsfqan")
+"""AuthTokenAttributes.AttrKey of VOMS attributes: the first, and the others."""
 _LOCAL_EXTRA = (
     ("jobname", "jobname", "job_name"),
     ("lrms", "lrms", "lrms"),
@@ -207,7 +208,7 @@ def _read_local(facts: JobFacts, content: bytes, rules: "JobRules", gate: Gate, 
     facts.queue = gate.text("queue", values.get("queue", ""), 3)
     facts.user_dn = gate.text("user_dn", values.get("subject", ""), 3)
     facts.submit_time = parse_instant(values.get("starttime", "")) or 0
-    _set_vo(facts, several["voms"], claims, several["auth"], rules, gate, hashed=hashed)
+    _set_credentials(facts, several["voms"], claims, several["auth"], rules, gate, hashed=hashed)
     for key, name, column in _LOCAL_EXTRA:
         if key in values:
             facts.extra[name] = gate.text(column, values[key])
@@ -215,7 +216,7 @@ def _read_local(facts: JobFacts, content: bytes, rules: "JobRules", gate: Gate, 
         facts.extra["projectname"] = gate.text("project", several["projectname"][0])
 
 
-def _set_vo(
+def _set_credentials(
     facts: JobFacts,
     fqans: list[str],
     claims: list[tuple[str, str]],
@@ -228,9 +229,9 @@ def _set_vo(
     """What the user's credentials say: VOMS attributes, the claims that the site keeps, the VO."""
     kept = [(name, value) for claim, value in claims for name in rules.claim_names.get(claim, ())]
     # A site may keep the groups of a token as FQANs.
-    named = [*fqans, *(value for name, value in kept if name in _FQAN_KEYS)]
+    named = [*fqans, *(value for name, value in kept if name in FQAN_KEYS)]
     tokens = [("vomsfqan" if position else "mainfqan", fqan) for position, fqan in enumerate(named)]
-    tokens += [row for row in kept if row[0] not in _FQAN_KEYS]
+    tokens += [row for row in kept if row[0] not in FQAN_KEYS]
     most = MOST_ROWS["auth_tokens"][0]
     tokens, found = tokens[:most], len(tokens)
     tokens = [(gate.text("auth_tokens", key, 0), gate.text("auth_tokens", value, 0)) for key, value in tokens]

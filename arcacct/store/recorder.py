@@ -9,6 +9,7 @@ last: that makes one entry in FinishedLog.
 
 import time
 
+from arcacct.controldir.facts import FQAN_KEYS
 from arcacct.store.engine import Connection
 
 TYPE_CHECKING = False
@@ -293,8 +294,8 @@ def _correct_owner(con: Connection, known: Known, facts: "JobFacts", *, latest: 
     query = "SELECT AttrKey, AttrValue FROM AuthTokenAttributes WHERE RecordID = ?"
     have = con.execute(query, (known.record_id,)).fetchall()
     if known.has_ended() and known.owner[3] and not better:
-        # Nor are the claims that it keeps now; those of a .local that was read when it had a user are known.
-        tokens = [token for token in tokens if token in have or token[0] in ("mainfqan", "vomsfqan")]
+        # Nor are the claims that it keeps now, as FQANs or not; those of a .local that was read with a user are known.
+        tokens = [token for token in tokens if token in have or (facts.has_voms and token[0] in FQAN_KEYS)]
     if not _is_part(tokens, have) and (better or _is_part(have, tokens)):
         set_children(con, known.record_id, "AuthTokenAttributes", tokens)
     auth_groups = _auth_groups(facts)

@@ -740,6 +740,18 @@ def test_a_new_rule_is_none_of_a_job_that_has_ended(con: sqlite3.Connection) -> 
     assert con.execute("SELECT * FROM FinishedLog").fetchall() == before
 
 
+def test_claims_that_are_kept_as_fqans_now_are_none_of_a_job_that_has_ended(con: sqlite3.Connection) -> None:
+    """They look like FQANs that a torn .local lacked, but it is the site that has begun to keep them."""
+    files = {"local": BARE + b"tokenclaim.wlcg.groups=/atlas\n", "hashed": True}
+    record(con, event("FINISHED", 9, **files))
+    before = con.execute("SELECT * FROM FinishedLog").fetchall()
+
+    rules = JobRules("HEPSPEC:11.11", claim_names={"wlcg.groups": ("vomsfqan",)})
+    assert record(con, event("FINISHED", 9, **files, rules=rules), present=True) == NOTHING
+    assert rows(con)["AuthTokenAttributes"] == []
+    assert con.execute("SELECT * FROM FinishedLog").fetchall() == before
+
+
 def test_a_job_under_way_follows_the_rules(con: sqlite3.Connection) -> None:
     """At each state change, as A-REX 7 asks each time; the end of a resumed job is a new one."""
     local = BARE + b"auth=tokens\nauth=everybody\n"
