@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from sqlite_utils.utils import dedupe_keys
 
 from arcacct.errors import InputError, StoreBusy, UsageError
+from arcacct.store.foreign import Foreign
 from arcacct.store.reading import watched
 
 MIB = 2**20
@@ -45,12 +46,19 @@ class Answer(NamedTuple):
 class _Refusals(list[str]):
     """What the authorizer refused: SQLite says only that it did."""
 
-    def __call__(self, action: int, one: str | None, two: str | None, _database: str | None, _via: str | None) -> int:
+    def __init__(self, con: Connection) -> None:
+        super().__init__()
+        self._foreign = con if isinstance(con, Foreign) else None
+
+    def __call__(self, action: int, one: str | None, two: str | None, _database: str | None, via: str | None) -> int:
         function = action == sqlite3.SQLITE_FUNCTION and str(two).lower() not in _REFUSED_FUNCTIONS
         pragma = action == sqlite3.SQLITE_PRAGMA and str(one).lower() in _PRAGMAS
-        if action in _ALLOWED or function or pragma:
+        if self._foreign is not None and not self._foreign.allows(action, one, via):
+            self.append(f"the view {via or one} of a database of others")
+        elif action in _ALLOWED or function or pragma:
             return sqlite3.SQLITE_OK
-        self.append(str(two if action == sqlite3.SQLITE_FUNCTION else one))
+        else:
+            self.append(str(two if action == sqlite3.SQLITE_FUNCTION else one))
         return sqlite3.SQLITE_DENY
 
 
@@ -63,9 +71,11 @@ def answered(con: Connection, sql: str, limits: Limits, at_work: Callable[[], bo
     when the database is locked; also while the rows come. The connection is good for nothing else after.
     """
     _confine(con, limits)
-    refusals = _Refusals()
+    refusals = _Refusals(con)
     con.set_authorizer(refusals)
     began = time.monotonic()
+    if isinstance(con, Foreign):
+        con.more_time(limits.seconds)
     with (
         watched(con, lambda: at_work() and time.monotonic() - began < limits.seconds),
         _explaining(sql, limits, refusals),

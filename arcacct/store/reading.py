@@ -15,11 +15,10 @@ from contextlib import closing, contextmanager
 from arcacct.errors import SchemaError, StoreError
 from arcacct.store import arex_database
 from arcacct.store.connect import ACCOUNTING_SCHEMA, open_for_reading
+from arcacct.store.foreign import STEPS, Foreign
 
 _WAL = 2
 _FIRST_BYTES = 2**20
-_STEPS = 100_000
-"""Virtual machine instructions between two looks at the clock: some milliseconds."""
 
 
 @contextmanager
@@ -68,13 +67,19 @@ def watched(con: Connection, alive: Callable[[], bool]) -> Iterator[None]:
     """
     While a statement runs, ``alive`` is called every few milliseconds; it stops the statement by returning False.
 
-    SQLite then says "interrupted".
+    SQLite then says "interrupted", as it does when a database of somebody else's takes too long.
     """
-    con.set_progress_handler(lambda: 0 if alive() else 1, _STEPS)
+    if isinstance(con, Foreign):
+        con.watch(alive)
+    else:
+        con.set_progress_handler(lambda: 0 if alive() else 1, STEPS)
     try:
         yield
     finally:
-        con.set_progress_handler(None, 0)
+        if isinstance(con, Foreign):
+            con.watch()
+        else:
+            con.set_progress_handler(None, 0)
 
 
 def size_bytes(path: str) -> int:
