@@ -57,7 +57,7 @@ _GRACE_S = 2.0
     default=512,
     show_default=True,
     metavar="MIB",
-    help="Give up when SQLite needs more memory.",
+    help="Give up when the query or its result needs more memory.",
 )
 @click.pass_context
 def query(
