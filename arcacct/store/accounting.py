@@ -166,7 +166,7 @@ def translating(path: str) -> Iterator[None]:
     """What SQLite refuses inside becomes StoreBusy or StoreError, with the file it is about."""
     try:
         yield
-    except DatabaseError as error:
+    except (DatabaseError, UnicodeDecodeError) as error:
         raise translated(error, path) from error
 
 
