@@ -16,6 +16,7 @@ from control_directory import set_up
 from installed_program import ARCACCT
 
 from arcacct.conf.places import Places, places
+from arcacct.store import maintain
 from arcacct.store.accounting import initialise
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
@@ -191,3 +192,18 @@ def test_very_many_rows_of_one_record_are_not_read_at_once(tmp_path, here, path)
     assert done.returncode == 0, done
     assert "1 jobs added" in done.stdout
     assert "record 1" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["stats --by user", "job info STORED1", "query 'SELECT * FROM v1_jobs'"])
+@pytest.mark.parametrize("name", ["v1_jobs", "v1_usage_by_month", "UsageCells", "DBConfig"])
+def test_what_only_looks_like_ours_is_refused(tmp_path, here, path, command, name) -> None:
+    """A copy of our database in which a view runs for ever; the one of the site is asked as ever."""
+    (copy, *_rest) = maintain.backups(here, str(tmp_path / "safe"))
+    with closing(sqlite3.connect(copy.path)) as con:
+        kind = con.execute("SELECT type FROM sqlite_master WHERE name = ?", (name,)).fetchone()[0]
+        con.executescript(f"DROP {kind} {name}; CREATE VIEW {name} AS {ENDLESS} SELECT i AS KeyName, i AS vo FROM n")
+
+    done = limited(tmp_path, "--database", copy.path, *shell_words(command))
+
+    assert done.returncode in (65, 74), done
+    assert done.stderr.startswith(f"arcacct: {copy.path}: ")
