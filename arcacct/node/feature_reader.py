@@ -8,11 +8,12 @@ wants to know whether a value has changed reads again.
 from __future__ import annotations
 
 import os
-import stat
 import time
+from itertools import islice
 from typing import NamedTuple
 
 from arcacct.errors import InputError, UsageError
+from arcacct.files.foreign import Directory, open_directory
 from arcacct.node.feature_keys import DEPRECATED, JOB_KEYS, KEYS, MACHINE_KEYS, NAME, problem
 
 TYPE_CHECKING = False
@@ -55,7 +56,7 @@ def location_of(value: str, name: str) -> str:
 
     Raises UsageError for anything else. A slash at its end, which should not be there, is taken off.
     """
-    if not value.startswith(("/", "http://", "https://")):
+    if not value.startswith(("/", "http://", "https://")) or "\0" in value:
         raise UsageError(f"{name}={value!r}: it begins neither with / nor with http:// or https://")
     return value.rstrip("/") or "/"
 
@@ -71,7 +72,7 @@ def read(location: str, *, fetch: Callable[[str], str | None] | None = None) -> 
         raw, warnings = _directory(location)
     else:
         raw, warnings = _served(location, fetch or _fetch())
-    return _doubted(location, raw, warnings)
+    return doubted(location, raw, warnings)
 
 
 def _fetch() -> Callable[[str], str | None]:
@@ -82,44 +83,56 @@ def _fetch() -> Callable[[str], str | None]:
 
 
 def _directory(location: str) -> tuple[dict[str, str], list[str]]:
-    raw: dict[str, str] = {}
-    warnings: list[str] = []
     try:
-        names = sorted(os.listdir(location))
-    except OSError as error:
-        raise InputError(f"{location}: cannot be read: {error.strerror}") from error
-    for name in names[:_LARGEST_DIRECTORY]:
+        with open_directory(location) as place:
+            return values_in(place)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{location}: cannot be read: {getattr(error, 'strerror', error)}") from error
+
+
+def values_in(place: Directory) -> tuple[dict[str, str], list[str]]:
+    """The values in a directory as they stand there, and what is wrong with others. Raises OSError."""
+    raw: dict[str, str] = {}
+    names, warnings = names_in(place)
+    for name in names:
         if name.startswith("."):
             continue
         if not NAME.fullmatch(name) and name not in DEPRECATED:
-            warnings.append(f"{name}: not the name of a key")
+            warnings.append(f"{name!r}: not the name of a key")
             continue
         try:
-            raw[name] = _contents(os.path.join(location, name))
+            raw[name] = value_of(place.read(name, LARGEST_VALUE + 1, for_all=True))
         except FileNotFoundError:
             # It was taken away meanwhile, and so it is absent.
             continue
-        except (OSError, ValueError) as error:
-            warnings.append(f"{name}: {error.strerror if isinstance(error, OSError) else error}; taken as absent")
+        except (OSError, ValueError, InputError) as error:
+            warnings.append(f"{name}: {_why(error, place, name)}; taken as absent")
     return raw, warnings
 
 
-def _contents(path: str) -> str:
-    """A value, not through a link: it could lead out of the directory, or to something that never ends."""
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise ValueError("no plain file")
-        return value_of(os.read(fd, LARGEST_VALUE + 1))
-    finally:
-        os.close(fd)
+def names_in(place: Directory) -> tuple[list[str], list[str]]:
+    """What is in a directory; of one that is too full for one of features those that the specification knows."""
+    with os.scandir(place.fd) as entries:
+        names = sorted(entry.name for entry in islice(entries, _LARGEST_DIRECTORY + 1))
+    if len(names) <= _LARGEST_DIRECTORY:
+        return names, []
+    return [*KEYS, *DEPRECATED], [f"more than {_LARGEST_DIRECTORY} files: only keys of the specification are read"]
+
+
+def _why(error: Exception, place: Directory, name: str) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return str(error).removeprefix(f"{place.path_of(name)}: ")
 
 
 def value_of(content: bytes) -> str:
     """A value without the newline at its end; raises ValueError when it is not text, or too long to be a value."""
     if len(content) > LARGEST_VALUE:
         raise ValueError("too long")
-    return content.decode("ascii").rstrip("\r\n")
+    try:
+        return content.decode("ascii").rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise ValueError("not ASCII") from None
 
 
 def _served(location: str, fetch: Callable[[str], str | None]) -> tuple[dict[str, str], list[str]]:
@@ -136,26 +149,30 @@ def _served(location: str, fetch: Callable[[str], str | None]) -> tuple[dict[str
     return raw, warnings
 
 
-def _doubted(location: str, raw: Mapping[str, str], warnings: list[str]) -> Features:
+def doubted(location: str, raw: Mapping[str, str], warnings: list[str]) -> Features:
+    """Values as they stand somewhere, each believed only if it is one that its key may have."""
     values: dict[str, str] = {}
     extra: dict[str, str] = {}
     for name, value in raw.items():
         if name in DEPRECATED:
             _take_deprecated(values, raw, warnings, name)
-        elif name not in KEYS:
-            extra[name] = value
         elif (wrong := problem(name, value)) is not None:
             warnings.append(f"{name}: {wrong}; taken as absent")
-        else:
+        elif name in KEYS:
             values[name] = value
+        else:
+            extra[name] = value
     return Features(location, values, extra, tuple(warnings))
 
 
 def _take_deprecated(values: dict[str, str], raw: Mapping[str, str], warnings: list[str], name: str) -> None:
     today, factor = DEPRECATED[name]
     warnings.append(f"{name}: a key of an old draft; {today} is its name today")
-    if today not in raw and raw[name].isdigit() and len(raw[name]) < 12:
-        values[today] = str(int(raw[name]) * factor)
+    if today in raw or not raw[name].isdigit() or len(raw[name]) > 11:
+        return
+    value = str(int(raw[name]) * factor)
+    if problem(today, value) is None:
+        values[today] = value
 
 
 def of_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -23,6 +23,7 @@ from arcacct.node.feature_http import Web
 from arcacct.node.feature_keys import JOB_KEYS, MACHINE_KEYS, problem
 from arcacct.node.feature_places import locations, valid
 from arcacct.node.feature_reader import location_of, read, remaining_s
+from arcacct.node.feature_saved import place_of
 from arcacct.node.feature_verdict import RULES
 from arcacct.sandbox import authority
 
@@ -181,6 +182,8 @@ def test_rule_10_the_share_of_the_machine(places):
     """Without a rating of its own a job has its processors' share of the machine's."""
     assert own.share_of_machine({"allocated_cpu": "4"}, read(places["machine"])) == {"hs06_job": "40.125"}
     assert own.share_of_machine({"allocated_cpu": "4", "hs06_job": "1"}, read(places["machine"])) == {}
+    put(places["machine"], "hs06", "0.0001\n")
+    assert own.share_of_machine({"allocated_cpu": "4"}, read(places["machine"])) == {}
 
 
 def test_rule_11_a_job_ends_before_its_machine(places):
@@ -314,6 +317,23 @@ def test_rules_21_and_22_variables(places, value, rule, wanted):
         value = places["machine"] + "/"
     assert verdict({"machine": value, "job": places["job"]}, rule) == wanted
     assert verdict(places, rule) == "ok"
+
+
+def test_an_empty_directory_is_no_directory(tmp_path, monkeypatch):
+    """As a variable is that the batch system has not set: neither the present directory nor the root is meant."""
+    monkeypatch.chdir(tmp_path)
+    for act in (lambda: write("", {"job_id": "1"}), lambda: remove(""), lambda: remove_keys("", ("job_id",))):
+        with pytest.raises(UsageError, match="empty"):
+            act()
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("job_id", ["../../etc", "..", ".", "a/../../b", "/etc", "a\0b", ""])
+def test_an_id_leads_nowhere_else(job_id):
+    """Ids of jobs come from other programs too: none is a way out of the place that the administrator named."""
+    with pytest.raises(InputError, match="cannot be part of a path"):
+        place_of("/var/spool/features/{jobid}", job_id)
+    assert place_of("/var/spool/features/{jobid}/f", "sonar:cl/1:2") == "/var/spool/features/sonar:cl/1:2/f"
 
 
 def test_rule_22_other_places_are_refused():
@@ -564,6 +584,23 @@ def test_rule_34_unknown_keys_are_kept(places):
     found = read(places["job"])
     assert found.for_accounting() == {"mjf_hepscore23_job": "41.5"}
     assert found.warnings == ()
+
+
+def test_rule_34_an_unknown_key_has_one_line_that_can_be_shown(places):
+    """Nothing that steers a terminal gets out of a directory, neither to a screen nor into a record."""
+    put(places["job"], "zone", "\x1b]0;title\x07\n")
+    put(places["job"], "more", "a\nb\n")
+    put(places["job"], "none", "")
+    found = read(places["job"])
+    assert found.extra == {}
+    assert len(found.warnings) == 3
+
+
+def test_rule_35_values_of_the_old_draft_are_doubted(places):
+    """Nothing, in today's unit, is no limit either."""
+    remove_keys(places["job"], ("max_rss_bytes",))
+    put(places["job"], "mem_limit_MB", "0\n")
+    assert "max_rss_bytes" not in read(places["job"]).values
 
 
 def test_rule_35_keys_of_the_old_draft(places):
