@@ -1,8 +1,8 @@
 """
 Directories of features: one file for each key, so that no reader ever sees half of a value.
 
-A value is written beside the old one and renamed over it. Nothing is written or removed through a symbolic link: the
-directories may stand where jobs can write.
+A value is written beside the old one and renamed over it. The directories may stand where jobs can write: all is done
+by their descriptor (`files.foreign`), and only what was made here is given to another user.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from arcacct.errors import InputError, StoreError, UsageError
+from arcacct.files.foreign import Directory, open_directory, open_parent
 from arcacct.node.feature_keys import NAME, problem
 
 TYPE_CHECKING = False
@@ -38,23 +39,22 @@ def write(
     ]
     if wrong:
         raise UsageError("; ".join(wrong))
-    with _directory(directory, make=True, owner=owner) as fd:
+    with _failures(directory), open_directory(directory, make=DIRECTORY_MODE, link=False) as place:
         for name, value in values.items():
-            _refuse_other_than_file(fd, directory, name)
-            _replace(fd, directory, name, value, owner)
+            _refuse_other_than_file(place, name)
+            _replace(place, name, value, owner)
+        # At the end: until then nobody else can change a directory that was made here.
+        if owner is not None and place.made:
+            os.fchown(place.fd, *owner)
 
 
 def remove_keys(directory: str, names: tuple[str, ...]) -> None:
     """Take keys away, at once each; those that are not there are no error."""
-    with _directory(directory) as fd:
+    with _failures(directory), open_directory(directory, link=False) as place:
         for name in names:
-            _refuse_other_than_file(fd, directory, name)
-            try:
-                os.unlink(name, dir_fd=fd)
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise StoreError(f"{directory}/{name}: cannot be removed: {error.strerror}") from error
+            _refuse_other_than_file(place, name)
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=place.fd)
 
 
 def remove(directory: str) -> None:
@@ -63,64 +63,55 @@ def remove(directory: str) -> None:
 
     Raises InputError, and removes nothing, if it holds anything that is no key: then it is another directory.
     """
-    with _directory(directory) as fd:
-        names = os.listdir(fd)
-        for name in names:
-            kind = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode
-            if not stat.S_ISREG(kind) or not (NAME.fullmatch(name) or name.startswith(_TEMPORARY)):
-                raise InputError(f"{directory}/{name} is no key of features: nothing was removed")
-        try:
+    with _failures(directory):
+        folder, own_name = open_parent(directory)
+        with folder, folder.open(own_name) as place:
+            names = os.listdir(place.fd)
             for name in names:
-                os.unlink(name, dir_fd=fd)
-            os.rmdir(directory)
-        except OSError as error:
-            raise StoreError(f"{directory}: cannot be removed: {error.strerror}") from error
+                kind = place.lstat(name).st_mode
+                if not stat.S_ISREG(kind) or not (NAME.fullmatch(name) or name.startswith(_TEMPORARY)):
+                    raise InputError(f"{place.path_of(name)!r} is no key of features: nothing was removed")
+            for name in names:
+                os.unlink(name, dir_fd=place.fd)
+            os.rmdir(own_name, dir_fd=folder.fd)
 
 
 @contextmanager
-def _directory(path: str, *, make: bool = False, owner: tuple[int, int] | None = None) -> Iterator[int]:
-    """A descriptor of a directory that is not reached through a link of its own."""
-    clean = path.rstrip("/") or "/"
+def _failures(directory: str) -> Iterator[None]:
+    """What the file system refuses becomes a StoreError that says what to do."""
     try:
-        if make and not os.path.lexists(clean):
-            os.makedirs(clean, DIRECTORY_MODE)
-            os.chmod(clean, DIRECTORY_MODE)
-            if owner is not None:
-                os.chown(clean, *owner)
-        fd = os.open(clean, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        yield
     except OSError as error:
-        if os.path.islink(clean):
-            raise InputError(f"{clean} is a symbolic link; name the directory itself") from error
-        raise StoreError(f"{clean}: {error.strerror}; name a directory that this user may write") from error
-    try:
-        yield fd
-    finally:
-        os.close(fd)
+        raise StoreError(
+            f"{error.filename or directory}: {error.strerror}; name a directory that this user may write"
+        ) from error
 
 
-def _refuse_other_than_file(fd: int, directory: str, name: str) -> None:
+def _refuse_other_than_file(place: Directory, name: str) -> None:
     try:
-        kind = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode
+        kind = place.lstat(name).st_mode
     except FileNotFoundError:
         return
     if not stat.S_ISREG(kind):
-        raise InputError(f"{directory}/{name} is no plain file: somebody else put it there; remove it first")
+        raise InputError(f"{place.path_of(name)} is no plain file: somebody else put it there; remove it first")
 
 
-def _replace(fd: int, directory: str, name: str, value: str, owner: tuple[int, int] | None) -> None:
+def _replace(place: Directory, name: str, value: str, owner: tuple[int, int] | None) -> None:
+    try:
+        content = value.encode("ascii") + b"\n"
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{name}={value!r}: not ASCII") from error
     temporary = f"{_TEMPORARY}{secrets.token_hex(8)}"
     try:
-        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=fd)
+        file = place.create(temporary, FILE_MODE)
         try:
-            os.write(file, value.encode("ascii", "strict") + b"\n")
-            os.fchmod(file, FILE_MODE)
+            os.write(file, content)
             if owner is not None:
                 os.fchown(file, *owner)
         finally:
             os.close(file)
-        os.rename(temporary, name, src_dir_fd=fd, dst_dir_fd=fd)
-    except UnicodeEncodeError as error:
-        os.unlink(temporary, dir_fd=fd)
-        raise UsageError(f"{name}={value!r}: not ASCII") from error
+        os.rename(temporary, name, src_dir_fd=place.fd, dst_dir_fd=place.fd)
     except OSError as error:
-        raise StoreError(f"{directory}/{name}: cannot be written: {error.strerror}") from error
+        with suppress(OSError):
+            os.unlink(temporary, dir_fd=place.fd)
+        raise StoreError(f"{place.path_of(name)}: cannot be written: {error.strerror}") from error

@@ -8,11 +8,12 @@ wants to know whether a value has changed reads again.
 from __future__ import annotations
 
 import os
-import stat
 import time
+from itertools import islice
 from typing import NamedTuple
 
 from arcacct.errors import InputError, UsageError
+from arcacct.files.foreign import Directory, open_directory
 from arcacct.node.feature_keys import DEPRECATED, JOB_KEYS, KEYS, MACHINE_KEYS, NAME, problem
 
 TYPE_CHECKING = False
@@ -71,7 +72,7 @@ def read(location: str, *, fetch: Callable[[str], str | None] | None = None) -> 
         raw, warnings = _directory(location)
     else:
         raw, warnings = _served(location, fetch or _fetch())
-    return _doubted(location, raw, warnings)
+    return doubted(location, raw, warnings)
 
 
 def _fetch() -> Callable[[str], str | None]:
@@ -82,37 +83,46 @@ def _fetch() -> Callable[[str], str | None]:
 
 
 def _directory(location: str) -> tuple[dict[str, str], list[str]]:
-    raw: dict[str, str] = {}
-    warnings: list[str] = []
     try:
-        names = sorted(os.listdir(location))
+        with open_directory(location) as place:
+            return values_in(place)
     except OSError as error:
         raise InputError(f"{location}: cannot be read: {error.strerror}") from error
-    for name in names[:_LARGEST_DIRECTORY]:
+
+
+def values_in(place: Directory) -> tuple[dict[str, str], list[str]]:
+    """The values in a directory as they stand there, and what is wrong with others. Raises OSError."""
+    raw: dict[str, str] = {}
+    names, warnings = _names(place)
+    for name in names:
         if name.startswith("."):
             continue
         if not NAME.fullmatch(name) and name not in DEPRECATED:
-            warnings.append(f"{name}: not the name of a key")
+            warnings.append(f"{name!r}: not the name of a key")
             continue
         try:
-            raw[name] = _contents(os.path.join(location, name))
+            raw[name] = value_of(place.read(name, LARGEST_VALUE + 1, for_all=True))
         except FileNotFoundError:
             # It was taken away meanwhile, and so it is absent.
             continue
-        except (OSError, ValueError) as error:
-            warnings.append(f"{name}: {error.strerror if isinstance(error, OSError) else error}; taken as absent")
+        except (OSError, ValueError, InputError) as error:
+            warnings.append(f"{name}: {_why(error, place, name)}; taken as absent")
     return raw, warnings
 
 
-def _contents(path: str) -> str:
-    """A value, not through a link: it could lead out of the directory, or to something that never ends."""
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise ValueError("no plain file")
-        return value_of(os.read(fd, LARGEST_VALUE + 1))
-    finally:
-        os.close(fd)
+def _names(place: Directory) -> tuple[list[str], list[str]]:
+    """What is in a directory; of one that is too full for one of features those that the specification knows."""
+    with os.scandir(place.fd) as entries:
+        names = sorted(entry.name for entry in islice(entries, _LARGEST_DIRECTORY + 1))
+    if len(names) <= _LARGEST_DIRECTORY:
+        return names, []
+    return [*KEYS, *DEPRECATED], [f"more than {_LARGEST_DIRECTORY} files: only keys of the specification are read"]
+
+
+def _why(error: Exception, place: Directory, name: str) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return str(error).removeprefix(f"{place.path_of(name)}: ")
 
 
 def value_of(content: bytes) -> str:
@@ -136,7 +146,8 @@ def _served(location: str, fetch: Callable[[str], str | None]) -> tuple[dict[str
     return raw, warnings
 
 
-def _doubted(location: str, raw: Mapping[str, str], warnings: list[str]) -> Features:
+def doubted(location: str, raw: Mapping[str, str], warnings: list[str]) -> Features:
+    """Values as they stand somewhere, each believed only if it is one that its key may have."""
     values: dict[str, str] = {}
     extra: dict[str, str] = {}
     for name, value in raw.items():

@@ -1,7 +1,7 @@
 """
 Features of jobs that their wrappers have saved: a directory as it was, or one file with a ``key=value`` on each line.
 
-They stand where jobs write, so nothing of them is believed that is no value, and no link is followed.
+They stand where jobs write (`files.foreign`), so nothing of them is believed that is no value.
 """
 
 from __future__ import annotations
@@ -10,41 +10,51 @@ import os
 import stat
 
 from arcacct.errors import InputError, UsageError
+from arcacct.files.foreign import Directory, open_parent
 from arcacct.node.feature_keys import KEYS, NAME, problem
-from arcacct.node.feature_reader import Features, read
+from arcacct.node.feature_reader import Features, doubted, values_in
 
 PLACE = "{jobid}"
 _LARGEST_FILE = 256 * 1024
 
 
 def place_of(pattern: str, job_id: str) -> str:
-    """Where the features of a job were saved. Raises UsageError for a pattern that has no place for the job's id."""
+    """
+    Where the features of a job were saved.
+
+    Raises UsageError for a pattern that has no place for the job's id, InputError for an id that leads elsewhere.
+    """
     if PLACE not in pattern:
         raise UsageError(f"{pattern!r} names one place for all jobs; write {PLACE} where the id belongs")
+    if not {"", ".", ".."}.isdisjoint(job_id.split("/")) or "\0" in job_id:
+        raise InputError(f"{job_id!r} cannot be part of a path; its features are not looked for")
     return os.path.abspath(pattern.replace(PLACE, job_id))
 
 
 def saved(path: str) -> Features | None:
     """The saved features, ``None`` if there are none. Raises InputError when they cannot be read."""
     try:
-        kind = os.lstat(path).st_mode
-        if stat.S_ISDIR(kind):
-            return read(path)
-        if not stat.S_ISREG(kind):
-            raise InputError(f"{path}: neither a directory nor a file")
-        return _of_lines(path, _text(path))
+        folder, name = open_parent(path)
+        with folder:
+            kind = folder.lstat(name).st_mode
+            if stat.S_ISDIR(kind):
+                with folder.open(name) as place:
+                    return doubted(path, *values_in(place))
+            if not stat.S_ISREG(kind):
+                raise InputError(f"{path}: neither a directory nor a file")
+            return _of_lines(path, _text(folder, name))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', error)}") from error
 
 
-def _text(path: str) -> str:
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        return os.read(fd, _LARGEST_FILE).decode("ascii", "replace")
-    finally:
-        os.close(fd)
+def _text(folder: Directory, name: str) -> str:
+    content = folder.read(name, _LARGEST_FILE, for_all=True)
+    if len(content) == _LARGEST_FILE:
+        # The last line may be half of one.
+        content = content[: content.rfind(b"\n") + 1]
+    return content.decode("ascii", "replace")
 
 
 def _of_lines(path: str, text: str) -> Features:

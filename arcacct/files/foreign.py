@@ -1,0 +1,316 @@
+"""
+Files in directories that others may write: session directories, a message queue of another user, a spool elsewhere.
+
+A path is a question that its owner may answer differently each time. So a directory is opened once, no link is followed
+that anybody else could have made, and all that is done in it is done relative to its descriptor: what was checked is
+what is read, written, given away or removed.
+
+A symbolic link on the way is followed only where the administrator alone can have put it: it belongs to root or to us,
+and so does every directory down to it, none of which others may write (in one with the sticky bit they may, as the
+kernel's ``protected_symlinks`` has it). ``/var/run`` is such a link; one in a user's directory, or of a user, is not.
+"""
+
+import errno
+import os
+import stat
+
+from arcacct.errors import InputError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_CLOSED = os.O_NOFOLLOW | os.O_CLOEXEC
+_SEARCH = os.O_PATH | os.O_DIRECTORY | _CLOSED
+_LIST = os.O_RDONLY | os.O_DIRECTORY | _CLOSED
+# A pipe that took the place of a file does not hold us up, and a terminal does not become ours.
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | _CLOSED
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CLOSED
+_MOST_LINKS = 40
+"""As the kernel."""
+_OPENAT2 = {"x86_64": 437, "aarch64": 437}
+"""The number of the system call on machines that we know; on others the way is gone step by step."""
+_INSTEAD = "name what it leads to"
+_NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 2, 4, 8
+
+
+class Directory:
+    """
+    A directory that is open; ``with`` closes it. Made by `open_directory`.
+
+    ``status`` is what `os.fstat` said. ``sure``: only root and this process's user can change what is in it, or on the
+    way to it. ``made``: it was not there before.
+    """
+
+    __slots__ = ("fd", "made", "path", "status", "sure")
+
+    def __init__(self, fd: int, path: str, *, sure: bool, made: bool = False) -> None:
+        self.fd = fd
+        self.path = path
+        self.made = made
+        self.status = os.fstat(fd)
+        self.sure = sure and _is_ours(self.status)
+
+    def __enter__(self) -> "Directory":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the descriptor back; nothing may be done with it any more."""
+        os.close(self.fd)
+
+    def path_of(self, name: str) -> str:
+        """What a file in it is called in a message."""
+        return f"{self.path.rstrip('/')}/{name}"
+
+    def lstat(self, name: str) -> os.stat_result:
+        """What is under a name, of a link the link itself. Raises OSError."""
+        return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
+
+    def open(self, name: str) -> "Directory":
+        """
+        A directory in it, which is no link.
+
+        Raises InputError for a link, OSError for anything else that is no directory.
+        """
+        try:
+            fd = os.open(name, _LIST, dir_fd=self.fd)
+        except OSError as error:
+            raise self._named(error, name) from None
+        return Directory(fd, self.path_of(name), sure=self.sure)
+
+    def make(self, name: str, mode: int = 0o700) -> "Directory":
+        """
+        A directory in it, made with this mode (whatever the umask) if it is not there.
+
+        Raises InputError when somebody else puts another one into the place of the one that was made, else as `open`.
+        """
+        try:
+            os.mkdir(name, 0o700, dir_fd=self.fd)
+        except FileExistsError:
+            return self.open(name)
+        found = self.open(name)
+        try:
+            found._take(mode)  # noqa: SLF001  its own kind
+        except BaseException:
+            found.close()
+            raise
+        return found
+
+    def _take(self, mode: int) -> None:
+        """Set the mode of a directory that was just made; raises InputError if it is not the one."""
+        # By its owner alone it could be one of root's that a user has moved here; in that there would be something.
+        if self.status.st_uid != os.geteuid() or os.listdir(self.fd):
+            raise InputError(
+                f"{self.path}: somebody put another directory into the place of the one just made; "
+                "choose a directory that others may not write"
+            )
+        self.made = True
+        if mode != 0o700:
+            # The bit by which files get the directory's group was inherited, and stays.
+            os.fchmod(self.fd, mode | self.status.st_mode & stat.S_ISGID)
+
+    def create(self, name: str, mode: int = 0o600) -> int:
+        """A descriptor of a new file with this mode, whatever the umask. Raises OSError, also if the name is taken."""
+        fd = os.open(name, _NEW, 0o600, dir_fd=self.fd)
+        if mode != 0o600:
+            os.fchmod(fd, mode)
+        return fd
+
+    def read(self, name: str, most_bytes: int, *, for_all: bool = False) -> bytes:
+        """
+        The first ``most_bytes`` of a file.
+
+        Raises InputError for what `doubt` finds wrong with it (also with ``for_all``), OSError when it cannot be read.
+        """
+        # Before it is opened: to open a device may be to use it.
+        self._refuse(name, self.lstat(name), for_all=for_all)
+        try:
+            fd = os.open(name, _READ, dir_fd=self.fd)
+        except OSError as error:
+            raise self._named(error, name) from None
+        try:
+            self._refuse(name, os.fstat(fd), for_all=for_all)
+            return _content(fd, most_bytes)
+        except OSError as error:
+            raise self._named(error, name) from None
+        finally:
+            os.close(fd)
+
+    def doubt(self, status: os.stat_result, *, for_all: bool = False) -> str:
+        """
+        Why a file that is in it should not be believed; empty when there is nothing against it.
+
+        Where others may change it: a file of a third user; and a file of ours or root's that is not the owner's, if it
+        has a second name (a hard link), or with ``for_all`` if not everybody may read it: whoever owns the directory
+        can have brought it here.
+        """
+        if not stat.S_ISREG(status.st_mode):
+            return "no plain file"
+        owner = status.st_uid
+        if self.sure:
+            return ""
+        if owner not in (0, os.geteuid()):
+            return "" if owner == self.status.st_uid else f"a file of user {owner}"
+        if for_all:
+            return "" if status.st_mode & stat.S_IROTH else f"a file of user {owner} that others may not read"
+        if owner != self.status.st_uid and status.st_nlink > 1:
+            return f"a file of user {owner} that has another name elsewhere"
+        return ""
+
+    def _refuse(self, name: str, status: os.stat_result, *, for_all: bool) -> None:
+        wrong = self.doubt(status, for_all=for_all)
+        if wrong:
+            raise InputError(f"{self.path_of(name)}: {wrong}")
+
+    def _named(self, error: OSError, name: str) -> Exception:
+        """An error of a file in it with the whole path; for a link an InputError."""
+        path = self.path_of(name)
+        # With O_DIRECTORY the kernel says of a link that it is no directory.
+        if error.errno == errno.ELOOP or (error.errno == errno.ENOTDIR and self._is_link(name)):
+            return InputError(f"{path} is a symbolic link; name what it leads to")
+        error.filename = path
+        return error
+
+    def _is_link(self, name: str) -> bool:
+        try:
+            return stat.S_ISLNK(self.lstat(name).st_mode)
+        except OSError:
+            return False
+
+
+def open_directory(path: str, *, make: int | None = None, link: bool = True) -> Directory:
+    """
+    A directory by its path, from which ``..`` is taken out as text; ``make``: made with this mode if it is missing.
+
+    Directories above it that are missing get the same mode. ``link``: whether its last part may be a link of the
+    administrator's. Raises InputError for a link that is not followed, OSError (with the path) when the file system
+    refuses.
+    """
+    todo = _parts(os.path.abspath(path))
+    here = Directory(os.open("/", _SEARCH), "/", sure=True)
+    links = 0
+    try:
+        while todo:
+            there = None if here.sure else _rest(here, todo)
+            if there is not None:
+                todo = []
+            else:
+                name = todo.pop()
+                there = _step(here, name, make)
+            if there is None:
+                links += 1
+                target = _target(here, name, followed=links <= _MOST_LINKS and (link or bool(todo)))
+                todo += _parts(target)
+                if not target.startswith("/"):
+                    continue
+                there = Directory(os.open("/", _SEARCH), "/", sure=True)
+            here.close()
+            here = there
+        return Directory(os.open(".", _LIST, dir_fd=here.fd), here.path, sure=here.sure, made=here.made)
+    except OSError as error:
+        if error.filename == ".":
+            error.filename = here.path
+        raise
+    finally:
+        here.close()
+
+
+def open_parent(path: str) -> tuple[Directory, str]:
+    """The directory of a file, as `open_directory`, and the file's name in it."""
+    folder, name = os.path.split(os.path.abspath(path))
+    return open_directory(folder), name
+
+
+def read_file(path: str, most_bytes: int) -> bytes:
+    """The first bytes of a file by its path, which may be no link itself; raises as `Directory.read`."""
+    folder, name = open_parent(path)
+    with folder:
+        return folder.read(name, most_bytes)
+
+
+def _parts(path: str) -> list[str]:
+    """The parts of a path, the last one first."""
+    return [part for part in reversed(path.split("/")) if part not in ("", ".")]
+
+
+def _is_ours(status: os.stat_result) -> bool:
+    """Whether only root and we can take away or exchange what root or we have put into a directory."""
+    shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX
+    return status.st_uid in (0, os.geteuid()) and not shared
+
+
+def _step(here: Directory, name: str, make: int | None) -> Directory | None:
+    """One part of the way, made if wished; ``None`` if it is no directory, so perhaps a link."""
+    try:
+        fd = os.open(name, _SEARCH, dir_fd=here.fd)
+    except NotADirectoryError:
+        return None
+    except OSError as error:
+        if make is not None and isinstance(error, FileNotFoundError):
+            return here.make(name, make)
+        error.filename = here.path_of(name)
+        raise
+    # Only in what a link says: the path itself has none.
+    path = os.path.dirname(here.path) if name == ".." else here.path_of(name)
+    return Directory(fd, path, sure=here.sure)
+
+
+def _target(here: Directory, name: str, *, followed: bool) -> str:
+    """What a link says, if it may be followed."""
+    path = here.path_of(name)
+    fd = os.open(name, os.O_PATH | _CLOSED, dir_fd=here.fd)
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISLNK(status.st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        if not followed:
+            raise InputError(f"{path} is a symbolic link; name the directory itself")
+        if status.st_uid not in (0, os.geteuid()):
+            raise InputError(f"{path} is a symbolic link of user {status.st_uid}, so it is not followed; {_INSTEAD}")
+        if not here.sure:
+            raise InputError(f"{path} is a symbolic link where others may write, so it is not followed; {_INSTEAD}")
+        return os.readlink("", dir_fd=fd)
+    finally:
+        os.close(fd)
+
+
+def _rest(here: Directory, todo: list[str]) -> Directory | None:
+    """
+    All that is left of the way in one step, without any link, where the kernel can do that.
+
+    ``None`` where it cannot, and when it finds a link or an error: going step by step tells which part it is.
+    """
+    path = "/".join(reversed(todo))
+    fd = _openat2(here.fd, path)
+    return None if fd < 0 else Directory(fd, here.path_of(path), sure=False)
+
+
+def _openat2(folder: int, path: str) -> int:
+    """A directory below a directory by openat2(2), which Linux has since 5.6; a negative number if that fails."""
+    number = _OPENAT2.get(os.uname().machine)
+    if number is None:
+        return -1
+    # Here, since few paths lead through directories of others.
+    try:
+        import ctypes  # noqa: PLC0415
+    except ImportError:
+        return -1
+    # struct open_how: flags, mode, resolve.
+    how = (ctypes.c_uint64 * 3)(_LIST, 0, _NO_MAGICLINKS | _NO_SYMLINKS | _BENEATH)
+    call = ctypes.CDLL(None).syscall
+    call.restype = ctypes.c_long
+    size = ctypes.c_size_t(ctypes.sizeof(how))
+    return int(call(ctypes.c_long(number), folder, os.fsencode(path), ctypes.byref(how), size))
+
+
+def _content(fd: int, most_bytes: int) -> bytes:
+    chunks = []
+    while most_bytes > 0 and (chunk := os.read(fd, min(most_bytes, 1 << 20))):
+        chunks.append(chunk)
+        most_bytes -= len(chunk)
+    return b"".join(chunks)

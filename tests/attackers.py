@@ -1,0 +1,85 @@
+"""Another user who changes a directory of his own in a tight loop, while a test does something in it as root."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import pwd
+import subprocess
+import sys
+from contextlib import contextmanager
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+TRIES = 10_000
+THEM = pwd.getpwnam("nobody")
+SECRET = "root_alone_may_read_this"
+
+_SWAP = """
+exchange = ctypes.CDLL(None).renameat2
+print("ready", flush=True)
+while True:
+    # RENAME_EXCHANGE: there is no moment without either.
+    exchange(-100, b"one", -100, b"other", 2)
+"""
+_SNATCH = """
+number = 0
+print("ready", flush=True)
+while True:
+    try:
+        os.rename("made", f"away{number}")
+    except OSError:
+        continue
+    number += 1
+    for _ in range(number % 50):
+        try:
+            os.symlink(sys.argv[4], "made")
+            os.unlink("made")
+        except OSError:
+            break
+"""
+
+
+@contextmanager
+def _attacker(script: str, place: pathlib.Path, *arguments: object) -> Iterator[None]:
+    # Imported first: the interpreter may lie where only root can read.
+    start = "import ctypes, os, sys\nos.chdir(sys.argv[1])\nos.setgroups([])\nos.setgid(int(sys.argv[2]))\n"
+    start += "os.setuid(int(sys.argv[3]))\n"
+    command = [sys.executable, "-I", "-S", "-c", start + script, place, THEM.pw_gid, THEM.pw_uid, *arguments]
+    with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            yield
+            assert process.poll() is None, "the attacker has given up"
+        finally:
+            process.kill()
+
+
+def swapping(place: pathlib.Path) -> AbstractContextManager[None]:
+    """While it runs, ``one`` and ``other`` in ``place`` change their names, over and over."""
+    return _attacker(_SWAP, place)
+
+
+def snatching(place: pathlib.Path, target: pathlib.Path) -> AbstractContextManager[None]:
+    """While it runs, whatever is called ``made`` in ``place`` is moved away, and links to ``target`` come and go."""
+    return _attacker(_SNATCH, place, target)
+
+
+def theirs(path: pathlib.Path) -> pathlib.Path:
+    """A directory of the attacker."""
+    path.mkdir()
+    os.chown(path, THEM.pw_uid, THEM.pw_gid)
+    return path
+
+
+def secret_of_root(directory: pathlib.Path) -> pathlib.Path:
+    """A directory of root's, where a file of its own has a text that nobody else may read."""
+    directory.mkdir(mode=0o700)
+    secret = directory / "site_key"
+    secret.write_text(f"{SECRET}\n")
+    secret.chmod(0o600)
+    return secret

@@ -1,0 +1,323 @@
+"""Files in directories that others may write."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pathlib
+import stat
+import threading
+
+import pytest
+from attackers import THEM, TRIES, snatching, swapping, theirs
+from other_users import acting_as
+
+from arcacct.errors import InputError
+from arcacct.files import foreign
+from arcacct.files.foreign import open_directory, open_parent, read_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be attacked by others")
+
+
+@pytest.fixture(autouse=True)
+def every_descriptor_is_closed() -> Iterator[None]:
+    """Whatever happens."""
+    before = sorted(os.listdir("/proc/self/fd"))
+    yield
+    assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.fixture(params=["x86_64", "another"], ids=["by openat2", "step by step"])
+def machine(request, monkeypatch):
+    """A kernel that can go the whole way at once, and one that cannot."""
+    own = os.uname()
+    if request.param != own.machine:
+        other = os.uname_result((own.sysname, own.nodename, own.release, own.version, "another"))
+        monkeypatch.setattr(os, "uname", lambda: other)
+
+
+@pytest.fixture
+def home(public_dir):
+    """A directory of another user."""
+    return theirs(public_dir / "home")
+
+
+def content_of(path: pathlib.Path) -> str:
+    """What is read by way of its directory."""
+    return read_file(str(path), 100).decode()
+
+
+def put(path: pathlib.Path, text: str = "7\n", mode: int = 0o644, owner: int = 0) -> pathlib.Path:
+    """A file."""
+    path.write_text(text)
+    path.chmod(mode)
+    os.chown(path, owner, owner)
+    return path
+
+
+@pytest.mark.parametrize("target", ["{}/real", "real", "./real/", "../{name}/real", "second"])
+def test_a_link_of_the_administrators_is_followed(public_dir, target):
+    """Like /var/run -> /run: of root, where nobody else may write; wherever on the way it is."""
+    (public_dir / "real" / "deep").mkdir(parents=True)
+    put(public_dir / "real" / "deep" / "value")
+    (public_dir / "second").symlink_to(public_dir / "real")
+    (public_dir / "link").symlink_to(target.format(public_dir, name=public_dir.name))
+    assert content_of(public_dir / "link" / "deep" / "value") == "7\n"
+    with open_directory(str(public_dir / "link")) as found:
+        assert (found.path, found.sure) == (str(public_dir / "real"), True)
+    with pytest.raises(InputError, match="symbolic link"):
+        open_directory(str(public_dir / "link"), link=False)
+
+
+def test_the_systems_own_links_are_followed():
+    """What every host has."""
+    with open_directory("/proc/self/fd") as found:
+        assert os.listdir(found.fd)
+    if os.path.islink("/var/run"):
+        with open_directory("/var/run") as found:
+            assert found.path == "/run"
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_link_in_a_directory_of_a_user_is_not_followed(public_dir, home):
+    """Neither one of his own nor one of root's, which he may have brought from elsewhere; nor any below it."""
+    (public_dir / "real").mkdir()
+    put(public_dir / "real" / "value")
+    (home / "roots").symlink_to(public_dir / "real")
+    (home / "his").symlink_to(public_dir / "real")
+    os.chown(home / "his", THEM.pw_uid, -1, follow_symlinks=False)
+    (home / "of_root").mkdir()
+    (home / "of_root" / "link").symlink_to(public_dir / "real")
+    for name in ("roots", "his", "of_root/link"):
+        with pytest.raises(InputError, match=f"^{home}/{name} is a symbolic link .* not followed; name what it leads"):
+            content_of(home / name / "value")
+    (home / "plain" / "deep").mkdir(parents=True)
+    put(home / "plain" / "deep" / "value")
+    assert content_of(home / "plain" / "deep" / "value") == "7\n"
+
+
+@pytest.mark.parametrize("mode", [0o1777, 0o755])
+def test_a_link_of_a_user_is_not_followed(public_dir, mode):
+    """Also where root is the owner of the directory: /tmp."""
+    public_dir.chmod(mode)
+    (public_dir / "real").mkdir()
+    (public_dir / "link").symlink_to("real")
+    with open_directory(str(public_dir / "link")):
+        pass
+    os.chown(public_dir / "link", THEM.pw_uid, -1, follow_symlinks=False)
+    with pytest.raises(InputError, match=f"symbolic link of user {THEM.pw_uid}"):
+        open_directory(str(public_dir / "link"))
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775])
+def test_where_others_may_write_nothing_is_followed(public_dir, mode):
+    """Without the sticky bit they can exchange what root has put there."""
+    (public_dir / "real").mkdir()
+    (public_dir / "link").symlink_to("real")
+    public_dir.chmod(mode)
+    with pytest.raises(InputError, match="where others may write"):
+        open_directory(str(public_dir / "link"))
+
+
+def test_a_circle_of_links_ends(public_dir):
+    """As the kernel ends it."""
+    (public_dir / "a").symlink_to("b")
+    (public_dir / "b").symlink_to("a")
+    with pytest.raises(InputError, match="symbolic link"):
+        open_directory(str(public_dir / "a"))
+
+
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize(("name", "wanted"), [("away/x", errno.ENOENT), ("value/x", errno.ENOTDIR)])
+def test_errors_name_the_part(home, name, wanted):
+    """Which part of the path is wrong."""
+    put(home / "value")
+    with pytest.raises(OSError, match=str(home / name.partition("/")[0])) as caught:
+        open_directory(str(home / name))
+    assert caught.value.errno == wanted
+
+
+def test_only_plain_files_are_read(home):
+    """A pipe holds nobody up, a device is not opened, a socket, a directory and a link are told."""
+    os.mkfifo(home / "pipe")
+    os.mknod(home / "device", stat.S_IFCHR | 0o666, os.makedev(1, 5))
+    (home / "folder").mkdir()
+    (home / "link").symlink_to("/etc/passwd")
+    for name in ("pipe", "device", "folder", "link"):
+        with pytest.raises(InputError, match=f"{home}/{name}"):
+            read_file(str(home / name), 10)
+
+
+def test_what_root_alone_may_read_stays_his(public_dir, home):
+    """A second name of such a file, or the file itself or its whole directory moved: all that its owner can do."""
+    secret = put(public_dir / "secret", mode=0o600)
+    os.link(secret, home / "hard")
+    put(home / "moved", mode=0o600)
+    (home / "folder").mkdir(mode=0o700)
+    put(home / "folder" / "moved", mode=0o600)
+    for name in ("hard", "moved", "folder/moved"):
+        folder, own_name = open_parent(str(home / name))
+        with folder, pytest.raises(InputError, match="others may not read"):
+            folder.read(own_name, 10, for_all=True)
+    with pytest.raises(InputError, match="another name elsewhere"):
+        read_file(str(home / "hard"), 10)
+    assert content_of(secret) == "7\n"
+
+
+@pytest.mark.parametrize(
+    ("owner", "mode", "fine"),
+    [(THEM.pw_uid, 0o600, True), (THEM.pw_uid, 0o644, True), (0, 0o644, True), (1, 0o644, False)],
+)
+def test_whose_files_are_believed(home, owner, mode, fine):
+    """Those of the directory's owner and what root has written there for all; none of a third user."""
+    put(home / "value", mode=mode, owner=owner)
+    folder, name = open_parent(str(home / "value"))
+    with folder:
+        if fine:
+            assert folder.read(name, 10, for_all=True) == b"7\n"
+        else:
+            with pytest.raises(InputError, match="a file of user 1"):
+                folder.read(name, 10, for_all=True)
+
+
+def test_no_more_is_read_than_wanted(home):
+    """Of a file of a terabyte, and of one that grows as fast as it is read."""
+    with (home / "huge").open("wb") as file:
+        file.truncate(1 << 40)
+    assert len(read_file(str(home / "huge"), 5000)) == 5000
+    ended = threading.Event()
+
+    def grow() -> None:
+        with (home / "growing").open("ab") as file:
+            while not ended.is_set():
+                file.write(b"x" * 65536)
+                file.flush()
+                if file.tell() > 1 << 24:
+                    file.truncate(1 << 16)
+
+    put(home / "growing", "x" * 65536)
+    writer = threading.Thread(target=grow)
+    writer.start()
+    try:
+        assert {len(read_file(str(home / "growing"), 40_000)) for _ in range(50)} == {40_000}
+    finally:
+        ended.set()
+        writer.join()
+
+
+@pytest.mark.parametrize("umask", [0, 0o077])
+def test_modes_are_those_wished(public_dir, umask):
+    """Of all directories and files that are made, whatever the umask; a group that is inherited stays."""
+    public_dir.chmod(0o2755)
+    before = os.umask(umask)
+    try:
+        with open_directory(str(public_dir / "a" / "b"), make=0o755) as found:
+            os.close(found.create("own"))
+            os.close(found.create("for_all", 0o644))
+            found.make("own_folder").close()
+        open_directory(str(public_dir / "private" / "b"), make=0o700).close()
+    finally:
+        os.umask(before)
+    modes = {
+        str(path.relative_to(public_dir)): oct(stat.S_IMODE(path.stat().st_mode)) for path in public_dir.rglob("*")
+    }
+    assert modes == {
+        "a": "0o2755",
+        "a/b": "0o2755",
+        "a/b/own": "0o600",
+        "a/b/for_all": "0o644",
+        "a/b/own_folder": "0o2700",
+        "private": "0o2700",
+        "private/b": "0o2700",
+    }
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_directory_that_is_there_is_not_made(home):
+    """It keeps mode and owner, and `made` says so."""
+    (home / "there").mkdir(mode=0o711)
+    with open_directory(str(home / "there"), make=0o755) as found:
+        assert not found.made
+        assert stat.S_IMODE(found.status.st_mode) == 0o711
+    with open_directory(str(home / "new"), make=0o755) as found:
+        assert found.made
+
+
+def test_root_never_works_in_another_directory(public_dir, home):
+    """While its owner puts links into the place of what is made: every file is made below his directory, or not."""
+    (public_dir / "of_root").mkdir()
+    made = refused = 0
+    with snatching(home, public_dir / "of_root"):
+        for _ in range(TRIES):
+            try:
+                with open_directory(str(home / "made" / "deep"), make=0o755) as found:
+                    os.close(found.create("value"))
+                    made += 1
+            except (OSError, InputError):
+                refused += 1
+    assert os.listdir(public_dir / "of_root") == []
+    assert public_dir.joinpath("of_root").stat().st_uid == 0
+    assert made
+    assert refused
+
+
+@pytest.mark.usefixtures("machine")
+def test_root_reads_no_other_file(public_dir, home):
+    """While its owner swaps a directory in the middle of the way with a link: his text, or none."""
+    (public_dir / "of_root" / "deep").mkdir(parents=True)
+    put(public_dir / "of_root" / "deep" / "value", "secret")
+    (home / "one" / "deep").mkdir(parents=True)
+    put(home / "one" / "deep" / "value", "his")
+    (home / "other").symlink_to(public_dir / "of_root")
+    found = set()
+    with swapping(home):
+        for _ in range(TRIES):
+            try:
+                found.add(content_of(home / "one" / "deep" / "value"))
+            except (OSError, InputError):
+                found.add("none")
+    assert found == {"his", "none"}
+
+
+def test_a_kernel_that_refuses_openat2_is_no_hindrance(home, monkeypatch):
+    """A container's filter answers EPERM, an old kernel ENOSYS: both as any number that no system call has."""
+    monkeypatch.setitem(foreign._OPENAT2, os.uname().machine, 99_999)
+    (home / "deep").mkdir()
+    put(home / "deep" / "value")
+    assert content_of(home / "deep" / "value") == "7\n"
+
+
+def test_another_user_than_root(public_dir, home):
+    """Root's links and his own are followed, a third user's are not."""
+    (public_dir / "real").mkdir()
+    (public_dir / "roots").symlink_to("real")
+    (home / "his").symlink_to(public_dir / "real")
+    os.chown(home / "his", THEM.pw_uid, -1, follow_symlinks=False)
+    third = public_dir / "third"
+    third.mkdir()
+    os.chown(third, 1, 1)
+    (third / "link").symlink_to(public_dir / "real")
+    with acting_as(THEM.pw_name):
+        for path in (public_dir / "roots", home / "his"):
+            with open_directory(str(path)) as found:
+                assert found.path == str(public_dir / "real")
+        with pytest.raises(InputError, match="symbolic link"):
+            open_directory(str(third / "link"))
+
+
+@pytest.mark.skipif(os.uname().machine not in foreign._OPENAT2, reason="needs a machine whose number is known")
+def test_the_kernel_goes_the_way_at_once(home):
+    """Where it has openat2 it is asked, and refuses any link below the directory."""
+    (home / "a" / "b").mkdir(parents=True)
+    (home / "link").symlink_to("a")
+    with open_directory(str(home)) as found:
+        fd = foreign._openat2(found.fd, "a/b")
+        if fd < 0:
+            pytest.skip("this kernel has no openat2, or does not let us")
+        os.close(fd)
+        assert foreign._openat2(found.fd, "link/b") < 0
+        assert foreign._openat2(found.fd, "..") < 0

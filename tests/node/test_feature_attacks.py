@@ -1,0 +1,107 @@
+"""Features in directories that belong to jobs: their users swap them while root writes and reads."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+
+import pytest
+from attackers import SECRET, THEM, TRIES, secret_of_root, snatching, swapping, theirs
+from installed import arcacct, configured
+from sonar_site import REAL
+
+from arcacct.conf.parser import load
+from arcacct.conf.places import places
+from arcacct.errors import ArcacctError
+from arcacct.node import features as own
+from arcacct.node.feature_collect import collect
+from arcacct.node.feature_saved import saved
+from arcacct.store.accounting import open_accounting
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, whom users attack")
+OWNER = (THEM.pw_uid, THEM.pw_gid)
+JOB = "sonar:testcl:10:1795168549"
+
+
+def test_no_file_of_roots_is_given_away(public_dir):
+    """`features job write --owner USER` below a directory of the user's, who puts links into the place of ours."""
+    secret = secret_of_root(public_dir / "of_root")
+    before = secret.stat()
+    home = theirs(public_dir / "home")
+    written = refused = 0
+    with snatching(home, secret):
+        for _ in range(TRIES):
+            try:
+                own.write_job(str(home / "made"), {"job_id": "1"}, owner=OWNER)
+                written += 1
+            except ArcacctError:
+                refused += 1
+            after = secret.stat()
+            assert (after.st_uid, after.st_gid, after.st_mode) == (before.st_uid, before.st_gid, before.st_mode)
+    assert written
+    assert refused
+
+
+def test_no_directory_of_roots_is_given_away(public_dir):
+    """The same with links to a directory: neither its owner nor its mode changes, and nothing is written there."""
+    secret = secret_of_root(public_dir / "of_root")
+    home = theirs(public_dir / "home")
+    with snatching(home, secret.parent):
+        for _ in range(TRIES):
+            try:
+                own.write_job(str(home / "made"), {"job_id": "1"}, owner=OWNER)
+            except ArcacctError:
+                continue
+    after = secret.parent.stat()
+    assert (after.st_uid, stat.S_IMODE(after.st_mode)) == (0, 0o700)
+    assert os.listdir(secret.parent) == [secret.name]
+
+
+@pytest.mark.parametrize("pattern", ["{jobid}/one", "{jobid}/one/saved", "{jobid}/one/site_key"])
+def test_no_text_of_roots_gets_into_records(public_dir, pattern):
+    """`features record` where users save features: the directory, one above it, and a file are swapped with links."""
+    secret = secret_of_root(public_dir / "of_root")
+    (secret.parent / "saved").mkdir()
+    (secret.parent / "saved" / "site_key").write_text(f"{SECRET}\n")
+    job = theirs(public_dir / JOB)
+    (job / "one").mkdir()
+    (job / "one" / "saved").mkdir()
+    (job / "one" / "site_key").write_text("hs06=1\n")
+    (job / "other").symlink_to(secret.parent)
+    found = 0
+    with swapping(job):
+        for _ in range(TRIES):
+            try:
+                features = saved(str(public_dir / pattern.format(jobid=JOB)))
+            except ArcacctError:
+                continue
+            found += features is not None
+            assert SECRET not in str(features)
+    assert found
+
+
+def test_features_are_recorded_while_their_directory_is_swapped(public_dir):
+    """The command's own function, with the database: the job's own features are there in the end, and nothing else."""
+    conf = configured(public_dir)
+    arcacct("--config", conf, "import", "sonar", str(REAL / "real-jobs-completed.json"))
+    secret = secret_of_root(public_dir / "of_root")
+    job = theirs(public_dir / JOB)
+    (job / "one").mkdir()
+    (job / "one" / "zone").write_text("b\n")
+    (job / "other").symlink_to(secret.parent)
+    here = places(load(str(conf), {}))
+    con = open_accounting(here)
+    changed = refused = 0
+    with swapping(job):
+        for _ in range(TRIES):
+            done = collect(con, here, str(public_dir / "{jobid}" / "one"), [JOB])
+            changed += done.changed
+            refused += bool(done.complaints)
+    assert (changed, refused > 0) == (1, True)
+    con.close()
+    with sqlite3.connect(here.database) as found:
+        assert found.execute("SELECT name, value FROM v1_job_attributes WHERE name GLOB 'mjf_*'").fetchall() == [
+            ("mjf_zone", "b")
+        ]
+    found.close()
