@@ -15,9 +15,19 @@ from typing import NamedTuple
 import psutil
 
 from arcacct.errors import InputError, UsageError
+from arcacct.files.foreign import Directory, open_directory
 from arcacct.node.feature_check_web import check_web
 from arcacct.node.feature_keys import DEPRECATED, JOB_KEYS, KEYS, NAME, problem
-from arcacct.node.feature_reader import VARIABLES, Features, location_of, missing, read, remaining_s
+from arcacct.node.feature_reader import (
+    LARGEST_VALUE,
+    VARIABLES,
+    Features,
+    location_of,
+    missing,
+    names_in,
+    read,
+    remaining_s,
+)
 from arcacct.node.feature_verdict import Judgement, Verdict, fail, of_problems, ok, unseen, warn
 
 TYPE_CHECKING = False
@@ -30,6 +40,21 @@ _SLACK_S = 60
 _TOLERANCE = 0.01
 
 
+class File(NamedTuple):
+    """What is under a name in a directory."""
+
+    status: os.stat_result
+    content: str
+    """Its beginning, empty for what is no plain file or is not to be believed."""
+
+
+class Folder(NamedTuple):
+    """A directory as it was at one moment."""
+
+    mode: int
+    files: dict[str, File]
+
+
 class Seen(NamedTuple):
     """What there is to judge."""
 
@@ -37,8 +62,8 @@ class Seen(NamedTuple):
     """What the variables say, by ``machine`` and ``job``."""
     locations: dict[str, str]
     features: dict[str, Features]
-    raw: dict[str, dict[str, str]]
-    """Of directories every file with its contents."""
+    folders: dict[str, Folder]
+    """What is not served, but read from directories."""
     now: int
     boot: int
 
@@ -50,8 +75,17 @@ class Seen(NamedTuple):
         """Every value of both as it is there, good or not."""
         found: dict[str, str] = {}
         for kind, one in self.features.items():
-            found |= self.raw.get(kind, one.values)
+            found |= self.contents(kind) if kind in self.folders else one.values
         return found
+
+    def contents(self, kind: str) -> dict[str, str]:
+        """Every file of a directory with its content."""
+        return {name: file.content for name, file in self.folders[kind].files.items()}
+
+    def file(self, kind: str, name: str) -> File | None:
+        """A file of a directory, if there is one."""
+        folder = self.folders.get(kind)
+        return None if folder is None else folder.files.get(name)
 
     def number(self, key: str) -> int | None:
         """A good value that is a whole number."""
@@ -79,32 +113,41 @@ def _look(given: Mapping[str, str], web: Web | None, now: int | None) -> Seen:
         except UsageError:
             continue
     features = {kind: read(place, fetch=web.get if web is not None else None) for kind, place in locations.items()}
-    raw = {kind: _raw(place) for kind, place in locations.items() if place.startswith("/")}
+    folders = {kind: _folder(place) for kind, place in locations.items() if place.startswith("/")}
     return Seen(
-        dict(given), locations, features, raw, now if now is not None else int(time.time()), int(psutil.boot_time())
+        dict(given), locations, features, folders, now if now is not None else int(time.time()), int(psutil.boot_time())
     )
 
 
-def _raw(directory: str) -> dict[str, str]:
-    found = {}
-    for name in sorted(os.listdir(directory)):
-        path = os.path.join(directory, name)
-        try:
-            if stat.S_ISREG(os.lstat(path).st_mode):
-                with open(path, "rb") as file:
-                    found[name] = file.read(4097).decode("latin-1")
-            else:
-                found[name] = ""
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    return found
+def _folder(location: str) -> Folder:
+    try:
+        with open_directory(location) as place:
+            found = {name: file for name in names_in(place)[0] if (file := _file(place, name)) is not None}
+            return Folder(place.status.st_mode, found)
+    except OSError as error:
+        raise InputError(f"{error.filename or location}: cannot be read: {error.strerror}") from error
+
+
+def _file(place: Directory, name: str) -> File | None:
+    try:
+        status = place.lstat(name)
+        if place.doubt(status, for_all=True):
+            return File(status, "")
+        return File(status, place.read(name, LARGEST_VALUE + 1, for_all=True).decode("latin-1"))
+    except FileNotFoundError:
+        # Taken away meanwhile.
+        return None
+    except InputError:
+        # Another file by now.
+        return File(status, "")
 
 
 def _names(seen: Seen) -> Judgement:
-    if not seen.raw:
+    if not seen.folders:
         return unseen("a web server does not list its keys")
-    wrong = [name for raw in seen.raw.values() for name in raw if not NAME.fullmatch(name) and not name.startswith(".")]
-    return of_problems([f"{name}: not lower-case letters, digits and _" for name in wrong])
+    names = [name for folder in seen.folders.values() for name in folder.files]
+    wrong = [name for name in names if not NAME.fullmatch(name) and not name.startswith(".")]
+    return of_problems([f"{name!r}: not lower-case letters, digits and _" for name in wrong])
 
 
 def _of_forms(*forms: str) -> Callable[[Seen], Judgement]:
@@ -183,11 +226,11 @@ def _notice(seen: Seen) -> Judgement:
     wrong, there = [], 0
     for kind, suffix in (("machine", ""), ("job", "_job")):
         at, grace = seen.number(f"shutdowntime{suffix}"), seen.number(f"grace_secs{suffix}")
-        place = seen.locations.get(kind, "")
-        if at is None or grace is None or not place.startswith("/"):
+        file = seen.file(kind, f"shutdowntime{suffix}")
+        if at is None or grace is None or file is None:
             continue
         there += 1
-        announced = int(os.stat(f"{place}/shutdowntime{suffix}").st_mtime)
+        announced = int(file.status.st_mtime)
         if at < announced + grace:
             wrong.append(f"shutdowntime{suffix} was announced {at - announced} s before, grace_secs is {grace}")
     return of_problems(wrong) if there else unseen("no shutdown is announced in a directory")
@@ -199,15 +242,15 @@ def _complete(seen: Seen) -> Judgement:
 
 
 def _static(seen: Seen) -> Judgement:
-    start, place = seen.number("jobstart_secs"), seen.locations.get("job", "")
-    if start is None or not place.startswith("/"):
+    start = seen.number("jobstart_secs")
+    if start is None or "job" not in seen.folders:
         return unseen("shows over the life of a job")
     changed = [
         key.name
         for key in JOB_KEYS
         if not key.dynamic
-        and key.name in seen.raw["job"]
-        and os.stat(f"{place}/{key.name}").st_mtime > start + _SLACK_S
+        and (file := seen.file("job", key.name)) is not None
+        and file.status.st_mtime > start + _SLACK_S
     ]
     return warn(f"written after the job started: {', '.join(changed)}") if changed else ok()
 
@@ -243,26 +286,31 @@ def _prefix(seen: Seen) -> Judgement:
 
 def _permissions(seen: Seen) -> Judgement:
     wrong = []
-    for kind in seen.raw:
+    for kind, folder in seen.folders.items():
         place = seen.locations[kind]
-        mode = os.stat(place).st_mode
-        if not mode & stat.S_IXOTH or mode & (stat.S_IWGRP | stat.S_IWOTH):
-            wrong.append(f"{place} has mode {stat.S_IMODE(mode):04o}; 0755 is right")
-        for name in seen.raw[kind]:
-            own = os.lstat(f"{place}/{name}").st_mode
+        if not folder.mode & stat.S_IXOTH or folder.mode & (stat.S_IWGRP | stat.S_IWOTH):
+            wrong.append(f"{place} has mode {stat.S_IMODE(folder.mode):04o}; 0755 is right")
+        for name, file in folder.files.items():
+            own = file.status.st_mode
             if stat.S_ISREG(own) and (not own & stat.S_IROTH or own & (stat.S_IWGRP | stat.S_IWOTH)):
-                wrong.append(f"{place}/{name} has mode {stat.S_IMODE(own):04o}; 0644 is right")
-    return of_problems(wrong) if seen.raw else unseen("a web server does not show permissions")
+                wrong.append(f"{_shown(place, name)} has mode {stat.S_IMODE(own):04o}; 0644 is right")
+    return of_problems(wrong) if seen.folders else unseen("a web server does not show permissions")
 
 
 def _links(seen: Seen) -> Judgement:
     wrong = [
-        f"{seen.locations[kind]}/{name} is no plain file"
-        for kind, raw in seen.raw.items()
-        for name in raw
-        if not stat.S_ISREG(os.lstat(f"{seen.locations[kind]}/{name}").st_mode)
+        f"{_shown(seen.locations[kind], name)} is no plain file"
+        for kind, folder in seen.folders.items()
+        for name, file in folder.files.items()
+        if not stat.S_ISREG(file.status.st_mode)
     ]
-    return of_problems(wrong) if seen.raw else unseen("a web server does not show links")
+    return of_problems(wrong) if seen.folders else unseen("a web server does not show links")
+
+
+def _shown(place: str, name: str) -> str:
+    """A file for people, whatever somebody called it."""
+    path = f"{place}/{name}"
+    return path if path.isprintable() else repr(path)
 
 
 def _absent(seen: Seen) -> Judgement:
@@ -281,7 +329,7 @@ def _unknown(seen: Seen) -> Judgement:
 
 
 def _deprecated(seen: Seen) -> Judgement:
-    there = [name for raw in seen.raw.values() for name in raw if name in DEPRECATED]
+    there = [name for folder in seen.folders.values() for name in folder.files if name in DEPRECATED]
     return warn(f"keys of an old draft: {', '.join(there)}") if there else ok()
 
 

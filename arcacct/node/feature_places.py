@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Callable, Mapping
 
+from arcacct.errors import InputError
+from arcacct.files.foreign import open_parent, read_file
 from arcacct.node.feature_reader import VARIABLES, of_environment, of_metadata
+
+_LARGEST_FILE = 1 << 16
 
 
 def locations(
@@ -53,22 +58,24 @@ def _of_metadata(url: str, path: str | None, fetch: Callable[[str], str | None])
 
 
 def _kept(path: str | None, url: str) -> dict[str, str] | None:
+    if path is None:
+        return None
     try:
-        with open(path or "", encoding="utf-8") as file:
-            known = json.load(file)
-    except (OSError, ValueError):
+        known = json.loads(read_file(path, _LARGEST_FILE))
+    except (OSError, ValueError, InputError, RecursionError):
         return None
     found = known.get(url) if isinstance(known, dict) else None
     return {kind: str(value) for kind, value in found.items()} if isinstance(found, dict) else None
 
 
 def _keep(path: str, url: str, found: dict[str, str]) -> None:
-    temporary = f"{path}.{os.getpid()}"
+    temporary = f".arcacct-{secrets.token_hex(8)}"
     try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with open(fd, "w", encoding="utf-8") as file:
-            json.dump({url: found}, file)
-        os.replace(temporary, path)
-    except OSError:
+        folder, name = open_parent(path)
+        with folder:
+            with open(folder.create(temporary), "w", encoding="utf-8") as file:
+                json.dump({url: found}, file)
+            os.rename(temporary, name, src_dir_fd=folder.fd, dst_dir_fd=folder.fd)
+    except (OSError, InputError):
         # It is asked again next time: better than no features at all.
         return

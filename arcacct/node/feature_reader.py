@@ -93,7 +93,7 @@ def _directory(location: str) -> tuple[dict[str, str], list[str]]:
 def values_in(place: Directory) -> tuple[dict[str, str], list[str]]:
     """The values in a directory as they stand there, and what is wrong with others. Raises OSError."""
     raw: dict[str, str] = {}
-    names, warnings = _names(place)
+    names, warnings = names_in(place)
     for name in names:
         if name.startswith("."):
             continue
@@ -110,7 +110,7 @@ def values_in(place: Directory) -> tuple[dict[str, str], list[str]]:
     return raw, warnings
 
 
-def _names(place: Directory) -> tuple[list[str], list[str]]:
+def names_in(place: Directory) -> tuple[list[str], list[str]]:
     """What is in a directory; of one that is too full for one of features those that the specification knows."""
     with os.scandir(place.fd) as entries:
         names = sorted(entry.name for entry in islice(entries, _LARGEST_DIRECTORY + 1))
