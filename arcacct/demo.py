@@ -22,6 +22,7 @@ from arcacct.conf.settings import Settings, settings
 from arcacct.controldir.files import owner_of, read_job
 from arcacct.controldir.layout import STATUS_FOLDERS
 from arcacct.errors import ConfigError, UsageError
+from arcacct.files.foreign import open_directory, private
 from arcacct.hook import record_event
 from arcacct.publish.run import publish, republish
 from arcacct.publish.target_run import Outcome, Period, Wishes
@@ -112,8 +113,8 @@ class Site:
         self._days = days
         self._owners: dict[int, str] = {}
         self._shipped = _shipped()
-        for folder in ("", *STATUS_FOLDERS):
-            os.makedirs(os.path.join(control, folder), mode=0o700, exist_ok=True)
+        for folder in STATUS_FOLDERS:
+            open_directory(os.path.join(control, folder), make=0o700).close()
 
     def owner(self, stat: os.stat_result) -> str:
         """``user:group`` of a file on the computing element where the jobs ran: this machine has no such users."""
@@ -135,7 +136,7 @@ class Site:
     def _write(self, shipped: str, path: str, mtime_ns: int, owner: str) -> None:
         with open(resource("demo_data", *shipped.split("/")), "rb") as source:
             content = source.read()
-        with open(path, "wb") as file:
+        with open(path, "wb", opener=private) as file:
             file.write(_INSTANT.sub(self._moved, content))
         mtime_ns += self._days * DAY_S * 10**9
         os.utime(path, ns=(mtime_ns, mtime_ns))
@@ -169,13 +170,13 @@ def _new_directory(directory: str) -> Iterator[str]:
     home = os.path.abspath(directory)
     if not home.isprintable():
         raise UsageError(f"{home!r}: such a name cannot stand in a configuration file; choose another directory")
+    if os.path.isfile(home):
+        raise UsageError(f"{directory}: that is a file; name a new directory")
     try:
-        os.makedirs(home, mode=0o700, exist_ok=True)
-        if os.listdir(home):
-            raise UsageError(f"{directory}: there is something in it; remove it, or name a new directory")
+        with open_directory(home, make=0o700) as made:
+            if os.listdir(made.fd):
+                raise UsageError(f"{directory}: there is something in it; remove it, or name a new directory")
         yield home
-    except FileExistsError:
-        raise UsageError(f"{directory}: that is a file; name a new directory") from None
     except OSError as error:
         raise ConfigError(
             f"{error.filename or directory}: {error.strerror}; choose a directory that can be written"
@@ -235,7 +236,7 @@ apel_messages = summaries
 
 
 def _write_text(path: str, text: str) -> None:
-    with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
+    with open(path, "w", encoding="utf-8", errors="surrogateescape", opener=private) as file:
         file.write(text)
 
 

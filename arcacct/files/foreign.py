@@ -233,6 +233,11 @@ def read_file(path: str, most_bytes: int) -> bytes:
         return folder.read(name, most_bytes)
 
 
+def private(path: str, flags: int) -> int:
+    """An opener for `open`, in a directory of our own: a new file is for its owner alone, and no link is followed."""
+    return os.open(path, flags | _CLOSED, 0o600)
+
+
 def _parts(path: str) -> list[str]:
     """The parts of a path, the last one first."""
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]

@@ -7,6 +7,7 @@ from _sqlite3 import Connection
 from collections.abc import Callable
 
 from arcacct.errors import InputError
+from arcacct.files.foreign import open_directory
 from arcacct.publish.delivery import Consignment
 from arcacct.publish.families import Document
 from arcacct.publish.senders import Sender
@@ -61,8 +62,8 @@ class Plan:
         number = sum(sent.messages for sent in self._tally.sent.values()) + 1
         name = f"{self._target.rpartition('/')[2].replace(':', '-')}-{number:04d}-{document.kind}"
         try:
-            os.makedirs(directory, exist_ok=True)
-            with open(os.path.join(directory, name), "xb") as file:
+            # For this user alone, whatever the umask: messages have the names of users.
+            with open_directory(directory, make=0o700) as folder, open(folder.create(name), "wb") as file:
                 file.write(data)
         except OSError as error:
             raise InputError(

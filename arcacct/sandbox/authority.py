@@ -7,6 +7,7 @@ their keys. Its own key never leaves memory, so what it signed cannot be added t
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import hashlib
 import ipaddress
@@ -19,6 +20,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from arcacct.errors import ConfigError
+from arcacct.files.foreign import open_directory, open_parent
 from arcacct.sandbox import der
 
 TYPE_CHECKING = False
@@ -82,8 +85,8 @@ class Authority:
 
         `hosts` are the names and addresses it is good for (subjectAltName; none: `name` and the loopback ones).
         `not_before` and `not_after` are UTC seconds (none: an hour ago, and thirty days ahead), so an expired
-        certificate or one of tomorrow can be had. Written to ``<stem>cert.pem`` (0644) and ``<stem>key.pem``
-        (0600) in `directory` (none: the authority's own). Without `rsa_key` the key is EC P-256, which is
+        certificate or one of tomorrow can be had. Written to ``<stem>cert.pem`` and ``<stem>key.pem``, for this user
+        alone, in `directory` (none: the authority's own). Without `rsa_key` the key is EC P-256, which is
         made in no time.
         """
         now = int(time.time())
@@ -96,10 +99,10 @@ class Authority:
             now + 30 * DAY_S if not_after is None else not_after,
         )
         where = self.directory if directory is None else directory
-        os.makedirs(where, exist_ok=True)
+        _make(where)
         credential = Credential(os.path.join(where, f"{stem}cert.pem"), os.path.join(where, f"{stem}key.pem"))
-        _write(credential.cert_path, certificate.public_bytes(serialization.Encoding.PEM), 0o644)
-        _write(credential.key_path, _key_bytes(key), 0o600)
+        _write(credential.cert_path, certificate.public_bytes(serialization.Encoding.PEM))
+        _write(credential.key_path, _key_bytes(key))
         return credential
 
     def _sign(
@@ -118,15 +121,19 @@ class Authority:
         )
 
     def _write(self) -> None:
-        os.makedirs(self.ca_dir, exist_ok=True)
+        _make(self.ca_dir)
         pem = self.certificate.public_bytes(serialization.Encoding.PEM)
-        _write(self.ca_file, pem, 0o644)
-        _write(os.path.join(self.ca_dir, f"{subject_hash(self.certificate.subject)}.0"), pem, 0o644)
+        _write(self.ca_file, pem)
+        _write(os.path.join(self.ca_dir, f"{subject_hash(self.certificate.subject)}.0"), pem)
 
 
 def create(directory: str, *, name: str = "arcacct sandbox CA") -> Authority:
-    """Make an authority in `directory`; one that was there before is replaced."""
-    os.makedirs(directory, exist_ok=True)
+    """
+    Make an authority in `directory`; one that was there before is replaced.
+
+    Raises ConfigError for a directory of another user, who could exchange keys and certificates.
+    """
+    _make(directory)
     return Authority(directory, name)
 
 
@@ -256,9 +263,18 @@ def _key_bytes(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
-def _write(path: str, content: bytes, mode: int) -> None:
-    # The mode holds from the first byte on, also where a file of another mode stood.
-    if os.path.lexists(path):
-        os.unlink(path)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        file.write(content)
+def _make(directory: str) -> None:
+    with open_directory(directory, make=0o700) as found:
+        owner = found.status.st_uid
+    if owner not in (0, os.geteuid()):
+        raise ConfigError(f"{directory} belongs to user {owner}; choose a directory of your own")
+
+
+def _write(path: str, content: bytes) -> None:
+    folder, name = open_parent(path)
+    with folder:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=folder.fd)
+        # The mode holds from the first byte on, also where a file of another mode stood.
+        with open(folder.create(name), "wb") as file:
+            file.write(content)

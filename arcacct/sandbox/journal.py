@@ -1,7 +1,8 @@
 """
 The folder ``received/``: every document a receiver got, numbered, and a line of JSON for each request.
 
-A journal that finds an older one continues its numbers: nothing received is ever overwritten.
+A journal that finds an older one continues its numbers: nothing received is ever overwritten. What was received has the
+names of users: only whom the sandbox runs as may read it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import json
 import os
 import threading
 import time
+
+from arcacct.files.foreign import open_directory, private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +29,7 @@ class Journal:
         self._lock = threading.Lock()
         self._last: dict[str, int] = {}
         for target in TARGETS:
-            os.makedirs(os.path.join(directory, target), exist_ok=True)
+            open_directory(os.path.join(directory, target), make=0o700).close()
             self._last[target] = _highest(os.path.join(directory, target))
 
     def number(self, target: str) -> str:
@@ -37,10 +40,12 @@ class Journal:
 
     def keep(self, target: str, name: str, content: bytes) -> str:
         """Write a received document; its name below the journal's directory."""
-        relative = f"{target}/{name}"
-        with open(os.path.join(self.directory, relative), "wb") as file:
+        with (
+            open_directory(os.path.join(self.directory, target)) as folder,
+            open(folder.create(name), "wb") as file,
+        ):
             file.write(content)
-        return relative
+        return f"{target}/{name}"
 
     def note(self, delivery: Delivery, answer: int | None) -> None:
         """Add the line of one delivery; `answer` is the HTTP status the sender saw, None if it saw none."""
@@ -52,7 +57,8 @@ class Journal:
             "file": delivery.file,
             "verdict": delivery.verdict,
         }
-        with self._lock, open(os.path.join(self.directory, "index.jsonl"), "a", encoding="utf-8") as file:
+        index = os.path.join(self.directory, "index.jsonl")
+        with self._lock, open(index, "a", encoding="utf-8", opener=private) as file:
             file.write(json.dumps(line) + "\n")
 
 

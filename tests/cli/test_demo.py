@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import shlex
 import sqlite3
@@ -39,7 +40,12 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     """Run it once, as installed, on a machine where no other program is found."""
     home = tmp_path_factory.mktemp("newcomer")
     started_s = int(time.time())
-    done = run_arcacct("demo", cwd=home, env={"PATH": "/nonexistent"})
+    # A newcomer may have any umask.
+    umask = os.umask(0)
+    try:
+        done = run_arcacct("demo", cwd=home, env={"PATH": "/nonexistent"})
+    finally:
+        os.umask(umask)
     return Demo(done, home / "arcacct-demo", started_s)
 
 
@@ -68,6 +74,17 @@ def test_demo_leaves_what_it_names(demo) -> None:
 
     assert {"accounting.db", "publishing.db", "arc.conf", "arcacct.conf", "received/", "control/"} == set(names)
     assert all((demo.home / name).exists() for name in names)
+
+
+def test_demo_is_for_whom_ran_it_alone(demo) -> None:
+    """Keys, databases, what receivers got: whatever the umask, nobody else can read or change any of it."""
+    modes = {
+        str(path.relative_to(demo.home)): oct(path.stat().st_mode & 0o777)
+        for path in (demo.home, *demo.home.rglob("*"))
+        if path.stat().st_mode & 0o777 != (0o700 if path.is_dir() else 0o600)
+    }
+
+    assert modes == {}
 
 
 def test_demo_records_every_job(demo) -> None:

@@ -71,10 +71,16 @@ def test_republish_leaves_the_cursor(site, run) -> None:
 def test_write_to_writes_the_exact_bytes(site, run, tmp_path) -> None:
     """--write-to DIR leaves one file for each message, byte for byte what is posted, and sends nothing."""
     target = tmp_path / "written"
-    code, _out, _err = run("republish", *PERIOD, "--target", "s", "--write-to", str(target))
+    umask = os.umask(0)
+    try:
+        code, _out, _err = run("republish", *PERIOD, "--target", "s", "--write-to", str(target))
+    finally:
+        os.umask(umask)
 
     assert code == 0
     (file,) = target.iterdir()
+    # It has the names of users: for nobody else, whatever the umask.
+    assert [path.stat().st_mode & 0o777 for path in (target, file)] == [0o700, 0o600]
     assert file.read_bytes().startswith(b"<?xml")
     assert file.read_bytes().count(b"<JobUsageRecord") == 35
     assert not site.box.sgas.records

@@ -8,12 +8,15 @@ import tempfile
 import time
 
 import pytest
+from other_users import public_dir
 from publishing_rig import HTTP, Rig
 from scripted_receiver import ScriptedReceiver, server_context
 
 from arcacct.publish.session import Patience, TargetSession, tls_context
 from arcacct.sandbox import Sandbox
 from arcacct.sandbox.authority import create
+
+__all__ = ["public_dir"]
 
 
 @pytest.fixture(scope="session")

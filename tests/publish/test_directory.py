@@ -9,6 +9,8 @@ import stat
 import time
 
 import pytest
+from attackers import THEM, TRIES, swapping, theirs
+from other_users import acting_as
 
 from arcacct.errors import ConfigError, InputError
 from arcacct.publish.answers import Kind
@@ -144,7 +146,8 @@ def test_a_filesystem_without_nameless_files_will_do(tmp_path, monkeypatch):
     def old(file, flags, mode=0o777, **how):
         if flags & os.O_TMPFILE == os.O_TMPFILE:
             raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
-        opened.append(file)
+        if flags & os.O_CREAT:
+            opened.append(os.readlink(f"/proc/self/fd/{how['dir_fd']}"))
         return real(file, flags, mode, **how)
 
     real = os.open
@@ -153,7 +156,7 @@ def test_a_filesystem_without_nameless_files_will_do(tmp_path, monkeypatch):
         nfs.setattr(os, "open", old)
         answer = plain.write(TEXT, NAME)
     assert found(plain) == {answer.receiver_id: TEXT.encode()}
-    assert os.path.dirname(opened[0]) == str(tmp_path)
+    assert opened == [str(tmp_path)]
     assert os.listdir(tmp_path) == ["outgoing"]
 
 
@@ -164,14 +167,121 @@ def test_only_ascii_is_laid_down(outgoing):
     assert found(outgoing) == {}
 
 
-def test_the_umask_decides_who_reads(outgoing):
-    """The ssmsend of a site may run as another user: files and folders follow the umask, as dirq's own do."""
-    before = os.umask(0o027)
+@pytest.mark.parametrize("umask", [0, 0o077])
+@pytest.mark.parametrize("mode", [0o700, 0o755, 0o777])
+def test_nobody_else_reads_messages(outgoing, umask, mode):
+    """Whatever the umask, and whatever others may do in the directory, which stays as it was."""
+    os.chmod(outgoing.path, mode)
+    before = os.umask(umask)
     try:
         answer = outgoing.write(TEXT, NAME)
     finally:
         os.umask(before)
-    assert stat.S_IMODE(os.stat(answer.text).st_mode) == 0o640
+    group = 0o070 if mode == 0o777 else 0
+    assert stat.S_IMODE(os.stat(answer.text).st_mode) == 0o600 | group & 0o040
+    assert stat.S_IMODE(os.stat(outgoing.path).st_mode) == mode
+    if outgoing.layout == "dirq":
+        assert stat.S_IMODE(os.stat(os.path.dirname(answer.text)).st_mode) == 0o700 | group
+
+
+@pytest.fixture
+def queue(request, public_dir, outgoing):
+    """A directory that another user can reach."""
+    (public_dir / "outgoing").mkdir()
+    return MessageDirectory(str(public_dir / "outgoing"), outgoing.layout)
+
+
+ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be several users")
+
+
+@ROOT
+@pytest.mark.parametrize("group_bits", [0o2770, 0o770], ids=["set-group-id", "group"])
+def test_a_group_that_may_write_takes_messages_out(queue, group_bits):
+    """An ssmsend of another user, who is in the directory's group: he reads and removes them, and folders."""
+    os.chown(queue.path, 0, THEM.pw_gid)
+    os.chmod(queue.path, group_bits)
+    answer = queue.write(TEXT, NAME)
+    again = queue.write(TEXT, f"{NAME[:-1]}1")
+    with acting_as(THEM.pw_name):
+        assert read(answer.text) == read(again.text) == TEXT.encode()
+        os.unlink(answer.text)
+        os.unlink(again.text)
+        if queue.layout == "dirq":
+            os.rmdir(os.path.dirname(answer.text))
+    assert os.listdir(queue.path) == []
+
+
+@ROOT
+@pytest.mark.parametrize("mode", [0o700, 0o755])
+def test_the_owner_of_the_directory_takes_messages_out(queue, mode):
+    """An ssmsend whose own directory it is, though root publishes."""
+    os.chown(queue.path, THEM.pw_uid, THEM.pw_gid)
+    os.chmod(queue.path, mode)
+    answer = queue.write(TEXT, NAME)
+    assert queue.write(TEXT, NAME) == answer
+    with acting_as(THEM.pw_name):
+        assert read(answer.text) == TEXT.encode()
+        os.unlink(answer.text)
+        if queue.layout == "dirq":
+            os.rmdir(os.path.dirname(answer.text))
+    assert os.listdir(queue.path) == []
+    assert stat.S_IMODE(os.stat(queue.path).st_mode) == mode
+
+
+@ROOT
+def test_a_publisher_outside_of_the_group_gives_it_to_no_other(queue):
+    """Who may write as anybody, and is no member: nobody's own group does not get to read."""
+    os.chown(queue.path, 0, 0)
+    os.chmod(queue.path, 0o777)
+    with acting_as(THEM.pw_name):
+        answer = queue.write(TEXT, NAME)
+    assert stat.S_IMODE(os.stat(answer.text).st_mode) == 0o600
+
+
+@ROOT
+def test_a_folder_that_is_a_link_is_refused(public_dir):
+    """Who owns the directory may lead us elsewhere by a link: told, and nothing is written there."""
+    (public_dir / "outgoing").mkdir()
+    queue = MessageDirectory(str(public_dir / "outgoing"), "dirq")
+    elsewhere = public_dir / "elsewhere"
+    elsewhere.mkdir()
+    os.chown(queue.path, THEM.pw_uid, THEM.pw_gid)
+    os.symlink(elsewhere, os.path.join(queue.path, NAME[:8]))
+    answer = queue.write(TEXT, NAME)
+    assert answer.kind == Kind.WE_ARE_REFUSED
+    assert "symbolic link" in answer.text
+    assert os.listdir(elsewhere) == []
+
+
+@ROOT
+def test_a_hard_link_in_the_drafts_place_is_not_written_to(tmp_path):
+    """What another user has put there is neither emptied nor removed."""
+    (tmp_path / NAME[:8]).mkdir()
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    os.chown(victim, 1, 1)
+    os.link(victim, tmp_path / f"{NAME}.tmp")
+    assert MessageDirectory(str(tmp_path), "dirq").write(TEXT, NAME).kind == Kind.WE_ARE_REFUSED
+    os.chown(victim, 0, 0)
+    assert MessageDirectory(str(tmp_path), "dirq").write(TEXT, NAME).kind == Kind.ACCEPTED
+    assert victim.read_text() == "mine"
+
+
+@ROOT
+def test_messages_stay_in_a_directory_that_is_swapped(public_dir):
+    """Its owner swaps folders with links while root writes: every message is below his directory, or not written."""
+    elsewhere = public_dir / "elsewhere"
+    elsewhere.mkdir()
+    home = theirs(public_dir / "home")
+    theirs(home / "one")
+    (home / "other").symlink_to(elsewhere)
+    kinds = set()
+    with swapping(home):
+        for number in range(TRIES):
+            answer = MessageDirectory(str(home / "one"), "dirq").write(TEXT, f"{NAME[:-4]}{number:04x}")
+            kinds.add(answer.kind)
+    assert kinds == {Kind.ACCEPTED, Kind.WE_ARE_REFUSED}
+    assert os.listdir(elsewhere) == []
 
 
 def test_names_are_unique_and_sort_by_time():

@@ -10,6 +10,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 from sandbox_clients import Connection
 
+from arcacct.errors import ConfigError
 from arcacct.sandbox import authority
 
 
@@ -39,11 +40,19 @@ def test_python_trusts_the_hashed_directory(sandbox):
 
 
 def test_private_keys_are_for_their_owner_only(tmp_path):
-    """Key files have mode 0600, also where a readable file stood before; certificates can be read by all."""
+    """Key files have mode 0600, also where a readable file stood before."""
     (tmp_path / "hostkey.pem").touch(mode=0o644)
     host = authority.create(str(tmp_path)).issue("ce.example.org")
     assert stat.S_IMODE(os.stat(host.key_path).st_mode) == 0o600
-    assert stat.S_IMODE(os.stat(host.cert_path).st_mode) == 0o644
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a directory away")
+def test_a_directory_of_another_user_is_refused(tmp_path):
+    """Who was first in /tmp could exchange keys and certificates: he is named, and gets none."""
+    os.chown(tmp_path, 65534, 65534)
+    with pytest.raises(ConfigError, match=f"{tmp_path} belongs to user 65534; choose a directory of your own"):
+        authority.create(str(tmp_path))
+    assert os.listdir(tmp_path) == []
 
 
 def test_the_authority_keeps_its_key_to_itself(tmp_path):
