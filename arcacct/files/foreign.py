@@ -110,15 +110,13 @@ class Directory:
                 "choose a directory that others may not write"
             )
         self.made = True
-        if mode != 0o700:
-            # The bit by which files get the directory's group was inherited, and stays.
-            os.fchmod(self.fd, mode | self.status.st_mode & stat.S_ISGID)
+        # The bit by which files get the directory's group was inherited, and stays.
+        os.fchmod(self.fd, mode | self.status.st_mode & stat.S_ISGID)
 
     def create(self, name: str, mode: int = 0o600) -> int:
         """A descriptor of a new file with this mode, whatever the umask. Raises OSError, also if the name is taken."""
         fd = os.open(name, _NEW, 0o600, dir_fd=self.fd)
-        if mode != 0o600:
-            os.fchmod(fd, mode)
+        os.fchmod(fd, mode)
         return fd
 
     def read(self, name: str, most_bytes: int, *, for_all: bool = False) -> bytes:

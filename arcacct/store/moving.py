@@ -188,7 +188,7 @@ def _copied_spool(here: Places, target: str, workshop: str) -> int:
         place.own_as(target, here.directory)
     for name in events:
         copy = os.path.join(workshop, name)
-        shutil.copy2(os.path.join(here.spool, name), copy)
+        shutil.copy2(os.path.join(here.spool, name), copy, follow_symlinks=False)
         place.own_as(copy, here.directory)
         sync(copy)
         os.rename(copy, os.path.join(target, name))
@@ -200,7 +200,9 @@ def _copied_spool(here: Places, target: str, workshop: str) -> int:
 def _events(spool: str) -> list[str]:
     try:
         with os.scandir(spool) as entries:
-            return sorted(one.name for one in entries if one.is_file() and not one.name.startswith("."))
+            return sorted(
+                one.name for one in entries if one.is_file(follow_symlinks=False) and not one.name.startswith(".")
+            )
     except FileNotFoundError:
         return []
 

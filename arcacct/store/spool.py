@@ -51,10 +51,15 @@ def private_directory(path: str) -> None:
     private_directory(os.path.dirname(path))
     try:
         os.mkdir(path, 0o700)
-        os.chmod(path, 0o700)
     except FileExistsError:
         # Another process was first.
         return
+    # Not by its path: where others may write it may lead elsewhere by now.
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fchmod(fd, 0o700)
+    finally:
+        os.close(fd)
 
 
 def _write(spool: str, name: str, content: bytes) -> str:

@@ -1,7 +1,8 @@
 """
 Recording what waits in the spools.
 
-An event is removed only when its record is on disk: the job's own files may be gone by then (INVARIANTS 13).
+An event is removed only when its record is on disk: the job's own files may be gone by then (INVARIANTS 13). A spool
+may lie where others may write (`spool_fallback`), so all is done by its descriptor (`files.foreign`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from arcacct.conf.places import Places, usual_database
 from arcacct.controldir.facts import JobFacts, job_facts
 from arcacct.controldir.files import JobFiles, read_job
 from arcacct.errors import InputError
+from arcacct.files.foreign import Directory, open_directory
 from arcacct.store import checkpoint, place, recorder, spool
 from arcacct.sweep.barrier import is_of_one_job, printable, reason, record_each
 from arcacct.sweep.task import PATIENCE_S, Task
@@ -25,6 +27,7 @@ from arcacct.sweep.witness import Witness
 ABANDONED_S = 60
 """A spool file that has not got its name within a minute never will: who wrote it was killed."""
 _NOTHING_S = 86_400
+_ASIDE = "unusable"
 _LARGEST_BYTES = 64 * 1024 * 1024
 """Above what hook and launcher keep of a job's files together."""
 
@@ -32,7 +35,7 @@ _LARGEST_BYTES = 64 * 1024 * 1024
 class _Event(NamedTuple):
     """One event of a spool."""
 
-    path: str
+    name: str
     facts: JobFacts
     torn: str
     """Why only its name could be read; empty for a whole one."""
@@ -62,108 +65,113 @@ def drain_all(task: Task, witness: Witness) -> int:
 
 
 def _drain(task: Task, witness: Witness, folder: str) -> int:
+    try:
+        spooled = open_directory(folder)
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise InputError(f"{folder}: cannot read the spool: {error.strerror}; run as the user of A-REX") from error
+    with spooled:
+        return _drain_opened(task, witness, spooled)
+
+
+def _drain_opened(task: Task, witness: Witness, folder: Directory) -> int:
     drained = 0
     for batch in task.slices(_spool_files(task, folder)):
         if task.stopping():
             break
-        events = [event for path in batch if (event := _spooled(task, path)) is not None]
-        done = _recorded(task, witness, events)
+        events = [event for name in batch if (event := _spooled(task, folder, name)) is not None]
+        done = _recorded(task, witness, folder, events)
         if done and not task.dry_run:
             checkpoint.make_durable(task.here.database)
-        for path in done:
-            _remove(task, path)
+        for name in done:
+            _remove(task, folder, name)
         drained += len(done)
     return drained
 
 
-def _recorded(task: Task, witness: Witness, events: list[_Event]) -> set[str]:
+def _recorded(task: Task, witness: Witness, folder: Directory, events: list[_Event]) -> set[str]:
     """Record events; the files of those that are in the database now. The others wait, or are set aside."""
     refused: set[str] = set()
-    done = _record(task, witness, events, refused)
-    asked = [one for one in events if one.path not in done | refused]
+
+    def wrong(event: _Event, error: Exception) -> None:
+        refused.add(event.name)
+        _set_aside(task, folder, event.name, reason(error, folder.path_of(event.name)))
+
+    done = _record(task, witness, events, wrong)
+    asked = [one for one in events if one.name not in done | refused]
     if asked:
         witness.take(one.facts.job_id for one in asked)
         # One that is in progress there has a record now.
-        done |= _record(task, witness, asked, refused)
-    for path, facts, torn in asked:
-        if path not in done | refused and not witness.may_still_tell(facts.job_id, facts.event_ns, facts.event_ns):
-            _set_aside(task, path, torn or f"job {facts.job_id} has no .local and no record")
+        done |= _record(task, witness, asked, wrong)
+    for name, facts, torn in asked:
+        if name not in done | refused and not witness.may_still_tell(facts.job_id, facts.event_ns, facts.event_ns):
+            _set_aside(task, folder, name, torn or f"job {facts.job_id} has no .local and no record")
     return done
 
 
-def _record(task: Task, witness: Witness, events: list[_Event], refused: set[str]) -> set[str]:
-    """
-    The files of those events that are recorded: all but those of jobs that nobody knows.
-
-    Those with values that the database refuses are set aside, and added to ``refused``.
-    """
+def _record(task: Task, witness: Witness, events: list[_Event], wrong: Callable[[_Event, Exception], None]) -> set[str]:
+    """The files of those events that are recorded: all but those of jobs that nobody knows, and those told `wrong`."""
 
     def record(some: list[_Event]) -> set[str]:
         done = set()
-        for path, facts, _torn in some:
+        for name, facts, _torn in some:
             if not facts.known and facts.job_id in witness.taken:
                 # A-REX's record has this event, with its own time.
-                done.add(path)
+                done.add(name)
             elif facts.known or recorder.knows(task.con, facts.job_id):
                 recorder.record(task.con, facts)
-                done.add(path)
+                done.add(name)
         return done
-
-    def wrong(event: _Event, error: Exception) -> None:
-        refused.add(event.path)
-        _set_aside(task, event.path, reason(error, event.path))
 
     return set().union(*record_each(task, events, record, wrong)) if events else set()
 
 
-def _spool_files(task: Task, folder: str) -> Iterator[str]:
+def _spool_files(task: Task, folder: Directory) -> Iterator[str]:
     """The events of a spool, oldest first, also those whose writer was killed before they had their name."""
-    try:
-        names = sorted(os.listdir(folder), key=lambda name: name.removeprefix(spool.TEMPORARY))
-        owners = {os.geteuid(), 0, os.stat(folder).st_uid}
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise InputError(f"{folder}: cannot read the spool: {error.strerror}; run as the user of A-REX") from error
+    names = sorted(os.listdir(folder.fd), key=lambda name: name.removeprefix(spool.TEMPORARY))
+    owners = {os.geteuid(), 0, folder.status.st_uid}
     abandoned_before = time.time() - ABANDONED_S
     for name in names:
-        path = os.path.join(folder, name)
         begun = name.startswith(spool.TEMPORARY)
         if not begun and not name[:1].isdigit():
             continue
         with suppress(FileNotFoundError):
-            status = os.lstat(path)
-            if not stat.S_ISREG(status.st_mode) or status.st_uid not in owners:
-                task.complaints.append(f"{printable(path)}: {_stranger(status)}; it is left alone: look who made it")
+            status = folder.lstat(name)
+            stranger = _stranger(folder, status, owners)
+            if stranger:
+                _leave_alone(task, folder, name, stranger)
             # A time to come is of a clock that was wrong: then nobody is at it any more either.
             elif not begun or not abandoned_before < status.st_mtime <= time.time():
-                yield path
+                yield name
 
 
-def _stranger(status: os.stat_result) -> str:
+def _stranger(folder: Directory, status: os.stat_result, owners: set[int]) -> str:
     """What is wrong with something in the spool that neither hook nor launcher makes."""
-    if stat.S_ISREG(status.st_mode):
+    if not stat.S_ISREG(status.st_mode):
+        return "no file, so no event"
+    if status.st_uid not in owners:
         return f"a file of user {status.st_uid}, who has no business in the spool"
-    return "no file, so no event"
+    return folder.doubt(status)
 
 
-def _spooled(task: Task, path: str) -> _Event | None:
+def _leave_alone(task: Task, folder: Directory, name: str, why: str) -> None:
+    task.complaints.append(f"{printable(folder.path_of(name))}: {why}; it is left alone: look who made it")
+
+
+def _spooled(task: Task, folder: Directory, name: str) -> _Event | None:
     """An event with all that is known of it; ``None`` when nothing is, or another sweep was as fast."""
-    try:
-        content = _content(path)
-    except FileNotFoundError:
+    content = _content(task, folder, name)
+    if content is None:
         return None
-    except OSError as error:
-        task.complaints.append(f"{printable(path)}: {error.strerror}; it is tried again by the next sweep")
-        return None
-    torn = ""
+    path, torn = folder.path_of(name), ""
     try:
         event, complete = spool.from_bytes(content, path)
     except InputError as error:
         torn, complete = str(error), False
-        named = None if _is_foreign(content) else spool.from_name(os.path.basename(path), task.here.controldir)
+        named = None if _is_foreign(content) else spool.from_name(name, task.here.controldir)
         if named is None:
-            _put_away(task, path, torn)
+            _put_away(task, folder, name, torn)
             return None
         event = named
     try:
@@ -174,25 +182,32 @@ def _spooled(task: Task, path: str) -> _Event | None:
     except Exception as error:
         if not is_of_one_job(error):
             raise
-        _set_aside(task, path, reason(error, path))
+        _set_aside(task, folder, name, reason(error, path))
         return None
-    return _Event(path, facts, torn)
+    return _Event(name, facts, torn)
 
 
-def _put_away(task: Task, path: str, why: str) -> None:
+def _content(task: Task, folder: Directory, name: str) -> bytes | None:
+    try:
+        return folder.read(name, _LARGEST_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        path = printable(folder.path_of(name))
+        task.complaints.append(f"{path}: {error.strerror}; it is tried again by the next sweep")
+    except InputError:
+        _leave_alone(task, folder, name, "somebody exchanged it while it was read")
+    return None
+
+
+def _put_away(task: Task, folder: Directory, name: str, why: str) -> None:
     """A file that is no event: what somebody never gave a name is nothing after a day, all else is for people."""
-    if not os.path.basename(path).startswith(spool.TEMPORARY):
-        _set_aside(task, path, why)
+    if not name.startswith(spool.TEMPORARY):
+        _set_aside(task, folder, name, why)
         return
     with suppress(FileNotFoundError):
-        if not 0 <= time.time() - os.lstat(path).st_mtime < _NOTHING_S:
-            _remove(task, path)
-
-
-def _content(path: str) -> bytes:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with open(fd, "rb") as file:
-        return file.read(_LARGEST_BYTES)
+        if not 0 <= time.time() - folder.lstat(name).st_mtime < _NOTHING_S:
+            _remove(task, folder, name)
 
 
 def _is_foreign(content: bytes) -> bool:
@@ -216,29 +231,29 @@ def _explained(task: Task, event: JobFiles) -> JobFacts:
     return facts
 
 
-def _set_aside(task: Task, path: str, why: str) -> None:
-    folder, name = os.path.split(path)
-    target = os.path.join(folder, "unusable", name)
+def _set_aside(task: Task, folder: Directory, name: str, why: str) -> None:
+    path, target = printable(folder.path_of(name)), printable(folder.path_of(f"{_ASIDE}/{name}"))
     if task.dry_run:
-        task.complaints.append(f"{printable(path)}: {why}; a sweep would set it aside as {printable(target)}")
+        task.complaints.append(f"{path}: {why}; a sweep would set it aside as {target}")
         return
     try:
-        spool.private_directory(os.path.dirname(target))
-        os.replace(path, target)
+        with folder.make(_ASIDE) as aside:
+            os.replace(name, name, src_dir_fd=folder.fd, dst_dir_fd=aside.fd)
     except FileNotFoundError:
         # Another sweep was as fast.
         return
-    except OSError as error:
-        task.complaints.append(f"{printable(path)}: {why}; it cannot be set aside: {error.strerror}")
+    except (OSError, InputError) as error:
+        said = error.strerror if isinstance(error, OSError) else error
+        task.complaints.append(f"{path}: {why}; it cannot be set aside: {said}")
         return
-    task.complaints.append(f"{printable(target)}: {why}; set aside, look at it and remove it")
+    task.complaints.append(f"{target}: {why}; set aside, look at it and remove it")
 
 
-def _remove(task: Task, path: str) -> None:
+def _remove(task: Task, folder: Directory, name: str) -> None:
     if task.dry_run:
         return
     try:
-        os.unlink(path)
+        os.unlink(name, dir_fd=folder.fd)
     except FileNotFoundError:
         # Another sweep was as fast: recording twice changes nothing.
         return

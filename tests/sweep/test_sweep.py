@@ -609,3 +609,48 @@ def test_a_fault_of_the_database_still_ends_the_sweep(
 
     with pytest.raises(StoreError, match="no such table"):
         sweep(here, con)
+
+
+@pytest.fixture
+def elsewhere(here: Places) -> pathlib.Path:
+    """A directory of root's that the user who owns the spool would like something in."""
+    path = pathlib.Path(here.directory, "elsewhere")
+    path.mkdir()
+    return path
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_what_is_set_aside_stays_in_the_spool(here: Places, con: sqlite3.Connection, elsewhere: pathlib.Path) -> None:
+    """In a spool that belongs to another user a link has the name of the folder: nothing goes where it leads."""
+    spool.private_directory(here.spool)
+    damaged = pathlib.Path(here.spool, f"{NOON_NS}-1-FINISHED-{JOB}")
+    damaged.write_text("what he would like to have there\n")
+    pathlib.Path(here.spool, "unusable").symlink_to(elsewhere)
+    for path in (here.spool, damaged):
+        os.chown(path, 65534, 65534)
+
+    (complaint,) = sweep(here, con).complaints
+
+    assert complaint.startswith(f"{damaged}: ")
+    assert "cannot be set aside" in complaint
+    assert "symbolic link" in complaint
+    assert os.listdir(elsewhere) == []
+    assert damaged.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_second_name_of_a_file_is_no_event(
+    here: Places, con: sqlite3.Connection, control: pathlib.Path, elsewhere: pathlib.Path
+) -> None:
+    """A hard link to a file of root's in another user's spool is neither read nor told what is in it."""
+    secret = elsewhere / "secret"
+    secret.write_text("root alone may read this")
+    path = spooled(here, control, "FINISHED")
+    os.unlink(path)
+    os.link(secret, path)
+    os.chown(here.spool, 65534, 65534)
+
+    (complaint,) = sweep(here, con).complaints
+
+    assert complaint == f"{path}: a file of user 0 that has another name elsewhere; it is left alone: look who made it"
+    assert secret.stat().st_nlink == 2
