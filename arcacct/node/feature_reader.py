@@ -129,7 +129,10 @@ def value_of(content: bytes) -> str:
     """A value without the newline at its end; raises ValueError when it is not text, or too long to be a value."""
     if len(content) > LARGEST_VALUE:
         raise ValueError("too long")
-    return content.decode("ascii").rstrip("\r\n")
+    try:
+        return content.decode("ascii").rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise ValueError("not ASCII") from None
 
 
 def _served(location: str, fetch: Callable[[str], str | None]) -> tuple[dict[str, str], list[str]]:
@@ -153,20 +156,23 @@ def doubted(location: str, raw: Mapping[str, str], warnings: list[str]) -> Featu
     for name, value in raw.items():
         if name in DEPRECATED:
             _take_deprecated(values, raw, warnings, name)
-        elif name not in KEYS:
-            extra[name] = value
         elif (wrong := problem(name, value)) is not None:
             warnings.append(f"{name}: {wrong}; taken as absent")
-        else:
+        elif name in KEYS:
             values[name] = value
+        else:
+            extra[name] = value
     return Features(location, values, extra, tuple(warnings))
 
 
 def _take_deprecated(values: dict[str, str], raw: Mapping[str, str], warnings: list[str], name: str) -> None:
     today, factor = DEPRECATED[name]
     warnings.append(f"{name}: a key of an old draft; {today} is its name today")
-    if today not in raw and raw[name].isdigit() and len(raw[name]) < 12:
-        values[today] = str(int(raw[name]) * factor)
+    if today in raw or not raw[name].isdigit() or len(raw[name]) > 11:
+        return
+    value = str(int(raw[name]) * factor)
+    if problem(today, value) is None:
+        values[today] = value
 
 
 def of_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -14,6 +14,7 @@ import psutil
 
 from arcacct.errors import InputError, UsageError
 from arcacct.node.feature_files import remove_keys, write
+from arcacct.node.feature_keys import problem
 from arcacct.node.feature_reader import Features, read
 from arcacct.records.benchmark import parsed_benchmark
 
@@ -140,12 +141,14 @@ def job_values_of_record(aar: AAR, *, hepscore_is_hs06: bool = False) -> dict[st
 
 def share_of_machine(values: Mapping[str, str], machine: Features | None) -> dict[str, str]:
     """The job's part of the machine's rating, by its processors, where the job has none of its own."""
-    if machine is None or "hs06_job" in values or "allocated_cpu" not in values:
+    if machine is None or "hs06_job" in values or problem("allocated_cpu", values.get("allocated_cpu", "")):
         return {}
     hs06, total = machine.decimal("hs06"), machine.number("total_cpu")
     if hs06 is None or total is None:
         return {}
-    return {"hs06_job": decimal(round(hs06 * 1000 * int(values["allocated_cpu"]) / total))}
+    share = decimal(round(hs06 * 1000 * int(values["allocated_cpu"]) / total))
+    # What somebody wrote there may be next to nothing, and a rating of 0 is none.
+    return {} if problem("hs06_job", share) else {"hs06_job": share}
 
 
 def write_machine(directory: str, values: Mapping[str, str], *, force: bool = False) -> None:

@@ -39,6 +39,8 @@ def test_a_machine_and_a_job(tmp_path):
     assert checked.returncode == 0
     assert len(checked.stdout.splitlines()) == 35
 
+    refused = arcacct("features", "job", "write", f"{job}2", "--allocated-cpu", "many", environment=slurm)
+    assert (refused.returncode, "allocated_cpu='many'" in refused.stderr) == (64, True)
     assert arcacct("features", "job", "set", job, "allocated_cpu", "1").returncode == 64
     assert arcacct("features", "job", "set", job, "site_zone", "b").returncode == 0
     assert arcacct("features", "job", "remove", job).returncode == 0

@@ -7,6 +7,7 @@ import os
 import pathlib
 import stat
 import threading
+from contextlib import suppress
 
 import pytest
 from attackers import THEM, TRIES, snatching, swapping, theirs
@@ -26,9 +27,18 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be att
 @pytest.fixture(autouse=True)
 def every_descriptor_is_closed() -> Iterator[None]:
     """Whatever happens."""
-    before = sorted(os.listdir("/proc/self/fd"))
+    before = set(descriptors())
     yield
-    assert sorted(os.listdir("/proc/self/fd")) == before
+    assert {fd: path for fd, path in descriptors().items() if fd not in before} == {}
+
+
+def descriptors() -> dict[str, str]:
+    """What this process has open, but for what asks."""
+    found = {}
+    for fd in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):
+            found[fd] = os.readlink(f"/proc/self/fd/{fd}")
+    return found
 
 
 @pytest.fixture(params=["x86_64", "another"], ids=["by openat2", "step by step"])

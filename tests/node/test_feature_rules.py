@@ -181,6 +181,8 @@ def test_rule_10_the_share_of_the_machine(places):
     """Without a rating of its own a job has its processors' share of the machine's."""
     assert own.share_of_machine({"allocated_cpu": "4"}, read(places["machine"])) == {"hs06_job": "40.125"}
     assert own.share_of_machine({"allocated_cpu": "4", "hs06_job": "1"}, read(places["machine"])) == {}
+    put(places["machine"], "hs06", "0.0001\n")
+    assert own.share_of_machine({"allocated_cpu": "4"}, read(places["machine"])) == {}
 
 
 def test_rule_11_a_job_ends_before_its_machine(places):
@@ -564,6 +566,23 @@ def test_rule_34_unknown_keys_are_kept(places):
     found = read(places["job"])
     assert found.for_accounting() == {"mjf_hepscore23_job": "41.5"}
     assert found.warnings == ()
+
+
+def test_rule_34_an_unknown_key_has_one_line_that_can_be_shown(places):
+    """Nothing that steers a terminal gets out of a directory, neither to a screen nor into a record."""
+    put(places["job"], "zone", "\x1b]0;title\x07\n")
+    put(places["job"], "more", "a\nb\n")
+    put(places["job"], "none", "")
+    found = read(places["job"])
+    assert found.extra == {}
+    assert len(found.warnings) == 3
+
+
+def test_rule_35_values_of_the_old_draft_are_doubted(places):
+    """Nothing, in today's unit, is no limit either."""
+    remove_keys(places["job"], ("max_rss_bytes",))
+    put(places["job"], "mem_limit_MB", "0\n")
+    assert "max_rss_bytes" not in read(places["job"]).values
 
 
 def test_rule_35_keys_of_the_old_draft(places):
