@@ -79,6 +79,8 @@ def remove(directory: str) -> None:
 @contextmanager
 def _failures(directory: str) -> Iterator[None]:
     """What the file system refuses becomes a StoreError that says what to do."""
+    if not directory:
+        raise UsageError("DIRECTORY is empty; name the directory of the features")
     try:
         yield
     except OSError as error:

@@ -56,7 +56,7 @@ def location_of(value: str, name: str) -> str:
 
     Raises UsageError for anything else. A slash at its end, which should not be there, is taken off.
     """
-    if not value.startswith(("/", "http://", "https://")):
+    if not value.startswith(("/", "http://", "https://")) or "\0" in value:
         raise UsageError(f"{name}={value!r}: it begins neither with / nor with http:// or https://")
     return value.rstrip("/") or "/"
 
@@ -86,8 +86,8 @@ def _directory(location: str) -> tuple[dict[str, str], list[str]]:
     try:
         with open_directory(location) as place:
             return values_in(place)
-    except OSError as error:
-        raise InputError(f"{location}: cannot be read: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        raise InputError(f"{location}: cannot be read: {getattr(error, 'strerror', error)}") from error
 
 
 def values_in(place: Directory) -> tuple[dict[str, str], list[str]]:

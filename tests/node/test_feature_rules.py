@@ -23,6 +23,7 @@ from arcacct.node.feature_http import Web
 from arcacct.node.feature_keys import JOB_KEYS, MACHINE_KEYS, problem
 from arcacct.node.feature_places import locations, valid
 from arcacct.node.feature_reader import location_of, read, remaining_s
+from arcacct.node.feature_saved import place_of
 from arcacct.node.feature_verdict import RULES
 from arcacct.sandbox import authority
 
@@ -316,6 +317,23 @@ def test_rules_21_and_22_variables(places, value, rule, wanted):
         value = places["machine"] + "/"
     assert verdict({"machine": value, "job": places["job"]}, rule) == wanted
     assert verdict(places, rule) == "ok"
+
+
+def test_an_empty_directory_is_no_directory(tmp_path, monkeypatch):
+    """As a variable is that the batch system has not set: neither the present directory nor the root is meant."""
+    monkeypatch.chdir(tmp_path)
+    for act in (lambda: write("", {"job_id": "1"}), lambda: remove(""), lambda: remove_keys("", ("job_id",))):
+        with pytest.raises(UsageError, match="empty"):
+            act()
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("job_id", ["../../etc", "..", ".", "a/../../b", "/etc", "a\0b", ""])
+def test_an_id_leads_nowhere_else(job_id):
+    """Ids of jobs come from other programs too: none is a way out of the place that the administrator named."""
+    with pytest.raises(InputError, match="cannot be part of a path"):
+        place_of("/var/spool/features/{jobid}", job_id)
+    assert place_of("/var/spool/features/{jobid}/f", "sonar:cl/1:2") == "/var/spool/features/sonar:cl/1:2/f"
 
 
 def test_rule_22_other_places_are_refused():
