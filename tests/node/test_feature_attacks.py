@@ -16,6 +16,7 @@ from arcacct.conf.places import places
 from arcacct.errors import ArcacctError
 from arcacct.node import features as own
 from arcacct.node.feature_collect import collect
+from arcacct.node.feature_files import remove_keys, write
 from arcacct.node.feature_saved import saved
 from arcacct.store.accounting import open_accounting
 
@@ -56,6 +57,40 @@ def test_no_directory_of_roots_is_given_away(public_dir):
     after = secret.parent.stat()
     assert (after.st_uid, stat.S_IMODE(after.st_mode)) == (0, 0o700)
     assert os.listdir(secret.parent) == [secret.name]
+
+
+@pytest.mark.parametrize("below", ["", "deep"])
+def test_nothing_is_written_or_removed_elsewhere(public_dir, below):
+    """`job set` and `shutdown clear` in a directory while it, or one above it, is swapped with a link to root's."""
+    secret = secret_of_root(public_dir / "of_root")
+    (secret.parent / "deep").mkdir()
+    for place in (secret.parent, secret.parent / "deep"):
+        (place / "shutdowntime_job").write_text("4102444800\n")
+    home = theirs(public_dir / "home")
+    (home / "one" / "deep").mkdir(parents=True)
+    (home / "other").symlink_to(secret.parent)
+    place = str(home / "one" / below)
+    done = refused = 0
+    with swapping(home):
+        for number in range(TRIES // 2):
+            for act in (
+                lambda: write(place, {"wall_limit_secs": str(number)}, owner=OWNER),  # noqa: B023  called at once
+                lambda: remove_keys(place, ("shutdowntime_job",)),
+            ):
+                try:
+                    act()
+                    done += 1
+                except ArcacctError:
+                    refused += 1
+    assert done
+    assert refused
+    assert sorted(path.name for path in secret.parent.rglob("*")) == [
+        "deep",
+        "shutdowntime_job",
+        "shutdowntime_job",
+        "site_key",
+    ]
+    assert {path.stat().st_uid for path in secret.parent.rglob("*")} == {0}
 
 
 @pytest.mark.parametrize("pattern", ["{jobid}/one", "{jobid}/one/saved", "{jobid}/one/site_key"])
