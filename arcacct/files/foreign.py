@@ -243,8 +243,11 @@ def _parts(path: str) -> list[str]:
 
 def _is_ours(status: os.stat_result) -> bool:
     """Whether only root and we can take away or exchange what root or we have put into a directory."""
-    shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX
-    return status.st_uid in (0, os.geteuid()) and not shared
+    others = stat.S_IWOTH
+    # Where every user has a group of his own (it has his number, as root's has), directories are often writable by it.
+    if status.st_gid != status.st_uid:
+        others |= stat.S_IWGRP
+    return status.st_uid in (0, os.geteuid()) and (not status.st_mode & others or bool(status.st_mode & stat.S_ISVTX))
 
 
 def _step(here: Directory, name: str, make: int | None) -> Directory | None:

@@ -123,14 +123,28 @@ def test_a_link_of_a_user_is_not_followed(public_dir, mode):
         open_directory(str(public_dir / "link"))
 
 
-@pytest.mark.parametrize("mode", [0o777, 0o775])
-def test_where_others_may_write_nothing_is_followed(public_dir, mode):
+@pytest.mark.parametrize(("mode", "group"), [(0o777, 0), (0o775, 1)])
+def test_where_others_may_write_nothing_is_followed(public_dir, mode, group):
     """Without the sticky bit they can exchange what root has put there."""
     (public_dir / "real").mkdir()
     (public_dir / "link").symlink_to("real")
+    os.chown(public_dir, 0, group)
     public_dir.chmod(mode)
     with pytest.raises(InputError, match="where others may write"):
         open_directory(str(public_dir / "link"))
+
+
+def test_a_group_of_ones_own_is_nobody_else(public_dir, home):
+    """Root's, and that of a user where every user has one: the umask is 002 there."""
+    (public_dir / "real").mkdir()
+    for place, number in ((public_dir, 0), (home, THEM.pw_uid)):
+        (place / "link").symlink_to(public_dir / "real")
+        os.chown(place / "link", number, number, follow_symlinks=False)
+        os.chown(place, number, number)
+        place.chmod(0o775)
+    for user, place in (("root", public_dir), (THEM.pw_name, home)):
+        with acting_as(user), open_directory(str(place / "link")) as found:
+            assert found.path == str(public_dir / "real")
 
 
 def test_a_circle_of_links_ends(public_dir):
