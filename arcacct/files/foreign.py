@@ -170,7 +170,7 @@ class Directory:
         path = self.path_of(name)
         # With O_DIRECTORY the kernel says of a link that it is no directory.
         if error.errno == errno.ELOOP or (error.errno == errno.ENOTDIR and self._is_link(name)):
-            return InputError(f"{path} is a symbolic link; name what it leads to")
+            return InputError(f"{path} is a symbolic link, which is not followed; remove it, or name what it leads to")
         error.filename = path
         return error
 

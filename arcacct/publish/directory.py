@@ -117,7 +117,8 @@ class _Draft(NamedTuple):
 def _folder(directory: Directory, name: str) -> Directory:
     folder = directory.make(name)
     try:
-        if folder.made:
+        # One of ours that is empty was made by a run that was killed then.
+        if folder.made or (folder.status.st_uid == os.geteuid() and not os.listdir(folder.fd)):
             group = directory.status.st_mode & stat.S_IRWXG if _has_group(directory) else 0
             _hand_over(folder.fd, 0o700 | group | folder.status.st_mode & stat.S_ISGID, directory)
             os.fsync(directory.fd)

@@ -229,6 +229,19 @@ def test_the_owner_of_the_directory_takes_messages_out(queue, mode):
 
 
 @ROOT
+def test_a_folder_of_a_killed_run_is_handed_over(public_dir):
+    """One that was made and not yet given away: the next message in it can be taken out all the same."""
+    (public_dir / "outgoing").mkdir()
+    queue = MessageDirectory(str(public_dir / "outgoing"), "dirq")
+    os.mkdir(os.path.join(queue.path, NAME[:8]), 0o700)
+    os.chown(queue.path, THEM.pw_uid, THEM.pw_gid)
+    answer = queue.write(TEXT, NAME)
+    with acting_as(THEM.pw_name):
+        assert read(answer.text) == TEXT.encode()
+        os.unlink(answer.text)
+
+
+@ROOT
 def test_a_publisher_outside_of_the_group_gives_it_to_no_other(queue):
     """Who may write as anybody, and is no member: nobody's own group does not get to read."""
     os.chown(queue.path, 0, 0)
