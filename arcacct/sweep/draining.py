@@ -169,9 +169,11 @@ def _spooled(task: Task, folder: Directory, name: str) -> _Event | None:
         event, complete = spool.from_bytes(content, path)
     except InputError as error:
         torn, complete = str(error), False
-        named = None if _is_foreign(content) else spool.from_name(name, task.here.controldir)
-        if named is None:
-            _put_away(task, folder, name, torn)
+        named = spool.from_name(name, task.here.controldir)
+        foreign = _is_foreign(content)
+        if named is None or foreign:
+            # What another version of ours was writing when it was killed is an event, too.
+            _put_away(task, folder, name, torn, is_event=named is not None and foreign)
             return None
         event = named
     try:
@@ -200,9 +202,9 @@ def _content(task: Task, folder: Directory, name: str) -> bytes | None:
     return None
 
 
-def _put_away(task: Task, folder: Directory, name: str, why: str) -> None:
-    """A file that is no event: what somebody never gave a name is nothing after a day, all else is for people."""
-    if not name.startswith(spool.TEMPORARY):
+def _put_away(task: Task, folder: Directory, name: str, why: str, *, is_event: bool) -> None:
+    """A file that we cannot read: what nobody ever gave a name is nothing after a day, all else is for people."""
+    if is_event or not name.startswith(spool.TEMPORARY):
         _set_aside(task, folder, name, why)
         return
     with suppress(FileNotFoundError):

@@ -467,6 +467,24 @@ def test_a_file_that_is_being_written_is_left_alone(here: Places, con: sqlite3.C
     assert os.listdir(here.spool) == [".tmp-1"]
 
 
+def test_an_event_of_another_version_is_kept_though_it_never_got_its_name(
+    here: Places, con: sqlite3.Connection, control: pathlib.Path
+) -> None:
+    """A newer version was killed while it spooled: what this one cannot read it sets aside, however old, and tells."""
+    path = spooled(here, control, "FINISHED")
+    content = pathlib.Path(path).read_bytes().replace(b"version=1", b"version=2")
+    os.unlink(path)
+    begun = pathlib.Path(here.spool, f".tmp-{os.path.basename(path)}")
+    begun.write_bytes(content)
+    os.utime(begun, (time.time() - 100_000,) * 2)
+
+    (complaint,) = sweep(here, con).complaints
+
+    aside = pathlib.Path(here.spool, "unusable", begun.name)
+    assert complaint.startswith(f"{aside}: ")
+    assert aside.read_bytes() == content
+
+
 def test_the_launchers_time_is_not_the_one_of_a_later_state(
     here: Places, con: sqlite3.Connection, control: pathlib.Path
 ) -> None:
