@@ -33,7 +33,8 @@ CPU_LIMIT_S = 20
 WALL_LIMIT_S = 300
 """The same for one that waits instead: generous, for a machine that is busy."""
 MEMORY_LIMIT_BYTES = 2**30
-_BATCH_TRIES = 400
+_BATCH_TRIES = 100
+"""In one process: commands leave databases open at their end, and a process may have some 1,000 files open."""
 
 
 class Fuzzer(Protocol):
