@@ -21,9 +21,12 @@ SECRET = "root_alone_may_read_this"
 _SWAP = """
 exchange = ctypes.CDLL(None).renameat2
 print("ready", flush=True)
+# RENAME_EXCHANGE: there is no moment without either. Not every file system can.
+while exchange(-100, b"one", -100, b"other", 2) == 0:
+    pass
 while True:
-    # RENAME_EXCHANGE: there is no moment without either.
-    exchange(-100, b"one", -100, b"other", 2)
+    for old, new in (("one", "third"), ("other", "one"), ("third", "other")):
+        os.rename(old, new)
 """
 _SNATCH = """
 number = 0
