@@ -9,6 +9,8 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
+import pytest
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,13 +22,10 @@ SECRET = "root_alone_may_read_this"
 
 _SWAP = """
 exchange = ctypes.CDLL(None).renameat2
-print("ready", flush=True)
-# RENAME_EXCHANGE: there is no moment without either. Not every file system can.
-while exchange(-100, b"one", -100, b"other", 2) == 0:
-    pass
+# RENAME_EXCHANGE: there is no moment without either.
+print("ready" if exchange(-100, b"one", -100, b"other", 2) == 0 else "cannot", flush=True)
 while True:
-    for old, new in (("one", "third"), ("other", "one"), ("third", "other")):
-        os.rename(old, new)
+    exchange(-100, b"one", -100, b"other", 2)
 """
 _SNATCH = """
 number = 0
@@ -55,7 +54,10 @@ def _attacker(script: str, place: pathlib.Path, *arguments: object) -> Iterator[
     with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
+            said = process.stdout.readline()
+            if said == "cannot\n":
+                pytest.skip(f"the file system of {place} cannot exchange two names")
+            assert said == "ready\n"
             yield
             assert process.poll() is None, "the attacker has given up"
         finally:
