@@ -16,6 +16,8 @@ LONGEST = 2000
 """Characters of one message, where its words have no lower limit of their own."""
 HIDDEN = "***"
 """What stands where a secret stood."""
+CUT = " [cut]"
+"""What stands where the rest of a text stood."""
 PART = 8
 """So many characters of a secret in a row are hidden as the whole is: whoever quotes it may have cut it."""
 SHORTEST = 4
@@ -59,7 +61,12 @@ def fit(text: str, limit: int | None = LONGEST, keep: str = "") -> str:
     shown = plain(hidden, keep)
     if limit is None or (is_whole and len(shown) <= limit):
         return shown
-    return _cut(hidden, limit, f" [cut, {len(text)} characters]", keep)
+    return _cut(hidden, limit, keep)
+
+
+def without_secrets(text: str, enough: int = _EVERYTHING) -> str:
+    """A text without secrets and otherwise as it is, or so much of it that ``enough`` characters are whole."""
+    return _secrets.hidden(text, enough)[0]
 
 
 def plain(text: str, keep: str = "") -> str:
@@ -89,9 +96,9 @@ def _pieces(text: str, keep: str) -> "Iterator[str]":
             yield f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _cut(text: str, limit: int, mark: str, keep: str) -> str:
+def _cut(text: str, limit: int, keep: str) -> str:
     """As much of a text as there is room for before the mark; what is shown in letters stays in one piece."""
-    mark = mark[:limit]
+    mark = CUT[:limit]
     left = limit - len(mark)
     kept = []
     for piece in _pieces(text, keep):

@@ -25,6 +25,7 @@ import urllib3.connectionpool
 import urllib3.exceptions
 
 import arcacct
+from arcacct import secrecy
 from arcacct.errors import ArcacctError, ConfigError, CredentialError, TargetBusy, TargetRefuses
 from arcacct.publish.answers import Answer, Kind
 
@@ -234,6 +235,7 @@ def _http_session(context: ssl.SSLContext, proxy: str | None) -> requests.Sessio
         {"User-Agent": f"arcacct/{arcacct.__version__}", "Accept": "*/*", "Accept-Encoding": "identity"}
     )
     if proxy is not None:
+        secrecy.keep_login(proxy)
         session.proxies = {"https": proxy}
     return session
 
