@@ -72,7 +72,7 @@ HOSTILE = "\x1b]0;title\x07\x1b[2J \u202e \ud800 \x00"
 
 
 def test_hostile_words_of_a_receiver_are_kept_in_letters(site, receiver) -> None:
-    """What the ledger keeps can be stored and printed, whatever a receiver sends: no control characters, no half ones."""
+    """What the ledger keeps can be stored and printed, whatever a receiver sends."""
     receiver.script = [GIVEN, say(403, {"error": {"message": HOSTILE}})]
 
     assert r"\x1b]0;title\x07\x1b[2J \u202e \ud800 \x00" in str(site.publish().error)
