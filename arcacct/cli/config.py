@@ -7,6 +7,7 @@ import os
 import click
 
 from arcacct.cli.examples import examples
+from arcacct.cli.speech import block, say
 from arcacct.conf.check import check
 from arcacct.conf.parser import load
 from arcacct.conf.places import places
@@ -40,10 +41,10 @@ def check_command(ctx: click.Context) -> int:
     conf = _conf(ctx)
     problems = [*check(conf), *_astray(conf, ctx.obj["database"]), *unknown_vos(conf, ctx.obj["database"])]
     for problem in problems:
-        click.echo(problem)
+        say(str(problem))
     wrong = len(errors(problems))
     counts = f"{wrong} errors, {len(problems) - wrong} warnings"
-    click.echo(f"{'not ok' if wrong else 'ok'}: {', '.join(conf.files)}: {counts}", err=True)
+    say(f"{'not ok' if wrong else 'ok'}: {', '.join(conf.files)}: {counts}", err=True)
     return ConfigError.exit_code if wrong else 0
 
 
@@ -55,7 +56,7 @@ def show_command(ctx: click.Context) -> None:
 
     The output has the syntax of arcacct.conf; it names key files but never what is in them.
     """
-    click.echo(show(_conf(ctx), ctx.obj["database"]), nl=False)
+    block(show(_conf(ctx), ctx.obj["database"]))
 
 
 def _astray(conf: Conf, database: str | None) -> Iterator[Problem]:

@@ -6,6 +6,7 @@ import os
 
 import click
 
+from arcacct.cli.speech import say
 from arcacct.conf.parser import Conf, load
 from arcacct.conf.places import Places, places
 from arcacct.conf.settings import Settings, settings
@@ -37,5 +38,5 @@ def settings_of(ctx: click.Context) -> Settings:
     """Every setting. Raises ConfigError with every complaint."""
     found = settings(conf_of(ctx), database=ctx.obj["database"])
     for problem in found.warnings:
-        click.echo(f"arcacct: warning: {problem}", err=True)
+        say(f"arcacct: warning: {problem}", err=True)
     return found
