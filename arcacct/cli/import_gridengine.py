@@ -16,7 +16,7 @@ from arcacct.cli.examples import examples
 from arcacct.cli.gridengine_options import asked, question_of, question_options
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.speech import say
-from arcacct.cli.tables import FORMATS, lines
+from arcacct.cli.tables import FORMATS, show
 from arcacct.errors import InputError, UsageError
 from arcacct.sources.gridengine_aar import Site
 from arcacct.sources.gridengine_totals import qacct_lines, table, table_columns
@@ -133,13 +133,11 @@ def _summary(files: tuple[str, ...], given: dict[str, Any]) -> int:
     for path in files:
         found.file(path)
     rows = found.rows()
-    answer = (
-        qacct_lines(question, rows)
-        if given["form"] == "qacct"
-        else lines(table_columns(question), table(rows), given["form"])
-    )
-    for line in answer:
-        say(line)
+    if given["form"] == "qacct":
+        for line in qacct_lines(question, rows):
+            say(line)
+    else:
+        show(table_columns(question), table(rows), given["form"])
     return _exit_code(found.bad_lines + found.unreadable, given)
 
 
