@@ -110,8 +110,9 @@ def _cut(text: str, limit: int, keep: str) -> str:
 
 
 def _lower(text: str) -> str:
-    """ASCII letters in lower case; unlike `str.lower` it never changes how long a text is."""
-    return text.lower() if text.isascii() else text.translate(_LOWER)
+    """A text in lower case, in which everything stands where it stood: a few letters become two, and stay then."""
+    lower = text.lower()
+    return lower if len(lower) == len(text) else text.translate(_LOWER)
 
 
 class Secrets:

@@ -140,8 +140,7 @@ def test_a_terminal_of_another_alphabet_is_no_error(site) -> None:
 
 def test_a_traceback_has_no_secrets_and_no_effects(site) -> None:
     """--debug shows where an error came from, and that is all."""
-    (site.path / "arcacct.conf").write_text("[arcacct]\ndatabase = /nowhere/\x1b]0;x\x07.db\n")
-    seen = on_a_terminal(site, "--debug", "status", "--nonsense\x1b]0;x\x07")
+    seen = on_a_terminal(site, "--debug", "--config", "/nowhere/\x1b]0;x\x07", "publish")
 
     assert "Traceback" in seen
     assert steers(seen) == []
