@@ -223,8 +223,15 @@ class _Adapter(requests.adapters.HTTPAdapter):
         """Leave the context as it is: requests would add the CAs of its own bundle to those we trust."""
 
 
+class _Session(requests.Session):
+    """Follows nothing, and so reads nothing of the way there: requests would take in the whole body, unpacked."""
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002  requests' signature
+        return None
+
+
 def _http_session(context: ssl.SSLContext, proxy: str | None) -> requests.Session:
-    session = requests.Session()
+    session = _Session()
     session.trust_env = False
     session.mount("https://", _Adapter(context))
     # Nothing of ours travels in clear.

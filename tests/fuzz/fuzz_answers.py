@@ -15,7 +15,7 @@ import pathlib
 import socket
 import tempfile
 import threading
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import quote
 
@@ -36,6 +36,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import random
     import ssl
+    from collections.abc import Callable
 
 TARGET = "arcacct/directory:d"
 PROXY = "http://arc:s3cr3t-pr0xy-w0rd@127.0.0.1:3128"
@@ -228,34 +229,30 @@ GIVEN = b"HTTP/1.1 200 OK\r\nX-Given: yes\r\n"
 
 
 @lru_cache
-def _receiver() -> tuple[_Says, ssl.SSLContext]:
+def _receiver() -> tuple[_Says, Callable[[], ssl.SSLContext]]:
     place = tempfile.mkdtemp(prefix="arcacct-fuzz-")
     authority = Authority(place, "Fuzz")
     server = authority.issue("localhost", rsa_key=False)
-    ours = tls_context(server.cert_path, server.key_path, ca_file=authority.ca_file)
-    return _Says(server_context(server)), ours
+    return _Says(server_context(server)), partial(tls_context, None, None, ca_file=authority.ca_file)
 
 
 def _exchanged(raw: bytes, token: str) -> list[Answer]:
     """What the real clients make of these bytes, as the answer to a message, to a question for a token, and of SGAS."""
     says, context = _receiver()
+    patience = Patience(connect_s=10, read_s=10, backoff_s=())
     given = json.dumps({"token": token}).encode()
     found = []
     for answers in ([GIVEN + b"Content-Length: %d\r\n\r\n%s" % (len(given), given), raw], [raw]):
         says.answers = answers
-        session = TargetSession(context, patience=Patience(connect_s=10, read_s=10, backoff_s=()), sleep=_no_sleep)
+        session = TargetSession(context(), patience=patience)
         with contextlib.closing(session):
             client = AMSClient(f"https://localhost:{says.port}", "p", "t", session, authn_port=says.port)
             found.append(client.publish(b"x", "20250101/0123"))
     says.answers = [raw]
-    session = TargetSession(context, patience=Patience(connect_s=10, read_s=10, backoff_s=()), sleep=_no_sleep)
+    session = TargetSession(context(), patience=patience)
     with contextlib.closing(session):
         found.append(SGASClient(f"https://localhost:{says.port}/sgas", session).insert(b"<x/>", IDS))
     return found
-
-
-def _no_sleep(_seconds: float) -> None:
-    """Nobody waits."""
 
 
 @lru_cache

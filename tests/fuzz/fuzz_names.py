@@ -56,6 +56,7 @@ NAMES = (
 FIELDS = ("user_dn", "vo", "fqan", "queue", "job_name", "project", "client_host", "local_job_id", "node")
 
 
+csv.field_size_limit(2**20)
 JOB = AAR(
     record_id=1,
     job_id="good1",
