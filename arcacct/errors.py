@@ -21,9 +21,13 @@ The hook imports this module, so it imports nothing.
 
 
 class ArcacctError(Exception):
-    """The root of the tree: its text says what, where and what to do."""
+    """The root of the tree: its text says what, where and what to do, each argument a line of its own."""
 
     exit_code = 70
+
+    def __str__(self) -> str:
+        """The lines."""
+        return "\n".join(map(str, self.args))
 
 
 class UsageError(ArcacctError):

@@ -84,9 +84,15 @@ def main() -> None:
 
 
 def _complain(text: str) -> None:
-    line = " ".join(f"arcacct-record: {text}".split())
+    line = f"arcacct-record: {' '.join(text.split())}"
     try:
-        posix.write(2, f"{line}\n".encode("utf-8", "backslashreplace"))
+        from arcacct.wording import fit  # noqa: PLC0415  only here
+
+        line = fit(line)
+    except Exception:  # noqa: BLE001  an installation that is not whole has something to say, too
+        line = ascii(line)
+    try:
+        posix.write(2, f"{line}\n".encode())
     except OSError:
         return
 

@@ -187,7 +187,8 @@ def _headers(reader) -> Iterator[tuple[str, str]]:
 def _answer(connection: socket.socket, step: Say) -> None:
     length = len(step.body) + (10 if step.cut else 0)
     head = [f"HTTP/1.1 {step.status} Said", f"Content-Length: {length}", *(f"{n}: {v}" for n, v in step.headers)]
-    connection.sendall("\r\n".join([*head, "", ""]).encode() + step.body)
+    # Header bytes that are no text are surrogates.
+    connection.sendall("\r\n".join([*head, "", ""]).encode("utf-8", "surrogateescape") + step.body)
 
 
 def _reset(connection: socket.socket) -> None:

@@ -76,6 +76,32 @@ def _is_ledger_cursor(node: ast.Attribute) -> bool:
     return isinstance(node.value, ast.Name) and node.value.id == "ledger"
 
 
+def test_there_is_one_way_out() -> None:
+    """Only `cli.speech` writes to a terminal, and the hook to A-REX's log: what passes there is fit for both."""
+    writers = {
+        f"{module}: {ast.unparse(node)}"
+        for module, path in sources().items()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and _writes_out(node)
+    }
+
+    assert {line.partition(":")[0] for line in writers} == {"arcacct.cli.speech", "arcacct.hook"}
+    assert [line for line in writers if line.startswith("arcacct.hook")] == [
+        "arcacct.hook: posix.write(2, f'{line}\\n'.encode())"
+    ]
+
+
+def _writes_out(call: ast.Call) -> bool:
+    """Whether a call prints, or writes to the standard streams by any other name."""
+    name = ast.unparse(call.func)
+    first = ast.unparse(call.args[0]) if call.args else ""
+    return (
+        name in {"print", "click.echo", "click.secho", "click.confirm", "click.prompt", "click.pause"}
+        or name.startswith(("sys.stdout.", "sys.stderr.", "traceback.print", "warnings.warn", "logging.basic"))
+        or (name in {"os.write", "posix.write"} and first in {"1", "2"})
+    ) and not name.endswith((".isatty", ".fileno"))
+
+
 def test_the_hook_leads_to_little_of_the_standard_library() -> None:
     """Whatever path a hook takes through our modules, it imports nothing that costs A-REX's loop time."""
     imported = {f"{module} imports {name}" for module, names in closure("arcacct.hook").items() for name in names}
@@ -109,7 +135,8 @@ def test_help_imports_no_command() -> None:
         "print(*sorted(set(sys.modules) - old), sep='\\n')"
     )
 
-    assert {name for name in loaded if name.startswith("arcacct")} == {"arcacct", "arcacct.cli", "arcacct.errors"}
+    ours = {"arcacct", "arcacct.cli", "arcacct.cli.speech", "arcacct.errors", "arcacct.wording"}
+    assert {name for name in loaded if name.startswith("arcacct")} == ours
     assert not {"cryptography", "psutil", "requests", "sqlite_utils", "urllib3"} & set(loaded)
 
 

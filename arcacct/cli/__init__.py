@@ -6,8 +6,10 @@ Commands contain no logic: they read options, call one function, and print what 
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+from functools import partial
 from importlib import import_module
 from keyword import iskeyword
 from typing import Any
@@ -15,6 +17,7 @@ from typing import Any
 import click
 
 from arcacct import __version__
+from arcacct.cli.speech import block, say, say_error
 from arcacct.errors import ArcacctError, StoreError, UsageError
 
 COMMANDS = {
@@ -79,6 +82,10 @@ def arcacct(ctx: click.Context, config: str | None, database: str | None, debug:
 def main(args: list[str] | None = None) -> None:
     """Run a command; the one place where an error becomes a line on stderr and an exit code."""
     debug = "--debug" in (sys.argv if args is None else args)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal of another alphabet shows in letters what it has no sign for.
+            stream.reconfigure(errors="backslashreplace")
     try:
         sys.exit(_run(args))
     except Exception as error:  # noqa: BLE001  whatever it is, a user meets a line and no traceback
@@ -86,8 +93,8 @@ def main(args: list[str] | None = None) -> None:
         if debug:
             import traceback  # noqa: PLC0415  only then
 
-            traceback.print_exception(error)
-        print(f"arcacct: {known}", file=sys.stderr)
+            block("".join(traceback.format_exception(error)), partial(say, err=True))
+        say_error(known)
         if isinstance(error, OSError) and error.filename is None:
             # What stdout could not take must not be tried again when the interpreter ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -110,7 +117,7 @@ def _run(args: list[str] | None) -> int:
     try:
         result: Any = arcacct.main(args, prog_name="arcacct", standalone_mode=False)
     except click.Abort:
-        print("arcacct: stopped", file=sys.stderr)
+        say("arcacct: stopped", err=True)
         return 130
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()

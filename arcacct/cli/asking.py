@@ -12,10 +12,12 @@ import click
 from click.shell_completion import CompletionItem
 
 from arcacct.cli.context import conf_of, places_of
+from arcacct.cli.speech import redraw
 from arcacct.conf.settings import examine
 from arcacct.errors import ArcacctError
 from arcacct.store import accounting, questions, reading
 from arcacct.store.arex_rows import schema_version
+from arcacct.wording import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ def asking(ctx: click.Context) -> Iterator[Connection]:
         with reading.watched(con, at_work()):
             yield con
         if sys.stderr.isatty():
-            click.echo("\r\033[K", nl=False, err=True)
+            redraw("")
 
 
 arcctl_option = click.option(
@@ -73,7 +75,7 @@ def at_work() -> Callable[[], bool]:
         seconds = time.monotonic() - began
         if sys.stderr.isatty() and seconds > _PATIENCE_S + shown / 4:
             shown += 1
-            click.echo(f"\rasking {_TURNS[shown % 4]} {seconds:.0f} s", nl=False, err=True)
+            redraw(f"asking {_TURNS[shown % 4]} {seconds:.0f} s")
         return True
 
     return alive
@@ -85,7 +87,9 @@ def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list
     def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
             with reading.opened_to_ask(database_of(_with_options(ctx))) as con:
-                return [CompletionItem(name) for name in questions.names(con, kind, incomplete)]
+                names = questions.names(con, kind, incomplete)
+                # The shell prints them, and nobody could type the others.
+                return [CompletionItem(name) for name in names if plain(name) == name]
         except Exception:  # noqa: BLE001  a shell that completes must never see an error
             return []
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
+from arcacct.cli.context import conf_of
 from arcacct.cli.examples import examples
+from arcacct.cli.speech import block, say
 from arcacct.conf.check import check
-from arcacct.conf.parser import load
 from arcacct.conf.places import places
 from arcacct.conf.problems import WARNING, Problem, errors
 from arcacct.conf.show import show
@@ -37,13 +36,13 @@ def check_command(ctx: click.Context) -> int:
     Looks at arc.conf, arc.conf.d, arcacct.conf and the files they name (certificate, key, CA directory).
     Exits with 78 if there is an error, with 0 if there are only warnings.
     """
-    conf = _conf(ctx)
+    conf = conf_of(ctx)
     problems = [*check(conf), *_astray(conf, ctx.obj["database"]), *unknown_vos(conf, ctx.obj["database"])]
     for problem in problems:
-        click.echo(problem)
+        say(str(problem))
     wrong = len(errors(problems))
     counts = f"{wrong} errors, {len(problems) - wrong} warnings"
-    click.echo(f"{'not ok' if wrong else 'ok'}: {', '.join(conf.files)}: {counts}", err=True)
+    say(f"{'not ok' if wrong else 'ok'}: {', '.join(conf.files)}: {counts}", err=True)
     return ConfigError.exit_code if wrong else 0
 
 
@@ -55,7 +54,7 @@ def show_command(ctx: click.Context) -> None:
 
     The output has the syntax of arcacct.conf; it names key files but never what is in them.
     """
-    click.echo(show(_conf(ctx), ctx.obj["database"]), nl=False)
+    block(show(conf_of(ctx), ctx.obj["database"]))
 
 
 def _astray(conf: Conf, database: str | None) -> Iterator[Problem]:
@@ -73,7 +72,3 @@ def _astray(conf: Conf, database: str | None) -> Iterator[Problem]:
         )
         file, number = (conf.arc_conf, None) if line is None else (line.file, line.line)
         yield Problem(WARNING, file, number, "arex", "controldir", text)
-
-
-def _conf(ctx: click.Context) -> Conf:
-    return load(ctx.obj["config"], os.environ)

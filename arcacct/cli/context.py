@@ -6,15 +6,19 @@ import os
 
 import click
 
+from arcacct.cli.speech import say
 from arcacct.conf.parser import Conf, load
 from arcacct.conf.places import Places, places
+from arcacct.conf.secrets import remember_secrets
 from arcacct.conf.settings import Settings, settings
 from arcacct.errors import ConfigError
 
 
 def conf_of(ctx: click.Context) -> Conf:
     """arc.conf and arcacct.conf of this host, or those that --config names. Raises ConfigError."""
-    return load(ctx.obj["config"], os.environ)
+    conf = load(ctx.obj["config"], os.environ)
+    remember_secrets(conf)
+    return conf
 
 
 def places_of(ctx: click.Context, controldir: str | None = None) -> Places:
@@ -37,5 +41,5 @@ def settings_of(ctx: click.Context) -> Settings:
     """Every setting. Raises ConfigError with every complaint."""
     found = settings(conf_of(ctx), database=ctx.obj["database"])
     for problem in found.warnings:
-        click.echo(f"arcacct: warning: {problem}", err=True)
+        say(f"arcacct: warning: {problem}", err=True)
     return found

@@ -11,6 +11,7 @@ import click
 from arcacct.cli.context import places_of, settings_of
 from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT
+from arcacct.cli.speech import confirm, say
 from arcacct.errors import ConfigError, InputError, StoreError, UsageError
 from arcacct.store.accounting import (
     initialise,
@@ -59,7 +60,7 @@ def init(ctx: click.Context, new_life: bool) -> None:
     begun = begin(here)
     _initialise(here, begun.scripts)
     if begun.lives:
-        click.echo(
+        say(
             f"arcacct: {here.database}: a new life begins, which goes on from {len(begun.lives)} before: months that "
             "were published are held until their figures are proven or accepted; `arcacct import arex` takes over what "
             "A-REX recorded",
@@ -84,7 +85,7 @@ def upgrade(ctx: click.Context) -> None:
 def _initialise(here: Places, made: tuple[int, ...] = ()) -> None:
     """Create or take forward; ``made``: the scripts by which the accounting database was created just now."""
     for path, ran in initialise(here).items():
-        click.echo(f"{path}: {_what([*made, *ran] if path == here.database else ran)}")
+        say(f"{path}: {_what([*made, *ran] if path == here.database else ran)}")
     # Whoever may only read needs the files that an open database has.
     leave_open(open_accounting(here), here.database)
     leave_open(open_publishing(here), here.publishing_database)
@@ -109,9 +110,9 @@ def check(ctx: click.Context) -> int:
 
     bad = 0
     for one in check_all(places_of(ctx)):
-        click.echo(f"{one.database}: {one.question}: {'wrong' if one.problems else 'ok'}")
+        say(f"{one.database}: {one.question}: {'wrong' if one.problems else 'ok'}")
         for problem in one.problems:
-            click.echo(f"arcacct: {one.database}: {problem}", err=True)
+            say(f"arcacct: {one.database}: {problem}", err=True)
         bad += bool(one.problems)
     return StoreError.exit_code if bad else 0
 
@@ -135,10 +136,10 @@ def optimize(ctx: click.Context, shrink: bool) -> None:
     con = open_accounting(here)
     try:
         maintain.optimize(here, con)
-        click.echo(f"{here.database}: optimized")
+        say(f"{here.database}: optimized")
         if shrink:
             sizes = maintain.shrink(here, con)
-            click.echo(f"{here.database}: {sizes.before:,} bytes before, {sizes.after:,} bytes now")
+            say(f"{here.database}: {sizes.before:,} bytes before, {sizes.after:,} bytes now")
     finally:
         leave_open(con, here.database)
 
@@ -159,7 +160,7 @@ def backup(ctx: click.Context, directory: str | None) -> None:
     here = places_of(ctx)
     _refuse_rehearsal(here)
     for copy in maintain.backups(here, directory or os.path.join(here.directory, "backups")):
-        click.echo(f"{copy.path}: {copy.size_bytes:,} bytes")
+        say(f"{copy.path}: {copy.size_bytes:,} bytes")
 
 
 @db.command(
@@ -186,11 +187,11 @@ def restore(ctx: click.Context, file: str, yes: bool) -> None:
     _ask(f"put {file} in the place of the database in {here.directory}?", yes=yes)
     with publishing_lock(here.publishing_lock):
         done = maintain.restore(here, file)
-    click.echo(f"{done.database}: restored from {file}")
+    say(f"{done.database}: restored from {file}")
     if done.scripts:
-        click.echo(f"{done.database}: taken forward to schema version {done.scripts[-1]}")
+        say(f"{done.database}: taken forward to schema version {done.scripts[-1]}")
     if done.kept:
-        click.echo(f"{done.kept}: the old database", err=True)
+        say(f"{done.kept}: the old database", err=True)
 
 
 @db.command(short_help="Move both databases to another directory.", epilog=examples("arcacct db move /var/lib/arcacct"))
@@ -215,11 +216,11 @@ def move(ctx: click.Context, directory: str, yes: bool) -> None:
     with publishing_lock(here.publishing_lock):
         done = moving.move(here, directory)
     for path in done.kept:
-        click.echo(f"{path}: the old database", err=True)
+        say(f"{path}: the old database", err=True)
     if done.spooled:
-        click.echo(f"{done.spooled} events of the spool were taken along", err=True)
-    click.echo("arcacct: moved; now put this line into [arcacct] of the configuration:", err=True)
-    click.echo(f"database={done.database}")
+        say(f"{done.spooled} events of the spool were taken along", err=True)
+    say("arcacct: moved; now put this line into [arcacct] of the configuration:", err=True)
+    say(f"database={done.database}")
 
 
 @db.command(
@@ -274,7 +275,7 @@ def prune(
             moved = pruning.prune(here, con, publishing, wishes)
     finally:
         leave_open(con, here.database)
-    click.echo(f"{wishes.archive}: {moved.jobs} jobs moved")
+    say(f"{wishes.archive}: {moved.jobs} jobs moved")
 
 
 def _wishes(
@@ -304,11 +305,11 @@ def _show(plan: Plan, verb: str) -> None:
     from arcacct.publish.position import iso  # noqa: PLC0415  slow to import
 
     if plan.first_end is None or plan.last_end is None:
-        click.echo("no jobs to move")
+        say("no jobs to move")
     else:
-        click.echo(f"{plan.jobs} jobs {verb}, which ended from {iso(plan.first_end)} to {iso(plan.last_end)}")
+        say(f"{plan.jobs} jobs {verb}, which ended from {iso(plan.first_end)} to {iso(plan.last_end)}")
     for reason, jobs in plan.left:
-        click.echo(f"{jobs} jobs stay: {reason}", err=True)
+        say(f"{jobs} jobs stay: {reason}", err=True)
 
 
 def _refuse_rehearsal(here: Places) -> None:
@@ -325,4 +326,4 @@ def _ask(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise UsageError(f"{question} say --yes")
-    click.confirm(question, abort=True, err=True)
+    confirm(question)

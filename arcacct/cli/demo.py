@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from arcacct.cli.examples import examples
+from arcacct.cli.speech import say
 from arcacct.demo import Rehearsal, rehearse
 from arcacct.errors import ArcacctError
 from arcacct.publish.target_run import Outcome
@@ -41,11 +42,11 @@ def demo(directory: str) -> None:
     """
     done = rehearse(directory)
     for line in _story(done):
-        click.echo(line)
+        say(line)
     if done.missing:
-        raise ArcacctError(f"{done.directory}: not everything arrived:\n  " + "\n  ".join(done.missing))
+        raise ArcacctError(f"{done.directory}: not everything arrived:", *(f"  {line}" for line in done.missing))
     for line in _conclusion(done):
-        click.echo(line)
+        say(line)
 
 
 def _story(done: Rehearsal) -> Iterator[str]:

@@ -10,6 +10,7 @@ import click
 from arcacct.cli.context import conf_of, places_of, settings_of
 from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT
+from arcacct.cli.speech import say
 from arcacct.errors import InputError, UsageError
 from arcacct.node import features as values_of
 from arcacct.node.feature_check import check as check_all
@@ -184,7 +185,7 @@ def show(ctx: click.Context, /, **where: str | None) -> int:
     for kind, one in found.items():
         _say_features(kind, one)
     left = remaining_s(found.get("machine"), found.get("job"))
-    click.echo(f"remaining_secs {'unlimited' if left is None else left}")
+    say(f"remaining_secs {'unlimited' if left is None else left}")
     return InputError.exit_code if any(one.warnings for one in found.values()) else 0
 
 
@@ -196,7 +197,7 @@ def check(ctx: click.Context, /, **where: str | None) -> int:
     web = _web(ctx)
     verdicts = check_all(_locations(web, where), web=web)
     for verdict in verdicts:
-        click.echo(str(verdict))
+        say(str(verdict))
     return InputError.exit_code if any(verdict.verdict == "fail" for verdict in verdicts) else 0
 
 
@@ -218,8 +219,8 @@ def record(ctx: click.Context, jobid: tuple[str, ...], pattern: str) -> int:
     finally:
         leave_open(con, here.database)
     for complaint in done.complaints:
-        click.echo(f"arcacct: {complaint}", err=True)
-    click.echo(f"{done.looked_at} jobs looked at, {done.found} with features, {done.changed} records changed")
+        say(f"arcacct: {complaint}", err=True)
+    say(f"{done.looked_at} jobs looked at, {done.found} with features, {done.changed} records changed")
     return InputError.exit_code if done.complaints else 0
 
 
@@ -267,13 +268,13 @@ def _of_record(ctx: click.Context, job_id: str, hepscore_is_hs06: bool) -> dict[
 
 def _say_values(values: dict[str, str]) -> None:
     for key, value in values.items():
-        click.echo(f"{key} {value}")
+        say(f"{key} {value}")
 
 
 def _say_features(kind: str, found: Features) -> None:
-    click.echo(f"{kind} {found.location}")
+    say(f"{kind} {found.location}")
     _say_values(found.values | found.extra)
     for key in missing(found, kind):
-        click.echo(f"arcacct: {kind}: {key} is missing", err=True)
+        say(f"arcacct: {kind}: {key} is missing", err=True)
     for warning in found.warnings:
-        click.echo(f"arcacct: {kind}: {warning}", err=True)
+        say(f"arcacct: {kind}: {warning}", err=True)

@@ -11,6 +11,7 @@ import click
 
 from arcacct.cli.context import places_of
 from arcacct.cli.examples import examples
+from arcacct.cli.speech import say
 from arcacct.errors import UsageError
 from arcacct.store.accounting import leave_open, open_accounting, refuse_unasked
 from arcacct.store.import_arex import arex_databases, import_arex
@@ -89,20 +90,18 @@ def _zone(name: str | None) -> ZoneInfo | None:
 
 def _tell(report: ImportReport) -> None:
     for difference in report.differences[:_SHOWN]:
-        click.echo(f"{difference.job_id}: {'; '.join(difference.what)}", err=True)
+        say(f"{difference.job_id}: {'; '.join(difference.what)}", err=True)
     if report.differing:
-        click.echo(f"{report.differing} jobs were recorded here with other values: what is here stays", err=True)
+        say(f"{report.differing} jobs were recorded here with other values: what is here stays", err=True)
     for line in report.lost[:_SHOWN]:
-        click.echo(f"{report.path}: {line}: left out", err=True)
+        say(f"{report.path}: {line}: left out", err=True)
     if len(report.lost) > _SHOWN:
-        click.echo(f"{report.path}: {len(report.lost)} such records in all", err=True)
+        say(f"{report.path}: {len(report.lost)} such records in all", err=True)
     if report.archived:
-        click.echo(f"{report.archived} jobs that `arcacct db prune` has put away: left out", err=True)
+        say(f"{report.archived} jobs that `arcacct db prune` has put away: left out", err=True)
     if report.other_zone:
-        click.echo(
-            f"{report.other_zone} jobs have events of another time zone: converted by the job's own times", err=True
-        )
-    click.echo(
+        say(f"{report.other_zone} jobs have events of another time zone: converted by the job's own times", err=True)
+    say(
         f"{report.path}: {report.looked_at} records looked at, {report.added} jobs added, {report.changed} changed,"
         f" {report.completed} completed, {report.unfinished} not at their end yet"
     )

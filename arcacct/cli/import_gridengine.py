@@ -15,7 +15,8 @@ from arcacct.cli.ending import end_when_asked
 from arcacct.cli.examples import examples
 from arcacct.cli.gridengine_options import asked, question_of, question_options
 from arcacct.cli.instants import INSTANT
-from arcacct.cli.tables import FORMATS, lines
+from arcacct.cli.speech import say
+from arcacct.cli.tables import FORMATS, show
 from arcacct.errors import InputError, UsageError
 from arcacct.sources.gridengine_aar import Site
 from arcacct.sources.gridengine_totals import qacct_lines, table, table_columns
@@ -132,18 +133,16 @@ def _summary(files: tuple[str, ...], given: dict[str, Any]) -> int:
     for path in files:
         found.file(path)
     rows = found.rows()
-    answer = (
-        qacct_lines(question, rows)
-        if given["form"] == "qacct"
-        else lines(table_columns(question), table(rows), given["form"])
-    )
-    for line in answer:
-        click.echo(line)
+    if given["form"] == "qacct":
+        for line in qacct_lines(question, rows):
+            say(line)
+    else:
+        show(table_columns(question), table(rows), given["form"])
     return _exit_code(found.bad_lines + found.unreadable, given)
 
 
 def _say(what: str) -> None:
-    click.echo(f"arcacct: {what}", err=True)
+    say(f"arcacct: {what}", err=True)
 
 
 def _exit_code(unusable: int, given: dict[str, Any]) -> int:
@@ -153,14 +152,14 @@ def _exit_code(unusable: int, given: dict[str, Any]) -> int:
 def _tell(report: Report) -> None:
     taken = report.taken
     if report.bad_lines:
-        click.echo(f"arcacct: {report.bad_lines} lines could not be used; all others are imported", err=True)
+        say(f"arcacct: {report.bad_lines} lines could not be used; all others are imported", err=True)
     if report.more_conflicts:
-        click.echo(f"arcacct: {report.more_conflicts} further values of A-REX and Grid Engine differ", err=True)
+        say(f"arcacct: {report.more_conflicts} further values of A-REX and Grid Engine differ", err=True)
     if taken.waiting:
-        click.echo(f"arcacct: {taken.waiting} jobs wait for A-REX to finish a job that they may be", err=True)
+        say(f"arcacct: {taken.waiting} jobs wait for A-REX to finish a job that they may be", err=True)
     if taken.pruned:
-        click.echo(f"arcacct: {taken.pruned} jobs that `arcacct db prune` has put away: left out", err=True)
-    click.echo(
+        say(f"arcacct: {taken.pruned} jobs that `arcacct db prune` has put away: left out", err=True)
+    say(
         f"{report.lines} lines read: {taken.new} new records, {taken.known} known; "
         f"{taken.added} jobs added, {taken.changed} changed, {taken.enriched} jobs of A-REX completed"
     )

@@ -10,6 +10,7 @@ import click
 from arcacct.cli.context import settings_of
 from arcacct.cli.ending import end_when_asked
 from arcacct.cli.examples import examples
+from arcacct.cli.speech import say
 from arcacct.errors import InputError
 from arcacct.sources.sonar_files import follow as follow_files
 from arcacct.sources.sonar_files import telemetry
@@ -89,17 +90,15 @@ def _stream(files: tuple[str, ...], *, follow: bool) -> Generator[Told]:
 
 def _say(report: Report) -> int:
     for complaint in report.complaints:
-        click.echo(f"arcacct: {complaint}", err=True)
+        say(f"arcacct: {complaint}", err=True)
     if report.late:
-        click.echo(
-            f"arcacct: {report.late} hours are closed: samples of them came too late and were left out", err=True
-        )
+        say(f"arcacct: {report.late} hours are closed: samples of them came too late and were left out", err=True)
     if report.unrecorded:
-        click.echo(
+        say(
             f"arcacct: {report.unrecorded} finished Slurm jobs have no record: A-REX's jobs are recorded here, and "
             "these may be among them; --records makes records of all others",
             err=True,
         )
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.envelopes.items())) or "nothing"
-    click.echo(f"{kinds}; {report.recorded} Slurm jobs recorded, {report.enriched} records enriched")
+    say(f"{kinds}; {report.recorded} Slurm jobs recorded, {report.enriched} records enriched")
     return InputError.exit_code if report.rejected else 0

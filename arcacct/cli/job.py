@@ -11,6 +11,7 @@ import click
 from arcacct.cli.asking import arcctl_option, arcctl_version, asking, completed
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
+from arcacct.cli.speech import data, say
 from arcacct.publish.why import why as story_of
 from arcacct.records import arcctl as words
 from arcacct.store import accounting
@@ -49,9 +50,9 @@ def info(ctx: click.Context, output: str, arcctl: str | None, job_id: str) -> No
     record = _record(ctx, job_id, arcctl)
     unfinished = words.unfinished(record)
     if unfinished is not None:
-        click.echo(unfinished)
+        say(unfinished)
     elif output == "json":
-        click.echo(json.dumps(record))
+        data(json.dumps(record))
     else:
         _print(words.info(record, output))
 
@@ -83,12 +84,12 @@ def _some(record: dict[str, Any], lines: Callable[[dict[str, Any]], Iterable[str
     found = list(lines(record))
     _print(found)
     if not found:
-        click.echo(f"arcacct: There are no {what} registered for job {record['JobID']}", err=True)
+        say(f"arcacct: There are no {what} registered for job {record['JobID']}", err=True)
 
 
 def _print(lines: Iterable[str]) -> None:
     for line in lines:
-        click.echo(line)
+        say(line)
 
 
 @job.command(
@@ -106,4 +107,4 @@ def why(ctx: click.Context, job_id: str) -> None:
     settings = settings_of(ctx)
     con = accounting.read_accounting(settings.places)
     for line in story_of(settings, con, accounting.read_publishing(settings.places), find_job(con, job_id)):
-        click.echo(line)
+        say(line)

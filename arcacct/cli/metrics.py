@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest, write_t
 
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
+from arcacct.cli.speech import block, data
 from arcacct.cli.thresholds import threshold_options, thresholds
 from arcacct.errors import InputError
 from arcacct.publish import health
@@ -67,7 +68,7 @@ def metrics(ctx: click.Context, /, output: str | None, **given: Any) -> None:
     found = health.examine(settings_of(ctx))
     registry = registered(found, health.judge(found, thresholds(given)))
     if output is None:
-        click.echo(generate_latest(registry).decode(), nl=False)
+        block(generate_latest(registry).decode(), data)
         return
     try:
         write_to_textfile(output, registry)

@@ -9,6 +9,7 @@ import click
 
 from arcacct.cli.ending import end_when_asked
 from arcacct.cli.examples import examples
+from arcacct.cli.speech import data
 from arcacct.errors import TargetBusy
 from arcacct.node.telemetry import Host, line
 from arcacct.node.telemetry import sample as probe_sample
@@ -67,9 +68,9 @@ def sample(cluster: str, node: str, interval: float | None, exclude_system_jobs:
 
 def _tell(probe: Callable[[], dict[str, Any]], kind: str, host: Host, interval_s: float | None) -> int:
     if interval_s is not None:
-        return _repeat(interval_s, lambda: click.echo(line(probe, kind, host)[0]))
+        return _repeat(interval_s, lambda: data(line(probe, kind, host)[0]))
     text, succeeded = line(probe, kind, host)
-    click.echo(text)
+    data(text)
     return 0 if succeeded else TargetBusy.exit_code
 
 

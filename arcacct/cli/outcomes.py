@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import click
-
+from arcacct.cli.speech import say, say_error
 from arcacct.errors import InputError, TargetBusy
 from arcacct.publish.run import Outcome
 from arcacct.publish.tally import Sent, Tally
@@ -17,19 +16,19 @@ def show(outcomes: Sequence[Outcome], *, planned: bool = False) -> None:
     """One line for each target and kind of message; notes and errors on stderr."""
     verb = "would send" if planned else "sent"
     if not outcomes:
-        click.echo("no targets are configured: nothing is published; see `arcacct config check`", err=True)
+        say("no targets are configured: nothing is published; see `arcacct config check`", err=True)
     for outcome in outcomes:
         if outcome.skipped is not None:
-            click.echo(f"{outcome.target}: {outcome.skipped}")
+            say(f"{outcome.target}: {outcome.skipped}")
             continue
         for kind, sent in outcome.tally.sent.items():
-            click.echo(f"{outcome.target}: {verb} {_amount(kind, sent)}")
+            say(f"{outcome.target}: {verb} {_amount(kind, sent)}")
         if not outcome.tally.sent and outcome.error is None:
-            click.echo(f"{outcome.target}: nothing new")
+            say(f"{outcome.target}: nothing new")
         for line in _asides(outcome.tally):
-            click.echo(f"{outcome.target}: {line}")
+            say(f"{outcome.target}: {line}")
         if outcome.error is not None:
-            click.echo(f"arcacct: {outcome.target}: {outcome.error}", err=True)
+            say_error(outcome.error, f"arcacct: {outcome.target}: ")
 
 
 def _asides(tally: Tally) -> Iterator[str]:
@@ -46,12 +45,12 @@ def _asides(tally: Tally) -> Iterator[str]:
 
 def announce(target: str, note: str) -> None:
     """What a target's run has to say, while it runs."""
-    click.echo(f"{target}: {note}", err=True)
+    say(f"{target}: {note}", err=True)
 
 
 def complain(complaint: str) -> None:
     """What of the spool could not be used."""
-    click.echo(f"arcacct: {complaint}", err=True)
+    say(f"arcacct: {complaint}", err=True)
 
 
 def exit_code(outcomes: Sequence[Outcome], complaints: Sequence[str] = ()) -> int:

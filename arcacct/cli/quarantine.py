@@ -9,6 +9,7 @@ import click
 from arcacct.cli.asking import complete_target
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
+from arcacct.cli.speech import block, data, say
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import select_targets
 from arcacct.errors import InputError
@@ -49,13 +50,13 @@ def list_(ctx: click.Context, target: str | None, form: str) -> None:
     settings = settings_of(ctx)
     found = story.set_aside(accounting.read_publishing(settings.places), target=_block(settings, target))
     if form == "json":
-        click.echo(json.dumps([one._asdict() for one in found], indent=2))
+        block(json.dumps([one._asdict() for one in found], indent=2), data)
         return
     for one in found:
         again = f"; {one.again}" if one.again else ""
-        click.echo(f"{one.target}  {one.state:11}  {one.job_id}  {iso(one.end_time)}  {one.reason}{again}")
+        say(f"{one.target}  {one.state:11}  {one.job_id}  {iso(one.end_time)}  {one.reason}{again}")
     if not found:
-        click.echo("nothing is set aside", err=True)
+        say("nothing is set aside", err=True)
 
 
 @quarantine.command(
@@ -70,13 +71,13 @@ def show(ctx: click.Context, job_id: str) -> None:
     if not found:
         raise InputError(f"{job_id}: not set aside; see `arcacct quarantine list` and `arcacct job why {job_id}`")
     for one in found:
-        click.echo(f"{one.target}: {one.state} since {iso(one.since_s)}, tried {one.attempts + 1} times")
-        click.echo(f"  ended {iso(one.end_time)}")
-        click.echo(f"  {one.reason}")
+        say(f"{one.target}: {one.state} since {iso(one.since_s)}, tried {one.attempts + 1} times")
+        say(f"  ended {iso(one.end_time)}")
+        say(f"  {one.reason}")
         if one.refusals:
-            click.echo(f"  the receiver refused it in {one.refusals} runs")
+            say(f"  the receiver refused it in {one.refusals} runs")
         if one.again:
-            click.echo(f"  {one.again}")
+            say(f"  {one.again}")
 
 
 @quarantine.command(
@@ -120,7 +121,7 @@ def sql(ctx: click.Context, target: str) -> None:
     """
     settings = settings_of(ctx)
     (found,) = select_targets(settings.targets, target)
-    click.echo(corrections_sql(found, accounting.read_publishing(settings.places)), nl=False)
+    block(corrections_sql(found, accounting.read_publishing(settings.places)), data)
 
 
 def _change(ctx: click.Context, job_ids: tuple[str, ...], state: str, *, everything: bool, target: str | None) -> None:
@@ -129,7 +130,7 @@ def _change(ctx: click.Context, job_ids: tuple[str, ...], state: str, *, everyth
     settings = settings_of(ctx)
     con = accounting.open_publishing(settings.places)
     changed = story.change_state(con, _block(settings, target), job_ids, state)
-    click.echo(f"{changed} records: {state}")
+    say(f"{changed} records: {state}")
 
 
 def _block(settings: Settings, target: str | None) -> str | None:

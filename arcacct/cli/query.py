@@ -13,7 +13,8 @@ import click
 from arcacct.cli.asking import at_work, database_of
 from arcacct.cli.context import places_of
 from arcacct.cli.examples import examples
-from arcacct.cli.tables import format_option, lines
+from arcacct.cli.speech import say
+from arcacct.cli.tables import format_option, show
 from arcacct.errors import InputError
 from arcacct.store import accounting, adhoc, reading
 
@@ -77,8 +78,7 @@ def query(
         _opened(ctx, ledger=ledger) as con,
         adhoc.answered(con, statement, limits, at_work()) as answer,
     ):
-        for line in lines(answer.columns, answer.rows, form):
-            click.echo(line)
+        show(answer.columns, answer.rows, form)
 
 
 def _opened(ctx: click.Context, *, ledger: bool) -> AbstractContextManager[Connection]:
@@ -96,7 +96,7 @@ def _watchdog(timeout_s: float) -> Iterator[None]:
     """
 
     def end() -> None:
-        print(f"arcacct: {adhoc.too_long(timeout_s)}", file=sys.stderr, flush=True)
+        say(f"arcacct: {adhoc.too_long(timeout_s)}", err=True)
         os._exit(InputError.exit_code)
 
     timer = threading.Timer(timeout_s + _GRACE_S, end)

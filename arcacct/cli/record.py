@@ -6,6 +6,7 @@ import click
 
 from arcacct.cli.context import places_of
 from arcacct.cli.examples import examples
+from arcacct.cli.speech import say
 from arcacct.controldir.files import read_job
 from arcacct.controldir.layout import STATES, is_job_id
 from arcacct.errors import InputError, UsageError
@@ -33,14 +34,14 @@ def record(ctx: click.Context, controldir: str, jobid: str, state: str) -> None:
     here = places_of(ctx, controldir)
     files = _read(here.controldir, jobid, state)
     if state == "DELETED":
-        click.echo(f"{jobid} DELETED: nothing to record, a record outlives its job")
+        say(f"{jobid} DELETED: nothing to record, a record outlives its job")
         return
     con = open_accounting(here)
     try:
         new = record_event(here, files, con)
     finally:
         leave_open(con, here.database)
-    click.echo(f"{jobid} {state}: {'recorded' if new else 'nothing new'} in {here.database}")
+    say(f"{jobid} {state}: {'recorded' if new else 'nothing new'} in {here.database}")
 
 
 def _read(controldir: str, jobid: str, state: str) -> JobFiles:

@@ -12,6 +12,7 @@ from arcacct.cli.context import conf_of, settings_of
 from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.outcomes import announce, complain, exit_code, show
+from arcacct.cli.speech import confirm, say
 from arcacct.conf.settings import Settings, settings
 from arcacct.conf.targets import Target, select_targets
 from arcacct.errors import UsageError
@@ -82,13 +83,13 @@ def republish(
     found, targets = _targets(ctx, target, apel_url, sgas_url, ad_hoc)
     if not plan_only and write_to is None:
         accounting.refuse_unasked(found.places)
-    click.echo(f"jobs that ended from {iso(period.from_s)} to before {iso(period.before_s)}", err=True)
+    say(f"jobs that ended from {iso(period.from_s)} to before {iso(period.before_s)}", err=True)
     planned = run.republish(found, targets, period, run.Wishes(dry_run=True, write_to=write_to, announce=announce))
     show(planned, planned=True)
     if plan_only or write_to is not None:
         return exit_code(planned)
     if sys.stdin.isatty() and not yes:
-        click.confirm("send this?", abort=True, err=True)
+        confirm("send this?")
     complaints: list[str] = []
     outcomes = _send(found, targets, period, planned, complaints)
     for complaint in complaints:

@@ -7,6 +7,7 @@ import signal
 import click
 
 from arcacct.cli.examples import examples
+from arcacct.cli.speech import block, say
 from arcacct.sandbox import Sandbox
 
 _PORT = click.IntRange(0, 65535)
@@ -31,9 +32,9 @@ def sandbox(directory: str, sgas_port: int, ams_port: int, authn_port: int) -> N
     before = signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
     try:
         with Sandbox(directory, sgas_port=sgas_port, ams_port=ams_port, authn_port=authn_port) as running:
-            click.echo(f"[arcacct]\nrehearsal = {running.directory}/ledger\n\n{running.configuration()}")
-            click.echo(f"SGAS {running.sgas_url}/ur, AMS {running.ams_url}, authn port {running.authn_port}", err=True)
-            click.echo(f"Received documents: {running.received}. Stop with Ctrl-C.", err=True)
+            block(f"[arcacct]\nrehearsal = {running.directory}/ledger\n\n{running.configuration()}")
+            say(f"SGAS {running.sgas_url}/ur, AMS {running.ams_url}, authn port {running.authn_port}", err=True)
+            say(f"Received documents: {running.received}. Stop with Ctrl-C.", err=True)
             while signal.sigwait(wanted) == signal.SIGUSR1:
                 _show(running)
             _show(running)
@@ -43,4 +44,4 @@ def sandbox(directory: str, sgas_port: int, ams_port: int, authn_port: int) -> N
 
 def _show(running: Sandbox) -> None:
     for line in running.totals():
-        click.echo(line, err=True)
+        say(line, err=True)

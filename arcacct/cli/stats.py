@@ -12,6 +12,7 @@ from arcacct.cli import stats_gridengine
 from arcacct.cli.asking import arcctl_option, arcctl_version, asking, completed
 from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT
+from arcacct.cli.speech import data, say
 from arcacct.cli.tables import format_option, lines
 from arcacct.errors import UsageError
 from arcacct.records import arcctl as words
@@ -102,15 +103,17 @@ def stats(ctx: click.Context, /, **given: Any) -> None:
     for option, name in (("-o", "output"), ("--arcctl", "arcctl")):
         if given["by"] and given[name]:
             raise UsageError(f"--by makes a table of its own, {option} prints what arcctl prints: give one of them")
+    is_table = given["form"] == "table" if given["by"] or given["gridengine"] else given["output"] != "json"
+    out = say if is_table else data
     with asking(ctx) as con:
         for line in stats_gridengine.answer(con, given) if given["gridengine"] else _of_jobs(con, given):
-            click.echo(line)
+            out(line)
 
 
 def _of_jobs(con: Connection, given: dict[str, Any]) -> Iterator[str]:
     chosen = _selection(given)
     for kind, name in questions.unknown_names(con, chosen):
-        click.echo(f"arcacct: there are no jobs with {kind} {name} in the database", err=True)
+        say(f"arcacct: there are no jobs with {kind} {name} in the database", err=True)
     if chosen.states and given["show_active"]:
         chosen = chosen._replace(states=(*chosen.states, IN_PROGRESS))
     yield from _by(con, chosen, given) if given["by"] else _arcctl(con, chosen, given)
@@ -158,7 +161,7 @@ def _arcctl(con: Connection, chosen: Selection, given: dict[str, Any]) -> Iterat
         return
     totals = questions.totals(con, chosen)
     if not totals.count:
-        click.echo("arcacct: There are no jobs matching defined filtering criteria", err=True)
+        say("arcacct: There are no jobs matching defined filtering criteria", err=True)
     if output == "json":
         fqans = [] if version == 6 else questions.fqans(con, chosen)
         users, vos = questions.owners(con, chosen), questions.vos(con, chosen)

@@ -9,9 +9,11 @@ import click
 
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
+from arcacct.cli.speech import Coloured, block, data, say, say_error
 from arcacct.cli.thresholds import threshold_options, thresholds
 from arcacct.errors import ConfigError
 from arcacct.publish import health
+from arcacct.wording import fit
 
 _COLOURS = ("green", "yellow", "red", "magenta")
 
@@ -33,22 +35,22 @@ def status(ctx: click.Context, /, as_json: bool, **given: Any) -> int:
     try:
         settings = settings_of(ctx)
     except ConfigError as error:
-        click.echo(f"UNKNOWN: {error}")
+        say_error(error, "UNKNOWN: ", err=False)
         return health.UNKNOWN
-    checks = health.judge(health.examine(settings), thresholds(given))
+    found = health.judge(health.examine(settings), thresholds(given))
+    checks = [check._replace(text=fit(check.text)) for check in found]
     verdict = health.worst(checks)
     if as_json:
-        click.echo(json.dumps([check._asdict() for check in checks], indent=1))
+        block(json.dumps([check._asdict() for check in checks], indent=1), data)
         return verdict
     grave = [check.subject for check in checks if check.severity]
-    click.echo(f"{_coloured(verdict)}{': ' if grave else ''}{', '.join(grave)}")
+    say(_coloured(verdict), ": " if grave else "", ", ".join(grave))
     width = max(len(check.subject) for check in checks)
     for check in checks:
-        mark = "" if check.severity == health.OK else f"{_coloured(check.severity)}: "
-        click.echo(f"{check.subject:<{width}}  {mark}{check.text}")
+        mark = () if check.severity == health.OK else (_coloured(check.severity), ": ")
+        say(f"{check.subject:<{width}}  ", *mark, check.text)
     return verdict
 
 
-def _coloured(severity: int) -> str:
-    # click drops the colours where the output is no terminal.
-    return click.style(health.WORDS[severity].upper(), fg=_COLOURS[severity], bold=True)
+def _coloured(severity: int) -> Coloured:
+    return Coloured(click.style(health.WORDS[severity].upper(), fg=_COLOURS[severity], bold=True))

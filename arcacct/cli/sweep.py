@@ -11,6 +11,7 @@ import click
 
 from arcacct.cli.context import places_of
 from arcacct.cli.examples import examples
+from arcacct.cli.speech import say
 from arcacct.conf.places import Places, places
 from arcacct.errors import InputError, UsageError
 from arcacct.store import accounting
@@ -73,7 +74,7 @@ def sweep(
         return _follow(here, interval or _INTERVAL_S, take_vanished=own)
     report = _once(here, dry_run=dry_run, take_vanished=own, given_up=given_up)
     _tell(report.complaints)
-    click.echo(_summary(report, here, dry_run=dry_run))
+    say(_summary(report, here, dry_run=dry_run))
     return InputError.exit_code if report.complaints else 0
 
 
@@ -96,7 +97,7 @@ def _follow(here: Places, interval_s: float, *, take_vanished: bool) -> int:
     def told(report: SweepReport | None, complaints: list[str]) -> None:
         _tell(complaints)
         if report is not None and (report.spooled or report.recorded):
-            click.echo(_summary(report, here))
+            say(_summary(report, here))
 
     follow_all(here, interval_s, stop, told, take_vanished=take_vanished)
     return 0
@@ -104,7 +105,7 @@ def _follow(here: Places, interval_s: float, *, take_vanished: bool) -> int:
 
 def _tell(complaints: list[str] | tuple[str, ...]) -> None:
     for complaint in complaints:
-        click.echo(f"arcacct: {complaint}", err=True)
+        say(f"arcacct: {complaint}", err=True)
 
 
 def _summary(report: SweepReport, here: Places, *, dry_run: bool = False) -> str:

@@ -11,7 +11,8 @@ import click
 from arcacct.cli.asking import complete_target
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
-from arcacct.cli.tables import format_option, lines
+from arcacct.cli.speech import confirm, say
+from arcacct.cli.tables import format_option, show
 from arcacct.conf.targets import select_targets
 from arcacct.errors import UsageError
 from arcacct.publish import switch as switching
@@ -76,22 +77,21 @@ def switch(
     plans = switching.plan(settings, targets, wishes)
     rows = [row for one in plans for row in _rows(one)]
     if rows or form != "table":
-        for line in lines(_COLUMNS, rows, form):
-            click.echo(line)
+        show(_COLUMNS, rows, form)
     for one in plans:
         _tell(one)
     if plan_only:
         return
     if not any(map(switching.anything_left, plans)):
-        click.echo("nothing to note: ours replace all that APEL has", err=True)
+        say("nothing to note: ours replace all that APEL has", err=True)
         return
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError("nobody is there to be asked; say --yes, or --plan to look only")
-        click.confirm("note these keys?", abort=True, err=True)
+        confirm("note these keys?")
     for name, new in switching.take_over(settings, plans).items():
         words = f"{new} keys noted: the next `arcacct publish` sends zeros for them" if new else "all was noted before"
-        click.echo(f"{name}: {words}", err=True)
+        say(f"{name}: {words}", err=True)
 
 
 def _month(text: str) -> Month:
@@ -122,17 +122,17 @@ def _row(
 
 
 def _tell(one: TargetPlan) -> None:
-    click.echo(f"{one.target}: {one.says}", err=True)
+    say(f"{one.target}: {one.says}", err=True)
     for month in one.sums:
-        click.echo(f"{one.target}: {_sentence(month)}", err=True)
+        say(f"{one.target}: {_sentence(month)}", err=True)
     for jobs in one.jobs:
-        click.echo(f"{one.target}: {_job_sentence(jobs)}", err=True)
+        say(f"{one.target}: {_job_sentence(jobs)}", err=True)
         for job_id in jobs.differing[:_SHOWN]:
-            click.echo(f"{one.target}: {job_id}: here with another end or id of the batch system", err=True)
+            say(f"{one.target}: {job_id}: here with another end or id of the batch system", err=True)
         for job_id in jobs.again[:_SHOWN]:
-            click.echo(f"{one.target}: {job_id}: resumed; APEL may have it with an earlier end, too", err=True)
+            say(f"{one.target}: {job_id}: resumed; APEL may have it with an earlier end, too", err=True)
     for note in one.notes:
-        click.echo(f"{one.target}: {note}", err=True)
+        say(f"{one.target}: {note}", err=True)
 
 
 def _sentence(one: SumsOfMonth) -> str:

@@ -8,11 +8,18 @@ import io
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import click
 
-FORMATS = ("table", "csv", "json")
+from arcacct.cli.speech import data, say
+from arcacct.wording import fit, plain
+
+FORMATS = ("table", "csv", "spreadsheet", "json")
+_LONGEST_CELL = 1000
+"""Characters of a cell of a table: the other formats have all of it. One name must not widen every line."""
+_FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+"""What a spreadsheet takes for the beginning of a formula, or passes over before one; full-width signs, too."""
 _LOOKED_AT = 500
 """So many rows decide how wide the columns of a table are."""
 
@@ -22,13 +29,21 @@ format_option = click.option(
     type=click.Choice(FORMATS),
     default="table",
     show_default=True,
-    help="Aligned for people, CSV with a header line, or JSON: a list of objects.",
+    help="Aligned for people; CSV with a header line; CSV for a spreadsheet, in which a text that would be a formula"
+    " begins with an apostrophe; or JSON: a list of objects.",
 )
+
+
+def show(columns: Sequence[str], rows: Iterable[Sequence[Any]], form: str) -> None:
+    """Print the rows in one of FORMATS."""
+    out = say if form == "table" else data
+    for line in lines(columns, rows, form):
+        out(line)
 
 
 def lines(columns: Sequence[str], rows: Iterable[Sequence[Any]], form: str) -> Iterator[str]:
     """The rows in one of FORMATS, line by line without line ends."""
-    return {"table": _table, "csv": _csv, "json": _json}[form](columns, rows)
+    return {"table": _table, "csv": _csv, "spreadsheet": _spreadsheet, "json": _json}[form](columns, rows)
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
@@ -64,16 +79,36 @@ def _text(value: Any) -> str:
         return f"<{len(value)} bytes>"
     if isinstance(value, str):
         # One row, one line, whatever a job is called; and nothing that steers a terminal.
-        return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in value)
+        shown = plain(value)
+        return shown if len(shown) <= _LONGEST_CELL else fit(value, _LONGEST_CELL)
     return str(value)
 
 
-def _csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+def _spreadsheet(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """
+    CSV whose texts stay texts, whoever chose them: ``=HYPERLINK(...)`` as a job's name would be run by who looks at it.
+
+    All texts are in quotes, since where a semicolon separates cells it would begin one with whatever follows.
+    """
+    safe = ([_no_formula(value) for value in row] for row in rows)
+    return _csv([_no_formula(name) for name in columns], safe, csv.QUOTE_NONNUMERIC)
+
+
+def _no_formula(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    return plain(f"'{value}" if value.startswith(_FORMULA) else value)
+
+
+def _csv(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], quoting: Literal[0, 2] = csv.QUOTE_MINIMAL
+) -> Iterator[str]:
     buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
+    # What is in the line end makes it put a text in quotes: a bare CR would end a line for most readers.
+    writer = csv.writer(buffer, lineterminator="\r\n", quoting=quoting)
     for row in itertools.chain([columns], rows):
         writer.writerow(base64.b64encode(value).decode() if isinstance(value, bytes) else value for value in row)
-        yield buffer.getvalue().removesuffix("\n")
+        yield buffer.getvalue().removesuffix("\r\n")
         buffer.seek(0)
         buffer.truncate()
 
@@ -82,12 +117,21 @@ def _json(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str
     pending = "["
     for row in rows:
         yield pending if pending == "[" else f"{pending},"
-        pending = json.dumps(dict(zip(columns, row, strict=True)), default=_encoded, ensure_ascii=False)
+        pending = _in_ascii_where_unseen(
+            json.dumps(dict(zip(columns, row, strict=True)), default=_encoded, ensure_ascii=False)
+        )
     if pending == "[":
         yield "[]"
         return
     yield pending
     yield "]"
+
+
+def _in_ascii_where_unseen(text: str) -> str:
+    r"""The same JSON, with every character that is not one to see as ``\u....``: it may be read on a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
 
 
 def _encoded(value: bytes) -> dict[str, Any]:

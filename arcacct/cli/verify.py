@@ -10,7 +10,8 @@ import click
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
 from arcacct.cli.instants import MONTH
-from arcacct.cli.tables import FORMATS, lines
+from arcacct.cli.speech import block, data, say
+from arcacct.cli.tables import FORMATS, show
 from arcacct.publish.verify import Report, Source
 from arcacct.publish.verify import verify as compare
 from arcacct.store import accounting
@@ -64,19 +65,18 @@ def _show(report: Report, form: str, most: int) -> None:
             "sources": [source._asdict() for source in report.sources],
             "differences": [one._asdict() for one in report.differences],
         }
-        click.echo(json.dumps(found, indent=1))
+        block(json.dumps(found, indent=1), data)
         return
     columns = ("place", "jobs", "wall_h", "cpu_h", "agrees", "proof")
-    for line in lines(columns, [_row(source) for source in report.sources], form):
-        click.echo(line)
+    show(columns, [_row(source) for source in report.sources], form)
     shown: dict[str, int] = {}
     for one in report.differences:
         shown[one.source] = shown.get(one.source, 0) + 1
         if shown[one.source] <= most:
-            click.echo(f"{one.source}: {one.job_id + ': ' if one.job_id else ''}{one.text}", err=form == "csv")
+            say(f"{one.source}: {one.job_id + ': ' if one.job_id else ''}{one.text}", err=form != "table")
     for name, count in shown.items():
         if count > most:
-            click.echo(f"{name}: and {count - most} more; --all shows them", err=form == "csv")
+            say(f"{name}: and {count - most} more; --all shows them", err=form != "table")
 
 
 def _row(source: Source) -> tuple[object, ...]:

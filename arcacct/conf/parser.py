@@ -105,7 +105,9 @@ def _wrong_block(line: str) -> str | None:
 
 def _wrong_option(name: str, equals: str, options: dict[str, list[Option]] | None) -> str | None:
     if not name or " " in name or "\t" in name or "[" in name or "]" in name:
-        what = f"{name!r} is not the name of an option" if equals and name else "this line has no option"
+        # With a colon or an @ it may be a URL with a password.
+        can_be_told = equals and name and ":" not in name and "@" not in name
+        what = f"{name!r} is not the name of an option" if can_be_told else "this line has no option"
         return f"{what}; write option = value, and # before a comment"
     if options is None:
         return f"option {name} stands before any block; write the [block] it belongs to above it"

@@ -54,4 +54,4 @@ def refuse(problems: Iterable[Problem]) -> None:
     found = errors(problems)
     if found:
         count = "one error" if len(found) == 1 else f"{len(found)} errors"
-        raise ConfigError("\n".join([f"{count} in the configuration:", *map(str, found)]))
+        raise ConfigError(f"{count} in the configuration:", *map(str, found))

@@ -10,6 +10,7 @@ from arcacct.conf.options import APEL, ARC_BLOCKS, ARC_ONLY, DIRECTORY, OBSOLETE
 from arcacct.conf.parser import ARC_CONF, OUR_CONF, is_run_time
 from arcacct.conf.problems import ERROR, WARNING, Problem
 from arcacct.records.benchmark import canonical_type
+from arcacct.secrecy import without_login
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def _benchmarks(block: Block) -> Iterator[Problem]:
 def _pathless(block: Block) -> Iterator[Problem]:
     for line in block.options.get("targeturl", ()) if block.kind == SGAS else ():
         if line.value.startswith("https://") and "/" not in line.value[8:].rstrip("/"):
-            text = f"has no path, so /sgas/ur is used; write it out, as {line.value.rstrip('/')}/sgas"
+            text = f"has no path, so /sgas/ur is used; write it out, as {without_login(line.value).rstrip('/')}/sgas"
             yield _option(block, line, "targeturl", WARNING, text)
 
 

@@ -14,6 +14,7 @@ from arcacct.conf.lookup import read_block
 from arcacct.conf.places import AREX_WRITES, CONTROLDIR, arex_writes, places
 from arcacct.conf.problems import ERROR, WARNING, Problem, errors, in_order, refuse
 from arcacct.conf.review import review
+from arcacct.conf.secrets import remember_secrets
 from arcacct.conf.targets import Target, select_targets, shared_receivers, targets
 
 TYPE_CHECKING = False
@@ -69,6 +70,7 @@ def examine(
     conf: Conf, *, controldir: str | None = None, database: str | None = None
 ) -> tuple[Settings | None, list[Problem]]:
     """The settings, ``None`` where an error keeps them from being made, and every problem in the order of the files."""
+    remember_secrets(conf)
     problems: list[Problem] = []
     values = {
         kind: read_block(conf, kind, kind, problems) for kind in ("common", "arex", "lrms", "arex/jura", "arcacct")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from arcacct.conf.lookup import find
 from arcacct.conf.options import OPTIONS
 from arcacct.conf.places import places
-from arcacct.conf.values import without_secret
+from arcacct.conf.values import URLS
 from arcacct.errors import ConfigError
+from arcacct.secrecy import without_login
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def _set(conf: Conf, block: str, spec: Spec) -> Iterator[str]:
     found = find(conf, block, spec)
     for text, line in zip(found.texts, found.lines, strict=False):
         yield f"# {line.file}:{line.line}" + (f" [{found.block}]" if found.block != block else "")
-        yield f"{spec.name} = {without_secret(text)}"
+        yield f"{spec.name} = {without_login(text) if spec.read in URLS else text}"
     if found.lines and not found.texts:
         yield f"# {found.lines[-1].file}:{found.lines[-1].line}"
         yield f"{spec.name} ="

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from arcacct.conf import places
+from arcacct.secrecy import without_login
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from urllib.parse import SplitResult
 
-_SECRET = re.compile(r"//[^/@]*@")
 _HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*")
 _AMS_NAME = re.compile(r"[a-zA-Z0-9_-]+")
 _MAP_FIELDS = ("owner", "group", "project", "account")
@@ -184,13 +184,8 @@ def proxy(value: str) -> str:
     """A proxy as ``http://HOST:PORT``."""
     url = _split(value)
     if url.scheme not in {"http", "https"} or not url.hostname:
-        raise ValueError(f"{without_secret(value)!r} is no proxy; write http://HOST:PORT")
+        raise ValueError(f"{without_login(value)!r} is no proxy; write http://HOST:PORT")
     return value
-
-
-def without_secret(url: str) -> str:
-    """A URL as it may be shown: the name and password before its host hidden."""
-    return _SECRET.sub("//***@", url)
 
 
 def vo(value: str) -> str:
@@ -265,16 +260,20 @@ def ams_address(value: str) -> Address:
     """The host and port of an AMS service; the paths are ours to add."""
     url = _https(value)
     if url.path.strip("/"):
-        raise ValueError(f"{without_secret(value)!r} has a path; write https://HOST or https://HOST:PORT alone")
+        raise ValueError(f"{without_login(value)!r} has a path; write https://HOST or https://HOST:PORT alone")
     return _address(url)
+
+
+URLS = (proxy, sgas_url, ams_address)
+"""What reads URLs, in which there may be a password."""
 
 
 def _https(value: str) -> SplitResult:
     url = _split(value)
     if url.scheme != "https" or not url.hostname:
-        raise ValueError(f"{without_secret(value)!r} is not an https URL; write https://HOST[:PORT]/PATH")
+        raise ValueError(f"{without_login(value)!r} is not an https URL; write https://HOST[:PORT]/PATH")
     if url.username is not None or url.query or url.fragment:
-        raise ValueError(f"{without_secret(value)!r} has more than host, port and path; write https://HOST[:PORT]/PATH")
+        raise ValueError(f"{without_login(value)!r} has more than host, port and path; write https://HOST[:PORT]/PATH")
     return url
 
 
@@ -283,8 +282,9 @@ def _split(value: str) -> SplitResult:
         url = urlsplit(value)
         url.port  # noqa: B018  a wrong port raises only when it is asked for
     except ValueError as error:
-        text = f"{without_secret(value)!r} is no URL ({error}); write https://HOST[:PORT]/PATH"
-        raise ValueError(text) from None
+        # Python quotes what it takes for the port, which may be the password.
+        why = "" if "@" in value else f" ({error})"
+        raise ValueError(f"{without_login(value)!r} is no URL{why}; write https://HOST[:PORT]/PATH") from None
     return url
 
 

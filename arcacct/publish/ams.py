@@ -13,6 +13,7 @@ import secrets
 import time
 from urllib.parse import urlsplit
 
+from arcacct import secrecy
 from arcacct.errors import ConfigError
 from arcacct.publish.answers import Answer, Kind, classify_ams, classify_authn, error_of, token_of
 from arcacct.publish.session import Request, TargetSession
@@ -74,6 +75,9 @@ class AMSClient:
         self._token_url = f"https://{authority}:{authn_port}/v1/service-types/ams/hosts/{authority}:authx509"
         self._static = static_token is not None
         self._token = static_token
+        if static_token is not None:
+            # A proxy's or balancer's error page may quote the request's headers.
+            secrecy.keep(static_token)
 
     def token(self) -> str:
         """
@@ -117,9 +121,7 @@ class AMSClient:
 
     def _post(self, body: bytes, token: str) -> Answer:
         headers = {"x-api-key": token, "Content-Type": "application/json"}
-        answer = self._session.exchange(Request("POST", self._publish_url, headers, body), classify_ams)
-        # A proxy's or balancer's error page may quote the request's headers.
-        return answer._replace(text=answer.text.replace(token, "(token)"))
+        return self._session.exchange(Request("POST", self._publish_url, headers, body), classify_ams)
 
     def _obtain_token(self) -> Answer:
         """Make sure that there is a token; the answer says why if there is none then."""
@@ -141,7 +143,9 @@ class AMSClient:
 def _https_host(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme != "https" or not parts.hostname:
-        raise ConfigError(f"targeturl={url}: AMS is reached at https://HOST or https://HOST:PORT")
+        raise ConfigError(
+            f"targeturl={secrecy.without_login(url)}: AMS is reached at https://HOST or https://HOST:PORT"
+        )
     return parts.hostname
 
 

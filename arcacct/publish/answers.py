@@ -1,9 +1,10 @@
 """
 What a receiver said, and what that means for us.
 
-Pure functions from an HTTP answer to one value, `Answer`. Each rule is a row of a receiver's own table: AMS and
-its authn service (argo-messaging, argo-api-authn), SGAS (the LUTS server behind nginx). Anything that no row
-knows is judged by its status alone, and never as the fault of a record: quarantine needs a receiver's word.
+Functions from an HTTP answer to one value, `Answer`; nothing that a receiver says makes them fail. Each rule is a row
+of a receiver's own table: AMS and its authn service (argo-messaging, argo-api-authn), SGAS (the LUTS server behind
+nginx). Anything that no row knows is judged by its status alone, and never as the fault of a record: quarantine needs
+a receiver's word.
 """
 
 from __future__ import annotations
@@ -16,14 +17,19 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from arcacct import secrecy
 from arcacct.errors import ArcacctError, CredentialError, TargetBusy, TargetError, TargetRefuses
+from arcacct.wording import fit, without_secrets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
 TEXT_LIMIT = 500
+_LOOKED_AT = 64 * TEXT_LIMIT
+_LONGEST_TOKEN = 4096
 _LONGEST_ROW = 40
+_LONGEST_DATE = 100
 
 
 class Kind(StrEnum):
@@ -77,13 +83,17 @@ def classify_authn(status: int, headers: Mapping[str, str], body: bytes) -> Answ
     """
     Judge what the authn service answered when asked for a token.
 
-    An accepted answer has no text: its body is the secret. Nothing is ever half done here.
+    An accepted answer has no text: its body is the secret. What looks like a token in any other is a secret of the run
+    from here on, and of a success that we do not know nothing is told. Nothing is ever half done here.
     """
+    for token in _tokens(body):
+        secrecy.keep(token)
     if status == 200:
         if token_of(body) is not None:
             return Answer(Kind.ACCEPTED, 200)
         return Answer(Kind.WE_ARE_REFUSED, 200, "no token in the answer", advice=_ADVICE_AUTHN[None])
-    answer = _by_status(status, headers, words(body), _ADVICE_AUTHN)
+    said = "an answer that may hold a token, so it is not shown" if 200 <= status < 300 else words(body)
+    answer = _by_status(status, headers, said, _ADVICE_AUTHN)
     return answer._replace(outcome_known=True, about_credentials=status in {400, 401, 403})
 
 
@@ -109,7 +119,25 @@ def token_of(body: bytes) -> str | None:
     """The token in authn's answer, None if there is none that can be sent in a header."""
     parsed = _json(body)
     token = parsed.get("token") if isinstance(parsed, dict) else None
-    return token if isinstance(token, str) and re.fullmatch(r"[\x21-\x7e]+", token) else None
+    can_be_sent = isinstance(token, str) and len(token) <= _LONGEST_TOKEN and re.fullmatch(r"[\x21-\x7e]+", token)
+    return token if can_be_sent else None
+
+
+def _tokens(body: bytes) -> Iterator[str]:
+    """Everything that calls itself a token, also in what is no JSON, since it was cut or stands in a page."""
+    waiting = [_json(body)]
+    if waiting == [None]:
+        text = body.decode("utf-8", "replace")
+        yield from re.findall(r'(?i)token(?:"|&quot;)\s*:\s*(?:"|&quot;)((?:(?!&quot;)[^"\s])+)', text)
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            yield from (
+                value
+                for name, value in part.items()
+                if "token" in name.lower() and isinstance(value, str) and not re.search(r"\s", value)
+            )
+        waiting += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
 
 
 def words(body: bytes) -> str:
@@ -120,10 +148,28 @@ def words(body: bytes) -> str:
     """
     said = _error_message(body)
     if said is None:
-        text = body[: 64 * TEXT_LIMIT].decode("utf-8", "replace")
-        error = re.search(r'(?is)<p class="error">(.*?)</p>', text)
-        said = _MARKUP.sub(" ", error[1] if error else text) if "<" in text else text
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in said).split())[:TEXT_LIMIT]
+        # A page may be megabytes of nothing; secrets go first, since one may lie across any cut.
+        said = without_secrets(body.decode("utf-8", "replace"), _LOOKED_AT)[:_LOOKED_AT]
+        if "<" in said:
+            said = _without_markup(_of_twisted(said))
+    return fit(" ".join(said.split()), TEXT_LIMIT)
+
+
+def _of_twisted(page: str) -> str:
+    """The error in a page of Twisted's; any other page as it is."""
+    start = _TWISTED.search(page)
+    end = page.find("</p>", start.end()) if start else -1
+    return page[start.end() : end] if start and end >= 0 else page
+
+
+def _without_markup(page: str) -> str:
+    # In steps that only go forward: a pattern that tries each beginning again takes minutes for a hostile page.
+    kept, at = [], 0
+    while start := _NO_TEXT.search(page, at):
+        kept.append(page[at : start.start()])
+        end = re.compile(f"(?i)</{start[1]}").search(page, start.end())
+        at = end.start() if end else len(page)
+    return re.sub(r"<[^<>]*>", " ", " ".join([*kept, page[at:]]))
 
 
 def error_of(answer: Answer, service: str = "") -> ArcacctError:
@@ -139,7 +185,8 @@ def error_of(answer: Answer, service: str = "") -> ArcacctError:
     return TargetRefuses(text) if answer.kind == Kind.WE_ARE_REFUSED else TargetError(text)
 
 
-_MARKUP = re.compile(r"(?is)<(script|style)\b.*?</\1\s*>|<[^>]*>")
+_NO_TEXT = re.compile(r"(?i)<(script|style)\b")
+_TWISTED = re.compile('(?i)<p class="error">')
 
 # PostgreSQL's and psycopg2's words for what passes by itself: a lost connection, a deadlock, two inserts at once.
 _SGAS_TRANSIENT = re.compile(
@@ -175,8 +222,8 @@ _ADVICE_SGAS = {
 def _ams_accepted(body: bytes) -> Answer:
     parsed = _json(body)
     ids = parsed.get("messageIds") if isinstance(parsed, dict) else None
-    if isinstance(ids, list) and len(ids) == 1:
-        return Answer(Kind.ACCEPTED, 200, receiver_id=str(ids[0])[:TEXT_LIMIT])
+    if isinstance(ids, list) and len(ids) == 1 and isinstance(ids[0], str | int):
+        return Answer(Kind.ACCEPTED, 200, receiver_id=fit(str(ids[0]), TEXT_LIMIT))
     said = words(body) or "an empty answer"
     return Answer(Kind.WE_ARE_REFUSED, 200, said, outcome_known=False, advice=_ADVICE_AMS[None])
 
@@ -196,7 +243,7 @@ def _sgas_inserted(body: bytes, sent_ids: Collection[str]) -> Answer:
         return Answer(Kind.ACCEPTED, 200, record_ids=stored, receiver_rows=_rows(parsed, sent_ids))
     # One transaction for all: an id that is not named is a record that SGAS did not see as a record.
     said = f"{len(missing)} of {len(set(sent_ids))} records not named in the answer: {', '.join(missing)}"
-    return Answer(Kind.RECORDS_REFUSED, 200, said[:TEXT_LIMIT], outcome_known=False, record_ids=stored)
+    return Answer(Kind.RECORDS_REFUSED, 200, fit(said, TEXT_LIMIT), outcome_known=False, record_ids=stored)
 
 
 def _acknowledged(keys: Collection[str], sent_ids: Collection[str]) -> frozenset[str]:
@@ -210,7 +257,7 @@ def _rows(parsed: Mapping[str, object], sent_ids: Collection[str]) -> dict[str, 
     """The number of each record's row, by the id that was sent."""
     names = sent_ids if isinstance(sent_ids, Mapping) else {}
     found = {one: parsed.get(one, parsed.get(names.get(one, ""))) for one in sent_ids}
-    return {one: str(row)[:_LONGEST_ROW] for one, row in found.items() if isinstance(row, str | int)}
+    return {one: fit(str(row))[:_LONGEST_ROW] for one, row in found.items() if isinstance(row, str | int)}
 
 
 def _by_status(status: int, headers: Mapping[str, str], said: str, advice: Mapping[int | None, str]) -> Answer:
@@ -222,21 +269,27 @@ def _by_status(status: int, headers: Mapping[str, str], said: str, advice: Mappi
         known = status in {429, 503}
         return Answer(Kind.TRY_LATER, status, said, retry_after_s=_retry_after_s(headers), outcome_known=known)
     if 300 <= status < 400:
-        said = f"redirects to {_header(headers, 'Location') or 'nowhere'}, which is not followed"[:TEXT_LIMIT]
+        where = fit(_header(headers, "Location"), TEXT_LIMIT - 100)
+        said = f"redirects to {where or 'nowhere'}, which is not followed"
     # A success that is not ours (201, 204) may have been one.
     known = not 200 <= status < 300
     return Answer(Kind.WE_ARE_REFUSED, status, said, outcome_known=known, advice=advice.get(status, advice[None]))
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> int | None:
-    """Seconds to wait; a date is compared with the answer's own Date, so no clock but the receiver's matters."""
-    value = _header(headers, "Retry-After").strip()
+    """
+    Seconds to wait, None for what is neither a number nor a date.
+
+    A date is compared with the answer's own Date, so no clock but the receiver's matters.
+    """
+    value = _header(headers, "Retry-After")[:_LONGEST_DATE].strip()
     if re.fullmatch(r"[0-9]{1,9}", value):
         return int(value)
     try:
         until = email.utils.parsedate_to_datetime(value)
-        wait = until - email.utils.parsedate_to_datetime(_header(headers, "Date"))
-    except (TypeError, ValueError):
+        wait = until - email.utils.parsedate_to_datetime(_header(headers, "Date")[:_LONGEST_DATE])
+    except (TypeError, ValueError, OverflowError, LookupError):
+        # Python's parser lets numbers through that no date has.
         return None
     return max(0, int(wait.total_seconds()))
 

@@ -25,6 +25,7 @@ import urllib3.connectionpool
 import urllib3.exceptions
 
 import arcacct
+from arcacct import secrecy
 from arcacct.errors import ArcacctError, ConfigError, CredentialError, TargetBusy, TargetRefuses
 from arcacct.publish.answers import Answer, Kind
 
@@ -222,8 +223,15 @@ class _Adapter(requests.adapters.HTTPAdapter):
         """Leave the context as it is: requests would add the CAs of its own bundle to those we trust."""
 
 
+class _Session(requests.Session):
+    """Follows nothing, and so reads nothing of the way there: requests would take in the whole body, unpacked."""
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002  requests' signature
+        return None
+
+
 def _http_session(context: ssl.SSLContext, proxy: str | None) -> requests.Session:
-    session = requests.Session()
+    session = _Session()
     session.trust_env = False
     session.mount("https://", _Adapter(context))
     # Nothing of ours travels in clear.
@@ -234,6 +242,7 @@ def _http_session(context: ssl.SSLContext, proxy: str | None) -> requests.Sessio
         {"User-Agent": f"arcacct/{arcacct.__version__}", "Accept": "*/*", "Accept-Encoding": "identity"}
     )
     if proxy is not None:
+        secrecy.keep_login(proxy)
         session.proxies = {"https": proxy}
     return session
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from arcacct.errors import ConfigError
 from arcacct.publish.answers import Answer, classify_sgas
 from arcacct.publish.session import Request, TargetSession
+from arcacct.secrecy import without_login
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def insert_url(url: str) -> str:
     """
     parts = urlsplit(url)
     if parts.scheme != "https" or not parts.hostname:
-        raise ConfigError(f"targeturl={url}: SGAS is reached at https://HOST:PORT/sgas")
+        raise ConfigError(f"targeturl={without_login(url)}: SGAS is reached at https://HOST:PORT/sgas")
     path = parts.path.rstrip("/") or "/sgas"
     return f"https://{parts.netloc}{path if path.endswith('/ur') else f'{path}/ur'}"
 

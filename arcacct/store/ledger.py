@@ -4,6 +4,7 @@ The ledger of publishing: what was sent where, what was answered, what is held b
 Every function is one transaction, at synchronous=FULL; only `accepted` leaves the sync to the next one: an answer that
 a power cut takes back is a message sent again. The order is the caller's: `intend` before sending, `accepted` after
 (INVARIANTS 4). No transaction spans the two databases.
+A receiver's words, and those of an error, are kept as `wording.fit` lets them out: people read them on terminals.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import NamedTuple
+
+from arcacct.wording import fit
 
 JOB_KINDS = ("car", "individual", "individual-v04")
 """Kinds of messages with a record for each job, all in one table at APEL."""
@@ -371,7 +374,17 @@ def hold(con: Connection, target: str, held: Held, now: int) -> None:
         " EndTime = excluded.EndTime, State = excluded.State, Reason = excluded.Reason, NextTry = excluded.NextTry,"
         " Refusals = excluded.Refusals, RefusedRun = excluded.RefusedRun, Tried = excluded.Tried,"
         " Attempts = Attempts + 1 WHERE State <> 'dropped'",
-        (target, record.job_id, record.record_id, record.seq, record.end_time, *held[1:], now),
+        (
+            target,
+            record.job_id,
+            record.record_id,
+            record.seq,
+            record.end_time,
+            held.state,
+            fit(held.reason),
+            *held[3:],
+            now,
+        ),
     )
 
 
@@ -424,7 +437,7 @@ def attempted(con: Connection, message_id: int, code: int | None, words: str) ->
     with transaction(con):
         con.execute(
             "UPDATE Messages SET Attempts = Attempts + 1, AnswerCode = ?, Answer = ? WHERE MessageID = ?",
-            (code, words, message_id),
+            (code, fit(words), message_id),
         )
 
 
@@ -633,7 +646,7 @@ def _note_refused_sum(con: Connection, target: str, which: tuple[str, int, int],
         " VALUES (?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT (Target, Kind, Year, Month) DO UPDATE SET"
         " Reason = excluded.Reason, Refusals = Refusals + (RefusedRun <> excluded.RefusedRun),"
         " RefusedRun = excluded.RefusedRun",
-        (target, *which, words, run, int(time.time())),
+        (target, *which, fit(words), run, int(time.time())),
     )
     row = con.execute(
         "SELECT Refusals FROM RefusedSums WHERE Target = ? AND Kind = ? AND Year = ? AND Month = ?", (target, *which)
@@ -647,7 +660,7 @@ def _answer(
     con.execute(
         "UPDATE Messages SET State = ?, Answered = ?, Attempts = Attempts + 1, AnswerCode = ?, Answer = ?,"
         " ReceiverID = ? WHERE MessageID = ?",
-        (state, int(time.time()), code, words, receiver_id, message_id),
+        (state, int(time.time()), code, fit(words), None if receiver_id is None else fit(receiver_id), message_id),
     )
 
 
@@ -667,7 +680,7 @@ def finish_run(con: Connection, target: str, *, error: str | None, last_end_time
         con.execute(
             "UPDATE Targets SET LastRun = ?1, LastError = ?2,"
             " LastSuccess = CASE WHEN ?2 IS NULL THEN ?1 ELSE LastSuccess END WHERE Target = ?3",
-            (now, error, target),
+            (now, None if error is None else fit(error), target),
         )
         if last_end_time is not None:
             con.execute(

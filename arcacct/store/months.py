@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from arcacct.store.ledger import transaction
+from arcacct.wording import fit
 
 Month = tuple[int, int]
 
@@ -98,7 +99,7 @@ def accept(con: Connection, target: str, months: Iterable[Month], incarnation: s
         con.executemany(
             "INSERT INTO AcceptedMonths (Target, Year, Month, Incarnation, Accepted, Who, IsOpen)"
             " VALUES (?, ?, ?, ?, ?, ?, 1)",
-            [(target, *month, incarnation, now, who) for month in months],
+            [(target, *month, incarnation, now, fit(who)) for month in months],
         )
 
 

@@ -147,4 +147,4 @@ def test_a_name_cannot_steer_the_terminal(ours) -> None:
     """Control characters of a job's name are replaced in the table, so that each row stays one line."""
     done = arcacct("--config", ours.conf, "query", "SELECT 'a' || char(10) || char(27) || '[31mb' AS name")
 
-    assert done.stdout.splitlines()[2] == "a\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}[31mb"
+    assert done.stdout.splitlines()[2] == r"a\n\x1b[31mb"

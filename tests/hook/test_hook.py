@@ -62,9 +62,10 @@ def test_a_job_is_recorded(host: Host) -> None:
         ["/control", "", "FINISHED"],
         ["/control", JOB, "BROKEN"],
         ["/control", JOB, "finished"],
+        ["/control", "\x1b]0;x\x07", "\x9b31m\u202e"],
         ["/control", JOB, "FINISHED", "/etc/arc.conf", "more"],
     ],
-    ids=["none", "one", "two", "path as id", "empty id", "unknown state", "small letters", "too many"],
+    ids=["none", "one", "two", "path as id", "empty id", "unknown state", "small letters", "a title", "too many"],
 )
 def test_wrong_arguments_are_told_and_harmless(arguments: list[str]) -> None:
     """A callout line with a slip in it does not fail the jobs of the site: usage on stderr, exit 0."""
@@ -72,6 +73,7 @@ def test_wrong_arguments_are_told_and_harmless(arguments: list[str]) -> None:
 
     assert (done.returncode, done.stdout) == (0, "")
     assert "usage: arcacct-record CONTROLDIR JOBID STATE [CONF]" in one_line(done)
+    assert done.stderr.removesuffix("\n").isprintable()
 
 
 def test_deleted_needs_nothing(tmp_path: pathlib.Path) -> None:

@@ -388,16 +388,20 @@ def test_a_control_directory_with_odd_characters_is_one(tmp_path: pathlib.Path, 
         ["/control", "a b", "SUBMIT"],
         ["/control", "a\nb", "SUBMIT"],
         ["/control", "jøb", "SUBMIT"],
+        ["/control", "\x1b]0;x\x07", "SUBMIT"],
+        ["/control", JOB, "\x1b[2J\x9b31m"],
         ["/control\nstate=FINISHED", JOB, "SUBMIT"],
     ],
     ids=["none", "one", "two", "unknown state", "empty state", "empty id", "path as id", "hidden id", "blank in id",
-         "line end in id", "not ASCII", "line end in directory"],
+         "line end in id", "not ASCII", "title as id",
+         "clear screen as state", "line end in directory"],
 )  # fmt: skip
 def test_wrong_arguments_are_told_and_harmless(tmp_path: pathlib.Path, shell: list[str], arguments: list[str]) -> None:
     """A slip in the callout line is told with the usage; nothing is written, and exit is 0."""
     done = launch(shell, "spool-only", *arguments, ARCACCT_SPOOL=str(tmp_path / "spool"))
 
     assert "usage: arcacct-hook [spool-only] CONTROLDIR JOBID STATE" in done.stderr
+    assert done.stderr.removesuffix("\n").isprintable()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -146,10 +146,12 @@ def test_a_token_that_is_not_given_is_an_error(client, receiver, step, error):
 def test_the_token_is_never_said_aloud(client, receiver, caplog, capfd):
     """Not in logs at DEBUG, not in answers that quote our request, not in what is printed of a client."""
     caplog.set_level(logging.DEBUG)
-    receiver.script = [GIVEN, say(400, f"Bad header: x-api-key: {TOKEN}".encode())]
-    answer = client.publish(b"x", NAME)
-    assert answer.kind == Kind.WE_ARE_REFUSED
-    said = [repr(answer), repr(client), str(vars(client)["_publish_url"]), caplog.text, *capfd.readouterr()]
+    quoted = [TOKEN, TOKEN.upper(), base64.b64encode(TOKEN.encode()).decode(), TOKEN[:12], "x" * 480 + TOKEN]
+    receiver.script = [GIVEN, *(say(400, f"Bad header: x-api-key: {one}".encode()) for one in quoted)]
+    answers = [client.publish(b"x", NAME) for _ in quoted]
+    assert {answer.kind for answer in answers} == {Kind.WE_ARE_REFUSED}
+    assert not [one for one in answers if re.search(f"(?i){TOKEN[:8]}|{quoted[2][:8]}", one.text)]
+    said = [*map(repr, answers), repr(client), str(vars(client)["_publish_url"]), caplog.text, *capfd.readouterr()]
     assert not any(TOKEN in text for text in said)
     assert not any(TOKEN in heard.path for heard in receiver.heard)
 

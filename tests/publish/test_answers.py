@@ -117,6 +117,57 @@ def test_a_token_is_in_no_answer():
     assert "s3cret" not in repr(classify_authn(200, {}, body))
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        row("created", b'{"token": "%s"}'),
+        row("cut", b'{"name": "ce", "token": "%s'),
+        row("deeper", b'{"user": [{"access_token": "%s", "more": 1}]}'),
+        row("in a page", b'<html>{"token":"%s"}</html>'),
+    ],
+)
+@pytest.mark.parametrize("status", [200, 201, 202, 302, 403, 500])
+def test_a_token_in_an_unexpected_answer_is_not_told(status, body):
+    """Whatever authn's status is and however the token comes: neither this answer nor a later one says it."""
+    token = "c0ffee-of-the-host-" + "0123456789abcdef" * 40
+    answer = classify_authn(status, {}, body.replace(b"%s", token.encode()))
+    later = classify_ams(400, {}, f"<p>your request: x-api-key: {token}</p>".encode())
+    assert "c0ffee-of" not in repr([answer, later])
+
+
+def test_a_success_that_we_do_not_know_is_not_quoted():
+    """A token that nothing marks as one is not told either: where authn says yes, its body may be the secret."""
+    assert "s3cret" not in repr(classify_authn(201, {}, b"s3cret-word"))
+
+
+@pytest.mark.parametrize("status", [200, 201, 204, 302, 400, 401, 403, 404, 406, 413, 429, 500, 503])
+def test_no_answer_ends_in_an_exception(status, tmp_path):
+    """Numbers, names and texts that Python's or SQLite's own limits do not like are answers like any other."""
+    nasty = [
+        b'{"messageIds": ["\\ud800"]}',
+        b'{"messageIds": [%s]}' % (b"9" * 4000),
+        b'{"messageIds": [NaN]}',
+        b'{"messageIds": [{"a": [[]]}]}',
+        b'{"a": %s, "a": "\\ud800\\u001b]0;x\\u0007"}' % (b"9" * 4000),
+        b'{"a": true, "b": null}',
+        b'{"\\ud800": 1}',
+        b'{"error": {"message": "\\ud800\\u0000"}}',
+        b'{"token": "\\ud800\\n"}',
+        b"\xff\xfe{\x00}\x00",
+        b"[" * 100_000,
+        b"1" * 10_000,
+    ]
+    headers = {"Retry-After": "Wed, 01 Jan 99999999999999 00:00:00 GMT", "Date": DATE, "Location": "\x1b]0;x\x07\ud800"}
+    for body in nasty:
+        for answer in (
+            classify_ams(status, headers, body),
+            classify_authn(status, headers, body),
+            classify_sgas(status, headers, body, {"a": "b"}),
+        ):
+            texts = [answer.text, answer.receiver_id or "", *answer.receiver_rows.values(), str(error_of(answer))]
+            assert all(text.isprintable() and len(text) <= 1000 for text in texts), answer
+
+
 def test_an_unmapped_certificate_sends_the_administrator_to_gocdb():
     """A missing binding says where the host certificate has to be registered."""
     answer = classify_authn(404, {}, error(404, "Binding was not found"))
@@ -192,6 +243,17 @@ DATE = "Wed, 01 Jan 2025 00:00:00 GMT"
         row("mixed zones", {"Retry-After": "Wed, 01 Jan 2025 00:02:00 -0000", "Date": DATE}, None),
         row("nonsense", {"Retry-After": "soon"}, None),
         row("negative", {"Retry-After": "-5"}, None),
+        row("year of many digits", {"Retry-After": "Wed, 01 Jan 99999999999999 00:00:00 GMT", "Date": DATE}, None),
+        row("year beyond C", {"Retry-After": "Wed, 01 Jan 9223372036854775808 00:00:00 GMT", "Date": DATE}, None),
+        row("our own year", {"Retry-After": DATE, "Date": "Wed, 01 Jan 99999999999999 00:00:00 GMT"}, None),
+        row("year 0", {"Retry-After": "Wed, 01 Jan 0000 00:00:00 GMT", "Date": DATE}, 0),
+        row("end of time", {"Retry-After": "Fri, 31 Dec 9999 23:59:59 GMT", "Date": DATE}, 251_666_611_199),
+        row("zone beyond time", {"Retry-After": "Fri, 31 Dec 9999 23:59:59 -9999999999", "Date": DATE}, None),
+        row("number of many digits", {"Retry-After": "9" * 5000, "Date": DATE}, None),
+        row("Arabic digits", {"Retry-After": "\u0665\u0665", "Date": DATE}, None),
+        row("two of them", {"Retry-After": "5, 10", "Date": DATE}, None),
+        row("without end", {"Retry-After": "Wed, " * 100_000, "Date": DATE}, None),
+        row("no text", {"Retry-After": "\ud800\x00", "Date": "\ud800"}, None),
         row("absent", {}, None),
     ],
 )
@@ -210,10 +272,12 @@ def test_retry_after_is_understood(status, headers, seconds):
         row("page", b"<html><style>p {x}</style><h1>Bad\n Gateway</h1></html>", "Bad Gateway"),
         row("traceback", b'<html>much<p class="error">exceptions.KeyError: x</p></html>', "exceptions.KeyError: x"),
         row("json without message", b'{"error": "no"}', '{"error": "no"}'),
-        row("control characters", b"a\x00\x1b[31mb\xff", "a [31mb\ufffd"),
+        row("control characters", b"a\x00\x1b[31mb\xff", "a\\x00\\x1b[31mb\ufffd"),
+        row("halves of characters", b'{"error": {"message": "\\ud800 \\u202e"}}', r"\ud800 \u202e"),
         row("empty", b"", ""),
-        row("deep", b"[" * 100_000, "[" * 500),
-        row("endless", b"x" * 100_000, "x" * 500),
+        row("deep", b"[" * 100_000, "[" * 494 + " [cut]"),
+        row("endless", b"x" * 100_000, "x" * 494 + " [cut]"),
+        row("a number of many digits", b'{"error": ' + b"9" * 5000, '{"error": ' + "9" * 484 + " [cut]"),
     ],
 )
 def test_a_receivers_words_fit_on_one_line(body, said):

@@ -80,6 +80,16 @@ def test_redirects_are_not_followed(session, receiver):
     assert len(receiver.heard) == 1
 
 
+def test_a_redirect_to_no_address_is_a_redirect(session, receiver):
+    """Where it leads is only shown: bytes that are no text, an address that is none, effects on a terminal."""
+    receiver.script = [say(302, Location="https://x/\udcbd\x9b31m\u202e"), say(302, Location="https://[\udcbd")]
+    for _ in range(2):
+        answer = session.exchange(post(receiver), classify_ams)
+        assert (answer.kind, answer.status) == (Kind.WE_ARE_REFUSED, 302)
+        assert answer.text.startswith("redirects to https://")
+        assert answer.text.isprintable()
+
+
 # --- tries
 
 

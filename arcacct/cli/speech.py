@@ -1,0 +1,65 @@
+"""
+What a command prints: the only place that writes to stdout and stderr, so that all of it goes the one way out.
+
+Who called a job, a VO or a file what it is called is none of ours: `wording.fit` shows in letters what would steer the
+terminal, and hides the secrets of the run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import click
+
+from arcacct.errors import ArcacctError
+from arcacct.wording import LONGEST, fit
+
+_LONGEST_ON_A_TERMINAL = 10_000
+
+
+class Coloured(str):
+    """Words of ours in colours, which may pass; click leaves the colours out where there is no terminal."""
+
+    __slots__ = ()
+
+
+def say(*parts: str, err: bool = False) -> None:
+    """
+    One line for people, on stdout or on stderr; what is for stderr or a terminal has an end.
+
+    A script that reads it finds ordinary names as they are, and one line for each, whatever they contain.
+    """
+    limit = LONGEST if err else _LONGEST_ON_A_TERMINAL if sys.stdout.isatty() else None
+    click.echo("".join(part if isinstance(part, Coloured) else fit(part, limit, "\t") for part in parts), err=err)
+
+
+def data(line: str) -> None:
+    """A line for programs, exactly as it is; on a terminal, where there is no program, as `say` prints it."""
+    if sys.stdout.isatty():
+        say(line)
+    else:
+        # Else click would take out of it what are colours on a terminal.
+        click.echo(line, color=True)
+
+
+def block(text: str, out: Callable[[str], None] = say) -> None:
+    """Some lines, each printed by ``out``; the last may have an end."""
+    for line in text.removesuffix("\n").split("\n"):
+        out(line)
+
+
+def say_error(error: ArcacctError, before: str = "arcacct: ", *, err: bool = True) -> None:
+    """The lines of an error."""
+    for number, line in enumerate(error.args):
+        say(f"{'' if number else before}{line}", err=err)
+
+
+def confirm(question: str) -> None:
+    """Ask on stderr whether to go on; raises click.Abort when the answer is no."""
+    click.confirm(fit(question), abort=True, err=True)
+
+
+def redraw(text: str) -> None:
+    """Write over the line of a terminal on which a command says that it is at work; empty: remove it."""
+    click.echo(f"\r{fit(text)}" if text else "\r\033[K", nl=False, err=True)

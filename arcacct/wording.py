@@ -1,0 +1,192 @@
+"""
+The one way out: what a text goes through before a person, a log or the ledger gets it.
+
+`fit` removes every secret of the run, then shows what steers a terminal in letters, then bounds the length, in this
+order: half a token behind a cut would not be recognised any more. What it gives it leaves as it is the next time.
+The hook imports this module, so it imports nothing; `secrecy` knows the forms in which a secret may come back.
+"""
+
+from _thread import allocate_lock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+LONGEST = 2000
+"""Characters of one message, where its words have no lower limit of their own."""
+HIDDEN = "***"
+"""What stands where a secret stood."""
+CUT = " [cut]"
+"""What stands where the rest of a text stood."""
+PART = 8
+"""So many characters of a secret in a row are hidden as the whole is: whoever quotes it may have cut it."""
+SHORTEST = 4
+"""A shorter word is in every sentence: it cannot be hidden by itself."""
+
+_EVERYTHING = 1 << 62
+_SHORT_FORMS = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_INVISIBLE = frozenset(
+    map(
+        chr,
+        (
+            0x034F,
+            0x115F,
+            0x1160,
+            0x17B4,
+            0x17B5,
+            *range(0x180B, 0x1810),
+            0x2800,
+            0x3164,
+            *range(0xFE00, 0xFE10),
+            0xFFA0,
+            *range(0xE0100, 0xE01F0),
+        ),
+    )
+)
+"""Printable for Unicode, and nothing to see: fillers, joiners and selectors of variants."""
+_LOWER = {ord(letter): ord(letter) + 32 for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
+_ENDS_AUTHORITY = frozenset("/?#\"'<>\\ \t\r\n")
+_LONGEST_AUTHORITY = 1024
+_SAMPLE = 4
+"""Of PART characters in a row, wherever they begin, so many stand at a multiple of as many."""
+
+
+def fit(text: str, limit: int | None = LONGEST, keep: str = "") -> str:
+    """
+    A text on one line, without secrets, with at most ``limit`` characters (``None``: as long as it is).
+
+    ``keep`` are control characters that may stay, as tabs between columns.
+    """
+    hidden, is_whole = _secrets.hidden(text, _EVERYTHING if limit is None else limit)
+    shown = plain(hidden, keep)
+    if limit is None or (is_whole and len(shown) <= limit):
+        return shown
+    return _cut(hidden, limit, keep)
+
+
+def without_secrets(text: str, enough: int = _EVERYTHING) -> str:
+    """A text without secrets and otherwise as it is, or so much of it that ``enough`` characters are whole."""
+    return _secrets.hidden(text, enough)[0]
+
+
+def plain(text: str, keep: str = "") -> str:
+    r"""
+    A text with each character that is not one to see in letters: ``\n``, ``\x1b``, ``\u202e``, ``\U000e0001``.
+
+    That is what steers a terminal or turns a line around, what has no width, and halves of characters.
+    """
+    if text.isprintable() and (text.isascii() or _INVISIBLE.isdisjoint(text)):
+        return text
+    return "".join(_pieces(text, keep))
+
+
+def keep_secret(forms: "Iterable[str]") -> None:
+    """From now on `fit` hides these texts, in upper and lower case, and each part of PART characters or more."""
+    _secrets.keep(forms)
+
+
+def _pieces(text: str, keep: str) -> "Iterator[str]":
+    for letter in text:
+        if (letter.isprintable() and letter not in _INVISIBLE) or letter in keep:
+            yield letter
+        elif letter in _SHORT_FORMS:
+            yield _SHORT_FORMS[letter]
+        else:
+            code = ord(letter)
+            yield f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _cut(text: str, limit: int, keep: str) -> str:
+    """As much of a text as there is room for before the mark; what is shown in letters stays in one piece."""
+    mark = CUT[:limit]
+    left = limit - len(mark)
+    kept = []
+    for piece in _pieces(text, keep):
+        left -= len(piece)
+        if left < 0:
+            break
+        kept.append(piece)
+    return "".join(kept) + mark
+
+
+def _lower(text: str) -> str:
+    """A text in lower case, in which everything stands where it stood: a few letters become two, and stay then."""
+    lower = text.lower()
+    return lower if len(lower) == len(text) else text.translate(_LOWER)
+
+
+class Secrets:
+    """What must not come out. Threads may add to it while others ask."""
+
+    def __init__(self) -> None:
+        self._lock = allocate_lock()
+        self._parts: frozenset[str] = frozenset()
+        self._samples: frozenset[str] = frozenset()
+        self._short: tuple[str, ...] = ()
+
+    def keep(self, forms: "Iterable[str]") -> None:
+        """Add texts; those that are too short to be told from any other word are passed over."""
+        parts, samples, short = set(), set(), set()
+        for form in map(_lower, forms):
+            parts |= {form[at : at + PART] for at in range(len(form) - PART + 1)}
+            samples |= {form[at : at + _SAMPLE] for at in range(len(form) - _SAMPLE + 1)}
+            if SHORTEST <= len(form) < PART:
+                short.add(form)
+        with self._lock:
+            self._parts |= parts
+            self._samples |= samples
+            # The longer first: one may be the beginning of another.
+            self._short = tuple(sorted({*self._short, *short}, key=len, reverse=True))
+
+    def hidden(self, text: str, enough: int) -> tuple[str, bool]:
+        """A text without secrets, as far as it is needed for ``enough`` characters, and whether that is all of it."""
+        if not self._may_be_in(text):
+            return text[:enough], enough >= len(text)
+        lower = _lower(text)
+        made: list[str] = []
+        at = start = length = 0
+        while at < len(text) and length + at - start < enough:
+            end = self._end_of_secret(lower, at) or _end_of_login(text, at)
+            if not end:
+                at += 1
+                continue
+            made += [text[start:at], HIDDEN]
+            length += at - start + len(HIDDEN)
+            at = start = end
+        made.append(text[start:at])
+        return "".join(made), at >= len(text)
+
+    def _may_be_in(self, text: str) -> bool:
+        """Whether it is worth looking closely: most texts have nothing to hide, and there may be millions."""
+        if "://" in text and "@" in text:
+            return True
+        if not self._samples:
+            return False
+        lower = _lower(text)
+        pieces = (lower[at : at + _SAMPLE] for at in range(0, len(lower), _SAMPLE))
+        return not self._samples.isdisjoint(pieces) or any(one in lower for one in self._short)
+
+    def _end_of_secret(self, lower: str, at: int) -> int:
+        """Where a secret, or a part of one, that begins here ends; 0 if none does."""
+        if lower[at : at + PART] in self._parts:
+            end = at + PART
+            while lower[end - PART + 1 : end + 1] in self._parts and end < len(lower):
+                end += 1
+            return end
+        return next((at + len(one) for one in self._short if lower.startswith(one, at)), 0)
+
+
+def _end_of_login(text: str, at: int) -> int:
+    """Where ``user:password`` ends that begins here, in a URL: before its ``@``; 0 if there is none."""
+    if not text.startswith("://", at - 3) or at < 3:
+        return 0
+    last = 0
+    for place in range(at, min(len(text), at + _LONGEST_AUTHORITY)):
+        if text[place] in _ENDS_AUTHORITY:
+            break
+        if text[place] == "@":
+            last = place
+    return last if ":" in text[at:last] else 0
+
+
+_secrets = Secrets()

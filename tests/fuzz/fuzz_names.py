@@ -1,0 +1,199 @@
+"""
+Names that users choose: DNs, FQANs, VOs, queues, names of jobs; into every message, and onto every screen.
+
+What must hold: a job with any name is refused with a reason or its figures arrive whole at the receiver's own rules;
+XML is well formed, APEL's text is ASCII with one line for a field; no command prints what steers a terminal, and a
+program reads the name that was recorded.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import pathlib
+import tempfile
+import zlib
+from functools import lru_cache
+from typing import Any
+
+import apel_rules
+import car_rules
+import sgas_rules
+from fuzz.command import arcacct, steers
+from fuzz.damage import TEXTS, damaged
+from publishing_site import DIRECTORY, Job, Site
+
+from arcacct.cli.tables import FORMATS, lines
+from arcacct.records.aar import AAR
+from arcacct.records.acceptance import accept_for_apel_job, accept_for_car, accept_for_sgas
+from arcacct.records.apel import JOB_HEADERS, APELOptions, individual_job, message
+from arcacct.records.car import CAROptions, car
+from arcacct.records.car import document as car_document
+from arcacct.records.fqan import parsed_fqan
+from arcacct.records.usage_record import UROptions, document, usage_record
+from arcacct.wording import fit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import random
+
+NOW = 1_800_000_000
+CAR = CAROptions("SITE")
+NAMES = (
+    b"/DC=org/DC=example/CN=Ada Lovelace",
+    b"/C=DE/O=GridGermany/OU=Universit\xc3\xa4t/CN=J\xc3\xbcrgen O'Neill/emailAddress=j@example.org",
+    b"CN=Robot: cert factory, DC=example, DC=org",
+    b"https://iam.example.org/5f1b5c3a-0b5e",
+    b"/atlas/Role=production/Capability=NULL",
+    b"/atlas/uk/Role=NULL",
+    b"/vo.example.org/group/subgroup",
+    b"atlas",
+    b"urn:mace:egi.eu:group:vo.example.org:role=member#aai.egi.eu",
+    b'=HYPERLINK("https://example.org","x")',
+    b"my job, number 7",
+)  # fmt: skip
+FIELDS = ("user_dn", "vo", "fqan", "queue", "job_name", "project", "client_host", "local_job_id", "node")
+
+
+csv.field_size_limit(2**20)
+JOB = AAR(
+    record_id=1,
+    job_id="good1",
+    local_job_id="4711",
+    endpoint_type="org.nordugrid.arcrest",
+    endpoint_url="https://arc1.example.org:443/arex",
+    queue="grid",
+    user_dn="/DC=org/DC=example/CN=Test & User",
+    vo="atlas",
+    status="completed",
+    exit_code=0,
+    submit_time=1_704_189_600,
+    end_time=1_704_198_605,
+    node_count=2,
+    core_count=8,
+    memory_kib=2_048_000,
+    virtual_memory_kib=4_096_000,
+    wall_s=7205,
+    cpu_user_s=50_000,
+    cpu_kernel_s=321,
+    scratch_bytes=1_234_567_890,
+    stage_in_bytes=1000,
+    stage_out_bytes=2000,
+    benchmark="HEPscore23:12.3",
+)
+
+
+def made(chance: random.Random) -> dict[str, bytes]:
+    files = {}
+    for name in FIELDS:
+        text = chance.choice((*NAMES, *(one.encode("utf-8", "surrogatepass") for one in TEXTS)))
+        files[name] = damaged(chance, text) if chance.random() < 0.6 else text
+    return files
+
+
+def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
+    names = {name: content.decode("utf-8", "surrogateescape") for name, content in files.items()}
+    for text in names.values():
+        _check_text(text)
+    _check_messages(names)
+    if len(b"".join(files.values())) % 8 == 0:
+        _check_commands({name: content.decode("utf-8", "replace") for name, content in files.items()})
+
+
+def _check_text(text: str) -> None:
+    shown = fit(text, 300)
+    assert not steers(shown)
+    assert "\n" not in shown
+    assert len(shown) <= 300
+    assert fit(shown, 300) == shown
+    found = parsed_fqan(text)
+    assert found is None or isinstance(str(found), str)
+    for form in FORMATS:
+        told = "\n".join(lines(("name", "number"), [(text, 7), ("behind", 8)], form))
+        if form == "json":
+            assert json.loads(told) == [{"name": text, "number": 7}, {"name": "behind", "number": 8}]
+        if form == "csv":
+            rows = list(csv.reader(io.StringIO(told, newline="")))
+            assert rows == [["name", "number"], [text, "7"], ["behind", "8"]], rows
+        if form == "spreadsheet":
+            (_head, (cell, number), _behind) = csv.reader(io.StringIO(told, newline=""))
+            assert number == "7"
+            assert not cell.startswith(("=", "+", "-", "@", "\t", "\r"))
+        if form == "table":
+            assert len(told.split("\n")) == 4
+        if form != "csv":
+            assert not steers(told)
+
+
+def _job(names: dict[str, str]) -> AAR:
+    return JOB._replace(
+        user_dn=names["user_dn"],
+        vo=names["vo"],
+        fqans=(names["fqan"],),
+        queue=names["queue"],
+        job_name=names["job_name"],
+        project=names["project"],
+        client_host=names["client_host"],
+        local_job_id=names["local_job_id"],
+        node_names=(names["node"], "wn1.example.org"),
+    )
+
+
+def _check_messages(names: dict[str, str]) -> None:
+    """Each receiver takes the job with its figures, or is not sent it, and that is said."""
+    job = _job(names)
+    figures = (job.wall_s, job.cpu_s)
+    sgas = accept_for_sgas(job, UROptions(host="lrms.example.org"), NOW)
+    if _goes(sgas):
+        text = document([usage_record(sgas.aar, UROptions(host="lrms.example.org"), NOW)]).encode()
+        (row,) = sgas_rules.parse(text)
+        assert (row["wall_s"], row["cpu_s"]) == figures, row
+    apel = accept_for_apel_job(job, APELOptions("SITE", lrms_host="lrms.example.org"), NOW)
+    if _goes(apel):
+        for version in ("v0.3", "v0.4"):
+            record = individual_job(apel.aar, APELOptions("SITE", lrms_host="lrms.example.org"), version)
+            text = message(JOB_HEADERS[version], [record])
+            assert text.isascii()
+            row = apel_rules.parse(text, NOW)[1][0]
+            assert (row["WallDuration"], row["CpuDuration"]) == figures, row
+    verdict = accept_for_car(job, CAR, NOW)
+    if _goes(verdict):
+        text = car_document([car(verdict.aar, CAR, NOW)])
+        (row,) = car_rules.parse(text)
+        assert (row["WallDuration"], row["CpuDuration"]) == figures, row
+
+
+def _goes(verdict: Any) -> bool:
+    assert verdict.refusal is None or verdict.refusal.strip()
+    return verdict.refusal is None
+
+
+@lru_cache
+def _site() -> Site:
+    place = pathlib.Path(tempfile.mkdtemp(prefix="arcacct-fuzz-"))
+    (place / "outgoing").mkdir()
+    return Site(place, None, DIRECTORY)
+
+
+def _check_commands(names: dict[str, str]) -> None:
+    """What people and programs see of such a job that is recorded and published."""
+    site = _site()
+    job_id = f"job{zlib.crc32(repr(names).encode())}"
+    written = {"user_dn": names["user_dn"], "vo": names["vo"], "queue": names["queue"], "name": names["job_name"]}
+    site.record(Job(job_id, fqan=names["fqan"], local_id=names["local_job_id"], **written))
+    conf = ("--config", str(site.path / "arc.conf"))
+    for command in (
+        ("job", "info", job_id),
+        ("job", "why", job_id),
+        ("job", "info", "-o", "json", job_id),
+        ("stats", "-o", "users"),
+        ("stats", "-o", "fqans"),
+        ("stats", "--by", "user,vo,queue"),
+        ("stats", "--by", "vo", "--format", "json"),
+        ("publish", "--now", "--since", "2000-01-01", "--dry-run"),
+        ("status",),
+    ):
+        told = arcacct(*conf, *command, allowed=(0, 1, 2, 3, 65))
+        assert not steers(told.out), (command, told.out)
+        assert not steers(told.err), (command, told.err)

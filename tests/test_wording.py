@@ -1,0 +1,181 @@
+"""One way out: no secret, nothing that steers a terminal, nothing without an end."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import threading
+from urllib.parse import quote
+
+import pytest
+from hostile_text import TEXT
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arcacct import secrecy, wording
+from arcacct.wording import fit, plain
+
+TOKEN = 'aB3/x+9&Qz"7w8e5r1t2y6u4i0o=='
+"""As a token is, with characters that every encoding writes in its own way."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rUkNDmRiaoAoOSAtDm",
+        "/DC=org/DC=example/CN=Jørgen Ærlig O'Neill 7%",
+        "żółć Ω 数据 🚀",
+        r"CORP\user, \xC3",
+        "",
+    ],
+)
+def test_an_ordinary_name_is_shown_as_it_is(name) -> None:
+    """Whatever people and files are called in any script comes out unchanged."""
+    assert fit(name) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b]0;title\x07", r"\x1b]0;title\x07"),
+        ("\x1b[2J\x1b]52;c;cm0gLXJmIC8=\x1b\\", "\\x1b[2J\\x1b]52;c;cm0gLXJmIC8=\\x1b\\"),
+        ("\x9b31m", r"\x9b31m"),
+        ("two\nlines\r\tand", r"two\nlines\r\tand"),
+        ("\x7f\x00", r"\x7f\x00"),
+        ("abc\u202edcba", r"abc\u202edcba"),
+        ("\u2066\u2069\u200b\u200d\ufeff", r"\u2066\u2069\u200b\u200d\ufeff"),
+        ("\u2028\u2029\x85", r"\u2028\u2029\x85"),
+        ("\ud800 and \udcc3", r"\ud800 and \udcc3"),
+        ("\u3164\ufe0f\U000e0001\U000e0101", r"\u3164\ufe0f\U000e0001\U000e0101"),
+    ],
+)
+def test_what_steers_a_terminal_is_shown_in_letters(text, shown) -> None:
+    """Escape sequences, C1, line ends, bidi controls, characters without width, halves of characters."""
+    assert fit(text) == shown
+
+
+@given(TEXT, st.integers(0, 80))
+def test_what_comes_out_is_short_printable_and_stays_as_it_is(text, limit) -> None:
+    """Whatever goes in: at most the limit, all of it printable and encodable, and a second way out changes nothing."""
+    out = fit(text, limit)
+
+    assert len(out) <= limit
+    assert out.isprintable()
+    out.encode("utf-8")
+    assert fit(out, limit) == out
+
+
+def test_what_is_cut_says_so() -> None:
+    """The reader sees that there was more."""
+    out = fit("word " * 1000, 100)
+
+    assert len(out) <= 100
+    assert out.startswith("word word ")
+    assert out.endswith(" [cut]")
+
+
+def test_columns_keep_their_tabs() -> None:
+    """A caller may let the tabs of its own lines stay."""
+    assert fit("a\tb\x1b", keep="\t") == "a\tb\\x1b"
+    assert plain("a\tb", keep="\t") == "a\tb"
+
+
+ENCODED = {
+    "as it is": TOKEN,
+    "in capitals": TOKEN.upper(),
+    "in a URL": quote(TOKEN, safe=""),
+    "in a URL, small digits": quote(TOKEN, safe="").lower(),
+    "in HTML": html.escape(TOKEN),
+    "in JSON": json.dumps(TOKEN),
+    "in base64": base64.b64encode(TOKEN.encode()).decode(),
+    "in base64 for URLs": base64.urlsafe_b64encode(TOKEN.encode()).decode(),
+}
+
+
+@pytest.mark.parametrize("quoted", ENCODED.values(), ids=ENCODED.keys())
+def test_a_secret_is_hidden_however_it_is_quoted(quoted) -> None:
+    """A proxy may quote a header in any encoding: nothing of it comes out."""
+    secrecy.keep(TOKEN)
+
+    assert fit(f"you sent <b>{quoted}</b>, which is wrong").removeprefix("you sent <b>").startswith(("***", '"***"'))
+    assert quoted[2:-3] not in fit(f"you sent {quoted}")
+
+
+@pytest.mark.parametrize("part", [TOKEN[:12], TOKEN[-12:], TOKEN[5:13]])
+def test_a_part_of_a_secret_is_hidden_too(part) -> None:
+    """A receiver cuts what it quotes where it likes: eight characters of a token are already too many."""
+    secrecy.keep(TOKEN)
+
+    assert fit(f"token {part} refused") == "token *** refused"
+
+
+def test_a_secret_across_the_cut_is_hidden() -> None:
+    """What is cut is cut after the secrets are gone: no half of one is left at the end."""
+    secrecy.keep(TOKEN)
+
+    for before in range(60, 101):
+        out = fit("x" * before + TOKEN + "y" * 100, 100)
+        assert not any(TOKEN[at : at + 4] in out for at in range(len(TOKEN) - 4)), out
+
+
+def test_a_secret_behind_other_secrets_is_hidden_in_any_number() -> None:
+    """A page full of nothing but the token, longer than any limit, shows none of it."""
+    secrecy.keep(TOKEN)
+
+    out = fit(f"{TOKEN} " * 50_000, 500)
+
+    assert set(out.partition(" [cut")[0]) <= {"*", " "}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://arc:s3cr3t-w0rd@proxy.example.org:3128",
+        "arc:s3cr3t-w0rd@proxy.example.org:3128",
+        "http://arc:s3cr3t-w0rd@proxy.example.org:none",
+        "socks5h://arc:s3cr3t-w0rd@[::1",
+    ],
+)
+def test_the_password_of_a_proxy_is_hidden_everywhere(url) -> None:
+    """Usable or not, with a scheme or without: its password comes out in no form, not even as the proxy quotes it."""
+    secrecy.keep_login(url)
+    basic = base64.b64encode(b"arc:s3cr3t-w0rd").decode()
+
+    assert fit(f"Proxy-Authorization: Basic {basic} for s3cr3t-w0rd") == "Proxy-Authorization: Basic *** for ***"
+    assert "s3cr" not in secrecy.without_login(url)
+    assert secrecy.without_login(url).partition("@")[2] == url.partition("@")[2]
+
+
+def test_a_password_of_a_url_is_hidden_though_nobody_knew_it() -> None:
+    """A login in a URL is recognised as one; a user's name alone is no secret, nor is an @ in a path."""
+    assert fit("gsiftp://me:pass@se.example.org/x failed") == "gsiftp://***@se.example.org/x failed"
+    assert fit("see https://me@example.org/a:b@c") == "see https://me@example.org/a:b@c"
+
+
+def test_a_short_password_does_not_garble_all_that_is_said() -> None:
+    """A password of three letters is hidden where it is one, and not in every word."""
+    secrecy.keep_login("arc:job@proxy")
+
+    assert fit("no job at arc:job@proxy") == "no job at arc***proxy"
+
+
+def test_threads_may_keep_secrets_while_others_ask() -> None:
+    """Targets run side by side: what each of them keeps is hidden in the end."""
+    names = [f"token-of-target-number-{number:04d}" for number in range(400)]
+    threads = [
+        threading.Thread(target=lambda mine=names[at::8]: [secrecy.keep(one) for one in mine]) for at in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert [fit(name) for name in names] == ["***"] * len(names)
+
+
+def test_secrets_cost_nothing_where_there_are_none() -> None:
+    """A text of some megabytes is looked at once, not letter by letter."""
+    secrecy.keep(TOKEN)
+
+    assert wording.fit("nothing to hide " * 300_000, 100).endswith("[cut]")
