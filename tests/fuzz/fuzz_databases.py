@@ -1,0 +1,187 @@
+"""
+Databases of others: what A-REX 6 or 7 wrote, damaged in its schema, its rows and its bytes, imported and asked.
+
+And our own two databases, damaged: what reads them says so in one line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import pathlib
+import random
+import sqlite3
+import tempfile
+from contextlib import closing
+
+import arex_writer
+import conf_files
+import stored_jobs
+from arex_corpus import arex7_database
+from control_directory import set_up
+
+from arcacct.cli import main
+from arcacct.conf.places import places
+from arcacct.store import ledger
+from arcacct.store.accounting import initialise, open_accounting, open_publishing
+from arcacct.store.ledger import Cursor
+from arcacct.store.schema import incarnation
+
+JOBS = 6
+_VALUES = (
+    "NULL", "''", "0", "-1", "9223372036854775807", "-9223372036854775808", "9e999", "-0.5", "'7x'", "x'00ff41'",
+    "CAST(x'41ff42' AS TEXT)", "hex(zeroblob(600))", "hex(zeroblob(700000))", "zeroblob(3000000)", "char(27,91,50,74)",
+    "'%zz%41%'", "'2026-13-45 99:99:99'", "char(0)", "'completed'", "1790000000",
+)  # fmt: skip
+_SCHEMA = (
+    "DROP TABLE {table}", "ALTER TABLE {table} RENAME TO Other", "DELETE FROM {table}",
+    "DROP TABLE {table}; CREATE VIEW {table} AS SELECT 1 AS ID, 'x' AS Name",
+    (
+        "DROP TABLE {table}; CREATE VIEW {table} AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+        " SELECT i AS RecordID, i AS ID, i AS Name FROM n"
+    ),
+    "ALTER TABLE {table} RENAME TO Old; CREATE TABLE {table} AS SELECT * FROM Old",
+    "ALTER TABLE {table} ADD COLUMN Extra TEXT DEFAULT 'x'",
+    "ALTER TABLE {table} ADD COLUMN Made TEXT AS (hex(zeroblob(400000000)))",
+    "CREATE INDEX Odd ON {table}(hex({column}))", "CREATE VIEW More AS SELECT * FROM {table}",
+    "CREATE TRIGGER Evil AFTER UPDATE ON {table} BEGIN DELETE FROM AAR; END",
+    "CREATE VIRTUAL TABLE Found USING fts5(x)",
+    (
+        "PRAGMA writable_schema = 1; UPDATE sqlite_master SET sql = replace(sql, 'TEXT', 'TEXT COLLATE odd')"
+        " WHERE name = '{table}'"
+    ),
+    "PRAGMA writable_schema = 1; UPDATE sqlite_master SET sql = {value} WHERE name = '{table}'",
+    "PRAGMA writable_schema = 1; UPDATE sqlite_master SET rootpage = 3 WHERE name = '{table}'",
+    "PRAGMA writable_schema = 1; UPDATE sqlite_master SET name = CAST(x'41ff42' AS TEXT) WHERE name = '{table}'",
+)  # fmt: skip
+_OURS = ("status", "metrics", "stats --by month,vo", "job why STORED000003", "verify 2026-05", "db check", "sweep")
+
+
+@functools.cache
+def _arex(version: int, encoding: str, page_size: int) -> bytes:
+    """A database of A-REX with some finished jobs, as bytes."""
+    with tempfile.TemporaryDirectory() as work:
+        path = pathlib.Path(work) / "accounting.db"
+        with closing(sqlite3.connect(path)) as con:
+            con.execute(f"PRAGMA encoding = '{encoding}'")
+            con.execute(f"PRAGMA page_size = {page_size}")
+            con.execute("VACUUM")
+        if version == 2:
+            path.unlink()
+            arex7_database(str(path)).close()
+            return path.read_bytes()
+        with closing(arex_writer.create(path)) as con:
+            writer = arex_writer.Writer(con)
+            for number in range(1, JOBS + 1):
+                writer.accept(number)
+                writer.finish(number, arex_writer.FIRST_S + 60 + number)
+        return path.read_bytes()
+
+
+@functools.cache
+def _ours() -> tuple[bytes, bytes]:
+    """Both databases of ours with some jobs."""
+    with tempfile.TemporaryDirectory() as work:
+        found = places(None, set_up(pathlib.Path(work) / "control"))
+        initialise(found)
+        with closing(open_accounting(found)) as con, closing(open_publishing(found)) as publishing:
+            stored_jobs.add(con, found, *map(stored_jobs.job, range(1, 20)))
+            ledger.set_cursor(publishing, Cursor("arcacct/directory:out", incarnation(con), 10, 0, None))
+            con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            publishing.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return pathlib.Path(found.database).read_bytes(), pathlib.Path(found.publishing_database).read_bytes()
+
+
+# Once, before the harness makes children: an input that fails is made again, and has to be the same.
+_ours()
+
+
+def _scribbled(chance: random.Random, content: bytes) -> bytes:
+    """Other bytes here and there; a file that is cut, or that has pages of something else."""
+    damaged = bytearray(content)
+    for _ in range(chance.randint(1, 12)):
+        place = chance.randrange(len(damaged))
+        if chance.random() < 0.2:
+            place = chance.randrange(min(len(damaged), 108))
+        length = chance.choice((1, 1, 2, 8, 64, 600))
+        new = chance.choice((chance.randbytes(length), b"\0" * length, b"\xff" * length))
+        damaged[place : place + length] = new[: len(damaged) - place]
+    return bytes(damaged[: chance.randrange(len(damaged))]) if chance.random() < 0.1 else bytes(damaged)
+
+
+def _altered(chance: random.Random, content: bytes) -> bytes:
+    """Another schema, or other values in its rows, by SQL."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as con:
+        con.deserialize(content)
+        tables = [name for (name,) in con.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+        for _ in range(chance.randint(1, 4)):
+            table = chance.choice(tables)
+            with contextlib.suppress(sqlite3.Error):
+                columns = [row[1] for row in con.execute(f"PRAGMA table_info({table})")]
+                words = {"table": table, "column": chance.choice(columns or ["x"]), "value": chance.choice(_VALUES)}
+                statement = "UPDATE OR IGNORE {table} SET {column} = {value} WHERE rowid % 3 = 1"
+                if chance.random() < 0.3:
+                    statement = chance.choice(_SCHEMA)
+                for one in statement.format(**words).split("; "):
+                    con.execute(one)
+        return bytes(con.serialize())
+
+
+def made(chance: random.Random) -> dict[str, bytes]:
+    """A file of A-REX, or both of ours."""
+    if chance.random() < 0.4:
+        both = list(_ours())
+        which = chance.randrange(2)
+        both[which] = _scribbled(chance, both[which])
+        return {"accounting.db": both[0], "publishing.db": both[1], "ask": chance.choice(_OURS).encode()}
+    content = _arex(chance.choice((1, 2)), chance.choice(("UTF-8", "UTF-16")), chance.choice((512, 4096, 65536)))
+    ways = chance.choice(((_altered,), (_altered,), (_scribbled,), (_altered, _scribbled)))
+    for way in ways:
+        content = way(chance, content)
+    files = {"their.db": content}
+    if chance.random() < 0.1:
+        files["their.db-wal"] = chance.randbytes(200)
+    return files
+
+
+def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
+    """What is read says what is wrong in a line; a file that can be read gives all its jobs, or a complaint of each."""
+    here = places(None, set_up(work / "control"))
+    conf = conf_files.write(work, conf_files.DIRECTORY.replace("/var/spool/apel/outgoing", str(work / "out")))
+    if "ask" in files:
+        pathlib.Path(here.directory).mkdir(parents=True)
+        pathlib.Path(here.database).write_bytes(files["accounting.db"])
+        pathlib.Path(here.publishing_database).write_bytes(files["publishing.db"])
+        _run(conf, *files["ask"].decode().split())
+        return
+    for name, content in files.items():
+        (work / name).write_bytes(content)
+    path = work / "their.db"
+    code, out, err = _run(conf, "import", "arex", str(path), "--timezone", "UTC")
+    if code == 0:
+        _nothing_is_lost(path, here.database, out, err)
+    _run(conf, "--database", str(path), "stats", "--by", "month,vo")
+    assert path.read_bytes() == files["their.db"], "the file of others was changed"
+
+
+def _nothing_is_lost(path: pathlib.Path, database: str, out: str, err: str) -> None:
+    with closing(sqlite3.connect(path)) as con:
+        (records,) = con.execute("SELECT count(*) FROM AAR").fetchone()
+    with closing(sqlite3.connect(database)) as con:
+        (ours,) = con.execute("SELECT count(*) FROM AAR").fetchone()
+    assert ours == records or "left out" in err or " 0 not at their end yet" not in out, f"{ours} of {records}: {err}"
+
+
+def _run(conf: str, *arguments: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    code = 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main(["--config", conf, *arguments])
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+    told = f"{' '.join(arguments)}: {code}: {err.getvalue()[-2000:]}"
+    assert code in {0, 1, 2, 65, 74, 75, 78}, told
+    assert "internal error" not in err.getvalue() + out.getvalue(), told
+    return code, out.getvalue(), err.getvalue()
