@@ -86,6 +86,8 @@ def _text(value: Any) -> str:
         return f"<{len(value)} bytes>"
     if isinstance(value, str):
         # One row, one line, whatever a job is called; and nothing that steers a terminal.
+        # Of megabytes no more than what can come to be in the cell, with all that may be hidden before it.
+        value = value[: 50 * _LONGEST_CELL]
         shown = plain(value)
         return shown if len(shown) <= _LONGEST_CELL else fit(value, _LONGEST_CELL)
     return str(value)
