@@ -6,13 +6,15 @@ import time
 from _sqlite3 import Connection, DatabaseError
 from collections.abc import Callable
 from contextlib import closing
+from threading import Event
 from typing import NamedTuple
 
 from arcacct.conf.settings import Settings
-from arcacct.conf.targets import SGASTarget, Target
+from arcacct.conf.targets import DirectoryTarget, SGASTarget, Target
 from arcacct.errors import ArcacctError, FiguresHeld
 from arcacct.publish import monthly
 from arcacct.publish.batches import Limits
+from arcacct.publish.clock import Clock
 from arcacct.publish.counting import count_given
 from arcacct.publish.delivery import Deliverer, Delivery
 from arcacct.publish.families import UR, SummaryFamily, family_of, summary_family, wants
@@ -84,13 +86,20 @@ class Databases(NamedTuple):
 
 
 class TargetRun:
-    """One run of one target. Errors of the target become part of the Outcome; those of the databases are raised."""
+    """
+    One run of one target. Errors of the target become part of the Outcome; those of the databases are raised.
 
-    def __init__(self, settings: Settings, target: Target, both: Databases, wishes: Wishes) -> None:
+    Once ``stopping`` is set nothing more is sent.
+    """
+
+    def __init__(
+        self, settings: Settings, target: Target, both: Databases, wishes: Wishes, stopping: Event | None = None
+    ) -> None:
         self._settings = settings
         self._target = target
         self._both = both
         self._wishes = wishes
+        self._stopping = stopping or Event()
         self._tally = Tally(lambda note: wishes.announce(target.name, note))
         self._family = family_of(target, settings)
         self._selection = selection_of(target, settings)
@@ -174,6 +183,7 @@ class TargetRun:
                 _do(work, self._plan())
             else:
                 with closing(self._wishes.make_sender(self._target)) as sender:
+                    sender.heed(self._clock(origin))
                     _do(work, self._delivery(sender, origin, task.run))
         except ArcacctError as error:
             return error
@@ -185,6 +195,12 @@ class TargetRun:
             return fault
         self._is_whole = True
         return task.floor.error()
+
+    def _clock(self, origin: str) -> Clock:
+        """The time of this run; an operator who republishes waits as long as it takes: no next run would go on."""
+        if origin == "republish" or isinstance(self._target, DirectoryTarget):
+            return Clock(None, self._stopping)
+        return Clock(self._target.transport.run_timeout_s, self._stopping)
 
     def _plan(self) -> Deliverer:
         return Plan(
