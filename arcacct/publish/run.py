@@ -60,7 +60,7 @@ def _each(settings: Settings, targets: Sequence[Target], wishes: Wishes, work: W
     accounting.refuse_unasked(here)
     with publisher(here), ExitStack() as locks:
         lanes, outcomes = _lanes(settings, targets, locks)
-        if lanes:
+        if lanes or not targets:
             with opened(here) as both, accounting.translating(here.publishing_database):
                 horizon = _begun(settings, both, wishes)
                 # Each lane gives its own back, as soon as it is done and not before.
