@@ -55,7 +55,7 @@ def sonar(ctx: click.Context, files: tuple[str, ...], follow: bool, records: boo
     try:
         site = _site(con, settings, records)
         with closing(_stream(files, follow=follow)) as stream:
-            report = import_telemetry(con, settings.places, site, stream)
+            report = import_telemetry(con, settings.places, site, stream, _complain)
     finally:
         leave_open(con, settings.places.database)
     return _say(report)
@@ -87,9 +87,14 @@ def _stream(files: tuple[str, ...], *, follow: bool) -> Generator[Told]:
         return
 
 
+def _complain(what: str) -> None:
+    click.echo(f"arcacct: {what}", err=True)
+
+
 def _say(report: Report) -> int:
-    for complaint in report.complaints:
-        click.echo(f"arcacct: {complaint}", err=True)
+    if report.dropped:
+        fields = ", ".join(f"{field} {count}" for field, count in sorted(report.dropped.items()))
+        click.echo(f"arcacct: values that could not be used, taken as absent: {fields}", err=True)
     if report.late:
         click.echo(
             f"arcacct: {report.late} hours are closed: samples of them came too late and were left out", err=True
@@ -102,4 +107,4 @@ def _say(report: Report) -> int:
         )
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.envelopes.items())) or "nothing"
     click.echo(f"{kinds}; {report.recorded} Slurm jobs recorded, {report.enriched} records enriched")
-    return InputError.exit_code if report.rejected else 0
+    return InputError.exit_code if report.rejected or report.unreadable else 0
