@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _SHOWN = 20
 
 
-SOURCES = {"gridengine": "import_gridengine", "sonar": "import_sonar"}
-"""The module of each source that has one of its own, imported when it runs."""
+SOURCES = {"gridengine": "import_gridengine", "rejected": "import_rejected", "sonar": "import_sonar"}
+"""The module of each command that has one of its own, imported when it runs."""
 
 
 class _Sources(click.Group):

@@ -106,28 +106,26 @@ class Objects:
     def _one(self, position: int, *, final: bool) -> tuple[tuple[int, dict[str, Any]] | Rejected | None, int]:
         """The object at a position and where it ends, or (None, ...) when more has to come first."""
         value: Any = _NOTHING
+        fault, is_cut = Fault("not JSON: no object begins here"), False
         try:
-            value, after = _DECODER.raw_decode(self.buffer, position)
+            if self.buffer[position] == "{":
+                value, after = _DECODER.raw_decode(self.buffer, position)
         except json.JSONDecodeError as error:
-            if not final and self._is_cut(error) and len(self.buffer) - position < LARGEST_OBJECT:
-                return None, position
-            fault, stopped = Fault(f"not JSON: {error.msg} at character {error.pos - position}"), error.pos
+            fault, is_cut = Fault(f"not JSON: {error.msg} at character {error.pos - position}"), self._is_cut(error)
         except (ValueError, RecursionError) as error:
+            fault, is_cut = Fault(f"not JSON: {fault_of(error).reason}"), False
             found = self._patiently(position)
-            if found is None:
-                if not final and not self._another(position) and len(self.buffer) - position < LARGEST_OBJECT:
-                    return None, position
-                fault, stopped = Fault(f"not JSON: {fault_of(error).reason}"), position + 1
-            else:
+            if found is not None:
                 value, after = found
-        if value is not _NOTHING:
+        if value is _NOTHING:
+            following = self._next(position)
+            if not final and (is_cut or following is None) and len(self.buffer) - position < LARGEST_OBJECT:
+                return None, position
+            after = len(self.buffer) if following is None else following
             self.number += 1
-            if type(value) is dict:
-                return (self.number, value), after
-            return Rejected(self.number, Fault("not an object"), self.buffer[position:after]), after
-        after = self._next(position, stopped)
+            return Rejected(self.number, fault, self.buffer[position:after]), after
         self.number += 1
-        return Rejected(self.number, fault, self.buffer[position:after]), after
+        return (self.number, value), after
 
     def _patiently(self, position: int) -> tuple[Any, int] | None:
         """
@@ -157,16 +155,14 @@ class Objects:
                 return None
         return None
 
-    def _another(self, position: int) -> bool:
-        """Whether another object begins after the one here, which is not cut then, but broken."""
-        return _NEXT_OBJECT.search(self.buffer, position + 1) is not None
-
     def _is_cut(self, error: json.JSONDecodeError) -> bool:
         return error.msg.startswith("Unterminated") or len(self.buffer) - error.pos <= _LONGEST_TOKEN
 
-    def _next(self, position: int, stopped: int) -> int:
-        """Where the next object may begin: a line that opens one, at or after the place where reading stopped."""
-        line = self.buffer.rfind("\n", position, stopped + 1) + 1
-        start = line if line > position else stopped
-        match = _NEXT_OBJECT.search(self.buffer, max(start, position + 1))
-        return match.end() if match is not None else len(self.buffer)
+    def _next(self, position: int) -> int | None:
+        """
+        Where the next object begins: at a line that opens one, or where an envelope does; ``None``: none has come yet.
+
+        (At the first one, also if what is broken goes on behind it: that may be somebody else's.)
+        """
+        match = _NEXT_OBJECT.search(self.buffer, position + 1)
+        return None if match is None else match.end()

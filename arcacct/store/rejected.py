@@ -74,6 +74,16 @@ class Kept(NamedTuple):
         return self.bytes < 0
 
 
+class Retried(NamedTuple):
+    """What became of rejected records that were tried again."""
+
+    tried: int = 0
+    good: int = 0
+    """Taken in, and no longer rejected."""
+    needs_file: int = 0
+    """Too long to be kept, or only counted: their files have to be imported again."""
+
+
 def is_of_record(error: Exception) -> bool:
     """
     Whether an error in the handling of a record is about the record, or our own, and not about database or system.
@@ -213,6 +223,11 @@ def listed(con: Connection, source: str | None = None, scope: str | None = None)
         (source, scope),
     )
     return [Kept._make((*row[:6], bool(row[6]), *row[7:])) for row in rows]
+
+
+def needing_file(con: Connection, source: str, scope: str = "") -> int:
+    """How many records can only be tried again with their files."""
+    return sum(one.records for one in listed(con, source, scope) if not one.is_whole)
 
 
 def content_of(con: Connection, rejected_id: int) -> bytes:

@@ -33,7 +33,7 @@ from arcacct.sources.sonar import (
 from arcacct.sources.sonar_samples import JobKey, JobSnapshot, Reading
 from arcacct.sources.sonar_use import HOUR_S
 from arcacct.store.accounting import writing
-from arcacct.store.rejected import Quarantine, Reject, drop, fault, is_of_record
+from arcacct.store.rejected import Quarantine, Reject, Retried, drop, fault, is_of_record, needing_file
 from arcacct.store.sonar_dropped import add_dropped
 from arcacct.store.sonar_hardware import Names, observe_cluster, observe_sysinfo, remember_complaint
 from arcacct.store.sonar_points import add_job_points, add_node_points, forget_points, fuller
@@ -348,14 +348,6 @@ def import_telemetry(
     return run.report
 
 
-class Retried(NamedTuple):
-    """What became of rejected records that were tried again."""
-
-    tried: int = 0
-    good: int = 0
-    """Taken in, and no longer rejected."""
-
-
 def retry_rejected(con: Connection, here: Places, site: Site, say: Say = lambda _: None) -> tuple[Report, Retried]:
     """Take once more what was rejected; what can be used now is rejected no longer. Raises StoreError and its kinds."""
     run = Importer(con, here, site, say, keeps=False)
@@ -373,7 +365,7 @@ def retry_rejected(con: Connection, here: Places, site: Site, say: Say = lambda 
             retried = Retried(retried.tried + 1, retried.good + good)
     finally:
         run.finish()
-    return run.report, retried
+    return run.report, retried._replace(needs_file=needing_file(con, QUARANTINE))
 
 
 def _by_hour(points: dict[int, T]) -> dict[int, dict[int, T]]:
