@@ -44,7 +44,9 @@ class Reject(NamedTuple):
     position: str
     fault: Fault
     content: bytes
-    """All of it, as it was read."""
+    """All of it, as it was read; of a very long one at least LONGEST_BYTES."""
+    bytes: int = 0
+    """How long it is; 0: as long as ``content``."""
 
 
 class Kept(NamedTuple):
@@ -141,7 +143,8 @@ class Quarantine:
         if not self._has_room(one.file, min(len(one.content), LONGEST_BYTES)):
             self._count(one.file, now)
             return True
-        self._insert(one.file, one.position, digest, one.fault, now, len(one.content), one.content[:LONGEST_BYTES])
+        size = one.bytes or len(one.content)
+        self._insert(one.file, one.position, digest, one.fault, now, size, one.content[:LONGEST_BYTES])
         return True
 
     def _has_room(self, file: str, size: int) -> bool:
