@@ -203,14 +203,16 @@ class Quarantine:
             if one.is_whole:
                 yield one, content_of(self._con, one.rejected_id)
 
-    def at(self, file: str) -> dict[str, int]:
+    def at(self, file: str) -> dict[str, list[int]]:
         """The rows of a file by their position."""
-        return dict(
-            self._con.execute(
-                "SELECT Position, RejectedID FROM RejectedRecords WHERE Source = ? AND Scope = ? AND File = ?",
-                (self._source, self._scope, _storable(file)),
-            )
+        rows = self._con.execute(
+            "SELECT Position, RejectedID FROM RejectedRecords WHERE Source = ? AND Scope = ? AND File = ?",
+            (self._source, self._scope, _storable(file)),
         )
+        found: dict[str, list[int]] = {}
+        for position, rejected_id in rows:
+            found.setdefault(position, []).append(rejected_id)
+        return found
 
 
 def _storable(text: str) -> str:
