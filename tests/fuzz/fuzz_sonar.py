@@ -6,21 +6,19 @@ import gzip
 import json
 import pathlib
 import random
-import shutil
-import sqlite3
-import tempfile
 from typing import Any
 
-from fuzz.command import arcacct
 from fuzz.damage import damaged, damaged_json
+from fuzz.database import differing, dump, opened
 from sonar_site import REAL_FILES, SERIES, objects
 from sonar_versions import VERSIONS, everything
 
 from arcacct.sources.sonar import Telemetry
+from arcacct.sources.sonar_files import telemetry
+from arcacct.store.sonar import import_telemetry, retry_rejected
+from arcacct.store.sonar_site import Site
 
 _SERIES = [json.dumps(one).replace('"node":', '"cluster":"good","node":', 1).encode() for one in objects(SERIES)]
-_KEPT = "DBConfig", "sqlite_sequence"
-_template: list[pathlib.Path] = []
 
 
 def _good(number: int) -> bytes:
@@ -59,56 +57,30 @@ def _bad(chance: random.Random) -> bytes:
     return damaged(chance, line).replace(b"\n", b" ") if chance.random() < 0.5 else line
 
 
-def _database(work: pathlib.Path) -> pathlib.Path:
-    """An empty database, made once."""
-    if not _template:
-        folder = pathlib.Path(tempfile.mkdtemp())
-        arcacct("--database", str(folder / "accounting.db"), "db", "init")
-        with sqlite3.connect(folder / "accounting.db") as con:
-            con.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        _template.append(folder / "accounting.db")
-    (work / "ours").mkdir(mode=0o700)
-    shutil.copy(_template[0], work / "ours" / "accounting.db")
-    return work / "ours" / "accounting.db"
-
-
-def _dump(database: pathlib.Path) -> dict[str, list[Any]]:
-    con = sqlite3.connect(database)
-    con.text_factory = bytes
-    try:
-        tables = con.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-        names = [name.decode() for (name,) in tables if name.decode() not in _KEPT]
-        return {name: sorted(con.execute(f"SELECT * FROM {name}"), key=repr) for name in names}
-    finally:
-        con.close()
-
-
 def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
     """Every good envelope is in the database with its sums; a second import and a retry change nothing."""
     [(name, content)] = files.items()
     (work / name).write_bytes(content)
-    database = _database(work)
-    words = ("--database", str(database), "import", "sonar", "--records")
-    done = arcacct(*words, str(work / name), allowed=(0, 65))
-    found = _dump(database)
-    con = sqlite3.connect(database)
-    jobs = con.execute(
-        "SELECT local_job_id, wall_s, core_count FROM v1_jobs WHERE job_id LIKE 'sonar:good:%'"
-    ).fetchall()
-    sums = con.execute(
-        "SELECT cpu_s, peak_memory_kib, samples FROM v1_sampled_jobs WHERE cluster = 'good' AND job_id = 4242"
-    ).fetchall()
-    con.close()
-    assert sorted(jobs) == [(str(9000 + number), 1800, 2) for number in range(4)], jobs
-    assert sums == [(30, 207684, 8)], sums
-    assert (done.code == 65) == bool(found["RejectedRecords"]), done.err
+    with opened(work / "ours") as (here, con):
+        report = import_telemetry(con, here, Site(), telemetry([str(work / name)]))
+        jobs = con.execute(
+            "SELECT local_job_id, wall_s, core_count FROM v1_jobs WHERE job_id LIKE 'sonar:good:%'"
+        ).fetchall()
+        sums = con.execute(
+            "SELECT cpu_s, peak_memory_kib, samples FROM v1_sampled_jobs WHERE cluster = 'good' AND job_id = 4242"
+        ).fetchall()
+        assert sorted(jobs) == [(str(9000 + number), 1800, 2) for number in range(4)], jobs
+        assert sums == [(30, 207684, 8)], sums
+        found = dump(con)
+        assert bool(report.rejected) == bool(found["RejectedRecords"])
+        assert report.unreadable == 0
 
-    arcacct(*words, str(work / name), allowed=(0, 65))
-    again = _dump(database)
-    assert again == found, [table for table in found if again[table] != found[table]]
-    arcacct(*words, "--retry", allowed=(0, 65))
-    retried = _dump(database)
-    assert retried == found, [table for table in found if retried[table] != found[table]]
+        import_telemetry(con, here, Site(), telemetry([str(work / name)]))
+        again = dump(con)
+        assert again == found, differing(found, again)
+        retry_rejected(con, here, Site())
+        retried = dump(con)
+        assert retried == found, differing(found, retried)
     if not name.endswith(".gz"):
         _in_pieces(content)
 
