@@ -86,6 +86,15 @@ class Retried(NamedTuple):
     """Too long to be kept, or only counted: their files have to be imported again."""
 
 
+class Rejections(NamedTuple):
+    """How many records are rejected."""
+
+    by_source: dict[str, int]
+    oldest_s: int | None
+    ours: int
+    """Those that an error of this program costs."""
+
+
 def is_of_record(error: Exception) -> bool:
     """
     Whether an error in the handling of a record is about the record, or our own, and not about database or system.
@@ -228,6 +237,15 @@ def listed(con: Connection, source: str | None = None, scope: str | None = None)
         (source, scope),
     )
     return [Kept._make((*row[:6], bool(row[6]), *row[7:])) for row in rows]
+
+
+def rejections(con: Connection) -> Rejections:
+    """How many there are, those that were only counted among them."""
+    rows = con.execute(
+        "SELECT Source, sum(Records), min(Rejected), sum(IsOurs) FROM RejectedRecords GROUP BY Source ORDER BY Source"
+    ).fetchall()
+    oldest = min((row[2] for row in rows), default=None)
+    return Rejections({row[0]: row[1] for row in rows}, oldest, sum(row[3] for row in rows))
 
 
 def needing_file(con: Connection, source: str, scope: str = "") -> int:
