@@ -290,8 +290,7 @@ def _rejected_checks(now: int, recorded: Recorded) -> list[Check]:
         return []
     counts = ", ".join(f"{count} of {source}" for source, count in found.by_source.items())
     ours = f", {found.ours} by an error of arcacct's own (please report it)" if found.ours else ""
-    source = next(iter(found.by_source))
-    todo = f"see `arcacct import rejected`; `arcacct import {source} --retry` after an upgrade or a correction"
+    todo = "see `arcacct import rejected`, and try them again (--retry) after an upgrade or a correction"
     text = f"{counts} could not be used{ours}, the oldest {_ago(now, found.oldest_s)}: {todo}"
     return [Check("imports", WARNING, text)]
 

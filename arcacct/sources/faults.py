@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from arcacct.errors import InputError
+
 _LONGEST = 300
 _OF_VALUES = {
     "OverflowError": "a number is too large",
@@ -34,7 +36,7 @@ def fault_of(error: Exception) -> Fault:
     text = " ".join(str(error).split())
     if isinstance(error, UnicodeError):
         return Fault("its text is not Unicode")
-    if isinstance(error, ValueError):
+    if isinstance(error, ValueError | InputError):
         return Fault(text[:_LONGEST] or "not usable")
     if name in _OF_VALUES:
         return Fault(_OF_VALUES[name])
