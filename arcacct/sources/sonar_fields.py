@@ -40,15 +40,16 @@ class MalformedError(ValueError):
 
 def text(holder: dict[str, Any], key: str, longest: int = LONGEST_TEXT) -> str:
     """A string without control characters, of bounded length; empty when absent."""
-    value = holder.get(key)
+    value = holder.get(key, "")
+    if type(value) is str and value.isprintable() and len(value) <= longest:
+        return value
     if value is None:
         return ""
     if type(value) is not str:
         raise MalformedError(f"{key} is not a string")
-    if not value.isprintable():
-        _refuse_unprintable(value, key)
     if len(value) > longest:
         raise MalformedError(f"{key} has {len(value)} characters")
+    _refuse_unprintable(value, key)
     return value
 
 

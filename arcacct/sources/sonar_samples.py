@@ -166,8 +166,8 @@ def _add_process(gathered: _Gathered, process: Any, node: str, fields: Strict) -
     """
     if type(process) is not dict:
         raise MalformedError("processes is not a list of objects")
-    uint = fields.uint
-    pid, ppid = field.uint(process, "pid"), field.uint(process, "ppid")
+    exact, uint = field.uint, fields.uint
+    pid, ppid = exact(process, "pid"), exact(process, "ppid")
     count = 1 + max(0, fields.integer(process, "rolledup")) if "rolledup" in process else 1
     command = fields.text(process, "cmd")
     # Not by command: exec changes it, and a zombie's has an annotation, while the counters go on.
