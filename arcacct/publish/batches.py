@@ -28,6 +28,8 @@ CORRECTION = (
 )
 
 _SUFFIX_DIGITS = 12
+_UNFORESEEN = (InputError, ValueError, TypeError, OverflowError)
+"""What comes of a value that no rule foresees (SQLite holds text in a column of numbers): it must stop nobody else."""
 _SET_BYTES = 700_000
 _SET_MESSAGES = 20
 _SET_HELD = 1000
@@ -185,13 +187,20 @@ class JobBatcher:
         """
         assert self._family.neutral is not None
         family = self._family if self._family.of_key is None else self._family.of_key(old.key)
-        zeros = self._family.neutral(aar or bare(old.job_id, old.end_time), old.key)
-        verdict = family.accept(zeros, self._now)
-        if verdict.refusal is not None:
+        text = None if aar is None else self._zeros(family, aar, old.key)
+        if text is None:
             # What the job has become would be refused; the key is all that has to be the same.
-            verdict = family.accept(self._family.neutral(bare(old.job_id, old.end_time), old.key), self._now)
-        text = family.text(verdict.aar, self._now)
+            text = self._zeros(family, bare(old.job_id, old.end_time), old.key)
+        assert text is not None
         self._collect(text, None, old._replace(digest=b"", seq=0, notes="sent with zeros"))
+
+    def _zeros(self, family: JobFamily, aar: AAR, key: str) -> str | None:
+        assert self._family.neutral is not None
+        try:
+            verdict = family.accept(self._family.neutral(aar, key), self._now)
+            return None if verdict.refusal is not None else family.text(verdict.aar, self._now)
+        except _UNFORESEEN:
+            return None
 
     def _unsettled(self, aar: AAR, record: SentRecord) -> Held | None:
         if self._republish or aar.status != "failed" or not _later(aar.end_time, self._settled_at):
@@ -229,8 +238,7 @@ class JobBatcher:
         try:
             verdict = self._family.accept(aar, self._now)
             text = "" if verdict.refusal is not None else self._text(verdict.aar, record, known)
-        except (InputError, ValueError, TypeError, OverflowError) as error:
-            # A value that no rule foresees (SQLite holds text in a column of numbers) must stop nobody else.
+        except _UNFORESEEN as error:
             verdict = acceptance.Verdict(aar, (), f"cannot be written: {error}")
             text = ""
         if verdict.refusal is not None:

@@ -340,7 +340,9 @@ def _hold_one(task: Task, family: SummaryFamily, aar: AAR, now: int, aside: dict
         return
     reason, not_before = _refusal(family, aar, now)
     if reason is not None:
-        record = SentRecord(aar.job_id, aar.record_id, 0, aar.end_time, b"")
+        # What ends at no time stands behind all times: in no month, and found again once it is mended.
+        end_time = aar.end_time if _is_whole(aar.end_time, 1, query.LAST_SECOND) else query.LAST_SECOND + 1
+        record = SentRecord(aar.job_id, aar.record_id, 0, end_time, b"")
         aside[aar.job_id] = Held(record, "quarantined" if not_before is None else "held", reason, not_before)
 
 

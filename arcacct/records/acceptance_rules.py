@@ -112,8 +112,8 @@ def job_refusal(aar: AAR, largest_cpu_s: int) -> str | None:
         return f"JobID {aar.job_id!r} is empty or has characters that cannot be sent"
     if aar.status not in FINAL:
         return f"status {aar.status!r} is not final: expected completed, failed or aborted"
-    if not 0 < aar.end_time <= LAST_SECOND:
-        return f"EndTime {aar.end_time} is not a time"
+    if not _is_within(aar.end_time, 1, LAST_SECOND):
+        return f"EndTime {_shown(aar.end_time)} is not a time"
     return _amount_refusal(aar, largest_cpu_s)
 
 
@@ -134,16 +134,15 @@ def _amount_refusal(aar: AAR, largest_cpu_s: int) -> str | None:
         ("wall time", aar.wall_s, LARGEST_INT4),
         ("user CPU time", aar.cpu_user_s, largest_cpu_s),
         ("kernel CPU time", aar.cpu_kernel_s, largest_cpu_s),
-        ("CPU time", aar.cpu_s, largest_cpu_s),
     )
-    return outside(bounds)
+    return outside(bounds) or outside((("CPU time", aar.cpu_s, largest_cpu_s),))
 
 
-def outside(bounds: tuple[tuple[str, int, int], ...]) -> str | None:
-    """The first of (name, value, largest) that is not in 0..largest, in words."""
+def outside(bounds: tuple[tuple[str, object, int], ...]) -> str | None:
+    """The first of (name, value, largest) that is no number in 0..largest, in words."""
     for name, value, largest in bounds:
-        if not 0 <= value <= largest:
-            return f"{name} {value} is outside 0..{largest}"
+        if not _is_within(value, 0, largest):
+            return f"{name} {_shown(value)} is outside 0..{largest}"
     return None
 
 

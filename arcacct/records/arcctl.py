@@ -12,11 +12,16 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+from arcacct.records.xml import LAST_SECOND
+
+DAY_S = 86_400
 _UNITS = ("K", "M", "G", "T", "P", "E")
 
 
-def when(seconds: int) -> str:
-    """``2026-11-20 10:08:05``, UTC."""
+def when(seconds: object) -> str:
+    """``2026-11-20 10:08:05``, UTC; what is no time, or beyond any calendar, as it is."""
+    if not isinstance(seconds, int) or not 0 <= seconds <= LAST_SECOND:
+        return str(seconds)
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
 
 
@@ -34,6 +39,8 @@ def size(amount: int) -> str:
 
 def duration(seconds: int) -> str:
     """``0:01:15`` or ``3 days, 0:00:00``."""
+    if abs(seconds) > LAST_SECOND:
+        return f"{seconds // DAY_S} days, {timedelta(seconds=seconds % DAY_S)}"
     return str(timedelta(seconds=seconds))
 
 

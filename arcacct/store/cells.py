@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from arcacct.conf.places import Places
 from arcacct.records.aar import UsageCell
 from arcacct.store.accounting import writing
-from arcacct.store.query import auth_groups_of, unescaped
+from arcacct.store.query import auth_groups_of, plain_text, unescaped
 
 Month = tuple[int, int]
 
@@ -123,13 +123,14 @@ def months_changed_after(con: Connection, seq: int) -> set[Month]:
     return {(month // 100, month % 100) for (month,) in rows}
 
 
+# LEFT: a name that is missing must not make jobs disappear from their sum.
 _NAMED = """
     SELECT Month, Users.Name, WLCGVOs.Name, FQAN, URL, NodeCount, CPUCount, Benchmark, Jobs, Wall, Cpu,
            Earliest, Latest, AuthGroups
       FROM {cells}
-      JOIN Users ON Users.ID = UserID
-      JOIN WLCGVOs ON WLCGVOs.ID = VOID
-      JOIN Endpoints ON Endpoints.ID = EndpointID
+      LEFT JOIN Users ON Users.ID = UserID
+      LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID
+      LEFT JOIN Endpoints ON Endpoints.ID = EndpointID
      WHERE Jobs > 0 {months}
 """
 
@@ -163,7 +164,7 @@ def counted_until(con: Connection, month: Month, ended_until: int) -> list[Count
     """The jobs of a month that ended up to then, pruned ones too; the cells have to be up to date."""
     rows = con.execute(
         "SELECT WLCGVOs.Name, URL, count(*), sum(Contributions.Wall) FROM Cells CROSS JOIN Contributions USING (CellID)"
-        " JOIN WLCGVOs ON WLCGVOs.ID = VOID JOIN Endpoints ON Endpoints.ID = EndpointID"
+        " LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID LEFT JOIN Endpoints ON Endpoints.ID = EndpointID"
         " WHERE Month = ? AND EndTime <= ? GROUP BY VOID, EndpointID",
         (month[0] * 100 + month[1], ended_until),
     )
@@ -186,7 +187,8 @@ def emptied_cells(con: Connection, months: Iterable[Month]) -> list[UsageCell]:
     chosen = ",".join(str(year * 100 + month) for year, month in months)
     rows = con.execute(
         "SELECT Month, Users.Name, WLCGVOs.Name, FQAN, URL, NodeCount, CPUCount, Benchmark, AuthGroups FROM Cells"
-        " JOIN Users ON Users.ID = UserID JOIN WLCGVOs ON WLCGVOs.ID = VOID JOIN Endpoints ON Endpoints.ID = EndpointID"
+        " LEFT JOIN Users ON Users.ID = UserID LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID"
+        " LEFT JOIN Endpoints ON Endpoints.ID = EndpointID"
         f" WHERE Jobs = 0 AND Month IN ({chosen})"
     )
     return [
@@ -206,8 +208,8 @@ def _present(con: Connection) -> str:
 
 # The same few names come back with every month.
 @lru_cache(maxsize=8192)
-def _text(stored: str) -> str | None:
-    return unescaped(stored) or None
+def _text(stored: object) -> str | None:
+    return unescaped(plain_text(stored)) or None if stored else None
 
 
 def differences(con: Connection) -> list[str]:

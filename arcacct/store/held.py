@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from arcacct.store.ledger import Held, hold, transaction
+from arcacct.store.query import LAST_SECOND
 from arcacct.store.sent import MANY
 
 
@@ -159,7 +160,9 @@ def earliest_undelivered_end(con: Connection, target: str) -> int | None:
         "SELECT min(EndTime) FROM ("
         "SELECT EndTime FROM HeldRecords WHERE Target = ?1 AND State IN ('held', 'quarantined', 'retry')"
         " UNION ALL SELECT EndTime FROM Messages JOIN MessageRecords USING (MessageID)"
-        " WHERE Target = ?1 AND State = 'sending')",
-        (target,),
+        " WHERE Target = ?1 AND State = 'sending')"
+        # Of a record whose end is no time it is kept here as it is.
+        " WHERE EndTime BETWEEN 1 AND ?2",
+        (target, LAST_SECOND),
     ).fetchone()
     return None if row[0] is None else int(row[0])

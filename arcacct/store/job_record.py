@@ -45,11 +45,13 @@ _VALUES = {
 }
 """arcctl's keys in its order, and where their values are."""
 _OF_VERSION_2 = ("FQANID", "FQAN", "BenchmarkID", "Benchmark")
+# LEFT: a name that is missing must not make the job disappear.
 _NAMES = (
-    " FROM AAR JOIN Endpoints ON Endpoints.ID = EndpointID JOIN Queues ON Queues.ID = QueueID"
-    " JOIN Users ON Users.ID = UserID JOIN WLCGVOs ON WLCGVOs.ID = VOID JOIN Status ON Status.ID = StatusID"
+    " FROM AAR LEFT JOIN Endpoints ON Endpoints.ID = EndpointID LEFT JOIN Queues ON Queues.ID = QueueID"
+    " LEFT JOIN Users ON Users.ID = UserID LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID"
+    " LEFT JOIN Status ON Status.ID = StatusID"
 )
-_NAMES_2 = " JOIN FQANs ON FQANs.ID = FQANID JOIN Benchmarks ON Benchmarks.ID = BenchmarkID"
+_NAMES_2 = " LEFT JOIN FQANs ON FQANs.ID = FQANID LEFT JOIN Benchmarks ON Benchmarks.ID = BenchmarkID"
 _TRANSFER_TYPES = {11: "cache_input", 20: "output"}
 
 

@@ -12,13 +12,13 @@ from _sqlite3 import Connection, OperationalError
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
-from math import isfinite
 from typing import Any, NamedTuple
 
 from arcacct.records.aar import AAR, Transfer, UsageCell
 from arcacct.store.recorder import escaped
 
 PAGE_RECORDS = 500
+LARGEST_WHOLE = 2**63
 LARGEST_EXACT = 2**53
 """What is larger is no measurement: it would make the sum of a whole month overflow (INVARIANTS 6)."""
 
@@ -66,6 +66,11 @@ class Page(NamedTuple):
 def unescaped(text: str) -> str:
     """A text of the shared tables without A-REX's percent-escapes."""
     return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text) if "%" in text else text
+
+
+def plain_text(value: object) -> str:
+    """What is stored in a column of texts, which may be anything, too."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def highest_seq(con: Connection) -> int:
@@ -212,16 +217,16 @@ class _Children:
         self.fqans: dict[int, list[str]] = defaultdict(list)
         for record_id, key, value in rows("AuthTokenAttributes", "AttrKey, AttrValue"):
             if key == "mainfqan":
-                self.fqans[record_id].insert(0, unescaped(value))
+                self.fqans[record_id].insert(0, unescaped(plain_text(value)))
             elif key == "vomsfqan":
-                self.fqans[record_id].append(unescaped(value))
+                self.fqans[record_id].append(unescaped(plain_text(value)))
         self.extra: dict[int, dict[str, str]] = defaultdict(dict)
         extra = self.extra
         for record_id, key, value in rows("JobExtraInfo", "InfoKey, InfoValue", "AND InfoValue <> ''"):
-            extra[record_id].setdefault(key, unescaped(value) if "%" in value else value)
+            extra[record_id].setdefault(key, unescaped(value if type(value) is str else plain_text(value)))
         self.rtes: dict[int, dict[str, None]] = defaultdict(dict)
         for record_id, name, _ in rows("RunTimeEnvironments", "RTEName, NULL"):
-            self.rtes[record_id][unescaped(name)] = None
+            self.rtes[record_id][unescaped(plain_text(name))] = None
         self.events: dict[int, dict[str, int]] = defaultdict(dict)
         events = self.events
         # The plus keeps SQLite off the index of EventKey, which has a ninth of all rows under one key.
@@ -236,7 +241,7 @@ class _Children:
             "DataTransfers", "URL, FileSize, TransferStart, TransferEnd, TransferType"
         ):
             size, start, end, kind = (number if isinstance(number, int) else 0 for number in numbers)
-            transfer = Transfer(unescaped(url), size, start, end, _TRANSFER_KINDS.get(kind, "input"))
+            transfer = Transfer(unescaped(plain_text(url)), size, start, end, _TRANSFER_KINDS.get(kind, "input"))
             self.transfers[record_id].append(transfer)
         self.auth_groups: dict[int, tuple[str, ...]] = {
             record_id: auth_groups_of(names) for record_id, names, _ in rows("AuthGroups", "Names, NULL")
@@ -250,14 +255,14 @@ class _Children:
         return AAR._make(
             (
                 record_id,
-                unescaped(str(job_id)),
-                unescaped(str(local_job_id)) if local_job_id else None,
+                unescaped(plain_text(job_id)),
+                unescaped(plain_text(local_job_id)) if local_job_id else None,
                 _name(interface),
                 _name(url),
                 _name(queue),
                 _name(user_dn),
                 _name(vo),
-                *(map(_whole, rest) if float in map(type, rest) else rest),
+                *(rest if _PLAIN.issuperset(map(type, rest)) else map(_plain, rest)),
                 tuple(self.fqans.get(record_id, ())),
                 extra("jobname"),
                 extra("lrms"),
@@ -285,7 +290,7 @@ _NO_EVENTS: dict[str, int] = {}
 # Names come back with every job.
 @lru_cache(maxsize=8192)
 def _name(text: object) -> str | None:
-    return unescaped(str(text)) if text else None
+    return unescaped(plain_text(text)) if text else None
 
 
 @lru_cache(maxsize=1024)
@@ -294,9 +299,14 @@ def auth_groups_of(names: str) -> tuple[str, ...]:
     return tuple(names.split())
 
 
-def _whole(value: object) -> object:
-    """SQLite keeps a fraction in a column of whole numbers."""
-    return int(value) if isinstance(value, float) and isfinite(value) else value
+_PLAIN = {int, str}
+
+
+def _plain(value: object) -> object:
+    """SQLite keeps fractions and bytes in a column of whole numbers; one beyond all whole numbers stays what it is."""
+    if isinstance(value, float) and abs(value) < LARGEST_WHOLE:
+        return int(value)
+    return plain_text(value) if isinstance(value, bytes) else value
 
 
 @lru_cache(maxsize=8192)
@@ -387,7 +397,8 @@ def logged_ended_from(con: Connection, seq: int, horizon: int, ended_from: int) 
 def earliest_unhandled_end(con: Connection, seq: int, *, ended_from: int = 0) -> int | None:
     """The smallest EndTime of a record that became final after ``seq``; ``None`` when there is none."""
     row = con.execute(
-        f"SELECT min(EndTime) FROM {_logged(seq)} WHERE Seq > ? AND EndTime >= ?", (seq, ended_from)
+        f"SELECT min(EndTime) FROM {_logged(seq)} WHERE Seq > ? AND EndTime BETWEEN ? AND ?",
+        (seq, ended_from, LAST_SECOND),
     ).fetchone()
     return None if row[0] is None else int(row[0])
 
@@ -398,6 +409,6 @@ def vos(con: Connection) -> list[str]:
 
 
 def latest_end(con: Connection) -> int | None:
-    """The largest EndTime of a finished record."""
-    row = con.execute("SELECT max(EndTime) FROM AAR").fetchone()
+    """The largest EndTime of a finished record, of those that are times."""
+    row = con.execute("SELECT max(EndTime) FROM AAR WHERE EndTime <= ?", (LAST_SECOND,)).fetchone()
     return int(row[0]) if row[0] else None
