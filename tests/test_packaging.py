@@ -12,6 +12,7 @@ from email import message_from_bytes
 from typing import NamedTuple
 
 import pytest
+from installed_program import ARCACCT
 
 import arcacct
 
@@ -19,6 +20,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 BUILD = "import sys, hatchling.build as backend; print(getattr(backend, sys.argv[1])(sys.argv[2]))"
 """Builds with the backend of pyproject.toml as pip does, but in this environment: pip would ask the network for it."""
 DIST_INFO = f"arcacct-{arcacct.__version__}.dist-info"
+PATH = f"{os.path.dirname(sys.executable)}:/usr/bin:/bin"
 SCRIPTS = f"arcacct-{arcacct.__version__}.data/scripts"
 
 
@@ -91,8 +93,9 @@ def test_wheel_has_nothing_else(wheel) -> None:
     others = set(wheel) - expected
 
     assert others == {
+        f"{SCRIPTS}/arcacct",
         f"{SCRIPTS}/arcacct-record",
-        *(f"{DIST_INFO}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")),
+        *(f"{DIST_INFO}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "licenses/LICENSE")),
     }
 
 
@@ -103,12 +106,14 @@ def test_modes_survive(wheel) -> None:
     assert not any(file.executable for name, file in wheel.items() if name.startswith("arcacct/demo_data/"))
 
 
-def test_the_hook_is_a_script_file(wheel) -> None:
-    """arcacct-record is no entry point: pip's shim for those imports `re`, which costs every job of the site."""
-    assert wheel[f"{SCRIPTS}/arcacct-record"].content == (ROOT / "etc" / "arcacct-record").read_bytes()
-    assert wheel[f"{DIST_INFO}/entry_points.txt"].content.split() == [
-        b"[console_scripts]", b"arcacct", b"=", b"arcacct.cli:main",
-    ]  # fmt: skip
+@pytest.mark.parametrize("name", ["arcacct", "arcacct-record"])
+def test_the_programs_are_script_files(wheel, name) -> None:
+    """
+    They are no entry points.
+
+    pip's shim for those imports `re`, which costs every job of the site, and obeys PYTHONPATH.
+    """
+    assert wheel[f"{SCRIPTS}/{name}"].content == (ROOT / "etc" / name).read_bytes()
 
 
 def test_metadata_names_what_is_needed(wheel) -> None:
@@ -152,15 +157,38 @@ def test_installed_hook_runs(prefix, tmp_path) -> None:
 
 def test_installed_program_finds_its_schema(prefix, tmp_path) -> None:
     """The installed command creates a database from the scripts that came with it, wherever it is run."""
-    (site,) = prefix.glob("lib*/python*/site-packages")
     command = [prefix / "bin" / "arcacct", "--database", tmp_path / "accounting.db", "db", "init"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env={"PYTHONPATH": str(site)}, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, cwd=tmp_path, env={"PATH": PATH}, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "accounting.db").is_file()
     assert f"{tmp_path}/publishing.db: created" in done.stdout
+
+
+@pytest.fixture
+def traps(tmp_path) -> pathlib.Path:
+    """A directory with a module of each name that the program or Python itself imports, which says that it ran."""
+    for name in ("click", "sqlite3", "_sqlite3", "sitecustomize", "usercustomize", "re", "encodings", "os", "arcacct"):
+        (tmp_path / f"{name}.py").write_text(f"import sys\nsys.stderr.write('TRAPPED by {name}')\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("by", ["PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "directory"])
+@pytest.mark.parametrize("where", ["environment", "prefix", "link"])
+def test_what_the_caller_has_lying_about_is_not_imported(prefix, traps, tmp_path, by, where) -> None:
+    """Neither by the variables of Python nor from the current directory, however it was installed and is started."""
+    program = pathlib.Path(ARCACCT) if where == "environment" else prefix / "bin" / "arcacct"
+    if where == "link":
+        (tmp_path / "link").symlink_to(program)
+        program = tmp_path / "link"
+    variables = {} if by == "directory" else {by: str(traps / "click.py" if by == "PYTHONSTARTUP" else traps)}
+
+    done = subprocess.run(
+        [program, "--version"], cwd=traps, env={"PATH": PATH, **variables}, capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"arcacct, version {arcacct.__version__}\n"
 
 
 def test_checkout_works_without_being_built(tmp_path) -> None:

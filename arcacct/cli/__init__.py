@@ -106,10 +106,13 @@ def as_ours(error: Exception) -> ArcacctError:
     if isinstance(error, ArcacctError):
         return error
     name = type(error).__name__
-    if type(error).__module__ == "sqlite3":
-        return StoreError(f"database: {error}; look at the disk and at `arcacct --debug ...`")
     if isinstance(error, OSError):
         return StoreError(f"{error.filename or 'system'}: {error.strerror or error}")
+    from arcacct.store.damage import blamed  # noqa: PLC0415  only then
+
+    # What comes out of a damaged database may make anything fail.
+    if (known := blamed(error)) is not None:
+        return known
     return ArcacctError(f"internal error: {name}: {error}; please report what `arcacct --debug ...` says")
 
 

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import click
 from click.shell_completion import CompletionItem
@@ -42,11 +42,15 @@ def database_of(ctx: click.Context) -> str:
     return here.database
 
 
+def opened(ctx: click.Context) -> AbstractContextManager[Connection]:
+    """The database to ask, open for reading. Raises as `database_of` and `reading.opened_to_ask`."""
+    return reading.opened_to_ask(database_of(ctx), anybodys=bool(ctx.obj["database"]))
+
+
 @contextmanager
 def asking(ctx: click.Context) -> Iterator[Connection]:
     """The database, open for reading; what takes longer than a second shows that it is at work, on a terminal."""
-    path = database_of(ctx)
-    with accounting.translating(path), reading.opened_to_ask(path) as con:
+    with accounting.translating(database_of(ctx)), opened(ctx) as con:
         with reading.watched(con, at_work()):
             yield con
         if sys.stderr.isatty():
@@ -86,7 +90,7 @@ def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list
 
     def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
-            with reading.opened_to_ask(database_of(_with_options(ctx))) as con:
+            with opened(_with_options(ctx)) as con:
                 names = questions.names(con, kind, incomplete)
                 # The shell prints them, and nobody could type the others.
                 return [CompletionItem(name) for name in names if plain(name) == name]

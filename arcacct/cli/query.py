@@ -10,13 +10,13 @@ from contextlib import AbstractContextManager, closing, contextmanager
 
 import click
 
-from arcacct.cli.asking import at_work, database_of
+from arcacct.cli.asking import at_work, opened
 from arcacct.cli.context import places_of
 from arcacct.cli.examples import examples
 from arcacct.cli.speech import say
 from arcacct.cli.tables import format_option, show
 from arcacct.errors import InputError
-from arcacct.store import accounting, adhoc, reading
+from arcacct.store import accounting, adhoc
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ _GRACE_S = 2.0
     default=512,
     show_default=True,
     metavar="MIB",
-    help="Give up when SQLite needs more memory.",
+    help="Give up when the query or its result needs more memory.",
 )
 @click.pass_context
 def query(
@@ -84,7 +84,7 @@ def query(
 def _opened(ctx: click.Context, *, ledger: bool) -> AbstractContextManager[Connection]:
     if ledger:
         return closing(accounting.read_publishing(places_of(ctx)))
-    return reading.opened_to_ask(database_of(ctx))
+    return opened(ctx)
 
 
 @contextmanager

@@ -21,7 +21,9 @@ _LONGEST_CELL = 1000
 _FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 """What a spreadsheet takes for the beginning of a formula, or passes over before one; full-width signs, too."""
 _LOOKED_AT = 500
-"""So many rows decide how wide the columns of a table are."""
+"""So many rows decide how wide the columns of a table are ..."""
+_LOOKED_AT_CHARACTERS = 2_000_000
+"""... and fewer when they have more than this."""
 
 format_option = click.option(
     "--format",
@@ -48,14 +50,19 @@ def lines(columns: Sequence[str], rows: Iterable[Sequence[Any]], form: str) -> I
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
     coming = iter(rows)
-    first = list(itertools.islice(coming, _LOOKED_AT))
-    texts = [[_text(value) for value in row] for row in first]
+    texts: list[list[str]] = []
+    kinds: list[set[bool | None]] = [set() for _column in columns]
+    room = _LOOKED_AT_CHARACTERS
+    for row in itertools.islice(coming, _LOOKED_AT):
+        # The cells are kept and not the values: a value may have megabytes, and its cell one word.
+        texts.append([_text(value) for value in row])
+        for kind, value in zip(kinds, row, strict=True):
+            kind.add(None if value is None else isinstance(value, int | float))
+        room -= sum(map(len, texts[-1]))
+        if room < 0:
+            break
     widths = [max(map(len, column)) for column in zip(columns, *texts, strict=True)]
-    right = [
-        any(isinstance(row[place], int | float) for row in first)
-        and all(isinstance(row[place], int | float | None) for row in first)
-        for place in range(len(columns))
-    ]
+    right = [True in kind and False not in kind for kind in kinds]
 
     def line(cells: Sequence[str]) -> str:
         padded = (

@@ -48,6 +48,8 @@ class ArexRows(NamedTuple):
     transfers: Sequence[Row]
     extra: Sequence[Row]
     events: Sequence[Event]
+    fault: str | None = None
+    """Why it could not be read; then it has nothing but its number."""
 
 
 class ArexJob(NamedTuple):
@@ -95,6 +97,8 @@ def lost(rows: ArexRows) -> str | None:
     A job submitted through INTERNAL has a row without status, user, queue and end: A-REX loses it, and only the
     control directory knows it.
     """
+    if rows.fault is not None:
+        return rows.fault
     if rows.status == "":
         return "A-REX recorded neither status nor user (a job of the INTERNAL interface)"
     if rows.status not in (IN_PROGRESS, *FINAL):
@@ -102,6 +106,11 @@ def lost(rows: ArexRows) -> str | None:
     if rows.status in FINAL and rows.numbers[2] <= 0:
         return f"status {rows.status} without an end time"
     return None
+
+
+def unusable(record_id: int, fault: str) -> ArexRows:
+    """What stands for a record that cannot be read."""
+    return ArexRows(record_id, "?", "", "", "", "", "", "", "", (0,) * 13, None, None, (), (), (), (), (), fault)
 
 
 def written_whole(rows: ArexRows) -> bool:

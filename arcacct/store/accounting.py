@@ -48,6 +48,7 @@ def refuse_unasked(here: Places) -> bool:
 
     Returns whether the database is there. Raises ConfigError with the ways out, StoreBusy, StoreError.
     """
+    place.refuse_no_file(here.database, here.publishing_database)
     # In this order: the maintenance of a move that was interrupted keeps hooks away from the old place, and stays.
     place.refuse_another(here)
     refuse_maintenance(here.database)
@@ -100,6 +101,7 @@ def open_as_it_is(here: Places) -> Connection:
     Raises StoreError and its kinds, SchemaError for a database of another version, ConfigError where the command
     itself would refuse to begin one.
     """
+    place.refuse_no_file(here.database)
     place.refuse_another(here)
     if place.refuse_lost(here):
         return open_database(here.database, ACCOUNTING_SCHEMA)
@@ -164,7 +166,7 @@ def translating(path: str) -> Iterator[None]:
     """What SQLite refuses inside becomes StoreBusy or StoreError, with the file it is about."""
     try:
         yield
-    except DatabaseError as error:
+    except (DatabaseError, UnicodeDecodeError) as error:
         raise translated(error, path) from error
 
 
@@ -181,6 +183,7 @@ def read_accounting(here: Places) -> Connection:
 
 def require(here: Places) -> None:
     """For commands that only read: raise StoreError when there is no database, with what can be done about it."""
+    place.refuse_no_file(here.database)
     complaint = place.missing(here)
     if complaint is not None:
         raise complaint
@@ -193,6 +196,7 @@ def read_publishing(here: Places) -> Connection:
     Raises ConfigError where not even an accounting database could be begun, StoreError and its kinds.
     """
     if os.path.exists(here.publishing_database):
+        place.refuse_no_file(here.publishing_database)
         return open_for_reading(here.publishing_database, PUBLISHING_SCHEMA)
     place.refuse_astray(here)
     return in_memory(PUBLISHING)

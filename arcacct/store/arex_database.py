@@ -12,14 +12,14 @@ import os
 import shutil
 import stat
 import time
-from _sqlite3 import Connection, DatabaseError, connect
+from _sqlite3 import DatabaseError
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError
-from arcacct.store.arex_rows import schema_version
 from arcacct.store.connect import translated, uri
+from arcacct.store.foreign import LONGEST_S, Foreign, open_foreign, require_tables
 from arcacct.store.spool import private_directory
 
 PATIENCE_S = 60.0
@@ -56,7 +56,7 @@ class Header(NamedTuple):
 class ArexDatabase(NamedTuple):
     """An open database of A-REX, or our copy of one."""
 
-    con: Connection
+    con: Foreign
     path: str
     version: int
     """1 (ARC 6) or 2 (ARC 7)."""
@@ -71,15 +71,16 @@ def header_of(path: str) -> Header:
     Raises InputError for a file that is missing, unreadable, empty or no SQLite database.
     """
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # A pipe would be waited for until somebody writes it.
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            content = os.pread(fd, _HEADER_BYTES, 0)
             status = os.fstat(fd)
+            content = os.pread(fd, _HEADER_BYTES, 0) if stat.S_ISREG(status.st_mode) else b""
         finally:
             os.close(fd)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}; run as the user of A-REX") from error
-    if not stat.S_ISREG(status.st_mode) or len(content) < _HEADER_BYTES or not content.startswith(_MAGIC):
+    if len(content) < _HEADER_BYTES or not content.startswith(_MAGIC):
         raise InputError(f"{path}: not an SQLite database; give the path of the accounting.db that A-REX writes")
     return Header(
         content[18],
@@ -146,8 +147,8 @@ def opened(
         con = _connect_live(path) if live else _connect_copy(os.path.join(copy, "accounting.db"), path)
         try:
             yield ArexDatabase(con, path, _version(con, path), stamp)
-        except DatabaseError as error:
-            raise translated(error, path) from error
+        except (DatabaseError, UnicodeDecodeError) as error:
+            raise _refused(error, path) from error
         finally:
             con.close()
     finally:
@@ -178,35 +179,64 @@ def _take_way(identity: tuple[int, int], way: str, path: str) -> None:
         raise StoreBusy(f"{path}: another program changed its journal mode meanwhile; start the command again")
 
 
-def _connect_live(path: str) -> Connection:
+def _connect_live(path: str) -> Foreign:
     try:
-        con = connect(uri(path, "ro"), timeout=30.0, isolation_level=None, uri=True)
-        con.execute("PRAGMA query_only = 1")
+        return open_foreign(uri(path, "ro"))
     except DatabaseError as error:
-        raise translated(error, path) from error
-    return con
+        raise _refused(error, path) from error
 
 
-def _connect_copy(copy: str, path: str) -> Connection:
+def _connect_copy(copy: str, path: str) -> Foreign:
     # Nobody else knows the copy: without locks, and without the -shm that a WAL database would need.
     try:
-        con = connect(f"{uri(copy, 'ro')}&immutable=1", isolation_level=None, uri=True)
+        con = open_foreign(f"{uri(copy, 'ro')}&immutable=1")
     except DatabaseError as error:
-        raise translated(error, path) from error
+        raise _refused(error, path) from error
     try:
+        # The tables first: the check would run what a virtual table stands for.
+        require_tables(con, path)
         found = con.execute("PRAGMA quick_check(1)").fetchone()[0]
-    except DatabaseError as error:
-        found = str(error)
+    except (DatabaseError, UnicodeDecodeError) as error:
+        con.close()
+        raise _refused(error, path) from error
+    except InputError:
+        con.close()
+        raise
     if found != "ok":
         con.close()
-        raise StoreError(f"{path}: it is damaged: {found}; stop A-REX and look at it with `sqlite3`")
+        raise _damaged(path, str(found))
     return con
+
+
+def _refused(error: DatabaseError | UnicodeDecodeError, path: str) -> StoreError:
+    """What SQLite says of a database of A-REX, as one of our errors."""
+    text = str(error)
+    if "locked" in text or "busy" in text or "unable to open" in text:
+        return translated(error, path)
+    if "interrupted" in text:
+        return StoreError(f"{path}: reading it took more than {LONGEST_S:g} s at one place, and was given up")
+    if isinstance(error, UnicodeDecodeError):
+        text = "a name in it is no text"
+    return _damaged(path, text)
+
+
+def _damaged(path: str, what: str) -> StoreError:
+    return StoreError(f"{path}: it is damaged: {' '.join(what.split())}; stop A-REX and look at it with `sqlite3`")
 
 
 def _copied(path: str, folder: str, patience_s: float) -> str:
-    """Copy a file in a moment in which nobody writes it; the stamp of what was copied. Raises StoreBusy."""
+    """
+    Copy a file in a moment in which nobody writes it; the stamp of what was copied.
+
+    Raises StoreBusy, and StoreError where there is no room for it (a file may say that it has a terabyte).
+    """
     shutil.rmtree(folder, ignore_errors=True)
     private_directory(folder)
+    needed, free = header_of(path).size_bytes, shutil.disk_usage(folder).free
+    if needed > free:
+        raise StoreError(
+            f"{path}: cannot be copied to {folder}: it has {needed:,} bytes, and {free:,} are free there; make room"
+        )
     deadline = time.monotonic() + patience_s
     pause_s = 0.01
     while True:
@@ -266,10 +296,9 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
-def _version(con: Connection, path: str) -> int:
-    columns = {row[1] for row in con.execute("PRAGMA table_info(AAR)")}
-    if not columns >= {"RecordID", "JobID", "StatusID", "EndTime"}:
-        raise InputError(f"{path}: not the accounting database of an A-REX (it has no table AAR)")
+def _version(con: Foreign, path: str) -> int:
+    version = require_tables(con, path)
     if con.execute("SELECT 1 FROM DBConfig WHERE KeyName = 'ARCACCT_SCHEMA'").fetchone():
         raise InputError(f"{path}: a database of arcacct; give the path of the one that A-REX writes")
-    return schema_version(con)
+    con.more_time()
+    return version

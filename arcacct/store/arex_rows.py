@@ -6,13 +6,14 @@ Our own tables are those of ARC 6, so the same queries read the records that are
 
 from __future__ import annotations
 
-from _sqlite3 import Connection, OperationalError
+from _sqlite3 import Connection, DataError, OperationalError
 from collections.abc import Iterable, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any
 
-from arcacct.sources.arex import ArexRows, Event, Row
+from arcacct.sources.arex import ArexRows, Event, Row, unusable
+from arcacct.store.foreign import Foreign
 
 NUMBERS = (
     "ExitCode, SubmitTime, EndTime, NodeCount, CPUCount, UsedMemory, UsedVirtMem, UsedWalltime, UsedCPUUserTime,"
@@ -40,6 +41,11 @@ _CHILDREN = {
     "JobExtraInfo": "InfoKey, InfoValue",
     "JobEvents": "EventKey, EventTime",
 }
+_PAGE_BYTES = 32 * 2**20
+"""So much may the texts of one page of records have together, or of one record that is too large for a page ..."""
+_PAGE_ROWS = 500_000
+"""... and so many rows."""
+_SOME_ROWS = 1000
 
 
 def schema_version(con: Connection) -> int:
@@ -65,25 +71,73 @@ def rows_of_jobs(con: Connection, version: int, job_ids: Sequence[str]) -> list[
 
 
 def _rows(con: Connection, version: int, condition: str, values: tuple[int | str, ...]) -> list[ArexRows]:
+    if isinstance(con, Foreign):
+        con.more_time()
     try:
         return _read(con, version, condition, values)
+    except (_TooMuch, DataError):
+        pass
+    # One of them alone may be too much: then the others are read without it.
+    found = con.execute(f"SELECT AAR.RecordID FROM AAR WHERE {condition}", values).fetchall()
+    return [one for (record_id,) in found for one in _alone(con, version, record_id)]
+
+
+def _alone(con: Connection, version: int, record_id: int) -> list[ArexRows]:
+    try:
+        return _read(con, version, "AAR.RecordID = ?", (record_id,))
+    except (_TooMuch, DataError) as error:
+        return [unusable(record_id, f"it is too large: {error}")]
+
+
+class _TooMuch(Exception):
+    """More than a page of records may have."""
+
+
+class _Room:
+    """For how much the records of one page have room."""
+
+    def __init__(self) -> None:
+        self._bytes = _PAGE_BYTES
+        self._rows = _PAGE_ROWS
+
+    def fetched(self, rows: Iterable[Row]) -> list[Row]:
+        """All these rows; raises _TooMuch."""
+        taken: list[Row] = []
+        coming = iter(rows)
+        while some := list(islice(coming, _SOME_ROWS)):
+            taken += some
+            self._rows -= len(some)
+            self._bytes -= sum(len(value) for row in some for value in row if isinstance(value, str | bytes))
+            if self._rows < 0 or self._bytes < 0:
+                raise _TooMuch(f"more than {_PAGE_BYTES // 2**20} MiB or {_PAGE_ROWS} rows")
+        return taken
+
+
+def _read(con: Connection, version: int, condition: str, values: tuple[int | str, ...]) -> list[ArexRows]:
+    try:
+        return _read_texts(con, version, condition, values)
     except OperationalError as error:
         if "UTF-8" not in str(error):
             raise
     # Somebody's job name: as the control files are read, bytes that are no text become \xHH.
-    con.text_factory = lambda content: content.decode("utf-8", "backslashreplace")
+    con.text_factory = _readable
     try:
-        return _read(con, version, condition, values)
+        return _read_texts(con, version, condition, values)
     finally:
         con.text_factory = str
 
 
-def _read(con: Connection, version: int, condition: str, values: tuple[int | str, ...]) -> list[ArexRows]:
+def _readable(content: bytes) -> str:
+    return content.decode("utf-8", "backslashreplace")
+
+
+def _read_texts(con: Connection, version: int, condition: str, values: tuple[int | str, ...]) -> list[ArexRows]:
+    room = _Room()
     con.execute("BEGIN")
     try:
-        main = con.execute(f"{_RECORD_QUERIES[version]} WHERE {condition}", values).fetchall()
+        main = room.fetched(con.execute(f"{_RECORD_QUERIES[version]} WHERE {condition}", values))
         ids = ",".join(str(row[0]) for row in main)
-        children = [_children(con, table, columns, ids) for table, columns in _CHILDREN.items()]
+        children = [_children(con, room, table, columns, ids) for table, columns in _CHILDREN.items()]
     finally:
         con.execute("COMMIT")
     tokens, rtes, transfers, extra, events = children
@@ -91,12 +145,12 @@ def _read(con: Connection, version: int, condition: str, values: tuple[int | str
         ArexRows(
             *_names(row[:9]),
             numbers=_numbers(row[11:]),
-            fqan=row[9],
-            benchmark=row[10],
-            auth_tokens=tokens.get(row[0], ()),
-            rtes=rtes.get(row[0], ()),
+            fqan=_text(row[9]),
+            benchmark=_text(row[10]),
+            auth_tokens=_texts(tokens.get(row[0], ())),
+            rtes=_texts(rtes.get(row[0], ())),
             transfers=transfers.get(row[0], ()),
-            extra=extra.get(row[0], ()),
+            extra=_texts(extra.get(row[0], ())),
             events=[(str(key), str(when)) for key, when in events.get(row[0], ())],
         )
         for row in main
@@ -113,15 +167,27 @@ def _numbers(values: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def _names(row: tuple[Any, ...]) -> tuple[int, str, str, str, str, str, str, str, str]:
-    texts = row[1:] if set(map(type, row[1:])) == {str} else ["" if text is None else str(text) for text in row[1:]]
+    texts = row[1:] if set(map(type, row[1:])) == {str} else [_text(text) or "" for text in row[1:]]
     job_id, local, interface, url, queue, user, vo, status = texts
     return row[0], job_id, local, interface, url, queue, user, vo, status
 
 
-def _children(con: Connection, table: str, columns: str, ids: str) -> dict[int, list[Row]]:
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return _readable(value) if isinstance(value, bytes) else str(value)
+
+
+def _texts(rows: Sequence[Row]) -> Sequence[Row]:
+    if {type(value) for row in rows for value in row} <= {str}:
+        return rows
+    return [tuple(_text(value) or "" for value in row) for row in rows]
+
+
+def _children(con: Connection, room: _Room, table: str, columns: str, ids: str) -> dict[Any, list[Row]]:
     """The rows of a child table by RecordID, in the order in which they were written."""
     rows = con.execute(f"SELECT RecordID, {columns} FROM {table} WHERE RecordID IN ({ids}) ORDER BY RecordID, rowid")
-    return {record_id: [row[1:] for row in group] for record_id, group in groupby(rows, itemgetter(0))}
+    return {record_id: [row[1:] for row in group] for record_id, group in groupby(room.fetched(rows), itemgetter(0))}
 
 
 def highest_record(con: Connection) -> int:
@@ -154,7 +220,8 @@ def records_with_events(con: Connection, after: int, limit: int) -> tuple[int, s
     rows = con.execute(
         "SELECT rowid, RecordID FROM JobEvents WHERE rowid > ? ORDER BY rowid LIMIT ?", (after, limit)
     ).fetchall()
-    return (rows[-1][0] if rows else after), {record_id for _row, record_id in rows}
+    # A row that belongs to nothing may have anything in the place of its record.
+    return (rows[-1][0] if rows else after), {one for _row, one in rows if isinstance(one, int)}
 
 
 def statuses_of(con: Connection, record_ids: Sequence[int]) -> dict[int, str]:

@@ -13,6 +13,9 @@ ACCOUNTING_SCHEMA = 13
 """The number of the last script in schema/accounting; a test keeps it true."""
 PUBLISHING_SCHEMA = 6
 """The number of the last script in schema/publishing."""
+_BACK = "`arcacct db restore FILE` puts a backup in its place"
+opened: dict[str, None] = {}
+"""The databases that this process has opened, in order."""
 
 
 def uri(path: str, mode: str) -> str:
@@ -36,7 +39,7 @@ def open_database(path: str, schema: int, *, timeout_s: float = 30.0) -> Connect
         con.execute("PRAGMA synchronous = NORMAL")
         con.execute("PRAGMA wal_autocheckpoint = 0")
         found = version(con, path)
-    except DatabaseError as error:
+    except (DatabaseError, UnicodeDecodeError) as error:
         con.close()
         raise translated(error, path) from error
     except StoreError:
@@ -54,7 +57,7 @@ def open_for_reading(path: str, schema: int, *, timeout_s: float = 30.0) -> Conn
     try:
         con.execute("PRAGMA query_only = 1")
         found = version(con, path)
-    except DatabaseError as error:
+    except (DatabaseError, UnicodeDecodeError) as error:
         con.close()
         raise translated(error, path) from error
     except StoreError:
@@ -97,8 +100,14 @@ def translated(error: Exception, path: str) -> StoreError:
         return StoreError(f"{path}: no such database; create it with `arcacct db init`")
     if "unable to open" in text or "readonly" in text:
         return StoreError(f"{path}: {text}; check that this user may write the file and its directory")
-    if "malformed" in text or "not a database" in text:
-        return StoreError(f"{path}: {text}; it is damaged or no database: put a backup in its place")
+    if isinstance(error, UnicodeDecodeError):
+        # SQLite tells of damage with the names that it read.
+        text = "malformed: a name in it is no text"
+    if "interrupted" in text:
+        return StoreError(f"{path}: the question took too long, and was given up")
+    if "malformed" in text or "not a database" in text or "UTF-8" in text:
+        text = " ".join(text.split())
+        return StoreError(f"{path}: {text}; it is damaged or no database: `arcacct db check` tells more, {_BACK}")
     return StoreError(f"{path}: {text}")
 
 
@@ -109,6 +118,7 @@ def _is_missing(path: str) -> bool:
 
 
 def _connect(path: str, mode: str, timeout_s: float) -> Connection:
+    opened[path] = None
     try:
         return connect(uri(path, mode), timeout=timeout_s, isolation_level=None, uri=True, cached_statements=64)
     except DatabaseError as error:

@@ -106,7 +106,7 @@ def writer_of(database: str, patience_s: float = 2.0) -> int | None:
 
 def _holder(path: str) -> int | None:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return None
     try:

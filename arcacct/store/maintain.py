@@ -25,12 +25,11 @@ from arcacct.store.connect import (
     ACCOUNTING_SCHEMA,
     open_database,
     open_for_reading,
-    other_version,
     translated,
     uri,
-    version,
 )
 from arcacct.store.maintenance import let_through, maintenance, refuse_maintenance
+from arcacct.store.own_schema import require_own_schema
 from arcacct.store.schema import (
     ACCOUNTING,
     PUBLISHING,
@@ -145,9 +144,9 @@ def restore(here: Places, source: str, *, patience_s: float = PATIENCE_S) -> Res
     Put a backup in the place of the database that it is one of; the old one is kept beside it under another name.
 
     A backup of the accounting database goes on from its own old life and from that of the database it replaces, or
-    that was noted. Hooks spool meanwhile. Raises SchemaError for a file that is no backup of ours or newer than this
-    program, InputError when it cannot be read, StoreBusy when other processes do not let go of the database,
-    ConfigError as `may_restore`.
+    that was noted. Hooks spool meanwhile. Raises SchemaError for a file that is no backup of ours (its schema has to be
+    ours, without triggers and views of others) or newer than this program, InputError when it cannot be read, StoreBusy
+    when other processes do not let go of the database, ConfigError as `may_restore`.
     """
     may_restore(here)
     kind = _kind_of(source, here)
@@ -230,10 +229,10 @@ def _kind_of(source: str, here: Places) -> Kind:
         raise InputError(f"{source}: it is in use (there is a -wal beside it); make a copy with `arcacct db backup`")
     with closing(_connect_unused(source)) as con, accounting.translating(source):
         tables = {name for (name,) in con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        found = version(con, source)
+        if "DBConfig" not in tables:
+            raise SchemaError(f"{source}: not a database of arcacct; give a backup that `arcacct db backup` made")
         kind = ACCOUNTING if "AAR" in tables else PUBLISHING
-        if found > kind.schema:
-            raise other_version(source, found, kind.schema)
+        require_own_schema(con, source, kind, exactly=True)
         if con.execute("SELECT 1 FROM DBConfig WHERE KeyName = ?", (ARCHIVE_MARK,)).fetchone():
             raise SchemaError(f"{source}: an archive of pruned jobs, no backup; queries can attach it")
     return kind
@@ -246,7 +245,9 @@ def _prepared(here: Places, source: str, kind: Kind) -> Iterator[tuple[str, list
         copy = os.path.join(folder, f"{kind.folder}.db")
         with closing(_connect_unused(source)) as con:
             backup(con, copy)
-        with closing(_connect_unused(copy)) as con:
+        with closing(_connect_unused(copy)) as con, accounting.translating(source):
+            # Once more: the file may be another one by now.
+            require_own_schema(con, source, kind, exactly=True)
             found = _one(con, source, "PRAGMA integrity_check(1)")
         if found != "ok":
             raise StoreError(f"{source}: it is damaged: {found}; take an older backup")

@@ -10,6 +10,7 @@ The hook never reads it: it begins nothing, and spools what it cannot record.
 from __future__ import annotations
 
 import os
+import stat
 from _sqlite3 import Connection, DatabaseError, OperationalError, connect
 from contextlib import closing
 from typing import NamedTuple
@@ -213,6 +214,19 @@ def _is_arexs(controldir: str) -> bool:
     """Whether A-REX has set the directory up, or at least writes its own accounting there."""
     own = (f"{controldir}/accounting/{name}" for name in AREX_DATABASES)
     return is_control_directory(controldir) or any(map(os.path.exists, own))
+
+
+def refuse_no_file(*paths: str) -> None:
+    """Raise StoreError for what is no plain file: SQLite would wait for ever at a pipe."""
+    for path in paths:
+        try:
+            mode = os.stat(path).st_mode
+        except OSError:
+            # Whoever opens it says what is wrong.
+            continue
+        if not stat.S_ISREG(mode):
+            what = "a directory" if stat.S_ISDIR(mode) else "a pipe or a device"
+            raise StoreError(f"{path}: {what}, and no database; give the path of the database, or move this away")
 
 
 def missing(here: Places) -> StoreError | None:

@@ -8,28 +8,30 @@ from __future__ import annotations
 
 import os
 import tempfile
-from _sqlite3 import Connection
+from _sqlite3 import Connection, DatabaseError, connect
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 from arcacct.errors import SchemaError, StoreError
 from arcacct.store import arex_database
-from arcacct.store.connect import ACCOUNTING_SCHEMA, open_for_reading
+from arcacct.store.connect import ACCOUNTING_SCHEMA, open_for_reading, translated, uri
+from arcacct.store.foreign import STEPS, Foreign
+from arcacct.store.own_schema import require_own_schema
+from arcacct.store.schema import ACCOUNTING
 
 _WAL = 2
 _FIRST_BYTES = 2**20
-_STEPS = 100_000
-"""Virtual machine instructions between two looks at the clock: some milliseconds."""
 
 
 @contextmanager
-def opened_to_ask(path: str) -> Iterator[Connection]:
+def opened_to_ask(path: str, *, anybodys: bool = False) -> Iterator[Connection]:
     """
     An accounting database for reading: ours, or one that A-REX writes, or a copy of that.
 
-    Raises InputError for a file that is no such database, StoreError and its kinds when it cannot be read.
+    ``anybodys``: a file that is named on the command line may only look like ours. Raises InputError for a file that
+    is no such database, StoreError and its kinds when it cannot be read.
     """
-    con = _ours(path)
+    con = _ours(path, anybodys=anybodys)
     if con is not None:
         with closing(con):
             yield con
@@ -38,18 +40,32 @@ def opened_to_ask(path: str) -> Iterator[Connection]:
         yield arex.con
 
 
-def _ours(path: str) -> Connection | None:
+def _ours(path: str, *, anybodys: bool) -> Connection | None:
     """Our database, open; ``None`` for one of A-REX, which SQLite opens only with care."""
     if not os.path.exists(path):
         raise StoreError(f"{path}: no such database; create it with `arcacct db init`")
     if arex_database.header_of(path).journal != _WAL or not (os.path.exists(f"{path}-shm") or _is_marked(path)):
         return None
     try:
+        if anybodys:
+            _require_our_views(path)
         return open_for_reading(path, ACCOUNTING_SCHEMA)
     except SchemaError as error:
         if "not a database of arcacct" in str(error):
             return None
         raise
+
+
+def _require_our_views(path: str) -> None:
+    """Raises SchemaError where what has the name of one of our tables or views is another."""
+    try:
+        with closing(connect(uri(path, "ro"), uri=True)) as con:
+            tables = {name for (name,) in con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if "DBConfig" not in tables or "FinishedLog" not in tables:
+                raise SchemaError(f"{path}: not a database of arcacct")
+            require_own_schema(con, path, ACCOUNTING, exactly=False)
+    except (DatabaseError, UnicodeDecodeError) as error:
+        raise translated(error, path) from error
 
 
 def _is_marked(path: str) -> bool:
@@ -68,13 +84,19 @@ def watched(con: Connection, alive: Callable[[], bool]) -> Iterator[None]:
     """
     While a statement runs, ``alive`` is called every few milliseconds; it stops the statement by returning False.
 
-    SQLite then says "interrupted".
+    SQLite then says "interrupted", as it does when a database of somebody else's takes too long.
     """
-    con.set_progress_handler(lambda: 0 if alive() else 1, _STEPS)
+    if isinstance(con, Foreign):
+        con.watch(alive)
+    else:
+        con.set_progress_handler(lambda: 0 if alive() else 1, STEPS)
     try:
         yield
     finally:
-        con.set_progress_handler(None, 0)
+        if isinstance(con, Foreign):
+            con.watch()
+        else:
+            con.set_progress_handler(None, 0)
 
 
 def size_bytes(path: str) -> int:

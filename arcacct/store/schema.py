@@ -107,11 +107,12 @@ def _turn(directory: str) -> Iterator[None]:
         os.close(fd)
 
 
-def in_memory(kind: Kind) -> Connection:
-    """An empty database that nobody else sees."""
+def in_memory(kind: Kind, version: int | None = None) -> Connection:
+    """An empty database that nobody else sees, of this version or of ours."""
     con = connect(":memory:", isolation_level=None)
     for number, script in scripts(kind):
-        _run(con, ":memory:", number, script)
+        if version is None or number <= version:
+            _run(con, ":memory:", number, script)
     return con
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pathlib
 import subprocess
+import sys
 from contextlib import closing
 
 import arex_corpus as corpus
@@ -41,7 +42,7 @@ REFUSED = {
 TOO_MUCH = {
     "for-ever": (f"{ENDLESS} SELECT count(*) FROM n", "ran for 1 s"),
     "rows-without-end": (f"{ENDLESS} SELECT i FROM n", "more than 50 rows"),
-    "one-long-function": ("SELECT instr(hex(zeroblob(3000000)), hex(zeroblob(1500000)) || '1')", "ran for 1 s"),
+    "one-long-function": ("SELECT instr(hex(zeroblob(2000000)), hex(zeroblob(1000000)) || '1')", "ran for 1 s"),
     "large-value": ("SELECT length(hex(zeroblob(500000000)))", "a value of more than 16 MiB"),
     "random-value": ("SELECT randomblob(1000000000)", "a value of more than 16 MiB"),
     "large-sort": (
@@ -50,6 +51,12 @@ TOO_MUCH = {
             " SELECT length(b) FROM n ORDER BY b, random()"
         ),
         "needs more than 32 MiB",
+    ),
+    "large-row": ("SELECT zeroblob(1500000), zeroblob(1500000)", "a row of it more than 2"),
+    "large-texts": ("SELECT hex(zeroblob(700000)), hex(zeroblob(700000))", "a row of it more than 2"),
+    "json-without-end": (
+        f"{ENDLESS} SELECT json_group_array(hex(zeroblob(100000))) FROM n",
+        " MiB",
     ),
     "large-aggregate": (
         (
@@ -94,6 +101,36 @@ def test_a_statement_that_takes_too_much_is_ended(ours, name) -> None:
     assert done.returncode == 65
     assert complaint in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def peak_mib(*command: object) -> float:
+    """The most memory that a command had at any time. (One that pytest started would count pytest's, too.)"""
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", _MEASURE, *map(str, command)], capture_output=True, text=True, check=True
+    )
+    return int(done.stdout) / 1024
+
+
+_MEASURE = (
+    "import resource, subprocess, sys\n"
+    "subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True)\n"
+    "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+)
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json"])
+@pytest.mark.parametrize(
+    "value", ["zeroblob(3900000)", "hex(zeroblob(1900000))", "replace(hex(zeroblob(900000)), '0', '\x01')"]
+)
+def test_the_result_counts_as_memory(ours, form, value) -> None:
+    """Sixty rows of 4 MB each take no more than one: each is written before the next one is read."""
+    ask = [ARCACCT, "--config", ours.conf, "query", "--timeout", 900, "--max-memory", 64, "--format", form]
+    rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 60)"
+
+    small = peak_mib(*ask, "SELECT 1")
+    large = peak_mib(*ask, f"{rows} SELECT {value} FROM n")
+
+    assert large - small < 64 + 48
 
 
 def test_asking_goes_on_beside_a_writer(ours) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import shutil
 import sqlite3
 import stat
@@ -26,6 +27,8 @@ from arcacct.store.connect import ACCOUNTING_SCHEMA, open_database
 from arcacct.store.schema import ACCOUNTING, incarnation, scripts
 
 __all__ = ["host"]
+
+RELEASED = pathlib.Path(__file__).parent.parent / "data" / "released" / "0.1.0"
 
 
 @pytest.fixture
@@ -279,6 +282,57 @@ def test_the_database_is_no_backup_of_itself(here) -> None:
     """Nor is a file that somebody uses."""
     with pytest.raises(InputError, match="the database itself"):
         maintain.restore(here, here.database)
+
+
+CRAFTED = {
+    "trigger": "CREATE TRIGGER Evil AFTER INSERT ON JobEvents BEGIN UPDATE AAR SET UsedWalltime = 10; END",
+    "view": "CREATE VIEW Evil AS SELECT 1",
+    "index": "CREATE INDEX Evil ON AAR(hex(JobID))",
+    "another-trigger": (
+        "DROP TRIGGER FinishedLog_AAR_update; CREATE TRIGGER FinishedLog_AAR_update AFTER UPDATE ON AAR BEGIN"
+        " DELETE FROM AAR; END"
+    ),
+    "another-view": "DROP VIEW v1_jobs; CREATE VIEW v1_jobs AS SELECT 1",
+    "another-table": "ALTER TABLE Queues ADD COLUMN More TEXT DEFAULT 'x'",
+    "no-trigger": "DROP TRIGGER FinishedLog_AAR_update",
+    "endless-settings": (
+        "DROP TABLE DBConfig; CREATE VIEW DBConfig AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+        " SELECT 'A' AS KeyName, i AS KeyValue FROM n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CRAFTED)
+def test_a_crafted_backup_is_refused(here, tmp_path, name) -> None:
+    """A trigger or a view that is none of ours would be run as root; the database stays what it was."""
+    (copy, *_rest) = maintain.backups(here, str(tmp_path / "safe"))
+    with closing(sqlite3.connect(copy.path)) as con:
+        con.executescript(CRAFTED[name])
+    before = os.stat(here.database).st_ino
+
+    with pytest.raises(SchemaError, match=re.escape(copy.path)):
+        maintain.restore(here, copy.path)
+
+    assert os.stat(here.database).st_ino == before
+
+
+def test_a_table_of_the_site_and_statistics_are_let_through(here, tmp_path) -> None:
+    """Nobody runs them."""
+    (copy, *_rest) = maintain.backups(here, str(tmp_path / "safe"))
+    with closing(sqlite3.connect(copy.path)) as con:
+        con.executescript("CREATE TABLE Notes (Text); ANALYZE")
+
+    assert maintain.restore(here, copy.path).kept is not None
+
+
+@pytest.mark.parametrize("kind", ["accounting", "publishing"])
+def test_a_backup_of_the_first_release_is_restored(here, tmp_path, kind) -> None:
+    """What its scripts made is what ours of that version make."""
+    old = tmp_path / "old.db"
+    with closing(sqlite3.connect(old)) as con:
+        con.executescript((RELEASED / f"{kind}.sql").read_text())
+
+    assert maintain.restore(here, str(old)).scripts
 
 
 def test_a_restore_waits_for_nobody_for_ever(here, tmp_path) -> None:
