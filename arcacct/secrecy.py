@@ -62,5 +62,5 @@ def _forms(secret: str) -> set[str]:
 
 def _in_base64(text: str) -> set[str]:
     data = text.encode("utf-8", "surrogatepass")
-    # The padding is no part of what it says.
-    return {encoded(data).decode("ascii").rstrip("=") for encoded in (base64.b64encode, base64.urlsafe_b64encode)}
+    padded = {encoded(data).decode("ascii") for encoded in (base64.b64encode, base64.urlsafe_b64encode)}
+    return padded | {text.rstrip("=") for text in padded}

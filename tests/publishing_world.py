@@ -122,6 +122,9 @@ class Line:
     def renewed(self, data: bytes) -> bytes:
         return data
 
+    def heed(self, _clock: Any) -> None:
+        """Memory answers at once."""
+
     def close(self) -> None:
         """Nothing is open."""
 

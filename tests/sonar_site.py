@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import pathlib
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from arcacct.conf.places import JobRules, Places
 from arcacct.resources import resource
-from arcacct.sources.sonar import Told, read
+from arcacct.sources.sonar import Telemetry, Told
 from arcacct.store.accounting import open_accounting
 from arcacct.store.sonar import Report, import_telemetry
 from arcacct.store.sonar_site import Site
@@ -28,14 +29,16 @@ def places(tmp_path: pathlib.Path) -> Places:
 class Host:
     """A host with a database; each import is a run of its own, as of the command."""
 
-    def __init__(self, tmp_path: pathlib.Path, site: Site | None = None) -> None:
+    def __init__(self, tmp_path: pathlib.Path, site: Site | None = None, *, make: bool = False) -> None:
+        if make:
+            tmp_path.mkdir()
         self.here = places(tmp_path)
         self.site = Site() if site is None else site
         self.con = open_accounting(self.here)
 
     def take(self, *contents: bytes, site: Site | None = None) -> Report:
         """Import some streams in one run."""
-        told = (Told("test", what) for content in contents for what in read([content]))
+        told = (one for content in contents for one in told_of(content))
         return import_telemetry(self.con, self.here, self.site if site is None else site, told)
 
     def rows(self, sql: str) -> list[tuple[object, ...]]:
@@ -64,6 +67,14 @@ class Host:
             "v1_nodes": "cluster, node, valid_from, valid_until, cpu_model, topology_text_base64",
         }
         return {name: sorted(self.rows(f"SELECT {what} FROM {name}"), key=repr) for name, what in tables.items()}
+
+
+def told_of(content: bytes) -> Iterator[Told]:
+    """What a file with this content tells."""
+    stream = Telemetry()
+    for chunk, final in ((content, False), (b"", True)):
+        for what in stream.feed(chunk, final=final):
+            yield Told("test", what, stream.number, stream.text)
 
 
 def objects(path: pathlib.Path) -> list[dict[str, object]]:
@@ -116,9 +127,40 @@ def sample(
     return {"meta": {"producer": "sonar", "version": "0.19.0"}, "data": {"type": "sample", "attributes": attributes}}
 
 
+def sysinfo_of(**more: object) -> dict[str, object]:
+    """What a node is."""
+    attributes: dict[str, object] = {
+        "time": "2026-11-20T09:00:00+00:00",
+        "cluster": "c",
+        "node": "n1",
+        "os_name": "Linux",
+        "os_release": "6.1",
+        "sockets": 1,
+        "cores_per_socket": 4,
+        "threads_per_core": 2,
+        "cpu_model": "AMD EPYC 7763",
+        "architecture": "x86_64",
+        "memory": 1024,
+    }
+    data = {"type": "sysinfo", "attributes": attributes | more}
+    return {"meta": {"producer": "sonar", "version": "0.19.0"}, "data": data}
+
+
 def stream(*envelopes: dict[str, object]) -> bytes:
     """Envelopes one a line."""
     return b"".join(json.dumps(one).encode() + b"\n" for one in envelopes)
 
 
-__all__ = ["REAL", "REAL_FILES", "SERIES", "Host", "kind_of", "objects", "places", "sample", "schema", "stream"]
+__all__ = [
+    "REAL",
+    "REAL_FILES",
+    "SERIES",
+    "Host",
+    "kind_of",
+    "objects",
+    "places",
+    "sample",
+    "schema",
+    "stream",
+    "sysinfo_of",
+]

@@ -204,8 +204,9 @@ def check(ctx: click.Context, /, **where: str | None) -> int:
 @features.command(epilog=examples("arcacct features record --from '/var/spool/arc/features/{jobid}'"))
 @click.argument("jobid", nargs=-1)
 @click.option("--from", "pattern", required=True, metavar="PATTERN", help="Where features are saved, with {jobid}.")
+@click.option("--retry", is_flag=True, help="Those jobs whose features could not be used, see `import rejected`.")
 @click.pass_context
-def record(ctx: click.Context, jobid: tuple[str, ...], pattern: str) -> int:
+def record(ctx: click.Context, jobid: tuple[str, ...], *, pattern: str, retry: bool) -> int:
     """
     Put features that jobs' wrappers have saved into their records.
 
@@ -215,7 +216,7 @@ def record(ctx: click.Context, jobid: tuple[str, ...], pattern: str) -> int:
     here = places_of(ctx)
     con = open_accounting(here)
     try:
-        done = collect(con, here, pattern, jobid)
+        done = collect(con, here, pattern, jobid, retry=retry)
     finally:
         leave_open(con, here.database)
     for complaint in done.complaints:

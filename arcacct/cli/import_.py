@@ -11,10 +11,11 @@ import click
 
 from arcacct.cli.context import places_of
 from arcacct.cli.examples import examples
+from arcacct.cli.import_rejected import tell_retried
 from arcacct.cli.speech import say
-from arcacct.errors import UsageError
+from arcacct.errors import InputError, UsageError
 from arcacct.store.accounting import leave_open, open_accounting, refuse_unasked
-from arcacct.store.import_arex import arex_databases, import_arex
+from arcacct.store.import_arex import arex_databases, import_arex, retry_rejected
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 _SHOWN = 20
 
 
-SOURCES = {"gridengine": "import_gridengine", "sonar": "import_sonar"}
-"""The module of each source that has one of its own, imported when it runs."""
+SOURCES = {"gridengine": "import_gridengine", "rejected": "import_rejected", "sonar": "import_sonar"}
+"""The module of each command that has one of its own, imported when it runs."""
 
 
 class _Sources(click.Group):
@@ -57,27 +58,37 @@ def import_() -> None:
 @click.argument("path", required=False)
 @click.option("--timezone", metavar="ZONE", help="A-REX's time zone, e.g. Europe/Oslo; this host's without it.")
 @click.option("--controldir", metavar="DIR", help="Use this control directory instead of the configured one.")
+@click.option("--retry", is_flag=True, help="Try again what was rejected, see `import rejected`; then PATH, if given.")
 @click.pass_context
-def arex(ctx: click.Context, path: str | None, timezone: str | None, controldir: str | None) -> None:
+def arex(ctx: click.Context, path: str | None, *, timezone: str | None, controldir: str | None, retry: bool) -> int:
     """
     Take over the jobs of the database that A-REX itself writes.
 
     PATH is an accounting.db (ARC 6) or accounting_v2.db (ARC 7); without it, those of the control directory. A-REX
     may run meanwhile and notices nothing. Repeat it as often as you like: it takes over what is new and what has
-    changed. What arcacct recorded itself stays as it is, and differences are listed.
+    changed. What arcacct recorded itself stays as it is, and differences are listed. What cannot be used is said, left
+    out and kept (`import rejected`); then the exit code is 65.
     """
     zone = _zone(timezone)
     here = places_of(ctx, controldir)
     refuse_unasked(here)
-    paths = [path] if path else arex_databases(here.controldir)
+    paths = [path] if path else [] if retry else arex_databases(here.controldir)
     con = open_accounting(here)
+    rejected = 0
     try:
+        if retry:
+            report, retried = retry_rejected(here, con, zone)
+            tell_retried(retried)
+            _tell(report)
+            rejected += report.rejected
         for one in paths:
             with _progress() as progress:
                 report = import_arex(here, con, one, zone, progress=progress)
             _tell(report)
+            rejected += report.rejected
     finally:
         leave_open(con, here.database)
+    return InputError.exit_code if rejected else 0
 
 
 def _zone(name: str | None) -> ZoneInfo | None:
@@ -93,6 +104,10 @@ def _tell(report: ImportReport) -> None:
         say(f"{difference.job_id}: {'; '.join(difference.what)}", err=True)
     if report.differing:
         say(f"{report.differing} jobs were recorded here with other values: what is here stays", err=True)
+    for line in report.complaints:
+        say(f"{report.path}: {line}: left out, and kept", err=True)
+    if report.rejected > len(report.complaints):
+        say(f"{report.path}: {report.rejected} rejected records in all", err=True)
     for line in report.lost[:_SHOWN]:
         say(f"{report.path}: {line}: left out", err=True)
     if len(report.lost) > _SHOWN:

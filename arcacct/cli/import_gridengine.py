@@ -14,6 +14,7 @@ from arcacct.cli.context import settings_of
 from arcacct.cli.ending import end_when_asked
 from arcacct.cli.examples import examples
 from arcacct.cli.gridengine_options import asked, question_of, question_options
+from arcacct.cli.import_rejected import tell_retried
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.speech import say
 from arcacct.cli.tables import FORMATS, show
@@ -60,6 +61,7 @@ _CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 @click.option(
     "--derive-again", is_flag=True, help="Make all jobs anew from their records, after a change of map lines."
 )
+@click.option("--retry", is_flag=True, help="Try again what was rejected, see `import rejected`; then FILE, if given.")
 @click.option("--summary", is_flag=True, help="Import nothing; print what qacct prints of the files.")
 @click.option("--by", metavar="COLUMN,...", help="With --summary: sums by host, queue, group, owner, project, ...")
 @click.option("-b", "--begin", type=INSTANT, metavar="TIME", help="With --summary: begun at this time or later.")
@@ -80,7 +82,7 @@ def gridengine(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> i
 
     FILE is a file as Grid Engine writes it, colon-separated or JSON, compressed or not, or - for standard input. Repeat
     it as often as you like: each record is taken once, and what was rotated since the last time is read first. Lines
-    that cannot be used are counted and the first ones shown; then the exit code is 65.
+    that cannot be used are counted, the first ones shown, and kept (`import rejected`); then the exit code is 65.
     """
     _check(files, given)
     if given["summary"]:
@@ -94,19 +96,19 @@ def gridengine(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> i
     finally:
         leave_open(con, settings.places.database)
     _tell(work.report)
-    return _exit_code(work.report.bad_lines + work.report.unreadable, given)
+    return _exit_code(work.report.bad_lines + work.report.unreadable + work.report.failed_jobs, given)
 
 
 def _check(files: tuple[str, ...], given: dict[str, Any]) -> None:
-    if not files and not given["derive_again"]:
+    if not files and not given["derive_again"] and not given["retry"]:
         raise UsageError("no FILE: give the path of an accounting file, or - for standard input")
     if not _CELL.fullmatch(given["cell"]):
         raise UsageError(f"--cell {given['cell']!r}: write letters, digits, dots, - and _")
     options = [*asked(given), *(f"--{name}" for name in ("by", "begin", "end") if given[name] is not None)]
     if options and not given["summary"]:
         raise UsageError(f"{options[0]} asks about files: it needs --summary")
-    if given["summary"] and (given["follow"] or given["derive_again"]):
-        raise UsageError("--summary imports nothing: it cannot be combined with --follow or --derive-again")
+    if given["summary"] and (given["follow"] or given["derive_again"] or given["retry"]):
+        raise UsageError("--summary imports nothing: it cannot be combined with --follow, --derive-again or --retry")
 
 
 def _policy(settings: Settings, given: dict[str, Any]) -> Policy:
@@ -115,6 +117,8 @@ def _policy(settings: Settings, given: dict[str, Any]) -> Policy:
 
 
 def _run(work: Import, files: tuple[str, ...], given: dict[str, Any]) -> None:
+    if given["retry"]:
+        tell_retried(work.retry())
     if given["derive_again"]:
         work.again()
     if given["follow"]:
@@ -153,6 +157,8 @@ def _tell(report: Report) -> None:
     taken = report.taken
     if report.bad_lines:
         say(f"arcacct: {report.bad_lines} lines could not be used; all others are imported", err=True)
+    if report.failed_jobs:
+        say(f"arcacct: {report.failed_jobs} jobs could not be made from their records", err=True)
     if report.more_conflicts:
         say(f"arcacct: {report.more_conflicts} further values of A-REX and Grid Engine differ", err=True)
     if taken.waiting:

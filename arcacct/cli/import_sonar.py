@@ -10,12 +10,13 @@ import click
 from arcacct.cli.context import settings_of
 from arcacct.cli.ending import end_when_asked
 from arcacct.cli.examples import examples
+from arcacct.cli.import_rejected import tell_retried
 from arcacct.cli.speech import say
-from arcacct.errors import InputError
+from arcacct.errors import InputError, UsageError
 from arcacct.sources.sonar_files import follow as follow_files
 from arcacct.sources.sonar_files import telemetry
 from arcacct.store.accounting import leave_open, open_accounting
-from arcacct.store.sonar import import_telemetry
+from arcacct.store.sonar import import_telemetry, retry_rejected
 from arcacct.store.sonar_records import has_arex_records
 from arcacct.store.sonar_site import Site
 
@@ -35,31 +36,40 @@ if TYPE_CHECKING:
         "arcacct import sonar /var/lib/sonar/2026-11-20", "arcacct import sonar --follow /var/lib/sonar/samples.jsonl"
     ),
 )
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, metavar="FILE...")
 @click.option("--follow", is_flag=True, help="Go on reading what is added, until SIGTERM or Ctrl-C.")
+@click.option("--retry", is_flag=True, help="Try again what was rejected, see `import rejected`; then FILE, if given.")
 @click.option(
     "--records/--no-records",
     default=None,
     help="Make records of finished Slurm jobs; by default where no job of A-REX was ever recorded.",
 )
 @click.pass_context
-def sonar(ctx: click.Context, files: tuple[str, ...], follow: bool, records: bool | None) -> int:
+def sonar(ctx: click.Context, files: tuple[str, ...], *, follow: bool, retry: bool, records: bool | None) -> int:
     """
     Take in telemetry of Sonar, or of `arcacct node`.
 
     FILE is a file of JSON envelopes (also .gz), a directory of such files, or - for standard input. In whatever order
-    they come, and however often, the result is the same. What cannot be used is said on stderr and left out; then the
-    exit code is 65.
+    they come, and however often, the result is the same. A value that cannot be used is taken as absent. What cannot be
+    used at all is said on stderr, left out and kept (`import rejected`); then the exit code is 65.
     """
+    if not files and not retry:
+        raise UsageError("no FILE: give files or directories of telemetry, or - for standard input")
     settings = settings_of(ctx)
     con = open_accounting(settings.places)
+    codes = []
     try:
         site = _site(con, settings, records)
-        with closing(_stream(files, follow=follow)) as stream:
-            report = import_telemetry(con, settings.places, site, stream)
+        if retry:
+            report, retried = retry_rejected(con, settings.places, site, _complain)
+            tell_retried(retried)
+            codes.append(_say(report))
+        if files:
+            with closing(_stream(files, follow=follow)) as stream:
+                codes.append(_say(import_telemetry(con, settings.places, site, stream, _complain)))
     finally:
         leave_open(con, settings.places.database)
-    return _say(report)
+    return max(codes)
 
 
 def _site(con: Connection, settings: Settings, records: bool | None) -> Site:
@@ -88,9 +98,14 @@ def _stream(files: tuple[str, ...], *, follow: bool) -> Generator[Told]:
         return
 
 
+def _complain(what: str) -> None:
+    say(f"arcacct: {what}", err=True)
+
+
 def _say(report: Report) -> int:
-    for complaint in report.complaints:
-        say(f"arcacct: {complaint}", err=True)
+    if report.dropped:
+        fields = ", ".join(f"{field} {count}" for field, count in sorted(report.dropped.items()))
+        say(f"arcacct: values that could not be used, taken as absent: {fields}", err=True)
     if report.late:
         say(f"arcacct: {report.late} hours are closed: samples of them came too late and were left out", err=True)
     if report.unrecorded:
@@ -101,4 +116,4 @@ def _say(report: Report) -> int:
         )
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.envelopes.items())) or "nothing"
     say(f"{kinds}; {report.recorded} Slurm jobs recorded, {report.enriched} records enriched")
-    return InputError.exit_code if report.rejected else 0
+    return InputError.exit_code if report.rejected or report.unreadable else 0

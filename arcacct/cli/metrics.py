@@ -6,7 +6,9 @@ import os
 from typing import Any
 
 import click
-from prometheus_client import CollectorRegistry, Gauge, generate_latest, write_to_textfile
+from prometheus_client import CollectorRegistry, generate_latest, write_to_textfile
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
@@ -28,6 +30,9 @@ HELP: dict[str, tuple[str, tuple[str, ...]]] = {
     "arcacct_last_sweep_timestamp_seconds": ("End of the last sweep", ()),
     "arcacct_jobs_on_hold": ("Jobs that have ended and of which nothing tells what they used", ()),
     "arcacct_cut_records": ("Records of the last day of which something was left out, since it was too much", ()),
+    "arcacct_import_rejected_records": ("Records of imports that could not be used", ("source",)),
+    "arcacct_import_rejected_oldest_timestamp_seconds": ("Time when the oldest of them was met", ()),
+    "arcacct_sonar_dropped_values_total": ("Values of telemetry that could not be used", ("field",)),
     "arcacct_spool_files": ("Events that wait in the spool", ()),
     "arcacct_spool_oldest_timestamp_seconds": ("Time of the oldest event in the spool", ()),
     "arcacct_spool_unusable_files": ("Files of the spool that were set aside", ()),
@@ -79,16 +84,28 @@ def metrics(ctx: click.Context, /, output: str | None, **given: Any) -> None:
 
 
 def registered(found: Health, checks: list[health.Check]) -> CollectorRegistry:
-    """Everything that is known as gauges."""
+    """Everything that is known: gauges, and what only grows as counters."""
     registry = CollectorRegistry()
-    gauges: dict[str, Gauge] = {}
+    families: dict[str, Metric] = {}
     for name, value, labels in _values(found, checks):
-        if value is None:
-            continue
-        if name not in gauges:
-            gauges[name] = Gauge(name, *HELP[name], registry=registry)
-        (gauges[name].labels(*labels) if labels else gauges[name]).set(value)
+        if value is not None:
+            if name not in families:
+                text, names = HELP[name]
+                kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+                families[name] = kind(name, text, labels=names)
+            families[name].add_metric(labels, value)  # type: ignore[attr-defined]
+    registry.register(_Known(list(families.values())))
     return registry
+
+
+class _Known(Collector):
+    """What is known, once."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> list[Metric]:
+        return self._families
 
 
 def _values(found: Health, checks: list[health.Check]) -> Iterator[Value]:
@@ -104,6 +121,11 @@ def _values(found: Health, checks: list[health.Check]) -> Iterator[Value]:
         yield "arcacct_last_sweep_timestamp_seconds", found.recorded.last_sweep_s, ()
         yield "arcacct_jobs_on_hold", found.on_hold, ()
         yield "arcacct_cut_records", found.recorded.cut_records, ()
+        for source, count in found.recorded.rejected.by_source.items():
+            yield "arcacct_import_rejected_records", count, (source,)
+        yield "arcacct_import_rejected_oldest_timestamp_seconds", found.recorded.rejected.oldest_s, ()
+        for field, count in found.recorded.dropped.items():
+            yield "arcacct_sonar_dropped_values_total", count, (field,)
     yield "arcacct_spool_files", found.spool.files, ()
     yield "arcacct_spool_oldest_timestamp_seconds", found.spool.oldest_s, ()
     yield "arcacct_spool_unusable_files", found.spool.unusable, ()

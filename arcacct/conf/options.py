@@ -96,6 +96,8 @@ _TRANSPORT = (
     _plain("ca_file", values.path),
     Spec("connect_timeout", "connect_timeout_s", values.seconds, "10"),
     Spec("timeout", "timeout_s", values.seconds, "60"),
+    Spec("exchange_timeout", "exchange_timeout_s", values.seconds),
+    Spec("run_timeout", "run_timeout_s", values.many_seconds, "3600"),
 )
 _APEL_CONTENT = (
     _plain("gocdb_name", values.line_of_ascii, required=True),

@@ -33,7 +33,13 @@ class Transport:
     proxy: str | None
     """From [common] http_proxy; proxies of the environment are never used."""
     connect_timeout_s: float
+    """For a connection: one wait."""
     timeout_s: float
+    """For each part of an answer: one wait."""
+    exchange_timeout_s: float | None
+    """For all of one request and its answer; ``None``: what follows from the other two."""
+    run_timeout_s: float
+    """For all of one run of `arcacct publish`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +134,10 @@ class DirectoryTarget:
 Target = SGASTarget | APELTarget | DirectoryTarget
 
 
+_WAY = ("ca_file", "ca_system", "connect_timeout_s", "timeout_s", "exchange_timeout_s", "run_timeout_s")
+"""Fields of Transport that are options of the target's block."""
+
+
 def target_blocks(conf: Conf) -> list[Block]:
     """The blocks that are targets, in the order of the files."""
     return [block for block in conf.blocks.values() if block.kind in TARGET_KINDS]
@@ -202,7 +212,7 @@ def _target(block: Block, values: dict[str, Any], proxy: str | None) -> Target:
         host_cert=values.pop("x509_host_cert"),
         cert_dir=values.pop("x509_cert_dir"),
         proxy=proxy,
-        **{field: values.pop(field) for field in ("ca_file", "ca_system", "connect_timeout_s", "timeout_s")},
+        **{field: values.pop(field) for field in _WAY},
     )
     url = values.pop("targeturl")
     if block.kind == SGAS:

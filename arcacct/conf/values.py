@@ -122,13 +122,22 @@ def batch(value: str) -> int | None:
 
 
 def seconds(value: str) -> float:
-    """A time longer than nothing, in seconds."""
+    """A time longer than nothing, in seconds; at most an hour."""
+    return _time(value, 3600, "5")
+
+
+def many_seconds(value: str) -> float:
+    """A time longer than nothing, in seconds; at most a day."""
+    return _time(value, 86400, "3600")
+
+
+def _time(value: str, most_s: int, example: str) -> float:
     try:
         found = float(value)
     except ValueError:
         found = 0.0
-    if not 0 < found <= 3600:
-        raise ValueError(f"{value!r} is no time; write seconds, as 5")
+    if not 0 < found <= most_s:
+        raise ValueError(f"{value!r} is no time; write seconds, as {example}")
     return found
 
 

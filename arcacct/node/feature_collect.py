@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from arcacct.conf.places import Places
-from arcacct.errors import InputError
 from arcacct.node.feature_reader import Features
 from arcacct.node.feature_saved import place_of, saved
 from arcacct.store.accounting import translating, writing
 from arcacct.store.features import finished_since, remember, take_features
+from arcacct.store.rejected import Quarantine, Reject, drop, fault, is_of_record
 
 
 class Collected(NamedTuple):
@@ -23,35 +23,59 @@ class Collected(NamedTuple):
     complaints: tuple[str, ...]
 
 
-def collect(con: Connection, here: Places, pattern: str, job_ids: Sequence[str] = ()) -> Collected:
+SOURCE = "features"
+"""Of the quarantine of imports."""
+
+
+def collect(
+    con: Connection, here: Places, pattern: str, job_ids: Sequence[str] = (), *, retry: bool = False
+) -> Collected:
     """
     Take the features of these jobs, or of all that became final since the last time, from where they were saved.
 
-    Raises UsageError for a pattern without a place for the job's id; what is wrong with one job is a complaint.
+    ``retry``: of those jobs instead whose features could not be used before. Raises UsageError for a pattern without a
+    place for the job's id, StoreError and its kinds; what is wrong with one job is a complaint, and its features are
+    among the rejected records.
     """
     place_of(pattern, "0")
+    quarantine = Quarantine(con, SOURCE)
     with translating(here.database):
-        todo = [(None, job_id) for job_id in job_ids] or finished_since(con)
+        if retry:
+            todo: list[tuple[int | None, str]] = [(None, kept.position) for kept, _content in quarantine.waiting()]
+        else:
+            todo = [(None, job_id) for job_id in job_ids] or [*finished_since(con)]
     found = changed = 0
     complaints: list[str] = []
     for seq, job_id in todo:
-        features = _features(pattern, job_id, complaints)
+        path = place_of(pattern, job_id)
+        try:
+            features = saved(path)
+            with writing(con, here):
+                told: list[str] = []
+                changed += features is not None and _take(con, job_id, features, told)
+                _looked_at(con, quarantine, path, job_id, seq)
+        except Exception as error:
+            quarantine.forget()
+            if not is_of_record(error):
+                raise
+            why = fault(error)
+            complaints.append(why.reason if why.reason.startswith(path) else f"{path}: {why.reason}")
+            with writing(con, here):
+                _looked_at(con, quarantine, path, job_id, seq)
+                quarantine.keep([Reject(path, job_id, why, f"{path}\0{job_id}".encode("utf-8", "surrogateescape"))])
+            continue
         if features is not None:
             found += 1
             complaints += [f"{features.location}: {text}" for text in features.warnings]
-        with writing(con, here):
-            changed += features is not None and _take(con, job_id, features, complaints)
-            if seq is not None:
-                remember(con, seq)
+            complaints += told
     return Collected(len(todo), found, changed, tuple(complaints))
 
 
-def _features(pattern: str, job_id: str, complaints: list[str]) -> Features | None:
-    try:
-        return saved(place_of(pattern, job_id))
-    except InputError as error:
-        complaints.append(str(error))
-        return None
+def _looked_at(con: Connection, quarantine: Quarantine, path: str, job_id: str, seq: int | None) -> None:
+    """What was rejected of this job before is outdated; and the next time begins behind it."""
+    drop(con, quarantine.at(path).get(job_id, []))
+    if seq is not None:
+        remember(con, seq)
 
 
 def _take(con: Connection, job_id: str, features: Features, complaints: list[str]) -> bool:

@@ -263,6 +263,7 @@ def _recorder_checks(found: Health, limits: Thresholds) -> list[Check]:
         todo = "" if severity == OK else ": is arcacct-sweep.timer active?"
         checks.append(Check("sweep", severity, text + todo))
         checks += _cut_checks(found.recorded)
+        checks += _rejected_checks(found.now, found.recorded)
     if found.on_hold:
         text = (
             f"{found.on_hold} jobs have ended, and nothing tells what they used: {aborting.WAYS_OUT}; `arcacct verify`"
@@ -280,6 +281,18 @@ def _recorder_checks(found: Health, limits: Thresholds) -> list[Check]:
         text += f"; {spool.unusable} files set aside in spool/unusable"
     checks.append(Check("spool", severity, text))
     return checks
+
+
+def _rejected_checks(now: int, recorded: Recorded) -> list[Check]:
+    """Records of imports that could not be used: they are in no sum until somebody looks at them."""
+    found = recorded.rejected
+    if not found.by_source or found.oldest_s is None:
+        return []
+    counts = ", ".join(f"{count} of {source}" for source, count in found.by_source.items())
+    ours = f", {found.ours} by an error of arcacct's own (please report it)" if found.ours else ""
+    todo = "see `arcacct import rejected`, and try them again (--retry) after an upgrade or a correction"
+    text = f"{counts} could not be used{ours}, the oldest {_ago(now, found.oldest_s)}: {todo}"
+    return [Check("imports", WARNING, text)]
 
 
 def _cut_checks(recorded: Recorded) -> list[Check]:

@@ -6,53 +6,39 @@ fence -> what began and has no answer -> records after the target's last Seq (or
 
 from __future__ import annotations
 
-import fcntl
-import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from functools import partial
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import Target
 from arcacct.errors import StoreBusy
+from arcacct.publish.lanes import READABLE, Lane, opened, run_all
+from arcacct.publish.locks import beginning, lock_targets, publisher, publishing_lock
+from arcacct.publish.tally import Tally
 from arcacct.publish.target_run import AS_CONFIGURED, Databases, Outcome, Period, TargetRun, Wishes
 from arcacct.store import accounting, cells, ledger, lives, query
-from arcacct.store.spool import private_directory
 from arcacct.sweep import drain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Work = Callable[[TargetRun, int], Outcome]
 
 __all__ = ["Outcome", "Period", "Wishes", "publish", "publishing_lock", "republish"]
 
 DAY_S = 86400
 
-_READABLE = partial(str, encoding="utf-8", errors="replace")
-"""Texts that are no UTF-8, which other programs may have written: one of them must not stop all publishing."""
-
-
-@contextmanager
-def publishing_lock(path: str) -> Iterator[None]:
-    """Only one publisher at a time; raises StoreBusy at once when another is at work."""
-    private_directory(os.path.dirname(path))
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StoreBusy(f"{path}: another arcacct is publishing; wait until it is done") from None
-        yield
-    finally:
-        os.close(fd)
-
 
 def publish(settings: Settings, targets: Sequence[Target], wishes: Wishes = AS_CONFIGURED) -> list[Outcome]:
     """
-    Send what is new to each of the targets; one that fails never stops the next.
+    Send what is new to each of the targets, side by side; one that is slow, hangs or fails costs the others nothing.
 
-    Raises StoreError when a database refuses, StoreBusy when another publisher is at work; everything about one
-    target is in its Outcome.
+    Raises StoreError when a database refuses before anything is sent, StoreBusy when one is being replaced; everything
+    about one target is in its Outcome, also that another process publishes to it. They are in the targets' order.
     """
-    with _databases(settings, wishes) as (both, horizon):
-        return [TargetRun(settings, target, both, wishes).publish(horizon) for target in targets]
+    return _each(settings, targets, wishes, lambda run, horizon: run.publish(horizon))
 
 
 def republish(
@@ -63,37 +49,62 @@ def republish(
 
     Raises as `publish`. Interrupted, it can be repeated: both receivers know what to do with a repeat.
     """
-    with _databases(settings, wishes) as (both, horizon):
-        return [TargetRun(settings, target, both, wishes).republish(period, horizon) for target in targets]
+    return _each(settings, targets, wishes, lambda run, horizon: run.republish(period, horizon))
 
 
-@contextmanager
-def _databases(settings: Settings, wishes: Wishes) -> Iterator[tuple[Databases, int]]:
-    """The databases and the horizon: behind lock and fence, or for a dry run just as they are."""
+def _each(settings: Settings, targets: Sequence[Target], wishes: Wishes, work: Work) -> list[Outcome]:
     here = settings.places
     if wishes.dry_run:
-        both = Databases(accounting.read_accounting(here), accounting.read_publishing(here))
-        with closing(both.accounting), closing(both.publishing), accounting.translating(here.database):
-            both.accounting.text_factory = _READABLE
-            yield both, query.highest_seq(both.accounting)
-        return
-    # Before the lock: where no database is begun, no directory for it is made either.
+        return _rehearsed(settings, targets, wishes, work)
+    # Before the locks: where no database is begun, no directory for it is made either.
     accounting.refuse_unasked(here)
-    with publishing_lock(here.publishing_lock):
-        both = Databases(accounting.open_accounting(here), accounting.open_publishing(here))
-        with (
-            accounting.put_away(both.accounting, here.database, here),
-            accounting.put_away(both.publishing, here.publishing_database, here),
-            accounting.translating(here.publishing_database),
-        ):
-            both.accounting.text_factory = _READABLE
-            # What waits in the spool is new, too; what is set aside there no sweep will find again.
-            complaints: list[str] = []
-            drain(here, both.accounting, complaints)
-            for complaint in complaints:
-                wishes.complain(complaint)
-            cells.advance(both.accounting, here)
-            accounting.read_once(both.accounting)
-            begun = lives.begin_run(both.accounting, both.publishing, here)
-            yield both, begun.horizon
-            ledger.forget_bytes(both.publishing, int(time.time()) - settings.keep_messages_days * DAY_S)
+    with publisher(here), ExitStack() as locks:
+        lanes, outcomes = _lanes(settings, targets, locks)
+        if lanes or not targets:
+            with opened(here) as both, accounting.translating(here.publishing_database):
+                horizon = _begun(settings, both, wishes)
+                # Each lane gives its own back, as soon as it is done and not before.
+                locks.pop_all()
+                run_all(settings, lanes, wishes, lambda run: work(run, horizon))
+                ledger.forget_bytes(both.publishing, int(time.time()) - settings.keep_messages_days * DAY_S)
+    outcomes += [outcome for lane in lanes for outcome in lane.outcomes]
+    names = [target.name for target in targets]
+    return sorted(outcomes, key=lambda outcome: names.index(outcome.target))
+
+
+def _rehearsed(settings: Settings, targets: Sequence[Target], wishes: Wishes, work: Work) -> list[Outcome]:
+    """Of the databases just as they are, with no lock."""
+    here = settings.places
+    both = Databases(accounting.read_accounting(here), accounting.read_publishing(here))
+    with closing(both.accounting), closing(both.publishing), accounting.translating(here.database):
+        both.accounting.text_factory = READABLE
+        horizon = query.highest_seq(both.accounting)
+        return [work(TargetRun(settings, target, both, wishes), horizon) for target in targets]
+
+
+def _lanes(settings: Settings, targets: Sequence[Target], locks: ExitStack) -> tuple[list[Lane], list[Outcome]]:
+    """The targets by receiver, locked; and the outcomes of those that another process publishes to."""
+    by_receiver: dict[str, list[Target]] = {}
+    for target in targets:
+        by_receiver.setdefault(target.url, []).append(target)
+    lanes, outcomes = [], []
+    for same in by_receiver.values():
+        try:
+            lanes.append(Lane(same, locks.enter_context(lock_targets(settings.places, same))))
+        except StoreBusy as error:
+            outcomes += [Outcome(target.name, Tally(), error) for target in same]
+    return lanes, outcomes
+
+
+def _begun(settings: Settings, both: Databases, wishes: Wishes) -> int:
+    """What a run begins with, whatever its targets; returns the horizon."""
+    here = settings.places
+    # What waits in the spool is new, too; what is set aside there no sweep will find again.
+    complaints: list[str] = []
+    drain(here, both.accounting, complaints)
+    for complaint in complaints:
+        wishes.complain(complaint)
+    cells.advance(both.accounting, here)
+    accounting.read_once(both.accounting)
+    with beginning(here):
+        return lives.begin_run(both.accounting, both.publishing, here).horizon

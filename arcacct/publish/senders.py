@@ -9,6 +9,7 @@ from typing import Protocol
 from arcacct.conf.targets import APELTarget, DirectoryTarget, SGASTarget, Target, Transport
 from arcacct.publish.ams import AMSClient, new_empaid
 from arcacct.publish.answers import Answer
+from arcacct.publish.clock import Clock
 from arcacct.publish.directory import MessageDirectory, new_name
 from arcacct.publish.session import Patience, TargetSession, tls_context
 from arcacct.publish.sgas import SGASClient
@@ -43,6 +44,9 @@ class Sender(Protocol):
     def send(self, message: Message) -> Answer:
         """Send a message of the ledger; network failures are answers too."""
 
+    def heed(self, clock: Clock) -> None:
+        """Begin nothing once the time of this run is over."""
+
     def close(self) -> None:
         """Let go of connections."""
 
@@ -73,7 +77,7 @@ def _session(transport: Transport, patience: Patience | None) -> TargetSession:
         ca_file=transport.ca_file,
         system_store=transport.ca_system,
     )
-    waits = patience or Patience(connect_s=transport.connect_timeout_s, read_s=transport.timeout_s)
+    waits = patience or Patience(transport.connect_timeout_s, transport.timeout_s, transport.exchange_timeout_s)
     return TargetSession(context, proxy=transport.proxy, patience=waits)
 
 
@@ -103,6 +107,9 @@ class SGASSender:
             # Of a name with characters that XML cannot carry the document has what is left.
             ids = [html.unescape(found) for found in _RECORD_ID.findall(self.unpack(message.data))]
         return self._client.insert(message.data, dict(zip(ids, (one.job_id for one in message.records), strict=True)))
+
+    def heed(self, clock: Clock) -> None:
+        self._session.heed(clock)
 
     def close(self) -> None:
         self._session.close()
@@ -138,6 +145,9 @@ class AMSSender:
     def send(self, message: Message) -> Answer:
         return self._client.publish(message.data, message.empaid or new_empaid())
 
+    def heed(self, clock: Clock) -> None:
+        self._session.heed(clock)
+
     def close(self) -> None:
         self._session.close()
 
@@ -163,6 +173,9 @@ class DirectorySender:
 
     def send(self, message: Message) -> Answer:
         return self._directory.write(self.unpack(message.data), message.empaid or new_name())
+
+    def heed(self, clock: Clock) -> None:
+        """A directory answers at once, or the file system hangs: nobody can help that."""
 
     def close(self) -> None:
         return

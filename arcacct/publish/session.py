@@ -1,6 +1,8 @@
 """
 One connection to a target: TLS as grids do it, time limits always, a few patient tries, one judge of each answer.
 
+Every exchange has a total of time and bytes (`sockets`), every run of a target a time of its own (`clock`).
+
 Nothing of the environment has a say: no proxy variables, no REQUESTS_CA_BUNDLE, no .netrc. The TLS context is made
 once for a target and one keep-alive connection carries all its messages (2.8 ms CPU against 0.5 ms a message).
 """
@@ -14,8 +16,8 @@ import os
 import re
 import socket
 import ssl
-import time
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import requests
@@ -28,6 +30,8 @@ import arcacct
 from arcacct import secrecy
 from arcacct.errors import ArcacctError, ConfigError, CredentialError, TargetBusy, TargetRefuses
 from arcacct.publish.answers import Answer, Kind
+from arcacct.publish.clock import Clock
+from arcacct.publish.sockets import Budget, OutOfTime, TimedSocket, TooMuch, timed_sockets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,19 +40,29 @@ if TYPE_CHECKING:
     Judge = Callable[[int, Mapping[str, str], bytes], Answer]
 
 LARGEST_ANSWER = 4 * 1024 * 1024
+_PACKED = ("gzip", "x-gzip", "deflate")
+"""What an answer may be packed in, once, although we ask for it as it is: some balancers never listen."""
 
 
 class Patience(NamedTuple):
     """
-    How long we wait: for a connection, for an answer, and before each further try (seconds).
+    How long we wait: for a connection, for each part of an answer, and before each further try (seconds).
 
-    A Retry-After above `longest_wait_s` is left to the next run: asking earlier than told helps nobody.
+    `exchange_s` is for all of one request and its answer; ``None``: as long as connecting, sending and answering may
+    take by the other limits. A Retry-After above `longest_wait_s` is left to the next run: asking earlier than told
+    helps nobody.
     """
 
     connect_s: float = 10.0
     read_s: float = 60.0
+    exchange_s: float | None = None
     backoff_s: tuple[float, ...] = (1.0, 5.0)
     longest_wait_s: float = 60.0
+
+    @property
+    def total_s(self) -> float:
+        """Of one request and its answer."""
+        return self.connect_s + 2 * self.read_s if self.exchange_s is None else self.exchange_s
 
 
 class Request(NamedTuple):
@@ -80,12 +94,14 @@ def tls_context(
     """
     What we show and whom we trust: the host certificate with its chain, and CAs from up to three places.
 
-    TLS 1.2 or newer, host names checked. AMS has a certificate of a public web CA, which a grid's CA directory may
+    TLS 1.2 or newer; the host has to stand among the alternative names of its certificate (RFC 9525: a common name does
+    not count). AMS has a certificate of a public web CA, which a grid's CA directory may
     lack: hence `system_store`. A CA directory without OpenSSL's hashed names is read file by file.
     Raises CredentialError for certificate and key, ConfigError for places of CAs.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.hostname_checks_common_name = False
     if cert_path is not None:
         _load_credential(context, cert_path, key_path or cert_path)
     if ca_dir is not None:
@@ -100,7 +116,7 @@ def tls_context(
 
 
 class TargetSession:
-    """The way to one target; `sleep` is how it waits between tries. Used by one thread."""
+    """The way to one target, and the only one that uses its context. Used by one thread at a time."""
 
     def __init__(
         self,
@@ -108,12 +124,18 @@ class TargetSession:
         *,
         proxy: str | None = None,
         patience: Patience | None = None,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] | None = None,
     ) -> None:
-        """Connect to nothing yet."""
+        """Connect to nothing yet. ``sleep`` takes the place of the waits between tries."""
         self._patience = Patience() if patience is None else patience
         self._sleep = sleep
-        self._http = _http_session(context, proxy)
+        self._clock = Clock()
+        self._budget = Budget()
+        self._http = _http_session(context, proxy, self._budget, self._patience.read_s)
+
+    def heed(self, clock: Clock) -> None:
+        """From now on nothing begins, or is waited for, once the time of this run is over."""
+        self._clock = clock
 
     def exchange(self, request: Request, judge: Judge) -> Answer:
         """
@@ -125,16 +147,19 @@ class TargetSession:
         """
         known, waits = True, iter(self._patience.backoff_s)
         refusals = 0
+        over = self._clock.over()
+        if over is not None:
+            return Answer(Kind.TRY_LATER, text=over)
         while True:
             answer = self._once(request, judge)
             known = known and answer.outcome_known
             refusals += answer.kind == Kind.RECORDS_REFUSED
             again = refusals == 1 and answer.kind == Kind.RECORDS_REFUSED
             wait_s = 0.0 if again else self._wait_s(answer, waits)
-            if wait_s is None:
-                return answer if answer.kind == Kind.ACCEPTED else answer._replace(outcome_known=known)
             if wait_s:
-                self._sleep(wait_s)
+                (self._sleep or self._clock.rest)(wait_s)
+            if wait_s is None or self._clock.over() is not None:
+                return answer if answer.kind == Kind.ACCEPTED else answer._replace(outcome_known=known)
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -146,11 +171,16 @@ class TargetSession:
         if planned is None:
             return None
         wait_s = max(planned, answer.retry_after_s or 0)
-        return wait_s if wait_s <= self._patience.longest_wait_s else None
+        return wait_s if wait_s <= min(self._patience.longest_wait_s, self._clock.left_s()) else None
 
     def _once(self, request: Request, judge: Judge) -> Answer:
+        total_s, left_s = self._patience.total_s, self._clock.left_s()
+        if left_s < total_s:
+            self._budget.begin(left_s, "no whole answer before the time of this run was over (run_timeout)")
+        else:
+            self._budget.begin(total_s, f"no whole answer within {total_s:g} s (exchange_timeout)")
         try:
-            with speaking_to(request.url):
+            with _speaking_to(request.url, self._budget):
                 return judge(*self._send(request))
         except LinkLost as exc:
             return Answer(Kind.TRY_LATER, text=str(exc), outcome_known=exc.outcome_known)
@@ -169,12 +199,14 @@ class TargetSession:
             stream=True,
         ) as response:
             # Bounded: whoever answers may not be who we think. Read to its end, the connection can be used again.
+            if response.headers.get("Content-Encoding", "").strip().lower() not in _PACKED:
+                response.raw.headers.discard("Content-Encoding")
             body = response.raw.read(LARGEST_ANSWER, decode_content=True)
             return response.status_code, response.headers, body
 
 
 @contextmanager
-def speaking_to(url: str) -> Iterator[None]:
+def _speaking_to(url: str, budget: Budget) -> Iterator[None]:
     """
     Translate what requests, urllib3 and ssl raise into our errors, in words of our own.
 
@@ -184,11 +216,62 @@ def speaking_to(url: str) -> Iterator[None]:
     try:
         yield
     except (requests.RequestException, urllib3.exceptions.HTTPError, http.client.HTTPException, OSError) as exc:
-        raise _meaning(re.sub(r"^\w+://(?:[^/@]*@)?|[/?#].*$", "", url), [*_causes(exc)]) from exc
+        where = re.sub(r"^\w+://(?:[^/@]*@)?|[/?#].*$", "", url)
+        raise _meaning(where, [*_causes(exc)], asked=budget.asked) from exc
 
 
 class _Connection(urllib3.connection.HTTPSConnection):
-    """Hears what a server said before it hung up in the middle of a large body: 413, or a TLS alert."""
+    """
+    Lives by the budget of an exchange.
+
+    Hears what a server said before it hung up in the middle of a large body: 413, or a TLS alert.
+    """
+
+    def __init__(self, *args: Any, make: type[TimedSocket], read_s: float, **kwargs: Any) -> None:
+        """``make``: the class of its sockets, with the budget; ``read_s`` also limits how long a body is sent."""
+        super().__init__(*args, **kwargs)
+        self._make = make
+        self._budget = make.budget
+        self._read_s = read_s
+
+    def _new_conn(self) -> socket.socket:
+        """As urllib3's own, but for the sockets: each of a name's addresses is tried for what time is left."""
+        host = self._dns_host.strip("[]")
+        try:
+            host.encode("idna")
+            found = socket.getaddrinfo(host, self.port, type=socket.SOCK_STREAM)
+        except UnicodeError:
+            raise urllib3.exceptions.LocationParseError(host) from None
+        except socket.gaierror as exc:
+            raise urllib3.exceptions.NameResolutionError(self.host, self, exc) from exc
+        problem: OSError = OSError(f"{host} has no address")
+        for family, kind, protocol, _name, address in found:
+            connecting = self._make(family, kind, protocol)
+            try:
+                for option in self.socket_options or ():
+                    connecting.setsockopt(*option)
+                connecting.settimeout(self.timeout)
+                connecting.connect(address)
+            except OSError as exc:
+                connecting.close()
+                problem = exc
+            else:
+                return connecting
+        if isinstance(problem, TimeoutError):
+            raise urllib3.exceptions.ConnectTimeoutError(self, str(problem)) from problem
+        raise urllib3.exceptions.NewConnectionError(self, str(problem)) from problem
+
+    def request(self, *args: Any, **kwargs: Any) -> None:
+        self._budget.asked = True
+        # urllib3 would give a body as long as a connection may take.
+        self.timeout = self._read_s
+        super().request(*args, **kwargs)
+
+    def getresponse(self) -> urllib3.HTTPResponse:  # type: ignore[override]  # so in urllib3
+        response = super().getresponse()
+        # Some more for chunks and trailers.
+        self._budget.expect(2 * LARGEST_ANSWER)
+        return response
 
     def send(self, data: Any) -> None:
         try:
@@ -205,18 +288,19 @@ class _Pool(urllib3.connectionpool.HTTPSConnectionPool):
 class _Adapter(requests.adapters.HTTPAdapter):
     """Connections with our TLS context instead of one made by requests for each pool, and nothing but TLS."""
 
-    def __init__(self, context: ssl.SSLContext) -> None:
+    def __init__(self, context: ssl.SSLContext, pool: Callable[..., _Pool]) -> None:
         self._context = context
+        self._pool = pool
         super().__init__(pool_connections=4, pool_maxsize=1, max_retries=0)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, ssl_context=self._context, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = {"https": _Pool}
+        self.poolmanager.pool_classes_by_scheme = {"https": self._pool}
 
     def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
         contexts = {"ssl_context": self._context, "proxy_ssl_context": self._context}
         manager = super().proxy_manager_for(proxy, **contexts, **kwargs)
-        manager.pool_classes_by_scheme = {"https": _Pool}
+        manager.pool_classes_by_scheme = {"https": self._pool}
         return manager
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
@@ -230,10 +314,11 @@ class _Session(requests.Session):
         return None
 
 
-def _http_session(context: ssl.SSLContext, proxy: str | None) -> requests.Session:
+def _http_session(context: ssl.SSLContext, proxy: str | None, budget: Budget, read_s: float) -> requests.Session:
     session = _Session()
     session.trust_env = False
-    session.mount("https://", _Adapter(context))
+    plain, context.sslsocket_class = timed_sockets(budget)
+    session.mount("https://", _Adapter(context, partial(_Pool, make=plain, read_s=read_s)))
     # Nothing of ours travels in clear.
     session.adapters.pop("http://")
     session.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
@@ -309,25 +394,22 @@ def _causes(exc: BaseException) -> Iterator[BaseException]:
         waiting += [part for part in (*inside, current.__cause__) if isinstance(part, BaseException)]
 
 
-def _meaning(where: str, causes: list[BaseException]) -> ArcacctError:
+def _meaning(where: str, causes: list[BaseException], *, asked: bool) -> ArcacctError:
+    """``asked``: whether anything of the request may have reached the target."""
     for cause in causes:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return TargetRefuses(
-                f"{where}: its certificate cannot be verified ({cause.verify_message}); check targeturl and "
-                "x509_cert_dir, and the CAs in it"
-            )
+            return _untrusted(where, cause)
         if isinstance(cause, ssl.SSLError):
-            return _tls_meaning(where, cause)
+            return _tls_meaning(where, cause, asked=asked)
     if any(isinstance(cause, urllib3.exceptions.ProxyError) for cause in causes):
         return _proxy_meaning(where, causes)
-    if any(isinstance(cause, _NEVER_ARRIVED) for cause in causes):
-        return LinkLost(f"{where}: {_reason(causes)}", outcome_known=True)
     if any(isinstance(cause, _NOT_ASKED) for cause in causes):
         return TargetRefuses(f"{where}: this URL, or that of the proxy, cannot be used; check targeturl and http_proxy")
+    if not asked:
+        return LinkLost(f"{where}: {_reason(causes)}", outcome_known=True)
     return LinkLost(f"{where}: {_reason(causes)}; the work may have been done", outcome_known=False)
 
 
-_NEVER_ARRIVED = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
 _NOT_ASKED = (
     requests.exceptions.InvalidURL,
     requests.exceptions.InvalidSchema,
@@ -337,7 +419,23 @@ _NOT_ASKED = (
 )
 
 
-def _tls_meaning(where: str, cause: ssl.SSLError) -> ArcacctError:
+def _untrusted(where: str, cause: ssl.SSLCertVerificationError) -> TargetRefuses:
+    if cause.verify_code in _OTHER_NAME:
+        return TargetRefuses(
+            f"{where}: its certificate is not for this name, which has to stand among its subject alternative names (a"
+            " common name alone does not count): check targeturl, or ask the target's administrator for such a one"
+        )
+    return TargetRefuses(
+        f"{where}: its certificate cannot be verified ({cause.verify_message}); check targeturl and x509_cert_dir, and"
+        " the CAs in it"
+    )
+
+
+_OTHER_NAME = (62, 64)
+"""OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
+
+
+def _tls_meaning(where: str, cause: ssl.SSLError, *, asked: bool) -> ArcacctError:
     """Alerts are the target's word on us; with TLS 1.3 they arrive with the first answer, after the handshake."""
     what = cause.reason or ""
     if "ALERT" in what and re.search("CERTIFICATE|UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE_FAILURE|DECRYPT", what):
@@ -346,7 +444,7 @@ def _tls_meaning(where: str, cause: ssl.SSLError) -> ArcacctError:
         )
     if re.search("VERSION|PROTOCOL|HTTP_REQUEST|HTTPS_PROXY|INSUFFICIENT_SECURITY|TOO_SMALL|CIPHER", what):
         return TargetRefuses(f"{where}: no common TLS ({_tls_words(cause)}); check the port in targeturl")
-    return LinkLost(f"{where}: TLS broke off ({_tls_words(cause)})", outcome_known=False)
+    return LinkLost(f"{where}: TLS broke off ({_tls_words(cause)})", outcome_known=not asked)
 
 
 def _tls_words(cause: ssl.SSLError) -> str:
@@ -361,17 +459,23 @@ def _proxy_meaning(where: str, causes: list[BaseException]) -> ArcacctError:
     return LinkLost(f"{where}: the proxy cannot connect us ({why})", outcome_known=True)
 
 
+_REASONS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
+    ((urllib3.exceptions.ReadTimeoutError, TimeoutError), "no answer within the time limit"),
+    ((http.client.IncompleteRead, urllib3.exceptions.IncompleteRead), "the answer was cut short"),
+    ((socket.gaierror,), "the host name cannot be resolved"),
+    ((http.client.RemoteDisconnected,), "the connection was closed without an answer"),
+)
+
+
 def _reason(causes: list[BaseException]) -> str:
-    """The innermost known reason in plain words; never an exception's own text, which may quote URLs."""
+    """The innermost known reason in plain words; never a foreign exception's own text, which may quote URLs."""
+    ours = next((cause for cause in causes if isinstance(cause, OutOfTime | TooMuch)), None)
+    if ours is not None:
+        return str(ours)
     if any(type(cause) is urllib3.exceptions.ConnectTimeoutError for cause in causes):
         return "no connection within the time limit"
-    if any(isinstance(cause, urllib3.exceptions.ReadTimeoutError | TimeoutError) for cause in causes):
-        return "no answer within the time limit"
-    if any(isinstance(cause, http.client.IncompleteRead | urllib3.exceptions.IncompleteRead) for cause in causes):
-        return "the answer was cut short"
-    if any(isinstance(cause, socket.gaierror) for cause in causes):
-        return "the host name cannot be resolved"
-    if any(isinstance(cause, http.client.RemoteDisconnected) for cause in causes):
-        return "the connection was closed without an answer"
+    for kinds, words in _REASONS:
+        if any(isinstance(cause, kinds) for cause in causes):
+            return words
     strerrors = [cause.strerror for cause in causes if isinstance(cause, OSError) and isinstance(cause.strerror, str)]
     return strerrors[-1].lower() if strerrors else "the connection failed"

@@ -6,13 +6,15 @@ import time
 from _sqlite3 import Connection, DatabaseError
 from collections.abc import Callable
 from contextlib import closing
+from threading import Event
 from typing import NamedTuple
 
 from arcacct.conf.settings import Settings
-from arcacct.conf.targets import SGASTarget, Target
+from arcacct.conf.targets import DirectoryTarget, SGASTarget, Target
 from arcacct.errors import ArcacctError, FiguresHeld
 from arcacct.publish import monthly
 from arcacct.publish.batches import Limits
+from arcacct.publish.clock import Clock
 from arcacct.publish.counting import count_given
 from arcacct.publish.delivery import Deliverer, Delivery
 from arcacct.publish.families import UR, SummaryFamily, family_of, summary_family, wants
@@ -25,6 +27,7 @@ from arcacct.publish.senders import Sender, max_bytes_of, sender_of
 from arcacct.publish.sums import month_bounds, month_name, months_between, next_month, recent_months
 from arcacct.publish.tally import Tally
 from arcacct.store import cells, former, given, held, ledger, lives, months, query, schema, sent
+from arcacct.store.connect import translated
 from arcacct.store.ledger import JOB_KINDS, Cursor, Unknown
 from arcacct.store.months import Month
 
@@ -84,14 +87,22 @@ class Databases(NamedTuple):
 
 
 class TargetRun:
-    """One run of one target. Errors of the target become part of the Outcome; those of the databases are raised."""
+    """
+    One run of one target. Errors of the target become part of the Outcome; those of the databases are raised.
 
-    def __init__(self, settings: Settings, target: Target, both: Databases, wishes: Wishes) -> None:
+    Once ``stopping`` is set nothing more is sent.
+    """
+
+    def __init__(
+        self, settings: Settings, target: Target, both: Databases, wishes: Wishes, stopping: Event | None = None
+    ) -> None:
         self._settings = settings
         self._target = target
         self._both = both
         self._wishes = wishes
-        self._tally = Tally(lambda note: wishes.announce(target.name, note))
+        self._stopping = stopping or Event()
+        self.tally = Tally(lambda note: wishes.announce(target.name, note))
+        """What was done so far."""
         self._family = family_of(target, settings)
         self._selection = selection_of(target, settings)
         self._walked = False
@@ -156,7 +167,7 @@ class TargetRun:
             self._settings,
             self._target,
             *self._both,
-            self._tally,
+            self.tally,
             limits,
             self._wishes.dry_run,
             floor,
@@ -165,7 +176,7 @@ class TargetRun:
         )
 
     def _outcome(self, error: ArcacctError | None, skipped: str | None = None) -> Outcome:
-        return Outcome(self._target.name, self._tally, error, skipped)
+        return Outcome(self._target.name, self.tally, error, skipped)
 
     def _attempt(self, task: Task, origin: str, work: Callable[[Deliverer], None]) -> ArcacctError | None:
         """Do the work with an open way to the target; an error ends this target's run only."""
@@ -174,23 +185,28 @@ class TargetRun:
                 _do(work, self._plan())
             else:
                 with closing(self._wishes.make_sender(self._target)) as sender:
+                    sender.heed(self._clock(origin))
                     _do(work, self._delivery(sender, origin, task.run))
         except ArcacctError as error:
             return error
         except DatabaseError:
             raise
-        except Exception as error:  # noqa: BLE001  a fault of ours about one target must not keep the others waiting
-            fault = ArcacctError(f"internal error: {type(error).__name__}: {error}; please report it")
-            fault.__cause__ = error
-            return fault
+        except Exception as error:  # noqa: BLE001  a fault of ours ends with an entry in the ledger, too
+            return fault_of(error, task.settings.places.publishing_database)
         self._is_whole = True
         return task.floor.error()
+
+    def _clock(self, origin: str) -> Clock:
+        """The time of this run; an operator who republishes waits as long as it takes: no next run would go on."""
+        if origin == "republish" or isinstance(self._target, DirectoryTarget):
+            return Clock(None, self._stopping)
+        return Clock(self._target.transport.run_timeout_s, self._stopping)
 
     def _plan(self) -> Deliverer:
         return Plan(
             self._both.publishing,
             self._target.block,
-            self._tally,
+            self.tally,
             lambda: self._wishes.make_sender(self._target),
             self._wishes.write_to,
         )
@@ -206,11 +222,11 @@ class TargetRun:
             self._both.publishing,
             self._target.block,
             sender,
-            self._tally,
+            self.tally,
             origin=origin,
             run=run,
             unknown=self._unknown(),
-            watch=lambda: self._wishes.watch(self._target.name, self._tally),
+            watch=lambda: self._wishes.watch(self._target.name, self.tally),
         )
 
     def _unknown(self) -> Unknown | None:
@@ -232,7 +248,7 @@ class TargetRun:
         self._note_walk(task, start)
         doubt = lives.doubt_seq(task.publishing, block)
         if doubt is not None:
-            self._tally.note("publishing.db was lost, or is an older copy: what was sent since is sent again")
+            self.tally.note("publishing.db was lost, or is an older copy: what was sent since is sent again")
         begin = start._replace(last_seq=0) if walks else start
         by_kind = self._months_of_sums(task, start, horizon, holding, doubt)
         if walks:
@@ -254,7 +270,7 @@ class TargetRun:
             )
         if router is not None:
             if doubt is not None and (count := router.neutralise_former(doubt, start.start_end_time)):
-                self._tally.note(f"{count} keys that the receiver may have from before are sent with zeros")
+                self.tally.note(f"{count} keys that the receiver may have from before are sent with zeros")
             add_held(task, router)
             add_logged(task, router, begin, horizon)
             router.flush()
@@ -267,7 +283,7 @@ class TargetRun:
         for month in sorted(recent_months(int(time.time())) & task.months.keys()):
             kind = task.months[month].kind
             if kind != configured:
-                self._tally.note(
+                self.tally.note(
                     f"{month_name(month)} was begun as {kind} and stays so: a month has one family;"
                     f" {configured} begins with the first month of which nothing was published"
                 )
@@ -406,9 +422,9 @@ class TargetRun:
             add_period(task, router, *period)
             router.flush()
             task.floor.hold_kept()
-            if self._tally.corrections:
-                self._tally.note(
-                    f"{self._tally.corrections} records differ from what the receiver got first, which it keeps:"
+            if self.tally.corrections:
+                self.tally.note(
+                    f"{self.tally.corrections} records differ from what the receiver got first, which it keeps:"
                     " `arcacct quarantine list` says what to do about each"
                 )
         monthly.send_sync(task, delivery)
@@ -431,6 +447,19 @@ class TargetRun:
             error=None if error is None else str(error),
             last_end_time=min(waiting) - 1 if waiting else query.latest_end(task.accounting),
         )
+
+
+def fault_of(error: BaseException, database: str) -> ArcacctError:
+    """What ends one target's run, as an error of the tree; ``database`` for what SQLite refuses."""
+    if isinstance(error, ArcacctError):
+        return error
+    fault = (
+        translated(error, database)
+        if isinstance(error, DatabaseError)
+        else ArcacctError(f"internal error: {type(error).__name__}: {error}; please report it")
+    )
+    fault.__cause__ = error
+    return fault
 
 
 def _do(work: Callable[[Deliverer], None], delivery: Deliverer) -> None:

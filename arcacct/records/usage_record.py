@@ -22,7 +22,7 @@ from arcacct.records.identity import (
     start_time,
     vo_name,
 )
-from arcacct.records.xml import duration, escape, iso_time
+from arcacct.records.xml import carried, duration, escape, iso_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def local_job_id(aar: AAR, options: UROptions) -> str | None:
     if not aar.local_job_id:
         return None
     text = options.localid_prefix + aar.local_job_id
-    return None if len(text) > LONGEST_LOCAL_ID or text.startswith("/") else text
+    return None if len(text) > LONGEST_LOCAL_ID or carried(text).startswith("/") else text
 
 
 def _local_job_id(aar: AAR, options: UROptions) -> str:

@@ -38,6 +38,11 @@ def escape(text: str) -> str:
     return text.translate(_TABLE)
 
 
+def carried(text: str) -> str:
+    """What is left of a text in XML: all but what :func:`escape` has to remove."""
+    return text if text.isprintable() else _FORBIDDEN.sub("", text)
+
+
 def has_forbidden(text: str) -> bool:
     """Whether the text has characters that :func:`escape` has to remove."""
     return _FORBIDDEN.search(text) is not None

@@ -2,19 +2,21 @@
 Sonar's telemetry: the envelopes of a stream as values, whatever version of Sonar, or of us, wrote them.
 
 The seed's format and what Sonar really emits differ in places (the tag of jobs, fields added and dropped): both are
-read. A type or a time that is wrong costs the envelope it is in and nothing else.
+read. A value that is wrong costs itself; what says which node, job or process it is about, and when, costs that.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from collections import Counter
+from typing import Any, NamedTuple, TypeVar
 
 from arcacct.sources import sonar_fields as field
-from arcacct.sources.sonar_fields import MalformedError
+from arcacct.sources.faults import fault_of
+from arcacct.sources.sonar_fields import STRICT, Lost, MalformedError, Strict, Tolerant
 from arcacct.sources.sonar_hosts import expand
 from arcacct.sources.sonar_jobs import SlurmReport, slurm_report
-from arcacct.sources.sonar_samples import Sample, sample
+from arcacct.sources.sonar_samples import Sample, card_id, sample
 from arcacct.sources.sonar_stream import Objects, Rejected
 
 TYPE_CHECKING = False
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Cluster",
     "Complaint",
+    "Dropped",
     "Errors",
     "Jobs",
     "Rejected",
@@ -31,9 +34,13 @@ __all__ = [
     "Sysinfo",
     "Telemetry",
     "Told",
+    "Unreadable",
     "envelope",
     "read",
 ]
+
+
+T = TypeVar("T")
 
 
 class Card(NamedTuple):
@@ -136,12 +143,29 @@ class Errors(NamedTuple):
 Envelope = Sysinfo | Sample | Jobs | Cluster | Errors
 
 
+class Unreadable(NamedTuple):
+    """A file that cannot be read, or not to its end: what could be read of it has come before this."""
+
+    complaint: str
+
+
+class Dropped(NamedTuple):
+    """Values of the envelope before this that were unusable and are taken as absent."""
+
+    counts: Counter[str]
+    """By the name of the field."""
+
+
 class Told(NamedTuple):
     """An envelope, or what could not be used, and where it came from."""
 
     origin: str
-    what: Envelope | Rejected | None
+    what: Envelope | Rejected | Dropped | Unreadable | None
     """``None``: the stream pauses, so whatever waits for more should be stored."""
+    number: int = 0
+    """Which object of its stream it is, from 1."""
+    text: str = ""
+    """The envelope as it was read; bytes that are no UTF-8 as surrogates."""
 
 
 class Telemetry:
@@ -151,7 +175,17 @@ class Telemetry:
         """Nothing was read yet."""
         self._objects = Objects()
 
-    def feed(self, chunk: bytes, *, final: bool = False) -> Iterator[Envelope | Rejected]:
+    @property
+    def number(self) -> int:
+        """Which object of the stream the last envelope is, from 1."""
+        return self._objects.number
+
+    @property
+    def text(self) -> str:
+        """The last envelope as it was read: to be asked for before the next."""
+        return self._objects.text
+
+    def feed(self, chunk: bytes, *, final: bool = False) -> Iterator[Envelope | Rejected | Dropped]:
         """Every envelope that is complete with these bytes, and in its place whatever cannot be used."""
         for found in self._objects.feed(chunk, final=final):
             if isinstance(found, Rejected):
@@ -160,11 +194,31 @@ class Telemetry:
             number, value = found
             try:
                 yield envelope(value)
-            except MalformedError as error:
-                yield Rejected(number, str(error))
+            except Exception:  # noqa: BLE001  whatever it is, it is looked at once more, part by part
+                yield from self._in_parts(number, value)
+
+    def _in_parts(self, number: int, value: dict[str, Any]) -> Iterator[Envelope | Rejected | Dropped]:
+        """An envelope of which something is unusable: all that is not."""
+        fields = Tolerant()
+        try:
+            yield envelope(value, fields)
+        except Exception as error:  # noqa: BLE001  also one of our own costs this envelope alone
+            yield Rejected(number, fault_of(error), self.text)
+            return
+        for lost in fields.lost:
+            yield Rejected(number, lost.fault, _alone(value, lost), lost.part)
+        if fields.dropped:
+            yield Dropped(+fields.dropped)
 
 
-def read(chunks: Iterable[bytes]) -> Iterator[Envelope | Rejected]:
+def _alone(value: dict[str, Any], lost: Lost) -> str:
+    """An envelope with nothing but the one element that was left out of it, to be tried again as any other."""
+    attributes = {key: one for key, one in value["data"]["attributes"].items() if key in ("time", "cluster", "node")}
+    data = {"type": value["data"]["type"], "attributes": attributes | {lost.key: [lost.element]}}
+    return json.dumps({"meta": value.get("meta"), "data": data})
+
+
+def read(chunks: Iterable[bytes]) -> Iterator[Envelope | Rejected | Dropped]:
     """Every envelope of a whole stream."""
     stream = Telemetry()
     for chunk in chunks:
@@ -172,14 +226,14 @@ def read(chunks: Iterable[bytes]) -> Iterator[Envelope | Rejected]:
     yield from stream.feed(b"", final=True)
 
 
-def envelope(value: dict[str, Any]) -> Envelope:
+def envelope(value: dict[str, Any], fields: Strict = STRICT) -> Envelope:
     """One decoded JSON object as an envelope. Raises MalformedError."""
-    errors = field.items(value, "errors")
+    errors = field.elements(value, "errors")
     data = field.inside(value, "data")
     if errors and data is not None:
         raise MalformedError("both data and errors")
     if errors:
-        return Errors(tuple(_complaint(one) for one in errors))
+        return _errors(errors, fields)
     if data is None:
         raise MalformedError("neither data nor errors: not an envelope of Sonar")
     kind = field.name(data, "type")
@@ -188,14 +242,28 @@ def envelope(value: dict[str, Any]) -> Envelope:
         raise MalformedError(f"data of the unknown type {kind[:40]!r}")
     if attributes is None:
         raise MalformedError("attributes are missing")
-    return _KINDS[kind](attributes)
+    return _KINDS[kind](attributes, fields)
 
 
-def _complaint(value: dict[str, Any]) -> Complaint:
+def _errors(values: list[Any], fields: Strict) -> Errors:
+    found = []
+    for value in values:
+        try:
+            found.append(_complaint(value, fields))
+        except MalformedError as error:
+            fields.drop("errors", error)
+    if not found:
+        raise MalformedError("no error of it has a time and a detail")
+    return Errors(tuple(found))
+
+
+def _complaint(value: Any, fields: Strict) -> Complaint:
+    if type(value) is not dict:
+        raise MalformedError("errors is not a list of objects")
     return Complaint(
         field.timestamp(value, "time"),
-        field.text(value, "cluster"),
-        field.text(value, "node"),
+        fields.text(value, "cluster"),
+        fields.text(value, "node"),
         field.name(value, "detail"),
     )
 
@@ -207,85 +275,106 @@ def _nonzero(value: dict[str, Any], key: str) -> int:
     return found
 
 
-def _sysinfo(value: dict[str, Any]) -> Sysinfo:
+def _sysinfo(value: dict[str, Any], fields: Strict) -> Sysinfo:
+    node = field.name(value, "node")
     return Sysinfo(
         time=field.timestamp(value, "time"),
         cluster=field.text(value, "cluster"),
-        node=field.name(value, "node"),
-        os_name=field.name(value, "os_name"),
-        os_release=field.name(value, "os_release"),
-        numa_nodes=field.uint(value, "numa_nodes"),
-        sockets=_nonzero(value, "sockets"),
-        cores_per_socket=_nonzero(value, "cores_per_socket"),
-        threads_per_core=_nonzero(value, "threads_per_core"),
-        cpu_model=field.text(value, "cpu_model"),
-        architecture=field.name(value, "architecture"),
-        memory_kib=_nonzero(value, "memory"),
-        distances=_distances(value),
-        topo_svg=field.text(value, "topo_svg"),
-        topo_text=field.text(value, "topo_text"),
-        cards=tuple(_card(one) for one in field.items(value, "cards")),
-        software=tuple(
-            Software(field.name(one, "key"), field.text(one, "name"), field.name(one, "version"))
-            for one in field.items(value, "software")
-        ),
+        node=node,
+        os_name=fields.optional(field.name, value, "os_name") or "",
+        os_release=fields.optional(field.name, value, "os_release") or "",
+        numa_nodes=fields.uint(value, "numa_nodes"),
+        sockets=fields.optional(_nonzero, value, "sockets") or 0,
+        cores_per_socket=fields.optional(_nonzero, value, "cores_per_socket") or 0,
+        threads_per_core=fields.optional(_nonzero, value, "threads_per_core") or 0,
+        cpu_model=fields.text(value, "cpu_model"),
+        architecture=fields.optional(field.name, value, "architecture") or "",
+        memory_kib=fields.optional(_nonzero, value, "memory") or 0,
+        distances=fields.optional(_distances, value, "distances") or "",
+        topo_svg=fields.long_text(value, "topo_svg"),
+        topo_text=fields.long_text(value, "topo_text"),
+        cards=tuple(_each(_card, value, "cards", node, fields)),
+        software=tuple(_each(_software, value, "software", node, fields)),
     )
 
 
-def _distances(value: dict[str, Any]) -> str:
-    rows = value.get("distances") or []
-    if type(rows) is not list:
-        raise MalformedError("distances is not a list")
-    matrix = [field.uints({"distances": row}, "distances") for row in rows]
+def _each(
+    make: Callable[[dict[str, Any], str, Strict], T], value: dict[str, Any], key: str, node: str, fields: Strict
+) -> Iterator[T]:
+    """The elements of a list, without those that are unusable."""
+    for one in fields.items(value, key):
+        try:
+            yield make(one, node, fields)
+        except MalformedError as error:
+            fields.drop(key, error)
+
+
+def _distances(value: dict[str, Any], key: str) -> str:
+    rows = field.elements(value, key)
+    matrix = [field.uints({key: row}, key) for row in rows]
     return json.dumps(matrix, separators=(",", ":")) if matrix else ""
 
 
-def _card(value: dict[str, Any]) -> Card:
+def _software(value: dict[str, Any], _node: str, fields: Strict) -> Software:
+    return Software(field.name(value, "key"), fields.text(value, "name"), field.name(value, "version"))
+
+
+def _card(value: dict[str, Any], node: str, fields: Strict) -> Card:
     return Card(
         field.uint(value, "index"),
-        field.text(value, "uuid"),
-        field.text(value, "address"),
-        field.text(value, "manufacturer"),
-        field.text(value, "model"),
-        field.text(value, "architecture"),
-        field.text(value, "driver"),
-        field.text(value, "firmware"),
-        field.uint(value, "memory"),
-        field.uint(value, "power_limit"),
-        field.uint(value, "max_power_limit"),
-        field.uint(value, "min_power_limit"),
-        field.uint(value, "max_ce_clock"),
-        field.uint(value, "max_memory_clock"),
+        card_id(value, node),
+        fields.text(value, "address"),
+        fields.text(value, "manufacturer"),
+        fields.text(value, "model"),
+        fields.text(value, "architecture"),
+        fields.text(value, "driver"),
+        fields.text(value, "firmware"),
+        fields.uint(value, "memory"),
+        fields.uint(value, "power_limit"),
+        fields.uint(value, "max_power_limit"),
+        fields.uint(value, "min_power_limit"),
+        fields.uint(value, "max_ce_clock"),
+        fields.uint(value, "max_memory_clock"),
     )
 
 
-def _jobs(value: dict[str, Any]) -> Jobs:
-    time = field.timestamp(value, "time")
-    reports = tuple(slurm_report(one, time) for one in field.items(value, "slurm_jobs"))
-    return Jobs(time, field.text(value, "cluster"), reports)
+def _jobs(value: dict[str, Any], fields: Strict) -> Jobs:
+    time, cluster = field.timestamp(value, "time"), field.text(value, "cluster")
+    reports = []
+    for place, one in enumerate(field.elements(value, "slurm_jobs"), 1):
+        try:
+            reports.append(slurm_report(one, time, fields))
+        except Exception as error:  # noqa: BLE001  strict readers raise it again
+            fields.lose("slurm_jobs", place, error, one)
+    return Jobs(time, cluster, tuple(reports))
 
 
-def _cluster(value: dict[str, Any]) -> Cluster:
+def _cluster(value: dict[str, Any], fields: Strict) -> Cluster:
     return Cluster(
         field.timestamp(value, "time"),
         field.text(value, "cluster"),
-        field.flag(value, "slurm"),
-        tuple(
-            Partition(field.name(one, "name"), tuple(expand(field.texts(one, "nodes"))))
-            for one in field.items(value, "partitions")
-        ),
-        tuple(_node_states(one) for one in field.items(value, "nodes")),
+        fields.flag(value, "slurm"),
+        tuple(_each(_partition, value, "partitions", "", fields)),
+        tuple(_each(_node_states, value, "nodes", "", fields)),
     )
 
 
-def _node_states(value: dict[str, Any]) -> NodeStates:
-    names = expand(field.texts(value, "names"))
+def _partition(value: dict[str, Any], _node: str, fields: Strict) -> Partition:
+    return Partition(field.name(value, "name"), tuple(fields.optional(_expanded, value, "nodes") or ()))
+
+
+def _expanded(value: dict[str, Any], key: str) -> list[str]:
+    return expand(field.texts(value, key))
+
+
+def _node_states(value: dict[str, Any], _node: str, fields: Strict) -> NodeStates:
+    names = _expanded(value, "names")
     if not names:
         raise MalformedError("names is empty")
-    return NodeStates(tuple(names), tuple(field.texts(value, "states")))
+    return NodeStates(tuple(names), tuple(fields.texts(value, "states")))
 
 
-_KINDS: dict[str, Callable[[dict[str, Any]], Sysinfo | Sample | Jobs | Cluster]] = {
+_KINDS: dict[str, Callable[[dict[str, Any], Strict], Sysinfo | Sample | Jobs | Cluster]] = {
     "sysinfo": _sysinfo,
     "sample": sample,
     # The seed, and files of Sonar before 0.18, say "jobs".

@@ -7,7 +7,7 @@ Zero padding of the lower bound is kept (``n[08-11]`` is n08, n09, n10, n11).
 from __future__ import annotations
 
 import re
-from itertools import product
+from itertools import islice, product
 
 from arcacct.sources.sonar_fields import MalformedError
 
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 LARGEST_LIST = 100_000
 """A list of more names than this is a mistake, and would take our memory."""
 
+NOBODY = frozenset(("", "None", "None assigned", "(null)", "Unknown", "N/A"))
+"""What Slurm says for no nodes; Sonar before 0.17 passes it on as the name of one, for every pending job."""
+
+_LARGEST_BYTES = 8 * 1024 * 1024
 _PARTS = re.compile(r"\[([^\[\]]*)\]|([^\[\],\s]+)")
 _RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?", re.ASCII)
 _LAST_NUMBER = re.compile(r"(.*?)([0-9]+)([^0-9]*)", re.ASCII | re.DOTALL)
@@ -31,6 +35,8 @@ def expand(ranges: Iterable[str]) -> list[str]:
     """
     found: dict[str, None] = {}
     for text in ranges:
+        if text in NOBODY:
+            continue
         for element in split(text):
             for name in _expand(element):
                 found[name] = None
@@ -61,9 +67,9 @@ def _expand(element: str) -> Iterator[str]:
         match = _PARTS.match(element, position)
         if match is None:
             raise MalformedError(f"{element[:60]!r} is not a range of hosts")
-        parts.append([match[2]] if match[1] is None else list(_numbers(match[1], element)))
+        parts.append([match[2]] if match[1] is None else list(islice(_numbers(match[1], element), LARGEST_LIST + 1)))
         names = (names or 1) * len(parts[-1])
-        if names > LARGEST_LIST:
+        if names > LARGEST_LIST or names * sum(len(part[-1]) for part in parts) > _LARGEST_BYTES:
             raise MalformedError(f"{element[:60]!r} has more than {LARGEST_LIST} hosts")
         position = match.end()
     if not parts:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from arcacct.sources import sonar_fields as field
-from arcacct.sources.sonar_fields import MalformedError
+from arcacct.sources.sonar_fields import STRICT, MalformedError, Strict
 from arcacct.sources.sonar_hosts import compress, expand
 
 TYPE_CHECKING = False
@@ -60,7 +60,7 @@ def is_final(state: str | None) -> bool:
 
 
 def _nodes(value: dict[str, Any], key: str) -> str:
-    # Ranges are checked here (a malformed one costs the envelope) and kept in one form.
+    # Ranges are checked here and kept in one form.
     return compress(expand(field.texts(value, key)))
 
 
@@ -74,9 +74,21 @@ def _distribution(value: dict[str, Any], key: str) -> str:
     return "" if found == "Unknown" else found
 
 
+def _state(value: dict[str, Any], key: str) -> str:
+    """
+    The state's first word: "CANCELLED by 2101037" names the user who did it.
+
+    Absent where a daemon of Sonar 0.13 or 0.14 sends only what has changed of a job.
+    """
+    words = field.text(value, key).split()
+    if not words and value.get(key):
+        raise MalformedError(f"{key} is blank")
+    return words[0].upper() if words else ""
+
+
 FIELDS: dict[str, Callable[[dict[str, Any], str], Value | None]] = {
     "job_name": field.text,
-    "job_state": field.name,
+    "job_state": _state,
     "array_job_id": field.known,
     "array_task_id": field.known,
     "het_job_id": field.known,
@@ -121,27 +133,35 @@ SACCT_FIELDS: dict[str, Callable[[dict[str, Any], str], Value | None]] = {
 """The fields of SacctData; CPU in seconds, memory and disk in KiB."""
 
 
-def slurm_report(value: dict[str, Any], time: int) -> SlurmReport:
-    """One element of ``slurm_jobs``, said at a time. Raises MalformedError."""
+def slurm_report(value: Any, time: int, fields: Strict = STRICT) -> SlurmReport:
+    """
+    One element of ``slurm_jobs``, said at a time.
+
+    Raises MalformedError when it cannot be told which job or step it is; with strict readers for any other value, too.
+    """
+    if type(value) is not dict:
+        raise MalformedError("not an object")
     job_id = field.uint(value, "job_id")
     if not job_id:
         raise MalformedError("job_id is missing")
+    step = field.text(value, "job_step")
     found: dict[str, Value] = {}
-    _take(found, value, FIELDS)
-    sacct = field.inside(value, "sacct")
+    _take(found, value, FIELDS, fields)
+    sacct = fields.inside(value, "sacct")
     if sacct is not None:
-        _take(found, sacct, SACCT_FIELDS)
-    # "CANCELLED by 2101037" names the user who did it.
-    found["job_state"] = str(found["job_state"]).split()[0].upper()
-    return SlurmReport(time, job_id, field.text(value, "job_step"), _with_index(found))
+        _take(found, sacct, SACCT_FIELDS, fields)
+    return SlurmReport(time, job_id, step, _with_index(found))
 
 
 def _take(
-    found: dict[str, Value], value: dict[str, Any], readers: dict[str, Callable[[dict[str, Any], str], Value | None]]
+    found: dict[str, Value],
+    value: dict[str, Any],
+    readers: dict[str, Callable[[dict[str, Any], str], Value | None]],
+    fields: Strict,
 ) -> None:
     for name, reader in readers.items():
-        if name in value or name == "job_state":
-            read = reader(value, name)
+        if name in value:
+            read = fields.optional(reader, value, name)
             if read is not None and read != "":
                 found[name] = read
 
@@ -152,7 +172,7 @@ def _with_index(found: dict[str, Value]) -> dict[str, Value]:
 
     A pending array as a whole has none either; its last element keeps the job_id of the whole.
     """
-    if found.get("array_job_id") and found["job_state"] != PENDING:
+    if found.get("array_job_id") and found.get("job_state", PENDING) != PENDING:
         found.setdefault("array_task_id", 0)
     if found.get("het_job_id"):
         found.setdefault("het_job_offset", 0)
@@ -192,15 +212,20 @@ def same_run(job: SlurmJob, report: SlurmReport) -> bool:
         return start == other or not is_final(_state_of_earlier(job, start, report, other))
     if start is not None:
         end = job.number("end_time")
-        waits = report.values["job_state"] == PENDING
+        waits = report.values.get("job_state") == PENDING
         return not (job.finished and waits and end is not None and report.time > end)
     if isinstance(other, int):
         # This run never started. It was cancelled, or it is the one that starts now, or one after that.
         ended = report.values.get("end_time")
         waits_since = min((said for name, said in job.times.items() if name == "job_state"), default=0)
-        return not (is_final(str(report.values["job_state"])) and isinstance(ended, int) and waits_since > ended)
+        return not (is_final(_state_of(report)) and isinstance(ended, int) and waits_since > ended)
     return True
 
 
 def _state_of_earlier(job: SlurmJob, start: int, report: SlurmReport, other: int) -> str | None:
-    return job.text("job_state") if start < other else str(report.values["job_state"])
+    return job.text("job_state") if start < other else _state_of(report)
+
+
+def _state_of(report: SlurmReport) -> str | None:
+    state = report.values.get("job_state")
+    return state if isinstance(state, str) else None

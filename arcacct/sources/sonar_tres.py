@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-_NO_VALUE = 2**63
-"""Slurm's NO_VAL64 is 18446744073709551614: the site does not measure that."""
-_AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]*)?)([KMGTP]?)i?B?", re.ASCII | re.IGNORECASE)
+_LARGEST = 2**53
+"""What is more is no measurement; Slurm's NO_VAL64, 18446744073709551614, is said where the site does not measure."""
+_AMOUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{0,20})?)([KMGTP]?)i?B?", re.ASCII | re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 
 
@@ -20,7 +20,7 @@ def parse(text: str) -> dict[str, int]:
             continue
         amount = int(match[1]) if match[1].isdigit() else float(match[1])
         amount = round(amount * 1024 ** _POWERS[match[2].upper()])
-        if amount < _NO_VALUE:
+        if amount <= _LARGEST:
             found[key.strip()] = amount
     return found
 

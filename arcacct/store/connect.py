@@ -9,7 +9,7 @@ import sys
 from arcacct.errors import SchemaError, StoreBusy, StoreError
 from arcacct.store.engine import Connection, DatabaseError, OperationalError, connect
 
-ACCOUNTING_SCHEMA = 12
+ACCOUNTING_SCHEMA = 13
 """The number of the last script in schema/accounting; a test keeps it true."""
 PUBLISHING_SCHEMA = 6
 """The number of the last script in schema/publishing."""

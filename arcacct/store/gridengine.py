@@ -2,7 +2,8 @@
 Importing Grid Engine's accounting files: what is new in them, each record once, in slices that no hook waits for.
 
 How far each file was read moves in the same transaction as its records. Interrupted anywhere, the next import goes on;
-where a position does not hold, the file is read from its beginning and what is known is known.
+where a position does not hold, the file is read from its beginning and what is known is known. A slice in which
+something fails is taken back and read again in halves, until the record is found: it alone is rejected.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from arcacct.conf.places import Places
 from arcacct.errors import InputError
 from arcacct.records.gridengine import Record
+from arcacct.sources.faults import Fault, fault_of
 from arcacct.sources.gridengine import record
 from arcacct.store import cells
 from arcacct.store import gridengine_positions as positions
@@ -23,9 +25,10 @@ from arcacct.store import gridengine_rows as rows
 from arcacct.store.accounting import writing
 from arcacct.store.gridengine_arc import LOCAL, SOURCE, Conflict, has_arc_jobs
 from arcacct.store.gridengine_jobs import Policy, Taken, make_again, take
-from arcacct.store.gridengine_reading import STDIN, Reader, first_time, rotated_since
+from arcacct.store.gridengine_reading import STDIN, Overlong, Reader, first_time, rotated_since
 from arcacct.store.gridengine_rows import Number, Place
 from arcacct.store.import_records import JobWriter
+from arcacct.store.rejected import Kept, Quarantine, Reject, Retried, drop, fault, is_of_record, needing_file
 
 SHOWN = 10
 """So many bad lines are shown of a run."""
@@ -34,6 +37,8 @@ _CACHE_KIB = 16 * 1024
 _SLICE_S = 0.03
 """How long a slice should hold the queue of writers."""
 _SMALLEST, _LARGEST = 50, 500
+
+_LINE = "line "
 
 Say = Callable[[str], None]
 """Called with something that a person should know while the import runs."""
@@ -48,6 +53,8 @@ class Report(NamedTuple):
     lines: int = 0
     """Lines that were read, comments included."""
     bad_lines: int = 0
+    failed_jobs: int = 0
+    """Jobs that could not be made again from their records."""
     unreadable: int = 0
     """Files that could not be read, or not to their end."""
     more_conflicts: int = 0
@@ -79,6 +86,7 @@ class Import:
         self._say = say
         self._progress = progress
         self._writer = JobWriter(con, SOURCE, policy.site.cell)
+        self._quarantine = Quarantine(con, SOURCE, policy.site.cell)
         self._clock = clock
         self._conflicts: set[Conflict] = set()
         self._slice = 50
@@ -104,7 +112,7 @@ class Import:
         """
         What a path that is another file than before was renamed to, and what was rotated since.
 
-        Raises InputError when it cannot be read.
+        None of what cannot be read: reading it says what is wrong.
         """
         last = positions.latest(self._con, self.cell, path)
         if last is None:
@@ -112,14 +120,13 @@ class Import:
         position, read_at = last
         try:
             reader = Reader(path)
+            try:
+                # Not by the inode: a file that is made anew often gets that of the one that was removed.
+                return [] if reader.holds(position) else rotated_since(path, read_at)
+            finally:
+                reader.close()
         except InputError:
-            # There is none at the moment, or reading it says what is wrong.
             return []
-        try:
-            # Not by the inode: a file that is made anew often gets that of the one that was removed.
-            return [] if reader.holds(position) else rotated_since(path, read_at)
-        finally:
-            reader.close()
 
     def file(self, path: str) -> None:
         """Import what is new in one file."""
@@ -150,6 +157,9 @@ class Import:
         """Import the whole lines that follow. Raises InputError for what cannot be read, after all that could be."""
         size = 0 if reader.path == STDIN else os.stat(reader.path).st_size
         for lines in reader.lines():
+            if isinstance(lines, Overlong):
+                self._pass_over(reader, lines)
+                continue
             start = 0
             while start < len(lines):
                 part = lines[start : start + self._slice]
@@ -157,49 +167,89 @@ class Import:
                 self._take(reader, part)
             self._progress(reader.path, reader.position.position, size)
 
-    def _take(self, reader: Reader, lines: list[bytes]) -> None:
-        """One slice: records, what they change, and the position, in one transaction."""
+    def _take(self, reader: Reader, lines: list[bytes], refused: Fault | None = None) -> None:
+        """
+        One slice: records, what they change, and the position, in one transaction.
+
+        ``refused``: why the only one of these lines cannot be used.
+        """
         position = reader.position
-        found, bad = self._parsed(reader, lines)
-        report = self.report
-        self.report = report._replace(lines=report.lines + len(lines), bad_lines=report.bad_lines + bad)
+        found, bad = self._parsed(reader, lines) if refused is None else ([], [_reject(reader, 1, lines[0], refused)])
         if not found and not bad and reader.head is None:
             # Only the header so far: the file cannot be told from others yet.
+            self._read(len(lines), ())
             reader.position = position.after(lines)
             return
-        with writing(self._con, self._here) as con:
-            begun = time.monotonic()
-            if position.file_id == 0:
+        try:
+            with writing(self._con, self._here) as con:
+                begun = time.monotonic()
+                if position.file_id == 0:
+                    position = positions.keep(con, self.cell, reader, position)
+                places = [(one, Place(position.file_id, line)) for line, one in found]
+                taken = take(con, self._now(), self._writer, places)
+                position = position.after(lines)._replace(
+                    records=position.records + taken.new, bad_lines=position.bad_lines + len(bad)
+                )
                 position = positions.keep(con, self.cell, reader, position)
-            places = [(one, Place(position.file_id, line)) for line, one in found]
-            taken = take(con, self._now(), self._writer, places)
-            position = position.after(lines)._replace(
-                records=position.records + taken.new, bad_lines=position.bad_lines + bad
-            )
-            position = positions.keep(con, self.cell, reader, position)
-            self._adapt(len(found), time.monotonic() - begun)
+                self._quarantine.keep(bad)
+                self._adapt(len(found), time.monotonic() - begun)
+        except Exception as error:
+            self._taken_back()
+            if refused is not None or not is_of_record(error):
+                raise
+            self._take_apart(reader, lines, fault(error))
+            return
         reader.position = position
+        self._read(len(lines), bad)
         self._count(taken)
 
-    def _parsed(self, reader: Reader, lines: list[bytes]) -> tuple[list[tuple[int, Record]], int]:
+    def _taken_back(self) -> None:
+        """A transaction was rolled back: what was remembered of it is wrong."""
+        self._writer = JobWriter(self._con, SOURCE, self.cell)
+        self._quarantine.forget()
+
+    def _take_apart(self, reader: Reader, lines: list[bytes], why: Fault) -> None:
+        """A slice in which something fails, in halves."""
+        if len(lines) == 1:
+            self._take(reader, lines, why)
+            return
+        for part in (lines[: len(lines) // 2], lines[len(lines) // 2 :]):
+            self._take(reader, part)
+
+    def _pass_over(self, reader: Reader, line: Overlong) -> None:
+        """A line that is too long for a record."""
+        why = Fault(f"a line of {line.bytes} bytes: no record of Grid Engine's")
+        bad = [_reject(reader, 1, line.beginning, why)._replace(bytes=line.bytes)]
+        with writing(self._con, self._here) as con:
+            position = line.after._replace(bad_lines=reader.position.bad_lines + 1)
+            position = positions.keep(con, self.cell, reader, position)
+            self._quarantine.keep(bad)
+        reader.position = position
+        self._read(1, bad)
+
+    def _parsed(self, reader: Reader, lines: list[bytes]) -> tuple[list[tuple[int, Record]], list[Reject]]:
         found = []
-        bad = 0
-        for number, line in enumerate(lines, reader.position.lines + 1):
+        bad = []
+        before = reader.position.lines
+        for number, line in enumerate(lines, 1):
             try:
                 one = record(line)
-            except ValueError as error:
-                bad += 1
-                self._bad(f"{reader.path}:{number}: {error}", self.report.bad_lines + bad)
+            except Exception as error:  # noqa: BLE001  whatever it is, it costs this line alone
+                bad.append(_reject(reader, number, line, fault_of(error)))
             else:
                 if one is not None:
-                    found.append((number, one))
+                    found.append((before + number, one))
         return found, bad
 
-    def _bad(self, what: str, count: int) -> None:
-        if count <= SHOWN:
-            self._say(f"{what}; the line is left out")
-        elif count == SHOWN + 1:
-            self._say("further bad lines are only counted")
+    def _read(self, lines: int, bad: Sequence[Reject]) -> None:
+        """Count lines that were read, and say what is wrong with them."""
+        report = self.report
+        for count, one in enumerate(bad, report.bad_lines + 1):
+            if count <= SHOWN:
+                self._say(f"{one.file}:{one.position.removeprefix(_LINE)}: {one.fault.reason}; the line is left out")
+            elif count == SHOWN + 1:
+                self._say("further bad lines are only counted")
+        self.report = report._replace(lines=report.lines + lines, bad_lines=report.bad_lines + len(bad))
 
     def _adapt(self, records: int, seconds: float) -> None:
         wanted = int(records * _SLICE_S / max(seconds, 1e-6))
@@ -268,11 +318,61 @@ class Import:
             while start < len(page):
                 part = page[start : start + self._slice]
                 start += len(part)
-                with writing(self._con, self._here) as con:
-                    begun = time.monotonic()
-                    taken = make_again(con, self._now(), self._writer, part)
-                    self._adapt(len(part), time.monotonic() - begun)
-                self._count(taken)
+                self._make_part(part)
+
+    def _make_part(self, part: list[Number]) -> None:
+        try:
+            with writing(self._con, self._here) as con:
+                begun = time.monotonic()
+                taken = make_again(con, self._now(), self._writer, part)
+                self._adapt(len(part), time.monotonic() - begun)
+        except Exception as error:
+            self._taken_back()
+            if not is_of_record(error):
+                raise
+            if len(part) > 1:
+                for half in (part[: len(part) // 2], part[len(part) // 2 :]):
+                    self._make_part(half)
+                return
+            self.report = self.report._replace(failed_jobs=self.report.failed_jobs + 1)
+            if self.report.failed_jobs <= SHOWN:
+                job, task = part[0]
+                name = f"{job}.{task}" if task else str(job)
+                self._say(f"job {name}: cannot be made from its records: {fault(error).reason}; it stays as it was")
+        else:
+            self._count(taken)
+
+    def retry(self) -> Retried:
+        """Take once more what was rejected; what can be used now is rejected no longer."""
+        done = Retried()
+        for kept, line in self._quarantine.waiting():
+            done = done._replace(tried=done.tried + 1, good=done.good + self._retried(kept, line))
+        self.finish()
+        return done._replace(needs_file=needing_file(self._con, SOURCE, self.cell))
+
+    def _retried(self, kept: Kept, line: bytes) -> bool:
+        number = kept.position.removeprefix(_LINE)
+        try:
+            one = record(line)
+            with writing(self._con, self._here) as con:
+                taken = Taken()
+                if one is not None:
+                    file_id = positions.file_of(con, self.cell, kept.file)
+                    place = Place(file_id, int(number) if number.isdecimal() else 0)
+                    taken = take(con, self._now(), self._writer, [(one, place)])
+                drop(con, [kept.rejected_id])
+        except Exception as error:
+            self._taken_back()
+            if not is_of_record(error):
+                raise
+            return False
+        self._count(taken)
+        return True
+
+
+def _reject(reader: Reader, number: int, line: bytes, why: Fault) -> Reject:
+    """A line of a slice, by its number there, that cannot be used."""
+    return Reject(reader.path, f"{_LINE}{reader.position.lines + number}", why, line)
 
 
 def in_order(paths: Iterator[str]) -> list[str]:

@@ -43,6 +43,18 @@ def latest(con: Connection, cell: str, path: str) -> tuple[Position, int] | None
     return None if row is None else (Position._make(row[:-1]), row[-1])
 
 
+def file_of(con: Connection, cell: str, path: str) -> int:
+    """The number of the file that was read last at a path; inside a transaction, since it may get one now."""
+    row = con.execute(
+        "SELECT FileID FROM GridEngineFiles WHERE Cell = ? AND Path = ? ORDER BY ReadAt DESC, FileID DESC LIMIT 1",
+        (cell, path),
+    ).fetchone()
+    if row is not None:
+        return int(row[0])
+    insert = "INSERT INTO GridEngineFiles (Cell, Path) VALUES (?, ?)"
+    return con.execute(insert, (cell, path)).lastrowid or 0
+
+
 def keep(con: Connection, cell: str, reader: Reader, position: Position) -> Position:
     """Note where we are in a file; inside the transaction that writes what was read. Gives a new file its number."""
     device, inode = reader.identity or (None, None)

@@ -25,7 +25,9 @@ from arcacct.sources.gridengine import record
 
 CHUNK_BYTES = 256 * 1024
 LONGEST_LINE = 16 * 1024 * 1024
-"""A file with a longer line is none of Grid Engine's."""
+"""A longer line is none of Grid Engine's: it is passed over, and never held as a whole."""
+_BEGINNING = 1024 * 1024 + 1
+"""So much is kept of it: what tells that it is longer than a record may be."""
 _TAIL_BYTES = 4096
 _COMPRESSED: dict[bytes, Callable[[BinaryIO], object]] = {
     b"\x1f\x8b": gzip.open,
@@ -58,6 +60,15 @@ class Position(NamedTuple):
             checksum=zlib.crc32(text, self.checksum),
             lines=self.lines + len(lines),
         )
+
+
+class Overlong(NamedTuple):
+    """A line that is too long to be a record."""
+
+    beginning: bytes
+    bytes: int
+    after: Position
+    """Where the next line begins."""
 
 
 class Reader:
@@ -143,22 +154,19 @@ class Reader:
             length -= len(chunk)
         return checksum
 
-    def lines(self) -> Iterator[list[bytes]]:
+    def lines(self) -> Iterator[list[bytes] | Overlong]:
         """
         The whole lines after the position, with their newlines, some at a time: as many as there are without waiting.
 
-        Does not move the position. Raises InputError for what cannot be read, after all that could be.
+        Does not move the position: who takes lines does, before the next. Raises InputError for what cannot be read,
+        after all that could be.
         """
         self.look_at_head()
         if self.path != STDIN:
             with self.complaining():
                 self.file.seek(self.position.position)
         pending: list[bytes] = []
-        while True:
-            with self.complaining():
-                chunk = self.file.read1(CHUNK_BYTES)  # type: ignore[attr-defined]
-            if not chunk:
-                break
+        while chunk := self._chunk():
             end = chunk.rfind(b"\n") + 1
             if end:
                 text = b"".join([*pending, chunk[: end - 1]])
@@ -166,8 +174,48 @@ class Reader:
                 pending = []
             pending.append(chunk[end:])
             if sum(map(len, pending)) > LONGEST_LINE:
-                raise InputError(f"{self.path}: a line of more than {LONGEST_LINE} bytes: no file of Grid Engine's")
+                overlong, rest = self._past(b"".join(pending))
+                pending = [rest]
+                if overlong is None:
+                    break
+                yield overlong
+                # What stands behind it in the same piece: whole lines, too.
+                end = rest.rfind(b"\n") + 1
+                if end:
+                    yield [line + b"\n" for line in rest[: end - 1].split(b"\n")]
+                    pending = [rest[end:]]
         self.left_bytes = sum(map(len, pending))
+
+    def _chunk(self) -> bytes:
+        with self.complaining():
+            chunk: bytes = self.file.read1(CHUNK_BYTES)  # type: ignore[attr-defined]
+            return chunk
+
+    def _past(self, begun: bytes) -> tuple[Overlong | None, bytes]:
+        """A line that is too long, and what was read behind it; ``None`` and its end, if it has no end yet."""
+        length, checksum, tail = len(begun), zlib.crc32(begun, self.position.checksum), begun[-_TAIL_BYTES:]
+        while chunk := self._chunk():
+            own = chunk[: chunk.find(b"\n") + 1] or chunk
+            length += len(own)
+            checksum = zlib.crc32(own, checksum)
+            tail = (tail + own)[-_TAIL_BYTES:]
+            if own.endswith(b"\n"):
+                before = self.position
+                after = before._replace(
+                    position=before.position + length, tail=_digest(tail), checksum=checksum, lines=before.lines + 1
+                )
+                return Overlong(begun[:_BEGINNING], length, after), chunk[len(own) :]
+        return None, tail
+
+    def record_lines(self) -> Iterator[list[bytes]]:
+        """As `lines`, without those that are too long to be records."""
+        for lines in self.lines():
+            if isinstance(lines, Overlong):
+                self.position = lines.after
+            else:
+                yield lines
+                # The rest of the position is for those who read on another day.
+                self.position = self.position._replace(lines=self.position.lines + len(lines))
 
     def complaining(self) -> _Complaining:
         """A context in which what reading raises becomes InputError."""
@@ -200,14 +248,19 @@ def unreadable(path: str, error: OSError) -> InputError:
 
 
 def rotated_since(path: str, time_s: int) -> list[str]:
-    """The files that a path was rotated to (``.0``, ``.1.gz``, ``-20261120``) and that were written since, in order."""
+    """
+    The files that a path was rotated to (``.0``, ``.1.gz``, ``-20261120``) and that were written since, in order.
+
+    Raises InputError when the directory cannot be read.
+    """
     folder, name = os.path.split(path)
     found = []
-    for entry in os.scandir(folder or "."):
-        if entry.name.startswith(name) and _ROTATED.fullmatch(entry.name[len(name) :]) and entry.is_file():
-            mtime = entry.stat().st_mtime
-            if mtime >= time_s:
-                found.append((mtime, os.path.join(folder, entry.name)))
+    with _Complaining(folder or "."):
+        for entry in os.scandir(folder or "."):
+            if entry.name.startswith(name) and _ROTATED.fullmatch(entry.name[len(name) :]) and entry.is_file():
+                mtime = entry.stat().st_mtime
+                if mtime >= time_s:
+                    found.append((mtime, os.path.join(folder, entry.name)))
     return [rotated for _mtime, rotated in sorted(found)]
 
 
@@ -219,7 +272,7 @@ def first_time(path: str) -> int:
             for line in reader.beginning().split(b"\n")[:-1]:
                 try:
                     found = record(line)
-                except ValueError:
+                except Exception:  # noqa: BLE001, S112  the import says what is wrong with it
                     continue
                 if found is not None and found.end_time_us:
                     return found.end_time_us

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from arcacct.errors import InputError
 from arcacct.records.gridengine import Record
+from arcacct.sources.faults import fault_of
 from arcacct.sources.gridengine import record
 from arcacct.sources.gridengine_totals import Question, Row, Sum
 from arcacct.store.gridengine_reading import Reader
@@ -44,14 +45,12 @@ class Summary:
             self.unreadable += 1
 
     def _records(self, reader: Reader) -> Iterator[Record]:
-        number = 0
-        for lines in reader.lines():
-            for line in lines:
-                number += 1
+        for lines in reader.record_lines():
+            for number, line in enumerate(lines, reader.position.lines + 1):
                 try:
                     one = record(line)
-                except ValueError as error:
-                    self._bad(f"{reader.path}:{number}: {error}")
+                except Exception as error:  # noqa: BLE001  whatever it is, it costs this line alone
+                    self._bad(f"{reader.path}:{number}: {fault_of(error).reason}")
                 else:
                     if one is not None:
                         yield one

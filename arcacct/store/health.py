@@ -14,7 +14,9 @@ from typing import NamedTuple
 from arcacct.store import given, lives, months, schema
 from arcacct.store.held import Again, waiting_again
 from arcacct.store.months import HeldMonth
+from arcacct.store.rejected import Rejections, rejections
 from arcacct.store.sent import RefusedSum, refused_sums
+from arcacct.store.sonar_dropped import dropped
 
 _WRITE_LOCK_BYTE = 120
 """Where in -shm a process that writes the database holds its lock (SQLite's WAL format)."""
@@ -43,6 +45,10 @@ class Recorded(NamedTuple):
     """Records of which something was left out within the last day."""
     cut_files: int
     """Those of them of which a whole control file was too long."""
+    rejected: Rejections
+    """Records of imports that could not be used."""
+    dropped: dict[str, int]
+    """Values of telemetry that could not be used, by field, since the database began."""
 
 
 class Waiting(NamedTuple):
@@ -135,6 +141,8 @@ def recorded(con: Connection) -> Recorded:
         foreign,
         cut,
         cut_files,
+        rejections(con),
+        dict(dropped(con)),
     )
 
 

@@ -2,12 +2,14 @@
 Taking over the jobs of a database that A-REX writes: all of them once, then what is new or has changed.
 
 What we remember of each file (table ImportedFiles) moves in the same transaction as the jobs, so an import that was
-interrupted goes on where it stopped, and one that has nothing to do writes nothing.
+interrupted goes on where it stopped, and one that has nothing to do writes nothing. A slice in which something fails is
+taken back and written again in halves, until the record is found: it alone is rejected.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import time
 from _sqlite3 import Connection
@@ -19,10 +21,12 @@ from typing import NamedTuple
 from arcacct.conf.places import AREX_DATABASES, Places
 from arcacct.errors import InputError, StoreBusy, StoreError
 from arcacct.sources.arex import IN_PROGRESS, ArexJob, ArexRows, EventClock, job_of, lost, written_whole
+from arcacct.sources.faults import Fault
 from arcacct.store import accounting, arex_database, arex_rows, cells
 from arcacct.store.arex_database import ArexDatabase
 from arcacct.store.connect import ACCOUNTING_SCHEMA, open_for_reading
 from arcacct.store.import_records import Difference, JobWriter, Written, known_jobs
+from arcacct.store.rejected import Quarantine, Reject, Retried, drop, fault, is_of_record, needing_file
 from arcacct.store.transaction import open_lock
 
 SOURCE = "arex"
@@ -36,6 +40,7 @@ _WRITE_BACK = 500
 _CACHE_KIB = 64 * 1024
 _EVENTS = 5000
 _DIFFERENCES_KEPT = 1000
+_COMPLAINTS_KEPT = 20
 
 Progress = Callable[[int, int], None]
 """Called with the records that were looked at and those that there are."""
@@ -55,6 +60,10 @@ class ImportReport(NamedTuple):
     differing: int = 0
     differences: tuple[Difference, ...] = ()
     """The first of those that differ."""
+    rejected: int = 0
+    """Records that could not be used."""
+    complaints: tuple[str, ...] = ()
+    """The first of those, each with the reason."""
     lost: tuple[str, ...] = ()
     """Records that A-REX itself has lost, each with the reason."""
     archived: int = 0
@@ -72,6 +81,12 @@ class ImportReport(NamedTuple):
             differing=self.differing + len(written.differences),
             differences=self.differences + written.differences[:room],
         )
+
+    def plus_rejected(self, rejects: Sequence[Reject]) -> ImportReport:
+        """The report after some more records that cannot be used."""
+        room = _COMPLAINTS_KEPT - len(self.complaints)
+        more = tuple(f"{one.position}: {one.fault.reason}" for one in rejects[: max(0, room)])
+        return self._replace(rejected=self.rejected + len(rejects), complaints=self.complaints + more)
 
 
 class _Position(NamedTuple):
@@ -177,12 +192,17 @@ class _Import:
         self._position = position
         self._clock = clock
         self._progress = progress
-        self._writer = JobWriter(con, SOURCE, self._origin, vo_by_claims=bool(here.rules.vo_claims))
+        self._writer = self._new_writer()
+        self._quarantine = Quarantine(con, SOURCE)
+        self._rejected = self._quarantine.at(self._origin)
         self._archives = Archives(con)
         self._report = ImportReport(database.path)
         self._slice = 50
         self._in_wal = 0
         self._settled_before = settled_before()
+
+    def _new_writer(self) -> JobWriter:
+        return JobWriter(self._con, SOURCE, self._origin, vo_by_claims=bool(self._here.rules.vo_claims))
 
     def run(self) -> ImportReport:
         """Everything that is to be done, and the report."""
@@ -249,15 +269,35 @@ class _Import:
         while start < len(rows):
             part = rows[start : start + self._slice]
             start += len(part)
-            position = self._position
-            if advance:
-                position = position._replace(record_id=part[-1].record_id, job_id=part[-1].job_id)
-            self._write(part, position)
+            self._part(part, advance=advance)
 
-    def _write(self, rows: Sequence[ArexRows], position: _Position, gone: Sequence[int] = ()) -> None:
+    def _part(self, part: Sequence[ArexRows], *, advance: bool, refused: Fault | None = None) -> None:
+        """One slice; ``refused``: why its only record cannot be used."""
+        position = self._position
+        if advance:
+            position = position._replace(record_id=part[-1].record_id, job_id=part[-1].job_id)
+        try:
+            self._write(part, position, refused=refused)
+        except Exception as error:
+            # What was remembered of the transaction is wrong.
+            self._writer = self._new_writer()
+            self._quarantine.forget()
+            if refused is not None or not is_of_record(error):
+                raise
+            if len(part) == 1:
+                self._part(part, advance=advance, refused=fault(error))
+                return
+            for half in (part[: len(part) // 2], part[len(part) // 2 :]):
+                self._part(half, advance=advance)
+
+    def _write(
+        self, rows: Sequence[ArexRows], position: _Position, gone: Sequence[int] = (), refused: Fault | None = None
+    ) -> None:
         """One transaction: the jobs of a slice, what is to be looked at again, and how far we are."""
-        parts = sorted_out(rows, self._settled_before)
-        jobs = [job_of(one, self._clock) for one in parts.usable]
+        parts = sorted_out(rows if refused is None else (), self._settled_before)
+        jobs, bad = self._jobs(parts.usable)
+        if refused is not None:
+            bad = [_reject(self._origin, rows[0], refused)]
         done = [one.record_id for one in rows if one.record_id not in parts.unfinished]
         with accounting.writing_much(self._con, self._here) as con:
             # From here on others wait.
@@ -266,14 +306,35 @@ class _Import:
             written = self._writer.write(kept)
             _remember(con, position, self._origin)
             _remember_pending(con, position.file_id, parts.unfinished, [*done, *gone])
+            if bad or self._rejected:
+                # Whatever was wrong with these records, they are looked at anew.
+                drop(con, [one for row in rows for one in self._rejected.get(_place(row.record_id), ())])
+                self._quarantine.keep(bad)
         if rows:
             self._adapt(len(rows), time.monotonic() - started)
         self._position = position
-        self._report = self._report.plus(written)._replace(
-            looked_at=self._report.looked_at + len(rows),
-            lost=(*self._report.lost, *parts.lost),
-            archived=self._report.archived + len(jobs) - len(kept),
+        if bad or self._rejected:
+            self._quarantine.forget()
+            self._rejected = self._quarantine.at(self._origin)
+        self._report = (
+            self._report.plus(written)
+            .plus_rejected(bad)
+            ._replace(
+                looked_at=self._report.looked_at + len(rows),
+                lost=(*self._report.lost, *parts.lost),
+                archived=self._report.archived + len(jobs) - len(kept),
+            )
         )
+
+    def _jobs(self, usable: Sequence[ArexRows]) -> tuple[list[ArexJob], list[Reject]]:
+        """The records as jobs, and those that cannot be."""
+        jobs, bad = [], []
+        for one in usable:
+            try:
+                jobs.append(job_of(one, self._clock))
+            except Exception as error:  # noqa: BLE001  whatever it is, it costs this record alone
+                bad.append(_reject(self._origin, one, fault(error)))
+        return jobs, bad
 
     def _adapt(self, rows: int, seconds: float) -> None:
         wanted = int(rows * _SLICE_S / max(seconds, 1e-6))
@@ -282,6 +343,51 @@ class _Import:
         if self._in_wal >= _WRITE_BACK:
             accounting.write_back(self._con)
             self._in_wal = 0
+
+
+def retry_rejected(here: Places, con: Connection, zone: tzinfo | None = None) -> tuple[ImportReport, Retried]:
+    """
+    Take once more what was rejected of any database of A-REX, as it was then, each record alone.
+
+    What can be used now is rejected no longer. Raises StoreError and its kinds.
+    """
+    quarantine = Quarantine(con, SOURCE)
+    report, done = ImportReport("rejected records"), Retried()
+    with closing(Archives(con)) as archives:
+        for kept, content in quarantine.waiting():
+            done = done._replace(tried=done.tried + 1)
+            writer = JobWriter(con, SOURCE, kept.file, vo_by_claims=bool(here.rules.vo_claims))
+            try:
+                usable = sorted_out([_rows(content)], settled_before()).usable
+                jobs = [job_of(one, EventClock(zone)) for one in usable]
+                with accounting.writing(con, here):
+                    written = writer.write(archives.without_archived(con, jobs))
+                    drop(con, [kept.rejected_id])
+            except Exception as error:
+                if not is_of_record(error):
+                    raise
+                reason = f"{kept.file}: {kept.position}: {fault(error).reason}"
+                report = report._replace(rejected=report.rejected + 1, complaints=(*report.complaints, reason)[:20])
+            else:
+                done = done._replace(good=done.good + 1)
+                report = report.plus(written)._replace(looked_at=report.looked_at + 1)
+    cells.advance(con, here)
+    return report, done._replace(needs_file=needing_file(con, SOURCE))
+
+
+def _place(record_id: int) -> str:
+    return f"record {record_id}"
+
+
+def _reject(origin: str, rows: ArexRows, why: Fault) -> Reject:
+    """A record as JSON: `_rows` reads it."""
+    return Reject(origin, _place(rows.record_id), why, json.dumps(rows, default=repr).encode())
+
+
+def _rows(content: bytes) -> ArexRows:
+    values = json.loads(content)
+    children = [[tuple(row) for row in rows] for rows in values[12:]]
+    return ArexRows._make((*values[:9], tuple(values[9]), *values[10:12], *children))
 
 
 class Sorted(NamedTuple):

@@ -15,6 +15,7 @@ from _sqlite3 import Connection
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from threading import Lock
 from typing import NamedTuple
 
 from arcacct.wording import fit
@@ -180,16 +181,21 @@ class Unknown(NamedTuple):
         )
 
 
+_TURN = Lock()
+
+
 @contextmanager
 def transaction(con: Connection) -> Iterator[None]:
     """All or nothing, and on disk afterwards."""
-    con.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    except BaseException:
-        con.execute("ROLLBACK")
-        raise
-    con.execute("COMMIT")
+    # Threads that publish side by side wait here: SQLite lets one write at a time, and the others sleep and try.
+    with _TURN:
+        con.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            con.execute("ROLLBACK")
+            raise
+        con.execute("COMMIT")
 
 
 def cursor(con: Connection, target: str) -> Cursor | None:

@@ -25,6 +25,10 @@ class Names:
         self._con = con
         self._ids: dict[tuple[object, ...], int] = {}
 
+    def forget(self) -> None:
+        """A transaction was rolled back, and names that it had added are gone."""
+        self._ids.clear()
+
     def cluster(self, name: str) -> int:
         """The number of a cluster."""
         return self._id("Clusters", ("Name",), (name,))

@@ -5,9 +5,11 @@ What telemetry gives to records: records of Slurm's jobs where no A-REX makes th
 from __future__ import annotations
 
 from _sqlite3 import Connection
+from collections.abc import Callable
 from typing import NamedTuple
 
 from arcacct.sources.sonar_jobs import SlurmJob
+from arcacct.store.rejected import is_of_record
 from arcacct.store.sonar_local_jobs import record_run
 from arcacct.store.sonar_site import SOURCE, Site
 from arcacct.store.sonar_slurm import runs
@@ -55,8 +57,12 @@ def settle(con: Connection, site: Site, cluster_id: int, cluster: str, job_id: i
     return Settled(recorded, enriched, unrecorded)
 
 
-def settle_logged(con: Connection, site: Site) -> Settled:
-    """Enrich a page of the records that became final or changed later than their telemetry."""
+def settle_logged(con: Connection, site: Site, complain: Callable[[str, Exception], None]) -> Settled:
+    """
+    Enrich a page of the records that became final or changed later than their telemetry.
+
+    A record that cannot be enriched is told to ``complain``, and stays as it is.
+    """
     row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = ?", (ENRICHED,)).fetchone()
     rows = con.execute(
         "SELECT Seq, RecordID, LocalJobID, Source FROM FinishedLog JOIN AAR USING (RecordID)"
@@ -67,12 +73,25 @@ def settle_logged(con: Connection, site: Site) -> Settled:
         return Settled()
     enriched = 0
     for _, record_id, local_job_id, source in rows:
-        if local_job_id and local_job_id.isascii() and local_job_id.isdigit() and len(local_job_id) < 19:
-            for cluster_id in _clusters_with(con, int(local_job_id)) if source != SOURCE else ():
+        if source == SOURCE or not _is_number(local_job_id):
+            continue
+        con.execute("SAVEPOINT record")
+        try:
+            for cluster_id in _clusters_with(con, int(local_job_id)):
                 known = runs(con, cluster_id, int(local_job_id))
                 enriched += _enrich(con, site, record_id, cluster_id, int(local_job_id), known)
+        except Exception as error:
+            if not is_of_record(error):
+                raise
+            con.execute("ROLLBACK TO record")
+            complain(f"job {local_job_id}", error)
+        con.execute("RELEASE record")
     con.execute("INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (ENRICHED, str(rows[-1][0])))
     return Settled(enriched=enriched, more=len(rows) == _PAGE)
+
+
+def _is_number(local_job_id: str | None) -> bool:
+    return local_job_id is not None and local_job_id.isascii() and local_job_id.isdigit() and len(local_job_id) < 19
 
 
 def _records_of(con: Connection, local_job_id: str) -> list[int]:

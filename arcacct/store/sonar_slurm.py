@@ -62,6 +62,8 @@ assert {*FIELDS, *SACCT_FIELDS} == {*COLUMNS}
 
 def merge_report(con: Connection, names: Names, cluster: str, report: SlurmReport) -> None:
     """Merge one report into what is known of its job or step."""
+    if not report.values:
+        return
     cluster_id = names.cluster(cluster)
     found = runs(con, cluster_id, report.job_id, report.job_step)
     old = next((job for job in reversed(found) if same_run(job, report)), None)

@@ -122,7 +122,26 @@ def bench(size: str) -> list[Figure]:
                 counted.append(box["connections"]())
                 figures += rows(name, jobs, mine, other, site)
                 figures.append(connected(name, jobs, counted, other))
+            figures += side_by_side(site, box, jobs)
     return figures
+
+
+def side_by_side(site: pathlib.Path, box: dict[str, Any], jobs: int) -> list[Figure]:
+    """Two targets in one run, and what two runs cost in the same minute."""
+    sgas, cars = SGAS.format(sgas=box["sgas"]), APEL.format(ams=box["ams"], messages="urs")
+    costs = []
+    for targets in (sgas, cars, sgas + cars):
+        configure(site, box, targets)
+        costs.append(ours(site))
+    first, second, both = costs
+    alone = f"in two runs {first.cpu_s + second.cpu_s:.2f} s"
+    waited = f"wall time {both.wall_s:.1f} s, in two runs {first.wall_s + second.wall_s:.1f} s"
+    note = f"{alone}; {waited}" if both.exit_code == 0 else f"OURS FAILED: {(site / 'ours.log').read_text()[-300:]}"
+    what = f"publish {jobs:,} jobs, SGAS and CAR side by side"
+    return [
+        Figure(f"{what}: CPU", both.cpu_s, "s", None, note),
+        Figure(f"{what}: peak memory", both.peak_mib, "MiB"),
+    ]
 
 
 def connected(name: str, jobs: int, counted: list[int], other: Cost | None) -> Figure:

@@ -113,3 +113,37 @@ def test_features_of_a_record(tmp_path):
     done = arcacct("--config", conf, "features", "job", "write", job, "--record", "sonar:testcl:10:1795168549")
     assert done.returncode == 0
     assert done.stdout.splitlines()[:3] == ["allocated_cpu 2", "job_id 10", "jobstart_secs 1795168749"]
+
+
+def test_features_that_cannot_be_used_are_tried_again(tmp_path):
+    """One job's are no file, another's the database refuses: all others' are taken, and these once they can be."""
+    conf = configured(tmp_path)
+    arcacct("--config", conf, "import", "sonar", str(REAL / "real-jobs-completed.json"))
+    database = tmp_path / "control" / "accounting" / "arcacct" / "accounting.db"
+    with sqlite3.connect(database) as con:
+        job_ids = [job_id for (job_id,) in con.execute("SELECT job_id FROM v1_jobs ORDER BY 1 LIMIT 3")]
+        con.execute(
+            "CREATE TRIGGER refuse BEFORE INSERT ON JobExtraInfo WHEN new.InfoValue = '66'"
+            " BEGIN SELECT RAISE(ABORT, ''); END"
+        )
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    (folder / job_ids[0]).symlink_to("/etc/passwd")
+    (folder / job_ids[1]).write_text("allocated_cpu=4\nhs06_job=50\nzone=66\n")
+    (folder / job_ids[2]).write_text("allocated_cpu=4\nhs06_job=50\n")
+    command = ["--config", conf, "features", "record", "--from", str(folder / "{jobid}")]
+
+    done = arcacct(*command)
+
+    assert done.returncode == 65
+    assert done.stdout.endswith(" 1 with features, 1 records changed\n")
+    assert [line.split()[-1] for line in done.stderr.splitlines()] == ["file", "values"]
+    (folder / job_ids[0]).unlink()
+    (folder / job_ids[0]).write_text("allocated_cpu=4\nhs06_job=50\n")
+    again = arcacct(*command, "--retry")
+    assert (again.returncode, again.stdout) == (65, "2 jobs looked at, 1 with features, 1 records changed\n")
+    with sqlite3.connect(database) as con:
+        con.execute("DROP TRIGGER refuse")
+    again = arcacct(*command, "--retry")
+    assert (again.returncode, again.stdout) == (0, "1 jobs looked at, 1 with features, 1 records changed\n")
+    assert arcacct("--config", conf, "import", "rejected").stderr == "no record is rejected\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import pathlib
+import re
 import signal
 import sqlite3
 import subprocess
@@ -126,3 +127,92 @@ def test_every_real_file_at_once(tmp_path):
     """All that Sonar really wrote, in one command, without a complaint."""
     done = arcacct("--config", configured(tmp_path), "import", "sonar", *map(str, REAL_FILES))
     assert (done.returncode, done.stderr) == (0, "")
+
+
+HOSTILE = (
+    '{"meta":{"producer":"sonar","version":"0.15.0"},"data":{"type":"job","attributes":{"time":'
+    '"2026-11-20T11:00:00Z","cluster":"c","slurm_jobs":[{"job_id":5,"job_state":" ","allocated_resources":"cpu='
+    + "9"
+    * 5000
+    + '","sacct":{"UserCPU":9223372036854775807,"SystemCPU":9223372036854775807}},{"job_id":6,"job_state":"PENDING",'
+    '"nodes":["None assigned"]}]}}}\n'
+)
+
+
+def test_a_hostile_record_costs_its_values(tmp_path):
+    """A blank state, 5,000 digits, numbers that no sum can hold: all samples around it are there."""
+    conf = configured(tmp_path)
+    lines = SERIES.read_text().splitlines(keepends=True)
+    done = piped(conf, "".join([*lines[:4], HOSTILE, *lines[4:]]))
+
+    assert done.returncode == 0
+    assert "taken as absent: SystemCPU 1, UserCPU 1, job_state 1" in done.stderr
+    assert rows(tmp_path, "SELECT cpu_s FROM v1_sampled_jobs WHERE job_id = 4242") == [(30,)]
+    assert rows(tmp_path, "SELECT job_id, nodes FROM v1_slurm_jobs WHERE job_id = 6") == [(6, None)]
+
+
+@pytest.mark.parametrize("damage", ["cut", "bytes", "no gzip"])
+def test_a_damaged_packed_file_costs_its_rest(tmp_path, damage):
+    """What was readable before the damage counts, the rest is complained about, and the next file is read."""
+    conf = configured(tmp_path)
+    lines = SERIES.read_bytes().splitlines(keepends=True)
+    packed = gzip.compress(b"".join(lines[:4]), mtime=0) + gzip.compress(b"".join(lines[4:6]) * 50, mtime=0)
+    if damage == "cut":
+        packed = packed[:-20]
+    elif damage == "bytes":
+        packed = packed[:-40] + bytes(30) + packed[-10:]
+    else:
+        packed = packed[: len(gzip.compress(b"".join(lines[:4]), mtime=0))] + b"no gzip at all"
+    (tmp_path / "a.jsonl.gz").write_bytes(packed)
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(b"".join(lines[6:])))
+    done = arcacct("--config", conf, "import", "sonar", str(tmp_path / "a.jsonl.gz"), str(tmp_path / "b.jsonl.gz"))
+
+    assert done.returncode == 65
+    said = done.stderr.splitlines()[-1]
+    assert re.fullmatch(r"arcacct: .*a.jsonl.gz: (cut|damaged): .*; what came before is imported", said)
+    assert rows(tmp_path, "SELECT sum(samples) FROM v1_sampled_jobs WHERE job_id = 4242")[0][0] >= 6
+
+
+def test_following_survives_everything(tmp_path):
+    """Rubbish, a damaged file, one that goes away, is cut, cannot be read: each is said once, and the rest comes in."""
+    conf = configured(tmp_path)
+    arcacct("--config", conf, "db", "init")
+    lines = SERIES.read_bytes().splitlines(keepends=True)
+    folder = tmp_path / "in"
+    (folder / "sub").mkdir(parents=True)
+    feed = folder / "feed.jsonl"
+    feed.write_bytes(lines[0] + b"rubbish {\n" + HOSTILE.encode())
+    (folder / "damaged.jsonl.gz").write_bytes(gzip.compress(b"x" * 100_000)[:50])
+
+    def wait_for(samples: int) -> None:
+        for _ in range(300):
+            if rows(tmp_path, "SELECT sum(samples) FROM v1_sampled_jobs WHERE job_id = 4242") == [(samples,)]:
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"never {samples} samples")
+
+    words = [ARCACCT, "--config", str(conf), "import", "sonar", "--follow", str(folder), str(tmp_path / "later.jsonl")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            wait_for(1)
+            (folder / "sub" / "gone.jsonl").write_bytes(lines[1])
+            wait_for(2)
+            (folder / "sub" / "gone.jsonl").unlink()
+            feed.write_bytes(lines[2])
+            wait_for(3)
+            (tmp_path / "later.jsonl").write_bytes(lines[3])
+            wait_for(4)
+            (folder / "loop.jsonl").symlink_to(folder / "loop.jsonl")
+            (folder / "damaged.jsonl.gz").write_bytes(gzip.compress(lines[4]))
+            wait_for(5)
+            feed.rename(folder / "feed.old")
+            feed.write_bytes(lines[5])
+            wait_for(6)
+        finally:
+            process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        said = process.stderr.read()
+        assert process.wait() == 65
+    assert said.count("damaged.jsonl.gz: cut") == 1
+    assert said.count("loop.jsonl: cannot be read") == 1
+    assert said.count("object 2: not JSON") == 1

@@ -3,7 +3,7 @@ Control files of a job, damaged, between those of two that are whole: through sw
 
 What must hold: the two jobs are recorded and published with what they used; the damaged one is in every receiver's
 messages or set aside for it, or never was a finished job; each message is one that its receiver would take; no command
-ends in an error of ours.
+ends in an error of ours or writes a character that steers a terminal.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import pathlib
 from functools import lru_cache
 
-from fuzz.command import arcacct
+from fuzz.command import arcacct, steers
 from fuzz.damage import damaged
 from fuzz.site_of_targets import GOOD, WALL_S, begin, publish_to_all, records
 
@@ -62,4 +62,5 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
     publish_to_all(work)
     name = next(iter(files)).rpartition("/")[0]
     for command in (("status",), ("job", "info", "--", name), ("job", "why", "--", name), ("stats", "--by", "user,vo")):
-        arcacct(*conf, *command, allowed=(0, 1, 2, 3, 64, 65))
+        shown = arcacct(*conf, *command, allowed=(0, 1, 2, 3, 64, 65))
+        assert not steers(shown.out + shown.err), shown

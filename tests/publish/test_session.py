@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import socket
 import ssl
+from contextlib import closing
 
 import pytest
-from cryptography.hazmat.primitives import serialization
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from scripted_receiver import ConnectProxy, Say, ScriptedReceiver, say, server_context
 
 from arcacct.errors import ConfigError, CredentialError
 from arcacct.publish.answers import Answer, Kind, classify_ams
-from arcacct.publish.session import Request, tls_context
-from arcacct.sandbox.authority import create
+from arcacct.publish.session import Patience, Request, TargetSession, tls_context
+from arcacct.sandbox.authority import Credential, create
 
 STORED = {"messageIds": ["1"]}
 
@@ -240,7 +244,18 @@ def test_a_server_with_another_name_is_not_trusted(authority, session_of, tmp_pa
     answer = session_of().exchange(post(server), classify_ams)
     server.stop()
     assert answer.kind == Kind.WE_ARE_REFUSED
-    assert "mismatch" in answer.text.lower()
+    assert "its certificate is not for this name" in answer.text
+
+
+def test_a_common_name_is_no_name_of_a_server(authority, session_of, tmp_path):
+    """A certificate without alternative names is for nobody, and what is to be done is said; nothing was sent."""
+    server = ScriptedReceiver(server_context(without_alternative_names(authority, "localhost", tmp_path)))
+    server.script = [say(200, STORED)]
+    answer = session_of(backoff_s=()).exchange(post(server), classify_ams)
+    server.stop()
+    assert (answer.kind, answer.outcome_known, answer.about_credentials) == (Kind.WE_ARE_REFUSED, True, False)
+    assert "subject alternative names (a common name alone does not count)" in answer.text
+    assert server.heard == []
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
@@ -267,11 +282,10 @@ def test_an_expired_certificate_is_refused_by_the_server(receiver, session_of, i
     assert "expired" in answer.text
 
 
-def test_a_missing_certificate_is_refused_by_the_server(authority, receiver, session_of):
+def test_a_missing_certificate_is_refused_by_the_server(authority, receiver):
     """A server that demands a certificate says so."""
-    session = session_of()
-    session._http.mount("https://", type(session._http.adapters["https://"])(bare_context(authority)))
-    answer = session.exchange(post(receiver), classify_ams)
+    with closing(TargetSession(bare_context(authority), patience=Patience(5.0, 5.0))) as session:
+        answer = session.exchange(post(receiver), classify_ams)
     assert (answer.kind, answer.about_credentials) == (Kind.WE_ARE_REFUSED, True)
 
 
@@ -418,6 +432,29 @@ def test_a_proxy_that_is_none_is_named(receiver, session_of):
     answer = session_of(proxy="http://", backoff_s=()).exchange(post(receiver), classify_ams)
     assert answer.kind == Kind.WE_ARE_REFUSED
     assert "http_proxy" in answer.text
+
+
+def without_alternative_names(authority, name: str, folder) -> Credential:
+    """A certificate as they were made for decades: a common name and nothing else."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    now = dt.datetime.now(dt.UTC)
+    certificate = (
+        x509.CertificateBuilder(
+            authority.certificate.subject,
+            x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]),
+            key.public_key(),
+            x509.random_serial_number(),
+            now - dt.timedelta(hours=1),
+            now + dt.timedelta(days=1),
+        )
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority._key.public_key()), critical=False)
+        .sign(authority._key, hashes.SHA256())
+    )
+    made = Credential(str(folder / "cert.pem"), str(folder / "key.pem"))
+    encoding, clear = serialization.Encoding.PEM, serialization.NoEncryption()
+    (folder / "cert.pem").write_bytes(certificate.public_bytes(encoding))
+    (folder / "key.pem").write_bytes(key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, clear))
+    return made
 
 
 def bare_context(authority) -> ssl.SSLContext:

@@ -220,3 +220,12 @@ def test_hostile_names_reach_sgas(ur_schema: etree.XMLSchema, job: AAR) -> None:
     ur_schema.assertValid(sgas_rules.without_addresses(etree.fromstring(text, etree.XMLParser(huge_tree=True))))
     stored = sgas_rules.parse(text)[0]
     assert (stored["wall_s"], stored["cpu_s"]) == (job.wall_s, job.cpu_s)
+
+
+@pytest.mark.parametrize("local_id", ["/4711", "\x00/4711", "\ud800/", "4" * 121])
+def test_no_id_makes_sgas_rename_a_record(job: AAR, local_id: str) -> None:
+    """Not even one that begins with a slash only once what XML cannot carry is gone."""
+    verdict = accept_for_sgas(job._replace(local_job_id=local_id), OPTIONS, NOW)
+
+    assert verdict.refusal is None
+    assert row(verdict.aar)["local_job_id"] is None

@@ -24,6 +24,9 @@ NAMES = st.lists(st.from_regex(r"[a-z]{1,3}[0-9]{0,4}(-[0-9]{1,3})?(\.[a-z]{1,3}
         (["c[1,3]-[2-3]"], ["c1-2", "c1-3", "c3-2", "c3-3"]),
         (["c[1-2]", "c2"], ["c1", "c2"]),
         ([], []),
+        (["None assigned"], []),
+        (["(null)"], []),
+        ([""], []),
     ],
 )
 def test_ranges_expand(ranges, names):
@@ -37,7 +40,19 @@ def test_the_example_of_the_specification():
 
 
 @pytest.mark.parametrize(
-    "text", ["c[3-1]", "c[1-", "c]", "c[a-b]", "c[]", "", "a,,b", "c[1-999999999]", "c[1-400][1-400]", "a b"]
+    "text",
+    [
+        "c[3-1]",
+        "c[1-",
+        "c]",
+        "c[a-b]",
+        "c[]",
+        "a,,b",
+        "c[1-999999999]",
+        "c[1-400][1-400]",
+        "a b",
+        "n[" + "1-99999," * 10000 + "1]",
+    ],
 )
 def test_a_malformed_range_is_refused(text):
     """Bounds in the wrong order, brackets that do not match, lists that would fill the memory."""

@@ -76,6 +76,8 @@ def test_at_one_time_the_later_state_holds(states):
         ({"het_job_id": 6}, "het_job_offset", 0),
         ({"sacct": {"AveCPU": 5, "AllocTRES": "cpu=1"}}, "AveCPU", 5),
         ({"start_time": ""}, "start_time", None),
+        ({"job_state": ""}, "job_state", None),
+        ({"nodes": ["None assigned"]}, "nodes", None),
     ],
 )
 def test_fields_are_what_they_mean(given, name, value):
@@ -83,7 +85,7 @@ def test_fields_are_what_they_mean(given, name, value):
     assert report(**given).values.get(name) == value
 
 
-@pytest.mark.parametrize("bad", [{"job_id": 0}, {"nodes": ["c[2-1]"]}, {"job_state": ""}, {"sacct": {"MaxRSS": "1K"}}])
+@pytest.mark.parametrize("bad", [{"job_id": 0}, {"nodes": ["c[2-1]"]}, {"job_state": " "}, {"sacct": {"MaxRSS": "1K"}}])
 def test_a_malformed_report_is_refused(bad):
     """A job without number or state, a range the wrong way round, a size in words."""
     with pytest.raises(MalformedError):

@@ -21,7 +21,8 @@ from arcacct.controldir.files import read_job
 from arcacct.errors import InputError, StoreBusy
 from arcacct.hook import record_event
 from arcacct.store.accounting import open_accounting
-from arcacct.store.import_arex import ImportReport, arex_databases, import_arex
+from arcacct.store.import_arex import ImportReport, arex_databases, import_arex, retry_rejected
+from arcacct.store.rejected import listed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -482,3 +483,43 @@ def test_an_interrupted_import_goes_on(here, path, arex, con) -> None:
     assert job_files.rows(con) == job_files.rows(str(path))
     assert len(job_files.finished_log(con)) == 80
     assert not [name for name in os.listdir(here.directory) if name.startswith("arex-copy")]
+
+
+REFUSE = "CREATE TRIGGER refuse BEFORE INSERT ON AAR WHEN new.LocalJobID = {} BEGIN SELECT RAISE(ABORT, ''); END"
+
+
+def test_a_record_that_cannot_be_stored_is_rejected_alone(here, con, path, arex) -> None:
+    """Its neighbours of the same slice are taken over; with the cause gone a retry takes it, without A-REX's file."""
+    finished(arex, *range(1, 41))
+    number = arex.con.execute("SELECT LocalJobID FROM AAR ORDER BY RecordID LIMIT 1 OFFSET 16").fetchone()[0]
+    con.execute(REFUSE.format(repr(number)))
+    report = import_arex(here, con, str(path), UTC)
+
+    assert (report.added, report.rejected, report.looked_at) == (39, 1, 40)
+    assert report.complaints == ("record 17: the database does not allow its values",)
+    [kept] = listed(con, "arex")
+    assert (kept.file, kept.position) == (str(path), "record 17")
+    assert import_arex(here, con, str(path), UTC).looked_at == 0
+
+    con.execute("DROP TRIGGER refuse")
+    path.unlink()
+    _report, done = retry_rejected(here, con, UTC)
+    assert (done.tried, done.good, listed(con)) == (1, 1, [])
+    jobs = con.execute("SELECT count(*), count(DISTINCT wall_s) FROM v1_jobs WHERE status = 'completed'").fetchone()
+    assert jobs == (40, 1)
+    events = "SELECT min(n), max(n) FROM (SELECT count(*) AS n FROM v1_job_events GROUP BY job_id)"
+    assert con.execute(events).fetchone() == (4, 4)
+
+
+def test_a_rejected_record_that_comes_again_is_rejected_no_longer(here, con, path, arex) -> None:
+    """It has changed at A-REX's: the import looks at it anew, and what was kept of it is outdated."""
+    finished(arex, 1, 2)
+    number = arex.con.execute("SELECT LocalJobID FROM AAR WHERE RecordID = 2").fetchone()[0]
+    con.execute(REFUSE.format(repr(number)))
+    assert import_arex(here, con, str(path), UTC).rejected == 1
+    con.execute("DROP TRIGGER refuse")
+    arex.con.execute("INSERT INTO JobEvents VALUES (2, 'FINISHED', '2027-01-01 10:00:00')")
+    arex.con.commit()
+    report = import_arex(here, con, str(path), UTC)
+
+    assert (report.added, report.rejected, listed(con)) == (1, 0, [])

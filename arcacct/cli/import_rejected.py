@@ -1,0 +1,86 @@
+"""`arcacct import rejected`: records of imports that could not be used."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import click
+
+from arcacct.cli.context import settings_of
+from arcacct.cli.examples import examples
+from arcacct.cli.speech import block, say
+from arcacct.cli.tables import FORMATS
+from arcacct.cli.tables import show as show_rows
+from arcacct.errors import UsageError
+from arcacct.store.accounting import leave_open, open_accounting, read_accounting, writing
+from arcacct.store.rejected import Kept, Retried, content_of, drop, listed
+
+_SOURCES = ("arex", "features", "gridengine", "sonar")
+_COLUMNS = ("id", "source", "file", "position", "records", "rejected", "reason")
+
+
+@click.command(
+    "rejected",
+    epilog=examples(
+        "arcacct import rejected",
+        "arcacct import rejected --show 17",
+        "arcacct import rejected --drop 17",
+        "arcacct import rejected --drop-all --source sonar",
+    ),
+)
+@click.option("--source", type=click.Choice(_SOURCES), help="Only what came from there.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="As in query.")
+@click.option(
+    "--show", type=int, metavar="ID", help="Print this record as it was read; what steers a terminal is escaped."
+)
+@click.option("--drop", "dropped", type=int, multiple=True, metavar="ID", help="Forget this record. May be repeated.")
+@click.option("--drop-all", is_flag=True, help="Forget all, or all of --source.")
+@click.pass_context
+def rejected(
+    ctx: click.Context, *, source: str | None, form: str, show: int | None, dropped: tuple[int, ...], drop_all: bool
+) -> None:
+    """
+    Records of imports that could not be used, with where they stood and why.
+
+    They are not counted and not published. After an upgrade of arcacct, or a change of the configuration,
+    `import SOURCE --retry` tries them again; what can be used then leaves the list. (Records that a target does not
+    take are another thing: `quarantine`.)
+    """
+    if sum((show is not None, bool(dropped), drop_all)) > 1:
+        raise UsageError("--show, --drop and --drop-all exclude each other")
+    here = settings_of(ctx).places
+    if dropped or drop_all:
+        con = open_accounting(here)
+        try:
+            with writing(con, here):
+                ids = [one.rejected_id for one in listed(con, source)] if drop_all else list(dropped)
+                say(f"{drop(con, ids)} rejected records dropped")
+        finally:
+            leave_open(con, here.database)
+    elif show is not None:
+        block(content_of(read_accounting(here), show).decode("utf-8", "backslashreplace"))
+    else:
+        _list(listed(read_accounting(here), source), form)
+
+
+def _list(found: list[Kept], form: str) -> None:
+    if not found and form == "table":
+        say("no record is rejected", err=True)
+        return
+    show_rows(_COLUMNS, [_row(one) for one in found], form)
+
+
+def _row(one: Kept) -> tuple[object, ...]:
+    when = datetime.fromtimestamp(one.rejected_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return one.rejected_id, one.source, one.file, one.position, one.records, when, one.reason
+
+
+def tell_retried(done: Retried) -> None:
+    """What became of rejected records that were tried again."""
+    say(f"{done.tried} rejected records tried again: {done.good} can be used now")
+    if done.needs_file:
+        say(
+            f"arcacct: of {done.needs_file} further records not all is kept: import the files again that "
+            "`arcacct import rejected` names",
+            err=True,
+        )
