@@ -97,8 +97,6 @@ def lost(rows: ArexRows) -> str | None:
     A job submitted through INTERNAL has a row without status, user, queue and end: A-REX loses it, and only the
     control directory knows it.
     """
-    if rows.fault is not None:
-        return rows.fault
     if rows.status == "":
         return "A-REX recorded neither status nor user (a job of the INTERNAL interface)"
     if rows.status not in (IN_PROGRESS, *FINAL):

@@ -26,7 +26,7 @@ from arcacct.store import accounting, arex_database, arex_rows, cells
 from arcacct.store.arex_database import ArexDatabase
 from arcacct.store.connect import ACCOUNTING_SCHEMA, open_for_reading
 from arcacct.store.import_records import Difference, JobWriter, Written, known_jobs
-from arcacct.store.rejected import Quarantine, Reject, Retried, drop, fault, is_of_record, needing_file
+from arcacct.store.rejected import LONGEST_BYTES, Quarantine, Reject, Retried, drop, fault, is_of_record, needing_file
 from arcacct.store.transaction import open_lock
 
 SOURCE = "arex"
@@ -296,6 +296,11 @@ class _Import:
         """One transaction: the jobs of a slice, what is to be looked at again, and how far we are."""
         parts = sorted_out(rows if refused is None else (), self._settled_before)
         jobs, bad = self._jobs(parts.usable)
+        bad += [
+            # To be read again when its file is: nothing of it is here.
+            Reject(self._origin, _place(one.record_id), Fault(one.fault or ""), b"", LONGEST_BYTES + 1)
+            for one in parts.unreadable
+        ]
         if refused is not None:
             bad = [_reject(self._origin, rows[0], refused)]
         done = [one.record_id for one in rows if one.record_id not in parts.unfinished]
@@ -386,8 +391,8 @@ def _reject(origin: str, rows: ArexRows, why: Fault) -> Reject:
 
 def _rows(content: bytes) -> ArexRows:
     values = json.loads(content)
-    children = [[tuple(row) for row in rows] for rows in values[12:]]
-    return ArexRows._make((*values[:9], tuple(values[9]), *values[10:12], *children))
+    children = [[tuple(row) for row in rows] for rows in values[12:17]]
+    return ArexRows._make((*values[:9], tuple(values[9]), *values[10:12], *children, *values[17:]))
 
 
 class Sorted(NamedTuple):
@@ -397,6 +402,7 @@ class Sorted(NamedTuple):
     unfinished: set[int]
     """Looked at again: jobs in progress, which are usable, and those whose end A-REX is writing, which are not."""
     lost: list[str]
+    unreadable: list[ArexRows]
 
 
 def settled_before() -> int:
@@ -405,13 +411,15 @@ def settled_before() -> int:
 
 
 def sorted_out(rows: Iterable[ArexRows], settled_before: int) -> Sorted:
-    """Which of these records are usable; in progress, or having their end written; lost."""
+    """Which of these records are usable; in progress, or having their end written; lost; not to be read."""
     usable: list[ArexRows] = []
     unfinished: set[int] = set()
     missing: list[str] = []
+    unreadable: list[ArexRows] = []
     for one in rows:
-        reason = lost(one)
-        if reason is not None:
+        if one.fault is not None:
+            unreadable.append(one)
+        elif (reason := lost(one)) is not None:
             missing.append(f"record {one.record_id} ({one.job_id}): {reason}")
         elif one.status == IN_PROGRESS:
             usable.append(one)
@@ -420,7 +428,7 @@ def sorted_out(rows: Iterable[ArexRows], settled_before: int) -> Sorted:
             usable.append(one)
         else:
             unfinished.add(one.record_id)
-    return Sorted(usable, unfinished, missing)
+    return Sorted(usable, unfinished, missing, unreadable)
 
 
 class Archives:

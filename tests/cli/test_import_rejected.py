@@ -36,7 +36,7 @@ def test_rejected_records_are_listed_shown_and_dropped(conf, tmp_path) -> None:
     ]
     assert found[2]["reason"] == "data of the unknown type 'tea'"
     shown = arcacct("--config", conf, "import", "rejected", "--show", str(found[0]["id"]))
-    assert shown.stdout == "rub\\u001b]0;bish\n\n"
+    assert shown.stdout == "rub\\x1b]0;bish\n"
 
     table = arcacct("--config", conf, "import", "rejected", "--source", "gridengine")
     assert len(table.stdout.splitlines()) == 3

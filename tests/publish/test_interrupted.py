@@ -54,7 +54,8 @@ def test_killed_two_hundred_times(memory, empty_box) -> None:
     assert at_apel(empty_box.apel.job_records) == truth(recorded, by_lrms=True)
     assert len(empty_box.apel.job_records) == RECORDS
     assert empty_box.apel.rejected == []
-    assert _repeats(empty_box) <= KILLS
+    # A kill finds one message under way to each of the two targets at most.
+    assert _repeats(empty_box) <= 2 * KILLS
     assert empty_box.sgas.ignored_repeats <= KILLS * BATCH
     assert site.held() == {}
     accepted = site.ledger(

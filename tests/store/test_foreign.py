@@ -40,9 +40,9 @@ TRAPS = {
         f"DROP TABLE DBConfig; CREATE VIEW DBConfig AS {ENDLESS} SELECT 'K' || i AS KeyName, '1' AS KeyValue FROM n"
     ),
     "a-generated-column": (
-        "ALTER TABLE Users RENAME TO Old; CREATE TABLE Users (ID INTEGER PRIMARY KEY, Plain TEXT,"
-        " Name TEXT GENERATED ALWAYS AS (hex(zeroblob(499999999))));"
-        " INSERT INTO Users (ID, Plain) SELECT ID, Name FROM Old"
+        "ALTER TABLE Users RENAME TO Old; CREATE TABLE Users (ID INTEGER PRIMARY KEY, Plain TEXT);"
+        " INSERT INTO Users (ID, Plain) SELECT ID, Name FROM Old;"
+        " ALTER TABLE Users ADD COLUMN Name TEXT GENERATED ALWAYS AS (hex(zeroblob(499999999)))"
     ),
     "a-virtual-table": "DROP TABLE Users; CREATE VIRTUAL TABLE Users USING fts5(ID, Name)",
     "another-virtual-table": "CREATE VIRTUAL TABLE Map USING rtree(id, x, y)",
@@ -177,7 +177,7 @@ def test_a_record_that_is_too_large_is_left_out_alone(tmp_path, here, path, valu
 
     done = limited(tmp_path, "import", "arex", path)
 
-    assert done.returncode == 0, done
+    assert done.returncode == (0 if kept == 2 else 65), done
     assert f"{kept} jobs added" in done.stdout
     assert ("record 2" in done.stderr) == (kept == 1)
 
@@ -189,7 +189,7 @@ def test_very_many_rows_of_one_record_are_not_read_at_once(tmp_path, here, path)
 
     done = limited(tmp_path, "import", "arex", path)
 
-    assert done.returncode == 0, done
+    assert done.returncode == 65, done
     assert "1 jobs added" in done.stdout
     assert "record 1" in done.stderr
 
