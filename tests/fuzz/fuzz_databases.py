@@ -44,7 +44,7 @@ _SCHEMA = (
     ),
     "ALTER TABLE {table} RENAME TO Old; CREATE TABLE {table} AS SELECT * FROM Old",
     "ALTER TABLE {table} ADD COLUMN Extra TEXT DEFAULT 'x'",
-    "ALTER TABLE {table} ADD COLUMN Made TEXT AS (hex(zeroblob(40000000)))",
+    "ALTER TABLE {table} ADD COLUMN Made TEXT AS (hex(zeroblob(2000000)))",
     "CREATE INDEX Odd ON {table}(hex({column}))", "CREATE VIEW More AS SELECT * FROM {table}",
     "CREATE TRIGGER Evil AFTER UPDATE ON {table} BEGIN DELETE FROM AAR; END",
     "CREATE VIRTUAL TABLE Found USING fts5(x)",
