@@ -283,7 +283,8 @@ def _read(conf: Conf, path: str, *, required: bool, further: bool = False) -> No
     try:
         # Any bytes in a comment are welcome: ARC does not say which encoding its files are in.
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            text = file.read()
+            # No file, host or command has a NUL in its name, and many functions raise at the sight of one.
+            text = file.read().replace("\0", "\N{REPLACEMENT CHARACTER}")
     except FileNotFoundError:
         if required:
             todo = "mend or remove the link" if further else "name an existing arc.conf"

@@ -25,9 +25,9 @@ def when(seconds: object) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
 
 
-def size(amount: int) -> str:
-    """``333``, ``19.9K``: powers of 1024. arcctl passes memory in KiB for bytes; so do we."""
-    if amount < 1024:
+def size(amount: object) -> str:
+    """``333``, ``19.9K``: powers of 1024. arcctl passes memory in KiB for bytes; so do we. What is none, as it is."""
+    if not isinstance(amount, int) or amount < 1024:
         return str(amount)
     number = float(amount)
     power = 0
@@ -37,8 +37,10 @@ def size(amount: int) -> str:
     return f"{number:.1f}{_UNITS[power - 1]}"
 
 
-def duration(seconds: int) -> str:
-    """``0:01:15`` or ``3 days, 0:00:00``."""
+def duration(seconds: object) -> str:
+    """``0:01:15`` or ``3 days, 0:00:00``; what is no time, as it is."""
+    if not isinstance(seconds, int):
+        return str(seconds)
     if abs(seconds) > LAST_SECOND:
         return f"{seconds // DAY_S} days, {timedelta(seconds=seconds % DAY_S)}"
     return str(timedelta(seconds=seconds))

@@ -87,4 +87,4 @@ def ended_between(database: ArexDatabase, start: int, end: int, settled_before: 
         if not page:
             return
         after = page[-1][:2]
-        yield {unescaped(str(row[2])): Ended(row[0], row[3], row[4]) for row in page if row[5]}
+        yield {unescaped(row[2]): Ended(row[0], row[3], row[4]) for row in page if row[5]}

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from arcacct.conf.places import Places
 from arcacct.records.aar import UsageCell
 from arcacct.store.accounting import writing
-from arcacct.store.query import auth_groups_of, plain_text, unescaped
+from arcacct.store.query import auth_groups_of, unescaped
 
 Month = tuple[int, int]
 
@@ -209,7 +209,7 @@ def _present(con: Connection) -> str:
 # The same few names come back with every month.
 @lru_cache(maxsize=8192)
 def _text(stored: object) -> str | None:
-    return unescaped(plain_text(stored)) or None if stored else None
+    return unescaped(stored) or None if stored else None
 
 
 def differences(con: Connection) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 from arcacct.records.arcctl import when
 from arcacct.sources.arex import Row, tokens_of_version_1, tokens_of_version_2, with_benchmark
 from arcacct.store.arex_rows import schema_version
+from arcacct.store.query import plain_text
 
 _VALUES = {
     "RecordID": "RecordID",
@@ -70,7 +71,7 @@ def arcctl_record(con: Connection, record_id: int, arcctl: int | None = None) ->
         (record_id,),
     ).fetchone()
     found: dict[str, Any] = dict.fromkeys(_VALUES)
-    found |= dict(zip(known, row, strict=True))
+    found |= dict(zip(known, map(_printable, row), strict=True))
     found |= _children(con, record_id)
     found |= {key: when(found[key]) for key in ("SubmitTime", "EndTime")}
     if version == 1 and arcctl != 6:
@@ -107,12 +108,13 @@ def _as_version_1(record: dict[str, Any]) -> dict[str, Any]:
 
 def _children(con: Connection, record_id: int) -> dict[str, Any]:
     def rows(columns: str, table: str) -> list[tuple[Any, ...]]:
-        return con.execute(f"SELECT {columns} FROM {table} WHERE RecordID = ? ORDER BY rowid", (record_id,)).fetchall()
+        found = con.execute(f"SELECT {columns} FROM {table} WHERE RecordID = ? ORDER BY rowid", (record_id,))
+        return [tuple(map(_printable, row)) for row in found]
 
     return {
         "AuthTokenAttributes": [list(row) for row in rows("AttrKey, AttrValue", "AuthTokenAttributes")],
         "JobEvents": [list(row) for row in rows("EventKey, EventTime", "JobEvents")],
-        "RunTimeEnvironments": [name for (name,) in rows("RTEName", "RunTimeEnvironments")],
+        "RunTimeEnvironments": [plain_text(name) for (name,) in rows("RTEName", "RunTimeEnvironments")],
         "DataTransfers": [
             {
                 "url": url,
@@ -125,5 +127,10 @@ def _children(con: Connection, record_id: int) -> dict[str, Any]:
                 "URL, FileSize, TransferStart, TransferEnd, TransferType", "DataTransfers"
             )
         ],
-        "JobExtraInfo": dict(rows("InfoKey, InfoValue", "JobExtraInfo")),
+        "JobExtraInfo": {plain_text(key): value for key, value in rows("InfoKey, InfoValue", "JobExtraInfo")},
     }
+
+
+def _printable(value: object) -> object:
+    """SQLite keeps bytes in any column; neither people nor JSON can read them."""
+    return plain_text(value) if isinstance(value, bytes) else value

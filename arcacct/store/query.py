@@ -63,8 +63,10 @@ class Page(NamedTuple):
     """Seq and JobID of final records that are not to be published (any more): without usage, or ended too early."""
 
 
-def unescaped(text: str) -> str:
-    """A text of the shared tables without A-REX's percent-escapes."""
+def unescaped(text: object) -> str:
+    """A text of the shared tables without A-REX's percent-escapes; anything else that is stored there as a text."""
+    if not isinstance(text, str):
+        text = plain_text(text)
     return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text) if "%" in text else text
 
 
@@ -217,16 +219,16 @@ class _Children:
         self.fqans: dict[int, list[str]] = defaultdict(list)
         for record_id, key, value in rows("AuthTokenAttributes", "AttrKey, AttrValue"):
             if key == "mainfqan":
-                self.fqans[record_id].insert(0, unescaped(plain_text(value)))
+                self.fqans[record_id].insert(0, unescaped(value))
             elif key == "vomsfqan":
-                self.fqans[record_id].append(unescaped(plain_text(value)))
+                self.fqans[record_id].append(unescaped(value))
         self.extra: dict[int, dict[str, str]] = defaultdict(dict)
         extra = self.extra
         for record_id, key, value in rows("JobExtraInfo", "InfoKey, InfoValue", "AND InfoValue <> ''"):
-            extra[record_id].setdefault(key, unescaped(value if type(value) is str else plain_text(value)))
+            extra[record_id].setdefault(key, unescaped(value))
         self.rtes: dict[int, dict[str, None]] = defaultdict(dict)
         for record_id, name, _ in rows("RunTimeEnvironments", "RTEName, NULL"):
-            self.rtes[record_id][unescaped(plain_text(name))] = None
+            self.rtes[record_id][unescaped(name)] = None
         self.events: dict[int, dict[str, int]] = defaultdict(dict)
         events = self.events
         # The plus keeps SQLite off the index of EventKey, which has a ninth of all rows under one key.
@@ -241,7 +243,7 @@ class _Children:
             "DataTransfers", "URL, FileSize, TransferStart, TransferEnd, TransferType"
         ):
             size, start, end, kind = (number if isinstance(number, int) else 0 for number in numbers)
-            transfer = Transfer(unescaped(plain_text(url)), size, start, end, _TRANSFER_KINDS.get(kind, "input"))
+            transfer = Transfer(unescaped(url), size, start, end, _TRANSFER_KINDS.get(kind, "input"))
             self.transfers[record_id].append(transfer)
         self.auth_groups: dict[int, tuple[str, ...]] = {
             record_id: auth_groups_of(names) for record_id, names, _ in rows("AuthGroups", "Names, NULL")
@@ -255,8 +257,8 @@ class _Children:
         return AAR._make(
             (
                 record_id,
-                unescaped(plain_text(job_id)),
-                unescaped(plain_text(local_job_id)) if local_job_id else None,
+                unescaped(job_id),
+                unescaped(local_job_id) if local_job_id else None,
                 _name(interface),
                 _name(url),
                 _name(queue),
@@ -290,7 +292,7 @@ _NO_EVENTS: dict[str, int] = {}
 # Names come back with every job.
 @lru_cache(maxsize=8192)
 def _name(text: object) -> str | None:
-    return unescaped(plain_text(text)) if text else None
+    return unescaped(text) if text else None
 
 
 @lru_cache(maxsize=1024)

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from arcacct.store.arex_rows import schema_version
-from arcacct.store.query import unescaped
+from arcacct.store.query import plain_text, unescaped
 from arcacct.store.reading import is_ours
 from arcacct.store.recorder import escaped
 
 _LARGEST = 2**53
+_BEYOND = 2**63
 _FINAL = "StatusID IN (SELECT ID FROM Status WHERE Name IN ('completed', 'failed'))"
 # The same jobs as are published: one that vanished unfinished counts if the batch system measured something.
 _COUNTED = (
@@ -122,7 +123,12 @@ def totals(con: Connection, selection: Selection) -> Totals:
         f" sum(StageOutVolume), min(SubmitTime), max(EndTime), min(EndTime) FROM AAR WHERE {where}",
         values,
     ).fetchone()
-    return Totals(*(value or 0 for value in row))
+    return Totals(*map(_number, row))
+
+
+def _number(value: object) -> int:
+    """A sum or a time of what may be anything: SQLite keeps texts and bytes in columns of numbers, too."""
+    return int(value) if isinstance(value, int | float) and abs(value) < _BEYOND else 0
 
 
 def owners(con: Connection, selection: Selection) -> list[str]:
@@ -143,7 +149,7 @@ def fqans(con: Connection, selection: Selection) -> list[str]:
     rows = con.execute(
         f"SELECT ifnull({_FIRST_FQAN}, '') FROM AAR WHERE {where} GROUP BY 1 ORDER BY min(RecordID)", values
     )
-    return [name for (name,) in rows]
+    return [plain_text(name) for (name,) in rows]
 
 
 def _distinct(con: Connection, selection: Selection, table: str, column: str) -> list[str]:
@@ -154,14 +160,15 @@ def _distinct(con: Connection, selection: Selection, table: str, column: str) ->
         if not values
         else f"ID IN (SELECT {column} FROM AAR WHERE {where})"
     )
-    return [name for (name,) in con.execute(f"SELECT Name FROM {table} WHERE {condition} ORDER BY ID", values)]
+    rows = con.execute(f"SELECT Name FROM {table} WHERE {condition} ORDER BY ID", values)
+    return [plain_text(name) for (name,) in rows]
 
 
 def job_ids(con: Connection, selection: Selection) -> Iterator[str]:
     """The ids of the selected jobs, sorted; streamed."""
     where, values = _where(con, selection)
     for (job_id,) in con.execute(f"SELECT JobID FROM AAR WHERE {where} ORDER BY JobID", values):
-        yield job_id
+        yield plain_text(job_id)
 
 
 def unknown_names(con: Connection, selection: Selection) -> Iterator[tuple[str, str]]:

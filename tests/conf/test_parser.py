@@ -176,6 +176,12 @@ def test_bytes_that_are_not_utf8_do_no_harm(tmp_path):
     assert load(str(tmp_path / "arc.conf"), {}).get("a", "x") == "J\udcfcrgen"
 
 
+def test_a_nul_is_no_part_of_any_name(tmp_path):
+    """Whoever looks for such a file finds that there is none, instead of failing."""
+    (tmp_path / "arc.conf").write_bytes(b"[a]\nx = /etc/\0cert\n")
+    assert load(str(tmp_path / "arc.conf"), {}).get("a", "x") == "/etc/\ufffdcert"
+
+
 def test_the_hook_path_imports_little():
     """Parser and places load no module that costs the hook time."""
     code = (
