@@ -181,12 +181,13 @@ class TargetSession:
             self._budget.begin(total_s, f"no whole answer within {total_s:g} s (exchange_timeout)")
         try:
             with _speaking_to(request.url, self._budget):
-                return judge(*self._send(request))
+                said = self._send(request)
         except LinkLost as exc:
             return Answer(Kind.TRY_LATER, text=str(exc), outcome_known=exc.outcome_known)
         except (CredentialError, TargetRefuses) as exc:
             refused = isinstance(exc, CredentialError)
             return Answer(Kind.WE_ARE_REFUSED, text=str(exc), about_credentials=refused)
+        return judge(*said)
 
     def _send(self, request: Request) -> tuple[int, Mapping[str, str], bytes]:
         with self._http.request(
@@ -205,6 +206,17 @@ class TargetSession:
             return response.status_code, response.headers, body
 
 
+_OF_THE_WIRE = (
+    requests.RequestException,
+    urllib3.exceptions.HTTPError,
+    http.client.HTTPException,
+    OSError,
+    # A chunk of more bytes than there are numbers for, and whatever else no library foresees in what is no HTTP.
+    OverflowError,
+    ValueError,
+)
+
+
 @contextmanager
 def _speaking_to(url: str, budget: Budget) -> Iterator[None]:
     """
@@ -215,7 +227,7 @@ def _speaking_to(url: str, budget: Budget) -> Iterator[None]:
     """
     try:
         yield
-    except (requests.RequestException, urllib3.exceptions.HTTPError, http.client.HTTPException, OSError) as exc:
+    except _OF_THE_WIRE as exc:
         where = re.sub(r"^\w+://(?:[^/@]*@)?|[/?#].*$", "", url)
         raise _meaning(where, [*_causes(exc)], asked=budget.asked) from exc
 
@@ -464,6 +476,7 @@ _REASONS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
     ((http.client.IncompleteRead, urllib3.exceptions.IncompleteRead), "the answer was cut short"),
     ((socket.gaierror,), "the host name cannot be resolved"),
     ((http.client.RemoteDisconnected,), "the connection was closed without an answer"),
+    ((OverflowError, ValueError), "the answer is no HTTP"),
 )
 
 

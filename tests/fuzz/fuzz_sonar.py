@@ -6,6 +6,7 @@ import gzip
 import json
 import pathlib
 import random
+import sqlite3
 from typing import Any
 
 from fuzz.damage import damaged, damaged_json
@@ -57,6 +58,15 @@ def _bad(chance: random.Random) -> bytes:
     return damaged(chance, line).replace(b"\n", b" ") if chance.random() < 0.5 else line
 
 
+def _dump(con: sqlite3.Connection) -> dict[str, list[Any]]:
+    """Every row, without the times since when a field of a job is known: a report of another run may move them."""
+    found = dump(con)
+    columns = [row[1] for row in con.execute("PRAGMA table_info(SlurmJobs)")]
+    kept = ", ".join(name for name in columns if name != "FieldTimes")
+    found["SlurmJobs"] = sorted(con.execute(f"SELECT {kept} FROM SlurmJobs"), key=repr)
+    return found
+
+
 def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
     """Every good envelope is in the database with its sums; a second import and a retry change nothing."""
     [(name, content)] = files.items()
@@ -71,15 +81,15 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
         ).fetchall()
         assert sorted(jobs) == [(str(9000 + number), 1800, 2) for number in range(4)], jobs
         assert sums == [(30, 207684, 8)], sums
-        found = dump(con)
+        found = _dump(con)
         assert bool(report.rejected) == bool(found["RejectedRecords"])
         assert report.unreadable == 0
 
         import_telemetry(con, here, Site(), telemetry([str(work / name)]))
-        again = dump(con)
+        again = _dump(con)
         assert again == found, differing(found, again)
         retry_rejected(con, here, Site())
-        retried = dump(con)
+        retried = _dump(con)
         assert retried == found, differing(found, retried)
     if not name.endswith(".gz"):
         _in_pieces(content)
