@@ -196,7 +196,7 @@ def _child(module: Fuzzer, inputs: list[_Input], work: pathlib.Path, shared: mma
                 signal.setitimer(signal.ITIMER_PROF, 0)
                 _tell(work / "told", number, error)
             signal.setitimer(signal.ITIMER_PROF, 0)
-            shutil.rmtree(empty)
+            _clear(empty)
         shared[:] = len(inputs).to_bytes(8, "little")
         code = 0
     except BaseException:  # noqa: BLE001  what breaks the harness itself is seen, too
@@ -205,6 +205,12 @@ def _child(module: Fuzzer, inputs: list[_Input], work: pathlib.Path, shared: mma
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def _clear(directory: pathlib.Path) -> None:
+    """Remove it, whatever a process or thread that was left behind still does in it."""
+    while directory.exists():
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _limit_memory() -> None:
