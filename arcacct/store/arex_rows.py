@@ -190,6 +190,12 @@ def _children(con: Connection, room: _Room, table: str, columns: str, ids: str) 
     return {record_id: [row[1:] for row in group] for record_id, group in groupby(room.fetched(rows), itemgetter(0))}
 
 
+def records_below(con: Connection, record_id: int) -> list[int]:
+    """The RecordIDs below a number, sorted."""
+    rows = con.execute("SELECT RecordID FROM AAR WHERE RecordID < ? ORDER BY RecordID", (record_id,))
+    return [found for (found,) in rows]
+
+
 def highest_record(con: Connection) -> int:
     """The highest RecordID; 0 when there is none."""
     return int(con.execute("SELECT ifnull(max(RecordID), 0) FROM AAR").fetchone()[0])

@@ -217,6 +217,7 @@ class _Import:
                 self._position = self._position._replace(event_row=row, event=event)
             self._look_again_at_pending()
             self._look_again_at_changed()
+            self._look_at_unnumbered()
             self._look_at_new()
             if self._position.stamp != self._database.stamp:
                 self._write((), self._position._replace(stamp=self._database.stamp))
@@ -254,6 +255,11 @@ class _Import:
             for chunk in _chunks(known, _PAGE):
                 self._take(arex_rows.rows_of(self._there, self._database.version, chunk))
             self._write((), self._position._replace(event_row=last, event=event))
+
+    def _look_at_unnumbered(self) -> None:
+        """Records that no counter ever gave a number to, as somebody's SQL can: each time, since they have no order."""
+        for chunk in _chunks(arex_rows.records_below(self._there, 1), _PAGE):
+            self._take(arex_rows.rows_of(self._there, self._database.version, chunk))
 
     def _look_at_new(self) -> None:
         first = self._position.record_id

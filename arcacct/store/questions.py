@@ -217,7 +217,7 @@ def parts(con: Connection, selection: Selection, keys: Sequence[str], *, everyth
     for row in rows:
         key = tuple(unescaped(text) if text else None for text in row[: len(keys)])
         cores, benchmark, *numbers = row[len(keys) :]
-        yield Part(key, cores, benchmark, *numbers)
+        yield Part(key, cores, plain_text(benchmark) if benchmark else None, *numbers)
 
 
 def _measured(column: str) -> str:

@@ -34,7 +34,7 @@ ASKED = {
     "status": ["status"],
     "metrics": ["metrics"],
     "verify": ["verify 2026-05"],
-    "import": ["import arex {arex}"],
+    "import": ["import arex {arex}", "import rejected", "import gridengine --retry"],
     "node": [],
     "features": [],
     "db": [

@@ -80,6 +80,7 @@ _QUESTIONS = (
     "job info 669699d3d79f",
     "query SELECT*FROM(AAR)JOIN(Users)ON(UserID=Users.ID)",
 )
+_BESIDE = ("accounting.db-wal", "accounting.db-shm", "publishing.db-wal", "publishing.db-shm")
 _OURS = ("status", "metrics", "stats --by month,vo", "job why STORED000003", "verify 2026-05", "db check", "sweep")
 
 
@@ -161,7 +162,10 @@ def made(chance: random.Random) -> dict[str, bytes]:
         both = list(_ours())
         which = chance.randrange(2)
         both[which] = _scribbled(chance, both[which])
-        return {"accounting.db": both[0], "publishing.db": both[1], "ask": chance.choice(_OURS).encode()}
+        files = {"accounting.db": both[0], "publishing.db": both[1], "ask": chance.choice(_OURS).encode()}
+        for name in chance.sample(_BESIDE, 1 if chance.random() < 0.2 else 0):
+            files[name] = chance.randbytes(chance.choice((0, 31, 4096, 40_000)))
+        return files
     origin = (chance.choice(("1", "2")), chance.choice(("UTF-8", "UTF-16")), chance.choice(("512", "4096", "65536")))
     content = _arex(*origin)
     ways = chance.choice(((_altered,), (_altered,), (_scribbled,), (_altered, _scribbled)))
@@ -180,8 +184,8 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
     conf = conf_files.write(work, conf_files.DIRECTORY.replace("/var/spool/apel/outgoing", str(work / "out")))
     if "ask" in files:
         pathlib.Path(here.directory).mkdir(parents=True)
-        pathlib.Path(here.database).write_bytes(files["accounting.db"])
-        pathlib.Path(here.publishing_database).write_bytes(files["publishing.db"])
+        for name in files.keys() - {"ask"}:
+            pathlib.Path(here.directory, name).write_bytes(files[name])
         _run(conf, *files["ask"].decode().split())
         return
     path = work / "their.db"

@@ -203,6 +203,18 @@ def test_a_record_that_is_too_large_is_left_out_alone(tmp_path, here, path, valu
     assert ("record 2" in done.stderr) == (kept == 1)
 
 
+@pytest.mark.parametrize("number", [0, -1, -(2**63)])
+def test_a_record_with_a_number_of_nobodys_is_a_job_like_any_other(tmp_path, here, path, number) -> None:
+    """A-REX counts from 1; what SQL made of it must not be passed over, however often the file is imported."""
+    made(path, f"UPDATE AAR SET RecordID = {number} WHERE RecordID = 1")
+
+    for added in (2, 0):
+        done = limited(tmp_path, "import", "arex", path)
+
+        assert done.returncode == 0, done
+        assert f"{added} jobs added, 0 changed" in done.stdout
+
+
 def test_very_many_rows_of_one_record_are_not_read_at_once(tmp_path, here, path) -> None:
     """The record alone is left out."""
     rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 600000)"
