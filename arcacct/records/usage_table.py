@@ -33,8 +33,8 @@ _HOUR_S = 3600
 _LARGEST = 2**63
 
 
-def _whole(value: object) -> int:
-    """A number that is one, and fits; 0 for what was never measured."""
+def whole(value: object) -> int:
+    """A number that is one, and fits; 0 for what was never measured: SQLite keeps texts and bytes as numbers, too."""
     return int(value) if isinstance(value, int | float) and abs(value) < _LARGEST else 0
 
 
@@ -57,15 +57,15 @@ class Usage:
         wall_s, cpu_s, core_count = part.wall_s, part.cpu_s, part.core_count
         if not type(wall_s) is type(cpu_s) is type(core_count) is int:
             # Of a database that somebody else made: SQLite holds anything in a column of numbers.
-            wall_s, cpu_s, core_count = _whole(wall_s), _whole(cpu_s), _whole(core_count)
+            wall_s, cpu_s, core_count = whole(wall_s), whole(cpu_s), whole(core_count)
         core_s = wall_s * core_count
         self.jobs += part.jobs
         self.wall_s += wall_s
         self.cpu_s += cpu_s
         self.core_s += core_s
         self.failed_jobs += part.failed_jobs
-        self.stage_in_bytes += _whole(part.stage_in_bytes)
-        self.stage_out_bytes += _whole(part.stage_out_bytes)
+        self.stage_in_bytes += whole(part.stage_in_bytes)
+        self.stage_out_bytes += whole(part.stage_out_bytes)
         benchmark = parsed_benchmark(part.benchmark)
         if benchmark is not None and benchmark.type == "HEPscore23":
             self.hepscore23_millionths += benchmark.normalised(core_s)

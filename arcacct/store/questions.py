@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from arcacct.records.usage_table import whole
 from arcacct.store.arex_rows import schema_version
 from arcacct.store.query import plain_text, unescaped
 from arcacct.store.reading import is_ours
 from arcacct.store.recorder import escaped
 
 _LARGEST = 2**53
-_BEYOND = 2**63
 _FINAL = "StatusID IN (SELECT ID FROM Status WHERE Name IN ('completed', 'failed'))"
 # The same jobs as are published: one that vanished unfinished counts if the batch system measured something.
 _COUNTED = (
@@ -123,12 +123,7 @@ def totals(con: Connection, selection: Selection) -> Totals:
         f" sum(StageOutVolume), min(SubmitTime), max(EndTime), min(EndTime) FROM AAR WHERE {where}",
         values,
     ).fetchone()
-    return Totals(*map(_number, row))
-
-
-def _number(value: object) -> int:
-    """A sum or a time of what may be anything: SQLite keeps texts and bytes in columns of numbers, too."""
-    return int(value) if isinstance(value, int | float) and abs(value) < _BEYOND else 0
+    return Totals(*map(whole, row))
 
 
 def owners(con: Connection, selection: Selection) -> list[str]:
