@@ -45,7 +45,7 @@ class Lane:
         here = settings.places
         with self.locks:
             try:
-                with opened(here) as both:
+                with in_use(here, Databases(*accounting.open_again(here))) as both:
                     accounting.read_once(both.accounting)
                     for target in self.targets:
                         self.outcomes.append(_outcome(settings, target, both, wishes, stopping, work))
@@ -96,9 +96,8 @@ def _wait(threads: Sequence[Thread], seconds: float) -> None:
 
 
 @contextmanager
-def opened(here: Places) -> Iterator[Databases]:
-    """Both databases, for one thread."""
-    both = Databases(accounting.open_accounting(here), accounting.open_publishing(here))
+def in_use(here: Places, both: Databases) -> Iterator[Databases]:
+    """Both open databases, used by one thread and put away then."""
     with (
         accounting.put_away(both.accounting, here.database, here),
         accounting.put_away(both.publishing, here.publishing_database, here),

@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import Target
 from arcacct.errors import StoreBusy
-from arcacct.publish.lanes import READABLE, Lane, opened, run_all
+from arcacct.publish.lanes import READABLE, Lane, in_use, run_all
 from arcacct.publish.locks import beginning, lock_targets, publisher, publishing_lock
 from arcacct.publish.tally import Tally
 from arcacct.publish.target_run import AS_CONFIGURED, Databases, Outcome, Period, TargetRun, Wishes
@@ -61,7 +61,8 @@ def _each(settings: Settings, targets: Sequence[Target], wishes: Wishes, work: W
     with publisher(here), ExitStack() as locks:
         lanes, outcomes = _lanes(settings, targets, locks)
         if lanes or not targets:
-            with opened(here) as both, accounting.translating(here.publishing_database):
+            both = Databases(accounting.open_accounting(here), accounting.open_publishing(here))
+            with in_use(here, both), accounting.translating(here.publishing_database):
                 horizon = _begun(settings, both, wishes)
                 # Each lane gives its own back, as soon as it is done and not before.
                 locks.pop_all()

@@ -73,6 +73,10 @@ def open_accounting(here: Places) -> Connection:
     except BaseException:
         con.close()
         raise
+    return _for_records(con)
+
+
+def _for_records(con: Connection) -> Connection:
     # Statement journals of inserts with triggers: in memory they cost half (18 us a record against 42).
     con.execute("PRAGMA temp_store = MEMORY")
     # SQLite's own 2 MB are less than the index pages that a sweep comes back to.
@@ -112,12 +116,31 @@ def open_publishing(here: Places) -> Connection:
     """The publishing database for writing, created when it is missing. Raises as `open_accounting`."""
     refuse_unasked(here)
     ensure(here.publishing_database, PUBLISHING, read_group=here.read_group)
-    con = open_database(here.publishing_database, PUBLISHING_SCHEMA)
+    return _for_the_ledger(open_database(here.publishing_database, PUBLISHING_SCHEMA))
+
+
+def _for_the_ledger(con: Connection) -> Connection:
     # What was sent must never be forgotten by a power cut.
     con.execute("PRAGMA synchronous = FULL")
     # One writer for as long as a run takes: without SQLite's own checkpoints a million records make gigabytes of WAL.
     con.execute("PRAGMA wal_autocheckpoint = 1000")
     return con
+
+
+def open_again(here: Places) -> tuple[Connection, Connection]:
+    """
+    The accounting and the publishing database, for one more thread of a process that has both open.
+
+    Nothing but SQLite touches the files, so nothing is looked at before: closing any other descriptor of a database
+    drops the locks of all connections that this process has to it, and whoever closes it elsewhere then takes the WAL
+    away from under them (INVARIANTS 7; seen: a damaged ledger). Raises StoreError and its kinds.
+    """
+    con = _for_records(open_database(here.database, ACCOUNTING_SCHEMA))
+    try:
+        return con, _for_the_ledger(open_database(here.publishing_database, PUBLISHING_SCHEMA))
+    except BaseException:
+        con.close()
+        raise
 
 
 @contextmanager

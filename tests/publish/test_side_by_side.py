@@ -76,6 +76,17 @@ class Background:
         return self._result[0]
 
 
+def publisher_of(site: Site) -> subprocess.Popen[str]:
+    """A process that publishes, which Ctrl-C ends."""
+    command = ["--config", str(site.path / "arc.conf"), "publish", "--now", "--since", "2024-06-01"]
+    # Whatever this test inherits: a shell starts what it puts into the background deaf to SIGINT.
+    program = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
+        " from arcacct.cli import main; main(sys.argv[1:])"
+    )
+    return subprocess.Popen([sys.executable, "-c", program, *command], stderr=subprocess.PIPE, text=True)
+
+
 def wait_until(there) -> None:
     until = time.monotonic() + PATIENT_S
     while not there():
@@ -184,13 +195,7 @@ def test_a_fault_of_ours_is_one_targets_outcome(memory, empty_box, fault) -> Non
 def test_an_interrupt_does_not_wait_for_a_receiver(site_of, slow, empty_box) -> None:
     """Ctrl-C ends a run long before a receiver that says nothing would, and the next one goes on."""
     site = site_of(more="exchange_timeout=3600\n")
-    command = ["--config", str(site.path / "arc.conf"), "publish", "--now", "--since", "2024-06-01"]
-    # Whatever this test inherits: a shell starts what it puts into the background deaf to SIGINT.
-    program = (
-        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
-        " from arcacct.cli import main; main(sys.argv[1:])"
-    )
-    with subprocess.Popen([sys.executable, "-c", program, *command], stderr=subprocess.PIPE, text=True) as publisher:
+    with publisher_of(site) as publisher:
         assert slow.begun.wait(PATIENT_S)
         wait_until(lambda: len(empty_box.apel.job_records) == 3)
         publisher.send_signal(signal.SIGINT)
@@ -202,6 +207,28 @@ def test_an_interrupt_does_not_wait_for_a_receiver(site_of, slow, empty_box) -> 
     assert [one.error for one in site.publish_all()] == [None, None]
     assert at_sgas(empty_box.sgas.records) == truth(jobs(3))
     assert at_apel(empty_box.apel.job_records) == truth(jobs(3), by_lrms=True)
+
+
+def test_nobody_takes_a_database_away_from_the_lanes(site_of, slow, empty_box) -> None:
+    """
+    Seen: three publishes at once, and the ledger was damaged.
+
+    SQLite takes the WAL away when it thinks that nobody else has the database open. Its locks tell, and they end when
+    a process that has it open closes any descriptor of it.
+    """
+    site = site_of(more="exchange_timeout=3600\n")
+    here = site.settings.places
+    look = "import sqlite3, sys; con = sqlite3.connect(sys.argv[1]); con.execute('SELECT * FROM DBConfig'); con.close()"
+    with publisher_of(site) as publisher:
+        assert slow.begun.wait(PATIENT_S)
+        wait_until(lambda: len(empty_box.apel.job_records) == 3)
+        databases = (here.database, here.publishing_database)
+        for database in databases:
+            subprocess.run([sys.executable, "-c", look, database], check=True)
+        still_there = [database for database in databases if os.path.exists(f"{database}-wal")]
+        publisher.send_signal(signal.SIGINT)
+        publisher.communicate(timeout=PATIENT_S)
+    assert still_there == [*databases]
 
 
 def test_locks_are_files_for_their_owner_whatever_targets_are_called(memory, empty_box) -> None:
