@@ -94,6 +94,9 @@ def classify_authn(status: int, headers: Mapping[str, str], body: bytes) -> Answ
         return Answer(Kind.WE_ARE_REFUSED, 200, "no token in the answer", advice=_ADVICE_AUTHN[None])
     said = "an answer that may hold a token, so it is not shown" if 200 <= status < 300 else words(body)
     answer = _by_status(status, headers, said, _ADVICE_AUTHN)
+    if answer.kind == Kind.TOO_LARGE:
+        # No message of ours was there: cutting it would help nobody, and leave single records in doubt.
+        answer = answer._replace(kind=Kind.WE_ARE_REFUSED, advice=_ADVICE_AUTHN[None])
     return answer._replace(outcome_known=True, about_credentials=status in {400, 401, 403})
 
 

@@ -96,6 +96,7 @@ AUTHN = [
     row("method", 404, error(404, "Auth method was not found", "NOT FOUND"), US, False),
     row("binding", 404, error(404, "Binding was not found", "NOT FOUND"), US, False),
     row("unprocessable", 422, error(422, "Binding already exists", "UNPROCESSABLE ENTITY"), US, False),
+    row("too large, as if a record were at fault", 413, b"", US, False),
     row("too many", 429, b"", LATER, False),
     row("AMS behind it", 500, error(500, "Internal Error: Error while contacting AMS"), LATER, False),
     row("its database", 500, error(500, "Database Error: no reachable servers"), LATER, False),
