@@ -16,7 +16,8 @@ import os
 import re
 import socket
 import ssl
-from contextlib import contextmanager
+import zlib
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 LARGEST_ANSWER = 4 * 1024 * 1024
 _PACKED = ("gzip", "x-gzip", "deflate")
 """What an answer may be packed in, once, although we ask for it as it is: some balancers never listen."""
+_ZLIB_FORMS = (zlib.MAX_WBITS | 32, -zlib.MAX_WBITS)
+"""With the header of gzip or zlib, and without one, as old servers understood "deflate"."""
 
 
 class Patience(NamedTuple):
@@ -200,10 +203,28 @@ class TargetSession:
             stream=True,
         ) as response:
             # Bounded: whoever answers may not be who we think. Read to its end, the connection can be used again.
-            if response.headers.get("Content-Encoding", "").strip().lower() not in _PACKED:
-                response.raw.headers.discard("Content-Encoding")
+            response.raw.headers.discard("Content-Encoding")
             body = response.raw.read(LARGEST_ANSWER, decode_content=True)
+            if response.headers.get("Content-Encoding", "").strip().lower() in _PACKED:
+                body = _unpacked(body)
             return response.status_code, response.headers, body
+
+
+def _unpacked(body: bytes) -> bytes:
+    """
+    What was packed, as far as answers may go. Raises DecodeError when it is damaged or has no end.
+
+    Nothing behind its end is looked at: urllib3 goes on there, and copies what is left for each of many parts.
+    """
+    for form in _ZLIB_FORMS if body else ():
+        unpacking = zlib.decompressobj(form)
+        with suppress(zlib.error):
+            found = unpacking.decompress(body, LARGEST_ANSWER)
+            if unpacking.eof or len(found) == LARGEST_ANSWER:
+                return found
+    if body:
+        raise urllib3.exceptions.DecodeError("not packed as it says")
+    return body
 
 
 _OF_THE_WIRE = (
