@@ -38,6 +38,8 @@ class Say(NamedTuple):
     """Announce ten bytes more than come."""
     before_body: bool = False
     """Answer as soon as the headers are there and close: a server that will not read the rest."""
+    raw: bytes = b""
+    """Exactly these bytes in place of an answer."""
 
 
 def say(status: int, body: object = b"", **headers: str) -> Say:
@@ -185,6 +187,9 @@ def _headers(reader) -> Iterator[tuple[str, str]]:
 
 
 def _answer(connection: socket.socket, step: Say) -> None:
+    if step.raw:
+        connection.sendall(step.raw)
+        return
     length = len(step.body) + (10 if step.cut else 0)
     head = [f"HTTP/1.1 {step.status} Said", f"Content-Length: {length}", *(f"{n}: {v}" for n, v in step.headers)]
     # Header bytes that are no text are surrogates.

@@ -136,8 +136,7 @@ class AMSClient:
         answer = self._session.exchange(Request("GET", self._token_url, {}), judge)
         if answer.kind == Kind.ACCEPTED:
             self._token = got[-1]
-        # Asking for a token changes nothing, whatever became of the question.
-        return answer._replace(outcome_known=True)
+        return answer
 
 
 def _https_host(url: str) -> str:

@@ -183,7 +183,7 @@ class TargetSession:
         else:
             self._budget.begin(total_s, f"no whole answer within {total_s:g} s (exchange_timeout)")
         try:
-            with _speaking_to(request.url, self._budget):
+            with _speaking_to(request, self._budget):
                 said = self._send(request)
         except LinkLost as exc:
             return Answer(Kind.TRY_LATER, text=str(exc), outcome_known=exc.outcome_known)
@@ -239,7 +239,7 @@ _OF_THE_WIRE = (
 
 
 @contextmanager
-def _speaking_to(url: str, budget: Budget) -> Iterator[None]:
+def _speaking_to(request: Request, budget: Budget) -> Iterator[None]:
     """
     Translate what requests, urllib3 and ssl raise into our errors, in words of our own.
 
@@ -249,16 +249,31 @@ def _speaking_to(url: str, budget: Budget) -> Iterator[None]:
     try:
         yield
     except _OF_THE_WIRE as exc:
-        where = re.sub(r"^\w+://(?:[^/@]*@)?|[/?#].*$", "", url)
-        raise _meaning(where, [*_causes(exc)], asked=budget.asked) from exc
+        where = re.sub(r"^\w+://(?:[^/@]*@)?|[/?#].*$", "", request.url)
+        # Asking for something changes nothing there.
+        asked = budget.asked and request.method != "GET"
+        raise _meaning(where, [*_causes(exc)], asked=asked) from exc
+
+
+class _Response(http.client.HTTPResponse):
+    """Passes over what comes before the answer, whatever it is: the standard library knows of 100 only."""
+
+    def begin(self) -> None:
+        super().begin()
+        while 101 < self.status < 200:
+            self.headers = self.msg = None  # type: ignore[assignment]  # as before the beginning
+            super().begin()
 
 
 class _Connection(urllib3.connection.HTTPSConnection):
     """
     Lives by the budget of an exchange.
 
-    Hears what a server said before it hung up in the middle of a large body: 413, or a TLS alert.
+    Hears what a server said before it hung up in the middle of a large body: 413, or a TLS alert. Nothing that was
+    said before a request is an answer to it.
     """
+
+    response_class = _Response
 
     def __init__(self, *args: Any, make: type[TimedSocket], read_s: float, **kwargs: Any) -> None:
         """``make``: the class of its sockets, with the budget; ``read_s`` also limits how long a body is sent."""
@@ -299,6 +314,11 @@ class _Connection(urllib3.connection.HTTPSConnection):
         # urllib3 would give a body as long as a connection may take.
         self.timeout = self._read_s
         super().request(*args, **kwargs)
+
+    @property
+    def is_connected(self) -> bool:
+        # A socket with nothing to read may have unpacked more than was read.
+        return super().is_connected and not (isinstance(self.sock, ssl.SSLSocket) and self.sock.pending())
 
     def getresponse(self) -> urllib3.HTTPResponse:  # type: ignore[override]  # so in urllib3
         response = super().getresponse()
@@ -436,7 +456,7 @@ def _meaning(where: str, causes: list[BaseException], *, asked: bool) -> Arcacct
             return _tls_meaning(where, cause, asked=asked)
     if any(isinstance(cause, urllib3.exceptions.ProxyError) for cause in causes):
         return _proxy_meaning(where, causes)
-    if any(isinstance(cause, _NOT_ASKED) for cause in causes):
+    if not asked and any(isinstance(cause, _NOT_ASKED) for cause in causes):
         return TargetRefuses(f"{where}: this URL, or that of the proxy, cannot be used; check targeturl and http_proxy")
     if not asked:
         return LinkLost(f"{where}: {_reason(causes)}", outcome_known=True)
@@ -497,7 +517,8 @@ _REASONS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
     ((http.client.IncompleteRead, urllib3.exceptions.IncompleteRead), "the answer was cut short"),
     ((socket.gaierror,), "the host name cannot be resolved"),
     ((http.client.RemoteDisconnected,), "the connection was closed without an answer"),
-    ((OverflowError, ValueError), "the answer is no HTTP"),
+    ((urllib3.exceptions.DecodeError,), "the answer cannot be unpacked"),
+    ((http.client.HTTPException, urllib3.exceptions.InvalidHeader, OverflowError, ValueError), "the answer is no HTTP"),
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gzip
 import os
 import socket
 import ssl
@@ -20,6 +21,9 @@ from arcacct.publish.session import Patience, Request, TargetSession, tls_contex
 from arcacct.sandbox.authority import Credential, create
 
 STORED = {"messageIds": ["1"]}
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
 
 
 def post(receiver, body: bytes = b"{}", path: str = "/x") -> Request:
@@ -171,6 +175,18 @@ def test_an_accepted_message_leaves_no_doubt(session, receiver):
         pytest.param(Say(reset=True), "closed without an answer", id="reset"),
         pytest.param(Say(silent=True), "no answer within the time limit", id="silence"),
         pytest.param(Say(200, b'{"messageIds":', cut=True), "cut short", id="half an answer"),
+        pytest.param(Say(raw=b"hello\r\n", cut=True), "the answer is no HTTP", id="HTTP/0.9"),
+        pytest.param(Say(raw=OK + b"X: x\r\n" * 200), "the answer is no HTTP", id="too many headers"),
+        pytest.param(Say(raw=OK + b"X: " + b"x" * 70_000), "the answer is no HTTP", id="a header without end"),
+        pytest.param(
+            Say(raw=OK + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}\n"),
+            "the answer is no HTTP",
+            id="two lengths",
+        ),
+        pytest.param(
+            say(200, gzip.compress(b"x" * 100)[:-9], Content_Encoding="gzip"), "cannot be unpacked", id="half a gzip"
+        ),
+        pytest.param(say(200, b"{}", Content_Encoding="gzip"), "cannot be unpacked", id="no gzip"),
     ],
 )
 def test_a_lost_answer_leaves_the_outcome_unknown(session_of, receiver, step, says):
@@ -180,6 +196,33 @@ def test_a_lost_answer_leaves_the_outcome_unknown(session_of, receiver, step, sa
     assert (answer.kind, answer.status, answer.outcome_known) == (Kind.TRY_LATER, None, False)
     assert says in answer.text
     assert f"localhost:{receiver.port}" in answer.text
+
+
+def test_what_is_only_asked_for_is_never_half_done(session_of, receiver):
+    """Whoever asks for a token and hears nothing need not fear for records."""
+    receiver.script = [Say(hang_up=True)]
+    answer = session_of(backoff_s=()).exchange(Request("GET", f"{receiver.url}/token", {}), classify_ams)
+    assert (answer.kind, answer.outcome_known) == (Kind.TRY_LATER, True)
+    assert answer.text.endswith("the connection was closed without an answer")
+
+
+def test_early_hints_are_no_answer(session, receiver):
+    """What a server says while it works comes before the answer, whatever it is (RFC 9110, 15.2)."""
+    hints = b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
+    receiver.script = [Say(raw=hints + OK + b'Content-Length: 21\r\n\r\n{"messageIds": ["1"]}')]
+    assert session.exchange(post(receiver), classify_ams).receiver_id == "1"
+    assert len(receiver.heard) == 1
+
+
+def test_a_second_answer_to_one_request_is_nobodys(session, receiver):
+    """It must not be taken for that to the next: what OpenSSL has unpacked already no look at the socket shows."""
+    second = OK + b'Content-Length: 25\r\n\r\n{"messageIds": ["wrong"]}'
+    head, body = OK + b"Content-Length: 21\r\nX: ", b'\r\n\r\n{"messageIds": ["1"]}'
+    # As much as is read at once: the second is left in the TLS record.
+    first = head + b"x" * (8192 - len(head) - len(body)) + body
+    receiver.script = [Say(raw=first + second), say(200, {"messageIds": ["2"]})]
+    said = [session.exchange(post(receiver), classify_ams).receiver_id for _ in range(2)]
+    assert said == ["1", "2"]
 
 
 def test_a_closed_port_is_known_to_have_done_nothing(once, receiver):
