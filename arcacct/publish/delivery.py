@@ -12,6 +12,7 @@ import re
 import time
 from _sqlite3 import Connection
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from arcacct.errors import ArcacctError, InputError, TargetBusy, TargetRefuses
@@ -165,9 +166,11 @@ class Delivery:
         intended = ledger.intend(self._con, self._target, messages, aside, seq=seq, proofs=what.proofs)
         groups = [batch[0].group for batch in batches]
         if what.ahead and not self._forbidden.keys() & set(groups):
-            self._under_way = UnderWay(self._sender, intended, groups)
-        else:
-            self._send_all(intended, groups)
+            # Where the host lets no more threads begin the caller waits for the answers.
+            with suppress(RuntimeError):
+                self._under_way = UnderWay(self._sender, intended, groups)
+                return
+        self._send_all(intended, groups)
 
     def listen(self) -> None:
         """Note what the receiver accepted meanwhile: the next message is sent then."""

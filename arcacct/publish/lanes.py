@@ -7,8 +7,9 @@ Each lane has its own connections to both databases and its own locks. What the 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from queue import SimpleQueue
 from threading import Event, Lock, Thread
@@ -17,6 +18,7 @@ from typing import Any
 from arcacct.conf.places import Places
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import Target
+from arcacct.errors import TargetBusy
 from arcacct.publish.tally import Tally
 from arcacct.publish.target_run import Databases, Outcome, TargetRun, Wishes, fault_of
 from arcacct.store import accounting
@@ -57,29 +59,37 @@ class Lane:
 
 def run_all(settings: Settings, lanes: Sequence[Lane], wishes: Wishes, work: Work) -> None:
     """
-    Run the lanes side by side, to their ends.
+    Run the lanes side by side, to their ends; where the host lets no more threads begin, some after the others.
 
     Interrupted, they send nothing more and have a moment to note what was just answered; what they leave is what a
-    kill leaves.
+    kill leaves. Raises TargetBusy where the host lets no thread begin at all.
     """
-    stopping, finished = Event(), SimpleQueue[Lane]()
+    stopping, finished = Event(), SimpleQueue[None]()
     voice = _Voice(wishes)
+    waiting = deque(lanes)
 
-    def go(lane: Lane) -> None:
+    def go() -> None:
         try:
-            lane.go(settings, voice.wishes, stopping, work)
+            while not stopping.is_set() and (lane := _next_of(waiting)) is not None:
+                lane.go(settings, voice.wishes, stopping, work)
         finally:
-            finished.put(lane)
+            finished.put(None)
 
-    # Daemons: nobody who interrupts us waits for a receiver that says nothing.
-    threads = [Thread(target=go, args=(lane,), daemon=True) for lane in lanes]
+    threads: list[Thread] = []
     try:
-        for thread in threads:
-            thread.start()
+        for _ in lanes:
+            # A daemon: nobody who interrupts us waits for a receiver that says nothing.
+            thread = Thread(target=go, daemon=True)
+            if not _starts(thread):
+                break
+            threads.append(thread)
+        _refuse_none(threads, lanes)
         for _ in threads:
             finished.get()
     except BaseException:
         stopping.set()
+        for lane in waiting:
+            lane.locks.close()
         try:
             _wait(threads, GRACE_S)
         finally:
@@ -88,11 +98,33 @@ def run_all(settings: Settings, lanes: Sequence[Lane], wishes: Wishes, work: Wor
     _wait(threads, GRACE_S)
 
 
+def _next_of(waiting: deque[Lane]) -> Lane | None:
+    try:
+        return waiting.popleft()
+    except IndexError:
+        return None
+
+
+def _starts(thread: Thread) -> bool:
+    try:
+        thread.start()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _refuse_none(threads: Sequence[Thread], lanes: Sequence[Lane]) -> None:
+    if lanes and not threads:
+        raise TargetBusy(
+            "this host lets no thread begin now, and nothing was sent; the next run tries again. Raise its limit of"
+            " memory or of tasks (ulimit, or MemoryMax and TasksMax of the service)"
+        )
+
+
 def _wait(threads: Sequence[Thread], seconds: float) -> None:
     until = time.monotonic() + seconds
     for thread in threads:
-        if thread.ident is not None:
-            thread.join(max(0.0, until - time.monotonic()))
+        thread.join(max(0.0, until - time.monotonic()))
 
 
 @contextmanager
@@ -128,7 +160,8 @@ class _Voice:
 
     def _alone(self, tell: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
         def told(target: Any, what: Any) -> None:
-            with self._lock:
+            # What nobody can hear (a full disk behind stderr, a reader that went away) keeps nothing from being sent.
+            with self._lock, suppress(OSError):
                 if not self._ended:
                     tell(target, what)
 

@@ -13,6 +13,7 @@ import time
 
 import pytest
 from dripping_receiver import ANSWERS, DrippingReceiver
+from installed import ARCACCT
 from publishing_site import CARS, DIRECTORY, Site, at_apel, at_sgas, jobs, truth
 from scripted_receiver import server_context
 
@@ -229,6 +230,44 @@ def test_nobody_takes_a_database_away_from_the_lanes(site_of, slow, empty_box) -
         publisher.send_signal(signal.SIGINT)
         publisher.communicate(timeout=PATIENT_S)
     assert still_there == [*databases]
+
+
+FEW_THREADS = """
+import resource, sys, threading
+from arcacct.cli import main
+
+resource.setrlimit(resource.RLIMIT_AS, (3 << 29, 3 << 29))
+threading.stack_size(int(sys.argv[1]) << 30)
+main(sys.argv[2:])
+"""
+
+
+@pytest.mark.parametrize(("stack_gib", "code"), [(1, 0), (2, 75)])
+def test_a_host_that_lets_few_threads_begin(memory, empty_box, stack_gib, code) -> None:
+    """What has no thread yet waits for one; where not even one can begin, the next run does it."""
+    site = Site(memory, empty_box, f"[arex/jura/sgas:s]\ntargeturl={{sgas}}\nurbatchsize=1\n{CARS}{DIRECTORY}")
+    (site.path / "outgoing").mkdir()
+    site.record(*jobs(3))
+    command = ["--config", str(site.path / "arc.conf"), "publish", "--now", "--since", "2024-06-01"]
+    program = [sys.executable, "-c", FEW_THREADS, str(stack_gib), *command]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    assert (code == 0) != ("lets no thread begin" in done.stderr)
+    expected = jobs(3) if code == 0 else []
+    assert at_sgas(empty_box.sgas.records) == truth(expected)
+    assert at_apel(empty_box.apel.job_records) == truth(expected, by_lrms=True)
+    assert bool(list((site.path / "outgoing").iterdir())) == (code == 0)
+
+
+def test_notes_that_nobody_can_hear_keep_nothing_from_being_sent(memory, empty_box) -> None:
+    """The log's disk is full: that is no reason not to publish."""
+    site = Site(memory, empty_box, f"[arex/jura/sgas:s]\ntargeturl={{sgas}}\n{CARS}")
+    site.record(*jobs(3))
+    with pathlib.Path("/dev/full").open("w") as full:
+        command = [ARCACCT, "--config", site.path / "arc.conf", "publish", "--now", "--since", "2024-06-01"]
+        subprocess.run(command, stderr=full, check=False)
+    assert at_sgas(empty_box.sgas.records) == truth(jobs(3))
+    assert at_apel(empty_box.apel.job_records) == truth(jobs(3), by_lrms=True)
 
 
 def test_locks_are_files_for_their_owner_whatever_targets_are_called(memory, empty_box) -> None:
