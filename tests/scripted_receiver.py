@@ -137,10 +137,10 @@ class ScriptedReceiver:
 
 
 class ConnectProxy(ScriptedReceiver):
-    """A proxy that knows CONNECT only; `script` holds its refusals, without one it connects."""
+    """A proxy that knows CONNECT only; `script` holds its refusals, without one it connects. With TLS or without."""
 
-    def __init__(self) -> None:
-        super().__init__(None)
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+        super().__init__(context)
 
     def _converse(self, connection: socket.socket, reader) -> bool:
         target = reader.readline().decode().split(" ")[1]

@@ -26,6 +26,7 @@ import requests.adapters
 import urllib3.connection
 import urllib3.connectionpool
 import urllib3.exceptions
+from urllib3.util.ssltransport import SSLTransport
 
 import arcacct
 from arcacct import secrecy
@@ -317,8 +318,7 @@ class _Connection(urllib3.connection.HTTPSConnection):
 
     @property
     def is_connected(self) -> bool:
-        # A socket with nothing to read may have unpacked more than was read.
-        return super().is_connected and not (isinstance(self.sock, ssl.SSLSocket) and self.sock.pending())
+        return super().is_connected and not _unread(self.sock)
 
     def getresponse(self) -> urllib3.HTTPResponse:  # type: ignore[override]  # so in urllib3
         response = super().getresponse()
@@ -332,6 +332,14 @@ class _Connection(urllib3.connection.HTTPSConnection):
         except ssl.SSLEOFError as exc:
             # urllib3 goes on to the answer after a broken pipe, but knows it only by its plain TCP form.
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)) from exc
+
+
+def _unread(connected: object) -> int:
+    """Bytes that OpenSSL has taken from a socket, and nobody from OpenSSL: no look at the socket shows them."""
+    if isinstance(connected, SSLTransport):
+        # TLS within the TLS of a proxy.
+        return connected.incoming.pending + connected.sslobj.pending()
+    return connected.pending() if isinstance(connected, ssl.SSLSocket) else 0
 
 
 class _Pool(urllib3.connectionpool.HTTPSConnectionPool):

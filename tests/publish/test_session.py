@@ -214,13 +214,15 @@ def test_early_hints_are_no_answer(session, receiver):
     assert len(receiver.heard) == 1
 
 
-def test_a_second_answer_to_one_request_is_nobodys(session, receiver):
+@pytest.mark.parametrize("way", ["direct", "through a proxy with TLS"])
+def test_a_second_answer_to_one_request_is_nobodys(session_of, receiver, tls_proxy, way):
     """It must not be taken for that to the next: what OpenSSL has unpacked already no look at the socket shows."""
     second = OK + b'Content-Length: 25\r\n\r\n{"messageIds": ["wrong"]}'
     head, body = OK + b"Content-Length: 21\r\nX: ", b'\r\n\r\n{"messageIds": ["1"]}'
     # As much as is read at once: the second is left in the TLS record.
     first = head + b"x" * (8192 - len(head) - len(body)) + body
     receiver.script = [Say(raw=first + second), say(200, {"messageIds": ["2"]})]
+    session = session_of(proxy=None if way == "direct" else tls_proxy.url)
     said = [session.exchange(post(receiver), classify_ams).receiver_id for _ in range(2)]
     assert said == ["1", "2"]
 
@@ -433,6 +435,22 @@ def proxy():
     server = ConnectProxy()
     yield server
     server.stop()
+
+
+@pytest.fixture
+def tls_proxy(host):
+    """A proxy that is spoken to by TLS."""
+    server = ConnectProxy(server_context(host))
+    yield server
+    server.stop()
+
+
+def test_through_a_proxy_with_tls_one_connection_carries_all(receiver, tls_proxy, session_of):
+    """TLS to the target is within that to the proxy."""
+    session = session_of(proxy=tls_proxy.url)
+    receiver.script = [say(200, STORED)] * 3
+    assert [session.exchange(post(receiver), classify_ams).kind for _ in range(3)] == [Kind.ACCEPTED] * 3
+    assert (len(tls_proxy.tunnels), receiver.connections) == (1, 1)
 
 
 def test_the_configured_proxy_is_used(receiver, proxy, session_of):
