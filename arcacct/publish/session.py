@@ -284,7 +284,7 @@ class _Connection(urllib3.connection.HTTPSConnection):
         self._read_s = read_s
 
     def _new_conn(self) -> socket.socket:
-        """As urllib3's own, but for the sockets: each of a name's addresses is tried for what time is left."""
+        """As urllib3's own, but for the sockets: each of a name's addresses gets its part of what time is left."""
         host = self._dns_host.strip("[]")
         try:
             host.encode("idna")
@@ -294,13 +294,15 @@ class _Connection(urllib3.connection.HTTPSConnection):
         except socket.gaierror as exc:
             raise urllib3.exceptions.NameResolutionError(self.host, self, exc) from exc
         problem: OSError = OSError(f"{host} has no address")
-        for family, kind, protocol, _name, address in found:
+        for tried, (family, kind, protocol, _name, address) in enumerate(found):
             connecting = self._make(family, kind, protocol)
             try:
                 for option in self.socket_options or ():
                     connecting.setsockopt(*option)
-                connecting.settimeout(self.timeout)
+                its_part_s = self._budget.wait_s(None) / (len(found) - tried)
+                connecting.settimeout(min(self._budget.wait_s(self.timeout), its_part_s))
                 connecting.connect(address)
+                connecting.settimeout(self.timeout)
             except OSError as exc:
                 connecting.close()
                 problem = exc

@@ -255,6 +255,19 @@ def test_a_full_backlog_is_known_to_have_done_nothing(session_of):
     assert "no connection within the time limit" in answer.text
 
 
+def test_one_address_that_hangs_leaves_time_for_the_others(session_of, receiver, monkeypatch):
+    """A name may have several, and an exchange less time than a connection."""
+    port = receiver.port
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in ("127.0.0.2", "127.0.0.1")]
+    receiver.script = [say(200, STORED)]
+    with socket.create_server(("127.0.0.2", port), backlog=0) as hangs:
+        address = hangs.getsockname()
+        with socket.create_connection(address), contextless_sockets(address, 3):
+            monkeypatch.setattr(socket, "getaddrinfo", lambda *_how, **_options: found)
+            session = session_of(backoff_s=(), exchange_s=4.0)
+            assert session.exchange(post(receiver), classify_ams).kind == Kind.ACCEPTED
+
+
 def test_an_answer_before_the_end_of_the_body_is_heard(once, receiver):
     """A server that refuses a large body without reading it is understood as such."""
     receiver.script = [Say(413, b"too large", before_body=True)]
