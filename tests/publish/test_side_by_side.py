@@ -210,6 +210,24 @@ def test_an_interrupt_does_not_wait_for_a_receiver(site_of, slow, empty_box) -> 
     assert at_apel(empty_box.apel.job_records) == truth(jobs(3), by_lrms=True)
 
 
+def test_an_interrupted_run_sends_nothing_more(site_of, slow) -> None:
+    """What is under way may end; no other try and no other message begins."""
+    site = site_of(more="exchange_timeout=1\n")
+
+    def interrupt() -> None:
+        slow.begun.wait(PATIENT_S)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        threading.Thread(target=interrupt).start()
+        with pytest.raises(KeyboardInterrupt):
+            run_as_configured(site, "slow")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert slow.connections == 1
+
+
 def test_nobody_takes_a_database_away_from_the_lanes(site_of, slow, empty_box) -> None:
     """
     Seen: three publishes at once, and the ledger was damaged.
