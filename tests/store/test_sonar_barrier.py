@@ -69,6 +69,26 @@ def test_values_that_nothing_can_hold_cost_themselves(host):
 
 
 @pytest.mark.parametrize(
+    "tres", [f"cpu={'9' * 5000}", "cpu=none,gres/gpu=9007199254740992", "gres/gpu:a=9007199254740992", "rubbish", "="]
+)
+def test_an_unusable_resource_costs_itself(host, tres):
+    """Of what sacct allocated: the processors are those that scontrol allocated, and the job is recorded."""
+    report = host.take(stream(slurm(job(1, sacct={"AllocTRES": tres, "UserCPU": 60}))))
+
+    assert (report.rejected, kept(host)) == (0, [])
+    assert host.rows("SELECT core_count, wall_s, cpu_user_s FROM v1_jobs") == [(2, 1800, 60)]
+
+
+def test_processors_and_steps_beyond_all_measure(host):
+    """However many, a job's CPU time is a number that the database holds."""
+    most = 2**53
+    steps = [job(1, job_step=str(n), sacct={"AveCPU": most}) for n in range(1100)]
+    report = host.take(stream(slurm(job(1, allocated_resources=f"cpu={most}"), *steps)))
+
+    assert (report.rejected, recorded(host)) == (0, ["1"])
+
+
+@pytest.mark.parametrize(
     "text",
     [r'"\u001b]0;x"', "5", "NaN", "1" * 5000, "[" * 9000 + "]" * 9000, '"' + "x" * 70_000 + '"', r'"\ud800"'],
     ids=["escape", "number", "NaN", "digits", "deep", "long", "half a character"],
