@@ -101,6 +101,29 @@ def test_an_unusable_name_costs_the_name(host, text):
     assert (report.complaints, dict(report.dropped), recorded(host)) == ([], {"job_name": 1}, ["1", "2", "3", "4"])
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("start_time", 1795168800, "start_time is not a time: the job cannot be recorded without it"),
+        ("end_time", "yesterday", "end_time is not a time: the job cannot be recorded without it"),
+        ("end_time", "2026-11-20T09:30:00Z", "end_time is before start_time: the job cannot be recorded"),
+    ],
+)
+def test_a_job_that_ended_without_a_span_is_kept(host, name, value, reason):
+    """It is no record, so it is said and kept; a good report makes it one, and the bad one takes nothing back."""
+    bad, step = job(2, **{name: value}), job(1, job_step="batch", **{name: value})
+    waits = job(3, job_state="PENDING", **{name: value})
+    report = host.take(stream(slurm(job(1), bad, step, waits)))
+
+    assert (report.rejected, recorded(host), kept(host)) == (1, ["1"], [("object 1, job 2", reason)])
+    assert host.rows("SELECT user_name FROM v1_slurm_jobs WHERE job_id = 2") == [("ada",)]
+    later = slurm(job(2))
+    later["data"]["attributes"]["time"] = "2026-11-20T11:01:00Z"
+    host.take(stream(later))
+    _report, done = retry_rejected(host.con, host.here, host.site)
+    assert (done.tried, done.good, host.rows("SELECT wall_s FROM v1_jobs")) == (1, 0, [(1800,), (1800,)])
+
+
 @pytest.mark.parametrize("value", [-1, 2**53 + 1, 2**64, 1.5, "1", True, [1], float("nan")])
 def test_an_unusable_number_costs_the_number(host, value):
     """Of a process, a job's memory; its CPU time counts."""
