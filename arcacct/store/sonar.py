@@ -113,6 +113,9 @@ class Importer:
         self._names = Names(con)
         self._quarantine = Quarantine(con, QUARANTINE)
         self._rejects: list[Reject] = []
+        self._to_read = self._quarantine.files_to_read() if keeps else set()
+        self._begun: set[str] = set()
+        self._last = ("", 0)
         self._dropped: Counter[str] = Counter()
         self._empty()
 
@@ -128,6 +131,7 @@ class Importer:
     def take(self, told: Told) -> None:
         """Take one envelope; now and then everything that waits is stored."""
         what = told.what
+        self._look_for_beginning(told)
         if what is None:
             self.store()
         elif isinstance(what, Rejected):
@@ -143,6 +147,13 @@ class Importer:
             self._take(what, self._source(told))
             if self._weight >= _BATCH_WEIGHT:
                 self.store()
+
+    def _look_for_beginning(self, told: Told) -> None:
+        """A file that is read from its beginning again tells anew what was only counted of it."""
+        before, self._last = self._last, (told.origin, told.number)
+        # Each stream of standard input is another.
+        if told.number == 1 and before != self._last and told.origin in self._to_read - {"-"}:
+            self._begun.add(told.origin)
 
     def _source(self, told: Told) -> _Source:
         self._texts += len(told.text)
@@ -213,12 +224,15 @@ class Importer:
 
     def _note(self) -> None:
         """Keep what was rejected, and count what was dropped."""
-        if self._rejects or self._dropped:
+        if self._rejects or self._dropped or self._begun:
             self._quarantine.forget()
             with writing(self.con, self.here) as con:
+                for file in self._begun:
+                    self._quarantine.anew(file)
                 self._quarantine.keep(self._rejects)
                 add_dropped(con, self._dropped)
-            self._rejects, self._dropped = [], Counter()
+            self._to_read |= {one.file for one in self._rejects}
+            self._rejects, self._dropped, self._begun = [], Counter(), set()
 
     def finish(self) -> None:
         """Store the rest, enrich what became final since the last import, and let go of what is long settled."""

@@ -10,7 +10,7 @@ from sonar_site import Host, sample, stream, sysinfo_of
 
 from arcacct.errors import StoreError
 from arcacct.sources.faults import Fault
-from arcacct.store.rejected import MOST_OF_A_FILE, Quarantine, Reject, listed
+from arcacct.store.rejected import LONGEST_BYTES, MOST_OF_A_FILE, Quarantine, Reject, listed
 from arcacct.store.sonar import retry_rejected
 from arcacct.store.sonar_dropped import dropped
 
@@ -171,6 +171,16 @@ def test_a_file_of_rubbish_does_not_fill_the_disk(host):
 
     *rows, rest = listed(host.con, "sonar")
     assert (len(rows), rest.is_count, rest.records) == (MOST_OF_A_FILE, True, 25)
+
+
+def test_what_is_only_counted_is_counted_once(host):
+    """The same file again and again has no more of it; corrected, it has none that is only counted."""
+    content = b"".join(b"{ %d ]\n" % number for number in range(MOST_OF_A_FILE + 25)) + b"{" + b"x" * LONGEST_BYTES
+    for _ in range(3):
+        host.take(content)
+        assert sum(one.records for one in listed(host.con, "sonar")) == MOST_OF_A_FILE + 26
+    host.take(stream(slurm(job(1))))
+    assert {one.is_whole for one in listed(host.con, "sonar")} == {True}
 
 
 def test_what_is_good_now_is_rejected_no_longer(host):
