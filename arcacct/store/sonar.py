@@ -161,7 +161,8 @@ class Importer:
 
     def _reject(self, origin: str, position: str, why: Fault, text: str) -> None:
         self.report.rejected += 1
-        where = f"{origin}: {position}" if origin else position
+        # What is tried again stands alone: its origin says where it stood.
+        where = f"{origin}: {position}" if origin and self._keeps else origin or position
         self._complain(f"{where}: {why.reason}; left out", self.report.rejected)
         if self._keeps:
             self._rejects.append(Reject(origin, position, why, text.encode("utf-8", "surrogateescape")))
@@ -370,7 +371,7 @@ def retry_rejected(con: Connection, here: Places, site: Site, say: Say = lambda 
         for kept, content in Quarantine(con, QUARANTINE).waiting():
             before = run.report.rejected
             for what in read([content]):
-                run.take(Told(kept.file, what, 1))
+                run.take(Told(f"{kept.file}: {kept.position}" if kept.file else kept.position, what, 1))
             run.store()
             good = run.report.rejected == before
             if good:

@@ -190,9 +190,10 @@ def test_what_is_good_now_is_rejected_no_longer(host):
         for n, text in enumerate((stream(slurm(job(8))), b"{]"), 1)
     ]
     Quarantine(host.con, "sonar").keep(faults)
-    _report, done = retry_rejected(host.con, host.here, host.site)
+    report, done = retry_rejected(host.con, host.here, host.site)
 
     assert (done.tried, done.good, recorded(host)) == (2, 1, ["8"])
+    assert [complaint.partition(": not JSON")[0] for complaint in report.complaints] == ["f: object 2"]
     assert [place for place, _reason in kept(host)] == ["object 2"]
 
 
