@@ -81,6 +81,6 @@ def tell_retried(done: Retried) -> None:
     if done.needs_file:
         say(
             f"arcacct: of {done.needs_file} further records not all is kept: import the files again that "
-            "`arcacct import rejected` names",
+            "`arcacct import rejected` names, with --retry",
             err=True,
         )

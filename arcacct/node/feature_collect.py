@@ -33,27 +33,31 @@ def collect(
     """
     Take the features of these jobs, or of all that became final since the last time, from where they were saved.
 
-    ``retry``: of those jobs instead whose features could not be used before. Raises UsageError for a pattern without a
-    place for the job's id, StoreError and its kinds; what is wrong with one job is a complaint, and its features are
-    among the rejected records.
+    ``retry``: of those jobs instead whose features could not be used before; one that has none now stays rejected.
+    Raises UsageError for a pattern without a place for the job's id, StoreError and its kinds; what is wrong with one
+    job is a complaint, and its features are among the rejected records.
     """
     place_of(pattern, "0")
     quarantine = Quarantine(con, SOURCE)
     with translating(here.database):
-        if retry:
-            todo: list[tuple[int | None, str]] = [(None, kept.position) for kept, _content in quarantine.waiting()]
-        else:
-            todo = [(None, job_id) for job_id in job_ids] or [*finished_since(con)]
+        waiting = {kept.position: kept.rejected_id for kept, _content in quarantine.waiting()} if retry else {}
+        todo: list[tuple[int | None, str]] = [(None, job_id) for job_id in waiting or job_ids]
+        if not todo and not retry:
+            todo = [*finished_since(con)]
     found = changed = 0
     complaints: list[str] = []
     for seq, job_id in todo:
         path = place_of(pattern, job_id)
         try:
             features = saved(path)
+            if features is None and retry:
+                complaints.append(f"{path}: nothing is saved there now: still rejected")
+                continue
             with writing(con, here):
                 told: list[str] = []
                 changed += features is not None and _take(con, job_id, features, told)
                 _looked_at(con, quarantine, path, job_id, seq)
+                drop(con, [waiting[job_id]] if retry else [])
         except Exception as error:
             quarantine.forget()
             if not is_of_record(error):

@@ -118,7 +118,10 @@ def _is_tail(parts: list[str], place: int, length: int) -> bool:
     """Whether iow, pe_taskid and maxvmem stand here, then, unless the line is of 6.0 or 6.1, two whole numbers."""
     if not (_is_number(parts[place]) and _is_number(parts[place + 2])):
         return False
-    return "." in parts[-1] if length == 3 else parts[place + 3].isdecimal() and parts[place + 4].isdecimal()
+    if length == 3:
+        # No task has a mere number for its name: that is arid, behind other fields.
+        return "." in parts[-1] and not parts[place + 1].isdecimal()
+    return parts[place + 3].isdecimal() and parts[place + 4].isdecimal()
 
 
 def _is_univa(parts: list[str], place: int) -> bool:

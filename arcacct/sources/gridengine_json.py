@@ -84,10 +84,12 @@ def us_of(times: tuple[int, ...]) -> int:
     How many microseconds the unit of some times is.
 
     Told by their magnitude, never by configuration: seconds in the colon format, milliseconds in Univa's,
-    microseconds in JSON.
+    microseconds in JSON. Raises ValueError when they differ: one of them is no time.
     """
-    latest = max(times)
-    return 1_000_000 if latest < 10**11 else 1_000 if latest < 10**14 else 1
+    units = {1_000_000 if when < 10**11 else 1_000 if when < 10**14 else 1 for when in times if when > 0}
+    if len(units) > 1:
+        raise ValueError(f"times of different units: {', '.join(map(str, times))}")
+    return units.pop() if units else 1
 
 
 def _parsed(text: str) -> dict[str, Any]:

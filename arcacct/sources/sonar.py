@@ -15,7 +15,7 @@ from arcacct.sources import sonar_fields as field
 from arcacct.sources.faults import fault_of
 from arcacct.sources.sonar_fields import STRICT, Lost, MalformedError, Strict, Tolerant
 from arcacct.sources.sonar_hosts import expand
-from arcacct.sources.sonar_jobs import SlurmReport, slurm_report
+from arcacct.sources.sonar_jobs import SlurmReport, refuse_without_span, slurm_report
 from arcacct.sources.sonar_samples import Sample, card_id, sample
 from arcacct.sources.sonar_stream import Objects, Rejected
 
@@ -344,6 +344,7 @@ def _jobs(value: dict[str, Any], fields: Strict) -> Jobs:
     for place, one in enumerate(field.elements(value, "slurm_jobs"), 1):
         try:
             reports.append(slurm_report(one, time, fields))
+            refuse_without_span(one, reports[-1])
         except Exception as error:  # noqa: BLE001  strict readers raise it again
             fields.lose("slurm_jobs", place, error, one)
     return Jobs(time, cluster, tuple(reports))

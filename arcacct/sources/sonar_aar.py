@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from arcacct.records.benchmark import Benchmark, parsed_benchmark
+from arcacct.sources.sonar_fields import LARGEST
 from arcacct.sources.sonar_hosts import expand
 from arcacct.sources.sonar_jobs import SlurmJob
 from arcacct.sources.sonar_tres import gpu_count, parse
@@ -62,7 +63,7 @@ def slurm_usage(main: SlurmJob, steps: Sequence[SlurmJob], sampled_cpu_s: int) -
     start, end = main.number("start_time"), main.number("end_time")
     if not main.finished or start is None or end is None or end < start:
         return None
-    tres = parse(main.text("AllocTRES") or main.text("allocated_resources") or "")
+    tres = allocated(main)
     names = tuple(expand([main.text("nodes") or ""])) if main.text("nodes") else ()
     cores = tres.get("cpu") or main.number("requested_cpus") or 1
     # suspend_time may be later than the end of a job that was killed while suspended.
@@ -85,6 +86,11 @@ def slurm_usage(main: SlurmJob, steps: Sequence[SlurmJob], sampled_cpu_s: int) -
     )
 
 
+def allocated(main: SlurmJob) -> dict[str, int]:
+    """What a job was given, each resource as sacct has it, else as scontrol: an amount of one may be unusable."""
+    return parse(main.text("allocated_resources") or "") | parse(main.text("AllocTRES") or "")
+
+
 def _exit_code(main: SlurmJob) -> int:
     """Sonar loses the signal: success is only what the state says (exit_code is 0 for a job that was killed)."""
     code, state = main.number("exit_code") or 0, main.text("job_state")
@@ -98,7 +104,7 @@ def _cpu_time(main: SlurmJob, steps: Sequence[SlurmJob], sampled_s: int, limit_s
     # Of one task; how many tasks a step had is not sent, so this is a lower bound as well.
     of_steps = sum(step.number("AveCPU") or 0 for step in steps)
     total, source = max((user + kernel, "sacct"), (of_steps, "steps"), (sampled_s, "samples"), key=lambda one: one[0])
-    total = min(total, limit_s)
+    total = min(total, limit_s, LARGEST)
     if user and kernel:
         part = total * kernel // (user + kernel)
         return CPUTime(total - part, part, source)

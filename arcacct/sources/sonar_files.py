@@ -37,7 +37,7 @@ def telemetry(paths: Sequence[str], *, progress: Callable[[int], None] = lambda 
         yield Told("", Unreadable(complaint))
     for path in found:
         stream = Telemetry()
-        file = _File.opened(path)
+        file = _File.opened(path, named=path in paths)
         if isinstance(file, Unreadable):
             yield Told(path, file)
             continue
@@ -96,14 +96,23 @@ class _File:
         self._tail = b""
 
     @staticmethod
-    def opened(path: str) -> _File | Unreadable:
-        """A file, ``-`` for standard input; a pipe is waited for."""
+    def opened(path: str, *, named: bool) -> _File | Unreadable:
+        """
+        A file, ``-`` for standard input; a pipe that was ``named`` is waited for.
+
+        Of a directory only regular files are read: whoever may write there could make us wait for ever.
+        """
+        flags = os.O_RDONLY | os.O_CLOEXEC | (0 if named else os.O_NONBLOCK | os.O_NOCTTY)
         try:
-            fd = sys.stdin.fileno() if path == "-" else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = sys.stdin.fileno() if path == "-" else os.open(path, flags)
             raw = cast("BinaryIO", io.FileIO(fd, closefd=path != "-"))
-            return _File(path, raw, os.fstat(raw.fileno()))
+            status = os.fstat(fd)
+            if named or stat.S_ISREG(status.st_mode):
+                return _File(path, raw, status)
+            raw.close()
         except OSError as error:
             return Unreadable(_complaint(error, path))
+        return Unreadable(f"{path}: no regular file: left out")
 
     def chunks(self) -> Iterator[bytes]:
         """What there is now, from where the last one ended; ends at damage, too, which is in ``complaint`` then."""
@@ -150,8 +159,9 @@ class _File:
 class _Followed:
     """A path and the file that is open there."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, named: bool) -> None:
         self.path = path
+        self._named = named
         self._file: _File | None = None
         self._stream = Telemetry()
         self._looked_at = (0, -1)
@@ -180,7 +190,7 @@ class _Followed:
             # More of a compressed file, or a damaged one that was put right: from its beginning, it is all the same.
             self.close()
         if self._file is None:
-            opened = _File.opened(self.path)
+            opened = _File.opened(self.path, named=self._named)
             if isinstance(opened, Unreadable):
                 yield Told(self.path, opened)
                 return
@@ -223,7 +233,7 @@ def follow(paths: Sequence[str], *, sleep: Callable[[float], None] = time.sleep)
         for complaint in saying - said:
             yield Told("", Unreadable(complaint))
         for path in found:
-            for told in known.setdefault(path, _Followed(path)).read():
+            for told in known.setdefault(path, _Followed(path, named=path in paths)).read():
                 if isinstance(told.what, Unreadable):
                     saying.add(told.what.complaint)
                     if told.what.complaint in said:

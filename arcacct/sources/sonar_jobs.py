@@ -153,6 +153,24 @@ def slurm_report(value: Any, time: int, fields: Strict = STRICT) -> SlurmReport:
     return SlurmReport(time, job_id, step, _with_index(found))
 
 
+def refuse_without_span(value: dict[str, Any], report: SlurmReport) -> None:
+    """
+    Raise MalformedError for a job that ended when its start or end, as it was sent, is unusable.
+
+    What else the report says is good, but without them the job is no record: nobody should have to notice by himself.
+    """
+    state = _state_of(report)
+    if report.job_step or not is_final(state):
+        return
+    start, end = (report.values.get(name) for name in ("start_time", "end_time"))
+    for name, found in (("start_time", start), ("end_time", end)):
+        if value.get(name) and found is None:
+            raise MalformedError(f"{name} is not a time: the job cannot be recorded without it")
+    # One that was cancelled before it ran may have the start that it was to have.
+    if isinstance(start, int) and isinstance(end, int) and end < start and state != "CANCELLED":
+        raise MalformedError("end_time is before start_time: the job cannot be recorded")
+
+
 def _take(
     found: dict[str, Value],
     value: dict[str, Any],

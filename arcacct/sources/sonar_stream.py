@@ -26,6 +26,8 @@ _PIECE = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}"]', re.DOTALL)
 _DEEPEST = 32
 """No envelope is nested deeper; what is becomes null."""
 _LONGEST_NUMBER = 40
+_DONE_KEPT = 16 * 1024
+"""So many characters before the place where we are may stay in the buffer."""
 _NOTHING = object()
 
 
@@ -93,6 +95,9 @@ class Objects:
             position = blank.end() if blank else position
             if position >= len(self.buffer):
                 break
+            if position > _DONE_KEPT:
+                # Each complaint of the decoder counts the lines from the beginning.
+                self.buffer, position = self.buffer[position:], 0
             found, after = self._one(position, final=final)
             if found is None:
                 break

@@ -25,7 +25,7 @@ from arcacct.store import gridengine_rows as rows
 from arcacct.store.accounting import writing
 from arcacct.store.gridengine_arc import LOCAL, SOURCE, Conflict, has_arc_jobs
 from arcacct.store.gridengine_jobs import Policy, Taken, make_again, take
-from arcacct.store.gridengine_reading import STDIN, Overlong, Reader, first_time, rotated_since
+from arcacct.store.gridengine_reading import STDIN, Overlong, Position, Reader, first_time, rotated_since
 from arcacct.store.gridengine_rows import Number, Place
 from arcacct.store.import_records import JobWriter
 from arcacct.store.rejected import Kept, Quarantine, Reject, Retried, drop, fault, is_of_record, needing_file
@@ -89,6 +89,7 @@ class Import:
         self._quarantine = Quarantine(con, SOURCE, policy.site.cell)
         self._clock = clock
         self._conflicts: set[Conflict] = set()
+        self._to_read: set[str] = set()
         self._slice = 50
         self.report = Report()
 
@@ -143,10 +144,19 @@ class Import:
             self.report = self.report._replace(unreadable=self.report.unreadable + 1)
 
     def opened(self, path: str) -> Reader:
-        """A file, at the place where an earlier import stopped. Raises InputError."""
+        """
+        A file, at the place where an earlier import stopped; after a `retry` that needs it at its beginning.
+
+        Raises InputError.
+        """
         reader = Reader(path)
         try:
             reader.position = positions.find(self._con, self.cell, reader)
+            if path in self._to_read or positions.was_read(self._con, self.cell, reader):
+                with writing(self._con, self._here):
+                    self._quarantine.anew(path)
+                reader.position = Position(reader.position.file_id)
+                self._to_read.discard(path)
         except BaseException:
             reader.close()
             raise
@@ -348,6 +358,7 @@ class Import:
         for kept, line in self._quarantine.waiting():
             done = done._replace(tried=done.tried + 1, good=done.good + self._retried(kept, line))
         self.finish()
+        self._to_read = self._quarantine.files_to_read()
         return done._replace(needs_file=needing_file(self._con, SOURCE, self.cell))
 
     def _retried(self, kept: Kept, line: bytes) -> bool:

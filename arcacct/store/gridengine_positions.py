@@ -33,6 +33,14 @@ def find(con: Connection, cell: str, reader: Reader) -> Position:
     return Position(0)
 
 
+def was_read(con: Connection, cell: str, reader: Reader) -> bool:
+    """Whether a file that is to be read from its beginning is one that was read before, and has changed since."""
+    if reader.path == STDIN or reader.position.position:
+        return False
+    query = "SELECT 1 FROM GridEngineFiles WHERE Cell = ? AND Head = ? AND Position > 0"
+    return con.execute(query, (cell, reader.head)).fetchone() is not None
+
+
 def latest(con: Connection, cell: str, path: str) -> tuple[Position, int] | None:
     """Where the last import stopped in what stood at a path then, and when that was."""
     row = con.execute(

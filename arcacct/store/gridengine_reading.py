@@ -117,14 +117,15 @@ class Reader:
                     return
 
     def beginning(self) -> bytes:
-        """The first bytes; of a compressed file that was cut, what can be read of them."""
+        """The first bytes; of a compressed file that is cut or damaged, what can be read of them."""
         self.file.seek(0)
         found = b""
         try:
             while len(found) < CHUNK_BYTES and (more := self.file.read1(CHUNK_BYTES)):  # type: ignore[attr-defined]
                 found += more
-        except EOFError:
-            return found
+        except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+            if not _is_damage(error):
+                raise
         return found
 
     def holds(self, position: Position) -> bool:
@@ -232,10 +233,17 @@ class _Complaining:
         pass
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, EOFError | zlib.error | lzma.LZMAError):
+        if _is_damage(error):
             raise InputError(f"{self.path}: damaged or cut: {error}; what came before is imported") from error
         if isinstance(error, OSError):
             raise unreadable(self.path, error) from error
+
+
+def _is_damage(error: BaseException | None) -> bool:
+    """Whether a compressed file is no such file to its end; of the modules two say it by an OSError without number."""
+    return isinstance(error, EOFError | zlib.error | lzma.LZMAError) or (
+        isinstance(error, OSError) and error.errno is None
+    )
 
 
 def _digest(line: bytes) -> bytes:

@@ -141,6 +141,20 @@ class Quarantine:
         when = int(time.time()) if now is None else now
         return sum(self._keep(one, when) for one in rejects)
 
+    def anew(self, file: str) -> None:
+        """
+        A file is read from its beginning again: what of it is not kept whole comes again if it is still unusable.
+
+        Inside the caller's transaction.
+        """
+        rows = listed(self._con, self._source, self._scope)
+        drop(self._con, [one.rejected_id for one in rows if one.file == _storable(file) and not one.is_whole])
+        self.forget()
+
+    def files_to_read(self) -> set[str]:
+        """The files of which something is not kept whole: too long, or only counted."""
+        return {one.file for one in listed(self._con, self._source, self._scope) if not one.is_whole}
+
     def _keep(self, one: Reject, now: int) -> bool:
         # Of a record that could not be held there is nothing but the place.
         what = one.content or f"{one.file}\0{one.position}".encode("utf-8", "surrogateescape")
@@ -183,7 +197,9 @@ class Quarantine:
             (self._source, self._scope, digest),
         )
         if not done.rowcount:
-            fault = Fault("only counted: there is no room for more of them; correct the file and import it again")
+            fault = Fault(
+                "only counted: there is no room for more of them; correct the file and import it with --retry"
+            )
             self._insert(file, "further records", digest, fault, now, -1, None)
 
     def _insert(
@@ -209,8 +225,10 @@ class Quarantine:
     def waiting(self) -> Iterator[tuple[Kept, bytes]]:
         """What can be tried again, with its content, the oldest first; rows that come meanwhile are not looked at."""
         for one in listed(self._con, self._source, self._scope):
-            if one.is_whole:
-                yield one, content_of(self._con, one.rejected_id)
+            query = "SELECT Content FROM RejectedRecords WHERE RejectedID = ?"
+            # Somebody may have dropped it meanwhile, or tried it again.
+            if one.is_whole and (row := self._con.execute(query, (one.rejected_id,)).fetchone()) is not None:
+                yield one, bytes(row[0])
 
     def at(self, file: str) -> dict[str, list[int]]:
         """The rows of a file by their position."""

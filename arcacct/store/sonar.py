@@ -113,6 +113,9 @@ class Importer:
         self._names = Names(con)
         self._quarantine = Quarantine(con, QUARANTINE)
         self._rejects: list[Reject] = []
+        self._to_read = self._quarantine.files_to_read() if keeps else set()
+        self._begun: set[str] = set()
+        self._last = ("", 0)
         self._dropped: Counter[str] = Counter()
         self._empty()
 
@@ -128,6 +131,7 @@ class Importer:
     def take(self, told: Told) -> None:
         """Take one envelope; now and then everything that waits is stored."""
         what = told.what
+        self._look_for_beginning(told)
         if what is None:
             self.store()
         elif isinstance(what, Rejected):
@@ -144,13 +148,21 @@ class Importer:
             if self._weight >= _BATCH_WEIGHT:
                 self.store()
 
+    def _look_for_beginning(self, told: Told) -> None:
+        """A file that is read from its beginning again tells anew what was only counted of it."""
+        before, self._last = self._last, (told.origin, told.number)
+        # Each stream of standard input is another.
+        if told.number == 1 and before != self._last and told.origin in self._to_read - {"-"}:
+            self._begun.add(told.origin)
+
     def _source(self, told: Told) -> _Source:
         self._texts += len(told.text)
         return _Source(told.origin, f"object {told.number}", told.text if self._texts <= _TEXTS_KEPT else "")
 
     def _reject(self, origin: str, position: str, why: Fault, text: str) -> None:
         self.report.rejected += 1
-        where = f"{origin}: {position}" if origin else position
+        # What is tried again stands alone: its origin says where it stood.
+        where = f"{origin}: {position}" if origin and self._keeps else origin or position
         self._complain(f"{where}: {why.reason}; left out", self.report.rejected)
         if self._keeps:
             self._rejects.append(Reject(origin, position, why, text.encode("utf-8", "surrogateescape")))
@@ -213,12 +225,15 @@ class Importer:
 
     def _note(self) -> None:
         """Keep what was rejected, and count what was dropped."""
-        if self._rejects or self._dropped:
+        if self._rejects or self._dropped or self._begun:
             self._quarantine.forget()
             with writing(self.con, self.here) as con:
+                for file in self._begun:
+                    self._quarantine.anew(file)
                 self._quarantine.keep(self._rejects)
                 add_dropped(con, self._dropped)
-            self._rejects, self._dropped = [], Counter()
+            self._to_read |= {one.file for one in self._rejects}
+            self._rejects, self._dropped, self._begun = [], Counter(), set()
 
     def finish(self) -> None:
         """Store the rest, enrich what became final since the last import, and let go of what is long settled."""
@@ -356,7 +371,7 @@ def retry_rejected(con: Connection, here: Places, site: Site, say: Say = lambda 
         for kept, content in Quarantine(con, QUARANTINE).waiting():
             before = run.report.rejected
             for what in read([content]):
-                run.take(Told(kept.file, what, 1))
+                run.take(Told(f"{kept.file}: {kept.position}" if kept.file else kept.position, what, 1))
             run.store()
             good = run.report.rejected == before
             if good:

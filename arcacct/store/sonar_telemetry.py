@@ -11,10 +11,11 @@ from _sqlite3 import Connection
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from arcacct.sources.sonar_aar import node_benchmark, slurm_usage
+from arcacct.sources.sonar_aar import allocated, node_benchmark, slurm_usage
+from arcacct.sources.sonar_fields import LARGEST
 from arcacct.sources.sonar_hosts import expand
 from arcacct.sources.sonar_jobs import SlurmJob
-from arcacct.sources.sonar_tres import gpu_count, parse
+from arcacct.sources.sonar_tres import gpu_count
 from arcacct.store.filling import fill_column, fill_extra
 from arcacct.store.query import unescaped
 from arcacct.store.sonar_site import Site
@@ -85,7 +86,7 @@ def telemetry_of(
         " GROUP BY UUID ORDER BY UUID",
         own,
     ).fetchall()
-    tres = parse((main.text("AllocTRES") or main.text("allocated_resources") or "") if main is not None else "")
+    tres = allocated(main) if main is not None else {}
     usage = slurm_usage(main, (), 0) if main is not None else None
     gpus = gpu_count(tres) if main is not None else None
     start = (main.number("start_time") if main is not None else None) or use[5] or 0
@@ -102,7 +103,8 @@ def telemetry_of(
         use[3],
         use[4],
         gpus,
-        gpus * usage.wall_s if gpus is not None and usage is not None else None,
+        # A count beyond all measure makes a product that no column holds.
+        min(gpus * usage.wall_s, LARGEST) if gpus is not None and usage is not None else None,
         _card_models(con, [card[0] for card in cards]),
         sum(card[1] for card in cards) if cards else None,
         sum(card[2] for card in cards) if cards else None,

@@ -144,6 +144,11 @@ def test_features_that_cannot_be_used_are_tried_again(tmp_path):
     assert (again.returncode, again.stdout) == (65, "2 jobs looked at, 1 with features, 1 records changed\n")
     with sqlite3.connect(database) as con:
         con.execute("DROP TRIGGER refuse")
+    folder.rename(tmp_path / "away")
+    gone = arcacct(*command, "--retry")
+    assert (gone.returncode, gone.stdout) == (65, "1 jobs looked at, 0 with features, 0 records changed\n")
+    assert gone.stderr.endswith(": nothing is saved there now: still rejected\n")
+    command[-1] = str(tmp_path / "away" / "{jobid}")
     again = arcacct(*command, "--retry")
     assert (again.returncode, again.stdout) == (0, "1 jobs looked at, 1 with features, 1 records changed\n")
     assert arcacct("--config", conf, "import", "rejected").stderr == "no record is rejected\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import pathlib
 import re
 import signal
@@ -46,6 +47,25 @@ def test_files_directories_and_packed_files(tmp_path):
     assert done.stdout.startswith("1 jobs, 8 sample; ")
     assert rows(tmp_path, "SELECT cpu_s FROM v1_sampled_jobs WHERE job_id = 4242") == [(30,)]
     assert rows(tmp_path, "SELECT count(*) FROM v1_jobs WHERE source = 'slurm'")[0][0] > 5
+
+
+def test_nothing_in_a_directory_is_waited_for(tmp_path):
+    """A pipe without a writer and a device without an end, put there by somebody, are said and left out."""
+    conf = configured(tmp_path)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    os.mkfifo(folder / "a.json")
+    (folder / "b.json").symlink_to("/dev/zero")
+    (folder / "c.jsonl").write_bytes(SERIES.read_bytes())
+
+    command = [ARCACCT, "--config", str(conf), "import", "sonar", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+    assert done.returncode == 65
+    assert done.stderr.splitlines() == [
+        f"arcacct: {folder}/{name}: no regular file: left out" for name in ("a.json", "b.json")
+    ]
+    assert rows(tmp_path, "SELECT cpu_s FROM v1_sampled_jobs WHERE job_id = 4242") == [(30,)]
 
 
 def test_standard_input_and_bad_lines(tmp_path):

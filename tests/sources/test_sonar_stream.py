@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import jsonschema
 import pytest
@@ -148,6 +149,20 @@ def test_times_have_offsets(text, seconds):
     found = envelope(enveloped("sysinfo", SYSINFO | {"time": text}))
     assert isinstance(found, Sysinfo)
     assert found.time == seconds
+
+
+def test_rubbish_costs_the_same_wherever_it_stands():
+    """Short bad lines by the hundred thousand in one piece take hardly longer than in many small ones."""
+    lines = b"{\n" * 100_000
+
+    def cpu_s(size):
+        began = time.process_time()
+        found = list(read(lines[start : start + size] for start in range(0, len(lines), size)))
+        assert len(found) == 100_000
+        return time.process_time() - began
+
+    cpu_s(4000)
+    assert cpu_s(len(lines)) < 4 * cpu_s(4000)
 
 
 def test_the_series_is_a_line_for_each_sample():

@@ -251,6 +251,20 @@ def test_a_damaged_compressed_file(world, tmp_path) -> None:
     assert "damaged or cut" in world.said[0]
 
 
+@pytest.mark.parametrize("damage", ["bytes", "checksum", "no archive"])
+def test_damage_near_the_beginning(world, tmp_path, damage) -> None:
+    """Of a short archive that is damaged behind its first half that half is imported; the damage is said each time."""
+    path = tmp_path / "accounting.0.gz"
+    rest = gzip.compress(ran(99, 1, 10, 20) * 50, mtime=0)
+    broken = {"bytes": rest[:30] + bytes(40) + rest[30:], "checksum": rest[:-8] + bytes(8), "no archive": b"rubbish"}
+    path.write_bytes(gzip.compress(COLON.read_bytes()) + broken[damage])
+
+    for _ in range(2):
+        assert world.take(path).unreadable == 1
+    assert world.value("SELECT count(*) FROM GridEngineRecords WHERE JobNumber <> 99") == 45
+    assert all("damaged or cut" in said for said in world.said)
+
+
 def rotate(path: pathlib.Path, how: str) -> None:
     """What logrotate and Grid Engine's own logchecker do."""
     target = path.with_name(path.name + {"date": "-20261120"}.get(how, ".0"))

@@ -12,7 +12,7 @@ from arcacct.conf.places import JobRules, Places
 from arcacct.errors import StoreError
 from arcacct.store.accounting import open_accounting
 from arcacct.store.gridengine_reading import LONGEST_LINE
-from arcacct.store.rejected import LONGEST_BYTES, listed
+from arcacct.store.rejected import LONGEST_BYTES, MOST_OF_A_FILE, listed
 
 
 @pytest.fixture
@@ -145,11 +145,41 @@ def test_an_endless_line_is_passed_over(world, tmp_path, size) -> None:
     assert (report.bad_lines, numbers(world)) == (1, [1, 2])
     [one] = listed(world.con, "gridengine")
     assert (one.bytes, one.is_whole, one.position) == (size + 1, False, "line 2")
+    # It was never looked at as a record: that would have needed it as a whole.
+    assert ("no record of Grid Engine's" in one.reason) == (size > 2 * LONGEST_LINE)
     assert len(world.value("SELECT Content FROM RejectedRecords")) == LONGEST_BYTES
     with path.open("ab") as file:
         file.write(ran(3, 1, 10, 20))
     assert (world.take(path).lines, numbers(world)) == (1, [1, 2, 3])
     assert world.work().retry().needs_file == 1
+
+
+def test_what_is_not_kept_whole_is_read_again(world, tmp_path) -> None:
+    """Too long to be kept, or only counted: a retry with the file judges them anew, and nothing is counted twice."""
+    path = tmp_path / "accounting"
+    rubbish = [b"rubbish %d\n" % number for number in range(MOST_OF_A_FILE + 30)]
+    long = ran(2, 1, 10, 20, category="x" * LONGEST_BYTES)
+    path.write_bytes(ran(1, 1, 10, 20) + b"".join(rubbish) + long)
+    world.con.execute(
+        "CREATE TRIGGER refuse BEFORE INSERT ON GridEngineRecords WHEN new.JobNumber = 2"
+        " BEGIN SELECT RAISE(ABORT, ''); END"
+    )
+    world.take(path)
+    rejected = "SELECT sum(Records) FROM RejectedRecords"
+    for _ in range(2):
+        work = world.work()
+        assert work.retry().needs_file == 31
+        work.files([str(path)])
+        assert (world.value(rejected), numbers(world)) == (MOST_OF_A_FILE + 31, [1])
+
+    world.con.execute("DROP TRIGGER refuse")
+    work = world.work()
+    work.retry()
+    work.files([str(path)])
+    assert (world.value(rejected), numbers(world)) == (MOST_OF_A_FILE + 30, [1, 2])
+    path.write_bytes(ran(1, 1, 10, 20) + long)
+    world.take(path)
+    assert world.value(rejected) == MOST_OF_A_FILE
 
 
 def test_a_line_without_an_end_is_left(world, tmp_path) -> None:
