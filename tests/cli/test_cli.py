@@ -248,7 +248,7 @@ def test_bash_completes_commands_and_options() -> None:
 
 
 def test_no_name_is_completed_that_a_shell_would_run(tmp_path) -> None:
-    """bash writes a completion into the line as it is: with return, root would run what a user is called."""
+    """A shell writes a completion into the line as it is: with return, root would run what a user is called."""
     names = ["/CN=$(id)", "/CN=`id`", "/CN=a;id", "/CN=a|id", "/CN=a&id", "/CN=a>b", "/CN=*", "/CN=O'Neill", "/CN=\\$x"]
     database = tmp_path / "accounting.db"
     with closing(sqlite3.connect(database)) as con, con:
