@@ -108,12 +108,19 @@ def as_ours(error: Exception) -> ArcacctError:
     name = type(error).__name__
     if isinstance(error, OSError):
         return StoreError(f"{error.filename or 'system'}: {error.strerror or error}")
+    if isinstance(error, UnicodeEncodeError) and (given := _not_utf8()):
+        return UsageError(f"{given!a}: not UTF-8, as all is that a database can keep or find; use another name")
     from arcacct.store.damage import blamed  # noqa: PLC0415  only then
 
     # What comes out of a damaged database may make anything fail.
     if (known := blamed(error)) is not None:
         return known
     return ArcacctError(f"internal error: {name}: {error}; please report what `arcacct --debug ...` says")
+
+
+def _not_utf8() -> str | None:
+    """What was given on the command line and is no text: Python keeps such bytes as halves of characters."""
+    return next((arg for arg in sys.argv if any("\ud800" <= letter <= "\udfff" for letter in arg)), None)
 
 
 def _run(args: list[str] | None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _PATIENCE_S = 1.0
+_HARMLESS = re.compile(r"[\w/.,:=@%+ -]+")
+"""
+Names that a shell may write into a command line: bash takes them over as they are, and would run what is in
+``$(...)`` of the name that a user has chosen.
+"""
 _TURNS = "|/-\\"
 
 
@@ -92,8 +98,7 @@ def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list
         try:
             with opened(_with_options(ctx)) as con:
                 names = questions.names(con, kind, incomplete)
-                # The shell prints them, and nobody could type the others.
-                return [CompletionItem(name) for name in names if plain(name) == name]
+                return [CompletionItem(name) for name in names if _HARMLESS.fullmatch(name) and plain(name) == name]
         except Exception:  # noqa: BLE001  a shell that completes must never see an error
             return []
 

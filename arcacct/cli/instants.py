@@ -12,6 +12,8 @@ from typing import Any
 
 import click
 
+_EPOCH = re.compile("[0-9]{9,11}")
+"""Until after the year 5000; with 12 digits it is a time of qacct."""
 _QACCT = re.compile(r"[0-9]{12}(?:\.[0-9]{2})?")
 
 
@@ -25,7 +27,7 @@ class Instant(click.ParamType[int]):
         text = str(value).strip()
         if _QACCT.fullmatch(text):
             return self._of_qacct(text, param, ctx)
-        if text.isascii() and text.isdigit() and len(text) > 8:
+        if _EPOCH.fullmatch(text):
             return int(text)
         try:
             when = datetime.fromisoformat(text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from arcacct import secrecy
 
 TYPE_CHECKING = False
@@ -10,9 +12,17 @@ if TYPE_CHECKING:
 
 
 def remember_secrets(conf: Conf) -> None:
-    """Hide the password of every URL from now on, also where the option is misspelt or the URL is none."""
+    """
+    Hide the password of every URL from now on, also where the option is misspelt or the URL is none.
+
+    And what stands behind its path: no URL of ours has a query, but that of another program may have a token there.
+    """
     for block in [*conf.blocks.values(), *conf.replaced]:
         for name, lines in block.options.items():
             for line in lines:
-                if "@" in line.value and (name.lower().endswith(("url", "proxy")) or "://" in line.value):
+                is_url = name.lower().endswith(("url", "proxy")) or "://" in line.value
+                if is_url and "@" in line.value:
                     secrecy.keep_login(line.value.strip("'\""))
+                if is_url and (behind := re.search("[?#](.*)", line.value)):
+                    for part in behind[1].strip("'\"").split("&"):
+                        secrecy.keep(part.partition("=")[2] or part)

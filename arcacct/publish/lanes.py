@@ -10,7 +10,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from queue import SimpleQueue
 from threading import Event, Lock, Thread
 from typing import Any
@@ -28,9 +27,6 @@ Work = Callable[[TargetRun], Outcome]
 
 GRACE_S = 5.0
 """How long a run that is interrupted waits for the answers to what it has just sent."""
-
-READABLE = partial(str, encoding="utf-8", errors="replace")
-"""Texts that are no UTF-8, which other programs may have written: one of them must not stop all publishing."""
 
 
 class Lane:
@@ -134,7 +130,7 @@ def in_use(here: Places, both: Databases) -> Iterator[Databases]:
         accounting.put_away(both.accounting, here.database, here),
         accounting.put_away(both.publishing, here.publishing_database, here),
     ):
-        both.accounting.text_factory = READABLE
+        both.accounting.text_factory = accounting.READABLE
         yield both
 
 

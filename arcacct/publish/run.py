@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import Target
 from arcacct.errors import StoreBusy
-from arcacct.publish.lanes import READABLE, Lane, in_use, run_all
+from arcacct.publish.lanes import Lane, in_use, run_all
 from arcacct.publish.locks import beginning, lock_targets, publisher, publishing_lock
 from arcacct.publish.tally import Tally
 from arcacct.publish.target_run import AS_CONFIGURED, Databases, Outcome, Period, TargetRun, Wishes
@@ -78,7 +78,6 @@ def _rehearsed(settings: Settings, targets: Sequence[Target], wishes: Wishes, wo
     here = settings.places
     both = Databases(accounting.read_accounting(here), accounting.read_publishing(here))
     with closing(both.accounting), closing(both.publishing), accounting.translating(here.database):
-        both.accounting.text_factory = READABLE
         horizon = query.highest_seq(both.accounting)
         return [work(TargetRun(settings, target, both, wishes), horizon) for target in targets]
 

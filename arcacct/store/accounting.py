@@ -7,6 +7,7 @@ import fcntl
 import os
 from _sqlite3 import Connection, DatabaseError, DataError, IntegrityError, InterfaceError, ProgrammingError
 from contextlib import closing, contextmanager
+from functools import partial
 
 from arcacct.errors import SchemaError, StoreError
 from arcacct.store import checkpoint, place
@@ -17,6 +18,8 @@ from arcacct.store.recorder import escaped
 from arcacct.store.schema import ACCOUNTING, PUBLISHING, ensure, in_memory, open_to_group
 from arcacct.store.transaction import Transaction, open_lock
 
+READABLE = partial(str, encoding="utf-8", errors="replace")
+"""How a database's texts are read: one name that is no UTF-8 must not hide what there is beside it."""
 _OF_VALUES = (DataError, IntegrityError, InterfaceError, ProgrammingError)
 
 TYPE_CHECKING = False
@@ -201,7 +204,9 @@ def refuses_values(error: StoreError) -> bool:
 def read_accounting(here: Places) -> Connection:
     """The accounting database for reading only. Raises StoreError and its kinds."""
     require(here)
-    return open_for_reading(here.database, ACCOUNTING_SCHEMA)
+    con = open_for_reading(here.database, ACCOUNTING_SCHEMA)
+    con.text_factory = READABLE
+    return con
 
 
 def require(here: Places) -> None:

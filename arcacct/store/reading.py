@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager
 
 from arcacct.errors import SchemaError, StoreError
 from arcacct.store import arex_database
+from arcacct.store.accounting import READABLE
 from arcacct.store.connect import ACCOUNTING_SCHEMA, open_for_reading, translated, uri
 from arcacct.store.foreign import STEPS, Foreign
 from arcacct.store.own_schema import require_own_schema
@@ -34,9 +35,11 @@ def opened_to_ask(path: str, *, anybodys: bool = False) -> Iterator[Connection]:
     con = _ours(path, anybodys=anybodys)
     if con is not None:
         with closing(con):
+            con.text_factory = READABLE
             yield con
         return
     with tempfile.TemporaryDirectory(prefix="arcacct-") as workspace, arex_database.opened(path, workspace) as arex:
+        arex.con.text_factory = READABLE
         yield arex.con
 
 

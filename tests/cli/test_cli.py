@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 from contextlib import closing
 
+import arex_corpus as corpus
 import click
 import pytest
 from installed_program import ARCACCT, run_arcacct
@@ -15,6 +16,7 @@ from installed_program import ARCACCT, run_arcacct
 import arcacct as package
 from arcacct import errors
 from arcacct.cli import COMMANDS, arcacct
+from arcacct.controldir.layout import STATUS_FOLDERS
 
 ARC_CONF = """\
 [common]
@@ -87,6 +89,7 @@ def test_help_everywhere(words, capsys, monkeypatch) -> None:
         pytest.param(["record", "c"], ["Missing argument 'JOBID'", "`arcacct record --help`"], id="argument missing"),
         pytest.param(["publish", "--since", "tea"], ["'tea' is no time; write 2026-11-20"], id="not a time"),
         pytest.param(["record", "c", "j", "DONE"], ["'DONE'", "'FINISHED'"], id="not a state"),
+        pytest.param(["stats", "--end-from", "9" * 19], ["is no time; write 2026-11-20"], id="beyond all times"),
     ],
 )
 def test_wrong_command_line_is_one_line(tmp_path, arguments, words) -> None:
@@ -164,6 +167,25 @@ def test_errors_are_one_line_and_a_code(home, spoil, code, words) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    "question",
+    [["job", "why"], ["stats", "--filter-user"], ["quarantine", "show"], ["import", "arex"]],
+    ids=" ".join,
+)
+def test_a_name_that_is_no_text_is_a_wrong_command_line(home, question) -> None:
+    """Linux gives any bytes to a program, and has files with such names; no database can be asked for them."""
+    with closing(sqlite3.connect(home / "control" / os.fsdecode(b"caf\xe9"))) as con:
+        con.executescript((corpus.AREX / "accounting.sql").read_text())
+    for folder in STATUS_FOLDERS:
+        (home / "control" / folder).mkdir(exist_ok=True)
+    assert run_arcacct("--config", f"{home}/arc.conf", "db", "init", cwd=home).returncode == 0
+    done = run_arcacct("--config", f"{home}/arc.conf", *question, f"{home}/control/caf\udce9", cwd=home)
+
+    assert done.returncode == 64, done.stderr
+    assert done.stderr.startswith(f"arcacct: '{home}/control/caf\\udce9': not UTF-8")
+    assert done.stderr.count("\n") == 1
+
+
 def test_debug_shows_where_an_error_came_from(home) -> None:
     """With --debug the traceback comes before the same line, and the exit code is the same."""
     quiet = run_arcacct("--config", "nowhere", "publish", cwd=home)
@@ -223,6 +245,21 @@ def test_bash_completes_commands_and_options() -> None:
     assert complete("arcacct", "config", "") == ["check", "show"]
     assert {"--to", "--target"} <= set(complete("arcacct", "republish", "--t"))
     assert set(complete("arcacct", "")) == set(COMMANDS)
+
+
+def test_no_name_is_completed_that_a_shell_would_run(tmp_path) -> None:
+    """A shell writes a completion into the line as it is: with return, root would run what a user is called."""
+    names = ["/CN=$(id)", "/CN=`id`", "/CN=a;id", "/CN=a|id", "/CN=a&id", "/CN=a>b", "/CN=*", "/CN=O'Neill", "/CN=\\$x"]
+    database = tmp_path / "accounting.db"
+    with closing(sqlite3.connect(database)) as con, con:
+        con.executescript((corpus.AREX / "accounting.sql").read_text())
+        con.executemany("INSERT INTO Users (Name) VALUES (?)", [(name,) for name in [*names, "/CN=Żółć Jane-1"]])
+        known = {name for (name,) in con.execute("SELECT Name FROM Users WHERE Name <> ''")}
+
+    offered = set(complete("arcacct", "--database", str(database), "stats", "--filter-user", ""))
+
+    assert "/CN=Żółć Jane-1" in offered
+    assert offered == {name for name in known if not set(name) & set("$`;|&<>*?[](){}!#~'\"\\")}
 
 
 def test_bash_is_told_how_to_complete() -> None:

@@ -39,6 +39,17 @@ def test_the_password_of_a_proxy_is_never_told(tmp_path, line) -> None:
         assert "s3cr3t" not in done.stdout + done.stderr, command
 
 
+@pytest.mark.parametrize("mark", ["?token=", "#", "/x?a=b&key="])
+def test_what_is_asked_for_behind_a_url_is_never_told(tmp_path, mark) -> None:
+    """No receiver's URL has a query; whoever writes one there may have put a token in it."""
+    (tmp_path / "control").mkdir()
+    (tmp_path / "arc.conf").write_text(f"[arex]\ncontroldir = {tmp_path}/control\n")
+    (tmp_path / "arcacct.conf").write_text(TARGET.replace("/sgas\n", f"/sgas{mark}{SECRET}\n"))
+    for command in COMMANDS:
+        done = arcacct("--config", tmp_path / "arc.conf", *command)
+        assert "s3cr3t" not in done.stdout + done.stderr, command
+
+
 @pytest.mark.parametrize("option", ["--sgas-url", "--apel-url"])
 @pytest.mark.parametrize("url", ["https://me:{}@sgas.example.org/sgas", "me:{}@sgas.example.org", "https://me:{}/x@y"])
 def test_a_password_of_the_command_line_is_never_told(tmp_path, option, url) -> None:

@@ -112,6 +112,33 @@ def test_formats_for_programs_have_the_name_itself(site) -> None:
     assert steers(in_json) == []
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        ("job", "info", "one"),
+        ("job", "why", "one"),
+        ("job", "why", "two"),
+        ("stats", "-o", "users"),
+        ("stats", "--by", "user"),
+        ("verify", "2024-06"),
+    ],
+    ids=" ".join,
+)
+def test_a_name_that_is_no_utf8_is_told_as_far_as_it_can_be(site, question) -> None:
+    """Bytes that somebody's program wrote into our tables hide no job, and no command calls them damage."""
+    with closing(sqlite3.connect(site.settings.places.database)) as con, con:
+        con.execute("INSERT INTO Users (Name) VALUES (CAST(x'2f434e3d4aff72' AS TEXT))")
+        con.execute("UPDATE AAR SET UserID = (SELECT max(ID) FROM Users) WHERE JobID = 'one'")
+    out, err = piped(site, *question)
+    assert err == ""
+    assert "two" not in question or "job two" in out
+    assert question[0] == "verify" or "two" in question or "/CN=J\ufffdr" in out
+
+    theirs = str(site.settings.places.database)
+    if question[0] != "verify" and question[1] != "why":
+        assert piped(site, "--database", theirs, *question) == (out, err)
+
+
 def test_an_import_names_hostile_jobs_in_letters(site, tmp_path) -> None:
     """What `import arex` leaves out or finds different is told on the terminal without its own words' effects."""
     theirs = tmp_path / "accounting.db"

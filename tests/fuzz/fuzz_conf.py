@@ -15,6 +15,7 @@ SECRET = "Qz7secretQz7"
 _ARC = b"""[common]
 hostname = ce.example.org
 x509_host_cert = /etc/grid-security/hostcert.pem
+http_proxy = SCHEMEuser:Qz7secretQz7@proxy.example.org:3128
 [authgroup:all]
 all = yes
 [lrms]
@@ -58,8 +59,9 @@ _COMPLAINT = re.compile(r"(error|warning)?:? ?\S*/?(arc|arcacct)\.conf(:\d+)?")
 def made(chance: random.Random) -> dict[str, bytes]:
     """Both files; one of them damaged, or both."""
     which = chance.randrange(1, 4)
+    arc = _ARC.replace(b"SCHEME", chance.choice((b"http://", b"http:/", b"//", b"")))
     return {
-        "arc.conf": damaged(chance, _ARC) if which & 1 else _ARC,
+        "arc.conf": damaged(chance, arc) if which & 1 else arc,
         "arcacct.conf": damaged(chance, _OURS) if which & 2 else _OURS,
     }
 
