@@ -44,6 +44,18 @@ while True:
     os.rename("bait", f"away{number}")
     os.rename("made", "bait")
 """
+_RELINK = """
+print("ready", flush=True)
+while True:
+    for name in os.listdir("."):
+        if os.path.islink(name):
+            continue
+        try:
+            os.unlink(name)
+            os.symlink(sys.argv[4], name)
+        except OSError:
+            pass
+"""
 
 
 @contextmanager
@@ -71,8 +83,13 @@ def swapping(place: pathlib.Path) -> AbstractContextManager[None]:
 
 
 def snatching(place: pathlib.Path, target: pathlib.Path) -> AbstractContextManager[None]:
-    """While it runs, whatever is called ``made`` in ``place`` is exchanged for a link to ``target``, which then goes."""
+    """While it runs, whatever is called ``made`` in ``place`` becomes a link to ``target``, which then goes."""
     return _attacker(_SNATCH, place, target)
+
+
+def relinking(place: pathlib.Path, target: pathlib.Path) -> AbstractContextManager[None]:
+    """While it runs, every file that appears in ``place`` is exchanged for a link to ``target``."""
+    return _attacker(_RELINK, place, target)
 
 
 def theirs(path: pathlib.Path) -> pathlib.Path:

@@ -12,7 +12,9 @@ kernel's ``protected_symlinks`` has it). ``/var/run`` is such a link; one in a u
 
 import errno
 import os
+import secrets
 import stat
+from contextlib import suppress
 
 from arcacct.errors import InputError
 
@@ -26,6 +28,8 @@ _LIST = os.O_RDONLY | os.O_DIRECTORY | _CLOSED
 # A pipe that took the place of a file does not hold us up, and a terminal does not become ours.
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | _CLOSED
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CLOSED
+TEMPORARY = ".new-"
+"""How the name of a file begins that is being written."""
 _MOST_LINKS = 40
 """As the kernel."""
 _OPENAT2 = {"x86_64": 437, "aarch64": 437}
@@ -118,6 +122,26 @@ class Directory:
         fd = os.open(name, _NEW, 0o600, dir_fd=self.fd)
         os.fchmod(fd, mode)
         return fd
+
+    def replace(self, name: str, content: bytes, mode: int = 0o600, owner: tuple[int, int] | None = None) -> None:
+        """
+        Put a file with this content under a name, whole or not at all, whatever has the name.
+
+        ``owner`` (uid, gid) is whom it is given. Raises OSError, and leaves nothing behind then.
+        """
+        temporary = f"{TEMPORARY}{secrets.token_hex(8)}"
+        fd = self.create(temporary, mode)
+        try:
+            with open(fd, "wb") as file:
+                file.write(content)
+                file.flush()
+                if owner is not None:
+                    os.fchown(fd, *owner)
+            os.rename(temporary, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary, dir_fd=self.fd)
+            raise
 
     def read(self, name: str, most_bytes: int, *, for_all: bool = False) -> bytes:
         """
