@@ -6,6 +6,7 @@ import errno
 import os
 import pathlib
 import stat
+import struct
 import threading
 from contextlib import suppress
 
@@ -145,6 +146,40 @@ def test_a_group_of_ones_own_is_nobody_else(public_dir, home):
     for user, place in (("root", public_dir), (THEM.pw_name, home)):
         with acting_as(user), open_directory(str(place / "link")) as found:
             assert found.path == str(public_dir / "real")
+
+
+def test_who_may_write_by_a_list_is_somebody_else(public_dir):
+    """An access control list shows its widest permission in the bits of the group: here of root's own."""
+    (public_dir / "real").mkdir()
+    (public_dir / "link").symlink_to("real")
+    public_dir.chmod(0o775)
+    with open_directory(str(public_dir / "link")):
+        pass
+    nobody = 2**32 - 1
+    entries = [(1, 7, nobody), (2, 7, THEM.pw_uid), (4, 5, nobody), (16, 7, nobody), (32, 5, nobody)]
+    content = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+    try:
+        os.setxattr(public_dir, "system.posix_acl_access", content)
+    except OSError:
+        pytest.skip("this file system has no access control lists")
+    with pytest.raises(InputError, match="where others may write"):
+        open_directory(str(public_dir / "link"))
+
+
+def test_in_a_directory_for_all_files_of_root_are_doubted(public_dir):
+    """Everybody may put a file there, also a second name of one of root's: each is read as its owner's own file is."""
+    public_dir.chmod(0o1777)
+    (public_dir / "of_root").mkdir(mode=0o700)
+    os.link(put(public_dir / "of_root" / "secret", mode=0o600), public_dir / "linked")
+    put(public_dir / "his", owner=1)
+    put(public_dir / "roots")
+    with open_directory(str(public_dir)) as found:
+        assert found.read("his", 10, for_all=True) == found.read("his", 10) == b"7\n"
+        assert found.read("roots", 10, for_all=True) == found.read("roots", 10) == b"7\n"
+        with pytest.raises(InputError, match="others may not read"):
+            found.read("linked", 10, for_all=True)
+        with pytest.raises(InputError, match="another name elsewhere"):
+            found.read("linked", 10)
 
 
 def test_a_circle_of_links_ends(public_dir):
