@@ -82,9 +82,9 @@ def _failures(directory: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StoreError(
-            f"{error.filename or directory}: {error.strerror}; name a directory that this user may write"
-        ) from error
+        # What was done relative to a descriptor knows no more than a name.
+        path = error.filename if error.filename and os.path.isabs(error.filename) else directory
+        raise StoreError(f"{path}: {error.strerror}; name a directory that this user may write") from error
 
 
 def _refuse_other_than_file(place: Directory, name: str) -> None:
