@@ -72,7 +72,23 @@ def _drain(task: Task, witness: Witness, folder: str) -> int:
     except OSError as error:
         raise InputError(f"{folder}: cannot read the spool: {error.strerror}; run as the user of A-REX") from error
     with spooled:
+        owner = spooled.status.st_uid
+        if owner not in _trusted(task.here):
+            task.complaints.append(
+                f"{folder}: it belongs to user {owner}, who is neither root nor the user of A-REX, so no event in it "
+                "is believed; look who made it"
+            )
+            return 0
         return _drain_opened(task, witness, spooled)
+
+
+def _trusted(here: Places) -> set[int]:
+    """Whose spools are drained: an event says which jobs there were, and which control directory root is to read."""
+    users = {0, os.geteuid()}
+    for path in (here.controldir, here.directory):
+        with suppress(OSError):
+            users.add(os.stat(path).st_uid)
+    return users
 
 
 def _drain_opened(task: Task, witness: Witness, folder: Directory) -> int:
