@@ -258,8 +258,18 @@ def read_file(path: str, most_bytes: int) -> bytes:
 
 
 def private(path: str, flags: int) -> int:
-    """An opener for `open`, in a directory of our own: a new file is for its owner alone, and no link is followed."""
-    return os.open(path, flags | _CLOSED, 0o600)
+    """
+    An opener for `open`, in a directory of our own: the file is for its owner alone, and no link is followed.
+
+    Raises OSError.
+    """
+    fd = os.open(path, flags | _CLOSED, 0o600)
+    try:
+        os.fchmod(fd, 0o600)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
 
 
 def _parts(path: str) -> list[str]:

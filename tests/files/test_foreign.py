@@ -16,7 +16,7 @@ from other_users import acting_as
 
 from arcacct.errors import InputError
 from arcacct.files import foreign
-from arcacct.files.foreign import open_directory, open_parent, read_file
+from arcacct.files.foreign import open_directory, open_parent, private, read_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -293,6 +293,20 @@ def test_modes_are_those_wished(public_dir, umask):
         "private": "0o2700",
         "private/b": "0o2700",
     }
+
+
+@pytest.mark.parametrize("umask", [0, 0o777])
+def test_private_files_are_their_owners(public_dir, umask):
+    """Whatever the umask, and also one that was there with another mode."""
+    put(public_dir / "old", mode=0o666)
+    before = os.umask(umask)
+    try:
+        for name in ("old", "new"):
+            with open(public_dir / name, "a", opener=private):
+                pass
+    finally:
+        os.umask(before)
+    assert {stat.S_IMODE((public_dir / name).stat().st_mode) for name in ("old", "new")} == {0o600}
 
 
 @pytest.mark.usefixtures("machine")
