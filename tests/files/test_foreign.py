@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import pathlib
+import socket
 import stat
 import struct
 import threading
@@ -204,9 +205,13 @@ def test_only_plain_files_are_read(home):
     """A pipe holds nobody up, a device is not opened, a socket, a directory and a link are told."""
     os.mkfifo(home / "pipe")
     os.mknod(home / "device", stat.S_IFCHR | 0o666, os.makedev(1, 5))
+    # To open it would be an error of its own: no driver has this number.
+    os.mknod(home / "odd_device", stat.S_IFCHR | 0o666, os.makedev(252, 99))
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(home / "socket"))
     (home / "folder").mkdir()
     (home / "link").symlink_to("/etc/passwd")
-    for name in ("pipe", "device", "folder", "link"):
+    for name in ("pipe", "device", "odd_device", "socket", "folder", "link"):
         with pytest.raises(InputError, match=f"{home}/{name}"):
             read_file(str(home / name), 10)
 
@@ -354,6 +359,56 @@ def test_root_reads_no_other_file(public_dir, home):
             except (OSError, InputError):
                 found.add("none")
     assert found == {"his", "none"}
+
+
+@pytest.mark.parametrize("kind", ["second name", "pipe"])
+def test_root_reads_no_file_put_in_the_place_of_another(public_dir, home, kind):
+    """While its owner swaps a file of his with a second name of root's, or with a pipe: what was opened counts."""
+    put(home / "one", "his", owner=THEM.pw_uid)
+    if kind == "pipe":
+        os.mkfifo(home / "other")
+    else:
+        (public_dir / "of_root").mkdir(mode=0o700)
+        os.link(put(public_dir / "of_root" / "value", "secret", mode=0o600), home / "other")
+    found = set()
+    with open_directory(str(home)) as folder, swapping(home):
+        for number in range(100 * TRIES):
+            try:
+                found.add(folder.read("one", 10, for_all=True))
+            except InputError:
+                found.add(b"none")
+            # On a busy machine the attacker may have had no turn yet.
+            if number > TRIES and len(found) > 1:
+                break
+    assert found == {b"his", b"none"}
+
+
+def test_root_changes_no_directory_put_in_the_place_of_another(home):
+    """While its owner exchanges what was just made for a directory that root once made there, and has filled."""
+    (home / "one").mkdir()
+    (home / "other").mkdir(mode=0o700)
+    put(home / "other" / "value")
+    filled = (home / "other").stat().st_ino
+    made = refused = 0
+    with swapping(home):
+        for _ in range(TRIES // 4):
+            try:
+                with open_directory(str(home / "one"), make=0o755) as found:
+                    made += found.made
+                    # The one that was there may have been met as such.
+                    assert not (found.made and found.status.st_ino == filled)
+            except (OSError, InputError):
+                refused += 1
+            while (home / "one").exists():
+                for name in ("one", "other"):
+                    with suppress(OSError):
+                        os.rmdir(home / name)
+                with suppress(OSError):
+                    os.rename(home / "one", home / "other")
+    (left,) = home.iterdir()
+    assert (left.stat().st_ino, stat.S_IMODE(left.stat().st_mode)) == (filled, 0o700)
+    assert made
+    assert refused
 
 
 def test_a_kernel_that_refuses_openat2_is_no_hindrance(home, monkeypatch):
