@@ -67,9 +67,23 @@ def files(paths: Sequence[str]) -> tuple[list[str], list[str]]:
         for folder, folders, names in os.walk(path, onerror=lambda error: complaints.append(_complaint(error))):
             folders.sort()
             for name in sorted(names):
-                if name.removesuffix(_PACKED).endswith(_ENDINGS) and not name.startswith("."):
-                    found[os.path.join(folder, name)] = None
+                if not name.removesuffix(_PACKED).endswith(_ENDINGS) or name.startswith("."):
+                    continue
+                file = os.path.join(folder, name)
+                if _holds_up(file):
+                    complaints.append(f"{file}: a pipe or a device, so it is left out; name it to read from it")
+                else:
+                    found[file] = None
     return list(found), complaints
+
+
+def _holds_up(path: str) -> bool:
+    """Whether a path that nobody named is no plain file: a pipe would be waited for, for ever."""
+    try:
+        return not stat.S_ISREG(os.stat(path).st_mode)
+    except OSError:
+        # Whoever opens it says what is wrong.
+        return False
 
 
 def _complaint(error: OSError, path: str | None = None) -> str:

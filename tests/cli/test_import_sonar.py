@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import pathlib
 import re
 import signal
@@ -45,6 +46,20 @@ def test_files_directories_and_packed_files(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("1 jobs, 8 sample; ")
     assert rows(tmp_path, "SELECT cpu_s FROM v1_sampled_jobs WHERE job_id = 4242") == [(30,)]
+    assert rows(tmp_path, "SELECT count(*) FROM v1_jobs WHERE source = 'slurm'")[0][0] > 5
+
+
+def test_a_pipe_in_a_directory_holds_nobody_up(tmp_path):
+    """Whoever may write there could put one: it is told, and the files behind it are taken in."""
+    conf = configured(tmp_path)
+    (tmp_path / "in").mkdir()
+    os.mkfifo(tmp_path / "in" / "a.json")
+    (tmp_path / "in" / "b.json").write_bytes((REAL / "real-jobs-completed.json").read_bytes())
+
+    done = arcacct("--config", conf, "import", "sonar", str(tmp_path / "in"))
+
+    assert done.returncode == 65
+    assert done.stderr.startswith(f"arcacct: {tmp_path}/in/a.json: a pipe or a device, so it is left out; ")
     assert rows(tmp_path, "SELECT count(*) FROM v1_jobs WHERE source = 'slurm'")[0][0] > 5
 
 
