@@ -300,6 +300,21 @@ def test_modes_are_those_wished(public_dir, umask):
     }
 
 
+def test_a_file_is_put_there_whole_or_not_at_all(public_dir):
+    """Over whatever file has the name, a link included; over a directory not, and then nothing is left behind."""
+    secret = put(public_dir / "secret", "secret", mode=0o600)
+    (public_dir / "value").symlink_to(secret)
+    (public_dir / "folder").mkdir()
+    with open_directory(str(public_dir)) as found:
+        found.replace("value", b"new", 0o644, (THEM.pw_uid, THEM.pw_gid))
+        with pytest.raises(IsADirectoryError):
+            found.replace("folder", b"new")
+    status = (public_dir / "value").lstat()
+    assert (stat.S_ISREG(status.st_mode), stat.S_IMODE(status.st_mode), status.st_uid) == (True, 0o644, THEM.pw_uid)
+    assert (content_of(public_dir / "value"), content_of(secret)) == ("new", "secret")
+    assert sorted(os.listdir(public_dir)) == ["folder", "secret", "value"]
+
+
 @pytest.mark.parametrize("umask", [0, 0o777])
 def test_private_files_are_their_owners(public_dir, umask):
     """Whatever the umask, and also one that was there with another mode."""

@@ -162,3 +162,12 @@ def test_what_cannot_be_written_is_named_whole(public_dir, act):
     place = public_dir / "there" if act is remove else public_dir / "new"
     with acting_as(THEM.pw_name), pytest.raises(StoreError, match=f"^{place}: Permission denied"):
         act(str(place))
+
+
+def test_a_directory_that_was_there_is_not_given_away(public_dir):
+    """`job write --owner`: the files that were written are the user's, the directory stays whose it was."""
+    (public_dir / "there").mkdir()
+    write(str(public_dir / "there"), {"job_id": "1"}, owner=OWNER)
+    write(str(public_dir / "made"), {"job_id": "1"}, owner=OWNER)
+    owners = [(public_dir / name).stat().st_uid for name in ("there", "there/job_id", "made", "made/job_id")]
+    assert owners == [0, THEM.pw_uid, THEM.pw_uid, THEM.pw_uid]
