@@ -14,7 +14,7 @@ from sonar_site import REAL
 
 from arcacct.conf.parser import load
 from arcacct.conf.places import places
-from arcacct.errors import ArcacctError, StoreError
+from arcacct.errors import ArcacctError, InputError, StoreError
 from arcacct.node import features as own
 from arcacct.node.feature_check import check
 from arcacct.node.feature_collect import collect
@@ -171,3 +171,18 @@ def test_a_directory_that_was_there_is_not_given_away(public_dir):
     write(str(public_dir / "made"), {"job_id": "1"}, owner=OWNER)
     owners = [(public_dir / name).stat().st_uid for name in ("there", "there/job_id", "made", "made/job_id")]
     assert owners == [0, THEM.pw_uid, THEM.pw_uid, THEM.pw_uid]
+
+
+def test_a_second_name_of_a_file_of_roots_is_no_feature(public_dir):
+    """Saved as a directory or as one file of lines: what others may not read does not get into a record."""
+    secret = secret_of_root(public_dir / "of_root")
+    secret.write_text(f"zone={SECRET}\n")
+    home = theirs(public_dir / "home")
+    (home / "folder").mkdir()
+    for path in (home / "lines", home / "folder" / "zone"):
+        os.link(secret, path)
+    with pytest.raises(InputError, match="lines: a file of user 0 that others may not read"):
+        saved(str(home / "lines"))
+    found = saved(str(home / "folder"))
+    assert found is not None
+    assert (found.extra, found.warnings) == ({}, ("zone: a file of user 0 that others may not read; taken as absent",))
