@@ -8,7 +8,6 @@ may lie where others may write (`spool_fallback`), so all is done by its descrip
 from __future__ import annotations
 
 import os
-import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -164,8 +163,6 @@ def _spool_files(task: Task, folder: Directory) -> Iterator[str]:
 
 def _stranger(folder: Directory, status: os.stat_result, owners: set[int]) -> str:
     """What is wrong with something in the spool that neither hook nor launcher makes."""
-    if not stat.S_ISREG(status.st_mode):
-        return "no file, so no event"
     if status.st_uid not in owners:
         return f"a file of user {status.st_uid}, who has no business in the spool"
     return folder.doubt(status)
