@@ -28,20 +28,33 @@ while True:
     exchange(-100, b"one", -100, b"other", 2)
 """
 _SNATCH = """
+exchange = ctypes.CDLL(None).renameat2
+os.symlink(sys.argv[4], "bait")
+os.symlink("bait", "probe")
+print("ready" if exchange(-100, b"bait", -100, b"probe", 2) == 0 else "cannot", flush=True)
+os.rename("probe", "bait")
 number = 0
-print("ready", flush=True)
 while True:
-    try:
-        os.rename("made", f"away{number}")
-    except OSError:
+    # In one step: what was just made is away, and the link stands in its place.
+    if exchange(-100, b"made", -100, b"bait", 2):
         continue
     number += 1
-    for _ in range(number % 50):
+    for _ in range(number % 400):
+        pass
+    os.rename("bait", f"away{number}")
+    os.rename("made", "bait")
+"""
+_RELINK = """
+print("ready", flush=True)
+while True:
+    for name in os.listdir("."):
+        if os.path.islink(name):
+            continue
         try:
-            os.symlink(sys.argv[4], "made")
-            os.unlink("made")
+            os.unlink(name)
+            os.symlink(sys.argv[4], name)
         except OSError:
-            break
+            pass
 """
 
 
@@ -70,8 +83,13 @@ def swapping(place: pathlib.Path) -> AbstractContextManager[None]:
 
 
 def snatching(place: pathlib.Path, target: pathlib.Path) -> AbstractContextManager[None]:
-    """While it runs, whatever is called ``made`` in ``place`` is moved away, and links to ``target`` come and go."""
+    """While it runs, whatever is called ``made`` in ``place`` becomes a link to ``target``, which then goes."""
     return _attacker(_SNATCH, place, target)
+
+
+def relinking(place: pathlib.Path, target: pathlib.Path) -> AbstractContextManager[None]:
+    """While it runs, every file that appears in ``place`` is exchanged for a link to ``target``."""
+    return _attacker(_RELINK, place, target)
 
 
 def theirs(path: pathlib.Path) -> pathlib.Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -189,6 +190,25 @@ def test_what_the_caller_has_lying_about_is_not_imported(prefix, traps, tmp_path
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"arcacct, version {arcacct.__version__}\n"
+
+
+@pytest.mark.parametrize("start", ["{}/bin/arcacct", "bin/arcacct"])
+def test_the_program_beside_the_launcher_runs(prefix, tmp_path, start) -> None:
+    """Not the one that this Python has of its own, and whatever directories the shell's cd knows of."""
+    home = tmp_path / "home"
+    shutil.copytree(prefix, home)
+    (init,) = home.glob("**/arcacct/__init__.py")
+    init.write_text('__version__ = "99"\n')
+    (tmp_path / "elsewhere" / "bin").mkdir(parents=True)
+    done = subprocess.run(
+        [start.format(home), "--version"],
+        cwd=home,
+        env={"PATH": PATH, "CDPATH": str(tmp_path / "elsewhere")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "arcacct, version 99\n", "")
 
 
 def test_checkout_works_without_being_built(tmp_path) -> None:

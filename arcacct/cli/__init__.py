@@ -82,6 +82,7 @@ def arcacct(ctx: click.Context, config: str | None, database: str | None, debug:
 def main(args: list[str] | None = None) -> None:
     """Run a command; the one place where an error becomes a line on stderr and an exit code."""
     debug = "--debug" in (sys.argv if args is None else args)
+    _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal of another alphabet shows in letters what it has no sign for.
@@ -99,6 +100,14 @@ def main(args: list[str] | None = None) -> None:
             # What stdout could not take must not be tried again when the interpreter ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(known.exit_code)
+
+
+def _open_what_is_closed() -> None:
+    """Who starts us may have closed the standard streams: to print is no error, and no file of ours becomes one."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # It gets the lowest number that is free: just that of the stream.
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  open as long as we run
 
 
 def as_ours(error: Exception) -> ArcacctError:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import click
-from prometheus_client import CollectorRegistry, generate_latest, write_to_textfile
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -15,6 +14,7 @@ from arcacct.cli.examples import examples
 from arcacct.cli.speech import block, data
 from arcacct.cli.thresholds import threshold_options, thresholds
 from arcacct.errors import InputError
+from arcacct.files.foreign import open_parent
 from arcacct.publish import health
 from arcacct.publish.health import Health, TargetHealth
 
@@ -71,14 +71,15 @@ def metrics(ctx: click.Context, /, output: str | None, **given: Any) -> None:
     What is not known is left out. Run it from a timer, as a user who may read the databases and write the file.
     """
     found = health.examine(settings_of(ctx))
-    registry = registered(found, health.judge(found, thresholds(given)))
+    text = generate_latest(registered(found, health.judge(found, thresholds(given))))
     if output is None:
-        block(generate_latest(registry).decode(), data)
+        block(text.decode(), data)
         return
     try:
-        write_to_textfile(output, registry)
-        # The collector is another user.
-        os.chmod(output, 0o644)
+        folder, name = open_parent(output)
+        with folder:
+            # The collector is another user, and its directory may be his.
+            folder.replace(name, text, 0o644)
     except OSError as error:
         raise InputError(f"{output}: cannot be written: {error.strerror}; name a directory of this user") from error
 

@@ -12,7 +12,9 @@ kernel's ``protected_symlinks`` has it). ``/var/run`` is such a link; one in a u
 
 import errno
 import os
+import secrets
 import stat
+from contextlib import suppress
 
 from arcacct.errors import InputError
 
@@ -26,6 +28,8 @@ _LIST = os.O_RDONLY | os.O_DIRECTORY | _CLOSED
 # A pipe that took the place of a file does not hold us up, and a terminal does not become ours.
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | _CLOSED
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CLOSED
+TEMPORARY = ".new-"
+"""How the name of a file begins that is being written."""
 _MOST_LINKS = 40
 """As the kernel."""
 _OPENAT2 = {"x86_64": 437, "aarch64": 437}
@@ -38,18 +42,20 @@ class Directory:
     """
     A directory that is open; ``with`` closes it. Made by `open_directory`.
 
-    ``status`` is what `os.fstat` said. ``sure``: only root and this process's user can change what is in it, or on the
-    way to it. ``made``: it was not there before.
+    ``status`` is what `os.fstat` said. ``sure``: only root and this process's user can exchange what they have put
+    into it, or on the way to it. ``shared``: others can put files there. ``made``: it was not there before.
     """
 
-    __slots__ = ("fd", "made", "path", "status", "sure")
+    __slots__ = ("fd", "made", "path", "shared", "status", "sure")
 
     def __init__(self, fd: int, path: str, *, sure: bool, made: bool = False) -> None:
         self.fd = fd
         self.path = path
         self.made = made
         self.status = os.fstat(fd)
-        self.sure = sure and _is_ours(self.status)
+        others = _others_write(fd, self.status)
+        self.sure = sure and _is_ours(self.status) and (not others or bool(self.status.st_mode & stat.S_ISVTX))
+        self.shared = others or not self.sure
 
     def __enter__(self) -> "Directory":
         return self
@@ -119,6 +125,26 @@ class Directory:
         os.fchmod(fd, mode)
         return fd
 
+    def replace(self, name: str, content: bytes, mode: int = 0o600, owner: tuple[int, int] | None = None) -> None:
+        """
+        Put a file with this content under a name, whole or not at all, whatever has the name.
+
+        ``owner`` (uid, gid) is whom it is given. Raises OSError, and leaves nothing behind then.
+        """
+        temporary = f"{TEMPORARY}{secrets.token_hex(8)}"
+        fd = self.create(temporary, mode)
+        try:
+            with open(fd, "wb") as file:
+                file.write(content)
+                file.flush()
+                if owner is not None:
+                    os.fchown(fd, *owner)
+            os.rename(temporary, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary, dir_fd=self.fd)
+            raise
+
     def read(self, name: str, most_bytes: int, *, for_all: bool = False) -> bytes:
         """
         The first ``most_bytes`` of a file.
@@ -143,20 +169,20 @@ class Directory:
         """
         Why a file that is in it should not be believed; empty when there is nothing against it.
 
-        Where others may change it: a file of a third user; and a file of ours or root's that is not the owner's, if it
-        has a second name (a hard link), or with ``for_all`` if not everybody may read it: whoever owns the directory
-        can have brought it here.
+        Where others may put files: one of a third user, unless everybody may put his own there as in ``/tmp``; and a
+        file of ours or root's that is not the owner's, if it has a second name (a hard link), or with ``for_all`` if
+        not everybody may read it: who may write there can have brought it.
         """
         if not stat.S_ISREG(status.st_mode):
             return "no plain file"
         owner = status.st_uid
-        if self.sure:
+        if not self.shared:
             return ""
-        if owner not in (0, os.geteuid()):
-            return "" if owner == self.status.st_uid else f"a file of user {owner}"
+        if not _is_ours(status):
+            return "" if self.sure or owner == self.status.st_uid else f"a file of user {owner}"
         if for_all:
             return "" if status.st_mode & stat.S_IROTH else f"a file of user {owner} that others may not read"
-        if owner != self.status.st_uid and status.st_nlink > 1:
+        if status.st_nlink > 1 and (self.sure or owner != self.status.st_uid):
             return f"a file of user {owner} that has another name elsewhere"
         return ""
 
@@ -232,8 +258,18 @@ def read_file(path: str, most_bytes: int) -> bytes:
 
 
 def private(path: str, flags: int) -> int:
-    """An opener for `open`, in a directory of our own: a new file is for its owner alone, and no link is followed."""
-    return os.open(path, flags | _CLOSED, 0o600)
+    """
+    An opener for `open`, in a directory of our own: the file is for its owner alone, and no link is followed.
+
+    Raises OSError.
+    """
+    fd = os.open(path, flags | _CLOSED, 0o600)
+    try:
+        os.fchmod(fd, 0o600)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
 
 
 def _parts(path: str) -> list[str]:
@@ -242,12 +278,24 @@ def _parts(path: str) -> list[str]:
 
 
 def _is_ours(status: os.stat_result) -> bool:
-    """Whether only root and we can take away or exchange what root or we have put into a directory."""
-    others = stat.S_IWOTH
+    return status.st_uid in (0, os.geteuid())
+
+
+def _others_write(fd: int, status: os.stat_result) -> bool:
+    """Whether others than its owner may write in a directory."""
+    if not status.st_mode & stat.S_IWGRP:
+        return bool(status.st_mode & stat.S_IWOTH)
     # Where every user has a group of his own (it has his number, as root's has), directories are often writable by it.
-    if status.st_gid != status.st_uid:
-        others |= stat.S_IWGRP
-    return status.st_uid in (0, os.geteuid()) and (not status.st_mode & others or bool(status.st_mode & stat.S_ISVTX))
+    return bool(status.st_mode & stat.S_IWOTH) or status.st_gid != status.st_uid or _has_list(fd)
+
+
+def _has_list(fd: int) -> bool:
+    """Whether an access control list names further users: then the bits of the group are the most that they may do."""
+    try:
+        # By its name in /proc: a descriptor that is open for searching alone tells nothing.
+        return "system.posix_acl_access" in os.listxattr(f"/proc/self/fd/{fd}")
+    except OSError:
+        return False
 
 
 def _step(here: Directory, name: str, make: int | None) -> Directory | None:
@@ -276,7 +324,7 @@ def _target(here: Directory, name: str, *, followed: bool) -> str:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         if not followed:
             raise InputError(f"{path} is a symbolic link; name the directory itself")
-        if status.st_uid not in (0, os.geteuid()):
+        if not _is_ours(status):
             raise InputError(f"{path} is a symbolic link of user {status.st_uid}, so it is not followed; {_INSTEAD}")
         if not here.sure:
             raise InputError(f"{path} is a symbolic link where others may write, so it is not followed; {_INSTEAD}")

@@ -8,12 +8,11 @@ by their descriptor (`files.foreign`), and only what was made here is given to a
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from contextlib import contextmanager, suppress
 
 from arcacct.errors import InputError, StoreError, UsageError
-from arcacct.files.foreign import Directory, open_directory, open_parent
+from arcacct.files.foreign import TEMPORARY, Directory, open_directory, open_parent
 from arcacct.node.feature_keys import NAME, problem
 
 TYPE_CHECKING = False
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 DIRECTORY_MODE = 0o755
 FILE_MODE = 0o644
-_TEMPORARY = ".new-"
 
 
 def write(
@@ -69,7 +67,7 @@ def remove(directory: str) -> None:
             names = os.listdir(place.fd)
             for name in names:
                 kind = place.lstat(name).st_mode
-                if not stat.S_ISREG(kind) or not (NAME.fullmatch(name) or name.startswith(_TEMPORARY)):
+                if not stat.S_ISREG(kind) or not (NAME.fullmatch(name) or name.startswith(TEMPORARY)):
                     raise InputError(f"{place.path_of(name)!r} is no key of features: nothing was removed")
             for name in names:
                 os.unlink(name, dir_fd=place.fd)
@@ -84,9 +82,9 @@ def _failures(directory: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StoreError(
-            f"{error.filename or directory}: {error.strerror}; name a directory that this user may write"
-        ) from error
+        # What was done relative to a descriptor knows no more than a name.
+        path = error.filename if error.filename and os.path.isabs(error.filename) else directory
+        raise StoreError(f"{path}: {error.strerror}; name a directory that this user may write") from error
 
 
 def _refuse_other_than_file(place: Directory, name: str) -> None:
@@ -103,17 +101,7 @@ def _replace(place: Directory, name: str, value: str, owner: tuple[int, int] | N
         content = value.encode("ascii") + b"\n"
     except UnicodeEncodeError as error:
         raise UsageError(f"{name}={value!r}: not ASCII") from error
-    temporary = f"{_TEMPORARY}{secrets.token_hex(8)}"
     try:
-        file = place.create(temporary, FILE_MODE)
-        try:
-            os.write(file, content)
-            if owner is not None:
-                os.fchown(file, *owner)
-        finally:
-            os.close(file)
-        os.rename(temporary, name, src_dir_fd=place.fd, dst_dir_fd=place.fd)
+        place.replace(name, content, FILE_MODE, owner)
     except OSError as error:
-        with suppress(OSError):
-            os.unlink(temporary, dir_fd=place.fd)
         raise StoreError(f"{place.path_of(name)}: cannot be written: {error.strerror}") from error

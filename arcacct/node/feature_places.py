@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from collections.abc import Callable, Mapping
 
 from arcacct.errors import InputError
@@ -69,13 +68,10 @@ def _kept(path: str | None, url: str) -> dict[str, str] | None:
 
 
 def _keep(path: str, url: str, found: dict[str, str]) -> None:
-    temporary = f".arcacct-{secrets.token_hex(8)}"
     try:
         folder, name = open_parent(path)
         with folder:
-            with open(folder.create(temporary), "w", encoding="utf-8") as file:
-                json.dump({url: found}, file)
-            os.rename(temporary, name, src_dir_fd=folder.fd, dst_dir_fd=folder.fd)
+            folder.replace(name, json.dumps({url: found}).encode())
     except (OSError, InputError):
         # It is asked again next time: better than no features at all.
         return

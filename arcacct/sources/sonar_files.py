@@ -112,7 +112,7 @@ class _File:
             raw.close()
         except OSError as error:
             return Unreadable(_complaint(error, path))
-        return Unreadable(f"{path}: no regular file: left out")
+        return Unreadable(f"{path}: a pipe or a device, so it is left out; name it to read from it")
 
     def chunks(self) -> Iterator[bytes]:
         """What there is now, from where the last one ended; ends at damage, too, which is in ``complaint`` then."""

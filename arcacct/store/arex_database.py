@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError
+from arcacct.files.foreign import private
 from arcacct.store.connect import translated, uri
 from arcacct.store.foreign import LONGEST_S, Foreign, open_foreign, require_tables
 from arcacct.store.spool import private_directory
@@ -279,7 +280,7 @@ def _in_use(path: str, header: Header) -> bool:
 def _copy_bytes(path: str, target: str, before: Header) -> bool:
     """By read() alone; False as soon as the file changes."""
     try:
-        with open(path, "rb", buffering=0) as source, open(target, "wb", opener=_private) as copy:
+        with open(path, "rb", buffering=0) as source, open(target, "wb", opener=private) as copy:
             while content := source.read(_CHUNK_BYTES):
                 copy.write(content)
                 status = os.fstat(source.fileno())
@@ -290,10 +291,6 @@ def _copy_bytes(path: str, target: str, before: Header) -> bool:
         raise StoreError(
             f"{path}: cannot be copied to {target}: {error.strerror}; {before.size_bytes} bytes are needed there"
         ) from error
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def _version(con: Foreign, path: str) -> int:

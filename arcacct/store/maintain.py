@@ -8,6 +8,7 @@ use is damaged at once (INVARIANTS 9).
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import time
 from _sqlite3 import Connection, DatabaseError, connect
@@ -20,6 +21,7 @@ import psutil
 
 from arcacct.conf.places import Places
 from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError
+from arcacct.files.foreign import TEMPORARY, Directory, open_directory
 from arcacct.store import accounting, place
 from arcacct.store.connect import (
     ACCOUNTING_SCHEMA,
@@ -88,32 +90,46 @@ def backups(here: Places, directory: str) -> list[Copy]:
     """
     Whole, checked copies of both databases in a directory, which is made if it is missing; others go on writing.
 
-    Their names have the time. Raises StoreError, and leaves no half copy behind.
+    Their names have the time. Raises StoreError, and leaves no half copy behind, InputError for a link of others.
     """
     accounting.require(here)
-    try:
-        private_directory(os.path.abspath(directory))
-    except OSError as error:
-        raise StoreError(f"{directory}: cannot be made: {error.strerror}") from error
     now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    return [
-        _backup(path, kind, os.path.join(os.path.abspath(directory), f"{kind.folder}-{now}.db"))
-        for path, kind in ((here.database, ACCOUNTING), (here.publishing_database, PUBLISHING))
-        if kind is ACCOUNTING or os.path.exists(path)
-    ]
-
-
-def _backup(path: str, kind: Kind, target: str) -> Copy:
-    if os.path.exists(target):
-        raise StoreError(f"{target}: is there already; wait a second, or choose another directory")
-    with closing(open_for_reading(path, kind.schema)) as con:
-        backup(con, target)
+    both = ((here.database, ACCOUNTING), (here.publishing_database, PUBLISHING))
     try:
-        check_copy(target)
-    except StoreError:
-        os.unlink(target)
-        raise
-    return Copy(target, os.path.getsize(target))
+        with open_directory(directory, make=0o700) as place:
+            # SQLite goes by paths. Whose the databases are may do with them what he likes anyway.
+            if not place.sure and place.status.st_uid != os.stat(here.directory).st_uid:
+                raise StoreError(
+                    f"{place.path}: others than this user can exchange what is there; choose a directory of your own"
+                )
+            return [
+                _backup(path, kind, place, f"{kind.folder}-{now}.db")
+                for path, kind in both
+                if kind is ACCOUNTING or os.path.exists(path)
+            ]
+    except OSError as error:
+        raise StoreError(
+            f"{error.filename or directory}: {error.strerror}; choose a directory that this user may write"
+        ) from error
+
+
+def _backup(path: str, kind: Kind, place: Directory, name: str) -> Copy:
+    target = place.path_of(name)
+    if os.path.lexists(target):
+        raise StoreError(f"{target}: is there already; wait a second, or choose another directory")
+    # Made where nobody else can have put a link: the name can be foreseen, and everybody may write in /tmp.
+    with place.make(f"{TEMPORARY}{secrets.token_hex(8)}") as folder:
+        copy = folder.path_of(name)
+        try:
+            with closing(open_for_reading(path, kind.schema)) as con:
+                backup(con, copy)
+            check_copy(copy)
+            size_bytes = os.path.getsize(copy)
+            os.rename(copy, target)
+            sync(place.path)
+        finally:
+            shutil.rmtree(folder.path, ignore_errors=True)
+    return Copy(target, size_bytes)
 
 
 def check_copy(path: str) -> None:

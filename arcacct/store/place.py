@@ -12,12 +12,13 @@ from __future__ import annotations
 import os
 import stat
 from _sqlite3 import Connection, DatabaseError, OperationalError, connect
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import NamedTuple
 
 from arcacct.conf.places import AREX_DATABASES, Places, usual_database
 from arcacct.controldir.layout import STATUS_FOLDERS, is_control_directory
 from arcacct.errors import ConfigError, SchemaError, StoreError
+from arcacct.files.foreign import private
 from arcacct.store.arex_database import refuse_foreign
 from arcacct.store.connect import translated, uri, version
 from arcacct.store.schema import incarnation, lineage, sync
@@ -83,11 +84,14 @@ def write(here: Places, note: Note) -> None:
         own_as(folder, here.controldir)
     temporary = os.path.join(folder, f".arcacct.place.{os.getpid()}")
     try:
-        with open(temporary, "wb", opener=_private) as file:
+        # What a killed process left. By "x" it is ours: the directory may be that of A-REX's user.
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        with open(temporary, "xb", opener=private) as file:
             file.write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
             file.flush()
+            own_as(file.fileno(), folder)
             os.fsync(file.fileno())
-        own_as(temporary, folder)
         os.rename(temporary, here.place_note)
     except BaseException:
         if os.path.exists(temporary):
@@ -96,15 +100,12 @@ def write(here: Places, note: Note) -> None:
     sync(folder)
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
-
-
-def own_as(path: str, other: str) -> None:
-    """What root writes belongs to the user of A-REX, as the other path does. Raises OSError."""
+def own_as(path: str | int, other: str) -> None:
+    """What root writes (path or descriptor) belongs to the user of A-REX, as the other path does. Raises OSError."""
     if os.geteuid() == 0:
         status = os.stat(other)
-        os.chown(path, status.st_uid, status.st_gid)
+        # That user may have put a link in its place: what it leads to is not given away.
+        os.chown(path, status.st_uid, status.st_gid, follow_symlinks=isinstance(path, int))
 
 
 def settle(here: Places, con: Connection) -> None:

@@ -8,7 +8,6 @@ may lie where others may write (`spool_fallback`), so all is done by its descrip
 from __future__ import annotations
 
 import os
-import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -72,7 +71,23 @@ def _drain(task: Task, witness: Witness, folder: str) -> int:
     except OSError as error:
         raise InputError(f"{folder}: cannot read the spool: {error.strerror}; run as the user of A-REX") from error
     with spooled:
+        owner = spooled.status.st_uid
+        if owner not in _trusted(task.here):
+            task.complaints.append(
+                f"{folder}: it belongs to user {owner}, who is neither root nor the user of A-REX, so no event in it "
+                "is believed; look who made it"
+            )
+            return 0
         return _drain_opened(task, witness, spooled)
+
+
+def _trusted(here: Places) -> set[int]:
+    """Whose spools are drained: an event says which jobs there were, and which control directory root is to read."""
+    users = {0, os.geteuid()}
+    for path in (here.controldir, here.directory):
+        with suppress(OSError):
+            users.add(os.stat(path).st_uid)
+    return users
 
 
 def _drain_opened(task: Task, witness: Witness, folder: Directory) -> int:
@@ -148,8 +163,6 @@ def _spool_files(task: Task, folder: Directory) -> Iterator[str]:
 
 def _stranger(folder: Directory, status: os.stat_result, owners: set[int]) -> str:
     """What is wrong with something in the spool that neither hook nor launcher makes."""
-    if not stat.S_ISREG(status.st_mode):
-        return "no file, so no event"
     if status.st_uid not in owners:
         return f"a file of user {status.st_uid}, who has no business in the spool"
     return folder.doubt(status)

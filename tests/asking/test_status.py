@@ -6,12 +6,15 @@ import json
 import os
 import pathlib
 import sqlite3
+import stat
 import time
 from contextlib import closing
 
 import arex_corpus as corpus
 import pytest
+from attackers import SECRET, relinking, secret_of_root, theirs
 from installed import arcacct
+from other_users import public_dir
 from prometheus_client.parser import text_string_to_metric_families
 
 from arcacct.conf.parser import load
@@ -24,6 +27,7 @@ from arcacct.store.health import remember_sweep
 from arcacct.store.query import highest_seq
 from arcacct.store.schema import incarnation
 
+__all__ = ["public_dir"]
 DAY_S = 86400
 BLOCK = "arex/jura/sgas:s"
 
@@ -313,6 +317,23 @@ def test_metrics_tell_the_same(site, tmp_path) -> None:
     assert samples["arcacct_spool_files",] == 0
     assert samples["arcacct_target_last_success_timestamp_seconds", "sgas:s"] > time.time() - 300
     assert [path.name for path in tmp_path.iterdir() if "prom" in path.name] == ["arcacct.prom"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, whom users attack")
+def test_metrics_open_no_file_of_roots(site, public_dir) -> None:
+    """Root writes where the collector's user may write, who puts links into the place of what is being written."""
+    secret = secret_of_root(public_dir / "of_root")
+    place = theirs(public_dir / "textfiles")
+    with relinking(place, secret):
+        for _ in range(20):
+            arcacct("--config", site.conf, "metrics", "--output", place / "arcacct.prom")
+    assert secret.read_text() == f"{SECRET}\n"
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    done = arcacct("--config", site.conf, "metrics", "--output", place / "arcacct.prom")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [(path.name, path.is_file(), path.is_symlink()) for path in place.glob("arcacct*")] == [
+        ("arcacct.prom", True, False)
+    ]
 
 
 def test_records_that_lack_something(site) -> None:

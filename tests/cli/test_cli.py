@@ -239,6 +239,20 @@ def complete(*words: str) -> list[str]:
     return [line.partition(",")[2] for line in done.stdout.splitlines()]
 
 
+@pytest.mark.parametrize(("closed", "said"), [("<&-", True), (">&-", False), ("2>&-", True), ("<&- >&- 2>&-", False)])
+def test_closed_streams_are_no_error(tmp_path, closed, said) -> None:
+    """As some daemons start programs: what cannot be printed is left out, and the work is done."""
+    database = tmp_path / "accounting.db"
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" "$@" {closed}', ARCACCT, "--database", database, "db", "init"],
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, bool(done.stdout), done.stderr) == (0, said, b"")
+    with closing(sqlite3.connect(database)) as con:
+        assert con.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
 def test_bash_completes_commands_and_options() -> None:
     """Commands, subcommands and options are completed."""
     assert complete("arcacct", "pub") == ["publish"]

@@ -359,3 +359,20 @@ def test_the_hook_spools_while_the_database_is_missing(host: Host) -> None:
     assert not host.database.exists()
     os.rename(kept, host.database)
     assert host.sweep().spooled == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be several users")
+def test_the_note_is_written_into_no_other_file(ce: CE, tmp_path) -> None:
+    """Root notes the place in a directory of A-REX's user, who has put a link where the note is begun."""
+    victim = tmp_path / "of_root"
+    victim.write_text("mine")
+    folder = pathlib.Path(ce.here.place_note).parent
+    folder.mkdir(exist_ok=True)
+    os.chown(folder, 65534, 65534)
+    (folder / f".arcacct.place.{os.getpid()}").symlink_to(victim)
+    place.write(ce.here, Note(ce.here.database, "life"))
+    assert (victim.read_text(), victim.stat().st_uid) == ("mine", 0)
+    assert os.stat(ce.here.place_note).st_uid == 65534
+    (folder / "link").symlink_to(victim)
+    place.own_as(str(folder / "link"), str(folder))
+    assert victim.stat().st_uid == 0

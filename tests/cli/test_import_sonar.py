@@ -63,7 +63,8 @@ def test_nothing_in_a_directory_is_waited_for(tmp_path):
 
     assert done.returncode == 65
     assert done.stderr.splitlines() == [
-        f"arcacct: {folder}/{name}: no regular file: left out" for name in ("a.json", "b.json")
+        f"arcacct: {folder}/{name}: a pipe or a device, so it is left out; name it to read from it"
+        for name in ("a.json", "b.json")
     ]
     assert rows(tmp_path, "SELECT cpu_s FROM v1_sampled_jobs WHERE job_id = 4242") == [(30,)]
 

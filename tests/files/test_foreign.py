@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import pathlib
+import socket
 import stat
+import struct
 import threading
 from contextlib import suppress
 
@@ -15,7 +17,7 @@ from other_users import acting_as
 
 from arcacct.errors import InputError
 from arcacct.files import foreign
-from arcacct.files.foreign import open_directory, open_parent, read_file
+from arcacct.files.foreign import open_directory, open_parent, private, read_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -147,6 +149,40 @@ def test_a_group_of_ones_own_is_nobody_else(public_dir, home):
             assert found.path == str(public_dir / "real")
 
 
+def test_who_may_write_by_a_list_is_somebody_else(public_dir):
+    """An access control list shows its widest permission in the bits of the group: here of root's own."""
+    (public_dir / "real").mkdir()
+    (public_dir / "link").symlink_to("real")
+    public_dir.chmod(0o775)
+    with open_directory(str(public_dir / "link")):
+        pass
+    nobody = 2**32 - 1
+    entries = [(1, 7, nobody), (2, 7, THEM.pw_uid), (4, 5, nobody), (16, 7, nobody), (32, 5, nobody)]
+    content = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+    try:
+        os.setxattr(public_dir, "system.posix_acl_access", content)
+    except OSError:
+        pytest.skip("this file system has no access control lists")
+    with pytest.raises(InputError, match="where others may write"):
+        open_directory(str(public_dir / "link"))
+
+
+def test_in_a_directory_for_all_files_of_root_are_doubted(public_dir):
+    """Everybody may put a file there, also a second name of one of root's: each is read as its owner's own file is."""
+    public_dir.chmod(0o1777)
+    (public_dir / "of_root").mkdir(mode=0o700)
+    os.link(put(public_dir / "of_root" / "secret", mode=0o600), public_dir / "linked")
+    put(public_dir / "his", owner=1)
+    put(public_dir / "roots")
+    with open_directory(str(public_dir)) as found:
+        assert found.read("his", 10, for_all=True) == found.read("his", 10) == b"7\n"
+        assert found.read("roots", 10, for_all=True) == found.read("roots", 10) == b"7\n"
+        with pytest.raises(InputError, match="others may not read"):
+            found.read("linked", 10, for_all=True)
+        with pytest.raises(InputError, match="another name elsewhere"):
+            found.read("linked", 10)
+
+
 def test_a_circle_of_links_ends(public_dir):
     """As the kernel ends it."""
     (public_dir / "a").symlink_to("b")
@@ -169,9 +205,13 @@ def test_only_plain_files_are_read(home):
     """A pipe holds nobody up, a device is not opened, a socket, a directory and a link are told."""
     os.mkfifo(home / "pipe")
     os.mknod(home / "device", stat.S_IFCHR | 0o666, os.makedev(1, 5))
+    # To open it would be an error of its own: no driver has this number.
+    os.mknod(home / "odd_device", stat.S_IFCHR | 0o666, os.makedev(252, 99))
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(home / "socket"))
     (home / "folder").mkdir()
     (home / "link").symlink_to("/etc/passwd")
-    for name in ("pipe", "device", "folder", "link"):
+    for name in ("pipe", "device", "odd_device", "socket", "folder", "link"):
         with pytest.raises(InputError, match=f"{home}/{name}"):
             read_file(str(home / name), 10)
 
@@ -260,6 +300,35 @@ def test_modes_are_those_wished(public_dir, umask):
     }
 
 
+def test_a_file_is_put_there_whole_or_not_at_all(public_dir):
+    """Over whatever file has the name, a link included; over a directory not, and then nothing is left behind."""
+    secret = put(public_dir / "secret", "secret", mode=0o600)
+    (public_dir / "value").symlink_to(secret)
+    (public_dir / "folder").mkdir()
+    with open_directory(str(public_dir)) as found:
+        found.replace("value", b"new", 0o644, (THEM.pw_uid, THEM.pw_gid))
+        with pytest.raises(IsADirectoryError):
+            found.replace("folder", b"new")
+    status = (public_dir / "value").lstat()
+    assert (stat.S_ISREG(status.st_mode), stat.S_IMODE(status.st_mode), status.st_uid) == (True, 0o644, THEM.pw_uid)
+    assert (content_of(public_dir / "value"), content_of(secret)) == ("new", "secret")
+    assert sorted(os.listdir(public_dir)) == ["folder", "secret", "value"]
+
+
+@pytest.mark.parametrize("umask", [0, 0o777])
+def test_private_files_are_their_owners(public_dir, umask):
+    """Whatever the umask, and also one that was there with another mode."""
+    put(public_dir / "old", mode=0o666)
+    before = os.umask(umask)
+    try:
+        for name in ("old", "new"):
+            with open(public_dir / name, "a", opener=private):
+                pass
+    finally:
+        os.umask(before)
+    assert {stat.S_IMODE((public_dir / name).stat().st_mode) for name in ("old", "new")} == {0o600}
+
+
 @pytest.mark.usefixtures("machine")
 def test_a_directory_that_is_there_is_not_made(home):
     """It keeps mode and owner, and `made` says so."""
@@ -305,6 +374,56 @@ def test_root_reads_no_other_file(public_dir, home):
             except (OSError, InputError):
                 found.add("none")
     assert found == {"his", "none"}
+
+
+@pytest.mark.parametrize("kind", ["second name", "pipe"])
+def test_root_reads_no_file_put_in_the_place_of_another(public_dir, home, kind):
+    """While its owner swaps a file of his with a second name of root's, or with a pipe: what was opened counts."""
+    put(home / "one", "his", owner=THEM.pw_uid)
+    if kind == "pipe":
+        os.mkfifo(home / "other")
+    else:
+        (public_dir / "of_root").mkdir(mode=0o700)
+        os.link(put(public_dir / "of_root" / "value", "secret", mode=0o600), home / "other")
+    found = set()
+    with open_directory(str(home)) as folder, swapping(home):
+        for number in range(100 * TRIES):
+            try:
+                found.add(folder.read("one", 10, for_all=True))
+            except InputError:
+                found.add(b"none")
+            # On a busy machine the attacker may have had no turn yet.
+            if number > TRIES and len(found) > 1:
+                break
+    assert found == {b"his", b"none"}
+
+
+def test_root_changes_no_directory_put_in_the_place_of_another(home):
+    """While its owner exchanges what was just made for a directory that root once made there, and has filled."""
+    (home / "one").mkdir()
+    (home / "other").mkdir(mode=0o700)
+    put(home / "other" / "value")
+    filled = (home / "other").stat().st_ino
+    made = refused = 0
+    with swapping(home):
+        for _ in range(TRIES // 4):
+            try:
+                with open_directory(str(home / "one"), make=0o755) as found:
+                    made += found.made
+                    # The one that was there may have been met as such.
+                    assert not (found.made and found.status.st_ino == filled)
+            except (OSError, InputError):
+                refused += 1
+            while (home / "one").exists():
+                for name in ("one", "other"):
+                    with suppress(OSError):
+                        os.rmdir(home / name)
+                with suppress(OSError):
+                    os.rename(home / "one", home / "other")
+    (left,) = home.iterdir()
+    assert (left.stat().st_ino, stat.S_IMODE(left.stat().st_mode)) == (filled, 0o700)
+    assert made
+    assert refused
 
 
 def test_a_kernel_that_refuses_openat2_is_no_hindrance(home, monkeypatch):

@@ -9,14 +9,16 @@ import stat
 import pytest
 from attackers import SECRET, THEM, TRIES, secret_of_root, snatching, swapping, theirs
 from installed import arcacct, configured
+from other_users import acting_as
 from sonar_site import REAL
 
 from arcacct.conf.parser import load
 from arcacct.conf.places import places
-from arcacct.errors import ArcacctError
+from arcacct.errors import ArcacctError, InputError, StoreError
 from arcacct.node import features as own
+from arcacct.node.feature_check import check
 from arcacct.node.feature_collect import collect
-from arcacct.node.feature_files import remove_keys, write
+from arcacct.node.feature_files import remove, remove_keys, write
 from arcacct.node.feature_saved import saved
 from arcacct.store.accounting import open_accounting
 
@@ -140,3 +142,47 @@ def test_features_are_recorded_while_their_directory_is_swapped(public_dir):
             ("mjf_zone", "b")
         ]
     found.close()
+
+
+def test_one_file_that_cannot_be_read_is_judged_with_the_others(public_dir):
+    """`features check` as a job runs it: what its user may not read is told, and every other rule is judged."""
+    place = public_dir / "machine"
+    own.write_machine(str(place), {"total_cpu": "16", "hs06": "160.5"})
+    (place / "hs06").chmod(0o600)
+    with acting_as(THEM.pw_name):
+        verdicts = {one.rule: one for one in check({"machine": str(place)})}
+    assert (verdicts[25].verdict, verdicts[4].verdict) == ("fail", "ok")
+    assert verdicts[32].reason == "machine: hs06: Permission denied; taken as absent"
+
+
+@pytest.mark.parametrize("act", [lambda path: write(path, {"job_id": "1"}), remove])
+def test_what_cannot_be_written_is_named_whole(public_dir, act):
+    """Below the directory of another user everything is done by names: the message has the path."""
+    (public_dir / "there").mkdir()
+    place = public_dir / "there" if act is remove else public_dir / "new"
+    with acting_as(THEM.pw_name), pytest.raises(StoreError, match=f"^{place}: Permission denied"):
+        act(str(place))
+
+
+def test_a_directory_that_was_there_is_not_given_away(public_dir):
+    """`job write --owner`: the files that were written are the user's, the directory stays whose it was."""
+    (public_dir / "there").mkdir()
+    write(str(public_dir / "there"), {"job_id": "1"}, owner=OWNER)
+    write(str(public_dir / "made"), {"job_id": "1"}, owner=OWNER)
+    owners = [(public_dir / name).stat().st_uid for name in ("there", "there/job_id", "made", "made/job_id")]
+    assert owners == [0, THEM.pw_uid, THEM.pw_uid, THEM.pw_uid]
+
+
+def test_a_second_name_of_a_file_of_roots_is_no_feature(public_dir):
+    """Saved as a directory or as one file of lines: what others may not read does not get into a record."""
+    secret = secret_of_root(public_dir / "of_root")
+    secret.write_text(f"zone={SECRET}\n")
+    home = theirs(public_dir / "home")
+    (home / "folder").mkdir()
+    for path in (home / "lines", home / "folder" / "zone"):
+        os.link(secret, path)
+    with pytest.raises(InputError, match="lines: a file of user 0 that others may not read"):
+        saved(str(home / "lines"))
+    found = saved(str(home / "folder"))
+    assert found is not None
+    assert (found.extra, found.warnings) == ({}, ("zone: a file of user 0 that others may not read; taken as absent",))

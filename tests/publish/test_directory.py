@@ -9,7 +9,7 @@ import stat
 import time
 
 import pytest
-from attackers import THEM, TRIES, swapping, theirs
+from attackers import THEM, TRIES, relinking, secret_of_root, swapping, theirs
 from other_users import acting_as
 
 from arcacct.errors import ConfigError, InputError
@@ -295,6 +295,18 @@ def test_messages_stay_in_a_directory_that_is_swapped(public_dir):
             kinds.add(answer.kind)
     assert kinds == {Kind.ACCEPTED, Kind.WE_ARE_REFUSED}
     assert os.listdir(elsewhere) == []
+
+
+@ROOT
+def test_no_file_of_roots_gets_a_name_in_the_directory(public_dir):
+    """Its owner puts links into the place of drafts: what they lead to gets no second name there."""
+    secret = secret_of_root(public_dir / "of_root")
+    home = theirs(public_dir / "home")
+    folder = theirs(home / NAME[:8])
+    with relinking(folder, secret):
+        for number in range(TRIES // 10):
+            MessageDirectory(str(home), "dirq").write(TEXT, f"{NAME[:-4]}{number:04x}")
+    assert secret.stat().st_nlink == 1
 
 
 def test_names_are_unique_and_sort_by_time():

@@ -10,14 +10,17 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import time
 from contextlib import closing
 
 import job_files
 import pytest
 import stored_jobs
+from attackers import THEM, theirs
 from control_directory import set_up
 from full_disk import on_small_disk
 from hook_host import HOOK, host
+from other_users import public_dir
 
 from arcacct.conf.places import Places, places
 from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError
@@ -26,7 +29,7 @@ from arcacct.store.accounting import initialise, open_accounting
 from arcacct.store.connect import ACCOUNTING_SCHEMA, open_database
 from arcacct.store.schema import ACCOUNTING, incarnation, scripts
 
-__all__ = ["host"]
+__all__ = ["host", "public_dir"]
 
 RELEASED = pathlib.Path(__file__).parent.parent / "data" / "released" / "0.1.0"
 
@@ -138,6 +141,32 @@ def test_a_backup_on_a_full_disk_leaves_nothing(here, tmp_path) -> None:
     assert "the backup failed" in out
     assert "accounting-" in out
     assert out.endswith("[]\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, whom users attack")
+def test_a_backup_is_written_nowhere_else(here, public_dir) -> None:
+    """Where everybody may write, somebody has put links under all names of the next seconds: none is followed."""
+    public_dir.chmod(0o1777)
+    victim = public_dir / "victim"
+    for later_s in range(60):
+        now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(time.time() + later_s))
+        (public_dir / f"accounting-{now}.db.partial").symlink_to(victim)
+    copies = maintain.backups(here, str(public_dir))
+    assert not victim.exists()
+    assert [os.path.islink(copy.path) for copy in copies] == [False, False]
+    assert job_ids(copies[0].path) == job_ids(here.database)
+    assert [name for name in os.listdir(public_dir) if name.startswith(".")] == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be several users")
+def test_a_backup_in_a_directory_of_another_user(here, public_dir) -> None:
+    """He could put another database in its place, and root would restore it; the owner of the database could anyway."""
+    place = theirs(public_dir / "backups")
+    with pytest.raises(StoreError, match=f"{place}: others than this user can exchange"):
+        maintain.backups(here, str(place))
+    assert os.listdir(place) == []
+    os.chown(here.directory, THEM.pw_uid, THEM.pw_gid)
+    assert len(maintain.backups(here, str(place))) == 2
 
 
 def test_a_restore_brings_the_backup_back_in_a_new_life(here, tmp_path) -> None:

@@ -644,7 +644,7 @@ def test_what_is_set_aside_stays_in_the_spool(here: Places, con: sqlite3.Connect
     damaged = pathlib.Path(here.spool, f"{NOON_NS}-1-FINISHED-{JOB}")
     damaged.write_text("what he would like to have there\n")
     pathlib.Path(here.spool, "unusable").symlink_to(elsewhere)
-    for path in (here.spool, damaged):
+    for path in (here.controldir, here.spool, damaged):
         os.chown(path, 65534, 65534)
 
     (complaint,) = sweep(here, con).complaints
@@ -666,9 +666,31 @@ def test_a_second_name_of_a_file_is_no_event(
     path = spooled(here, control, "FINISHED")
     os.unlink(path)
     os.link(secret, path)
-    os.chown(here.spool, 65534, 65534)
+    for folder in (here.controldir, here.spool):
+        os.chown(folder, 65534, 65534)
 
     (complaint,) = sweep(here, con).complaints
 
     assert complaint == f"{path}: a file of user 0 that has another name elsewhere; it is left alone: look who made it"
     assert secret.stat().st_nlink == 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_spool_of_a_stranger_is_not_believed(
+    here: Places, con: sqlite3.Connection, control: pathlib.Path, elsewhere: pathlib.Path
+) -> None:
+    """Somebody was first to make the directory of spool_fallback=: no job of his, and no file read that he names."""
+    (elsewhere / f"job.{JOB}.local").write_text("subject=/CN=root alone may read this\n")
+    path = spooled(here, control, "FINISHED")
+    event = pathlib.Path(path)
+    lines = event.read_bytes().partition(b"file=")[0]
+    event.write_bytes(lines.replace(str(control).encode(), str(elsewhere).encode()))
+    shutil.rmtree(control / "finished")
+    for path_of_his in (here.spool, path):
+        os.chown(path_of_his, 65534, 65534)
+
+    (complaint,) = sweep(here, con).complaints
+
+    assert complaint.startswith(f"{here.spool}: it belongs to user 65534, ")
+    assert event.exists()
+    assert statuses(con) == []
