@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote
 from arcacct.wording import HIDDEN, SHORTEST, keep_secret
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_BEFORE_PATH = re.compile(r"[^/?#]*")
 
 
 def keep(secret: str) -> None:
@@ -23,26 +24,46 @@ def keep(secret: str) -> None:
 
 
 def keep_login(url: str) -> None:
-    """Hide the password of a URL, or of what should be one: ``[SCHEME://]USER:PASSWORD@HOST``."""
-    login, at, _host = _after_scheme(url).rpartition("@")
+    """
+    Hide the password of a URL, or of what should be one: ``[SCHEME://]USER:PASSWORD@HOST``.
+
+    ``USER:PASSWORD`` alone as well, where the host was forgotten: what no port can be is taken for a password.
+    """
+    rest = _after_scheme(url)
+    login, at, _host = rest.rpartition("@")
+    if not at:
+        login = rest if _is_login(rest) else ""
     _user, colon, password = login.partition(":")
-    if not (at and colon):
+    if not colon:
         return
     for text in (login, unquote(login)):
         # What Proxy-Authorization has in it.
         keep_secret(_in_base64(text))
     if len(password) < SHORTEST:
         # By itself such a word is everywhere.
-        keep_secret([f":{password}@"])
+        keep_secret([f":{password}{at}"])
     else:
         keep(password)
 
 
 def without_login(url: str) -> str:
-    """A URL, or what should be one, as it may be shown: all before its last ``@`` is hidden, but the scheme."""
+    """
+    A URL, or what should be one, as it may be shown: all before its last ``@`` is hidden, but the scheme.
+
+    And what stands where a port should, and is none.
+    """
     rest = _after_scheme(url)
+    scheme = url[: len(url) - len(rest)]
     _login, at, host = rest.rpartition("@")
-    return f"{url[: len(url) - len(rest)]}{HIDDEN}@{host}" if at else url
+    if at:
+        return f"{scheme}{HIDDEN}@{host}"
+    return f"{scheme}{rest.partition(':')[0]}:{HIDDEN}" if _is_login(rest) else url
+
+
+def _is_login(text: str) -> bool:
+    """Whether what follows the first colon cannot be a port, nor a part of an address of IPv6."""
+    _name, colon, port = _BEFORE_PATH.match(text)[0].partition(":")  # type: ignore[index]  # it matches nothing, too
+    return bool(colon) and not text.startswith("[") and not (port.isascii() and (port.isdigit() or not port))
 
 
 def _after_scheme(url: str) -> str:

@@ -21,7 +21,7 @@ def remember_secrets(conf: Conf) -> None:
         for name, lines in block.options.items():
             for line in lines:
                 is_url = name.lower().endswith(("url", "proxy")) or "://" in line.value
-                if is_url and "@" in line.value:
+                if is_url:
                     secrecy.keep_login(line.value.strip("'\""))
                 if is_url and (behind := re.search("[?#](.*)", line.value)):
                     for part in behind[1].strip("'\"").split("&"):

@@ -290,10 +290,9 @@ def _split(value: str) -> SplitResult:
     try:
         url = urlsplit(value)
         url.port  # noqa: B018  a wrong port raises only when it is asked for
-    except ValueError as error:
-        # Python quotes what it takes for the port, which may be the password.
-        why = "" if "@" in value else f" ({error})"
-        raise ValueError(f"{without_login(value)!r} is no URL{why}; write https://HOST[:PORT]/PATH") from None
+    except ValueError:
+        # Without Python's reason: it quotes what it takes for the port, which may be a password.
+        raise ValueError(f"{without_login(value)!r} is no URL; write https://HOST[:PORT]/PATH") from None
     return url
 
 

@@ -12,6 +12,8 @@ LINES = {
     "no scheme": f"http_proxy = me:{SECRET}@proxy.example.org:3128",
     "another scheme": f"http_proxy = socks5h://me:{SECRET}@proxy.example.org:3128",
     "no host": f"http_proxy = http://me:{SECRET}@",
+    "neither host nor at sign": f"http_proxy = http://me:{SECRET}",
+    "a path for a host": f"http_proxy = me:{SECRET}/proxy.example.org",
     "no port": f"http_proxy = http://me:{SECRET}@proxy.example.org:port",
     "a slash in it": f"http_proxy = http://me:{SECRET}/x@proxy.example.org:3128",
     "a hash in it": f"http_proxy = http://me:{SECRET}#x@proxy.example.org:3128",
@@ -39,6 +41,17 @@ def test_the_password_of_a_proxy_is_never_told(tmp_path, line) -> None:
         assert "s3cr3t" not in done.stdout + done.stderr, command
 
 
+@pytest.mark.parametrize("url", ["https://me:{}", "https://me:{}/sgas", "https://me:{}%00", "me:{}"])
+def test_the_password_of_a_receiver_is_never_told(tmp_path, url) -> None:
+    """No receiver has one; whoever writes one there may have forgotten the host, too."""
+    (tmp_path / "control").mkdir()
+    (tmp_path / "arc.conf").write_text(f"[arex]\ncontroldir = {tmp_path}/control\n")
+    (tmp_path / "arcacct.conf").write_text(f"[arex/jura/sgas:s]\ntargeturl = {url.format(SECRET)}\n")
+    for command in COMMANDS:
+        done = arcacct("--config", tmp_path / "arc.conf", *command)
+        assert SECRET not in done.stdout + done.stderr, command
+
+
 @pytest.mark.parametrize("mark", ["?token=", "#", "/x?a=b&key="])
 def test_what_is_asked_for_behind_a_url_is_never_told(tmp_path, mark) -> None:
     """No receiver's URL has a query; whoever writes one there may have put a token in it."""
@@ -51,7 +64,9 @@ def test_what_is_asked_for_behind_a_url_is_never_told(tmp_path, mark) -> None:
 
 
 @pytest.mark.parametrize("option", ["--sgas-url", "--apel-url"])
-@pytest.mark.parametrize("url", ["https://me:{}@sgas.example.org/sgas", "me:{}@sgas.example.org", "https://me:{}/x@y"])
+@pytest.mark.parametrize(
+    "url", ["https://me:{}@sgas.example.org/sgas", "me:{}@sgas.example.org", "https://me:{}/x@y", "https://me:{}"]
+)
 def test_a_password_of_the_command_line_is_never_told(tmp_path, option, url) -> None:
     """A receiver that is named on the command line is complained about without it."""
     (tmp_path / "control").mkdir()
