@@ -193,8 +193,8 @@ def _other_part(chance: random.Random, event: bytes) -> bytes:
 
 def _torn(chance: random.Random, event: bytes) -> bytes:
     """Its end is missing, or is zeros: as a file system leaves it that had no power."""
-    cuts = (chance.randrange(len(event)), chance.randrange(min(len(event), 200)), len(event) - chance.randint(1, 3), 0)
-    kept = max(0, chance.choice(cuts))
+    in_time = event.find(b"\ntime=") + chance.randint(6, 20)
+    kept = max(0, chance.choice((chance.randrange(len(event)), in_time, len(event) - chance.randint(1, 3), 0)))
     return event[:kept] + (bytes(len(event) - kept) if chance.random() < 0.2 else b"")
 
 
