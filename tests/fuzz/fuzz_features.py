@@ -54,7 +54,7 @@ VALUES = {
     "hepscore23_job": b"51.5\n",
     "site_zone": b"b\n",
 }
-KINDS = ("link", "dead link", "pipe", "folder", "device", "second", "unreadable", "theirs", "huge")
+KINDS = ("link", "dead link", "pipe", "folder", "device", "second", "stolen", "unreadable", "theirs", "huge")
 NAMES = (
     ".new-0123456789abcdef",
     "Bad-Name",
@@ -119,18 +119,21 @@ def made(chance: random.Random) -> dict[str, bytes]:
         values[name] = chance.choice(TOKENS) if chance.random() < 0.3 else damaged(chance, values[name])
     for name in chance.sample(sorted(SPECIAL), chance.choice((0, 1, 1, 2, 4))):
         values[name] = chance.choice(SPECIAL[name])
+    if chance.random() < 0.05:
+        values |= {"hs06_job": chance.choice(SPECIAL["hs06_job"]), "allocated_cpu": chance.choice((b"1\n", b"64\n"))}
     files = {f"job/{name}": content for name, content in values.items()}
     for name in chance.sample(NAMES, chance.choice((0, 0, 1, 3))):
         files[f"job/{name}"] = chance.choice(TOKENS)
     lines = b"".join(name.encode() + chance.choice((b"=", b"=", b":", b"")) + values[name] for name in values)
+    many = chance.choice((150, 150, 150, 1100)) if chance.random() < 0.08 else 0
+    lines += b"".join(b"k%d=1\n" % number for number in range(many))
     files["lines"] = damaged(chance, lines) if chance.random() < 0.6 else lines
     if chance.random() < 0.05:
         # What is read of it ends within the last value.
         files["lines"] = b"#" * (LARGEST_FILE - 22) + b"\nallocated_cpu=1\nb=1234567890\n"
     free = [name for name in (*VALUES, "site_key", "b") if f"job/{name}" not in files]
     others = {name: chance.choice(KINDS) for name in chance.sample(free, chance.choice((0, 0, 1, 2)) if free else 0)}
-    kind = chance.choice(("directory", "directory", "lines", "lines", "link", "pipe", "second", "other"))
-    many = chance.choice((150, 1100)) if chance.random() < 0.05 else 0
+    kind = chance.choice(("directory", "directory", "lines", "lines", "link", "pipe", "second", "stolen", "other"))
     plan = {"others": others, "saved": kind, "of_user": chance.random() < 0.7, "many": many}
     plan["set"] = chance.choice(SET)
     return {**files, "plan": json.dumps(plan).encode()}
@@ -195,7 +198,7 @@ def _changed(conf: tuple[str, str], job: pathlib.Path, plan: dict[str, Any], wan
     """The commands that write: just what they are to write is changed, and nothing when they refuse."""
     place, owner = str(job), (job.stat().st_uid, job.stat().st_gid)
     there = _listing(job)
-    said = [arcacct(*conf, "features", "job", "set", place, "--", *plan["set"], allowed=(64,))]
+    said = [arcacct(*conf, "features", "job", "set", place, "--", *plan["set"], allowed=(64, 65))]
     assert _listing(job) == there, f"{plan['set']} was written"
 
     said.append(arcacct(*conf, "features", "job", "set", place, "wall_limit_secs", "7200", allowed=(0, 64, 65, 74)))
@@ -270,7 +273,9 @@ def _raw(files: dict[str, bytes], plan: dict[str, Any]) -> dict[str, str]:
     names = {*contents, *plan["others"]}
     for name, kind in plan["others"].items():
         plain = (
-            kind in {"theirs", "unreadable"} or (kind == "second" and not is_shared) or (kind == "device" and not root)
+            kind in {"theirs", "unreadable"}
+            or (kind in {"second", "stolen"} and not is_shared)
+            or (kind == "device" and not root)
         )
         if plain and not is_shared and (root or kind != "unreadable"):
             contents[name] = b"8\n"
@@ -353,7 +358,8 @@ def _lay(files: dict[str, bytes], plan: dict[str, Any], work: pathlib.Path, secr
     (home / "lines").write_bytes(files["lines"])
     (home / "link").symlink_to(secret.parent)
     os.mkfifo(home / "pipe")
-    _put(home / "second", "second", secret)
+    for kind in ("second", "stolen"):
+        _put(home / kind, kind, secret)
     if plan["of_user"] and os.geteuid() == 0:
         os.chown(home / "lines", 65534, 65534)
     return job
@@ -373,6 +379,10 @@ def _put(path: pathlib.Path, kind: str, secret: pathlib.Path) -> None:
         os.mknod(path, 0o20666, os.makedev(1, 5))
     elif kind == "second" and path.parent.stat().st_uid != os.geteuid():
         os.link(secret, path)
+    elif kind == "stolen" and path.parent.stat().st_uid != os.geteuid():
+        # As if it was moved there: a user may do that with what lies in a directory of his.
+        path.write_bytes(secret.read_bytes())
+        path.chmod(0o600)
     elif kind == "huge":
         with path.open("wb") as file:
             file.truncate(1 << 40)
@@ -393,7 +403,7 @@ def _recorded(
         place.mkdir()
         text = f"hs06_job={30 + number}\nallocated_cpu=2\nsite_zone=good\n"
         (place / "features").write_text(text)
-        for other in ("lines", "link", "pipe", "second", "nothing"):
+        for other in ("lines", "link", "pipe", "second", "stolen", "nothing"):
             (place / other).write_text(text)
     database = work / "control" / "accounting" / "arcacct" / "accounting.db"
     untouched = _others_of(database)
@@ -404,11 +414,12 @@ def _recorded(
         assert found[name] == {"benchmark": f"HEPSPEC:{15 + number / 2:g}", "mjf_site_zone": "good"}, found[name]
     assert SECRET not in str(found)
     # What it leads to is no business of the job's; nor is a file of root's, whatever name it has there.
-    is_refused = saved in {"link", "pipe"} or (saved == "second" and os.geteuid() == 0 and plan["of_user"])
+    is_refused = saved in {"link", "pipe"} or (saved in {"second", "stolen"} and os.geteuid() == 0 and plan["of_user"])
     assert _rejected(database) == ([BAD] if is_refused else []), "what cannot be used is not among the rejected"
     assert not is_refused or told.code == 65, "nothing was said of what is no saved features"
     if saved == "features":
         assert found[BAD] == _in_record(wanted), f"{found[BAD]}, not {_in_record(wanted)}"
+        assert told.code == 65 or _raw(files, plan).keys() <= wanted.keys(), "nothing was said of a value left out"
     elif saved == "lines":
         assert found[BAD] == _in_record(_of_lines(files["lines"])), f"{found[BAD]} of lines"
     else:
