@@ -57,6 +57,8 @@ KEYS: dict[str, dict[bytes, tuple[bytes, ...]]] = {
     },
 }
 """Lines that are put at the end of a file, where the last one counts."""
+LOOKED_AT = (b"WallTime", b"UserTime", b"kerneltime", b"starttime", b"starttime", b"subject")
+"""Of these it is seen whether they were read right."""
 TRANSFER = b"%sfile:url=%s,size=%s,starttime=2026-11-20T11:00:05Z,endtime=%s%s\n"
 
 
@@ -92,11 +94,12 @@ def made(chance: random.Random) -> dict[str, bytes]:
 
 
 def _ended(chance: random.Random, content: bytes) -> bytes:
-    """Its end, perhaps no more than the line end, is not written yet; what matters may have been at the end."""
+    """Its end is not written yet, perhaps no more than the line end: half of what matters, where it stands last."""
     lines = content.splitlines(keepends=True)
-    chance.shuffle(lines)
-    content = b"".join(lines)
-    return content[: -chance.randint(1, 12)]
+    that_matter = [line for line in lines if line.startswith((b"subject=", b"starttime="))]
+    last = chance.choice(that_matter or lines or [b""])
+    lines = [line for line in lines if line != last]
+    return b"".join([*lines, last])[: -chance.randint(1, 12)]
 
 
 def _longer(chance: random.Random, name: str, content: bytes) -> bytes:
@@ -109,7 +112,8 @@ def _longer(chance: random.Random, name: str, content: bytes) -> bytes:
             times, 1200
         )
     for _ in range(chance.randint(1, 4)):
-        key = chance.choice(sorted(KEYS[name]))
+        keys = [key for key in LOOKED_AT if key in KEYS[name]] if chance.random() < 0.4 else sorted(KEYS[name])
+        key = chance.choice(keys)
         value = chance.choice(KEYS[name][key])
         content += (key + b"=" + value + b"\n") * min(times, 1 + 200_000 // (len(value) + 10))
     return content
