@@ -223,8 +223,12 @@ def infrastructure(endpoint_url: str | None) -> str:
 
 
 def submit_host(endpoint_url: str | None, options: APELOptions) -> str | None:
-    """The CE's id, or the batch system's host for local jobs: the same in records, summaries and sync."""
-    return field(endpoint_url or options.lrms_host, LONG)
+    """
+    The CE's id, or the batch system's host for local jobs: the same in records, summaries and sync.
+
+    An id that means nothing to APEL is none: a count of jobs of nowhere would spoil its whole message.
+    """
+    return field(endpoint_url, LONG) or field(options.lrms_host, LONG)
 
 
 @lru_cache(maxsize=4096)

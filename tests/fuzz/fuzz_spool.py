@@ -1,9 +1,12 @@
 """
 Spools of all kinds of files, whole events among damaged ones, drained by the real sweep.
 
-What must hold: every whole event is recorded with what its job used, and its file is gone; of every other file it is
-told what became of it, and it is still there, as it was, or set aside; nothing that lies beside the spool is touched,
-neither are links, pipes and files of others; a second sweep finds nothing more.
+What must hold: every whole event is recorded with what its job used, and its file is gone; no job is recorded that no
+whole event is of; of every other file it is told what became of it, and it is still there, as it was, or set aside;
+nothing that lies beside the spool is touched, neither are links, pipes and files of others; a spool of a stranger is
+left alone; a dry run changes nothing, and a second sweep finds nothing more.
+
+Which event is whole, and what it says, is read here anew, by the words of the format alone.
 """
 
 from __future__ import annotations
@@ -11,22 +14,23 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import shutil
 import sqlite3
 import tempfile
+import time
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import job_files
 from control_directory import set_up
-from fuzz.command import arcacct
+from fuzz.command import Ended, arcacct, steers
 from fuzz.damage import damaged
 
 from arcacct.controldir.files import JobFiles, StatusFile
 from arcacct.controldir.layout import STATES
-from arcacct.errors import InputError
 from arcacct.store.query import unescaped
-from arcacct.store.spool import from_bytes, from_name, to_bytes
+from arcacct.store.spool import to_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,8 +43,42 @@ CONTROL = "/CONTROL"
 WALL_S = 61
 OTHERS = ("link", "pipe", "folder", "theirs", "second")
 """What else may lie in a spool: a link, a pipe, a directory, a file of another user, another name of root's file."""
-NOT_EVENTS = ("README", ".hidden", ".tmp-", "core", "x" * 255, ".\x1b]0;title\x07", "-rf")
+NOT_EVENTS = ("README", ".hidden", ".tmp-", ".tmp-x", "1", "core", "x" * 255, ".\x1b]0;title\x07", "-rf")
 SECRET = "root_alone_may_read_this"
+AGES_S = (5, 3600, 7 * 86400)
+AREX, STRANGER = 65534, 65533
+REFUSED = "refusedJob"
+"""A job that the database refuses, whatever is the matter with it."""
+HEAD = {
+    b"version": (b"2", b"", b"01", b"1 "),
+    b"controldir": (b"", b"relative", b"/none\0", b"/\0", b"/none", b"/" + b"x" * 300),
+    b"jobid": (b"", b"../../beside", b".", b"..", b"a b", b"a/b", b"x" * 201, b"\xff", b"\x1b[2J", b"j\0b"),
+    b"state": (b"", b"finished", b"DONE", b"FINISHED "),
+    b"time": (
+        *(b"", b"-1", b"nan", b"8589934591", b"8589934592", b"9223372036854775807", b"9223372036854775808"),
+        *(b"9" * 5000, "١٢".encode()),
+    ),
+    b"failed": (b"yes", b"", b"maybe"),
+    b"status": (b"", b"1", b"1 2", b"1 2 3 4", b"1 2 x", b"-1 2 3", b"9223372036854775808 1 1"),
+    b"owner": (b"UNKNOWN:atlas", b"ada:UNKNOWN", b"\xff:\xfe", b":", b"\x1b[2J:x"),
+}
+"""What a line of an event may say instead."""
+
+
+class Event(NamedTuple):
+    """What a spool file says, or its name alone."""
+
+    job_id: str
+    state: str
+    seconds: int
+    controldir: bytes = CONTROL.encode()
+    failed: bool = False
+    files: dict[str, bytes] = {}  # noqa: RUF012  never changed
+
+    @property
+    def tells(self) -> bool:
+        """Whether a record can be made of it alone. (That a job was deleted says nothing of what it used.)"""
+        return bool(self.files.get("local"))
 
 
 @lru_cache
@@ -52,14 +90,16 @@ def _originals() -> list[dict[str, bytes]]:
     return [{name: files[name] for name in SUFFIXES if name in files} for files in found.values() if "local" in files]
 
 
-def _event(chance: random.Random, job_id: str, files: dict[str, bytes], state: str) -> bytes:
+def _event(
+    chance: random.Random, job_id: str, files: dict[str, bytes], state: str, when_ns: int | None = None
+) -> bytes:
     """A spool file as the hook writes it, or as the launcher does."""
     event = JobFiles(CONTROL, job_id, state)
-    event.event_ns = job_files.NOON_NS + chance.randrange(10**9)
+    event.event_ns = when_ns or job_files.NOON_NS + chance.randrange(10**9)
     event.local, event.diag, event.statistics = (files.get(suffix) for suffix in SUFFIXES)
     event.owner = chance.choice((None, "ada:atlas", "UNKNOWN:UNKNOWN"))
     event.failed = chance.random() < 0.1
-    if chance.random() < 0.7:
+    if when_ns or chance.random() < 0.7:
         event.status = StatusFile(state, 8, event.event_ns, event.event_ns)
     if chance.random() < 0.5:
         return to_bytes(event, event.event_ns)
@@ -71,32 +111,96 @@ def _event(chance: random.Random, job_id: str, files: dict[str, bytes], state: s
 
 
 def made(chance: random.Random) -> dict[str, bytes]:
-    """``good/NAME`` are whole; ``spool/NAME`` are damaged; ``others`` says what else there is."""
+    """``good/NAME`` are whole; ``spool/NAME`` are damaged; ``plan`` says what else there is."""
     files: dict[str, bytes] = {}
     for number in range(chance.randint(1, 3)):
-        job_id = f"goodJob{number}"
-        local = job_files.LOCAL.replace(job_files.JOB.encode(), job_id.encode()).replace(b"4711", job_id.encode())
-        whole = {"local": local, "diag": job_files.DIAG, "statistics": job_files.STATISTICS}
-        files[f"good/{_name(chance, job_id, 'FINISHED')}"] = _event(chance, job_id, whole, "FINISHED")
+        files |= _good(chance, f"goodJob{number}")
+    if chance.random() < 0.2:
+        files |= _good(chance, REFUSED)
     for number in range(chance.randint(1, 4)):
-        job_id = f"badJob{number}"
-        state = chance.choice(STATES)
-        content = dict(chance.choice(_originals()))
-        if chance.random() < 0.3:
-            name = chance.choice(sorted(content))
-            content[name] = damaged(chance, content[name])
-        event = _event(chance, job_id, content, state)
-        if chance.random() < 0.8:
-            event = damaged(chance, event)
-        name = _name(chance, job_id, state)
-        if chance.random() < 0.15:
-            name = os.fsdecode(damaged(chance, name.encode()).replace(b"/", b"").replace(b"\0", b""))[:100].strip(".")
-        files[f"spool/{name or '1'}"] = event
+        files |= _bad(chance, f"badJob{number}")
+    control = {f"controlJob{state}": state for state in ("INLRMS", "FINISHED") if chance.random() < 0.4}
+    for job_id in control:
+        files |= _bad(chance, job_id)
     if chance.random() < 0.3:
         files[f"spool/{chance.choice(NOT_EVENTS)}"] = chance.randbytes(chance.randrange(200))
-    others = {_name(chance, f"other{kind}", "FINISHED"): kind for kind in OTHERS if chance.random() < 0.3}
-    files["others"] = json.dumps(others).encode()
+    plan = {
+        "others": {_name(chance, f"other{kind}", "FINISHED"): kind for kind in OTHERS if chance.random() < 0.3},
+        "control": control,
+        "ages": {name: chance.choice(AGES_S) for name in files if name.startswith("spool/")},
+        "owner": STRANGER if chance.random() < 0.05 else None,
+        "dry": chance.random() < 0.1,
+    }
+    return {**files, "plan": json.dumps(plan).encode()}
+
+
+def _good(chance: random.Random, job_id: str) -> dict[str, bytes]:
+    """The end of a job; perhaps told twice, by hook and launcher, or with what it did before or after it."""
+    local = job_files.LOCAL.replace(job_files.JOB.encode(), job_id.encode()).replace(b"4711", job_id.encode())
+    whole = {"local": local, "diag": job_files.DIAG, "statistics": job_files.STATISTICS}
+    files = {f"good/{_name(chance, job_id, 'FINISHED')}": _event(chance, job_id, whole, "FINISHED", job_files.NOON_NS)}
+    for state, later_s in (("FINISHED", 0), ("INLRMS", -100), ("PREPARING", 100)):
+        if chance.random() < 0.15:
+            when_ns = job_files.NOON_NS + later_s * 10**9
+            content = whole if state == "FINISHED" else {"local": local}
+            files[f"good/{_name(chance, job_id, state)}"] = _event(chance, job_id, content, state, when_ns)
     return files
+
+
+def _bad(chance: random.Random, job_id: str) -> dict[str, bytes]:
+    state = chance.choice(STATES) if chance.random() < 0.5 else "FINISHED"
+    content = dict(chance.choice(_originals()))
+    if chance.random() < 0.3:
+        name = chance.choice(sorted(content))
+        content[name] = damaged(chance, content[name])
+    event = _event(chance, job_id, content, state)
+    if chance.random() < 0.9:
+        event = chance.choice(
+            (_other_head, _other_head, _other_head, _other_length, _other_part, _torn, _torn, _other, damaged)
+        )(chance, event)
+    name = _name(chance, job_id, state)
+    if chance.random() < 0.15:
+        name = os.fsdecode(damaged(chance, name.encode()).replace(b"/", b"").replace(b"\0", b""))[:100].strip(".")
+    return {f"spool/{name or '1'}": event}
+
+
+def _other_head(chance: random.Random, event: bytes) -> bytes:
+    """One line of the event says something else, or is not there."""
+    key = chance.choice(sorted(HEAD))
+    line = b"" if chance.random() < 0.1 else key + b"=" + chance.choice(HEAD[key]) + b"\n"
+    pattern = b"(?m)^" + key + b"=.*\n"
+    if not re.search(pattern, event):
+        return event.replace(b"\n", b"\n" + line, 1)
+    return re.sub(pattern, lambda _: line, event, count=1)
+
+
+def _other_length(chance: random.Random, event: bytes) -> bytes:
+    """A file in the event has another length than is said."""
+    found = list(re.finditer(rb"(?<=local |.diag )[0-9]+|(?<=statistics )[0-9]+", event))
+    if not found:
+        return event
+    one = chance.choice(found)
+    length = b"%d" % max(0, int(one[0]) + chance.choice((-100, -10, -1, 1, 10, 10**6)))
+    return event[: one.start()] + chance.choice((length, length, b"-1", b"9" * 19, b"9" * 5000)) + event[one.end() :]
+
+
+def _other_part(chance: random.Random, event: bytes) -> bytes:
+    """A file in the event is none of those that a job has."""
+    return event.replace(
+        chance.choice((b"diag ", b"local ", b"statistics ")), chance.choice((b"failed ", b"x ", b" ")), 1
+    )
+
+
+def _torn(chance: random.Random, event: bytes) -> bytes:
+    """Its end is missing, or is zeros: as a file system leaves it that had no power."""
+    in_time = event.find(b"\ntime=") + chance.randint(6, 20)
+    kept = max(0, chance.choice((chance.randrange(len(event)), in_time, len(event) - chance.randint(1, 3), 0)))
+    return event[:kept] + (bytes(len(event) - kept) if chance.random() < 0.2 else b"")
+
+
+def _other(chance: random.Random, event: bytes) -> bytes:
+    """What another program, or another version of ours, has put there."""
+    return chance.choice((b"version=2\njob=1\n", b"\x7fELF\2\1", b"#!/bin/sh\n", b"{}", b"\n" + event))
 
 
 def _name(chance: random.Random, job_id: str, state: str) -> str:
@@ -107,11 +211,18 @@ def _name(chance: random.Random, job_id: str, state: str) -> str:
 
 @lru_cache
 def _empty() -> pathlib.Path:
-    """A control directory with databases as they are on the first day."""
+    """A control directory with databases as they are on the first day, but that one of them refuses a job."""
     place = pathlib.Path(tempfile.mkdtemp(prefix="arcacct-fuzz-"))
     _configure(place)
     arcacct("--config", str(place / "arc.conf"), "db", "init", allowed=(0,))
-    (place / "control" / "accounting" / "arcacct.place").unlink()
+    accounting = place / "control" / "accounting"
+    (accounting / "arcacct.place").unlink()
+    con = sqlite3.connect(accounting / "arcacct" / "accounting.db")
+    con.execute(
+        f"CREATE TRIGGER Refuse BEFORE INSERT ON AAR WHEN NEW.JobID = '{REFUSED}' BEGIN SELECT RAISE(ABORT, 'no'); END"
+    )
+    con.commit()
+    con.close()
     return place / "control"
 
 
@@ -122,49 +233,104 @@ def _configure(work: pathlib.Path) -> None:
 
 
 def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
+    plan: dict[str, Any] = {"others": {}, "control": {}, "ages": {}, "owner": None, "dry": False}
+    plan |= json.loads(files["plan"])
     _configure(work)
     shutil.copytree(_empty(), work / "control", dirs_exist_ok=True)
-    ours = work / "control" / "accounting" / "arcacct"
-    spool = ours / "spool"
+    for job_id, state in plan["control"].items():
+        _lay_job(work / "control", job_id, state)
+    spool = work / "control" / "accounting" / "arcacct" / "spool"
     spool.mkdir(mode=0o700)
     beside = work / "beside"
     beside.write_text(SECRET)
     beside.chmod(0o600)
-    control = str(work / "control").encode()
-    given: dict[str, bytes] = {}
-    good = []
-    for path, content in files.items():
-        folder, _, name = path.partition("/")
-        if folder in {"good", "spool"}:
-            given[name] = content.replace(CONTROL.encode(), control)
-            good += [name] if folder == "good" else []
-    for name, content in given.items():
-        (spool / name).write_bytes(content)
-        os.utime(spool / name, (job_files.NOON_S, job_files.NOON_S))
-    others = {name: kind for name, kind in json.loads(files["others"]).items() if name not in given}
+    given, good = _lay_events(files, plan, work)
+    others = {name: kind for name, kind in plan["others"].items() if name not in given}
     for name, kind in others.items():
         _lay(spool / name, kind, beside)
-    if others and os.geteuid() == 0 and "second" in others.values():
-        # Only in a directory of somebody else's a second name means anything.
-        os.chown(spool, 65534, 65534)
+    is_strange = _give_away(work, spool, others, plan["owner"])
 
-    told = arcacct("--config", str(work / "arc.conf"), "sweep", allowed=(0, 65))
-    walls = _walls(ours / "accounting.db")
+    if plan["dry"]:
+        before = _look(spool)
+        _sweep(work, "--dry-run")
+        assert _look(spool) == before, "a dry run changed the spool"
+        assert not _records(work), "a dry run recorded something"
+    told = _sweep(work)
+    found = _records(work)
 
     assert beside.read_text() == SECRET
-    assert SECRET not in told.err + told.out
-    for name in good:
-        job_id = name.rpartition("-")[2]
-        assert walls.get(job_id) == WALL_S, f"{name}: {walls}\n{told.err}"
-        assert not (spool / name).exists(), f"{name} is recorded and still there"
     for name, kind in others.items():
         if os.geteuid() == 0 or kind not in {"theirs", "second"}:
             assert os.path.lexists(spool / name), f"{name} was touched"
-            assert name.removeprefix(".tmp-") in told.err, f"{name} was not told\n{told.err}"
+            assert is_strange or name.removeprefix(".tmp-") in told.err, f"{name} was not told\n{told.err}"
+    if is_strange:
+        assert "no event in it is believed" in told.err
+        assert all((spool / name).read_bytes() == content for name, content in given.items()), "a strange spool"
+        assert set(found) == set(plan["control"]), "an event of a stranger was believed"
+        return
+    _check_good(spool, good, found, told.err)
+    ages = {name: plan["ages"].get(f"spool/{name}", AGES_S[-1]) for name in given}
+    control = str(work / "control").encode()
+    events = {
+        name: _event_in(given[name], control) if _is_looked_at(name, age_s) else None for name, age_s in ages.items()
+    }
+    _check_records(events, set(plan["control"]), found)
     for name in set(given) - set(good):
-        _accounted_for(spool, name, given[name], walls, told.err)
-    again = arcacct("--config", str(work / "arc.conf"), "sweep", allowed=(0, 65))
-    assert _walls(ours / "accounting.db") == walls, again.err
+        _accounted_for(spool, name, given[name], events[name], ages[name], found, told.err)
+    for job_id, state in plan["control"].items():
+        wanted = ("completed", WALL_S) if state == "FINISHED" else ("in-progress", 0)
+        whole = [event for event in events.values() if event and event.job_id == job_id and event.tells]
+        assert whole or found[job_id].ended == wanted, f"{job_id} is {found[job_id]}, not {wanted}"
+    after = (_look(spool), found)
+    _sweep(work)
+    assert after == (_look(spool), _records(work)), "a second sweep found something more"
+
+
+def _sweep(work: pathlib.Path, *options: str) -> Ended:
+    told = arcacct("--config", str(work / "arc.conf"), "sweep", *options, allowed=(0, 65))
+    assert SECRET not in told.err + told.out
+    assert not steers(told.err + told.out), repr(told.err)
+    # What the trigger says for the database is foreseen.
+    assert "please report" not in told.err, told.err
+    return told
+
+
+def _lay_job(control: pathlib.Path, job_id: str, state: str) -> None:
+    """The files of a job of the control directory; of one that was resumed with what an earlier run of it has left."""
+    local = job_files.LOCAL.replace(job_files.JOB.encode(), job_id.encode()).replace(b"4711", job_id.encode())
+    job_files.lay(control, job_files.Files(state, job_files.NOON_NS + 3600 * 10**9, local=local), job_id)
+
+
+def _lay_events(
+    files: dict[str, bytes], plan: dict[str, Any], work: pathlib.Path
+) -> tuple[dict[str, bytes], list[str]]:
+    """The contents of the spool by name, and which of them are whole for certain."""
+    spool = work / "control" / "accounting" / "arcacct" / "spool"
+    control = str(work / "control").encode()
+    given, good = {}, []
+    for path, content in files.items():
+        folder, _, name = path.partition("/")
+        if folder not in {"good", "spool"}:
+            continue
+        given[name] = content.replace(CONTROL.encode(), control)
+        good += [name] if folder == "good" else []
+        (spool / name).write_bytes(given[name])
+        since_s = time.time() - plan["ages"].get(path, AGES_S[-1])
+        os.utime(spool / name, (since_s, since_s))
+    return given, good
+
+
+def _give_away(work: pathlib.Path, spool: pathlib.Path, others: dict[str, str], owner: int | None) -> bool:
+    """Whether the spool belongs to a stranger now."""
+    if os.geteuid() != 0:
+        return False
+    if "second" in others.values():
+        # Only in a directory of somebody else's a second name means anything, and only A-REX's user is believed.
+        os.chown(work / "control", AREX, AREX)
+        os.chown(spool, AREX, AREX)
+    if owner is not None:
+        os.chown(spool, owner, owner)
+    return owner is not None
 
 
 def _lay(path: pathlib.Path, kind: str, beside: pathlib.Path) -> None:
@@ -182,37 +348,181 @@ def _lay(path: pathlib.Path, kind: str, beside: pathlib.Path) -> None:
         os.link(beside, path)
 
 
-def _accounted_for(spool: pathlib.Path, name: str, content: bytes, walls: dict[str, Any], err: str) -> None:
-    """A damaged event is recorded, or it is there and told, or set aside and told, or was no event."""
-    aside = spool / "unusable" / name
-    if aside.exists():
-        assert aside.read_bytes() == content, f"{name} was changed"
-        assert "set aside" in err
-    elif (spool / name).exists():
-        assert (spool / name).read_bytes() == content, f"{name} was changed"
-        begun = name.startswith(".tmp-")
-        if begun or name[:1].isdigit():
-            assert "again by the next sweep" in err or begun or "left alone" in err, f"{name} waits unsaid\n{err}"
-    else:
-        event = _event_of(content, name)
-        if event is None:
-            assert name.startswith(".tmp-"), f"{name} is gone"
+def _look(spool: pathlib.Path) -> dict[str, bytes | None]:
+    """Everything below the spool; the content of plain files."""
+    found = {path: path.lstat().st_mode for path in sorted(spool.rglob("*"))}
+    return {str(path): path.read_bytes() if mode & 0o170000 == 0o100000 else None for path, mode in found.items()}
+
+
+_HEAD_LINE = re.compile(rb"([^=\n]*)=([^\n]*)\n")
+_FILE = re.compile(rb"(local|diag|statistics) ([0-9]{1,19})")
+_PARTS = re.compile(rb"((local|diag|statistics) [0-9]{1,19}( (?=[lds])|$))*")
+_JOB_ID = re.compile(rb"(?![.])[!-.0-~]{1,200}")
+_NAMED = re.compile(rf"(?:\.tmp-)?([0-9]{{1,19}})-[^-]*-({'|'.join(STATES)})-(.*)", re.DOTALL)
+
+
+def _event_in(content: bytes, control: bytes) -> Event | None:
+    """A whole event of this version; ``None`` for what is torn, hostile or of somebody else."""
+    head: dict[bytes, bytes] = {}
+    files: dict[str, bytes] = {}
+    while content:
+        line = _HEAD_LINE.match(content)
+        if line is None:
+            return None
+        key, value = line.groups()
+        content = content[line.end() :]
+        if key == b"parts":
+            lengths = [(name.decode(), int(length)) for name, length in _FILE.findall(value)]
+            if not _PARTS.fullmatch(value) or sum(length for _name, length in lengths) != len(content):
+                return None
+            for name, length in lengths:
+                files[name], content = content[:length], content[length:]
+        elif key == b"file":
+            one = _FILE.fullmatch(value)
+            if one is None or content[int(one[2]) :][:1] != b"\n":
+                return None
+            files[one[1].decode()], content = content[: int(one[2])], content[int(one[2]) + 1 :]
         else:
-            # That a job was deleted says nothing of what it used.
-            assert event.job_id in walls or event.state == "DELETED", f"{name} is gone, no record of {event.job_id}"
+            head[key] = value
+    seconds = _seconds(head.get(b"time", b"").decode("latin-1"))
+    job_id, state, place = (
+        head.get(b"jobid", b""),
+        head.get(b"state", b"").decode("latin-1"),
+        head.get(b"controldir", b""),
+    )
+    if head.get(b"version") != b"1" or not _JOB_ID.fullmatch(job_id) or state not in STATES or seconds is None:
+        return None
+    if not place.startswith(b"/") or b"\0" in place:
+        return None
+    place = CONTROL.encode() if place == control else place
+    return Event(job_id.decode(), state, seconds, place, head.get(b"failed") == b"yes", files)
 
 
-def _event_of(content: bytes, name: str) -> JobFiles | None:
-    try:
-        return from_bytes(content, name)[0]
-    except InputError:
-        return from_name(name, "/")
+def _event_of_name(name: str) -> Event | None:
+    match = _NAMED.fullmatch(name)
+    seconds = _seconds(match[1]) if match else None
+    if match is None or seconds is None or not _JOB_ID.fullmatch(os.fsencode(match[3])):
+        return None
+    return Event(match[3], match[2], seconds)
 
 
-def _walls(database: pathlib.Path) -> dict[str, Any]:
+def _seconds(text: str) -> int | None:
+    """The time of an event, of which the launcher may know seconds only."""
+    if not re.fullmatch("[0-9]{1,19}", text) or int(text) >= 2**63:
+        return None
+    number = int(text)
+    return number if number < 2**33 else number // 10**9
+
+
+class Record(NamedTuple):
+    """What the database has of a job."""
+
+    ended: tuple[str, int]
+    """Status and wall time."""
+    logged: int
+    """How often it is in the log of finished records."""
+    events: frozenset[tuple[str, str]]
+
+
+def _records(work: pathlib.Path) -> dict[str, Record]:
+    database = work / "control" / "accounting" / "arcacct" / "accounting.db"
     con = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
     con.text_factory = lambda content: content.decode("utf-8", "replace")
     try:
-        return {unescaped(job_id): wall for job_id, wall in con.execute("SELECT JobID, UsedWalltime FROM AAR")}
+        users = con.execute("SELECT InfoValue FROM JobExtraInfo WHERE InfoKey = 'localuser'").fetchall()
+        events = con.execute("SELECT RecordID, EventKey, EventTime FROM JobEvents").fetchall()
+        rows = con.execute(
+            "SELECT RecordID, JobID, Status.Name, UsedWalltime, (SELECT count(*) FROM FinishedLog WHERE"
+            " FinishedLog.RecordID = AAR.RecordID) FROM AAR JOIN Status ON Status.ID = StatusID"
+        ).fetchall()
     finally:
         con.close()
+    found = {
+        unescaped(job_id): Record((status, wall), logged, frozenset(row[1:] for row in events if row[0] == number))
+        for number, job_id, status, wall, logged in rows
+    }
+    assert len(found) == len(rows), "a job has two records"
+    # What `stat` says of a user whom the host does not know is nobody's name.
+    assert not any("UNKNOWN" in user for (user,) in users), users
+    return found
+
+
+def _check_good(spool: pathlib.Path, good: list[str], found: dict[str, Record], err: str) -> None:
+    for name in good:
+        job_id = name.rpartition("-")[2]
+        if job_id == REFUSED:
+            assert (spool / "unusable" / name).exists(), f"{name}, which the database refuses, is lost"
+            continue
+        assert job_id in found, f"{name}: {found}\n{err}"
+        assert found[job_id].ended[1] == WALL_S, f"{name}: {found}\n{err}"
+        assert not (spool / name).exists(), f"{name} is recorded and still there"
+
+
+def _check_records(events: dict[str, Event | None], control: set[str], found: dict[str, Record]) -> None:
+    """There is a record of every job that a whole event is of, and of no other; each with what its event says."""
+    whole = [event for event in events.values() if event is not None and event.tells and event.state != "DELETED"]
+    wanted = {event.job_id for event in whole} | control
+    assert set(found) == wanted - {REFUSED}, f"recorded: {sorted(found)}; whole: {sorted(wanted)}"
+    for event in whole:
+        if event.job_id == REFUSED:
+            continue
+        record = found[event.job_id]
+        assert event.state == "ACCEPTED" or _told(event) in record.events, f"{event} is not in {record}"
+        ends = [one for one in whole if one.job_id == event.job_id and one.state == "FINISHED"]
+        if ends == [event] and event.job_id not in control:
+            assert record.ended[0] == ("failed" if event.failed else "completed"), f"{event}: {record}"
+            wall_s = _wall_s(event.files.get("diag", b""))
+            assert wall_s in {None, record.ended[1]}, f"{wall_s}: {record}"
+
+
+def _told(event: Event) -> tuple[str, str]:
+    return event.state, time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(event.seconds))
+
+
+def _wall_s(diag: bytes) -> int | None:
+    """The last wall time; ``None`` where it is not for a fuzzer to say."""
+    if b"\0" in diag or len(diag) > 8000:
+        return None
+    walls = re.findall(rb"(?im)^walltime=([0-9]+)", diag)
+    return min(int(walls[-1]), 2**63 - 1) if walls else 0
+
+
+def _is_looked_at(name: str, age_s: int) -> bool:
+    """Whether a sweep takes a file for an event: its writer has given it a name, or will never do so."""
+    return age_s > 60 if name.startswith(".tmp-") else name[:1].isdigit()
+
+
+def _accounted_for(
+    spool: pathlib.Path, name: str, content: bytes, event: Event | None, age_s: int, found: dict[str, Record], err: str
+) -> None:
+    """A damaged event is recorded, or it is there and told, or set aside and told, or was no event."""
+    there = [path for path in (spool / "unusable" / name, spool / name) if path.exists()]
+    assert len(there) <= 1, f"{name} is there twice"
+    assert all(path.read_bytes() == content for path in there), f"{name} was changed"
+    fate = {"unusable": "aside", "spool": "waits"}[there[0].parent.name] if there else "gone"
+    fates = _fates(name, content, event, age_s, found)
+    assert fate in fates, f"{name}: {fate}, not {fates}: {event or _event_of_name(name)}\n{err}"
+    assert fate != "aside" or "set aside" in err
+    assert fate != "waits" or fates == {"waits"} or "again by the next sweep" in err, f"{name} waits unsaid\n{err}"
+
+
+def _fates(name: str, content: bytes, event: Event | None, age_s: int, found: dict[str, Record]) -> set[str]:
+    """What may become of a file: it ``waits``, is set ``aside``, or is ``gone`` as it is recorded, or was nothing."""
+    if not _is_looked_at(name, age_s):
+        return {"waits"}
+    named = _event_of_name(name)
+    first = content.partition(b"\n")[0]
+    is_foreign = not b"version=1".startswith(first) and first.strip(b"\0") != b""
+    if event is None and named is None and name.startswith(".tmp-"):
+        return {"gone"} if age_s > 86_400 else {"waits"}
+    event = event or (None if is_foreign else named)
+    if event is None:
+        return {"aside"}
+    if event.tells:
+        return {"gone"}
+    record = found.get(event.job_id)
+    is_explained = event.controldir == CONTROL.encode() and "local" not in event.files
+    if record is None:
+        return {"aside"} if is_explained else {"aside", "waits"}
+    assert event.state in {"ACCEPTED", "DELETED"} or _told(event) in record.events or not is_explained, event
+    return {"gone"} if is_explained else {"gone", "aside", "waits"}
