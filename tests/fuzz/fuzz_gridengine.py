@@ -71,7 +71,7 @@ def _odd() -> list[bytes]:
     return [
         colons(job_name="ODD").replace(b"ODD", b"\xe9\xff\x1b[2J"),
         colons(job_name="a\0b"),
-        bytes(64) + colons(),
+        bytes(64) + braces(),
         colons(category="-l h_rt=24:00:00 -l a:b"),
         colons() + b"\r",
         braces(job_name="\ud800 \0 \udcff"),
@@ -98,7 +98,8 @@ def _unusable() -> list[bytes]:
         colons(task_number=2**56),
         colons(priority="x"),
         b":".join(colons().split(b":")[:42]),
-        b":".join([*colons().split(b":")[:10], b"%d" % ((BEGIN + 20) * _US), *colons().split(b":")[11:]]),
+        colons().replace(b":%d:" % (BEGIN + 20), b":%d:" % ((BEGIN + 20) * _US)),
+        colons().replace(b":%d:" % (BEGIN + 1), b":%d:" % ((BEGIN + 1) * 1000)),
         braces(end_time=10**18),
         braces(start_time=-1),
         braces(slots=[3]),
@@ -174,7 +175,7 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
         assert report.bad_lines >= len(found["RejectedRecords"]) >= bool(report.bad_lines)
         assert (report.unreadable, report.failed_jobs) == (0, 0), world.said
         _check_rejected(con, lines)
-        _check_bounds(con)
+        _check_bounds(con, found["GridEngineRecords"])
         for again in (lambda: world.take(path), lambda: world.work().retry()):
             again()
             after = dump(con, *_UNCOMPARED)
@@ -222,8 +223,9 @@ def _check_rejected(con: sqlite3.Connection, lines: list[bytes]) -> None:
         assert len(content) == min(size, _LONGEST_KEPT), size
 
 
-def _check_bounds(con: sqlite3.Connection) -> None:
-    """No number that is none of Grid Engine's came in."""
+def _check_bounds(con: sqlite3.Connection, records: list[Any]) -> None:
+    """No number that is none of Grid Engine's came in, and no text that some readers of a database cut."""
+    assert not any(isinstance(value, str) and "\0" in value for row in records for value in row)
     of_records = (
         f"NOT (min(SubmissionTimeUs, StartTimeUs, EndTimeUs, JobNumber, TaskNumber, Slots) >= 0 AND Slots < {2**31}"
         f" AND max(SubmissionTimeUs, StartTimeUs, EndTimeUs) <= {LATEST_US} AND JobNumber < {2**56})"
