@@ -24,7 +24,10 @@ _SUFFIXES = ("local", "diag", "statistics", "failed")
 
 def why(settings: Settings, accounting: Connection, publishing: Connection, found: Found) -> Iterator[str]:
     """The story in lines, in the order in which things happened."""
-    aar = query.by_record_id(accounting, [found.record_id])[found.record_id]
+    aar = query.by_record_id(accounting, [found.record_id]).get(found.record_id)
+    if aar is None:
+        yield f"record {found.record_id}: its status is none that the database knows; see `arcacct db check`"
+        return
     yield f"job {aar.job_id}"
     yield f"  in the batch system: {aar.local_job_id or 'no id'}"
     yield f"  user {aar.user_dn or 'unknown'}, VO {aar.vo or 'none'}"
