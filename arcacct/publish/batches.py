@@ -132,7 +132,7 @@ class JobBatcher:
         """Whether published figures would change, or be split between two names, without proof."""
         if known:
             return self._floor.forbids_change(aar, key, seq, known, asked=self._republish)
-        return _is_time(aar.end_time) and self._floor.forbids_new(aar.end_time, self._family.place(aar)[0])
+        return query.is_time(aar.end_time) and self._floor.forbids_new(aar.end_time, self._family.place(aar)[0])
 
     def set_aside(self, aar: AAR, seq: int, reason: str) -> None:
         """A record that is not sent, for a reason that the receiver would not tell."""
@@ -323,10 +323,6 @@ def bare(job_id: str, end_time: int, local_job_id: str | None = None) -> AAR:
         core_count=1, memory_kib=0, virtual_memory_kib=0, wall_s=0, cpu_user_s=0, cpu_kernel_s=0, scratch_bytes=0,
         stage_in_bytes=0, stage_out_bytes=0,
     )  # fmt: skip
-
-
-def _is_time(end_time: object) -> bool:
-    return isinstance(end_time, int) and 0 < end_time <= query.LAST_SECOND
 
 
 def _later(end_time: object, seconds: int) -> bool:

@@ -115,7 +115,7 @@ class Router:
         """Who takes a record that ended then; ``None``: a sum of its month does."""
         if self._is_one_family:
             return self._main
-        known = isinstance(end_time, int) and 0 < end_time <= query.LAST_SECOND
+        known = query.is_time(end_time)
         kind = self._kinds.get(month_of(end_time), self._configured) if known else self._configured  # type: ignore[arg-type]
         if kind in self._others:
             return self._others[kind]

@@ -15,8 +15,10 @@ from arcacct.store.lives import MEANING, Doubt
 DAY_S = 86400
 
 
-def iso(seconds: int) -> str:
-    """``2026-11-20T10:30:00Z``."""
+def iso(seconds: object) -> str:
+    """``2026-11-20T10:30:00Z``; what is no time, or beyond any calendar, as it is."""
+    if not isinstance(seconds, int) or not 0 <= seconds <= query.LAST_SECOND:
+        return str(seconds)
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 

@@ -24,7 +24,10 @@ _SUFFIXES = ("local", "diag", "statistics", "failed")
 
 def why(settings: Settings, accounting: Connection, publishing: Connection, found: Found) -> Iterator[str]:
     """The story in lines, in the order in which things happened."""
-    aar = query.by_record_id(accounting, [found.record_id])[found.record_id]
+    aar = query.by_record_id(accounting, [found.record_id]).get(found.record_id)
+    if aar is None:
+        yield f"record {found.record_id}: its status is none that the database knows; see `arcacct db check`"
+        return
     yield f"job {aar.job_id}"
     yield f"  in the batch system: {aar.local_job_id or 'no id'}"
     yield f"  user {aar.user_dn or 'unknown'}, VO {aar.vo or 'none'}"
@@ -59,10 +62,16 @@ def _record(aar: AAR) -> str:
     if not aar.end_time:
         return f"{aar.status}, submitted {iso(aar.submit_time)}"
     return (
-        f"{aar.status}, exit code {aar.exit_code}, submitted {iso(aar.submit_time)}, ended {iso(aar.end_time)},"
-        f" wall {aar.wall_s} s, CPU {aar.cpu_s} s, {aar.core_count} cores on {aar.node_count} nodes,"
-        f" benchmark {aar.benchmark or 'unknown'}"
+        f"{aar.status}, exit code {aar.exit_code}, submitted {iso(aar.submit_time)},"
+        f" ended {iso(aar.end_time)}, wall {aar.wall_s} s, CPU {_cpu(aar)} s, {aar.core_count} cores on"
+        f" {aar.node_count} nodes, benchmark {aar.benchmark or 'unknown'}"
     )
+
+
+def _cpu(aar: AAR) -> str:
+    """The sum of CPU times; of what are no numbers what stands there."""
+    both = aar.cpu_user_s, aar.cpu_kernel_s
+    return str(sum(both)) if {int}.issuperset(map(type, both)) else " + ".join(map(str, both))
 
 
 def _files(controldir: str, job_id: str) -> str:
@@ -118,7 +127,7 @@ def _sum_message(
     con: Connection, target: Target, family: SummaryFamily, aar: AAR
 ) -> tuple[Carried | None, tuple[str, ...]]:
     """The last message with the sum that a job is counted in, and what was repaired of the job for it."""
-    if not 0 < aar.end_time <= query.LAST_SECOND:
+    if not query.is_time(aar.end_time):
         return None, ()
     verdict = acceptance.accept_cell(query.cell_of(aar), family.options, aar.end_time)
     if verdict.refusal is not None or not wants(target, aar.vo):
@@ -129,7 +138,7 @@ def _sum_message(
 
 def _held_month(target: Target, con: Connection, aar: AAR) -> str:
     """That the month of a job is held; empty if it is not."""
-    if not 0 < aar.end_time <= query.LAST_SECOND:
+    if not query.is_time(aar.end_time):
         return ""
     month = ledger.month_of(aar.end_time)
     for one in months.held(con, target.block).get(target.block, ()):
@@ -144,10 +153,10 @@ def _reason(target: Target, con: Connection, aar: AAR, seq: int) -> str:
         return f"its VO is not among those of the target (vofilter={', '.join(target.vofilter)})"
     if position is None:
         return "nothing was published to this target yet"
-    if aar.end_time < position.start_end_time:
+    if query.is_time(aar.end_time) and aar.end_time < position.start_end_time:
         begun = iso(position.start_end_time)
         return f"it ended before this target's time, {begun}; `publish --since` or `republish` send it"
-    if aar.status == "aborted" and not (aar.wall_s or aar.cpu_s):
+    if aar.status == "aborted" and not query.is_publishable(aar):
         return "it vanished unfinished, and the batch system measured nothing"
     if seq > position.last_seq:
         return "it waits for the next run"

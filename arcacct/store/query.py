@@ -317,6 +317,11 @@ def _node_names(text: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in (text or "").split(":") if name))
 
 
+def is_time(end_time: object) -> bool:
+    """Whether an end is one that belongs to a month: SQLite holds anything in a column of numbers."""
+    return isinstance(end_time, int) and 0 < end_time <= LAST_SECOND
+
+
 def is_publishable(aar: AAR) -> bool:
     """Whether a record is of a job that ended, or vanished after the batch system had measured something."""
     measured = (aar.wall_s, aar.cpu_user_s, aar.cpu_kernel_s) != (0, 0, 0)
@@ -329,11 +334,14 @@ def count_logged(con: Connection, seq: int) -> int:
     return int(row[0])
 
 
+def _measured(seconds: object) -> int:
+    return seconds if isinstance(seconds, int) and 0 <= seconds <= LARGEST_EXACT else 0
+
+
 def cell_of(aar: AAR) -> UsageCell:
     """The cell of a single job."""
     when = time.gmtime(aar.end_time)
-    durations = (aar.wall_s, aar.cpu_user_s, aar.cpu_kernel_s)
-    wall_s, user_s, kernel_s = (value if 0 <= value <= LARGEST_EXACT else 0 for value in durations)
+    wall_s, user_s, kernel_s = map(_measured, (aar.wall_s, aar.cpu_user_s, aar.cpu_kernel_s))
     return UsageCell(
         when.tm_year,
         when.tm_mon,
