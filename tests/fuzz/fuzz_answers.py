@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import html
+import io
 import json
 import pathlib
 import socket
@@ -51,6 +52,7 @@ TIMES = (
     "Wed, 01 Jan 2025 00:02:00 GMT",
     "Wednesday, 01-Jan-25 00:02:00 GMT",
     "Wed Jan  1 00:02:00 2025",
+    "Tue, 31 Dec 2024 23:59:00 GMT",
     "Fri, 31 Dec 9999 23:59:59 GMT",
     "Wed, 01 Jan 99999999999999 00:00:00 GMT",
     "Wed, 01 Jan 2025 00:02:00 +999999999999",
@@ -183,14 +185,8 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
     token = files["token"].decode()
     _begin(token)
     status, headers, body = int(files["status"]), json.loads(files["headers"]), files["body"]
-    ams, authn = classify_ams(status, headers, body), classify_authn(status, headers, body)
-    sgas = classify_sgas(status, headers, body, IDS)
-    for answer in (ams, authn, sgas):
-        _check(answer, token)
-        _check_wait(answer, headers)
-    _check_ams(ams, status, body)
-    _check_authn(authn, status, body)
-    _check_sgas(sgas, status, body)
+    for one in sorted({status, 200, 202}):
+        _check_judged(one, headers, body, token)
     _check_unknown_token(status, headers, token)
     if "raw" in files:
         _begin(token)
@@ -201,6 +197,17 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
         _check_exchanged(answers, files)
         if len(files["raw"]) % 8 == 0:
             _check_said_before()
+
+
+def _check_judged(status: int, headers: dict[str, str], body: bytes, token: str) -> None:
+    ams, authn = classify_ams(status, headers, body), classify_authn(status, headers, body)
+    sgas = classify_sgas(status, headers, body, IDS)
+    for answer in (ams, authn, sgas):
+        _check(answer, token)
+        _check_wait(answer, headers)
+    _check_ams(ams, status, body)
+    _check_authn(authn, status, body)
+    _check_sgas(sgas, status, body)
 
 
 def _begin(token: str) -> None:
@@ -415,7 +422,9 @@ def _check_said_before() -> None:
     says, context = _receiver()
     taken = json.dumps(dict.fromkeys(IDS, 1)).encode()
     ahead = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(taken), taken)
-    says.answers = [GIVEN.replace(b"200 OK", b"503 Busy") + b"Content-Length: 0\r\n\r\n" + ahead]
+    # As long as what is read at once: then OpenSSL keeps what is behind it.
+    head = GIVEN.replace(b"200 OK", b"503 Busy") + b"Content-Length: %d\r\n\r\n"
+    says.answers = [(head % (io.DEFAULT_BUFFER_SIZE - len(head) - 2)).ljust(io.DEFAULT_BUFFER_SIZE) + ahead]
     session = TargetSession(context(), patience=Patience(connect_s=10, read_s=10, backoff_s=()))
     with contextlib.closing(session):
         client = SGASClient(f"https://localhost:{says.port}/sgas", session)
