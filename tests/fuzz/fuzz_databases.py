@@ -38,6 +38,8 @@ _VALUES = (
     "CAST(x'41ff42' AS TEXT)", "hex(zeroblob(600))", "hex(zeroblob(700000))", "zeroblob(1100000)", "char(27,91,50,74)",
     "'%zz%41%'", "'2026-13-45 99:99:99'", "char(0)", "'completed'", "1790000000",
 )  # fmt: skip
+_LONG = "hex(zeroblob(700000))"
+"""Longer than any value may be."""
 _NAMES = ("char(27,91,50,74)||{column}", "char(8238,155)||{column}", "CAST(x'41ff42' AS TEXT)", "{column}||char(10)")
 """What somebody may be called."""
 _NOT_PLAIN = (
@@ -48,6 +50,7 @@ _NOT_PLAIN = (
         " SELECT i AS RecordID, i AS ID, i AS Name FROM n"
     ),
     "ALTER TABLE {table} ADD COLUMN Made TEXT AS (hex(zeroblob(2000000)))",
+    "ALTER TABLE {table} ADD COLUMN Made TEXT AS (upper('x'))",
     "CREATE VIRTUAL TABLE Found USING fts5(x)",
     "DROP TABLE {table}; CREATE VIRTUAL TABLE {table} USING fts5(ID, Name)",
 )
@@ -179,7 +182,10 @@ def _altered(chance: random.Random, content: bytes) -> bytes:
         for _ in range(chance.choice((1, 1, 1, 2, 4))):
             table = chance.choice(tables)
             if chance.random() < 0.3:
-                words = {"value": chance.choice(_VALUES), "number": chance.randint(1, JOBS)}
+                words = {
+                    "value": chance.choice((_LONG, *_VALUES) if chance.random() < 0.7 else (_LONG,)),
+                    "number": chance.randint(1, JOBS),
+                }
                 words["names"] = chance.choice(("Users", "Queues", "WLCGVOs"))
                 words["name"] = chance.choice(("StatusID", "UserID", "VOID", "QueueID", "EndpointID"))
                 _executed(con, chance.choice(_RECORDS).format(**words))
