@@ -19,10 +19,16 @@ def remember_secrets(conf: Conf) -> None:
     """
     for block in [*conf.blocks.values(), *conf.replaced]:
         for name, lines in block.options.items():
+            if ":" in name:
+                # No option has a colon in its name, but a URL on the wrong side of the equals sign has.
+                _remember_url(name)
             for line in lines:
-                is_url = name.lower().endswith(("url", "proxy")) or "://" in line.value
-                if is_url:
-                    secrecy.keep_login(line.value.strip("'\""))
-                if is_url and (behind := re.search("[?#](.*)", line.value)):
-                    for part in behind[1].strip("'\"").split("&"):
-                        secrecy.keep(part.partition("=")[2] or part)
+                if name.lower().endswith(("url", "proxy")) or "://" in line.value:
+                    _remember_url(line.value)
+
+
+def _remember_url(text: str) -> None:
+    secrecy.keep_login(text.strip("'\""))
+    if behind := re.search("[?#](.*)", text):
+        for part in behind[1].strip("'\"").split("&"):
+            secrecy.keep(part.partition("=")[2] or part)

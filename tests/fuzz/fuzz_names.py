@@ -32,7 +32,7 @@ from arcacct.records.car import CAROptions, car
 from arcacct.records.car import document as car_document
 from arcacct.records.fqan import parsed_fqan
 from arcacct.records.usage_record import UROptions, document, usage_record
-from arcacct.wording import fit
+from arcacct.wording import CUT, fit, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,8 +52,20 @@ NAMES = (
     b"urn:mace:egi.eu:group:vo.example.org:role=member#aai.egi.eu",
     b'=HYPERLINK("https://example.org","x")',
     b"my job, number 7",
+    b"a<b>&\"c\"'d' ]]>",
+    b"50%%\n%%\nSite: OTHER",
+    b"application/pkcs7-mime",
+    b"none", b" NULL ", b"  ",
+    b"/atlas;x/Role=production",
+    b"/atlas/Role=" + b"r" * 260,
+    b"/atlas/" + b"g" * 99 + b"/Role=" + b"r" * 99,
+    b"@SUM(1)", b"-1+1", b"\t=1", "\uff1d1+1".encode(), "\uff20x".encode(),
+    b"a" * 254 + b"\xc3\xa9", b"n" * 1200, "ż".encode() * 1001,
+    b"a\rb", b'a;b,c"d', b"a\x00b", b"\xef\xbf\xbe",
 )  # fmt: skip
-FIELDS = ("user_dn", "vo", "fqan", "queue", "job_name", "project", "client_host", "local_job_id", "node")
+UNSEEN = "\u034f\u115f\u17b4\u180b\u2800\u3164\ufe0f\uffa0\U000e0101"
+"""Printable for Unicode, and nothing to see."""
+FIELDS = ("job_id", "user_dn", "vo", "fqan", "queue", "job_name", "project", "client_host", "local_job_id", "node")
 
 
 csv.field_size_limit(2**20)
@@ -88,7 +100,12 @@ def made(chance: random.Random) -> dict[str, bytes]:
     files = {}
     for name in FIELDS:
         text = chance.choice((*NAMES, *(one.encode("utf-8", "surrogatepass") for one in TEXTS)))
-        files[name] = damaged(chance, text) if chance.random() < 0.6 else text
+        text = damaged(chance, text) if chance.random() < 0.4 else text
+        if chance.random() < 0.2:
+            place = chance.randint(0, len(text))
+            text = text[:place] + chance.choice(UNSEEN).encode() + text[place:]
+        # Most jobs have ids that are good: without one nothing of a job is sent.
+        files[name] = b"good1" if name == "job_id" and chance.random() < 0.8 else text
     return files
 
 
@@ -101,9 +118,18 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
         _check_commands({name: content.decode("utf-8", "replace") for name, content in files.items()})
 
 
+def _seen(text: str) -> bool:
+    """Whether each character of a text is one to see."""
+    return not steers(text) and set(UNSEEN).isdisjoint(text)
+
+
 def _check_text(text: str) -> None:
     shown = fit(text, 300)
-    assert not steers(shown)
+    assert _seen(shown), shown
+    for length in range(0, 300, 37):
+        # A letter that is shown in letters is shown whole, or not at all.
+        whole = fit(text, length).removesuffix(CUT)
+        assert whole == CUT[:length] or plain(text).startswith(whole), whole
     assert "\n" not in shown
     assert len(shown) <= 300
     assert fit(shown, 300) == shown
@@ -119,15 +145,20 @@ def _check_text(text: str) -> None:
         if form == "spreadsheet":
             (_head, (cell, number), _behind) = csv.reader(io.StringIO(told, newline=""))
             assert number == "7"
-            assert not cell.startswith(("=", "+", "-", "@", "\t", "\r"))
+            assert not cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20"))
+            assert told.split("\n")[1].startswith('"'), "where semicolons separate cells this begins more than one"
+        if form == "csv":
+            assert "\r" not in text or f'"{text}"' in told.replace('""', '"'), "a line ends there for most readers"
         if form == "table":
             assert len(told.split("\n")) == 4
+            assert all(len(line) <= 1020 and _seen(line) for line in told.split("\n"))
         if form != "csv":
             assert not steers(told)
 
 
 def _job(names: dict[str, str]) -> AAR:
     return JOB._replace(
+        job_id=names["job_id"],
         user_dn=names["user_dn"],
         vo=names["vo"],
         fqans=(names["fqan"],),
@@ -149,6 +180,10 @@ def _check_messages(names: dict[str, str]) -> None:
         text = document([usage_record(sgas.aar, UROptions(host="lrms.example.org"), NOW)]).encode()
         (row,) = sgas_rules.parse(text)
         assert (row["wall_s"], row["cpu_s"]) == figures, row
+        assert row["global_job_id"] == job.job_id, row
+        for name, key, width in _OF_SGAS:
+            if _is_plain(names[name], width):
+                assert row[key] == names[name], (key, row)
     apel = accept_for_apel_job(job, APELOptions("SITE", lrms_host="lrms.example.org"), NOW)
     if _goes(apel):
         for version in ("v0.3", "v0.4"):
@@ -157,11 +192,38 @@ def _check_messages(names: dict[str, str]) -> None:
             assert text.isascii()
             row = apel_rules.parse(text, NOW)[1][0]
             assert (row["WallDuration"], row["CpuDuration"]) == figures, row
+            _check_apel(row, names)
     verdict = accept_for_car(job, CAR, NOW)
     if _goes(verdict):
         text = car_document([car(verdict.aar, CAR, NOW)])
         (row,) = car_rules.parse(text)
         assert (row["WallDuration"], row["CpuDuration"]) == figures, row
+        _check_apel(row, names)
+
+
+_OF_SGAS = (
+    ("user_dn", "global_user_name", 1000), ("vo", "vo_name", 1000), ("queue", "queue", 200),
+    ("job_name", "job_name", 1000), ("project", "project", 200),
+)  # fmt: skip
+"""Names, what SGAS calls them, and how long they may be."""
+
+
+def _is_plain(text: str, width: int) -> bool:
+    """Whether a name is one that nothing has to be done to, whoever receives it."""
+    return text.isascii() and text.isprintable() and text == text.strip() and 0 < len(text) <= width
+
+
+def _check_apel(row: dict[str, Any], names: dict[str, str]) -> None:
+    """A plain name arrives as it is; an id that is none gives way to the JobID; a role is not lost."""
+    for name, key, width in (("user_dn", "GlobalUserName", 255), ("queue", "Queue", 100)):
+        text = names[name]
+        if _is_plain(text, width) and text.lower() not in {"none", "null"} and "%%" not in text and "pkcs7" not in text:
+            assert row.get(key) == text, (key, row)
+    local = names["local_job_id"]
+    if local.strip().lower() in {"", "none", "null"} or len(local) > 255:
+        assert row["LocalJobId"] == names["job_id"].strip() or not _is_plain(names["job_id"], 255), row
+    if names["fqan"] == "/atlas;x/Role=production":
+        assert row.get("VORole") == "Role=production", row
 
 
 def _goes(verdict: Any) -> bool:
@@ -197,3 +259,4 @@ def _check_commands(names: dict[str, str]) -> None:
         told = arcacct(*conf, *command, allowed=(0, 1, 2, 3, 65))
         assert not steers(told.out), (command, told.out)
         assert not steers(told.err), (command, told.err)
+        assert "json" in command or _seen(told.out + told.err), (command, told.out)
