@@ -10,28 +10,28 @@ from __future__ import annotations
 import os
 import re
 import time
-from _sqlite3 import Connection
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import date, timedelta
 from typing import NamedTuple
 
+from arcacct.arex.control_files import owner_of, read_job
+from arcacct.arex.hook import record_event
+from arcacct.arex.sweep import SweepReport, sweep
 from arcacct.conf.parser import load
-from arcacct.conf.places import Places
+from arcacct.conf.places import STATUS_FOLDERS, Places
 from arcacct.conf.settings import Settings, settings
-from arcacct.controldir.files import owner_of, read_job
-from arcacct.controldir.layout import STATUS_FOLDERS
+from arcacct.db import opening
+from arcacct.db.engine import Connection
 from arcacct.errors import ConfigError, UsageError
 from arcacct.files.foreign import open_directory, private
-from arcacct.hook import record_event
-from arcacct.publish.run import publish, republish
-from arcacct.publish.target_run import Outcome, Period, Wishes
-from arcacct.records.aar import AAR
+from arcacct.jobs import reading
+from arcacct.jobs.aar import AAR
+from arcacct.publishing.run import publish, republish
+from arcacct.publishing.target_run import Outcome, Period, Wishes
 from arcacct.resources import resource
 from arcacct.sandbox import CE, Sandbox
 from arcacct.sandbox.apel_text import int_of
-from arcacct.store import accounting, query
-from arcacct.sweep import SweepReport, sweep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def rehearse(directory: str) -> Rehearsal:
     with _new_directory(directory) as home, Sandbox(home) as box:
         here = _configured(home, box)
         site = Site(os.path.join(home, "control"), (day - RECORDED_ON).days)
-        with closing(accounting.open_accounting(here.places)) as con:
+        with closing(opening.open_accounting(here.places)) as con:
             hooked = _by_the_hook(site, here.places, con)
             site.lay_out("control")
             swept = sweep(here.places, con, owner=site.owner)
@@ -93,8 +93,8 @@ def _published(begun: Rehearsal, here: Settings, box: Sandbox) -> Rehearsal:
     day = begun.day
     published = publish(here, here.targets, Wishes(now=True, since=midnight, accept_lower=((day.year, day.month),)))
     republished = republish(here, here.targets, Period(midnight, midnight + DAY_S))
-    with closing(accounting.read_accounting(here.places)) as con:
-        records = [aar for page in query.ended_between(con, midnight, midnight + DAY_S) for aar in page]
+    with closing(opening.read_accounting(here.places)) as con:
+        records = [aar for page in reading.ended_between(con, midnight, midnight + DAY_S) for aar in page]
     done = begun._replace(
         records=records,
         published=published,

@@ -18,14 +18,14 @@ import click
 import pytest
 import sql_contract
 
+from arcacct.arex.sweep import sweep
 from arcacct.cli import COMMANDS, arcacct
 from arcacct.conf.options import OPTIONS
 from arcacct.conf.parser import Conf, load
 from arcacct.conf.settings import examine
+from arcacct.db import opening
+from arcacct.db.schema import PUBLISHING, in_memory
 from arcacct.resources import resource
-from arcacct.store import accounting
-from arcacct.store.schema import PUBLISHING, in_memory
-from arcacct.sweep import sweep
 
 ROOT = pathlib.Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -330,7 +330,7 @@ def databases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, sqlite3.Con
     """The database that a sweep makes of a real control directory, and an empty ledger."""
     control = corpus.rebuild(tmp_path_factory.mktemp("docs") / "control")
     here = corpus.place(control.path)
-    con = accounting.open_accounting(here)
+    con = opening.open_accounting(here)
     sweep(here, con, owner=control.owner)
     return {"accounting.db": con, "publishing.db": in_memory(PUBLISHING)}
 
@@ -388,3 +388,19 @@ def test_the_units_wait_for_the_clock(name: str) -> None:
     text = (ROOT / "etc" / f"{name}.service").read_text(encoding="ascii")
     for option in ("Wants", "After"):
         assert "time-sync.target" in re.findall(rf"^{option}=(.+)$", text, re.MULTILINE)[0].split()
+
+
+def test_the_map_names_what_is_there() -> None:
+    """Each file and folder that CONTRIBUTING.md names exists, and each folder of the package is on its drawing."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    drawing = text.partition("```")[2].partition("```")[0]
+    named = re.findall(r"`((?:arcacct|etc|schema|tests)/[\w./-]*)`", text)
+
+    assert len(named) > 40
+    assert not [path for path in named if not (ROOT / path).exists()]
+    assert not [path.name for path in (ROOT / "arcacct").iterdir() if path.is_dir() and not _is_drawn(path, drawing)]
+
+
+def _is_drawn(folder: pathlib.Path, drawing: str) -> bool:
+    # Without modules it holds data.
+    return f"{folder.name}/" in drawing or not any(folder.glob("*.py"))

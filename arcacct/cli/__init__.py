@@ -119,7 +119,7 @@ def as_ours(error: Exception) -> ArcacctError:
         return StoreError(f"{error.filename or 'system'}: {error.strerror or error}")
     if isinstance(error, UnicodeEncodeError) and (given := _not_utf8()):
         return UsageError(f"{given!a}: not UTF-8, as all is that a database can keep or find; use another name")
-    from arcacct.store.damage import blamed  # noqa: PLC0415  only then
+    from arcacct.db.damage import blamed  # noqa: PLC0415  only then
 
     # What comes out of a damaged database may make anything fail.
     if (known := blamed(error)) is not None:

@@ -12,18 +12,20 @@ from contextlib import AbstractContextManager, contextmanager
 import click
 from click.shell_completion import CompletionItem
 
+from arcacct.asking import questions, reading
 from arcacct.cli.context import conf_of, places_of
 from arcacct.cli.speech import redraw
 from arcacct.conf.settings import examine
+from arcacct.db import foreign, opening
 from arcacct.errors import ArcacctError
-from arcacct.store import accounting, questions, reading
-from arcacct.store.arex_rows import schema_version
+from arcacct.jobs.rows import schema_version
 from arcacct.wording import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _sqlite3 import Connection
     from collections.abc import Callable
+
+    from arcacct.db.engine import Connection
 
 _PATIENCE_S = 1.0
 _HARMLESS = re.compile(r"[\w/.,:=@%+ -]+")
@@ -44,7 +46,7 @@ def database_of(ctx: click.Context) -> str:
     if given:
         return os.path.abspath(given)
     here = places_of(ctx)
-    accounting.require(here)
+    opening.require(here)
     return here.database
 
 
@@ -56,8 +58,8 @@ def opened(ctx: click.Context) -> AbstractContextManager[Connection]:
 @contextmanager
 def asking(ctx: click.Context) -> Iterator[Connection]:
     """The database, open for reading; what takes longer than a second shows that it is at work, on a terminal."""
-    with accounting.translating(database_of(ctx)), opened(ctx) as con:
-        with reading.watched(con, at_work()):
+    with opening.translating(database_of(ctx)), opened(ctx) as con:
+        with foreign.watched(con, at_work()):
             yield con
         if sys.stderr.isatty():
             redraw("")

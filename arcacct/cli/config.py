@@ -11,9 +11,9 @@ from arcacct.conf.check import check
 from arcacct.conf.places import places
 from arcacct.conf.problems import WARNING, Problem, errors
 from arcacct.conf.show import show
+from arcacct.db.place import astray
 from arcacct.errors import ConfigError
-from arcacct.publish.vos import unknown_vos
-from arcacct.store.place import astray
+from arcacct.publishing.vos import unknown_vos
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from arcacct.cli.context import places_of, settings_of
 from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.speech import confirm, say
-from arcacct.errors import ConfigError, InputError, StoreError, UsageError
-from arcacct.store.accounting import (
+from arcacct.db.opening import (
     initialise,
     leave_open,
     open_accounting,
@@ -22,12 +21,13 @@ from arcacct.store.accounting import (
     read_publishing,
     require,
 )
+from arcacct.errors import ConfigError, InputError, StoreError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.conf.places import Places
     from arcacct.conf.settings import Settings
-    from arcacct.store.prune import Plan, Wishes
+    from arcacct.jobs.prune import Plan, Wishes
 
 
 @click.group(epilog=examples("arcacct db init", "arcacct db backup /var/backups/arcacct"))
@@ -55,7 +55,7 @@ def init(ctx: click.Context, new_life: bool) -> None:
     if not new_life:
         _initialise(here)
         return
-    from arcacct.store.maintain import new_life as begin  # noqa: PLC0415  psutil is slow to import
+    from arcacct.db.maintain import new_life as begin  # noqa: PLC0415  psutil is slow to import
 
     begun = begin(here)
     _initialise(here, begun.scripts)
@@ -106,7 +106,7 @@ def check(ctx: click.Context) -> int:
     Pages and indexes, references, the schema, rows without a record, the log of finished records, and the usage cells
     against a recount. Exits with 74 when something is wrong.
     """
-    from arcacct.store.check import check as check_all  # noqa: PLC0415  sqlite-utils is slow to import
+    from arcacct.jobs.check import check as check_all  # noqa: PLC0415  sqlite-utils is slow to import
 
     bad = 0
     for one in check_all(places_of(ctx)):
@@ -130,7 +130,7 @@ def optimize(ctx: click.Context, shrink: bool) -> None:
     --shrink also gives back the room that pruned jobs left; that takes about a second for 50 MB, and as much free room
     on the disk as the database has, twice.
     """
-    from arcacct.store import maintain  # noqa: PLC0415  psutil is slow to import
+    from arcacct.db import maintain  # noqa: PLC0415  psutil is slow to import
 
     here = places_of(ctx)
     con = open_accounting(here)
@@ -155,7 +155,7 @@ def backup(ctx: click.Context, directory: str | None) -> None:
 
     Each copy is checked, on disk, and for its owner only. Never use cp: it misses what is in the WAL.
     """
-    from arcacct.store import maintain  # noqa: PLC0415  psutil is slow to import
+    from arcacct.db import maintain  # noqa: PLC0415  psutil is slow to import
 
     here = places_of(ctx)
     _refuse_rehearsal(here)
@@ -178,8 +178,8 @@ def restore(ctx: click.Context, file: str, yes: bool) -> None:
     to end first. Then run `arcacct sweep`, which records what the backup lacks and the control directory has. The
     publisher compares what is in the backup with what was sent before.
     """
-    from arcacct.publish.run import publishing_lock  # noqa: PLC0415  slow to import
-    from arcacct.store import maintain  # noqa: PLC0415  slow to import
+    from arcacct.db import maintain  # noqa: PLC0415  slow to import
+    from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import
 
     here = places_of(ctx)
     _refuse_rehearsal(here)
@@ -206,8 +206,8 @@ def move(ctx: click.Context, directory: str, yes: bool) -> None:
     end first. Until the configuration has the new line, commands refuse to write and hooks go on spooling in the old
     place, which the sweep drains. The old databases are kept there under other names. Interrupted, it can be repeated.
     """
-    from arcacct.publish.run import publishing_lock  # noqa: PLC0415  slow to import
-    from arcacct.store import moving  # noqa: PLC0415  slow to import
+    from arcacct.db import moving  # noqa: PLC0415  slow to import
+    from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import
 
     here = places_of(ctx)
     _refuse_rehearsal(here)
@@ -256,8 +256,8 @@ def prune(
     Monthly usage still counts them; queries can attach the archive. The file becomes smaller by `arcacct db optimize
     --shrink`.
     """
-    from arcacct.publish.run import publishing_lock  # noqa: PLC0415  slow to import
-    from arcacct.store import prune as pruning  # noqa: PLC0415  slow to import
+    from arcacct.jobs import prune as pruning  # noqa: PLC0415  slow to import
+    from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import
 
     found = settings_of(ctx)
     here = found.places
@@ -281,8 +281,8 @@ def prune(
 def _wishes(
     found: Settings, before: int, archive: str | None, without: tuple[str, ...], controldir: str | None
 ) -> Wishes:
-    from arcacct.controldir.layout import scan_status_files  # noqa: PLC0415  with its command
-    from arcacct.store.prune import Wishes  # noqa: PLC0415  with its command
+    from arcacct.arex.layout import scan_status_files  # noqa: PLC0415  with its command
+    from arcacct.jobs.prune import Wishes  # noqa: PLC0415  with its command
 
     directory = os.path.abspath(controldir) if controldir else found.places.controldir
     try:
@@ -302,7 +302,7 @@ def _wishes(
 
 
 def _show(plan: Plan, verb: str) -> None:
-    from arcacct.publish.position import iso  # noqa: PLC0415  slow to import
+    from arcacct.publishing.position import iso  # noqa: PLC0415  slow to import
 
     if plan.first_end is None or plan.last_end is None:
         say("no jobs to move")

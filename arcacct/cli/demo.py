@@ -15,7 +15,7 @@ from arcacct.cli.examples import examples
 from arcacct.cli.speech import say
 from arcacct.demo import Rehearsal, rehearse
 from arcacct.errors import ArcacctError
-from arcacct.publish.target_run import Outcome
+from arcacct.publishing.target_run import Outcome
 
 KINDS = {"ur": "usage records", "car": "job records", "summaries": "summaries"}
 """What the records of a message are called; the sync message is told of apart."""

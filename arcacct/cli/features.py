@@ -11,24 +11,24 @@ from arcacct.cli.context import conf_of, places_of, settings_of
 from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.speech import say
+from arcacct.db.opening import leave_open, open_accounting, read_accounting
 from arcacct.errors import InputError, UsageError
-from arcacct.node import features as values_of
-from arcacct.node.feature_check import check as check_all
-from arcacct.node.feature_collect import collect
-from arcacct.node.feature_files import remove as remove_directory
-from arcacct.node.feature_http import Web
-from arcacct.node.feature_keys import JOB_KEYS, MACHINE_KEYS
-from arcacct.node.feature_places import default_file, locations, valid
-from arcacct.node.feature_reader import missing, read, remaining_s
-from arcacct.store.accounting import leave_open, open_accounting, read_accounting
-from arcacct.store.query import by_job_id
+from arcacct.features import values as values_of
+from arcacct.features.check import check as check_all
+from arcacct.features.collect import collect
+from arcacct.features.files import remove as remove_directory
+from arcacct.features.http import Web
+from arcacct.features.keys import JOB_KEYS, MACHINE_KEYS
+from arcacct.features.places import default_file, locations, valid
+from arcacct.features.reader import missing, read, remaining_s
+from arcacct.jobs.reading import by_job_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from arcacct.node.feature_reader import Features
+    from arcacct.features.reader import Features
 
 _FORCE = click.option("--force", is_flag=True, help="Also write what looks wrong or should not change.")
 _HEPSCORE = click.option("--hepscore-is-hs06", is_flag=True, help="Write ratings in HEPscore23 as hs06.")

@@ -11,7 +11,7 @@ import click
 
 from arcacct.cli.instants import INSTANT
 from arcacct.errors import UsageError
-from arcacct.sources.gridengine_totals import COLUMNS, Question, window
+from arcacct.gridengine.totals import COLUMNS, Question, window
 
 F = TypeVar("F", bound=Callable[..., Any])
 

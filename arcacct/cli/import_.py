@@ -9,19 +9,19 @@ from zoneinfo import ZoneInfo, available_timezones
 
 import click
 
+from arcacct.arex.importing import arex_databases, import_arex, retry_rejected
 from arcacct.cli.context import places_of
 from arcacct.cli.examples import examples
 from arcacct.cli.import_rejected import tell_retried
 from arcacct.cli.speech import say
+from arcacct.db.opening import leave_open, open_accounting, refuse_unasked
 from arcacct.errors import InputError, UsageError
-from arcacct.store.accounting import leave_open, open_accounting, refuse_unasked
-from arcacct.store.import_arex import arex_databases, import_arex, retry_rejected
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from arcacct.store.import_arex import ImportReport, Progress
+    from arcacct.arex.importing import ImportReport, Progress
 
 _SHOWN = 20
 

@@ -18,21 +18,21 @@ from arcacct.cli.import_rejected import tell_retried
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.speech import say
 from arcacct.cli.tables import FORMATS, show
+from arcacct.db.opening import leave_open, open_accounting
 from arcacct.errors import InputError, UsageError
-from arcacct.sources.gridengine_aar import Site
-from arcacct.sources.gridengine_totals import qacct_lines, table, table_columns
-from arcacct.store.accounting import leave_open, open_accounting
-from arcacct.store.gridengine import Import, Report
-from arcacct.store.gridengine_follow import follow as follow_files
-from arcacct.store.gridengine_jobs import Policy
-from arcacct.store.gridengine_summary import Summary
+from arcacct.gridengine.following import follow as follow_files
+from arcacct.gridengine.importing import Import, Report
+from arcacct.gridengine.local_jobs import Site
+from arcacct.gridengine.slices import Policy
+from arcacct.gridengine.summary import Summary
+from arcacct.gridengine.totals import qacct_lines, table, table_columns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from arcacct.conf.settings import Settings
-    from arcacct.store.gridengine import Progress
+    from arcacct.gridengine.importing import Progress
 
 _CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 

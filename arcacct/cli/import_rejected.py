@@ -11,9 +11,9 @@ from arcacct.cli.examples import examples
 from arcacct.cli.speech import block, say
 from arcacct.cli.tables import FORMATS
 from arcacct.cli.tables import show as show_rows
+from arcacct.db.opening import leave_open, open_accounting, read_accounting, writing
 from arcacct.errors import UsageError
-from arcacct.store.accounting import leave_open, open_accounting, read_accounting, writing
-from arcacct.store.rejected import Kept, Retried, content_of, drop, listed
+from arcacct.jobs.rejected import Kept, Retried, content_of, drop, listed
 
 _SOURCES = ("arex", "features", "gridengine", "sonar")
 _COLUMNS = ("id", "source", "file", "position", "records", "rejected", "reason")

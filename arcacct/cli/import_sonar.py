@@ -12,22 +12,22 @@ from arcacct.cli.ending import end_when_asked
 from arcacct.cli.examples import examples
 from arcacct.cli.import_rejected import tell_retried
 from arcacct.cli.speech import say
+from arcacct.db.opening import leave_open, open_accounting
 from arcacct.errors import InputError, UsageError
-from arcacct.sources.sonar_files import follow as follow_files
-from arcacct.sources.sonar_files import telemetry
-from arcacct.store.accounting import leave_open, open_accounting
-from arcacct.store.sonar import import_telemetry, retry_rejected
-from arcacct.store.sonar_records import has_arex_records
-from arcacct.store.sonar_site import Site
+from arcacct.sonar.files import follow as follow_files
+from arcacct.sonar.files import telemetry
+from arcacct.sonar.importing import import_telemetry, retry_rejected
+from arcacct.sonar.records import has_arex_records
+from arcacct.sonar.site import Site
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _sqlite3 import Connection
     from collections.abc import Generator
 
     from arcacct.conf.settings import Settings
-    from arcacct.sources.sonar import Told
-    from arcacct.store.sonar import Report
+    from arcacct.db.engine import Connection
+    from arcacct.sonar.envelopes import Told
+    from arcacct.sonar.importing import Report
 
 
 @click.command(

@@ -8,15 +8,15 @@ from typing import Any
 
 import click
 
+from arcacct.asking import arcctl as words
+from arcacct.asking.job_record import arcctl_record
+from arcacct.asking.why import why as story_of
 from arcacct.cli.asking import arcctl_option, arcctl_version, asking, completed
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
 from arcacct.cli.speech import data, say
-from arcacct.publish.why import why as story_of
-from arcacct.records import arcctl as words
-from arcacct.store import accounting
-from arcacct.store.job_record import arcctl_record
-from arcacct.store.lookup import find_job
+from arcacct.db import opening
+from arcacct.jobs.lookup import find_job
 
 PARTS = ("all", "description", "resources", "rtes", "authtokens", "json")
 _job_id = click.argument("job_id", metavar="JOBID", shell_complete=completed("job"))
@@ -105,6 +105,6 @@ def why(ctx: click.Context, job_id: str) -> None:
     For each target that has no such message it says why not.
     """
     settings = settings_of(ctx)
-    con = accounting.read_accounting(settings.places)
-    for line in story_of(settings, con, accounting.read_publishing(settings.places), find_job(con, job_id)):
+    con = opening.read_accounting(settings.places)
+    for line in story_of(settings, con, opening.read_publishing(settings.places), find_job(con, job_id)):
         say(line)

@@ -9,14 +9,14 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from arcacct.asking import health
+from arcacct.asking.health import Health, TargetHealth
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
 from arcacct.cli.speech import block, data
 from arcacct.cli.thresholds import threshold_options, thresholds
 from arcacct.errors import InputError
 from arcacct.files.foreign import open_parent
-from arcacct.publish import health
-from arcacct.publish.health import Health, TargetHealth
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from arcacct.cli.ending import end_when_asked
 from arcacct.cli.examples import examples
 from arcacct.cli.speech import data
 from arcacct.errors import TargetBusy
-from arcacct.node.telemetry import Host, line
-from arcacct.node.telemetry import sample as probe_sample
-from arcacct.node.telemetry import sysinfo as probe_sysinfo
+from arcacct.sonar.producing import Host, line
+from arcacct.sonar.producing import sample as probe_sample
+from arcacct.sonar.producing import sysinfo as probe_sysinfo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from arcacct.cli.speech import say, say_error
 from arcacct.errors import InputError, TargetBusy
-from arcacct.publish.run import Outcome
-from arcacct.publish.tally import Sent, Tally
+from arcacct.publishing.run import Outcome
+from arcacct.publishing.tally import Sent, Tally
 
 GRAVEST_FIRST = (78, 77, 69, 74, 70, 75, 65)
 

@@ -14,7 +14,7 @@ from arcacct.cli.instants import INSTANT, MONTH
 from arcacct.cli.outcomes import announce, complain, exit_code, show
 from arcacct.cli.people import operator
 from arcacct.conf.targets import select_targets
-from arcacct.publish import run
+from arcacct.publishing import run
 
 
 @click.command(

@@ -6,16 +6,18 @@ import json
 
 import click
 
+from arcacct.asking import story
 from arcacct.cli.asking import complete_target
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
 from arcacct.cli.speech import block, data, say
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import select_targets
+from arcacct.db import opening
 from arcacct.errors import InputError
-from arcacct.publish.corrections import corrections_sql
-from arcacct.publish.position import iso
-from arcacct.store import accounting, story
+from arcacct.publishing import held
+from arcacct.publishing.position import iso
+from arcacct.targets.sgas.corrections import corrections_sql
 
 _TARGET = click.option(
     "--target",
@@ -48,7 +50,7 @@ def quarantine() -> None:
 def list_(ctx: click.Context, target: str | None, form: str) -> None:
     """List every record that is set aside, with the reason."""
     settings = settings_of(ctx)
-    found = story.set_aside(accounting.read_publishing(settings.places), target=_block(settings, target))
+    found = held.set_aside(opening.read_publishing(settings.places), target=_block(settings, target))
     if form == "json":
         block(json.dumps([one._asdict() for one in found], indent=2), data)
         return
@@ -67,7 +69,7 @@ def list_(ctx: click.Context, target: str | None, form: str) -> None:
 def show(ctx: click.Context, job_id: str) -> None:
     """Show where and why a record is set aside; `arcacct job why` tells the rest of its story."""
     settings = settings_of(ctx)
-    found = story.set_aside(accounting.read_publishing(settings.places), job_id=job_id)
+    found = held.set_aside(opening.read_publishing(settings.places), job_id=job_id)
     if not found:
         raise InputError(f"{job_id}: not set aside; see `arcacct quarantine list` and `arcacct job why {job_id}`")
     for one in found:
@@ -121,14 +123,14 @@ def sql(ctx: click.Context, target: str) -> None:
     """
     settings = settings_of(ctx)
     (found,) = select_targets(settings.targets, target)
-    block(corrections_sql(found, accounting.read_publishing(settings.places)), data)
+    block(corrections_sql(found, opening.read_publishing(settings.places)), data)
 
 
 def _change(ctx: click.Context, job_ids: tuple[str, ...], state: str, *, everything: bool, target: str | None) -> None:
     if bool(job_ids) == everything:
         raise click.UsageError("give the ids of jobs, or --all")
     settings = settings_of(ctx)
-    con = accounting.open_publishing(settings.places)
+    con = opening.open_publishing(settings.places)
     changed = story.change_state(con, _block(settings, target), job_ids, state)
     say(f"{changed} records: {state}")
 

@@ -15,12 +15,12 @@ from arcacct.cli.context import places_of
 from arcacct.cli.examples import examples
 from arcacct.cli.speech import say
 from arcacct.cli.tables import format_option, show
+from arcacct.db import adhoc, opening
 from arcacct.errors import InputError
-from arcacct.store import accounting, adhoc
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _sqlite3 import Connection
+    from arcacct.db.engine import Connection
 
 _GRACE_S = 2.0
 
@@ -83,7 +83,7 @@ def query(
 
 def _opened(ctx: click.Context, *, ledger: bool) -> AbstractContextManager[Connection]:
     if ledger:
-        return closing(accounting.read_publishing(places_of(ctx)))
+        return closing(opening.read_publishing(places_of(ctx)))
     return opened(ctx)
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import click
 
+from arcacct.arex.control_files import read_job
+from arcacct.arex.hook import record_event
+from arcacct.arex.layout import STATES, is_job_id
 from arcacct.cli.context import places_of
 from arcacct.cli.examples import examples
 from arcacct.cli.speech import say
-from arcacct.controldir.files import read_job
-from arcacct.controldir.layout import STATES, is_job_id
+from arcacct.db.opening import leave_open, open_accounting
 from arcacct.errors import InputError, UsageError
-from arcacct.hook import record_event
-from arcacct.store.accounting import leave_open, open_accounting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.controldir.files import JobFiles
+    from arcacct.arex.control_files import JobFiles
 
 
 @click.command(epilog=examples("arcacct record /var/spool/arc/jobstatus rUkNDmRi FINISHED"))

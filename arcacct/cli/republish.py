@@ -15,11 +15,11 @@ from arcacct.cli.outcomes import announce, complain, exit_code, show
 from arcacct.cli.speech import confirm, say
 from arcacct.conf.settings import Settings, settings
 from arcacct.conf.targets import Target, select_targets
+from arcacct.db import opening
 from arcacct.errors import UsageError
-from arcacct.publish import run
-from arcacct.publish.position import iso
-from arcacct.publish.tally import Tally
-from arcacct.store import accounting
+from arcacct.publishing import run
+from arcacct.publishing.position import iso
+from arcacct.publishing.tally import Tally
 
 AD_HOC_OPTIONS = ("topic", "project", "apel_messages", "gocdb_name", "localid_prefix", "vofilter", "urbatchsize")
 
@@ -82,7 +82,7 @@ def republish(
     period = _period((from_s, to_s), (after_s, till_s))
     found, targets = _targets(ctx, target, apel_url, sgas_url, ad_hoc)
     if not plan_only and write_to is None:
-        accounting.refuse_unasked(found.places)
+        opening.refuse_unasked(found.places)
     say(f"jobs that ended from {iso(period.from_s)} to before {iso(period.before_s)}", err=True)
     planned = run.republish(found, targets, period, run.Wishes(dry_run=True, write_to=write_to, announce=announce))
     show(planned, planned=True)

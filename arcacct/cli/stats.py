@@ -8,6 +8,11 @@ from typing import Any
 
 import click
 
+from arcacct.asking import arcctl as words
+from arcacct.asking import questions
+from arcacct.asking.questions import Selection
+from arcacct.asking.usage import usage
+from arcacct.asking.usage_table import NEEDS
 from arcacct.cli import stats_gridengine
 from arcacct.cli.asking import arcctl_option, arcctl_version, asking, completed
 from arcacct.cli.examples import examples
@@ -15,16 +20,11 @@ from arcacct.cli.instants import INSTANT
 from arcacct.cli.speech import data, say
 from arcacct.cli.tables import format_option, lines
 from arcacct.errors import UsageError
-from arcacct.records import arcctl as words
-from arcacct.records.usage_table import NEEDS
-from arcacct.sources.arex import FINAL, IN_PROGRESS
-from arcacct.store import questions
-from arcacct.store.questions import Selection
-from arcacct.store.usage import usage
+from arcacct.jobs.job import FINAL, IN_PROGRESS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _sqlite3 import Connection
+    from arcacct.db.engine import Connection
 
 OUTPUTS = (
     "brief",

@@ -10,12 +10,12 @@ import click
 from arcacct.cli.gridengine_options import asked, question_of, question_options, tasks_of
 from arcacct.cli.tables import lines
 from arcacct.errors import UsageError
-from arcacct.sources.gridengine_totals import COLUMNS, table, table_columns
-from arcacct.store import gridengine_questions as questions
+from arcacct.gridengine import questions
+from arcacct.gridengine.totals import COLUMNS, table, table_columns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _sqlite3 import Connection
+    from arcacct.db.engine import Connection
 
 F = TypeVar("F", bound=Callable[..., Any])
 

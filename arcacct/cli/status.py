@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
+from arcacct.asking import health
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
 from arcacct.cli.speech import Coloured, block, data, say, say_error
 from arcacct.cli.thresholds import threshold_options, thresholds
 from arcacct.errors import ConfigError
-from arcacct.publish import health
 from arcacct.wording import fit
 
 _COLOURS = ("green", "yellow", "red", "magenta")

@@ -9,21 +9,21 @@ from threading import Event
 
 import click
 
+from arcacct.arex.following import follow as follow_all
+from arcacct.arex.sweep import Found, SweepReport
+from arcacct.arex.sweep import sweep as sweep_all
 from arcacct.cli.context import places_of
 from arcacct.cli.examples import examples
 from arcacct.cli.speech import say
 from arcacct.conf.places import Places, places
+from arcacct.db import opening
 from arcacct.errors import InputError, UsageError
-from arcacct.store import accounting
-from arcacct.sweep import Found, SweepReport
-from arcacct.sweep import sweep as sweep_all
-from arcacct.sweep.following import follow as follow_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from arcacct.sweep import Progress
+    from arcacct.arex.sweep import Progress
 
 _INTERVAL_S = 60.0
 
@@ -79,14 +79,14 @@ def sweep(
 
 
 def _once(here: Places, *, dry_run: bool, take_vanished: bool, given_up: tuple[str, ...]) -> SweepReport:
-    con = accounting.open_as_it_is(here) if dry_run else accounting.open_accounting(here)
+    con = opening.open_as_it_is(here) if dry_run else opening.open_accounting(here)
     try:
         with _progress() as progress:
             return sweep_all(
                 here, con, progress=progress, dry_run=dry_run, take_vanished=take_vanished, given_up=given_up
             )
     finally:
-        accounting.leave_open(con, here.database)
+        opening.leave_open(con, here.database)
 
 
 def _follow(here: Places, interval_s: float, *, take_vanished: bool) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
+from arcacct.arex.importing import arex_databases
 from arcacct.cli.asking import complete_target
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
@@ -15,11 +16,10 @@ from arcacct.cli.speech import confirm, say
 from arcacct.cli.tables import format_option, show
 from arcacct.conf.targets import select_targets
 from arcacct.errors import UsageError
-from arcacct.publish import switch as switching
-from arcacct.publish.sums import Month, month_name
-from arcacct.publish.switch import JobsOfMonth, SumsOfMonth, TargetPlan, Wishes, hours
-from arcacct.records.apel_summary import SummaryKey
-from arcacct.store.import_arex import arex_databases
+from arcacct.publishing.sums import Month, month_name
+from arcacct.targets.apel import switch as switching
+from arcacct.targets.apel.summaries import SummaryKey
+from arcacct.targets.apel.switch import JobsOfMonth, SumsOfMonth, TargetPlan, Wishes, hours
 
 _COLUMNS = (
     "target", "month", "replaced", "jobs", "wall_h", "user", "vo", "group", "role", "submit_host", "nodes", "cores",

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from arcacct.publish.health import DAY_S, HOUR_S, Thresholds
+from arcacct.asking.health import DAY_S, HOUR_S, Thresholds
 
 _OPTIONS = {
     "unsent": ("unsent_s", HOUR_S, "H", "hours that records wait for a target"),

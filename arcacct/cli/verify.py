@@ -7,14 +7,14 @@ from contextlib import closing
 
 import click
 
+from arcacct.asking.verify import Report, Source
+from arcacct.asking.verify import verify as compare
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
 from arcacct.cli.instants import MONTH
 from arcacct.cli.speech import block, data, say
 from arcacct.cli.tables import FORMATS, show
-from arcacct.publish.verify import Report, Source
-from arcacct.publish.verify import verify as compare
-from arcacct.store import accounting
+from arcacct.db import opening
 
 _SHOWN = 20
 _HOUR_S = 3600
@@ -49,9 +49,9 @@ def verify(ctx: click.Context, month: tuple[int, int], portal: tuple[str, ...], 
     """
     settings = settings_of(ctx)
     with (
-        accounting.translating(settings.places.database),
-        closing(accounting.read_accounting(settings.places)) as ours,
-        closing(accounting.read_publishing(settings.places)) as ledger,
+        opening.translating(settings.places.database),
+        closing(opening.read_accounting(settings.places)) as ours,
+        closing(opening.read_publishing(settings.places)) as ledger,
     ):
         report = compare(settings, ours, ledger, month, portal)
     _show(report, form, len(report.differences) if everything else _SHOWN)

@@ -306,3 +306,6 @@ def _deadline(conf: "Conf | None") -> float:
     if not 0 < seconds <= 3600:
         raise ConfigError(f"{_where(conf, 'arcacct', 'deadline')}: {text!r} is no time; write seconds, as 5")
     return seconds
+
+
+STATUS_FOLDERS = ("accepting", "processing", "finished", "restarting")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
+from arcacct.benchmark import canonical_type
 from arcacct.conf import places
 from arcacct.conf.lookup import kind_of
 from arcacct.conf.options import APEL, ARC_BLOCKS, ARC_ONLY, DIRECTORY, OBSOLETE, OPTIONS, SGAS, TARGET_KINDS
 from arcacct.conf.parser import ARC_CONF, OUR_CONF, is_run_time
 from arcacct.conf.problems import ERROR, WARNING, Problem
-from arcacct.records.benchmark import canonical_type
 from arcacct.secrecy import without_login
 
 TYPE_CHECKING = False

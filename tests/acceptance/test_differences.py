@@ -14,10 +14,10 @@ from datetime import datetime
 import arex_corpus as corpus
 import pytest
 
-from arcacct.controldir.files import read_job
-from arcacct.hook import record_event
-from arcacct.store.accounting import open_accounting
-from arcacct.sweep import sweep
+from arcacct.arex.control_files import read_job
+from arcacct.arex.hook import record_event
+from arcacct.arex.sweep import sweep
+from arcacct.db.opening import open_accounting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

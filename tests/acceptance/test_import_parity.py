@@ -13,14 +13,14 @@ from zoneinfo import ZoneInfo
 import arex_corpus as corpus
 import pytest
 
-from arcacct.records.aar import AAR
-from arcacct.records.apel import APELOptions, individual_job
-from arcacct.records.apel_summary import summaries, summary_record
-from arcacct.records.car import CAROptions, car
-from arcacct.records.usage_record import UROptions, usage_record
-from arcacct.store import query
-from arcacct.store.accounting import open_accounting
-from arcacct.store.import_arex import ImportReport, import_arex
+from arcacct.arex.importing import ImportReport, import_arex
+from arcacct.db.opening import open_accounting
+from arcacct.jobs import reading
+from arcacct.jobs.aar import AAR
+from arcacct.targets.apel.car import CAROptions, car
+from arcacct.targets.apel.messages import APELOptions, individual_job
+from arcacct.targets.apel.summaries import summaries, summary_record
+from arcacct.targets.sgas.usage_record import UROptions, usage_record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def jobs(con: sqlite3.Connection, without: set[str] | frozenset[str] = frozenset
     """Every publishable record by job id, without its number."""
     return {
         aar.job_id: aar._replace(record_id=0)
-        for page in query.ended_between(con, 1, 2**40)
+        for page in reading.ended_between(con, 1, 2**40)
         for aar in page
         if aar.job_id not in without
     }
@@ -144,7 +144,7 @@ def test_every_summary_is_the_same(arex, imported, swept) -> None:
     options = APELOptions(site="SITE", lrms_host="ce.example.org")
 
     def texts(con: sqlite3.Connection) -> list[str]:
-        cells = [query.cell_of(aar._replace(auth_groups=())) for aar in jobs(con, arex.lost | arex.stuck).values()]
+        cells = [reading.cell_of(aar._replace(auth_groups=())) for aar in jobs(con, arex.lost | arex.stuck).values()]
         return [summary_record(one, "v0.4") for one in summaries(cells, options, "v0.4")]
 
     assert texts(imported) == texts(swept)

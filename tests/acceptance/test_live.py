@@ -21,10 +21,10 @@ import arex_corpus as corpus
 import live_arex
 import pytest
 
+from arcacct.arex.sweep import SweepReport, sweep
 from arcacct.conf.parser import load
 from arcacct.conf.places import Places, places
-from arcacct.store.accounting import initialise, open_accounting
-from arcacct.sweep import SweepReport, sweep
+from arcacct.db.opening import initialise, open_accounting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ import arex_corpus as corpus
 import live_arex
 import pytest
 
+from arcacct.arex.sweep import SweepReport, sweep
 from arcacct.conf.parser import load
 from arcacct.conf.places import places
-from arcacct.store.accounting import open_accounting
-from arcacct.sweep import SweepReport, sweep
+from arcacct.db.opening import open_accounting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

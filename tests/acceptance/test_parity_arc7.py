@@ -16,8 +16,8 @@ from zoneinfo import ZoneInfo
 import arex_corpus as corpus
 import pytest
 
-from arcacct.store.accounting import open_accounting
-from arcacct.store.import_arex import ImportReport, import_arex
+from arcacct.arex.importing import ImportReport, import_arex
+from arcacct.db.opening import open_accounting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

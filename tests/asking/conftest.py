@@ -10,7 +10,7 @@ from typing import NamedTuple
 import arex_corpus as corpus
 import pytest
 
-from arcacct.store.accounting import leave_open
+from arcacct.db.opening import leave_open
 
 
 class Asked(NamedTuple):

@@ -11,11 +11,10 @@ import arex_corpus as corpus
 import pytest
 from installed import arcacct
 
-from arcacct.records import arcctl
-from arcacct.store import questions
-from arcacct.store.job_record import arcctl_record
-from arcacct.store.lookup import find_job
-from arcacct.store.questions import Selection
+from arcacct.asking import arcctl, questions
+from arcacct.asking.job_record import arcctl_record
+from arcacct.asking.questions import Selection
+from arcacct.jobs.lookup import find_job
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

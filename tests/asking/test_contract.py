@@ -11,8 +11,8 @@ import arex_corpus as corpus
 import pytest
 import sql_contract
 
-from arcacct.store.accounting import read_accounting
-from arcacct.store.schema import ACCOUNTING, PUBLISHING, in_memory
+from arcacct.db.opening import read_accounting
+from arcacct.db.schema import ACCOUNTING, PUBLISHING, in_memory
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "sql_contract.txt"
 KINDS = {"accounting": ACCOUNTING, "publishing": PUBLISHING}
@@ -23,7 +23,7 @@ def test_no_column_disappears_or_changes_its_meaning(ours) -> None:
     The committed contract is what the views are now: names, order, documentation, and values of real jobs.
 
     A line that changes or goes breaks the queries of third parties. For new columns:
-    ``python tests/sql_contract.py > tests/golden/sql_contract.txt``.
+    ``python tests/support/sql_contract.py > tests/golden/sql_contract.txt``.
     """
     with closing(read_accounting(corpus.place(ours.control))) as con:
         assert sql_contract.contract(con) == GOLDEN.read_text(encoding="utf-8").splitlines()

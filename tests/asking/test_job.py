@@ -10,10 +10,10 @@ import arex_corpus as corpus
 import pytest
 from installed import arcacct
 
-from arcacct.records import arcctl
-from arcacct.store.accounting import read_accounting
-from arcacct.store.job_record import arcctl_record
-from arcacct.store.lookup import find_job
+from arcacct.asking import arcctl
+from arcacct.asking.job_record import arcctl_record
+from arcacct.db.opening import read_accounting
+from arcacct.jobs.lookup import find_job
 
 EXPECTED = corpus.AREX / "expected" / "jobs"
 FILES = sorted(path.name for path in EXPECTED.iterdir())

@@ -11,7 +11,7 @@ import pytest
 import sql_contract
 from installed import arcacct
 
-from arcacct.store.accounting import initialise
+from arcacct.db.opening import initialise
 
 README = (pathlib.Path(__file__).parent.parent.parent / "README.md").read_text(encoding="utf-8")
 RECIPES = [

@@ -11,10 +11,10 @@ import arex_corpus as corpus
 import pytest
 from installed import arcacct
 
-from arcacct.store import questions
-from arcacct.store.accounting import read_accounting
-from arcacct.store.questions import Selection
-from arcacct.store.usage import usage
+from arcacct.asking import questions
+from arcacct.asking.questions import Selection
+from arcacct.asking.usage import usage
+from arcacct.db.opening import read_accounting
 
 EXPECTED = corpus.AREX / "expected"
 OUTPUTS = (

@@ -17,15 +17,15 @@ from installed import arcacct
 from other_users import public_dir
 from prometheus_client.parser import text_string_to_metric_families
 
+from arcacct.arex.recorded import remember_sweep
+from arcacct.asking import health
 from arcacct.conf.parser import load
 from arcacct.conf.settings import settings
-from arcacct.publish import health
+from arcacct.db.fence import highest_seq
+from arcacct.db.opening import open_accounting, open_publishing, writing
+from arcacct.db.schema import incarnation
+from arcacct.publishing import ledger
 from arcacct.sandbox.authority import create
-from arcacct.store import ledger
-from arcacct.store.accounting import open_accounting, open_publishing, writing
-from arcacct.store.health import remember_sweep
-from arcacct.store.query import highest_seq
-from arcacct.store.schema import incarnation
 
 __all__ = ["public_dir"]
 DAY_S = 86400

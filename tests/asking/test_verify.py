@@ -14,16 +14,17 @@ import rehearsal
 from installed import arcacct
 from rehearsal import SGAS_AND_CARS
 
+from arcacct.asking.portal import portal_jobs
+from arcacct.db import fence
+from arcacct.db.opening import open_accounting, open_publishing, read_accounting
+from arcacct.db.schema import incarnation
 from arcacct.errors import InputError
-from arcacct.publish import run
-from arcacct.publish.batches import digest
-from arcacct.publish.portal import portal_jobs
-from arcacct.publish.senders import sender_of
-from arcacct.publish.session import Patience
+from arcacct.jobs import reading
+from arcacct.publishing import ledger, run
+from arcacct.publishing.batches import digest
+from arcacct.publishing.senders import sender_of
+from arcacct.publishing.session import Patience
 from arcacct.sandbox import Sandbox
-from arcacct.store import ledger, query
-from arcacct.store.accounting import open_accounting, open_publishing, read_accounting
-from arcacct.store.schema import incarnation
 
 NOVEMBER = (1793491200, 1796083200)
 BLOCK = "arex/jura/sgas:s"
@@ -115,9 +116,9 @@ def deliver(asked_database, *, but: int = 0) -> list[str]:
     """Write into the ledger that the target accepted every job but the last few; returns those it has not got."""
     here = corpus.place(asked_database.control)
     with closing(read_accounting(here)) as con:
-        aars = [aar for page in query.ended_between(con, *NOVEMBER) for aar in page]
+        aars = [aar for page in reading.ended_between(con, *NOVEMBER) for aar in page]
         life = incarnation(con)
-        last = query.highest_seq(con)
+        last = fence.highest_seq(con)
     sent, unsent = (aars[:-but], aars[-but:]) if but else (aars, [])
     records = tuple(
         ledger.SentRecord(

@@ -17,11 +17,11 @@ from contextlib import closing
 from figures import Figure, cost_of
 from generate import add_jobs, generate
 
+from arcacct.asking.questions import Selection
+from arcacct.asking.usage import usage
 from arcacct.conf.places import Places
-from arcacct.store import accounting
-from arcacct.store.connect import Connection
-from arcacct.store.questions import Selection
-from arcacct.store.usage import usage
+from arcacct.db import opening
+from arcacct.db.connect import Connection
 
 SIZES = {"smoke": 2_000, "small": 100_000, "large": 1_000_000}
 QUESTIONS = {
@@ -81,7 +81,7 @@ def _asked(here: Places, ask: Callable[[Connection], object]) -> tuple[float, fl
     costs = []
     for _ in range(RUNS):
         cpu, wall = time.process_time(), time.monotonic()
-        with closing(accounting.read_accounting(here)) as con:
+        with closing(opening.read_accounting(here)) as con:
             ask(con)
         costs.append((time.process_time() - cpu, time.monotonic() - wall))
     return min(costs)

@@ -19,7 +19,8 @@ from figures import Cost, Figure, cost_of
 from generate import FIRST_END, add_jobs, generate
 
 from arcacct.conf.places import Places
-from arcacct.store import accounting, ledger
+from arcacct.db import opening
+from arcacct.publishing import ledger
 
 SIZES = {"smoke": (300, 600), "small": (20_000, 200_000), "large": (200_000, 5_000_000)}
 ARCACCT = os.path.join(os.path.dirname(sys.executable), "arcacct")
@@ -94,7 +95,7 @@ def measured(site: pathlib.Path, here: Places, box: dict[str, str], jobs: int) -
 
 def publish_history(here: Places, target: str, kind: str, *, batch: int) -> None:
     """A target that was sent every job of the history, in messages of ``batch`` records."""
-    con = accounting.open_publishing(here)
+    con = opening.open_publishing(here)
     con.execute("PRAGMA synchronous = OFF")
     con.execute("ATTACH ? AS Accounting", (here.database,))
     first = con.execute("SELECT ifnull(max(MessageID), 0) + 1 FROM Messages").fetchone()[0]

@@ -30,7 +30,7 @@ from job_files import LOCAL, NOON_NS, Files, lay
 from recorders import crowd, slowest
 
 from arcacct.conf.places import Places, places
-from arcacct.store.accounting import initialise
+from arcacct.db.opening import initialise
 
 JOBS = {"smoke": 1, "small": 25, "large": 1700}
 RECORDERS = {"smoke": (4, 2), "small": (200, 3), "large": (200, 20)}

@@ -15,7 +15,7 @@ from functools import partial
 
 from figures import Figure, cost_of
 
-from arcacct.node.telemetry import Host, line, sample
+from arcacct.sonar.producing import Host, line, sample
 
 SAMPLES = {"smoke": 5, "small": 100, "large": 1000}
 

@@ -33,9 +33,10 @@ ARCACCT = os.path.join(os.path.dirname(sys.executable), "arcacct")
 _OURS = """
 import json, sys, time
 from arcacct.conf.places import places
-from arcacct.store import accounting, cells
+from arcacct.db import opening
+from arcacct.jobs import cells
 here = places(None, sys.argv[1])
-con = accounting.open_accounting(here)
+con = opening.open_accounting(here)
 begun = time.process_time()
 seq = cells.position(con)
 cells.advance(con, here)

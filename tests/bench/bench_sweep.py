@@ -25,12 +25,13 @@ from control_directory import set_up
 from figures import Figure, cost_of
 from job_files import DIAG, LOCAL, NOON_NS, STATISTICS, Files, lay
 
+from arcacct.arex.control_files import JobFiles, owner_of
+from arcacct.arex.facts import job_facts
+from arcacct.arex.sweeping import Task
 from arcacct.conf.places import JobRules, places
-from arcacct.controldir.facts import JobFacts, job_facts
-from arcacct.controldir.files import JobFiles, StatusFile, owner_of
-from arcacct.store import recorder
-from arcacct.store.accounting import open_accounting
-from arcacct.sweep.task import Task
+from arcacct.db.opening import open_accounting
+from arcacct.jobs import recorder
+from arcacct.jobs.job import JobFacts, StatusFile
 
 JOBS = {"smoke": 200, "small": 10_000, "large": 100_000}
 TURNS = {"smoke": (1, 50, 200), "small": (3, 500, 4000), "large": (5, 1000, 20_000)}

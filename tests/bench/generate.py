@@ -19,9 +19,10 @@ import time
 from collections.abc import Iterator
 
 from arcacct.conf.places import Places, places
-from arcacct.store import accounting, cells, schema
-from arcacct.store.connect import Connection, open_database
-from arcacct.store.recorder import event_time
+from arcacct.db import opening, schema
+from arcacct.db.connect import Connection, open_database
+from arcacct.jobs import cells
+from arcacct.jobs.recorder import event_time
 
 FIRST_END = calendar.timegm((2026, 7, 1, 0, 0, 0))
 DAYS = 100
@@ -51,7 +52,7 @@ def fill(folder: pathlib.Path, jobs: int, *, children: bool = True, seed: int = 
     # As A-REX sets one up; the commands begin no database elsewhere.
     (folder / "finished").mkdir(parents=True, exist_ok=True)
     here = places(None, str(folder))
-    con = accounting.open_accounting(here)
+    con = opening.open_accounting(here)
     # As if every job had been recorded from the first: its months are whole.
     con.execute("UPDATE DBConfig SET KeyValue = '0' WHERE KeyName = 'ARCACCT_CREATED'")
     _names(con, plain=plain)
@@ -64,7 +65,7 @@ def fill(folder: pathlib.Path, jobs: int, *, children: bool = True, seed: int = 
             con.execute("BEGIN")
             _insert(con, chunk, children=children, plain=plain)
             con.execute("COMMIT")
-            accounting.write_back(con)
+            opening.write_back(con)
         con.execute("INSERT INTO FinishedLog (RecordID) SELECT RecordID FROM AAR ORDER BY RecordID")
         con.execute("UPDATE RecordCount SET Records = ?", (jobs,))
     cells.advance(con, here)

@@ -14,11 +14,11 @@ from typing import NamedTuple
 from control_directory import set_up
 from job_files import LOCAL, NOON_NS
 
+from arcacct.arex import facts
+from arcacct.arex.control_files import JobFiles
+from arcacct.arex.hook import record_event
 from arcacct.conf.places import Places, places
-from arcacct.controldir import facts
-from arcacct.controldir.files import JobFiles
-from arcacct.hook import record_event
-from arcacct.store.accounting import initialise, read_accounting
+from arcacct.db.opening import initialise, read_accounting
 
 LOADED_BEFORE = (facts,)
 """What the hook imports on the way: here nobody waits for a start."""

@@ -15,10 +15,10 @@ from control_directory import set_up
 
 from arcacct.cli import COMMANDS, main
 from arcacct.conf.places import Places, places
-from arcacct.store import ledger
-from arcacct.store.accounting import initialise, open_accounting, open_publishing
-from arcacct.store.ledger import Cursor
-from arcacct.store.schema import incarnation
+from arcacct.db.opening import initialise, open_accounting, open_publishing
+from arcacct.db.schema import incarnation
+from arcacct.publishing import ledger
+from arcacct.publishing.ledger import Cursor
 
 PAGE = 4096
 ASKED = {

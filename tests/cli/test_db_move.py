@@ -17,11 +17,11 @@ from hook_host import Host, host
 from installed import arcacct, configured
 from job_files import JOB, Files, events, lay
 
+from arcacct.arex.sweep import sweep
 from arcacct.conf.places import places
+from arcacct.db import moving, place, schema
+from arcacct.db.opening import open_accounting
 from arcacct.errors import ConfigError, StoreBusy
-from arcacct.store import moving, place, schema
-from arcacct.store.accounting import open_accounting
-from arcacct.sweep import sweep
 
 __all__ = ["host"]
 
@@ -217,7 +217,7 @@ def counted(real):
         return real(*args, **kwargs)
     return call
 from arcacct.conf.places import places
-from arcacct.store import moving
+from arcacct.db import moving
 for name in ("rename", "unlink", "mkdir", "fsync", "rmdir"): setattr(os, name, counted(getattr(os, name)))
 moving.move(places(None, sys.argv[1], sys.argv[2]), sys.argv[3])
 print(count)

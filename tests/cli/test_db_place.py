@@ -19,9 +19,9 @@ from installed import arcacct, configured
 from job_files import Files, lay
 
 from arcacct.conf.places import Places, places
-from arcacct.store import place, schema
-from arcacct.store.accounting import open_accounting
-from arcacct.store.place import Note
+from arcacct.db import place, schema
+from arcacct.db.opening import open_accounting
+from arcacct.db.place import Note
 
 __all__ = ["host"]
 

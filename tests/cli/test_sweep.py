@@ -18,9 +18,10 @@ from installed import ARCACCT, arcacct, configured
 from job_files import JOB, LOCAL, NOON_NS, Files, events, lay, remove, rows
 from other_users import acting_as
 
+from arcacct.arex import spool
+from arcacct.arex.control_files import read_job
 from arcacct.conf.places import places
-from arcacct.controldir.files import read_job
-from arcacct.store import spool
+from arcacct.files import private
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def test_complaints_are_on_stderr_with_65(control: pathlib.Path) -> None:
     """One line for each thing that could not be used; the rest is recorded all the same."""
     lay(control, Files(local=None), "B")
     spooled = pathlib.Path(places(None, str(control)).spool)
-    spool.private_directory(str(spooled))
+    private.private_directory(str(spooled))
     (spooled / "1-2-SUBMIT-X").write_text("rubbish")
 
     done = arcacct("--config", control.parent / "arc.conf", "sweep")

@@ -15,7 +15,7 @@ import secrets
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent)]
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "support")]
 
 from fuzz.harness import Budget, campaign, names, try_case  # noqa: E402  after the path is set
 

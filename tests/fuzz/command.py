@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 from arcacct.cli import arcacct as group
 from arcacct.cli import main
-from arcacct.store import accounting
+from arcacct.db import opening
 
 INTERNAL = 70
 _THRESHOLD = gc.get_threshold()
 
 
 # Connections that a command leaves open for its end would be open for as long as this process goes on.
-accounting.ctypes = SimpleNamespace(  # type: ignore[assignment]
+opening.ctypes = SimpleNamespace(  # type: ignore[assignment]
     pythonapi=SimpleNamespace(Py_IncRef=lambda _: None), py_object=lambda con: con
 )
 

@@ -26,13 +26,15 @@ from publishing_site import DIRECTORY, Site
 from scripted_receiver import server_context
 
 from arcacct import secrecy, wording
-from arcacct.publish.ams import AMSClient
-from arcacct.publish.answers import Answer, Kind, classify_ams, classify_authn, classify_sgas, error_of
-from arcacct.publish.session import Patience, TargetSession, tls_context
-from arcacct.publish.sgas import SGASClient
+from arcacct.db import opening
+from arcacct.publishing import ledger
+from arcacct.publishing.answers import Answer, Kind, classify_ams, classify_authn, classify_sgas, error_of
+from arcacct.publishing.ledger import Cursor, Message
+from arcacct.publishing.session import Patience, TargetSession
 from arcacct.sandbox.authority import Authority
-from arcacct.store import accounting, ledger
-from arcacct.store.ledger import Cursor, Message
+from arcacct.targets.apel.ams import AMSClient
+from arcacct.targets.sgas.sending import SGASClient
+from arcacct.tls import tls_context
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -436,7 +438,7 @@ def _check_said_before() -> None:
 def _ledger() -> Any:
     place = pathlib.Path(tempfile.mkdtemp(prefix="arcacct-fuzz-"))
     (place / "outgoing").mkdir()
-    con = accounting.open_publishing(Site(place, None, DIRECTORY).settings.places)
+    con = opening.open_publishing(Site(place, None, DIRECTORY).settings.places)
     ledger.set_cursor(con, Cursor(TARGET, "life", 0, 0, None))
     con.execute("PRAGMA synchronous = OFF")
     return con

@@ -22,8 +22,8 @@ from fuzz.command import arcacct, steers
 from fuzz.damage import TOKENS, damaged
 from fuzz.site_of_targets import GOOD, WALL_S, begin, database_of, publish_to_all, records
 
-from arcacct.controldir.layout import STATES
-from arcacct.store.query import unescaped
+from arcacct.arex.layout import STATES
+from arcacct.jobs.reading import unescaped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

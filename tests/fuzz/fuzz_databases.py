@@ -26,11 +26,11 @@ from control_directory import set_up
 from fuzz.command import Ended, arcacct, steers
 
 from arcacct.conf.places import places
-from arcacct.store import ledger
-from arcacct.store.accounting import initialise, open_accounting, open_publishing
-from arcacct.store.foreign import LARGEST_VALUE_BYTES
-from arcacct.store.ledger import Cursor
-from arcacct.store.schema import incarnation
+from arcacct.db.foreign import LARGEST_VALUE_BYTES
+from arcacct.db.opening import initialise, open_accounting, open_publishing
+from arcacct.db.schema import incarnation
+from arcacct.publishing import ledger
+from arcacct.publishing.ledger import Cursor
 
 JOBS = 6
 _VALUES = (

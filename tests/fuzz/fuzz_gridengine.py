@@ -22,9 +22,10 @@ from fuzz.damage import NUMBERS, damaged, damaged_json
 from fuzz.database import differing, dump, opened
 from gridengine_files import BEGIN, COLON, JSON_90, JSON_91, World, ran
 
-from arcacct.records.gridengine import Record
-from arcacct.sources.gridengine import LATEST_US, record
-from arcacct.store import gridengine, gridengine_reading, rejected
+from arcacct.gridengine import importing, reading
+from arcacct.gridengine.lines import LATEST_US, record
+from arcacct.gridengine.record import Record
+from arcacct.jobs import rejected
 
 _LINES = {
     path: [line for line in path.read_bytes().splitlines() if line and not line.startswith(b"#")]
@@ -197,7 +198,7 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
 def _small() -> Iterator[None]:
     """Long lines of some KiB: what is to be told of them does not depend on how long is too long."""
     sizes = {"LONGEST_LINE": _LONGEST_LINE, "_BEGINNING": _LONGEST_KEPT + 1, "CHUNK_BYTES": 16 * 1024}
-    with patch.multiple(gridengine_reading, **sizes), patch.object(rejected, "LONGEST_BYTES", _LONGEST_KEPT):
+    with patch.multiple(reading, **sizes), patch.object(rejected, "LONGEST_BYTES", _LONGEST_KEPT):
         yield
 
 
@@ -293,7 +294,7 @@ def _faults(con: sqlite3.Connection) -> Iterator[None]:
         f"CREATE TEMP TRIGGER fault BEFORE INSERT ON main.AAR WHEN NEW.LocalJobID = '{_GOOD + 40}'"
         " BEGIN SELECT RAISE(ABORT, 'a fault of ours'); END"
     )
-    with patch.object(gridengine, "record", _faulty_record):
+    with patch.object(importing, "record", _faulty_record):
         yield
     con.execute("DROP TRIGGER fault")
 

@@ -26,13 +26,13 @@ from sonar_site import REAL_FILES, SERIES, objects, sample, sysinfo_of
 from sonar_versions import VERSIONS, everything, jobs
 
 from arcacct.conf.places import Places
-from arcacct.sources import sonar
-from arcacct.sources.sonar import Telemetry
-from arcacct.sources.sonar_fields import LARGEST, Strict
-from arcacct.sources.sonar_files import telemetry
-from arcacct.store.rejected import LONGEST_BYTES, MOST_OF_A_FILE
-from arcacct.store.sonar import Report, import_telemetry, retry_rejected
-from arcacct.store.sonar_site import Site
+from arcacct.jobs.rejected import LONGEST_BYTES, MOST_OF_A_FILE
+from arcacct.sonar import envelopes as sonar
+from arcacct.sonar.envelopes import Telemetry
+from arcacct.sonar.fields import LARGEST, Strict
+from arcacct.sonar.files import telemetry
+from arcacct.sonar.importing import Report, import_telemetry, retry_rejected
+from arcacct.sonar.site import Site
 
 _SERIES = [json.dumps(one).replace('"node":', '"cluster":"good","node":', 1).encode() for one in objects(SERIES)]
 _AT = "2026-11-20T11:00:00Z"

@@ -27,10 +27,11 @@ from control_directory import set_up
 from fuzz.command import Ended, arcacct, steers
 from fuzz.damage import damaged
 
-from arcacct.controldir.files import JobFiles, StatusFile
-from arcacct.controldir.layout import STATES
-from arcacct.store.query import unescaped
-from arcacct.store.spool import to_bytes
+from arcacct.arex.control_files import JobFiles
+from arcacct.arex.layout import STATES
+from arcacct.arex.spool import to_bytes
+from arcacct.jobs.job import StatusFile
+from arcacct.jobs.reading import unescaped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

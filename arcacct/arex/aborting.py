@@ -1,0 +1,129 @@
+"""
+Jobs that are in progress in the database, and what becomes of those that nothing is left of.
+
+One without an end is aborted: nobody knows better. One that A-REX has told us the end of (event FINISHED) did use
+something, so a record without usage would be false: it is put on hold, until A-REX's database or a person settles it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from arcacct.arex.layout import STATES
+from arcacct.db.engine import Connection
+from arcacct.jobs.reading import unescaped
+
+ON_HOLD = "VANISHED"
+"""StatusFiles.State of a job on hold. Any state that is recorded later takes its place: the job is looked at anew."""
+WAYS_OUT = (
+    "`arcacct import arex FILE` takes that from a backup of A-REX's database, `arcacct sweep --give-up JOBID` makes it "
+    "aborted, without usage"
+)
+"""How a job comes off hold."""
+_STATES = ", ".join(f"'{state}'" for state in STATES)
+# What A-REX dated. Workers write LRMSSTART and LRMSEND in local time with a false Z.
+_LAST_EVENT = (
+    "(SELECT max(CAST(strftime('%s', EventTime) AS INTEGER)) FROM JobEvents"
+    f" WHERE JobEvents.RecordID = AAR.RecordID AND +EventKey IN ({_STATES}))"
+)
+_FINISHED = (
+    "(SELECT max(CAST(strftime('%s', EventTime) AS INTEGER)) FROM JobEvents"
+    " WHERE JobEvents.RecordID = AAR.RecordID AND +EventKey = 'FINISHED')"
+)
+_IN_PROGRESS = "StatusID = (SELECT ID FROM Status WHERE Name = 'in-progress')"
+_NO_FILE = -1
+"""StatusFiles.Size of a job that a sweep has found gone; MTimeNs is since when."""
+_FORGET_FILE = "UPDATE StatusFiles SET (Size, MTimeNs, CTimeNs) = (NULL, NULL, NULL) WHERE RecordID = ?"
+
+
+class InProgress(NamedTuple):
+    """A job without an end."""
+
+    record_id: int
+    event_ns: int
+    """When its last state began."""
+    finished_s: int | None
+    """When A-REX said that it is at its end: only what it used is missing."""
+    on_hold: bool
+    """Whether that was told already."""
+    gone_ns: int | None
+    """When a sweep found first that nothing is left of it."""
+
+
+def in_progress(con: Connection, origins: Iterable[str]) -> dict[str, InProgress]:
+    """
+    Every job in progress that came from a control directory, by job id.
+
+    Also those that were taken from A-REX's databases of that directory, ``origins`` in RecordSources.
+    """
+    ours = tuple(origins)
+    rows = con.execute(
+        f"""
+        SELECT JobID, AAR.RecordID, EventNs, {_FINISHED}, State = ?, CASE WHEN Size = {_NO_FILE} THEN MTimeNs END
+          FROM AAR JOIN StatusFiles ON StatusFiles.RecordID = AAR.RecordID
+         WHERE {_IN_PROGRESS}
+           AND NOT EXISTS (SELECT 1 FROM RecordSources WHERE RecordSources.RecordID = AAR.RecordID
+                              AND NOT (Source = 'arex' AND Origin IN ({", ".join("?" * len(ours))})))
+        """,
+        (ON_HOLD, *ours),
+    )
+    return {unescaped(job_id): InProgress(row[0], row[1], row[2], bool(row[3]), row[4]) for job_id, *row in rows}
+
+
+def is_gone_since(con: Connection, job: InProgress, now_ns: int) -> None:
+    """Note, inside the caller's transaction, that nothing is left of a job; any later event or file takes that back."""
+    con.execute(
+        "UPDATE StatusFiles SET (Size, MTimeNs, CTimeNs) = (?, ?, NULL) WHERE RecordID = ? AND EventNs = ?",
+        (_NO_FILE, now_ns, job.record_id, job.event_ns),
+    )
+
+
+def abort(con: Connection, job: InProgress) -> bool:
+    """
+    Give a job the status aborted and the time of its last event as its end; False if it has moved on meanwhile.
+
+    Inside the caller's transaction. Its status file is forgotten: should it appear again, the job is looked at.
+    Never a job that has the event FINISHED, unless it is on hold: then that is a person's word.
+    """
+    cursor = con.execute(
+        f"""
+        UPDATE AAR
+           SET StatusID = (SELECT ID FROM Status WHERE Name = 'aborted'),
+               EndTime = coalesce({_FINISHED}, {_LAST_EVENT}, SubmitTime)
+         WHERE RecordID = :record_id AND {_IN_PROGRESS}
+           AND (SELECT EventNs FROM StatusFiles WHERE StatusFiles.RecordID = AAR.RecordID) = :event_ns
+           AND (:on_hold OR {_FINISHED} IS NULL)
+        """,
+        job._asdict(),
+    )
+    if cursor.rowcount:
+        con.execute(_FORGET_FILE, (job.record_id,))
+    return cursor.rowcount > 0
+
+
+def hold(con: Connection, job: InProgress) -> bool:
+    """
+    Put a job on hold that has ended and of which nothing tells what it used; False if it has moved on meanwhile.
+
+    Inside the caller's transaction. Its status file is forgotten as in `abort`.
+    """
+    cursor = con.execute(
+        "UPDATE StatusFiles SET State = ? WHERE RecordID = ? AND EventNs = ?"
+        f" AND EXISTS (SELECT 1 FROM AAR WHERE AAR.RecordID = StatusFiles.RecordID AND {_IN_PROGRESS})",
+        (ON_HOLD, job.record_id, job.event_ns),
+    )
+    if cursor.rowcount:
+        con.execute(_FORGET_FILE, (job.record_id,))
+    return cursor.rowcount > 0
+
+
+def on_hold(con: Connection) -> dict[str, InProgress]:
+    """The jobs on hold, by job id; quick: only jobs in progress are looked at."""
+    rows = con.execute(
+        # CROSS: from the few in progress.
+        f"SELECT JobID, AAR.RecordID, EventNs, {_FINISHED} FROM AAR"
+        f" CROSS JOIN StatusFiles ON StatusFiles.RecordID = AAR.RecordID WHERE {_IN_PROGRESS} AND State = ?",
+        (ON_HOLD,),
+    )
+    return {unescaped(job_id): InProgress(row[0], row[1], row[2], on_hold=True, gone_ns=None) for job_id, *row in rows}

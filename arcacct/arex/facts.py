@@ -1,0 +1,345 @@
+"""
+What the control files of a job say, as the values of A-REX's tables.
+
+The rules are A-REX's own (observed on 6.17 and read in its AAR.cpp): leading digits of a number count, the last of
+several numbers wins, the first of several extra values wins (under ARC 7 the last benchmark), keys of .diag are of
+any case.
+"""
+
+from arcacct.arex.control_files import JobFiles
+from arcacct.arex.gate import MOST_LRMS_EVENTS, MOST_ROWS, Gate, stored_bytes
+from arcacct.arex.instants import parse_instant
+from arcacct.jobs.job import (
+    FQAN_KEYS,
+    TRANSFER_CACHED_INPUT,
+    TRANSFER_INPUT,
+    TRANSFER_OUTPUT,
+    JobFacts,
+    Transfer,
+    Usage,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.conf.places import JobRules
+
+_MAX_INTEGER = 2**63 - 1  # what a column of SQLite holds
+_ROW_BYTES = 80
+"""What a row of a table with two indexes takes beside its texts."""
+
+_NUMBERS = frozenset(
+    (
+        "processors",
+        "exitcode",
+        "walltime",
+        "kerneltime",
+        "usertime",
+        "maxresidentmemory",
+        "averageresidentmemory",
+        "maxtotalmemory",
+        "averagetotalmemory",
+        "usedscratch",
+    )
+)
+
+_TOKEN_CLAIM = "tokenclaim."  # noqa: S105  a key
+"""ARC 7 writes the claims of the user's token so: ``tokenclaim.iss=https://...``, repeated for lists."""
+_LOCAL_EXTRA = (
+    ("jobname", "jobname", "job_name"),
+    ("lrms", "lrms", "lrms"),
+    ("clientname", "clienthost", "client_host"),
+)
+_DIAG_EXTRA = {"systemsoftware": "system_software", "wninstance": "wn_instance"}
+"""Keys of .local and .diag that become rows of JobExtraInfo: their names there, if they are others, and in v1_jobs."""
+_LOCAL = frozenset(
+    ("localid", "interface", "headnode", "queue", "subject", "starttime", "jobname", "lrms", "clientname")
+)
+_LRMS_EVENTS = {"lrmsstarttime": "LRMSSTART", "lrmsendtime": "LRMSEND"}
+
+
+def job_facts(files: JobFiles, rules: "JobRules") -> JobFacts:
+    """The facts of one state change from the bytes of a job's files, by the rules of the site."""
+    facts = JobFacts(files.job_id, files.state, files.event_ns, files.status)
+    gate = Gate(len(files.local or b"") + len(files.diag or b"") + len(files.statistics or b""))
+    if files.local:
+        _read_local(facts, files.local, rules, gate, hashed=files.hashed)
+    if files.state == "FINISHED":
+        _read_usage(facts, files, rules.default_benchmark, gate)
+    elif files.diag:
+        # Nothing else of a .diag is final before the job is.
+        facts.events += _lrms_events(files.diag, gate)
+    facts.notes = gate.notes
+    return facts
+
+
+def _read_local(facts: JobFacts, content: bytes, rules: "JobRules", gate: Gate, *, hashed: bool) -> None:
+    values: dict[str, str] = {}
+    several: dict[str, list[str]] = {"voms": [], "projectname": [], "auth": []}
+    claims: list[tuple[str, str]] = []
+    is_ended = content.endswith(b"\n")
+    # Half of a line would be another name.
+    for line in gate.lines("local", content if is_ended else content[: content.rfind(b"\n") + 1]):
+        key, equals, value = line.partition("=")
+        if not equals or not value:
+            continue
+        if key in _LOCAL:
+            values[key] = value
+        elif key in several:
+            several[key].append(value)
+        elif key.startswith(_TOKEN_CLAIM):
+            claims.append((key[len(_TOKEN_CLAIM) :], value))
+    facts.known = True
+    facts.is_whole = is_ended and "subject" in values and "starttime" in values
+    # Names are kept in a table with two indexes.
+    facts.local_job_id = gate.text("local_job_id", values.get("localid", ""), 2)
+    facts.endpoint_type = gate.text("endpoint_type", values.get("interface", ""), 2)
+    facts.endpoint_url = gate.text("endpoint_url", values.get("headnode", ""))
+    facts.queue = gate.text("queue", values.get("queue", ""), 3)
+    facts.user_dn = gate.text("user_dn", values.get("subject", ""), 3)
+    facts.submit_time = parse_instant(values.get("starttime", "")) or 0
+    _set_credentials(facts, several["voms"], claims, several["auth"], rules, gate, hashed=hashed)
+    for key, name, column in _LOCAL_EXTRA:
+        if key in values:
+            facts.extra[name] = gate.text(column, values[key])
+    if several["projectname"]:
+        facts.extra["projectname"] = gate.text("project", several["projectname"][0])
+
+
+def _set_credentials(
+    facts: JobFacts,
+    fqans: list[str],
+    claims: list[tuple[str, str]],
+    auth_groups: list[str],
+    rules: "JobRules",
+    gate: Gate,
+    *,
+    hashed: bool,
+) -> None:
+    """What the user's credentials say: VOMS attributes, the claims that the site keeps, the VO."""
+    kept = [(name, value) for claim, value in claims for name in rules.claim_names.get(claim, ())]
+    # A site may keep the groups of a token as FQANs.
+    named = [*fqans, *(value for name, value in kept if name in FQAN_KEYS)]
+    tokens = [("vomsfqan" if position else "mainfqan", fqan) for position, fqan in enumerate(named)]
+    tokens += [row for row in kept if row[0] not in FQAN_KEYS]
+    most = MOST_ROWS["auth_tokens"][0]
+    tokens, found = tokens[:most], len(tokens)
+    tokens = [(gate.text("auth_tokens", key, 0), gate.text("auth_tokens", value, 0)) for key, value in tokens]
+    sizes = (2 * stored_bytes(key) + stored_bytes(value) + _ROW_BYTES for key, value in tokens)
+    facts.auth_tokens = tokens[: gate.most("auth_tokens", sizes, found)]
+    if fqans:
+        facts.has_voms = True
+        facts.vo = gate.text("vo", tokens[0][1].removeprefix("/").partition("/")[0], 3)
+        return
+    # A-REX 6 leaves the VO of such jobs to who publishes.
+    vo = vo_of_claims(claims, rules)
+    facts.vo = gate.text("vo", vo or (vomsless_vo(auth_groups, rules) if hashed else ""), 3)
+    if not vo and auth_groups:
+        most = MOST_ROWS["auth_groups"][0]
+        names = [gate.text("auth_groups", name) for name in auth_groups[:most] if " " not in name]
+        facts.auth_groups = names[: gate.most("auth_groups", (len(name) + 1 for name in names), len(auth_groups))]
+
+
+def vo_of_claims(claims: list[tuple[str, str]], rules: "JobRules") -> str:
+    """
+    The VO that a token tells by the site's ``vo_claim`` rules; empty when none of them does.
+
+    A group (``/atlas/production``) or an entitlement (``urn:...:group:VO:...``, AARC-G069) begins with it.
+    """
+    for claim, issuer in rules.vo_claims:
+        if issuer is None or issuer.rstrip("/") in [value.rstrip("/") for name, value in claims if name == "iss"]:
+            for name, value in claims:
+                vo = _vo_in(value) if name == claim else ""
+                if vo:
+                    return vo
+    return ""
+
+
+def _vo_in(value: str) -> str:
+    if value.startswith("/"):
+        return value[1:].partition("/")[0]
+    if value.startswith("urn:"):
+        return value.partition(":group:")[2].partition("#")[0].partition(":")[0]
+    # Anything but one name is no VO: a scope, a sentence.
+    return value if value.isprintable() and not set(value) & {" ", ":", "/", ","} else ""
+
+
+def vomsless_vo(auth_groups: list[str], rules: "JobRules") -> str:
+    """
+    The VO of jobs without VOMS attributes, as A-REX 7 chooses it (observed).
+
+    The first line for an authgroup that the user was found in holds; else the last one for any job.
+    """
+    for_any = ""
+    for authgroup, name, _issuer in rules.vomsless_vos:
+        if authgroup is None:
+            for_any = name
+        elif authgroup in auth_groups:
+            return name
+    return for_any
+
+
+def _read_usage(facts: JobFacts, files: JobFiles, default_benchmark: str, gate: Gate) -> None:
+    usage = Usage()
+    usage.status = "failed" if files.failed else "completed"
+    usage.end_time = files.event_ns // 1_000_000_000
+    if files.diag:
+        _read_diag(facts, usage, files.diag, gate, last_benchmark=files.hashed)
+    facts.default_benchmark = default_benchmark
+    if not facts.extra.get("benchmark"):
+        facts.extra["benchmark"] = default_benchmark
+    if files.owner:
+        # A name of the host may be any bytes.
+        owner = files.owner.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        facts.extra["localuser"] = gate.text("local_user", owner)
+    if files.statistics:
+        _read_statistics(facts, usage, files.statistics, gate)
+    facts.usage = usage
+
+
+def _lrms_events(content: bytes, gate: Gate) -> list[tuple[str, int]]:
+    """When the batch system started and ended the job, in the order of .diag."""
+    times = []
+    for line in gate.lines("diag", content):
+        name, equals, value = line.partition("=")
+        if equals and name.lower() in _LRMS_EVENTS:
+            times.append((name.lower(), value))
+    return _last_events(times, gate)
+
+
+def _last_events(times: list[tuple[str, str]], gate: Gate) -> list[tuple[str, int]]:
+    if len(times) > MOST_LRMS_EVENTS:
+        gate.notes["lrms_times"] = f"{MOST_LRMS_EVENTS} of {len(times)} kept, the last ones"
+    events = []
+    for key, value in times[-MOST_LRMS_EVENTS:]:
+        instant = parse_instant(value)
+        if instant is not None:
+            events.append((_LRMS_EVENTS[key], instant))
+    return events
+
+
+def _read_diag(facts: JobFacts, usage: Usage, content: bytes, gate: Gate, *, last_benchmark: bool) -> None:
+    numbers: dict[str, int] = {}
+    extra: dict[str, str] = {}
+    several: dict[str, list[str]] = {"nodename": [], "runtimeenvironments": [], "benchmark": []}
+    times: list[tuple[str, str]] = []
+    for line in gate.lines("diag", content):
+        name, equals, value = line.partition("=")
+        if not equals:
+            continue
+        key = name.lower()
+        if key in _NUMBERS:
+            number = leading_digits(value)
+            if number is not None:
+                numbers[key] = number
+        elif key in several:
+            several[key].append(value)
+        elif key in _LRMS_EVENTS:
+            times.append((key, value))
+        elif key in _DIAG_EXTRA and key not in extra:
+            extra[key] = value
+    for key, value in extra.items():
+        facts.extra[key] = gate.text(_DIAG_EXTRA[key], value)
+    facts.events += _last_events(times, gate)
+    _set_rtes(usage, several["runtimeenvironments"], gate)
+    _set_numbers(usage, numbers)
+    _set_nodes(facts, usage, several["nodename"], gate)
+    if several["benchmark"]:
+        _set_benchmark(facts, several["benchmark"], gate, is_last=last_benchmark)
+    usage.cpu_count = numbers.get("processors") or len(several["nodename"]) or 1
+
+
+def _set_benchmark(facts: JobFacts, benchmarks: list[str], gate: Gate, *, is_last: bool) -> None:
+    given = [value for value in benchmarks if value] or [""]
+    facts.benchmarks = (gate.text("benchmark", given[0]), gate.text("benchmark", given[-1]))
+    # A first one that is empty counts for A-REX 6, as none.
+    facts.extra["benchmark"] = facts.benchmarks[1] if is_last else facts.benchmarks[0] if benchmarks[0] else ""
+
+
+def _set_rtes(usage: Usage, lines: list[str], gate: Gate) -> None:
+    field = "run_time_environments"
+    most = MOST_ROWS[field][0]
+    rtes: list[str] = []
+    for line in lines:
+        # What is far above the limit need not be kept to be told as too much.
+        if len(rtes) <= most:
+            rtes += [rte for rte in line.split(";") if rte]
+    found = len(rtes)
+    usage.rtes = [gate.text(field, rte, 0) for rte in rtes[:most]]
+    del usage.rtes[gate.most(field, (2 * stored_bytes(rte) + _ROW_BYTES for rte in usage.rtes), found) :]
+
+
+def _set_nodes(facts: JobFacts, usage: Usage, nodes: list[str], gate: Gate) -> None:
+    if nodes:
+        usage.node_count = len(set(nodes))
+        # Names are cut at whole ones: part of a name is another host.
+        kept = gate.most("node_names", (stored_bytes(node) + 1 for node in nodes), len(nodes))
+        facts.extra["nodenames"] = ":".join(nodes[:kept])
+
+
+def _set_numbers(usage: Usage, numbers: dict[str, int]) -> None:
+    usage.exit_code = numbers.get("exitcode", 1)
+    usage.wall_s = numbers.get("walltime", 0)
+    usage.cpu_user_s = numbers.get("usertime", 0)
+    usage.cpu_kernel_s = numbers.get("kerneltime", 0)
+    usage.scratch_bytes = numbers.get("usedscratch", 0)
+    usage.memory_kib = numbers.get("maxresidentmemory") or numbers.get("averageresidentmemory", 0)
+    total = numbers.get("maxtotalmemory") or numbers.get("averagetotalmemory", 0)
+    # Nothing measured the virtual size: A-REX repeats the resident one.
+    usage.virtual_memory_kib = total or usage.memory_kib
+
+
+def leading_digits(text: str) -> int | None:
+    """The number that a value begins with (``5.36s`` is 5), or ``None``; at most what a column holds."""
+    end = len(text) - len(text.lstrip("0123456789"))
+    # Longer texts are no measurement; int() would also refuse more than 4,300 digits.
+    return min(int(text[:end]), _MAX_INTEGER) if 0 < end <= 40 else (_MAX_INTEGER if end else None)
+
+
+def _read_statistics(facts: JobFacts, usage: Usage, content: bytes, gate: Gate) -> None:
+    inputs: list[Transfer] = []
+    outputs: list[Transfer] = []
+    for line in gate.lines("statistics", content):
+        kind, colon, text = line.partition(":")
+        if colon and kind.lower() in ("inputfile", "outputfile"):
+            transfer = parse_transfer(kind.lower() == "inputfile", text)
+            if transfer is not None:
+                (outputs if transfer.kind == TRANSFER_OUTPUT else inputs).append(transfer)
+                usage.transfers.append(transfer)
+    usage.stage_in_bytes = min(sum(one.size_bytes for one in inputs if one.kind == TRANSFER_INPUT), _MAX_INTEGER)
+    usage.stage_out_bytes = min(sum(one.size_bytes for one in outputs), _MAX_INTEGER)
+    for name, group in (("DTRDOWNLOAD", inputs), ("DTRUPLOAD", outputs)):
+        if group:
+            facts.events.append((name + "START", min(one.start_time for one in group)))
+            facts.events.append((name + "END", max(one.end_time for one in group)))
+    # Volumes and times are of all; only the rows are bounded.
+    for one in usage.transfers[: MOST_ROWS["transfers"][0]]:
+        one.url = gate.text("transfer_urls", one.url, 0)
+    sizes = (2 * stored_bytes(one.url) + _ROW_BYTES for one in usage.transfers)
+    del usage.transfers[gate.most("transfers", sizes, len(usage.transfers)) :]
+
+
+def parse_transfer(is_input: bool, text: str) -> Transfer | None:
+    """
+    One transfer from ``url=U,size=N,starttime=T,endtime=T[,fromcache=yes|no]``.
+
+    A-REX does not escape the URL, which may hold commas and equal signs of its own: the fields are taken from the
+    right, where only A-REX writes. (A-REX reads from the left and stores such a URL cut, with a wrong type.)
+    ``None`` when the line has no URL or no times: a failed transfer writes such lines.
+    """
+    if not text.startswith("url="):
+        return None
+    rest = text[4:]
+    values: dict[str, str] = {}
+    for name in ("fromcache", "endtime", "starttime", "size"):
+        head, comma, value = rest.rpartition(f",{name}=")
+        # The field must be the last one: another comma behind it means that it is part of the URL.
+        if comma and "," not in value:
+            rest = head
+            values[name] = value
+    start, end = parse_instant(values.get("starttime", "")), parse_instant(values.get("endtime", ""))
+    if not rest or start is None or end is None:
+        return None
+    kind = TRANSFER_OUTPUT
+    if is_input:
+        kind = TRANSFER_CACHED_INPUT if values.get("fromcache") == "yes" else TRANSFER_INPUT
+    return Transfer(rest, leading_digits(values.get("size", "")) or 0, start, end, kind)

@@ -1,0 +1,442 @@
+"""
+The state-change hook, ``arcacct-record CONTROLDIR JOBID STATE [CONF]``: records an event and exits 0, whatever happens.
+
+A-REX runs it inside its only job loop: a delay here holds every job of the site, a failure fails this one. So it uses
+nothing but the standard library, and little of it (a test watches the imports), takes part in one transaction, and
+what the database cannot take within the deadline becomes a file in the spool. Where Python waits, the end of the
+deadline is an exception and it spools itself; where SQLite or the disk works in C, which hears no exception, it is the
+end of the process, and the launcher spools (INVARIANTS 13). Syncs are left to children that A-REX does not wait for.
+"""
+
+import gc
+import marshal
+import posix
+import sys
+from _frozen_importlib_external import MAGIC_NUMBER
+from _signal import SIG_DFL, SIG_UNBLOCK, SIGALRM, pthread_sigmask, setitimer, signal  # type: ignore[import-not-found]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import CodeType
+
+    from arcacct.arex.control_files import JobFiles
+    from arcacct.conf.parser import Conf
+    from arcacct.conf.places import Places
+    from arcacct.db.engine import Connection
+
+_ITIMER_REAL = 0
+_LARGEST_PYC = 1 << 16
+_SPOOL_S = 1.0
+"""How long writing into the spool may take before the launcher does it."""
+_BREAK_S = 30
+"""For how long the hooks after one that was too slow spool at once; the launcher's pause."""
+_APART_S = 60.0
+"""How long a child may work beside A-REX."""
+_MOST_FDS = 256
+_SYNC = "/bin/sync"
+USAGE = "usage: arcacct-record CONTROLDIR JOBID STATE [CONF]"
+LAUNCHED = b"ARCACCT_LAUNCHED"
+"""The launcher sets it in the environment: it spools what we cannot, and has to know."""
+
+_NEEDED = (
+    "errors",
+    "conf/",
+    "conf/parser",
+    "conf/places",
+    "arex/layout",
+    "arex/gate",
+    "jobs/",
+    "jobs/job",
+    "arex/control_files",
+    "arex/instants",
+    "arex/facts",
+    "db/",
+    "db/engine",
+    "db/connect",
+    "jobs/recorder",
+    "db/transaction",
+)
+"""
+What every hook imports, each behind what it imports itself; packages, which have nothing but a docstring, end in a
+slash. Tests keep it true.
+"""
+
+
+class DeadlineError(Exception):
+    """The time that a hook may take is over."""
+
+
+class NotKeptError(Exception):
+    """The event is neither in the database nor in the spool."""
+
+
+def main() -> None:
+    """Record the event of the command line; never returns, never fails the job."""
+    posix.umask(0o077)
+    # Nothing of what is made here has to be given back before the end.
+    gc.disable()
+    exit_code = 0
+    try:
+        complaint = run(sys.argv[1:])
+    except BaseException as error:  # noqa: BLE001  whatever it is, the job must not pay for it
+        complaint = str(error) if isinstance(error, NotKeptError) else f"{type(error).__name__}: {error}"
+        exit_code = 1 if _is_launched() else 0
+    if complaint:
+        _complain(complaint)
+    # Without the interpreter's teardown and without closing the database: closing would checkpoint (INVARIANTS 7).
+    posix._exit(exit_code)  # noqa: SLF001  the name that os._exit has there
+
+
+def _complain(text: str) -> None:
+    line = f"arcacct-record: {' '.join(text.split())}"
+    try:
+        from arcacct.wording import fit  # noqa: PLC0415  only here
+
+        line = fit(line)
+    except Exception:  # noqa: BLE001  an installation that is not whole has something to say, too
+        line = ascii(line)
+    try:
+        posix.write(2, f"{line}\n".encode())
+    except OSError:
+        return
+
+
+def run(arguments: list[str]) -> str:
+    """Record, or spool; returns a complaint for stderr, empty when all is well. Raises what neither could help."""
+    if arguments[2:3] != ["DELETED"]:
+        _load_needed()
+    # Nothing may fail before main's guard, hence the imports in functions.
+    from arcacct.arex.layout import STATES, is_job_id  # noqa: PLC0415
+    from arcacct.conf.parser import absolute  # noqa: PLC0415
+
+    if len(arguments) not in (3, 4) or not is_job_id(arguments[1]) or arguments[2] not in STATES:
+        return f"{USAGE} (got {arguments!r})"
+    controldir, job_id, state = absolute(arguments[0]), arguments[1], arguments[2]
+    if state == "DELETED":
+        return ""
+    problem, here = _places(controldir, arguments[3] if len(arguments) == 4 else None)
+    _alarm(here.deadline_s)
+    files = None
+    try:
+        files = _read(controldir, job_id, state)
+        problem = problem or _broken(here.breaker)
+        if not problem:
+            write_back_apart(here.database, here.maintenance)
+            record_event(here, files)
+            if state == "FINISHED":
+                _sync_apart(here.database + "-wal")
+            return ""
+    except BaseException as error:  # noqa: BLE001  the spool is for every reason
+        said = f"not done after {here.deadline_s:g} s" if isinstance(error, DeadlineError) else error
+        problem = f"{type(error).__name__}: {said}"
+    left_s = setitimer(_ITIMER_REAL, _SPOOL_S if _is_launched() else 0)[0]
+    _in_c(True)
+    if left_s <= here.deadline_s / 2:
+        _break(here.breaker)
+    return _spool(here, files, (controldir, job_id, state), problem)
+
+
+def _load_needed() -> None:
+    """
+    Load the modules of the hook from their .pyc files, by the import system's rules in half of its time.
+
+    (It looks for each module along a path and through directories: in all that is an eighth of a hook.)
+    From the first that is not as expected (no .pyc, a source that is newer), it is left to do its work itself.
+    """
+    folder = __file__.rpartition("/")[0].rpartition("/")[0]
+    for name in _NEEDED:
+        try:
+            if name[-1] == "/":
+                _make_package(folder, name[:-1])
+                continue
+            code = _compiled(folder, name)
+            if code is None:
+                return
+            _run_module(folder, name, code)
+        except Exception:  # noqa: BLE001  an import that fails will say why
+            return
+
+
+def _compiled(folder: str, name: str) -> "CodeType | None":
+    """The code of a module, if its .pyc is from this Python and from the source that is there now. Raises OSError."""
+    place, _, last = f"{folder}/{name}".rpartition("/")
+    fd = posix.open(f"{place}/__pycache__/{last}.{sys.implementation.cache_tag}.pyc", posix.O_RDONLY | posix.O_CLOEXEC)
+    try:
+        content = posix.read(fd, _LARGEST_PYC)
+    finally:
+        posix.close(fd)
+    source = posix.stat(f"{folder}/{name}.py")
+    # How a .pyc begins: version, flags (0: it is told by time and size), both of them modulo 2^32.
+    begin = MAGIC_NUMBER + bytes(4)
+    for number in (int(source.st_mtime), source.st_size):
+        begin += (number & 0xFFFFFFFF).to_bytes(4, "little")
+    if content[:16] != begin or sys.flags.optimize:
+        return None
+    code: CodeType = marshal.loads(memoryview(content)[16:])  # noqa: S302  what an import does
+    return code
+
+
+def _make_package(folder: str, name: str) -> None:
+    """A package without running its __init__, which would do nothing."""
+    if f"arcacct.{name}" in sys.modules:
+        return
+    package = sys.modules[f"arcacct.{name}"] = type(sys)(f"arcacct.{name}")
+    package.__path__ = [f"{folder}/{name}"]
+    setattr(sys.modules["arcacct"], name, package)
+
+
+def _run_module(folder: str, name: str, code: "CodeType") -> None:
+    parent, _, last = f"arcacct/{name}".replace("/", ".").rpartition(".")
+    full = f"{parent}.{last}"
+    if full in sys.modules:
+        return
+    module = sys.modules[full] = type(sys)(full)
+    module.__file__ = f"{folder}/{name}.py"
+    try:
+        exec(code, module.__dict__)  # noqa: S102  what an import does
+    except BaseException:
+        del sys.modules[full]
+        raise
+    setattr(sys.modules[parent], last, module)
+
+
+def _places(controldir: str, config: str | None) -> "tuple[str, Places]":
+    from arcacct.conf.parser import load  # noqa: PLC0415
+    from arcacct.conf.places import places  # noqa: PLC0415
+
+    try:
+        return "", places(_conf(load, config), controldir)
+    except Exception as error:  # noqa: BLE001  with a broken configuration the event is spooled in the usual place
+        return f"{type(error).__name__}: {error}", places(None, controldir)
+
+
+def _conf(load: "object", config: str | None) -> "Conf | None":
+    try:
+        conf: Conf = load(config, _environment())  # type: ignore[operator]  # typing.Callable costs an import
+    except Exception:
+        if config is not None:
+            raise
+        # No configuration anywhere: the control directory is on the command line, the rest has defaults.
+        if not _is_there("/etc/arc.conf"):
+            return None
+        raise
+    return conf
+
+
+def _environment() -> dict[str, str]:
+    return {
+        name.decode("utf-8", "surrogateescape"): value.decode("utf-8", "surrogateescape")
+        for name, value in posix.environ.items()
+    }
+
+
+def _is_there(path: str) -> bool:
+    try:
+        posix.stat(path)
+    except OSError:
+        return False
+    return True
+
+
+def _alarm(deadline_s: float) -> None:
+    """From now on the time runs: its end is a DeadlineError, or with `_in_c` the end of the process."""
+    _in_c(False)
+    # Whoever starts us may have blocked it, and a process inherits that.
+    pthread_sigmask(SIG_UNBLOCK, (SIGALRM,))
+    setitimer(_ITIMER_REAL, deadline_s)
+
+
+def _in_c(yes: bool) -> None:
+    """
+    Whether what comes next works in C for as long as it likes, where a signal's handler does not run.
+
+    Only the launcher spools for a process that ended by it: whoever starts us otherwise waits for C.
+    """
+    signal(SIGALRM, SIG_DFL if yes and _is_launched() else _over)
+
+
+def _is_launched() -> bool:
+    return LAUNCHED in posix.environ
+
+
+def _over(_number: int, _frame: object) -> None:
+    raise DeadlineError
+
+
+def _waits(begins: bool) -> None:
+    """For `Transaction`: the wait in the queue is one that an exception ends."""
+    _in_c(not begins)
+
+
+def _broken(path: str) -> str:
+    """Why not even to try: a hook was too slow a moment ago. Empty when there is no reason."""
+    try:
+        fd = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
+    except OSError:
+        return ""
+    try:
+        text = posix.read(fd, 32).strip()
+    finally:
+        posix.close(fd)
+    from time import time  # noqa: PLC0415  only here
+
+    # One from a time that is none (a clock that was wrong) says nothing.
+    if text.isdigit() and 0 < int(text) - time() <= _BREAK_S:
+        return f"{path}: a hook was too slow a moment ago"
+    return ""
+
+
+def _break(path: str) -> None:
+    """Let the next hooks spool at once: a burst of events costs A-REX one deadline, not one each."""
+    from time import time  # noqa: PLC0415  only here
+
+    from arcacct.files.private import private_directory  # noqa: PLC0415
+
+    try:
+        private_directory(path.rpartition("/")[0])
+        fd = posix.open(path, posix.O_WRONLY | posix.O_CREAT | posix.O_TRUNC | posix.O_CLOEXEC, 0o600)
+        try:
+            posix.write(fd, b"%d\n" % (time() + _BREAK_S))
+        finally:
+            posix.close(fd)
+    except OSError:
+        return
+
+
+def write_back_apart(database: str, maintenance: str) -> None:
+    """
+    A WAL above its limit is written back by a child: its syncs are not A-REX's to wait for.
+
+    Not while somebody works on the database (``maintenance`` is the file that says so): he waits for who has it open.
+    """
+    from arcacct.db.transaction import WAL_LIMIT_BYTES  # noqa: PLC0415
+
+    try:
+        if posix.stat(database + "-wal").st_size <= WAL_LIMIT_BYTES:
+            return
+    except OSError:
+        return
+    from arcacct.db import checkpoint  # noqa: PLC0415
+
+    fd = checkpoint.begun(database)
+    if fd < 0:
+        return
+
+    def work() -> None:
+        from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database  # noqa: PLC0415
+
+        _refuse_maintenance(maintenance)
+        con = open_database(database, ACCOUNTING_SCHEMA)
+        _refuse_maintenance(maintenance)
+        checkpoint.shrink_begun(con, database)
+        # With the database open: closing would remove the WAL, and the next hook would sync a new one.
+        posix._exit(0)  # noqa: SLF001  the name that os._exit has there
+
+    # Before this process opens the database: SQLite's connections and locks do not outlive a fork.
+    apart(work, keep=fd)
+    posix.close(fd)
+
+
+def _sync_apart(*paths: str) -> None:
+    """
+    Let `sync` make these files durable: a finished job may be cleaned by its client, and then the power may fail.
+
+    (To start a program costs A-REX a fifth of what a copy of this process does.)
+    """
+    quiet = [(posix.POSIX_SPAWN_OPEN, fd, "/dev/null", posix.O_RDWR, 0) for fd in range(3)]
+    try:
+        posix.posix_spawn(_SYNC, ["sync", "--", *paths], {}, file_actions=quiet)
+    except OSError:
+        return
+
+
+def apart(work: "object", keep: int = -1) -> None:
+    """
+    Do something in a child for which nobody waits: a session of its own, no output, and a minute at most.
+
+    Of what is open the child has only ``keep``: A-REX would wait for the end of the pipes.
+    """
+    try:
+        if posix.fork():
+            return
+    except OSError:
+        return
+    try:
+        signal(SIGALRM, SIG_DFL)
+        setitimer(_ITIMER_REAL, _APART_S)
+        posix.setsid()
+        null = posix.open("/dev/null", posix.O_RDWR)
+        for fd in range(3):
+            posix.dup2(null, fd)
+        posix.closerange(3, max(3, keep))
+        posix.closerange(max(3, keep + 1), _MOST_FDS)
+        work()  # type: ignore[operator]  # typing.Callable costs an import
+    except BaseException:  # noqa: BLE001, S110  whoever comes next does it
+        pass
+    finally:
+        posix._exit(0)  # noqa: SLF001  the name that os._exit has there
+
+
+def _read(controldir: str, job_id: str, state: str) -> "JobFiles":
+    from arcacct.arex.control_files import read_job  # noqa: PLC0415
+
+    return read_job(controldir, job_id, state)
+
+
+def record_event(here: "Places", files: "JobFiles", con: "Connection | None" = None) -> str:
+    """
+    One event into the database: wait in the queue, one transaction; says what was new (`recorder.NEW_JOB`, ...).
+
+    ``con`` is for callers that have the database open; the hook opens it and leaves it to the end of the process.
+    Raises InputError when the job's .local says nothing, StoreError when the database is missing, not ours, of
+    another version or under maintenance.
+    """
+    from arcacct.arex.facts import job_facts  # noqa: PLC0415
+    from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database  # noqa: PLC0415
+    from arcacct.db.transaction import Transaction  # noqa: PLC0415
+    from arcacct.errors import InputError  # noqa: PLC0415
+    from arcacct.jobs.recorder import record  # noqa: PLC0415
+
+    facts = job_facts(files, here.rules)
+    if not facts.known:
+        raise InputError(f"{files.controldir}: job {files.job_id} has no .local to read")
+    _refuse_maintenance(here.maintenance)
+    patient = None
+    if con is None:
+        _in_c(True)
+        patient = _waits
+        # Another program's lock is waited for in half of the time at most: the other half is for the spool.
+        con = open_database(here.database, ACCOUNTING_SCHEMA, timeout_s=here.deadline_s / 2)
+    with Transaction(con, here.database, here.queue_lock, patient):
+        _refuse_maintenance(here.maintenance)
+        return record(con, facts)
+
+
+def _refuse_maintenance(path: str) -> None:
+    from arcacct.errors import StoreBusy  # noqa: PLC0415
+
+    if _is_there(path):
+        raise StoreBusy(f"{path} is there: the database is being worked on, try again later")
+
+
+def _spool(here: "Places", files: "JobFiles | None", event: tuple[str, str, str], problem: str) -> str:
+    from arcacct.arex import spool  # noqa: PLC0415
+    from arcacct.arex.control_files import JobFiles  # noqa: PLC0415
+
+    complaints = []
+    for folder in (here.spool, here.spool_fallback):
+        if folder is None:
+            continue
+        try:
+            path = spool.write(folder, files if files is not None else JobFiles(*event))
+        except Exception as error:  # noqa: BLE001  there is another one, and the launcher
+            complaints.append(str(error))
+            continue
+        # Its name and that of the spool, too.
+        _sync_apart(path, folder, folder.rpartition("/")[0])
+        return f"{event[1]} {event[2]}: spooled as {path}: {problem}"
+    # The last resort is a line for A-REX's log.
+    raise NotKeptError(
+        f"{event[1]} {event[2]}: not recorded ({problem}) and not spooled ({'; '.join(complaints)});"
+        " `arcacct sweep` finds it"
+    )

@@ -1,0 +1,504 @@
+"""
+Taking over the jobs of a database that A-REX writes: all of them once, then what is new or has changed.
+
+What we remember of each file (table ImportedFiles) moves in the same transaction as the jobs, so an import that was
+interrupted goes on where it stopped, and one that has nothing to do writes nothing. A slice in which something fails is
+taken back and written again in halves, until the record is found: it alone is rejected.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from datetime import tzinfo
+from typing import NamedTuple
+
+from arcacct.arex import database as arex_database
+from arcacct.arex.database import ArexDatabase
+from arcacct.arex.records import EventClock, job_of, lost, written_whole
+from arcacct.conf.places import AREX_DATABASES, Places
+from arcacct.db import opening
+from arcacct.db.connect import ACCOUNTING_SCHEMA, open_for_reading
+from arcacct.db.engine import Connection
+from arcacct.db.transaction import open_lock
+from arcacct.errors import InputError, StoreBusy, StoreError
+from arcacct.jobs import cells
+from arcacct.jobs import rows as arex_rows
+from arcacct.jobs.faults import Fault
+from arcacct.jobs.job import IN_PROGRESS
+from arcacct.jobs.rejected import LONGEST_BYTES, Quarantine, Reject, Retried, drop, fault, is_of_record, needing_file
+from arcacct.jobs.rows import ArexRows
+from arcacct.jobs.writing import ArexJob, Difference, JobWriter, Written, known_jobs
+
+SOURCE = "arex"
+SETTLED_S = 3600
+"""A-REX is done with a job that ended longer ago, also if it did not write everything it should have."""
+_SLICE_S = 0.02
+"""How long a slice should hold the queue of writers."""
+_PAGE = 500
+_WRITE_BACK = 500
+"""Records after which the WAL is written back: it has some 5 MB then."""
+_CACHE_KIB = 64 * 1024
+_EVENTS = 5000
+_DIFFERENCES_KEPT = 1000
+_COMPLAINTS_KEPT = 20
+
+Progress = Callable[[int, int], None]
+"""Called with the records that were looked at and those that there are."""
+
+
+class ImportReport(NamedTuple):
+    """What one import did."""
+
+    path: str
+    looked_at: int = 0
+    added: int = 0
+    changed: int = 0
+    completed: int = 0
+    """Jobs whose end our recorder missed."""
+    unfinished: int = 0
+    """Jobs that are not at their end there: looked at again by the next import."""
+    differing: int = 0
+    differences: tuple[Difference, ...] = ()
+    """The first of those that differ."""
+    rejected: int = 0
+    """Records that could not be used."""
+    complaints: tuple[str, ...] = ()
+    """The first of those, each with the reason."""
+    lost: tuple[str, ...] = ()
+    """Records that A-REX itself has lost, each with the reason."""
+    archived: int = 0
+    """Jobs that were pruned from our database, or that nobody can tell from these."""
+    other_zone: int = 0
+    """Jobs whose events were not written in the zone that was given."""
+
+    def plus(self, written: Written) -> ImportReport:
+        """The report after one more slice."""
+        room = _DIFFERENCES_KEPT - len(self.differences)
+        return self._replace(
+            added=self.added + written.added,
+            changed=self.changed + written.changed,
+            completed=self.completed + written.completed,
+            differing=self.differing + len(written.differences),
+            differences=self.differences + written.differences[:room],
+        )
+
+    def plus_rejected(self, rejects: Sequence[Reject]) -> ImportReport:
+        """The report after some more records that cannot be used."""
+        room = _COMPLAINTS_KEPT - len(self.complaints)
+        more = tuple(f"{one.position}: {one.fault.reason}" for one in rejects[: max(0, room)])
+        return self._replace(rejected=self.rejected + len(rejects), complaints=self.complaints + more)
+
+
+class _Position(NamedTuple):
+    """A row of ImportedFiles."""
+
+    file_id: int
+    record_id: int
+    job_id: str
+    event_row: int
+    event: str
+    stamp: str
+
+
+def arex_databases(controldir: str) -> list[str]:
+    """
+    The databases that A-REX has below a control directory: of ARC 6, of ARC 7, or of both after an upgrade.
+
+    Raises InputError when there is none.
+    """
+    paths = [os.path.join(controldir, "accounting", name) for name in AREX_DATABASES]
+    found = [path for path in paths if os.path.exists(path)]
+    if not found:
+        raise InputError(f"{paths[0]}: A-REX has no database there; give its path, or --controldir")
+    return found
+
+
+def import_arex(
+    here: Places,
+    con: Connection,
+    path: str,
+    zone: tzinfo | None = None,
+    *,
+    patience_s: float = arex_database.PATIENCE_S,
+    progress: Progress = lambda _done, _all: None,
+) -> ImportReport:
+    """
+    Import what a database of A-REX has and ours lacks; ``zone`` is A-REX's, ``None`` this host's.
+
+    ``patience_s`` is how long to wait for a moment in which A-REX does not write, if the file has to be copied.
+
+    Raises InputError when the file is no database of A-REX, StoreBusy when A-REX leaves no moment to copy it or
+    another import is at work, StoreError when one of the databases refuses.
+    """
+    origin = os.path.realpath(path)
+    if origin == os.path.realpath(here.database):
+        raise InputError(f"{path}: that is the database to import into; give the path of the one that A-REX writes")
+    with import_lock(os.path.join(here.directory, "import.lock")):
+        with opening.translating(here.database):
+            position = _position(con, origin)
+            stamp = arex_database.newest_stamp(path)
+            if stamp and stamp == position.stamp and not _pending(con, position.file_id):
+                return ImportReport(path)
+        with arex_database.opened(path, here.directory, patience_s=patience_s) as database:
+            return _Import(here, con, database, position, EventClock(zone), progress).run()
+
+
+@contextmanager
+def import_lock(path: str) -> Iterator[None]:
+    """For whoever reads a database of A-REX: the room for its copy is there once. Raises StoreBusy."""
+    fd = open_lock(path)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StoreBusy(f"{path}: another import is at work; wait until it is done") from None
+        yield
+    finally:
+        os.close(fd)
+
+
+def _position(con: Connection, origin: str) -> _Position:
+    row = con.execute(
+        "SELECT FileID, RecordID, JobID, EventRow, Event, Stamp FROM ImportedFiles WHERE Origin = ?", (origin,)
+    ).fetchone()
+    if row is not None:
+        return _Position._make(row)
+    highest = con.execute("SELECT ifnull(max(FileID), 0) FROM ImportedFiles").fetchone()[0]
+    return _Position(highest + 1, 0, "", 0, "", "")
+
+
+def _pending(con: Connection, file_id: int) -> list[int]:
+    rows = con.execute("SELECT RecordID FROM ImportPending WHERE FileID = ? ORDER BY RecordID", (file_id,))
+    return [record_id for (record_id,) in rows]
+
+
+class _Import:
+    """One import from one open database."""
+
+    def __init__(
+        self,
+        here: Places,
+        con: Connection,
+        database: ArexDatabase,
+        position: _Position,
+        clock: EventClock,
+        progress: Progress,
+    ) -> None:
+        self._here = here
+        self._con = con
+        self._database = database
+        self._there = database.con
+        self._origin = os.path.realpath(database.path)
+        self._position = position
+        self._clock = clock
+        self._progress = progress
+        self._writer = self._new_writer()
+        self._quarantine = Quarantine(con, SOURCE)
+        self._rejected = self._quarantine.at(self._origin)
+        self._archives = Archives(con)
+        self._report = ImportReport(database.path)
+        self._slice = 50
+        self._in_wal = 0
+        self._settled_before = settled_before()
+
+    def _new_writer(self) -> JobWriter:
+        return JobWriter(self._con, SOURCE, self._origin, vo_by_claims=bool(self._here.rules.vo_claims))
+
+    def run(self) -> ImportReport:
+        """Everything that is to be done, and the report."""
+        # Indexes are filled in no order: with SQLite's usual 2 MB nearly every page would be read again.
+        self._con.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        with closing(self._archives):
+            if self._is_another_file():
+                self._position = self._position._replace(record_id=0, job_id="", event_row=0, event="", stamp="")
+            if self._position.record_id == 0:
+                # Before the first record is read: whatever happens to it from now on has a later event.
+                row, event = arex_rows.last_event(self._there)
+                self._position = self._position._replace(event_row=row, event=event)
+            self._look_again_at_pending()
+            self._look_again_at_changed()
+            self._look_at_unnumbered()
+            self._look_at_new()
+            if self._position.stamp != self._database.stamp:
+                self._write((), self._position._replace(stamp=self._database.stamp))
+        cells.advance(self._con, self._here)
+        return self._report._replace(
+            unfinished=len(_pending(self._con, self._position.file_id)), other_zone=self._clock.elsewhere
+        )
+
+    def _is_another_file(self) -> bool:
+        """Whether what the last import looked at last is not there any more: then everything is looked at."""
+        position = self._position
+        return position.record_id > 0 and (
+            arex_rows.job_id_of(self._there, position.record_id) != position.job_id
+            or (arex_rows.event_at(self._there, position.event_row) or "") != position.event
+        )
+
+    def _look_again_at_pending(self) -> None:
+        pending = _pending(self._con, self._position.file_id)
+        for ids in _chunks(pending, _PAGE):
+            statuses = arex_rows.statuses_of(self._there, ids)
+            gone = [one for one in ids if one not in statuses]
+            if gone:
+                self._write((), self._position, gone=gone)
+            ended = [one for one, status in statuses.items() if status != IN_PROGRESS]
+            self._take(arex_rows.rows_of(self._there, self._database.version, ended))
+
+    def _look_again_at_changed(self) -> None:
+        """Records that were looked at before and have new events."""
+        while True:
+            last, ids = arex_rows.records_with_events(self._there, self._position.event_row, _EVENTS)
+            if last == self._position.event_row:
+                return
+            event = arex_rows.event_at(self._there, last) or ""
+            known = sorted(record_id for record_id in ids if record_id <= self._position.record_id)
+            for chunk in _chunks(known, _PAGE):
+                self._take(arex_rows.rows_of(self._there, self._database.version, chunk))
+            self._write((), self._position._replace(event_row=last, event=event))
+
+    def _look_at_unnumbered(self) -> None:
+        """Records that no counter ever gave a number to, as somebody's SQL can: each time, since they have no order."""
+        for chunk in _chunks(arex_rows.records_below(self._there, 1), _PAGE):
+            self._take(arex_rows.rows_of(self._there, self._database.version, chunk))
+
+    def _look_at_new(self) -> None:
+        first = self._position.record_id
+        highest = arex_rows.highest_record(self._there)
+        while rows := arex_rows.rows_after(self._there, self._database.version, self._position.record_id, _PAGE):
+            self._take(rows, advance=True)
+            done = self._position.record_id - first
+            self._progress(done, max(highest - first, done))
+
+    def _take(self, rows: Sequence[ArexRows], *, advance: bool = False) -> None:
+        """Write these records in slices; with ``advance`` they are the next ones, and the position moves with them."""
+        start = 0
+        while start < len(rows):
+            part = rows[start : start + self._slice]
+            start += len(part)
+            self._part(part, advance=advance)
+
+    def _part(self, part: Sequence[ArexRows], *, advance: bool, refused: Fault | None = None) -> None:
+        """One slice; ``refused``: why its only record cannot be used."""
+        position = self._position
+        if advance:
+            position = position._replace(record_id=part[-1].record_id, job_id=part[-1].job_id)
+        try:
+            self._write(part, position, refused=refused)
+        except Exception as error:
+            # What was remembered of the transaction is wrong.
+            self._writer = self._new_writer()
+            self._quarantine.forget()
+            if refused is not None or not is_of_record(error):
+                raise
+            if len(part) == 1:
+                self._part(part, advance=advance, refused=fault(error))
+                return
+            for half in (part[: len(part) // 2], part[len(part) // 2 :]):
+                self._part(half, advance=advance)
+
+    def _write(
+        self, rows: Sequence[ArexRows], position: _Position, gone: Sequence[int] = (), refused: Fault | None = None
+    ) -> None:
+        """One transaction: the jobs of a slice, what is to be looked at again, and how far we are."""
+        parts = sorted_out(rows if refused is None else (), self._settled_before)
+        jobs, bad = self._jobs(parts.usable)
+        bad += [
+            # To be read again when its file is: nothing of it is here.
+            Reject(self._origin, _place(one.record_id), Fault(one.fault or ""), b"", LONGEST_BYTES + 1)
+            for one in parts.unreadable
+        ]
+        if refused is not None:
+            bad = [_reject(self._origin, rows[0], refused)]
+        done = [one.record_id for one in rows if one.record_id not in parts.unfinished]
+        with opening.writing_much(self._con, self._here) as con:
+            # From here on others wait.
+            started = time.monotonic()
+            kept = self._archives.without_archived(con, jobs)
+            written = self._writer.write(kept)
+            _remember(con, position, self._origin)
+            _remember_pending(con, position.file_id, parts.unfinished, [*done, *gone])
+            if bad or self._rejected:
+                # Whatever was wrong with these records, they are looked at anew.
+                drop(con, [one for row in rows for one in self._rejected.get(_place(row.record_id), ())])
+                self._quarantine.keep(bad)
+        if rows:
+            self._adapt(len(rows), time.monotonic() - started)
+        self._position = position
+        if bad or self._rejected:
+            self._quarantine.forget()
+            self._rejected = self._quarantine.at(self._origin)
+        self._report = (
+            self._report.plus(written)
+            .plus_rejected(bad)
+            ._replace(
+                looked_at=self._report.looked_at + len(rows),
+                lost=(*self._report.lost, *parts.lost),
+                archived=self._report.archived + len(jobs) - len(kept),
+            )
+        )
+
+    def _jobs(self, usable: Sequence[ArexRows]) -> tuple[list[ArexJob], list[Reject]]:
+        """The records as jobs, and those that cannot be."""
+        jobs, bad = [], []
+        for one in usable:
+            try:
+                jobs.append(job_of(one, self._clock))
+            except Exception as error:  # noqa: BLE001  whatever it is, it costs this record alone
+                bad.append(_reject(self._origin, one, fault(error)))
+        return jobs, bad
+
+    def _adapt(self, rows: int, seconds: float) -> None:
+        wanted = int(rows * _SLICE_S / max(seconds, 1e-6))
+        self._slice = max(5, min(wanted, 2 * self._slice, _PAGE))
+        self._in_wal += rows
+        if self._in_wal >= _WRITE_BACK:
+            opening.write_back(self._con)
+            self._in_wal = 0
+
+
+def retry_rejected(here: Places, con: Connection, zone: tzinfo | None = None) -> tuple[ImportReport, Retried]:
+    """
+    Take once more what was rejected of any database of A-REX, as it was then, each record alone.
+
+    What can be used now is rejected no longer. Raises StoreError and its kinds.
+    """
+    quarantine = Quarantine(con, SOURCE)
+    report, done = ImportReport("rejected records"), Retried()
+    with closing(Archives(con)) as archives:
+        for kept, content in quarantine.waiting():
+            done = done._replace(tried=done.tried + 1)
+            writer = JobWriter(con, SOURCE, kept.file, vo_by_claims=bool(here.rules.vo_claims))
+            try:
+                usable = sorted_out([_rows(content)], settled_before()).usable
+                jobs = [job_of(one, EventClock(zone)) for one in usable]
+                with opening.writing(con, here):
+                    written = writer.write(archives.without_archived(con, jobs))
+                    drop(con, [kept.rejected_id])
+            except Exception as error:
+                if not is_of_record(error):
+                    raise
+                reason = f"{kept.file}: {kept.position}: {fault(error).reason}"
+                report = report._replace(rejected=report.rejected + 1, complaints=(*report.complaints, reason)[:20])
+            else:
+                done = done._replace(good=done.good + 1)
+                report = report.plus(written)._replace(looked_at=report.looked_at + 1)
+    cells.advance(con, here)
+    return report, done._replace(needs_file=needing_file(con, SOURCE))
+
+
+def _place(record_id: int) -> str:
+    return f"record {record_id}"
+
+
+def _reject(origin: str, rows: ArexRows, why: Fault) -> Reject:
+    """A record as JSON: `_rows` reads it."""
+    return Reject(origin, _place(rows.record_id), why, json.dumps(rows, default=repr).encode())
+
+
+def _rows(content: bytes) -> ArexRows:
+    values = json.loads(content)
+    children = [[tuple(row) for row in rows] for rows in values[12:17]]
+    return ArexRows._make((*values[:9], tuple(values[9]), *values[10:12], *children, *values[17:]))
+
+
+class Sorted(NamedTuple):
+    """Records by what can be done with them."""
+
+    usable: list[ArexRows]
+    unfinished: set[int]
+    """Looked at again: jobs in progress, which are usable, and those whose end A-REX is writing, which are not."""
+    lost: list[str]
+    unreadable: list[ArexRows]
+
+
+def settled_before() -> int:
+    """Of what ended before this instant A-REX has written all that it ever will."""
+    return int(time.time()) - SETTLED_S
+
+
+def sorted_out(rows: Iterable[ArexRows], settled_before: int) -> Sorted:
+    """Which of these records are usable; in progress, or having their end written; lost; not to be read."""
+    usable: list[ArexRows] = []
+    unfinished: set[int] = set()
+    missing: list[str] = []
+    unreadable: list[ArexRows] = []
+    for one in rows:
+        if one.fault is not None:
+            unreadable.append(one)
+        elif (reason := lost(one)) is not None:
+            missing.append(f"record {one.record_id} ({one.job_id}): {reason}")
+        elif one.status == IN_PROGRESS:
+            usable.append(one)
+            unfinished.add(one.record_id)
+        elif written_whole(one) or one.numbers[2] < settled_before:
+            usable.append(one)
+        else:
+            unfinished.add(one.record_id)
+    return Sorted(usable, unfinished, missing, unreadable)
+
+
+class Archives:
+    """Where pruned jobs are: they are not imported once more."""
+
+    def __init__(self, con: Connection) -> None:
+        rows = con.execute("SELECT Path, EndedBefore FROM Archives").fetchall()
+        self._ended_before = max((before for _path, before in rows), default=0)
+        self._open: list[Connection] = []
+        self._complete = True
+        for path, _before in rows:
+            try:
+                self._open.append(open_for_reading(path, ACCOUNTING_SCHEMA))
+            except StoreError:
+                self._complete = False
+
+    def without_archived(self, con: Connection, jobs: list[ArexJob]) -> list[ArexJob]:
+        """The jobs without those that are in an archive."""
+        archived = self.archived(con, {job.job_id: job.end_time for job in jobs if job.final})
+        return [job for job in jobs if job.job_id not in archived]
+
+    def archived(self, con: Connection, ends: Mapping[str, int]) -> set[str]:
+        """Which of these jobs, by JobID with their ends, are in an archive; when one is away, all that may be in it."""
+        old = [job_id for job_id, end_time in ends.items() if end_time < self._ended_before]
+        if not old:
+            return set()
+        unknown = set(old) - set(known_jobs(con, old))
+        if self._complete:
+            unknown = {job_id for archive in self._open for job_id in known_jobs(archive, sorted(unknown))}
+        return unknown
+
+    def close(self) -> None:
+        """Close the archives."""
+        for con in self._open:
+            con.close()
+
+
+def _remember(con: Connection, position: _Position, origin: str) -> None:
+    con.execute(
+        "INSERT INTO ImportedFiles (FileID, Origin, RecordID, JobID, EventRow, Event, Stamp, Imported)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (FileID) DO UPDATE SET RecordID = excluded.RecordID, JobID = excluded.JobID,"
+        " EventRow = excluded.EventRow, Event = excluded.Event, Stamp = excluded.Stamp, Imported = excluded.Imported"
+        " WHERE (RecordID, JobID, EventRow, Event, Stamp)"
+        " IS NOT (excluded.RecordID, excluded.JobID, excluded.EventRow, excluded.Event, excluded.Stamp)",
+        (position.file_id, origin, *position[1:], int(time.time())),
+    )
+
+
+def _remember_pending(con: Connection, file_id: int, unfinished: Iterable[int], done: Iterable[int]) -> None:
+    con.executemany(
+        "DELETE FROM ImportPending WHERE FileID = ? AND RecordID = ?", [(file_id, record_id) for record_id in done]
+    )
+    con.executemany(
+        "INSERT OR IGNORE INTO ImportPending (FileID, RecordID) VALUES (?, ?)",
+        [(file_id, record_id) for record_id in unfinished],
+    )
+
+
+def _chunks(ids: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    for start in range(0, len(ids), size):
+        yield ids[start : start + size]

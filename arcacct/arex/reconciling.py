@@ -1,0 +1,189 @@
+"""Comparing the control directory with the database: what no hook has told is recorded."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+from arcacct.arex import recorded
+from arcacct.arex.barrier import attempt, complain, record_each
+from arcacct.arex.control_files import JobFiles, read_rest, read_status_file
+from arcacct.arex.facts import job_facts
+from arcacct.arex.instants import parse_instant
+from arcacct.arex.layout import STATES, count_status_files, is_job_id, scan_status_files
+from arcacct.arex.sweeping import PATIENCE_S, Progress, Task, batches
+from arcacct.arex.vanished import Unfinished
+from arcacct.db import opening
+from arcacct.errors import InputError
+from arcacct.jobs import recorder
+from arcacct.jobs.job import JobFacts, StatusFile
+
+LOOKED_UP_JOBS = 500
+"""Jobs asked for in one query."""
+SETTLED_NS = 60_000_000_000
+"""
+A job whose status file is younger is looked at again by the next sweep: the file may change within the resolution of
+its times, and a callout that runs after ours may still fail the job or add to its .local.
+"""
+
+COPIED_S = 600
+"""
+How much later than what .local tells of a job's end a status file may be before it is taken for a copy: A-REX 6 writes
+the same second, A-REX 7 up to a wakeupperiod later (180 s by default; seen: 9 s of 10).
+"""
+
+StatusFileFound = tuple[str, str, os.stat_result]
+"""Job id, path and stat of a status file."""
+
+
+class _Present(NamedTuple):
+    """What a job's files say now."""
+
+    facts: JobFacts
+    path: str
+    status: StatusFile
+    told_end: int | None
+    """When .local says that the job ended; UTC seconds."""
+    is_deleted: bool
+    """A-REX has thrown away the results, and some of the files: what is recorded knows more."""
+
+
+def reconcile(task: Task, unfinished: Unfinished | None, progress: Progress | None) -> tuple[int, int]:
+    """
+    Record each job whose status file is not the one that an earlier sweep has read.
+
+    Returns how many jobs there are and of how many the files were read; jobs that are there are struck off
+    ``unfinished``. Raises OSError for a control directory that cannot be read, StoreError and its kinds.
+    """
+    scanned_ns = time.time_ns()
+    counter = _Counter(task, unfinished, progress)
+    looked_at = 0
+    for batch in task.slices(_changed(task, counter)):
+        looked_at += len(batch)
+        for kinds in record_each(
+            task,
+            batch,
+            lambda jobs: _record(task, jobs, scanned_ns - SETTLED_NS),
+            lambda job, error: complain(task, job.facts.job_id, job.path, error),
+        ):
+            task.found.update(kind for kind in kinds if kind)
+    return counter.jobs, looked_at
+
+
+class _Counter:
+    """Passes on what a scan finds, counts it, and tells how far it is."""
+
+    def __init__(self, task: Task, unfinished: Unfinished | None, progress: Progress | None) -> None:
+        self.jobs = 0
+        self._task = task
+        self._unfinished = unfinished
+        self._progress = progress
+        self._expected = count_status_files(task.here.controldir) if progress else 0
+
+    def wrong(self, job_id: str, path: str, error: Exception) -> None:
+        """A status file that cannot be used, or not even be looked at."""
+        if self._unfinished is not None:
+            self._unfinished.is_there(job_id)
+        complain(self._task, job_id, path, error)
+
+    def counted(self, found: Iterable[StatusFileFound]) -> Iterator[StatusFileFound]:
+        for one in found:
+            if self._task.stopping():
+                return
+            if self._unfinished is not None:
+                self._unfinished.is_there(one[0])
+            if one[0].isascii():
+                yield one
+            else:
+                # No name of a job, and none that the database could be asked about.
+                self.wrong(one[0], one[1], InputError(f"{one[1]}: not a status file of A-REX, by its name"))
+            self.jobs += 1
+            if self._progress is not None:
+                self._progress(self.jobs, max(self.jobs, self._expected))
+
+
+def _changed(task: Task, counter: _Counter) -> Iterator[_Present]:
+    for batch in batches(counter.counted(scan_status_files(task.here.controldir, counter.wrong)), LOOKED_UP_JOBS):
+        with opening.translating(task.here.database):
+            read_before = recorded.remembered_status_files(task.con, [job_id for job_id, _path, _stat in batch])
+        for job_id, path, stat in batch:
+            if read_before.get(job_id) != (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns):
+                present = attempt(task, job_id, path, partial(_present, task, job_id, path))
+                if present is not None:
+                    yield present
+
+
+def _present(task: Task, job_id: str, path: str) -> _Present | None:
+    """What the files of a job say now; ``None`` for a job that is being written. Raises OSError and InputError."""
+    here = task.here
+    status = read_status_file(path)
+    if status is None or not status.state:
+        return None
+    if not is_job_id(job_id) or status.state not in STATES:
+        raise InputError(f"{path}: not a status file of A-REX (it says {status.state[:40]!r})")
+    is_deleted = status.state == "DELETED"
+    if is_deleted:
+        status.state = "FINISHED"
+    files = read_rest(JobFiles(here.controldir, job_id, status.state), status, task.owner, PATIENCE_S)
+    told_end = _told_end(files.local or b"") if status.state == "FINISHED" else None
+    if is_deleted and told_end is not None and told_end * 10**9 <= status.mtime_ns:
+        # Else it is the moment of the deletion.
+        files.event_ns = told_end * 10**9
+    facts = job_facts(files, here.rules)
+    # A deleted job may have lost its .local: then there is nothing to learn of it any more.
+    if not facts.known and not is_deleted and os.path.exists(path):
+        raise InputError(f"{here.controldir}: the job has a status file but no .local")
+    return _Present(facts, path, status, told_end, is_deleted) if facts.known else None
+
+
+def _told_end(local: bytes) -> int | None:
+    """
+    When a job finished, in UTC seconds; ``None`` if .local does not tell.
+
+    At FINISHED A-REX writes ``cleanuptime``, which is that moment and ``lifetime`` (seconds).
+    """
+    values = dict(line.partition(b"=")[::2] for line in local.split(b"\n"))
+    cleanup = parse_instant(values.get(b"cleanuptime", b"").decode("ascii", "replace"))
+    start = parse_instant(values.get(b"starttime", b"").decode("ascii", "replace"))
+    lifetime = values.get(b"lifetime", b"")
+    if cleanup is None or not lifetime.isdigit() or len(lifetime) > 12:
+        return None
+    end = cleanup - int(lifetime)
+    return end if end >= (start or 0) else None
+
+
+def _keep_ends(task: Task, batch: list[_Present]) -> None:
+    """
+    Of a job whose status file is a copy (its time is that of the copying) the end that is recorded stays.
+
+    So a control directory may go to a new host: otherwise every job would end anew, and be published once more.
+    """
+    copies = {}
+    for one in batch:
+        ended_s = one.facts.event_ns // 10**9
+        if one.told_end is not None and one.facts.usage is not None and ended_s - one.told_end > COPIED_S:
+            copies[one.facts.job_id] = one
+    if not copies:
+        return
+    for job_id, (end_time, event_ns) in recorded.recorded_ends(task.con, list(copies)).items():
+        one = copies[job_id]
+        assert one.told_end is not None
+        assert one.facts.usage is not None
+        if 0 <= end_time - one.told_end <= COPIED_S:
+            one.facts.usage.end_time, one.facts.event_ns = end_time, event_ns
+
+
+def _record(task: Task, batch: list[_Present], settled_before_ns: int) -> list[str]:
+    """What each job was to the database. One that is seen twice has moved on: deleted jobs come last."""
+    _keep_ends(task, batch)
+    jobs = [(one.facts, one.status.mtime_ns < settled_before_ns) for one in batch if not one.is_deleted]
+    kinds = recorder.record_present(task.con, jobs)
+    for one in batch:
+        if one.is_deleted and recorder.has_ended(task.con, one.facts.job_id):
+            recorder.remember_status_file(task.con, one.facts.job_id, one.status)
+        elif one.is_deleted:
+            kinds += recorder.record_present(task.con, [(one.facts, one.status.mtime_ns < settled_before_ns)])
+    return kinds

@@ -1,0 +1,82 @@
+"""
+What the hook missed: drain the spool, then compare the control directory with the database (DESIGN section 4).
+
+Files are read outside the queue of writers and recorded in slices, so that no hook waits for the sweep. Nothing grows
+with the number of jobs: names are taken from the directory as they come, and looked up some hundred at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from arcacct.arex import recorded
+from arcacct.arex.barrier import printable
+from arcacct.arex.control_files import owner_of
+from arcacct.arex.draining import drain_all
+from arcacct.arex.reconciling import reconcile
+from arcacct.arex.sweeping import Found, Owner, Progress, SweepReport, Task
+from arcacct.arex.vanished import Unfinished, give_up
+from arcacct.arex.witness import Witness
+from arcacct.conf.places import Places
+from arcacct.db import opening
+from arcacct.db.engine import Connection
+from arcacct.errors import InputError
+from arcacct.jobs import cells
+
+__all__ = ["Found", "Owner", "Progress", "SweepReport", "drain", "sweep"]
+
+
+def sweep(
+    here: Places,
+    con: Connection,
+    *,
+    owner: Owner = owner_of,
+    progress: Progress | None = None,
+    dry_run: bool = False,
+    take_vanished: bool = True,
+    stopping: Callable[[], bool] = lambda: False,
+    goes_on: bool = False,
+    given_up: Sequence[str] = (),
+) -> SweepReport:
+    """
+    Drain the spool, walk the control directory, record what the database lacks.
+
+    ``progress`` is told how many jobs of the directory are done. A ``dry_run`` takes everything back and leaves the
+    spool alone. ``take_vanished=False``: jobs without files may be in another control directory. With ``stopping`` it
+    ends between two slices as soon as that is true; the next sweep goes on. ``goes_on``: this process will sweep again.
+    ``given_up`` are jobs on hold (`vanished.give_up`). Raises StoreError when the database
+    refuses and InputError when the control directory cannot be read; anything about one job is a complaint.
+    """
+    task = Task(here, con, owner, dry_run, stopping, goes_on=goes_on)
+    with Witness(task) as witness:
+        spooled = drain_all(task, witness)
+        unfinished = Unfinished.of(task) if take_vanished else None
+        try:
+            jobs, looked_at = reconcile(task, unfinished, progress)
+        except OSError as error:
+            raise InputError(
+                f"{error.filename or here.controldir}: cannot read the control directory: {error.strerror}; "
+                "run as the user of A-REX, and check [arex] controldir"
+            ) from error
+        if unfinished is not None and not stopping():
+            unfinished.settle(task, witness)
+    if given_up:
+        give_up(task, given_up)
+    if not dry_run and not stopping():
+        # Whoever commits next would have to do it with the queue waiting.
+        task.write_back()
+        with task.writing():
+            recorded.remember_sweep(con)
+        with opening.translating(here.database):
+            cells.advance(con, here)
+    return SweepReport(spooled, jobs, looked_at, dict(task.found), tuple(map(printable, task.complaints)))
+
+
+def drain(here: Places, con: Connection, complaints: list[str], *, owner: Owner = owner_of) -> int:
+    """The first half of a sweep alone: record every event of the spool; returns how many."""
+    task = Task(here, con, owner)
+    try:
+        with Witness(task) as witness:
+            return drain_all(task, witness)
+    finally:
+        complaints += map(printable, task.complaints)

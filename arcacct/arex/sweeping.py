@@ -1,0 +1,173 @@
+"""What one sweep works with, and what it reports."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from typing import NamedTuple, TypeVar
+
+from arcacct.arex.control_files import owner_of
+from arcacct.conf.places import Places
+from arcacct.db import opening
+from arcacct.db.engine import Connection
+from arcacct.jobs import recorder
+
+SLICE_JOBS = 20
+"""Jobs recorded in the first transaction, and in one whose jobs may be of any size: a few ms of the queue."""
+_MOST_SLICE_JOBS = 200
+_SLICE_S = 0.015
+"""What a transaction is to take: a disk that is three times as slow at once still keeps the queue waiting for 50 ms."""
+_WRITE_BACK_JOBS = 1000
+"""Some 5 MB of the WAL."""
+PATIENCE_S = 2.0
+"""How long a .local may be locked by somebody else before its job is left to the next sweep."""
+
+Owner = Callable[[os.stat_result], str]
+Progress = Callable[[int, int], None]
+"""Called with the jobs that are done and the jobs that there are."""
+T = TypeVar("T")
+
+
+class Found:
+    """What a job was to the database: the keys of ``SweepReport.found``."""
+
+    NEW_JOB = recorder.NEW_JOB
+    NEW_END = recorder.NEW_END
+    NEW_EVENT = recorder.NEW_EVENT
+    CORRECTION = recorder.CORRECTION
+    TAKEN = "taken"
+    VANISHED = "vanished"
+    GIVEN_UP = "given up"
+    WORDS: Mapping[str, str] = {
+        NEW_JOB: "never seen",
+        NEW_END: "finished, and in progress in the database",
+        NEW_EVENT: "with events never seen",
+        CORRECTION: "corrected",
+        TAKEN: "with the end that A-REX's own database has",
+        VANISHED: "vanished unfinished, now aborted",
+        GIVEN_UP: "given up, now aborted",
+    }
+    """How each is told to people, in the order of telling."""
+
+
+class SweepReport(NamedTuple):
+    """What one sweep did; of a dry run, what it would have done."""
+
+    spooled: int
+    """Events taken from the spool."""
+    jobs: int
+    """Jobs with a status file in the control directory."""
+    looked_at: int
+    """Jobs whose files had to be read."""
+    found: dict[str, int]
+    """Of the control directory's jobs, those for which the database lacked something, by kind (`Found`)."""
+    complaints: tuple[str, ...]
+    """What could not be used, each with the file, the reason and what to do."""
+
+    @property
+    def recorded(self) -> int:
+        """Jobs for which the database lacked something."""
+        return sum(self.found.values())
+
+
+class Task:
+    """A sweep under way."""
+
+    __slots__ = (
+        "_in_wal",
+        "_slice_jobs",
+        "complaints",
+        "con",
+        "dry_run",
+        "found",
+        "goes_on",
+        "here",
+        "owner",
+        "stopping",
+    )
+
+    def __init__(
+        self,
+        here: Places,
+        con: Connection,
+        owner: Owner,
+        dry_run: bool = False,
+        stopping: Callable[[], bool] = lambda: False,
+        *,
+        goes_on: bool = False,
+    ) -> None:
+        """``goes_on``: this process will sweep again."""
+        self.goes_on = goes_on
+        self.here = here
+        self.con = con
+        self.owner = _looked_up_once() if owner is owner_of else owner
+        self.dry_run = dry_run
+        self.stopping = stopping
+        self.complaints: list[str] = []
+        self.found: Counter[str] = Counter()
+        self._in_wal = 0
+        self._slice_jobs = SLICE_JOBS
+
+    def slices(self, items: Iterable[T]) -> Iterator[list[T]]:
+        """Lists of as many items as may be recorded in one transaction, by the time that the last one took."""
+        items = iter(items)
+        while batch := [*islice(items, self._slice_jobs)]:
+            yield batch
+
+    @contextmanager
+    def recording(self, jobs: int) -> Iterator[None]:
+        """`writing`, of the jobs of one of the `slices`."""
+        with self.writing():
+            begun = time.monotonic()
+            yield
+        took = max(time.monotonic() - begun, 1e-4)
+        if jobs == self._slice_jobs or took > _SLICE_S:
+            self._slice_jobs = max(SLICE_JOBS, min(2 * jobs, _MOST_SLICE_JOBS, int(jobs * _SLICE_S / took)))
+        self._in_wal += jobs
+        if self._in_wal >= _WRITE_BACK_JOBS:
+            self.write_back()
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """One transaction in turn with the hooks; a dry run takes it back."""
+        if self.dry_run:
+            with opening.rehearsing(self.con, self.here):
+                yield
+            return
+        with opening.writing_much(self.con, self.here):
+            yield
+
+    def write_back(self) -> None:
+        """Write what was recorded from the WAL into the database, with nobody waiting."""
+        if self._in_wal and not self.dry_run:
+            opening.write_back(self.con)
+        self._in_wal = 0
+
+
+def _looked_up_once() -> Owner:
+    """`owner_of` for one sweep: each look-up of a name reads a file, or asks a server."""
+    known: dict[tuple[int, int], str] = {}
+
+    def owner(stat: os.stat_result) -> str:
+        ids = (stat.st_uid, stat.st_gid)
+        if ids not in known:
+            known[ids] = owner_of(stat)
+        return known[ids]
+
+    return owner
+
+
+def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Lists of ``size`` items, the last one shorter."""
+    batch: list[T] = []
+    for item in items:
+        batch.append(item)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

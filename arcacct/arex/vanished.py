@@ -1,0 +1,118 @@
+"""Jobs that are unfinished in the database and of which nothing is left in the control directory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+
+from arcacct.arex import own
+from arcacct.arex.aborting import WAYS_OUT, InProgress, abort, hold, in_progress, is_gone_since, on_hold
+from arcacct.arex.barrier import complain, record_each
+from arcacct.arex.layout import is_gone, is_whole
+from arcacct.arex.sweeping import Found, Task, batches
+from arcacct.arex.witness import Witness
+from arcacct.db import opening
+
+PATIENCE_NS = 600_000_000_000
+"""
+A job without files is taken for vanished when its last event is older than this: A-REX removes a status file before it
+writes the next one, and a job that was cleaned in between may still have its last event in a spool.
+"""
+_ASKED_JOBS = 200
+
+ALL = "all"
+"""In place of job ids: every job that is on hold."""
+
+Gone = tuple[str, InProgress]
+"""A job by its id."""
+
+
+class Unfinished:
+    """The jobs in progress that have not been met in the control directory; as many as A-REX has under way."""
+
+    def __init__(self, jobs: dict[str, InProgress]) -> None:
+        self._jobs = jobs
+
+    @classmethod
+    def of(cls, task: Task) -> Unfinished:
+        """All that the database has now. Only those of a control directory: other sources follow their jobs up."""
+        with opening.translating(task.here.database):
+            return cls(in_progress(task.con, own.own_origins(task.here)))
+
+    def is_there(self, job_id: str) -> None:
+        """Strike off a job."""
+        self._jobs.pop(job_id, None)
+
+    def settle(self, task: Task, witness: Witness) -> None:
+        """
+        Give those that have vanished the end that A-REX's own database has; without one, abort them.
+
+        One that has told us its end is never aborted: it is put on hold, and told. Raises StoreError and its kinds.
+        Does nothing in a directory that is not whole.
+        """
+        controldir, now_ns = task.here.controldir, time.time_ns()
+        gone = (
+            (job_id, job)
+            for job_id, job in self._jobs.items()
+            if job.event_ns < now_ns - PATIENCE_NS and not job.on_hold and is_gone(controldir, job_id)
+        )
+        for batch in batches(gone, _ASKED_JOBS):
+            # Asked behind the jobs: a file system that went away in between has taken all of them with it.
+            if task.stopping() or not is_whole(controldir):
+                return
+            taken = witness.take(job_id for job_id, _job in batch)
+            lost: list[Gone] = []
+            missed: list[InProgress] = []
+            for job_id, job in batch:
+                if job_id in taken:
+                    continue
+                if not witness.may_still_tell(job_id, job.event_ns, job.gone_ns or now_ns):
+                    lost.append((job_id, job))
+                elif job.gone_ns is None:
+                    missed.append(job)
+            for some in task.slices(lost):
+                _end(task, some)
+            for waiting in task.slices(missed):
+                with task.recording(len(waiting)):
+                    for job in waiting:
+                        is_gone_since(task.con, job, now_ns)
+
+
+def _end(task: Task, jobs: list[Gone]) -> None:
+    """Abort the jobs of a slice, or put them on hold."""
+    here = task.here
+    wrong = partial(_refused, task)
+    for aborted, held in record_each(task, jobs, partial(_settled, task), wrong):
+        if aborted:
+            task.found[Found.VANISHED] += aborted
+        for job_id in held:
+            task.complaints.append(
+                f"{job_id}: it has ended, its files in {here.controldir} are gone, and nothing tells what it used, not "
+                f"A-REX's own database either; it stays in progress and is not published: {WAYS_OUT}"
+            )
+
+
+def _settled(task: Task, jobs: Sequence[Gone]) -> tuple[int, list[str]]:
+    """Inside a transaction; returns how many jobs were aborted, and those that were put on hold."""
+    aborted = sum(abort(task.con, job) for _job_id, job in jobs if job.finished_s is None)
+    return aborted, [job_id for job_id, job in jobs if job.finished_s is not None and hold(task.con, job)]
+
+
+def _refused(task: Task, job: Gone, error: Exception) -> None:
+    complain(task, job[0], task.here.database, error)
+
+
+def give_up(task: Task, job_ids: Sequence[str]) -> None:
+    """Make jobs that are on hold aborted, as somebody wants who knows that nothing will tell their usage any more."""
+    with opening.translating(task.here.database):
+        waiting = on_hold(task.con)
+    wanted = dict.fromkeys(waiting if ALL in job_ids else job_ids)
+    for job_id in wanted:
+        if job_id not in waiting:
+            task.complaints.append(
+                f"{job_id}: not given up: no sweep has put it on hold; `arcacct job info` shows what is known of it"
+            )
+    for some in task.slices([waiting[job_id] for job_id in wanted if job_id in waiting]):
+        with task.recording(len(some)):
+            task.found[Found.GIVEN_UP] += sum(abort(task.con, job) for job in some)

@@ -1,0 +1,203 @@
+"""
+What `arcctl accounting` prints, value for value, so that scripts that read it go on working: that of ARC 6 or of ARC 7.
+
+Times are UTC (arcctl 6: the zone of the process, without a marker). Texts are shown as they are stored,
+percent-escapes and all, as arcctl does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from arcacct.targets.xml import LAST_SECOND
+
+DAY_S = 86_400
+_UNITS = ("K", "M", "G", "T", "P", "E")
+
+
+def when(seconds: object) -> str:
+    """``2026-11-20 10:08:05``, UTC; what is no time, or beyond any calendar, as it is."""
+    if not isinstance(seconds, int) or not 0 <= seconds <= LAST_SECOND:
+        return str(seconds)
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
+
+
+def size(amount: object) -> str:
+    """``333``, ``19.9K``: powers of 1024. arcctl passes memory in KiB for bytes; so do we. What is none, as it is."""
+    if not isinstance(amount, int) or amount < 1024:
+        return str(amount)
+    number = float(amount)
+    power = 0
+    while number >= 1024 and power < len(_UNITS):
+        number /= 1024
+        power += 1
+    return f"{number:.1f}{_UNITS[power - 1]}"
+
+
+def duration(seconds: object) -> str:
+    """``0:01:15`` or ``3 days, 0:00:00``; what is no time, as it is."""
+    if not isinstance(seconds, int):
+        return str(seconds)
+    if abs(seconds) > LAST_SECOND:
+        return f"{seconds // DAY_S} days, {timedelta(seconds=seconds % DAY_S)}"
+    return str(timedelta(seconds=seconds))
+
+
+def brief(totals: Any, version: int, *, active: bool) -> Iterator[str]:
+    """
+    The lines of ``-o brief``, from an object with the fields of the stats.
+
+    ``version`` is arcctl's, 6 or 7; ``active``: jobs that have not ended may be among them.
+    """
+    began, name = totals.first_submission, "Execution"
+    if version != 6 and not active:
+        began, name = totals.first_end, "Accounting"
+    yield "A-REX Accounting Statistics:"
+    yield f"  Number of Jobs: {totals.count}"
+    yield f"  {name} timeframe: {when(began)} - {when(totals.last_end)}"
+    yield f"  Total WallTime: {duration(totals.walltime)}"
+    cpu_s = totals.cpuusertime + totals.cpukerneltime
+    yield f"  Total CPUTime: {duration(cpu_s)} (including {duration(totals.cpukerneltime)} of kernel time)"
+    yield f"  Data staged in: {size(totals.stagein)}"
+    yield f"  Data staged out: {size(totals.stageout)}"
+
+
+def stats_json(
+    totals: Any, version: int, *, users: list[str], vos: list[str], fqans: list[str]
+) -> dict[str, int | list[str]]:
+    """What ``-o json`` is of; ``fqans`` are told by arcctl 7 only."""
+    found = {
+        "count": totals.count,
+        "walltime": totals.walltime,
+        "cpuusertime": totals.cpuusertime,
+        "cpukerneltime": totals.cpukerneltime,
+        "stagein": totals.stagein,
+        "stageout": totals.stageout,
+    }
+    if version == 6:
+        times = {"rangestart": totals.first_submission, "rangeend": totals.last_end}
+    else:
+        times = {
+            "minstarttime": totals.first_submission,
+            "maxendtime": totals.last_end,
+            "minendtime": totals.first_end,
+        }
+    cpu_s = totals.cpuusertime + totals.cpukerneltime
+    names = {"users": users, "wlcgvos": vos}
+    return found | times | {"cputime": cpu_s} | names | ({} if version == 6 else {"fqans": fqans})
+
+
+def unfinished(job: dict[str, Any]) -> str | None:
+    """What arcctl says of a job in progress instead of anything else; ``None`` for any other job."""
+    if job["Status"] != "in-progress":
+        return None
+    return (
+        f"Job {job['JobID']} (submitted on {job['SubmitTime']}) is not finished yet. "
+        "Accounting data is not available yet."
+    )
+
+
+def info(job: dict[str, Any], wanted: str) -> Iterator[str]:
+    """
+    The lines of ``job info -o WANTED``: all, description, resources, rtes or authtokens.
+
+    A record with the keys FQAN and Benchmark is told as arcctl 7 does, one without as arcctl 6 does.
+    """
+    everything = wanted == "all"
+    tab = "  " if everything else ""
+    if everything:
+        header = f"Job {job['JobID']} accounting info:"
+        yield header
+        yield "=" * len(header)
+    for name, title, lines in (
+        ("description", "Job description:", _description),
+        ("resources", "Resource usage:", _resources),
+        ("rtes", "Used RunTime Environments:", _rtes),
+        ("authtokens", "Auth token attributes provided:", _tokens),
+    ):
+        if everything:
+            yield title
+        if everything or wanted == name:
+            yield from lines(job, tab)
+
+
+def _description(job: dict[str, Any], tab: str) -> Iterator[str]:
+    vo = f'as a member of "{job["WLCGVO"]}" WLCG VO' if job["WLCGVO"] else "with no WLCG VO affiliation"
+    if job["WLCGVO"] and job.get("FQAN"):
+        vo += f" ({job['FQAN']})"
+    yield (
+        f'{tab}Job was submitted at {job["SubmitTime"]} via "{job["Interface"]}" interface'
+        f' using "{job["EndpointURL"]}" endpoint.'
+    )
+    yield f'{tab}Job owned by "{job["UserSN"]}" {vo}.'
+    yield f'{tab}It was targeted to the "{job["Queue"]}" queue with "{job["LocalJobID"]}" LRMS ID.'
+    yield f"{tab}Job {job['Status']} with exit code {job['ExitCode']} at {job['EndTime']}."
+    if job["JobExtraInfo"]:
+        yield "  Following job properties are recorded:"
+    for key, value in job["JobExtraInfo"].items():
+        yield f"    {key.capitalize()}: {value}"
+    if "Benchmark" in job:
+        yield f"    BENCHMARK: {job['Benchmark']}"
+
+
+def _resources(job: dict[str, Any], tab: str) -> Iterator[str]:
+    yield f"{tab}Execution timeframe: {job['SubmitTime']} - {job['EndTime']}"
+    yield f"{tab}Used WallTime: {job['UsedWalltime']}"
+    yield f"{tab}Used CPUTime: {job['UsedCPUTime']} (including {job['UsedCPUKernelTime']} of kernel time)"
+    yield f"{tab}Used WN Scratch: {size(job['UsedScratch'])}"
+    yield f"{tab}Max physical memory: {size(job['UsedMemory'])}"
+    yield f"{tab}Max virtual memory: {size(job['UsedVirtMem'])}"
+    yield f"{tab}Used CPUs: {job['CPUCount']} on {job['NodeCount']} node(s)"
+    yield f"{tab}Data staged in: {size(job['StageInVolume'])}"
+    yield f"{tab}Data staged out: {size(job['StageOutVolume'])}"
+
+
+def _rtes(job: dict[str, Any], tab: str) -> Iterator[str]:
+    for name in job["RunTimeEnvironments"]:
+        yield tab + name
+    if not job["RunTimeEnvironments"]:
+        yield f"{tab}There are no RTEs used by the job."
+
+
+def _tokens(job: dict[str, Any], tab: str) -> Iterator[str]:
+    for key, value in job["AuthTokenAttributes"]:
+        name = "VOMS FQAN" if key in ("mainfqan", "vomsfqan") else key
+        yield f"{tab}{name}: {value}"
+    if not job["AuthTokenAttributes"]:
+        yield f"{tab}There are no authentication token attributes recorded for the job."
+
+
+def events(job: dict[str, Any]) -> Iterator[str]:
+    """The lines of ``job events``; none when there are none."""
+    for event, time_text in job["JobEvents"]:
+        yield f"{time_text}\t{event}"
+
+
+def transfers(job: dict[str, Any]) -> Iterator[str]:
+    """The lines of ``job transfers``; none when there are none."""
+    moved = job["DataTransfers"]
+    if not moved:
+        return
+    inputs = [one for one in moved if one["type"] != "output"]
+    outputs = [one for one in moved if one["type"] == "output"]
+    if inputs:
+        yield "Data transfers (downloads) performed during A-REX stage-in:"
+    else:
+        yield "No stage-in data transfers (downloads) performed by A-REX."
+    for one in inputs:
+        yield from _transfer(one, " (from cache)" if one["type"] == "cache_input" else "", "Download")
+    if outputs:
+        yield "Data transfers (uploads) performed during A-REX stage-out:"
+    else:
+        yield "No stage-out data transfers (uploads) performed by A-REX."
+    for one in outputs:
+        yield from _transfer(one, "", "Upload")
+
+
+def _transfer(one: dict[str, Any], cached: str, verb: str) -> Iterator[str]:
+    yield f"  {one['url']}{cached}:"
+    yield f"    Size: {size(one['size'])}"
+    yield f"    {verb} timeframe: {one['timestart']} - {one['timeend']}"

@@ -1,0 +1,390 @@
+"""
+Is all well? What `arcacct status` and `arcacct metrics` say, found out by reading alone.
+
+`examine` looks, `judge` compares with the thresholds: one line for each thing, with how grave it is.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from typing import NamedTuple
+
+from cryptography import x509
+
+from arcacct.arex import aborting
+from arcacct.arex.draining import spools
+from arcacct.asking import health_rows, reading
+from arcacct.asking.health_rows import Recorded, TargetState
+from arcacct.conf.places import Places
+from arcacct.conf.settings import Settings
+from arcacct.conf.targets import DirectoryTarget, Target
+from arcacct.db import lives, opening
+from arcacct.db.lives import MEANING, Doubt
+from arcacct.errors import ArcacctError, StoreError
+from arcacct.publishing.floor import held_text
+from arcacct.publishing.position import iso
+from arcacct.publishing.selection import names_in_doubt
+
+DAY_S = 86400
+HOUR_S = 3600
+OK, WARNING, CRITICAL, UNKNOWN = range(4)
+"""The exit codes of monitoring plug-ins."""
+WORDS = ("ok", "WARNING", "CRITICAL", "UNKNOWN")
+_CLOCK_TOLERANCE_S = 300
+
+
+class Thresholds(NamedTuple):
+    """When something is worth a warning, and when it is critical: ``(warning, critical)``."""
+
+    unsent_s: tuple[int, int] = (DAY_S, 3 * DAY_S)
+    """Since records wait for a target that is due."""
+    sweep_s: tuple[int, int] = (HOUR_S, 6 * HOUR_S)
+    """Since the last sweep."""
+    spool_files: tuple[int, int] = (100, 10_000)
+    spool_s: tuple[int, int] = (HOUR_S, DAY_S)
+    """Age of the oldest event in the spool."""
+    certificate_s: tuple[int, int] = (14 * DAY_S, DAY_S)
+    """Until a certificate ends."""
+    quarantined: tuple[int, int] = (1, 1000)
+    """Records that a target refuses."""
+
+
+class Check(NamedTuple):
+    """One line of the screen."""
+
+    subject: str
+    severity: int
+    text: str
+
+
+class Spool(NamedTuple):
+    """What waits for the next sweep."""
+
+    files: int
+    oldest_s: int | None
+    unusable: int
+
+
+class TargetHealth(NamedTuple):
+    """A configured target."""
+
+    name: str
+    state: TargetState
+    due_s: int
+    """When it is due next; in the past: with the next run. 0: it never published."""
+    names_in_doubt: str = ""
+    """Why nothing may be sent, since nobody knows what the receiver has under other names."""
+
+
+class Health(NamedTuple):
+    """All that was found out."""
+
+    now: int
+    database: str
+    size_bytes: int
+    recorded: Recorded | None
+    problem: str | None
+    """Why the databases could not be asked."""
+    writer: int | None
+    """The process that does not let anybody write."""
+    maintenance: bool
+    spool: Spool
+    targets: tuple[TargetHealth, ...]
+    certificates: dict[str, int | str]
+    """By file: when it ends, or why that is not known."""
+    doubts: tuple[Doubt, ...] = ()
+    """What is wrong between accounting.db and publishing.db."""
+    on_hold: int = 0
+    """Jobs that have ended and of which nothing tells what they used."""
+
+
+def examine(settings: Settings) -> Health:
+    """Look at everything; raises nothing that one could report."""
+    here = settings.places
+    folders, problem = _spools(here)
+    found = Health(
+        int(time.time()),
+        here.database,
+        0,
+        None,
+        problem,
+        health_rows.writer_of(here.database),
+        os.path.exists(here.maintenance),
+        _spool(folders),
+        (),
+        _certificates(settings),
+    )
+    try:
+        with (
+            opening.translating(here.database),
+            closing(opening.read_accounting(here)) as ours,
+            closing(opening.read_publishing(here)) as ledger,
+        ):
+            targets = tuple(
+                _target(
+                    target,
+                    health_rows.target_state(ledger, ours, target.block, target.vofilter),
+                    names_in_doubt(ours, ledger, target, settings),
+                )
+                for target in settings.targets
+            )
+            return found._replace(
+                size_bytes=reading.size_bytes(here.database),
+                recorded=health_rows.recorded(ours),
+                on_hold=len(aborting.on_hold(ours)),
+                targets=targets,
+                doubts=tuple(lives.doubts(lives.known(ours, ledger, rehearsing=settings.places.rehearsal is not None))),
+            )
+    except StoreError as error:
+        return found._replace(problem=str(error))
+
+
+def _target(target: Target, state: TargetState, doubt: str) -> TargetHealth:
+    due_s = 0 if state.last_success_s is None else state.last_success_s + target.urdelivery_frequency_s
+    return TargetHealth(target.name, state, due_s, doubt)
+
+
+def _spools(here: Places) -> tuple[list[str], str | None]:
+    """Where events may wait, and why that is not known whole: what is wrong with the note stops every sweep, too."""
+    try:
+        return spools(here), None
+    except ArcacctError as error:
+        return [here.spool], str(error)
+
+
+def _spool(folders: Sequence[str]) -> Spool:
+    files, unusable, times = 0, 0, []
+    for folder in folders:
+        for name in _names(folder):
+            if name[:1].isdigit():
+                files += 1
+                digits = name.partition("-")[0]
+                times.append(int(digits[:10]) if digits.isdecimal() else 0)
+        unusable += len(_names(os.path.join(folder, "unusable")))
+    return Spool(files, min(times, default=None), unusable)
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _certificates(settings: Settings) -> dict[str, int | str]:
+    files = dict.fromkeys(
+        target.transport.host_cert for target in settings.targets if not isinstance(target, DirectoryTarget)
+    )
+    return {path: _ends(path) for path in files}
+
+
+def _ends(path: str) -> int | str:
+    try:
+        with open(path, "rb") as file:
+            return int(x509.load_pem_x509_certificate(file.read()).not_valid_after_utc.timestamp())
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    except ValueError:
+        return "holds no certificate in PEM form"
+
+
+def judge(found: Health, limits: Thresholds) -> list[Check]:
+    """Every check, in the order of a job's life."""
+    return [
+        *_database_checks(found),
+        *_life_checks(found),
+        *_recorder_checks(found, limits),
+        *(_target_check(found.now, target, limits) for target in found.targets),
+        *(check for target in found.targets for check in _figures_checks(target)),
+        *(_quarantine_check(found.now, target, limits) for target in found.targets),
+        *_certificate_checks(found, limits),
+        _clock_check(found),
+    ]
+
+
+def worst(checks: list[Check]) -> int:
+    """The exit code: the gravest of what is known; UNKNOWN only when nothing is worse than that."""
+    severities = {check.severity for check in checks}
+    return next((severity for severity in (CRITICAL, WARNING, UNKNOWN) if severity in severities), OK)
+
+
+def _database_checks(found: Health) -> list[Check]:
+    checks = []
+    if found.problem is not None:
+        checks.append(Check("database", CRITICAL, found.problem))
+    elif found.recorded is not None:
+        size = f"{found.size_bytes / 2**20:.1f} MiB, schema {found.recorded.schema}, {found.recorded.jobs} jobs"
+        checks.append(Check("database", OK, f"{found.database}: {size}"))
+    if found.writer is not None:
+        text = f"process {found.writer} keeps the database locked: hooks spool until it ends"
+        checks.append(Check("lock", CRITICAL, text))
+    if found.maintenance:
+        checks.append(Check("maintenance", WARNING, "the database is being worked on: hooks spool until that is done"))
+    if found.recorded is not None and found.recorded.foreign_records:
+        text = (
+            f"{found.recorded.foreign_records} of the newest records were written by another program: if A-REX writes"
+            " this file it loses rows; give ours another path (database= in arcacct.conf)"
+        )
+        checks.append(Check("writers", CRITICAL, text))
+    return checks
+
+
+def _life_checks(found: Health) -> list[Check]:
+    """Whether both databases are the two that belong together, and neither is an old copy."""
+    return [Check("ledger", CRITICAL, MEANING[doubt]) for doubt in found.doubts]
+
+
+def _figures_checks(target: TargetHealth) -> list[Check]:
+    """Whether the receiver's figures may be sent, or would fall without proof."""
+    checks = [Check(f"{target.name} figures", CRITICAL, held_text(one)) for one in target.state.held_months]
+    if target.names_in_doubt:
+        checks.append(Check(f"{target.name} figures", CRITICAL, target.names_in_doubt))
+    for one in target.state.refused_sums:
+        what = f"{one.year:04d}-{one.month:02d}: a record of {one.kind} refused in {one.refusals} runs: {one.reason}"
+        severity = OK if one.refusals == 1 else WARNING
+        checks.append(Check(f"{target.name} sums", severity, f"{what}; each run sends it again"))
+    if target.state.in_doubt:
+        text = "an older ledger was put back: what was sent since is unknown until the next run has sent it again"
+        checks.append(Check(f"{target.name} ledger", WARNING, text))
+    return checks
+
+
+def _recorder_checks(found: Health, limits: Thresholds) -> list[Check]:
+    checks = []
+    if found.recorded is not None:
+        event = found.recorded.last_event_s
+        text = "no event recorded yet" if event is None else f"last event {_ago(found.now, event)}"
+        checks.append(Check("recorder", OK, text))
+        swept = found.recorded.last_sweep_s
+        age = None if swept is None else found.now - swept
+        severity = WARNING if age is None else _over(age, limits.sweep_s)
+        text = "never ran" if swept is None else f"last one {_ago(found.now, swept)}"
+        todo = "" if severity == OK else ": is arcacct-sweep.timer active?"
+        checks.append(Check("sweep", severity, text + todo))
+        checks += _cut_checks(found.recorded)
+        checks += _rejected_checks(found.now, found.recorded)
+    if found.on_hold:
+        text = (
+            f"{found.on_hold} jobs have ended, and nothing tells what they used: {aborting.WAYS_OUT}; `arcacct verify`"
+            " of their month names them"
+        )
+        checks.append(Check("vanished", WARNING, text))
+    spool = found.spool
+    severity = _over(spool.files, limits.spool_files)
+    text = "empty"
+    if spool.oldest_s is not None:
+        severity = max(severity, _over(found.now - spool.oldest_s, limits.spool_s))
+        text = f"{spool.files} events, the oldest from {_ago(found.now, spool.oldest_s)}"
+    if spool.unusable:
+        severity = max(severity, WARNING)
+        text += f"; {spool.unusable} files set aside in spool/unusable"
+    checks.append(Check("spool", severity, text))
+    return checks
+
+
+def _rejected_checks(now: int, recorded: Recorded) -> list[Check]:
+    """Records of imports that could not be used: they are in no sum until somebody looks at them."""
+    found = recorded.rejected
+    if not found.by_source or found.oldest_s is None:
+        return []
+    counts = ", ".join(f"{count} of {source}" for source, count in found.by_source.items())
+    ours = f", {found.ours} by an error of arcacct's own (please report it)" if found.ours else ""
+    todo = "see `arcacct import rejected`, and try them again (--retry) after an upgrade or a correction"
+    text = f"{counts} could not be used{ours}, the oldest {_ago(now, found.oldest_s)}: {todo}"
+    return [Check("imports", WARNING, text)]
+
+
+def _cut_checks(recorded: Recorded) -> list[Check]:
+    """What was more than a job may have stored: nothing is wrong with us, but a megabyte of .diag is worth a look."""
+    if not recorded.cut_records:
+        return []
+    files = f", {recorded.cut_files} of them with a file above 1 MiB" if recorded.cut_files else ""
+    text = f"{recorded.cut_records} records of the last day lack something{files}"
+    severity = WARNING if recorded.cut_files else OK
+    return [Check("cut", severity, f'{text}: see `arcacct query "SELECT * FROM v1_record_notes"`')]
+
+
+def _target_check(now: int, target: TargetHealth, limits: Thresholds) -> Check:
+    state = target.state
+    parts = ["never published" if state.last_success_s is None else f"last success {_ago(now, state.last_success_s)}"]
+    severity = OK
+    if state.waiting.records and state.waiting.oldest_end_s is not None:
+        parts.append(f"{state.waiting.records} records wait, the oldest ended {_ago(now, state.waiting.oldest_end_s)}")
+        # Not before they could have gone: when they ended, or when the target was due.
+        severity = _over(now - max(state.waiting.oldest_end_s, target.due_s), limits.unsent_s)
+    else:
+        parts.append("nothing waits")
+    if state.unanswered:
+        parts.append(f"{state.unanswered} messages without an answer")
+    # What is held is told by a check of its own.
+    if (
+        state.last_error
+        and " is held: " not in state.last_error
+        and (state.last_run_s or 0) > (state.last_success_s or 0)
+    ):
+        # Also when nothing waits: the run failed all the same, sync message and all.
+        severity = max(severity, _over(now - target.due_s, limits.unsent_s) if state.last_success_s else WARNING)
+        parts.append(f"last error: {' '.join(state.last_error.split())}")
+    if state.never_sent:
+        parts.append(
+            f"{state.never_sent} jobs that ended before {iso(state.start_s)} were never sent (`arcacct republish` does)"
+        )
+    parts.append("due" if target.due_s <= now else f"due {iso(target.due_s)}")
+    return Check(target.name, severity, "; ".join(parts))
+
+
+def _quarantine_check(now: int, target: TargetHealth, limits: Thresholds) -> Check:
+    held, once, ahead = target.state.held, target.state.refused_once, target.state.ahead
+    refused = held.get("quarantined", 0)
+    settling = held.get("held", 0) - sum(one.records for one in (once, ahead) if one is not None)
+    counts = {**held, "held": settling}
+    parts = [f"{count} {state}" for state, count in sorted(counts.items()) if count]
+    severity = _over(refused, limits.quarantined)
+    if once is not None:
+        # Tried again for days: whoever refuses them, it is not by chance.
+        severity = max(severity, _over(now - once.since_s, limits.unsent_s))
+        when = "with the next run" if once.next_s <= now else f"from {iso(once.next_s)}"
+        parts.append(f"{once.records} refused and tried again {when}, the first refused {_ago(now, once.since_s)}")
+    if ahead is not None:
+        parts.append(f"{ahead.records} end in the future by this host's clock and wait until {iso(ahead.next_s)}")
+    text = ", ".join(parts) or "nothing set aside"
+    todo = "" if severity == OK else ": see `arcacct quarantine list`"
+    return Check(f"{target.name} quarantine", severity, text + todo)
+
+
+def _certificate_checks(found: Health, limits: Thresholds) -> list[Check]:
+    checks = []
+    for path, end in found.certificates.items():
+        if isinstance(end, str):
+            checks.append(Check("certificate", UNKNOWN, f"{path} {end}"))
+            continue
+        left = end - found.now
+        warning, critical = limits.certificate_s
+        severity = CRITICAL if left < critical else WARNING if left < warning else OK
+        text = f"expired {_ago(found.now, end)}" if left <= 0 else f"{left // DAY_S} days left"
+        checks.append(Check("certificate", severity, f"{path}: {text}"))
+    return checks
+
+
+def _clock_check(found: Health) -> Check:
+    event = None if found.recorded is None else found.recorded.last_event_s
+    if event is not None and event > found.now + _CLOCK_TOLERANCE_S:
+        text = f"the last event is {event - found.now} s in the future: check the clock of this host"
+        return Check("clock", CRITICAL, text)
+    return Check("clock", OK, iso(found.now))
+
+
+def _over(value: int, limits: tuple[int, int]) -> int:
+    return CRITICAL if value >= limits[1] else WARNING if value >= limits[0] else OK
+
+
+def _ago(now: int, seconds: int) -> str:
+    """``2026-11-20T10:30:00Z (3 h ago)``."""
+    age = now - seconds
+    for unit, size in (("d", DAY_S), ("h", HOUR_S), ("min", 60)):
+        if age >= 2 * size:
+            return f"{iso(seconds)} ({age // size} {unit} ago)"
+    return f"{iso(seconds)} ({max(age, 0)} s ago)" if age >= 0 else f"{iso(seconds)} (in {-age} s)"

@@ -1,0 +1,225 @@
+"""What both databases tell of their own health; everything by reading alone."""
+
+from __future__ import annotations
+
+import calendar
+import fcntl
+import os
+import struct
+import time
+from typing import NamedTuple
+
+from arcacct.db import lives, schema
+from arcacct.db.engine import Connection
+from arcacct.jobs.rejected import Rejections, rejections
+from arcacct.publishing import given, months
+from arcacct.publishing.held import Again, waiting_again
+from arcacct.publishing.months import HeldMonth
+from arcacct.publishing.sent import RefusedSum, not_sent_again, refused_sums
+from arcacct.sonar.dropped import dropped
+
+_WRITE_LOCK_BYTE = 120
+"""Where in -shm a process that writes the database holds its lock (SQLite's WAL format)."""
+_FLOCK = "hhqqi4x"
+"""struct flock: type, whence, start, length, pid."""
+_NEWEST_RECORDS = 200
+_NEWEST_EVENTS = 50
+_STATES = ("ACCEPTED", "PREPARING", "SUBMIT", "INLRMS", "CANCELING", "FINISHING", "FINISHED")
+"""Events with the time of A-REX's own host. Workers write LRMSSTART and LRMSEND in local time with a false Z."""
+RECENT_S = 86_400
+"""What was left out of records is told for so long."""
+
+
+class Recorded(NamedTuple):
+    """How recording goes."""
+
+    schema: int
+    jobs: int
+    last_event_s: int | None
+    """When the state of a job began that A-REX, not a worker, dated last."""
+    last_sweep_s: int | None
+    """``None``: there never was one."""
+    foreign_records: int
+    """Of the newest records those that nobody of us wrote."""
+    cut_records: int
+    """Records of which something was left out within the last day."""
+    cut_files: int
+    """Those of them of which a whole control file was too long."""
+    rejected: Rejections
+    """Records of imports that could not be used."""
+    dropped: dict[str, int]
+    """Values of telemetry that could not be used, by field, since the database began."""
+
+
+class Waiting(NamedTuple):
+    """What a target still has to be sent."""
+
+    records: int
+    oldest_end_s: int | None
+
+
+class TargetState(NamedTuple):
+    """What the ledger remembers of a target."""
+
+    last_run_s: int | None
+    last_success_s: int | None
+    last_error: str | None
+    waiting: Waiting
+    unanswered: int
+    """Messages that were begun and have no answer."""
+    held: dict[str, int]
+    """Records that are set aside, by state."""
+    start_s: int
+    """Jobs that ended earlier are none of the target's business ..."""
+    never_sent: int
+    """... and so many of them were never sent."""
+    held_months: tuple[HeldMonth, ...]
+    """Months that are not sent, since figures would fall without proof."""
+    refused_once: Again | None
+    """Of those that are held: what the receiver refused, and that is tried again before it is believed ..."""
+    ahead: Again | None
+    """... and what lies in the future, by this host's clock."""
+    refused_sums: tuple[RefusedSum, ...]
+    """Months of which the receiver refused a sum in the last run."""
+    in_doubt: bool
+    """Whether an older ledger was put back, and what was sent since is unknown."""
+
+
+def writer_of(database: str, patience_s: float = 2.0) -> int | None:
+    """
+    The process that kept the database locked for writing all the time that we looked, ``None`` for nobody.
+
+    Asks the kernel and takes no lock. To be called before the database is opened: closing a file of it would drop
+    this process's locks.
+    """
+    holders: set[int] = set()
+    end = time.monotonic() + patience_s
+    while True:
+        holder = _holder(f"{database}-shm")
+        holders.add(holder or 0)
+        if holder is None or len(holders) > 1:
+            return None
+        if time.monotonic() > end:
+            return holder
+        time.sleep(0.05)
+
+
+def _holder(path: str) -> int | None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, _WRITE_LOCK_BYTE, 1, 0)
+        kind, _whence, _start, _length, pid = struct.unpack(_FLOCK, fcntl.fcntl(fd, fcntl.F_GETLK, asked))
+        return None if kind == fcntl.F_UNLCK else int(pid)
+    finally:
+        os.close(fd)
+
+
+def recorded(con: Connection) -> Recorded:
+    """How recording goes, in a few quick looks."""
+    settings = dict(con.execute("SELECT KeyName, KeyValue FROM DBConfig").fetchall())
+    events = [_latest_event(con, state) for state in _STATES]
+    foreign = con.execute(
+        "SELECT count(*) FROM (SELECT RecordID FROM AAR ORDER BY RecordID DESC LIMIT ?) AS Newest"
+        " WHERE NOT EXISTS (SELECT 1 FROM StatusFiles WHERE StatusFiles.RecordID = Newest.RecordID)"
+        " AND NOT EXISTS (SELECT 1 FROM RecordSources WHERE RecordSources.RecordID = Newest.RecordID)",
+        (_NEWEST_RECORDS,),
+    ).fetchone()[0]
+    cut, cut_files = con.execute(
+        "SELECT count(DISTINCT RecordID), count(DISTINCT CASE WHEN Field IN ('local', 'diag', 'statistics')"
+        " THEN RecordID END) FROM RecordNotes WHERE Noted >= ?",
+        (int(time.time()) - RECENT_S,),
+    ).fetchone()
+    swept = settings.get("ARCACCT_LAST_SWEEP")
+    return Recorded(
+        int(settings["ARCACCT_SCHEMA"]),
+        con.execute("SELECT Records FROM RecordCount").fetchone()[0],
+        max((event for event in events if event is not None), default=None),
+        None if swept is None else int(swept),
+        foreign,
+        cut,
+        cut_files,
+        rejections(con),
+        dict(dropped(con)),
+    )
+
+
+def _latest_event(con: Connection, state: str) -> int | None:
+    """The latest time of the rows of a state that were written last; looking at all of them would read every event."""
+    found: int | None = con.execute(
+        "SELECT max(CAST(strftime('%s', EventTime) AS INTEGER)) FROM"
+        " (SELECT EventTime FROM JobEvents WHERE EventKey = ? ORDER BY rowid DESC LIMIT ?)",
+        (state, _NEWEST_EVENTS),
+    ).fetchone()[0]
+    return found
+
+
+def waiting(con: Connection, seq: int, ended_from: int, vos: tuple[str, ...]) -> Waiting:
+    """The records after ``seq`` that ended at ``ended_from`` or later, of these VOs or of any."""
+    marks = ",".join("?" * len(vos))
+    wanted = f" AND VOID IN (SELECT ID FROM WLCGVOs WHERE Name IN ({marks}))" if vos else ""
+    # CROSS: from what is new, or for a target that has had nothing yet, from the ends of its time.
+    first, second = ("FinishedLog", "AAR") if seq else ("AAR", "FinishedLog")
+    row = con.execute(
+        f"SELECT count(*), min(EndTime) FROM {first} CROSS JOIN {second} ON AAR.RecordID = FinishedLog.RecordID"
+        f" WHERE Seq > ? AND EndTime >= ?{wanted}",
+        (seq, ended_from, *vos),
+    ).fetchone()
+    return Waiting(*row)
+
+
+def target_state(publishing: Connection, accounting: Connection, target: str, vos: tuple[str, ...]) -> TargetState:
+    """What is known of a target, by the name of its block; all of nothing for one that never published."""
+    row = publishing.execute(
+        "SELECT LastSeq, StartEndTime, LastRun, LastSuccess, LastError FROM Targets WHERE Target = ?", (target,)
+    ).fetchone()
+    held = dict(
+        publishing.execute("SELECT State, count(*) FROM HeldRecords WHERE Target = ? GROUP BY State", (target,))
+    )
+    unanswered = publishing.execute(
+        "SELECT count(*) FROM Messages WHERE Target = ? AND State = 'sending'", (target,)
+    ).fetchone()[0]
+    holding = tuple(months.held(publishing, target).get(target, ()))
+    doubt = lives.doubt_seq(publishing, target) is not None
+    seq, start, last_run, last_success, error = row or (0, schema.created(accounting), None, None, None)
+    new = waiting(accounting, seq, start, vos)
+    never = never_sent(publishing, accounting, target, start, vos)
+    refused_once, ahead = waiting_again(publishing, target)
+    return TargetState(
+        last_run_s=last_run,
+        last_success_s=last_success,
+        last_error=error,
+        waiting=new,
+        unanswered=unanswered,
+        held=held,
+        start_s=start,
+        never_sent=never,
+        held_months=holding,
+        refused_once=refused_once,
+        ahead=ahead,
+        refused_sums=tuple(refused_sums(publishing, target)),
+        in_doubt=doubt,
+    )
+
+
+def never_sent(publishing: Connection, accounting: Connection, target: str, start: int, vos: tuple[str, ...]) -> int:
+    """How many jobs ended before a target's time and were not sent by a republish either, as whole months tell it."""
+    now = time.gmtime(start)
+    month, first = now.tm_year * 100 + now.tm_mon, calendar.timegm((now.tm_year, now.tm_mon, 1, 0, 0, 0))
+    marks = ",".join("?" * len(vos))
+    wanted = f" AND VOID IN (SELECT ID FROM WLCGVOs WHERE Name IN ({marks}))" if vos else ""
+    (whole,) = accounting.execute(
+        f"SELECT coalesce(sum(Jobs), 0) FROM Cells WHERE Month < ?{wanted}", (month, *vos)
+    ).fetchone()
+    sums = given.given_sums(publishing, target)
+    sent = sum(
+        amount.jobs
+        for place, amount in (*sums.items(), *given.given_jobs(publishing, target).items())
+        if place.year * 100 + place.month < month
+    )
+    # Sums are of whole months: with that of the start the jobs before it went, too.
+    in_sum = any(place.year * 100 + place.month == month for place in sums)
+    part = 0 if in_sum else not_sent_again(publishing, accounting, target, (first, start), vos)
+    return int(max(0, whole - sent) + part)

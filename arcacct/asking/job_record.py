@@ -1,0 +1,136 @@
+"""One job with all its children, under arcctl's JSON keys; on our database and on A-REX's, of ARC 6 or ARC 7."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from arcacct.arex.records import tokens_of_version_1, tokens_of_version_2, with_benchmark
+from arcacct.asking.arcctl import when
+from arcacct.db.engine import Connection
+from arcacct.jobs.reading import plain_text
+from arcacct.jobs.rows import Row, schema_version
+
+_VALUES = {
+    "RecordID": "RecordID",
+    "JobID": "JobID",
+    "LocalJobID": "LocalJobID",
+    "EndpointID": "EndpointID",
+    "Interface": "Interface",
+    "EndpointURL": "URL",
+    "QueueID": "QueueID",
+    "Queue": "Queues.Name",
+    "UserID": "UserID",
+    "UserSN": "Users.Name",
+    "VOID": "VOID",
+    "WLCGVO": "WLCGVOs.Name",
+    "FQANID": "FQANID",
+    "FQAN": "FQANs.Name",
+    "StatusID": "StatusID",
+    "Status": "Status.Name",
+    "ExitCode": "ExitCode",
+    "BenchmarkID": "BenchmarkID",
+    "Benchmark": "Benchmarks.Name",
+    "SubmitTime": "SubmitTime",
+    "EndTime": "EndTime",
+    "NodeCount": "NodeCount",
+    "CPUCount": "CPUCount",
+    "UsedMemory": "UsedMemory",
+    "UsedVirtMem": "UsedVirtMem",
+    "UsedWalltime": "UsedWalltime",
+    "UsedCPUUserTime": "UsedCPUUserTime",
+    "UsedCPUKernelTime": "UsedCPUKernelTime",
+    "UsedCPUTime": "UsedCPUUserTime + UsedCPUKernelTime",
+    "UsedScratch": "UsedScratch",
+    "StageInVolume": "StageInVolume",
+    "StageOutVolume": "StageOutVolume",
+}
+"""arcctl's keys in its order, and where their values are."""
+_OF_VERSION_2 = ("FQANID", "FQAN", "BenchmarkID", "Benchmark")
+# LEFT: a name that is missing must not make the job disappear.
+_NAMES = (
+    " FROM AAR LEFT JOIN Endpoints ON Endpoints.ID = EndpointID LEFT JOIN Queues ON Queues.ID = QueueID"
+    " LEFT JOIN Users ON Users.ID = UserID LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID"
+    " LEFT JOIN Status ON Status.ID = StatusID"
+)
+_NAMES_2 = " LEFT JOIN FQANs ON FQANs.ID = FQANID LEFT JOIN Benchmarks ON Benchmarks.ID = BenchmarkID"
+_TRANSFER_TYPES = {11: "cache_input", 20: "output"}
+
+
+def arcctl_record(con: Connection, record_id: int, arcctl: int | None = None) -> dict[str, Any]:
+    """
+    A record as ``arcctl accounting job info -o json`` has it, in its order; times as text, UTC.
+
+    ``arcctl`` is the version to answer like, 6 or 7; without it, that of the database. Texts are as stored; FQANID and
+    BenchmarkID are ``None`` where the database has no such numbers. The record has to exist.
+    """
+    version = schema_version(con)
+    arcctl = arcctl or version + 5
+    known = {key: column for key, column in _VALUES.items() if version != 1 or key not in _OF_VERSION_2}
+    row = con.execute(
+        f"SELECT {', '.join(known.values())}{_NAMES}{_NAMES_2 if version != 1 else ''} WHERE RecordID = ?",
+        (record_id,),
+    ).fetchone()
+    found: dict[str, Any] = dict.fromkeys(_VALUES)
+    found |= dict(zip(known, map(_printable, row), strict=True))
+    found |= _children(con, record_id)
+    found |= {key: when(found[key]) for key in ("SubmitTime", "EndTime")}
+    if version == 1 and arcctl != 6:
+        found |= _as_version_2(found)
+    elif version != 1 and arcctl == 6:
+        found |= _as_version_1(found)
+    if arcctl == 6:
+        found["JobEvents"].sort(key=lambda event: event[1])
+        return {key: value for key, value in found.items() if key not in _OF_VERSION_2}
+    return found
+
+
+def _as_version_2(record: dict[str, Any]) -> dict[str, Any]:
+    """What ARC 7 has elsewhere: the first FQAN and the benchmark of a record of version 1."""
+    tokens = [tuple(row) for row in record["AuthTokenAttributes"]]
+    fqan, tokens_2 = tokens_of_version_2(tokens)
+    extra = dict(record["JobExtraInfo"])
+    return {
+        "FQAN": fqan,
+        "Benchmark": extra.pop("benchmark", ""),
+        "AuthTokenAttributes": [list(row) for row in tokens_2],
+        "JobExtraInfo": extra,
+    }
+
+
+def _as_version_1(record: dict[str, Any]) -> dict[str, Any]:
+    tokens: list[Row] = [tuple(row) for row in record["AuthTokenAttributes"]]
+    extra: list[Row] = list(record["JobExtraInfo"].items())
+    return {
+        "AuthTokenAttributes": [list(row) for row in tokens_of_version_1(tokens, record["FQAN"])],
+        "JobExtraInfo": {str(key): value for key, value in with_benchmark(extra, record["Benchmark"])},
+    }
+
+
+def _children(con: Connection, record_id: int) -> dict[str, Any]:
+    def rows(columns: str, table: str) -> list[tuple[Any, ...]]:
+        found = con.execute(f"SELECT {columns} FROM {table} WHERE RecordID = ? ORDER BY rowid", (record_id,))
+        return [tuple(map(_printable, row)) for row in found]
+
+    return {
+        "AuthTokenAttributes": [list(row) for row in rows("AttrKey, AttrValue", "AuthTokenAttributes")],
+        "JobEvents": [list(row) for row in rows("EventKey, EventTime", "JobEvents")],
+        "RunTimeEnvironments": [plain_text(name) for (name,) in rows("RTEName", "RunTimeEnvironments")],
+        "DataTransfers": [
+            {
+                "url": url,
+                "size": size,
+                "timestart": when(start),
+                "timeend": when(end),
+                "type": _TRANSFER_TYPES.get(kind, "input"),
+            }
+            for url, size, start, end, kind in rows(
+                "URL, FileSize, TransferStart, TransferEnd, TransferType", "DataTransfers"
+            )
+        ],
+        "JobExtraInfo": {plain_text(key): value for key, value in rows("InfoKey, InfoValue", "JobExtraInfo")},
+    }
+
+
+def _printable(value: object) -> object:
+    """SQLite keeps bytes in any column; neither people nor JSON can read them."""
+    return plain_text(value) if isinstance(value, bytes) else value

@@ -1,0 +1,167 @@
+"""The whole story of one job, for `arcacct job why`: seen, recorded, sent, answered, or why not."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+
+from arcacct.arex import aborting
+from arcacct.arex.layout import is_hashed, job_file, status_files
+from arcacct.asking import story
+from arcacct.asking.story import Carried
+from arcacct.conf.settings import Settings
+from arcacct.conf.targets import Target
+from arcacct.db.engine import Connection
+from arcacct.jobs import reading
+from arcacct.jobs.aar import AAR
+from arcacct.jobs.lookup import Found
+from arcacct.publishing import held, ledger, months
+from arcacct.publishing.digests import is_same
+from arcacct.publishing.families import SummaryFamily, family_of, wants
+from arcacct.publishing.position import iso
+from arcacct.targets import acceptance
+from arcacct.targets.apel import summaries
+
+_SUFFIXES = ("local", "diag", "statistics", "failed")
+
+
+def why(settings: Settings, accounting: Connection, publishing: Connection, found: Found) -> Iterator[str]:
+    """The story in lines, in the order in which things happened."""
+    aar = reading.by_record_id(accounting, [found.record_id]).get(found.record_id)
+    if aar is None:
+        yield f"record {found.record_id}: its status is none that the database knows; see `arcacct db check`"
+        return
+    yield f"job {aar.job_id}"
+    yield f"  in the batch system: {aar.local_job_id or 'no id'}"
+    yield f"  user {aar.user_dn or 'unknown'}, VO {aar.vo or 'none'}"
+    yield f"  record {found.record_id}: {_record(aar)}"
+    for field, note in story.notes_of(accounting, found.record_id):
+        yield f"  left out: {field}: {note}"
+    yield f"  control directory: {_files(settings.places.controldir, aar.job_id)}"
+    seen = story.sighting(accounting, found.record_id)
+    if seen is not None:
+        swept = "and its files were read by a sweep" if seen.swept else "not yet confirmed by a sweep"
+        if seen.state == aborting.ON_HOLD and not aar.end_time:
+            yield f"  last event at {iso(seen.event_s)}; its files are gone, and nothing tells what it used:"
+            yield f"  {aborting.WAYS_OUT}"
+        else:
+            yield f"  last state recorded: {seen.state} at {iso(seen.event_s)}, {swept}"
+    yield "events (UTC)"
+    for when, event in story.events_of(accounting, found.record_id):
+        yield f"  {when}  {event}"
+    seq = story.seq_of(accounting, found.record_id)
+    yield "publishing"
+    if seq is None:
+        yield "  not final yet: nothing is published before the job has ended"
+        return
+    yield f"  became final, or changed last, as number {seq} of FinishedLog"
+    if not settings.targets:
+        yield "  no targets are configured"
+    for target in settings.targets:
+        yield from _at_target(settings, target, publishing, aar, seq)
+
+
+def _record(aar: AAR) -> str:
+    if not aar.end_time:
+        return f"{aar.status}, submitted {iso(aar.submit_time)}"
+    return (
+        f"{aar.status}, exit code {aar.exit_code}, submitted {iso(aar.submit_time)},"
+        f" ended {iso(aar.end_time)}, wall {aar.wall_s} s, CPU {_cpu(aar)} s, {aar.core_count} cores on"
+        f" {aar.node_count} nodes, benchmark {aar.benchmark or 'unknown'}"
+    )
+
+
+def _cpu(aar: AAR) -> str:
+    """The sum of CPU times; of what are no numbers what stands there."""
+    both = aar.cpu_user_s, aar.cpu_kernel_s
+    return str(sum(both)) if {int}.issuperset(map(type, both)) else " + ".join(map(str, both))
+
+
+def _files(controldir: str, job_id: str) -> str:
+    """Which of the job's files are there now."""
+    hashed = is_hashed(controldir, job_id)
+    files = [(suffix, job_file(controldir, job_id, suffix, hashed=hashed)) for suffix in _SUFFIXES]
+    there = [f".{suffix}" for suffix, path in files if os.path.lexists(path)]
+    there += [
+        path.removeprefix(f"{controldir}/")
+        for path in status_files(controldir, job_id, "", hashed=hashed)
+        if os.path.exists(path)
+    ]
+    return ", ".join(there) if there else "no files of this job any more"
+
+
+def _at_target(settings: Settings, target: Target, con: Connection, aar: AAR, seq: int) -> Iterator[str]:
+    family = family_of(target, settings)
+    sent = story.messages_of(con, target.block, aar.job_id)
+    for one in sent:
+        yield f"  {target.name}: {_message(one, aar)}"
+    counted, notes = _sum_message(con, target, family, aar) if isinstance(family, SummaryFamily) else (None, ())
+    if counted is not None:
+        repaired = f"; repaired: {'; '.join(notes)}" if notes else ""
+        yield f"  {target.name}: counted in a sum of its month: {_message(counted, aar)}{repaired}"
+    aside = held.set_aside(con, target=target.block, job_id=aar.job_id)
+    for one_aside in aside:
+        again = f"; {one_aside.again}" if one_aside.again else ""
+        yield f"  {target.name}: {one_aside.state} since {iso(one_aside.since_s)}: {one_aside.reason}{again}"
+    if not aside and counted is None and not any(one.state in ("accepted", "sending") for one in sent):
+        yield f"  {target.name}: not sent: {_held_month(target, con, aar) or _reason(target, con, aar, seq)}"
+
+
+def _message(one: Carried, aar: AAR) -> str:
+    what = f"message {one.message_id} ({one.kind}, {one.origin}) of {iso(one.created_s)}"
+    if one.state == "sending":
+        answer = "no answer yet: it is sent again by the next run"
+    elif one.answered_s is not None:
+        code = f" with HTTP {one.answer_code}" if one.answer_code else ""
+        answer = f"{one.state}{code} at {iso(one.answered_s)}"
+    else:
+        answer = one.state
+    details = [
+        f"receiver's id {one.receiver_id}" if one.receiver_id else "",
+        f"the receiver said: {one.answer}" if one.answer else "",
+        "with zeros, to take back what was sent before" if one.zeros else "",
+        f"repaired: {one.notes}" if one.notes and not one.zeros else "",
+        "" if one.zeros or one.digest is None or is_same(aar, one.digest) else "an older version of the record",
+    ]
+    return "; ".join([f"{what}: {answer}", *(detail for detail in details if detail)])
+
+
+def _sum_message(
+    con: Connection, target: Target, family: SummaryFamily, aar: AAR
+) -> tuple[Carried | None, tuple[str, ...]]:
+    """The last message with the sum that a job is counted in, and what was repaired of the job for it."""
+    if not reading.is_time(aar.end_time):
+        return None, ()
+    verdict = acceptance.accept_cell(reading.cell_of(aar), family.options, aar.end_time)
+    if verdict.refusal is not None or not wants(target, aar.vo):
+        return None, ()
+    (summary,) = summaries.summaries([verdict.cell], family.options, family.version)
+    return story.message_of_sum(con, target.block, json.dumps(summary.key)), verdict.notes
+
+
+def _held_month(target: Target, con: Connection, aar: AAR) -> str:
+    """That the month of a job is held; empty if it is not."""
+    if not reading.is_time(aar.end_time):
+        return ""
+    month = ledger.month_of(aar.end_time)
+    for one in months.held(con, target.block).get(target.block, ()):
+        if (one.year, one.month) == month:
+            return f"{month[0]:04d}-{month[1]:02d} is held; `arcacct status` says why and what to do"
+    return ""
+
+
+def _reason(target: Target, con: Connection, aar: AAR, seq: int) -> str:
+    position = ledger.cursor(con, target.block)
+    if not wants(target, aar.vo):
+        return f"its VO is not among those of the target (vofilter={', '.join(target.vofilter)})"
+    if position is None:
+        return "nothing was published to this target yet"
+    if reading.is_time(aar.end_time) and aar.end_time < position.start_end_time:
+        begun = iso(position.start_end_time)
+        return f"it ended before this target's time, {begun}; `publish --since` or `republish` send it"
+    if aar.status == "aborted" and not reading.is_publishable(aar):
+        return "it vanished unfinished, and the batch system measured nothing"
+    if seq > position.last_seq:
+        return "it waits for the next run"
+    return "the ledger does not know why; `arcacct republish` sends it"

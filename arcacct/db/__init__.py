@@ -1,0 +1,1 @@
+"""Our databases as files of SQLite: opened, written in turn, taken forward, backed up, moved."""

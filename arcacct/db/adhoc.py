@@ -1,0 +1,174 @@
+"""
+`arcacct query`: one statement of anybody, which can only read, and only so much.
+
+SQLite itself keeps the limits: the file is opened read-only, an authorizer allows reading alone, a progress handler
+ends what runs too long, and the heap has a hard limit, temporary tables included. Of the memory that a query may take
+SQLite has half; a row may have a sixteenth, since it is there several times while it is written out.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from _sqlite3 import Connection
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from sqlite_utils.utils import dedupe_keys
+
+from arcacct.db.foreign import Foreign, watched
+from arcacct.errors import InputError, StoreBusy, UsageError
+
+MIB = 2**20
+_LARGEST_VALUE = 16 * MIB
+_ROW_SHARE = 16
+_ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
+_PRAGMAS = {"table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo", "foreign_key_list"}
+"""They tell about the schema; their argument is the name of a table."""
+_REFUSED_FUNCTIONS = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"}
+
+
+class Limits(NamedTuple):
+    """How much a query may take."""
+
+    seconds: float
+    rows: int
+    memory_mib: int
+
+
+class Answer(NamedTuple):
+    """A running query: its columns, and its rows as they come."""
+
+    columns: tuple[str, ...]
+    rows: Iterator[tuple[Any, ...]]
+
+
+class _Refusals(list[str]):
+    """What the authorizer refused: SQLite says only that it did."""
+
+    def __init__(self, con: Connection) -> None:
+        super().__init__()
+        self._foreign = con if isinstance(con, Foreign) else None
+
+    def __call__(self, action: int, one: str | None, two: str | None, _database: str | None, via: str | None) -> int:
+        function = action == sqlite3.SQLITE_FUNCTION and str(two).lower() not in _REFUSED_FUNCTIONS
+        pragma = action == sqlite3.SQLITE_PRAGMA and str(one).lower() in _PRAGMAS
+        if self._foreign is not None and not self._foreign.allows(action, one, via):
+            self.append(f"the view {via or one} of a database of others")
+        elif action in _ALLOWED or function or pragma:
+            return sqlite3.SQLITE_OK
+        else:
+            self.append(str(two if action == sqlite3.SQLITE_FUNCTION else one))
+        return sqlite3.SQLITE_DENY
+
+
+@contextmanager
+def answered(con: Connection, sql: str, limits: Limits, at_work: Callable[[], bool] = lambda: True) -> Iterator[Answer]:
+    """
+    Run one statement that reads; ``at_work`` is called while it runs.
+
+    Raises UsageError for one that is refused or is no SQL, InputError when it takes more than ``limits``, StoreBusy
+    when the database is locked; also while the rows come. The connection is good for nothing else after.
+    """
+    row = _Row(limits)
+    _confine(con, limits, row)
+    refusals = _Refusals(con)
+    con.set_authorizer(refusals)
+    began = time.monotonic()
+    if isinstance(con, Foreign):
+        con.more_time(limits.seconds)
+    with (
+        watched(con, lambda: at_work() and time.monotonic() - began < limits.seconds),
+        _explaining(sql, limits, refusals),
+    ):
+        cursor = con.execute(sql)
+        if cursor.description is None:
+            raise UsageError(f"{_beginning(sql)}: this is no statement that returns rows")
+        columns = tuple(dedupe_keys(column[0] for column in cursor.description))
+        yield Answer(columns, _counted(cursor, limits, row))
+
+
+def too_long(seconds: float) -> str:
+    """What to say of a query that had to be ended."""
+    return f"the query ran for {seconds:g} s: make it smaller, or raise --timeout"
+
+
+class _Row:
+    """What the present row takes; also the texts of one that is still being read."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.begin()
+
+    def begin(self) -> None:
+        """The next row."""
+        self._room_bytes = self._limits.memory_mib * MIB // _ROW_SHARE
+
+    def take(self, size_bytes: int) -> None:
+        """Raises MemoryError for a value that is too much."""
+        self._room_bytes -= size_bytes
+        if self._room_bytes < 0:
+            raise MemoryError
+
+    def text(self, content: bytes) -> str:
+        """A text as far as it can be read."""
+        self.take(len(content))
+        return content.decode("utf-8", "replace")
+
+
+def _confine(con: Connection, limits: Limits, row: _Row) -> None:
+    con.execute("PRAGMA query_only = 1")
+    # Sorting and temporary tables count as memory then, instead of filling a disk.
+    con.execute("PRAGMA temp_store = MEMORY")
+    con.execute(f"PRAGMA hard_heap_limit = {limits.memory_mib * MIB // 2}")
+    con.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_VALUE)
+    con.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    con.text_factory = row.text
+    # SQLite declares these tables when they are first used, which the authorizer would take for CREATE TABLE.
+    for table in ("json_each('[]')", "json_tree('[]')", "pragma_table_info('AAR')", "pragma_index_list('AAR')"):
+        con.execute(f"SELECT 1 FROM {table}").fetchall()
+
+
+def _counted(cursor: sqlite3.Cursor, limits: Limits, row: _Row) -> Iterator[tuple[Any, ...]]:
+    for number, values in enumerate(cursor):
+        if number == limits.rows:
+            raise InputError(f"the query has more than {limits.rows} rows: add a LIMIT, or raise --max-rows")
+        row.take(sum(len(value) for value in values if isinstance(value, bytes)))
+        yield values
+        row.begin()
+
+
+@contextmanager
+def _explaining(sql: str, limits: Limits, refusals: Sequence[str]) -> Iterator[None]:
+    """What SQLite says, as one line that says what to do."""
+    try:
+        yield
+    except MemoryError:
+        raise _too_much_memory(limits) from None
+    except (sqlite3.Error, sqlite3.Warning, UnicodeError) as error:
+        text = str(error)
+        if "interrupted" in text:
+            raise InputError(too_long(limits.seconds)) from None
+        if "out of memory" in text:
+            raise _too_much_memory(limits) from None
+        if "too big" in text:
+            raise InputError(f"the query makes a value of more than {_LARGEST_VALUE // MIB} MiB") from None
+        if "locked" in text:
+            raise StoreBusy(f"the database is locked: {text}; try again later") from None
+        if refusals:
+            raise UsageError(f"{_beginning(sql)}: queries can only read; {refusals[-1]} is refused") from None
+        raise UsageError(f"{_beginning(sql)}: {text}") from None
+
+
+def _too_much_memory(limits: Limits) -> InputError:
+    row_mib = limits.memory_mib // _ROW_SHARE
+    return InputError(
+        f"the query needs more than {limits.memory_mib} MiB, or a row of it more than {row_mib}: make it smaller, or"
+        " raise --max-memory"
+    )
+
+
+def _beginning(sql: str) -> str:
+    line = " ".join(sql.split())
+    return repr(line if len(line) <= 40 else f"{line[:40]}...")

@@ -1,0 +1,24 @@
+"""Transactions of the publishing database: on the disk before anything is done that cannot be taken back."""
+
+from __future__ import annotations
+
+from _sqlite3 import Connection
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+
+_TURN = Lock()
+
+
+@contextmanager
+def transaction(con: Connection) -> Iterator[None]:
+    """All or nothing, and on disk afterwards."""
+    # Threads that publish side by side wait here: SQLite lets one write at a time, and the others sleep and try.
+    with _TURN:
+        con.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            con.execute("ROLLBACK")
+            raise
+        con.execute("COMMIT")

@@ -1,0 +1,45 @@
+"""What SQLite can tell of a database: whether its pages, references and schema are whole."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from sqlite_utils import Database
+
+from arcacct.db.engine import Connection
+from arcacct.db.schema import Kind, in_memory
+
+
+def pages(con: Connection) -> list[str]:
+    return [text for (text,) in con.execute("PRAGMA integrity_check") if text != "ok"]
+
+
+def references(con: Connection) -> list[str]:
+    return [
+        f"{table} row {row}: {parent} has no such row"
+        for table, row, parent, _id in con.execute("PRAGMA foreign_key_check")
+    ]
+
+
+def schema(con: Connection, kind: Kind) -> list[str]:
+    """What a new database has and this one lacks, or has otherwise. What somebody added is no problem."""
+    with closing(in_memory(kind)) as fresh:
+        wanted, found = _described(Database(fresh)), _described(Database(con))
+    missing = [f"{name} is missing" for name in wanted if name not in found]
+    different = [f"{name} is not as it should be" for name in wanted if name in found and wanted[name] != found[name]]
+    return missing + different
+
+
+def _described(database: Database) -> dict[str, object]:
+    """Every table, index, view and trigger by kind and name, in a form that can be compared."""
+    described: dict[str, object] = {}
+    for table in database.tables:
+        described[f"table {table.name}"] = [tuple(column) for column in table.columns]
+        for index in table.indexes:
+            if index.origin == "c":
+                described[f"index {index.name}"] = (bool(index.unique), tuple(index.columns))
+    for view in database.views:
+        described[f"view {view.name}"] = " ".join(view.schema.split())
+    for trigger in database.triggers:
+        described[f"trigger {trigger.name}"] = " ".join(trigger.sql.split())
+    return described

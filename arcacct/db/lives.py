@@ -1,0 +1,292 @@
+"""
+One life of two databases (INVARIANTS 11): each remembers the other; what is old, lost or foreign is noticed.
+
+accounting.db is an older copy if the ledger knows a later fence of it, the ledger if accounting.db knows a later run.
+A ledger that knows neither this accounting database nor one that it came from belongs to another site.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from _sqlite3 import Connection
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from arcacct.conf.places import Places
+from arcacct.db import fence, schema
+from arcacct.db.durable import transaction
+from arcacct.db.opening import writing
+from arcacct.errors import ConfigError
+
+_LAST_ROW = "LAST_ROW "
+_NAMES = "NAMES "
+_LOST_RUNS = "LOST_RUNS"
+_FORGOTTEN = "FORGOTTEN"
+_ANY_ROW = 2**63 - 1
+
+
+class Doubt(StrEnum):
+    """What is wrong with how the two databases know each other."""
+
+    LEDGER_OLD = "ledger_old"
+    """publishing.db is an older copy: what was sent since is not in it."""
+    LEDGER_LOST = "ledger_lost"
+    """There was another publishing.db, and this one knows nothing of it."""
+    ACCOUNTING_OLD = "accounting_old"
+    """accounting.db is an older copy, put in place by hand."""
+    ACCOUNTING_OTHER = "accounting_other"
+    """accounting.db was restored, or begun anew, since the last run."""
+    FOREIGN = "foreign"
+    """publishing.db belongs to another accounting database."""
+
+
+MEANING = {
+    Doubt.LEDGER_OLD: (
+        "publishing.db is an older copy of itself: what was sent since it was made is not known any more. What may have"
+        " gone out then is sent again, which changes nothing where it did, and keys in doubt are sent with zeros"
+    ),
+    Doubt.LEDGER_LOST: (
+        "publishing.db was lost: what was sent before is not known any more. Everything since the target's beginning is"
+        " sent again, which changes nothing where it was sent before, and keys in doubt are sent with zeros"
+    ),
+    Doubt.ACCOUNTING_OLD: (
+        "accounting.db is an older copy of itself: what is sent is compared with what was sent before, and no published"
+        " figure falls for it"
+    ),
+    Doubt.ACCOUNTING_OTHER: (
+        "the accounting database was restored or begun anew: what is sent is compared with what was sent before, and no"
+        " published figure falls for it"
+    ),
+    Doubt.FOREIGN: (
+        "publishing.db is the ledger of another accounting database: publishing from both would take back what that one"
+        " sent. Put back the files that belong together (`arcacct db restore`), or, if this is meant,"
+        " say `arcacct db init --new-life`"
+    ),
+}
+"""What each doubt means, for people."""
+
+
+class Known(NamedTuple):
+    """What the two databases remember of each other."""
+
+    life: str
+    lineage: frozenset[str]
+    """The accounting database's own incarnation and those it came from."""
+    passed: int
+    """How many fences the accounting database has passed, and up to which Seq of FinishedLog the last one was."""
+    horizon: int
+    ledger_of: str | None
+    """The ledger that accounting.db knows, and how many runs that had begun."""
+    runs_of: int
+    ledger: str
+    runs: int
+    fences: int | None
+    """How many fences of accounting.db the ledger knows."""
+    lives_of: frozenset[str]
+    """The incarnations of accounting.db that the ledger's targets stand in."""
+    lives_ever: frozenset[str]
+    """Those, and all that it has ever met with what they came from."""
+    restored: bool
+    """publishing.db came from a backup, and nothing was published since."""
+    has_cursors: bool
+    life_before: str | None
+    """The life of accounting.db at the last run that it knows of."""
+    last_run: int | None
+    """When the last run ended that the ledger knows of, UTC seconds."""
+    is_behind: bool
+    """Whether a target was sent more of this very life of accounting.db than it has logged."""
+
+
+class Begun(NamedTuple):
+    """A run that may go on."""
+
+    horizon: int
+    """The highest Seq that is on disk."""
+    life: str
+    doubts: tuple[Doubt, ...]
+
+
+def known(accounting: Connection, publishing: Connection, *, rehearsing: bool = False) -> Known:
+    """What both remember, by reading alone; of the ledger of a rehearsal accounting.db knows nothing."""
+    ours = dict(accounting.execute("SELECT KeyName, KeyValue FROM DBConfig").fetchall())
+    theirs = dict(publishing.execute("SELECT KeyName, KeyValue FROM DBConfig").fetchall())
+    horizon, passed = accounting.execute("SELECT Horizon, Passed FROM Fence").fetchone()
+    lives = {one for (one,) in publishing.execute("SELECT DISTINCT Incarnation FROM Targets") if one}
+    fences = theirs.get("FENCES_PASSED")
+    life = schema.incarnation(accounting)
+    (last_run,) = publishing.execute("SELECT max(LastRun) FROM Targets").fetchone()
+    (reached,) = publishing.execute("SELECT max(LastSeq) FROM Targets WHERE Incarnation = ?", (life,)).fetchone()
+    return Known(
+        life,
+        schema.lineage(accounting),
+        int(passed),
+        int(horizon),
+        None if rehearsing else ours.get("LEDGER_INCARNATION"),
+        0 if rehearsing else int(ours.get("LEDGER_RUNS", 0)),
+        theirs.get("ARCACCT_INCARNATION", ""),
+        int(theirs.get("RUNS", 0)),
+        None if fences is None else int(fences),
+        frozenset(lives),
+        frozenset((*lives, *theirs.get("ACCOUNTING_LIVES", "").split())),
+        "ARCACCT_RESTORED" in theirs,
+        bool(lives),
+        None if rehearsing else ours.get("LEDGER_LIFE"),
+        last_run,
+        reached is not None and reached > fence.highest_seq(accounting),
+    )
+
+
+def doubts(what: Known) -> list[Doubt]:
+    """What is wrong between the two."""
+    found = []
+    if what.lives_of and not what.lives_ever & what.lineage:
+        found.append(Doubt.FOREIGN)
+    if what.ledger_of is not None and what.ledger_of != what.ledger:
+        found.append(Doubt.LEDGER_LOST if not what.has_cursors else Doubt.LEDGER_OLD)
+    elif what.runs_of > what.runs or what.restored:
+        found.append(Doubt.LEDGER_OLD)
+    # An older program noted no fences: what it sent is all that tells.
+    if what.life in what.lives_ever and (what.is_behind or what.passed < (what.fences or 0)):
+        found.append(Doubt.ACCOUNTING_OLD)
+    elif what.has_cursors and what.life not in what.lives_of and Doubt.FOREIGN not in found:
+        found.append(Doubt.ACCOUNTING_OTHER)
+    return found
+
+
+def begin_run(accounting: Connection, publishing: Connection, here: Places) -> Begun:
+    """
+    Begin a run of publishing: each database notes the other, and a fence makes the accounting database durable.
+
+    An older copy of the accounting database begins a life of its own here, and after an older ledger every target has
+    a doubt. Raises ConfigError for two databases that do not belong together. Killed anywhere, the next run notices
+    the same.
+    """
+    rehearsing = here.rehearsal is not None
+    what = known(accounting, publishing, rehearsing=rehearsing)
+    found = doubts(what)
+    if Doubt.FOREIGN in found:
+        raise ConfigError(f"{here.publishing_database}: {MEANING[Doubt.FOREIGN]}")
+    with transaction(publishing):
+        if Doubt.LEDGER_OLD in found or Doubt.LEDGER_LOST in found:
+            publishing.execute("UPDATE Targets SET DoubtSeq = min(coalesce(DoubtSeq, LastSeq), LastSeq)")
+            publishing.execute("INSERT OR REPLACE INTO DBConfig VALUES ('LEDGER_LOST', '1')")
+        runs = max(what.runs, what.runs_of if what.ledger_of == what.ledger else 0) + 1
+        publishing.execute("INSERT OR REPLACE INTO DBConfig VALUES ('RUNS', ?)", (str(runs),))
+
+    def note() -> None:
+        if not rehearsing:
+            accounting.execute("INSERT OR REPLACE INTO DBConfig VALUES ('LEDGER_INCARNATION', ?)", (what.ledger,))
+            accounting.execute("INSERT OR REPLACE INTO DBConfig VALUES ('LEDGER_RUNS', ?)", (str(runs),))
+            if Doubt.LEDGER_OLD in found or Doubt.LEDGER_LOST in found:
+                accounting.execute("INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (_LOST_RUNS, str(what.runs_of)))
+        if Doubt.ACCOUNTING_OLD in found:
+            schema.begin_new_life(accounting, seq=what.horizon)
+        if not rehearsing:
+            if _both_are_old(what, found):
+                since = _age(accounting) if what.last_run is None else what.last_run
+                span = f"{since} {int(time.time())}"
+                accounting.execute("INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (_FORGOTTEN, span))
+            life = schema.incarnation(accounting)
+            accounting.execute("INSERT OR REPLACE INTO DBConfig VALUES ('LEDGER_LIFE', ?)", (life,))
+
+    # Never fewer than the ledger knows: a copy that is known for one must not be taken for an older one again.
+    passed = fence.pass_fence(accounting, here, note, at_least=what.fences or 0)
+    with transaction(publishing):
+        publishing.execute("INSERT OR REPLACE INTO DBConfig VALUES ('FENCES_PASSED', ?)", (str(passed.passed),))
+        lives = " ".join(sorted(what.lives_ever | schema.lineage(accounting)))
+        publishing.execute("INSERT OR REPLACE INTO DBConfig VALUES ('ACCOUNTING_LIVES', ?)", (lives,))
+        publishing.execute("DELETE FROM DBConfig WHERE KeyName = 'ARCACCT_RESTORED'")
+    return Begun(passed.horizon, schema.incarnation(accounting), tuple(found))
+
+
+def _both_are_old(what: Known, found: list[Doubt]) -> bool:
+    """Whether both databases are copies of the past: neither knows what the other forgot."""
+    if Doubt.LEDGER_OLD not in found and Doubt.LEDGER_LOST not in found:
+        return False
+    if what.life_before is None:
+        return Doubt.ACCOUNTING_OTHER in found or Doubt.ACCOUNTING_OLD in found
+    return Doubt.ACCOUNTING_OLD in found or what.life_before != what.life
+
+
+def _age(con: Connection) -> int:
+    """When the backup was made that this life began with, as its last job tells, UTC seconds."""
+    row = con.execute(
+        "SELECT max(EndTime) FROM FinishedLog JOIN AAR USING (RecordID) WHERE Seq <= ? AND EndTime <= ?",
+        (schema.life_seq(con), int(time.time())),
+    ).fetchone()
+    return int(row[0] or 0)
+
+
+def forgotten(con: Connection) -> tuple[int, int] | None:
+    """From when to when, UTC seconds, neither database knows what was published; ``None``: nothing is forgotten."""
+    row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = ?", (_FORGOTTEN,)).fetchone()
+    if row is None:
+        return None
+    since, until = map(int, str(row[0]).split())
+    return since, until
+
+
+def is_successor(con: Connection) -> bool:
+    """Whether there was a ledger that knew more than this one: a target without a cursor need not be a new one."""
+    return con.execute("SELECT 1 FROM DBConfig WHERE KeyName = 'LEDGER_LOST'").fetchone() is not None
+
+
+def doubt_seq(con: Connection, target: str) -> int | None:
+    """After which Seq the ledger does not know what the target was sent; ``None``: it knows all."""
+    row = con.execute("SELECT DoubtSeq FROM Targets WHERE Target = ?", (target,)).fetchone()
+    return None if row is None or row[0] is None else int(row[0])
+
+
+def remembered(con: Connection, target: str) -> list[dict[str, object]]:
+    """By what names a target was published to, as accounting.db remembers it; the last ones last."""
+    return list(json.loads(_noted(con, f"{_NAMES}{target}") or "[]"))
+
+
+def remember(con: Connection, here: Places, target: str, names: Mapping[str, object], *, alone: bool) -> None:
+    """
+    Note the names by which a target is published to, for the day on which the ledger is lost.
+
+    Beside those of before, under which the receiver may still have jobs; ``alone``: an operator says that it has none.
+    """
+    if here.rehearsal is not None:
+        return
+    before = remembered(con, target)
+    others = [] if alone else [one for one in before if one != names]
+    if (now := [*others, names]) != before:
+        with writing(con, here):
+            con.execute(
+                "INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (f"{_NAMES}{target}", json.dumps(now, sort_keys=True))
+            )
+
+
+def last_row(con: Connection, target: str) -> int:
+    """
+    The highest number that a receiver (SGAS) gave to a record, as accounting.db remembers it; 0 for none.
+
+    A number up to there that a lost ledger does not know is of a record that the receiver had before. Nobody knows how
+    far that goes if the last run before the loss did not come to its end.
+    """
+    row, run = (_noted(con, f"{_LAST_ROW}{target}") or "0 0").split()
+    lost = _noted(con, _LOST_RUNS)
+    return int(row) if lost is None or int(run) >= int(lost) else _ANY_ROW
+
+
+def note_last_row(con: Connection, here: Places, target: str, row: int) -> None:
+    """A run has come to its end: the highest number that the receiver gave to a record."""
+    if here.rehearsal is None:
+        run = _noted(con, "LEDGER_RUNS")
+        with writing(con, here):
+            con.execute("INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (f"{_LAST_ROW}{target}", f"{row} {run}"))
+
+
+def _noted(con: Connection, name: str) -> str | None:
+    row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = ?", (name,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def end_doubt(con: Connection, target: str) -> None:
+    """All that was in doubt of a target has been sent again or taken back."""
+    with transaction(con):
+        con.execute("UPDATE Targets SET DoubtSeq = NULL WHERE Target = ?", (target,))

@@ -1,0 +1,397 @@
+"""
+Care of the databases: backup while others write, restore, and making them small and fast again.
+
+Copies are made by SQLite's own means only: a copy of the file alone lacks what is in the WAL, and one over a file in
+use is damaged at once (INVARIANTS 9).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import time
+from _sqlite3 import Connection, DatabaseError, connect
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from itertools import chain, count
+from typing import NamedTuple
+
+import psutil
+
+from arcacct.conf.places import Places
+from arcacct.db import opening, place
+from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database, open_for_reading, translated, uri
+from arcacct.db.maintenance import let_through, maintenance, refuse_maintenance
+from arcacct.db.own_schema import require_own_schema
+from arcacct.db.schema import (
+    ACCOUNTING,
+    PUBLISHING,
+    Kind,
+    backup,
+    begin_new_life,
+    ensure,
+    lineage,
+    open_to_group,
+    succeed,
+    sync,
+)
+from arcacct.db.transaction import open_lock
+from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError
+from arcacct.files.foreign import TEMPORARY, Directory, open_directory
+from arcacct.files.private import private_directory
+
+PATIENCE_S = 30.0
+"""How long to wait for processes that use a database, before a restore gives up."""
+ARCHIVE_MARK = "ARCACCT_ARCHIVE"
+SUFFIXES = ("", "-wal", "-shm")
+
+
+class Copy(NamedTuple):
+    """One backup that was made."""
+
+    path: str
+    size_bytes: int
+
+
+class Restored(NamedTuple):
+    """What a restore did."""
+
+    database: str
+    kept: str | None
+    """The old database, moved out of the way."""
+    scripts: tuple[int, ...]
+    """Schema scripts that took the backup forward."""
+
+
+class NewLife(NamedTuple):
+    """What an operator's word for a new life came to."""
+
+    scripts: tuple[int, ...]
+    """Schema scripts that made the database; none where it was there."""
+    lives: frozenset[str]
+    """Incarnations that it goes on from since."""
+
+
+class Sizes(NamedTuple):
+    """Bytes of a database file."""
+
+    before: int
+    after: int
+
+
+def backups(here: Places, directory: str) -> list[Copy]:
+    """
+    Whole, checked copies of both databases in a directory, which is made if it is missing; others go on writing.
+
+    Their names have the time. Raises StoreError, and leaves no half copy behind, InputError for a link of others.
+    """
+    opening.require(here)
+    now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    both = ((here.database, ACCOUNTING), (here.publishing_database, PUBLISHING))
+    try:
+        with open_directory(directory, make=0o700) as place:
+            # SQLite goes by paths. Whose the databases are may do with them what he likes anyway.
+            if not place.sure and place.status.st_uid != os.stat(here.directory).st_uid:
+                raise StoreError(
+                    f"{place.path}: others than this user can exchange what is there; choose a directory of your own"
+                )
+            return [
+                _backup(path, kind, place, f"{kind.folder}-{now}.db")
+                for path, kind in both
+                if kind is ACCOUNTING or os.path.exists(path)
+            ]
+    except OSError as error:
+        raise StoreError(
+            f"{error.filename or directory}: {error.strerror}; choose a directory that this user may write"
+        ) from error
+
+
+def _backup(path: str, kind: Kind, place: Directory, name: str) -> Copy:
+    target = place.path_of(name)
+    if os.path.lexists(target):
+        raise StoreError(f"{target}: is there already; wait a second, or choose another directory")
+    # Made where nobody else can have put a link: the name can be foreseen, and everybody may write in /tmp.
+    with place.make(f"{TEMPORARY}{secrets.token_hex(8)}") as folder:
+        copy = folder.path_of(name)
+        try:
+            with closing(open_for_reading(path, kind.schema)) as con:
+                backup(con, copy)
+            check_copy(copy)
+            size_bytes = os.path.getsize(copy)
+            os.rename(copy, target)
+            sync(place.path)
+        finally:
+            shutil.rmtree(folder.path, ignore_errors=True)
+    return Copy(target, size_bytes)
+
+
+def check_copy(path: str) -> None:
+    """Raises StoreError for a copy that is damaged, which means that what was copied is."""
+    with closing(_connect_unused(path)) as con:
+        found = _one(con, path, "PRAGMA quick_check(1)")
+    if found != "ok":
+        raise StoreError(f"{path}: the copy is damaged, so the database is: {found}; run `arcacct db check`")
+
+
+def _connect_unused(path: str) -> Connection:
+    """A file that nobody uses; without locks, and without making -wal and -shm beside it."""
+    try:
+        return connect(f"{uri(path, 'ro')}&immutable=1", isolation_level=None, uri=True)
+    except DatabaseError as error:
+        raise translated(error, path) from error
+
+
+def _one(con: Connection, path: str, query: str) -> object:
+    try:
+        return con.execute(query).fetchone()[0]
+    except DatabaseError as error:
+        raise translated(error, path) from error
+
+
+def restore(here: Places, source: str, *, patience_s: float = PATIENCE_S) -> Restored:
+    """
+    Put a backup in the place of the database that it is one of; the old one is kept beside it under another name.
+
+    A backup of the accounting database goes on from its own old life and from that of the database it replaces, or
+    that was noted. Hooks spool meanwhile. Raises SchemaError for a file that is no backup of ours (its schema has to be
+    ours, without triggers and views of others) or newer than this program, InputError when it cannot be read, StoreBusy
+    when other processes do not let go of the database, ConfigError as `may_restore`.
+    """
+    may_restore(here)
+    kind = _kind_of(source, here)
+    path = here.database if kind is ACCOUNTING else here.publishing_database
+    with _prepared(here, source, kind) as (copy, done), maintenance(here.database, "restore"):
+        lock = open_lock(here.queue_lock)
+        try:
+            let_through(lock)
+            wait_until_unused(path, patience_s)
+            kept = _exchange(path, copy, "restore")
+        finally:
+            os.close(lock)
+        open_to_group(path, here.read_group)
+        if kind is ACCOUNTING:
+            _note(here)
+    return Restored(path, kept, tuple(done))
+
+
+def may_restore(here: Places) -> None:
+    """Raise ConfigError where a backup must not be put: the directory has its database elsewhere, or is none."""
+    place.refuse_another(here)
+    place.refuse_astray(here)
+
+
+def _note(here: Places) -> None:
+    """Note the place of the database that has just been put there."""
+    with closing(open_for_reading(here.database, ACCOUNTING_SCHEMA)) as con:
+        place.note_down(here, con, place.read(here))
+
+
+def new_life(here: Places) -> NewLife:
+    """
+    The operator's word that the accounting database begins anew: it is made whatever tells of an earlier one.
+
+    It goes on from the lives that the ledger beside it and the note know; so does one that is there. What the old
+    place had in its spool stays to be drained. Raises StoreError and its kinds.
+    """
+    note = place.read(here)
+    lives = frozenset((*place.ledger_lives(here.publishing_database), *(() if note is None else (note.incarnation,))))
+    if place.is_begun(here.database):
+        done: list[int] = []
+        refuse_maintenance(here.database)
+        ensure(here.database, ACCOUNTING, read_group=here.read_group)
+        with closing(open_database(here.database, ACCOUNTING_SCHEMA)) as con:
+            lives -= lineage(con)
+            if lives:
+                with opening.writing(con, here):
+                    succeed(con, lives)
+    else:
+        place.refuse_astray(here)
+        done = _make_successor(here, lives)
+    _note(here)
+    return NewLife(tuple(done), lives)
+
+
+def _make_successor(here: Places, lives: Iterable[str]) -> list[int]:
+    with _workshop(here, "new-life") as folder:
+        made = os.path.join(folder, "accounting.db")
+        done = ensure(made, ACCOUNTING)
+        with closing(_connect(made)) as con:
+            succeed(con, sorted(lives))
+        place.own_as(made, here.directory)
+        sync(made)
+        with maintenance(here.database, "init"):
+            if place.is_begun(here.database):
+                raise StoreBusy(f"{here.database}: somebody else has just put a database there; look at it first")
+            # An empty file may be there, and the WAL of a lost database.
+            _exchange(here.database, made, "new-life")
+            open_to_group(here.database, here.read_group)
+    return done
+
+
+def _kind_of(source: str, here: Places) -> Kind:
+    if not os.path.isfile(source):
+        raise InputError(f"{source}: no such file; give a backup that `arcacct db backup` made")
+    live = (here.database, here.publishing_database)
+    if any(os.path.exists(one) and os.path.samefile(source, one) for one in live):
+        raise InputError(f"{source}: that is the database itself; give a backup")
+    if os.path.exists(f"{source}-wal"):
+        raise InputError(f"{source}: it is in use (there is a -wal beside it); make a copy with `arcacct db backup`")
+    with closing(_connect_unused(source)) as con, opening.translating(source):
+        tables = {name for (name,) in con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if "DBConfig" not in tables:
+            raise SchemaError(f"{source}: not a database of arcacct; give a backup that `arcacct db backup` made")
+        kind = ACCOUNTING if "AAR" in tables else PUBLISHING
+        require_own_schema(con, source, kind, exactly=True)
+        if con.execute("SELECT 1 FROM DBConfig WHERE KeyName = ?", (ARCHIVE_MARK,)).fetchone():
+            raise SchemaError(f"{source}: an archive of pruned jobs, no backup; queries can attach it")
+    return kind
+
+
+@contextmanager
+def _prepared(here: Places, source: str, kind: Kind) -> Iterator[tuple[str, list[int]]]:
+    """A copy of the backup in our directory, sound, of this program's schema, in a new life, and on disk."""
+    with _workshop(here, "restore") as folder:
+        copy = os.path.join(folder, f"{kind.folder}.db")
+        with closing(_connect_unused(source)) as con:
+            backup(con, copy)
+        with closing(_connect_unused(copy)) as con, opening.translating(source):
+            # Once more: the file may be another one by now.
+            require_own_schema(con, source, kind, exactly=True)
+            found = _one(con, source, "PRAGMA integrity_check(1)")
+        if found != "ok":
+            raise StoreError(f"{source}: it is damaged: {found}; take an older backup")
+        done = ensure(copy, kind)
+        # Cursors of the publisher belong to the old life: what is sent is compared with what was sent (INVARIANTS 3).
+        if kind is ACCOUNTING:
+            with closing(_connect(copy)) as con, opening.translating(copy):
+                con.execute("BEGIN IMMEDIATE")
+                begin_new_life(con, sorted(_replaced_lives(here)))
+                con.execute("COMMIT")
+        else:
+            # What was sent since the backup is not in it: the next run has to know, whatever else is restored.
+            with closing(_connect(copy)) as con, opening.translating(copy):
+                con.execute("INSERT OR REPLACE INTO DBConfig VALUES ('ARCACCT_RESTORED', '1')")
+        place.own_as(copy, here.directory)
+        sync(copy)
+        yield copy, done
+
+
+@contextmanager
+def _workshop(here: Places, name: str) -> Iterator[str]:
+    """A folder beside the databases, in which one is made ready; empty at the beginning, gone at the end."""
+    folder = os.path.join(here.directory, name)
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        private_directory(folder)
+        yield folder
+    except OSError as error:
+        raise StoreError(f"{folder}: {error.strerror}; nothing was changed") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _replaced_lives(here: Places) -> frozenset[str]:
+    """The lives of the database that a backup replaces; where there is none that can be read, what was noted."""
+    lives = place.lives_of(here.database)
+    note = None if lives else place.read(here)
+    return lives if note is None else frozenset((note.incarnation,))
+
+
+def _connect(path: str) -> Connection:
+    """A database that nobody else knows of; the last connection takes its WAL into the file."""
+    try:
+        return connect(path, isolation_level=None)
+    except DatabaseError as error:
+        raise translated(error, path) from error
+
+
+def wait_until_unused(path: str, patience_s: float) -> None:
+    """Raises StoreBusy when other processes still have the database open: they would go on writing the old one."""
+    deadline = time.monotonic() + patience_s
+    while holders := _holders(path):
+        if time.monotonic() > deadline:
+            raise StoreBusy(f"{path}: in use by {', '.join(holders)}; stop them and try again")
+        time.sleep(0.2)
+
+
+def _holders(path: str) -> list[str]:
+    """The other processes that have a database open, as far as this user may see."""
+    files = {os.path.realpath(path) + suffix for suffix in SUFFIXES}
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and any(file.path in files for file in process.open_files()):
+                found.append(f"{process.name()} ({process.pid})")
+        except psutil.Error:
+            continue
+    return found
+
+
+def _exchange(path: str, copy: str, work: str) -> str | None:
+    """
+    The old database out of the way, with its WAL, and the copy in its place; the old one's new name.
+
+    Killed in between, there is no database, and `maintenance` tells everybody why.
+    """
+    _take_in_wal(path)
+    kept = _free_name(f"{path}.before-{work}.{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}")
+    old = [suffix for suffix in SUFFIXES if os.path.exists(path + suffix)]
+    for suffix in old:
+        os.rename(path + suffix, kept + suffix)
+    # A WAL that a power cut left behind would be taken for the copy's.
+    sync(os.path.dirname(path))
+    os.rename(copy, path)
+    sync(os.path.dirname(path))
+    return kept if "" in old else None
+
+
+def _free_name(begin: str) -> str:
+    """A name that nothing has: what was put away within the same second stays."""
+    names = chain([f"{begin}Z"], (f"{begin}.{number}Z" for number in count(2)))
+    return next(name for name in names if not any(os.path.exists(name + suffix) for suffix in SUFFIXES))
+
+
+def _take_in_wal(path: str) -> None:
+    """
+    Leave nothing in the WAL of a database that is put away: a power cut between two renames would part them.
+
+    One that is damaged is put away with its WAL as it is.
+    """
+    if not place.is_begun(path):
+        return
+    try:
+        with closing(connect(uri(path, "rw"), isolation_level=None, uri=True)) as con:
+            con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    except DatabaseError:
+        return
+
+
+def optimize(here: Places, con: Connection) -> None:
+    """Let SQLite look at a sample of each index, so that it chooses well; takes some ten milliseconds."""
+    con.execute("PRAGMA analysis_limit = 400")
+    with opening.writing(con, here):
+        con.execute("ANALYZE")
+
+
+def shrink(here: Places, con: Connection) -> Sizes:
+    """
+    Write the whole database anew, without the room that deleted rows left; hooks spool meanwhile.
+
+    Raises StoreError when the disk has no room for it, StoreBusy when somebody else writes.
+    """
+    before = os.path.getsize(here.database)
+    room = shutil.disk_usage(here.directory).free
+    if room < 2 * before:
+        raise StoreError(
+            f"{here.directory}: {room / 1e6:,.0f} MB are free and {2 * before / 1e6:,.0f} MB are needed; make room"
+        )
+    with maintenance(here.database, "optimize"), opening.translating(here.database):
+        lock = open_lock(here.queue_lock)
+        try:
+            let_through(lock)
+            con.execute("VACUUM")
+            con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        finally:
+            os.close(lock)
+    return Sizes(before, os.path.getsize(here.database))

@@ -1,0 +1,348 @@
+"""
+The note of the place: which accounting database a control directory has (INVARIANTS 11).
+
+It is beside the directory of the databases, so that it outlives them: `<controldir>/accounting/arcacct.place`, lines
+`key=value`: ``database`` (an absolute path), ``incarnation``, and ``former`` for each directory that the databases
+were in before. No command begins a database where the note, a ledger or the usual place knows of another one.
+The hook never reads it: it begins nothing, and spools what it cannot record.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from _sqlite3 import Connection, DatabaseError, OperationalError, connect
+from contextlib import closing, suppress
+from typing import NamedTuple
+
+from arcacct.conf.places import AREX_DATABASES, STATUS_FOLDERS, Places, usual_database
+from arcacct.db.connect import translated, uri, version
+from arcacct.db.header import refuse_foreign
+from arcacct.db.schema import incarnation, lineage, sync
+from arcacct.errors import ConfigError, SchemaError, StoreError
+from arcacct.files.foreign import private
+from arcacct.files.private import private_directory
+
+_FIRST_PAGE_BYTES = 4096
+"""What a database has before its first script is committed; SQLite's size of a page."""
+_WAYS = (
+    "if it is elsewhere, mend database= in [arcacct]; if it is lost, put a backup back with `arcacct db restore FILE`; "
+    "without a backup begin anew with `arcacct db init --new-life`, then `arcacct import arex` and `arcacct sweep` "
+    "take over what A-REX has recorded and still has"
+)
+
+
+class Note(NamedTuple):
+    """What the note says."""
+
+    database: str
+    """Absolute path."""
+    incarnation: str
+    """Of the accounting database, when the note was written."""
+    former: tuple[str, ...] = ()
+    """Directories that the databases were in before: hooks that do not know may still spool there."""
+
+
+def read(here: Places) -> Note | None:
+    """
+    The note; ``None`` when there is none, or none that this user may read.
+
+    Raises ConfigError for a file that is no note, StoreError when the file system refuses.
+    """
+    try:
+        with open(here.place_note, "rb") as file:
+            content = file.read()
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return None
+    except OSError as error:
+        raise StoreError(f"{here.place_note}: cannot be read: {error.strerror}") from error
+    lines = [line.partition("=") for line in content.decode("utf-8", "surrogateescape").split("\n")]
+    values = {key: value for key, _equals, value in lines}
+    if not values.get("database", "").startswith("/") or not values.get("incarnation"):
+        raise ConfigError(
+            f"{here.place_note}: it has no lines database= and incarnation=; remove it when you have made sure that "
+            "[arcacct] database= names the right database: the next sweep writes it anew"
+        )
+    former = tuple(value for key, _equals, value in lines if key == "former" and value.startswith("/"))
+    return Note(values["database"], values["incarnation"], former)
+
+
+def write(here: Places, note: Note) -> None:
+    """
+    Write the note, whole or not at all, and on disk afterwards.
+
+    Raises OSError when it cannot be: no control directory, no right, a full disk.
+    """
+    lines = [f"database={note.database}", f"incarnation={note.incarnation}", *(f"former={one}" for one in note.former)]
+    if any("\n" in line for line in lines):
+        raise OSError(0, "a path with a line end in it", note.database)
+    folder = os.path.dirname(here.place_note)
+    os.stat(here.controldir)
+    if not os.path.isdir(folder):
+        private_directory(folder)
+        own_as(folder, here.controldir)
+    temporary = os.path.join(folder, f".arcacct.place.{os.getpid()}")
+    try:
+        # What a killed process left. By "x" it is ours: the directory may be that of A-REX's user.
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        with open(temporary, "xb", opener=private) as file:
+            file.write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
+            file.flush()
+            own_as(file.fileno(), folder)
+            os.fsync(file.fileno())
+        os.rename(temporary, here.place_note)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+    sync(folder)
+
+
+def own_as(path: str | int, other: str) -> None:
+    """What root writes (path or descriptor) belongs to the user of A-REX, as the other path does. Raises OSError."""
+    if os.geteuid() == 0:
+        status = os.stat(other)
+        # That user may have put a link in its place: what it leads to is not given away.
+        os.chown(path, status.st_uid, status.st_gid, follow_symlinks=isinstance(path, int))
+
+
+def settle(here: Places, con: Connection) -> None:
+    """
+    Note the place of an open database where there is no note yet, and where the files were moved by hand.
+
+    A note that cannot be written is no error: there may be no control directory. Raises ConfigError when the noted
+    database is gone and this one does not go on from it.
+    """
+    note = read(here)
+    if note is not None and _same(note.database, here.database):
+        return
+    if note is not None and note.incarnation not in lineage(con):
+        raise ConfigError(
+            f"{here.database}: not the database that {here.controldir} had: {here.place_note} names {note.database}, "
+            f"which is gone; {_WAYS}"
+        )
+    note_down(here, con, note)
+
+
+def note_down(here: Places, con: Connection, before: Note | None) -> None:
+    """Note an open database, with the places that it had ``before``; does nothing when no note can be written."""
+    try:
+        write(here, Note(here.database, incarnation(con), former_of(before, here.directory)))
+    except OSError:
+        return
+
+
+def former_of(before: Note | None, directory: str) -> tuple[str, ...]:
+    """The former directories of databases that are in ``directory`` now and were where a note says ``before``."""
+    if before is None:
+        return ()
+    known = dict.fromkeys((*before.former, os.path.dirname(before.database)))
+    return tuple(one for one in known if not _same(one, directory))
+
+
+def former_spools(here: Places) -> list[str]:
+    """The spools of earlier places: a hook whose configuration is not mended yet goes on spooling there."""
+    note = read(here)
+    return [] if note is None else [os.path.join(one, "spool") for one in note.former]
+
+
+def refuse_another(here: Places) -> None:
+    """
+    Refuse to begin or to use a database while the control directory has another one, wherever that is.
+
+    Raises ConfigError with both paths.
+    """
+    note = read(here)
+    if note is None:
+        usual = usual_database(here.controldir)
+        if not is_begun(here.database) and not _same(usual, here.database) and _is_ours(usual):
+            raise _elsewhere(here, usual, "is there")
+    elif not _same(note.database, here.database) and _is_ours(note.database):
+        if is_begun(here.database):
+            raise ConfigError(
+                f"{here.database} and {note.database} are both there, and {here.controldir} has only one accounting: "
+                f"{here.place_note} names {note.database}; set database={note.database} in [arcacct], or say by "
+                "`arcacct db init --new-life` that the other one goes on from it"
+            )
+        raise _elsewhere(here, note.database, f"is noted in {here.place_note}")
+
+
+def refuse_lost(here: Places) -> bool:
+    """
+    Refuse to begin a database where there was one, or below a directory that is none of A-REX's.
+
+    Returns whether it is there. Raises ConfigError with the ways out.
+    """
+    if is_begun(here.database):
+        return True
+    why = _lost(here)
+    if why:
+        raise ConfigError(f"{here.database}: the database is not there, and no empty one is begun: {why}; {_WAYS}")
+    refuse_astray(here)
+    return False
+
+
+def refuse_astray(here: Places) -> None:
+    """Raise ConfigError that says what to do, when a database would be begun `astray`."""
+    what = astray(here)
+    if what:
+        raise ConfigError(
+            f"{here.controldir}: {what}, and no database is begun below it; the path is from {here.controldir_from}. "
+            "Name the control directory that A-REX has set up: by --config with its arc.conf, by [arex] controldir, or "
+            "by --controldir where the command has it. For a host without A-REX say where the database is to be, by "
+            "database= in [arcacct] or by --database"
+        )
+
+
+def astray(here: Places) -> str:
+    """
+    What is wrong with the control directory when a database would be begun below one that is none; else empty.
+
+    (It would be empty for ever: A-REX works elsewhere, or the file system is not mounted.)
+    """
+    usual = _same(here.database, usual_database(here.controldir))
+    if not usual or is_begun(here.database) or _is_arexs(here.controldir):
+        return ""
+    if not os.path.isdir(here.controldir):
+        return "there is no such control directory"
+    folders = f"{', '.join(STATUS_FOLDERS[:-1])} or {STATUS_FOLDERS[-1]}"
+    return f"this is no control directory of A-REX (it has no folder {folders})"
+
+
+def _is_arexs(controldir: str) -> bool:
+    """Whether A-REX has set the directory up, or at least writes its own accounting there."""
+    own = (f"{controldir}/accounting/{name}" for name in AREX_DATABASES)
+    return is_control_directory(controldir) or any(map(os.path.exists, own))
+
+
+def refuse_no_file(*paths: str) -> None:
+    """Raise StoreError for what is no plain file: SQLite would wait for ever at a pipe."""
+    for path in paths:
+        try:
+            mode = os.stat(path).st_mode
+        except OSError:
+            # Whoever opens it says what is wrong.
+            continue
+        if not stat.S_ISREG(mode):
+            what = "a directory" if stat.S_ISDIR(mode) else "a pipe or a device"
+            raise StoreError(f"{path}: {what}, and no database; give the path of the database, or move this away")
+
+
+def missing(here: Places) -> StoreError | None:
+    """The complaint of a command that only reads, when there is no database; ``None`` when there is one."""
+    if os.path.exists(here.database):
+        return None
+    todo = "create it with `arcacct db init`"
+    try:
+        refuse_another(here)
+        why = _lost(here)
+        todo = f"{why}; {_WAYS}" if why else todo
+        if not why:
+            refuse_astray(here)
+    except ConfigError as error:
+        return StoreError(str(error))
+    except StoreError:
+        # A ledger that this user may not read tells him nothing.
+        pass
+    return StoreError(f"{here.database}: no such database; {todo}")
+
+
+def _elsewhere(here: Places, other: str, how: str) -> ConfigError:
+    return ConfigError(
+        f"{here.database}: no such database; that of {here.controldir} is {other}, which {how}: set database={other} "
+        "in [arcacct]; to have it elsewhere use `arcacct db move DIR`. Only to give that one up: `arcacct db init "
+        "--new-life` begins a new one, and `arcacct import arex` fills it"
+    )
+
+
+def _lost(here: Places) -> str:
+    """Why a database must have been there; empty when nothing tells of one."""
+    if read(here) is not None:
+        return f"{here.place_note} tells of one"
+    if ledger_lives(here.publishing_database):
+        return f"{here.publishing_database} tells what was published from one"
+    return ""
+
+
+def is_begun(path: str) -> bool:
+    """
+    Whether a database, or any other file with something in it, is there.
+
+    Not so after a creation that was interrupted: then nothing but the first page may be there.
+    """
+    try:
+        size = os.stat(path).st_size
+    except OSError:
+        return False
+    if size != _FIRST_PAGE_BYTES:
+        return size > 0
+    try:
+        refuse_foreign(path)
+        with closing(connect(uri(path, "ro"), uri=True)) as con:
+            return bool(con.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+    except (SchemaError, DatabaseError):
+        # Whoever opens it says what is wrong.
+        return True
+
+
+def _is_ours(path: str) -> bool:
+    """Whether a database of ours is there, also one that is damaged."""
+    if not is_begun(path):
+        return False
+    try:
+        refuse_foreign(path)
+        with closing(connect(uri(path, "ro"), uri=True)) as con:
+            version(con, path)
+    except SchemaError:
+        return False
+    except DatabaseError:
+        return True
+    return True
+
+
+def ledger_lives(path: str) -> list[str]:
+    """
+    The incarnations that the cursors of a ledger belong to; empty for one that is missing, not ours or without cursors.
+
+    Raises StoreError when it cannot be read.
+    """
+    if not is_begun(path):
+        return []
+    try:
+        refuse_foreign(path)
+        with closing(connect(uri(path, "ro"), uri=True)) as con:
+            return [life for (life,) in con.execute("SELECT DISTINCT Incarnation FROM Targets ORDER BY 1")]
+    except SchemaError:
+        return []
+    except OperationalError as error:
+        if "no such table" in str(error):
+            return []
+        raise translated(error, path) from error
+    except DatabaseError as error:
+        raise translated(error, path) from error
+
+
+def lives_of(path: str) -> frozenset[str]:
+    """The lineage of the database at a path; empty when there is none that can be read."""
+    if not is_begun(path):
+        return frozenset()
+    try:
+        refuse_foreign(path)
+        with closing(connect(uri(path, "ro"), uri=True)) as con:
+            return lineage(con)
+    except (SchemaError, DatabaseError):
+        return frozenset()
+
+
+def _same(path: str, other: str) -> bool:
+    return path == other or os.path.realpath(path) == os.path.realpath(other)
+
+
+def is_control_directory(controldir: str) -> bool:
+    """
+    Whether A-REX has set up this directory: it has one of the four folders at least.
+
+    (A-REX makes all four when it starts; a copy may lack those that were empty.)
+    """
+    return any(os.path.exists(f"{controldir}/{folder}") for folder in STATUS_FOLDERS)

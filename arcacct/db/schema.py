@@ -1,0 +1,280 @@
+"""
+Creating the databases and taking them forward: the scripts of ``schema/``, in the order of their numbers.
+
+Each script and the new number commit together. Nothing goes backward: a database of a newer program is refused.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import grp
+import os
+import secrets
+import stat
+import time
+from _sqlite3 import Connection, DatabaseError, connect
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from arcacct.db.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, other_version, translated, uri, version
+from arcacct.db.header import refuse_foreign
+from arcacct.db.maintenance import maintenance
+from arcacct.errors import ConfigError, SchemaError, StoreError
+from arcacct.files.private import private_directory
+from arcacct.resources import resource
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+class Kind(NamedTuple):
+    """One of the two databases: the folder of its scripts and the number of the last."""
+
+    folder: str
+    schema: int
+
+
+ACCOUNTING = Kind("accounting", ACCOUNTING_SCHEMA)
+PUBLISHING = Kind("publishing", PUBLISHING_SCHEMA)
+_FORMER, _LIFE_SEQ = "ARCACCT_FORMER_INCARNATIONS", "ARCACCT_LIFE_SEQ"
+"""Keys of DBConfig: the lives before this one, with blanks between; where this one begins."""
+
+
+def scripts(kind: Kind) -> list[tuple[int, str]]:
+    """``(number, path)`` of each script of a database, in order."""
+    folder = resource("schema", kind.folder)
+    return sorted((int(name[:3]), os.path.join(folder, name)) for name in os.listdir(folder) if name.endswith(".sql"))
+
+
+def ensure(path: str, kind: Kind, *, read_group: str | None = None, may_create: bool = True) -> list[int]:
+    """
+    Create a database, or take it forward after a backup beside it; returns the numbers of the scripts that ran.
+
+    With ``may_create=False`` one that is missing stays so, and is a StoreError. Raises SchemaError for a file that is
+    not ours or newer than this program, StoreError when SQLite or the file system refuses, ConfigError for a
+    ``read_group`` that this host does not have.
+    """
+    refuse_foreign(path)
+    if may_create:
+        _make_file(path, read_group)
+    try:
+        con = connect(uri(path, "rw"), timeout=30.0, isolation_level=None, uri=True)
+    except DatabaseError as error:
+        raise translated(error, path) from error
+    try:
+        if not _is_empty(con) and version(con, path) == kind.schema:
+            return []
+        with _turn(os.path.dirname(path)):
+            if not _is_empty(con):
+                return _upgrade(con, path, kind)
+            done = _create(con, path, kind)
+            open_to_group(path, read_group)
+            return done
+    except DatabaseError as error:
+        raise translated(error, path) from error
+    finally:
+        con.close()
+
+
+def _make_file(path: str, read_group: str | None) -> None:
+    if os.path.exists(path):
+        return
+    _group_id(read_group)
+    try:
+        private_directory(os.path.dirname(path))
+        # SQLite would give it the mode that the umask leaves: too open or too closed.
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.fchmod(fd, 0o600)
+        os.close(fd)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be created: {error.strerror}; run as the user of A-REX") from error
+
+
+def _is_empty(con: Connection) -> bool:
+    """Whether nothing was made yet: also after a first creation that was interrupted."""
+    return bool(con.execute("SELECT count(*) = 0 FROM sqlite_master").fetchone()[0])
+
+
+@contextmanager
+def _turn(directory: str) -> Iterator[None]:
+    """Only one process makes or changes a schema; the lock is on the directory, which is there before any file."""
+    fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def in_memory(kind: Kind, version: int | None = None) -> Connection:
+    """An empty database that nobody else sees, of this version or of ours."""
+    con = connect(":memory:", isolation_level=None)
+    for number, script in scripts(kind):
+        if version is None or number <= version:
+            _run(con, ":memory:", number, script)
+    return con
+
+
+def open_to_group(path: str, read_group: str | None) -> None:
+    """
+    The database for its owner only (0600), or for a group to read (0640); SQLite makes -wal and -shm alike.
+
+    A directory that is its owner's alone (0700) becomes the group's to enter (0750); any other was not made by us
+    and stays as it is. Raises ConfigError for an unknown group, StoreError when the file system refuses.
+    """
+    group = _group_id(read_group)
+    directory = os.path.dirname(path)
+    try:
+        for file in filter(os.path.exists, (path, path + "-wal", path + "-shm")):
+            if group is not None:
+                os.chown(file, -1, group)
+            os.chmod(file, 0o600 if group is None else 0o640)
+        if group is not None and stat.S_IMODE(os.stat(directory).st_mode) == 0o700:
+            os.chown(directory, -1, group)
+            os.chmod(directory, 0o750)  # noqa: S103  the group was asked for
+    except OSError as error:
+        raise StoreError(f"{path}: cannot set who may read it (read_group={read_group}): {error.strerror}") from error
+
+
+def _group_id(read_group: str | None) -> int | None:
+    try:
+        return None if read_group is None else grp.getgrnam(read_group).gr_gid
+    except KeyError:
+        raise ConfigError(f"[arcacct] read_group={read_group}: this host has no such group; create it first") from None
+
+
+def _create(con: Connection, path: str, kind: Kind) -> list[int]:
+    con.execute("PRAGMA journal_mode = WAL")
+    return [_run(con, path, number, script) for number, script in scripts(kind)]
+
+
+def _upgrade(con: Connection, path: str, kind: Kind) -> list[int]:
+    found = version(con, path)
+    if found > kind.schema:
+        raise other_version(path, found, kind.schema)
+    if found == kind.schema:
+        return []
+    # Hooks would wait for a script that takes long: with the file there they spool at once.
+    with maintenance(path, "upgrade"):
+        backup(con, f"{path}.before-schema-{kind.schema}.{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
+        return [_run(con, path, number, script) for number, script in scripts(kind) if number > found]
+
+
+def backup(con: Connection, path: str) -> None:
+    """
+    A whole copy of an open database, by SQLite's own means (a copy of the file alone would miss the WAL).
+
+    It has its name once it is whole and on disk. Raises StoreError when it cannot be written; then there is none.
+    """
+    partial = f"{path}.partial"
+    try:
+        if os.path.exists(partial):
+            os.unlink(partial)
+        _make_file(partial, None)
+        target = connect(partial)
+        try:
+            # In one step, so in one read transaction: other writers would make it begin again and again.
+            con.backup(target)
+        finally:
+            target.close()
+        sync(partial)
+        os.rename(partial, path)
+        sync(os.path.dirname(path) or ".")
+    except (DatabaseError, OSError) as error:
+        if os.path.exists(partial):
+            os.unlink(partial)
+        raise StoreError(f"{path}: the backup failed: {error}; nothing was changed") from error
+
+
+def sync(path: str) -> None:
+    """What was written to a file, or renamed in a directory, is on disk afterwards. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _run(con: Connection, path: str, number: int, script: str) -> int:
+    with open(script, encoding="utf-8") as file:
+        text = file.read()
+    # executescript() commits what is open before it runs, so the transaction has to be part of the text.
+    try:
+        con.executescript(f"BEGIN IMMEDIATE;\n{text}")
+        if number == 1:
+            con.execute("INSERT INTO DBConfig VALUES ('ARCACCT_INCARNATION', ?)", (secrets.token_hex(16),))
+            con.execute("INSERT INTO DBConfig VALUES ('ARCACCT_CREATED', ?)", (str(int(time.time())),))
+        con.execute("INSERT OR REPLACE INTO DBConfig VALUES ('ARCACCT_SCHEMA', ?)", (str(number),))
+        con.execute("COMMIT")
+    except DatabaseError as error:
+        if con.in_transaction:
+            con.execute("ROLLBACK")
+        raise translated(error, f"{path} ({os.path.basename(script)})") from error
+    return number
+
+
+def created(con: Connection) -> int:
+    """When the accounting database was made, UTC seconds; 0 for one that does not know."""
+    row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = 'ARCACCT_CREATED'").fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def complete_since(con: Connection) -> int:
+    """
+    From which end time on the database has every job, UTC seconds.
+
+    It is when it was made: of earlier jobs the control directory has lost those that A-REX cleaned up. 0 once A-REX's
+    own database was imported, and for databases that do not know when they were made.
+    """
+    if con.execute("SELECT 1 FROM ImportedFiles LIMIT 1").fetchone():
+        return 0
+    return created(con)
+
+
+def incarnation(con: Connection) -> str:
+    """The random name of this life of the accounting database: a restore gives it a new one."""
+    row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = 'ARCACCT_INCARNATION'").fetchone()
+    if row is None:
+        raise SchemaError("the database has no incarnation; restore it with `arcacct db restore`")
+    return str(row[0])
+
+
+def lineage(con: Connection) -> frozenset[str]:
+    """The incarnation of an accounting database, and those of all lives that it goes on from (INVARIANTS 11)."""
+    return frozenset((incarnation(con), *_former_incarnations(con)))
+
+
+def life_seq(con: Connection) -> int:
+    """The Seq after which this life began to log: the highest of the backup; 0 for a database that was made new."""
+    row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = ?", (_LIFE_SEQ,)).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def succeed(con: Connection, lives: Iterable[str]) -> None:
+    """The accounting database goes on from these lives, too; inside the caller's transaction."""
+    known = dict.fromkeys((*_former_incarnations(con), *lives))
+    known.pop(incarnation(con), None)
+    con.execute("INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (_FORMER, " ".join(known)))
+
+
+def begin_new_life(con: Connection, lives: Iterable[str] = (), *, seq: int | None = None) -> None:
+    """
+    A backup that is put in place lives anew: what is written from now on is no longer what its old life wrote.
+
+    It goes on from its own old life and from ``lives``. What is logged up to ``seq`` is the backup's: all that it has,
+    where that is not given. Inside the caller's transaction.
+    """
+    old = incarnation(con)
+    highest = con.execute("SELECT seq FROM sqlite_sequence WHERE name = 'FinishedLog'").fetchone() or (0,)
+    con.execute(
+        "UPDATE DBConfig SET KeyValue = ? WHERE KeyName = 'ARCACCT_INCARNATION'",
+        (secrets.token_hex(16),),
+    )
+    succeed(con, (old, *lives))
+    con.execute("INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (_LIFE_SEQ, str(highest[0] if seq is None else seq)))
+
+
+def _former_incarnations(con: Connection) -> list[str]:
+    row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = ?", (_FORMER,)).fetchone()
+    return [] if row is None else str(row[0]).split()

@@ -1,0 +1,206 @@
+"""
+What the values of machine and job features are: of this host, of a batch system's environment, of a record of ours.
+
+A rating of the machine in HEPscore23 stands for HS06 only if one says so: the scales are alike, the names are not.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import NamedTuple
+
+import psutil
+
+from arcacct.benchmark import parsed_benchmark
+from arcacct.errors import InputError, UsageError
+from arcacct.features.files import remove_keys, write
+from arcacct.features.keys import problem
+from arcacct.features.reader import Features, read
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from arcacct.jobs.aar import AAR
+
+_MIB = 1024 * 1024
+_SCALES = ("HEPSPEC", "HEPscore23")
+
+
+class BatchSystem(NamedTuple):
+    """Where a batch system tells a job about itself: for each key the variables to try, in order."""
+
+    name: str
+    job_id: tuple[str, ...]
+    cores: tuple[str, ...]
+    start: tuple[str, ...] = ()
+    end: tuple[str, ...] = ()
+    wall_s: tuple[str, ...] = ()
+    memory_mib: tuple[str, ...] = ()
+
+
+BATCH_SYSTEMS = (
+    BatchSystem(
+        "slurm",
+        ("SLURM_JOB_ID", "SLURM_JOBID"),
+        ("SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE"),
+        ("SLURM_JOB_START_TIME",),
+        ("SLURM_JOB_END_TIME",),
+        (),
+        ("SLURM_MEM_PER_NODE",),
+    ),
+    BatchSystem("torque", ("PBS_JOBID",), ("PBS_NP", "PBS_NUM_PPN", "NCPUS"), wall_s=("PBS_WALLTIME",)),
+    BatchSystem("lsf", ("LSB_JOBID",), ("LSB_DJOB_NUMPROC",)),
+    BatchSystem("gridengine", ("JOB_ID",), ("NSLOTS",)),
+)
+
+
+def machine_values(
+    total_cpu: int | None = None,
+    hs06: str | None = None,
+    benchmark: str | None = None,
+    *,
+    hepscore_is_hs06: bool = False,
+) -> dict[str, str]:
+    """
+    The features of this machine; processors as the system sees them unless given.
+
+    The rating is ``hs06``, or ``benchmark`` (TYPE:VALUE for one core) times the processors. Raises UsageError for a
+    benchmark in HEPscore23 unless ``hepscore_is_hs06``.
+    """
+    cores = total_cpu if total_cpu is not None else psutil.cpu_count() or 1
+    found = {"total_cpu": str(cores)}
+    rating = hs06 or _rating(benchmark, cores, hepscore_is_hs06=hepscore_is_hs06)
+    return found | ({"hs06": rating} if rating else {})
+
+
+def _rating(benchmark: str | None, cores: int, *, hepscore_is_hs06: bool) -> str | None:
+    found = parsed_benchmark(benchmark)
+    if benchmark and found is None:
+        raise UsageError(f"{benchmark!r} is no benchmark; write TYPE:VALUE, as HEPSPEC:12.5")
+    if found is None:
+        return None
+    if found.type not in _SCALES or (found.type != "HEPSPEC" and not hepscore_is_hs06):
+        raise UsageError(f"{benchmark} is not HS06; give --hs06, or --hepscore-is-hs06 if your users know of it")
+    return decimal(found.thousandths * cores)
+
+
+def decimal(thousandths: int) -> str:
+    """A number of thousandths without trailing zeros."""
+    whole, rest = divmod(thousandths, 1000)
+    return f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)
+
+
+def job_values_of_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a batch system tells a job in its environment; empty when there is none that we know."""
+    for system in BATCH_SYSTEMS:
+        job_id = _first(environ, system.job_id)
+        if job_id is None:
+            continue
+        start, end = _number(environ, system.start), _number(environ, system.end)
+        wall = _number(environ, system.wall_s)
+        memory = _number(environ, system.memory_mib)
+        found = {"job_id": job_id, "allocated_cpu": _cores(environ, system), "jobstart_secs": start}
+        found["wall_limit_secs"] = wall or (
+            str(int(end) - int(start)) if start and end and int(end) > int(start) else None
+        )
+        found["max_rss_bytes"] = str(int(memory) * _MIB) if memory and int(memory) else None
+        return {key: value for key, value in found.items() if value}
+    return {}
+
+
+def _first(environ: Mapping[str, str], names: tuple[str, ...]) -> str | None:
+    return next((environ[name] for name in names if environ.get(name)), None)
+
+
+def _number(environ: Mapping[str, str], names: tuple[str, ...]) -> str | None:
+    value = _first(environ, names)
+    return value if value is not None and value.isascii() and value.isdigit() and len(value) < 16 else None
+
+
+def _cores(environ: Mapping[str, str], system: BatchSystem) -> str | None:
+    value = _first(environ, system.cores)
+    # Slurm's form for several nodes: 4(x2),1. The first is this node's only if there is one kind.
+    value = value.partition("(")[0] if value is not None and "," not in value else None
+    return value if value is not None and value.isdigit() and int(value) else None
+
+
+def job_values_of_record(aar: AAR, *, hepscore_is_hs06: bool = False) -> dict[str, str]:
+    """What our record of a job says; the job should be finished, since before that the batch system knows more."""
+    found: dict[str, str] = {"allocated_cpu": str(max(1, aar.core_count))}
+    if aar.local_job_id:
+        found["job_id"] = aar.local_job_id
+    if aar.lrms_start_time:
+        found["jobstart_secs"] = str(aar.lrms_start_time)
+    benchmark = parsed_benchmark(aar.benchmark)
+    if benchmark is not None and (benchmark.type == "HEPSPEC" or (benchmark.type == "HEPscore23" and hepscore_is_hs06)):
+        found["hs06_job"] = decimal(benchmark.thousandths * max(1, aar.core_count))
+    return found
+
+
+def share_of_machine(values: Mapping[str, str], machine: Features | None) -> dict[str, str]:
+    """The job's part of the machine's rating, by its processors, where the job has none of its own."""
+    if machine is None or "hs06_job" in values or problem("allocated_cpu", values.get("allocated_cpu", "")):
+        return {}
+    hs06, total = machine.decimal("hs06"), machine.number("total_cpu")
+    if hs06 is None or total is None:
+        return {}
+    share = decimal(round(hs06 * 1000 * int(values["allocated_cpu"]) / total))
+    # What somebody wrote there may be next to nothing, and a rating of 0 is none.
+    return {} if problem("hs06_job", share) else {"hs06_job": share}
+
+
+def write_machine(directory: str, values: Mapping[str, str], *, force: bool = False) -> None:
+    """Write the features of a machine; a time of shutdown needs grace_secs, so that jobs could rely on it."""
+    there = read(directory).values if os.path.isdir(directory) else {}
+    _refuse_no_grace(values, {**there, **values}, "")
+    write(directory, values, force=force)
+
+
+def write_job(
+    directory: str, values: Mapping[str, str], *, force: bool = False, owner: tuple[int, int] | None = None
+) -> None:
+    """Write the features of a job."""
+    there = read(directory).values if os.path.isdir(directory) else {}
+    _refuse_no_grace(values, {**there, **values}, "_job")
+    if not force:
+        _refuse_changes(directory, there, values)
+    write(directory, values, force=force, owner=owner)
+
+
+def _refuse_no_grace(values: Mapping[str, str], all_values: Mapping[str, str], suffix: str) -> None:
+    if f"shutdowntime{suffix}" in values and f"grace_secs{suffix}" not in all_values:
+        raise UsageError(f"shutdowntime{suffix} needs grace_secs{suffix}: how long before it jobs are told at least")
+
+
+def _refuse_changes(directory: str, there: Mapping[str, str], values: Mapping[str, str]) -> None:
+    """Static keys stay as the job found them when it started."""
+    for key, value in values.items():
+        if key in there and there[key] != value and key != "shutdowntime_job":
+            raise UsageError(
+                f"{directory}/{key} is {there[key]} and does not change while the job lives; "
+                "--force if the batch system has told the job of it"
+            )
+
+
+def set_shutdown(directory: str, at: int, *, job: bool = False, now: int | None = None, force: bool = False) -> None:
+    """
+    Announce when a machine, or a job, has to be done.
+
+    Raises UsageError if that is sooner than its grace_secs promise, InputError if there is no such promise.
+    """
+    suffix = "_job" if job else ""
+    features = read(directory)
+    grace = features.number(f"grace_secs{suffix}")
+    if grace is None:
+        raise InputError(f"{directory}/grace_secs{suffix} is not there: write it before jobs start, then announce")
+    soonest = (now if now is not None else int(time.time())) + grace
+    if at < soonest and not force:
+        raise UsageError(f"{at} is sooner than grace_secs{suffix}={grace} promises; the soonest is {soonest}")
+    write(directory, {f"shutdowntime{suffix}": str(at)})
+
+
+def clear_shutdown(directory: str, *, job: bool = False) -> None:
+    """Take the announcement back: the file goes, since an empty or zero one would be read as a time."""
+    remove_keys(directory, ("shutdowntime_job" if job else "shutdowntime",))

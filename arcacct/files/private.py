@@ -1,0 +1,25 @@
+"""Directories of our own, which nobody else may read."""
+
+import os
+
+
+def private_directory(path: str) -> None:
+    """
+    Make a directory and its parents, each for its owner only, whatever the umask.
+
+    (`os.makedirs` gives its mode to the last alone.) Raises OSError.
+    """
+    if not path or os.path.isdir(path):
+        return
+    private_directory(os.path.dirname(path))
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        # Another process was first.
+        return
+    # Not by its path: where others may write it may lead elsewhere by now.
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fchmod(fd, 0o700)
+    finally:
+        os.close(fd)

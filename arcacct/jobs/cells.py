@@ -1,0 +1,241 @@
+"""
+Monthly usage cells: advanced in short transactions by the commands that write, never by the hook (INVARIANTS 6).
+
+They move with their own position in FinishedLog, in one transaction with it, and independent of what is delivered.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from arcacct.conf.places import Places
+from arcacct.db.engine import Connection
+from arcacct.db.opening import writing
+from arcacct.jobs.aar import UsageCell
+from arcacct.jobs.reading import auth_groups_of, unescaped
+
+Month = tuple[int, int]
+
+_SLICE_S = 0.03
+_FIRST_SLICE, _LARGEST_SLICE = 500, 20_000
+
+_KEY = "Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups"
+_SAME_KEY = " AND ".join(f"Cells.{column} = Slice.{column}" for column in _KEY.split(", "))
+
+_ADVANCE = (
+    "DELETE FROM Slice",
+    "INSERT INTO Slice (RecordID) SELECT RecordID FROM FinishedLog WHERE Seq > :first AND Seq <= :last",
+    # Not a LEFT JOIN: SQLite would make up the usage of every record for it.
+    f"""
+    UPDATE Slice SET ({_KEY}, EndTime, Wall, Cpu) =
+      (SELECT {_KEY}, EndTime, Wall, Cpu FROM RecordUsage WHERE RecordUsage.RecordID = Slice.RecordID)
+    """,
+    # What the records contributed before ...
+    """
+    UPDATE Cells SET Jobs = Cells.Jobs - Old.Jobs, Wall = Cells.Wall - Old.Wall, Cpu = Cells.Cpu - Old.Cpu,
+                     ChangedSeq = :last
+      FROM (SELECT CellID, count(*) AS Jobs, sum(Contributions.Wall) AS Wall, sum(Contributions.Cpu) AS Cpu
+              FROM Slice CROSS JOIN Contributions USING (RecordID) GROUP BY CellID) AS Old
+     WHERE Cells.CellID = Old.CellID
+    """,
+    "DELETE FROM Contributions WHERE RecordID IN (SELECT RecordID FROM Slice)",
+    # ... and what they contribute now; a deleted record has no month and contributes nothing.
+    f"""
+    INSERT OR IGNORE INTO Cells ({_KEY}, ChangedSeq)
+    SELECT DISTINCT {_KEY}, :last FROM Slice WHERE Month IS NOT NULL
+    """,
+    f"""
+    INSERT INTO Contributions (RecordID, CellID, EndTime, Wall, Cpu)
+    SELECT RecordID, CellID, EndTime, Slice.Wall, Slice.Cpu FROM Slice JOIN Cells ON {_SAME_KEY}
+    """,
+    """
+    UPDATE Cells SET Jobs = Cells.Jobs + New.Jobs, Wall = Cells.Wall + New.Wall, Cpu = Cells.Cpu + New.Cpu,
+                     ChangedSeq = :last
+      FROM (SELECT CellID, count(*) AS Jobs, sum(Contributions.Wall) AS Wall, sum(Contributions.Cpu) AS Cpu
+              FROM Slice CROSS JOIN Contributions USING (RecordID) GROUP BY CellID) AS New
+     WHERE Cells.CellID = New.CellID
+    """,
+    """
+    UPDATE Cells
+       SET Earliest = (SELECT min(EndTime) FROM Contributions WHERE Contributions.CellID = Cells.CellID),
+           Latest = (SELECT max(EndTime) FROM Contributions WHERE Contributions.CellID = Cells.CellID)
+     WHERE ChangedSeq = :last
+    """,
+    "UPDATE CellsPosition SET Seq = :last",
+)
+
+
+def advance(con: Connection, here: Places) -> int:
+    """
+    Bring the cells up to the end of FinishedLog, in slices of some 30 ms; returns how many records that took.
+
+    Raises StoreError and SQLite's errors; interrupted anywhere, the next call goes on.
+    """
+    con.execute(
+        "CREATE TEMP TABLE IF NOT EXISTS Slice (RecordID INTEGER PRIMARY KEY, Month, UserID, VOID, FQAN, EndpointID,"
+        " NodeCount, CPUCount, Benchmark, AuthGroups, EndTime, Wall, Cpu)"
+    )
+    size, total = _FIRST_SLICE, 0
+    while True:
+        begun = time.monotonic()
+        with writing(con, here):
+            count = _advance_slice(con, size)
+        total += count
+        if count < size:
+            return total
+        elapsed = time.monotonic() - begun
+        size = max(50, min(_LARGEST_SLICE, int(size * _SLICE_S / max(elapsed, 1e-4))))
+
+
+def _advance_slice(con: Connection, size: int) -> int:
+    first = con.execute("SELECT Seq FROM CellsPosition").fetchone()[0]
+    last, count = con.execute(
+        "SELECT max(Seq), count(*) FROM (SELECT Seq FROM FinishedLog WHERE Seq > ? ORDER BY Seq LIMIT ?)", (first, size)
+    ).fetchone()
+    if count:
+        for statement in _ADVANCE:
+            con.execute(statement, {"first": first, "last": last})
+    return int(count)
+
+
+def position(con: Connection) -> int:
+    """The Seq up to which the cells are."""
+    return int(con.execute("SELECT Seq FROM CellsPosition").fetchone()[0])
+
+
+def months_changed_after(con: Connection, seq: int) -> set[Month]:
+    """The months in which anything changed after ``seq``, also those that a job left."""
+    rows = con.execute(
+        """
+        SELECT Month FROM Cells WHERE ChangedSeq > :seq
+        UNION
+        SELECT Month FROM FinishedLog CROSS JOIN RecordUsage USING (RecordID)
+         WHERE Seq > :seq AND Seq > (SELECT Seq FROM CellsPosition)
+        UNION
+        SELECT Month FROM FinishedLog CROSS JOIN Contributions USING (RecordID) CROSS JOIN Cells USING (CellID)
+         WHERE Seq > :seq AND Seq > (SELECT Seq FROM CellsPosition)
+        """,
+        {"seq": seq},
+    )
+    return {(month // 100, month % 100) for (month,) in rows}
+
+
+# LEFT: a name that is missing must not make jobs disappear from their sum.
+_NAMED = """
+    SELECT Month, Users.Name, WLCGVOs.Name, FQAN, URL, NodeCount, CPUCount, Benchmark, Jobs, Wall, Cpu,
+           Earliest, Latest, AuthGroups
+      FROM {cells}
+      LEFT JOIN Users ON Users.ID = UserID
+      LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID
+      LEFT JOIN Endpoints ON Endpoints.ID = EndpointID
+     WHERE Jobs > 0 {months}
+"""
+
+
+def usage_cells(con: Connection, months: Iterable[Month] | None = None) -> list[UsageCell]:
+    """The cells of some months, or all: the present, also where the cells are not up to date."""
+    chosen = "" if months is None else f"AND Month IN ({','.join(str(year * 100 + month) for year, month in months)})"
+    return _cells(con.execute(_NAMED.format(cells=_present(con), months=chosen)))
+
+
+def _cells(rows: Iterable[Any]) -> list[UsageCell]:
+    return [
+        UsageCell(
+            month // 100, month % 100, _text(user_dn), _text(vo), _text(fqan), _text(url), nodes, cores,
+            _text(benchmark), jobs, wall_s, cpu_s, first, last, auth_groups_of(groups),
+        )
+        for month, user_dn, vo, fqan, url, nodes, cores, benchmark, jobs, wall_s, cpu_s, first, last, groups in rows
+    ]  # fmt: skip
+
+
+class Counted(NamedTuple):
+    """Jobs of one month, VO and endpoint."""
+
+    vo: str | None
+    endpoint_url: str | None
+    jobs: int
+    wall_s: int
+
+
+def counted_until(con: Connection, month: Month, ended_until: int) -> list[Counted]:
+    """The jobs of a month that ended up to then, pruned ones too; the cells have to be up to date."""
+    rows = con.execute(
+        "SELECT WLCGVOs.Name, URL, count(*), sum(Contributions.Wall) FROM Cells CROSS JOIN Contributions USING (CellID)"
+        " LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID LEFT JOIN Endpoints ON Endpoints.ID = EndpointID"
+        " WHERE Month = ? AND EndTime <= ? GROUP BY VOID, EndpointID",
+        (month[0] * 100 + month[1], ended_until),
+    )
+    return [Counted(_text(vo), _text(url), jobs, wall_s) for vo, url, jobs, wall_s in rows]
+
+
+def cells_of_changed(con: Connection, month: Month, seq: int, ended_until: int) -> list[UsageCell]:
+    """What the finished records that changed after a place in FinishedLog are now, of a month and up to an end."""
+    changed = (
+        f"(SELECT {_KEY}, count(*) AS Jobs, sum(Wall) AS Wall, sum(Cpu) AS Cpu, min(EndTime) AS Earliest,"
+        f" max(EndTime) AS Latest FROM (SELECT DISTINCT RecordID FROM FormerVersions WHERE Seq > {int(seq)})"
+        " CROSS JOIN RecordUsage USING (RecordID)"
+        f" WHERE Month = {month[0] * 100 + month[1]} AND EndTime <= {int(ended_until)} GROUP BY {_KEY})"
+    )
+    return _cells(con.execute(_NAMED.format(cells=changed, months="")))
+
+
+def emptied_cells(con: Connection, months: Iterable[Month]) -> list[UsageCell]:
+    """The cells of some months that every job has left, as they were called: what may have been published of them."""
+    chosen = ",".join(str(year * 100 + month) for year, month in months)
+    rows = con.execute(
+        "SELECT Month, Users.Name, WLCGVOs.Name, FQAN, URL, NodeCount, CPUCount, Benchmark, AuthGroups FROM Cells"
+        " LEFT JOIN Users ON Users.ID = UserID LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID"
+        " LEFT JOIN Endpoints ON Endpoints.ID = EndpointID"
+        f" WHERE Jobs = 0 AND Month IN ({chosen})"
+    )
+    return [
+        UsageCell(
+            month // 100, month % 100, _text(user_dn), _text(vo), _text(fqan), _text(url), nodes, cores,
+            _text(benchmark), 0, 0, 0, 0, 0, auth_groups_of(groups),
+        )
+        for month, user_dn, vo, fqan, url, nodes, cores, benchmark, groups in rows
+    ]  # fmt: skip
+
+
+def _present(con: Connection) -> str:
+    """Where the cells of this moment are: the view takes its time to find that nothing changed."""
+    tail = con.execute("SELECT 1 FROM FinishedLog WHERE Seq > (SELECT Seq FROM CellsPosition) LIMIT 1").fetchone()
+    return "UsageCells" if tail else "Cells"
+
+
+# The same few names come back with every month.
+@lru_cache(maxsize=8192)
+def _text(stored: object) -> str | None:
+    return unescaped(stored) or None if stored else None
+
+
+def differences(con: Connection) -> list[str]:
+    """Where the cells are not what a recount of the records gives, in words; for `db check`."""
+    rows = con.execute(
+        f"""
+        SELECT 'record ' || RecordID || ': counted as ' || coalesce(Kept, 'nothing')
+               || ', is ' || coalesce(Live, 'nothing')
+          FROM (
+            SELECT AAR.RecordID,
+                   (SELECT Cells.CellID || ' ' || EndTime || ' ' || Contributions.Wall || ' ' || Contributions.Cpu
+                      FROM Contributions JOIN Cells USING (CellID) WHERE Contributions.RecordID = AAR.RecordID) AS Kept,
+                   (SELECT Cells.CellID || ' ' || EndTime || ' ' || Slice.Wall || ' ' || Slice.Cpu
+                      FROM RecordUsage AS Slice JOIN Cells ON {_SAME_KEY} WHERE Slice.RecordID = AAR.RecordID) AS Live
+              FROM AAR WHERE NOT EXISTS
+                (SELECT 1 FROM FinishedLog WHERE RecordID = AAR.RecordID AND Seq > (SELECT Seq FROM CellsPosition)))
+         WHERE Kept IS NOT Live
+        UNION ALL
+        SELECT 'cell ' || CellID || ': sums are not those of its jobs'
+          FROM Cells LEFT JOIN (
+            SELECT CellID, count(*) AS N, sum(Wall) AS W, sum(Cpu) AS C, min(EndTime) AS First, max(EndTime) AS Last
+              FROM Contributions GROUP BY CellID) USING (CellID)
+         WHERE (Jobs, Wall, Cpu, Earliest, Latest) IS NOT (coalesce(N, 0), coalesce(W, 0), coalesce(C, 0), First, Last)
+        UNION ALL
+        SELECT 'records: counted as ' || Records || ', are ' || Found
+          FROM RecordCount, (SELECT count(*) AS Found FROM AAR) WHERE Records <> Found
+        """
+    )
+    return [text for (text,) in rows]

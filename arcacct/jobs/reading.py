@@ -1,0 +1,418 @@
+"""
+Reading records as the values of `jobs.aar`: in commit order, by end time, and summed by month.
+
+Readers page in short transactions (INVARIANTS 7); ARC's percent-escapes are undone here.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from arcacct.db.engine import Connection, OperationalError
+from arcacct.jobs.aar import AAR, Transfer, UsageCell
+from arcacct.jobs.recorder import escaped
+
+PAGE_RECORDS = 500
+LARGEST_WHOLE = 2**63
+LARGEST_EXACT = 2**53
+"""What is larger is no measurement: it would make the sum of a whole month overflow (INVARIANTS 6)."""
+
+_TRANSFER_KINDS = {10: "input", 11: "cached_input", 20: "output"}
+_FINAL = "('completed', 'failed', 'aborted')"
+# A job that vanished unfinished is published only when the batch system measured something.
+_PUBLISHABLE = (
+    f"Status.Name IN {_FINAL} AND NOT (Status.Name = 'aborted'"
+    " AND UsedWalltime = 0 AND UsedCPUUserTime = 0 AND UsedCPUKernelTime = 0)"
+)
+_RECORD = """
+    AAR.RecordID, JobID, LocalJobID, Interface, URL, Queues.Name, Users.Name, WLCGVOs.Name, Status.Name, ExitCode,
+    SubmitTime, EndTime, NodeCount, CPUCount, UsedMemory, UsedVirtMem, UsedWalltime, UsedCPUUserTime,
+    UsedCPUKernelTime, UsedScratch, StageInVolume, StageOutVolume
+"""
+# LEFT: a name that is missing must not make a job disappear.
+_NAMES = """
+    LEFT JOIN Endpoints ON Endpoints.ID = EndpointID
+    LEFT JOIN Queues ON Queues.ID = QueueID
+    LEFT JOIN Users ON Users.ID = UserID
+    LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID
+    JOIN Status ON Status.ID = StatusID
+"""
+LAST_SECOND = 253_402_300_799
+"""The end of the year 9999: a later EndTime belongs to no month."""
+_ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
+
+
+class Logged(NamedTuple):
+    """A record at its place in FinishedLog."""
+
+    seq: int
+    aar: AAR
+
+
+class Page(NamedTuple):
+    """Some records in commit order, and how far that took us (also when none of them was wanted)."""
+
+    records: list[Logged]
+    last_seq: int
+    others: list[tuple[int, str]]
+    """Seq and JobID of final records that are not to be published (any more): without usage, or ended too early."""
+
+
+def unescaped(text: object) -> str:
+    """A text of the shared tables without A-REX's percent-escapes; anything else that is stored there as a text."""
+    if not isinstance(text, str):
+        text = plain_text(text)
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text) if "%" in text else text
+
+
+def plain_text(value: object) -> str:
+    """What is stored in a column of texts, which may be anything, too."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def logged_after(
+    con: Connection, seq: int, horizon: int, *, ended_from: int = 0, size: int = PAGE_RECORDS
+) -> Page | None:
+    """
+    The next records with ``seq < Seq <= horizon`` that ended at ``ended_from`` or later; ``None`` when there are none.
+
+    Deleted records and aborted ones without usage are passed over.
+    """
+    readable, con.text_factory = con.text_factory, str
+    try:
+        # SQLite's own decoding is a quarter of the cost of a page; few databases have texts that it cannot read.
+        return _page_after(con, seq, horizon, ended_from, size)
+    except OperationalError as error:
+        if "decode" not in str(error):
+            raise
+    finally:
+        con.text_factory = readable
+    return _page_after(con, seq, horizon, ended_from, size)
+
+
+def _page_after(con: Connection, seq: int, horizon: int, ended_from: int, size: int) -> Page | None:
+    con.execute("BEGIN")
+    try:
+        row = con.execute(
+            "SELECT max(Seq), count(*) FROM (SELECT Seq FROM FinishedLog WHERE Seq > ? AND Seq <= ?"
+            " ORDER BY Seq LIMIT ?)",
+            (seq, horizon, size),
+        ).fetchone()
+        if not row[1]:
+            return None
+        last = int(row[0])
+        main = con.execute(
+            # CROSS: from the log, whatever else looks cheap to SQLite.
+            f"SELECT Seq, {_RECORD} FROM FinishedLog CROSS JOIN AAR ON AAR.RecordID = FinishedLog.RecordID {_NAMES}"
+            f" WHERE Seq > ? AND Seq <= ? AND EndTime >= ? AND {_PUBLISHABLE} ORDER BY Seq",
+            (seq, last, ended_from),
+        ).fetchall()
+        others = con.execute(
+            "SELECT Seq, JobID FROM FinishedLog CROSS JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
+            " JOIN Status ON Status.ID = StatusID"
+            f" WHERE Seq > ? AND Seq <= ? AND Status.Name IN {_FINAL} AND NOT (EndTime >= ? AND {_PUBLISHABLE})",
+            (seq, last, ended_from),
+        ).fetchall()
+        children = _Children(con, "FinishedLog", "Seq", "Seq > ? AND Seq <= ?", (seq, last))
+        return Page(
+            [Logged(values[0], children.record(values[1:])) for values in main],
+            last,
+            [(seq, unescaped(job_id)) for seq, job_id in others],
+        )
+    finally:
+        con.execute("COMMIT")
+
+
+def ended_between(
+    con: Connection, ended_from: int, ended_before: float, *, size: int = PAGE_RECORDS
+) -> Iterator[list[AAR]]:
+    """Pages of the publishable records with ``ended_from <= EndTime < ended_before``, by end time."""
+    position = (ended_from, 0)
+    while True:
+        con.execute("BEGIN")
+        try:
+            # The plus keeps SQLite on the index of EndTime: the one of StatusID would walk the whole table.
+            main = con.execute(
+                f"SELECT {_RECORD} FROM AAR {_NAMES.replace('= StatusID', '= +StatusID')}"
+                " WHERE (EndTime, AAR.RecordID) > (?, ?) AND EndTime >= ? AND EndTime < ?"
+                f" AND {_PUBLISHABLE} ORDER BY EndTime, AAR.RecordID LIMIT ?",
+                (*position, ended_from, ended_before, size),
+            ).fetchall()
+            ids = ",".join(str(int(values[0])) for values in main)
+            children = _Children(con, "AAR", "AAR.RecordID", f"AAR.RecordID IN ({ids})", ())
+        finally:
+            con.execute("COMMIT")
+        if not main:
+            return
+        yield [children.record(values) for values in main]
+        position = (main[-1][11], main[-1][0])
+
+
+def ended_at(
+    con: Connection, end_times: Iterable[object], *, besides: Collection[int] = ()
+) -> list[tuple[int, str, str | None, int]]:
+    """
+    ``(RecordID, JobID, LocalJobID, EndTime)`` of the final records that ended in one of these seconds.
+
+    The records ``besides`` are left out, and so are ends that are no whole numbers.
+    """
+    seconds = ",".join(str(end) for end in set(end_times) if isinstance(end, int))
+    rows = con.execute(
+        # The plus keeps SQLite on the index of EndTime.
+        "SELECT RecordID, JobID, LocalJobID, EndTime FROM AAR JOIN Status ON Status.ID = +StatusID"
+        f" WHERE EndTime IN ({seconds}) AND {_PUBLISHABLE} ORDER BY RecordID"
+    )
+    return [
+        (record_id, unescaped(job_id), unescaped(local) if local else None, end)
+        for record_id, job_id, local, end in rows
+        if record_id not in besides
+    ]
+
+
+def by_job_id(con: Connection, job_ids: Sequence[str]) -> dict[str, AAR]:
+    """These jobs, whatever their status; those that no longer exist are left out."""
+    found: dict[str, AAR] = {}
+    for start in range(0, len(job_ids), PAGE_RECORDS):
+        some = [escaped(job_id) for job_id in job_ids[start : start + PAGE_RECORDS]]
+        rows = con.execute(f"SELECT RecordID FROM AAR WHERE JobID IN ({','.join('?' * len(some))})", some).fetchall()
+        records = by_record_id(con, [record_id for (record_id,) in rows])
+        found |= {aar.job_id: aar for aar in records.values()}
+    return found
+
+
+def by_record_id(con: Connection, record_ids: Sequence[int]) -> dict[int, AAR]:
+    """These records, whatever their status; those that no longer exist are left out."""
+    ids = ",".join(str(int(record_id)) for record_id in record_ids)
+    con.execute("BEGIN")
+    try:
+        main = con.execute(f"SELECT {_RECORD} FROM AAR {_NAMES} WHERE AAR.RecordID IN ({ids})").fetchall()
+        children = _Children(con, "AAR", "AAR.RecordID", f"AAR.RecordID IN ({ids})", ())
+    finally:
+        con.execute("COMMIT")
+    return {values[0]: children.record(values) for values in main}
+
+
+class _Children:
+    """The children of the records that a condition on FinishedLog or AAR selects, by RecordID."""
+
+    def __init__(self, con: Connection, table: str, order: str, condition: str, values: tuple[int, ...]) -> None:
+        def rows(child: str, columns: str, more: str = "") -> Iterable[tuple[int, Any, Any]]:
+            # CROSS: from the records to their children, whatever ANALYZE found; they come in this order by themselves.
+            return con.execute(
+                f"SELECT {child}.RecordID, {columns} FROM {table}"
+                f" CROSS JOIN {child} ON {child}.RecordID = {table}.RecordID"
+                f" WHERE {condition} {more} ORDER BY {order}, {child}.rowid",
+                values,
+            )
+
+        self.fqans: dict[int, list[str]] = defaultdict(list)
+        for record_id, key, value in rows("AuthTokenAttributes", "AttrKey, AttrValue"):
+            if key == "mainfqan":
+                self.fqans[record_id].insert(0, unescaped(value))
+            elif key == "vomsfqan":
+                self.fqans[record_id].append(unescaped(value))
+        self.extra: dict[int, dict[str, str]] = defaultdict(dict)
+        extra = self.extra
+        for record_id, key, value in rows("JobExtraInfo", "InfoKey, InfoValue", "AND InfoValue <> ''"):
+            extra[record_id].setdefault(key, unescaped(value))
+        self.rtes: dict[int, dict[str, None]] = defaultdict(dict)
+        for record_id, name, _ in rows("RunTimeEnvironments", "RTEName, NULL"):
+            self.rtes[record_id][unescaped(name)] = None
+        self.events: dict[int, dict[str, int]] = defaultdict(dict)
+        events = self.events
+        # The plus keeps SQLite off the index of EventKey, which has a ninth of all rows under one key.
+        wanted = "AND +EventKey IN ('SUBMIT', 'LRMSSTART', 'LRMSEND')"
+        for record_id, key, seconds in rows(
+            "JobEvents", "EventKey, CAST(strftime('%s', EventTime) AS INTEGER)", wanted
+        ):
+            # Of a job that ran twice the last run counts.
+            events[record_id][key] = seconds or 0
+        self.transfers: dict[int, list[Transfer]] = defaultdict(list)
+        for record_id, url, *numbers in rows(
+            "DataTransfers", "URL, FileSize, TransferStart, TransferEnd, TransferType"
+        ):
+            size, start, end, kind = (number if isinstance(number, int) else 0 for number in numbers)
+            transfer = Transfer(unescaped(url), size, start, end, _TRANSFER_KINDS.get(kind, "input"))
+            self.transfers[record_id].append(transfer)
+        self.auth_groups: dict[int, tuple[str, ...]] = {
+            record_id: auth_groups_of(names) for record_id, names, _ in rows("AuthGroups", "Names, NULL")
+        }
+
+    def record(self, values: tuple[Any, ...]) -> AAR:
+        """A row of AAR, names resolved, with its children."""
+        record_id, job_id, local_job_id, interface, url, queue, user_dn, vo, *rest = values
+        extra = self.extra.get(record_id, _NOTHING).get
+        events = self.events.get(record_id, _NO_EVENTS).get
+        return AAR._make(
+            (
+                record_id,
+                unescaped(job_id),
+                unescaped(local_job_id) if local_job_id else None,
+                _name(interface),
+                _name(url),
+                _name(queue),
+                _name(user_dn),
+                _name(vo),
+                *(rest if _PLAIN.issuperset(map(type, rest)) else map(_plain, rest)),
+                tuple(self.fqans.get(record_id, ())),
+                extra("jobname"),
+                extra("lrms"),
+                _node_names(extra("nodenames") or extra("nodename")),
+                extra("clienthost"),
+                extra("localuser"),
+                extra("projectname"),
+                extra("systemsoftware"),
+                extra("wninstance"),
+                extra("benchmark"),
+                tuple(self.rtes.get(record_id, ())),
+                tuple(self.transfers.get(record_id, ())),
+                events("SUBMIT"),
+                events("LRMSSTART"),
+                events("LRMSEND"),
+                self.auth_groups.get(record_id, ()),
+            )
+        )
+
+
+_NOTHING: dict[str, str] = {}
+_NO_EVENTS: dict[str, int] = {}
+
+
+# Names come back with every job.
+@lru_cache(maxsize=8192)
+def _name(text: object) -> str | None:
+    return unescaped(text) if text else None
+
+
+@lru_cache(maxsize=1024)
+def auth_groups_of(names: str) -> tuple[str, ...]:
+    """The authgroups that are stored in one text."""
+    return tuple(names.split())
+
+
+_PLAIN = {int, str}
+
+
+def _plain(value: object) -> object:
+    """SQLite keeps fractions and bytes in a column of whole numbers; one beyond all whole numbers stays what it is."""
+    if isinstance(value, float) and abs(value) < LARGEST_WHOLE:
+        return int(value)
+    return plain_text(value) if isinstance(value, bytes) else value
+
+
+@lru_cache(maxsize=8192)
+def _node_names(text: str | None) -> tuple[str, ...]:
+    """The distinct names, in order: A-REX writes one per slot, under `nodenames` (jura reads `nodename`)."""
+    return tuple(dict.fromkeys(name for name in (text or "").split(":") if name))
+
+
+def is_time(end_time: object) -> bool:
+    """Whether an end is one that belongs to a month: SQLite holds anything in a column of numbers."""
+    return isinstance(end_time, int) and 0 < end_time <= LAST_SECOND
+
+
+def is_publishable(aar: AAR) -> bool:
+    """Whether a record is of a job that ended, or vanished after the batch system had measured something."""
+    measured = (aar.wall_s, aar.cpu_user_s, aar.cpu_kernel_s) != (0, 0, 0)
+    return aar.status in ("completed", "failed") or (aar.status == "aborted" and measured)
+
+
+def count_logged(con: Connection, seq: int) -> int:
+    """How many records were logged after a place in FinishedLog."""
+    row = con.execute("SELECT count(*) FROM FinishedLog WHERE Seq > ?", (seq,)).fetchone()
+    return int(row[0])
+
+
+def _measured(seconds: object) -> int:
+    return seconds if isinstance(seconds, int) and 0 <= seconds <= LARGEST_EXACT else 0
+
+
+def cell_of(aar: AAR) -> UsageCell:
+    """The cell of a single job."""
+    when = time.gmtime(aar.end_time)
+    wall_s, user_s, kernel_s = map(_measured, (aar.wall_s, aar.cpu_user_s, aar.cpu_kernel_s))
+    return UsageCell(
+        when.tm_year,
+        when.tm_mon,
+        aar.user_dn,
+        aar.vo,
+        aar.fqans[0] if aar.fqans else None,
+        aar.endpoint_url,
+        aar.node_count,
+        aar.core_count,
+        aar.benchmark,
+        1,
+        wall_s,
+        user_s + kernel_s,
+        aar.end_time,
+        aar.end_time,
+        aar.auth_groups,
+    )
+
+
+def months_logged_after(con: Connection, seq: int, horizon: int, *, ended_from: int = 0) -> set[tuple[int, int]]:
+    """The ``(year, month)`` of EndTime of each record that became final or changed after ``seq``."""
+    return {
+        (int(year), int(month))
+        for year, month in con.execute(
+            "SELECT DISTINCT strftime('%Y', EndTime, 'unixepoch'), strftime('%m', EndTime, 'unixepoch')"
+            f" FROM {_logged(seq)} WHERE Seq > ? AND Seq <= ? AND EndTime BETWEEN ? AND ?",
+            (seq, horizon, max(ended_from, 1), LAST_SECOND),
+        )
+    }
+
+
+def _logged(seq: int) -> str:
+    """
+    The log with its records: from what is new, or for a target that has had nothing yet, from the ends of its time.
+
+    CROSS, since SQLite would look at every end even if three records are new.
+    """
+    first, second = ("FinishedLog", "AAR") if seq else ("AAR", "FinishedLog")
+    return f"{first} CROSS JOIN {second} ON AAR.RecordID = FinishedLog.RecordID"
+
+
+def without_measure(con: Connection, seq: int, horizon: int) -> list[str]:
+    """JobIDs logged with ``seq < Seq <= horizon`` of which the cells count a duration as 0, or the end nowhere."""
+    rows = con.execute(
+        "SELECT JobID FROM FinishedLog CROSS JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
+        " WHERE Seq > :seq AND Seq <= :horizon AND NOT (EndTime BETWEEN 1 AND :last"
+        " AND UsedWalltime BETWEEN 0 AND :most AND UsedCPUUserTime BETWEEN 0 AND :most"
+        " AND UsedCPUKernelTime BETWEEN 0 AND :most)",
+        {"seq": seq, "horizon": horizon, "last": LAST_SECOND, "most": LARGEST_EXACT},
+    )
+    return [unescaped(job_id) for (job_id,) in rows]
+
+
+def logged_ended_from(con: Connection, seq: int, horizon: int, ended_from: int) -> list[str]:
+    """JobIDs logged with ``seq < Seq <= horizon`` that ended at ``ended_from`` or later."""
+    rows = con.execute(
+        f"SELECT JobID FROM {_logged(seq)} WHERE Seq > ? AND Seq <= ? AND EndTime BETWEEN ? AND ?",
+        (seq, horizon, ended_from, LAST_SECOND),
+    )
+    return [unescaped(job_id) for (job_id,) in rows]
+
+
+def earliest_unhandled_end(con: Connection, seq: int, *, ended_from: int = 0) -> int | None:
+    """The smallest EndTime of a record that became final after ``seq``; ``None`` when there is none."""
+    row = con.execute(
+        f"SELECT min(EndTime) FROM {_logged(seq)} WHERE Seq > ? AND EndTime BETWEEN ? AND ?",
+        (seq, ended_from, LAST_SECOND),
+    ).fetchone()
+    return None if row[0] is None else int(row[0])
+
+
+def vos(con: Connection) -> list[str]:
+    """The VOs of recorded jobs."""
+    return [unescaped(name) for (name,) in con.execute("SELECT Name FROM WLCGVOs WHERE Name <> '' ORDER BY Name")]
+
+
+def latest_end(con: Connection) -> int | None:
+    """The largest EndTime of a finished record, of those that are times."""
+    row = con.execute("SELECT max(EndTime) FROM AAR WHERE EndTime <= ?", (LAST_SECOND,)).fetchone()
+    return int(row[0]) if row[0] else None

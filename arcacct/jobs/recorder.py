@@ -1,0 +1,528 @@
+"""
+Recording one state change of a job in A-REX's tables. On the hook's path.
+
+Recording is monotone inside its transaction: the same event twice changes nothing, an older one only adds its events,
+and a finished job's children are compared as multisets, so that a resumed job ends with one set of them
+(INVARIANTS 2 and 8): in whatever order events arrive, they end in the same rows. Children first and the final status
+last: that makes one entry in FinishedLog.
+"""
+
+import time
+
+from arcacct.db.engine import Connection
+from arcacct.jobs.job import FQAN_KEYS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from arcacct.jobs.job import JobFacts, StatusFile, Usage
+
+_ESCAPES = str.maketrans({"'": "%27", "#": "%23", "%": "%25", "\r": "%0D", "\n": "%0A", "\b": "%08", "\0": "%00"})
+
+_USAGE_COLUMNS = (
+    "LocalJobID, ExitCode, EndTime, NodeCount, CPUCount, UsedMemory, UsedVirtMem, UsedWalltime,"
+    " UsedCPUUserTime, UsedCPUKernelTime, UsedScratch, StageInVolume, StageOutVolume"
+)
+_UPDATE_USAGE = (
+    f"UPDATE AAR SET (StatusID, {_USAGE_COLUMNS}) = (?{', ?' * 13}) WHERE RecordID = ?"
+    f" AND (StatusID, {_USAGE_COLUMNS}) IS NOT (?{', ?' * 13})"
+)
+_INSERT = "INSERT OR ROLLBACK"
+"""
+Of rows that the log's triggers look at: to undo itself alone, a plain INSERT keeps a copy of each page and is half as
+slow again. Here an error ends the whole transaction anyhow, and no statement of a trigger can meet a conflict.
+"""
+_INSERT_RECORD = (
+    f"{_INSERT} INTO AAR (RecordID, JobID, SubmitTime, EndpointID, QueueID, UserID, VOID, StatusID,"
+    f" {_USAGE_COLUMNS}) VALUES (?{', ?' * 20})"
+)
+_NOTHING_USED = ("", 1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0)
+"""What A-REX writes at ACCEPTED."""
+_REMEMBER = (
+    "INSERT INTO StatusFiles (RecordID, State, EventNs, Size, MTimeNs, CTimeNs) VALUES (?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT (RecordID) DO UPDATE SET State = excluded.State, EventNs = excluded.EventNs,"
+    " Size = excluded.Size, MTimeNs = excluded.MTimeNs, CTimeNs = excluded.CTimeNs"
+    " WHERE (State, EventNs, Size, MTimeNs, CTimeNs)"
+    " IS NOT (excluded.State, excluded.EventNs, excluded.Size, excluded.MTimeNs, excluded.CTimeNs)"
+)
+
+_CHILDREN = {
+    "AuthTokenAttributes": ("AttrKey", "AttrValue"),
+    "JobEvents": ("EventKey", "EventTime"),
+    "RunTimeEnvironments": ("RTEName",),
+    "DataTransfers": ("URL", "FileSize", "TransferStart", "TransferEnd", "TransferType"),
+    "JobExtraInfo": ("InfoKey", "InfoValue"),
+}
+
+_SET_AUTH_GROUPS = "INSERT OR REPLACE INTO AuthGroups (RecordID, Names) VALUES (?, ?)"
+_NO_AUTH_GROUPS = "DELETE FROM AuthGroups WHERE RecordID = ? AND ? = ''"
+_NOTE = (
+    "INSERT INTO RecordNotes (RecordID, Field, Note, Noted) VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (RecordID, Field) DO UPDATE SET Note = excluded.Note, Noted = excluded.Noted"
+    " WHERE Note IS NOT excluded.Note"
+)
+
+NOTHING, NEW_JOB, NEW_END, NEW_EVENT, CORRECTION = "", "job", "end", "event", "correction"
+"""What a state change was to the database: nothing new, a job never seen, the end of one, an event alone, the rest."""
+
+
+class Known:
+    """
+    What the database has of a job before a state change is recorded.
+
+    ``owner`` is who and where: interface, URL, queue, user, VO (as stored) and time of submission.
+    """
+
+    __slots__ = (
+        *("auth_groups", "end_time", "event_ns", "has_notes", "is_aborted", "local_job_id", "owner", "record_id"),
+        "state",
+    )
+
+    def __init__(self, row: "tuple[Any, ...]") -> None:
+        self.record_id: int = row[0]
+        self.end_time: int = row[1]
+        self.is_aborted = bool(row[2])
+        self.state: str | None = row[3]
+        self.event_ns: int = row[4] or 0
+        self.has_notes = bool(row[5])
+        self.local_job_id: str | None = row[6]
+        self.auth_groups: str | None = row[7]
+        self.owner: tuple[Any, ...] = row[8:]
+
+    def has_ended(self) -> bool:
+        """An aborted job has only vanished."""
+        return self.end_time != 0 and not self.is_aborted
+
+
+def escaped(text: str) -> str:
+    """A text as A-REX writes it into the shared tables (its C++ percent-escapes what SQL gives a meaning)."""
+    # Nearly every text is plain, and a table costs four times as much as these questions.
+    if text.isprintable() and "'" not in text and "#" not in text and "%" not in text:
+        return text
+    return text.translate(_ESCAPES)
+
+
+_DATES: dict[int, str] = {}
+"""The days that were asked for lately."""
+_MOST_DATES = 1000
+
+
+def event_time(seconds: int) -> str:
+    """JobEvents.EventTime: A-REX's form, in UTC (A-REX writes local time without a marker)."""
+    day, second = divmod(seconds, 86400)
+    if day not in _DATES:
+        if len(_DATES) >= _MOST_DATES:
+            _DATES.clear()
+        _DATES[day] = time.strftime("%Y-%m-%d", time.gmtime(day * 86400))
+    return f"{_DATES[day]} {second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
+
+
+def record(con: Connection, facts: "JobFacts", *, present: bool = False, settled: bool = False) -> str:
+    """
+    Record one state change inside the caller's transaction; says what it was to the tables of A-REX (`NEW_JOB`, ...).
+
+    ``present`` is for the sweep, which has the status file before it: then the state is what the file says, also
+    when it is older than what was recorded. ``settled``: that file need not be read again.
+    A job that was taken for vanished, and is not, is in progress again.
+    DELETED makes no row; a job whose .local nobody could read makes none either (`knows` tells whether that is so).
+    """
+    if facts.state == "DELETED":
+        return NOTHING
+    known = _known(con, facts.job_id)
+    if known is None:
+        if not facts.known:
+            return NOTHING
+        _insert(con, [(facts, settled)])
+        return NEW_JOB
+    usage, latest = _of_this_run(known, facts, present=present)
+    before = con.total_changes
+    if facts.known:
+        _correct_owner(con, known, facts, latest=latest)
+    before_events = con.total_changes
+    _add_events(con, known, facts)
+    events = con.total_changes - before_events
+    # A job may be resumed before its earlier end is recorded: that end holds until there is a later one.
+    if usage is not None and (latest or usage.end_time > known.end_time):
+        _finish(con, known, facts, usage)
+    elif latest:
+        _go_on(con, known, facts)
+    changes = con.total_changes - before
+    if latest:
+        _remember(con, known.record_id, facts, settled=settled)
+    if not changes:
+        return NOTHING
+    if usage is not None and not known.has_ended():
+        return NEW_END
+    return NEW_EVENT if changes == events else CORRECTION
+
+
+def record_present(con: Connection, jobs: "list[tuple[JobFacts, bool]]") -> list[str]:
+    """
+    `record` many jobs whose status files are before the sweep, each with whether its file is settled.
+
+    Those that the database does not know yet are inserted together, which takes half of the time.
+    """
+    ids = [escaped(facts.job_id) for facts, _settled in jobs]
+    marks = ", ".join("?" * len(ids))
+    seen = {row[0] for row in con.execute(f"SELECT JobID FROM AAR WHERE JobID IN ({marks})", ids).fetchall()}
+    new: list[tuple[JobFacts, bool]] = []
+    others: list[tuple[JobFacts, bool]] = []
+    for job_id, job in zip(ids, jobs, strict=True):
+        is_new = job_id not in seen and job[0].known and job[0].state != "DELETED"
+        (new if is_new else others).append(job)
+        seen.add(job_id)
+    if new:
+        _insert(con, new)
+    kinds = [NEW_JOB] * len(new)
+    return kinds + [record(con, facts, present=True, settled=settled) for facts, settled in others]
+
+
+def knows(con: Connection, job_id: str) -> bool:
+    """Whether the database has a record of the job."""
+    return _known(con, job_id) is not None
+
+
+def has_ended(con: Connection, job_id: str) -> bool:
+    """Whether the database has the end of the job: an aborted one has only vanished."""
+    known = _known(con, job_id)
+    return known is not None and known.has_ended()
+
+
+def remember_status_file(con: Connection, job_id: str, status: "StatusFile") -> None:
+    """For the sweep: this status file of a job needs not be read again."""
+    con.execute(
+        "UPDATE StatusFiles SET (Size, MTimeNs, CTimeNs) = (?, ?, ?)"
+        " WHERE RecordID = (SELECT RecordID FROM AAR WHERE JobID = ?)",
+        (status.size, status.mtime_ns, status.ctime_ns, escaped(job_id)),
+    )
+
+
+def _known(con: Connection, job_id: str) -> Known | None:
+    row = con.execute(
+        "SELECT AAR.RecordID, EndTime, Status.Name = 'aborted', State, EventNs,"
+        " EXISTS (SELECT 1 FROM RecordNotes WHERE RecordNotes.RecordID = AAR.RecordID), LocalJobID, Names,"
+        " Interface, URL, Queues.Name, Users.Name, WLCGVOs.Name, SubmitTime FROM AAR"
+        " JOIN Status ON Status.ID = +StatusID"
+        " LEFT JOIN Endpoints ON Endpoints.ID = +EndpointID LEFT JOIN Queues ON Queues.ID = +QueueID"
+        " LEFT JOIN Users ON Users.ID = +UserID LEFT JOIN WLCGVOs ON WLCGVOs.ID = +VOID"
+        " LEFT JOIN StatusFiles ON StatusFiles.RecordID = AAR.RecordID"
+        " LEFT JOIN AuthGroups ON AuthGroups.RecordID = AAR.RecordID WHERE JobID = ?",
+        (escaped(job_id),),
+    ).fetchone()
+    return None if row is None else Known(row)
+
+
+def _of_this_run(known: Known, facts: "JobFacts", *, present: bool) -> "tuple[Usage | None, bool]":
+    """
+    What the job used in the run that the event is of, and whether nothing later is known of the job.
+
+    A status file that no longer shows an end, of a job that is known to be in a later run: the files are not of that
+    end. (The time of an event may be cut to seconds.)
+    """
+    if facts.usage is not None and facts.status is None and not present:
+        is_older = facts.event_ns + 1_000_000_000 <= known.event_ns
+        if is_older or (known.has_ended() and known.state not in (None, "FINISHED")):
+            return None, False
+    return facts.usage if facts.known else None, present or facts.event_ns >= known.event_ns
+
+
+def _insert(con: Connection, jobs: "list[tuple[JobFacts, bool]]") -> None:
+    """
+    Records of jobs that are new, as they are now: the children first, so that a finished one is logged once.
+
+    (AUTOINCREMENT gives the same numbers: the caller's transaction is the only one that writes.)
+    """
+    children: dict[str, list[tuple[object, ...]]] = {table: [] for table in _CHILDREN}
+    records: list[tuple[object, ...]] = []
+    files: list[tuple[object, ...]] = []
+    names: dict[tuple[str, ...], tuple[int, ...]] = {}
+    for record_id, (facts, settled) in enumerate(jobs, last_record_id(con) + 1):
+        for table, rows in (*_first_children(facts), *_final_children(facts)):
+            children[table] += [(record_id, *row) for row in rows]
+        records.append((record_id, escaped(facts.job_id), facts.submit_time, *_named(con, facts, names), *_used(facts)))
+        files.append((record_id, *_identity(facts, settled=settled)))
+        if facts.auth_groups:
+            con.execute(_SET_AUTH_GROUPS, (record_id, _auth_groups(facts)))
+        if facts.notes:
+            _add_notes(con, record_id, facts)
+    for table, rows in children.items():
+        if rows:
+            con.executemany(_insert_child(table), rows)
+    con.executemany(_INSERT_RECORD, records)
+    con.executemany(_REMEMBER, files)
+
+
+def last_record_id(con: Connection) -> int:
+    """The highest RecordID that was ever given: those of deleted records are not given again."""
+    row = con.execute(
+        "SELECT max(coalesce((SELECT max(RecordID) FROM AAR), 0),"
+        " coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'AAR'), 0))"
+    ).fetchone()
+    return int(row[0])
+
+
+def _named(con: Connection, facts: "JobFacts", known: "dict[tuple[str, ...], tuple[int, ...]]") -> "tuple[int, ...]":
+    """IDs of endpoint, queue, user, VO and status; ``known`` are those of this transaction."""
+    status = facts.usage.status if facts.usage is not None else "in-progress"
+    key = (facts.endpoint_type, facts.endpoint_url, facts.queue, facts.user_dn, facts.vo, status)
+    if key not in known:
+        known[key] = (*_dimensions(con, facts), name_id(con, "Status", status))
+    return known[key]
+
+
+def _correct_owner(con: Connection, known: Known, facts: "JobFacts", *, latest: bool) -> None:
+    """
+    Who and where, from a .local that knows more: nothing that is known is replaced by nothing, nor by part of it.
+
+    The job's latest .local may also know better, if it is whole; but the same event read once more changes no job
+    that has ended.
+    """
+    better = latest and facts.is_whole and (not known.has_ended() or 0 < known.event_ns < facts.event_ns)
+    # A rule that the site has now is none of a job that ended before.
+    vo = facts.vo if facts.has_voms or better or not known.has_ended() else ""
+    told = (*map(escaped, (facts.endpoint_type, facts.endpoint_url, facts.queue, facts.user_dn, vo)), facts.submit_time)
+    if told != known.owner:
+        wanted = _merged(told, known.owner) if better else _merged(known.owner, told)
+        if wanted != known.owner:
+            con.execute(
+                "UPDATE AAR SET (EndpointID, QueueID, UserID, VOID, SubmitTime) = (?, ?, ?, ?, ?) WHERE RecordID = ?",
+                (*_dimension_ids(con, wanted[:5]), wanted[5], known.record_id),
+            )
+    tokens = _auth_tokens(facts)
+    query = "SELECT AttrKey, AttrValue FROM AuthTokenAttributes WHERE RecordID = ?"
+    have = con.execute(query, (known.record_id,)).fetchall()
+    if known.has_ended() and known.owner[3] and not better:
+        # Nor are the claims that it keeps now, as FQANs or not; those of a .local that was read with a user are known.
+        tokens = [token for token in tokens if token in have or (facts.has_voms and token[0] in FQAN_KEYS)]
+    if not _is_part(tokens, have) and (better or _is_part(have, tokens)):
+        set_children(con, known.record_id, "AuthTokenAttributes", tokens)
+    auth_groups = _auth_groups(facts)
+    if better and auth_groups != (known.auth_groups or ""):
+        con.execute(_SET_AUTH_GROUPS if auth_groups else _NO_AUTH_GROUPS, (known.record_id, auth_groups))
+
+
+def _auth_groups(facts: "JobFacts") -> str:
+    return " ".join(facts.auth_groups)
+
+
+def _merged(first: "tuple[Any, ...]", second: "tuple[Any, ...]") -> "tuple[Any, ...]":
+    """The values of the first, where it has none those of the second."""
+    return tuple([one or other for one, other in zip(first, second, strict=True)])
+
+
+def _is_part(some: "list[tuple[object, ...]]", rows: "list[tuple[object, ...]]") -> bool:
+    """Whether all of some are among the rows, each as often."""
+    if some == rows:
+        return True
+    rest = rows.copy()
+    for row in some:
+        if row not in rest:
+            return False
+        rest.remove(row)
+    return True
+
+
+def _dimensions(con: Connection, facts: "JobFacts") -> tuple[int, int, int, int]:
+    names = (facts.endpoint_type, facts.endpoint_url, facts.queue, facts.user_dn, facts.vo)
+    return _dimension_ids(con, tuple(map(escaped, names)))
+
+
+def _dimension_ids(con: Connection, names: "tuple[str, ...]") -> tuple[int, int, int, int]:
+    """IDs of endpoint, queue, user and VO, by names as they are stored; new ones are added."""
+    endpoint, queue, user, vo = con.execute(
+        "SELECT (SELECT ID FROM Endpoints WHERE Interface = ? AND URL = ?), (SELECT ID FROM Queues WHERE Name = ?),"
+        " (SELECT ID FROM Users WHERE Name = ?), (SELECT ID FROM WLCGVOs WHERE Name = ?)",
+        names,
+    ).fetchone()
+    return (
+        endpoint or _new_id(con, "Endpoints (Interface, URL)", *names[:2]),
+        queue or _new_id(con, "Queues (Name)", names[2]),
+        user or _new_id(con, "Users (Name)", names[3]),
+        vo or _new_id(con, "WLCGVOs (Name)", names[4]),
+    )
+
+
+def name_id(con: Connection, table: str, name: str) -> int:
+    """The ID of a name in Queues, Users, WLCGVOs or Status; the name is added when it is new."""
+    text = escaped(name)
+    row = con.execute(f"SELECT ID FROM {table} WHERE Name = ?", (text,)).fetchone()
+    return _new_id(con, f"{table} (Name)", text) if row is None else int(row[0])
+
+
+def _new_id(con: Connection, into: str, *names: str) -> int:
+    marks = ", ".join("?" * len(names))
+    return con.execute(f"INSERT INTO {into} VALUES ({marks})", names).lastrowid or 0
+
+
+def endpoint_id(con: Connection, interface: str, url: str) -> int:
+    """The ID of a submission endpoint, added when it is new."""
+    key = (escaped(interface), escaped(url))
+    row = con.execute("SELECT ID FROM Endpoints WHERE Interface = ? AND URL = ?", key).fetchone()
+    return _new_id(con, "Endpoints (Interface, URL)", *key) if row is None else int(row[0])
+
+
+def _auth_tokens(facts: "JobFacts") -> "list[tuple[object, ...]]":
+    return [(key, escaped(value)) for key, value in facts.auth_tokens]
+
+
+def _events(facts: "JobFacts") -> "dict[tuple[str, str], None]":
+    """What the state change tells of times: of the submission, of the state itself, of the batch system and files."""
+    events = [("ACCEPTED", facts.submit_time)] if facts.submit_time else []
+    # A status file that was rewritten for a job that waits does not say when the state began.
+    if facts.state != "ACCEPTED" and not (facts.status is not None and facts.status.pending):
+        events.append((facts.state, facts.event_ns // 1_000_000_000))
+    return dict.fromkeys([(key, event_time(seconds)) for key, seconds in events + facts.events])
+
+
+def _add_events(con: Connection, known: Known, facts: "JobFacts") -> None:
+    wanted = _events(facts)
+    query = "SELECT EventKey, EventTime FROM JobEvents WHERE RecordID = ?"
+    for event in con.execute(query, (known.record_id,)).fetchall():
+        wanted.pop(event, None)
+    con.executemany(_insert_child("JobEvents"), [(known.record_id, *event) for event in wanted])
+
+
+def _first_children(facts: "JobFacts") -> "tuple[tuple[str, list[tuple[object, ...]]], ...]":
+    return ("AuthTokenAttributes", _auth_tokens(facts)), ("JobEvents", [*_events(facts)])
+
+
+def _final_children(facts: "JobFacts") -> "tuple[tuple[str, list[tuple[object, ...]]], ...]":
+    """The rows that a finished job has besides, by table."""
+    usage = facts.usage
+    if usage is None:
+        return ()
+    transfers = [(escaped(one.url), one.size_bytes, one.start_time, one.end_time, one.kind) for one in usage.transfers]
+    return (
+        ("RunTimeEnvironments", [(escaped(name),) for name in usage.rtes]),
+        ("DataTransfers", [*transfers]),
+        ("JobExtraInfo", [(key, escaped(facts.extra[key])) for key in sorted(facts.extra)]),
+    )
+
+
+def _used(facts: "JobFacts") -> "tuple[object, ...]":
+    """The values of `_USAGE_COLUMNS`."""
+    usage = facts.usage
+    if usage is None:
+        return _NOTHING_USED
+    return (
+        escaped(facts.local_job_id),
+        usage.exit_code,
+        usage.end_time,
+        usage.node_count,
+        usage.cpu_count,
+        usage.memory_kib,
+        usage.virtual_memory_kib,
+        usage.wall_s,
+        usage.cpu_user_s,
+        usage.cpu_kernel_s,
+        usage.scratch_bytes,
+        usage.stage_in_bytes,
+        usage.stage_out_bytes,
+    )
+
+
+def _finish(con: Connection, known: Known, facts: "JobFacts", usage: "Usage") -> None:
+    children = dict(_final_children(facts))
+    local_job_id, *used = _used(facts)
+    if known.has_ended() and usage.end_time == known.end_time:
+        _keep_known_extra(con, known.record_id, facts, children)
+        local_job_id = local_job_id or known.local_job_id
+    for table, rows in children.items():
+        set_children(con, known.record_id, table, rows)
+    values = (name_id(con, "Status", usage.status), local_job_id, *used)
+    con.execute(_UPDATE_USAGE, (*values, known.record_id, *values))
+    if known.has_notes:
+        # What was left out of an earlier end is none of this one's.
+        fields = con.execute("SELECT Field FROM RecordNotes WHERE RecordID = ?", (known.record_id,)).fetchall()
+        gone = [(known.record_id, field) for (field,) in fields if field not in facts.notes]
+        con.executemany("DELETE FROM RecordNotes WHERE (RecordID, Field) = (?, ?)", gone)
+    if facts.notes:
+        _add_notes(con, known.record_id, facts)
+
+
+def _keep_known_extra(con: Connection, record_id: int, facts: "JobFacts", children: "dict[str, list[Any]]") -> None:
+    """
+    Of an end that is recorded already: what it has and the files do not say now stays, and so does the benchmark.
+
+    Which of several benchmarks of .diag counts depends on the version of ARC that has the files: an upgrade is no
+    reason to weigh finished jobs anew. Only the default makes way for one of the job's own.
+    """
+    query = "SELECT InfoKey, InfoValue FROM JobExtraInfo WHERE RecordID = ?"
+    rows = con.execute(query, (record_id,)).fetchall()
+    have, told = dict(rows), dict(children["JobExtraInfo"])
+    benchmark = have.get("benchmark")
+    if benchmark and benchmark != told["benchmark"]:
+        own = [*map(escaped, facts.benchmarks)]
+        if not any(own) or benchmark in own or benchmark != escaped(facts.default_benchmark):
+            told["benchmark"] = benchmark
+    wanted = {**have, **told}
+    if wanted == have and len(rows) == len(have):
+        del children["JobExtraInfo"]
+    else:
+        children["JobExtraInfo"] = [*wanted.items()]
+
+
+def _add_notes(con: Connection, record_id: int, facts: "JobFacts") -> None:
+    """What was left out of the files (`gate`)."""
+    now = int(time.time())
+    con.executemany(_NOTE, [(record_id, field, note, now) for field, note in facts.notes.items()])
+
+
+def _go_on(con: Connection, known: Known, facts: "JobFacts") -> None:
+    """A job that is under way."""
+    if known.is_aborted:
+        con.execute(
+            "UPDATE AAR SET (StatusID, EndTime) = (?, 0) WHERE RecordID = ?",
+            (name_id(con, "Status", "in-progress"), known.record_id),
+        )
+    if facts.notes:
+        _add_notes(con, known.record_id, facts)
+
+
+def set_children(con: Connection, record_id: int, table: str, rows: "list[tuple[object, ...]]") -> None:
+    """
+    Make a record's rows in a child table these, as a multiset; rows that are right already are not touched.
+
+    (v1 has no unique index on them, and each needless write would log the record as changed.)
+    """
+    rows = _missing(con, record_id, table, rows)
+    if rows:
+        con.executemany(_insert_child(table), [(record_id, *row) for row in rows])
+
+
+def _insert_child(table: str) -> str:
+    columns = _CHILDREN[table]
+    return f"{_INSERT} INTO {table} (RecordID, {', '.join(columns)}) VALUES (?{', ?' * len(columns)})"
+
+
+def _missing(
+    con: Connection, record_id: int, table: str, rows: "list[tuple[object, ...]]"
+) -> "list[tuple[object, ...]]":
+    """Those rows that a child table lacks; rows that it has and should not have are deleted."""
+    names = ", ".join(_CHILDREN[table])
+    missing: dict[tuple[object, ...], int] = {}
+    for row in rows:
+        missing[row] = missing.get(row, 0) + 1
+    for rowid, *found in con.execute(f"SELECT rowid, {names} FROM {table} WHERE RecordID = ?", (record_id,)).fetchall():
+        key = tuple(found)
+        if missing.get(key, 0):
+            missing[key] -= 1
+        else:
+            con.execute(f"DELETE FROM {table} WHERE rowid = ?", (rowid,))
+    return [key for key, count in missing.items() for _ in range(count)]
+
+
+def _remember(con: Connection, record_id: int, facts: "JobFacts", *, settled: bool) -> None:
+    """
+    The last state and its time; with ``settled`` also which status file that was.
+
+    The hook does not say that the file is read: .failed may still appear after it, so the sweep reads each job once.
+    """
+    con.execute(_REMEMBER, (record_id, *_identity(facts, settled=settled)))
+
+
+def _identity(facts: "JobFacts", *, settled: bool) -> "tuple[object, ...]":
+    status = facts.status if settled else None
+    file = (status.size, status.mtime_ns, status.ctime_ns) if status is not None else (None, None, None)
+    return (facts.state, facts.event_ns, *file)

@@ -1,0 +1,290 @@
+"""
+The quarantine of imports: records that could not be used, with where they stood and why, until they can be.
+
+Everything is bounded, since whoever writes a file can make each line of it unusable: what is more than that is only
+counted. A record that is met again, in whatever file, is the same row.
+"""
+
+from __future__ import annotations
+
+import time
+from hashlib import blake2b
+from typing import NamedTuple
+
+from arcacct.db.engine import (
+    Connection,
+    DatabaseError,
+    DataError,
+    IntegrityError,
+    InterfaceError,
+    OperationalError,
+    ProgrammingError,
+)
+from arcacct.errors import ArcacctError, InputError
+from arcacct.jobs.faults import Fault, fault_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+LONGEST_BYTES = 1024 * 1024
+"""A record of more bytes is kept up to here, and is read from its file again to be retried."""
+MOST_OF_A_FILE = 1000
+MOST = 10_000
+MOST_BYTES = 64 * 1024 * 1024
+
+_OF_VALUES = (DataError, IntegrityError, InterfaceError, ProgrammingError)
+_COLUMNS = "RejectedID, Source, Scope, File, Position, Reason, IsOurs, Records, Rejected, Bytes"
+
+
+class Reject(NamedTuple):
+    """A record that cannot be used."""
+
+    file: str
+    position: str
+    fault: Fault
+    content: bytes
+    """All of it, as it was read; of a very long one at least LONGEST_BYTES."""
+    bytes: int = 0
+    """How long it is; 0: as long as ``content``."""
+
+
+class Kept(NamedTuple):
+    """A row of RejectedRecords without the record itself."""
+
+    rejected_id: int
+    source: str
+    scope: str
+    file: str
+    position: str
+    reason: str
+    is_ours: bool
+    records: int
+    """1, or how many further records of the file were only counted."""
+    rejected_s: int
+    bytes: int
+    """Of the whole record, of which no more than LONGEST_BYTES are kept."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it was kept, so that it can be tried again without its file."""
+        return 0 < self.bytes <= LONGEST_BYTES
+
+    @property
+    def is_count(self) -> bool:
+        """Whether this stands for records that were only counted."""
+        return self.bytes < 0
+
+
+class Retried(NamedTuple):
+    """What became of rejected records that were tried again."""
+
+    tried: int = 0
+    good: int = 0
+    """Taken in, and no longer rejected."""
+    needs_file: int = 0
+    """Too long to be kept, or only counted: their files have to be imported again."""
+
+
+class Rejections(NamedTuple):
+    """How many records are rejected."""
+
+    by_source: dict[str, int]
+    oldest_s: int | None
+    ours: int
+    """Those that an error of this program costs."""
+
+
+def is_of_record(error: Exception) -> bool:
+    """
+    Whether an error in the handling of a record is about the record, or our own, and not about database or system.
+
+    Disk full, locked, damaged, no right to read: these are no record's fault, and end an import that loses nothing.
+    """
+    cause = error.__cause__ if isinstance(error, ArcacctError) and error.__cause__ is not None else error
+    if isinstance(cause, DatabaseError):
+        # An integer sum in SQL that has no room: somebody's values.
+        return isinstance(cause, _OF_VALUES) or (
+            isinstance(cause, OperationalError) and "integer overflow" in str(cause)
+        )
+    return not isinstance(error, OSError | ArcacctError) or isinstance(error, InputError)
+
+
+def cause_of(error: Exception) -> Exception:
+    """What SQLite or Python said, where the complaint about the database wraps it."""
+    cause = error.__cause__
+    return cause if isinstance(error, ArcacctError) and isinstance(cause, Exception) else error
+
+
+class Quarantine:
+    """
+    The rejected records of one source (and scope).
+
+    Remembers how much room there is: after a transaction that was rolled back call `forget`.
+    """
+
+    def __init__(self, con: Connection, source: str, scope: str = "") -> None:
+        """Nothing is read before the first record is rejected."""
+        self._con = con
+        self._source = source
+        self._scope = scope
+        self._room: dict[str, int] = {}
+        self._all: list[int] | None = None
+
+    def forget(self) -> None:
+        """The transaction was rolled back: what we believe of the table may be wrong."""
+        self._room.clear()
+        self._all = None
+
+    def keep(self, rejects: Iterable[Reject], now: int | None = None) -> int:
+        """Put records into the table, inside the caller's transaction; how many of them were not there yet."""
+        when = int(time.time()) if now is None else now
+        return sum(self._keep(one, when) for one in rejects)
+
+    def anew(self, file: str) -> None:
+        """
+        A file is read from its beginning again: what of it is not kept whole comes again if it is still unusable.
+
+        Inside the caller's transaction.
+        """
+        rows = listed(self._con, self._source, self._scope)
+        drop(self._con, [one.rejected_id for one in rows if one.file == _storable(file) and not one.is_whole])
+        self.forget()
+
+    def files_to_read(self) -> set[str]:
+        """The files of which something is not kept whole: too long, or only counted."""
+        return {one.file for one in listed(self._con, self._source, self._scope) if not one.is_whole}
+
+    def _keep(self, one: Reject, now: int) -> bool:
+        # Of a record that could not be held there is nothing but the place.
+        what = one.content or f"{one.file}\0{one.position}".encode("utf-8", "surrogateescape")
+        digest = blake2b(what, digest_size=16).digest()
+        key = (self._source, self._scope, digest)
+        query = "SELECT 1 FROM RejectedRecords WHERE Source = ? AND Scope = ? AND Digest = ?"
+        if self._con.execute(query, key).fetchone() is not None:
+            return False
+        if not self._has_room(one.file, min(len(one.content), LONGEST_BYTES)):
+            self._count(one.file, now)
+            return True
+        size = one.bytes or len(one.content)
+        self._insert(one.file, one.position, digest, one.fault, now, size, one.content[:LONGEST_BYTES])
+        return True
+
+    def _has_room(self, file: str, size: int) -> bool:
+        if self._all is None:
+            count, total = self._con.execute(
+                "SELECT count(*), ifnull(sum(length(Content)), 0) FROM RejectedRecords"
+            ).fetchone()
+            self._all = [MOST - count, MOST_BYTES - total]
+        if file not in self._room:
+            used = self._con.execute(
+                "SELECT count(*) FROM RejectedRecords WHERE Source = ? AND Scope = ? AND File = ? AND Content NOTNULL",
+                (self._source, self._scope, file),
+            ).fetchone()[0]
+            self._room[file] = MOST_OF_A_FILE - used
+        if self._room[file] <= 0 or self._all[0] <= 0 or self._all[1] < size:
+            return False
+        self._room[file] -= 1
+        self._all[0] -= 1
+        self._all[1] -= size
+        return True
+
+    def _count(self, file: str, now: int) -> None:
+        """One more of a file that has no room left."""
+        digest = blake2b(b"further records of " + file.encode("utf-8", "surrogateescape"), digest_size=16).digest()
+        done = self._con.execute(
+            "UPDATE RejectedRecords SET Records = Records + 1 WHERE Source = ? AND Scope = ? AND Digest = ?",
+            (self._source, self._scope, digest),
+        )
+        if not done.rowcount:
+            fault = Fault(
+                "only counted: there is no room for more of them; correct the file and import it with --retry"
+            )
+            self._insert(file, "further records", digest, fault, now, -1, None)
+
+    def _insert(
+        self, file: str, position: str, digest: bytes, fault: Fault, now: int, size: int, content: bytes | None
+    ) -> None:
+        self._con.execute(
+            "INSERT INTO RejectedRecords (Source, Scope, File, Position, Digest, Reason, IsOurs, Records, Rejected,"
+            " Bytes, Content) VALUES (?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?)",
+            (
+                self._source,
+                self._scope,
+                _storable(file),
+                position,
+                digest,
+                _storable(fault.reason),
+                fault.is_ours,
+                now,
+                size,
+                content,
+            ),
+        )
+
+    def waiting(self) -> Iterator[tuple[Kept, bytes]]:
+        """What can be tried again, with its content, the oldest first; rows that come meanwhile are not looked at."""
+        for one in listed(self._con, self._source, self._scope):
+            query = "SELECT Content FROM RejectedRecords WHERE RejectedID = ?"
+            # Somebody may have dropped it meanwhile, or tried it again.
+            if one.is_whole and (row := self._con.execute(query, (one.rejected_id,)).fetchone()) is not None:
+                yield one, bytes(row[0])
+
+    def at(self, file: str) -> dict[str, list[int]]:
+        """The rows of a file by their position."""
+        rows = self._con.execute(
+            "SELECT Position, RejectedID FROM RejectedRecords WHERE Source = ? AND Scope = ? AND File = ?",
+            (self._source, self._scope, _storable(file)),
+        )
+        found: dict[str, list[int]] = {}
+        for position, rejected_id in rows:
+            found.setdefault(position, []).append(rejected_id)
+        return found
+
+
+def _storable(text: str) -> str:
+    """A path, or what was said of a record, as a database's text can be."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def listed(con: Connection, source: str | None = None, scope: str | None = None) -> list[Kept]:
+    """Every row, of one source if asked for, the oldest first."""
+    rows = con.execute(
+        f"SELECT {_COLUMNS} FROM RejectedRecords WHERE (?1 IS NULL OR Source = ?1) AND (?2 IS NULL OR Scope = ?2)"
+        " ORDER BY RejectedID",
+        (source, scope),
+    )
+    return [Kept._make((*row[:6], bool(row[6]), *row[7:])) for row in rows]
+
+
+def rejections(con: Connection) -> Rejections:
+    """How many there are, those that were only counted among them."""
+    rows = con.execute(
+        "SELECT Source, sum(Records), min(Rejected), sum(IsOurs) FROM RejectedRecords GROUP BY Source ORDER BY Source"
+    ).fetchall()
+    oldest = min((row[2] for row in rows), default=None)
+    return Rejections({row[0]: row[1] for row in rows}, oldest, sum(row[3] for row in rows))
+
+
+def needing_file(con: Connection, source: str, scope: str = "") -> int:
+    """How many records can only be tried again with their files."""
+    return sum(one.records for one in listed(con, source, scope) if not one.is_whole)
+
+
+def content_of(con: Connection, rejected_id: int) -> bytes:
+    """What is kept of a record; raises InputError when there is no such row."""
+    row = con.execute("SELECT Content FROM RejectedRecords WHERE RejectedID = ?", (rejected_id,)).fetchone()
+    if row is None:
+        raise InputError(f"{rejected_id}: no such rejected record; see `arcacct import rejected`")
+    return bytes(row[0] or b"")
+
+
+def drop(con: Connection, rejected_ids: Sequence[int]) -> int:
+    """Forget some, inside the caller's transaction; how many there were."""
+    found = con.executemany("DELETE FROM RejectedRecords WHERE RejectedID = ?", [(one,) for one in rejected_ids])
+    return found.rowcount
+
+
+def fault(error: Exception) -> Fault:
+    """Why a record is left out, of whatever its handling raised."""
+    return fault_of(cause_of(error))

@@ -1,0 +1,279 @@
+"""
+Reading the records of an open database of A-REX, of ARC 6 or ARC 7: page by page, each in one short transaction.
+
+Our own tables are those of ARC 6, so the same queries read the records that are put into an archive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from arcacct.db.engine import Connection, DataError, OperationalError
+from arcacct.db.foreign import Foreign
+
+NUMBERS = (
+    "ExitCode, SubmitTime, EndTime, NodeCount, CPUCount, UsedMemory, UsedVirtMem, UsedWalltime, UsedCPUUserTime,"
+    " UsedCPUKernelTime, UsedScratch, StageInVolume, StageOutVolume"
+)
+_RECORD = f"""
+    SELECT AAR.RecordID, JobID, LocalJobID, Interface, URL, Queues.Name, Users.Name, WLCGVOs.Name, Status.Name,
+           {{fqan}}, {{benchmark}}, {NUMBERS}
+      FROM AAR
+      LEFT JOIN Endpoints ON Endpoints.ID = EndpointID
+      LEFT JOIN Queues ON Queues.ID = QueueID
+      LEFT JOIN Users ON Users.ID = UserID
+      LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID
+      LEFT JOIN Status ON Status.ID = StatusID
+"""
+_RECORD_QUERIES = {
+    1: _RECORD.format(fqan="NULL", benchmark="NULL"),
+    2: _RECORD.format(fqan="ifnull(FQANs.Name, '')", benchmark="ifnull(Benchmarks.Name, '')")
+    + " LEFT JOIN FQANs ON FQANs.ID = FQANID LEFT JOIN Benchmarks ON Benchmarks.ID = BenchmarkID",
+}
+_CHILDREN = {
+    "AuthTokenAttributes": "AttrKey, AttrValue",
+    "RunTimeEnvironments": "RTEName",
+    "DataTransfers": "URL, FileSize, TransferStart, TransferEnd, TransferType",
+    "JobExtraInfo": "InfoKey, InfoValue",
+    "JobEvents": "EventKey, EventTime",
+}
+_PAGE_BYTES = 32 * 2**20
+"""So much may the texts of one page of records have together, or of one record that is too large for a page ..."""
+_PAGE_ROWS = 500_000
+"""... and so many rows."""
+_SOME_ROWS = 1000
+
+
+def schema_version(con: Connection) -> int:
+    """1: A-REX's tables as ARC 6 has them, and as ours are; 2: those of ARC 7."""
+    return 2 if any(row[1] == "FQANID" for row in con.execute("PRAGMA table_info(AAR)")) else 1
+
+
+def rows_after(con: Connection, version: int, record_id: int, limit: int) -> list[ArexRows]:
+    """The next records by RecordID with their children, in one short transaction."""
+    return _rows(con, version, "AAR.RecordID > ? ORDER BY AAR.RecordID LIMIT ?", (record_id, limit))
+
+
+def rows_of(con: Connection, version: int, record_ids: Iterable[int]) -> list[ArexRows]:
+    """These records with their children, by RecordID; those that no longer exist are left out."""
+    ids = ",".join(str(int(record_id)) for record_id in record_ids)
+    return _rows(con, version, f"AAR.RecordID IN ({ids}) ORDER BY AAR.RecordID", ())
+
+
+def rows_of_jobs(con: Connection, version: int, job_ids: Sequence[str]) -> list[ArexRows]:
+    """The records of these jobs (some hundred at most; ids as the tables have them) with their children."""
+    marks = ",".join("?" * len(job_ids))
+    return _rows(con, version, f"JobID IN ({marks})", tuple(job_ids))
+
+
+def _rows(con: Connection, version: int, condition: str, values: tuple[int | str, ...]) -> list[ArexRows]:
+    if isinstance(con, Foreign):
+        con.more_time()
+    try:
+        return _read(con, version, condition, values)
+    except (_TooMuch, DataError):
+        pass
+    # One of them alone may be too much: then the others are read without it.
+    found = con.execute(f"SELECT AAR.RecordID FROM AAR WHERE {condition}", values).fetchall()
+    return [one for (record_id,) in found for one in _alone(con, version, record_id)]
+
+
+def _alone(con: Connection, version: int, record_id: int) -> list[ArexRows]:
+    try:
+        return _read(con, version, "AAR.RecordID = ?", (record_id,))
+    except (_TooMuch, DataError) as error:
+        return [unusable(record_id, f"it is too large: {error}")]
+
+
+class _TooMuch(Exception):
+    """More than a page of records may have."""
+
+
+class _Room:
+    """For how much the records of one page have room."""
+
+    def __init__(self) -> None:
+        self._bytes = _PAGE_BYTES
+        self._rows = _PAGE_ROWS
+
+    def fetched(self, rows: Iterable[Row]) -> list[Row]:
+        """All these rows; raises _TooMuch."""
+        taken: list[Row] = []
+        coming = iter(rows)
+        while some := list(islice(coming, _SOME_ROWS)):
+            taken += some
+            self._rows -= len(some)
+            self._bytes -= sum(len(value) for row in some for value in row if isinstance(value, str | bytes))
+            if self._rows < 0 or self._bytes < 0:
+                raise _TooMuch(f"more than {_PAGE_BYTES // 2**20} MiB or {_PAGE_ROWS} rows")
+        return taken
+
+
+def _read(con: Connection, version: int, condition: str, values: tuple[int | str, ...]) -> list[ArexRows]:
+    try:
+        return _read_texts(con, version, condition, values)
+    except OperationalError as error:
+        if "UTF-8" not in str(error):
+            raise
+    # Somebody's job name: as the control files are read, bytes that are no text become \xHH.
+    con.text_factory = _readable
+    try:
+        return _read_texts(con, version, condition, values)
+    finally:
+        con.text_factory = str
+
+
+def _readable(content: bytes) -> str:
+    return content.decode("utf-8", "backslashreplace")
+
+
+def _read_texts(con: Connection, version: int, condition: str, values: tuple[int | str, ...]) -> list[ArexRows]:
+    room = _Room()
+    con.execute("BEGIN")
+    try:
+        main = room.fetched(con.execute(f"{_RECORD_QUERIES[version]} WHERE {condition}", values))
+        ids = ",".join(str(row[0]) for row in main)
+        children = [_children(con, room, table, columns, ids) for table, columns in _CHILDREN.items()]
+    finally:
+        con.execute("COMMIT")
+    tokens, rtes, transfers, extra, events = children
+    return [
+        ArexRows(
+            *_names(row[:9]),
+            numbers=_numbers(row[11:]),
+            fqan=_text(row[9]),
+            benchmark=_text(row[10]),
+            auth_tokens=_texts(tokens.get(row[0], ())),
+            rtes=_texts(rtes.get(row[0], ())),
+            transfers=transfers.get(row[0], ()),
+            extra=_texts(extra.get(row[0], ())),
+            events=[(str(key), str(when)) for key, when in events.get(row[0], ())],
+        )
+        for row in main
+    ]
+
+
+# SQLite keeps anything in any column, but hardly ever has to: the kind of all values is looked at once.
+
+
+def _numbers(values: tuple[Any, ...]) -> tuple[int, ...]:
+    if set(map(type, values)) == {int}:
+        return values
+    return tuple(value if isinstance(value, int) else 0 for value in values)
+
+
+def _names(row: tuple[Any, ...]) -> tuple[int, str, str, str, str, str, str, str, str]:
+    texts = row[1:] if set(map(type, row[1:])) == {str} else [_text(text) or "" for text in row[1:]]
+    job_id, local, interface, url, queue, user, vo, status = texts
+    return row[0], job_id, local, interface, url, queue, user, vo, status
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return _readable(value) if isinstance(value, bytes) else str(value)
+
+
+def _texts(rows: Sequence[Row]) -> Sequence[Row]:
+    if {type(value) for row in rows for value in row} <= {str}:
+        return rows
+    return [tuple(_text(value) or "" for value in row) for row in rows]
+
+
+def _children(con: Connection, room: _Room, table: str, columns: str, ids: str) -> dict[Any, list[Row]]:
+    """The rows of a child table by RecordID, in the order in which they were written."""
+    rows = con.execute(f"SELECT RecordID, {columns} FROM {table} WHERE RecordID IN ({ids}) ORDER BY RecordID, rowid")
+    return {record_id: [row[1:] for row in group] for record_id, group in groupby(room.fetched(rows), itemgetter(0))}
+
+
+def records_below(con: Connection, record_id: int) -> list[int]:
+    """The RecordIDs below a number, sorted."""
+    rows = con.execute("SELECT RecordID FROM AAR WHERE RecordID < ? ORDER BY RecordID", (record_id,))
+    return [found for (found,) in rows]
+
+
+def highest_record(con: Connection) -> int:
+    """The highest RecordID; 0 when there is none."""
+    return int(con.execute("SELECT ifnull(max(RecordID), 0) FROM AAR").fetchone()[0])
+
+
+def job_id_of(con: Connection, record_id: int) -> str | None:
+    """The JobID of a record; ``None`` when there is none."""
+    row = con.execute("SELECT JobID FROM AAR WHERE RecordID = ?", (record_id,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def event_at(con: Connection, row: int) -> str | None:
+    """What a row of JobEvents says, as one text; ``None`` when there is none."""
+    found: tuple[int, *Event] | None = con.execute(
+        "SELECT RecordID, EventKey, EventTime FROM JobEvents WHERE rowid = ?", (row,)
+    ).fetchone()
+    return None if found is None else " ".join(map(str, found))
+
+
+def last_event(con: Connection) -> tuple[int, str]:
+    """The last row of JobEvents and what it says; ``(0, "")`` when there is none."""
+    row = int(con.execute("SELECT ifnull(max(rowid), 0) FROM JobEvents").fetchone()[0])
+    return row, event_at(con, row) or ""
+
+
+def records_with_events(con: Connection, after: int, limit: int) -> tuple[int, set[int]]:
+    """The last of the next rows of JobEvents after one, and the records that these rows belong to."""
+    rows = con.execute(
+        "SELECT rowid, RecordID FROM JobEvents WHERE rowid > ? ORDER BY rowid LIMIT ?", (after, limit)
+    ).fetchall()
+    # A row that belongs to nothing may have anything in the place of its record.
+    return (rows[-1][0] if rows else after), {one for _row, one in rows if isinstance(one, int)}
+
+
+def statuses_of(con: Connection, record_ids: Sequence[int]) -> dict[int, str]:
+    """The status of each of these records that still exists."""
+    ids = ",".join(str(int(record_id)) for record_id in record_ids)
+    return dict(
+        con.execute(
+            "SELECT RecordID, ifnull(Status.Name, '') FROM AAR LEFT JOIN Status ON Status.ID = StatusID"
+            f" WHERE RecordID IN ({ids})"
+        ).fetchall()
+    )
+
+
+Row = tuple[object, ...]
+
+
+Event = tuple[str, str]
+"""EventKey and EventTime."""
+
+
+class ArexRows(NamedTuple):
+    """What A-REX's database has of one job: the columns of its record, names resolved, and its children by rowid."""
+
+    record_id: int
+    job_id: str
+    local_job_id: str
+    interface: str
+    url: str
+    queue: str
+    user_dn: str
+    vo: str
+    status: str
+    numbers: tuple[int, ...]
+    """ExitCode, SubmitTime, EndTime, ... StageOutVolume: the columns of `ArexJob.numbers`."""
+    fqan: str | None
+    """The first FQAN of schema version 2; ``None`` in version 1, which has it among ``auth_tokens``."""
+    benchmark: str | None
+    """The benchmark of schema version 2; ``None`` in version 1, which has it in ``extra``."""
+    auth_tokens: Sequence[Row]
+    rtes: Sequence[Row]
+    transfers: Sequence[Row]
+    extra: Sequence[Row]
+    events: Sequence[Event]
+    fault: str | None = None
+    """Why it could not be read; then it has nothing but its number."""
+
+
+def unusable(record_id: int, fault: str) -> ArexRows:
+    """What stands for a record that cannot be read."""
+    return ArexRows(record_id, "?", "", "", "", "", "", "", "", (0,) * 13, None, None, (), (), (), (), (), fault)

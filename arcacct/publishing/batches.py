@@ -1,0 +1,329 @@
+"""Cutting texts into messages, by count and by bytes, and deciding record by record what is sent and what is held."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from arcacct.errors import InputError
+from arcacct.jobs import reading
+from arcacct.jobs.aar import AAR
+from arcacct.publishing.delivery import Consignment, Deliverer, Part
+from arcacct.publishing.digests import digest, is_same
+from arcacct.publishing.families import JobFamily
+from arcacct.publishing.floor import Floor
+from arcacct.publishing.ledger import Held, SentRecord, Version
+from arcacct.publishing.refusals import DAY_S, REPLACES
+from arcacct.publishing.tally import Tally
+from arcacct.targets import acceptance
+
+GONE = (
+    "the receiver has this record, but the database has no such job to publish any more: give its administrator what"
+    " `arcacct quarantine sql` prints (it deletes record {key}), then run `arcacct quarantine drop`"
+)
+CORRECTION = (
+    "the receiver has an older version of this record and keeps the first one it got: give its administrator what"
+    " `arcacct quarantine sql` prints (it deletes record {key}), then run `arcacct quarantine retry`"
+)
+
+_SUFFIX_DIGITS = 12
+_UNFORESEEN = (InputError, ValueError, TypeError, OverflowError)
+"""What comes of a value that no rule foresees (SQLite holds text in a column of numbers): it must stop nobody else."""
+_SET_BYTES = 700_000
+_SET_MESSAGES = 20
+_SET_HELD = 1000
+"""Messages, and records held back, are written into the ledger together, until they are so many."""
+
+
+def wire_size(text: str) -> int:
+    """Bytes of a text once its line ends are CRLF, as S/MIME makes them."""
+    n_bytes = len(text) if text.isascii() else len(text.encode("utf-8"))
+    return n_bytes + text.count("\n")
+
+
+def batched(parts: Sequence[Part], max_count: int | None, max_bytes: int) -> list[list[Part]]:
+    """Texts cut by count and by bytes."""
+    batches: list[list[Part]] = []
+    size = 0
+    for part in parts:
+        length = wire_size(part.text)
+        if not batches or len(batches[-1]) == max_count or size + length > max_bytes:
+            batches.append([])
+            size = 0
+        batches[-1].append(part)
+        size += length
+    return batches
+
+
+class Limits(NamedTuple):
+    """How much goes into one message; ``max_count=None`` is as much as fits."""
+
+    max_count: int | None
+    max_bytes: int
+
+
+class JobBatcher:
+    """
+    Collects the texts of records, in the order of Seq, and delivers full batches, some at once.
+
+    Records of different groups get messages of their own; the last message of those delivered at once moves the
+    cursor, unless ``moves_cursor`` is false: ``first`` is called before it may. With ``republish`` none does, and what
+    the receiver has already is sent again. What the floor does not allow is left as the receiver has it.
+    """
+
+    def __init__(
+        self,
+        family: JobFamily,
+        delivery: Deliverer,
+        tally: Tally,
+        limits: Limits,
+        floor: Floor,
+        *,
+        settle_s: int = 0,
+        republish: bool = False,
+        moves_cursor: bool = True,
+        first: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._family = family
+        self._floor = floor
+        self._moves_cursor = moves_cursor and not republish
+        self._first = first
+        self._delivery = delivery
+        self._tally = tally
+        self._limits = limits
+        self._room = limits.max_bytes - len(family.document.head) - len(family.document.tail)
+        self._republish = republish
+        self._now = int(time.time())
+        self._settled_at = self._now - settle_s
+        self._parts: dict[str | None, list[Part]] = {}
+        self._count = 0
+        self._bytes = 0
+        self._full: list[list[Part]] = []
+        self._full_bytes = 0
+        self._held: list[Held] = []
+        self._seq: int | None = None
+
+    def add(self, aar: AAR, seq: int, known: Sequence[Version] = ()) -> bool:
+        """
+        One record: formatted, or held back with the reason; ``seq`` is 0 when it does not come from the log.
+
+        ``known`` is what the receiver has of the job. The same version is not sent twice; under another key (APEL)
+        the old one is sent again with zeros; a newer version is not sent to a receiver that keeps the first (SGAS).
+        False if the receiver has it already.
+        """
+        key = self._family.key(aar)
+        new = self._republish or not is_known(aar, key, known)
+        if new and not self._forbidden(aar, key, seq, known):
+            site, host = self._family.place(aar)
+            record = SentRecord(
+                aar.job_id, aar.record_id, seq, aar.end_time, digest(aar), key, None, site, host, aar.wall_s
+            )
+            self._add_new(aar, record, known)
+        self.passed(seq)
+        if self._is_full():
+            self._end_batch()
+        if len(self._held) >= _SET_HELD:
+            self._deliver(ahead=True)
+        self._delivery.listen()
+        return new
+
+    def _forbidden(self, aar: AAR, key: str, seq: int, known: Sequence[Version]) -> bool:
+        """Whether published figures would change, or be split between two names, without proof."""
+        if known:
+            return self._floor.forbids_change(aar, key, seq, known, asked=self._republish)
+        return reading.is_time(aar.end_time) and self._floor.forbids_new(aar.end_time, self._family.place(aar)[0])
+
+    def set_aside(self, aar: AAR, seq: int, reason: str) -> None:
+        """A record that is not sent, for a reason that the receiver would not tell."""
+        record = SentRecord(aar.job_id, aar.record_id, seq, aar.end_time, digest(aar), self._family.key(aar))
+        self._hold(record, reason)
+        self.passed(seq)
+
+    def _hold(self, record: SentRecord, reason: str, not_before: int | None = None) -> None:
+        """By our own rules; a job of the future, as the clock has it, goes as soon as it is none any more."""
+        if not_before is not None:
+            self._tally.ahead += 1
+            self._held.append(Held(record, "held", reason, not_before))
+        else:
+            # Looking again costs nothing, and configuration, program or another job may have changed.
+            self._held.append(Held(record, "quarantined", reason, self._now + DAY_S))
+
+    def _add_new(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> None:
+        for one in known:
+            if one.key == record.key:
+                record = record._replace(replaced_id=one.given_id, replaced_wall_s=one.wall_s)
+        held = self._unsettled(aar, record) or self._correction(aar, record, known)
+        if held is not None:
+            self._held.append(held)
+        # A receiver that keeps the first version ignores another one, but under another name it would be a job more.
+        if held is None or (self._republish and any(one.key == record.key for one in known)):
+            self._accept(aar, record, known)
+
+    def take_back(self, job_id: str, aar: AAR | None, known: Sequence[Version]) -> bool:
+        """
+        A job that was sent and is not to be published any more; ``aar`` is what is left of it.
+
+        False if only the receiver's administrator can take it back.
+        """
+        for old in known:
+            record = _taken_back(job_id, old)
+            if self._family.neutral is not None:
+                self._tally.note(
+                    f"{job_id}: was published and is not any more: it is sent again with zeros ({old.key})"
+                )
+                self.neutralise(aar, record)
+            else:
+                self._tally.corrections += 1
+                self._tally.note(f"{job_id}: {GONE.format(key=old.key)}")
+                self._held.append(Held(record, "correction", GONE.format(key=old.key)))
+        return not known or self._family.neutral is not None
+
+    def neutralise(self, aar: AAR | None, old: SentRecord) -> None:
+        """
+        Take back what was sent for a job under a key: the same record with zeros, as far as it is known.
+
+        The empty digest of what is noted marks it: nothing of the job is at the receiver under this key any more.
+        """
+        assert self._family.neutral is not None
+        family = self._family if self._family.of_key is None else self._family.of_key(old.key)
+        text = None if aar is None else self._zeros(family, aar, old.key)
+        if text is None:
+            # What the job has become would be refused; the key is all that has to be the same.
+            text = self._zeros(family, bare(old.job_id, old.end_time), old.key)
+        assert text is not None
+        self._collect(text, None, old._replace(digest=b"", seq=0, notes="sent with zeros"))
+
+    def _zeros(self, family: JobFamily, aar: AAR, key: str) -> str | None:
+        assert self._family.neutral is not None
+        try:
+            verdict = family.accept(self._family.neutral(aar, key), self._now)
+            return None if verdict.refusal is not None else family.text(verdict.aar, self._now)
+        except _UNFORESEEN:
+            return None
+
+    def _unsettled(self, aar: AAR, record: SentRecord) -> Held | None:
+        if self._republish or aar.status != "failed" or not _later(aar.end_time, self._settled_at):
+            return None
+        seconds = self._now - self._settled_at
+        return Held(record, "held", f"failed, and may be resumed until it is settled (settle={seconds} s)")
+
+    def _correction(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> Held | None:
+        # Without a digest: an operator says that there is room for it now.
+        there = [one for one in known if one.digest]
+        if not there or self._family.neutral is not None or is_known(aar, record.key, there) or self._replaces(aar):
+            return None
+        self._tally.corrections += 1
+        reason = CORRECTION.format(key=record.key)
+        if not self._republish:
+            self._tally.note(f"{record.job_id}: not sent: {reason}")
+        return Held(record, "correction", reason)
+
+    def _replaces(self, aar: AAR) -> bool:
+        """Whether the receiver would put this record in the place of the one it has: only of one without children."""
+        return self._family.replacement is not None and not aar.run_time_environments and not aar.transfers
+
+    def _neutralise(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> None:
+        if self._family.neutral is None:
+            return
+        for old in known:
+            if old.key != record.key:
+                self._tally.note(
+                    f"{aar.job_id}: was published as another record ({old.key}): that one is sent again with zeros;"
+                    " the receiver counts one job too many"
+                )
+                self.neutralise(aar, _taken_back(aar.job_id, old))
+
+    def _accept(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> None:
+        try:
+            verdict = self._family.accept(aar, self._now)
+            text = "" if verdict.refusal is not None else self._text(verdict.aar, record, known)
+        except _UNFORESEEN as error:
+            verdict = acceptance.Verdict(aar, (), f"cannot be written: {error}")
+            text = ""
+        if verdict.refusal is not None:
+            # What the receiver has of the job under another key stays until there is something to replace it.
+            self._hold(record, verdict.refusal, verdict.not_before)
+            return
+        if known:
+            self._neutralise(aar, record, known)
+        if self._is_replacement(aar, record, known):
+            record = record._replace(notes=REPLACES)
+        elif verdict.notes:
+            record = record._replace(notes="; ".join(verdict.notes))
+        self._collect(text, self._family.group(verdict.aar), record)
+
+    def _text(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> str:
+        if self._family.replacement is not None and self._is_replacement(aar, record, known):
+            return self._family.replacement(aar, self._now, f"{aar.job_id}#{record.digest.hex()[:_SUFFIX_DIGITS]}")
+        return self._family.text(aar, self._now)
+
+    def _is_replacement(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> bool:
+        """Whether a record goes under another GlobalJobId: it is to replace the one there, or has replaced it."""
+        if self._family.replacement is None or not known:
+            return False
+        if is_known(aar, record.key, known):
+            return any(one.notes == REPLACES for one in known)
+        return self._replaces(aar)
+
+    def _collect(self, text: str, group: str | None, record: SentRecord) -> None:
+        size = wire_size(text)
+        if self._count and (self._is_full() or self._bytes + size > self._room):
+            self._end_batch()
+        self._parts.setdefault(group, []).append(Part(text, record, group=group))
+        self._count += 1
+        self._bytes += size
+
+    def _is_full(self) -> bool:
+        return self._limits.max_count is not None and self._count >= self._limits.max_count
+
+    def passed(self, seq: int) -> None:
+        """Everything up to ``seq`` is in a batch or needs none."""
+        if self._moves_cursor:
+            self._seq = max(seq, self._seq or 0)
+
+    def _end_batch(self) -> None:
+        """No record goes into the batches that were begun any more."""
+        self._full += self._parts.values()
+        self._full_bytes += self._bytes
+        self._parts, self._count, self._bytes = {}, 0, 0
+        if self._full_bytes >= _SET_BYTES or len(self._full) >= _SET_MESSAGES:
+            self._deliver(ahead=True)
+
+    def flush(self) -> None:
+        """Deliver what was collected, and wait for the answers; raises as `Delivery.deliver`."""
+        self._deliver(ahead=False)
+
+    def _deliver(self, *, ahead: bool) -> None:
+        self._first()
+        batches = [*self._full, *self._parts.values()]
+        what = Consignment(self._family.document, batches, self._seq, self._held, ahead=ahead)
+        self._full, self._full_bytes, self._parts, self._count, self._bytes = [], 0, {}, 0, 0
+        self._held, self._seq = [], None
+        self._delivery.deliver(what)
+
+
+def is_known(aar: AAR, key: str, known: Sequence[Version]) -> bool:
+    """Whether the receiver has this very version of a record, and has it under no other key."""
+    return bool(known) and all(one.key == key and is_same(aar, one.digest) for one in known)
+
+
+def _taken_back(job_id: str, old: Version) -> SentRecord:
+    """What is noted of a job whose record is sent with zeros, or that the receiver should not have any more."""
+    return SentRecord(
+        job_id, old.record_id, 0, old.end_time, b"", old.key, replaced_id=old.given_id, replaced_wall_s=old.wall_s
+    )
+
+
+def bare(job_id: str, end_time: int, local_job_id: str | None = None) -> AAR:
+    """A job of which nothing is known but what it is called and when it ended."""
+    return AAR(
+        record_id=0, job_id=job_id, local_job_id=local_job_id, endpoint_type=None, endpoint_url=None, queue=None,
+        user_dn=None, vo=None, status="failed", exit_code=1, submit_time=0, end_time=end_time, node_count=1,
+        core_count=1, memory_kib=0, virtual_memory_kib=0, wall_s=0, cpu_user_s=0, cpu_kernel_s=0, scratch_bytes=0,
+        stage_in_bytes=0, stage_out_bytes=0,
+    )  # fmt: skip
+
+
+def _later(end_time: object, seconds: int) -> bool:
+    return isinstance(end_time, int) and end_time > seconds

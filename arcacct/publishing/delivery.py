@@ -1,0 +1,456 @@
+"""
+One target's messages, from intent to answer (INVARIANTS 4).
+
+Every message is in the ledger before it is sent and its answer after. What a receiver refuses is cut in halves down to
+the record; a lost answer leaves the message in the ledger, and the next run sends the same bytes before anything newer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple, Protocol
+
+from arcacct.db.engine import Connection
+from arcacct.errors import ArcacctError, InputError, TargetBusy, TargetRefuses
+from arcacct.publishing import held, ledger, sent
+from arcacct.publishing.answers import Answer, Kind, error_of
+from arcacct.publishing.families import DOCUMENTS, UR, Document
+from arcacct.publishing.ledger import Held, Message, MonthProof, SentRecord, SentSum, Unknown
+from arcacct.publishing.refusals import DAY_S, refused, words_of
+from arcacct.publishing.senders import Sender
+from arcacct.publishing.tally import Tally
+from arcacct.publishing.under_way import UnderWay
+from arcacct.targets.xml import iso_time
+
+STILL_THERE = (
+    "the receiver still has an older version of this record: it named the same row of its database again. Give its"
+    " administrator what `arcacct quarantine sql` prints (it deletes record {key}), then run `arcacct quarantine retry`"
+)
+
+_REFUSALS = (Kind.TOO_LARGE, Kind.RECORDS_REFUSED)
+
+SUSPECTS = 3
+"""This many records refused one after the other while nothing is accepted: the fault may be the server's."""
+
+
+class Part(NamedTuple):
+    """One text of a message, and what it is of: a record or a sum."""
+
+    text: str
+    record: SentRecord | None = None
+    sum: SentSum | None = None
+    group: str | None = None
+    """The machine that the record speaks for, where the receiver grants rights by machine."""
+
+
+class Consignment(NamedTuple):
+    """What is delivered at once: batches of texts, each a message, and what is held back beside them."""
+
+    document: Document
+    batches: Sequence[Sequence[Part]]
+    seq: int | None = None
+    """Once the last message is accepted every record up to here is handled; ``None``: that does not follow."""
+    held: Sequence[Held] = ()
+    proofs: Sequence[MonthProof] = ()
+    """Months whose sums are all in it."""
+    ahead: bool = False
+    """Whether the caller goes on while it is sent; the answers are dealt with at the next one."""
+
+
+class Suspect(NamedTuple):
+    """A message of one record that was refused, and nothing yet tells whether record or server is at fault."""
+
+    message: Message
+    answer: Answer
+    accepted: int
+    """How many messages had been accepted when it was refused."""
+
+
+class Deliverer(Protocol):
+    """Where batches go: to the target (`Delivery`), or into a plan."""
+
+    def resume(self) -> None:
+        """Deal with what an earlier run began."""
+
+    def deliver(self, what: Consignment) -> None:
+        """Deal with its batches, in order."""
+
+    def listen(self) -> None:
+        """Note what was answered meanwhile, without waiting."""
+
+    def settle(self) -> None:
+        """Decide what is left to decide at the end."""
+
+    def stop(self) -> None:
+        """Let go of what is still going on, after whatever happened."""
+
+
+Watch = Callable[[], None]
+
+
+class Delivery:
+    """Sends messages to one target and keeps its ledger."""
+
+    def __init__(
+        self,
+        con: Connection,
+        target: str,
+        sender: Sender,
+        tally: Tally,
+        *,
+        origin: str = "publish",
+        run: int = 0,
+        unknown: Unknown | None = None,
+        watch: Watch = lambda: None,
+    ) -> None:
+        self._con = con
+        self._target = target
+        self._sender = sender
+        self._tally = tally
+        self._origin = origin
+        self._run = run
+        self._unknown = unknown
+        self._watch = watch
+        self._under_way: UnderWay | None = None
+        self._suspects: list[Suspect] = []
+        self._accepted = 0
+        self._forbidden: dict[str | None, Answer] = {}
+
+    def resume(self) -> None:
+        """
+        Send what an earlier run began and got no answer for, byte for byte, before anything newer.
+
+        Raises as `deliver`, and TargetBusy for one that is refused now: the receiver may have it since then.
+        """
+        for message in ledger.unanswered(self._con, self._target):
+            self._tally.resent += 1
+            data = self._sender.renewed(message.data)
+            if data != message.data:
+                ledger.renew(self._con, message.message_id, data)
+            message = message._replace(data=data)  # noqa: PLW2901  the same message
+            answer = self._sender.send(message)
+            said_before = ledger.last_code(self._con, message.message_id)
+            if answer.kind in _REFUSALS and answer.status not in (None, said_before):
+                ledger.attempted(self._con, message.message_id, answer.status, answer.text)
+                raise TargetBusy(
+                    f"{error_of(answer)}; it was sent before and may have arrived, although no answer came: the next"
+                    " run asks once more"
+                )
+            self._hear_of(message, answer, self._accepted, None)
+
+    def deliver(self, what: Consignment) -> None:
+        """
+        Send the batches in order, after all that was sent before.
+
+        Raises TargetBusy, TargetRefuses or CredentialError when the target stops us: the ledger keeps what was tried.
+        """
+        batches, aside = self._allowed(what.batches, what.held)
+        packed, unsendable = self._packed(what.document, batches)
+        # Its answers come before the next is written down: whatever they are, at most one set has none.
+        self._hear()
+        aside += unsendable
+        batches = [batch for batch, _message in packed]
+        messages = [message for _batch, message in packed]
+        if messages:
+            messages[-1] = messages[-1]._replace(seq=what.seq)
+        self._tally.set_aside(held.newly_aside(self._con, self._target, aside))
+        if not messages and not aside and not what.proofs:
+            if what.seq is not None:
+                ledger.move_cursor(self._con, self._target, what.seq)
+            return
+        seq = None if messages else what.seq
+        intended = ledger.intend(self._con, self._target, messages, aside, seq=seq, proofs=what.proofs)
+        groups = [batch[0].group for batch in batches]
+        if what.ahead and not self._forbidden.keys() & set(groups):
+            # Where the host lets no more threads begin the caller waits for the answers.
+            with suppress(RuntimeError):
+                self._under_way = UnderWay(self._sender, intended, groups)
+                return
+        self._send_all(intended, groups)
+
+    def listen(self) -> None:
+        """Note what the receiver accepted meanwhile: the next message is sent then."""
+        if self._under_way is not None and (accepted := self._under_way.accepted()) is not None:
+            self._watch()
+            self._accept(*accepted)
+            self._under_way.go_on()
+
+    def _hear(self) -> None:
+        """Send the rest of what is under way, and deal with all the answers; raises as `deliver`."""
+        under_way, self._under_way = self._under_way, None
+        if under_way is None:
+            return
+        under_way.stop()
+        noted = under_way.noted
+        answers = under_way.answers[noted:]
+        self._send_all(under_way.messages[noted:], under_way.groups[noted:], answers, under_way.error)
+
+    def _send_all(
+        self,
+        messages: Sequence[Message],
+        groups: Sequence[str | None],
+        answers: Sequence[Answer] = (),
+        error: Exception | None = None,
+    ) -> None:
+        """Send messages; the first have ``answers`` already, and the one after them ended in ``error``."""
+        waiting = list(zip(messages, groups, strict=True))[::-1]
+        heard = iter(answers)
+        try:
+            while waiting:
+                message, group = waiting.pop()
+                answer = next(heard, None)
+                if answer is not None:
+                    self._hear_of(message, answer, self._accepted, group)
+                elif error is not None:
+                    raise error
+                elif group in self._forbidden:
+                    self._hold_forbidden(message, self._forbidden[group])
+                else:
+                    self._send(message, self._accepted, group)
+        except ArcacctError:
+            # Their records come from the log again, as they are by then: what was never sent may still be corrected.
+            ledger.withdraw(self._con, [message.message_id for message, _group in waiting if message.records])
+            raise
+
+    def stop(self) -> None:
+        """Wait for what is just being sent, and note whether it was accepted; the rest waits in the ledger."""
+        if self._under_way is not None:
+            self._under_way.stop()
+            self.listen()
+            self._under_way = None
+
+    def settle(self) -> None:
+        """
+        Decide about single records that were refused: set aside if the target took something else since.
+
+        Otherwise nothing tells whether record or server is at fault: they stay in the ledger for the next run, and
+        TargetBusy says so. Raises TargetRefuses for machines that are not ours to report.
+        """
+        self._hear()
+        undecided = self._decide()
+        if undecided and self._still_works(undecided[0].message):
+            undecided = self._decide()
+        self._suspects = []
+        if undecided:
+            raise TargetBusy(
+                f"{error_of(undecided[0].answer)}; nothing else was accepted since, so it is unclear whether"
+                " the record or the server is at fault: the next run tries again"
+            )
+        for answer in self._forbidden.values():
+            raise error_of(answer)
+
+    def _decide(self) -> list[Suspect]:
+        """Set the suspects aside against whom there is evidence; returns the others."""
+        undecided = []
+        for suspect in self._suspects:
+            if self._has_evidence(suspect.message, suspect.accepted):
+                self._set_aside(suspect.message, suspect.answer)
+            else:
+                undecided.append(suspect)
+        self._suspects = undecided
+        return undecided
+
+    def _allowed(
+        self, batches: Sequence[Sequence[Part]], aside: Sequence[Held]
+    ) -> tuple[list[Sequence[Part]], list[Held]]:
+        """The batches without those of machines that are forbidden: their records are held, a republish leaves them."""
+        allowed = [batch for batch in batches if batch[0].group not in self._forbidden]
+        more = [
+            _forbidden(part.record, self._forbidden[part.group])
+            for batch in batches
+            for part in batch
+            if part.group in self._forbidden and part.record is not None and self._origin == "publish"
+        ]
+        return allowed, [*aside, *more]
+
+    def _packed(
+        self, document: Document, batches: Sequence[Sequence[Part]]
+    ) -> tuple[list[tuple[Sequence[Part], Message]], list[Held]]:
+        """
+        Each batch with its message; a text that cannot be packed at all is set aside, alone.
+
+        The rules of `targets.acceptance` should have found it; if they did not, the others must not wait for it.
+        """
+        packed: list[tuple[Sequence[Part], Message]] = []
+        aside: list[Held] = []
+        waiting = [*reversed(batches)]
+        while waiting:
+            batch = waiting.pop()
+            try:
+                packed.append((batch, self._message(document, batch, None)))
+            except InputError as error:
+                if len(batch) > 1:
+                    waiting += [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
+                    continue
+                record = batch[0].record
+                if record is None:
+                    self._tally.note(f"a sum: not sent: {error}")
+                    self._tally.quarantined += 1
+                else:
+                    aside.append(Held(record, "quarantined", str(error), int(time.time()) + DAY_S))
+        return packed, aside
+
+    def _message(self, document: Document, batch: Sequence[Part], seq: int | None) -> Message:
+        text = document.join([part.text for part in batch])
+        data = self._sender.pack(text)
+        return Message(
+            0,
+            document.kind,
+            self._origin,
+            seq,
+            self._sender.destination,
+            self._sender.name(),
+            hashlib.sha256(text.encode("utf-8")).hexdigest(),
+            len(batch),
+            data,
+            tuple(part.record for part in batch if part.record is not None),
+            tuple(part.sum for part in batch if part.sum is not None),
+        )
+
+    def _send(self, message: Message, accepted: int, group: str | None = None) -> None:
+        """Send one message; ``accepted`` is how many were accepted when the message it is a part of was refused."""
+        self._hear_of(message, self._sender.send(message), accepted, group)
+
+    def _hear_of(self, message: Message, answer: Answer, accepted: int, group: str | None) -> None:
+        """Deal with the answer to a message."""
+        self._watch()
+        if answer.kind == Kind.ACCEPTED:
+            self._accept(message, answer)
+        elif answer.kind in _REFUSALS:
+            self._refuse(message, answer, accepted)
+        elif answer.status == 406 and message.kind == UR.kind:
+            # Only this machine is not ours to report: others may be.
+            self._forbidden[group] = answer
+            self._hold_forbidden(message, answer)
+        else:
+            ledger.attempted(self._con, message.message_id, answer.status, answer.text)
+            raise error_of(answer)
+
+    def _accept(self, message: Message, answer: Answer) -> None:
+        kept = ledger.accepted(
+            self._con,
+            self._target,
+            message,
+            answer.status,
+            answer.text,
+            answer.receiver_id,
+            answer.receiver_rows,
+            STILL_THERE,
+            self._unknown,
+        )
+        # What is sent again on purpose was counted and named before.
+        for job_id in kept if self._origin == "publish" else ():
+            self._tally.corrections += 1
+            self._tally.quarantined += 1
+            self._tally.note(f"{job_id}: sent, and the receiver kept the older version that it has; set aside")
+        self._accepted += 1
+        self._tally.add(message.kind, message.record_count, len(message.data))
+
+    def _hold_forbidden(self, message: Message, answer: Answer) -> None:
+        aside = [_forbidden(record, answer) for record in message.records if self._origin == "publish"]
+        ledger.refused(self._con, self._target, message, answer.status, answer.text, aside)
+
+    def _refuse(self, message: Message, answer: Answer, accepted: int) -> None:
+        if message.record_count > 1:
+            now = self._accepted
+            for part in ledger.split(self._con, self._target, message, self._halves(message)):
+                self._send(part, now)
+        elif (answer.kind == Kind.TOO_LARGE and answer.status is None) or self._has_evidence(message, accepted):
+            # Without a status it was never sent: no message can be that large.
+            self._set_aside(message, answer)
+        else:
+            ledger.attempted(self._con, message.message_id, answer.status, answer.text)
+            self._suspects.append(Suspect(message, answer, self._accepted))
+            self._doubt(answer)
+
+    def _doubt(self, answer: Answer) -> None:
+        """After some refusals in a row: raise TargetRefuses unless the target proves that it still works."""
+        if len(self._decide()) < SUSPECTS:
+            return
+        if not self._still_works(self._suspects[0].message):
+            raise TargetRefuses(
+                f"{error_of(answer)}; it refused {SUSPECTS} records one by one and took none:"
+                " look at the server's log. Nothing was set aside, the next run tries again"
+            )
+        self._decide()
+
+    def _still_works(self, message: Message) -> bool:
+        """
+        Whether SGAS takes again what it took before, which changes nothing there: then the new records are at fault.
+
+        APEL would replace newer values by what it took before, so it is never asked.
+        """
+        known = sent.last_accepted(self._con, self._target, UR.kind) if message.kind == UR.kind else None
+        if known is None or self._sender.send(known).kind != Kind.ACCEPTED:
+            return False
+        self._accepted += 1
+        return True
+
+    def _halves(self, message: Message) -> list[Message]:
+        document = DOCUMENTS[message.kind]
+        texts = document.cut(self._sender.unpack(message.data))
+        records: list[SentRecord | None] = [*message.records] or [None] * len(texts)
+        parts = [Part(text, record) for text, record in zip(texts, records, strict=True)]
+        middle = len(parts) // 2
+        # The second half takes over the cursor: it is sent last.
+        return [
+            self._message(document, half, seq)._replace(origin=message.origin)
+            for half, seq in ((parts[:middle], None), (parts[middle:], message.seq))
+        ]
+
+    def _has_evidence(self, message: Message, accepted: int) -> bool:
+        """
+        Whether the target took another message since it refused this one (or the message that this is a part of).
+
+        What it took before says nothing: its database may have broken in between.
+        """
+        return self._accepted > accepted or sent.accepted_after(self._con, self._target, message.message_id)
+
+    def _set_aside(self, message: Message, answer: Answer) -> None:
+        """A message of one record, or sum, that was refused: believed if a run before was told the same."""
+        if not message.records:
+            self._set_aside_sum(message, answer)
+            return
+        (record,) = message.records
+        before = held.refusals(self._con, self._target, record.job_id)
+        aside = refused(record, answer, len(message.data), before, self._run, int(time.time()))
+        new = held.newly_aside(self._con, self._target, [aside])
+        ledger.refused(self._con, self._target, message, answer.status, words_of(answer), [aside])
+        self._tally.set_aside(new)
+        if aside.state == "held":
+            self._tally.refused_once += 1
+            self._tally.note(f"{record.job_id}: {aside.reason}; {when_again(aside)}")
+
+    def _set_aside_sum(self, message: Message, answer: Answer) -> None:
+        """Every run sends it again, until the receiver takes it."""
+        words, months = words_of(answer), _months(self._sender.unpack(message.data))
+        count = ledger.refused(self._con, self._target, message, answer.status, words, [], months, self._run)
+        if count > 1:
+            self._tally.quarantined += 1
+        else:
+            self._tally.refused_once += 1
+        again = "the next run sends it again" if count == 1 else f"so it was in {count} runs; each sends it again"
+        self._tally.note(f"a record of a {message.kind} message: refused by the receiver: {words}; {again}")
+
+
+def _months(text: str) -> list[tuple[int, int]]:
+    """Year and month of each sum of a message."""
+    months = re.findall("^Month: ([0-9]+)$", text, re.MULTILINE)
+    years = re.findall("^Year: ([0-9]+)$", text, re.MULTILINE)
+    return [(int(year), int(month)) for year, month in zip(years, months, strict=True)]
+
+
+def when_again(aside: Held) -> str:
+    """What to say of a record that was refused and is not believed to be at fault."""
+    if aside.refusals == 1:
+        return "believed when it is repeated: the next run sends it again, apart from new records"
+    when = iso_time(aside.next_try or 0)
+    return f"so it was in {aside.refusals} runs, which is not believed of so small a record: sent again from {when}"
+
+
+def _forbidden(record: SentRecord, answer: Answer) -> Held:
+    return Held(record, "held", f"the receiver does not take records of this machine from us: {answer.text}")

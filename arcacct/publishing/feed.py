@@ -1,0 +1,347 @@
+"""Which records go into a target's batches: those that are new, those whose time has come, those of a period."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from arcacct.conf.settings import Settings
+from arcacct.conf.targets import SGASTarget, Target
+from arcacct.db.engine import Connection
+from arcacct.jobs import former, reading
+from arcacct.jobs.aar import AAR
+from arcacct.jobs.reading import Page
+from arcacct.publishing import held, months, sent
+from arcacct.publishing.batches import JobBatcher, Limits, bare
+from arcacct.publishing.delivery import Deliverer
+from arcacct.publishing.digests import is_same
+from arcacct.publishing.families import UR, JobFamily, SummaryFamily, job_family, wants
+from arcacct.publishing.floor import Floor
+from arcacct.publishing.held import Due
+from arcacct.publishing.ledger import JOB_KINDS, Cursor, SentRecord, Version, month_of
+from arcacct.publishing.months import Published
+from arcacct.publishing.tally import Tally
+
+Versions = dict[str, list[Version]]
+"""What the receiver has of each job."""
+
+
+class Task(NamedTuple):
+    """One target's run: what its steps share."""
+
+    settings: Settings
+    target: Target
+    accounting: Connection
+    publishing: Connection
+    tally: Tally
+    limits: Limits
+    dry_run: bool
+    floor: Floor
+    months: Mapping[tuple[int, int], Published]
+    """Those of which the target was sent something, as they were when the run began."""
+    life: str
+    """The incarnation of the accounting database."""
+    run: int = 0
+    """The number of this run of the target."""
+
+    @property
+    def due(self) -> Due:
+        """By what to tell whether the time of a held record has come."""
+        now = int(time.time())
+        return Due(now - self.target.settle_s, now, self.run)
+
+
+TWIN = (
+    "the receiver would take it for job {}, which has the same id in the batch system and the same end: one would"
+    " replace the other. Where two CEs share a batch system's ids, localid_prefix= tells them apart"
+)
+
+
+def _key_of(task: Task) -> Callable[[AAR], str]:
+    """What APEL knows a job by; at SGAS the JobID is enough."""
+    if isinstance(task.target, SGASTarget):
+        return lambda aar: aar.job_id
+    return job_family(JOB_KINDS[0], task.target, task.settings).key
+
+
+class Router:
+    """
+    Brings each record to the family that its month is published in: the target's own, where nothing of it was.
+
+    Takes the place of a `JobBatcher`. A record whose month is published as sums is in one of those.
+    """
+
+    def __init__(
+        self, task: Task, family: JobFamily | SummaryFamily, delivery: Deliverer, *, republish: bool = False
+    ) -> None:
+        """``family`` is what the target is sent now."""
+        self._task = task
+        self._kinds = {month: one.kind for month, one in task.months.items()}
+        self._configured = family.document.kind
+        self._delivery = delivery
+        self._republish = republish
+        jobs = {kind for kind in (self._configured, *self._kinds.values()) if kind in (UR.kind, *JOB_KINDS)}
+        main = self._configured if self._configured in jobs else min(jobs)
+        self._is_one_family = jobs == {self._configured, *self._kinds.values()} == {main}
+        self._key = _key_of(task)
+        self._others = {kind: self._batcher(kind, family, moves_cursor=False) for kind in sorted(jobs - {main})}
+        self._main = self._batcher(main, family, first=self._before_main)
+
+    def _batcher(
+        self,
+        kind: str,
+        family: JobFamily | SummaryFamily,
+        *,
+        moves_cursor: bool = True,
+        first: Callable[[], None] = lambda: None,
+    ) -> JobBatcher:
+        task = self._task
+        if isinstance(family, SummaryFamily) or kind != self._configured:
+            family = job_family(kind, task.target, task.settings)
+        return JobBatcher(
+            family,
+            self._delivery,
+            task.tally,
+            task.limits,
+            task.floor,
+            settle_s=task.target.settle_s,
+            republish=self._republish,
+            moves_cursor=moves_cursor,
+            first=first,
+        )
+
+    def _at(self, end_time: object) -> JobBatcher | None:
+        """Who takes a record that ended then; ``None``: a sum of its month does."""
+        if self._is_one_family:
+            return self._main
+        known = reading.is_time(end_time)
+        kind = self._kinds.get(month_of(end_time), self._configured) if known else self._configured  # type: ignore[arg-type]
+        if kind in self._others:
+            return self._others[kind]
+        return self._main if kind in (UR.kind, *JOB_KINDS) else None
+
+    def add(self, aar: AAR, seq: int, known: Sequence[Version] = ()) -> bool:
+        """As `JobBatcher.add`."""
+        batcher = self._at(aar.end_time)
+        if batcher is not None:
+            return batcher.add(aar, seq, known)
+        self.passed(seq)
+        changed = [one for one in known if not is_same(aar, one.digest)]
+        if self._task.floor.forbids_taking_back(aar, seq, changed, unwanted=False):
+            return True
+        return not self.take_back(aar.job_id, aar, known)
+
+    def take_back(self, job_id: str, aar: AAR | None, known: Sequence[Version]) -> bool:
+        """As `JobBatcher.take_back`; zeros go in any family of job records, which share a table."""
+        return self._main.take_back(job_id, aar, known)
+
+    def neutralise_former(self, doubt_seq: int, ended_from: int) -> int:
+        """
+        Zeros for every key that a job had before it changed after a place in the log, unless the ledger has it.
+
+        For a ledger that does not know what was sent since then. Returns how many.
+        """
+        target, task, count = self._task.target, self._task, 0
+        if isinstance(target, SGASTarget):
+            return 0
+        family = job_family(JOB_KINDS[0], target, task.settings)
+        keys = {
+            family.key(bare(one.job_id, one.end_time, one.local_job_id)): one
+            for one in former.former_keys(task.accounting, doubt_seq)
+            if one.end_time >= ended_from and self._at(one.end_time) is not None
+        }
+        job_ids = list({one.job_id for one in keys.values()})
+        there = {family.key(aar) for aar in reading.by_job_id(task.accounting, job_ids).values()}
+        there |= {one.key for known in _versions(task, job_ids).values() for one in known}
+        for key, one in keys.items():
+            if key not in there:
+                self._main.neutralise(None, SentRecord(one.job_id, 0, 0, one.end_time, b"", key))
+                count += 1
+        return count
+
+    def set_aside(self, aar: AAR, seq: int, reason: str) -> None:
+        """As `JobBatcher.set_aside`."""
+        (self._at(aar.end_time) or self._main).set_aside(aar, seq, reason)
+
+    def twins(self, records: Sequence[AAR]) -> dict[str, str]:
+        """
+        Of records that the receiver does not have: those that it would take for another job, with that one's JobID.
+
+        APEL's key is the id in the batch system and the end; of two the one recorded first goes.
+        """
+        if isinstance(self._task.target, SGASTarget) or not records:
+            return {}
+        key = self._key
+        others = _others_of_their_seconds(self._task.accounting, records)
+        ends = Counter(end_time for *_name, end_time in others)
+        ends.update(aar.end_time for aar in records)
+        # A key holds the end: where few jobs end in a second, few keys have to be made.
+        some = [(key(aar), aar) for aar in records if ends[aar.end_time] > 1]
+        mine = dict(sorted(some, key=lambda one: one[1].record_id, reverse=True))
+        found = {aar.job_id: mine[own].job_id for own, aar in some if mine[own] is not aar}
+        first: dict[str, str] = {}
+        for record_id, job_id, local_job_id, end_time in others:
+            other = key(bare(job_id, end_time, local_job_id))
+            aar = mine.get(other)
+            if aar is not None and record_id < aar.record_id and job_id != aar.job_id:
+                first.setdefault(aar.job_id, job_id)
+        there = reading.by_job_id(self._task.accounting, list(first.values()))
+        for job_id, twin in first.items():
+            other_aar = there.get(twin)
+            if other_aar is not None and wants(self._task.target, other_aar.vo) and self._is_sent(other_aar):
+                found[job_id] = twin
+        return found
+
+    def _is_sent(self, aar: AAR) -> bool:
+        """Whether the receiver has a job, or will have it."""
+        states = held.states(self._task.publishing, self._task.target.block, [aar.job_id])
+        return states.get(aar.job_id) not in ("quarantined", "dropped")
+
+    def passed(self, seq: int) -> None:
+        """As `JobBatcher.passed`."""
+        self._main.passed(seq)
+
+    def flush(self) -> None:
+        """As `JobBatcher.flush`."""
+        self._main.flush()
+
+    def _before_main(self) -> None:
+        """Before the cursor may move: what other families are sent, and a note of the months that have to wait."""
+        for batcher in self._others.values():
+            batcher.flush()
+        task = self._task
+        if not task.dry_run and task.floor.has_kept_more():
+            task.floor.hold_kept()
+            months.set_held(task.publishing, task.target.block, task.floor.held.values(), ())
+
+
+def _others_of_their_seconds(con: Connection, records: Sequence[AAR]) -> list[tuple[int, str, str | None, int]]:
+    """As `query.ended_at`: the jobs that ended in the same second as one of these, without these themselves."""
+    own = {aar.record_id for aar in records}
+    return reading.ended_at(con, {aar.end_time for aar in records}, besides=own)
+
+
+def add_logged(task: Task, router: Router, position: Cursor, horizon: int) -> None:
+    """What was logged after the cursor, in that order; what is not to be published any more is taken back."""
+    _take_back_deleted(task, router, position.last_seq, horizon)
+    seq = position.last_seq
+    while page := reading.logged_after(task.accounting, seq, horizon, ended_from=position.start_end_time):
+        job_ids = [*(one.aar.job_id for one in page.records), *(job_id for _seq, job_id in page.others)]
+        known = _versions(task, job_ids)
+        aside = held.states(task.publishing, task.target.block, job_ids)
+        twins = router.twins([one.aar for one in page.records if not known.get(one.aar.job_id)])
+        settled = [
+            one.aar.job_id
+            for one in page.records
+            if aside.get(one.aar.job_id) != "dropped"
+            and _add(task, router, one.seq, one.aar, known.get(one.aar.job_id, []), twins.get(one.aar.job_id))
+        ]
+        settled += _add_others(task, router, page, known)
+        # A record that was held back for what it was, and is again what the receiver has, waits for nothing.
+        _release(task, [job_id for job_id in settled if job_id in aside])
+        seq = page.last_seq
+        router.passed(seq)
+
+
+def _add(task: Task, router: Router, seq: int, aar: AAR, known: Sequence[Version], twin: str | None = None) -> bool:
+    """
+    True if nothing has to be sent: the receiver has it, or it is none of the target's business.
+
+    ``twin`` is another job that the receiver would take for this one.
+    """
+    if wants(task.target, aar.vo):
+        if twin is not None:
+            router.set_aside(aar, seq, TWIN.format(twin))
+            return False
+        return not router.add(aar, seq, known)
+    if known and task.floor.forbids_taking_back(aar, seq, known, unwanted=True):
+        return False
+    return router.take_back(aar.job_id, aar, known)
+
+
+def _add_others(task: Task, router: Router, page: Page, known: Versions) -> list[str]:
+    """Records that are not to be published: taken back if they were; returns those that nothing is left of."""
+    records = reading.by_job_id(task.accounting, [job_id for _seq, job_id in page.others if known.get(job_id)])
+    settled = []
+    for seq, job_id in page.others:
+        aar, versions = records.get(job_id), known.get(job_id, [])
+        if aar is not None and reading.is_publishable(aar):
+            # It ended before the target's time, and was sent all the same: by a republish.
+            gone = _add(task, router, seq, aar, versions)
+        else:
+            forbidden = task.floor.forbids_taking_back(None, seq, versions, unwanted=False)
+            gone = not forbidden and router.take_back(job_id, aar, versions)
+        if gone:
+            settled.append(job_id)
+    return settled
+
+
+def _take_back_deleted(task: Task, router: Router, seq: int, horizon: int) -> None:
+    job_ids = former.deleted_jobs(task.accounting, seq, horizon)
+    if seq:
+        # Deleted under an older program, which noted no JobIDs: the ledger knows them by their numbers in this life.
+        job_ids += sent.jobs_of_records(
+            task.publishing, task.target.block, former.nameless_deleted(task.accounting, seq, horizon)
+        )
+    there = reading.by_job_id(task.accounting, job_ids)
+    gone = [job_id for job_id in dict.fromkeys(job_ids) if job_id not in there]
+    known = _versions(task, gone)
+    _release(task, [job_id for job_id in gone if router.take_back(job_id, None, known.get(job_id, []))])
+
+
+def add_held(task: Task, router: Router) -> None:
+    """
+    Records that were held back and whose time has come, page by page.
+
+    What the receiver refused before goes last, in messages of its own: it must not cost others anything.
+    """
+    due = task.due
+    for refused in (False, True):
+        _add_held(task, router, due, refused=refused)
+
+
+def _add_held(task: Task, router: Router, due: Due, *, refused: bool) -> None:
+    after = ""
+    while page := held.held_to_send(task.publishing, task.target.block, due, refused=refused, after=after):
+        job_ids = [job_id for job_id, _state in page]
+        records = reading.by_job_id(task.accounting, job_ids)
+        known = _versions(task, job_ids)
+        twins = router.twins([aar for job_id, aar in records.items() if not known.get(job_id)])
+        settled = [
+            job_id
+            for job_id, state in page
+            if job_id not in records
+            or _add(task, router, 0, records[job_id], _as_retried(known.get(job_id, []), state), twins.get(job_id))
+        ]
+        # Before the log, which may have the same records again: by then the ledger has to know these.
+        router.flush()
+        _release(task, settled)
+        after = job_ids[-1]
+
+
+def _as_retried(known: list[Version], state: str) -> list[Version]:
+    """Who says "retry" has made room at the receiver: whatever that had, it is something else that is sent now."""
+    return [one._replace(digest=b"", notes=None) for one in known] if state == "retry" else known
+
+
+def add_period(task: Task, router: Router, ended_from: int, ended_before: int) -> None:
+    """Every record that ended in a period, but for those that an operator dropped."""
+    for page in reading.ended_between(task.accounting, ended_from, ended_before):
+        job_ids = [aar.job_id for aar in page]
+        known = _versions(task, job_ids)
+        aside = held.states(task.publishing, task.target.block, job_ids)
+        twins = router.twins([aar for aar in page if not known.get(aar.job_id)])
+        for aar in page:
+            if aside.get(aar.job_id) != "dropped" and wants(task.target, aar.vo):
+                _add(task, router, 0, aar, known.get(aar.job_id, []), twins.get(aar.job_id))
+
+
+def _versions(task: Task, job_ids: Sequence[str]) -> Versions:
+    return sent.versions(task.publishing, task.target.block, job_ids)
+
+
+def _release(task: Task, job_ids: Sequence[str]) -> None:
+    if job_ids and not task.dry_run:
+        held.release(task.publishing, task.target.block, job_ids)

@@ -1,0 +1,267 @@
+"""
+The floor under published figures: a receiver's numbers fall, or move, only as far as there is proof (INVARIANTS 10).
+
+A proof is a record that changed or was deleted since, and was logged. What else would make figures fall (a database
+lost, restored, moved or exchanged; a filter mistyped, a name changed) holds the month until it is mended, or accepted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from arcacct.errors import FiguresHeld
+from arcacct.jobs.aar import AAR
+from arcacct.publishing.digests import is_same
+from arcacct.publishing.given import Amount, Place
+from arcacct.publishing.ledger import Version, month_of
+from arcacct.publishing.months import Accepted, HeldMonth
+from arcacct.targets.apel.text import folded
+
+Month = tuple[int, int]
+Selection = Mapping[str, object]
+
+WAYS_OUT = (
+    "it goes on by itself once the jobs are back (`arcacct sweep`, `arcacct import arex`, `arcacct db restore`) or the"
+    " configuration is mended; `arcacct publish --accept-lower {month}` sends what the database has"
+)
+
+
+class Fall(NamedTuple):
+    """Figures of a month at one place that would fall."""
+
+    place: Place
+    given: Amount
+    found: Amount
+
+
+class Floor:
+    """What one target's run may do to published months, and what it therefore leaves as it is."""
+
+    def __init__(
+        self,
+        *,
+        accepted: Accepted,
+        life_seq: int,
+        selection: Selection,
+        proven: Selection | None,
+        given_jobs: Mapping[Place, Amount],
+        given_sums: Mapping[Place, Amount],
+    ) -> None:
+        """
+        Begin a run.
+
+        ``life_seq``: records up to there in FinishedLog are those of a backup; ``selection`` is by what the target
+        selects now, ``proven`` by what it did when nothing was held; ``given_jobs`` are its job records,
+        ``given_sums`` what its sums stand for.
+        """
+        self._accepted = accepted
+        self._life_seq = life_seq
+        self._changes = changes(proven, selection)
+        self.filter_changed = proven is not None and proven.get("vofilter") != selection["vofilter"]
+        """Whether other VOs are selected than when nothing was held last."""
+        self._given_jobs: Counter[Month] = Counter()
+        self._sites: dict[Month, set[str]] = {}
+        for place, amount in given_jobs.items():
+            month = (place.year, place.month)
+            self._given_jobs[month] += amount.jobs
+        self._given = Counter(self._given_jobs)
+        for place, amount in given_sums.items():
+            self._given[place.year, place.month] += amount.jobs
+        for place in (*given_jobs, *given_sums):
+            self._sites.setdefault((place.year, place.month), set()).add(place.site)
+        self._elsewhere: dict[tuple[Month, str], bool] = {}
+        self._kept: Counter[Month] = Counter()
+        self._waiting: Counter[Month] = Counter()
+        self._told: set[Month] = set()
+        """Months of these that `held` names already."""
+        self._why: dict[Month, str] = {}
+        self.held: dict[Month, HeldMonth] = {}
+
+    def forbids_change(self, aar: AAR, key: str, seq: int, known: Sequence[Version], *, asked: bool) -> bool:
+        """
+        Whether a record has to stay at the receiver as it is; ``known`` is what that has of it, ``key`` today's.
+
+        A record that has not changed moves to no other key; nobody hears of that but who ``asked`` for it. One of
+        a backup is no correction.
+        """
+        for one in known:
+            if is_same(aar, one.digest):
+                if one.key != key and self._keep(one, "they are known there by other names", loud=asked):
+                    return True
+            elif 0 < seq <= self._life_seq and self._keep(one, "the backup has older versions of them"):
+                return True
+        return False
+
+    def forbids_new(self, end_time: int, site: str) -> bool:
+        """Whether a new job has to wait, since its month is published under the name of another site."""
+        month = month_of(end_time)
+        if month in self._accepted.open or not self.is_elsewhere(month, site):
+            return False
+        self._waiting[month] += 1
+        return True
+
+    def forbids_taking_back(self, aar: AAR | None, seq: int, known: Sequence[Version], *, unwanted: bool) -> bool:
+        """
+        Whether what a receiver has of a job has to stay there.
+
+        ``unwanted``: only the selection (vofilter) excludes it, which is a proof if the record itself has changed.
+        """
+        for one in known:
+            unchanged = unwanted and aar is not None and is_same(aar, one.digest)
+            if unchanged and self._keep(one, "vofilter does not select them"):
+                return True
+            if not unchanged and 0 < seq <= self._life_seq and self._keep(one, "the backup has older versions of them"):
+                return True
+        return False
+
+    def _keep(self, one: Version, why: str, *, loud: bool = True) -> bool:
+        month = month_of(one.end_time)
+        if month in self._accepted.open:
+            return False
+        if loud:
+            self._kept[month] += 1
+            self._why.setdefault(month, why)
+        return True
+
+    def given_in(self, month: Month) -> int:
+        """How many jobs of a month the receiver was given, as records or in sums."""
+        return self._given[month]
+
+    def is_elsewhere(self, month: Month, site: str) -> bool:
+        """Whether a month is published, and under the name of another site; asked of every new record."""
+        asked = (month, site)
+        known = self._elsewhere.get(asked)
+        if known is None:
+            sites = self._sites.get(month)
+            known = self._elsewhere[asked] = sites is not None and folded(site) not in map(folded, sites)
+        return known
+
+    def has_kept_more(self) -> bool:
+        """Whether records were kept at the receiver, or have to wait, in months that are not held yet."""
+        return bool((self._kept.keys() | self._waiting.keys()) - self._told)
+
+    def hold_kept(self) -> None:
+        """Hold the months of which records were kept at the receiver, or wait here; again, when there are more."""
+        for month in self._told:
+            self.held.pop(month, None)
+        self._told = {*self._kept, *self._waiting}
+        for month, kept in self._kept.items():
+            given = self._given_jobs.get(month, kept)
+            fall = f"{given} jobs published, and {kept} would be changed, moved or taken back without proof"
+            self.hold(HeldMonth(*month, f"{fall}: {self._why[month]}{self._changes}", given, max(0, given - kept)))
+        for month, waiting in self._waiting.items():
+            given = self._given_jobs[month]
+            sites = ", ".join(sorted(self._sites[month]))
+            cause = f"{given} jobs published under the name {sites}, and {waiting} more wait{self._changes}"
+            self.hold(HeldMonth(*month, cause, given, given + waiting))
+
+    def falls(
+        self, month: Month, given: Mapping[Place, Amount], found: Mapping[Place, Amount], left: Mapping[Place, Amount]
+    ) -> bool:
+        """
+        Whether the sums of a month would fall at some place by more than was ``left``; holds the month then.
+
+        ``found`` is what the database has, of what the receiver was ``given``; ``left`` what changed since or was
+        deleted. Wall times are compared where both are known.
+        """
+        if month in self._accepted.open:
+            return False
+        there, gone = _by_place(found), _by_place(left)
+        fallen = [
+            Fall(place, had, has)
+            for place, had in _by_place(given).items()
+            if _fell(had, has := there.get(place, _NOTHING), gone.get(place, _NOTHING))
+        ]
+        if not fallen:
+            return False
+        jobs, wall_s = (sum(one.given.jobs for one in fallen), sum(one.given.wall_s or 0 for one in fallen))
+        now, now_s = (sum(one.found.jobs for one in fallen), sum(one.found.wall_s or 0 for one in fallen))
+        # What another selection passes over is in the database all the same.
+        where = "would be sent now" if self._changes else "in the database now"
+        figures = f"{jobs} jobs published, {now} {where}"
+        if now >= jobs:
+            figures = f"{wall_s / 3600:.1f} h of wall time published, {now_s / 3600:.1f} h {where}"
+        hosts = sorted({one.place.submit_host for one in fallen})
+        self.hold(HeldMonth(*month, f"{figures} ({', '.join(hosts)}): {self._cause()}", jobs, now))
+        return True
+
+    def is_incomplete(self, month: Month, jobs: int, cause: str) -> bool:
+        """Whether the beginning of a month is missing and nobody accepted that; holds the month then."""
+        if self.was_accepted(month):
+            return False
+        self.hold(HeldMonth(*month, cause, 0, jobs))
+        return True
+
+    def was_accepted(self, month: Month) -> bool:
+        """Whether somebody said of a month that what the database has of it is what counts."""
+        return month in self._accepted.ever
+
+    def _cause(self) -> str:
+        if self._changes:
+            return f"nothing logged explains it{self._changes}"
+        return "nothing logged explains it (was the database lost, restored or exchanged?)"
+
+    def hold(self, one: HeldMonth) -> None:
+        """From now on a month is held; one that is already stays as it is."""
+        self.held.setdefault((one.year, one.month), one)
+
+    def error(self) -> FiguresHeld | None:
+        """What a run with months that were held comes to."""
+        return held_error(self.held.values()) if self.held else None
+
+
+def held_error(months: Iterable[HeldMonth]) -> FiguresHeld:
+    """Which months are held, why, and what to do."""
+    return FiguresHeld("; ".join(held_text(one) for one in sorted(months)))
+
+
+def held_text(one: HeldMonth) -> str:
+    """``2026-11 is held: 41 jobs published, 1 in the database now: ...``, with what to do."""
+    name = f"{one.year:04d}-{one.month:02d}"
+    return f"{name} is held: {one.cause}; {WAYS_OUT.format(month=name)}"
+
+
+_NOTHING = Amount(0, 0)
+
+
+def _by_place(amounts: Mapping[Place, Amount]) -> dict[Place, Amount]:
+    """The same, places compared as the receiver compares them."""
+    found: dict[Place, Amount] = {}
+    for place, amount in amounts.items():
+        key = place._replace(site=folded(place.site) or "", submit_host=folded(place.submit_host) or "")
+        found[key] = added(found[key], amount) if key in found else amount
+    return found
+
+
+def added(one: Amount, two: Amount) -> Amount:
+    """Both together."""
+    wall_s = None if one.wall_s is None or two.wall_s is None else one.wall_s + two.wall_s
+    return Amount(one.jobs + two.jobs, wall_s)
+
+
+def _fell(given: Amount, found: Amount, left: Amount) -> bool:
+    if found.jobs < given.jobs - left.jobs:
+        return True
+    if given.wall_s is None or found.wall_s is None or left.wall_s is None:
+        return False
+    return found.wall_s < given.wall_s - left.wall_s
+
+
+def changes(proven: Selection | None, selection: Selection) -> str:
+    """What has changed about what a target selects, in words; empty if nothing has."""
+    if proven is None:
+        return ""
+    words = [
+        f"{name} was {_shown(proven[name])} and is {_shown(value)}"
+        for name, value in selection.items()
+        if name in proven and proven[name] != value
+    ]
+    return f"; since then {' and '.join(words)}" if words else ""
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "not set"
+    return "not set" if value in (None, "") else str(value)

@@ -1,0 +1,206 @@
+"""Records that are held back from a target: until they are settled, or because somebody refuses them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from arcacct.db.durable import transaction
+from arcacct.db.engine import Connection
+from arcacct.jobs.reading import LAST_SECOND
+from arcacct.publishing.ledger import Held, hold
+from arcacct.publishing.sent import MANY
+from arcacct.targets.xml import iso_time
+
+
+class Due(NamedTuple):
+    """By what one run tells whether the time of a held record has come."""
+
+    settled_at: int
+    """Failed jobs that ended later may still be resumed; UTC seconds."""
+    now: int
+    run: int
+    """The number of the run: what the receiver refused in it is not tried again in it."""
+
+
+class Refused(NamedTuple):
+    """How often a receiver has refused a record."""
+
+    state: str
+    refusals: int
+    """In so many runs ..."""
+    run: int
+    """... of which this was the last."""
+
+
+# A time at which it was tried that lies ahead was noted by a clock that was wrong, and so was the next.
+_IS_DUE = (
+    "(State = 'retry' OR (State = 'held' AND NextTry IS NULL AND EndTime <= :settled_at)"
+    " OR (State IN ('held', 'quarantined') AND RefusedRun < :run"
+    " AND (NextTry <= :now OR (NextTry > 0 AND Tried > :now))))"
+)
+
+
+def held_to_send(
+    con: Connection, target: str, due: Due, *, refused: bool, after: str = "", size: int = 500
+) -> list[tuple[str, str]]:
+    """
+    ``(JobID, state)`` of held records whose time has come, or that are to be retried.
+
+    A page of them, by JobID, from behind ``after``: of those that the receiver has ``refused``, or of the others.
+    """
+    return con.execute(
+        f"SELECT JobID, State FROM HeldRecords WHERE Target = :target AND JobID > :after AND {_IS_DUE}"
+        " AND (Refusals > 0) = :refused ORDER BY JobID LIMIT :size",
+        {**due._asdict(), "target": target, "after": after, "refused": refused, "size": size},
+    ).fetchall()
+
+
+def held_months(con: Connection, target: str, due: Due) -> set[tuple[int, int]]:
+    """The months of EndTime of what `held_to_send` gives."""
+    rows = con.execute(
+        "SELECT DISTINCT CAST(strftime('%Y', EndTime, 'unixepoch') AS INTEGER),"
+        " CAST(strftime('%m', EndTime, 'unixepoch') AS INTEGER) FROM HeldRecords WHERE Target = :target"
+        f" AND {_IS_DUE} AND EndTime BETWEEN 1 AND 253402300799",
+        {**due._asdict(), "target": target},
+    )
+    return {(year, month) for year, month in rows}
+
+
+class Again(NamedTuple):
+    """Held records that are tried again by themselves, for one kind of reason."""
+
+    records: int
+    next_s: int
+    """When the first of them is tried again, UTC seconds; in the past: with the next run."""
+    since_s: int
+    """Since when the first of them waits."""
+
+
+def waiting_again(con: Connection, target: str) -> tuple[Again | None, Again | None]:
+    """What waits since the receiver refused it and that is not believed yet; and what waits for its time to come."""
+    rows = con.execute(
+        "SELECT Refusals > 0, count(*), min(NextTry), min(Since) FROM HeldRecords"
+        " WHERE Target = ? AND State = 'held' AND NextTry IS NOT NULL GROUP BY Refusals > 0",
+        (target,),
+    ).fetchall()
+    found = {bool(refused): Again._make(values) for refused, *values in rows}
+    return found.get(True), found.get(False)
+
+
+def refusals(con: Connection, target: str, job_id: str) -> Refused | None:
+    """How often the receiver refused a record that is set aside; ``None``: it is not."""
+    row = con.execute(
+        "SELECT State, Refusals, RefusedRun FROM HeldRecords WHERE Target = ? AND JobID = ?", (target, job_id)
+    ).fetchone()
+    return None if row is None else Refused._make(row)
+
+
+def newly_aside(con: Connection, target: str, held: Sequence[Held]) -> list[Held]:
+    """Those that do not go by themselves soon, and that nobody was told of yet; before they are noted."""
+    before = states(con, target, [one.record.job_id for one in held if one.state != "held"])
+    return [one for one in held if one.state != "held" and before.get(one.record.job_id) not in (one.state, "dropped")]
+
+
+def release(con: Connection, target: str, job_ids: Iterable[str]) -> None:
+    """These records are not held back any more: they no longer exist, or the receiver has them."""
+    with transaction(con):
+        con.executemany(
+            "DELETE FROM HeldRecords WHERE Target = ? AND JobID = ? AND State <> 'dropped'",
+            [(target, job_id) for job_id in job_ids],
+        )
+
+
+def hold_only(con: Connection, target: str, held: Sequence[Held], periods: Iterable[tuple[int, float]]) -> int:
+    """
+    Of a target that is sent sums: exactly these jobs are set aside, of all that ended in some periods.
+
+    Returns how many of them are quarantined and were not before.
+    """
+    now = int(time.time())
+    job_ids = {one.record.job_id for one in held}
+    with transaction(con):
+        new = len(newly_aside(con, target, held))
+        for job_id in quarantined(con, target, periods):
+            if job_id not in job_ids:
+                con.execute("DELETE FROM HeldRecords WHERE Target = ? AND JobID = ?", (target, job_id))
+        for one in held:
+            hold(con, target, one, now)
+    return new
+
+
+def quarantined(con: Connection, target: str, periods: Iterable[tuple[int, float]]) -> list[str]:
+    """JobIDs of the records set aside that ended in some periods, but for those that an operator dropped."""
+    found: list[str] = []
+    for period in periods:
+        rows = con.execute(
+            "SELECT JobID FROM HeldRecords WHERE Target = ? AND EndTime >= ? AND EndTime < ? AND State <> 'dropped'",
+            (target, *period),
+        )
+        found += [job_id for (job_id,) in rows]
+    return found
+
+
+def states(con: Connection, target: str, job_ids: Sequence[str]) -> dict[str, str]:
+    """The state in HeldRecords of those of the jobs that are held back from the target."""
+    found: dict[str, str] = {}
+    for start in range(0, len(job_ids), MANY):
+        some = job_ids[start : start + MANY]
+        found |= dict(
+            con.execute(
+                f"SELECT JobID, State FROM HeldRecords WHERE Target = ? AND JobID IN ({','.join('?' * len(some))})",
+                (target, *some),
+            ).fetchall()
+        )
+    return found
+
+
+def earliest_undelivered_end(con: Connection, target: str) -> int | None:
+    """The earliest EndTime of a record that is held back from a target, or that it has not answered for."""
+    row = con.execute(
+        "SELECT min(EndTime) FROM ("
+        "SELECT EndTime FROM HeldRecords WHERE Target = ?1 AND State IN ('held', 'quarantined', 'retry')"
+        " UNION ALL SELECT EndTime FROM Messages JOIN MessageRecords USING (MessageID)"
+        " WHERE Target = ?1 AND State = 'sending')"
+        # Of a record whose end is no time it is kept here as it is.
+        " WHERE EndTime BETWEEN 1 AND ?2",
+        (target, LAST_SECOND),
+    ).fetchone()
+    return None if row[0] is None else int(row[0])
+
+
+class Aside(NamedTuple):
+    """One record that is not sent to a target, and why."""
+
+    target: str
+    job_id: str
+    record_id: int
+    end_time: int
+    state: str
+    reason: str
+    attempts: int
+    since_s: int
+    next_try_s: int | None
+    """When it is tried again by itself; ``None``: once it is settled, or not by itself."""
+    refusals: int
+    """In so many runs the receiver refused it."""
+
+    @property
+    def again(self) -> str:
+        """What to say of another try: ``tried again from 2026-11-20T10:30:00Z``; empty if there is none."""
+        if self.next_try_s is None or self.state not in ("held", "quarantined"):
+            return ""
+        return f"tried again from {iso_time(self.next_try_s)}" if self.next_try_s else "tried again with the next run"
+
+
+_ASIDE = "SELECT Target, JobID, RecordID, EndTime, State, Reason, Attempts, Since, NextTry, Refusals FROM HeldRecords"
+
+
+def set_aside(con: Connection, *, target: str | None = None, job_id: str | None = None) -> list[Aside]:
+    """What is set aside, of all targets or one, of all jobs or one; by target and end time."""
+    asked = {f"{column} = ?": value for column, value in (("Target", target), ("JobID", job_id)) if value is not None}
+    rows = con.execute(
+        f"{_ASIDE} WHERE {' AND '.join(asked) or '1'} ORDER BY Target, EndTime, JobID", tuple(asked.values())
+    )
+    return [Aside._make(row) for row in rows]

@@ -1,0 +1,170 @@
+"""
+Targets side by side: a thread for each receiver, so that one that is slow, hangs or fails costs the others nothing.
+
+Each lane has its own connections to both databases and its own locks. What the runs say comes out in whole lines.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from queue import SimpleQueue
+from threading import Event, Lock, Thread
+from typing import Any
+
+from arcacct.conf.places import Places
+from arcacct.conf.settings import Settings
+from arcacct.conf.targets import Target
+from arcacct.db import opening
+from arcacct.errors import TargetBusy
+from arcacct.publishing.tally import Tally
+from arcacct.publishing.target_run import Databases, Outcome, TargetRun, Wishes, fault_of
+
+Work = Callable[[TargetRun], Outcome]
+"""What is done with each target."""
+
+GRACE_S = 5.0
+"""How long a run that is interrupted waits for the answers to what it has just sent."""
+
+
+class Lane:
+    """Targets of one receiver, which hears one message at a time: one run after the other."""
+
+    def __init__(self, targets: Sequence[Target], locks: ExitStack) -> None:
+        """``locks`` are given back as soon as the last of the targets is done."""
+        self.targets = targets
+        self.locks = locks
+        self.outcomes: list[Outcome] = []
+
+    def go(self, settings: Settings, wishes: Wishes, stopping: Event, work: Work) -> None:
+        """Run them all; whatever happens, each has an outcome then."""
+        here = settings.places
+        with self.locks:
+            try:
+                with in_use(here, Databases(*opening.open_again(here))) as both:
+                    opening.read_once(both.accounting)
+                    for target in self.targets:
+                        self.outcomes.append(_outcome(settings, target, both, wishes, stopping, work))
+            except BaseException as error:  # noqa: BLE001  nobody else would hear of it: this is the end of a thread
+                left = self.targets[len(self.outcomes) :]
+                fault = fault_of(error, here.publishing_database)
+                self.outcomes += [Outcome(target.name, Tally(), fault) for target in left]
+
+
+def run_all(settings: Settings, lanes: Sequence[Lane], wishes: Wishes, work: Work) -> None:
+    """
+    Run the lanes side by side, to their ends; where the host lets no more threads begin, some after the others.
+
+    Interrupted, they send nothing more and have a moment to note what was just answered; what they leave is what a
+    kill leaves. Raises TargetBusy where the host lets no thread begin at all.
+    """
+    stopping, finished = Event(), SimpleQueue[None]()
+    voice = _Voice(wishes)
+    waiting = deque(lanes)
+
+    def go() -> None:
+        try:
+            while not stopping.is_set() and (lane := _next_of(waiting)) is not None:
+                lane.go(settings, voice.wishes, stopping, work)
+        finally:
+            finished.put(None)
+
+    threads: list[Thread] = []
+    try:
+        for _ in lanes:
+            # A daemon: nobody who interrupts us waits for a receiver that says nothing.
+            thread = Thread(target=go, daemon=True)
+            if not _starts(thread):
+                break
+            threads.append(thread)
+        _refuse_none(threads, lanes)
+        for _ in threads:
+            finished.get()
+    except BaseException:
+        stopping.set()
+        for lane in waiting:
+            lane.locks.close()
+        try:
+            _wait(threads, GRACE_S)
+        finally:
+            voice.end()
+        raise
+    _wait(threads, GRACE_S)
+
+
+def _next_of(waiting: deque[Lane]) -> Lane | None:
+    try:
+        return waiting.popleft()
+    except IndexError:
+        return None
+
+
+def _starts(thread: Thread) -> bool:
+    try:
+        thread.start()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _refuse_none(threads: Sequence[Thread], lanes: Sequence[Lane]) -> None:
+    if lanes and not threads:
+        raise TargetBusy(
+            "this host lets no thread begin now, and nothing was sent; the next run tries again. Raise its limit of"
+            " memory or of tasks (ulimit, or MemoryMax and TasksMax of the service)"
+        )
+
+
+def _wait(threads: Sequence[Thread], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+
+
+@contextmanager
+def in_use(here: Places, both: Databases) -> Iterator[Databases]:
+    """Both open databases, used by one thread and put away then."""
+    with (
+        opening.put_away(both.accounting, here.database, here),
+        opening.put_away(both.publishing, here.publishing_database, here),
+    ):
+        both.accounting.text_factory = opening.READABLE
+        yield both
+
+
+def _outcome(
+    settings: Settings, target: Target, both: Databases, wishes: Wishes, stopping: Event, work: Work
+) -> Outcome:
+    tally = Tally()
+    try:
+        run = TargetRun(settings, target, both, wishes, stopping)
+        tally = run.tally
+        return work(run)
+    except Exception as error:  # noqa: BLE001  a fault of ours about one target must not keep the others waiting
+        return Outcome(target.name, tally, fault_of(error, settings.places.publishing_database))
+
+
+class _Voice:
+    """The wishes with ears for several threads: each hears one thing at a time, and nothing after the end."""
+
+    def __init__(self, wishes: Wishes) -> None:
+        self._lock = Lock()
+        self._ended = False
+        self.wishes = wishes._replace(watch=self._alone(wishes.watch), announce=self._alone(wishes.announce))
+
+    def _alone(self, tell: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+        def told(target: Any, what: Any) -> None:
+            # What nobody can hear (a full disk behind stderr, a reader that went away) keeps nothing from being sent.
+            with self._lock, suppress(OSError):
+                if not self._ended:
+                    tell(target, what)
+
+        return told
+
+    def end(self) -> None:
+        """A thread that is left behind must not be in the middle of a line when the interpreter ends."""
+        if self._lock.acquire(timeout=GRACE_S):
+            self._ended = True
+            self._lock.release()

@@ -1,0 +1,96 @@
+"""
+Who may publish: any number of processes at once, each to other receivers, and none while a database is replaced.
+
+``publishing.lock`` is shared by all publishers; commands that restore, move or prune a database take it alone, as do
+publishers of older programs. In the directory ``publishing.locks`` beside it each target of the ledger and each
+receiver has a file of its own: a target is one run's at a time, and a receiver hears one message after the other,
+whatever the target is called. ``begin`` there is held for the moments in which a run notes its number.
+
+The files are empty, for their owner only, and nobody removes them: whoever has opened one that is gone would hold a
+lock that nobody else can see. `flock` ends with the process, however that ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from arcacct.conf.places import Places
+from arcacct.conf.targets import Target
+from arcacct.db.transaction import open_lock
+from arcacct.errors import StoreBusy
+from arcacct.files.private import private_directory
+
+
+@contextmanager
+def publishing_lock(path: str) -> Iterator[None]:
+    """Nobody publishes meanwhile; raises StoreBusy at once when somebody does."""
+    private_directory(os.path.dirname(path))
+    with _locked(path, fcntl.LOCK_EX, f"{path}: another arcacct is publishing; wait until it is done"):
+        yield
+
+
+@contextmanager
+def publisher(here: Places) -> Iterator[None]:
+    """No database is replaced meanwhile; raises StoreBusy at once when one is."""
+    path = here.publishing_lock
+    private_directory(os.path.dirname(path))
+    with _locked(path, fcntl.LOCK_SH, f"{path}: another arcacct restores, moves or prunes a database; wait for it"):
+        yield
+
+
+def lock_targets(here: Places, targets: Sequence[Target]) -> ExitStack:
+    """
+    Targets that share a receiver, and this receiver, are ours until the result is closed.
+
+    Raises StoreBusy at once when another process publishes to one of them, or as `publisher` does.
+    """
+    names = " and ".join(target.name for target in targets)
+    busy = f"another arcacct is publishing to {names}, or to the same receiver; wait until it is done"
+    files = [_file_name(target.block, target.block) for target in targets]
+    files += sorted({_file_name("receiver", target.url) for target in targets})
+    with ExitStack() as held:
+        held.enter_context(publisher(here))
+        for name in files:
+            held.enter_context(_locked(os.path.join(_folder(here), name), fcntl.LOCK_EX, busy))
+        return held.pop_all()
+
+
+@contextmanager
+def beginning(here: Places) -> Iterator[None]:
+    """One after the other; waits for whoever is at it, which takes no longer than a few transactions."""
+    fd = open_lock(os.path.join(_folder(here), "begin"))
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _locked(path: str, how: int, busy: str) -> Iterator[None]:
+    fd = open_lock(path)
+    try:
+        try:
+            fcntl.flock(fd, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StoreBusy(busy) from None
+        yield
+    finally:
+        os.close(fd)
+
+
+def _folder(here: Places) -> str:
+    path = f"{here.publishing_lock}s"
+    private_directory(path)
+    return path
+
+
+def _file_name(shown: str, meant: str) -> str:
+    """Whatever is meant, a file name: readable as far as it goes, and never that of something else."""
+    digest = hashlib.sha256(meant.encode("utf-8", "surrogateescape")).hexdigest()
+    return f"{re.sub('[^A-Za-z0-9_-]+', '_', shown)[:80]}.{digest[:16]}"

@@ -1,0 +1,362 @@
+"""The sums of one target's run: whole months of summaries, and the counts of every month."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterable, Sequence
+
+from arcacct.conf.targets import APELTarget, DirectoryTarget, SGASTarget
+from arcacct.db import lives, schema
+from arcacct.db.opening import one_moment
+from arcacct.jobs import cells, former, reading
+from arcacct.jobs.aar import AAR, UsageCell
+from arcacct.publishing import given, held, ledger, sent
+from arcacct.publishing.batches import batched
+from arcacct.publishing.delivery import Consignment, Deliverer, Part
+from arcacct.publishing.families import SYNC, SummaryFamily, apel_options, wants
+from arcacct.publishing.feed import Task
+from arcacct.publishing.floor import added
+from arcacct.publishing.given import Amount, Place
+from arcacct.publishing.ledger import Held, MonthProof, SentRecord, SentSum
+from arcacct.publishing.months import held as held_months
+from arcacct.publishing.position import iso
+from arcacct.publishing.sums import (
+    Month,
+    month_bounds,
+    month_name,
+    next_month,
+    send_zeros,
+    sent_sum,
+    summary_sums,
+    zeros,
+    zeros_note,
+)
+from arcacct.publishing.tally import Tally
+from arcacct.targets import acceptance
+from arcacct.targets.apel import messages, summaries
+from arcacct.targets.apel.summaries import SummaryKey, SyncKey
+from arcacct.targets.apel.text import folded
+
+_END_OF_TIME = math.inf
+Live = tuple[str, SentSum]
+"""The kind of message, and a sum that the receiver has from it."""
+_NO_MEASURE = "a duration that cannot have been measured: it is counted as 0"
+
+
+def send_summaries(
+    task: Task,
+    family: SummaryFamily,
+    months: Iterable[Month],
+    delivery: Deliverer,
+    *,
+    horizon: int,
+    seq: int | None,
+    logged: Sequence[str] = (),
+    doubt: bool = False,
+) -> None:
+    """
+    Whole months of one family; what was published of them under keys that no longer hold is taken back.
+
+    Months whose figures would fall without proof are left as they are, and so are those that have not begun by this
+    host's clock: nothing can be said of them, and their jobs wait. ``horizon`` is up to where in FinishedLog the
+    sums are; ``logged`` are jobs that were logged since the last run and have values that no sum can hold, or end in
+    months that have not begun; with ``doubt`` the ledger does not know every key that was published.
+    """
+    target = _apel(task)
+    coming = next_month(int(time.time()))
+    wanted = sorted(month for month in months if month_bounds(*month)[0] < coming)
+    _leave(task, sorted(set(months) - set(wanted)))
+    by_month = {month: sent.live_summaries(task.publishing, target.block, *month) for month in wanted}
+    with one_moment(task.accounting):
+        sums = summary_sums(target, family, cells.usage_cells(task.accounting, wanted), task.tally)
+        allowed = [
+            month
+            for month in wanted
+            if not _falls(task, family, month, by_month[month], sums.parts)
+            and not _misses_the_beginning(task, month, by_month[month])
+        ]
+    parts = [part for part in sums.parts if part.sum is not None and (part.sum.year, part.sum.month) in allowed]
+    refused = [cell for cell in sums.refused if (cell.year, cell.month) in allowed]
+    _hold_refused(task, family, allowed, refused, logged)
+    live = [one for month in allowed for one in by_month[month]]
+    if doubt:
+        live += _in_doubt(task, family, allowed)
+    send_zeros(target, live, parts, task.limits, task.tally, delivery)
+    filled = {(part.sum.year, part.sum.month) for part in parts if part.sum is not None}
+    proofs = [
+        MonthProof(*month, family.document.kind, horizon, task.life)
+        for month in allowed
+        if by_month[month] or month in filled
+    ]
+    delivery.deliver(Consignment(family.document, batched(parts, *task.limits), seq, proofs=proofs))
+    if not task.dry_run:
+        sent.close_months(task.publishing, target.block, allowed, task.run)
+
+
+def _leave(task: Task, months: Sequence[Month]) -> None:
+    """Months that have not begun stay as they are: at the receiver, and held or not."""
+    for month in months:
+        task.tally.note(f"{month_name(month)}: has not begun by this host's clock: nothing of it is sent")
+    holding = held_months(task.publishing, task.target.block) if months else {}
+    for one in holding.get(task.target.block, ()):
+        if (one.year, one.month) in months:
+            task.floor.hold(one)
+
+
+def _was_forgotten(task: Task, month: Month) -> str | None:
+    """Why nobody knows what the receiver has of a month, since both databases are copies of the past."""
+    span = lives.forgotten(task.accounting)
+    begin, end = month_bounds(*month)
+    if span is None or begin >= span[1] or end <= span[0]:
+        return None
+    return (
+        f"both databases were put back, and neither knows what was published from {iso(span[0])} to {iso(span[1])}:"
+        " the receiver may have more"
+    )
+
+
+def _misses_the_beginning(task: Task, month: Month, live: Sequence[Live]) -> bool:
+    """
+    Whether the database does not have a month from its first day, and nobody accepted that.
+
+    Another program may have published the rest: APEL replaces a sum by the next one, and that of a part is lower.
+    """
+    since = schema.complete_since(task.accounting)
+    cause = _was_forgotten(task, month)
+    if cause is None and (month_bounds(*month)[0] >= since or month in task.months):
+        return False
+    counted = cells.counted_until(task.accounting, month, reading.LAST_SECOND)
+    jobs = sum(one.jobs for one in counted if wants(task.target, one.vo))
+    return bool(jobs or live) and task.floor.is_incomplete(month, jobs, cause or _begun_later(since))
+
+
+def _begun_later(since: int) -> str:
+    return f"the database was begun at {iso(since)} and may lack the month's earlier jobs"
+
+
+def _falls(task: Task, family: SummaryFamily, month: Month, live: Sequence[Live], parts: Sequence[Part]) -> bool:
+    known = task.months.get(month)
+    if not live or known is None:
+        return False
+    ours = [one for _kind, one in live if not one.is_adopted]
+    new = [part.sum for part in parts if part.sum is not None and (part.sum.year, part.sum.month) == month]
+    given, found = _amounts(ours), _amounts(new)
+    if known.incarnation != task.life:
+        # In another life of the database only jobs of that time prove anything: new ones must not hide that they
+        # are gone.
+        until = reading.LAST_SECOND if known.sent is None else known.sent
+        seq = schema.life_seq(task.accounting)
+        counted = [one for one in cells.counted_until(task.accounting, month, until) if wants(task.target, one.vo)]
+        found = _placed(family, month, [(one.endpoint_url, one.jobs, one.wall_s) for one in counted])
+        now = [one for one in cells.cells_of_changed(task.accounting, month, seq, until) if wants(task.target, one.vo)]
+        back = _placed(family, month, [(one.endpoint_url, one.jobs, one.wall_s) for one in now])
+    elif known.seq is None:
+        return _falls_after_older(task, month, given, found)
+    else:
+        seq = known.seq
+        changed = cells.cells_of_changed(task.accounting, month, seq, reading.LAST_SECOND)
+        now_parts = summary_sums(_apel(task), family, changed, Tally()).parts
+        back = _amounts(part.sum for part in now_parts if part.sum is not None)
+    left = _left(task, family, month, seq)
+    if task.floor.falls(month, given, found, _less(left, back)):
+        return True
+    return task.floor.filter_changed and _falls_by_vo(task, month, ours, new, left)
+
+
+def _falls_after_older(task: Task, month: Month, given: dict[Place, Amount], found: dict[Place, Amount]) -> bool:
+    """
+    Whether sums fall that an older program published from this very database, noting no place in the log.
+
+    What was logged behind the cursor may be a proof, each record of one job.
+    """
+    reached = ledger.cursor(task.publishing, task.target.block)
+    logged = reading.count_logged(task.accounting, 0 if reached is None else reached.last_seq)
+    return task.floor.falls(month, given, found, dict.fromkeys(given, Amount(logged, None)))
+
+
+def _falls_by_vo(
+    task: Task, month: Month, ours: Sequence[SentSum], new: Sequence[SentSum], left: dict[Place, Amount]
+) -> bool:
+    """Whether another filter leaves out VOs that were published, however many jobs the others have by now."""
+    by_vo: dict[str | None, list[SentSum]] = {}
+    for one in ours:
+        by_vo.setdefault(_vo_of(one), []).append(one)
+    return any(
+        task.floor.falls(month, _amounts(sums), _amounts(one for one in new if _vo_of(one) == vo), left)
+        for vo, sums in by_vo.items()
+    )
+
+
+def _vo_of(one: SentSum) -> str | None:
+    return SummaryKey._make(json.loads(one.key)).vo
+
+
+def _left(task: Task, family: SummaryFamily, month: Month, seq: int) -> dict[Place, Amount]:
+    """What changed or was deleted in a month after a place in the log."""
+    left = [one for one in former.left_since(task.accounting, month, seq) if wants(task.target, one.vo)]
+    return _placed(family, month, [(one.endpoint_url, one.jobs, one.wall_s) for one in left])
+
+
+def _less(left: dict[Place, Amount], back: dict[Place, Amount]) -> dict[Place, Amount]:
+    """What left without what came back: a record that only changed explains no more than its change."""
+    return left | {
+        place: added(left.get(place, Amount(0, 0)), Amount(-there.jobs, -(there.wall_s or 0)))
+        for place, there in back.items()
+    }
+
+
+def _placed(family: SummaryFamily, month: Month, counted: Iterable[tuple[str | None, int, int]]) -> dict[Place, Amount]:
+    found: dict[Place, Amount] = {}
+    for endpoint_url, jobs, wall_s in counted:
+        place = Place(*messages.place(endpoint_url, family.options), *month)
+        found[place] = added(found.get(place, Amount(0, 0)), Amount(jobs, wall_s))
+    return found
+
+
+def _amounts(sums: Iterable[SentSum]) -> dict[Place, Amount]:
+    found: dict[Place, Amount] = {}
+    for one in sums:
+        place = Place(one.site, one.submit_host, one.year, one.month)
+        found[place] = added(found.get(place, Amount(0, 0)), Amount(one.jobs, one.wall_s))
+    return found
+
+
+def _in_doubt(task: Task, family: SummaryFamily, months: Iterable[Month]) -> list[tuple[str, SentSum]]:
+    """The sums that some months had once and do not have any more: a ledger that was lost may have known them."""
+    sound = [
+        verdict.cell
+        for cell in cells.emptied_cells(task.accounting, months)
+        if (verdict := acceptance.accept_cell(cell, family.options, int(time.time()))).refusal is None
+    ]
+    return [(family.document.kind, sent_sum(one)) for one in summaries.summaries(sound, family.options, family.version)]
+
+
+def send_sync(task: Task, delivery: Deliverer, doubt_seq: int | None = None) -> None:
+    """
+    How many jobs the receiver was given of every month and submit host, as the ledger knows it; last in every run.
+
+    Not what the database has: late, set aside and filtered jobs are not at the receiver, and it compares with its own.
+    With ``doubt_seq`` the ledger does not know what was announced after that place in the log.
+    """
+    if isinstance(task.target, SGASTarget):
+        return
+    live = sent.sums_of_kind(task.publishing, task.target.block, SYNC.kind)
+    unknown = sent.open_months(task.publishing, task.target.block)
+    parts = []
+    for sync in summaries.syncs(_given(task)):
+        month = (sync.key.year, sync.key.month)
+        one = SentSum(
+            json.dumps(sync.key), *month, sync.jobs, 0, sync.spelling.site or "", sync.spelling.submit_host or ""
+        )
+        if month not in unknown and month not in task.floor.held and _may_count(task, month, one, live):
+            parts.append(Part(summaries.sync_record(sync), sum=one))
+    kept = {one.key for one in live if (one.year, one.month) in unknown | task.floor.held.keys()}
+    live += [] if doubt_seq is None else _announced_perhaps(task, doubt_seq)
+    gone = zeros([(SYNC.kind, one) for one in live if one.key not in kept], parts, task.target.apel_dialect)
+    taken = gone.get(SYNC.kind, [])
+    if taken:
+        task.tally.note(zeros_note(SYNC.kind, taken))
+    delivery.deliver(Consignment(SYNC, batched([*taken, *parts], *task.limits)))
+
+
+def _announced_perhaps(task: Task, doubt_seq: int) -> list[SentSum]:
+    """Counts of months and hosts that jobs have left since: a ledger that was lost may have known them."""
+    options = apel_options(_apel(task), task.settings)
+    places = former.former_places(task.accounting, doubt_seq)
+    keys = [(SyncKey(*messages.place(url, options), year, month), 0) for url, year, month in places]
+    return [SentSum(json.dumps(one.key), one.key.year, one.key.month, 0) for one in summaries.syncs(keys)]
+
+
+def _given(task: Task) -> list[tuple[SyncKey, int]]:
+    """How many jobs the receiver was given at each place, as records or in sums."""
+    jobs = given.given_jobs(task.publishing, task.target.block)
+    sums = given.given_sums(task.publishing, task.target.block)
+    site = _apel(task).gocdb_name
+    return [
+        # An older ledger knows names as they are compared; today's is spelled as it is configured.
+        (SyncKey(*(place._replace(site=site) if folded(place.site) == folded(site) else place)), amount.jobs)
+        for found in (jobs, sums)
+        for place, amount in found.items()
+    ]
+
+
+def _may_count(task: Task, month: Month, one: SentSum, live: Sequence[SentSum]) -> bool:
+    """Whether a month's count is ours to tell: another program may have published its beginning."""
+    since = schema.complete_since(task.accounting)
+    known = task.months.get(month)
+    if cause := _was_forgotten(task, month):
+        return not task.floor.is_incomplete(month, one.jobs, cause)
+    if any(old.key == one.key for old in live) or (known is not None and known.seq is not None):
+        return True
+    begin, end = month_bounds(*month)
+    if begin < since:
+        return not task.floor.is_incomplete(month, one.jobs, _begun_later(since))
+    block, vos = task.target.block, task.target.vofilter
+    reached = ledger.cursor(task.publishing, block)
+    before = 0 if reached is None else min(end, reached.start_end_time)
+    if before <= begin or task.floor.was_accepted(month):
+        return True
+    others = sent.not_sent_again(task.publishing, task.accounting, block, (begin, before), vos)
+    if others:
+        task.tally.note(
+            f"{month_name(month)}: no count is announced: {others} jobs that ended before {iso(before)}, when the"
+            " target began, were another's to publish; `arcacct republish` of the month sends them and counts all"
+        )
+    return not others
+
+
+def _apel(task: Task) -> APELTarget | DirectoryTarget:
+    assert not isinstance(task.target, SGASTarget)
+    return task.target
+
+
+def _hold_refused(
+    task: Task, family: SummaryFamily, months: Sequence[Month], refused: Sequence[UsageCell], logged: Sequence[str]
+) -> None:
+    """Name each job that is left out of the summaries, or that they hold without its usage."""
+    now = int(time.time())
+    aside: dict[str, Held] = {}
+    periods = [month_bounds(*month) for month in sorted({(cell.year, cell.month) for cell in refused})]
+    beyond = (reading.LAST_SECOND + 1, _END_OF_TIME)
+    # A job that ends in the future may be mended at any time, and is in none of the months then.
+    everything = [*(month_bounds(*month) for month in months), (now, _END_OF_TIME)]
+    for period in [*periods, beyond]:
+        for page in reading.ended_between(task.accounting, *period):
+            for aar in page:
+                _hold_one(task, family, aar, now, aside)
+    known = set(held.quarantined(task.publishing, task.target.block, everything))
+    for aar in reading.by_job_id(task.accounting, [*logged, *known]).values():
+        _hold_one(task, family, aar, now, aside)
+    task.tally.ahead += sum(one.state == "held" for one in aside.values() if one.record.job_id not in known)
+    if task.dry_run:
+        task.tally.quarantined += len(held.newly_aside(task.publishing, task.target.block, list(aside.values())))
+    else:
+        task.tally.quarantined += held.hold_only(task.publishing, task.target.block, list(aside.values()), everything)
+
+
+def _hold_one(task: Task, family: SummaryFamily, aar: AAR, now: int, aside: dict[str, Held]) -> None:
+    if not wants(task.target, aar.vo):
+        return
+    reason, not_before = _refusal(family, aar, now)
+    if reason is not None:
+        # What ends at no time stands behind all times: in no month, and found again once it is mended.
+        end_time = aar.end_time if _is_whole(aar.end_time, 1, reading.LAST_SECOND) else reading.LAST_SECOND + 1
+        record = SentRecord(aar.job_id, aar.record_id, 0, end_time, b"")
+        aside[aar.job_id] = Held(record, "quarantined" if not_before is None else "held", reason, not_before)
+
+
+def _refusal(family: SummaryFamily, aar: AAR, now: int) -> tuple[str | None, int | None]:
+    """Why a job is in no sum, or without its usage; and until when, where only the clock is in the way."""
+    if not _is_whole(aar.end_time, 1, reading.LAST_SECOND):
+        return f"EndTime {aar.end_time} is not a time", None
+    if not all(_is_whole(value, 0, reading.LARGEST_EXACT) for value in (aar.wall_s, aar.cpu_user_s, aar.cpu_kernel_s)):
+        return _NO_MEASURE, None
+    verdict = acceptance.accept_cell(reading.cell_of(aar), family.options, now)
+    return verdict.refusal, verdict.not_before
+
+
+def _is_whole(value: object, least: int, most: int) -> bool:
+    """SQLite holds anything in a column of numbers."""
+    return isinstance(value, int) and least <= value <= most

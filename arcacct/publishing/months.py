@@ -1,0 +1,141 @@
+"""Months as the ledger keeps them: the family each is in, those that are held, and what operators accepted."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from arcacct.db.durable import transaction
+from arcacct.db.engine import Connection
+from arcacct.wording import fit
+
+Month = tuple[int, int]
+
+
+class Published(NamedTuple):
+    """A month of which a target was sent something."""
+
+    kind: str
+    """The messages it is published in: ``summaries``, ``car``, ..."""
+    seq: int | None
+    """Of sums: up to where in FinishedLog they were made; ``None``: by an older program, which did not note it."""
+    incarnation: str | None
+    """Of sums: the life of the accounting database that `seq` belongs to; ``''``: one that was taken back since."""
+    sent: int | None
+    """Of sums: when, UTC seconds."""
+
+
+class HeldMonth(NamedTuple):
+    """A month that is not sent, since the receiver's figures would fall and nothing explains it."""
+
+    year: int
+    month: int
+    cause: str
+    given_jobs: int
+    found_jobs: int
+    since_s: int = 0
+
+
+class Accepted(NamedTuple):
+    """What operators said about the months of a target."""
+
+    open: frozenset[Month]
+    """May fall in this run."""
+    ever: frozenset[Month]
+    """Of this life of the accounting database: may be sent although the database does not have their beginning."""
+
+
+def published(con: Connection, target: str) -> dict[Month, Published]:
+    """Every month of which the target was sent something."""
+    rows = con.execute("SELECT Year, Month, Kind, Seq, Incarnation, Sent FROM Months WHERE Target = ?", (target,))
+    return {(year, month): Published._make(values) for year, month, *values in rows}
+
+
+def held(con: Connection, target: str | None = None) -> dict[str, list[HeldMonth]]:
+    """The months that are held, by target; of one target, or of all."""
+    rows = con.execute(
+        "SELECT Target, Year, Month, Cause, GivenJobs, FoundJobs, Since FROM HeldMonths WHERE ?1 IS NULL OR Target = ?1"
+        " ORDER BY Target, Year, Month",
+        (target,),
+    )
+    found: dict[str, list[HeldMonth]] = {}
+    for name, *values in rows:
+        found.setdefault(name, []).append(HeldMonth._make(values))
+    return found
+
+
+def set_held(con: Connection, target: str, months: Iterable[HeldMonth], looked_at: Iterable[Month] | None) -> None:
+    """
+    From now on these months of a target are held, and of those ``looked_at`` no other (``None``: of all).
+
+    A month that was held before keeps the time since when.
+    """
+    now = int(time.time())
+    holding = list(months)
+    with transaction(con):
+        before = {
+            (year, month): since
+            for year, month, since in con.execute(
+                "SELECT Year, Month, Since FROM HeldMonths WHERE Target = ?", (target,)
+            ).fetchall()
+        }
+        gone = before.keys() if looked_at is None else before.keys() & set(looked_at)
+        con.executemany(
+            "DELETE FROM HeldMonths WHERE Target = ? AND Year = ? AND Month = ?", [(target, *month) for month in gone]
+        )
+        con.executemany(
+            "INSERT OR REPLACE INTO HeldMonths (Target, Year, Month, Cause, GivenJobs, FoundJobs, Since)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [(target, *one[:5], before.get((one.year, one.month), now)) for one in holding],
+        )
+
+
+def accept(con: Connection, target: str, months: Iterable[Month], incarnation: str, who: str) -> None:
+    """An operator accepts that figures of these months fall, once, to what the database has in this life of it."""
+    now = int(time.time())
+    with transaction(con):
+        con.executemany(
+            "INSERT INTO AcceptedMonths (Target, Year, Month, Incarnation, Accepted, Who, IsOpen)"
+            " VALUES (?, ?, ?, ?, ?, ?, 1)",
+            [(target, *month, incarnation, now, fit(who)) for month in months],
+        )
+
+
+def accepted(con: Connection, target: str, incarnation: str) -> Accepted:
+    """What was accepted of a target, in this life of the accounting database."""
+    rows = con.execute(
+        "SELECT Year, Month, IsOpen FROM AcceptedMonths WHERE Target = ? AND Incarnation = ?", (target, incarnation)
+    ).fetchall()
+    return Accepted(
+        frozenset((year, month) for year, month, is_open in rows if is_open),
+        frozenset((year, month) for year, month, _is_open in rows),
+    )
+
+
+def close_accepted(con: Connection, target: str, *, but: Iterable[Month] = ()) -> None:
+    """What was accepted (``but`` for these) was used, or nothing needed it: the next fall has to be accepted anew."""
+    with transaction(con):
+        open_months = con.execute(
+            "SELECT DISTINCT Year, Month FROM AcceptedMonths WHERE Target = ? AND IsOpen", (target,)
+        ).fetchall()
+        con.executemany(
+            "UPDATE AcceptedMonths SET IsOpen = 0 WHERE Target = ? AND Year = ? AND Month = ? AND IsOpen",
+            [(target, *month) for month in set(open_months) - set(but)],
+        )
+
+
+def selections(con: Connection, target: str) -> tuple[dict[str, object] | None, dict[str, object] | None]:
+    """By what the target selected when nothing was held last, and when the log was last gone through as a whole."""
+    row = con.execute("SELECT Selection, Walked FROM Targets WHERE Target = ?", (target,)).fetchone()
+    proven, walked = row or (None, None)
+    return None if proven is None else json.loads(proven), None if walked is None else json.loads(walked)
+
+
+def set_selection(con: Connection, target: str, column: str, selection: Mapping[str, object]) -> None:
+    """Note by what the target selects now, in ``Selection`` or ``Walked``."""
+    with transaction(con):
+        con.execute(
+            f"UPDATE Targets SET {column} = ? WHERE Target = ?", (json.dumps(selection, sort_keys=True), target)
+        )

@@ -1,0 +1,94 @@
+"""Where a target begins: where jura-ng stopped, where it was under another name, or where our own recording began."""
+
+from __future__ import annotations
+
+import time
+
+from arcacct.conf.settings import Settings
+from arcacct.conf.targets import Target
+from arcacct.db import fence, lives, schema
+from arcacct.db.engine import Connection
+from arcacct.db.lives import MEANING, Doubt
+from arcacct.jobs import reading
+from arcacct.publishing import ledger, sent
+from arcacct.publishing.feed import Task
+from arcacct.publishing.ledger import Cursor
+from arcacct.targets.apel import jura
+
+DAY_S = 86400
+
+
+def iso(seconds: object) -> str:
+    """``2026-11-20T10:30:00Z``; what is no time, or beyond any calendar, as it is."""
+    if not isinstance(seconds, int) or not 0 <= seconds <= reading.LAST_SECOND:
+        return str(seconds)
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def position(task: Task, since: int | None) -> Cursor:
+    """
+    Where a target stands; begun when it is new, begun anew in another life of the accounting database.
+
+    ``since`` makes it begin anew, too, if it asks for earlier jobs than the target has known.
+    """
+    found = ledger.cursor(task.publishing, task.target.block) or _taken_over(task)
+    if found is None:
+        begun = first_position(task, since)
+    elif found.incarnation != task.life or fence.highest_seq(task.accounting) < found.last_seq:
+        task.tally.note(MEANING[Doubt.ACCOUNTING_OTHER])
+        start = found.start_end_time if since is None else min(since, found.start_end_time)
+        begun = found._replace(incarnation=task.life, last_seq=0, start_end_time=start)
+    elif since is not None and since < found.start_end_time:
+        begun = found._replace(start_end_time=since, last_seq=0)
+    else:
+        return found
+    if not task.dry_run:
+        ledger.set_cursor(task.publishing, begun, in_doubt=found is None and lives.is_successor(task.publishing))
+    return begun
+
+
+def _taken_over(task: Task) -> Cursor | None:
+    """The cursor that this target had under another name."""
+    old = renamed_from(task.publishing, task.settings, task.target)
+    if old is None:
+        return None
+    task.tally.note(f"goes on where [{old}] stopped: it went to the same receiver and is not configured any more")
+    found = ledger.cursor(task.publishing, old)
+    if not task.dry_run:
+        ledger.rename_target(task.publishing, old, task.target.block)
+    return None if found is None else found._replace(target=task.target.block)
+
+
+def first_position(task: Task, since: int | None) -> Cursor:
+    """The cursor of a target that never published; says what it begins with."""
+    start, why = _start(task, since)
+    task.tally.note(f"new target: jobs that ended since {iso(start)} are sent ({why}; --since TIME changes that)")
+    return Cursor(task.target.block, task.life, 0, start, last_success=None)
+
+
+def renamed_from(con: Connection, settings: Settings, target: Target) -> str | None:
+    """The target of the ledger that went to the same receiver and is not configured any more, if it is only one."""
+    configured = {one.block for one in settings.targets}
+    kind = target.block.partition(":")[0]
+    candidates = [
+        block
+        for block, destination in sent.destinations(con).items()
+        if destination == target.url and block not in configured and block.startswith(f"{kind}:")
+    ]
+    return candidates[0] if len(candidates) == 1 else None
+
+
+def _start(task: Task, since: int | None) -> tuple[int, str]:
+    """
+    A day before jura-ng stopped (repeats are harmless), else when our own recording began; or as it is wished.
+
+    What was imported from before then was another program's to publish.
+    """
+    if since is not None:
+        return since, "as wished"
+    stopped = ledger.jura_end_time(task.publishing, task.target.block)
+    if stopped is None:
+        stopped = jura.jura_end_times(task.settings.jura_database).get(task.target.block)
+    if stopped is not None:
+        return max(0, stopped - DAY_S), f"a day before jura-ng stopped at {iso(stopped)}"
+    return schema.created(task.accounting), "when the database was made, and recording began"

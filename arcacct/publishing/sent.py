@@ -1,0 +1,216 @@
+"""What the receivers have, as far as the ledger knows: versions of jobs by key, and sums by key."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from arcacct.db.durable import transaction
+from arcacct.db.engine import Connection
+from arcacct.publishing.ledger import RECORD_COLUMNS, Message, SentRecord, SentSum, Version, stored
+
+MANY = 500
+"""As many ids as go into one question."""
+_SUM = "Key, Year, Month, Jobs, Wall, coalesce(Site, ''), coalesce(SubmitHost, ''), IsAdopted"
+
+
+def versions(con: Connection, target: str, job_ids: Sequence[str]) -> dict[str, list[Version]]:
+    """
+    What the target's receiver may have of each of these jobs: the last version of every key, by JobID.
+
+    Messages without an answer count: they may have arrived. Versions sent with zeros are left out. SGAS keeps the
+    first version that it got, so a republished one counts only if it was the first.
+    """
+    found: dict[str, list[Version]] = {}
+    for start in range(0, len(job_ids), MANY):
+        found |= _versions(con, target, job_ids[start : start + MANY])
+    return found
+
+
+def _versions(con: Connection, target: str, job_ids: Sequence[str]) -> dict[str, list[Version]]:
+    found: dict[str, dict[str, Version]] = {}
+    marks = ",".join("?" * len(job_ids))
+    for job_id, origin, *values in con.execute(
+        # CROSS: from the jobs, or SQLite looks at every message that the target was ever sent.
+        "SELECT JobID, Origin, Kind, Key, MessageRecords.Digest, EndTime, RecordID, GivenID, coalesce(Wall, 0),"
+        " ReceiverRow, MessageID, Notes FROM MessageRecords"
+        f" CROSS JOIN Messages USING (MessageID) WHERE JobID IN ({marks}) AND Target = ?"
+        " AND State IN ('accepted', 'sending') ORDER BY MessageID",
+        (*job_ids, target),
+    ):
+        version = Version._make(values)
+        keys = found.setdefault(job_id, {})
+        if not (version.kind == "ur" and origin == "republish" and version.key in keys):
+            keys[version.key] = version
+    return {job_id: [one for one in keys.values() if one.digest] for job_id, keys in found.items()}
+
+
+def live_versions(con: Connection, target: str, kinds: Sequence[str], ended: tuple[int, int]) -> list[SentRecord]:
+    """The job records of some kinds that the receiver has with ``ended[0] <= EndTime < ended[1]``, without zeros."""
+    marks = ",".join("?" * len(kinds))
+    found: dict[str, SentRecord] = {}
+    for values in con.execute(
+        f"SELECT {RECORD_COLUMNS} FROM Messages JOIN MessageRecords USING (MessageID) LEFT JOIN Given USING (GivenID)"
+        f" WHERE Messages.Target = ? AND Kind IN ({marks}) AND EndTime >= ? AND EndTime < ?"
+        " AND State IN ('accepted', 'sending') ORDER BY MessageID",
+        (target, *kinds, *ended),
+    ):
+        record = SentRecord._make(values)
+        found[record.key] = record
+    return [record for record in found.values() if record.digest]
+
+
+def unanswered_keys(con: Connection, target: str) -> set[str]:
+    """The keys of records and sums in messages that began and have no answer: nobody knows whether they arrived."""
+    records = con.execute(
+        "SELECT Key FROM Messages JOIN MessageRecords USING (MessageID) WHERE Target = ? AND State = 'sending'",
+        (target,),
+    ).fetchall()
+    sums = con.execute(
+        "SELECT Key FROM Messages JOIN SumKeys USING (MessageID) WHERE Messages.Target = ? AND State = 'sending'",
+        (target,),
+    ).fetchall()
+    return {key for (key,) in (*records, *sums)}
+
+
+def jobs_of_records(con: Connection, target: str, record_ids: Sequence[int]) -> list[str]:
+    """The JobIDs under which these records were sent to a target or held back; looks through the whole ledger."""
+    if not record_ids:
+        return []
+    ids = ",".join(str(int(record_id)) for record_id in record_ids)
+    rows = con.execute(
+        "SELECT JobID FROM MessageRecords JOIN Messages USING (MessageID)"
+        f" WHERE Target = ?1 AND RecordID IN ({ids})"
+        f" UNION SELECT JobID FROM HeldRecords WHERE Target = ?1 AND RecordID IN ({ids})",
+        (target,),
+    )
+    return [job_id for (job_id,) in rows]
+
+
+def open_months(con: Connection, target: str) -> set[tuple[int, int]]:
+    """The months of which a sum was refused, so that nobody knows what the receiver has: the next run sends them."""
+    rows = con.execute("SELECT Year, Month FROM OpenMonths WHERE Target = ?", (target,))
+    return {(year, month) for year, month in rows}
+
+
+def close_months(con: Connection, target: str, months: Iterable[tuple[int, int]], run: int) -> None:
+    """The receiver has these months whole again, but for those of which it refused a sum in this very run."""
+    with transaction(con):
+        con.executemany(
+            "DELETE FROM OpenMonths WHERE Target = ?1 AND Year = ?2 AND Month = ?3 AND NOT EXISTS (SELECT 1"
+            " FROM RefusedSums WHERE Target = ?1 AND Kind <> 'sync' AND Year = ?2 AND Month = ?3 AND RefusedRun = ?4)",
+            [(target, year, month, run) for year, month in months],
+        )
+
+
+class RefusedSum(NamedTuple):
+    """Sums of a month that the receiver refused."""
+
+    kind: str
+    year: int
+    month: int
+    reason: str
+    refusals: int
+    """In so many runs, one after the other."""
+
+
+def refused_sums(con: Connection, target: str) -> list[RefusedSum]:
+    """The months of which the receiver refused a sum in the last run."""
+    rows = con.execute(
+        "SELECT Kind, Year, Month, Reason, Refusals FROM RefusedSums WHERE Target = ? ORDER BY Kind, Year, Month",
+        (target,),
+    )
+    return [RefusedSum._make(row) for row in rows]
+
+
+def forget_refused_sums(con: Connection, target: str, run: int) -> None:
+    """A whole run sent every sum again: what it was not refused is at the receiver."""
+    with transaction(con):
+        con.execute("DELETE FROM RefusedSums WHERE Target = ? AND RefusedRun <> ?", (target, run))
+
+
+def live_sums(con: Connection, target: str, year: int, month: int) -> list[tuple[str, SentSum]]:
+    """``(kind, sum)`` of each sum of a month that the receiver has and that is not zero."""
+    return [
+        (kind, SentSum._make(values))
+        for kind, *values in con.execute(
+            f"SELECT Kind, {_SUM} FROM SumKeys WHERE Target = ? AND Year = ? AND Month = ? AND Jobs > 0",
+            (target, year, month),
+        )
+    ]
+
+
+def live_summaries(con: Connection, target: str, year: int, month: int) -> list[tuple[str, SentSum]]:
+    """The same without the counts of sync messages: what APEL adds up."""
+    return [(kind, one) for kind, one in live_sums(con, target, year, month) if kind != "sync"]
+
+
+def adopt(con: Connection, target: str, kind: str, sums: Iterable[SentSum]) -> int:
+    """
+    Note sums that another publisher sent of a target, to be taken back as ours are; how many were not known before.
+
+    A key that the ledger knows stays as it is: what we sent under it, zeros too, is what the receiver has.
+    """
+    with transaction(con):
+        before = con.total_changes
+        con.executemany(
+            "INSERT OR IGNORE INTO SumKeys (Target, Kind, Key, Year, Month, Jobs, Wall, IsAdopted, MessageID)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, 1, 0)",
+            [(target, kind, *one[:5]) for one in sums],
+        )
+        return con.total_changes - before
+
+
+def sums_of_kind(con: Connection, target: str, kind: str) -> list[SentSum]:
+    """Every sum of a kind that the receiver has and that is not zero."""
+    rows = con.execute(f"SELECT {_SUM} FROM SumKeys WHERE Target = ? AND Kind = ? AND Jobs > 0", (target, kind))
+    return [SentSum._make(row) for row in rows]
+
+
+def accepted_after(con: Connection, target: str, message_id: int) -> bool:
+    """Whether the target accepted a message that is newer than this one."""
+    row = con.execute(
+        # The plus keeps SQLite on the few messages after that one.
+        "SELECT 1 FROM Messages WHERE +Target = ? AND MessageID > ? AND State = 'accepted' LIMIT 1",
+        (target, message_id),
+    ).fetchone()
+    return row is not None
+
+
+def last_accepted(con: Connection, target: str, kind: str) -> Message | None:
+    """The last message of a kind that the target took, if its bytes are still known."""
+    row = con.execute(
+        "SELECT max(MessageID) FROM Messages WHERE Target = ? AND Kind = ? AND State = 'accepted'"
+        " AND Bytes IS NOT NULL",
+        (target, kind),
+    ).fetchone()
+    return None if row[0] is None else stored(con, row[0])
+
+
+def destinations(con: Connection) -> dict[str, str]:
+    """Where the last message of each target of the ledger went, by target."""
+    return dict(
+        con.execute(
+            "SELECT Target, Destination FROM Messages WHERE MessageID IN"
+            " (SELECT max(MessageID) FROM Messages WHERE State = 'accepted' GROUP BY Target)"
+        ).fetchall()
+    )
+
+
+def not_sent_again(
+    publishing: Connection, accounting: Connection, target: str, ended: tuple[int, int], vos: Collection[str]
+) -> int:
+    """Of the jobs with ``ended[0] <= EndTime < ended[1]``, from before a target's time: how many no republish sent."""
+    marks = ",".join("?" * len(vos))
+    wanted = f" AND VOID IN (SELECT ID FROM WLCGVOs WHERE Name IN ({marks}))" if vos else ""
+    (found,) = accounting.execute(
+        "SELECT count(*) FROM AAR JOIN Status ON Status.ID = +StatusID WHERE EndTime >= ? AND EndTime < ?"
+        f" AND Status.Name IN ('completed', 'failed'){wanted}",
+        (*ended, *vos),
+    ).fetchone()
+    (again,) = publishing.execute(
+        "SELECT count(DISTINCT JobID) FROM Messages CROSS JOIN MessageRecords USING (MessageID) WHERE Target = ?"
+        " AND Origin = 'republish' AND State = 'accepted' AND EndTime >= ? AND EndTime < ?",
+        (target, *ended),
+    ).fetchone()
+    return max(0, int(found) - int(again))

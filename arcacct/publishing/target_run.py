@@ -1,0 +1,472 @@
+"""One run of one target: what began and has no answer, then what is new or asked for, then the sync message."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from threading import Event
+from typing import NamedTuple
+
+from arcacct.conf.settings import Settings
+from arcacct.conf.targets import DirectoryTarget, SGASTarget, Target
+from arcacct.db import lives, schema
+from arcacct.db.connect import translated
+from arcacct.db.engine import Connection, DatabaseError
+from arcacct.errors import ArcacctError, FiguresHeld
+from arcacct.jobs import cells, former, reading
+from arcacct.publishing import given, held, ledger, monthly, months, sent
+from arcacct.publishing.batches import Limits
+from arcacct.publishing.clock import Clock
+from arcacct.publishing.counting import count_given
+from arcacct.publishing.delivery import Deliverer, Delivery
+from arcacct.publishing.families import UR, SummaryFamily, family_of, summary_family, wants
+from arcacct.publishing.feed import Router, Task, add_held, add_logged, add_period
+from arcacct.publishing.floor import Floor
+from arcacct.publishing.ledger import JOB_KINDS, Cursor, Unknown
+from arcacct.publishing.months import Month
+from arcacct.publishing.plan import Plan
+from arcacct.publishing.position import iso, position
+from arcacct.publishing.selection import names_in_doubt, names_of, of_records, selection_of
+from arcacct.publishing.senders import Sender, max_bytes_of, sender_of
+from arcacct.publishing.sums import month_bounds, month_name, months_between, next_month, recent_months
+from arcacct.publishing.tally import Tally
+
+RECORDS = (UR.kind, *JOB_KINDS)
+"""Kinds of messages with a record for each job."""
+
+
+class Period(NamedTuple):
+    """``[from_s, before_s)`` of EndTime, UTC seconds."""
+
+    from_s: int
+    before_s: int
+
+
+class Outcome(NamedTuple):
+    """What one target's run came to."""
+
+    target: str
+    tally: Tally
+    error: ArcacctError | None
+    skipped: str | None = None
+    """Why nothing was done: not due yet."""
+
+
+class Wishes(NamedTuple):
+    """How a run is wanted."""
+
+    now: bool = False
+    """Whether to ignore urdelivery_frequency."""
+    since: int | None = None
+    """Send jobs that ended at this time or later, also those from before the target was known."""
+    dry_run: bool = False
+    """Send nothing, remember nothing: only count."""
+    write_to: str | None = None
+    """With ``dry_run``: a directory for the exact bytes."""
+    accept_lower: tuple[Month, ...] = ()
+    """Months that may fall, whatever they were: an operator says so."""
+    who: str = ""
+    """The name of the operator who accepts."""
+    make_sender: Callable[[Target], Sender] = sender_of
+    watch: Callable[[str, Tally], None] = lambda _target, _tally: None
+    """Told of each message that was answered: the target's name and what was done so far."""
+    announce: Callable[[str, str], None] = lambda _target, _note: None
+    """Told what a target's run has to say, when it is about to do it."""
+    complain: Callable[[str], None] = lambda _complaint: None
+    """Told what of the spool could not be used, as a sweep tells it."""
+
+
+AS_CONFIGURED = Wishes()
+
+
+class Databases(NamedTuple):
+    """Both databases."""
+
+    accounting: Connection
+    publishing: Connection
+
+
+class TargetRun:
+    """
+    One run of one target. Errors of the target become part of the Outcome; those of the databases are raised.
+
+    Once ``stopping`` is set nothing more is sent.
+    """
+
+    def __init__(
+        self, settings: Settings, target: Target, both: Databases, wishes: Wishes, stopping: Event | None = None
+    ) -> None:
+        self._settings = settings
+        self._target = target
+        self._both = both
+        self._wishes = wishes
+        self._stopping = stopping or Event()
+        self.tally = Tally(lambda note: wishes.announce(target.name, note))
+        """What was done so far."""
+        self._family = family_of(target, settings)
+        self._selection = selection_of(target, settings)
+        self._walked = False
+        """Whether the log was gone through from its beginning."""
+        self._is_whole = False
+        """Whether all was dealt with and answered, but for what the floor holds."""
+
+    def publish(self, horizon: int) -> Outcome:
+        """What is new up to ``horizon``."""
+        task, block = self._begun(), self._target.block
+        start = position(task, self._wishes.since)
+        due = (start.last_success or 0) + self._target.urdelivery_frequency_s
+        # A success that lies ahead was noted by a clock that was wrong.
+        wanted = self._wishes.now or self._wishes.accept_lower or self._wishes.since is not None
+        if not wanted and (start.last_success or 0) <= time.time() < due:
+            return self._outcome(None, f"not due before {iso(due)} (urdelivery_frequency)")
+        task = self._numbered(task)
+        error = self._attempt(task, "publish", lambda delivery: self._send_new(task, delivery, start, horizon))
+        if not self._wishes.dry_run:
+            if self._is_whole:
+                self._prove(task)
+                sent.forget_refused_sums(task.publishing, block, task.run)
+            else:
+                # What was said of a month that nobody saw fall here is no word for a later fall.
+                seen = {(one.year, one.month) for one in months.held(task.publishing, block).get(block, ())}
+                months.close_accepted(task.publishing, block, but=seen)
+            # A whole run has looked at every month that was held before.
+            months.set_held(task.publishing, block, task.floor.held.values(), None if self._is_whole else ())
+            self._finish(task, error)
+        return self._outcome(error)
+
+    def republish(self, period: Period, horizon: int) -> Outcome:
+        """A period again, the cursor untouched."""
+        task = self._begun()
+        position(task, self._wishes.since)
+        task = self._numbered(task)
+        error = self._attempt(task, "republish", lambda delivery: self._send_again(task, delivery, period, horizon))
+        if not self._wishes.dry_run:
+            # A month of which nothing was published is nobody's alarm once it is not asked for any more.
+            holding = [one for one in task.floor.held.values() if (one.year, one.month) in task.months]
+            months.set_held(task.publishing, self._target.block, holding, ())
+        return self._outcome(error)
+
+    def _begun(self) -> Task:
+        """The run with all that its steps share, as the ledger is now; an operator's word is noted first."""
+        publishing, block = self._both.publishing, self._target.block
+        life = schema.incarnation(self._both.accounting)
+        accepted = months.accepted(publishing, block, life)
+        if self._wishes.accept_lower and not self._wishes.dry_run:
+            months.accept(publishing, block, self._wishes.accept_lower, life, self._wishes.who)
+        chosen = frozenset(self._wishes.accept_lower)
+        floor = Floor(
+            accepted=months.Accepted(accepted.open | chosen, accepted.ever | chosen),
+            life_seq=schema.life_seq(self._both.accounting),
+            selection=self._selection,
+            proven=months.selections(publishing, block)[0],
+            given_jobs=given.given_jobs(publishing, block),
+            given_sums=given.given_sums(publishing, block),
+        )
+        limits = Limits(self._target.urbatchsize, max_bytes_of(self._target))
+        return Task(
+            self._settings,
+            self._target,
+            *self._both,
+            self.tally,
+            limits,
+            self._wishes.dry_run,
+            floor,
+            months.published(publishing, block),
+            life,
+        )
+
+    def _outcome(self, error: ArcacctError | None, skipped: str | None = None) -> Outcome:
+        return Outcome(self._target.name, self.tally, error, skipped)
+
+    def _attempt(self, task: Task, origin: str, work: Callable[[Deliverer], None]) -> ArcacctError | None:
+        """Do the work with an open way to the target; an error ends this target's run only."""
+        try:
+            if self._wishes.dry_run:
+                _do(work, self._plan())
+            else:
+                with closing(self._wishes.make_sender(self._target)) as sender:
+                    sender.heed(self._clock(origin))
+                    _do(work, self._delivery(sender, origin, task.run))
+        except ArcacctError as error:
+            return error
+        except DatabaseError:
+            raise
+        except Exception as error:  # noqa: BLE001  a fault of ours ends with an entry in the ledger, too
+            return fault_of(error, task.settings.places.publishing_database)
+        self._is_whole = True
+        return task.floor.error()
+
+    def _clock(self, origin: str) -> Clock:
+        """The time of this run; an operator who republishes waits as long as it takes: no next run would go on."""
+        if origin == "republish" or isinstance(self._target, DirectoryTarget):
+            return Clock(None, self._stopping)
+        return Clock(self._target.transport.run_timeout_s, self._stopping)
+
+    def _plan(self) -> Deliverer:
+        return Plan(
+            self._both.publishing,
+            self._target.block,
+            self.tally,
+            lambda: self._wishes.make_sender(self._target),
+            self._wishes.write_to,
+        )
+
+    def _numbered(self, task: Task) -> Task:
+        """The run with its number: a receiver's refusal is believed when a later run hears it again."""
+        publishing, block = self._both.publishing, self._target.block
+        last = ledger.last_run(publishing, block)
+        return task._replace(run=last + 1 if task.dry_run else ledger.begin_run(publishing, block))
+
+    def _delivery(self, sender: Sender, origin: str, run: int) -> Deliverer:
+        return Delivery(
+            self._both.publishing,
+            self._target.block,
+            sender,
+            self.tally,
+            origin=origin,
+            run=run,
+            unknown=self._unknown(),
+            watch=lambda: self._wishes.watch(self._target.name, self.tally),
+        )
+
+    def _unknown(self) -> Unknown | None:
+        """What an older ledger does not know of SGAS, which keeps the first version of a record."""
+        doubt = lives.doubt_seq(self._both.publishing, self._target.block)
+        if doubt is None or not isinstance(self._target, SGASTarget):
+            return None
+        changed = frozenset(one.job_id for one in former.former_keys(self._both.accounting, doubt))
+        return Unknown(lives.last_row(self._both.accounting, self._target.block), changed)
+
+    def _send_new(self, task: Task, delivery: Deliverer, start: Cursor, horizon: int) -> None:
+        block = self._target.block
+        self._refuse_other_names(task)
+        # Read again: the cursor may have moved with what was sent again.
+        start = ledger.cursor(task.publishing, block) or start
+        holding = {(one.year, one.month) for one in months.held(task.publishing, block).get(block, ())}
+        count_given(task)
+        walks = self._walked = self._walks_again(task, holding)
+        self._note_walk(task, start)
+        doubt = lives.doubt_seq(task.publishing, block)
+        if doubt is not None:
+            self.tally.note("publishing.db was lost, or is an older copy: what was sent since is sent again")
+        begin = start._replace(last_seq=0) if walks else start
+        by_kind = self._months_of_sums(task, start, horizon, holding, doubt)
+        if walks:
+            self._add_passed_over(task, by_kind, begin, horizon)
+        router = self._router(task, delivery)
+        self._say_families(task)
+        # Sums before records: the cursor moves with these, and by then every month that was touched is dealt with.
+        for kind in sorted(by_kind, key=lambda kind: kind == self._family.document.kind):
+            assert not isinstance(self._target, SGASTarget)
+            family = summary_family(kind, self._target, self._settings)
+            logged = [
+                *reading.without_measure(task.accounting, begin.last_seq, horizon),
+                *reading.logged_ended_from(task.accounting, begin.last_seq, horizon, next_month(int(time.time()))),
+            ]
+            last = router is None and kind == self._family.document.kind
+            seq = horizon if last else None
+            monthly.send_summaries(
+                task, family, by_kind[kind], delivery, horizon=horizon, seq=seq, logged=logged, doubt=doubt is not None
+            )
+        if router is not None:
+            if doubt is not None and (count := router.neutralise_former(doubt, start.start_end_time)):
+                self.tally.note(f"{count} keys that the receiver may have from before are sent with zeros")
+            add_held(task, router)
+            add_logged(task, router, begin, horizon)
+            router.flush()
+            task.floor.hold_kept()
+        monthly.send_sync(task, delivery, doubt)
+
+    def _say_families(self, task: Task) -> None:
+        """Which of the months that are sent each time stay in other messages than those that are configured now."""
+        configured = self._family.document.kind
+        for month in sorted(recent_months(int(time.time())) & task.months.keys()):
+            kind = task.months[month].kind
+            if kind != configured:
+                self.tally.note(
+                    f"{month_name(month)} was begun as {kind} and stays so: a month has one family;"
+                    f" {configured} begins with the first month of which nothing was published"
+                )
+
+    def _refuse_other_names(self, task: Task) -> None:
+        """Raises FiguresHeld when nobody knows what a receiver has under other names, and nobody accepted that."""
+        why = names_in_doubt(task.accounting, task.publishing, self._target, self._settings)
+        if why and not self._wishes.accept_lower:
+            raise FiguresHeld(why)
+        if not task.dry_run:
+            # Before anything goes out under them: killed in between, they are known all the same.
+            self._remember_names(task, alone=False)
+
+    def _remember_names(self, task: Task, *, alone: bool) -> None:
+        names = names_of(self._selection)
+        lives.remember(task.accounting, task.settings.places, self._target.block, names, alone=alone)
+
+    def _note_walk(self, task: Task, start: Cursor) -> None:
+        """
+        Note by what the log is gone through before the cursor passes anything.
+
+        A run that fails leaves a cursor that passed what this selection leaves out: another one has to begin again.
+        """
+        if task.dry_run:
+            return
+        block, chosen = self._target.block, of_records(self._selection)
+        walked = months.selections(task.publishing, block)[1]
+        if walked is None and start.last_seq == 0:
+            months.set_selection(task.publishing, block, "Walked", chosen)
+        elif walked not in (None, chosen):
+            months.set_selection(task.publishing, block, "Walked", {})
+
+    def _walks_again(self, task: Task, holding: set[Month]) -> bool:
+        """Whether the log has to be gone through from its beginning: what is selected has changed, or is held."""
+        walked = months.selections(task.publishing, self._target.block)[1]
+        changed = walked is not None and walked != of_records(self._selection)
+        # Sums that are held, or accepted, are looked at by themselves; of records it is the log that tells.
+        has_records = self._family.document.kind in RECORDS or any(one.kind in RECORDS for one in task.months.values())
+        return changed or (has_records and bool(holding or self._wishes.accept_lower))
+
+    def _months_of_sums(
+        self, task: Task, start: Cursor, horizon: int, holding: set[Month], doubt: int | None
+    ) -> dict[str, set[Month]]:
+        """By kind of message: the months whose sums are sent now."""
+        if isinstance(self._target, SGASTarget):
+            return {}
+        configured = self._family.document.kind if isinstance(self._family, SummaryFamily) else None
+        in_sums = {month for month, one in task.months.items() if one.kind not in JOB_KINDS}
+        if configured is None and not in_sums:
+            return {}
+        touched = reading.months_logged_after(task.accounting, start.last_seq, horizon, ended_from=start.start_end_time)
+        # A job that moved to another month changed the old one, too, whatever came of the run that sent it there.
+        if doubt is None:
+            left = cells.months_changed_after(task.accounting, start.last_seq) & in_sums
+        else:
+            # A ledger that was lost may have known months that no job is in any more.
+            changed = cells.months_changed_after(task.accounting, min(doubt, start.last_seq))
+            left = {month for month in changed if month_bounds(*month)[1] > start.start_end_time}
+        elsewhere = {month for month in in_sums if task.months[month].incarnation != task.life}
+        unknown = sent.open_months(task.publishing, self._target.block)
+        # A month that ended before the target began was another's to publish.
+        recent = {
+            month
+            for month in recent_months(int(time.time()))
+            if month in task.months or month_bounds(*month)[1] > start.start_end_time
+        }
+        by_kind: dict[str, set[Month]] = {} if configured is None else {configured: set()}
+        # By our own rules a job may have been left out that is not any more.
+        again = held.held_months(task.publishing, self._target.block, task.due)
+        for month in touched | left | elsewhere | unknown | holding | recent | again | {*self._wishes.accept_lower}:
+            known = task.months.get(month)
+            kind = configured if known is None else known.kind
+            if kind is not None and kind not in JOB_KINDS:
+                by_kind.setdefault(kind, set()).add(month)
+        return by_kind
+
+    def _add_passed_over(self, task: Task, by_kind: dict[str, set[Month]], begin: Cursor, horizon: int) -> None:
+        """
+        Months whose jobs may have been passed over by another selection.
+
+        One that is published under the name of another site stays as it is there, if that has all of it.
+        """
+        if isinstance(self._target, SGASTarget):
+            return
+        site = self._target.gocdb_name
+        configured = self._family.document.kind
+        for month in reading.months_logged_after(task.accounting, 0, horizon, ended_from=begin.start_end_time):
+            known = task.months.get(month)
+            kind = configured if known is None else known.kind
+            if kind in RECORDS:
+                continue
+            if not task.floor.is_elsewhere(month, site) or task.floor.given_in(month) != self._counted(task, month):
+                by_kind.setdefault(kind, set()).add(month)
+
+    def _counted(self, task: Task, month: Month) -> int:
+        counted = cells.counted_until(task.accounting, month, reading.LAST_SECOND)
+        return sum(one.jobs for one in counted if wants(self._target, one.vo))
+
+    def _router(self, task: Task, delivery: Deliverer, *, republish: bool = False) -> Router | None:
+        """Who takes records of jobs; ``None`` for a target that has never been sent any and is sent sums."""
+        if isinstance(self._family, SummaryFamily) and not any(one.kind in JOB_KINDS for one in task.months.values()):
+            return None
+        return Router(task, self._family, delivery, republish=republish)
+
+    def _prove(self, task: Task) -> None:
+        """All has been dealt with, and answered: from now on a change is one of what the target selects today."""
+        block = self._target.block
+        months.close_accepted(task.publishing, block)
+        in_doubt = lives.doubt_seq(task.publishing, block) is not None
+        accepted = in_doubt and bool(self._wishes.accept_lower) and not task.floor.held
+        if accepted:
+            self._remember_names(task, alone=True)
+        if in_doubt and not task.floor.held:
+            # Of a month that is held nothing was sent, the zeros for keys in doubt neither.
+            lives.end_doubt(task.publishing, block)
+        proven, before = months.selections(task.publishing, block)
+        if self._walked or before is None:
+            months.set_selection(task.publishing, block, "Walked", of_records(self._selection))
+        if proven != self._selection and not task.floor.held:
+            months.set_selection(task.publishing, block, "Selection", self._selection)
+
+    def _send_again(self, task: Task, delivery: Deliverer, period: Period, horizon: int) -> None:
+        self._refuse_other_names(task)
+        count_given(task)
+        configured = self._family.document.kind
+        by_kind: dict[str, set[Month]] = {}
+        for month in months_between(*period):
+            known = task.months.get(month)
+            by_kind.setdefault(configured if known is None else known.kind, set()).add(month)
+        for kind in sorted(by_kind.keys() - {*RECORDS}):
+            assert not isinstance(self._target, SGASTarget)
+            family = summary_family(kind, self._target, self._settings)
+            monthly.send_summaries(task, family, by_kind[kind], delivery, horizon=horizon, seq=None)
+        router = self._router(task, delivery, republish=True)
+        if router is not None:
+            add_period(task, router, *period)
+            router.flush()
+            task.floor.hold_kept()
+            if self.tally.corrections:
+                self.tally.note(
+                    f"{self.tally.corrections} records differ from what the receiver got first, which it keeps:"
+                    " `arcacct quarantine list` says what to do about each"
+                )
+        monthly.send_sync(task, delivery)
+
+    def _finish(self, task: Task, error: ArcacctError | None) -> None:
+        """Close the run; jura's watermark is just before the earliest record that is not delivered."""
+        block = self._target.block
+        # A ledger that was lost knows no numbers until all has been sent again: what was noted before holds till then.
+        if isinstance(self._target, SGASTarget) and lives.doubt_seq(task.publishing, block) is None:
+            row = ledger.highest_row(task.publishing, block)
+            lives.note_last_row(task.accounting, task.settings.places, block, row)
+        reached = ledger.cursor(task.publishing, block)
+        assert reached is not None
+        unhandled = reading.earliest_unhandled_end(task.accounting, reached.last_seq, ended_from=reached.start_end_time)
+        undelivered = held.earliest_undelivered_end(task.publishing, block)
+        waiting = [end for end in (unhandled, undelivered) if end is not None]
+        ledger.finish_run(
+            task.publishing,
+            block,
+            error=None if error is None else str(error),
+            last_end_time=min(waiting) - 1 if waiting else reading.latest_end(task.accounting),
+        )
+
+
+def fault_of(error: BaseException, database: str) -> ArcacctError:
+    """What ends one target's run, as an error of the tree; ``database`` for what SQLite refuses."""
+    if isinstance(error, ArcacctError):
+        return error
+    fault = (
+        translated(error, database)
+        if isinstance(error, DatabaseError)
+        else ArcacctError(f"internal error: {type(error).__name__}: {error}; please report it")
+    )
+    fault.__cause__ = error
+    return fault
+
+
+def _do(work: Callable[[Deliverer], None], delivery: Deliverer) -> None:
+    try:
+        delivery.resume()
+        work(delivery)
+        delivery.settle()
+    finally:
+        delivery.stop()

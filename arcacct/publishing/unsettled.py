@@ -1,0 +1,56 @@
+"""Jobs that have ended and of which nobody knows what they used: no sum that leaves them out is whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from arcacct.arex import aborting
+from arcacct.arex.draining import spools
+from arcacct.conf.places import Places
+from arcacct.db.engine import Connection
+from arcacct.jobs.recorder import escaped
+from arcacct.jobs.writing import known_jobs
+from arcacct.publishing.position import iso
+from arcacct.publishing.sums import Month, month_bounds
+
+
+def unsettled(here: Places, con: Connection, month: Month) -> Iterator[tuple[str, str]]:
+    """
+    Those that ended in a month (UTC), by job id, each with what is known and what to do.
+
+    Jobs on hold; and jobs without any record whose event FINISHED a sweep has set aside.
+    """
+    start, end = month_bounds(*month)
+    for job_id, job in aborting.on_hold(con).items():
+        ended_s = job.finished_s or job.event_ns // 10**9
+        if start <= ended_s < end:
+            yield (
+                job_id,
+                f"ended at {iso(ended_s)}, its files are gone, and nothing tells what it used: {aborting.WAYS_OUT}",
+            )
+    for job_id, path in _set_aside(here, start, end).items():
+        if not known_jobs(con, [escaped(job_id)]):
+            yield (
+                job_id,
+                f"has ended, and nothing more is known of it: look at {path}, and remove it when that is settled",
+            )
+
+
+def _set_aside(here: Places, start: int, end: int) -> dict[str, str]:
+    """The events FINISHED of a time that could not be used: job id and path. Their names say it all (`arex.spool`)."""
+    found = {}
+    for spool in spools(here):
+        folder = os.path.join(spool, "unusable")
+        for name in _names(folder):
+            when, _pid, state, job_id = [*name.split("-", 3), "", "", ""][:4]
+            if state == "FINISHED" and when.isdecimal() and start <= int(when[:10]) < end:
+                found[job_id] = os.path.join(folder, name)
+    return found
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(folder) if name.isascii())
+    except OSError:
+        return []

@@ -1,0 +1,37 @@
+"""VOs that a target is limited to and that no recorded job has: a slip of the pen stops everything there."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from difflib import get_close_matches
+
+from arcacct.conf.parser import Conf
+from arcacct.conf.problems import WARNING, Problem
+from arcacct.conf.settings import examine
+from arcacct.db import opening
+from arcacct.errors import ArcacctError
+from arcacct.jobs import reading
+
+
+def unknown_vos(conf: Conf, database: str | None = None) -> list[Problem]:
+    """A warning for each ``vofilter`` that selects no job of the database; none where there is no database to ask."""
+    try:
+        found, _problems = examine(conf, database=database)
+        if found is None or not any(target.vofilter for target in found.targets):
+            return []
+        here = found.places
+        with opening.translating(here.database), closing(opening.read_accounting(here)) as con:
+            known = reading.vos(con)
+    except ArcacctError:
+        # Why it cannot be asked is for others to say.
+        return []
+    problems = []
+    for target in found.targets:
+        for vo in target.vofilter if known else ():
+            if vo not in known:
+                block = conf.blocks[target.block]
+                line = next(one for one in block.options["vofilter"] if one.value == vo)
+                like = get_close_matches(vo, known, 1)
+                text = f"no recorded job is of VO {vo!r}; {f'did you mean {like[0]}?' if like else 'is it right?'}"
+                problems.append(Problem(WARNING, line.file, line.line, block.name, "vofilter", text))
+    return problems

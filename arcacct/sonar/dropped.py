@@ -1,0 +1,25 @@
+"""How many values of telemetry could not be used and were taken as absent, by field, since the database began."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+
+from arcacct.db.engine import Connection
+
+_KEY = "SONAR_DROPPED"
+"""Of DBConfig: a JSON object; its names are those of the format, so it stays small."""
+
+
+def dropped(con: Connection) -> Counter[str]:
+    """The counts by field."""
+    row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = ?", (_KEY,)).fetchone()
+    return Counter(json.loads(row[0])) if row is not None else Counter()
+
+
+def add_dropped(con: Connection, counts: Mapping[str, int]) -> None:
+    """Count some more, inside the caller's transaction."""
+    if counts:
+        text = json.dumps(dropped(con) + Counter(counts), sort_keys=True)
+        con.execute("INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (_KEY, text))

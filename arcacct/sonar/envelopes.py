@@ -1,0 +1,385 @@
+"""
+Sonar's telemetry: the envelopes of a stream as values, whatever version of Sonar, or of us, wrote them.
+
+The seed's format and what Sonar really emits differ in places (the tag of jobs, fields added and dropped): both are
+read. A value that is wrong costs itself; what says which node, job or process it is about, and when, costs that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any, NamedTuple, TypeVar
+
+from arcacct.jobs.faults import fault_of
+from arcacct.sonar import fields as field
+from arcacct.sonar.fields import STRICT, Lost, MalformedError, Strict, Tolerant
+from arcacct.sonar.hosts import expand
+from arcacct.sonar.samples import Sample, card_id, sample
+from arcacct.sonar.slurm_jobs import SlurmReport, refuse_without_span, slurm_report
+from arcacct.sonar.stream import Objects, Rejected
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+__all__ = [
+    "Cluster",
+    "Complaint",
+    "Dropped",
+    "Errors",
+    "Jobs",
+    "Rejected",
+    "Sample",
+    "Sysinfo",
+    "Telemetry",
+    "Told",
+    "Unreadable",
+    "envelope",
+    "read",
+]
+
+
+T = TypeVar("T")
+
+
+class Card(NamedTuple):
+    """One GPU of a node."""
+
+    card_index: int
+    uuid: str
+    address: str
+    manufacturer: str
+    model: str
+    architecture: str
+    driver: str
+    firmware: str
+    memory_kib: int
+    power_limit_w: int
+    max_power_limit_w: int
+    min_power_limit_w: int
+    max_ce_clock_mhz: int
+    max_memory_clock_mhz: int
+
+
+class Software(NamedTuple):
+    """One package that the node always has."""
+
+    key: str
+    name: str
+    version: str
+
+
+class Sysinfo(NamedTuple):
+    """What a node is."""
+
+    time: int
+    cluster: str
+    node: str
+    os_name: str
+    os_release: str
+    numa_nodes: int
+    sockets: int
+    cores_per_socket: int
+    threads_per_core: int
+    cpu_model: str
+    architecture: str
+    memory_kib: int
+    distances: str
+    """JSON: the matrix between NUMA nodes."""
+    topo_svg: str
+    topo_text: str
+    cards: tuple[Card, ...]
+    software: tuple[Software, ...]
+
+
+class Jobs(NamedTuple):
+    """What Slurm knew of some jobs."""
+
+    time: int
+    cluster: str
+    reports: tuple[SlurmReport, ...]
+
+
+class Partition(NamedTuple):
+    """A partition and its nodes."""
+
+    name: str
+    nodes: tuple[str, ...]
+
+
+class NodeStates(NamedTuple):
+    """Some nodes and the states they share."""
+
+    names: tuple[str, ...]
+    states: tuple[str, ...]
+
+
+class Cluster(NamedTuple):
+    """How a cluster's nodes are grouped, and their states."""
+
+    time: int
+    cluster: str
+    slurm: bool
+    partitions: tuple[Partition, ...]
+    nodes: tuple[NodeStates, ...]
+
+
+class Complaint(NamedTuple):
+    """What a producer could not do."""
+
+    time: int
+    cluster: str
+    node: str
+    detail: str
+
+
+class Errors(NamedTuple):
+    """A probe that failed."""
+
+    complaints: tuple[Complaint, ...]
+
+
+Envelope = Sysinfo | Sample | Jobs | Cluster | Errors
+
+
+class Unreadable(NamedTuple):
+    """A file that cannot be read, or not to its end: what could be read of it has come before this."""
+
+    complaint: str
+
+
+class Dropped(NamedTuple):
+    """Values of the envelope before this that were unusable and are taken as absent."""
+
+    counts: Counter[str]
+    """By the name of the field."""
+
+
+class Told(NamedTuple):
+    """An envelope, or what could not be used, and where it came from."""
+
+    origin: str
+    what: Envelope | Rejected | Dropped | Unreadable | None
+    """``None``: the stream pauses, so whatever waits for more should be stored."""
+    number: int = 0
+    """Which object of its stream it is, from 1."""
+    text: str = ""
+    """The envelope as it was read; bytes that are no UTF-8 as surrogates."""
+
+
+class Telemetry:
+    """A stream of envelopes, fed with bytes as they come."""
+
+    def __init__(self) -> None:
+        """Nothing was read yet."""
+        self._objects = Objects()
+
+    @property
+    def number(self) -> int:
+        """Which object of the stream the last envelope is, from 1."""
+        return self._objects.number
+
+    @property
+    def text(self) -> str:
+        """The last envelope as it was read: to be asked for before the next."""
+        return self._objects.text
+
+    def feed(self, chunk: bytes, *, final: bool = False) -> Iterator[Envelope | Rejected | Dropped]:
+        """Every envelope that is complete with these bytes, and in its place whatever cannot be used."""
+        for found in self._objects.feed(chunk, final=final):
+            if isinstance(found, Rejected):
+                yield found
+                continue
+            number, value = found
+            try:
+                yield envelope(value)
+            except Exception:  # noqa: BLE001  whatever it is, it is looked at once more, part by part
+                yield from self._in_parts(number, value)
+
+    def _in_parts(self, number: int, value: dict[str, Any]) -> Iterator[Envelope | Rejected | Dropped]:
+        """An envelope of which something is unusable: all that is not."""
+        fields = Tolerant()
+        try:
+            yield envelope(value, fields)
+        except Exception as error:  # noqa: BLE001  also one of our own costs this envelope alone
+            yield Rejected(number, fault_of(error), self.text)
+            return
+        for lost in fields.lost:
+            yield Rejected(number, lost.fault, _alone(value, lost), lost.part)
+        if fields.dropped:
+            yield Dropped(+fields.dropped)
+
+
+def _alone(value: dict[str, Any], lost: Lost) -> str:
+    """An envelope with nothing but the one element that was left out of it, to be tried again as any other."""
+    attributes = {key: one for key, one in value["data"]["attributes"].items() if key in ("time", "cluster", "node")}
+    data = {"type": value["data"]["type"], "attributes": attributes | {lost.key: [lost.element]}}
+    return json.dumps({"meta": value.get("meta"), "data": data})
+
+
+def read(chunks: Iterable[bytes]) -> Iterator[Envelope | Rejected | Dropped]:
+    """Every envelope of a whole stream."""
+    stream = Telemetry()
+    for chunk in chunks:
+        yield from stream.feed(chunk)
+    yield from stream.feed(b"", final=True)
+
+
+def envelope(value: dict[str, Any], fields: Strict = STRICT) -> Envelope:
+    """One decoded JSON object as an envelope. Raises MalformedError."""
+    errors = field.elements(value, "errors")
+    data = field.inside(value, "data")
+    if errors and data is not None:
+        raise MalformedError("both data and errors")
+    if errors:
+        return _errors(errors, fields)
+    if data is None:
+        raise MalformedError("neither data nor errors: not an envelope of Sonar")
+    kind = field.name(data, "type")
+    attributes = field.inside(data, "attributes")
+    if kind not in _KINDS:
+        raise MalformedError(f"data of the unknown type {kind[:40]!r}")
+    if attributes is None:
+        raise MalformedError("attributes are missing")
+    return _KINDS[kind](attributes, fields)
+
+
+def _errors(values: list[Any], fields: Strict) -> Errors:
+    found = []
+    for value in values:
+        try:
+            found.append(_complaint(value, fields))
+        except MalformedError as error:
+            fields.drop("errors", error)
+    if not found:
+        raise MalformedError("no error of it has a time and a detail")
+    return Errors(tuple(found))
+
+
+def _complaint(value: Any, fields: Strict) -> Complaint:
+    if type(value) is not dict:
+        raise MalformedError("errors is not a list of objects")
+    return Complaint(
+        field.timestamp(value, "time"),
+        fields.text(value, "cluster"),
+        fields.text(value, "node"),
+        field.name(value, "detail"),
+    )
+
+
+def _nonzero(value: dict[str, Any], key: str) -> int:
+    found = field.uint(value, key)
+    if not found:
+        raise MalformedError(f"{key} is missing")
+    return found
+
+
+def _sysinfo(value: dict[str, Any], fields: Strict) -> Sysinfo:
+    node = field.name(value, "node")
+    return Sysinfo(
+        time=field.timestamp(value, "time"),
+        cluster=field.text(value, "cluster"),
+        node=node,
+        os_name=fields.optional(field.name, value, "os_name") or "",
+        os_release=fields.optional(field.name, value, "os_release") or "",
+        numa_nodes=fields.uint(value, "numa_nodes"),
+        sockets=fields.optional(_nonzero, value, "sockets") or 0,
+        cores_per_socket=fields.optional(_nonzero, value, "cores_per_socket") or 0,
+        threads_per_core=fields.optional(_nonzero, value, "threads_per_core") or 0,
+        cpu_model=fields.text(value, "cpu_model"),
+        architecture=fields.optional(field.name, value, "architecture") or "",
+        memory_kib=fields.optional(_nonzero, value, "memory") or 0,
+        distances=fields.optional(_distances, value, "distances") or "",
+        topo_svg=fields.long_text(value, "topo_svg"),
+        topo_text=fields.long_text(value, "topo_text"),
+        cards=tuple(_each(_card, value, "cards", node, fields)),
+        software=tuple(_each(_software, value, "software", node, fields)),
+    )
+
+
+def _each(
+    make: Callable[[dict[str, Any], str, Strict], T], value: dict[str, Any], key: str, node: str, fields: Strict
+) -> Iterator[T]:
+    """The elements of a list, without those that are unusable."""
+    for one in fields.items(value, key):
+        try:
+            yield make(one, node, fields)
+        except MalformedError as error:
+            fields.drop(key, error)
+
+
+def _distances(value: dict[str, Any], key: str) -> str:
+    rows = field.elements(value, key)
+    matrix = [field.uints({key: row}, key) for row in rows]
+    return json.dumps(matrix, separators=(",", ":")) if matrix else ""
+
+
+def _software(value: dict[str, Any], _node: str, fields: Strict) -> Software:
+    return Software(field.name(value, "key"), fields.text(value, "name"), field.name(value, "version"))
+
+
+def _card(value: dict[str, Any], node: str, fields: Strict) -> Card:
+    return Card(
+        field.uint(value, "index"),
+        card_id(value, node),
+        fields.text(value, "address"),
+        fields.text(value, "manufacturer"),
+        fields.text(value, "model"),
+        fields.text(value, "architecture"),
+        fields.text(value, "driver"),
+        fields.text(value, "firmware"),
+        fields.uint(value, "memory"),
+        fields.uint(value, "power_limit"),
+        fields.uint(value, "max_power_limit"),
+        fields.uint(value, "min_power_limit"),
+        fields.uint(value, "max_ce_clock"),
+        fields.uint(value, "max_memory_clock"),
+    )
+
+
+def _jobs(value: dict[str, Any], fields: Strict) -> Jobs:
+    time, cluster = field.timestamp(value, "time"), field.text(value, "cluster")
+    reports = []
+    for place, one in enumerate(field.elements(value, "slurm_jobs"), 1):
+        try:
+            reports.append(slurm_report(one, time, fields))
+            refuse_without_span(one, reports[-1])
+        except Exception as error:  # noqa: BLE001  strict readers raise it again
+            fields.lose("slurm_jobs", place, error, one)
+    return Jobs(time, cluster, tuple(reports))
+
+
+def _cluster(value: dict[str, Any], fields: Strict) -> Cluster:
+    return Cluster(
+        field.timestamp(value, "time"),
+        field.text(value, "cluster"),
+        fields.flag(value, "slurm"),
+        tuple(_each(_partition, value, "partitions", "", fields)),
+        tuple(_each(_node_states, value, "nodes", "", fields)),
+    )
+
+
+def _partition(value: dict[str, Any], _node: str, fields: Strict) -> Partition:
+    return Partition(field.name(value, "name"), tuple(fields.optional(_expanded, value, "nodes") or ()))
+
+
+def _expanded(value: dict[str, Any], key: str) -> list[str]:
+    return expand(field.texts(value, key))
+
+
+def _node_states(value: dict[str, Any], _node: str, fields: Strict) -> NodeStates:
+    names = _expanded(value, "names")
+    if not names:
+        raise MalformedError("names is empty")
+    return NodeStates(tuple(names), tuple(fields.texts(value, "states")))
+
+
+_KINDS: dict[str, Callable[[dict[str, Any], Strict], Sysinfo | Sample | Jobs | Cluster]] = {
+    "sysinfo": _sysinfo,
+    "sample": sample,
+    # The seed, and files of Sonar before 0.18, say "jobs".
+    "job": _jobs,
+    "jobs": _jobs,
+    "cluster": _cluster,
+}

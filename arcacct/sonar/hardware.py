@@ -1,0 +1,187 @@
+"""
+What clusters and nodes were, from when to when, and what their producers complained of.
+
+A row holds from the first to the last time that something was seen unchanged; a change begins another. An observation
+that comes late and contradicts a row cuts it in two.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from arcacct.db.engine import Connection
+from arcacct.sonar.envelopes import Cluster, Complaint, Sysinfo
+from arcacct.sonar.hosts import compress
+from arcacct.sonar.samples import JobKey
+
+_REMEMBERED = 50_000
+
+
+class Names:
+    """The numbers of clusters, nodes and sampled jobs, remembered; names that are new are added."""
+
+    def __init__(self, con: Connection) -> None:
+        self._con = con
+        self._ids: dict[tuple[object, ...], int] = {}
+
+    def forget(self) -> None:
+        """A transaction was rolled back, and names that it had added are gone."""
+        self._ids.clear()
+
+    def cluster(self, name: str) -> int:
+        """The number of a cluster."""
+        return self._id("Clusters", ("Name",), (name,))
+
+    def node(self, cluster: str, name: str) -> int:
+        """The number of a node."""
+        return self._id("NodeNames", ("ClusterID", "Name"), (self.cluster(cluster), name))
+
+    def job(self, cluster: str, node: str, key: JobKey) -> tuple[int, int, JobKey]:
+        """The numbers of a sampled job and of the node it was sampled on."""
+        node_id = self.node(cluster, node)
+        columns = ("ClusterID", "JobID", "Epoch", "NodeID")
+        values = (self.cluster(cluster), key.job, key.epoch, node_id if key.epoch else 0)
+        return self._id("SampledJobs", columns, values), node_id, key
+
+    def _id(self, table: str, columns: Sequence[str], values: tuple[object, ...]) -> int:
+        found = self._ids.get((table, *values))
+        if found is None:
+            if len(self._ids) > _REMEMBERED:
+                self._ids.clear()
+            found = self._look_up(table, columns, values)
+            self._ids[table, *values] = found
+        return found
+
+    def _look_up(self, table: str, columns: Sequence[str], values: tuple[object, ...]) -> int:
+        condition = " AND ".join(f"{column} = ?" for column in columns)
+        row = self._con.execute(f"SELECT ID FROM {table} WHERE {condition}", values).fetchone()
+        if row is not None:
+            return int(row[0])
+        marks = ", ".join("?" * len(values))
+        return self._con.execute(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", values).lastrowid or 0
+
+
+def observe_sysinfo(con: Connection, names: Names, told: Sysinfo) -> None:
+    """Keep what a node said that it is."""
+    node_id = names.node(told.cluster, told.node)
+    content = hashlib.sha256(repr(told[3:]).encode()).hexdigest()
+    rows = con.execute(
+        "SELECT ID, ValidFrom, LastSeen, Content FROM Nodes WHERE NodeID = ? AND ValidFrom <= ?"
+        " ORDER BY ValidFrom DESC LIMIT 1",
+        (node_id, told.time),
+    ).fetchall()
+    later = con.execute(
+        "SELECT ID, Content FROM Nodes WHERE NodeID = ? AND ValidFrom > ? ORDER BY ValidFrom LIMIT 1",
+        (node_id, told.time),
+    ).fetchone()
+    if rows and rows[0][3] == content:
+        con.execute("UPDATE Nodes SET LastSeen = ? WHERE ID = ? AND LastSeen < ?", (told.time, rows[0][0], told.time))
+        return
+    if rows and rows[0][1] == told.time:
+        # Two truths for one second: always the same one holds.
+        if content < rows[0][3]:
+            return
+        _delete_hardware(con, rows[0][0])
+    elif rows and rows[0][2] > told.time:
+        _cut_hardware(con, rows[0][0], told.time)
+    elif later is not None and later[1] == content:
+        con.execute("UPDATE Nodes SET ValidFrom = ? WHERE ID = ?", (told.time, later[0]))
+        return
+    _insert_hardware(con, node_id, told, content)
+
+
+def _insert_hardware(con: Connection, node_id: int, told: Sysinfo, content: str) -> None:
+    values = (node_id, told.time, told.time, content, *told[3:15])
+    row_id = con.execute(
+        "INSERT INTO Nodes (NodeID, ValidFrom, LastSeen, Content, OSName, OSRelease, NumaNodes, Sockets,"
+        " CoresPerSocket, ThreadsPerCore, CPUModel, Architecture, Memory, Distances, TopoSVG, TopoText)"
+        f" VALUES ({', '.join('?' * 16)})",
+        values,
+    ).lastrowid
+    # A card or package that is listed twice is one.
+    con.executemany(
+        f"INSERT OR IGNORE INTO NodeCards VALUES ({', '.join('?' * 15)})", [(row_id, *c) for c in told.cards]
+    )
+    con.executemany("INSERT OR IGNORE INTO NodeSoftware VALUES (?, ?, ?, ?)", [(row_id, *s) for s in told.software])
+
+
+def _cut_hardware(con: Connection, row_id: int, at: int) -> None:
+    """Make two rows of one: it was otherwise in between, so the second begins where the first was last seen."""
+    last_seen = con.execute("SELECT LastSeen FROM Nodes WHERE ID = ?", (row_id,)).fetchone()[0]
+    con.execute("UPDATE Nodes SET LastSeen = min(LastSeen, max(ValidFrom, ? - 1)) WHERE ID = ?", (at, row_id))
+    columns = (
+        "NodeID, Content, OSName, OSRelease, NumaNodes, Sockets, CoresPerSocket, ThreadsPerCore, CPUModel,"
+        " Architecture, Memory, Distances, TopoSVG, TopoText"
+    )
+    copy = con.execute(
+        f"INSERT INTO Nodes (ValidFrom, LastSeen, {columns}) SELECT ?, ?, {columns} FROM Nodes WHERE ID = ?",
+        (last_seen, last_seen, row_id),
+    ).lastrowid
+    cards = (
+        "CardIndex, UUID, Address, Manufacturer, Model, Architecture, Driver, Firmware, Memory, PowerLimitW,"
+        " MaxPowerLimitW, MinPowerLimitW, MaxCEClockMHz, MaxMemoryClockMHz"
+    )
+    for table, rest in (("NodeCards", cards), ("NodeSoftware", "Key, Name, Version")):
+        con.execute(
+            f"INSERT INTO {table} (NodesID, {rest}) SELECT ?, {rest} FROM {table} WHERE NodesID = ?", (copy, row_id)
+        )
+
+
+def _delete_hardware(con: Connection, row_id: int) -> None:
+    con.execute("DELETE FROM NodeCards WHERE NodesID = ?", (row_id,))
+    con.execute("DELETE FROM NodeSoftware WHERE NodesID = ?", (row_id,))
+    con.execute("DELETE FROM Nodes WHERE ID = ?", (row_id,))
+
+
+def observe_cluster(con: Connection, names: Names, told: Cluster) -> None:
+    """Keep how a cluster's nodes were grouped, and which states they had."""
+    cluster_id = names.cluster(told.cluster)
+    for partition in told.partitions:
+        _observe(con, "ClusterPartitions", (cluster_id, partition.name), told.time, compress(partition.nodes))
+    states: dict[str, set[str]] = {}
+    for group in told.nodes:
+        for name in group.names:
+            states.setdefault(name, set()).update(group.states)
+    for name, own in states.items():
+        _observe(con, "ClusterNodes", (cluster_id, name), told.time, ",".join(sorted(own)))
+
+
+def _observe(con: Connection, table: str, key: tuple[int, str], at: int, content: str) -> None:
+    same = f"FROM {table} WHERE ClusterID = ? AND Name = ?"
+    row = con.execute(
+        f"SELECT ValidFrom, LastSeen, Content {same} AND ValidFrom <= ? ORDER BY ValidFrom DESC LIMIT 1", (*key, at)
+    ).fetchone()
+    later = con.execute(
+        f"SELECT ValidFrom, Content {same} AND ValidFrom > ? ORDER BY ValidFrom LIMIT 1", (*key, at)
+    ).fetchone()
+    update = f"UPDATE {table} SET LastSeen = ? WHERE ClusterID = ? AND Name = ? AND ValidFrom = ?"
+    if row is not None and row[2] == content:
+        if row[1] < at:
+            con.execute(update, (at, *key, row[0]))
+        return
+    if row is not None and row[0] == at:
+        con.execute(
+            f"UPDATE {table} SET Content = max(Content, ?) WHERE ClusterID = ? AND Name = ? AND ValidFrom = ?",
+            (content, *key, at),
+        )
+        return
+    insert = f"INSERT INTO {table} (ClusterID, Name, ValidFrom, LastSeen, Content) VALUES (?, ?, ?, ?, ?)"
+    if row is not None and row[1] > at:
+        con.execute(update, (max(row[0], at - 1), *key, row[0]))
+        con.execute(insert, (*key, row[1], row[1], row[2]))
+    elif later is not None and later[1] == content:
+        con.execute(
+            f"UPDATE {table} SET ValidFrom = ? WHERE ClusterID = ? AND Name = ? AND ValidFrom = ?",
+            (at, *key, later[0]),
+        )
+        return
+    con.execute(insert, (*key, at, at, content))
+
+
+def remember_complaint(con: Connection, names: Names, told: Complaint) -> None:
+    """Keep what a producer could not do."""
+    con.execute(
+        "INSERT OR IGNORE INTO ProducerErrors (ClusterID, Node, Time, Detail) VALUES (?, ?, ?, ?)",
+        (names.cluster(told.cluster), told.node, told.time, told.detail),
+    )

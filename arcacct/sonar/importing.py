@@ -1,0 +1,390 @@
+"""
+Taking telemetry into the accounting database: in batches of flat memory, in slices of short transactions.
+
+Whatever order envelopes come in, and however often, the rows are the same (`sonar_points`, `sonar_slurm`). So a slice
+in which something fails is taken back and done once more piece by piece: what fails alone is rejected alone.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple, TypeVar
+
+from arcacct.conf.places import Places
+from arcacct.db.engine import Connection
+from arcacct.db.opening import writing
+from arcacct.jobs.faults import Fault
+from arcacct.jobs.rejected import Quarantine, Reject, Retried, drop, fault, is_of_record, needing_file
+from arcacct.sonar.dropped import add_dropped
+from arcacct.sonar.envelopes import (
+    Cluster,
+    Complaint,
+    Dropped,
+    Envelope,
+    Errors,
+    Rejected,
+    Sample,
+    Sysinfo,
+    Told,
+    Unreadable,
+    read,
+)
+from arcacct.sonar.hardware import Names, observe_cluster, observe_sysinfo, remember_complaint
+from arcacct.sonar.points import add_job_points, add_node_points, forget_points, fuller
+from arcacct.sonar.records import Settled, settle, settle_logged
+from arcacct.sonar.samples import JobKey, JobSnapshot, Reading
+from arcacct.sonar.site import Site
+from arcacct.sonar.slurm_rows import merge_report
+from arcacct.sonar.use import HOUR_S
+
+T = TypeVar("T")
+
+QUARANTINE = "sonar"
+SLICE_S = 0.03
+SHOWN = 10
+"""So many complaints of each kind are told one by one."""
+_BATCH_WEIGHT = 100_000
+_WRITES_OF_A_SAMPLE = 20
+_TEXTS_KEPT = 8 * 1024 * 1024
+"""Characters of the envelopes that wait; of those beyond only the place is remembered."""
+
+Say = Callable[[str], None]
+"""Called with something that a person should know while the import runs."""
+
+
+class Report:
+    """What an import did."""
+
+    def __init__(self) -> None:
+        self.envelopes: Counter[str] = Counter()
+        self.complaints: list[str] = []
+        """The first things that could not be used."""
+        self.rejected = 0
+        """Envelopes, and parts of them, that could not be used."""
+        self.unreadable = 0
+        """Files that could not be read, or not to their end."""
+        self.dropped: Counter[str] = Counter()
+        """Values that could not be used and are taken as absent, by field."""
+        self.late = 0
+        """Hours that are closed, for which samples came."""
+        self.recorded = 0
+        """Slurm jobs that became records, or whose records changed."""
+        self.enriched = 0
+        """Records of other sources that changed."""
+        self.unrecorded = 0
+        """Finished Slurm jobs that have no record, on a host that records jobs of A-REX."""
+
+
+class _Source(NamedTuple):
+    """Where something was read, and the envelope itself while there is room for it."""
+
+    origin: str
+    position: str
+    text: str
+
+
+class _Piece(NamedTuple):
+    """Work that is done whole or not at all."""
+
+    run: Callable[[Connection], Settled | bool | None]
+    """Inside a transaction; False: it came too late."""
+    sources: Sequence[_Source]
+    parts: Callable[[], Iterable[_Piece]] | None = None
+    """The same work in smaller pieces; ``None``: it has none."""
+
+
+class Importer:
+    """One run of an import: what waits to be stored, and what was done."""
+
+    def __init__(
+        self, con: Connection, here: Places, site: Site, say: Say = lambda _: None, *, keeps: bool = True
+    ) -> None:
+        """``say`` is told of what cannot be used, as it comes; ``keeps``: it goes into the quarantine."""
+        self.con = con
+        self.here = here
+        self.site = site
+        self.report = Report()
+        self._say = say
+        self._keeps = keeps
+        self._names = Names(con)
+        self._quarantine = Quarantine(con, QUARANTINE)
+        self._rejects: list[Reject] = []
+        self._to_read = self._quarantine.files_to_read() if keeps else set()
+        self._begun: set[str] = set()
+        self._last = ("", 0)
+        self._dropped: Counter[str] = Counter()
+        self._empty()
+
+    def _empty(self) -> None:
+        self._single: list[_Piece] = []
+        self._readings: dict[tuple[str, str], dict[int, Reading]] = {}
+        self._snapshots: dict[tuple[str, str, JobKey], dict[int, JobSnapshot]] = {}
+        self._touched: set[tuple[str, int]] = set()
+        self._sources: dict[tuple[str, str, int], _Source] = {}
+        self._texts = 0
+        self._weight = 0
+
+    def take(self, told: Told) -> None:
+        """Take one envelope; now and then everything that waits is stored."""
+        what = told.what
+        self._look_for_beginning(told)
+        if what is None:
+            self.store()
+        elif isinstance(what, Rejected):
+            self._reject(told.origin, what.position, what.fault, what.text)
+        elif isinstance(what, Unreadable):
+            self.report.unreadable += 1
+            self._complain(what.complaint, self.report.unreadable)
+        elif isinstance(what, Dropped):
+            self.report.dropped += what.counts
+            self._dropped += what.counts
+        else:
+            self.report.envelopes[type(what).__name__.lower()] += 1
+            self._take(what, self._source(told))
+            if self._weight >= _BATCH_WEIGHT:
+                self.store()
+
+    def _look_for_beginning(self, told: Told) -> None:
+        """A file that is read from its beginning again tells anew what was only counted of it."""
+        before, self._last = self._last, (told.origin, told.number)
+        # Each stream of standard input is another.
+        if told.number == 1 and before != self._last and told.origin in self._to_read - {"-"}:
+            self._begun.add(told.origin)
+
+    def _source(self, told: Told) -> _Source:
+        self._texts += len(told.text)
+        return _Source(told.origin, f"object {told.number}", told.text if self._texts <= _TEXTS_KEPT else "")
+
+    def _reject(self, origin: str, position: str, why: Fault, text: str) -> None:
+        self.report.rejected += 1
+        # What is tried again stands alone: its origin says where it stood.
+        where = f"{origin}: {position}" if origin and self._keeps else origin or position
+        self._complain(f"{where}: {why.reason}; left out", self.report.rejected)
+        if self._keeps:
+            self._rejects.append(Reject(origin, position, why, text.encode("utf-8", "surrogateescape")))
+            # What is rejected is held no longer than what is used.
+            self._weight += 1 + len(text) // 100
+
+    def _complain(self, what: str, count: int) -> None:
+        if count <= SHOWN:
+            self.report.complaints.append(what)
+            self._say(what)
+        elif count == SHOWN + 1:
+            self._say("further ones are only counted")
+
+    def _take(self, what: Envelope, source: _Source) -> None:
+        names = self._names
+        if isinstance(what, Sample):
+            self._take_sample(what, source)
+        elif isinstance(what, Sysinfo):
+            self._single.append(_Piece(lambda con: observe_sysinfo(con, names, what), (source,)))
+            self._weight += _WRITES_OF_A_SAMPLE
+        elif isinstance(what, Cluster):
+            self._single.append(_Piece(lambda con: observe_cluster(con, names, what), (source,)))
+            self._weight += _WRITES_OF_A_SAMPLE * (1 + len(what.nodes))
+        elif isinstance(what, Errors):
+            self._single += [self._complaint(one, source) for one in what.complaints]
+            self._weight += len(what.complaints)
+        else:
+            for report in what.reports:
+                self._single.append(
+                    _Piece(lambda con, report=report: merge_report(con, names, what.cluster, report), (source,))  # type: ignore[misc]
+                )
+                self._touched.add((what.cluster, report.job_id))
+            self._weight += _WRITES_OF_A_SAMPLE * len(what.reports)
+
+    def _take_sample(self, sample: Sample, source: _Source) -> None:
+        self._sources[sample.cluster, sample.node, sample.time] = source
+        node = self._readings.setdefault((sample.cluster, sample.node), {})
+        node[sample.time] = fuller(node.get(sample.time), sample.reading)
+        for key, shot in sample.jobs.items():
+            own = self._snapshots.setdefault((sample.cluster, sample.node, key), {})
+            own[sample.time] = fuller(own.get(sample.time), shot)
+            if key.epoch == 0:
+                self._touched.add((sample.cluster, key.job))
+            self._weight += len(shot.processes)
+        for at, detail in sample.errors:
+            self._single.append(self._complaint(Complaint(at, sample.cluster, sample.node, detail), source))
+        self._weight += _WRITES_OF_A_SAMPLE
+
+    def _complaint(self, one: Complaint, source: _Source) -> _Piece:
+        return _Piece(lambda con: remember_complaint(con, self._names, one), (source,))
+
+    def store(self) -> None:
+        """Store what waits, then make and enrich the records of the jobs it is about."""
+        now = int(time.time())
+        self._slices([*self._single, *self._node_work(now), *self._job_work(now)])
+        touched = sorted(self._touched)
+        self._empty()
+        self._slices([self._settling(*job) for job in touched])
+        self._note()
+
+    def _note(self) -> None:
+        """Keep what was rejected, and count what was dropped."""
+        if self._rejects or self._dropped or self._begun:
+            self._quarantine.forget()
+            with writing(self.con, self.here) as con:
+                for file in self._begun:
+                    self._quarantine.anew(file)
+                self._quarantine.keep(self._rejects)
+                add_dropped(con, self._dropped)
+            self._to_read |= {one.file for one in self._rejects}
+            self._rejects, self._dropped, self._begun = [], Counter(), set()
+
+    def finish(self) -> None:
+        """Store the rest, enrich what became final since the last import, and let go of what is long settled."""
+        self.store()
+        while True:
+            with writing(self.con, self.here) as con:
+                done = settle_logged(con, self.site, self._unsettled)
+            self.report.enriched += done.enriched
+            if not done.more:
+                break
+        with writing(self.con, self.here) as con:
+            forget_points(con, int(time.time()))
+
+    def _unsettled(self, job_id: str, error: Exception) -> None:
+        """Telemetry cannot be added to a record of another source."""
+        self.report.rejected += 1
+        self._complain(f"{job_id}: telemetry cannot be added: {fault(error).reason}", self.report.rejected)
+
+    def _node_work(self, now: int) -> Iterator[_Piece]:
+        for (cluster, node), points in self._readings.items():
+            for hour, own in _by_hour(points).items():
+                yield self._node_piece(cluster, node, hour, own, now)
+
+    def _node_piece(self, cluster: str, node: str, hour: int, own: dict[int, Reading], now: int) -> _Piece:
+        def run(con: Connection) -> bool:
+            return add_node_points(con, self._names.node(cluster, node), hour, own, now)
+
+        def parts() -> Iterator[_Piece]:
+            return (self._node_piece(cluster, node, hour, {at: one}, now) for at, one in own.items())
+
+        return _Piece(run, self._read_from(cluster, node, own), parts if len(own) > 1 else None)
+
+    def _job_work(self, now: int) -> Iterator[_Piece]:
+        for (cluster, node, key), points in self._snapshots.items():
+            for hour, own in sorted(_by_hour(points).items()):
+                yield self._job_piece(cluster, node, key, hour, own, now)
+
+    def _job_piece(
+        self, cluster: str, node: str, key: JobKey, hour: int, own: dict[int, JobSnapshot], now: int
+    ) -> _Piece:
+        def run(con: Connection) -> bool:
+            return add_job_points(con, self._names.job(cluster, node, key), hour, own, now)
+
+        def parts() -> Iterator[_Piece]:
+            return (self._job_piece(cluster, node, key, hour, {at: one}, now) for at, one in own.items())
+
+        return _Piece(run, self._read_from(cluster, node, own), parts if len(own) > 1 else None)
+
+    def _read_from(self, cluster: str, node: str, times: Iterable[int]) -> list[_Source]:
+        return [self._sources[cluster, node, at] for at in times]
+
+    def _settling(self, cluster: str, job_id: int) -> _Piece:
+        def run(con: Connection) -> Settled:
+            return settle(con, self.site, self._names.cluster(cluster), cluster, job_id)
+
+        # Its reports are stored: one that says nothing has the job's records made again.
+        said = {
+            "time": datetime.fromtimestamp(0, UTC).isoformat(),
+            "cluster": cluster,
+            "slurm_jobs": [{"job_id": job_id}],
+        }
+        text = json.dumps({"data": {"type": "job", "attributes": said}})
+        return _Piece(run, (_Source("", f"cluster {cluster!r}, job {job_id}", text),))
+
+    def _slices(self, work: Iterable[_Piece]) -> None:
+        """Do some work, in transactions that no hook has to wait for; what fails is done again piece by piece."""
+        todo = iter(work)
+        one = next(todo, None)
+        while one is not None:
+            pieces: list[_Piece] = []
+            results = []
+            try:
+                with writing(self.con, self.here) as con:
+                    began = time.monotonic()
+                    while one is not None and time.monotonic() - began < SLICE_S:
+                        pieces.append(one)
+                        results.append(one.run(con))
+                        one = next(todo, None)
+            except Exception as error:
+                self._names.forget()
+                if not is_of_record(error):
+                    raise
+                for piece in pieces:
+                    self._alone(piece)
+                one = next(todo, None)
+            else:
+                self._count(results)
+
+    def _alone(self, piece: _Piece) -> None:
+        """One piece in a transaction of its own; if it fails its parts, and what has none is rejected."""
+        try:
+            with writing(self.con, self.here) as con:
+                result = piece.run(con)
+        except Exception as error:
+            self._names.forget()
+            if not is_of_record(error):
+                raise
+            if piece.parts is not None:
+                for part in piece.parts():
+                    self._alone(part)
+                return
+            for source in piece.sources:
+                self._reject(*source[:2], fault(error), source.text)
+        else:
+            self._count([result])
+
+    def _count(self, results: Iterable[Settled | bool | None]) -> None:
+        for result in results:
+            if isinstance(result, Settled):
+                self.report.recorded += result.recorded
+                self.report.enriched += result.enriched
+                self.report.unrecorded += result.unrecorded
+            elif result is False:
+                self.report.late += 1
+
+
+def import_telemetry(
+    con: Connection, here: Places, site: Site, stream: Iterable[Told], say: Say = lambda _: None
+) -> Report:
+    """Take every envelope of a stream; the same twice changes nothing. Raises StoreError and its kinds."""
+    run = Importer(con, here, site, say)
+    try:
+        for told in stream:
+            run.take(told)
+    finally:
+        run.finish()
+    return run.report
+
+
+def retry_rejected(con: Connection, here: Places, site: Site, say: Say = lambda _: None) -> tuple[Report, Retried]:
+    """Take once more what was rejected; what can be used now is rejected no longer. Raises StoreError and its kinds."""
+    run = Importer(con, here, site, say, keeps=False)
+    retried = Retried()
+    try:
+        for kept, content in Quarantine(con, QUARANTINE).waiting():
+            before = run.report.rejected
+            for what in read([content]):
+                run.take(Told(f"{kept.file}: {kept.position}" if kept.file else kept.position, what, 1))
+            run.store()
+            good = run.report.rejected == before
+            if good:
+                with writing(con, here):
+                    drop(con, [kept.rejected_id])
+            retried = Retried(retried.tried + 1, retried.good + good)
+    finally:
+        run.finish()
+    return run.report, retried._replace(needs_file=needing_file(con, QUARANTINE))
+
+
+def _by_hour(points: dict[int, T]) -> dict[int, dict[int, T]]:
+    found: dict[int, dict[int, T]] = {}
+    for at, point in points.items():
+        found.setdefault(at - at % HOUR_S, {})[at] = point
+    return found

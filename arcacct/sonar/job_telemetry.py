@@ -1,0 +1,175 @@
+"""
+What telemetry knows of one job, and filling it into the job's record.
+
+A value that a record has stays. What is filled in has its source in FieldSources, and follows the telemetry from then
+on. Nothing that is right already is written, so that nothing is published again without need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from arcacct.db.engine import Connection
+from arcacct.jobs.filling import fill_column, fill_extra
+from arcacct.jobs.reading import unescaped
+from arcacct.sonar.fields import LARGEST
+from arcacct.sonar.hosts import expand
+from arcacct.sonar.site import Site
+from arcacct.sonar.slurm_jobs import SlurmJob
+from arcacct.sonar.slurm_record import allocated, node_benchmark, slurm_usage
+from arcacct.sonar.tres import gpu_count
+
+
+class Hardware(NamedTuple):
+    """A node at a moment."""
+
+    cpu_model: str
+    system: str
+
+
+class Telemetry(NamedTuple):
+    """What is known of a job: a row of JobTelemetry."""
+
+    cluster_id: int
+    job_id: int
+    cpu_model: str | None
+    samples: int
+    cpu_s: int | None
+    peak_memory_kib: int | None
+    read_kib: int | None
+    written_kib: int | None
+    gpu_count: int | None
+    gpu_allocated_s: int | None
+    gpu_model: str | None
+    gpu_occupied_s: float | None
+    gpu_busy_s: float | None
+    gpu_peak_memory_kib: int | None
+    gpu_energy_j: float | None
+    energy_j: int | None
+    cpu_source: str | None
+
+
+def tell(con: Connection, site: Site, record_id: int, told: tuple[Telemetry, list[Hardware]]) -> bool:
+    """Add telemetry to a record of another source; True when it changed."""
+    telemetry, hardware = told
+    before = con.total_changes
+    store_telemetry(con, record_id, telemetry)
+    fill_column(con, record_id, "UsedMemory", "memory_kib", telemetry.peak_memory_kib)
+    models = [one.cpu_model for one in hardware]
+    benchmark = node_benchmark(models, site.node_benchmarks)
+    fill_extra(con, record_id, "benchmark", "benchmark", benchmark, unless=site.default_benchmark)
+    systems = ";".join(dict.fromkeys(one.system for one in hardware))
+    fill_extra(con, record_id, "systemsoftware", "system_software", systems or None)
+    fill_extra(con, record_id, "wninstance", "wn_instance", telemetry.cpu_model)
+    return con.total_changes != before
+
+
+def telemetry_of(
+    con: Connection, cluster_id: int, job_id: int, main: SlurmJob | None, record_id: int | None, sampled: bool
+) -> tuple[Telemetry, list[Hardware]]:
+    """
+    What is known of a job, and its nodes as they were when it started.
+
+    ``main`` is the run that Slurm knows of, ``sampled`` says whether the samples of the number are this job's.
+    """
+    own = (cluster_id, job_id) if sampled else (0, 0)
+    use = con.execute(
+        "SELECT coalesce(sum(Samples), 0), sum(CPUS), max(PeakMemory), sum(ReadKiB), sum(WrittenKiB), min(FirstTime)"
+        " FROM JobUsage JOIN SampledJobs ON SampledJobs.ID = SampledJobID"
+        " WHERE ClusterID = ? AND JobID = ? AND Epoch = 0",
+        own,
+    ).fetchone()
+    cards = con.execute(
+        "SELECT UUID, sum(OccupiedS), sum(BusyS), max(PeakMemory), sum(EnergyJ) FROM JobCardUsage"
+        " JOIN SampledJobs ON SampledJobs.ID = SampledJobID WHERE ClusterID = ? AND JobID = ? AND Epoch = 0"
+        " GROUP BY UUID ORDER BY UUID",
+        own,
+    ).fetchall()
+    tres = allocated(main) if main is not None else {}
+    usage = slurm_usage(main, (), 0) if main is not None else None
+    gpus = gpu_count(tres) if main is not None else None
+    start = (main.number("start_time") if main is not None else None) or use[5] or 0
+    hardware = list(_hardware_of(con, cluster_id, job_id if sampled else 0, main, record_id, start))
+    models = dict.fromkeys(one.cpu_model for one in hardware if one.cpu_model)
+    energies = [card[4] for card in cards if card[4] is not None]
+    telemetry = Telemetry(
+        cluster_id,
+        job_id,
+        ";".join(models) or None,
+        use[0],
+        use[1],
+        use[2],
+        use[3],
+        use[4],
+        gpus,
+        # A count beyond all measure makes a product that no column holds.
+        min(gpus * usage.wall_s, LARGEST) if gpus is not None and usage is not None else None,
+        _card_models(con, [card[0] for card in cards]),
+        sum(card[1] for card in cards) if cards else None,
+        sum(card[2] for card in cards) if cards else None,
+        max(card[3] for card in cards) if cards else None,
+        sum(energies) if energies else None,
+        tres.get("energy"),
+        None,
+    )
+    return telemetry, hardware
+
+
+def _card_models(con: Connection, uuids: list[str]) -> str | None:
+    found: dict[str, None] = {}
+    for uuid in uuids:
+        row = con.execute(
+            "SELECT Model FROM NodeCards WHERE UUID = ? ORDER BY NodesID DESC LIMIT 1", (uuid,)
+        ).fetchone()
+        if row is not None and row[0]:
+            found[row[0]] = None
+    return ";".join(found) or None
+
+
+def _hardware_of(
+    con: Connection, cluster_id: int, job_id: int, main: SlurmJob | None, record_id: int | None, start: int
+) -> Iterator[Hardware]:
+    """Each node of a job as it was when the job started: as Slurm lists them, else the record, else the samples."""
+    for name in _node_names(con, cluster_id, job_id, main, record_id):
+        found = hardware_at(con, cluster_id, name, start)
+        if found is not None:
+            yield found
+
+
+def _node_names(
+    con: Connection, cluster_id: int, job_id: int, main: SlurmJob | None, record_id: int | None
+) -> list[str]:
+    if main is not None and main.text("nodes"):
+        return expand([main.text("nodes") or ""])
+    rows = con.execute(
+        "SELECT DISTINCT Name FROM JobUsage JOIN SampledJobs ON SampledJobs.ID = SampledJobID"
+        " JOIN NodeNames ON NodeNames.ID = JobUsage.NodeID"
+        " WHERE SampledJobs.ClusterID = ? AND JobID = ? AND Epoch = 0 ORDER BY Name",
+        (cluster_id, job_id),
+    ).fetchall()
+    if rows or record_id is None:
+        return [row[0] for row in rows]
+    row = con.execute(
+        "SELECT InfoValue FROM JobExtraInfo WHERE RecordID = ? AND InfoKey = 'nodenames'", (record_id,)
+    ).fetchone()
+    return list(dict.fromkeys(unescaped(row[0]).split(":"))) if row is not None and row[0] else []
+
+
+def hardware_at(con: Connection, cluster_id: int, node: str, at: int) -> Hardware | None:
+    """A node at a moment; before it was first seen it was as it was then. Names may lack their domain."""
+    leaf = node.partition(".")[0]
+    row = con.execute(
+        "SELECT CPUModel, OSName || ' ' || OSRelease || ' ' || Architecture FROM Nodes JOIN NodeNames"
+        " ON NodeNames.ID = NodeID WHERE ClusterID = ?1 AND (Name = ?2 OR Name = ?3 OR Name GLOB ?3 || '.*')"
+        " ORDER BY Name = ?2 DESC, ValidFrom > ?4, abs(ValidFrom - ?4) LIMIT 1",
+        (cluster_id, node, leaf, at),
+    ).fetchone()
+    return None if row is None else Hardware(*row)
+
+
+def store_telemetry(con: Connection, record_id: int, telemetry: Telemetry) -> None:
+    """Keep what is known of the job of a record."""
+    old = con.execute("SELECT * FROM JobTelemetry WHERE RecordID = ?", (record_id,)).fetchone()
+    if old is None or tuple(old[1:]) != tuple(telemetry):
+        con.execute(f"INSERT OR REPLACE INTO JobTelemetry VALUES ({', '.join('?' * 18)})", (record_id, *telemetry))

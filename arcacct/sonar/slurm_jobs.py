@@ -1,0 +1,249 @@
+"""
+What Slurm knew of a job or of one of its steps: partial and redundant reports, merged field by field.
+
+The merged state does not depend on the order in which reports came: each field remembers when it was said.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from arcacct.sonar import fields as field
+from arcacct.sonar.fields import STRICT, MalformedError, Strict
+from arcacct.sonar.hosts import compress, expand
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Value = int | str
+PENDING = "PENDING"
+_UNFINISHED = {PENDING: 0, "RUNNING": 1, "SUSPENDED": 1, "COMPLETING": 1, "CONFIGURING": 1, "REQUEUED": 1}
+
+
+class SlurmReport(NamedTuple):
+    """What one envelope says of one job (``job_step`` empty) or step; what it does not say is not in ``values``."""
+
+    time: int
+    job_id: int
+    job_step: str
+    values: dict[str, Value]
+
+
+class SlurmJob(NamedTuple):
+    """All that is known of one run of a job or step, and when each value was said."""
+
+    job_id: int
+    job_step: str
+    values: dict[str, Value]
+    times: dict[str, int]
+
+    def number(self, name: str) -> int | None:
+        """A value that is a number."""
+        value = self.values.get(name)
+        return value if isinstance(value, int) else None
+
+    def text(self, name: str) -> str | None:
+        """A value that is a text."""
+        value = self.values.get(name)
+        return value if isinstance(value, str) else None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the state is one that a job ends in."""
+        return is_final(self.text("job_state"))
+
+
+def is_final(state: str | None) -> bool:
+    """Whether a job does not leave this state by itself."""
+    return state is not None and state not in _UNFINISHED
+
+
+def _nodes(value: dict[str, Any], key: str) -> str:
+    # Ranges are checked here and kept in one form.
+    return compress(expand(field.texts(value, key)))
+
+
+def _listed(value: dict[str, Any], key: str) -> str:
+    return ",".join(field.texts(value, key))
+
+
+def _distribution(value: dict[str, Any], key: str) -> str:
+    """Sonar's filter is the wrong way round: it lets "Unknown" through."""
+    found = field.text(value, key)
+    return "" if found == "Unknown" else found
+
+
+def _state(value: dict[str, Any], key: str) -> str:
+    """
+    The state's first word: "CANCELLED by 2101037" names the user who did it.
+
+    Absent where a daemon of Sonar 0.13 or 0.14 sends only what has changed of a job.
+    """
+    words = field.text(value, key).split()
+    if not words and value.get(key):
+        raise MalformedError(f"{key} is blank")
+    return words[0].upper() if words else ""
+
+
+FIELDS: dict[str, Callable[[dict[str, Any], str], Value | None]] = {
+    "job_name": field.text,
+    "job_state": _state,
+    "array_job_id": field.known,
+    "array_task_id": field.known,
+    "het_job_id": field.known,
+    "het_job_offset": field.known,
+    "user_name": field.text,
+    "account": field.text,
+    "submit_time": field.moment,
+    "time_limit": field.extended,
+    "partition": field.text,
+    "reservation": field.text,
+    "nodes": _nodes,
+    "priority": field.extended,
+    "distribution": _distribution,
+    "gres_detail": _listed,
+    "requested_resources": field.text,
+    "allocated_resources": field.text,
+    "requested_cpus": field.known,
+    "minimum_cpus_per_node": field.known,
+    "requested_memory_per_node": field.known,
+    "requested_node_count": field.known,
+    "start_time": field.moment,
+    "suspend_time": field.known,
+    "end_time": field.moment,
+    "exit_code": field.known,
+}
+"""The fields of a SlurmJob, by the name they have there, with their readers."""
+
+SACCT_FIELDS: dict[str, Callable[[dict[str, Any], str], Value | None]] = {
+    "MinCPU": field.known,
+    "AllocTRES": field.text,
+    "AveCPU": field.known,
+    "AveDiskRead": field.known,
+    "AveDiskWrite": field.known,
+    "AveRSS": field.known,
+    "AveVMSize": field.known,
+    "ElapsedRaw": field.known,
+    "SystemCPU": field.known,
+    "UserCPU": field.known,
+    "MaxRSS": field.known,
+    "MaxVMSize": field.known,
+}
+"""The fields of SacctData; CPU in seconds, memory and disk in KiB."""
+
+
+def slurm_report(value: Any, time: int, fields: Strict = STRICT) -> SlurmReport:
+    """
+    One element of ``slurm_jobs``, said at a time.
+
+    Raises MalformedError when it cannot be told which job or step it is; with strict readers for any other value, too.
+    """
+    if type(value) is not dict:
+        raise MalformedError("not an object")
+    job_id = field.uint(value, "job_id")
+    if not job_id:
+        raise MalformedError("job_id is missing")
+    step = field.text(value, "job_step")
+    found: dict[str, Value] = {}
+    _take(found, value, FIELDS, fields)
+    sacct = fields.inside(value, "sacct")
+    if sacct is not None:
+        _take(found, sacct, SACCT_FIELDS, fields)
+    return SlurmReport(time, job_id, step, _with_index(found))
+
+
+def refuse_without_span(value: dict[str, Any], report: SlurmReport) -> None:
+    """
+    Raise MalformedError for a job that ended when its start or end, as it was sent, is unusable.
+
+    What else the report says is good, but without them the job is no record: nobody should have to notice by himself.
+    """
+    state = _state_of(report)
+    if report.job_step or not is_final(state):
+        return
+    start, end = (report.values.get(name) for name in ("start_time", "end_time"))
+    for name, found in (("start_time", start), ("end_time", end)):
+        if value.get(name) and found is None:
+            raise MalformedError(f"{name} is not a time: the job cannot be recorded without it")
+    # One that was cancelled before it ran may have the start that it was to have.
+    if isinstance(start, int) and isinstance(end, int) and end < start and state != "CANCELLED":
+        raise MalformedError("end_time is before start_time: the job cannot be recorded")
+
+
+def _take(
+    found: dict[str, Value],
+    value: dict[str, Any],
+    readers: dict[str, Callable[[dict[str, Any], str], Value | None]],
+    fields: Strict,
+) -> None:
+    for name, reader in readers.items():
+        if name in value:
+            read = fields.optional(reader, value, name)
+            if read is not None and read != "":
+                found[name] = read
+
+
+def _with_index(found: dict[str, Value]) -> dict[str, Value]:
+    """
+    The index in an array or a heterogeneous job is left out when it is 0, and is 0 then.
+
+    A pending array as a whole has none either; its last element keeps the job_id of the whole.
+    """
+    if found.get("array_job_id") and found.get("job_state", PENDING) != PENDING:
+        found.setdefault("array_task_id", 0)
+    if found.get("het_job_id"):
+        found.setdefault("het_job_offset", 0)
+    return found
+
+
+def merged(job: SlurmJob, report: SlurmReport) -> SlurmJob:
+    """A job with one more report: what is said later holds, what is not said stays."""
+    values, times = dict(job.values), dict(job.times)
+    for name, value in report.values.items():
+        said = times.get(name)
+        if said is None or (report.time, *_rank(name, value)) > (said, *_rank(name, values[name])):
+            values[name] = value
+            times[name] = report.time
+    return job._replace(values=values, times=times)
+
+
+def first(report: SlurmReport) -> SlurmJob:
+    """A job of which this is the first report."""
+    return SlurmJob(report.job_id, report.job_step, dict(report.values), dict.fromkeys(report.values, report.time))
+
+
+def _rank(name: str, value: Value) -> tuple[int, str]:
+    """Which of two values of the same second holds: of states the later in a job's life, else any, always the same."""
+    rank = _UNFINISHED.get(str(value), 2) if name == "job_state" else 0
+    return rank, f"{value:020d}" if isinstance(value, int) else value
+
+
+def same_run(job: SlurmJob, report: SlurmReport) -> bool:
+    """
+    Whether a report is of this run: a job that is requeued keeps its job_id and starts again.
+
+    A later start after a final state is another run, and so is a job that waits after its end.
+    """
+    start, other = job.number("start_time"), report.values.get("start_time")
+    if start is not None and isinstance(other, int):
+        return start == other or not is_final(_state_of_earlier(job, start, report, other))
+    if start is not None:
+        end = job.number("end_time")
+        waits = report.values.get("job_state") == PENDING
+        return not (job.finished and waits and end is not None and report.time > end)
+    if isinstance(other, int):
+        # This run never started. It was cancelled, or it is the one that starts now, or one after that.
+        ended = report.values.get("end_time")
+        waits_since = min((said for name, said in job.times.items() if name == "job_state"), default=0)
+        return not (is_final(_state_of(report)) and isinstance(ended, int) and waits_since > ended)
+    return True
+
+
+def _state_of_earlier(job: SlurmJob, start: int, report: SlurmReport, other: int) -> str | None:
+    return job.text("job_state") if start < other else _state_of(report)
+
+
+def _state_of(report: SlurmReport) -> str | None:
+    state = report.values.get("job_state")
+    return state if isinstance(state, str) else None

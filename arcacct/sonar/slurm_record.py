@@ -1,0 +1,141 @@
+"""
+A Slurm job of Sonar's telemetry as a record, for sites that have no ARC before their Slurm.
+
+CPU times that sacct prints with fractions arrive without their seconds (a bug of Sonar): the best of three lower
+bounds is taken, and said which.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from arcacct.benchmark import Benchmark, parsed_benchmark
+from arcacct.sonar.fields import LARGEST
+from arcacct.sonar.hosts import expand
+from arcacct.sonar.slurm_jobs import SlurmJob
+from arcacct.sonar.tres import gpu_count, parse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from arcacct.conf.values import NodeBenchmark
+
+_TERM = 15
+_STATUS = {"COMPLETED": "completed", "CANCELLED": "aborted"}
+
+
+class CPUTime(NamedTuple):
+    """CPU seconds and what they rest on."""
+
+    user_s: int
+    kernel_s: int
+    source: str
+    """``sacct`` (UserCPU and SystemCPU), ``steps`` (the sum of the steps' AveCPU) or ``samples``."""
+
+
+class SlurmUsage(NamedTuple):
+    """What a finished job used, as the columns of a record."""
+
+    status: str
+    exit_code: int
+    submit_time: int
+    start_time: int
+    end_time: int
+    wall_s: int
+    cpu: CPUTime
+    memory_kib: int
+    virtual_memory_kib: int
+    core_count: int
+    node_names: tuple[str, ...]
+    node_count: int
+    gpu_count: int
+    energy_j: int | None
+
+
+def slurm_usage(main: SlurmJob, steps: Sequence[SlurmJob], sampled_cpu_s: int) -> SlurmUsage | None:
+    """
+    What a job used, or ``None`` while it is unfinished, or if it never ran.
+
+    ``sampled_cpu_s`` is what samples of its processes say, 0 if there are none.
+    """
+    start, end = main.number("start_time"), main.number("end_time")
+    if not main.finished or start is None or end is None or end < start:
+        return None
+    tres = allocated(main)
+    names = tuple(expand([main.text("nodes") or ""])) if main.text("nodes") else ()
+    cores = tres.get("cpu") or main.number("requested_cpus") or 1
+    # suspend_time may be later than the end of a job that was killed while suspended.
+    wall = max(0, end - start - (main.number("suspend_time") or 0))
+    return SlurmUsage(
+        status=_STATUS.get(main.text("job_state") or "", "failed"),
+        exit_code=_exit_code(main),
+        submit_time=main.number("submit_time") or start,
+        start_time=start,
+        end_time=end,
+        wall_s=wall,
+        cpu=_cpu_time(main, steps, sampled_cpu_s, wall * cores),
+        memory_kib=max((step.number("MaxRSS") or 0 for step in (main, *steps)), default=0),
+        virtual_memory_kib=max((step.number("MaxVMSize") or 0 for step in (main, *steps)), default=0),
+        core_count=cores,
+        node_names=names,
+        node_count=tres.get("node") or len(names) or 1,
+        gpu_count=gpu_count(tres),
+        energy_j=tres.get("energy"),
+    )
+
+
+def allocated(main: SlurmJob) -> dict[str, int]:
+    """What a job was given, each resource as sacct has it, else as scontrol: an amount of one may be unusable."""
+    return parse(main.text("allocated_resources") or "") | parse(main.text("AllocTRES") or "")
+
+
+def _exit_code(main: SlurmJob) -> int:
+    """Sonar loses the signal: success is only what the state says (exit_code is 0 for a job that was killed)."""
+    code, state = main.number("exit_code") or 0, main.text("job_state")
+    if state == "COMPLETED" or code:
+        return code
+    return _TERM if state == "CANCELLED" else 1
+
+
+def _cpu_time(main: SlurmJob, steps: Sequence[SlurmJob], sampled_s: int, limit_s: int) -> CPUTime:
+    user, kernel = main.number("UserCPU") or 0, main.number("SystemCPU") or 0
+    # Of one task; how many tasks a step had is not sent, so this is a lower bound as well.
+    of_steps = sum(step.number("AveCPU") or 0 for step in steps)
+    total, source = max((user + kernel, "sacct"), (of_steps, "steps"), (sampled_s, "samples"), key=lambda one: one[0])
+    total = min(total, limit_s, LARGEST)
+    if user and kernel:
+        part = total * kernel // (user + kernel)
+        return CPUTime(total - part, part, source)
+    return CPUTime(total, 0, source)
+
+
+def local_ids(main: SlurmJob) -> dict[str, str]:
+    """Where a job stands in an array or a heterogeneous job, as extra information of the record."""
+    found = {}
+    if main.number("array_job_id"):
+        found["arrayid"] = f"{main.number('array_job_id')}_{main.number('array_task_id') or 0}"
+    if main.number("het_job_id"):
+        found["hetid"] = f"{main.number('het_job_id')}+{main.number('het_job_offset') or 0}"
+    return found
+
+
+def node_benchmark(models: Iterable[str], lines: Sequence[NodeBenchmark]) -> str | None:
+    """
+    The benchmark per core of a job that ran on nodes of these CPU models, one for each node.
+
+    The first line whose pattern matches holds for a node; of different models the mean is taken. ``None`` when a
+    model has no line, or the types differ: half an answer would be a wrong one.
+    """
+    found: list[Benchmark] = []
+    for model in models:
+        line = next((one for one in lines if fnmatchcase(model.lower(), one.pattern.lower())), None)
+        benchmark = parsed_benchmark(line.benchmark) if line is not None else None
+        if benchmark is None or (found and found[0].type != benchmark.type):
+            return None
+        found.append(benchmark)
+    if not found:
+        return None
+    mean = (sum(one.thousandths for one in found) * 2 + len(found)) // (2 * len(found))
+    return str(Benchmark(found[0].type, mean))

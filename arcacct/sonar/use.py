@@ -1,0 +1,255 @@
+"""
+From snapshots to use: what the processes of a job used between its samples, what the readings of a node come to.
+
+Every function is of a whole row of snapshots in the order of their times and of the one before it, so the result does
+not depend on the order in which they came here, nor on how often.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from statistics import median
+from typing import NamedTuple
+
+from arcacct.sonar.samples import CardShare, Counters, JobSnapshot, Reading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+HOUR_S = 3600
+NEW_JOB_GAP_S = 2 * 3600
+"""Two samples of a process group that are further apart are of two jobs (the seed leaves the number open)."""
+
+_CADENCES = 3
+_COUNTERS = frozenset(("cpu_busy_s", "read_kib", "written_kib", "busy_ms"))
+
+
+class Use(NamedTuple):
+    """What a job used, in total, since the snapshot before."""
+
+    cpu_s: int
+    read_kib: int
+    written_kib: int
+
+
+class CardUse(NamedTuple):
+    """What a job used of one GPU."""
+
+    samples: int
+    occupied_s: float
+    busy_s: float
+    energy_j: float | None
+    peak_memory_kib: int
+
+
+class JobUse(NamedTuple):
+    """A job on a node over some snapshots."""
+
+    samples: int
+    first_time: int
+    last_time: int
+    starts: bool
+    """Whether these are the first snapshots of the job there."""
+    use: Use
+    peak_memory_kib: int
+    peak_virtual_memory_kib: int
+    peak_processes: int
+    peak_threads: int
+    cancelled_kib: int
+    in_container: bool
+    cards: dict[str, CardUse]
+
+
+class Measure(NamedTuple):
+    """One measure of one device over some readings."""
+
+    device: str
+    measure: str
+    samples: int
+    covered_s: float
+    mean: float | None
+    low: float | None
+    high: float | None
+    increase: float | None
+    """Of a counter how much it grew; of a power what it comes to in J."""
+    text: str | None
+
+
+def job_use(
+    snapshots: Sequence[tuple[int, JobSnapshot]], before: tuple[int, JobSnapshot] | None, *, group: bool
+) -> JobUse:
+    """
+    What a job used over its snapshots on one node, after the one ``before`` them.
+
+    ``group``: a process group, whose number is another job's after a long gap.
+    """
+    if group and before is not None and snapshots[0][0] - before[0] > NEW_JOB_GAP_S:
+        before = None
+    use = _total(snapshots, before)
+    shots = [shot for _, shot in snapshots]
+    return JobUse(
+        len(shots),
+        snapshots[0][0],
+        snapshots[-1][0],
+        before is None,
+        use,
+        max(shot.memory_kib for shot in shots),
+        max(shot.virtual_memory_kib for shot in shots),
+        max(shot.process_count for shot in shots),
+        max(shot.thread_count for shot in shots),
+        max(shot.cancelled_kib for shot in shots),
+        any(shot.in_container for shot in shots),
+        _cards(snapshots, before),
+    )
+
+
+def _total(snapshots: Sequence[tuple[int, JobSnapshot]], before: tuple[int, JobSnapshot] | None) -> Use:
+    earlier: dict[str, Counters] = before[1].processes if before is not None else {}
+    total = Use(0, 0, 0)
+    for _, shot in snapshots:
+        added = _growth(earlier, shot.processes)
+        total = Use(total[0] + added[0], total[1] + added[1], total[2] + added[2])
+        earlier = shot.processes
+    return total
+
+
+def _growth(earlier: dict[str, Counters], now: dict[str, Counters]) -> Use:
+    """
+    How much the processes of a job added to their counters between two snapshots.
+
+    A parent's counters take over the child's when it has waited for it: what is known of the child is not counted
+    twice. A counter that shrank is another process with the pid of the first, or a rolled-up group that lost members.
+    """
+    cpu = read = written = 0
+    for key, counters in now.items():
+        added = _added_by(earlier.get(key), counters, group="/" in key)
+        cpu += added[0]
+        read += added[1]
+        written += added[2]
+    for heir, left in _inherited(earlier, now).items():
+        own = _added_by(earlier[heir], now[heir], group=False)
+        cpu -= min(own[0], left[0])
+        read -= min(own[1], left[1])
+        written -= min(own[2], left[2])
+    return Use(cpu, read, written)
+
+
+def _added_by(old: Counters | None, now: Counters, *, group: bool) -> tuple[int, int, int]:
+    """What one process, or a rolled-up group, added."""
+    if old is None:
+        return now[1:]
+    cpu, read, written = now[1] - old[1], now[2] - old[2], now[3] - old[3]
+    if cpu >= 0 and read >= 0 and written >= 0:
+        return cpu, read, written
+    return (max(0, cpu), max(0, read), max(0, written)) if group else now[1:]
+
+
+def _inherited(earlier: dict[str, Counters], now: dict[str, Counters]) -> dict[str, Use]:
+    """The counters of processes that are gone, by the process that has waited for them."""
+    found: dict[str, Use] = {}
+    for key in earlier.keys() - now.keys():
+        old = earlier[key]
+        heir = _survivor(old[0], earlier, now)
+        if heir is not None:
+            left = found.get(heir, Use(0, 0, 0))
+            found[heir] = Use(left[0] + old[1], left[1] + old[2], left[2] + old[3])
+    return found
+
+
+def _survivor(parent: int, earlier: dict[str, Counters], now: dict[str, Counters]) -> str | None:
+    """The nearest ancestor in the job that still lives: it has waited for all between."""
+    for _ in range(64):
+        key = str(parent)
+        if key in now and key in earlier:
+            return key
+        if key not in earlier:
+            return None
+        parent = earlier[key][0]
+    return None
+
+
+def _steps(times: Sequence[int], before: int | None) -> list[float]:
+    """
+    The seconds that each of some times stands for: back to the one before it, but no more than three cadences.
+
+    What a longer gap hides is unknown and not counted. The first of all stands for nothing.
+    """
+    all_times = ([before] if before is not None else []) + list(times)
+    gaps = [late - early for early, late in pairwise(all_times)]
+    if before is None:
+        gaps.insert(0, 0)
+    positive = [gap for gap in gaps if gap > 0]
+    limit = min(_CADENCES * median(positive), HOUR_S) if positive else 0
+    return [float(min(gap, limit)) for gap in gaps]
+
+
+def _cards(snapshots: Sequence[tuple[int, JobSnapshot]], before: tuple[int, JobSnapshot] | None) -> dict[str, CardUse]:
+    if not any(shot.cards for _, shot in snapshots):
+        return {}
+    steps = _steps([time for time, _ in snapshots], before[0] if before is not None else None)
+    found: dict[str, CardUse] = {}
+    for (_, shot), step in zip(snapshots, steps, strict=True):
+        for uuid, share in shot.cards.items():
+            found[uuid] = _added(found.get(uuid, CardUse(0, 0.0, 0.0, None, 0)), share, step)
+    return found
+
+
+def _added(use: CardUse, share: CardShare, step_s: float) -> CardUse:
+    energy = use.energy_j
+    if share.power_w is not None:
+        energy = (energy or 0.0) + share.power_w * step_s
+    return CardUse(
+        use.samples + 1,
+        use.occupied_s + step_s,
+        use.busy_s + share.util_percent / 100 * step_s,
+        energy,
+        max(use.peak_memory_kib, share.memory_kib),
+    )
+
+
+def node_use(readings: Sequence[tuple[int, Reading]], before: tuple[int, Reading] | None) -> list[Measure]:
+    """What the readings of a node come to: means and extremes of what goes up and down, growth of what is counted."""
+    names = sorted({(device, measure) for _, reading in readings for device, own in reading.items() for measure in own})
+    return [_measured(readings, before, *name) for name in names if name[1] != "boot"]
+
+
+def _measured(
+    readings: Sequence[tuple[int, Reading]], before: tuple[int, Reading] | None, device: str, measure: str
+) -> Measure:
+    rows = [(time, reading) for time, reading in readings if measure in reading.get(device, ())]
+    if before is not None and measure not in before[1].get(device, ()):
+        before = None
+    values = [reading[device][measure] for _, reading in rows]
+    steps = _steps([time for time, _ in rows], before[0] if before is not None else None)
+    if isinstance(values[-1], str):
+        return Measure(device, measure, len(rows), sum(steps), None, None, None, None, values[-1])
+    numbers = [float(value) for value in values]
+    increase = None
+    if measure in _COUNTERS:
+        return Measure(
+            device, measure, len(rows), sum(steps), None, None, None, _rise(rows, before, device, measure), None
+        )
+    if measure == "power_w":
+        increase = sum(power * step for power, step in zip(numbers, steps, strict=True))
+    mean = sum(numbers) / len(numbers)
+    return Measure(device, measure, len(rows), sum(steps), mean, min(numbers), max(numbers), increase, None)
+
+
+def _rise(rows: Iterable[tuple[int, Reading]], before: tuple[int, Reading] | None, device: str, measure: str) -> float:
+    """The growth of a counter that begins at 0 again when the node boots."""
+    total = 0.0
+    earlier = before[1] if before is not None else None
+    for _, reading in rows:
+        value = float(reading[device][measure])
+        if earlier is not None:
+            old = float(earlier[device][measure])
+            rebooted = abs(_boot(reading) - _boot(earlier)) > 2 or value < old
+            total += value if rebooted else value - old
+        earlier = reading
+    return total
+
+
+def _boot(reading: Reading) -> float:
+    # The kernel's boot time may jitter by a second between two reads.
+    return float(reading.get("", {}).get("boot", 0.0))

@@ -1,0 +1,1 @@
+"""What each receiver wants: formats, what it would refuse, how to speak to it. Values in, text out."""

@@ -1,0 +1,277 @@
+"""
+The rules that every receiver of a job shares: identity, a final status, an end, and amounts a column can hold.
+
+Part of `acceptance`, which adds what each receiver asks beyond them.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from arcacct.benchmark import Benchmark, parsed_benchmark
+from arcacct.errors import InputError
+from arcacct.targets.apel.text import ascii_text
+from arcacct.targets.sgas.usage_record import LARGEST_INT4
+from arcacct.targets.xml import LAST_SECOND, has_forbidden, iso_time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.jobs.aar import AAR
+
+FINAL = frozenset(("completed", "failed", "aborted"))
+
+LARGEST_EXACT = 2**53
+"""Beyond it a value is no measurement, and one would make a month's sum overflow."""
+
+FUTURE_S = 2 * 86400
+"""APEL takes an end of at most two days ahead of its clock; SGAS would count the job on a day to come."""
+
+_FREE_TEXTS = ("job_name", "user_dn", "vo", "queue", "project", "local_user", "local_job_id", "wn_instance")
+_OPTIONAL_AMOUNTS = ("memory_kib", "virtual_memory_kib", "scratch_bytes", "stage_in_bytes", "stage_out_bytes")
+_SMALLEST_WIDTH = 100
+_LONGEST_SHOWN = 60
+LONGEST_HOST = 255
+"""Of a domain name."""
+MOST_HOSTS = 1000
+"""SGAS keeps one name of a node, or a text of 2700 characters; APEL keeps none."""
+UNKNOWN_EXIT_CODE = 1
+"""A-REX's word for it."""
+
+
+class Verdict(NamedTuple):
+    """A record as it may be sent."""
+
+    aar: AAR
+    notes: tuple[str, ...] = ()
+    """What was repaired."""
+    refusal: str | None = None
+    """Why it cannot be sent; None if it can."""
+    not_before: int | None = None
+    """UTC seconds: the refusal is only about this host's clock, and holds until then; None: it holds for good."""
+
+
+def looks_sound(aar: AAR, now: int) -> bool:
+    """
+    Whether a job plainly needs no repair by any receiver's rules: a few comparisons, for nearly every job.
+
+    May say no to a good job, never yes to a bad one.
+    """
+    try:
+        return _amounts_look_sound(aar, now) and _texts_look_sound(aar)
+    except TypeError:
+        # SQLite holds anything in a column of numbers.
+        return False
+
+
+def _amounts_look_sound(aar: AAR, now: int) -> bool:
+    return (
+        aar.status in FINAL
+        and 0 < aar.submit_time <= aar.end_time <= now <= LAST_SECOND
+        and 0 <= aar.wall_s <= LARGEST_INT4
+        and min(aar.cpu_user_s, aar.cpu_kernel_s) >= 0
+        and aar.cpu_user_s + aar.cpu_kernel_s <= LARGEST_INT4
+        and 0 <= aar.core_count < 2**15 > aar.node_count >= 0
+        and 0 <= aar.memory_kib <= LARGEST_INT4 >= aar.virtual_memory_kib >= 0
+        and 0 <= aar.scratch_bytes < LARGEST_EXACT > aar.stage_in_bytes >= 0 <= aar.stage_out_bytes < LARGEST_EXACT
+        and 0 <= (aar.lrms_submit_time or 0) <= now
+        and 0 <= (aar.lrms_start_time or 0) <= now >= (aar.lrms_end_time or 0) >= 0
+        and isinstance(aar.exit_code, int)
+    )
+
+
+def _texts_look_sound(aar: AAR) -> bool:
+    return (
+        _own_texts_sound(aar)
+        and shared_texts_sound(aar.user_dn, aar.vo, aar.queue, aar.project, aar.local_user, aar.fqans)
+        and _sound_hosts(aar.node_names) == aar.node_names
+        and parsed_benchmark(aar.benchmark) is not None
+    )
+
+
+def _own_texts_sound(aar: AAR) -> bool:
+    """The texts that no other job has."""
+    texts = f"{aar.job_id} {aar.local_job_id or ''} {aar.job_name or ''} {aar.wn_instance or ''}"
+    return (
+        texts.isprintable()
+        and 0 < len(aar.job_id) <= _SMALLEST_WIDTH >= len(aar.local_job_id or "")
+        and len(aar.job_name or "") <= _SMALLEST_WIDTH
+    )
+
+
+@lru_cache(maxsize=8192)
+def shared_texts_sound(*texts: str | tuple[str, ...] | None) -> bool:
+    """The texts that come back with many jobs: short enough for any column, and in letters that every format sends."""
+    flat = [text for value in texts for text in ((value,) if isinstance(value, str) else value or ())]
+    return all(len(text) <= _SMALLEST_WIDTH and ascii_text(text) == text for text in flat)
+
+
+def job_refusal(aar: AAR, largest_cpu_s: int) -> str | None:
+    """Why no receiver would take a job, or None."""
+    if not (aar.job_id and aar.job_id.isprintable()) or has_forbidden(aar.job_id):
+        return f"JobID {aar.job_id!r} is empty or has characters that cannot be sent"
+    if aar.status not in FINAL:
+        return f"status {aar.status!r} is not final: expected completed, failed or aborted"
+    if not _is_within(aar.end_time, 1, LAST_SECOND):
+        return f"EndTime {_shown(aar.end_time)} is not a time"
+    return _amount_refusal(aar, largest_cpu_s)
+
+
+def ahead(aar: AAR, now: int) -> Verdict | None:
+    """
+    The verdict on a job that ends in the future: nothing is wrong with it if it is the clock that is behind.
+
+    To be asked of a job that nothing else is refused of.
+    """
+    if aar.end_time <= now + FUTURE_S:
+        return None
+    refusal = f"EndTime {iso_time(aar.end_time)} lies in the future by this host's clock ({iso_time(now)})"
+    return Verdict(aar, (), refusal, aar.end_time - FUTURE_S)
+
+
+def _amount_refusal(aar: AAR, largest_cpu_s: int) -> str | None:
+    bounds = (
+        ("wall time", aar.wall_s, LARGEST_INT4),
+        ("user CPU time", aar.cpu_user_s, largest_cpu_s),
+        ("kernel CPU time", aar.cpu_kernel_s, largest_cpu_s),
+    )
+    return outside(bounds) or outside((("CPU time", aar.cpu_s, largest_cpu_s),))
+
+
+def outside(bounds: tuple[tuple[str, object, int], ...]) -> str | None:
+    """The first of (name, value, largest) that is no number in 0..largest, in words."""
+    for name, value, largest in bounds:
+        if not _is_within(value, 0, largest):
+            return f"{name} {_shown(value)} is outside 0..{largest}"
+    return None
+
+
+def known_count(count: object) -> int:
+    """
+    Nodes or cores as every receiver holds them; 0 stands for "unknown", also in the place of an impossible number.
+
+    Not the largest that a column holds: receivers multiply wall times by it.
+    """
+    return count if isinstance(count, int) and 0 <= count <= LARGEST_INT4 else 0
+
+
+def _is_within(value: object, least: int, most: int) -> bool:
+    """Whether a value is a number between two: SQLite holds anything in a column of numbers."""
+    return isinstance(value, int) and least <= value <= most
+
+
+def count_note(name: str, count: object) -> str:
+    """What to say of a count that `known_count` does not know."""
+    return f"{name} {_shown(count)} is outside 0..{LARGEST_INT4}: taken as unknown"
+
+
+def _shown(value: object) -> str:
+    """A value of any kind in a few letters."""
+    text = str(value) if isinstance(value, int | float) else repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+
+
+def benchmark_problem(text: str | None) -> str | None:
+    """What is wrong with a benchmark; nothing if there is none."""
+    if not text or parsed_benchmark(text) is not None:
+        return None
+    try:
+        Benchmark.parse(text)
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def changed(aar: AAR, **values: Any) -> AAR:
+    """The record with other values, where the names of the fields are only known at run time."""
+    return aar._replace(**values)
+
+
+def repair_times(aar: AAR, notes: list[str]) -> AAR:
+    """A start after the end is taken to the end: what is accounted are durations and the end."""
+    if not _is_within(aar.submit_time, 0, aar.end_time):
+        notes.append(f"StartTime {_shown(aar.submit_time)} is not before EndTime: EndTime is used")
+        aar = aar._replace(submit_time=aar.end_time)
+    for name in ("lrms_submit_time", "lrms_start_time", "lrms_end_time"):
+        seconds = getattr(aar, name)
+        if seconds is not None and not 0 <= seconds <= LAST_SECOND:
+            notes.append(f"{name} {seconds} is not a time: left out")
+            aar = changed(aar, **{name: None})
+    return aar
+
+
+def repair_amounts(aar: AAR, notes: list[str]) -> AAR:
+    """Optional amounts that cannot have been measured are left out: none of them keeps a job from being counted."""
+    for name in _OPTIONAL_AMOUNTS:
+        amount = getattr(aar, name)
+        if not _is_within(amount, 0, LARGEST_EXACT - 1):
+            notes.append(f"{name} {_shown(amount)} is outside 0..2^53: left out")
+            aar = changed(aar, **{name: 0})
+    for name in ("node_count", "core_count"):
+        count = getattr(aar, name)
+        if known_count(count) != count:
+            notes.append(count_note(name.replace("_", " "), count))
+            aar = changed(aar, **{name: known_count(count)})
+    if not isinstance(aar.exit_code, int):
+        notes.append(f"exit code {_shown(aar.exit_code)} is no number: taken as unknown")
+        aar = aar._replace(exit_code=UNKNOWN_EXIT_CODE)
+    return aar
+
+
+def repair_hosts(aar: AAR, notes: list[str]) -> AAR:
+    """Names of nodes that cannot be names, and more of them than any job has, are left out."""
+    good = _sound_hosts(aar.node_names)
+    if good != aar.node_names:
+        count = len(aar.node_names) - len(good)
+        notes.append(f"node names: {count} left out, unprintable, too long or too many")
+        aar = aar._replace(node_names=good)
+    return aar
+
+
+@lru_cache(maxsize=4096)
+def _sound_hosts(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if name.isprintable() and len(name) <= LONGEST_HOST)[:MOST_HOSTS]
+
+
+def note_characters(aar: AAR, notes: list[str]) -> AAR:
+    """Say which names lose characters; taking them out is the formats' business."""
+    for name in _FREE_TEXTS:
+        text = getattr(aar, name)
+        if text and not text.isprintable() and has_forbidden(text):
+            notes.append(f"{name}: control characters are removed or escaped")
+    return aar
+
+
+def cut_texts(aar: AAR, widths: tuple[tuple[str, int], ...], notes: list[str]) -> AAR:
+    """Names longer than their column are cut."""
+    for name, width in widths:
+        text = getattr(aar, name)
+        if text is not None and len(text) > width:
+            notes.append(f"{name}: cut from {len(text)} to {width} characters")
+            aar = changed(aar, **{name: text[:width]})
+    return aar
+
+
+def note_cuts(texts: tuple[tuple[str, str | None, int], ...], notes: list[str]) -> None:
+    """Say which of the (name, text, width) APEL gets the beginning of; cutting is the formats' business."""
+    for name, text, width in texts:
+        length = 0 if text is None else _sent_length(text)
+        if length > width:
+            notes.append(f"{name}: cut from {length} to {width} characters")
+
+
+# The names of users and VOs come back with every cell.
+@lru_cache(maxsize=8192)
+def _sent_length(text: str) -> int:
+    return len(ascii_text(text).strip())
+
+
+def cut_local_user(aar: AAR, width: int, notes: list[str]) -> AAR:
+    """User and group are separate values of up to `width` characters."""
+    if aar.local_user is None or len(aar.local_user) <= width:
+        return aar
+    user, colon, group = aar.local_user.partition(":")
+    cut = f"{user[:width]}{colon}{group[:width]}"
+    if cut != aar.local_user:
+        notes.append(f"local_user: cut to {width} characters")
+    return aar._replace(local_user=cut)

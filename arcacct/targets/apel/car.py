@@ -1,0 +1,241 @@
+r"""
+EMI compute accounting records (CAR 1.2) for APEL, valid against car_v1.2.xsd.
+
+Pure ASCII, since SSM decodes messages as ASCII. What APEL stores is spelt as in its text messages, ``\xHH`` for each
+byte of UTF-8 and cut to its columns: a user is one user in every family, and a database in latin1 takes any name (it
+refuses a whole message for one character that it lacks). What APEL does not store (job name, project, local group,
+the JobID, versions) is for other readers and keeps its characters, as references.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from arcacct import __version__
+from arcacct.benchmark import FALLBACK, Benchmark
+from arcacct.jobs.fqan import VOs
+from arcacct.jobs.identity import is_domain_name, job_record_id, machine_host, start_time
+from arcacct.targets.apel.messages import (
+    DESCRIPTION,
+    LONG,
+    QUEUE,
+    APELOptions,
+    Membership,
+    apel_local_job_id,
+    benchmark_of,
+    infrastructure,
+    membership,
+    submit_host,
+)
+from arcacct.targets.apel.text import field
+from arcacct.targets.xml import duration, escape, iso_time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from arcacct.jobs.aar import AAR
+
+_NAMESPACE = "http://eu-emi.eu/namespaces/2012/11/computerecord"
+HEAD = f'<?xml version="1.0" encoding="UTF-8"?>\n<UsageRecords xmlns="{_NAMESPACE}" xmlns:urf="{_NAMESPACE}">\n'
+TAIL = "</UsageRecords>\n"
+"""A document is HEAD, records, TAIL; all ASCII. No comment before the root: APEL looks at the first node only."""
+
+_LARGEST_INT = 2**31 - 1
+
+# RFC 2253, section 3: a type of attribute, by keyword or number, and its value. The schema has one word for such names
+# and one for all others, the subjects of tokens among them (`https://issuer/subject`), and wants one of the two.
+_RFC_2253 = re.compile(r"(?:[A-Za-z][A-Za-z0-9-]*|(?:[Oo][Ii][Dd]\.)?[0-9]+(?:\.[0-9]+)+) *=")
+
+
+class CAROptions(NamedTuple):
+    """What a site may choose about its compute accounting records."""
+
+    site: str
+    """The name of the site in GOCDB."""
+    host: str | None = None
+    """``lrms_host``: MachineName, SubmitHost and recordId of jobs without an endpoint."""
+    localid_prefix: str = ""
+    vomsless_vo: VOs = VOs()
+    vo_groups: tuple[str, ...] = ()
+    """The first is the group of jobs without VOMS attributes."""
+    start_time_source: str = "submit"
+    default_benchmark: Benchmark = FALLBACK
+    local_group_prefix: str = ""
+    arc_version: str | None = None
+
+    def text_options(self) -> APELOptions:
+        """The same choices for APEL's text messages, so that both formats name things alike."""
+        return APELOptions(
+            site=self.site,
+            lrms_host=self.host,
+            localid_prefix=self.localid_prefix,
+            vomsless_vo=self.vomsless_vo,
+            vo_groups=self.vo_groups,
+            start_time_source=self.start_time_source,
+            default_benchmark=self.default_benchmark,
+            local_group_prefix=self.local_group_prefix,
+        )
+
+
+def car_record_id(aar: AAR, options: CAROptions) -> str:
+    """The recordId, the same as in a usage record."""
+    return job_record_id(aar, options.host)
+
+
+def document(records: Iterable[str]) -> str:
+    """One message: ASCII text."""
+    return f"{HEAD}{''.join(records)}{TAIL}"
+
+
+def car(aar: AAR, options: CAROptions, create_time: int) -> str:
+    """One UsageRecord for the inside of a document; the record must have passed `acceptance`."""
+    text = (
+        f'<UsageRecord><RecordIdentity urf:recordId="{escape(car_record_id(aar, options))}"'
+        f' urf:createTime="{iso_time(create_time)}"/>'
+        f"<JobIdentity><GlobalJobId>{escape(aar.job_id)}</GlobalJobId>"
+        f"<LocalJobId>{escape(apel_local_job_id(aar, options.localid_prefix))}</LocalJobId></JobIdentity>"
+        f"{_user_identity(aar.local_user, aar.user_dn, aar.project, _member(aar, options))}"
+        f"{_element('JobName', aar.job_name)}<Status>{escape(aar.status)}</Status>"
+        f"{_exit_status(aar.exit_code)}{_infrastructure(aar.lrms, aar.endpoint_url)}{_middleware(options.arc_version)}"
+        f"{_used(aar, options)}{_times(aar, options)}{_places(aar.endpoint_url, aar.queue, options)}"
+        f"{_hosts(aar.node_names)}</UsageRecord>\n"
+    )
+    if not text.isascii():
+        text = text.encode("ascii", "xmlcharrefreplace").decode("ascii")
+    if "\x7f" in text:
+        # XML may hold DEL as it stands, a message for SSM may not.
+        text = text.replace("\x7f", "&#127;")
+    # SSM takes a message with application/pkcs7-mime anywhere in it for an encrypted one.
+    return text.replace("pkcs7-mime", "pkcs7&#45;mime") if "pkcs7-mime" in text else text
+
+
+def _element(name: str, text: str | None, attributes: str = "") -> str:
+    """An element, or nothing for what is unknown."""
+    escaped = escape(text) if text else ""
+    return f"<{name}{attributes}>{escaped}</{name}>" if escaped else ""
+
+
+def _positive(name: str, number: int, attributes: str = "") -> str:
+    """An element whose type is positiveInteger: zero is not a value of it."""
+    return f"<{name}{attributes}>{number}</{name}>" if number > 0 else ""
+
+
+def _member(aar: AAR, options: CAROptions) -> Membership:
+    return _membership(aar.vo, aar.fqans[0] if aar.fqans else None, aar.auth_groups, aar.endpoint_url, options)
+
+
+@lru_cache(maxsize=4096)
+def _membership(
+    vo: str | None, main: str | None, auth_groups: tuple[str, ...], endpoint_url: str | None, options: CAROptions
+) -> Membership:
+    return membership(vo, main, auth_groups, endpoint_url, options.text_options())
+
+
+# Users come back with every job: a site has thousands of jobs for each combination.
+@lru_cache(maxsize=4096)
+def _user_identity(local_user: str | None, user_dn: str | None, project: str | None, member: Membership) -> str:
+    user, _, group = (local_user or "").partition(":")
+    name, account = field(user_dn, LONG), field(user, LONG) or "nobody"
+    notation = ' urf:type="rfc2253"' if _RFC_2253.match(name or "") else ' urf:type="opensslCompat"'
+    return (
+        f"<UserIdentity>{_element('GlobalUserName', name, notation)}"
+        f"{_groups(member)}{_attribute('ProjectName', project)}"
+        f"<LocalUserId>{escape(account)}</LocalUserId>{_element('LocalGroup', group)}</UserIdentity>"
+    )
+
+
+def _groups(member: Membership) -> str:
+    """
+    VO, group and role. APEL derives all three from the FQAN; only without one it reads the types group and role.
+
+    ``vo-group`` and ``vo-role`` are what the CAR document names, and what nobody reads.
+    """
+    role = None if member.role == "Role=NULL" else member.role
+    return (
+        f"{_element('Group', member.vo)}{_attribute('FQAN', member.fqan)}"
+        f"{_attribute('vo-group', member.group)}{_attribute('vo-role', role)}"
+        f"{'' if member.fqan else _attribute('group', member.group) + _attribute('role', member.role)}"
+    )
+
+
+def _attribute(kind: str, text: str | None) -> str:
+    return _element("GroupAttribute", text, f' urf:type="{kind}"')
+
+
+def _exit_status(code: int) -> str:
+    return f"<ExitStatus>{code}</ExitStatus>" if -_LARGEST_INT <= code <= _LARGEST_INT else ""
+
+
+@lru_cache(maxsize=256)
+def _infrastructure(lrms: str | None, endpoint_url: str | None) -> str:
+    """jura-ng's words, cut to APEL's column of 100."""
+    description = field(f"JURA-ARC-{lrms.upper()}" if lrms else "JURA-ARC", DESCRIPTION)
+    return f'<Infrastructure urf:type="{infrastructure(endpoint_url)}" urf:description="{escape(description or "")}"/>'
+
+
+@lru_cache(maxsize=16)
+def _middleware(arc_version: str | None) -> str:
+    version = f' urf:version="{escape(arc_version)}"' if arc_version else ""
+    product = escape(f"NorduGrid ARC {arc_version}" if arc_version else "NorduGrid ARC")
+    return f'<Middleware urf:name="arc"{version} urf:description="{product}, arcacct {__version__}"/>'
+
+
+def _used(aar: AAR, options: CAROptions) -> str:
+    benchmark = benchmark_of(aar.benchmark, options.default_benchmark)
+    kib = ' urf:metric="max" urf:storageUnit="KB" urf:type='
+    return (
+        f"<WallDuration>{duration(aar.wall_s)}</WallDuration>"
+        f'<CpuDuration urf:usageType="all">{duration(aar.cpu_s)}</CpuDuration>'
+        f'<CpuDuration urf:usageType="user">{duration(aar.cpu_user_s)}</CpuDuration>'
+        f'<CpuDuration urf:usageType="system">{duration(aar.cpu_kernel_s)}</CpuDuration>'
+        f'<ServiceLevel urf:type="{benchmark.type}">{benchmark.value}</ServiceLevel>'
+        f"{_positive('Memory', aar.virtual_memory_kib, kib + _SHARED)}"
+        f"{_positive('Memory', aar.memory_kib, kib + _PHYSICAL)}"
+    )
+
+
+_SHARED, _PHYSICAL = '"Shared"', '"Physical"'
+
+
+def _times(aar: AAR, options: CAROptions) -> str:
+    """CAR names three instants: created, queued, and eligible to run (we know when the payload started)."""
+    return (
+        f'<TimeInstant urf:type="Ctime">{iso_time(aar.submit_time)}</TimeInstant>'
+        f"{_instant('Qtime', aar.lrms_submit_time)}{_instant('Etime', aar.lrms_start_time)}"
+        f"{_positive('NodeCount', aar.node_count)}{_positive('Processors', aar.core_count)}"
+        f"<EndTime>{iso_time(aar.end_time)}</EndTime>"
+        f"<StartTime>{iso_time(start_time(aar, options.start_time_source))}</StartTime>"
+    )
+
+
+def _instant(kind: str, seconds: int | None) -> str:
+    return f'<TimeInstant urf:type="{kind}">{iso_time(seconds)}</TimeInstant>' if seconds else ""
+
+
+@lru_cache(maxsize=1024)
+def _places(endpoint_url: str | None, queue: str | None, options: CAROptions) -> str:
+    """
+    Where the job was sent.
+
+    CAR wants no SubmitHost for local jobs, but APEL counts jobs by it and compares with the sync message:
+    without one they would seem lost, so it is the batch system's host.
+    """
+    host = machine_host(endpoint_url, options.host) or ""
+    return (
+        f"<MachineName>{host if is_domain_name(host) else ''}</MachineName>"
+        f"{_element('SubmitHost', submit_host(endpoint_url, options.text_options()))}"
+        f'<Queue urf:description="execution">{escape(field(queue, QUEUE) or "")}</Queue>'
+        f'<Site urf:type="gocdb">{escape(field(options.site, LONG) or "")}</Site>'
+    )
+
+
+@lru_cache(maxsize=4096)
+def _hosts(names: tuple[str, ...]) -> str:
+    good = [name for name in dict.fromkeys(names) if is_domain_name(name)]
+    if not good:
+        return ""
+    others = "".join(f"<Host>{name}</Host>" for name in good[1:])
+    return f'<Host urf:primary="true">{good[0]}</Host>{others}'

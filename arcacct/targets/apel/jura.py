@@ -1,0 +1,36 @@
+"""How far jura-ng came with each target, read from its own publishing.db when arcacct takes over."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+
+from arcacct.db.engine import DatabaseError, connect
+
+
+def jura_end_times(path: str) -> dict[str, int]:
+    """
+    LastEndTime by TargetID of jura-ng's database; empty when there is none or it cannot be read.
+
+    SQLite opens a copy: a lock on the file could stop a jura-ng that still runs.
+    """
+    with tempfile.TemporaryDirectory(prefix="arcacct-") as folder:
+        copy = os.path.join(folder, "publishing.db")
+        try:
+            for suffix in ("", "-wal"):
+                if os.path.exists(path + suffix):
+                    shutil.copyfile(path + suffix, copy + suffix)
+            if not os.path.exists(copy):
+                return {}
+            con = connect(copy)
+        except (OSError, DatabaseError):
+            return {}
+        try:
+            return {
+                str(name): int(end) for name, end in con.execute("SELECT TargetID, LastEndTime FROM AccountingTargets")
+            }
+        except (DatabaseError, ValueError):
+            return {}
+        finally:
+            con.close()

@@ -1,0 +1,294 @@
+"""
+APEL's summaries and sync messages, from monthly usage cells.
+
+A cell becomes the receiver's key first, as MySQL compares it, and cells are summed by that key: two records with one
+key in one message would overwrite each other (jura-ng's two sync records for one SubmitHost did).
+Durations are seconds, whatever the format's document says: the server adds up seconds and so do all its other clients.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from arcacct.benchmark import TYPES
+from arcacct.targets.apel.messages import LONG, APELOptions, benchmark_of, infrastructure, membership, submit_host
+from arcacct.targets.apel.text import field, folded, record_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from arcacct.jobs.aar import UsageCell
+
+SUMMARY_HEADERS = {
+    "v0.2": "APEL-summary-job-message: v0.2\n",
+    "v0.3": "APEL-summary-job-message: v0.3\n",
+    "v0.4": "APEL-summary-job-message: v0.4\n",
+    "normalised-v0.4": "APEL-normalised-summary-message: v0.4\n",
+}
+"""The families; v0.3 and normalised-v0.4 carry normalised durations."""
+
+SYNC_HEADER = "APEL-sync-message: v0.1\n"
+
+_NORMALISED = ("v0.3", "normalised-v0.4")
+_MILLION = 10**6
+_HOUR_S = 3600
+
+
+class SummaryKey(NamedTuple):
+    """
+    What APEL's summary tables replace by. Equal keys overwrite each other, whichever family wrote them.
+
+    A plain tuple of texts, numbers and None: ``SummaryKey(*json.loads(json.dumps(key)))`` is the key again.
+    """
+
+    table: str
+    """``Summaries`` or ``NormalisedSummaries``."""
+    site: str | None
+    year: int
+    month: int
+    user: str | None
+    vo: str | None
+    group: str | None
+    role: str | None
+    submit_host: str | None
+    infrastructure: str | None
+    benchmark_type: str | None
+    """None in v0.3, which carries no type."""
+    benchmark_value: str | None
+    """None in NormalisedSummaries."""
+    node_count: int
+    processors: int
+
+
+class Summary(NamedTuple):
+    """One summary record: a key, its spelling, and the sums."""
+
+    key: SummaryKey
+    spelling: SummaryKey
+    """The key in the letters that are sent."""
+    jobs: int
+    wall_s: int
+    cpu_s: int
+    normalised_wall: int
+    """Second times benchmark, in millionths: rounded once, after summing."""
+    normalised_cpu: int
+    earliest_end_time: int | None
+    latest_end_time: int | None
+
+
+class SyncKey(NamedTuple):
+    """What APEL's SyncRecords replaces by."""
+
+    site: str | None
+    submit_host: str | None
+    year: int
+    month: int
+
+
+class Sync(NamedTuple):
+    """How many jobs a site has of one SubmitHost and month."""
+
+    key: SyncKey
+    spelling: SyncKey
+    jobs: int
+
+
+def summaries(cells: Iterable[UsageCell], options: APELOptions, family: str = "v0.2") -> list[Summary]:
+    """
+    One summary for each key of the receiver, in the order of the keys; cells must have passed `acceptance`.
+
+    Does not depend on the order of the cells: of several spellings of one key the first of the alphabet is sent.
+    """
+    merged: dict[SummaryKey, Summary] = {}
+    for cell in cells:
+        new = _summary(cell, options, family)
+        old = merged.get(new.key)
+        merged[new.key] = new if old is None else _sum(old, new)
+    return sorted(merged.values(), key=lambda summary: _order(summary.key))
+
+
+def _summary(cell: UsageCell, options: APELOptions, family: str) -> Summary:
+    benchmark = benchmark_of(cell.benchmark, options.default_benchmark)
+    member = membership(cell.vo, cell.fqan, cell.auth_groups, cell.endpoint_url, options)
+    normalised = family in _NORMALISED
+    spelling = SummaryKey(
+        table="NormalisedSummaries" if normalised else "Summaries",
+        site=field(options.site, LONG),
+        year=cell.year,
+        month=cell.month,
+        user=field(cell.user_dn, LONG),
+        vo=member.vo,
+        group=member.group,
+        role=member.role,
+        submit_host=submit_host(cell.endpoint_url, options),
+        infrastructure=infrastructure(cell.endpoint_url),
+        benchmark_type=None if family == "v0.3" else benchmark.type,
+        benchmark_value=None if normalised else benchmark.value,
+        node_count=cell.node_count,
+        processors=cell.core_count,
+    )
+    return Summary(
+        key=folded_key(spelling),
+        spelling=spelling,
+        jobs=cell.jobs,
+        wall_s=cell.wall_s,
+        cpu_s=cell.cpu_s,
+        normalised_wall=benchmark.normalised(cell.wall_s),
+        normalised_cpu=benchmark.normalised(cell.cpu_s),
+        earliest_end_time=cell.earliest_end_time,
+        latest_end_time=cell.latest_end_time,
+    )
+
+
+def folded_key(spelling: SummaryKey) -> SummaryKey:
+    """The key as MySQL compares it."""
+    folded_texts = (folded(value) if isinstance(value, str) else value for value in spelling[1:])
+    return SummaryKey._make((spelling.table, *folded_texts))
+
+
+def _sum(one: Summary, two: Summary) -> Summary:
+    return Summary(
+        key=one.key,
+        spelling=min(one.spelling, two.spelling, key=_order),
+        jobs=one.jobs + two.jobs,
+        wall_s=one.wall_s + two.wall_s,
+        cpu_s=one.cpu_s + two.cpu_s,
+        normalised_wall=one.normalised_wall + two.normalised_wall,
+        normalised_cpu=one.normalised_cpu + two.normalised_cpu,
+        earliest_end_time=_first(one.earliest_end_time, two.earliest_end_time),
+        latest_end_time=_last(one.latest_end_time, two.latest_end_time),
+    )
+
+
+def _first(one: int | None, two: int | None) -> int | None:
+    return two if one is None else one if two is None else min(one, two)
+
+
+def _last(one: int | None, two: int | None) -> int | None:
+    return two if one is None else one if two is None else max(one, two)
+
+
+def _order(key: SummaryKey | SyncKey) -> tuple[object, ...]:
+    """A total order over keys with unknown parts."""
+    return tuple("" if value is None else value for value in key)
+
+
+def zero_summary(key: SummaryKey) -> Summary:
+    """A summary without jobs, to neutralise a key that was sent and no longer exists: APEL has no delete message."""
+    return Summary(key, key, 0, 0, 0, 0, 0, None, None)
+
+
+def family_of(key: SummaryKey) -> str:
+    """A family that can express this key, for :func:`zero_summary`."""
+    if key.table == "Summaries":
+        return "v0.2"
+    return "v0.3" if key.benchmark_type is None else "normalised-v0.4"
+
+
+def summary_record(summary: Summary, family: str = "v0.2", dialect: str = "server") -> str:
+    """One summary record, its end included."""
+    key = summary.spelling
+    place = "Infrastructure" if family in _NORMALISED else "InfrastructureType"
+    return record_text(
+        [
+            ("Site", key.site),
+            ("Month", key.month),
+            ("Year", key.year),
+            ("GlobalUserName", key.user),
+            ("VO", key.vo),
+            ("VOGroup", key.group),
+            ("VORole", key.role),
+            ("SubmitHost", key.submit_host),
+            (place, key.infrastructure),
+            *_service_level(key, family),
+            # The tables have no default for these two: leaving them out rejects the whole message.
+            ("NodeCount", key.node_count),
+            ("Processors", key.processors),
+            ("EarliestEndTime", summary.earliest_end_time),
+            ("LatestEndTime", summary.latest_end_time),
+            *_durations(summary, family, dialect),
+            ("NumberOfJobs", summary.jobs),
+        ]
+    )
+
+
+def _service_level(key: SummaryKey, family: str) -> list[tuple[str, object]]:
+    if family == "v0.2":
+        return [("ServiceLevelType", key.benchmark_type), ("ServiceLevel", key.benchmark_value)]
+    if family == "v0.4":
+        return [("ServiceLevel", f"{{{key.benchmark_type}: {key.benchmark_value}}}")]
+    return []
+
+
+def _durations(summary: Summary, family: str, dialect: str) -> list[tuple[str, object]]:
+    """Seconds; in the seed's dialect of v0.3 hours, each rounded to the nearest."""
+    unit = _HOUR_S if dialect == "seed" and family == "v0.3" else 1
+    plain: list[tuple[str, object]] = [
+        ("WallDuration", _rounded(summary.wall_s, unit)),
+        ("CpuDuration", _rounded(summary.cpu_s, unit)),
+    ]
+    if family not in _NORMALISED:
+        return plain
+    wall = _rounded(summary.normalised_wall, unit * _MILLION)
+    cpu = _rounded(summary.normalised_cpu, unit * _MILLION)
+    if family == "v0.3":
+        return [*plain, ("NormalisedWallDuration", wall), ("NormalisedCpuDuration", cpu)]
+    kind = summary.spelling.benchmark_type
+    return [
+        *plain,
+        ("NormalisedWallDuration", f"{{{kind}: {wall}}}"),
+        ("NormalisedCpuDuration", f"{{{kind}: {cpu}}}"),
+    ]
+
+
+def _rounded(amount: int, unit: int) -> int:
+    """Divided and rounded to the nearest, halves up; exact for any size."""
+    return (2 * amount + unit) // (2 * unit)
+
+
+def mixed_benchmarks(cells: Iterable[UsageCell], options: APELOptions) -> dict[tuple[int, int], tuple[str, ...]]:
+    """
+    Months (year, month) whose cells have more than one benchmark type, with the types, APEL's favourite first.
+
+    v0.3 carries no type, so such a month is published as if all were the first: announce it before sending.
+    """
+    found: dict[tuple[int, int], set[str]] = {}
+    for cell in cells:
+        found.setdefault((cell.year, cell.month), set()).add(
+            benchmark_of(cell.benchmark, options.default_benchmark).type
+        )
+    return {month: tuple(sorted(types, key=TYPES.index)) for month, types in found.items() if len(types) > 1}
+
+
+def syncs(given: Iterable[tuple[SyncKey, int]]) -> list[Sync]:
+    """One sync record for each site, SubmitHost and month, of the jobs that the receiver was given there, by key."""
+    merged: dict[SyncKey, Sync] = {}
+    for place, jobs in given:
+        spelling = place._replace(site=place.site or None, submit_host=place.submit_host or None)
+        key = spelling._replace(site=folded(spelling.site), submit_host=folded(spelling.submit_host))
+        old = merged.get(key)
+        if old is None:
+            merged[key] = Sync(key, spelling, jobs)
+        else:
+            merged[key] = Sync(key, min(old.spelling, spelling, key=_order), old.jobs + jobs)
+    return sorted(merged.values(), key=lambda sync: _order(sync.key))
+
+
+def zero_sync(key: SyncKey) -> Sync:
+    """A sync record that says there are no jobs (any more)."""
+    return Sync(key, key, 0)
+
+
+def sync_record(sync: Sync) -> str:
+    """One sync record, its end included."""
+    key = sync.spelling
+    return record_text(
+        [
+            ("Site", key.site),
+            ("SubmitHost", key.submit_host),
+            ("NumberOfJobs", sync.jobs),
+            ("Month", key.month),
+            ("Year", key.year),
+        ]
+    )

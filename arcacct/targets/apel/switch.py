@@ -1,0 +1,354 @@
+"""
+Taking over from jura-ng without counting a job twice: what it sent to APEL under keys that ours do not replace.
+
+Such sums are noted in the ledger as if we had sent them, and the next run takes them back with zeros, as it takes back
+our own. Nothing is sent from here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from typing import NamedTuple
+
+from arcacct.arex import database as arex_database
+from arcacct.arex.database import ArexDatabase
+from arcacct.conf.settings import Settings
+from arcacct.conf.targets import APELTarget, DirectoryTarget, SGASTarget, Target
+from arcacct.db import opening, schema
+from arcacct.db.engine import Connection
+from arcacct.jobs import cells, reading
+from arcacct.jobs.aar import UsageCell
+from arcacct.publishing import months as ledger_months
+from arcacct.publishing import sent
+from arcacct.publishing.families import SYNC, SummaryFamily, apel_options, family_of, wants
+from arcacct.publishing.ledger import SentSum
+from arcacct.publishing.run import publishing_lock
+from arcacct.publishing.sums import Month, month_bounds, month_name, recent_months, summary_sums
+from arcacct.publishing.tally import Tally
+from arcacct.targets.apel import jura, jura_cells, jura_keys, messages, summaries
+from arcacct.targets.apel.jura_keys import JuraCell, JuraSum
+from arcacct.targets.apel.summaries import Summary, SummaryKey, Sync, SyncKey
+
+SUMMARIES = "summaries"
+"""The kind of the ledger: both kinds of summaries that jura-ng knows are in one table of APEL's."""
+_MILLION = 10**6
+_NO_HISTORY = "jura-ng has never published to it: nothing to take over"
+_SGAS = "nothing to do: record ids are the same as jura-ng's, and SGAS ignores what it has"
+
+
+class Wishes(NamedTuple):
+    """What a switch is about."""
+
+    databases: Sequence[str]
+    """A-REX's databases; jura-ng's publishing.db is beside them."""
+    months: Sequence[Month] = ()
+    """Empty: the month of the last job that jura-ng published, and the one before."""
+    arc: int | None = None
+    """6 or 7, whose jura-ng it was; ``None``: as the database says."""
+
+
+class SumsOfMonth(NamedTuple):
+    """What APEL has of jura-ng's summaries of a month, and what becomes of it."""
+
+    month: Month
+    sums: tuple[Summary, ...]
+    left: tuple[Summary, ...]
+    """Those of ``sums`` that no sum of ours replaces: their jobs would count twice."""
+    perhaps: tuple[SummaryKey, ...]
+    """Other keys that jura-ng may have used: in an earlier run, or in one that failed half way."""
+    ours: tuple[int, int]
+    """Jobs and wall seconds of the same month and target in our database."""
+    syncs: tuple[Sync, ...]
+    """Counts under a SubmitHost that ours do not replace."""
+
+
+class JobsOfMonth(NamedTuple):
+    """What APEL has of jura-ng's job records of a month."""
+
+    month: Month
+    jobs: int
+    differing: tuple[str, ...]
+    """JobIDs of those that have another key here: they would count twice."""
+    again: tuple[str, ...]
+    """JobIDs of those that were resumed: jura-ng may have sent an earlier end, which APEL keeps as a job of its own."""
+    wall_s: int
+    normalised: tuple[int, int]
+    """Wall seconds times benchmark, in millionths: as jura-ng sent it, and as recorded."""
+    syncs: tuple[Sync, ...]
+
+
+class TargetPlan(NamedTuple):
+    """What is to be done about one target."""
+
+    target: str
+    block: str
+    says: str
+    """About the target as a whole."""
+    sums: tuple[SumsOfMonth, ...] = ()
+    jobs: tuple[JobsOfMonth, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class _Sources(NamedTuple):
+    settings: Settings
+    accounting: Connection
+    publishing: Connection
+    databases: list[ArexDatabase]
+    wishes: Wishes
+
+    def version(self, database: ArexDatabase) -> int:
+        """Whose jura-ng read a database."""
+        return self.wishes.arc or (6 if database.version == 1 else 7)
+
+
+def plan(settings: Settings, targets: Sequence[Target], wishes: Wishes) -> list[TargetPlan]:
+    """
+    What jura-ng sent to each target, and what of it ours do not replace. Only reads.
+
+    Raises InputError when a database is none of A-REX's, StoreError and its kinds when one cannot be read.
+    """
+    with _sources(settings, wishes) as sources:
+        history = jura.jura_end_times(_publishing_database(wishes))
+        return [_plan(sources, target, history.get(_jura_block(target))) for target in targets]
+
+
+@contextmanager
+def _sources(settings: Settings, wishes: Wishes) -> Iterator[_Sources]:
+    here = settings.places
+    with ExitStack() as stack:
+        stack.enter_context(opening.translating(here.database))
+        ours = stack.enter_context(closing(opening.read_accounting(here)))
+        ledger = stack.enter_context(closing(opening.read_publishing(here)))
+        opened = []
+        for path in wishes.databases:
+            workspace = stack.enter_context(tempfile.TemporaryDirectory(prefix="switch-", dir=here.directory))
+            opened.append(stack.enter_context(arex_database.opened(path, workspace)))
+        yield _Sources(settings, ours, ledger, opened, wishes)
+
+
+def _publishing_database(wishes: Wishes) -> str:
+    return os.path.join(os.path.dirname(os.path.abspath(wishes.databases[0])), "publishing.db")
+
+
+def _jura_block(target: Target) -> str:
+    """The name that jura-ng knows a target by; a directory of ours may stand for a target of the same name."""
+    if isinstance(target, DirectoryTarget):
+        return f"arex/jura/apel:{target.name.partition(':')[2]}"
+    return target.block
+
+
+def _plan(sources: _Sources, target: Target, stopped: int | None) -> TargetPlan:
+    if isinstance(target, SGASTarget):
+        return TargetPlan(target.name, target.block, _SGAS)
+    if stopped is None:
+        return TargetPlan(target.name, target.block, _NO_HISTORY)
+    months = sources.wishes.months or sorted(recent_months(stopped))
+    until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(stopped))
+    arc = " and ".join(sorted({str(sources.version(one)) for one in sources.databases}))
+    family = family_of(target, sources.settings)
+    if isinstance(family, SummaryFamily):
+        says = f"jura-ng of ARC {arc} sent summaries of the jobs that ended until {until}"
+        found = [_sums_of_month(sources, target, family, month, stopped) for month in months]
+        return TargetPlan(target.name, target.block, says, sums=tuple(found), notes=_notes(sources, target, months))
+    says = f"jura-ng of ARC {arc} sent records of the jobs that ended until {until}"
+    jobs = [_jobs_of_month(sources, target, month, stopped) for month in months]
+    return TargetPlan(target.name, target.block, says, jobs=tuple(jobs), notes=_job_notes(jobs))
+
+
+def _notes(sources: _Sources, target: APELTarget | DirectoryTarget, months: Sequence[Month]) -> tuple[str, ...]:
+    since = schema.complete_since(sources.accounting)
+    published = ledger_months.published(sources.publishing, target.block)
+    return tuple(
+        f"{month_name(month)}: this database does not have every job of it, so nothing of it is sent or taken back:"
+        " `arcacct import arex` brings what is missing"
+        for month in sorted(months)
+        if month_bounds(*month)[0] < since and month not in published
+    )
+
+
+def _sums_of_month(
+    sources: _Sources, target: APELTarget | DirectoryTarget, family: SummaryFamily, month: Month, stopped: int
+) -> SumsOfMonth:
+    start, before = month_bounds(*month)
+    certain = _jura_sums(sources, target, month, (start, min(before, stopped + 1)))
+    possible = _jura_sums(sources, target, month, (start, before))
+    mine = cells.usage_cells(sources.accounting, [month])
+    kept = {part.sum.key for part in summary_sums(target, family, mine, Tally()).parts if part.sum is not None}
+    sums = tuple(jura_keys.at_receiver(certain))
+    left = tuple(one for one in sums if json.dumps(one.key) not in kept)
+    known = kept | {json.dumps(one.key) for one in left}
+    perhaps = [key for one in (*certain, *possible) for key in (one.summary.key, *one.earlier)]
+    return SumsOfMonth(
+        month,
+        sums,
+        left,
+        tuple(key for key in dict.fromkeys(perhaps) if json.dumps(key) not in known),
+        _amount(target, mine),
+        _syncs_left(sources, target, month, stopped),
+    )
+
+
+def _jura_sums(
+    sources: _Sources, target: APELTarget | DirectoryTarget, month: Month, period: tuple[int, int]
+) -> list[JuraSum]:
+    return [
+        one
+        for database in sources.databases
+        for one in jura_keys.sums(
+            _wanted(target, jura_cells.cells(database, *month, period)), target.gocdb_name, sources.version(database)
+        )
+    ]
+
+
+def _wanted(target: Target, found: Iterable[JuraCell]) -> list[JuraCell]:
+    return [cell for cell in found if wants(target, cell.vo)]
+
+
+def _amount(target: Target, mine: Iterable[UsageCell]) -> tuple[int, int]:
+    wanted = [cell for cell in mine if wants(target, cell.vo)]
+    return sum(cell.jobs for cell in wanted), sum(int(cell.wall_s) for cell in wanted)
+
+
+def _syncs_left(
+    sources: _Sources, target: APELTarget | DirectoryTarget, month: Month, stopped: int
+) -> tuple[Sync, ...]:
+    """The counts that jura-ng sent under a key of its own; zeros take them back when the sync message is sent."""
+    start, before = month_bounds(*month)
+    options = apel_options(target, sources.settings)
+    mine = [
+        (SyncKey(*messages.place(cell.endpoint_url, options), *month), cell.jobs)
+        for cell in cells.usage_cells(sources.accounting, [month])
+        if wants(target, cell.vo)
+    ]
+    kept = {json.dumps(one.key) for one in summaries.syncs(mine)}
+    found = [
+        one
+        for database in sources.databases
+        for one in jura_keys.syncs(
+            [
+                count
+                for vo, count in jura_cells.counts(database, *month, (start, min(before, stopped + 1)))
+                if wants(target, vo)
+            ],
+            target.gocdb_name,
+            sources.version(database),
+        )
+    ]
+    return tuple({one.key: one for one in found if json.dumps(one.key) not in kept}.values())
+
+
+def _jobs_of_month(sources: _Sources, target: APELTarget | DirectoryTarget, month: Month, stopped: int) -> JobsOfMonth:
+    start, before = month_bounds(*month)
+    period = (start, min(before, stopped + 1))
+    jobs, differing = 0, []
+    for database in sources.databases:
+        for page in jura_cells.ends(database, period):
+            wanted = [one for one in page if wants(target, one.vo)]
+            jobs += len(wanted)
+            differing += _differing(sources, target, wanted)
+    found = [
+        (cell, sources.version(database))
+        for database in sources.databases
+        for cell in _wanted(target, jura_cells.cells(database, *month, period))
+    ]
+    return JobsOfMonth(
+        month,
+        jobs,
+        tuple(differing),
+        tuple(job_id for database in sources.databases for job_id in jura_cells.ended_again(database, period)),
+        sum(cell.wall_s for cell, _version in found),
+        _normalised(sources, target, found),
+        _syncs_left(sources, target, month, stopped),
+    )
+
+
+def _differing(sources: _Sources, target: APELTarget | DirectoryTarget, page: Sequence[jura_cells.End]) -> list[str]:
+    """The jobs that our own record has another key for."""
+    different = []
+    for first in range(0, len(page), sent.MANY):
+        theirs = {reading.unescaped(one.job_id): one for one in page[first : first + sent.MANY]}
+        for job_id, aar in reading.by_job_id(sources.accounting, list(theirs)).items():
+            end = theirs[job_id]
+            key = jura_keys.job_key(end.job_id, end.local_job_id, end.end_time, target.gocdb_name)
+            if messages.job_key(aar, target.gocdb_name, "") != key:
+                different.append(job_id)
+    return different
+
+
+def _normalised(
+    sources: _Sources, target: APELTarget | DirectoryTarget, found: Sequence[tuple[JuraCell, int]]
+) -> tuple[int, int]:
+    default = apel_options(target, sources.settings).default_benchmark
+    theirs = ours = 0
+    for cell, version in found:
+        level = jura_keys.service_level_of_job(cell.benchmark, version)
+        theirs += 0 if level is None else level.normalised(cell.wall_s)
+        recorded = jura_keys.recorded_benchmark(cell.benchmark) or default
+        ours += recorded.normalised(cell.wall_s)
+    return theirs, ours
+
+
+def _job_notes(jobs: Sequence[JobsOfMonth]) -> tuple[str, ...]:
+    """How far the figures jump where jura-ng left the benchmark out."""
+    return tuple(
+        f"{month_name(one.month)}: jura-ng sent other ServiceLevels than those recorded (that of ARC 7.0 sends 1.0 for"
+        f" every job): {hours(one.normalised[0] // _MILLION)} normalised hours, with the recorded ones"
+        f" {hours(one.normalised[1] // _MILLION)}. The portal's figures jump when arcacct publishes;"
+        f" `arcacct republish --from {month_name(one.month)}-01 --to {month_name(_next(one.month))}-01` corrects the"
+        " whole month"
+        for one in jobs
+        if one.normalised[0] != one.normalised[1]
+    )
+
+
+def _next(month: Month) -> Month:
+    after = time.gmtime(month_bounds(*month)[1])
+    return after.tm_year, after.tm_mon
+
+
+def hours(seconds: int) -> str:
+    """Seconds as hours for people."""
+    return f"{seconds / 3600:,.2f}"
+
+
+def take_over(settings: Settings, plans: Sequence[TargetPlan]) -> dict[str, int]:
+    """
+    Note in the ledger what ours do not replace; how many keys of each target were new to it.
+
+    Targets with nothing left are not named. Repeating it changes nothing. Raises StoreBusy when a publisher is at
+    work, StoreError when the ledger refuses.
+    """
+    here = settings.places
+    with publishing_lock(here.publishing_lock), opening.translating(here.publishing_database):
+        con = opening.open_publishing(here)
+        with opening.put_away(con, here.publishing_database, here):
+            return {one.target: _adopt(con, one) for one in plans if anything_left(one)}
+
+
+def anything_left(one: TargetPlan) -> bool:
+    """Whether there is anything to take over."""
+    return bool(sums_left(one) or syncs_left(one))
+
+
+def _adopt(con: Connection, one: TargetPlan) -> int:
+    kinds = {SUMMARIES: sums_left(one), SYNC.kind: syncs_left(one)}
+    return sum(sent.adopt(con, one.block, kind, sums) for kind, sums in kinds.items() if sums)
+
+
+def sums_left(one: TargetPlan) -> list[SentSum]:
+    """The summaries that the receiver has, or may have, under keys that ours do not replace."""
+    certain = [(summary.key, summary.jobs) for month in one.sums for summary in month.left]
+    perhaps = [(key, 1) for month in one.sums for key in month.perhaps]
+    return [SentSum(json.dumps(key), key.year, key.month, jobs) for key, jobs in (*certain, *perhaps)]
+
+
+def syncs_left(one: TargetPlan) -> list[SentSum]:
+    """The counts that the receiver has under keys that ours do not replace."""
+    months = [*(month.syncs for month in one.sums), *(month.syncs for month in one.jobs)]
+    syncs = [sync for found in months for sync in found]
+    return [SentSum(json.dumps(sync.key), sync.key.year, sync.key.month, sync.jobs) for sync in syncs]

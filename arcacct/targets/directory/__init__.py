@@ -1,0 +1,1 @@
+"""Message files for a site's own sender."""

@@ -1,0 +1,218 @@
+"""
+Message files for a site's own ssmsend: unsigned, complete at the moment they appear, on the disk when we say so.
+
+Two layouts that SSM reads: ``dirq`` (a QueueSimple: ``8 hex/14 hex``) and ``directory`` (any file, no folders).
+
+Whose the directory is, his are the messages in it: he has to remove them. And who may write there by its group may read
+and remove them, too. Nobody else sees them, whatever the umask. All is done by descriptors (`files.foreign`): that user
+may put links where we want to write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import secrets
+import stat
+import time
+from typing import NamedTuple
+
+from arcacct.errors import ConfigError, InputError
+from arcacct.files.foreign import Directory, open_directory
+from arcacct.publishing.answers import Answer, Kind
+from arcacct.targets.apel.ssm_text import ssm_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LAYOUTS = ("dirq", "directory")
+
+_GRANULARITY_S = 60
+_ADVICE = "the directory must exist, on a filesystem with hard links, and this user must be able to write there"
+_NAME = re.compile(r"[0-9a-f]{8}/[0-9a-f]{14}")
+_PASSES = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.ENOENT,
+    errno.EIO,
+    errno.EAGAIN,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ESTALE,
+    errno.EBUSY,
+}
+
+
+def new_name(now_ns: int | None = None) -> str:
+    """
+    A name for one message, ``8 hex/14 hex``: the minute, then second, microsecond and a random digit, as dirq's.
+
+    Names sort by time, and ssmsend makes the message's empaid of it. Keep it with the message: written again under
+    the same name it is still one message.
+    """
+    now_us = (time.time_ns() if now_ns is None else now_ns) // 1000
+    seconds, micro = divmod(now_us, 1_000_000)
+    return f"{seconds - seconds % _GRANULARITY_S:08x}/{seconds:08x}{micro:05x}{secrets.randbelow(16):x}"
+
+
+class MessageDirectory:
+    """An outgoing directory in one of the two layouts. Raises ConfigError for a third."""
+
+    def __init__(self, path: str, layout: str = "dirq") -> None:
+        """Touch nothing yet."""
+        if layout not in LAYOUTS:
+            raise ConfigError(f"layout {layout}: ssmsend knows {' and '.join(LAYOUTS)}")
+        self.path = os.path.abspath(path)
+        self.layout = layout
+
+    def write(self, text: str, name: str) -> Answer:
+        """
+        Lay down a message under a name of `new_name`.
+
+        The same message under the same name is accepted again and stays one file. A full disk is "try later", a
+        missing or forbidden directory "we are refused"; both leave nothing behind. The receiver's id is the file's
+        name below the directory. Raises InputError for text that SSM cannot carry.
+        """
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"not a message's name: {name!r}")
+        data = ssm_text(text)
+        try:
+            with self._opened() as directory:
+                return self._write(directory, data, name)
+        except OSError as exc:
+            return _failed(self.path, exc)
+        except InputError as exc:
+            return Answer(Kind.WE_ARE_REFUSED, text=str(exc), advice=_ADVICE)
+
+    def _opened(self) -> Directory:
+        try:
+            return open_directory(self.path)
+        except FileNotFoundError:
+            # Not made: it may be one that is not mounted.
+            raise NotADirectoryError(errno.ENOTDIR, "no such directory") from None
+
+    def _write(self, directory: Directory, data: bytes, name: str) -> Answer:
+        if self.layout == "dirq":
+            folder_name, _, own_name = name.partition("/")
+            with _folder(directory, folder_name) as folder, _draft(folder, f"{own_name}.tmp", data, directory) as draft:
+                _appear(folder, draft, own_name, data)
+        else:
+            name = name.replace("/", "-")
+            with _unnamed_draft(directory, data) as draft:
+                _appear(directory, draft, name, data)
+        return Answer(Kind.ACCEPTED, text=os.path.join(self.path, name), receiver_id=name)
+
+
+class _Draft(NamedTuple):
+    """A complete file that nobody takes for a message yet."""
+
+    name: str
+    folder_fd: int | None
+    """What the name is relative to; ``None``: to nothing, it is a path."""
+
+
+def _folder(directory: Directory, name: str) -> Directory:
+    folder = directory.make(name)
+    try:
+        # One of ours that is empty was made by a run that was killed then.
+        if folder.made or (folder.status.st_uid == os.geteuid() and not os.listdir(folder.fd)):
+            group = directory.status.st_mode & stat.S_IRWXG if _has_group(directory) else 0
+            _hand_over(folder.fd, 0o700 | group | folder.status.st_mode & stat.S_ISGID, directory)
+            os.fsync(directory.fd)
+    except BaseException:
+        folder.close()
+        raise
+    return folder
+
+
+def _has_group(directory: Directory) -> bool:
+    """Whether its group may take messages out of a directory."""
+    both = stat.S_IWGRP | stat.S_IXGRP
+    return directory.status.st_mode & both == both
+
+
+def _hand_over(fd: int, mode: int, directory: Directory) -> None:
+    """Give what was just made to whom the directory belongs, and to its group if that may take messages out."""
+    uid, gid = directory.status.st_uid, directory.status.st_gid
+    # Only root gives files away; who is no member of the group cannot give it anything, and no other group gets it.
+    with contextlib.suppress(PermissionError):
+        os.fchown(fd, uid if os.geteuid() == 0 else -1, gid if _has_group(directory) else -1)
+    os.fchmod(fd, mode if os.fstat(fd).st_gid == gid else mode & ~stat.S_IRWXG)
+
+
+@contextlib.contextmanager
+def _draft(folder: Directory, name: str, data: bytes, directory: Directory) -> Iterator[_Draft]:
+    """A file under a name that SSM passes over; it is gone afterwards, whatever happens."""
+    _remove_old_draft(folder, name, directory)
+    descriptor = folder.create(name)
+    try:
+        _fill(descriptor, data, directory)
+        yield _Draft(name, folder.fd)
+    finally:
+        os.close(descriptor)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=folder.fd)
+
+
+def _remove_old_draft(folder: Directory, name: str, directory: Directory) -> None:
+    """What a killed run left under this name is ours; all else is not."""
+    try:
+        there = folder.lstat(name)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(there.st_mode) or there.st_uid not in (0, os.geteuid(), directory.status.st_uid):
+        raise InputError(f"{folder.path_of(name)}: somebody else put it there; remove it")
+    os.unlink(name, dir_fd=folder.fd)
+
+
+@contextlib.contextmanager
+def _unnamed_draft(directory: Directory, data: bytes) -> Iterator[_Draft]:
+    """A file without a name on the directory's filesystem: SSM sends whatever has one in the directory."""
+    try:
+        descriptor = os.open(".", os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC, 0o600, dir_fd=directory.fd)
+    except OSError as exc:
+        if exc.errno not in {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL}:
+            raise
+        # NFS knows no nameless files: beside the directory, then.
+        with (
+            open_directory(os.path.dirname(directory.path)) as beside,
+            _draft(beside, f".arcacct-{secrets.token_hex(8)}.tmp", data, directory) as draft,
+        ):
+            yield draft
+        return
+    try:
+        _fill(descriptor, data, directory)
+        yield _Draft(f"/proc/self/fd/{descriptor}", None)
+    finally:
+        os.close(descriptor)
+
+
+def _fill(descriptor: int, data: bytes, directory: Directory) -> None:
+    with os.fdopen(descriptor, "wb", closefd=False) as file:
+        file.write(data)
+    _hand_over(descriptor, 0o640 if _has_group(directory) else 0o600, directory)
+    os.fsync(descriptor)
+
+
+def _appear(folder: Directory, draft: _Draft, name: str, data: bytes) -> None:
+    """Give the draft its name, unless a file has it already: the same message is fine, another one is not."""
+    try:
+        # Only /proc/self/fd/N is followed (linkat, which Python calls with a directory): what else has become a link
+        # leads to a file of somebody else.
+        follow = draft.folder_fd is None
+        os.link(draft.name, name, src_dir_fd=draft.folder_fd, dst_dir_fd=folder.fd, follow_symlinks=follow)
+    except FileExistsError:
+        if folder.read(name, len(data) + 1) != data:
+            raise
+    os.fsync(folder.fd)
+
+
+def _failed(path: str, exc: OSError) -> Answer:
+    text = f"{path}: {exc.strerror}"
+    if exc.errno in _PASSES:
+        # An error of the disk may come after the file got its name.
+        return Answer(Kind.TRY_LATER, text=text, outcome_known=exc.errno != errno.EIO)
+    return Answer(Kind.WE_ARE_REFUSED, text=text, advice=_ADVICE)

@@ -1,0 +1,1 @@
+"""SGAS: OGF usage records, posted to the LUTS server."""

@@ -1,0 +1,89 @@
+"""TLS as grids do it: which certificate is shown, and whose are trusted."""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+
+from arcacct.errors import ArcacctError, ConfigError, CredentialError
+
+
+def tls_context(
+    cert_path: str | None,
+    key_path: str | None,
+    *,
+    ca_dir: str | None = None,
+    ca_file: str | None = None,
+    system_store: bool = False,
+) -> ssl.SSLContext:
+    """
+    What we show and whom we trust: the host certificate with its chain, and CAs from up to three places.
+
+    TLS 1.2 or newer; the host has to stand among the alternative names of its certificate (RFC 9525: a common name does
+    not count). AMS has a certificate of a public web CA, which a grid's CA directory may
+    lack: hence `system_store`. A CA directory without OpenSSL's hashed names is read file by file.
+    Raises CredentialError for certificate and key, ConfigError for places of CAs.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.hostname_checks_common_name = False
+    if cert_path is not None:
+        _load_credential(context, cert_path, key_path or cert_path)
+    if ca_dir is not None:
+        _trust_directory(context, ca_dir)
+    if ca_file is not None:
+        _trust_file(context, ca_file)
+    if system_store:
+        context.load_default_certs()
+    if ca_dir is None and ca_file is None and not system_store:
+        raise ConfigError("no certificate authority is trusted: set x509_cert_dir")
+    return context
+
+
+def _load_credential(context: ssl.SSLContext, cert_path: str, key_path: str) -> None:
+    def never() -> str:
+        # Without this OpenSSL would ask on the terminal, or wait for ever where there is none.
+        raise CredentialError(f"{key_path}: the key is encrypted; a service needs it in clear")
+
+    for path in (cert_path, key_path):
+        _check_readable(path, CredentialError)
+    try:
+        context.load_cert_chain(cert_path, key_path, password=never)
+    except ssl.SSLError as exc:
+        # The second is OpenSSL's word for a key of another kind than the certificate's.
+        if exc.reason in {"KEY_VALUES_MISMATCH", "NO_CERTIFICATE_ASSIGNED", "KEY_TYPE_MISMATCH"}:
+            raise CredentialError(f"{key_path}: this is not the key of the certificate {cert_path}") from exc
+        raise CredentialError(f"{cert_path}, {key_path}: not a certificate and its key in PEM form") from exc
+
+
+def _trust_directory(context: ssl.SSLContext, path: str) -> None:
+    try:
+        names = sorted(os.listdir(path))
+    except OSError as exc:
+        raise ConfigError(f"{path}: cannot be read ({exc.strerror}); set x509_cert_dir to the CA directory") from exc
+    if any(re.fullmatch(r"[0-9a-f]{8}\.[0-9]+", name) for name in names):
+        # OpenSSL opens what it needs when it needs it.
+        context.load_verify_locations(capath=path)
+        return
+    found = [os.path.join(path, name) for name in names if name.endswith((".pem", ".crt", ".0"))]
+    if not found:
+        raise ConfigError(f"{path}: no CA certificates there; set x509_cert_dir to the CA directory")
+    for file in found:
+        _trust_file(context, file)
+
+
+def _trust_file(context: ssl.SSLContext, path: str) -> None:
+    _check_readable(path, ConfigError)
+    try:
+        context.load_verify_locations(cafile=path)
+    except ssl.SSLError as exc:
+        raise ConfigError(f"{path}: no CA certificates in PEM form") from exc
+
+
+def _check_readable(path: str, error: type[ArcacctError]) -> None:
+    try:
+        with open(path, "rb"):
+            pass
+    except OSError as exc:
+        raise error(f"{path}: cannot be read ({exc.strerror}); correct the path, or run as the file's owner") from exc

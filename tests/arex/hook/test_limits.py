@@ -1,0 +1,139 @@
+"""A job that writes without end: what its hook needs, and what the database has of it afterwards."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+from hook_host import HOOK, host
+from installed import arcacct
+from job_files import DIAG, JOB, LOCAL, STATISTICS, Files, lay
+
+from arcacct.jobs.check import check
+
+__all__ = ["host"]
+
+HUGE = 16 << 20
+MEASURE = """
+import os, sys
+child = os.fork()
+if not child:
+    os.execve(sys.argv[1], sys.argv[1:], {"PATH": "/usr/bin:/bin"})
+print(os.wait4(child, 0)[2].ru_maxrss)
+"""
+"""A small process starts the hook: a child of this one would begin with the memory of this one."""
+TIMES = ",starttime=2026-11-20T11:00:05Z,endtime=2026-11-20T11:00:09Z,fromcache=no\n"
+
+
+def numbered(line: str) -> bytes:
+    """16 MiB of lines that are all different."""
+    count = HUGE // len(line) + 1
+    return "".join(line.replace("{}", str(number)) for number in range(count)).encode()
+
+
+NAMES = ("jobname", "lrms", "clientname", "projectname", "subject", "queue", "headnode", "interface", "localid")
+HOSTILE = {
+    "one line": Files(diag=DIAG + b"systemsoftware=" + b"x" * HUGE),
+    "times": Files(diag=DIAG + numbered("LRMSEndTime=20261120115900Z\nLRMSStartTime=202611201{}0000Z\n")),
+    "nodes": Files(diag=DIAG + numbered("nodename=n{}\n")),
+    "environments": Files(diag=DIAG + numbered("runtimeenvironments=R{};a;b\n")),
+    "short lines": Files(diag=DIAG + b"a=\n" * (HUGE // 3)),
+    "FQANs": Files(local=LOCAL + numbered("voms=/a{}\n")),
+    "claims": Files(local=LOCAL + numbered("tokenclaim.name={}'''''''''\n")),
+    "transfers": Files(statistics=STATISTICS + numbered("inputfile:url=https://se.example.org/{}" + "x" * 850 + TIMES)),
+    "everything": Files(
+        local=LOCAL
+        + numbered("tokenclaim.email={}" + "#" * 450 + "\n")
+        + "".join(f"{n}={'%' * 999}\n" for n in NAMES).encode(),
+        diag=DIAG + numbered("runtimeenvironments={}" + "x" * 880 + ";\nnodename={}" + "n" * 880 + "\n"),
+        statistics=STATISTICS + numbered("inputfile:url=https://se.example.org/{}" + "é'" * 400 + TIMES),
+    ),
+}
+
+
+def memory_kib(*command: str) -> int:
+    """The most memory that a process had, KiB."""
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", MEASURE, *command], capture_output=True, check=True)
+    assert done.stderr == b""
+    return int(done.stdout)
+
+
+def used_bytes(database: pathlib.Path) -> int:
+    """What the pages of a database take that are in use."""
+    with closing(sqlite3.connect(database)) as con:
+        pages, free, size = con.execute(
+            "SELECT * FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
+        ).fetchone()
+    return int((pages - free) * size)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_job_that_writes_without_end(host, name) -> None:
+    """
+    Of files of 16 MiB a hook needs less than 40 MiB of memory, and the database less than 100 KiB.
+
+    The record has what was measured, says what is left out, and nothing of it is a child that would be published.
+    """
+    lay(host.control, HOSTILE[name])
+    before = used_bytes(host.database)
+
+    used = memory_kib(HOOK, str(host.control), JOB, "FINISHED", str(host.conf))
+
+    assert host.spool == []
+    assert used < 40 << 10
+    assert used_bytes(host.database) - before < 100 << 10
+    with closing(sqlite3.connect(host.database)) as con:
+        assert con.execute("SELECT wall_s, exit_code, vo FROM v1_jobs").fetchall() == [(61, 0, "atlas")]
+        assert con.execute("SELECT count(*) FROM v1_record_notes WHERE job_id = ?", (JOB,)).fetchone() != (0,)
+        assert con.execute("SELECT count(*) FROM FinishedLog").fetchone() == (1,)
+    # The sweep reads the same files again: nothing is new.
+    assert host.sweep().recorded == 0
+    assert [one.problems for one in check(host.places)] == [()] * len(list(check(host.places)))
+
+
+def test_jobs_that_write_without_end_do_not_add_up(host) -> None:
+    """Each further job takes as much as the first at most, also when it has other names each time."""
+    before = used_bytes(host.database)
+    jobs = 6
+    files = HOSTILE["everything"]
+    assert files.local is not None
+    for number in range(jobs):
+        names = "".join(f"{name}={number}{'%' * 999}\n" for name in NAMES) + f"voms=/{number}{'v' * 999}\n"
+        lay(host.control, files._replace(local=names.encode() + files.local), f"JOB{number}")
+        host.run(job_id=f"JOB{number}")
+
+    assert host.spool == []
+    assert (used_bytes(host.database) - before) / jobs < 100 << 10
+
+
+def test_a_spooled_job_is_bounded_too(host) -> None:
+    """What a hook could not store waits in the spool, in a file of a few MiB, and is recorded from there alike."""
+    lay(host.control, HOSTILE["everything"])
+    before = used_bytes(host.database)
+    host.database.rename(host.database.with_suffix(".away"))
+    host.run()
+    host.database.with_suffix(".away").rename(host.database)
+    (event,) = host.spool
+    assert os.path.getsize(event) < 4 << 20
+
+    host.sweep()
+
+    assert host.spool == []
+    assert used_bytes(host.database) - before < 100 << 10
+
+
+def test_the_story_of_a_job_says_what_was_left_out(host) -> None:
+    """`job why` has a line for each thing that the record lacks."""
+    lay(host.control, Files(local=LOCAL + b"jobname=" + b"x" * 999 + b"\n"))
+    host.run()
+    with open(host.conf, "a") as conf:
+        conf.write(f"[arex]\ncontroldir={host.control}\n")
+
+    done = arcacct("--config", host.conf, "job", "why", JOB)
+
+    assert "  left out: job_name: cut from 999 bytes\n" in done.stdout

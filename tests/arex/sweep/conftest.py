@@ -1,0 +1,29 @@
+"""What the tests of the sweep share; each file says itself what host it is about (`here`)."""
+
+from __future__ import annotations
+
+import pathlib
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from arcacct.conf.places import Places
+from arcacct.db.opening import open_accounting
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def con(here: Places) -> Iterator[sqlite3.Connection]:
+    """Its accounting database."""
+    with closing(open_accounting(here)) as found:
+        yield found
+
+
+@pytest.fixture
+def control(here: Places) -> pathlib.Path:
+    """Its control directory."""
+    return pathlib.Path(here.controldir)

@@ -1,0 +1,249 @@
+"""Records of A-REX's own database as the records that we keep."""
+
+from __future__ import annotations
+
+import time
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from arcacct.arex.records import EventClock, job_of, lost, written_whole
+from arcacct.jobs.rows import ArexRows
+
+OSLO = ZoneInfo("Europe/Oslo")
+UTC = ZoneInfo("UTC")
+SUBMIT, END = 1_795_169_300, 1_795_172_900
+"""2026-11-20 10:08:20 and 11:08:20 UTC."""
+
+
+def rows(**changed: object) -> ArexRows:
+    """A finished job of ARC 6."""
+    numbers = (0, SUBMIT, END, 1, 8, 2_000_000, 2_000_000, 3500, 20_000, 300, 0, 10, 20)
+    found = ArexRows(
+        record_id=1,
+        job_id="JOB",
+        local_job_id="4711",
+        interface="org.nordugrid.arcrest",
+        url="https://ce.example.org/arex",
+        queue="main",
+        user_dn="/CN=O%27Neill",
+        vo="atlas",
+        status="completed",
+        numbers=numbers,
+        fqan=None,
+        benchmark=None,
+        auth_tokens=[("mainfqan", "/atlas/Role=production"), ("vomsfqan", "/atlas")],
+        rtes=[("ENV/PROXY",)],
+        transfers=[("https://se.example.org/a%23b", 10, SUBMIT, SUBMIT, 10)],
+        extra=[("benchmark", "HEPSPEC:12.26"), ("jobname", "100%25"), ("lrms", "fork")],
+        events=[("ACCEPTED", "2026-11-20 10:08:20"), ("FINISHED", "2026-11-20 11:08:20")],
+    )
+    return found._replace(**changed)
+
+
+def local(seconds: int, zone: ZoneInfo) -> str:
+    """A time as A-REX writes it in a zone."""
+    from datetime import datetime
+
+    return datetime.fromtimestamp(seconds, zone).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def utc(seconds: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
+
+
+def test_a_job_of_arc_6_is_taken_as_it_is() -> None:
+    """Names, numbers, children and percent-escapes are A-REX's own; our tables have the same convention."""
+    theirs = rows()
+
+    ours = job_of(theirs, EventClock(UTC))
+
+    assert ours[:9] == (*theirs[1:9], theirs.numbers)
+    assert ours.auth_tokens == tuple(theirs.auth_tokens)
+    assert ours.transfers == tuple(theirs.transfers)
+    assert ours.extra == tuple(theirs.extra)
+    assert ours.events == tuple(theirs.events)
+
+
+@pytest.mark.parametrize(
+    ("fqan", "tokens", "expected"),
+    [
+        pytest.param(
+            "/atlas/Role=production",
+            [("vomsfqan", "/atlas/Role=production"), ("vomsfqan", "/atlas")],
+            [("mainfqan", "/atlas/Role=production"), ("vomsfqan", "/atlas")],
+            id="the first is also among the others",
+        ),
+        pytest.param("/atlas", [], [("mainfqan", "/atlas")], id="the first alone"),
+        pytest.param(
+            "/b",
+            [("vomsfqan", "/a"), ("vomsfqan", "/b")],
+            [("mainfqan", "/b"), ("vomsfqan", "/a")],
+            id="the record's own is the main one",
+        ),
+        pytest.param("", [("vomsfqan", "/a")], [("mainfqan", "/a")], id="the record has none"),
+        pytest.param(
+            "/a",
+            [("subject", "s"), ("vomsfqan", "/a"), ("issuer", "https://iam")],
+            [("mainfqan", "/a"), ("subject", "s"), ("issuer", "https://iam")],
+            id="claims of a token stay",
+        ),
+        pytest.param("", [], [], id="no VO"),
+    ],
+)
+def test_fqans_of_arc_7(fqan, tokens, expected) -> None:
+    """ARC 7 calls every FQAN vomsfqan and has the first in the record: ours are mainfqan and vomsfqan."""
+    ours = job_of(rows(fqan=fqan, benchmark="", auth_tokens=tokens), EventClock(UTC))
+
+    assert list(ours.auth_tokens) == expected
+
+
+def test_the_benchmark_of_arc_7_joins_the_extra_values() -> None:
+    """ARC 7 has the benchmark in the record, and the record wins over an older row beside it."""
+    ours = job_of(rows(fqan="", benchmark="HEPscore23:17.5"), EventClock(UTC))
+
+    assert list(ours.extra) == [("benchmark", "HEPscore23:17.5"), ("jobname", "100%25"), ("lrms", "fork")]
+
+
+def test_children_of_a_resumed_job_are_there_once() -> None:
+    """A-REX repeats all children at each end; of extra values those of the last end count."""
+    finished = [("FINISHED", "2026-11-20 10:30:00"), ("FINISHED", "2026-11-20 11:08:20")]
+    once = rows()
+    twice = rows(
+        events=[*once.events[:1], *finished],
+        rtes=[*once.rtes, *once.rtes],
+        transfers=[*once.transfers, *once.transfers, ("https://se.example.org/new", 1, END, END, 20)],
+        extra=[("benchmark", "HEPSPEC:1.0"), ("nodenames", "wn1"), *once.extra],
+    )
+
+    ours = job_of(twice, EventClock(UTC))
+
+    assert ours.rtes == tuple(once.rtes)
+    assert ours.transfers == (*once.transfers, ("https://se.example.org/new", 1, END, END, 20))
+    assert ours.extra == tuple(once.extra)
+
+
+def test_a_file_that_was_fetched_twice_stays_twice() -> None:
+    """Equal rows of one end are what happened; only those that a second end repeats are too many."""
+    same = [("https://se.example.org/a", 10, SUBMIT, SUBMIT, 10)] * 2
+    resumed = rows(transfers=same * 2, events=[*rows().events, ("FINISHED", "2026-11-20 11:08:20")])
+
+    assert job_of(rows(transfers=same), EventClock(UTC)).transfers == tuple(same)
+    assert job_of(resumed, EventClock(UTC)).transfers == tuple(same)
+
+
+@pytest.mark.parametrize(
+    "zone", ["Europe/Oslo", "Asia/Kolkata", "America/St_Johns", "Pacific/Kiritimati", "UTC", "Australia/Lord_Howe"]
+)
+def test_event_times_become_utc(zone) -> None:
+    """Local times of A-REX's zone, which has no marker, are UTC here."""
+    times = [SUBMIT, SUBMIT + 1, END - 30, END]
+    keys = ["ACCEPTED", "PREPARING", "FINISHING", "FINISHED"]
+    events = [(key, local(when, ZoneInfo(zone))) for key, when in zip(keys, times, strict=True)]
+
+    ours = job_of(rows(events=events), EventClock(ZoneInfo(zone)))
+
+    assert list(ours.events) == [(key, utc(when)) for key, when in zip(keys, times, strict=True)]
+
+
+def test_without_a_zone_it_is_that_of_this_host(monkeypatch) -> None:
+    """A-REX runs here, mostly."""
+    monkeypatch.setenv("TZ", "America/St_Johns")
+    time.tzset()
+    try:
+        events = [("ACCEPTED", local(SUBMIT, ZoneInfo("America/St_Johns"))), ("INLRMS", "2026-07-01 00:00:00")]
+        clock = EventClock(None)
+        ours = job_of(rows(events=events), clock)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+    assert list(ours.events) == [("ACCEPTED", utc(SUBMIT)), ("INLRMS", "2026-07-01 02:30:00")]
+    assert clock.elsewhere == 0
+
+
+def test_the_jobs_own_times_win_over_a_wrong_zone() -> None:
+    """A-REX ran in another zone for a while: ACCEPTED is the submission and FINISHED the end, whatever was said."""
+    kolkata = ZoneInfo("Asia/Kolkata")
+    events = [("ACCEPTED", local(SUBMIT, kolkata)), ("INLRMS", local(SUBMIT + 60, kolkata))]
+    events += [("FINISHED", local(END, kolkata)), ("LRMSSTART", local(SUBMIT + 61, kolkata))]
+    clock = EventClock(UTC)
+
+    ours = job_of(rows(events=events), clock)
+
+    times = (SUBMIT, SUBMIT + 60, END, SUBMIT + 61)
+    assert [when for _key, when in ours.events] == [utc(when) for when in times]
+    assert clock.elsewhere == 1
+
+
+def test_a_restart_in_another_zone_within_one_job() -> None:
+    """Events before and after it are told apart by their order."""
+    kolkata = ZoneInfo("Asia/Kolkata")
+    events = [("ACCEPTED", utc(SUBMIT)), ("INLRMS", utc(SUBMIT + 60))]
+    events += [("FINISHING", local(END - 5, kolkata)), ("FINISHED", local(END, kolkata))]
+
+    ours = job_of(rows(events=events), EventClock(UTC))
+
+    assert [when for _key, when in ours.events] == [utc(when) for when in (SUBMIT, SUBMIT + 60, END - 5, END)]
+
+
+def test_the_hour_that_comes_twice() -> None:
+    """At the end of summer time the rows' order and the job's own times say which of two instants it was."""
+    # 2026-10-25 00:50 UTC is 02:50 in summer time; ten minutes later it is 02:00 once more.
+    submit, end = 1_792_889_400, 1_792_889_400 + 1800
+    times = [submit, submit + 120, submit + 900, submit + 1500, end]
+    keys = ["ACCEPTED", "PREPARING", "INLRMS", "FINISHING", "FINISHED"]
+    events = [(key, local(when, OSLO)) for key, when in zip(keys, times, strict=True)]
+    assert events[0][1] > events[-1][1]
+
+    ours = job_of(rows(events=events, numbers=(0, submit, end, *[1] * 10)), EventClock(OSLO))
+
+    assert [when for _key, when in ours.events] == [utc(when) for when in times]
+
+
+@pytest.mark.parametrize("text", ["", "garbage", "2026-13-01 00:00:00", "0000-00-00 00:00:00", "2026-11-20"])
+def test_what_is_no_time_is_kept_as_it_is(text) -> None:
+    """One odd row neither stops the import nor moves the others."""
+    ours = job_of(rows(events=[*rows().events, ("ODD", text)]), EventClock(UTC))
+
+    assert ours.events[:2] == tuple(rows().events)
+    assert ours.events[2][0] == "ODD"
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        pytest.param({}, None, id="finished"),
+        pytest.param({"status": "in-progress", "numbers": (1, SUBMIT, 0, *[0] * 10)}, None, id="in progress"),
+        pytest.param({"status": ""}, "INTERNAL", id="INTERNAL"),
+        pytest.param({"numbers": (0, SUBMIT, 0, *[0] * 10)}, "without an end time", id="no end"),
+        pytest.param({"status": "weird"}, "'weird' is unknown", id="unknown status"),
+    ],
+)
+def test_records_that_arex_has_lost(changed, expected) -> None:
+    """They are left out, with the reason."""
+    reason = lost(rows(**changed))
+
+    assert (reason is None) == (expected is None)
+    assert expected is None or expected in (reason or "")
+
+
+def test_a_record_without_its_last_event_is_being_written() -> None:
+    """A-REX writes a job's end in five transactions; the event FINISHED is in the last."""
+    assert written_whole(rows())
+    assert not written_whole(rows(events=rows().events[:1]))
+
+
+@pytest.mark.parametrize(
+    ("fqan", "vo", "kept"),
+    [
+        ("", "dteam%23/DC=org/CN=voms server", "dteam"),
+        ("", "  dteam", "dteam"),
+        ("/atlas", "atlas", "atlas"),
+        (None, "odd%23name", "odd%23name"),
+    ],
+    ids=["issuer", "blanks", "VOMS", "ARC 6"],
+)
+def test_the_vo_of_arc_7_has_no_issuer(fqan: str | None, vo: str, kept: str) -> None:
+    """A-REX 7 writes `VO#ISSUER` and blanks of its configuration as they stand; the hook records the VO."""
+    assert job_of(rows(fqan=fqan, benchmark="", vo=vo), EventClock(UTC)).vo == kept

@@ -1,0 +1,382 @@
+"""Creating the databases and taking them forward."""
+
+from __future__ import annotations
+
+import grp
+import hashlib
+import os
+import pathlib
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+from arex_corpus import arex_database
+from control_directory import set_up
+from other_users import acting_as
+
+from arcacct.conf.places import places
+from arcacct.db import schema
+from arcacct.db.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, open_database, open_for_reading, uri
+from arcacct.db.opening import initialise, leave_open, open_accounting, open_publishing
+from arcacct.db.schema import ACCOUNTING, PUBLISHING, ensure, incarnation, scripts
+from arcacct.errors import ConfigError, SchemaError, StoreError
+from arcacct.resources import resource
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.db.schema import Kind
+
+BOTH = pytest.mark.parametrize("kind", [ACCOUNTING, PUBLISHING], ids=["accounting", "publishing"])
+
+ALL = [number for number, _path in scripts(ACCOUNTING)]
+NEXT = ACCOUNTING_SCHEMA + 1
+
+
+def _mode(path: str | pathlib.Path) -> int:
+    return stat.S_IMODE(os.stat(path).st_mode)
+
+
+@pytest.mark.parametrize(
+    ("kind", "constant"),
+    [(ACCOUNTING, ACCOUNTING_SCHEMA), (PUBLISHING, PUBLISHING_SCHEMA)],
+    ids=["accounting", "publishing"],
+)
+def test_the_number_of_the_schema_is_the_last_script(kind: Kind, constant: int) -> None:
+    """The hook knows the schema by a constant, the number of the last script; no number is there twice."""
+    numbers = [number for number, _path in scripts(kind)]
+
+    assert numbers[-1] == constant == kind.schema
+    assert len(set(numbers)) == len(numbers)
+
+
+@BOTH
+def test_a_database_is_created_once(tmp_path: pathlib.Path, kind: Kind) -> None:
+    """The first call runs every script, the second none."""
+    path = str(tmp_path / "ours" / "x.db")
+
+    assert ensure(path, kind) == [number for number, _path in scripts(kind)]
+    assert ensure(path, kind) == []
+    open_database(path, kind.schema).close()
+
+
+def test_the_tables_of_arex_keep_their_version(tmp_path: pathlib.Path) -> None:
+    """DBSCHEMA_VERSION stays ARC's 1; ours is beside it, with a random name for this life of the database."""
+    with closing(open_accounting(places(None, set_up(tmp_path)))) as con:
+        config = dict(con.execute("SELECT KeyName, KeyValue FROM DBConfig").fetchall())
+
+        assert config["DBSCHEMA_VERSION"] == "1"
+        assert config["ARCACCT_SCHEMA"] == str(ACCOUNTING_SCHEMA)
+        assert len(config["ARCACCT_INCARNATION"]) == 32
+        assert incarnation(con) == config["ARCACCT_INCARNATION"]
+
+
+def test_two_databases_have_two_incarnations(tmp_path: pathlib.Path) -> None:
+    """A database that is made anew is not the one that a cursor belongs to."""
+    names = set()
+    for folder in ("a", "b"):
+        with closing(open_accounting(places(None, set_up(tmp_path / folder)))) as con:
+            names.add(incarnation(con))
+
+    assert len(names) == 2
+
+
+def test_the_columns_of_aar_are_arex_own(tmp_path: pathlib.Path) -> None:
+    """ARC's arcctl reads AAR by position: names and order are those of a real A-REX."""
+    with closing(open_accounting(places(None, set_up(tmp_path)))) as con, closing(arex_database()) as arex:
+        tables = [
+            name
+            for (name,) in arex.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            if "sqlite" not in name
+        ]
+        for table in tables:
+            theirs = arex.execute(f"SELECT name, type FROM pragma_table_info('{table}') ORDER BY cid").fetchall()
+            assert (
+                con.execute(f"SELECT name, type FROM pragma_table_info('{table}') ORDER BY cid").fetchall() == theirs
+            ), table
+
+    assert "AAR" in tables
+    assert len(tables) >= 11
+
+
+@BOTH
+def test_a_newer_database_is_refused(tmp_path: pathlib.Path, kind: Kind) -> None:
+    """Nothing goes backward: the complaint names the file, both versions and the way out."""
+    path = str(tmp_path / "x.db")
+    ensure(path, kind)
+    _set_version(path, str(kind.schema + 1))
+
+    for refused in (lambda: ensure(path, kind), lambda: open_database(path, kind.schema)):
+        with pytest.raises(
+            SchemaError, match=f"x.db: schema version {kind.schema + 1}; this program knows {kind.schema}"
+        ):
+            refused()
+
+
+def _set_version(path: str, number: str) -> None:
+    with closing(sqlite3.connect(path)) as con:
+        con.execute("UPDATE DBConfig SET KeyValue = ? WHERE KeyName = 'ARCACCT_SCHEMA'", (number,))
+        con.commit()
+
+
+@pytest.mark.parametrize("version", ["", "three", "-1", "²"])
+def test_a_version_that_is_no_number_is_refused(tmp_path: pathlib.Path, version: str) -> None:
+    """A file whose mark makes no sense is not ours."""
+    path = str(tmp_path / "x.db")
+    ensure(path, ACCOUNTING)
+    _set_version(path, version)
+
+    with pytest.raises(SchemaError, match="not a database of arcacct"):
+        open_database(path, ACCOUNTING_SCHEMA)
+
+
+def test_a_foreign_database_is_refused_and_left_alone(tmp_path: pathlib.Path) -> None:
+    """A database of A-REX, or of anyone, is not taken over: not a byte of it changes."""
+    path = tmp_path / "accounting.db"
+    with closing(sqlite3.connect(path)) as con:
+        con.execute("CREATE TABLE DBConfig (KeyName TEXT PRIMARY KEY, KeyValue TEXT NOT NULL)")
+        con.execute("INSERT INTO DBConfig VALUES ('DBSCHEMA_VERSION', '1')")
+        con.commit()
+    before = path.read_bytes()
+
+    for refused in (
+        lambda: ensure(str(path), ACCOUNTING),
+        lambda: open_database(str(path), ACCOUNTING_SCHEMA),
+        lambda: open_for_reading(str(path), ACCOUNTING_SCHEMA),
+    ):
+        with pytest.raises(SchemaError, match=r"accounting\.db: not a database of arcacct"):
+            refused()
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "content", [b"this is no database" * 100, b"SQLite format 3\0" + b"\xff" * 4096], ids=["text", "header"]
+)
+def test_a_corrupt_database_is_refused(tmp_path: pathlib.Path, content: bytes) -> None:
+    """A file that SQLite cannot read is a StoreError that says what to do, and it stays as it is."""
+    path = tmp_path / "x.db"
+    path.write_bytes(content)
+
+    for refused in (lambda: ensure(str(path), ACCOUNTING), lambda: open_database(str(path), ACCOUNTING_SCHEMA)):
+        with pytest.raises(StoreError, match=r"x\.db: .*backup"):
+            refused()
+    assert path.read_bytes() == content
+
+
+def test_a_missing_database_is_not_made_by_opening(tmp_path: pathlib.Path) -> None:
+    """The hook opens and never creates: the complaint says which command does."""
+    path = str(tmp_path / "x.db")
+
+    with pytest.raises(StoreError, match="no such database; create it with `arcacct db init`"):
+        open_database(path, ACCOUNTING_SCHEMA)
+    assert not os.path.exists(path)
+
+
+def test_an_interrupted_creation_is_taken_up_again(tmp_path: pathlib.Path) -> None:
+    """A creation that ended after its first sign of life, or between two scripts, is completed by the next."""
+    bare, half = str(tmp_path / "bare.db"), str(tmp_path / "half.db")
+    with closing(sqlite3.connect(bare)) as con:
+        con.execute("PRAGMA journal_mode = WAL")
+    assert os.path.getsize(bare) > 0
+    with closing(sqlite3.connect(half)) as con:
+        schema._run(con, half, *scripts(ACCOUNTING)[0])
+
+    assert ensure(bare, ACCOUNTING) == ALL
+    assert ensure(half, ACCOUNTING) == ALL[1:]
+
+
+def test_many_creators_make_one_database(tmp_path: pathlib.Path) -> None:
+    """Commands that start together on a fresh host all find it created."""
+    script = "import sys; from arcacct.db.schema import ACCOUNTING, ensure; print(len(ensure(sys.argv[1], ACCOUNTING)))"
+    path = str(tmp_path / "ours" / "x.db")
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(6)
+    ]
+    answers = [process.communicate() for process in running]
+
+    assert [stderr for _stdout, stderr in answers] == [""] * 6
+    assert sorted(stdout.strip() for stdout, _stderr in answers) == ["0"] * 5 + [str(len(ALL))]
+
+
+def test_an_older_database_goes_forward_after_a_backup(tmp_path: pathlib.Path) -> None:
+    """Only the missing scripts run, what was recorded stays, and the database of before lies beside it, private."""
+    path = str(tmp_path / "x.db")
+    with closing(sqlite3.connect(path)) as con:
+        con.execute("PRAGMA journal_mode = WAL")
+        schema._run(con, path, *scripts(ACCOUNTING)[0])
+        con.execute("INSERT INTO Users (Name) VALUES ('/CN=Ada')")
+        con.commit()
+
+        # The row is in the WAL only: a copy of the file alone would not have it.
+        assert ensure(path, ACCOUNTING) == ALL[1:]
+
+    (copy,) = tmp_path.glob("x.db.before-schema-*")
+    assert _mode(copy) == 0o600
+    with closing(sqlite3.connect(copy)) as con:
+        assert con.execute("SELECT Name FROM Users").fetchall() == [("/CN=Ada",)]
+        assert con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = 'ARCACCT_SCHEMA'").fetchall() == [("1",)]
+        assert con.execute("SELECT count(*) FROM sqlite_master WHERE name = 'FinishedLog'").fetchone() == (0,)
+    with closing(open_database(path, ACCOUNTING_SCHEMA)) as con:
+        assert con.execute("SELECT Name FROM Users").fetchall() == [("/CN=Ada",)]
+
+
+def test_a_script_that_fails_leaves_the_version_before(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script and its number commit together: of one that fails nothing remains, and it can be run again."""
+    path = str(tmp_path / "x.db")
+    ensure(path, ACCOUNTING)
+    folder = tmp_path / "scripts"
+    shutil.copytree(resource("schema", "accounting"), folder)
+    (folder / f"{NEXT:03}_next.sql").write_text(
+        "CREATE TABLE Next (A);\nINSERT INTO Next VALUES (1);\nNO SQL AT ALL;\n"
+    )
+    monkeypatch.setattr(schema, "resource", lambda _top, _folder: str(folder))
+    next_kind = ACCOUNTING._replace(schema=NEXT)
+
+    with pytest.raises(StoreError, match=f"{NEXT:03}_next"):
+        ensure(path, next_kind)
+    with closing(open_database(path, ACCOUNTING_SCHEMA)) as con:
+        assert con.execute("SELECT count(*) FROM sqlite_master WHERE name = 'Next'").fetchone() == (0,)
+
+    (folder / f"{NEXT:03}_next.sql").write_text("CREATE TABLE Next (A);\nINSERT INTO Next VALUES (1);\n")
+    assert ensure(path, next_kind) == [NEXT]
+    open_database(path, NEXT).close()
+    assert len(list(tmp_path.glob(f"x.db.before-schema-{NEXT}.*"))) >= 1
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o777], ids=oct)
+def test_the_databases_are_their_owners_alone(tmp_path: pathlib.Path, umask: int) -> None:
+    """Directory 0700 and files 0600 whatever the umask, -wal and -shm too."""
+    here = places(None, set_up(tmp_path))
+    os.mkdir(tmp_path / "accounting")
+    before = os.umask(umask)
+    try:
+        with closing(open_accounting(here)) as one, closing(open_publishing(here)) as other:
+            one.execute("INSERT INTO Users (Name) VALUES ('x')")
+            other.execute("INSERT INTO DBConfig VALUES ('x', 'y')")
+            modes = {path.name: _mode(path) for path in pathlib.Path(here.directory).iterdir()}
+    finally:
+        os.umask(before)
+
+    assert _mode(here.directory) == 0o700
+    assert set(modes) == {f"{name}.db{tail}" for name in ("accounting", "publishing") for tail in ("", "-wal", "-shm")}
+    assert set(modes.values()) == {0o600}
+
+
+def test_an_unknown_read_group_makes_nothing(tmp_path: pathlib.Path) -> None:
+    """A slip in read_group= is an error of the configuration, before a database is made that nobody can read."""
+    path = tmp_path / "ours" / "x.db"
+
+    with pytest.raises(ConfigError, match="read_group=nosuchgroup: this host has no such group"):
+        ensure(str(path), ACCOUNTING, read_group="nosuchgroup")
+    assert not path.exists()
+
+
+def _group() -> str:
+    """A group that nobody's own group is not."""
+    return next(group.gr_name for group in grp.getgrall() if group.gr_name in ("games", "users", "daemon"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be a member of a group")
+def test_read_group_reads_and_nobody_else(public_dir: pathlib.Path) -> None:
+    """Members of read_group= read the database after the command has ended, cannot write it; others cannot read."""
+    database = str(public_dir / "ours" / "accounting.db")
+    here = places(None, str(public_dir), database)
+    here.read_group = _group()
+    initialise(here)
+    con = open_accounting(here)
+    con.execute("INSERT INTO Users (Name) VALUES ('/CN=Ada')")
+    leave_open(con, here.database)
+    member = grp.getgrnam(_group()).gr_gid
+
+    assert (_mode(here.directory), _mode(database)) == (0o750, 0o640)
+    assert _as_nobody(database, (member,), "SELECT Name FROM Users") == "[('/CN=Ada',)]"
+    assert "readonly" in _as_nobody(database, (member,), "DELETE FROM Users")
+    assert "unable to open" in _as_nobody(database, (), "SELECT Name FROM Users")
+
+
+def _as_nobody(database: str, groups: tuple[int, ...], statement: str) -> str:
+    with acting_as("nobody", groups=groups):
+        try:
+            with closing(sqlite3.connect(uri(database, "ro"), uri=True)) as con:
+                return str(con.execute(statement).fetchall())
+        except sqlite3.Error as error:
+            return str(error)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a file to a group")
+def test_read_group_can_come_later(tmp_path: pathlib.Path) -> None:
+    """`db init` on databases that are there applies read_group= to all their files, and its absence too."""
+    here = places(None, set_up(tmp_path))
+    with closing(open_accounting(here)) as con:
+        con.execute("INSERT INTO Users (Name) VALUES ('x')")
+        here.read_group = _group()
+        initialise(here)
+        opened = [os.stat(here.database + tail) for tail in ("", "-wal", "-shm")]
+        here.read_group = None
+        initialise(here)
+
+        assert {stat.S_IMODE(found.st_mode) for found in opened} == {0o640}
+        assert {grp.getgrgid(found.st_gid).gr_name for found in opened} == {_group()}
+        assert _mode(here.database) == 0o600
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a file to a group")
+def test_a_directory_that_is_not_ours_keeps_its_mode(tmp_path: pathlib.Path) -> None:
+    """With database= in a directory of others that directory is not given to the group."""
+    tmp_path.chmod(0o755)
+    here = places(None, str(tmp_path / "control"), str(tmp_path / "accounting.db"))
+    here.read_group = _group()
+
+    initialise(here)
+
+    assert (_mode(tmp_path), os.stat(tmp_path).st_gid) == (0o755, 0)
+    assert _mode(here.database) == 0o640
+
+
+@pytest.mark.parametrize("name", ["a?b#c%d.db", "jø b.db", "a%41.db"])
+def test_a_database_may_have_any_name(tmp_path: pathlib.Path, name: str) -> None:
+    """Question marks, hashes, percent signs and letters of any kind in a path are letters of the path."""
+    path = str(tmp_path / name)
+    ensure(path, ACCOUNTING)
+
+    open_database(path, ACCOUNTING_SCHEMA).close()
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_a_path_with_two_slashes_is_a_path(tmp_path: pathlib.Path) -> None:
+    """SQLite does not take the first folder of //folder for a host."""
+    path = f"/{tmp_path}/x.db"
+    ensure(path, ACCOUNTING)
+
+    open_for_reading(path, ACCOUNTING_SCHEMA).close()
+    assert (tmp_path / "x.db").exists()
+
+
+def test_a_reader_cannot_write(tmp_path: pathlib.Path) -> None:
+    """What is opened for reading refuses to change anything."""
+    path = str(tmp_path / "x.db")
+    ensure(path, ACCOUNTING)
+
+    with (
+        closing(open_for_reading(path, ACCOUNTING_SCHEMA)) as con,
+        pytest.raises(sqlite3.OperationalError, match="readonly"),
+    ):
+        con.execute("INSERT INTO Users (Name) VALUES ('x')")
+
+
+@BOTH
+def test_a_script_that_landed_never_changes(kind: Kind) -> None:
+    """Sites have run it: schema/CHECKSUMS (as `sha256sum` writes it) has a line for each; a change is a new one."""
+    with open(resource("schema", "CHECKSUMS"), encoding="ascii") as file:
+        noted = dict(line.split()[::-1] for line in file)
+    found = [pathlib.Path(path) for _number, path in scripts(kind)]
+
+    assert {f"{path.parent.name}/{path.name}": hashlib.sha256(path.read_bytes()).hexdigest() for path in found} == {
+        name: digest for name, digest in noted.items() if name.startswith(f"{found[0].parent.name}/")
+    }

@@ -1,0 +1,214 @@
+"""Reading lines of Grid Engine's accounting files, of every age and encoding."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from gridengine_files import COLON, JSON_90, JSON_91, changed_json, colon, json_line, ran, records
+
+from arcacct.gridengine.lines import record
+from arcacct.gridengine.record import Record, key
+
+US = 1_000_000
+UGE_TAIL = "NONE:NONE:4194304:2097152:submit.example.org:/home/alice:qsub -l cpu=24:00:00 job.sh"
+START = 1_795_168_170
+
+
+def fields(found: Record | None, *names: str) -> tuple[object, ...]:
+    assert found is not None
+    return tuple(getattr(found, name) for name in names)
+
+
+def uge(tail: str, *, category: str = "-l h_rt=60") -> bytes:
+    """A line of Univa Grid Engine: times in milliseconds, then further fields."""
+    times = {name: START * 1000 + number for number, name in enumerate(("submission_time", "start_time", "end_time"))}
+    line = colon(category=category, ru_wallclock="20365.78", maxvmem="8388608.000000", **times)
+    return line.rstrip() + b":" + tail.encode() + b"\n"
+
+
+def test_the_real_file_has_all_its_records() -> None:
+    """45 records are read from the file of a real qmaster, its header is not one of them."""
+    assert len(records(COLON)) == 45
+
+
+@pytest.mark.parametrize("path", [JSON_90, JSON_91], ids=["9.0", "9.1"])
+def test_all_encodings_are_the_same_records(path) -> None:
+    """JSON says the same as the colon format, and knows each record by the same key."""
+    both = list(zip(records(COLON), records(path), strict=True))
+
+    assert [key(one) for one, _ in both] == [key(other) for _, other in both]
+    for one, other in both:
+        more = ("submit_cmd_line", "wallclock_s", "maxrss_bytes", "ioops")
+        assert one == other._replace(**dict.fromkeys(more))
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        pytest.param(b":".join(ran(7, 1, 2, 3).split(b":")[:43]), (7, None, None, None), id="43: 6.0"),
+        pytest.param(ran(7, 1, 2, 3, arid=4, ar_submission_time=START), (7, None, 4, START * US), id="45: 6.2"),
+        pytest.param(
+            ran(7, 1, 2, 3, category="-l cpu=24:00:00 -q a,b"),
+            (7, "-l cpu=24:00:00 -q a,b", None, None),
+            id="47: colons",
+        ),
+        pytest.param(
+            b":".join(ran(7, 1, 2, 3, category="-l a=1:2").split(b":")[:-2]),
+            (7, "-l a=1:2", None, None),
+            id="6.0, colons",
+        ),
+        pytest.param(ran(7, 1, 2, 3).rstrip() + b":NONE\n", (7, None, None, None), id="46: with a job class"),
+        pytest.param(
+            ran(7, 1, 2, 3, category=":".join("abcdefghijk")),
+            (7, "a:b:c:d:e:f:g:h:i:j:k", None, None),
+            id="55 by colons",
+        ),
+        pytest.param(ran(7, 1, 2, 3, category=""), (7, None, None, None), id="empty category"),
+    ],
+)
+def test_every_colon_dialect(line, expected) -> None:
+    """The category is found between what is counted from the left and what is counted from the right."""
+    assert fields(record(line), "job_number", "category", "arid", "ar_submission_time_us") == expected
+
+
+@pytest.mark.parametrize(
+    ("tail", "measured"),
+    [
+        pytest.param(UGE_TAIL, (None, None, None), id="52"),
+        pytest.param(f"{UGE_TAIL}:20365.5", (20365.5, None, None), id="53"),
+        pytest.param(f"{UGE_TAIL}:20365.5:12", (20365.5, 12, None), id="54"),
+        pytest.param(f"{UGE_TAIL}:20365.5:12:0,1", (20365.5, 12, "0,1"), id="55"),
+    ],
+)
+def test_univa_lines(tail, measured) -> None:
+    """Univa's further fields are found although category and command have colons; its times are milliseconds."""
+    found = record(uge(tail, category="-l cpu=24:00:00"))
+
+    assert fields(found, "wallclock_s", "ioops", "bound_cores") == measured
+    assert fields(found, "category", "submit_host", "cwd") == ("-l cpu=24:00:00", "submit.example.org", "/home/alice")
+    assert fields(found, "submit_cmd_line", "maxrss_bytes", "maxpss_bytes") == (
+        "qsub -l cpu=24:00:00 job.sh",
+        4194304,
+        2097152,
+    )
+    assert fields(found, "submission_time_us", "end_time_us", "ru_wallclock_s") == (
+        START * US,
+        START * US + 2000,
+        20365.78,
+    )
+
+
+def test_a_deleted_job_of_univa() -> None:
+    """qdel_info says who deleted a job."""
+    assert fields(record(uge(UGE_TAIL.replace("NONE:NONE", "NONE:root@master"))), "deleted_by") == ("root@master",)
+
+
+@pytest.mark.parametrize("line", [b"", b"\n", b"x\n", b"#\n", b"# Version: 9.1.0\n", b"\r\n", b"\0\0\0\0\n"], ids=repr)
+def test_lines_without_a_record(line) -> None:
+    """Comments, empty lines and lines of one character are none of our business."""
+    assert record(line) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        pytest.param(b"all.q:wn1:users\n", "3 fields", id="torn early"),
+        pytest.param(ran(7, 1, 2, 3)[:-15], "42 fields", id="torn late"),
+        pytest.param(ran(7, 1, 2, 3).replace(b":7:", b":seven:"), "job_number .* 'seven'", id="no number"),
+        pytest.param(ran(7, 1, 2, 3, cpu="nan"), "cpu .* 'nan'", id="not a number"),
+        pytest.param(ran(7, 1, 2, 3, ru_utime="1e999"), "out of range", id="infinite"),
+        pytest.param(ran(7, 1, 2, 3, mem="1_000"), "mem", id="Python's underscore"),
+        pytest.param(ran(7, 1, 2, 3, slots=-1), "out of range", id="negative slots"),
+        pytest.param(ran(10**30, 1, 2, 3), "out of range", id="too large for the database"),
+        pytest.param(ran(7, *(10**22,) * 3), "out of range", id="after the year 9999"),
+        pytest.param(ran(7, 1, 2, 10**15), "times of different units", id="an end in other units than the start"),
+        pytest.param(ran(7, 1, 2, 3, ar_submission_time="1.5"), "no known version", id="arid for a task's name"),
+        pytest.param(b"{}\n", "usage is missing", id="empty object"),
+        pytest.param(b'{"job_number":1\n', "not JSON", id="torn JSON"),
+        pytest.param(b"[" * 100_000 + b"\n", "fields", id="not even an object"),
+        pytest.param(b'{"usage":' + b"[" * 100_000 + b"\n", "not JSON", id="nested too deeply"),
+        pytest.param(changed_json(json_line(), job_number="1"), "job_number is '1'", id="number as text"),
+        pytest.param(changed_json(json_line(), failed=None), "failed is missing", id="no failed"),
+        pytest.param(changed_json(json_line(), slots=True), "slots is True", id="truth as number"),
+        pytest.param(changed_json(json_line(), owner=7), "owner is 7", id="text as number"),
+        pytest.param(changed_json(json_line(), usage={"eusage": {}}), "usage.rusage is missing", id="no rusage"),
+        pytest.param(json_line().replace(b'"cpu":11.443165', b'"cpu":NaN'), "NaN", id="NaN"),
+        pytest.param(json_line().replace(b'"cpu":11.443165', b'"cpu":1e999'), "cpu is out of range", id="1e999"),
+    ],
+)
+def test_bad_lines_say_what_is_wrong(line, reason) -> None:
+    """A line that cannot be used is refused with a reason, and never taken for another."""
+    with pytest.raises(ValueError, match=reason):
+        record(line)
+
+
+def test_zeros_that_a_crash_left_before_a_line() -> None:
+    """A line is read behind the zeros that a file system put where the file's end was."""
+    assert fields(record(b"\0" * 4096 + ran(7, 1, 2, 3)), "qname", "job_number") == ("all.q", 7)
+
+
+def test_bytes_that_are_not_utf8() -> None:
+    """A name with bytes that are not UTF-8 is kept, with these bytes written out."""
+    assert fields(record(ran(7, 1, 2, 3).replace(b":job:", b":j\xf8b\xc3\xb8:")), "job_name") == ("j\\xf8bø",)
+
+
+@pytest.mark.parametrize("name", [r"\ud800", r"\u0000", r"\UDFFF".lower()], ids=repr)
+def test_json_texts_that_no_database_takes(name) -> None:
+    """Half a surrogate pair and NUL become text that can be stored."""
+    (text,) = fields(record(json_line().replace(b'"okcpu"', b'"a' + name.encode() + b'"')), "job_name")
+
+    assert isinstance(text, str)
+    assert text.encode().startswith(b"a\\")
+    assert "\0" not in text
+
+
+def test_what_means_nothing_is_unknown() -> None:
+    """NONE, empty texts and 0 reservations are unknown, not values."""
+    found = record(ran(7, 1, 2, 3, project="NONE", granted_pe="", category="NONE", arid=0))
+
+    assert fields(found, "project", "granted_pe", "category", "arid", "pe_taskid") == (None,) * 5
+
+
+@pytest.mark.parametrize("name", ["pe_taskid", "pe_task_id"])
+def test_both_spellings_of_the_task(name) -> None:
+    """The task of a parallel job is read under the name of the program and under that of its manual."""
+    line = changed_json(json_line(), **{"pe_taskid": None, name: "1.wn2"})
+
+    assert fields(record(line), "pe_taskid") == ("1.wn2",)
+
+
+def test_custom_usage_is_kept() -> None:
+    """Usage that the site added and fields that are new to us are kept with their values."""
+    usage = json.loads(json_line())["usage"]
+    usage |= {"gpu": {"nvidia.0.util": 87.5, "model": "A100", "used": True, "none": None}, "power": {"power-1": 3}}
+    found = record(changed_json(json_line(), usage=usage, binding="linear:2", tags=["a"]))
+
+    assert fields(found, "custom") == (
+        (
+            ("", "binding", "linear:2"),
+            ("", "tags", '["a"]'),
+            ("gpu", "model", "A100"),
+            ("gpu", "nvidia.0.util", 87.5),
+            ("gpu", "used", 1),
+            ("power", "power-1", 3),
+        ),
+    )
+
+
+def test_usage_as_the_manual_page_describes_it() -> None:
+    """What stands beside usage, as arrays of objects, is read as what stands inside it."""
+    usage = json.loads(json_line())["usage"]
+    rusage = [{name: value} for name, value in usage["rusage"].items()]
+    line = changed_json(json_line(), usage=[], rusage=rusage, eusage=[usage["eusage"]], gpu=[{"util": 5}])
+
+    found = record(line)
+
+    assert found is not None
+    assert found._replace(custom=()) == record(json_line())
+    assert found.custom == (("gpu", "util", 5),)
+
+
+def test_a_counter_that_fell_below_zero() -> None:
+    """A value of 2**64 does not cost the record."""
+    assert fields(record(ran(7, 1, 2, 3, maxvmem=2**64)), "maxvmem_bytes") == (2.0**64,)

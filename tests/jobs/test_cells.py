@@ -1,0 +1,166 @@
+"""The monthly usage cells: always what a recount of the records gives."""
+
+from __future__ import annotations
+
+import calendar
+import pathlib
+import tempfile
+
+import pytest
+from control_directory import set_up
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arcacct.conf.places import Places, places
+from arcacct.db import opening
+from arcacct.db.connect import Connection
+from arcacct.jobs import cells, reading, recorder
+from arcacct.jobs.aar import UsageCell
+
+OCTOBER_LAST = calendar.timegm((2026, 10, 31, 23, 59, 59))
+MONTH_EDGES = [OCTOBER_LAST, OCTOBER_LAST + 1, calendar.timegm((2028, 2, 29, 12, 0, 0)), OCTOBER_LAST - 40 * 86400]
+COLUMNS = "JobID, LocalJobID, EndpointID, QueueID, UserID, VOID, StatusID, ExitCode, SubmitTime, EndTime, NodeCount"
+KEY = "Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark"
+TWICE = f"SELECT {KEY} FROM UsageCells GROUP BY {KEY} HAVING count(*) > 1"
+
+job = st.integers(0, 5)
+change = st.one_of(
+    st.tuples(
+        st.just("record"), job, st.sampled_from(MONTH_EDGES), st.sampled_from([0, 10, 2**53, 2**62]), st.integers(1, 3)
+    ),
+    st.tuples(st.just("status"), job, st.sampled_from(["in-progress", "completed", "failed", "aborted"])),
+    st.tuples(st.just("benchmark"), job, st.sampled_from(["HEPSPEC:1.0", "HEPscore23:12"])),
+    st.tuples(st.just("fqan"), job, st.sampled_from(["/atlas", "/atlas/Role=production"])),
+    st.tuples(st.just("delete"), job),
+    st.tuples(st.just("prune"), job),
+    st.tuples(st.just("advance")),
+)
+
+
+@pytest.fixture
+def here(tmp_path: pathlib.Path) -> Places:
+    return places(None, set_up(tmp_path))
+
+
+def apply(con: Connection, here: Places, step: tuple) -> None:
+    """One change of the history."""
+    kind, *values = step
+    if kind == "advance":
+        cells.advance(con, here)
+        return
+    name = f"job{values[0]}"
+    record_id = con.execute("SELECT RecordID FROM AAR WHERE JobID = ?", (name,)).fetchone()
+    if kind == "record" and record_id is None:
+        ids = [
+            recorder.endpoint_id(con, "rest", f"https://ce{values[0] % 2}/"),
+            *(recorder.name_id(con, table, "x") for table in ("Queues", "Users", "WLCGVOs")),
+            recorder.name_id(con, "Status", "completed"),
+        ]
+        con.execute(
+            f"INSERT INTO AAR ({COLUMNS}, CPUCount, UsedMemory, UsedVirtMem, UsedWalltime, UsedCPUUserTime,"
+            " UsedCPUKernelTime, UsedScratch, StageInVolume, StageOutVolume)"
+            " VALUES (?, '', ?, ?, ?, ?, ?, 0, 1, ?, 1, ?, 0, 0, ?, ?, 1, 0, 0, 0)",
+            (name, *ids, values[1], values[3], values[2], values[2]),
+        )
+    elif record_id is None:
+        return
+    elif kind == "record":
+        con.execute("UPDATE AAR SET EndTime = ?, UsedWalltime = ? WHERE JobID = ?", (values[1], values[2], name))
+    elif kind == "status":
+        status = recorder.name_id(con, "Status", values[1])
+        con.execute("UPDATE AAR SET StatusID = ? WHERE JobID = ?", (status, name))
+    elif kind == "benchmark":
+        recorder.set_children(con, record_id[0], "JobExtraInfo", [("benchmark", values[1])])
+    elif kind == "fqan":
+        recorder.set_children(con, record_id[0], "AuthTokenAttributes", [("mainfqan", values[1])])
+    else:
+        remove(con, here, record_id[0], pruned=kind == "prune")
+
+
+def remove(con: Connection, here: Places, record_id: int, *, pruned: bool) -> None:
+    """A deleted record takes its usage with it; a pruned one (delivered, in the archive) leaves it."""
+    if pruned:
+        cells.advance(con, here)
+    con.execute("BEGIN")
+    for table in ("AuthTokenAttributes", "JobExtraInfo", "AAR"):
+        con.execute(f"DELETE FROM {table} WHERE RecordID = ?", (record_id,))
+    if pruned:
+        con.execute("DELETE FROM FinishedLog WHERE RecordID = ?", (record_id,))
+    con.execute("COMMIT")
+
+
+def merged(found: list[UsageCell]) -> dict[tuple, tuple[int, ...]]:
+    """The cells by key; interfaces of one URL are one key."""
+    sums: dict[tuple, tuple[int, ...]] = {}
+    for cell in found:
+        old = sums.get(cell[:9], (0, 0, 0, 2**62, 0))
+        sums[cell[:9]] = (
+            old[0] + cell.jobs,
+            old[1] + cell.wall_s,
+            old[2] + cell.cpu_s,
+            min(old[3], cell.earliest_end_time),
+            max(old[4], cell.latest_end_time),
+        )
+    return sums
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.lists(change, max_size=40))
+def test_cells_equal_a_recount_after_any_history(steps) -> None:
+    """After corrections, deletions and moves between months the cells are the sums of what is there, at any moment."""
+    with tempfile.TemporaryDirectory() as folder:
+        here = places(None, set_up(folder))
+        con = opening.open_accounting(here)
+        for step in steps:
+            if step[0] != "prune":
+                apply(con, here, step)
+        recount = merged(reading.cell_of(aar) for page in reading.ended_between(con, 1, 2**60) for aar in page)
+
+        assert merged(cells.usage_cells(con)) == recount  # as a reader without write access sees it
+        assert con.execute(TWICE).fetchall() == []
+        cells.advance(con, here)
+        assert merged(cells.usage_cells(con)) == recount
+        assert cells.differences(con) == []
+        con.close()
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.lists(change, max_size=30))
+def test_pruned_jobs_stay_counted(steps) -> None:
+    """Pruning changes no sum: the jobs are in an archive, their usage stays in its month."""
+    with tempfile.TemporaryDirectory() as folder:
+        here = places(None, set_up(folder))
+        con = opening.open_accounting(here)
+        for step in steps:
+            before = merged(cells.usage_cells(con))
+            apply(con, here, step)
+            if step[0] == "prune":
+                assert merged(cells.usage_cells(con)) == before
+        cells.advance(con, here)
+        assert cells.differences(con) == []
+        con.close()
+
+
+def test_a_job_that_moves_changes_both_months(here) -> None:
+    """A correction that moves a job into another month makes both months new for a publisher."""
+    con = opening.open_accounting(here)
+    apply(con, here, ("record", 0, OCTOBER_LAST, 10, 1))
+    cells.advance(con, here)
+    seen = cells.position(con)
+    apply(con, here, ("record", 0, OCTOBER_LAST + 1, 10, 1))
+
+    assert cells.months_changed_after(con, seen) == {(2026, 10), (2026, 11)}
+    cells.advance(con, here)
+    assert cells.months_changed_after(con, seen) == {(2026, 10), (2026, 11)}
+    assert cells.months_changed_after(con, cells.position(con)) == set()
+    con.close()
+
+
+def test_the_contract_view_reads_the_cells(here) -> None:
+    """v1_usage_by_month shows what the cells say, with names and months in words."""
+    con = opening.open_accounting(here)
+    apply(con, here, ("record", 0, OCTOBER_LAST, 10, 2))
+    rows = con.execute("SELECT month, vo, core_count, jobs, wall_s, cpu_s FROM v1_usage_by_month").fetchall()
+
+    assert rows == [("2026-10", "x", 2, 1, 10, 11)]
+    con.close()

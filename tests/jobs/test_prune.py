@@ -1,0 +1,375 @@
+"""Moving old jobs, finished and delivered, into an archive."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from zoneinfo import ZoneInfo
+
+import arex_writer
+import job_files
+import pytest
+import stored_jobs
+from control_directory import set_up
+from hook_host import HOOK, host
+from stored_jobs import END_S
+
+from arcacct.arex.importing import import_arex
+from arcacct.conf.places import Places, places
+from arcacct.db.opening import initialise, open_accounting, open_publishing
+from arcacct.db.schema import incarnation
+from arcacct.errors import InputError, SchemaError, StoreBusy
+from arcacct.jobs import cells
+from arcacct.jobs.check import check
+from arcacct.jobs.prune import DROPPED, KEPT, MOVED, TELEMETRY, Plan, Wishes, plan, prune
+from arcacct.publishing import ledger
+from arcacct.publishing.ledger import Cursor, Held, SentRecord
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["host"]
+
+TARGET = "arex/jura/sgas:one"
+
+
+class Site:
+    """Both databases, and what is wished."""
+
+    def __init__(self, here: Places) -> None:
+        self.here = here
+        initialise(here)
+        self.con = open_accounting(here)
+        self.publishing = open_publishing(here)
+        self.archive = os.path.join(here.directory, "archive.db")
+
+    def wishes(self, **changed: object) -> Wishes:
+        return Wishes(END_S + 50, self.archive, (TARGET,))._replace(**changed)
+
+    def plan(self, **changed: object) -> Plan:
+        return plan(self.con, self.publishing, self.wishes(**changed))
+
+    def prune(self, **changed: object) -> Plan:
+        return prune(self.here, self.con, self.publishing, self.wishes(**changed))
+
+    def delivered(self, seq: int) -> None:
+        """The target was sent everything up to a Seq."""
+        ledger.set_cursor(self.publishing, Cursor(TARGET, incarnation(self.con), seq, 0, None))
+
+    def jobs(self) -> list[str]:
+        return [row[0] for row in job_files.rows(self.con)["AAR"]]
+
+    def archived(self) -> dict[str, list[tuple[object, ...]]]:
+        return job_files.rows(self.archive)
+
+
+def name(number: int) -> str:
+    return f"STORED{number:06d}"
+
+
+@pytest.fixture
+def site(tmp_path) -> Iterator[Site]:
+    """Jobs 1 to 4 ended one after the other; the first three long ago; everything was delivered."""
+    made = Site(places(None, set_up(tmp_path / "control")))
+    ends = (END_S, END_S + 10, END_S + 20, END_S + 1000)
+    stored_jobs.add(made.con, made.here, *(stored_jobs.job(n, end_s=end) for n, end in enumerate(ends, 1)))
+    made.delivered(4)
+    yield made
+    made.con.close()
+    made.publishing.close()
+
+
+def test_old_jobs_move(site) -> None:
+    """With all their rows, unchanged; the others stay, and nothing is logged as changed or deleted."""
+    before = job_files.rows(site.con)
+    old = {table: [row for row in rows if row[0] != name(4)] for table, rows in before.items()}
+
+    assert site.plan() == Plan(3, END_S, END_S + 20)
+    assert site.prune() == Plan(3, END_S, END_S + 20)
+
+    assert site.jobs() == [name(4)]
+    assert site.archived() == old
+    assert job_files.finished_log(site.con) == [(4, 4)]
+    assert [one.problems for one in check(site.here)] == [()] * 9
+    assert site.prune() == Plan()
+
+
+def test_usage_still_counts_what_was_pruned(site) -> None:
+    """The sums of the month are the same before and after, also when the month gets another job."""
+    before = cells.usage_cells(site.con)
+
+    site.prune()
+    assert cells.usage_cells(site.con) == before
+    stored_jobs.add(site.con, site.here, stored_jobs.job(5))
+    cells.advance(site.con, site.here)
+
+    assert sum(cell.jobs for cell in cells.usage_cells(site.con)) == sum(cell.jobs for cell in before) + 1
+
+
+def test_the_archive_knows_where_records_came_from(site) -> None:
+    """Sources, notes and authgroups go with the record; a record of our own hook has no source there either."""
+    site.con.execute("DELETE FROM RecordSources WHERE RecordID = 1")
+    site.con.execute("INSERT INTO FieldSources VALUES (2, 'memory_kib', 'sonar')")
+    site.con.execute("INSERT INTO RecordNotes VALUES (3, 'transfers', '5 of 9 kept', 1795176000)")
+    site.con.execute("INSERT INTO AuthGroups VALUES (3, 'tokens')")
+
+    site.prune()
+
+    with closing(sqlite3.connect(site.archive)) as con:
+        query = "SELECT JobID, Source, Origin FROM RecordSources JOIN AAR USING (RecordID) ORDER BY 1"
+        assert con.execute(query).fetchall() == [(name(n), "arex", "/elsewhere/accounting.db") for n in (2, 3)]
+        fields = con.execute("SELECT JobID, Field, FieldSources.Source FROM FieldSources JOIN AAR USING (RecordID)")
+        assert fields.fetchall() == [(name(2), "memory_kib", "sonar")]
+        noted = con.execute("SELECT job_id, field, note, noted_time FROM v1_record_notes").fetchall()
+        assert noted == [(name(3), "transfers", "5 of 9 kept", 1795176000)]
+        groups = con.execute("SELECT JobID, Names FROM AuthGroups JOIN AAR USING (RecordID)").fetchall()
+        assert groups == [(name(3), "tokens")]
+    for table in ("FieldSources", "RecordNotes", "AuthGroups"):
+        assert site.con.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
+
+
+def test_telemetry_of_a_job_goes_with_it(site) -> None:
+    """What GPUs a job used is in the archive afterwards, under the cluster's name, whatever number that has there."""
+    question = "SELECT job_id, cluster, gpu_model, gpu_busy_s FROM v1_job_telemetry"
+    site.con.execute("INSERT INTO Clusters (ID, Name) VALUES (7, 'other'), (8, 'hpc.example.org')")
+    site.con.execute(
+        "INSERT INTO JobTelemetry (RecordID, ClusterID, JobID, Samples, GPUModel, GPUBusyS)"
+        " VALUES (2, 8, 42, 3, 'A100', 1)"
+    )
+    before = site.con.execute(question).fetchall()
+    assert before == [(name(2), "hpc.example.org", "A100", 1.0)]
+
+    site.prune()
+
+    assert site.con.execute(question).fetchall() == []
+    with closing(sqlite3.connect(site.archive)) as con:
+        assert con.execute(question).fetchall() == before
+
+
+def test_every_table_of_a_record_has_its_place() -> None:
+    """A new table that knows records has to be moved, dropped or kept on purpose."""
+    from arcacct.db.schema import ACCOUNTING, in_memory
+    from arcacct.jobs.check import CHILDREN
+
+    with closing(in_memory(ACCOUNTING)) as con:
+        tables = {
+            table
+            for (table,) in con.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            if "RecordID" in {row[1] for row in con.execute(f"PRAGMA table_info({table})")}
+        }
+
+    placed = {"AAR", "FinishedLog", *CHILDREN, *MOVED, TELEMETRY, *DROPPED, *KEPT}
+    # Their RecordID is one of A-REX's own file.
+    assert tables - {"ImportedFiles", "ImportPending"} == placed
+
+
+@pytest.mark.parametrize(
+    ("prepare", "changed", "reason", "stay"),
+    [
+        pytest.param(lambda site: site.delivered(1), {}, f"[{TARGET}] was not sent them yet", 2, id="not delivered"),
+        pytest.param(
+            lambda _site: None, {"targets": ("arex/jura/apel:new",)}, "[arex/jura/apel:new] was not", 3, id="new target"
+        ),
+        pytest.param(
+            lambda site: site.publishing.execute("UPDATE Targets SET Incarnation = 'another life'"),
+            {},
+            f"[{TARGET}] was not sent",
+            3,
+            id="restored",
+        ),
+        pytest.param(
+            lambda _site: None,
+            {"present": (name(2),)},
+            "the control directory still has them",
+            1,
+            id="in the control directory",
+        ),
+        pytest.param(
+            lambda site: site.con.execute("DELETE FROM FinishedLog WHERE RecordID = 2"),
+            {},
+            "not in the log",
+            1,
+            id="not in the log",
+        ),
+    ],
+)
+def test_what_must_stay_stays(site, prepare, changed, reason, stay) -> None:
+    """The plan says how many and why, and the prune leaves exactly these."""
+    prepare(site)
+
+    planned = site.plan(**changed)
+    done = site.prune(**changed)
+
+    assert planned == done
+    assert done.jobs == 3 - stay
+    assert len(done.left) == 1
+    assert done.left[0][0].startswith(reason)
+    assert done.left[0][1] == stay
+    assert len(site.jobs()) == 1 + stay
+
+
+@pytest.mark.parametrize(
+    ("state", "moves"),
+    [("held", False), ("quarantined", False), ("correction", False), ("retry", False), ("dropped", True)],
+)
+def test_what_is_held_back_stays(site, state, moves) -> None:
+    """A record that a target still may get, or that an operator has to look at; dropped is decided."""
+    record = SentRecord(name(2), 2, 2, END_S + 10, b"")
+    ledger.intend(site.publishing, TARGET, [], [Held(record, state, "why")])
+
+    site.prune()
+
+    assert (name(2) in site.jobs()) is not moves
+
+
+def test_a_target_that_is_gone_need_not_be_waited_for(site) -> None:
+    """It is named on the command line."""
+    ledger.set_cursor(site.publishing, Cursor("arex/jura/sgas:old", incarnation(site.con), 1, 0, None))
+    assert site.plan().jobs == 1
+
+    assert site.prune(without=("arex/jura/sgas:old",)).jobs == 3
+
+
+def test_jobs_in_progress_stay(site) -> None:
+    """However old."""
+    stored_jobs.add(site.con, site.here, stored_jobs.job(9, status="in-progress"))
+
+    site.prune()
+
+    assert name(9) in site.jobs()
+
+
+def test_a_job_that_changes_meanwhile_stays(site) -> None:
+    """What was corrected after it was delivered has to be delivered again first."""
+    site.con.execute("UPDATE AAR SET ExitCode = 5 WHERE RecordID = 2")
+
+    assert site.prune().jobs == 2
+    assert name(2) in site.jobs()
+
+
+@pytest.mark.parametrize("point", ["archived", "deleting"])
+def test_a_prune_that_is_killed_goes_on(site, point) -> None:
+    """Killed between the two databases or within the second: no job is lost, and the next prune finishes."""
+    before = {table: [row for row in rows if row[0] != name(4)] for table, rows in job_files.rows(site.con).items()}
+    code = (
+        "import os, sys; from arcacct.conf.places import places\n"
+        "from arcacct.db import opening\nfrom arcacct.jobs import prune\n"
+        "here = places(None, sys.argv[1]); con = opening.open_accounting(here)\n"
+        "def die(*_): os.kill(os.getpid(), 9)\n"
+        "real = prune._delete\n"
+        "def delete(one, ids): real(one, ids); die() if one is con else None\n"
+        "if sys.argv[4] == 'deleting': prune._delete = delete\n"
+        "else: opening.writing = die; prune.cells.advance = lambda *_: 0\n"
+        "prune.prune(here, con, opening.open_publishing(here),\n"
+        "            prune.Wishes(int(sys.argv[2]), sys.argv[3], ()))"
+    )
+    cells.advance(site.con, site.here)
+    arguments = [site.here.controldir, str(END_S + 50), site.archive, point]
+    assert subprocess.run([sys.executable, "-c", code, *arguments], check=False).returncode == -9
+    assert len(site.jobs()) == 4
+    assert os.path.exists(site.here.maintenance)
+    # Corrected, and delivered again: the archive must not keep what the killed one left there.
+    site.con.execute("UPDATE AAR SET ExitCode = 5 WHERE RecordID = 1")
+    site.delivered(5)
+
+    done = site.prune()
+
+    corrected = [(*row[:8], 5, *row[9:]) if row[0] == name(1) else row for row in before["AAR"]]
+    assert done.jobs == 3
+    assert site.archived() == {**before, "AAR": corrected}
+    assert site.jobs() == [name(4)]
+    assert not os.path.exists(site.here.maintenance)
+
+
+def test_the_archive_can_be_attached(site) -> None:
+    """It has the same tables and views."""
+    site.prune()
+    site.con.execute("ATTACH ? AS archive", (f"file:{site.archive}?mode=ro",))
+
+    found = site.con.execute(
+        "SELECT job_id FROM main.v1_jobs UNION ALL SELECT job_id FROM archive.v1_jobs ORDER BY 1"
+    ).fetchall()
+
+    assert [job_id for (job_id,) in found] == [name(n) for n in (1, 2, 3, 4)]
+
+
+def other_database(path: str) -> None:
+    found = places(None, "/nowhere", path)
+    with closing(open_accounting(found)) as con:
+        stored_jobs.add(con, found, stored_jobs.job(77))
+
+
+def test_another_database_is_no_archive(site, tmp_path) -> None:
+    """Nor is the database itself; both stay as they are."""
+    other = str(tmp_path / "other" / "accounting.db")
+    other_database(other)
+
+    with pytest.raises(SchemaError, match="no archive"):
+        site.prune(archive=other)
+    with pytest.raises(InputError, match="the database itself"):
+        site.prune(archive=site.here.database)
+    assert len(site.jobs()) == 4
+    assert len(job_files.rows(other)["AAR"]) == 1
+
+
+def test_commands_wait_meanwhile(site) -> None:
+    """While one prune is at work another is refused."""
+    from arcacct.db.maintenance import maintenance
+
+    with maintenance(site.here.database, "prune"), pytest.raises(StoreBusy):
+        site.prune()
+
+
+@pytest.mark.parametrize("archive", ["there", "away"])
+def test_an_import_does_not_bring_pruned_jobs_back(site, tmp_path, archive) -> None:
+    """A-REX's own database still has them: they are counted and published, and one of another time is taken over."""
+    path = tmp_path / "accounting.db"
+    with closing(arex_writer.create(path)) as con:
+        con.execute("PRAGMA synchronous = OFF")
+        writer = arex_writer.Writer(con)
+        for number, job_id in enumerate((name(1), name(2), "OLDJOB", "NEWJOB"), 1):
+            writer.accept(number)
+            con.execute(f"UPDATE AAR SET JobID = '{job_id}' WHERE RecordID = {number}")
+            writer.finish(number, END_S if number < 4 else END_S + 2000)
+    site.prune()
+    if archive == "away":
+        os.rename(site.archive, site.archive + ".away")
+
+    report = import_arex(site.here, site.con, str(path), ZoneInfo("UTC"))
+
+    # Without its archive nobody can tell whether an old job was pruned.
+    old = ["OLDJOB"] if archive == "there" else []
+    assert sorted(site.jobs()) == sorted([name(4), "NEWJOB", *old])
+    assert report.archived == 3 - len(old)
+
+
+def test_hooks_during_a_prune_lose_nothing(host, tmp_path) -> None:
+    """Each hook records or spools; after the sweep every job is there."""
+    site = Site(host.places)
+    stored_jobs.add(site.con, site.here, *(stored_jobs.job(number) for number in range(1, 400)))
+    site.delivered(399)
+    names = [f"JOB{number}" for number in range(8)]
+    for one in names:
+        job_files.lay(host.control, job_files.Files(), one)
+    code = (
+        "import subprocess, sys\n"
+        "hook, control, conf, *names = sys.argv[1:]\n"
+        "for name in names: subprocess.run([hook, control, name, 'FINISHED', conf], check=True)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, HOOK, str(host.control), str(host.conf), *names])
+    moved = 0
+    while process.poll() is None:
+        moved += site.prune(ended_before=END_S + 50).jobs
+    assert process.returncode == 0
+
+    host.sweep()
+
+    assert moved == 399
+    assert site.jobs() == names
+    assert len(site.archived()["AAR"]) == 399
+    site.con.close()
+    site.publishing.close()

@@ -1,0 +1,451 @@
+"""What SQLite does for each statement that runs often: it costs what is new, or asked for, and not what ever was."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pytest
+
+sys.path.append(str(pathlib.Path(__file__).parent.parent / "bench"))
+
+from generate import DAYS, FIRST_END, add_jobs, fill
+
+from arcacct.arex import aborting, recorded
+from arcacct.asking import health_rows, job_record, story
+from arcacct.asking.questions import Selection
+from arcacct.asking.usage import usage
+from arcacct.conf.places import Places
+from arcacct.db import fence, lives, opening
+from arcacct.db.connect import Connection
+from arcacct.jobs import cells, former, lookup, reading, recorder
+from arcacct.publishing import given, held, ledger, months, sent
+
+GROWING = ("AAR", "JobEvents", "AuthTokenAttributes", "JobExtraInfo", "RunTimeEnvironments", "DataTransfers")
+GROWING += ("FinishedLog", "StatusFiles", "RecordSources", "Contributions", "Messages", "MessageRecords")
+GROWING += ("FormerVersions", "RecordNotes")
+SHORT, LONG, NEW = 600, 3_000, 20
+MESSAGES_PER_JOBS = 10
+TARGET = "arex/jura/sgas:x"
+SCAN = re.compile(rf"(SCAN|BLOOM FILTER ON) ({'|'.join(GROWING)})\b")
+NEWEST = re.compile(r"ORDER BY (RecordID|rowid) DESC LIMIT")
+"""A walk from the newest row back that a LIMIT ends."""
+STEPS = 20
+
+
+class Site(NamedTuple):
+    """A generated database, with jobs on top that nobody has seen yet."""
+
+    here: Places
+    jobs: int
+
+    @property
+    def late(self) -> int:
+        """A time after which some 30 jobs of the history ended."""
+        return FIRST_END + DAYS * 86400 * (self.jobs - 30) // self.jobs
+
+
+class Watched:
+    """A connection, every statement that ran on it, and about how many steps of SQLite's machine that took."""
+
+    def __init__(self, con: Connection, site: Site) -> None:
+        self.con = con
+        self.site = site
+        self.steps = 0
+        self.statements: list[str] = []
+        con.set_trace_callback(self.statements.append)
+        con.set_progress_handler(self._count, STEPS)
+
+    def _count(self) -> int:
+        self.steps += STEPS
+        return 0
+
+    def walks(self) -> list[str]:
+        """The statements that walk through a growing table, with the step that does."""
+        self.con.set_trace_callback(None)
+        self.con.set_progress_handler(None, 0)
+        found = []
+        # What a trigger does is traced as a comment.
+        for statement in dict.fromkeys(one for one in self.statements if not one.startswith("--")):
+            text = " ".join(statement.split())
+            if text.upper().startswith(("SELECT", "INSERT", "UPDATE", "DELETE")) and not NEWEST.search(text):
+                steps = [row[3] for row in self.con.execute(f"EXPLAIN QUERY PLAN {statement}")]
+                found += [f"{step}: {text[:300]}" for step in steps if SCAN.match(step)]
+        return found
+
+
+@pytest.fixture(scope="module", params=["analyzed", "fresh"])
+def sites(request, tmp_path_factory) -> list[Site]:
+    """A short and a long history, both with the statistics of ANALYZE, or both without."""
+    made = [Site(fill(tmp_path_factory.mktemp("plans"), jobs), jobs) for jobs in (SHORT, LONG)]
+    for site in made:
+        con = opening.open_accounting(site.here)
+        # The cells are up to date but for the last jobs.
+        cells.advance(con, site.here)
+        if request.param == "fresh":
+            con.execute("DELETE FROM sqlite_stat1")
+        con.execute(_CHANGED, (0,))
+        con.close()
+        add_jobs(site.here, NEW)
+        _change_some(site)
+        _make_ledger(site, analyzed=request.param == "analyzed")
+    return made
+
+
+_CHANGED = """
+    INSERT INTO FormerVersions SELECT RecordID, RecordID, JobID, LocalJobID, VOID, EndpointID, EndTime, 1, 1
+      FROM AAR WHERE RecordID > ? AND RecordID % 3 = 0
+"""
+"""Every third job of a history was something else once."""
+
+
+def _change_some(site: Site) -> None:
+    """Of the new jobs some are something else by now, and one that nobody had read is deleted."""
+    con = opening.open_accounting(site.here)
+    con.execute(_CHANGED, (site.jobs,))
+    con.execute("INSERT INTO FinishedLog (RecordID) VALUES (1000000)")
+    con.execute(
+        "INSERT INTO FormerVersions SELECT seq, 1000000, 'deleted', NULL, 1, 1, ?, 1, 1 FROM sqlite_sequence"
+        " WHERE name = 'FinishedLog'",
+        (FIRST_END,),
+    )
+    con.close()
+
+
+def _make_ledger(site: Site, *, analyzed: bool) -> None:
+    con = opening.open_publishing(site.here)
+    con.execute("PRAGMA synchronous = OFF")
+    if analyzed:
+        accounts = opening.open_accounting(site.here)
+        accounts.execute("ANALYZE")
+        accounts.close()
+    messages = site.jobs // MESSAGES_PER_JOBS
+    for number in range(messages):
+        (kept,) = ledger.intend(con, TARGET, [_message(number)], [], seq=None)
+        if number < messages - 2:
+            ledger.accepted(con, TARGET, kept, 200, "", None)
+    if analyzed:
+        con.execute("ANALYZE")
+    con.close()
+
+
+def _message(number: int) -> ledger.Message:
+    records = tuple(
+        ledger.SentRecord(
+            f"{number}-{place}",
+            number * 50 + place,
+            number * 50 + place,
+            FIRST_END,
+            b"d" * 16,
+            "key",
+            None,
+            "",
+            "ce.example.org",
+            100,
+        )
+        for place in range(50)
+    )
+    return ledger.Message(0, "ur", "publish", number * 50, "https://x", None, "d", 50, b"x" * 5000, records)
+
+
+@pytest.fixture
+def ours(sites) -> Iterator[list[Watched]]:
+    """The accounting databases."""
+    yield from _opened(sites, opening.open_accounting)
+
+
+@pytest.fixture
+def ledgers(sites) -> Iterator[list[Watched]]:
+    """The publishing databases."""
+    yield from _opened(sites, opening.open_publishing)
+
+
+def _opened(sites: list[Site], opening: Callable[[Places], Connection]) -> Iterator[list[Watched]]:
+    cons = [opening(site.here) for site in sites]
+    yield [Watched(con, site) for con, site in zip(cons, sites, strict=True)]
+    for con in cons:
+        con.close()
+
+
+def assert_flat(both: list[Watched], work: Callable[[Connection, Site], object]) -> None:
+    """The work walks through nothing that grows, and takes no more steps after the long history."""
+    for one in both:
+        work(one.con, one.site)
+    short, long = both
+
+    assert short.steps
+    assert long.walks() == []
+    # Trees that are a level deeper, and a cell more here and there.
+    assert long.steps <= 1.25 * short.steps + 200, f"{short.steps} steps after {SHORT} jobs, {long.steps} after {LONG}"
+
+
+def test_pages_of_new_records_follow_the_log(ours) -> None:
+    """Reading what is new walks from the log to the records and to their children."""
+
+    def read(con: Connection, site: Site) -> None:
+        horizon = fence.highest_seq(con)
+        page = reading.logged_after(con, site.jobs, horizon, ended_from=FIRST_END)
+        assert page is not None
+        assert len(page.records) == NEW
+        former.deleted_jobs(con, site.jobs, horizon)
+        former.nameless_deleted(con, site.jobs, horizon)
+        reading.without_measure(con, site.jobs, horizon)
+
+    assert_flat(ours, read)
+
+
+def test_why_figures_may_fall_is_asked_of_what_is_new(ours) -> None:
+    """What changed or was deleted since a place in the log, and the keys and months that it had before."""
+
+    def ask(con: Connection, site: Site) -> None:
+        horizon = fence.highest_seq(con)
+        assert former.deleted_jobs(con, site.jobs, horizon) == ["deleted"]
+        assert former.nameless_deleted(con, site.jobs, horizon) == []
+        assert sum(one.jobs for one in former.left_since(con, (2026, 7), site.jobs)) == 1
+        assert len(former.former_keys(con, site.jobs)) > 1
+        assert former.former_places(con, site.jobs)
+
+    assert_flat(ours, ask)
+
+
+def test_twins_are_looked_for_at_their_ends(ours) -> None:
+    """Which jobs ended in the same seconds as some is asked of the index of ends."""
+
+    def ask(con: Connection, site: Site) -> None:
+        page = next(reading.ended_between(con, site.late, FIRST_END + DAYS * 86400))
+        assert reading.ended_at(con, [aar.end_time for aar in page])
+
+    assert_flat(ours, ask)
+
+
+def test_the_jobs_of_a_month_are_counted_from_its_cells(ours) -> None:
+    """What a month had at an earlier time reads that month, and no other."""
+    for one in ours:
+        assert cells.counted_until(one.con, (2026, 9), reading.LAST_SECOND)
+        cells.emptied_cells(one.con, [(2026, 9)])
+
+        assert one.walks() == []
+
+
+@pytest.mark.parametrize("ended_from", [0, FIRST_END], ids=["any", "since the beginning"])
+def test_times_of_new_records_follow_the_log(ours, ended_from) -> None:
+    """The months of what is new, and how far everything is handled."""
+
+    def ask(con: Connection, site: Site) -> None:
+        reading.months_logged_after(con, site.jobs, fence.highest_seq(con), ended_from=ended_from)
+        reading.earliest_unhandled_end(con, site.jobs, ended_from=ended_from)
+        reading.latest_end(con)
+
+    assert_flat(ours, ask)
+
+
+def test_a_new_target_looks_at_the_ends_of_its_time(ours) -> None:
+    """A target that has had nothing yet is asked from the time that it begins with."""
+
+    def ask(con: Connection, site: Site) -> None:
+        reading.months_logged_after(con, 0, fence.highest_seq(con), ended_from=site.late)
+        reading.earliest_unhandled_end(con, 0, ended_from=site.late)
+        health_rows.waiting(con, 0, site.late, ())
+
+    assert_flat(ours, ask)
+
+
+def test_records_by_their_names_and_ends_use_the_indexes(ours) -> None:
+    """Single records are found by JobID, RecordID and the time of their end."""
+
+    def read(con: Connection, site: Site) -> None:
+        page = next(reading.ended_between(con, site.late, FIRST_END + DAYS * 86400))
+        reading.by_job_id(con, [aar.job_id for aar in page])
+        reading.by_record_id(con, [aar.record_id for aar in page])
+
+    assert_flat(ours, read)
+
+
+def test_what_changed_is_asked_of_what_is_new(ours) -> None:
+    """Which months changed, also before the cells are advanced."""
+
+    def read(con: Connection, site: Site) -> None:
+        assert cells.position(con) < fence.highest_seq(con)
+        cells.months_changed_after(con, site.jobs)
+
+    assert_flat(ours, read)
+
+
+def test_advancing_the_cells_costs_what_is_new(ours) -> None:
+    """The monthly cells are advanced without looking at jobs that are in them."""
+
+    def advance(con: Connection, site: Site) -> None:
+        con.execute("UPDATE CellsPosition SET Seq = ?", (site.jobs,))
+        cells.advance(con, site.here)
+        cells.months_changed_after(con, site.jobs)
+        fence.pass_fence(con, site.here)
+
+    assert_flat(ours, advance)
+
+
+@pytest.mark.parametrize("by", [("month", "vo"), ("month", "user", "role")], ids=",".join)
+def test_usage_by_month_reads_no_job(ours, by) -> None:
+    """`stats --by month,...` and v1_usage_by_month are answered from the cells."""
+    for one in ours:
+        usage(one.con, Selection(), by, details=False)
+        one.con.execute("SELECT month, vo, sum(jobs) FROM v1_usage_by_month GROUP BY 1, 2").fetchall()
+
+        assert one.walks() == []
+
+
+def test_recording_finds_the_job_by_its_id(ours) -> None:
+    """What the recorder asks of a job, and how it replaces its children, uses their indexes."""
+
+    def record(con: Connection, _site: Site) -> None:
+        job_id = con.execute("SELECT JobID FROM AAR WHERE RecordID = 7").fetchone()[0]
+        recorder.has_ended(con, job_id)
+        for table in ("JobExtraInfo", "AuthTokenAttributes"):
+            recorder.set_children(con, 7, table, [("lrms", "slurm")])
+        recorder.set_children(con, 7, "RunTimeEnvironments", [("ENV/PROXY",)])
+        recorded.remembered_status_files(con, [job_id, "other"])
+
+    assert_flat(ours, record)
+
+
+def test_jobs_under_way_are_found_by_their_status(ours) -> None:
+    """What a sweep and status ask of jobs in progress costs those alone, and ending one costs its own rows."""
+    for one in ours:
+        one.con.execute("BEGIN")
+        one.con.execute(
+            "UPDATE AAR SET StatusID = (SELECT ID FROM Status WHERE Name = 'in-progress') WHERE RecordID < 4"
+        )
+        one.con.execute("INSERT OR REPLACE INTO StatusFiles SELECT RecordID, 'INLRMS', 1, NULL, NULL, NULL FROM AAR")
+        one.steps = 0
+        one.statements.clear()
+
+    def ask(con: Connection, _site: Site) -> None:
+        found = list(aborting.in_progress(con, ["/a", "/b"]).values())
+        assert len(found) == 3
+        assert aborting.hold(con, found[0])
+        assert len(aborting.on_hold(con)) == 1
+        aborting.is_gone_since(con, found[1], 1)
+        aborting.abort(con, found[1])
+
+    assert_flat(ours, ask)
+    for one in ours:
+        one.con.execute("ROLLBACK")
+
+
+def test_telling_of_one_job_reads_one_job(ours) -> None:
+    """`job info` and `job why` look at one job's rows only, however the job is named."""
+
+    def tell(con: Connection, _site: Site) -> None:
+        job_id, local_id = con.execute("SELECT JobID, LocalJobID FROM AAR WHERE RecordID = 109").fetchone()
+        found = lookup.find_job(con, job_id)
+        assert found == lookup.find_job(con, local_id) == lookup.find_job(con, job_id[:40])
+        job_record.arcctl_record(con, found.record_id)
+        story.events_of(con, found.record_id)
+        story.seq_of(con, found.record_id)
+        story.notes_of(con, found.record_id)
+        story.sighting(con, found.record_id)
+
+    assert_flat(ours, tell)
+
+
+def test_status_looks_at_the_newest(ours) -> None:
+    """How recording goes is told by the last rows and by a count that is kept."""
+
+    def ask(con: Connection, site: Site) -> None:
+        assert health_rows.recorded(con).jobs == site.jobs + NEW
+        health_rows.waiting(con, site.jobs, FIRST_END, ())
+        health_rows.waiting(con, site.jobs, FIRST_END, ("atlas", "cms"))
+
+    assert_flat(ours, ask)
+
+
+def test_the_ledger_is_asked_by_its_indexes(ledgers) -> None:
+    """What publishing asks of the ledger and writes into it costs what is sent, not what ever was."""
+
+    def publish(con: Connection, site: Site) -> None:
+        job_ids = [f"{number}-1" for number in range(60)]
+        sent.unanswered_keys(con, TARGET)
+        sent.last_accepted(con, TARGET, "ur")
+        held.states(con, TARGET, job_ids)
+        due = held.Due(FIRST_END, FIRST_END, ledger.begin_run(con, TARGET))
+        held.held_to_send(con, TARGET, due, refused=False)
+        held.held_to_send(con, TARGET, due, refused=True)
+        held.held_months(con, TARGET, due)
+        held.refusals(con, TARGET, "1-1")
+        held.waiting_again(con, TARGET)
+        sent.refused_sums(con, TARGET)
+        held.earliest_undelivered_end(con, TARGET)
+        (message,) = ledger.intend(con, TARGET, [_message(site.jobs)], [], seq=None)
+        ledger.accepted(con, TARGET, message, 200, "", None)
+        list(ledger.unanswered(con, TARGET))
+        ledger.count_unanswered(con, TARGET)
+        ledger.finish_run(con, TARGET, error=None, last_end_time=1)
+        ledger.forget_bytes(con, FIRST_END)
+        story.messages_of(con, TARGET, "1-1")
+
+    assert_flat(ledgers, publish)
+
+
+def test_the_floor_is_asked_of_counts(ledgers) -> None:
+    """What a receiver was given is a row for each month, and how its months are held and accepted, too."""
+
+    def ask(con: Connection, site: Site) -> None:
+        assert sum(amount.jobs for amount in given.given_jobs(con, TARGET).values())
+        given.given_sums(con, TARGET)
+        given.is_counted(con, TARGET)
+        months.published(con, TARGET)
+        months.held(con)
+        months.set_held(con, TARGET, [months.HeldMonth(2026, 9, "x", 2, 1)], None)
+        months.accept(con, TARGET, [(2026, 9)], "life", "me")
+        months.accepted(con, TARGET, "life")
+        months.close_accepted(con, TARGET)
+        months.selections(con, TARGET)
+        months.set_selection(con, TARGET, "Selection", {})
+        lives.doubt_seq(con, TARGET)
+        sent.jobs_of_records(con, TARGET, [])
+        sent.open_months(con, TARGET)
+        sent.sums_of_kind(con, TARGET, "sync")
+
+    assert_flat(ledgers, ask)
+
+
+def test_rows_at_the_receiver_are_noted_job_by_job(ledgers) -> None:
+    """A record that is sent again is compared with what the receiver said of it before."""
+
+    def send(con: Connection, site: Site) -> None:
+        for replaced in (None, 1):
+            again = [one._replace(replaced_id=replaced) for one in _message(1).records]
+            (message,) = ledger.intend(con, TARGET, [_message(1)._replace(records=tuple(again))], [], seq=None)
+            ledger.accepted(con, TARGET, message, 200, "", None, {"key": "7"}, "still there: {key}")
+        ledger.move_cursor(con, TARGET, site.jobs)
+
+    assert_flat(ledgers, send)
+    for one in ledgers:
+        ledger.highest_row(one.con, TARGET)
+        assert one.walks() == []
+
+
+def test_what_the_receiver_has_is_asked_by_job_id(ledgers) -> None:
+    """Which versions of some jobs were sent is looked up job by job, and what came after a message from its end."""
+
+    def ask(con: Connection, _site: Site) -> None:
+        last = con.execute("SELECT max(MessageID) FROM Messages").fetchone()[0]
+        sent.versions(con, TARGET, [f"{number}-1" for number in range(60)])
+        sent.accepted_after(con, TARGET, last - 5)
+
+    assert_flat(ledgers, ask)
+
+
+def test_the_state_of_a_target_is_asked_by_its_indexes(ledgers, ours) -> None:
+    """What `status` says of a target costs what waits for it."""
+    for one, accounts in zip(ledgers, ours, strict=True):
+        con, site = accounts.con, accounts.site
+        if ledger.cursor(one.con, TARGET) is None:
+            ledger.set_cursor(one.con, ledger.Cursor(TARGET, "life", site.jobs, FIRST_END, last_success=None))
+        one.steps = 0
+        assert health_rows.target_state(one.con, con, TARGET, ()).waiting.records >= NEW
+
+    assert_flat(ledgers, lambda _con, _site: None)
+    assert_flat(ours, lambda _con, _site: None)

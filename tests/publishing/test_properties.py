@@ -1,0 +1,198 @@
+"""
+Any history of a site: jobs end, change, are resumed and deleted, publishers are killed, power fails, backups come back,
+answers get lost. In the end the receivers have what the database has.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from publishing_site import DAY_S, JUNE, Job
+from publishing_world import FAMILY, Fault, World
+
+from arcacct.publishing.run import Period
+
+settings.register_profile("quick", max_examples=60)
+settings.register_profile("ci", max_examples=1000, derandomize=True)
+PLAY = settings(
+    settings.get_profile("ci" if os.environ.get("CI") else "quick"),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
+)
+
+EACH = (
+    "[arex/jura/sgas:s]\ntargeturl=https://sgas.example.org/sgas\nurbatchsize=3\n"
+    "[arex/jura/apel:jobs]\ntargeturl=https://ams.example.org\ngocdb_name=ONE\napel_messages=individual\n"
+    "urbatchsize=3\n"
+    "[arex/jura/apel:sums]\ntargeturl=https://ams.example.org\ngocdb_name=TWO\napel_messages=summaries\nurbatchsize=3\n"
+)
+FAMILIES = ("individual", "summaries", "urs", "summaries-v04", "individual-v04", "normalised-v04", "summaries-v03")
+
+ENDS = st.sampled_from([JUNE, JUNE + 1, JUNE + 20 * DAY_S, JUNE + 60 * DAY_S])
+NUMBERS = st.integers(0, 7)
+JOBS = st.builds(
+    lambda number, end, wall_s, vo, benchmark: Job(
+        f"j{number}",
+        end + number,
+        wall_s,
+        wall_s - 1,
+        vo=vo,
+        fqan=f"/{vo}",
+        benchmark=benchmark,
+        # The last two are jobs of the batch system alone.
+        endpoint_url="" if number > 5 else "https://ce.example.org:443/arex",
+    ),
+    NUMBERS,
+    ENDS,
+    st.integers(2, 9),
+    st.sampled_from(["atlas", "cms"]),
+    st.sampled_from(["HEPSPEC:10.0", "HEPSPEC:11.0"]),
+)
+FAULTS = st.one_of(
+    st.just(Fault()),
+    st.builds(Fault, statement=st.integers(0, 250)),
+    st.builds(
+        Fault,
+        message=st.integers(0, 6),
+        how=st.sampled_from(["kill-before", "kill-after", "busy", "lost", "refused"]),
+    ),
+)
+MONTHS = st.sampled_from(
+    [Period(JUNE, JUNE + 5), Period(JUNE - 40 * DAY_S, JUNE + 90 * DAY_S), Period(JUNE + 20 * DAY_S, JUNE + 61 * DAY_S)]
+)
+EVENTS = st.one_of(
+    st.none(),
+    st.tuples(st.just("republish"), MONTHS, FAULTS),
+    st.tuples(st.just("delete"), NUMBERS),
+    st.tuples(st.just("sweep"), st.booleans()),
+    st.tuples(st.just("power_cut")),
+    st.tuples(st.just("backup")),
+    st.tuples(st.just("restore"), st.integers(0, 3), st.booleans()),
+)
+MISTAKES = st.one_of(
+    EVENTS,
+    st.tuples(st.just("lose")),
+    st.tuples(st.just("lose_ledger")),
+    st.tuples(st.just("restore_ledger"), st.integers(0, 3)),
+    st.tuples(st.just("move")),
+    st.tuples(st.just("choose"), st.sampled_from(["atals", "atlas", "cms", ""])),
+    st.tuples(st.just("rename"), st.sampled_from(["ONE", "TWO", "SIGHT"])),
+    st.tuples(st.just("host"), st.sampled_from(["lrms.example.org", "batch.example.org"])),
+    st.tuples(st.just("backup")),
+)
+CHANGES = st.one_of(EVENTS, *[st.tuples(st.just("family"), st.sampled_from(FAMILIES))] * 4)
+
+
+def histories(events: st.SearchStrategy) -> st.SearchStrategy:
+    """Rounds of what happens at a site: some jobs end or change, something else happens, a run is made or not."""
+    run = st.one_of(st.none(), st.just(Fault()), FAULTS)
+    return st.lists(st.tuples(st.lists(JOBS, max_size=3), events, run), min_size=1, max_size=6)
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    """Two sites that every history begins anew."""
+    import pathlib
+    import tempfile
+
+    where = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="arcacct-test-", dir=where) as path:
+        each, family = pathlib.Path(path, "each"), pathlib.Path(path, "family")
+        yield World(each, EACH), World(family, FAMILY.format("individual"))
+
+
+def play(world: World, history: list[tuple[object, ...]]) -> None:
+    """What happens, until all is quiet again."""
+    world.begin()
+    for ended, event, fault in history:
+        world.record(*{job.job_id: job for job in ended}.values())
+        if event is not None:
+            what, *values = event
+            getattr(world, what)(*values)
+        if fault is not None:
+            world.publish(fault)
+    world.settle()
+
+
+@PLAY
+@given(histories(EVENTS))
+def test_the_receivers_have_what_the_database_has(places, history) -> None:
+    """Whatever happens in whatever order: SGAS has each job once, APEL has each job and each sum as it is now."""
+    world, _ = places
+
+    play(world, history)
+
+    world.check_sgas("sgas:s")
+    world.check_jobs("apel:jobs")
+    world.check_summaries("apel:sums")
+
+
+@settings(PLAY, max_examples=PLAY.max_examples // 2)
+@given(histories(MISTAKES))
+def test_no_figure_falls_without_proof(places, history) -> None:
+    """
+    Databases lost, put back and moved, filters, names and hosts changed: what is not as the database has it is held
+    and said, and once the mistakes are mended, or accepted, every receiver has what the database has.
+    """
+    world, _ = places
+
+    play(world, history)
+
+    if world.blind:
+        return
+    world.check_sgas("sgas:s")
+    world.check_jobs("apel:jobs")
+    world.check_summaries("apel:sums")
+
+
+@settings(PLAY, max_examples=PLAY.max_examples // 4)
+@given(st.sampled_from(FAMILIES), histories(CHANGES))
+def test_a_change_of_family_counts_nothing_twice(places, family, history) -> None:
+    """Jobs as records of their own or as sums of any version, changed at any time: APEL's usage is the database's."""
+    _, world = places
+    world.family(family)
+
+    play(world, history)
+
+    world.check_usage("apel:a")
+
+
+HOSTILE = st.builds(
+    lambda number, end, benchmark, nodes, cores, hosts: Job(
+        f"j{number}", end + number, 7, 6, benchmark=benchmark, nodes=nodes, cores=cores, hosts=hosts
+    ),
+    NUMBERS,
+    ENDS,
+    st.sampled_from(
+        ["HEPSPEC:10.0", "hs06:10", "HEPSPEC:abc", "XYZ:3", "HEPSPEC:0", "HEPSPEC:1e99", "-", "", "10", "HEPSPEC:1.0"]
+    )
+    | st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=9),
+    st.sampled_from([1, 2, 0, -1, 2**15, 2**31, 2**62]),
+    st.sampled_from([1, 8, 0, -7, 2**31 - 1, 2**31, 2**62]),
+    st.sampled_from(["", "wn1", "wn1.example.org:wn1.example.org:\x7f", "\n", "h" * 300]),
+)
+
+
+@PLAY
+@given(st.lists(st.tuples(st.lists(HOSTILE, min_size=1, max_size=4), st.booleans()), min_size=1, max_size=4))
+def test_no_optional_value_withholds_a_job(places, history) -> None:
+    """Whatever a job says of its benchmark, nodes, cores and hosts: records, sums and counts have the same jobs."""
+    world, _ = places
+    world.begin()
+    for ended, published in history:
+        world.record(*{job.job_id: job for job in ended}.values())
+        if published:
+            world.publish()
+
+    outcomes = world.publish()
+
+    assert [one.error for one in outcomes] == [None] * 3
+    assert world.site.ledger("SELECT * FROM HeldRecords WHERE State <> 'correction'") == []
+    world.check_sgas("sgas:s")
+    world.check_jobs("apel:jobs")
+    world.check_usage("apel:sums")
+    rows = world.receivers["apel:sums"].summaries.values()
+    assert sum(row["NumberOfJobs"] for row in rows) == len(world.jobs)

@@ -1,0 +1,346 @@
+"""
+Records that a receiver refuses, alone or many in a row, and machines that it does not take from us: each is set aside
+by itself, and the others go on.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from publishing_rig import BATCH, repair, some
+from publishing_site import DAY_S, JUNE
+
+from arcacct.asking import story
+from arcacct.cli.outcomes import exit_code
+from arcacct.db.opening import open_publishing
+from arcacct.errors import InputError, TargetBusy, TargetRefuses
+from arcacct.publishing.refusals import WEEK_S
+from arcacct.publishing.senders import DirectorySender
+from arcacct.sandbox.sgas import PROCESSING_FAILED
+
+only = pytest.mark.parametrize
+
+
+BAD = "4job00005"
+
+
+def last_end_time(rig) -> int:
+    """Jura's mark: everything that ended until then is delivered."""
+    block = rig.site.settings.targets[0].block
+    ((last,),) = rig.site.ledger("SELECT LastEndTime FROM AccountingTargets WHERE TargetID = ?", block)
+    return last
+
+
+ONE_REFUSED = {
+    "500-text": lambda rig: rig.box.faults.answer("sgas", 500, "smallint out of range", containing=BAD, times=None),
+    "500-html": lambda rig: rig.box.faults.answer("sgas", 500, PROCESSING_FAILED, containing=BAD, times=None),
+    "413": lambda rig: rig.box.faults.answer(rig.endpoint, 413, "too large", containing=BAD, times=None),
+    "400": lambda rig: rig.box.faults.answer(
+        "ams", 400, '{"error":{"message":"Invalid Message Arguments"}}', containing=BAD, times=None
+    ),
+}
+
+
+@only(
+    ("rig", "fault"),
+    [("sgas", "500-text"), ("sgas", "500-html"), ("jobs", "400"), ("cars", "400")],
+    indirect=["rig"],
+)
+@only("count", [6, 7, 3 * BATCH], ids=["the-last", "the-last-but-one", "in-the-middle"])
+def test_one_record_is_refused(rig, fault, count) -> None:
+    """A record that is refused is held, and set aside when a later run hears the same; a retry delivers it."""
+    rig.record(count)
+    ONE_REFUSED[fault](rig)
+
+    outcome = rig.publish()
+
+    assert (outcome.error, outcome.tally.quarantined, outcome.tally.refused_once) == (None, 0, 1)
+    assert exit_code([outcome]) == TargetBusy.exit_code
+    rest = [job for job in rig.jobs if job.lrms_id != BAD]
+    assert rig.received() == rig.wanted(rest)
+    ((job_id, (state, why)),) = rig.site.held().items()
+    assert (job_id, state) == ("job00005", "held")
+    assert any(words in why for words in ("smallint", "Processing Failed", "Invalid Message"))
+    assert last_end_time(rig) == JUNE + 4
+
+    rig.record(BATCH)
+    outcome = rig.publish()
+    assert (outcome.tally.quarantined, outcome.tally.refused_once) == (1, 0)
+    assert exit_code([outcome]) == InputError.exit_code
+    rest = [job for job in rig.jobs if job.lrms_id != BAD]
+    assert rig.received() == rig.wanted(rest)
+    assert [state for state, _why in rig.site.held().values()] == ["quarantined"]
+    assert last_end_time(rig) == JUNE + 4
+    # It was sent alone, and cost no new record anything.
+    assert rig.site.ledger(
+        "SELECT DISTINCT RecordCount FROM Messages JOIN MessageRecords USING (MessageID) WHERE JobID = 'job00005'"
+        " AND MessageID > (SELECT max(MessageID) FROM Messages WHERE State = 'split') AND Target NOT LIKE '%other'"
+        " AND State = 'refused'"
+    ) == [(1,)]
+
+    for _ in range(2):
+        outcome = rig.publish()
+        assert exit_code([outcome]) == 0
+    repair(rig)
+    con = open_publishing(rig.site.settings.places)
+    story.change_state(con, None, ["job00005"], "retry")
+    con.close()
+    assert rig.publish().error is None
+    rig.assert_all_is_delivered()
+
+
+@only(("rig", "fault"), [("sgas", "500-text"), ("jobs", "400")], indirect=["rig"])
+def test_a_refusal_that_is_believed_is_not_the_last_word(rig, fault) -> None:
+    """Servers are mended: once a week the record is tried again, and nobody is told the same twice."""
+    rig.record(6)
+    ONE_REFUSED[fault](rig)
+    rig.publish()
+    assert rig.publish().tally.quarantined == 1
+
+    rig.site.wait(WEEK_S)
+    outcome = rig.publish()
+    assert exit_code([outcome]) == 0
+    assert [state for state, _why in rig.site.held().values()] == ["quarantined"]
+
+    repair(rig)
+    rig.publish()
+    assert rig.site.held() != {}
+    rig.site.wait(WEEK_S)
+    assert rig.publish().error is None
+    rig.assert_all_is_delivered()
+
+
+@only("rig", ["sgas", "jobs", "cars"], indirect=True)
+def test_a_small_record_is_never_too_large(rig) -> None:
+    """A 413 for a record of 3 kB is about something else: tried again later and later, and never set aside."""
+    rig.record(3 * BATCH)
+    ONE_REFUSED["413"](rig)
+
+    waits = []
+    for _ in range(8):
+        outcome = rig.publish()
+        assert (outcome.error, outcome.tally.quarantined, outcome.tally.refused_once) == (None, 0, 1)
+        ((state, next_try, tried),) = rig.site.ledger("SELECT State, NextTry, Tried FROM HeldRecords")
+        assert state == "held"
+        waits.append(next_try - tried)
+        if waits[-1]:
+            # Not before its time.
+            assert exit_code([rig.publish()]) == 0
+        rig.site.wait(waits[-1])
+    assert waits == [0, *(3600 << doubled for doubled in range(5)), DAY_S, DAY_S]
+    assert rig.received() == rig.wanted([job for job in rig.jobs if job.lrms_id != BAD])
+
+    repair(rig)
+    assert rig.publish().error is None
+    rig.assert_all_is_delivered()
+
+
+@only("rig", ["sgas"], indirect=True)
+def test_a_large_record_may_be_too_large(rig) -> None:
+    """A 413 for a single record of more than half a megabyte is believed when it is repeated."""
+    rig.record(3 * BATCH)
+    rig.site.sql(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300) INSERT INTO DataTransfers"
+        " SELECT RecordID, 'https://se/' || i || hex(zeroblob(1000)), 1, EndTime, EndTime, 10 FROM AAR, n"
+        " WHERE JobID = 'job00005'"
+    )
+    ONE_REFUSED["413"](rig)
+
+    assert [rig.publish().tally.quarantined for _ in range(3)] == [0, 1, 0]
+    assert [(job, state) for job, (state, _why) in rig.site.held().items()] == [("job00005", "quarantined")]
+
+
+@only("rig", ["sgas", "jobs", "cars"], indirect=True)
+@only("seed", range(4))
+def test_a_balancer_on_a_bad_day(rig, seed) -> None:
+    """Half of all requests get a 500 or a 413: all of 120 sound records arrive, and none is set aside in the end."""
+    luck = random.Random(seed)
+    path = "/ur" if rig.kind == "sgas" else ":publish"
+    for status, words in ((500, "Internal Server Error"), (413, "Request Entity Too Large")):
+        rig.box.faults.sometimes(rig.endpoint, status, words, lambda: luck.random() < 0.35, path=path)
+    for number in range(30):
+        if number < 12:
+            rig.record(10)
+        rig.publish()
+        rig.site.wait(DAY_S)
+        if number > 12 and len(rig.received()) == len(rig.jobs) == 120 and not rig.site.held():
+            break
+
+    repair(rig)
+    assert rig.publish().error is None
+    rig.assert_all_is_delivered()
+    assert len(rig.jobs) == 120
+
+
+@only("rig", ["sgas", "jobs"], indirect=True)
+def test_one_poisonous_record_among_many(rig) -> None:
+    """It alone is set aside, by the second run that it is refused in; balancers may do what they like."""
+    luck = random.Random(1)
+    status, words = (500, "smallint") if rig.kind == "sgas" else (400, '{"error":{"message":"Invalid Message"}}')
+    rig.box.faults.answer(rig.endpoint, status, words, containing=BAD, times=None)
+    rig.box.faults.sometimes(rig.endpoint, 413, "too large", lambda: luck.random() < 0.3)
+    rig.record(120)
+
+    rig.publish()
+    assert rig.site.held()["job00005"][0] == "held"
+    rig.publish()
+    assert rig.site.held()["job00005"][0] == "quarantined"
+    for _ in range(4):
+        rig.site.wait(DAY_S)
+        rig.publish()
+
+    assert [(job, state) for job, (state, _why) in rig.site.held().items()] == [("job00005", "quarantined")]
+    assert rig.received() == rig.wanted([job for job in rig.jobs if job.lrms_id != BAD])
+
+
+@only("rig", ["summaries"], indirect=True)
+@only("user", range(3))
+def test_a_sum_is_refused(rig, user) -> None:
+    """
+    The next run sends it again, also of a month that is long over; it is an error when that is refused as well.
+    """
+    rig.record(9)
+    words = '{"error":{"message":"Invalid Message Arguments"}}'
+    rig.box.faults.answer("ams", 400, words, containing=f"CN=User {user}", times=None)
+
+    found = [rig.publish() for _ in range(3)]
+    assert [exit_code([one]) for one in found] == [75, 65, 65]
+    ((_kind, refusals, why),) = rig.site.ledger("SELECT Kind, Refusals, Reason FROM RefusedSums")
+    assert (refusals, "Invalid" in why) == (3, True)
+
+    repair(rig)
+    assert exit_code([rig.publish()]) == 0
+    rig.assert_all_is_delivered()
+    assert rig.site.ledger("SELECT * FROM RefusedSums") == rig.site.ledger("SELECT * FROM OpenMonths") == []
+
+
+@only("rig", ["jobs"], indirect=True)
+def test_a_count_is_refused(rig) -> None:
+    """A count that is refused once is sent with the next run, as all counts are."""
+    rig.record(3)
+    rig.box.faults.answer("ams", 400, '{"error":{"message":"Invalid"}}', containing="NumberOfJobs", times=2)
+
+    outcome = rig.publish()
+    assert isinstance(outcome.error, TargetBusy)
+
+    rig.record(1)
+    assert rig.publish().error is None
+    rig.assert_all_is_delivered()
+    (count,) = [row["NumberOfJobs"] for row in rig.box.apel.sync_records.values()]
+    assert count == len(rig.jobs)
+
+
+@only("rig", ["sgas"], indirect=True)
+def test_a_server_that_breaks_sets_nothing_aside(rig) -> None:
+    """Records refused after others were taken are not at fault: the server takes nothing at all any more."""
+    rig.record(4 * BATCH)
+    rig.box.faults.slow("sgas", 0.0)
+    rig.box.faults.answer("sgas", 500, "could not extend file", times=None)
+
+    assert isinstance(rig.publish().error, TargetRefuses)
+    assert rig.received() == rig.wanted(rig.jobs[:BATCH])
+    assert rig.site.held() == {}
+
+    repair(rig)
+    assert rig.publish().error is None
+    rig.assert_all_is_delivered()
+
+
+@only("rig", ["sgas"], indirect=True)
+def test_many_bad_records_in_a_row_stop_nobody(rig) -> None:
+    """A whole batch of poison is set aside record by record: SGAS still takes what it took before."""
+    rig.record(BATCH)
+    rig.publish()
+    rig.record(4 * BATCH)
+    for number in range(6, 15):
+        rig.box.faults.answer("sgas", 500, "refused", containing=f"4job{number:05d}", times=None)
+
+    assert [rig.publish().error for _ in range(2)] == [None, None]
+
+    assert {state for state, _why in rig.site.held().values()} == {"quarantined"}
+    assert set(rig.site.held()) == {f"job{number:05d}" for number in range(6, 15)}
+    assert rig.received() == rig.wanted([job for job in rig.jobs if job.job_id not in rig.site.held()])
+
+
+@only("rig", ["sgas"], indirect=True)
+def test_the_only_new_record_is_refused(rig) -> None:
+    """On a quiet site, too, it is found out in the next run whether the record or the server is at fault."""
+    rig.record(1)
+    rig.publish()
+    rig.record(1)
+    rig.box.faults.answer("sgas", 500, "smallint out of range", containing="4job00001", times=None)
+
+    for state in ("held", "quarantined"):
+        assert rig.publish().error is None
+        assert [found for found, _why in rig.site.held().values()] == [state]
+
+
+@only("rig", ["sgas"], indirect=True)
+def test_machines_that_are_not_ours(rig) -> None:
+    """A 406 is about one machine: its records wait, those of the others go on, and all arrive once it is allowed."""
+    rig.box.sgas.rights[rig.box.client.subject] = "jobinsert:machine_name=ce.example.org"
+    ours = some(3 * BATCH)
+    theirs = [job._replace(endpoint_url="https://ce2.other.net/arex") for job in some(3 * BATCH, 3 * BATCH)]
+    mixed = [job for pair in zip(ours, theirs, strict=True) for job in pair]
+    rig.jobs = mixed
+    rig.site.record(*mixed)
+
+    for _ in range(2):
+        outcome = rig.publish()
+        assert isinstance(outcome.error, TargetRefuses)
+        assert "ce2.other.net" in str(outcome.error)
+        assert rig.received() == rig.wanted(ours)
+        assert {job: state for job, (state, _why) in rig.site.held().items()} == {job.job_id: "held" for job in theirs}
+    asked = rig.box.servers["sgas"].requests
+    rig.publish()
+    assert rig.box.servers["sgas"].requests == asked + 1
+
+    rig.box.sgas.rights[rig.box.client.subject] = "jobinsert:all"
+    assert rig.publish().error is None
+    rig.assert_all_is_delivered()
+    assert rig.box.sgas.ignored_repeats == 0
+
+
+class Squeamish:
+    """A way to a directory that cannot pack one record, as if a rule had been forgotten."""
+
+    def __init__(self, target: Any) -> None:
+        self._sender = DirectorySender(target)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sender, name)
+
+    def pack(self, text: str) -> bytes:
+        if BAD in text:
+            raise InputError("line 7 cannot be carried")
+        return self._sender.pack(text)
+
+
+@only("rig", ["dirq"], indirect=True)
+def test_a_record_that_cannot_be_packed(rig) -> None:
+    """What no rule foresaw and no message can carry is set aside alone, with the reason."""
+    rig.record(3 * BATCH)
+
+    outcome = rig.publish(
+        make_sender=lambda target: (DirectorySender if target.name == "directory:other" else Squeamish)(target)
+    )
+
+    assert outcome.error is None
+    assert rig.received() == rig.wanted([job for job in rig.jobs if job.lrms_id != BAD])
+    assert rig.site.held() == {"job00005": ("quarantined", "line 7 cannot be carried")}
+
+
+@only("rig", ["dirq"], indirect=True)
+def test_a_fault_of_ours_stops_one_target_only(rig) -> None:
+    """An error that nobody foresaw becomes the outcome of its target; the others go on, and the next run is whole."""
+    rig.record(BATCH)
+
+    def make_sender(target: Any) -> Any:
+        return DirectorySender(target) if target.name == "directory:other" else 1 // 0
+
+    outcome = rig.publish(make_sender=make_sender)
+    assert "internal error: ZeroDivisionError" in str(outcome.error)
+    assert rig.publish().error is None
+    rig.assert_all_is_delivered()

@@ -1,0 +1,555 @@
+"""The way to a target: what is trusted, what is refused, what a broken connection means."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+import os
+import socket
+import ssl
+from contextlib import closing
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from scripted_receiver import ConnectProxy, Say, ScriptedReceiver, say, server_context
+
+from arcacct.errors import ConfigError, CredentialError
+from arcacct.publishing.answers import Answer, Kind, classify_ams
+from arcacct.publishing.session import Patience, Request, TargetSession
+from arcacct.sandbox.authority import Credential, create
+from arcacct.tls import tls_context
+
+STORED = {"messageIds": ["1"]}
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+def post(receiver, body: bytes = b"{}", path: str = "/x") -> Request:
+    return Request("POST", f"{receiver.url}{path}", {"Content-Type": "application/json"}, body)
+
+
+@pytest.fixture
+def once(session_of):
+    """A session that tries once."""
+    return session_of(backoff_s=())
+
+
+def test_messages_share_one_connection(session, receiver):
+    """Fifty messages and their answers travel over one connection and one TLS handshake."""
+    receiver.script = [say(200, STORED)] * 50
+    for _ in range(50):
+        assert session.exchange(post(receiver), classify_ams).kind == Kind.ACCEPTED
+    assert receiver.connections == 1
+    assert len(receiver.heard) == 50
+
+
+def test_bytes_arrive_as_they_were_given(session, receiver):
+    """A body of a megabyte and its headers reach the receiver unchanged, and nothing is compressed."""
+    body = os.urandom(1_000_000)
+    receiver.script = [say(200, STORED)]
+    session.exchange(post(receiver, body), classify_ams)
+    heard = receiver.heard[0]
+    assert (heard.method, heard.path, heard.body) == ("POST", "/x", body)
+    assert heard.headers["content-type"] == "application/json"
+    assert heard.headers["user-agent"].startswith("arcacct/")
+    assert heard.headers["accept-encoding"] == "identity"
+
+
+def test_the_environment_has_no_say(session_of, receiver, monkeypatch, tmp_path):
+    """Proxies, CA bundles and passwords of whoever runs the command change nothing."""
+    for name in ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.setenv(name, str(tmp_path / "missing.pem"))
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine localhost login me password secret\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    receiver.script = [say(200, STORED)]
+    assert session_of(backoff_s=()).exchange(post(receiver), classify_ams).kind == Kind.ACCEPTED
+    assert "authorization" not in receiver.heard[0].headers
+
+
+def test_cookies_are_not_kept(session, receiver):
+    """Each message stands alone, also behind a balancer that sets cookies."""
+    receiver.script = [say(200, STORED, Set_Cookie="a=b; Path=/"), say(200, STORED)]
+    session.exchange(post(receiver), classify_ams)
+    session.exchange(post(receiver), classify_ams)
+    assert "cookie" not in receiver.heard[1].headers
+
+
+def test_redirects_are_not_followed(session, receiver):
+    """Records go where the configuration says, or nowhere."""
+    receiver.script = [say(307, b"", Location=f"{receiver.url}/elsewhere"), say(200, STORED)]
+    answer = session.exchange(post(receiver), classify_ams)
+    assert answer.kind == Kind.WE_ARE_REFUSED
+    assert "/elsewhere" in answer.text
+    assert len(receiver.heard) == 1
+
+
+def test_a_redirect_to_no_address_is_a_redirect(session, receiver):
+    """Where it leads is only shown: bytes that are no text, an address that is none, effects on a terminal."""
+    receiver.script = [say(302, Location="https://x/\udcbd\x9b31m\u202e"), say(302, Location="https://[\udcbd")]
+    for _ in range(2):
+        answer = session.exchange(post(receiver), classify_ams)
+        assert (answer.kind, answer.status) == (Kind.WE_ARE_REFUSED, 302)
+        assert answer.text.startswith("redirects to https://")
+        assert answer.text.isprintable()
+
+
+# --- tries
+
+
+def test_try_later_is_tried_again_after_a_pause(session, receiver, naps):
+    """Two failures of a balancer cost two pauses and no record."""
+    receiver.script = [say(503), say(502), say(200, STORED)]
+    assert session.exchange(post(receiver, b"same"), classify_ams).kind == Kind.ACCEPTED
+    assert naps == [1.0, 5.0]
+    assert [heard.body for heard in receiver.heard] == [b"same"] * 3
+
+
+def test_tries_end(session, receiver, naps):
+    """After the last try the answer is handed over, and nobody waits for nothing."""
+    receiver.script = [say(503, b"down")] * 9
+    answer = session.exchange(post(receiver), classify_ams)
+    assert (answer.kind, answer.status, answer.text) == (Kind.TRY_LATER, 503, "down")
+    assert len(receiver.heard) == 3
+    assert naps == [1.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "waited", "tries"),
+    [
+        pytest.param("20", [20.0], 2, id="longer than ours"),
+        pytest.param("0", [1.0], 2, id="shorter than ours"),
+        pytest.param("3600", [], 1, id="longer than a run should last"),
+    ],
+)
+def test_retry_after_is_honoured(session, receiver, naps, retry_after, waited, tries):
+    """We come back when told to; if that is too far away, in another run."""
+    receiver.script = [say(429, b"", Retry_After=retry_after), say(200, STORED)]
+    session.exchange(post(receiver), classify_ams)
+    assert naps == waited
+    assert len(receiver.heard) == tries
+
+
+def test_refused_records_are_sent_a_second_time_at_once(session, receiver, naps):
+    """A refusal may be the database's mood: it counts when it is repeated."""
+    refusal = {"error": {"message": "Invalid Message Arguments"}}
+    receiver.script = [say(400, refusal), say(200, STORED), say(400, refusal), say(400, refusal)]
+    assert session.exchange(post(receiver), classify_ams).kind == Kind.ACCEPTED
+    assert session.exchange(post(receiver), classify_ams).kind == Kind.RECORDS_REFUSED
+    assert len(receiver.heard) == 4
+    assert naps == []
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 413])
+def test_other_refusals_are_final(session, receiver, status):
+    """What another try cannot change is not tried again."""
+    receiver.script = [say(status)] * 3
+    session.exchange(post(receiver), classify_ams)
+    assert len(receiver.heard) == 1
+
+
+def test_doubt_about_an_earlier_try_stays(session_of, receiver):
+    """If a lost answer is followed by an honest 'unavailable', the work may still have been done."""
+    receiver.script = [Say(hang_up=True), say(503)]
+    answer = session_of(backoff_s=(1.0,)).exchange(post(receiver), classify_ams)
+    assert answer == Answer(Kind.TRY_LATER, 503, outcome_known=False)
+
+
+def test_an_accepted_message_leaves_no_doubt(session, receiver):
+    """What was done twice is done."""
+    receiver.script = [Say(hang_up=True), say(200, STORED)]
+    assert session.exchange(post(receiver), classify_ams) == classify_ams(200, {}, b'{"messageIds":["1"]}')
+
+
+# --- broken connections
+
+
+@pytest.mark.parametrize(
+    ("step", "says"),
+    [
+        pytest.param(Say(hang_up=True), "closed without an answer", id="hung up"),
+        pytest.param(Say(reset=True), "closed without an answer", id="reset"),
+        pytest.param(Say(silent=True), "no answer within the time limit", id="silence"),
+        pytest.param(Say(200, b'{"messageIds":', cut=True), "cut short", id="half an answer"),
+        pytest.param(Say(raw=b"hello\r\n", cut=True), "the answer is no HTTP", id="HTTP/0.9"),
+        pytest.param(Say(raw=OK + b"X: x\r\n" * 200), "the answer is no HTTP", id="too many headers"),
+        pytest.param(Say(raw=OK + b"X: " + b"x" * 70_000), "the answer is no HTTP", id="a header without end"),
+        pytest.param(
+            Say(raw=OK + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}\n"),
+            "the answer is no HTTP",
+            id="two lengths",
+        ),
+        pytest.param(
+            say(200, gzip.compress(b"x" * 100)[:-9], Content_Encoding="gzip"), "cannot be unpacked", id="half a gzip"
+        ),
+        pytest.param(say(200, b"{}", Content_Encoding="gzip"), "cannot be unpacked", id="no gzip"),
+    ],
+)
+def test_a_lost_answer_leaves_the_outcome_unknown(session_of, receiver, step, says):
+    """When the request went out and no whole answer came, the receiver may have done the work."""
+    receiver.script = [step]
+    answer = session_of(backoff_s=(), read_s=0.3).exchange(post(receiver), classify_ams)
+    assert (answer.kind, answer.status, answer.outcome_known) == (Kind.TRY_LATER, None, False)
+    assert says in answer.text
+    assert f"localhost:{receiver.port}" in answer.text
+
+
+def test_what_is_only_asked_for_is_never_half_done(session_of, receiver):
+    """Whoever asks for a token and hears nothing need not fear for records."""
+    receiver.script = [Say(hang_up=True)]
+    answer = session_of(backoff_s=()).exchange(Request("GET", f"{receiver.url}/token", {}), classify_ams)
+    assert (answer.kind, answer.outcome_known) == (Kind.TRY_LATER, True)
+    assert answer.text.endswith("the connection was closed without an answer")
+
+
+def test_early_hints_are_no_answer(session, receiver):
+    """What a server says while it works comes before the answer, whatever it is (RFC 9110, 15.2)."""
+    hints = b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
+    receiver.script = [Say(raw=hints + OK + b'Content-Length: 21\r\n\r\n{"messageIds": ["1"]}')]
+    assert session.exchange(post(receiver), classify_ams).receiver_id == "1"
+    assert len(receiver.heard) == 1
+
+
+@pytest.mark.parametrize("way", ["direct", "through a proxy with TLS"])
+def test_a_second_answer_to_one_request_is_nobodys(session_of, receiver, tls_proxy, way):
+    """It must not be taken for that to the next: what OpenSSL has unpacked already no look at the socket shows."""
+    second = OK + b'Content-Length: 25\r\n\r\n{"messageIds": ["wrong"]}'
+    head, body = OK + b"Content-Length: 21\r\nX: ", b'\r\n\r\n{"messageIds": ["1"]}'
+    # As much as is read at once: the second is left in the TLS record.
+    first = head + b"x" * (8192 - len(head) - len(body)) + body
+    receiver.script = [Say(raw=first + second), say(200, {"messageIds": ["2"]})]
+    session = session_of(proxy=None if way == "direct" else tls_proxy.url)
+    said = [session.exchange(post(receiver), classify_ams).receiver_id for _ in range(2)]
+    assert said == ["1", "2"]
+
+
+def test_a_closed_port_is_known_to_have_done_nothing(once, receiver):
+    """Nothing was sent where nobody listens."""
+    receiver.stop()
+    answer = once.exchange(post(receiver), classify_ams)
+    assert (answer.kind, answer.outcome_known) == (Kind.TRY_LATER, True)
+    assert "connection refused" in answer.text
+
+
+def test_an_unknown_host_is_known_to_have_done_nothing(once):
+    """A name that the DNS does not know is tried again later, and is named."""
+    answer = once.exchange(Request("POST", "https://ams.invalid/v1?x=1", {}, b""), classify_ams)
+    assert (answer.kind, answer.outcome_known) == (Kind.TRY_LATER, True)
+    assert answer.text == "ams.invalid: the host name cannot be resolved"
+
+
+def test_a_full_backlog_is_known_to_have_done_nothing(session_of):
+    """A host that does not complete the connection has not seen our records."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as busy:
+        address = busy.getsockname()
+        with socket.create_connection(address), contextless_sockets(address, 3):
+            patient = session_of(backoff_s=())
+            patient._patience = patient._patience._replace(connect_s=0.3)
+            url = f"https://localhost:{address[1]}/x"
+            answer = patient.exchange(Request("POST", url, {}, b""), classify_ams)
+    assert (answer.kind, answer.outcome_known) == (Kind.TRY_LATER, True)
+    assert "no connection within the time limit" in answer.text
+
+
+def test_one_address_that_hangs_leaves_time_for_the_others(session_of, receiver, monkeypatch):
+    """A name may have several, and an exchange less time than a connection."""
+    port = receiver.port
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in ("127.0.0.2", "127.0.0.1")]
+    receiver.script = [say(200, STORED)]
+    with socket.create_server(("127.0.0.2", port), backlog=0) as hangs:
+        address = hangs.getsockname()
+        with socket.create_connection(address), contextless_sockets(address, 3):
+            monkeypatch.setattr(socket, "getaddrinfo", lambda *_how, **_options: found)
+            session = session_of(backoff_s=(), exchange_s=4.0)
+            assert session.exchange(post(receiver), classify_ams).kind == Kind.ACCEPTED
+
+
+def test_an_answer_before_the_end_of_the_body_is_heard(once, receiver):
+    """A server that refuses a large body without reading it is understood as such."""
+    receiver.script = [Say(413, b"too large", before_body=True)]
+    answer = once.exchange(post(receiver, b"x" * 20_000_000), classify_ams)
+    assert (answer.kind, answer.status, answer.text) == (Kind.TOO_LARGE, 413, "too large")
+
+
+def test_an_endless_answer_is_cut(once, receiver):
+    """Whoever answers with megabytes is no receiver of records, and our memory is not his."""
+    receiver.script = [say(200, b"x" * 6_000_000), say(200, STORED)]
+    assert once.exchange(post(receiver), classify_ams).kind == Kind.WE_ARE_REFUSED
+    assert once.exchange(post(receiver), classify_ams).kind == Kind.ACCEPTED
+
+
+# --- TLS
+
+
+def test_a_server_of_another_authority_is_not_trusted(session_of, receiver, tmp_path):
+    """Records go to nobody whose certificate the CA directory does not vouch for, and nothing was sent."""
+    stranger = create(str(tmp_path / "other"))
+    receiver.script = [say(200, STORED)]
+    answer = session_of(ca_dir=stranger.ca_dir).exchange(post(receiver), classify_ams)
+    assert (answer.kind, answer.outcome_known, answer.about_credentials) == (Kind.WE_ARE_REFUSED, True, False)
+    assert "x509_cert_dir" in answer.text
+    assert receiver.heard == []
+
+
+def test_a_server_with_another_name_is_not_trusted(authority, session_of, tmp_path):
+    """A certificate for another host is not good enough."""
+    other = authority.issue("other.example.org", hosts=["other.example.org"], directory=str(tmp_path), rsa_key=False)
+    server = ScriptedReceiver(server_context(other))
+    answer = session_of().exchange(post(server), classify_ams)
+    server.stop()
+    assert answer.kind == Kind.WE_ARE_REFUSED
+    assert "its certificate is not for this name" in answer.text
+
+
+def test_a_common_name_is_no_name_of_a_server(authority, session_of, tmp_path):
+    """A certificate without alternative names is for nobody, and what is to be done is said; nothing was sent."""
+    server = ScriptedReceiver(server_context(without_alternative_names(authority, "localhost", tmp_path)))
+    server.script = [say(200, STORED)]
+    answer = session_of(backoff_s=()).exchange(post(server), classify_ams)
+    server.stop()
+    assert (answer.kind, answer.outcome_known, answer.about_credentials) == (Kind.WE_ARE_REFUSED, True, False)
+    assert "subject alternative names (a common name alone does not count)" in answer.text
+    assert server.heard == []
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("size", [10, 3_000_000])
+def test_a_refused_certificate_is_told_from_a_broken_connection(
+    authority, host, session_of, tmp_path, naps, version, size
+):
+    """A TLS alert about our certificate is final and concerns our credentials, whenever it arrives."""
+    stranger = create(str(tmp_path / "other")).issue("ce.example.org", rsa_key=False)
+    context = server_context(host, authority)
+    context.maximum_version = version
+    server = ScriptedReceiver(context)
+    answer = session_of(stranger).exchange(post(server, b"x" * size), classify_ams)
+    server.stop()
+    assert (answer.kind, answer.about_credentials) == (Kind.WE_ARE_REFUSED, True)
+    assert "unknown ca" in answer.text
+    assert naps == []
+
+
+def test_an_expired_certificate_is_refused_by_the_server(receiver, session_of, issue):
+    """The server's word on an expired certificate reaches the administrator."""
+    answer = session_of(issue(ends_s=-60)).exchange(post(receiver), classify_ams)
+    assert (answer.kind, answer.about_credentials) == (Kind.WE_ARE_REFUSED, True)
+    assert "expired" in answer.text
+
+
+def test_a_missing_certificate_is_refused_by_the_server(authority, receiver):
+    """A server that demands a certificate says so."""
+    with closing(TargetSession(bare_context(authority), patience=Patience(5.0, 5.0))) as session:
+        answer = session.exchange(post(receiver), classify_ams)
+    assert (answer.kind, answer.about_credentials) == (Kind.WE_ARE_REFUSED, True)
+
+
+def test_a_port_without_tls_is_named(once):
+    """Plain HTTP where TLS is expected is a mistake in the URL."""
+    server = ScriptedReceiver(None)
+    answer = once.exchange(post(server), classify_ams)
+    server.stop()
+    assert answer.kind == Kind.WE_ARE_REFUSED
+    assert f"localhost:{server.port}: no common TLS" in answer.text
+
+
+def test_old_tls_is_not_spoken(authority, host, once):
+    """TLS 1.1 is refused, as a matter of the target and not of our certificate."""
+    context = server_context(host)
+    with pytest.warns(DeprecationWarning, match="TLSv1 is deprecated"):
+        context.minimum_version = ssl.TLSVersion.TLSv1
+    with pytest.warns(DeprecationWarning, match="TLSv1_1 is deprecated"):
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    server = ScriptedReceiver(context)
+    answer = once.exchange(post(server), classify_ams)
+    server.stop()
+    assert (answer.kind, answer.about_credentials) == (Kind.WE_ARE_REFUSED, False)
+    assert "no common TLS" in answer.text
+
+
+def test_plain_http_is_not_spoken(once, receiver):
+    """Neither records nor tokens travel in clear."""
+    answer = once.exchange(Request("POST", f"http://localhost:{receiver.port}/x", {}, b""), classify_ams)
+    assert answer.kind == Kind.WE_ARE_REFUSED
+    assert receiver.connections == 0
+
+
+# --- places of trust
+
+
+def test_a_ca_directory_without_hashes_is_read(authority, host, receiver, session_of, tmp_path):
+    """CA files that nobody rehashed are found by their names."""
+    os.link(authority.ca_file, tmp_path / "MyCA.pem")
+    receiver.script = [say(200, STORED)]
+    assert session_of(ca_dir=str(tmp_path)).exchange(post(receiver), classify_ams).kind == Kind.ACCEPTED
+
+
+def test_a_ca_file_is_enough(authority, host):
+    """A single file of CAs replaces the directory; without any there is nobody to trust."""
+    assert tls_context(*host, ca_file=authority.ca_file).get_ca_certs()
+    with pytest.raises(ConfigError, match="x509_cert_dir"):
+        tls_context(*host)
+
+
+def test_the_system_store_is_an_offer(authority, host, monkeypatch):
+    """AMS is certified by a public CA: the system's store is trusted if it is asked for, not otherwise."""
+    monkeypatch.setenv("SSL_CERT_FILE", authority.ca_file)
+    assert tls_context(*host, system_store=True).get_ca_certs()
+    assert not tls_context(*host, ca_dir=authority.ca_dir).get_ca_certs()
+
+
+@pytest.mark.parametrize("place", ["missing", "empty", "file"])
+def test_a_place_without_cas_is_named(host, tmp_path, place):
+    """A CA directory that is missing, empty or no directory is a mistake in the configuration."""
+    path = tmp_path / place
+    if place == "empty":
+        path.mkdir()
+    if place == "file":
+        path.write_text("x")
+    with pytest.raises(ConfigError, match=f"{path}.*x509_cert_dir"):
+        tls_context(*host, ca_dir=str(path))
+
+
+def test_a_broken_ca_file_is_named(host, tmp_path):
+    """A CA file that holds none is a mistake in the configuration."""
+    path = tmp_path / "ca.pem"
+    path.write_text("nothing\n")
+    with pytest.raises(ConfigError, match=str(path)):
+        tls_context(*host, ca_file=str(path))
+
+
+def test_wrong_credentials_are_named_before_anyone_is_asked(authority, host, rsa_host, tmp_path):
+    """Keys that are missing, of another certificate or encrypted are found when the session is made."""
+    encrypted = tmp_path / "encrypted.pem"
+    with open(rsa_host.key_path, "rb") as file:
+        key = serialization.load_pem_private_key(file.read(), None)
+    how = serialization.BestAvailableEncryption(b"x")
+    encrypted.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, how))
+    for key_path, why in (
+        (rsa_host.key_path, "not the key of the certificate"),
+        (str(tmp_path / "nowhere"), "No such file"),
+        (authority.ca_file, "not a certificate and its key"),
+        (str(encrypted), "the key is encrypted"),
+    ):
+        with pytest.raises(CredentialError, match=why):
+            tls_context(host.cert_path, key_path, ca_dir=authority.ca_dir)
+
+
+# --- proxies
+
+
+@pytest.fixture
+def proxy():
+    """A proxy on loopback."""
+    server = ConnectProxy()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def tls_proxy(host):
+    """A proxy that is spoken to by TLS."""
+    server = ConnectProxy(server_context(host))
+    yield server
+    server.stop()
+
+
+def test_through_a_proxy_with_tls_one_connection_carries_all(receiver, tls_proxy, session_of):
+    """TLS to the target is within that to the proxy."""
+    session = session_of(proxy=tls_proxy.url)
+    receiver.script = [say(200, STORED)] * 3
+    assert [session.exchange(post(receiver), classify_ams).kind for _ in range(3)] == [Kind.ACCEPTED] * 3
+    assert (len(tls_proxy.tunnels), receiver.connections) == (1, 1)
+
+
+def test_the_configured_proxy_is_used(receiver, proxy, session_of):
+    """TLS goes through the proxy to the target, which alone is trusted and sees the message."""
+    receiver.script = [say(200, STORED)] * 2
+    session = session_of(proxy=f"http://127.0.0.1:{proxy.port}")
+    assert session.exchange(post(receiver), classify_ams).kind == Kind.ACCEPTED
+    assert session.exchange(post(receiver), classify_ams).kind == Kind.ACCEPTED
+    assert proxy.tunnels == [f"localhost:{receiver.port}"]
+    assert receiver.connections == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(403, Kind.WE_ARE_REFUSED), (407, Kind.WE_ARE_REFUSED), (429, Kind.TRY_LATER), (503, Kind.TRY_LATER)],
+)
+def test_a_proxys_refusal_is_told_from_the_targets(receiver, proxy, session_of, status, kind):
+    """What the proxy says about the connection is named as the proxy's, without its password."""
+    proxy.script = [say(status)]
+    session = session_of(proxy=f"http://me:s3cret@127.0.0.1:{proxy.port}", backoff_s=())
+    answer = session.exchange(post(receiver), classify_ams)
+    assert (answer.kind, answer.outcome_known) == (kind, True)
+    assert "proxy" in answer.text
+    assert str(status) in answer.text
+    assert "s3cret" not in answer.text
+
+
+def test_a_proxy_that_is_down_is_named(receiver, proxy, session_of):
+    """A closed port of the proxy is no closed port of the target."""
+    proxy.stop()
+    session = session_of(proxy=f"http://me:s3cret@127.0.0.1:{proxy.port}", backoff_s=())
+    answer = session.exchange(post(receiver), classify_ams)
+    assert (answer.kind, answer.outcome_known) == (Kind.TRY_LATER, True)
+    assert "proxy" in answer.text
+    assert "s3cret" not in answer.text
+
+
+def test_a_proxy_that_is_none_is_named(receiver, session_of):
+    """A proxy setting that is no URL does not end in a traceback."""
+    answer = session_of(proxy="http://", backoff_s=()).exchange(post(receiver), classify_ams)
+    assert answer.kind == Kind.WE_ARE_REFUSED
+    assert "http_proxy" in answer.text
+
+
+def without_alternative_names(authority, name: str, folder) -> Credential:
+    """A certificate as they were made for decades: a common name and nothing else."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    now = dt.datetime.now(dt.UTC)
+    certificate = (
+        x509.CertificateBuilder(
+            authority.certificate.subject,
+            x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]),
+            key.public_key(),
+            x509.random_serial_number(),
+            now - dt.timedelta(hours=1),
+            now + dt.timedelta(days=1),
+        )
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority._key.public_key()), critical=False)
+        .sign(authority._key, hashes.SHA256())
+    )
+    made = Credential(str(folder / "cert.pem"), str(folder / "key.pem"))
+    encoding, clear = serialization.Encoding.PEM, serialization.NoEncryption()
+    (folder / "cert.pem").write_bytes(certificate.public_bytes(encoding))
+    (folder / "key.pem").write_bytes(key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, clear))
+    return made
+
+
+def bare_context(authority) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cafile=authority.ca_file)
+    return context
+
+
+class contextless_sockets:  # noqa: N801  a with-block reads better in lower case
+    """Connections that are begun and never finished: they fill a listener's backlog."""
+
+    def __init__(self, address, count: int) -> None:
+        self._sockets = [socket.socket() for _ in range(count)]
+        for waiting in self._sockets:
+            waiting.setblocking(False)
+            waiting.connect_ex(address)
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        for waiting in self._sockets:
+            waiting.close()

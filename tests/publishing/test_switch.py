@@ -1,0 +1,219 @@
+"""Taking over from jura-ng: no job of the months around the switch counts twice at APEL."""
+
+from __future__ import annotations
+
+import pathlib
+import sqlite3
+from typing import Any
+
+import jura_site
+import pytest
+import rehearsal
+
+from arcacct.arex.importing import arex_databases
+from arcacct.errors import FiguresHeld
+from arcacct.publishing import run
+from arcacct.sandbox import Sandbox
+from arcacct.targets.apel import switch
+from arcacct.targets.apel.switch import TargetPlan, Wishes
+
+NAMES = {6: ("6.17-summaries.txt", "6.17-sync.txt"), 7: ("7.0-summaries.txt", "7.0-sync.txt")}
+URL = "https://ce.example.org:443/arex"
+
+
+@pytest.fixture(params=[6, 7])
+def version(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+@pytest.fixture
+def box(tmp_path):
+    with Sandbox(str(tmp_path)) as running:
+        yield running
+
+
+@pytest.fixture
+def site(tmp_path, box, version) -> rehearsal.Site:
+    """A CE whose summaries jura-ng has sent."""
+    jura_site.deliver(box, *NAMES[version])
+    return jura_site.site(tmp_path, box, version)
+
+
+def plan(site: rehearsal.Site, **wishes: Any) -> TargetPlan:
+    settings = site.settings()
+    (found,) = switch.plan(settings, settings.targets, Wishes(arex_databases(settings.places.controldir), **wishes))
+    return found
+
+
+def take_over(site: rehearsal.Site, **wishes: Any) -> int:
+    return sum(switch.take_over(site.settings(), [plan(site, **wishes)]).values())
+
+
+def publish(site: rehearsal.Site) -> run.Outcome:
+    settings = site.settings()
+    (outcome,) = run.publish(settings, settings.targets, run.Wishes(now=True))
+    assert outcome.error is None
+    return outcome
+
+
+def at_apel(box: Sandbox) -> dict[tuple[int, int], tuple[int, int, int]]:
+    """Jobs, wall and CPU seconds of each month, as the portal adds them up."""
+    found: dict[tuple[int, int], tuple[int, int, int]] = {}
+    for row in box.apel.summaries.values():
+        jobs, wall_s, cpu_s = found.get((row["Year"], row["Month"]), (0, 0, 0))
+        amount = (jobs + row["NumberOfJobs"], wall_s + row["WallDuration"], cpu_s + row["CpuDuration"])
+        found[row["Year"], row["Month"]] = amount
+    return found
+
+
+def in_database(site: rehearsal.Site) -> dict[tuple[int, int], tuple[int, int, int]]:
+    """The same of A-REX's database: of jobs that ended."""
+    con = sqlite3.connect(arex_databases(site.settings().places.controldir)[0])
+    rows = con.execute(
+        "SELECT strftime('%Y', EndTime, 'unixepoch'), strftime('%m', EndTime, 'unixepoch'), count(*),"
+        " sum(UsedWalltime), sum(UsedCPUUserTime + UsedCPUKernelTime) FROM AAR WHERE EndTime > 0 GROUP BY 1, 2"
+    ).fetchall()
+    con.close()
+    return {(int(year), int(month)): (jobs, wall_s, cpu_s) for year, month, jobs, wall_s, cpu_s in rows}
+
+
+def test_without_a_switch_jobs_count_twice(site, box) -> None:
+    """What the switch is for: jura-ng's rows stay beside ours."""
+    publish(site)
+
+    ((jobs, wall_s, _cpu_s),) = at_apel(box).values()
+    ((there, there_s, _there_cpu_s),) = in_database(site).values()
+    assert jobs > there
+    assert wall_s > there_s
+
+
+def test_after_a_switch_every_job_counts_once(site, box) -> None:
+    """Month by month APEL has what the database has: jobs, wall and CPU time."""
+    assert take_over(site) > 0
+    publish(site)
+
+    assert at_apel(box) == in_database(site)
+    assert box.apel.rejected == []
+
+
+def test_the_counts_of_the_sync_message_are_those_of_the_database(site, box) -> None:
+    """No SubmitHost of jura-ng's own keeps a count of jobs that are under ours now."""
+    take_over(site)
+    publish(site)
+
+    counts = {row["SubmitHost"]: row["NumberOfJobs"] for row in box.apel.sync_records.values() if row["NumberOfJobs"]}
+    ((jobs, _wall_s, _cpu_s),) = in_database(site).values()
+    assert counts == {URL: jobs}
+
+
+def test_a_switch_after_the_first_run_is_in_time(site, box) -> None:
+    """Whoever forgot it: the next run takes jura-ng's rows back."""
+    publish(site)
+    take_over(site)
+    publish(site)
+
+    assert at_apel(box) == in_database(site)
+
+
+def test_once_more_changes_nothing(site, box) -> None:
+    """Neither before nor after what was noted was taken back."""
+    assert take_over(site) > 0
+    assert take_over(site) == 0
+    publish(site)
+    assert take_over(site) == 0
+    received = len(box.apel.received)
+    outcome = publish(site)
+
+    assert not any("zeros" in note for note in outcome.tally.notes)
+    assert len(box.apel.received) == received + 2
+    assert at_apel(box) == in_database(site)
+
+
+def databases(folder: pathlib.Path) -> dict[pathlib.Path, bytes]:
+    """Every file, without those that SQLite makes to read one."""
+    files = [file for file in folder.rglob("*") if file.is_file() and not file.name.endswith(("-shm", "-wal"))]
+    return {file: file.read_bytes() for file in files}
+
+
+def test_a_plan_writes_nothing(site) -> None:
+    """Our directory is as it was, the ledger not even made."""
+    folder = site.path / "control" / "accounting"
+    before = databases(folder)
+    assert plan(site).sums
+
+    assert databases(folder) == before
+
+
+def test_the_plan_counts_what_apel_has_twice(site, box, version) -> None:
+    """The jobs and hours that it tells are those by which APEL is too high without a switch."""
+    months = plan(site).sums
+    publish(site)
+
+    jobs = sum(one.jobs for month in months for one in month.left)
+    wall_s = sum(one.wall_s for month in months for one in month.left)
+    ((too_many, too_long, _cpu_s),) = at_apel(box).values()
+    ((there, there_s, _there_cpu_s),) = in_database(site).values()
+    assert (too_many - there, too_long - there_s) == (jobs, wall_s)
+    assert [month.month for month in months] == [(2026, 10), (2026, 11)]
+
+
+def test_a_database_without_the_jobs_is_told(tmp_path, box, version) -> None:
+    """Before the import nothing is sent of the month: the plan says so, and the switch does no harm."""
+    jura_site.deliver(box, *NAMES[version])
+    site = jura_site.site(tmp_path, box, version, imported=False)
+    before = at_apel(box)
+    assert any("arcacct import arex" in note for note in plan(site).notes)
+    take_over(site)
+    settings = site.settings()
+    (outcome,) = run.publish(settings, settings.targets, run.Wishes(now=True))
+
+    assert isinstance(outcome.error, FiguresHeld)
+    assert at_apel(box) == before
+
+
+def test_a_directory_stands_for_the_target_of_its_name(tmp_path, box) -> None:
+    """A site that goes on with its own ssmsend takes over from the target that is called as the directory."""
+    (tmp_path / "outgoing").mkdir()
+    directory = "[arcacct/directory:a]\npath={path}/outgoing\ngocdb_name=EXAMPLE-SITE\napel_messages=summaries\n"
+    site = jura_site.site(tmp_path, box, 6, directory.replace("{path}", str(tmp_path)))
+    assert take_over(site) == 8
+    publish(site)
+
+    texts = [file.read_text() for file in (tmp_path / "outgoing").rglob("*") if file.is_file()]
+    zeros = [one for text in texts for one in text.split("%%\n") if "NumberOfJobs: 0\n" in one]
+    assert len(zeros) == 8
+    assert any("O%27Neill".lower() in one.lower() for one in zeros)
+
+
+def test_only_jobs_of_the_filter_are_looked_at(tmp_path, box) -> None:
+    """A target with `vofilter` never had the others."""
+    site = jura_site.site(tmp_path, box, 6, jura_site.SUMMARIES + "vofilter=bio.example.org\n")
+    (month,) = [month for month in plan(site).sums if month.sums]
+
+    assert [one.spelling.vo for one in month.sums] == ["bio.example.org"]
+
+
+def test_a_month_from_long_ago_is_corrected_by_republishing(tmp_path, box) -> None:
+    """Months that the regular runs do not send any more: noted, then republished."""
+    site = jura_site.site(tmp_path, box, 6)
+    publish(site)
+    jura_site.deliver(box, *NAMES[6])
+    assert take_over(site, months=[(2026, 11)]) == 8
+    settings = site.settings()
+    (outcome,) = run.republish(settings, settings.targets, run.Period(*jura_site.NOVEMBER))
+
+    assert outcome.error is None
+    assert at_apel(box) == in_database(site)
+
+
+def test_other_summaries_replace_none_of_them(tmp_path, box, version) -> None:
+    """A target that goes on with normalised summaries takes back all that jura-ng sent, and counts each job once."""
+    jura_site.deliver(box, *NAMES[version])
+    site = jura_site.site(tmp_path, box, version, jura_site.SUMMARIES.replace("=summaries", "=normalised-v04"))
+    take_over(site)
+    publish(site)
+
+    assert at_apel(box) == {(2026, 11): (0, 0, 0)}
+    ((jobs, wall_s, _cpu_s),) = in_database(site).values()
+    rows = box.apel.normalised_summaries.values()
+    assert (sum(row["NumberOfJobs"] for row in rows), sum(row["WallDuration"] for row in rows)) == (jobs, wall_s)

@@ -1,0 +1,298 @@
+"""What this host tells of itself, in Sonar's format."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+from functools import partial
+
+import jsonschema
+import pytest
+from sonar_site import REAL, kind_of, objects, schema
+
+from arcacct.sonar import cards
+from arcacct.sonar.envelopes import Errors, Sample, Sysinfo, read
+from arcacct.sonar.proc import processes
+from arcacct.sonar.producing import Host, cpu_layout, line, numa_distances, sample, sysinfo
+
+SMI = """#!/bin/sh
+case "$1" in
+*index,uuid,pci*)
+  echo "0, GPU-1, 00000000:01:00.0, NVIDIA A100, 550.1, 92.00, 40960, 400.00, 400.00, 100.00, 1410, [N/A]";;
+*index,uuid,fan*) echo "0, GPU-1, [N/A], Default, P0, 1024, 37, 5, 41, 123.45, 400.00, 1200, 1215";;
+*index,uuid) echo "0, GPU-1";;
+--query-compute*) echo "{pid}, GPU-1, 512";;
+pmon) echo "# gpu pid type sm mem enc dec command"; echo "    0 {pid} C 33 5 - - python3";;
+esac
+"""
+
+
+def told(probe, kind, host):
+    """What our own reader makes of an envelope of this host, and the envelope."""
+    text, succeeded = line(probe, kind, host)
+    [found] = read([text.encode() + b"\n"])
+    return found, json.loads(text), succeeded
+
+
+@pytest.fixture
+def smi(tmp_path, monkeypatch):
+    """A card, as nvidia-smi tells it, that this process uses."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text(SMI.replace("{pid}", str(os.getpid())))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return str(program)
+
+
+def test_what_this_host_is():
+    """Sysinfo is valid by its schema and is read without a complaint."""
+    host = Host("c")
+    found, envelope, succeeded = told(partial(sysinfo, host), "sysinfo", host)
+    assert succeeded
+    assert isinstance(found, Sysinfo)
+    assert found.sockets * found.cores_per_socket * found.threads_per_core >= 1
+    assert found.node == os.uname().nodename
+    jsonschema.validate(envelope, schema("sysinfo"))
+
+
+def test_what_this_host_does():
+    """A sample is valid by its schema, is read without a complaint, and has this process in it."""
+    host = Host("c", "n7")
+    found, envelope, succeeded = told(partial(sample, host), "sample", host)
+    assert succeeded
+    assert isinstance(found, Sample)
+    jsonschema.validate(envelope, schema("sample"))
+    mine = [shot for shot in found.jobs.values() if str(os.getpid()) in shot.processes]
+    assert len(mine) == 1
+    assert mine[0].memory_kib > 1000
+    assert found.node == "n7"
+    assert found.reading[""]["cores"] == os.cpu_count()
+
+
+def keys(value, path="", into=None):
+    """Every path of keys in a JSON value, with the types found there."""
+    into = {} if into is None else into
+    if isinstance(value, dict):
+        for key, one in value.items():
+            into.setdefault(f"{path}.{key}", set()).add(
+                bool if isinstance(one, bool) else float if isinstance(one, int) else type(one)
+            )
+            keys(one, f"{path}.{key}", into)
+    elif isinstance(value, list):
+        for one in value:
+            keys(one, f"{path}[]", into)
+    return into
+
+
+def test_the_shape_is_that_of_real_samples(smi):
+    """Every key that we write Sonar writes there, too, and with the same type; what we never write is known."""
+    host = Host("c")
+    ours = keys(json.loads(line(partial(sample, host), "sample", host)[0]))
+    ours |= keys(json.loads(line(partial(sysinfo, host), "sysinfo", host)[0]))
+    real = {}
+    for path in REAL.iterdir():
+        if path.name.startswith("real-") and path.suffix != ".txt":
+            for one in objects(path):
+                if kind_of(one) in {"sample", "sysinfo"}:
+                    keys(one, "", real)
+    cards_and_containers = {
+        "in_container",
+        "compute_mode",
+        "performance_state",
+        "power",
+        "power_limit",
+        "memory_clock",
+        "min_power_limit",
+        "fan",
+        "data_cancelled",
+    }
+    unknown = {key for key in ours if key not in real and key.rpartition(".")[2] not in cards_and_containers}
+    assert unknown == set()
+    assert {key: kinds for key, kinds in ours.items() if key in real and not kinds & real[key]} == {}
+    never = {key.rpartition(".")[2] for key in real if key not in ours} - cards_and_containers
+    assert never <= {
+        "cpu_util",
+        "rolledup",
+        "topo_text",
+        "architecture",
+        "firmware",
+        "gpu_memory_util",
+        "num_threads",
+        "data_read",
+        "data_written",
+        "max_ce_clock",
+        "disks",
+        "name",
+        "major",
+        "minor",
+        "stats",
+        "epoch",
+        "index",
+        "numa_nodes",
+        "distances",
+        "cpu_avg",
+        "cpu_time",
+    }
+
+
+def test_cpu_time_grows():
+    """A process that computes has used more at the second sample, and children it waited for are its own."""
+    script = (
+        "import subprocess, sys, time\n"
+        "subprocess.run([sys.executable, '-c', 'sum(range(20_000_000))'])\n"
+        "print('ready', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, start_new_session=True) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        [mine] = [one for one in processes() if one.pid == child.pid]
+        child.kill()
+    assert mine.cpu_s > mine.own_cpu_s >= 0
+    assert mine.group == child.pid
+
+
+def write_process(
+    proc: pathlib.Path, pid: int, *, ppid: int = 1, group: int = 0, command: str = "python3", cgroup: str = "0::/\n"
+):
+    """A process as /proc tells it."""
+    folder = proc / str(pid)
+    folder.mkdir(parents=True)
+    rest = ["S", ppid, group, *[0] * 8, 300, 100, 50, 50, 20, 0, 4, 0, 1000, *[0] * 30]
+    (folder / "stat").write_text(f"{pid} ({command}) {' '.join(map(str, rest))}\n")
+    (folder / "statm").write_text("1000 600 100 10 0 400 0\n")
+    (folder / "cgroup").write_text(cgroup)
+    (folder / "io").write_text("rchar: 1\nwchar: 1\nread_bytes: 4097\nwrite_bytes: 0\ncancelled_write_bytes: 0\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "job"),
+    [
+        ("0::/system.slice/slurmstepd.scope/job_4242/step_0/user/task_0\n", 4242),
+        ("4:memory:/slurm/uid_1000/job_77/step_batch\n1:name=systemd:/\n", 77),
+        ("0::/user.slice/job_x/\n", None),
+        ("0::/user.slice/user-1000.slice\n", None),
+    ],
+)
+def test_batch_jobs_are_known_by_their_cgroup(tmp_path, cgroup, job):
+    """Slurm's cgroup names the job of a process; other processes have their group."""
+    write_process(tmp_path, 10, group=9, cgroup=cgroup)
+    [found] = processes(str(tmp_path))
+    assert (found.batch_job, found.group) == (job, 9)
+    assert (found.cpu_s, found.own_cpu_s, found.resident_kib, found.data_kib) == (5.0, 4.0, 2000, 1600)
+
+
+def test_batch_jobs_may_be_known_by_their_environment(tmp_path):
+    """Where the cgroup does not tell, a variable of the environment may: Grid Engine's JOB_ID."""
+    (write_process(tmp_path, 10, group=9) / "environ").write_bytes(b"HOME=/\0JOB_ID=815\0JOB_IDS=1\0")
+    write_process(tmp_path, 11, group=9)
+    found = {one.pid: one.batch_job for one in processes(str(tmp_path), variable="JOB_ID")}
+    assert found == {10: 815, 11: None}
+
+
+@pytest.mark.parametrize("command", ["a b", "we(ir)d", "x) S 1 2", "naïve"])
+def test_commands_may_have_any_character(tmp_path, command):
+    """Brackets and blanks in a command's name do not shift the numbers behind it."""
+    write_process(tmp_path, 10, group=9, command=command)
+    [found] = processes(str(tmp_path))
+    assert (found.command, found.group) == (command, 9)
+
+
+def test_a_process_that_goes_is_passed_over(tmp_path):
+    """What ends while we look is no error."""
+    write_process(tmp_path, 10)
+    (tmp_path / "11").mkdir()
+    assert [one.pid for one in processes(str(tmp_path))] == [10]
+
+
+def test_a_failed_probe_is_an_errors_envelope(tmp_path):
+    """A host that cannot tell says why, in the form that readers know."""
+    host = Host("c", "n1", proc=str(tmp_path / "nowhere"))
+    found, envelope, succeeded = told(partial(sample, host), "sample", host)
+    assert not succeeded
+    assert isinstance(found, Errors)
+    assert "nowhere" in found.complaints[0].detail
+    jsonschema.validate(envelope, schema("errors"))
+
+
+@pytest.mark.parametrize(
+    ("text", "layout"),
+    [
+        (
+            (
+                "processor: 0\nmodel name: AMD EPYC\nphysical id: 0\nsiblings: 4\ncpu cores: 2\n\n"
+                "processor: 1\nmodel name: AMD EPYC\nphysical id: 1\nsiblings: 4\ncpu cores: 2\n"
+            ),
+            (2, 2, 2, "AMD EPYC"),
+        ),
+        ("processor\t: 0\nCPU architecture: 8\n\nprocessor\t: 1\nCPU architecture: 8\n", (1, 2, 1, "ARMv8")),
+    ],
+    ids=["x86_64", "aarch64"],
+)
+def test_processors(tmp_path, text, layout):
+    """Sockets, cores and threads are counted as the kernel lists them."""
+    (tmp_path / "cpuinfo").write_text(text)
+    assert cpu_layout(Host(proc=str(tmp_path))) == layout
+
+
+def test_numa_distances(tmp_path):
+    """The matrix has a row for each NUMA node, in the order of their numbers."""
+    for number, text in ((0, "10 21"), (1, "21 10")):
+        folder = tmp_path / f"devices/system/node/node{number}"
+        folder.mkdir(parents=True)
+        (folder / "distance").write_text(text)
+    assert numa_distances(Host(sys=str(tmp_path))) == [[10, 21], [21, 10]]
+
+
+def test_cards_are_told(smi):
+    """What nvidia-smi says of cards and their users, in Sonar's units; what it cannot tell is left out."""
+    host = Host("c")
+    found, envelope, _ = told(partial(sysinfo, host), "sysinfo", host)
+    assert isinstance(found, Sysinfo)
+    [card] = found.cards
+    assert (card.uuid, card.memory_kib, card.power_limit_w, card.max_memory_clock_mhz) == (
+        "GPU-1",
+        40960 * 1024,
+        400,
+        0,
+    )
+    found, envelope, _ = told(partial(sample, host), "sample", host)
+    assert isinstance(found, Sample)
+    jsonschema.validate(envelope, schema("sample"))
+    assert found.reading["GPU-1"]["power_w"] == 123
+    assert found.reading["GPU-1"]["performance_state"] == 0
+    [mine] = [shot for shot in found.jobs.values() if str(os.getpid()) in shot.processes]
+    assert mine.cards["GPU-1"] == (33.0, 512 * 1024, 123.0)
+
+
+def test_a_broken_nvidia_smi_is_a_failed_probe(smi):
+    """Its failure is told, not hidden."""
+    pathlib.Path(smi).write_text("#!/bin/sh\nexit 9\n")
+    with pytest.raises(OSError, match="nvidia-smi"):
+        cards.states(smi)
+
+
+def test_samples_of_this_host_add_up(tmp_path):
+    """Our own samples, imported, give the CPU time that a process really used."""
+    from sonar_site import Host as Site
+
+    script = (
+        "import time\nend = time.process_time() + 2.2\nwhile time.process_time() < end: pass\n"
+        "print('done', flush=True)\ntime.sleep(60)"
+    )
+    host = Host("c", "n1")
+    site = Site(tmp_path)
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, start_new_session=True) as child:
+        assert child.stdout is not None
+        site.take(line(partial(sample, host), "sample", host)[0].encode())
+        child.stdout.readline()
+        # Samples are a second apart at least, as their times are.
+        time.sleep(1)
+        site.take(line(partial(sample, host), "sample", host)[0].encode())
+        child.kill()
+    [(cpu_s,)] = site.rows(f"SELECT cpu_s FROM v1_sampled_jobs WHERE job_id = {child.pid}")
+    assert cpu_s in {2, 3}

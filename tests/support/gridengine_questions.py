@@ -1,0 +1,87 @@
+"""What qacct was asked for each of its answers in data/gridengine/qacct-out, as our question and as our options."""
+
+from __future__ import annotations
+
+from arcacct.gridengine.totals import Question
+
+TEN_TO_TEN = 1_795_168_200
+"""2026-11-20 09:50:00 UTC: qacct's -b 202611200950."""
+DAY = 1_795_132_800
+"""2026-11-20 00:00:00 UTC."""
+LATER = "1795200000"
+"""What -d without -b and -e counts back from."""
+
+_OPTIONS = {
+    "total": "",
+    "m": "-m",
+    "A_atlas": "--by account --account grid_atlas",
+    "D_all": "--by department",
+    "P_all": "--by project",
+    "P_atlas": "--by project --project atlas",
+    "ar_1": "--by ar --ar 1",
+    "ar_all": "--by ar",
+    "b_all": "-b 202601010000",
+    "b_time": "-b 202611200950",
+    "d1": f"-d 1 --now {LATER}",
+    "d1_b": "-b 202611200000 -d 1",
+    "d1_e": "-e 202611210000 -d 1",
+    "e_time": "-e 202611200949.30",
+    "E_e": "--on end -e 202611200949.30",
+    "g_all": "--by group",
+    "g_phys": "--by group --group gephysics",
+    "h_all": "--by host",
+    "h_vm": "--by host --host vm",
+    "o_P_pe_slots": "--by owner,project,pe,slots",
+    "o_alice": "--by owner --owner gealice",
+    "o_all": "--by owner",
+    "o_g_P": "--by owner,group,project",
+    "o_m": "--by owner -m",
+    "o_none": "--by owner --owner nobody",
+    "o_q": "--by owner,queue",
+    "pe_all": "--by pe",
+    "pe_smp": "--by pe --pe smp",
+    "q_all": "--by queue",
+    "q_allq": "--by host,queue --queue all.q",
+    "q_wild": "--by host,queue --queue *.q",
+    "slots_3": "--by slots --slots 3",
+    "slots_all": "--by slots",
+}
+OPTIONS = {name: options.split() for name, options in _OPTIONS.items()}
+ANSWERS = [name for name in OPTIONS if name != "E_e"]
+"""Those that sum something; E_e is one where qacct prints no row."""
+
+QUESTIONS = {
+    "total": Question(),
+    "m": Question(masters=True),
+    "A_atlas": Question(("account",), (("account", "grid_atlas"),)),
+    "D_all": Question(("department",)),
+    "P_all": Question(("project",)),
+    "P_atlas": Question(("project",), (("project", "atlas"),)),
+    "ar_1": Question(("ar",), (("ar", "1"),)),
+    "ar_all": Question(("ar",)),
+    "b_all": Question(from_s=DAY - 324 * 86_400),
+    "b_time": Question(from_s=TEN_TO_TEN),
+    "d1": Question(from_s=int(LATER) - 86_400),
+    "d1_b": Question(from_s=DAY, until_s=DAY + 86_400),
+    "d1_e": Question(from_s=DAY, until_s=DAY + 86_400),
+    "e_time": Question(until_s=TEN_TO_TEN - 30),
+    "E_e": Question(until_s=TEN_TO_TEN - 30, on_end=True),
+    "g_all": Question(("group",)),
+    "g_phys": Question(("group",), (("group", "gephysics"),)),
+    "h_all": Question(("host",)),
+    "h_vm": Question(("host",), (("host", "vm"),)),
+    "o_P_pe_slots": Question(("owner", "project", "pe", "slots")),
+    "o_alice": Question(("owner",), (("owner", "gealice"),)),
+    "o_all": Question(("owner",)),
+    "o_g_P": Question(("owner", "group", "project")),
+    "o_m": Question(("owner",), masters=True),
+    "o_none": Question(("owner",), (("owner", "nobody"),)),
+    "o_q": Question(("owner", "queue")),
+    "pe_all": Question(("pe",)),
+    "pe_smp": Question(("pe",), (("pe", "smp"),)),
+    "q_all": Question(("queue",)),
+    "q_allq": Question(("host", "queue"), (("queue", "all.q"),)),
+    "q_wild": Question(("host", "queue"), (("queue", "*.q"),)),
+    "slots_3": Question(("slots",), (("slots", "3"),)),
+    "slots_all": Question(("slots",)),
+}

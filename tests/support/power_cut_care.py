@@ -1,0 +1,219 @@
+"""The power is cut while the databases are cared for: backed up, restored, moved, pruned, or begun."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sqlite3
+from abc import abstractmethod
+from contextlib import closing, suppress
+
+from disturbed_host import BENCHMARK, LIFE
+from hook_host import Host
+from installed_program import ARCACCT
+from power_cut_hosts import Jobs, Loss, Recording, Sweeping, compared, jobs_in
+from power_cuts import Cut
+
+from arcacct.arex import spool
+from arcacct.arex.control_files import read_job
+from arcacct.arex.hook import record_event
+from arcacct.arex.sweep import sweep
+from arcacct.conf.places import Places, places
+from arcacct.db import maintain, moving
+from arcacct.db.maintenance import refuse_maintenance
+from arcacct.db.opening import initialise, open_accounting, open_publishing
+from arcacct.errors import ArcacctError
+from arcacct.jobs import prune
+from arcacct.jobs.check import CHILDREN, check
+
+RELEASED = pathlib.Path(__file__).parents[1] / "data" / "released" / "0.1.0"
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Beginning(Sweeping):
+    """The first sweep of a host makes the database."""
+
+    def fill(self, host: Host) -> None:
+        for job_id in self.jobs:
+            self.lay(host, job_id, "FINISHED")
+        for path in pathlib.Path(host.places.directory).iterdir():
+            path.unlink()
+        pathlib.Path(host.places.place_note).unlink(missing_ok=True)
+
+    def make_wanted(self) -> Jobs:
+        self.well.sweep()
+        return jobs_in(self.well.database)
+
+
+class Care(Recording):
+    """
+    A command of the operator on a database of finished jobs that are gone from the control directory.
+
+    After the cut the timer's sweep comes first, whatever it says; then the operator, who does the same once more.
+    """
+
+    JOBS = 12
+    ARGUMENTS: tuple[str, ...]
+
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        for job_id in self.jobs:
+            self.record(self.host, job_id, LIFE)
+        with closing(open_publishing(self.host.places)):
+            # There is a ledger.
+            pass
+        self.prepare()
+        for job_id in self.jobs:
+            self.clean(self.host, job_id)
+        return [ARCACCT, "--config", str(self.host.conf), "db", *self.ARGUMENTS], {}
+
+    def prepare(self) -> None:
+        """What the command needs besides."""
+
+    def may_be_gone(self, cut: Cut) -> Iterable[str]:
+        return ()
+
+    def losses(self, cut: Cut) -> list[Loss]:
+        self.trace.restore(cut)
+        with suppress(ArcacctError):
+            self.host.sweep()
+        try:
+            here = self.repeat()
+            refuse_maintenance(here.database)
+            with closing(open_accounting(here)) as con:
+                sweep(here, con)
+            problems = [one.question for one in check(here) if one.problems]
+            return [*(Loss("damaged", question) for question in problems), *self.compare(here)]
+        except (ArcacctError, sqlite3.Error) as error:
+            return [Loss("damaged", str(error))]
+
+    @abstractmethod
+    def repeat(self) -> Places:
+        """What the operator does; where the databases are since."""
+
+    def compare(self, here: Places) -> list[Loss]:
+        """What is lost of the jobs."""
+        return compared(jobs_in(pathlib.Path(here.database)), self.wanted)
+
+
+class BackingUp(Care):
+    """`arcacct db backup`: a copy that has its name is whole."""
+
+    def prepare(self) -> None:
+        self.folder = self.host.control.parent / "backups"
+        self.ARGUMENTS = ("backup", str(self.folder))
+
+    def repeat(self) -> Places:
+        return self.host.places
+
+    def compare(self, here: Places) -> list[Loss]:
+        copies = self.folder.glob("accounting-*.db") if self.folder.exists() else ()
+        return [*super().compare(here), *(loss for copy in copies for loss in compared(jobs_in(copy), self.wanted))]
+
+
+class Restoring(Care):
+    """`arcacct db restore`: everything is in what was restored or in what is kept."""
+
+    def prepare(self) -> None:
+        (copy, _ledger) = maintain.backups(self.host.places, str(self.host.control.parent / "backups"))
+        self.copy = copy.path
+        self.ARGUMENTS = ("restore", self.copy, "--yes")
+        # What the backup lacks is in the old database alone, and of that in its WAL.
+        self.late = [f"Late{number}" for number in range(4)]
+        self.jobs |= dict.fromkeys(self.late, False)
+        self.record_unclosed(self.late)
+
+    def record_unclosed(self, job_ids: list[str]) -> None:
+        """As hooks do, which close nothing."""
+        child = os.fork()
+        if child == 0:
+            con = open_accounting(self.host.places)
+            for job_id in job_ids:
+                for state in LIFE:
+                    self.lay(self.host, job_id, state)
+                    record_event(self.host.places, read_job(str(self.host.control), job_id, state), con)
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert os.path.getsize(f"{self.host.database}-wal")
+
+    def repeat(self) -> Places:
+        maintain.restore(self.host.places, self.copy)
+        return self.host.places
+
+    def compare(self, here: Places) -> list[Loss]:
+        folder = pathlib.Path(here.directory)
+        kept = [jobs_in(path) for path in folder.glob("accounting.db.before-restore.*") if path.suffix.endswith("Z")]
+        restored = {job_id: one for job_id, one in self.wanted.items() if job_id not in self.late}
+        whole = [one for one in kept if not compared(one, self.wanted)]
+        lost = compared(jobs_in(pathlib.Path(here.database)), restored)
+        return lost if whole else [*lost, Loss("not kept", ", ".join(str(len(one)) for one in kept))]
+
+
+class Moving(Care):
+    """`arcacct db move`: the same life in the new place, with what was in the spool."""
+
+    def prepare(self) -> None:
+        self.directory = self.host.control.parent / "new"
+        self.ARGUMENTS = ("move", str(self.directory), "--yes")
+        waiting = [f"Waits{number}" for number in range(4)]
+        self.jobs |= dict.fromkeys(waiting, False)
+        for job_id in waiting:
+            self.record(self.host, job_id, LIFE[:-1])
+            self.lay(self.host, job_id, "FINISHED")
+            spool.write(self.host.places.spool, read_job(str(self.host.control), job_id, "FINISHED"))
+
+    def repeat(self) -> Places:
+        moving.move(self.host.places, str(self.directory))
+        here = places(None, str(self.host.control), str(self.directory / "accounting.db"))
+        here.rules.default_benchmark = BENCHMARK
+        return here
+
+
+class Pruning(Care):
+    """`arcacct db prune`: each job is in the database or in the archive."""
+
+    def prepare(self) -> None:
+        self.archive = self.host.control.parent / "archive.db"
+        self.ARGUMENTS = ("prune", "--before", "2027-01-01", "--archive", str(self.archive), "--yes")
+
+    def repeat(self) -> Places:
+        here = self.host.places
+        wishes = prune.Wishes(archive=str(self.archive), ended_before=1_900_000_000)
+        with closing(open_accounting(here)) as con, closing(open_publishing(here)) as publishing:
+            prune.prune(here, con, publishing, wishes)
+        return here
+
+    def compare(self, here: Places) -> list[Loss]:
+        both = (jobs_in(pathlib.Path(here.database)), jobs_in(self.archive))
+        twice = [Loss("twice", job_id) for job_id in both[0].keys() & both[1].keys()]
+        return [*twice, *compared(both[0] | both[1], self.wanted)]
+
+
+class Upgrading(Care):
+    """`arcacct db upgrade` of databases that a released program wrote."""
+
+    JOBS = 0
+    ARGUMENTS = ("upgrade",)
+
+    def prepare(self) -> None:
+        here = self.host.places
+        for path, name in ((here.database, "accounting"), (here.publishing_database, "publishing")):
+            os.unlink(path)
+            with closing(sqlite3.connect(path)) as con:
+                con.execute("PRAGMA journal_mode = WAL")
+                con.executescript((RELEASED / f"{name}.sql").read_text())
+        with closing(sqlite3.connect(here.database, isolation_level=None)) as con:
+            # One job was deleted by hand, as far as its own row goes.
+            for table in (*CHILDREN, "RecordSources"):
+                con.execute(f"DELETE FROM {table} WHERE RecordID NOT IN (SELECT RecordID FROM AAR)")
+        self.released = jobs_in(self.host.database)
+        assert self.released
+
+    def make_wanted(self) -> Jobs:
+        return self.released
+
+    def repeat(self) -> Places:
+        initialise(self.host.places)
+        return self.host.places

@@ -1,0 +1,306 @@
+"""
+Hosts on which the power is cut while something of ours runs, and what is lost of their jobs afterwards.
+
+Each scenario prepares a host, traces one command on it, and judges any number of cuts: the disk is as the cut leaves
+it, the next sweep (or run) does its work, and every job has to be there as on a host where nothing ever happened.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sqlite3
+import subprocess
+import sys
+from abc import ABC, abstractmethod
+from collections import Counter
+from contextlib import closing
+from typing import Any, NamedTuple
+
+from disturbed_host import BENCHMARK, LIFE, job_files
+from hook_host import HOOK, Host
+from installed_program import ARCACCT
+from job_files import lay, rows
+from power_cuts import Cut, Trace
+
+from arcacct.arex import spool
+from arcacct.arex.control_files import read_job
+from arcacct.arex.hook import record_event
+from arcacct.arex.layout import job_file, status_files
+from arcacct.db.opening import open_accounting
+from arcacct.errors import ArcacctError
+from arcacct.jobs.check import check
+from arcacct.resources import resource
+
+LAUNCHER = resource("etc", "arcacct-hook")
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+Jobs = dict[str, dict[str, Any]]
+"""What is known of each job: its rows by table."""
+
+
+class Loss(NamedTuple):
+    """Something that is not as it has to be."""
+
+    kind: str
+    """``missing``, ``unfinished``, ``aborted``, ``different``, ``never made``, ``damaged``, ``stuck``..."""
+    about: str
+    """A job, or a question that the database did not stand."""
+
+
+class Scenario(ABC):
+    """A command on a host that was traced, ready to be cut."""
+
+    trace: Trace
+
+    def cuts(self, count: int, rule: str, seed: int) -> list[Cut]:
+        """Cuts of this scenario, chosen by a seed."""
+        return self.trace.cuts(count, rule, seed)
+
+    @abstractmethod
+    def losses(self, cut: Cut) -> list[Loss]:
+        """What is lost after a cut and all that is done about it afterwards."""
+
+
+# -- recording
+
+
+def jobs_in(database: pathlib.Path) -> Jobs:
+    """Every job with all of its rows; of an event its name alone, since some times only a live hook can know."""
+    jobs: Jobs = {}
+    for table, found in rows(str(database)).items():
+        for job_id, *values in found:
+            kept = values[:1] if table == "JobEvents" else values
+            jobs.setdefault(str(job_id), {}).setdefault(table, []).append(tuple(kept))
+    for tables in jobs.values():
+        for values in tables.values():
+            values.sort(key=repr)
+    return jobs
+
+
+def compared(found: Jobs, wanted: Jobs) -> list[Loss]:
+    """What is lost of the jobs that there have to be."""
+    lost = [Loss("never made", job_id) for job_id in sorted(found.keys() - wanted.keys())]
+    for job_id, tables in sorted(wanted.items()):
+        if job_id not in found:
+            lost.append(Loss("missing", job_id))
+        elif found[job_id] != tables:
+            status, ought = (one["AAR"][0][6] for one in (found[job_id], tables))
+            kind = "unfinished" if status == "in-progress" else str(status) if status != ought else "different"
+            lost.append(Loss(kind, job_id))
+    return lost
+
+
+class Recording(Scenario):
+    """
+    A host whose jobs are recorded: by hooks, by a sweep that drains the spool, or by one that reads the directory.
+
+    ``control``: whether A-REX still has the job's files after the cut. Where it has not, those of jobs are gone whose
+    events had been taken from it: for a client that is the moment from which it may clean its job.
+    """
+
+    JOBS = 24
+
+    def __init__(self, directory: pathlib.Path, *, control: bool) -> None:
+        (directory / "ce").mkdir()
+        (directory / "well").mkdir()
+        self.host = Host(directory / "ce")
+        self.well = Host(directory / "well")
+        self.control = control
+        self.marks = self.host.control.parent / "marks"
+        self.marks.mkdir()
+        self.jobs = {f"Job{number:02}": number % 5 == 0 for number in range(self.JOBS)}
+        """Whether each failed."""
+        for host in (self.host, self.well):
+            host.places.rules.default_benchmark = BENCHMARK
+            host.conf.write_text(f"{host.conf.read_text()}[arex]\ncontroldir={host.control}\n")
+        self.trace = Trace.of(self.host.control.parent, *self.command())
+        self.wanted = self.make_wanted()
+
+    @abstractmethod
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        """Prepare the host; the command that is traced, and what is added to its environment."""
+
+    def make_wanted(self) -> Jobs:
+        """What has to be known of the jobs in the end: every state of each."""
+        for job_id in self.jobs:
+            self.record(self.well, job_id, LIFE)
+        return jobs_in(self.well.database)
+
+    def may_be_gone(self, cut: Cut) -> Iterable[str]:
+        """The jobs whose control files a client may have removed by the time of the cut."""
+        done = {os.path.basename(str(call.arguments[0])) for call in self.trace.calls[: cut.after] if self._marks(call)}
+        return done & self.jobs.keys()
+
+    def _marks(self, call: Any) -> bool:
+        return call.method == "make" and os.path.dirname(call.arguments[0]) == str(self.marks)
+
+    def record(self, host: Host, job_id: str, states: Iterable[str]) -> None:
+        """Let hooks have recorded some states, and lay down the control files of the last."""
+        with closing(open_accounting(host.places)) as con:
+            for state in states:
+                self.lay(host, job_id, state)
+                record_event(host.places, read_job(str(host.control), job_id, state), con)
+
+    def lay(self, host: Host, job_id: str, state: str) -> None:
+        lay(host.control, job_files(job_id, state, LIFE.index(state), failed=self.jobs[job_id]), job_id)
+
+    def clean(self, host: Host, job_id: str) -> None:
+        """What A-REX does when a client cleans a job."""
+        control = str(host.control)
+        suffixes = ("local", "diag", "statistics", "failed")
+        paths = [job_file(control, job_id, suffix) for suffix in suffixes]
+        for path in (*paths, *(path for state in LIFE for path in status_files(control, job_id, state))):
+            pathlib.Path(path).unlink(missing_ok=True)
+
+    def losses(self, cut: Cut) -> list[Loss]:
+        self.trace.restore(cut)
+        pathlib.Path(self.host.places.maintenance).unlink(missing_ok=True)
+        if not self.control:
+            for job_id in self.may_be_gone(cut):
+                self.clean(self.host, job_id)
+        try:
+            self.host.sweep()
+            found = jobs_in(self.host.database)
+            problems = [one.question for one in check(self.host.places) if one.problems]
+        except (ArcacctError, sqlite3.Error) as error:
+            return [Loss("damaged", str(error))]
+        stuck = [Loss("stuck", path.name) for path in self.host.spool if path.name[0] != "."]
+        return [*(Loss("damaged", question) for question in problems), *stuck, *compared(found, self.wanted)]
+
+
+class Draining(Recording):
+    """`arcacct sweep` drains a spool that hooks have filled; jobs are known to the database up to different states."""
+
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        for number, job_id in enumerate(self.jobs):
+            recorded = (0, 4, 1)[number % 3]
+            self.record(self.host, job_id, LIFE[:recorded])
+            for state in LIFE[recorded:]:
+                self.lay(self.host, job_id, state)
+                self.spool(job_id, state)
+            if not self.control:
+                self.clean(self.host, job_id)
+        return [ARCACCT, "--config", str(self.host.conf), "sweep"], {}
+
+    def spool(self, job_id: str, state: str) -> None:
+        """As the hook does when the database is away."""
+        spool.write(self.host.places.spool, read_job(str(self.host.control), job_id, state))
+
+    def may_be_gone(self, cut: Cut) -> Iterable[str]:
+        return ()
+
+
+class DrainingLaunched(Draining):
+    """The same after the sh launcher alone had filled the spool."""
+
+    JOBS = 12
+
+    def spool(self, job_id: str, state: str) -> None:
+        subprocess.run(["sh", LAUNCHER, "spool-only", self.host.control, job_id, state], check=True)
+
+
+class DrainingByPublish(Draining):
+    """`arcacct publish` drains the spool before it looks for what is new; no job is one that its target wants."""
+
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        super().command()
+        outgoing = self.host.control.parent / "outgoing"
+        outgoing.mkdir()
+        target = f"[arcacct/directory:d]\npath={outgoing}\ngocdb_name=SITE\nvofilter=nobody\n"
+        (self.host.conf.parent / "arcacct.conf").write_text(target)
+        return [ARCACCT, "--config", str(self.host.conf), "publish", "--now", "--since", "2024-06-01"], {}
+
+
+_EACH = """
+import ctypes, os, subprocess, sys
+marks, conf, word, *jobs = sys.argv[1:]
+launcher, control = os.environ["LAUNCHER"], os.environ["CONTROL"]
+# Whatever a hook leaves behind becomes ours.
+ctypes.CDLL(None).prctl(36, 1)
+for job in jobs:
+    subprocess.run(["sh", launcher, *word.split(), control, job, "FINISHED", conf], check=True)
+    try:
+        while True:
+            os.wait()
+    except ChildProcessError:
+        os.mkdir(f"{marks}/{job}")
+"""
+
+
+class Hooks(Recording):
+    """
+    Hooks of jobs that have finished, one after the other, which record.
+
+    A hook has handed over its event when the last process has ended that it began: A-REX waits for none of those that
+    sync, and no client cleans its job so soon.
+    """
+
+    JOBS = 10
+    word = ""
+
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        for job_id in self.jobs:
+            self.record(self.host, job_id, LIFE[:-1])
+            self.lay(self.host, job_id, "FINISHED")
+        environment = {"ARCACCT_RECORD": HOOK, "LAUNCHER": LAUNCHER, "CONTROL": str(self.host.control)}
+        return [sys.executable, "-I", "-c", _EACH, str(self.marks), str(self.host.conf), self.word, *self.jobs], (
+            environment
+        )
+
+
+class SpoolingHooks(Hooks):
+    """The same while the database is being worked on, so that each one spools."""
+
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        command = super().command()
+        pathlib.Path(self.host.places.maintenance).touch()
+        return command
+
+
+class Launchers(Hooks):
+    """The same without arcacct-record: the launcher spools."""
+
+    word = "spool-only"
+
+
+class Sweeping(Recording):
+    """`arcacct sweep` of a directory of jobs of which no hook, or not the last one, has told; some have vanished."""
+
+    VANISHED = 4
+
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        for host in (self.well, self.host):
+            self.fill(host)
+        return [ARCACCT, "--config", str(self.host.conf), "sweep"], {}
+
+    def fill(self, host: Host) -> None:
+        for number, job_id in enumerate(self.jobs):
+            vanished = number < self.VANISHED
+            self.record(host, job_id, LIFE[:3] if vanished or number % 2 else ())
+            self.lay(host, job_id, "FINISHED")
+            if vanished:
+                self.clean(host, job_id)
+
+    def make_wanted(self) -> Jobs:
+        self.well.sweep()
+        wanted = jobs_in(self.well.database)
+        ended = Counter(tables["AAR"][0][6] for tables in wanted.values())
+        failed = sum(self.jobs.values()) - sum([*self.jobs.values()][: self.VANISHED])
+        completed = len(self.jobs) - self.VANISHED - failed
+        assert dict(ended) == {"aborted": self.VANISHED, "failed": failed, "completed": completed}
+        return wanted
+
+
+class Swept(Sweeping):
+    """The same once the sweep has ended: from then on jobs may be cleaned."""
+
+    def cuts(self, count: int, rule: str, seed: int) -> list[Cut]:
+        return self.trace.cuts(count, rule, seed, first=len(self.trace.calls))
+
+    def may_be_gone(self, cut: Cut) -> Iterable[str]:
+        return self.jobs

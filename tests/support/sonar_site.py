@@ -1,0 +1,166 @@
+"""A host that takes in telemetry: real files, its database, what is in it."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from arcacct.conf.places import JobRules, Places
+from arcacct.db.opening import open_accounting
+from arcacct.resources import resource
+from arcacct.sonar.envelopes import Telemetry, Told
+from arcacct.sonar.importing import Report, import_telemetry
+from arcacct.sonar.site import Site
+
+REAL = pathlib.Path(__file__).parents[1] / "data" / "sonar"
+REAL_FILES = sorted(path for path in REAL.iterdir() if path.name.startswith("real-") and path.suffix != ".txt")
+SERIES = REAL / "real-series-job4242.jsonl"
+
+
+def places(tmp_path: pathlib.Path) -> Places:
+    """Where such a host keeps its accounting."""
+    directory = tmp_path / "accounting"
+    directory.mkdir(exist_ok=True, mode=0o700)
+    return Places(str(tmp_path / "control"), str(directory / "accounting.db"), JobRules("HEPSPEC:1.0"), 5.0, None)
+
+
+class Host:
+    """A host with a database; each import is a run of its own, as of the command."""
+
+    def __init__(self, tmp_path: pathlib.Path, site: Site | None = None, *, make: bool = False) -> None:
+        if make:
+            tmp_path.mkdir()
+        self.here = places(tmp_path)
+        self.site = Site() if site is None else site
+        self.con = open_accounting(self.here)
+
+    def take(self, *contents: bytes, site: Site | None = None) -> Report:
+        """Import some streams in one run."""
+        told = (one for content in contents for one in told_of(content))
+        return import_telemetry(self.con, self.here, self.site if site is None else site, told)
+
+    def rows(self, sql: str) -> list[tuple[object, ...]]:
+        """What a query finds."""
+        return self.con.execute(sql).fetchall()
+
+    def dicts(self, sql: str) -> list[dict[str, object]]:
+        """The same, by column."""
+        cursor = self.con.execute(sql)
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor]
+
+    def everything(self) -> dict[str, list[tuple[object, ...]]]:
+        """Every row that telemetry made, in an order that does not depend on when it came."""
+        tables = {
+            "v1_slurm_jobs": "*",
+            "v1_sampled_jobs": "*",
+            "v1_job_accelerators": "*",
+            "v1_node_usage": "*",
+            "v1_cluster_partitions": "*",
+            "v1_cluster_nodes": "*",
+            "v1_producer_errors": "*",
+            "v1_job_telemetry": "*",
+            "v1_jobs": "*",
+            "v1_node_cards": "cluster, node, valid_from, uuid",
+            "v1_nodes": "cluster, node, valid_from, valid_until, cpu_model, topology_text_base64",
+        }
+        return {name: sorted(self.rows(f"SELECT {what} FROM {name}"), key=repr) for name, what in tables.items()}
+
+
+def told_of(content: bytes) -> Iterator[Told]:
+    """What a file with this content tells."""
+    stream = Telemetry()
+    for chunk, final in ((content, False), (b"", True)):
+        for what in stream.feed(chunk, final=final):
+            yield Told("test", what, stream.number, stream.text)
+
+
+def objects(path: pathlib.Path) -> list[dict[str, object]]:
+    """The JSON objects of a file."""
+    text, position, found = path.read_text(), 0, []
+    while text[position:].strip():
+        position += len(text[position:]) - len(text[position:].lstrip())
+        value, position = json.JSONDecoder().raw_decode(text, position)
+        found.append(value)
+    return found
+
+
+def schema(kind: str) -> dict[str, object]:
+    """The JSON Schema of a kind of envelope."""
+    return json.loads(pathlib.Path(resource("schema", "sonar", f"{kind}.schema.json")).read_text())
+
+
+def kind_of(envelope: dict[str, object]) -> str:
+    """Which schema an envelope is to follow."""
+    data = envelope.get("data")
+    assert data is None or isinstance(data, dict)
+    return (
+        "errors"
+        if data is None
+        else str(data["type"]).removesuffix("s")
+        if data["type"] == "jobs"
+        else str(data["type"])
+    )
+
+
+def sample(
+    time: int,
+    processes: list[dict[str, object]],
+    *,
+    job: int = 7,
+    epoch: int = 0,
+    node: str = "n1",
+    system: dict[str, object] | None = None,
+    cluster: str = "c",
+    user: str = "ada",
+) -> dict[str, object]:
+    """A sample of one job, ``time`` seconds after a full hour."""
+    when = datetime.fromtimestamp(1795168800 + time, UTC).isoformat(timespec="seconds")
+    entry: dict[str, object] = {"job": job, "user": user, "processes": processes}
+    if epoch:
+        entry["epoch"] = epoch
+    attributes: dict[str, object] = {"time": when, "cluster": cluster, "node": node, "jobs": [entry]}
+    if system is not None:
+        attributes["system"] = system
+    return {"meta": {"producer": "sonar", "version": "0.19.0"}, "data": {"type": "sample", "attributes": attributes}}
+
+
+def sysinfo_of(**more: object) -> dict[str, object]:
+    """What a node is."""
+    attributes: dict[str, object] = {
+        "time": "2026-11-20T09:00:00+00:00",
+        "cluster": "c",
+        "node": "n1",
+        "os_name": "Linux",
+        "os_release": "6.1",
+        "sockets": 1,
+        "cores_per_socket": 4,
+        "threads_per_core": 2,
+        "cpu_model": "AMD EPYC 7763",
+        "architecture": "x86_64",
+        "memory": 1024,
+    }
+    data = {"type": "sysinfo", "attributes": attributes | more}
+    return {"meta": {"producer": "sonar", "version": "0.19.0"}, "data": data}
+
+
+def stream(*envelopes: dict[str, object]) -> bytes:
+    """Envelopes one a line."""
+    return b"".join(json.dumps(one).encode() + b"\n" for one in envelopes)
+
+
+__all__ = [
+    "REAL",
+    "REAL_FILES",
+    "SERIES",
+    "Host",
+    "kind_of",
+    "objects",
+    "places",
+    "sample",
+    "schema",
+    "stream",
+    "sysinfo_of",
+]
