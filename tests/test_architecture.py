@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 import click
 import pytest
-from imports_of import closure, sources
+from imports_of import closure, imports_of, sources
 
+from arcacct.arex import hook
 from arcacct.cli import COMMANDS, arcacct
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -125,6 +126,13 @@ def test_the_hook_leads_to_little_of_the_standard_library() -> None:
 def test_the_hook_leads_to_the_modules_it_needs() -> None:
     """The check above sees imports inside functions too: it finds the way to the database and to the spool."""
     assert {"arcacct.jobs.recorder", "arcacct.arex.spool", "arcacct.arex.facts"} <= set(closure("arcacct.arex.hook"))
+
+
+def test_what_every_hook_runs_imports_no_features_of_the_future() -> None:
+    """`from __future__ import annotations` is a module of Python's to find, read and run, at every event."""
+    needed = [f"arcacct.{name.replace('/', '.')}" for name in hook._NEEDED if not name.endswith("/")]
+
+    assert [name for name in needed if "__future__.annotations" in imports_of(sources()[name])] == []
 
 
 def test_importing_the_package_imports_nothing() -> None:

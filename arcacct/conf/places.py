@@ -30,6 +30,8 @@ AREX_WRITES = (
     "that is the file A-REX writes, and A-REX loses rows when another program writes it too; leave database= out, "
     "or set arex_writes_no_accounting=yes on a host where no A-REX writes it"
 )
+STATUS_FOLDERS = ("accepting", "processing", "finished", "restarting")
+"""Where A-REX keeps the status files of jobs, below the control directory."""
 GIVEN = "the command line"
 """Who says where the control directory is."""
 YES = ("yes", "true", "1", "on")
@@ -306,6 +308,3 @@ def _deadline(conf: "Conf | None") -> float:
     if not 0 < seconds <= 3600:
         raise ConfigError(f"{_where(conf, 'arcacct', 'deadline')}: {text!r} is no time; write seconds, as 5")
     return seconds
-
-
-STATUS_FOLDERS = ("accepting", "processing", "finished", "restarting")

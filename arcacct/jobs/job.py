@@ -4,17 +4,13 @@ A job as `recorder` takes it: one state change at a time, texts plain, times in 
 Nothing here knows where it was read.
 """
 
-from __future__ import annotations
-
 IN_PROGRESS = "in-progress"
-
-
 FINAL = ("completed", "failed", "aborted")
 """Status.Name of a job that has ended; aborted: nothing is left of it, or its batch system says so."""
-
-
 FQAN_KEYS = ("mainfqan", "vomsfqan")
 """AuthTokenAttributes.AttrKey of VOMS attributes: the first, and the others."""
+TRANSFER_INPUT, TRANSFER_CACHED_INPUT, TRANSFER_OUTPUT = 10, 11, 20
+"""DataTransfers.TransferType as A-REX numbers it."""
 
 
 class StatusFile:
@@ -33,10 +29,6 @@ class StatusFile:
         self.mtime_ns = mtime_ns
         self.ctime_ns = ctime_ns
         self.pending = pending
-
-
-TRANSFER_INPUT, TRANSFER_CACHED_INPUT, TRANSFER_OUTPUT = 10, 11, 20
-"""DataTransfers.TransferType as A-REX numbers it."""
 
 
 class Transfer:

@@ -47,6 +47,43 @@ _PAGE_ROWS = 500_000
 _SOME_ROWS = 1000
 
 
+Row = tuple[object, ...]
+Event = tuple[str, str]
+"""EventKey and EventTime."""
+
+
+class ArexRows(NamedTuple):
+    """What A-REX's database has of one job: the columns of its record, names resolved, and its children by rowid."""
+
+    record_id: int
+    job_id: str
+    local_job_id: str
+    interface: str
+    url: str
+    queue: str
+    user_dn: str
+    vo: str
+    status: str
+    numbers: tuple[int, ...]
+    """ExitCode, SubmitTime, EndTime, ... StageOutVolume: the columns of `ArexJob.numbers`."""
+    fqan: str | None
+    """The first FQAN of schema version 2; ``None`` in version 1, which has it among ``auth_tokens``."""
+    benchmark: str | None
+    """The benchmark of schema version 2; ``None`` in version 1, which has it in ``extra``."""
+    auth_tokens: Sequence[Row]
+    rtes: Sequence[Row]
+    transfers: Sequence[Row]
+    extra: Sequence[Row]
+    events: Sequence[Event]
+    fault: str | None = None
+    """Why it could not be read; then it has nothing but its number."""
+
+
+def unusable(record_id: int, fault: str) -> ArexRows:
+    """What stands for a record that cannot be read."""
+    return ArexRows(record_id, "?", "", "", "", "", "", "", "", (0,) * 13, None, None, (), (), (), (), (), fault)
+
+
 def schema_version(con: Connection) -> int:
     """1: A-REX's tables as ARC 6 has them, and as ours are; 2: those of ARC 7."""
     return 2 if any(row[1] == "FQANID" for row in con.execute("PRAGMA table_info(AAR)")) else 1
@@ -238,42 +275,3 @@ def statuses_of(con: Connection, record_ids: Sequence[int]) -> dict[int, str]:
             f" WHERE RecordID IN ({ids})"
         ).fetchall()
     )
-
-
-Row = tuple[object, ...]
-
-
-Event = tuple[str, str]
-"""EventKey and EventTime."""
-
-
-class ArexRows(NamedTuple):
-    """What A-REX's database has of one job: the columns of its record, names resolved, and its children by rowid."""
-
-    record_id: int
-    job_id: str
-    local_job_id: str
-    interface: str
-    url: str
-    queue: str
-    user_dn: str
-    vo: str
-    status: str
-    numbers: tuple[int, ...]
-    """ExitCode, SubmitTime, EndTime, ... StageOutVolume: the columns of `ArexJob.numbers`."""
-    fqan: str | None
-    """The first FQAN of schema version 2; ``None`` in version 1, which has it among ``auth_tokens``."""
-    benchmark: str | None
-    """The benchmark of schema version 2; ``None`` in version 1, which has it in ``extra``."""
-    auth_tokens: Sequence[Row]
-    rtes: Sequence[Row]
-    transfers: Sequence[Row]
-    extra: Sequence[Row]
-    events: Sequence[Event]
-    fault: str | None = None
-    """Why it could not be read; then it has nothing but its number."""
-
-
-def unusable(record_id: int, fault: str) -> ArexRows:
-    """What stands for a record that cannot be read."""
-    return ArexRows(record_id, "?", "", "", "", "", "", "", "", (0,) * 13, None, None, (), (), (), (), (), fault)

@@ -35,6 +35,44 @@ _ROWS = 32
 _RECORD_NAMES = ("LocalJobID", "Interface", "URL", "Queue", "User", "VO", "Status", *NUMBERS.split(", "))
 
 
+class ArexJob(NamedTuple):
+    """One job as our tables keep it; texts percent-escaped as A-REX does, events in UTC."""
+
+    job_id: str
+    local_job_id: str
+    interface: str
+    url: str
+    queue: str
+    user_dn: str
+    vo: str
+    status: str
+    numbers: tuple[int, ...]
+    """
+    ExitCode, SubmitTime, EndTime, NodeCount, CPUCount, UsedMemory, UsedVirtMem, UsedWalltime, UsedCPUUserTime,
+    UsedCPUKernelTime, UsedScratch, StageInVolume, StageOutVolume.
+    """
+    auth_tokens: tuple[Row, ...]
+    rtes: tuple[Row, ...]
+    transfers: tuple[Row, ...]
+    extra: tuple[Row, ...]
+    events: tuple[Event, ...]
+
+    @property
+    def submit_time(self) -> int:
+        """UTC seconds."""
+        return self.numbers[1]
+
+    @property
+    def end_time(self) -> int:
+        """UTC seconds; 0 while the job is in progress."""
+        return self.numbers[2]
+
+    @property
+    def final(self) -> bool:
+        """Whether the job is at its end."""
+        return self.status in FINAL
+
+
 class Known(NamedTuple):
     """What our database has of a job that is being imported."""
 
@@ -277,41 +315,3 @@ def _children(con: Connection, record_id: int, table: str, columns: str) -> list
 
 def _listed(rows: Iterable[Row]) -> str:
     return ", ".join(" ".join(map(str, row)) for row in sorted(rows, key=repr)) or "nothing more"
-
-
-class ArexJob(NamedTuple):
-    """One job as our tables keep it; texts percent-escaped as A-REX does, events in UTC."""
-
-    job_id: str
-    local_job_id: str
-    interface: str
-    url: str
-    queue: str
-    user_dn: str
-    vo: str
-    status: str
-    numbers: tuple[int, ...]
-    """
-    ExitCode, SubmitTime, EndTime, NodeCount, CPUCount, UsedMemory, UsedVirtMem, UsedWalltime, UsedCPUUserTime,
-    UsedCPUKernelTime, UsedScratch, StageInVolume, StageOutVolume.
-    """
-    auth_tokens: tuple[Row, ...]
-    rtes: tuple[Row, ...]
-    transfers: tuple[Row, ...]
-    extra: tuple[Row, ...]
-    events: tuple[Event, ...]
-
-    @property
-    def submit_time(self) -> int:
-        """UTC seconds."""
-        return self.numbers[1]
-
-    @property
-    def end_time(self) -> int:
-        """UTC seconds; 0 while the job is in progress."""
-        return self.numbers[2]
-
-    @property
-    def final(self) -> bool:
-        """Whether the job is at its end."""
-        return self.status in FINAL

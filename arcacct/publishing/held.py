@@ -35,6 +35,31 @@ class Refused(NamedTuple):
 
 
 # A time at which it was tried that lies ahead was noted by a clock that was wrong, and so was the next.
+class Aside(NamedTuple):
+    """One record that is not sent to a target, and why."""
+
+    target: str
+    job_id: str
+    record_id: int
+    end_time: int
+    state: str
+    reason: str
+    attempts: int
+    since_s: int
+    next_try_s: int | None
+    """When it is tried again by itself; ``None``: once it is settled, or not by itself."""
+    refusals: int
+    """In so many runs the receiver refused it."""
+
+    @property
+    def again(self) -> str:
+        """What to say of another try: ``tried again from 2026-11-20T10:30:00Z``; empty if there is none."""
+        if self.next_try_s is None or self.state not in ("held", "quarantined"):
+            return ""
+        return f"tried again from {iso_time(self.next_try_s)}" if self.next_try_s else "tried again with the next run"
+
+
+_ASIDE = "SELECT Target, JobID, RecordID, EndTime, State, Reason, Attempts, Since, NextTry, Refusals FROM HeldRecords"
 _IS_DUE = (
     "(State = 'retry' OR (State = 'held' AND NextTry IS NULL AND EndTime <= :settled_at)"
     " OR (State IN ('held', 'quarantined') AND RefusedRun < :run"
@@ -168,33 +193,6 @@ def earliest_undelivered_end(con: Connection, target: str) -> int | None:
         (target, LAST_SECOND),
     ).fetchone()
     return None if row[0] is None else int(row[0])
-
-
-class Aside(NamedTuple):
-    """One record that is not sent to a target, and why."""
-
-    target: str
-    job_id: str
-    record_id: int
-    end_time: int
-    state: str
-    reason: str
-    attempts: int
-    since_s: int
-    next_try_s: int | None
-    """When it is tried again by itself; ``None``: once it is settled, or not by itself."""
-    refusals: int
-    """In so many runs the receiver refused it."""
-
-    @property
-    def again(self) -> str:
-        """What to say of another try: ``tried again from 2026-11-20T10:30:00Z``; empty if there is none."""
-        if self.next_try_s is None or self.state not in ("held", "quarantined"):
-            return ""
-        return f"tried again from {iso_time(self.next_try_s)}" if self.next_try_s else "tried again with the next run"
-
-
-_ASIDE = "SELECT Target, JobID, RecordID, EndTime, State, Reason, Attempts, Since, NextTry, Refusals FROM HeldRecords"
 
 
 def set_aside(con: Connection, *, target: str | None = None, job_id: str | None = None) -> list[Aside]:
