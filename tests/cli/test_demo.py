@@ -140,10 +140,11 @@ def test_demo_keeps_the_owners_of_the_jobs(demo) -> None:
 
 
 def test_every_message_was_accepted(demo) -> None:
-    """The ledger has each message as accepted: 5 kinds of them published, and the same 5 of the day again."""
-    messages = rows(
-        demo, "publishing.db", "SELECT Target, Kind, Origin, State, RecordCount FROM Messages ORDER BY MessageID"
-    )
+    """The ledger has each message as accepted: 5 kinds of them published, and the same 5 of the day again.
+
+    Targets with receivers of their own are served side by side: in which order theirs are numbered is nobody's promise.
+    """
+    messages = rows(demo, "publishing.db", "SELECT Target, Kind, Origin, State, RecordCount FROM Messages")
     expected = [
         ("arex/jura/sgas:demo", "ur", JOBS),
         ("arex/jura/apel:records", "car", JOBS),
@@ -152,11 +153,11 @@ def test_every_message_was_accepted(demo) -> None:
         ("arex/jura/apel:summaries", "sync", 1),
     ]
 
-    assert messages == [
+    assert sorted(messages) == sorted(
         (target, kind, origin, "accepted", records)
         for origin in ("publish", "republish")
         for target, kind, records in expected
-    ]
+    )
 
 
 def test_receivers_kept_every_document(demo) -> None:
