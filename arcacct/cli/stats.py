@@ -1,10 +1,10 @@
-"""`arcacct stats`: arcctl's questions, and usage by whatever is asked."""
+"""`arcacct stats`: arcctl's questions, usage by whatever is asked, and qacct's of records of Grid Engine."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import NamedTuple
 
 import click
 
@@ -13,13 +13,16 @@ from arcacct.asking import questions
 from arcacct.asking.questions import Selection
 from arcacct.asking.usage import usage
 from arcacct.asking.usage_table import NEEDS
-from arcacct.cli import stats_gridengine
+from arcacct.cli.arguments import together
 from arcacct.cli.asking import arcctl_option, arcctl_version, asking, completed
 from arcacct.cli.examples import examples
+from arcacct.cli.gridengine_options import Qacct, question_of, question_options, tasks_of
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.speech import data, say
 from arcacct.cli.tables import format_option, lines
 from arcacct.errors import UsageError
+from arcacct.gridengine.questions import Tasks, records, sums
+from arcacct.gridengine.totals import COLUMNS, table, table_columns
 from arcacct.jobs.job import FINAL, IN_PROGRESS
 
 TYPE_CHECKING = False
@@ -39,6 +42,38 @@ OUTPUTS = (
     "jobids",
     "json",
 )
+_OF_JOBS = (
+    *("from_s", "before_s", "start_from", "filter_vo", "filter_fqan", "filter_user", "filter_state", "filter_queue"),
+    *("filter_endpoint", "filter_extra", "show_active", "output", "arcctl", "details"),
+)
+"""What means nothing with --gridengine."""
+
+
+class StatsOptions(NamedTuple):
+    """What was asked."""
+
+    end_from: int | None
+    end_till: int | None
+    start_from: int | None
+    from_s: int | None
+    before_s: int | None
+    filter_vo: tuple[str, ...]
+    filter_fqan: tuple[str, ...]
+    filter_user: tuple[str, ...]
+    filter_state: tuple[str, ...]
+    filter_queue: tuple[str, ...]
+    filter_endpoint: tuple[str, ...]
+    filter_extra: tuple[tuple[str, str], ...]
+    show_active: bool
+    output: str | None
+    arcctl: str | None
+    by: str | None
+    details: bool
+    form: str
+    gridengine: bool
+    job: str | None
+    tasks: str | None
+    qacct: Qacct
 
 
 @click.command(
@@ -87,9 +122,18 @@ OUTPUTS = (
 @click.option("--by", metavar="COLUMN,...", help=f"A table by any of {', '.join(NEEDS)}.")
 @click.option("--details", is_flag=True, help="With --by: failed jobs and data volumes too.")
 @format_option
-@stats_gridengine.gridengine_options
+@click.option(
+    "--gridengine",
+    is_flag=True,
+    help="Of Grid Engine's records, as qacct: -b and -e are when they began, --by is any of "
+    f"{', '.join(COLUMNS)}. The options that follow need it.",
+)
+@click.option("-j", "--job", metavar="JOB", help="The records of a job: number, name or pattern of names.")
+@click.option("-t", "--tasks", metavar="N[-M[:STEP]]", help="With --job: of these tasks of an array job.")
 @click.pass_context
-def stats(ctx: click.Context, /, **given: Any) -> None:
+@question_options
+@together(StatsOptions, "given")
+def stats(ctx: click.Context, given: StatsOptions) -> None:
     """
     Sums over jobs, as arcctl prints them or by month, VO, user, ...
 
@@ -99,56 +143,86 @@ def stats(ctx: click.Context, /, **given: Any) -> None:
 
     With --gridengine: of records of Grid Engine instead of jobs, what qacct answers, and slots times wall clock.
     """
-    stats_gridengine.check(given)
-    for option, name in (("-o", "output"), ("--arcctl", "arcctl")):
-        if given["by"] and given[name]:
+    _refuse_mixtures(given)
+    for option, value in (("-o", given.output), ("--arcctl", given.arcctl)):
+        if given.by and value:
             raise UsageError(f"--by makes a table of its own, {option} prints what arcctl prints: give one of them")
-    is_table = given["form"] == "table" if given["by"] or given["gridengine"] else given["output"] != "json"
+    is_table = given.form == "table" if given.by or given.gridengine else given.output != "json"
     out = say if is_table else data
     with asking(ctx) as con:
-        for line in stats_gridengine.answer(con, given) if given["gridengine"] else _of_jobs(con, given):
+        for line in _of_records(con, given) if given.gridengine else _of_jobs(con, given):
             out(line)
 
 
-def _of_jobs(con: Connection, given: dict[str, Any]) -> Iterator[str]:
+def _refuse_mixtures(given: StatsOptions) -> None:
+    """Options that do not go together. Raises UsageError."""
+    if not given.gridengine:
+        of_job = (("--job", given.job), ("--tasks", given.tasks))
+        needless = [*given.qacct.names(), *(name for name, value in of_job if value is not None)]
+        if needless:
+            raise UsageError(f"{needless[0]} asks for records of Grid Engine: it needs --gridengine")
+        return
+    values = given._asdict()
+    for name in _OF_JOBS:
+        if values[name]:
+            option = {"from_s": "from", "before_s": "to"}.get(name, name.replace("_", "-"))
+            raise UsageError(f"--{option} asks for jobs, --gridengine for its records: give one of them")
+    if given.tasks is not None and given.job is None:
+        raise UsageError("--tasks needs --job: which tasks of which job")
+    if given.job is not None and given.by:
+        raise UsageError("--job lists records, --by sums them: give one of them")
+
+
+def _of_records(con: Connection, given: StatsOptions) -> Iterator[str]:
+    """What qacct answers. Raises InputError when no record has the job that is asked for."""
+    question = question_of(given.qacct, given.by, given.end_from, given.end_till)
+    if given.job is None:
+        yield from lines(table_columns(question), table(sums(con, question)), given.form)
+        return
+    tasks = None if given.tasks is None else Tasks(*tasks_of(given.tasks))
+    found = records(con, given.job, tasks, question, everything=given.form != "table")
+    yield from lines(found.columns, found.rows, given.form)
+
+
+def _of_jobs(con: Connection, given: StatsOptions) -> Iterator[str]:
     chosen = _selection(given)
     for kind, name in questions.unknown_names(con, chosen):
         say(f"arcacct: there are no jobs with {kind} {name} in the database", err=True)
-    if chosen.states and given["show_active"]:
+    if chosen.states and given.show_active:
         chosen = chosen._replace(states=(*chosen.states, IN_PROGRESS))
-    yield from _by(con, chosen, given) if given["by"] else _arcctl(con, chosen, given)
+    yield from _by(con, chosen, given.by, given) if given.by else _arcctl(con, chosen, given)
 
 
-def _selection(given: dict[str, Any]) -> Selection:
+def _selection(given: StatsOptions) -> Selection:
     return Selection(
-        after_s=given["end_from"],
-        until_s=given["end_till"],
-        from_s=given["from_s"],
-        before_s=given["before_s"],
-        users=given["filter_user"],
-        vos=given["filter_vo"],
-        queues=given["filter_queue"],
-        states=given["filter_state"],
-        endpoints=given["filter_endpoint"],
-        extra=given["filter_extra"],
-        submitted_after_s=given["start_from"],
-        fqans=given["filter_fqan"],
+        after_s=given.end_from,
+        until_s=given.end_till,
+        from_s=given.from_s,
+        before_s=given.before_s,
+        users=given.filter_user,
+        vos=given.filter_vo,
+        queues=given.filter_queue,
+        states=given.filter_state,
+        endpoints=given.filter_endpoint,
+        extra=given.filter_extra,
+        submitted_after_s=given.start_from,
+        fqans=given.filter_fqan,
     )
 
 
-def _by(con: Connection, chosen: Selection, given: dict[str, Any]) -> Iterator[str]:
-    by = tuple(dict.fromkeys(name.strip() for name in given["by"].split(",")))
+def _by(con: Connection, chosen: Selection, columns: str, given: StatsOptions) -> Iterator[str]:
+    by = tuple(dict.fromkeys(name.strip() for name in columns.split(",")))
     for name in by:
         if name not in NEEDS:
             raise UsageError(f"--by {name}: it can be any of {', '.join(NEEDS)}")
-    table = usage(con, chosen, by, details=given["details"], active=given["show_active"])
-    return lines(table.columns, table.rows, given["form"])
+    table = usage(con, chosen, by, details=given.details, active=given.show_active)
+    return lines(table.columns, table.rows, given.form)
 
 
-def _arcctl(con: Connection, chosen: Selection, given: dict[str, Any]) -> Iterator[str]:
-    output = given["output"] or "brief"
-    version = arcctl_version(con, given["arcctl"])
-    active = given["show_active"] or version == 6
+def _arcctl(con: Connection, chosen: Selection, given: StatsOptions) -> Iterator[str]:
+    output = given.output or "brief"
+    version = arcctl_version(con, given.arcctl)
+    active = given.show_active or version == 6
     if not chosen.states and not active:
         chosen = chosen._replace(states=FINAL)
     if output == "jobids":
