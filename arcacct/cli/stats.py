@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
 
 import click
 
@@ -42,28 +42,23 @@ OUTPUTS = (
     "jobids",
     "json",
 )
-_OF_JOBS = (
-    *("from_s", "before_s", "start_from", "filter_vo", "filter_fqan", "filter_user", "filter_state", "filter_queue"),
-    *("filter_endpoint", "filter_extra", "show_active", "output", "arcctl", "details"),
-)
+_FILTERS = {
+    "vo": ("vos", "VO", "Jobs of this VO."),
+    "fqan": ("fqans", "FQAN", "With this first FQAN."),
+    "user": ("users", "DN", "Of this user."),
+    "state": ("states", "STATE", "In this state."),
+    "queue": ("queues", "QUEUE", "Of this queue."),
+    "endpoint": ("endpoints", "TYPE", "Submitted by this type of interface."),
+}
+"""Field of Selection, metavar and help of each --filter-... that the database can complete."""
+_OF_JOBS = {*Selection._fields, "show_active", "output", "arcctl", "details"} - {"after_s", "until_s"}
 """What means nothing with --gridengine."""
+_Result = TypeVar("_Result")
 
 
 class StatsOptions(NamedTuple):
-    """What was asked."""
+    """How jobs, or records of Grid Engine, are to be counted and shown."""
 
-    end_from: int | None
-    end_till: int | None
-    start_from: int | None
-    from_s: int | None
-    before_s: int | None
-    filter_vo: tuple[str, ...]
-    filter_fqan: tuple[str, ...]
-    filter_user: tuple[str, ...]
-    filter_state: tuple[str, ...]
-    filter_queue: tuple[str, ...]
-    filter_endpoint: tuple[str, ...]
-    filter_extra: tuple[tuple[str, str], ...]
     show_active: bool
     output: str | None
     arcctl: str | None
@@ -76,6 +71,14 @@ class StatsOptions(NamedTuple):
     qacct: Qacct
 
 
+def _filter_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
+    for name, (field, metavar, text) in reversed(_FILTERS.items()):
+        command = click.option(
+            f"--filter-{name}", field, multiple=True, metavar=metavar, shell_complete=completed(name), help=text
+        )(command)
+    return command
+
+
 @click.command(
     short_help="Sums over jobs, as arcctl prints them or by month, VO, user, ...",
     epilog=examples(
@@ -86,31 +89,26 @@ class StatsOptions(NamedTuple):
         "arcacct stats --gridengine --by owner,project -d 30",
     ),
 )
-@click.option("-b", "--end-from", type=INSTANT, metavar="TIME", help="Jobs that ended after this time (UTC).")
-@click.option("-e", "--end-till", type=INSTANT, metavar="TIME", help="Jobs that ended at this time or before.")
-@click.option("-s", "--start-from", type=INSTANT, metavar="TIME", help="Jobs that were submitted after this time.")
+@click.option(
+    "-b", "--end-from", "after_s", type=INSTANT, metavar="TIME", help="Jobs that ended after this time (UTC)."
+)
+@click.option(
+    "-e", "--end-till", "until_s", type=INSTANT, metavar="TIME", help="Jobs that ended at this time or before."
+)
+@click.option(
+    "-s",
+    "--start-from",
+    "submitted_after_s",
+    type=INSTANT,
+    metavar="TIME",
+    help="Jobs that were submitted after this time.",
+)
 @click.option("--from", "from_s", type=INSTANT, metavar="TIME", help="Jobs that ended at this time or later.")
 @click.option("--to", "before_s", type=INSTANT, metavar="TIME", help="Jobs that ended before this time.")
-@click.option("--filter-vo", multiple=True, metavar="VO", shell_complete=completed("vo"), help="Jobs of this VO.")
-@click.option(
-    "--filter-fqan", multiple=True, metavar="FQAN", shell_complete=completed("fqan"), help="With this first FQAN."
-)
-@click.option("--filter-user", multiple=True, metavar="DN", shell_complete=completed("user"), help="Of this user.")
-@click.option(
-    "--filter-state", multiple=True, metavar="STATE", shell_complete=completed("state"), help="In this state."
-)
-@click.option(
-    "--filter-queue", multiple=True, metavar="QUEUE", shell_complete=completed("queue"), help="Of this queue."
-)
-@click.option(
-    "--filter-endpoint",
-    multiple=True,
-    metavar="TYPE",
-    shell_complete=completed("endpoint"),
-    help="Submitted by this type of interface.",
-)
+@_filter_options
 @click.option(
     "--filter-extra",
+    "extra",
     nargs=2,
     multiple=True,
     metavar="ATTRIBUTE VALUE",
@@ -132,8 +130,9 @@ class StatsOptions(NamedTuple):
 @click.option("-t", "--tasks", metavar="N[-M[:STEP]]", help="With --job: of these tasks of an array job.")
 @click.pass_context
 @question_options
+@together(Selection, "chosen")
 @together(StatsOptions, "given")
-def stats(ctx: click.Context, given: StatsOptions) -> None:
+def stats(ctx: click.Context, chosen: Selection, given: StatsOptions) -> None:
     """
     Sums over jobs, as arcctl prints them or by month, VO, user, ...
 
@@ -143,18 +142,18 @@ def stats(ctx: click.Context, given: StatsOptions) -> None:
 
     With --gridengine: of records of Grid Engine instead of jobs, what qacct answers, and slots times wall clock.
     """
-    _refuse_mixtures(given)
+    _refuse_mixtures(ctx, chosen, given)
     for option, value in (("-o", given.output), ("--arcctl", given.arcctl)):
         if given.by and value:
             raise UsageError(f"--by makes a table of its own, {option} prints what arcctl prints: give one of them")
     is_table = given.form == "table" if given.by or given.gridengine else given.output != "json"
     out = say if is_table else data
     with asking(ctx) as con:
-        for line in _of_records(con, given) if given.gridengine else _of_jobs(con, given):
+        for line in _of_records(con, chosen, given) if given.gridengine else _of_jobs(con, chosen, given):
             out(line)
 
 
-def _refuse_mixtures(given: StatsOptions) -> None:
+def _refuse_mixtures(ctx: click.Context, chosen: Selection, given: StatsOptions) -> None:
     """Options that do not go together. Raises UsageError."""
     if not given.gridengine:
         of_job = (("--job", given.job), ("--tasks", given.tasks))
@@ -162,20 +161,19 @@ def _refuse_mixtures(given: StatsOptions) -> None:
         if needless:
             raise UsageError(f"{needless[0]} asks for records of Grid Engine: it needs --gridengine")
         return
-    values = given._asdict()
-    for name in _OF_JOBS:
-        if values[name]:
-            option = {"from_s": "from", "before_s": "to"}.get(name, name.replace("_", "-"))
-            raise UsageError(f"--{option} asks for jobs, --gridengine for its records: give one of them")
+    values = chosen._asdict() | given._asdict()
+    for param in ctx.command.params:
+        if param.name in _OF_JOBS and values[param.name]:
+            raise UsageError(f"{param.opts[-1]} asks for jobs, --gridengine for its records: give one of them")
     if given.tasks is not None and given.job is None:
         raise UsageError("--tasks needs --job: which tasks of which job")
     if given.job is not None and given.by:
         raise UsageError("--job lists records, --by sums them: give one of them")
 
 
-def _of_records(con: Connection, given: StatsOptions) -> Iterator[str]:
+def _of_records(con: Connection, chosen: Selection, given: StatsOptions) -> Iterator[str]:
     """What qacct answers. Raises InputError when no record has the job that is asked for."""
-    question = question_of(given.qacct, given.by, given.end_from, given.end_till)
+    question = question_of(given.qacct, given.by, chosen.after_s, chosen.until_s)
     if given.job is None:
         yield from lines(table_columns(question), table(sums(con, question)), given.form)
         return
@@ -184,30 +182,12 @@ def _of_records(con: Connection, given: StatsOptions) -> Iterator[str]:
     yield from lines(found.columns, found.rows, given.form)
 
 
-def _of_jobs(con: Connection, given: StatsOptions) -> Iterator[str]:
-    chosen = _selection(given)
+def _of_jobs(con: Connection, chosen: Selection, given: StatsOptions) -> Iterator[str]:
     for kind, name in questions.unknown_names(con, chosen):
         say(f"arcacct: there are no jobs with {kind} {name} in the database", err=True)
     if chosen.states and given.show_active:
         chosen = chosen._replace(states=(*chosen.states, IN_PROGRESS))
     yield from _by(con, chosen, given.by, given) if given.by else _arcctl(con, chosen, given)
-
-
-def _selection(given: StatsOptions) -> Selection:
-    return Selection(
-        after_s=given.end_from,
-        until_s=given.end_till,
-        from_s=given.from_s,
-        before_s=given.before_s,
-        users=given.filter_user,
-        vos=given.filter_vo,
-        queues=given.filter_queue,
-        states=given.filter_state,
-        endpoints=given.filter_endpoint,
-        extra=given.filter_extra,
-        submitted_after_s=given.start_from,
-        fqans=given.filter_fqan,
-    )
 
 
 def _by(con: Connection, chosen: Selection, columns: str, given: StatsOptions) -> Iterator[str]:
