@@ -27,7 +27,7 @@ SOURCES = {"gridengine": "import_gridengine", "rejected": "import_rejected", "so
 """The module of each command that has one of its own, imported when it runs."""
 
 
-class _Sources(click.Group):
+class _ImportGroup(click.Group):
     """The sources of this module, and those of others by name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -42,7 +42,7 @@ class _Sources(click.Group):
 
 @click.group(
     "import",
-    cls=_Sources,
+    cls=_ImportGroup,
     epilog=examples("arcacct import arex", "arcacct import gridengine /var/lib/gridengine/default/common/accounting"),
 )
 def import_() -> None:

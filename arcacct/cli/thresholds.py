@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import click
 
-from arcacct.asking.health import DAY_S, HOUR_S, Thresholds
+from arcacct.asking.health import DAY_S, HOUR_S, Limit, Thresholds
 from arcacct.cli.arguments import together
 
 _Result = TypeVar("_Result")
@@ -27,7 +27,7 @@ def threshold_options(command: Callable[..., _Result]) -> Callable[..., _Result]
     command = together(_thresholds, "limits", names)(command)
     for field, default in reversed(Thresholds()._asdict().items()):
         name, unit, metavar, what = _OPTIONS[field]
-        for kind, word, value in (("crit", "Critical", default[1]), ("warn", "Warning", default[0])):
+        for kind, word, value in (("crit", "Critical", default.critical), ("warn", "Warning", default.warning)):
             command = click.option(
                 f"--{kind}-{name}",
                 f"{kind}_{field}",
@@ -41,7 +41,7 @@ def threshold_options(command: Callable[..., _Result]) -> Callable[..., _Result]
 
 def _thresholds(**given: float) -> Thresholds:
     limits = {
-        field: (int(given[f"warn_{field}"] * unit), int(given[f"crit_{field}"] * unit))
+        field: Limit(int(given[f"warn_{field}"] * unit), int(given[f"crit_{field}"] * unit))
         for field, (_name, unit, _metavar, _what) in _OPTIONS.items()
     }
     return Thresholds(**limits)
