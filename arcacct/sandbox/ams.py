@@ -8,7 +8,6 @@ Messages stay for ever, one list a topic; a subscription is an offset into it. B
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
 import secrets
@@ -18,13 +17,15 @@ import time
 from arcacct.sandbox import ams_subscriptions as subscriptions
 from arcacct.sandbox.ams_answers import NOT_FOUND, Refusal, error, field, pretty, read_object
 from arcacct.sandbox.ams_subscriptions import Subscription, Topic
-from arcacct.sandbox.wire import Answer, Delivery
+from arcacct.sandbox.wire import Answer, Delivery, Receiver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Self
 
+    from arcacct.sandbox import Sandbox
+    from arcacct.sandbox.apel import APEL
     from arcacct.sandbox.wire import Request
 
 LARGEST_MESSAGE = 1_500_000
@@ -42,17 +43,53 @@ _ROLES = {
 _ADMIN = {"project_admin"}
 
 
-class AMS:
+class AMS(Receiver):
     """The service: projects with topics and subscriptions, and who may use them (`tokens`: token to roles)."""
+
+    endpoint, title, documents = "ams", "the messaging service", "apel"
+    wants_certificate = False  # the real one knows its clients by their token alone
 
     def __init__(self, project: str, topic: str) -> None:
         self.tokens: dict[str, frozenset[str]] = {}
         self.projects: dict[str, dict[str, Topic]] = {project: {topic: Topic()}}
         self.subscriptions: dict[str, dict[str, Subscription]] = {project: {}}
-        self.readers: dict[tuple[str, str], Callable[[str, str | None], Delivery]] = {}
-        """Behind (project, topic): called with each message's data and empaid."""
+        self.readers: dict[tuple[str, str], APEL] = {}
+        """Behind (project, topic): gets each message at once."""
         self.largest_message = LARGEST_MESSAGE
         self._lock = threading.Lock()
+
+    @classmethod
+    def beside(cls, box: Sandbox) -> Self:
+        """A service with the sandbox's topic, and its APEL behind it."""
+        ams = cls(box.project, box.topic)
+        ams.readers[box.project, box.topic] = box.apel
+        return ams
+
+    def address(self, port: int) -> str:
+        """The service's, as a target has it."""
+        return f"AMS https://localhost:{port}"
+
+    def block(self, box: Sandbox) -> list[str]:
+        """Of an APEL target."""
+        return [
+            "[arex/jura/apel:sandbox]",
+            f"targeturl = {box.ams_url}",
+            f"authn_port = {box.authn_port}",
+            f"project = {box.project}",
+            f"topic = {box.topic}",
+            "gocdb_name = SANDBOX-SITE",
+            *box.credentials,
+            f"# For a sender that encrypts, which arcacct does not: {box.apel_certificate.cert_path}",
+        ]
+
+    def totals(self) -> list[str]:
+        """A line for each month of a site at whoever reads the topics."""
+        return [
+            f"APEL {site} {year}-{month:02d}: jobs {total.jobs}, wall {total.wall_s} s, CPU {total.cpu_s} s,"
+            f" normalised wall {total.normalised_wall_s} s, normalised CPU {total.normalised_cpu_s} s"
+            for reader in self.readers.values()
+            for (site, year, month), total in reader.totals().items()
+        ]
 
     def new_token(self, roles: frozenset[str] = frozenset(_ADMIN)) -> str:
         """A token with these roles (``publisher``, ``consumer``, ``project_admin``)."""
@@ -132,7 +169,7 @@ class AMS:
                 return too_large._replace(deliveries=(*deliveries, Delivery("apel", None, None, "too large")))
             ids.append(topic.store(message))
             if reader is not None:
-                deliveries.append(reader(message.get("data", ""), message.get("attributes", {}).get("empaid")))
+                deliveries.append(reader.receive(message.get("data", ""), message.get("attributes", {}).get("empaid")))
         return pretty({"messageIds": ids})._replace(deliveries=tuple(deliveries))
 
     def _create_topic(self, _request: Request, match: re.Match[str]) -> Answer:
@@ -253,11 +290,3 @@ def _is_message(message: object) -> bool:
 
 def _topic_json(project: str, name: str) -> dict[str, str]:
     return {"name": f"/projects/{project}/topics/{name}", "created_on": "2026-01-01T00:00:00Z"}
-
-
-def unwrap(data: str) -> bytes:
-    """The bytes of a message's base64; ValueError if it is none."""
-    try:
-        return base64.b64decode(data, validate=True)
-    except binascii.Error as problem:
-        raise ValueError(f"not base64: {problem}") from problem

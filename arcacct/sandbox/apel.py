@@ -7,11 +7,11 @@ a rejection, so neither does the publisher here: look at `rejected`. What the po
 
 from __future__ import annotations
 
+import base64
 import threading
 from typing import NamedTuple
 
 from arcacct.sandbox import apel_car, apel_text, summariser
-from arcacct.sandbox.ams import unwrap
 from arcacct.sandbox.apel_text import JOBS, NORMALISED_SUMMARIES, SUMMARIES, SYNCS, Record
 from arcacct.sandbox.ssm import Accepted, Crashed, Rejected, accept
 from arcacct.sandbox.summariser import HYBRID_KEY, SIZE, WHOSE, Key, Row, Totals, folded
@@ -107,10 +107,10 @@ class APEL:
         with self._lock:
             number = self.journal.number("apel")
             try:
-                message = unwrap(data)
+                message = base64.b64decode(data, validate=True)
             except ValueError as error:
                 file = self.journal.keep("apel", f"{number}.smime", data.encode())
-                return self._reject(Rejection(str(error), empaid, file), None)
+                return self._reject(Rejection(f"not base64: {error}", empaid, file), None)
             file = self.journal.keep("apel", f"{number}.smime", message)
             if self.stopped is not None:
                 self.waiting.append(file)

@@ -7,23 +7,39 @@ import re
 import time
 
 from arcacct.sandbox.ams_answers import NOT_FOUND, error
-from arcacct.sandbox.wire import Answer
+from arcacct.sandbox.wire import Answer, Receiver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Self
+
+    from arcacct.sandbox import Sandbox
     from arcacct.sandbox.wire import Request
 
 _PATH = re.compile(r"/v1/service-types/(?P<service>[^/:]+)/hosts/(?P<host>[^/:]+):(?P<method>\w+)")
 
 
-class Authn:
+class Authn(Receiver):
     """Bindings of host certificates (slash DN) to tokens, for the messaging service on `hosts`."""
+
+    endpoint, title = "authn", "the service that gives tokens"
 
     def __init__(self, hosts: frozenset[str]) -> None:
         self.hosts = hosts
         self.bindings: dict[str, str] = {}
         self.asked = 0
         """How many tokens were given."""
+
+    @classmethod
+    def beside(cls, box: Sandbox) -> Self:
+        """For the messaging service of this sandbox, which has no other names than the loopback address's."""
+        authn = cls(frozenset({"localhost", "127.0.0.1"}))
+        authn.bindings[box.client.dn] = box.ams.new_token()
+        return authn
+
+    def address(self, port: int) -> str:
+        """The port: the service's address is made of the messaging service's."""
+        return f"authn port {port}"
 
     def answer(self, request: Request) -> Answer:
         """A token, or the reason why not."""

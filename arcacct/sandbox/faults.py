@@ -14,9 +14,7 @@ from arcacct.sandbox.wire import Answer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-ENDPOINTS = ("sgas", "ams", "authn")
+    from collections.abc import Callable, Iterable, Mapping
 
 
 class Fault(NamedTuple):
@@ -44,12 +42,12 @@ class Fault(NamedTuple):
 class Faults:
     """The queues of all endpoints; used from the servers' threads and from the test at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, endpoints: Iterable[str]) -> None:
         self._lock = threading.Lock()
-        self._queues: dict[str, list[Fault]] = {endpoint: [] for endpoint in ENDPOINTS}
+        self._queues: dict[str, list[Fault]] = {endpoint: [] for endpoint in endpoints}
 
     def add(self, endpoint: str, fault: Fault) -> None:
-        """Queue a fault for ``sgas``, ``ams`` or ``authn``."""
+        """Queue a fault for an endpoint, e.g. ``sgas``, ``ams`` or ``authn``."""
         with self._lock:
             self._queues[endpoint].append(fault)
 

@@ -15,12 +15,14 @@ import time
 from arcacct.sandbox import sgas_records
 from arcacct.sandbox.sgas_aggregates import Aggregates, Stored
 from arcacct.sandbox.sgas_records import DatabaseRefuses, Row, Unreadable
-from arcacct.sandbox.wire import Answer, Delivery
+from arcacct.sandbox.wire import Answer, Delivery, Receiver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import Self
 
+    from arcacct.sandbox import Sandbox
     from arcacct.sandbox.journal import Journal
     from arcacct.sandbox.sgas_aggregates import Aggregate, DayOfMachine
     from arcacct.sandbox.wire import Peer, Request
@@ -64,8 +66,10 @@ RANGES = {
 }
 
 
-class SGAS:
+class SGAS(Receiver):
     """The server with its database: `records` by record id."""
+
+    endpoint, title, documents = "sgas", "SGAS", "sgas"
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
@@ -82,6 +86,29 @@ class SGAS:
         self._stored: dict[str, Stored] = {}
         self._aggregates = Aggregates()
         self._next_row = itertools.count(1)
+
+    @classmethod
+    def beside(cls, box: Sandbox) -> Self:
+        """A server to which the sandbox's computing element may report any machine."""
+        sgas = cls(box.journal)
+        sgas.rights[box.client.subject] = "jobinsert:all"
+        return sgas
+
+    def address(self, port: int) -> str:
+        """Where records are posted."""
+        return f"SGAS https://localhost:{port}{PATH}"
+
+    def block(self, box: Sandbox) -> list[str]:
+        """Of an SGAS target."""
+        return ["[arex/jura/sgas:sandbox]", f"targeturl = {box.sgas_url}", *box.credentials]
+
+    def totals(self) -> list[str]:
+        """A line for each day of a machine, after another update of the aggregates."""
+        self.update_aggregates()
+        return [
+            f"SGAS {machine} {day}: jobs {count.jobs}, wall {count.wall_s} s, CPU {count.cpu_s} s"
+            for (day, machine), count in sorted(self.aggregates.items())
+        ]
 
     @property
     def records(self) -> dict[str, Row]:
@@ -141,10 +168,6 @@ class SGAS:
     def delivers(self, request: Request) -> bool:
         """True for a request that brings usage records."""
         return request.method == "POST" and request.path == PATH
-
-    def text(self, request: Request) -> str:
-        """What can be read in a request."""
-        return request.body.decode("utf-8", "replace")
 
     def _insert(self, request: Request, file: str) -> Answer:
         subject = request.peer.subject if request.peer else None

@@ -140,7 +140,7 @@ def test_a_journal_continues_an_older_one(journal):
 
     journal.keep("sgas", f"{journal.number('sgas')}.xml", b"<a/>")
     journal.note(Delivery("sgas", 1, "sgas/0001.xml", "stored"), 200)
-    again = Journal(journal.directory)
+    again = Journal(journal.directory, ("sgas", "apel"))
     assert again.number("sgas") == "0002"
     again.note(Delivery("sgas", 2, "sgas/0002.xml", "stored"), None)
     with open(os.path.join(journal.directory, "index.jsonl"), encoding="utf-8") as file:
