@@ -11,9 +11,9 @@ from xml.dom import minidom
 from xml.parsers.expat import ExpatError
 
 from arcacct.sandbox import apel_fields as fields
-from arcacct.sandbox.apel_text import JOBS, Record, check_job
+from arcacct.sandbox.apel_text import JOBS, LoadedRecord, check_job
 from arcacct.sandbox.instants import apel_duration_s, iso_instant
-from arcacct.sandbox.ssm import Rejected
+from arcacct.sandbox.ssm import MessageRejected
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,25 +23,25 @@ CAR = "http://eu-emi.eu/namespaces/2012/11/computerecord"
 AUR = "http://eu-emi.eu/namespaces/2012/11/aggregatedcomputerecord"
 
 
-def read(text: str) -> list[Record]:
-    """The job records of an XML message; Rejected if one of them is bad, or if it is no CAR."""
+def read(text: str) -> list[LoadedRecord]:
+    """The job records of an XML message; MessageRejected if one of them is bad, or if it is no CAR."""
     try:
         document = minidom.parseString(text.encode())  # noqa: S318  only what this machine's own publisher sends
     except ExpatError as error:
-        raise Rejected(f"XML not well-formed: {error}") from error
+        raise MessageRejected(f"XML not well-formed: {error}") from error
     # The first node, not the root: a comment before the root hides it from APEL.
     namespace = getattr(document.firstChild, "namespaceURI", None)
     if namespace == AUR:
-        raise Rejected("Aggregated usage record not yet supported.")
+        raise MessageRejected("Aggregated usage record not yet supported.")
     if namespace != CAR:
-        raise Rejected("XML format not recognised.")
+        raise MessageRejected("XML format not recognised.")
     records = document.getElementsByTagNameNS(CAR, "UsageRecord")
     if not records:
-        raise Rejected("No usage record in the message")
+        raise MessageRejected("No usage record in the message")
     return [_record(record) for record in records]
 
 
-def _record(record: minidom.Element) -> Record:
+def _record(record: minidom.Element) -> LoadedRecord:
     level = next(_elements(record, "ServiceLevel"), None)
     infrastructure = next(_elements(record, "Infrastructure"), None)
     texts = {
@@ -70,16 +70,16 @@ def _record(record: minidom.Element) -> Record:
     }
     values = fields.read(fields.JOB, {name: text for name, text in texts.items() if text is not None})
     if values["ServiceLevel"] is None or values["ServiceLevelType"] == "None":
-        raise Rejected("ServiceLevel without value or type")
+        raise MessageRejected("ServiceLevel without value or type")
     check_job(values)
-    return Record(JOBS, values)
+    return LoadedRecord(JOBS, values)
 
 
 def _cpu(record: minidom.Element) -> str | None:
     durations = list(_elements(record, "CpuDuration"))
     total = [one for one in durations if _attribute(one, "usageType") == "all"]
     if len(total) > 1:
-        raise Rejected("Mandatory field CpuDuration not specified.")
+        raise MessageRejected("Mandatory field CpuDuration not specified.")
     return _content((total or durations)[0]) if durations else None
 
 
@@ -87,7 +87,7 @@ def _converted(text: str | None, convert: Callable[[str], int]) -> str | None:
     try:
         return None if not text else str(convert(text))
     except ValueError as error:
-        raise Rejected(str(error)) from error
+        raise MessageRejected(str(error)) from error
 
 
 def _group_attribute(record: minidom.Element, kind: str) -> str | None:

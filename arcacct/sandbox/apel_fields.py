@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from arcacct.sandbox.instants import iso_instant
-from arcacct.sandbox.ssm import Crashed, Rejected
+from arcacct.sandbox.ssm import Crashed, MessageRejected
 
 INT4 = 2**31 - 1
 INT8 = 2**63 - 1
@@ -116,11 +116,11 @@ def read(fields: dict[str, Field], texts: dict[str, str]) -> dict[str, Value]:
 
     What the record names comes first, in its order, then what it leaves out.
 
-    Raises Rejected for an unknown field, a missing one, or a value that parser or database refuse.
+    Raises MessageRejected for an unknown field, a missing one, or a value that parser or database refuse.
     """
     unknown = next((name for name in texts if name not in fields), None)
     if unknown is not None:
-        raise Rejected(f"Unknown field: {unknown}")
+        raise MessageRejected(f"Unknown field: {unknown}")
     values: dict[str, Value] = {}
     for name in dict.fromkeys((*texts, *fields)):
         field, text = fields[name], texts.get(name)
@@ -129,7 +129,7 @@ def read(fields: dict[str, Field], texts: dict[str, str]) -> dict[str, Value]:
         if text is None or text.lower() in {"none", "null", ""}:
             # A missing dictionary of benchmarks is found out later, and worse; an empty one here.
             if field.needed or (field.kind == BENCHMARK and text is not None):
-                raise Rejected(f"Mandatory field {name} not specified.")
+                raise MessageRejected(f"Mandatory field {name} not specified.")
             values[name] = "None" if field.kind == TEXT else None
         else:
             values[name] = _value(name, field, text)
@@ -142,12 +142,12 @@ def benchmark(name: str, text: str) -> dict[str, float]:
     for part in text.strip().removeprefix("{").removesuffix("}").split(","):
         key, colon, value = part.partition(":")
         if not colon or key.strip() in found:
-            raise Rejected(f"{name}: not a dictionary of benchmarks: {text}")
+            raise MessageRejected(f"{name}: not a dictionary of benchmarks: {text}")
         found[key.strip()] = value.strip()
     lowered = {key.lower(): value for key, value in found.items()}
     chosen = next((kind for kind in BENCHMARKS if kind in lowered), None)
     if chosen is None:
-        raise Rejected(f"{name}: no known benchmark in {text}")
+        raise MessageRejected(f"{name}: no known benchmark in {text}")
     return {chosen: _float(name, lowered[chosen])}
 
 
@@ -156,7 +156,7 @@ def one_benchmark(values: dict[str, Value], *names: str) -> None:
     Put the value of a benchmark dictionary in place of it, and its type into ServiceLevelType, in lower case.
 
     The record is read from top to bottom: a ServiceLevelType below the dictionaries stays as it is, one above has to
-    name their type in lower case. Raises Rejected for that, or if the dictionaries name different types.
+    name their type in lower case. Raises MessageRejected for that, or if the dictionaries name different types.
     """
     types: set[str] = set()
     for name in names:
@@ -170,7 +170,7 @@ def one_benchmark(values: dict[str, Value], *names: str) -> None:
     if given != "None" and not _below(values, "ServiceLevelType", names):
         types.add(str(given))
     if len(types) > 1:
-        raise Rejected("Mixture of benchmark types detected")
+        raise MessageRejected("Mixture of benchmark types detected")
     if given == "None":
         values["ServiceLevelType"] = types.pop()
 
@@ -181,15 +181,15 @@ def _below(values: dict[str, Value], name: str, others: tuple[str, ...]) -> bool
 
 
 def check_benchmark_type(kind: Value) -> None:
-    """Rejected unless it is one of Si2k, HEPSPEC, HEPscore23, in whatever case."""
+    """MessageRejected unless it is one of Si2k, HEPSPEC, HEPscore23, in whatever case."""
     if str(kind).lower() not in BENCHMARKS:
-        raise Rejected(f"ScalingFactorUnit {kind} not valid")
+        raise MessageRejected(f"ScalingFactorUnit {kind} not valid")
 
 
 def _value(name: str, field: Field, text: str) -> Value:
     if field.kind == TEXT:
         if len(text) > field.largest:
-            raise Rejected(f"Data too long for column {name}: {len(text)} characters of {field.largest}")
+            raise MessageRejected(f"Data too long for column {name}: {len(text)} characters of {field.largest}")
         return text
     if field.kind == WHOLE:
         return _int(name, text)
@@ -204,7 +204,7 @@ def _value(name: str, field: Field, text: str) -> Value:
 
 def _in_range(name: str, field: Field, value: float) -> float:
     if not (-field.largest if field.signed else 0) <= value <= field.largest:
-        raise Rejected(f"Out of range value for column {name}: {value}")
+        raise MessageRejected(f"Out of range value for column {name}: {value}")
     return value
 
 
@@ -212,18 +212,18 @@ def _int(name: str, text: str) -> int:
     try:
         return int(text)
     except ValueError as error:
-        raise Rejected(f"{name}: {text!r} is no integer") from error
+        raise MessageRejected(f"{name}: {text!r} is no integer") from error
 
 
 def _float(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError as error:
-        raise Rejected(f"{name}: {text!r} is no number") from error
+        raise MessageRejected(f"{name}: {text!r} is no number") from error
 
 
 def _time(name: str, text: str) -> int:
     try:
         return int(text) if text.lstrip("+-").isdecimal() else iso_instant(text)
     except ValueError as error:
-        raise Rejected(f"{name}: {text!r} is no time") from error
+        raise MessageRejected(f"{name}: {text!r} is no time") from error

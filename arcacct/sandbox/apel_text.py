@@ -10,7 +10,7 @@ import time
 from typing import NamedTuple
 
 from arcacct.sandbox import apel_fields as fields
-from arcacct.sandbox.ssm import Crashed, Rejected
+from arcacct.sandbox.ssm import Crashed, MessageRejected
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ DAY_S = 86_400
 JOBS, SUMMARIES, NORMALISED_SUMMARIES, SYNCS = "job_records", "summaries", "normalised_summaries", "sync_records"
 
 
-class Record(NamedTuple):
+class LoadedRecord(NamedTuple):
     """A record and the table it goes to."""
 
     table: str
@@ -38,8 +38,8 @@ class _Family(NamedTuple):
     check: Callable[[dict[str, Value]], None]
 
 
-def read(text: str) -> list[Record]:
-    """The records of a message; Rejected or Crashed if one of them is bad: then none of them counts."""
+def read(text: str) -> list[LoadedRecord]:
+    """The records of a message; MessageRejected or Crashed if one of them is bad: then none of them counts."""
     if not text:
         # The loader takes the first line away without asking whether there is one.
         raise Crashed("IndexError: an empty message")
@@ -53,7 +53,7 @@ def _family(header: str) -> _Family:
     kind = kind.strip()
     exact = version.strip(": ")
     if not colon:
-        raise Rejected(f"Header not recognised: {header}")
+        raise MessageRejected(f"Header not recognised: {header}")
     if kind == "APEL-individual-job-message":
         return _Family(JOBS, fields.JOB_04, _job_04) if exact == "v0.4" else _Family(JOBS, fields.JOB, _job)
     if kind == "APEL-sync-message":
@@ -61,31 +61,31 @@ def _family(header: str) -> _Family:
     # These need their blank and their exact version.
     family = _EXACT.get(header.strip())
     if family is None:
-        raise Rejected(f"Message type not recognised: {header}")
+        raise MessageRejected(f"Message type not recognised: {header}")
     return family
 
 
-def _record(family: _Family, chunk: str) -> Record:
+def _record(family: _Family, chunk: str) -> LoadedRecord:
     texts: dict[str, str] = {}
     for line in chunk.splitlines():
         if not line.strip():
             continue
         key, colon, value = line.partition(":")
         if not colon:
-            raise Rejected(f"A line without a colon: {line}")
+            raise MessageRejected(f"A line without a colon: {line}")
         texts[key.strip()] = value.strip()
     values = fields.read(family.fields, texts)
     family.check(values)
-    return Record(family.table, values)
+    return LoadedRecord(family.table, values)
 
 
 def check_job(values: dict[str, Value]) -> None:
-    """What APEL asks of any job record, and what it makes of VO and missing counts; raises Rejected."""
+    """What APEL asks of any job record, and what it makes of VO and missing counts; raises MessageRejected."""
     start, end = int_of(values, "StartTime"), int_of(values, "EndTime")
     if end < start:
-        raise Rejected("EndTime is before StartTime.")
+        raise MessageRejected("EndTime is before StartTime.")
     if end > time.time() + 2 * DAY_S:
-        raise Rejected("EndTime is more than two days in the future.")
+        raise MessageRejected("EndTime is more than two days in the future.")
     fields.check_benchmark_type(values["ServiceLevelType"])
     if values["FQAN"] != "None":
         values["VO"], values["VOGroup"], values["VORole"] = parse_fqan(str(values["FQAN"]))
@@ -115,7 +115,7 @@ def _job(values: dict[str, Value]) -> None:
     if values["ServiceLevelType"] == "None" and values["ServiceLevel"] is None:
         values["ServiceLevelType"], values["ServiceLevel"] = "custom", 1.0
     if values["ServiceLevel"] is None:
-        raise Rejected("ServiceLevelType without ServiceLevel")
+        raise MessageRejected("ServiceLevelType without ServiceLevel")
     check_job(values)
 
 
@@ -132,16 +132,16 @@ def _month(values: dict[str, Value]) -> None:
     except OverflowError as error:
         raise Crashed(f"OverflowError: Month {month} of year {year}") from error
     except ValueError as error:
-        raise Rejected(f"Month {month} of year {year}") from error
+        raise MessageRejected(f"Month {month} of year {year}") from error
     if begin > time.time():
-        raise Rejected("The month begins in the future.")
+        raise MessageRejected("The month begins in the future.")
     end = calendar.timegm((year + month // 12, month % 12 + 1, 1, 0, 0, 0))
     earliest, latest = values["EarliestEndTime"], values["LatestEndTime"]
     for instant in (earliest, latest):
         if isinstance(instant, int) and not begin <= instant <= end:
-            raise Rejected("EarliestEndTime or LatestEndTime outside the month")
+            raise MessageRejected("EarliestEndTime or LatestEndTime outside the month")
     if isinstance(earliest, int) and isinstance(latest, int) and earliest > latest:
-        raise Rejected("EarliestEndTime is after LatestEndTime.")
+        raise MessageRejected("EarliestEndTime is after LatestEndTime.")
 
 
 def _summary_04(values: dict[str, Value]) -> None:

@@ -37,7 +37,7 @@ _MEMORY_TYPES = ("shared", "physical", "dedicated")
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
-class Unreadable(Exception):
+class UnreadableRecord(Exception):
     """The server fails before it reaches its database: 500 without a word why."""
 
 
@@ -52,7 +52,7 @@ class Memory(NamedTuple):
     """Empty unless shared, physical or dedicated: ARC's `virtual` is lost."""
 
 
-class Transfer(NamedTuple):
+class FileTransfer(NamedTuple):
     kind: str
     """``download`` or ``upload``."""
     url: str
@@ -97,14 +97,14 @@ class Row(NamedTuple):
     exit_code: int | None = None
     major_page_faults: int | None = None
     runtime_environments: tuple[str | None, ...] = ()
-    transfers: tuple[Transfer, ...] = ()
+    transfers: tuple[FileTransfer, ...] = ()
 
 
 def read(document: bytes) -> list[Row]:
     """
     The rows of a posted document.
 
-    Raises Unreadable for what makes the real server fail before its database (not UTF-8, not well-formed, another
+    Raises UnreadableRecord for what makes the real server fail before its database (not UTF-8, not well-formed, another
     root or child, no MachineName, ...) and DatabaseRefuses where the value breaks in the driver.
     """
     try:
@@ -112,13 +112,13 @@ def read(document: bytes) -> list[Row]:
         text = re.sub(r"^<\?xml[^>]*\?>", "", document.decode("utf-8"))
         root = ET.fromstring(text)  # noqa: S314  only what this machine's own publisher sends
     except (UnicodeDecodeError, ET.ParseError, ValueError) as error:
-        raise Unreadable(str(error)) from error
+        raise UnreadableRecord(str(error)) from error
     if root.tag == f"{URF}JobUsageRecord":
         return [_row(root)]
     if root.tag != f"{URF}UsageRecords":
-        raise Unreadable(f"root element {root.tag}")
+        raise UnreadableRecord(f"root element {root.tag}")
     if any(child.tag != f"{URF}JobUsageRecord" for child in root):
-        raise Unreadable("a child that is no JobUsageRecord")
+        raise UnreadableRecord("a child that is no JobUsageRecord")
     return [_row(record) for record in root]
 
 
@@ -146,11 +146,11 @@ def _identity(record: ET.Element) -> dict[str, Any]:
     identity = _only(record, "RecordIdentity")
     create_time = identity.get(f"{URF}createTime") if identity is not None else None
     if create_time is None:
-        raise Unreadable("no urf:createTime")
+        raise UnreadableRecord("no urf:createTime")
     job, user = _only(record, "JobIdentity"), _only(record, "UserIdentity")
     local_job_id = _last(job, f"{URF}LocalJobId")
     if local_job_id is not None and not local_job_id.text:
-        raise Unreadable("an empty LocalJobId")
+        raise UnreadableRecord("an empty LocalJobId")
     return {
         "record_id": identity.get(f"{URF}recordId") if identity is not None else None,
         "create_time": sgas_instant(create_time),
@@ -218,7 +218,7 @@ def _without_odd_local_job_id(row: Row) -> Row:
 def _cpu(elements: list[ET.Element]) -> int | None:
     values = [_duration(element) for element in elements]
     if len(values) > 1 and None in values:
-        raise Unreadable("one CpuDuration of several cannot be read")
+        raise UnreadableRecord("one CpuDuration of several cannot be read")
     return sum(value for value in values if value is not None) if values and None not in values else None
 
 
@@ -231,7 +231,7 @@ def _memory(element: ET.Element) -> Memory:
     try:
         value = int(element.text or "")
     except ValueError as error:
-        raise Unreadable(f"Memory {element.text!r}") from error
+        raise UnreadableRecord(f"Memory {element.text!r}") from error
     if unit in _BIT_UNITS:
         raise DatabaseRefuses("invalid input syntax for type bigint")
     if metric not in _METRICS:
@@ -240,7 +240,7 @@ def _memory(element: ET.Element) -> Memory:
     return Memory(value * _UNITS.get(unit, 1), metric, kind if kind in _MEMORY_TYPES else "")
 
 
-def _transfers(record: ET.Element) -> Iterator[Transfer]:
+def _transfers(record: ET.Element) -> Iterator[FileTransfer]:
     for parent in record.findall(f"{TR}FileTransfers"):
         for element in parent:
             if element.tag not in {f"{TR}FileDownload", f"{TR}FileUpload"}:
@@ -250,11 +250,11 @@ def _transfers(record: ET.Element) -> Iterator[Transfer]:
             yield _transfer(element)
 
 
-def _transfer(element: ET.Element) -> Transfer:
+def _transfer(element: ET.Element) -> FileTransfer:
     url = _last_read(element, f"{TR}URL", _optional)
     if not url:
         raise DatabaseRefuses('null value in column "job_transfer_url" violates not-null constraint')
-    return Transfer(
+    return FileTransfer(
         "download" if element.tag == f"{TR}FileDownload" else "upload",
         url,
         _last_read(element, f"{TR}Size", _integer),
@@ -268,7 +268,7 @@ def _transfer(element: ET.Element) -> Transfer:
 def _machine_name(record: ET.Element) -> str:
     name = _text(record, "MachineName")
     if not name:
-        raise Unreadable("no MachineName")
+        raise UnreadableRecord("no MachineName")
     return name
 
 
@@ -280,16 +280,16 @@ def _charge(element: ET.Element) -> int:
     try:
         return int(float(_content(element)))
     except (ValueError, OverflowError) as error:
-        raise Unreadable(f"Charge {element.text!r}") from error
+        raise UnreadableRecord(f"Charge {element.text!r}") from error
 
 
 def _exit_code(elements: list[ET.Element]) -> int | None:
     if len(elements) > 1:
-        raise Unreadable("more than one ExitCode")
+        raise UnreadableRecord("more than one ExitCode")
     try:
         return int(_content(elements[0])) & 0xFF if elements else None
     except ValueError as error:
-        raise Unreadable("ExitCode") from error
+        raise UnreadableRecord("ExitCode") from error
 
 
 def _integer(element: ET.Element) -> int | None:
@@ -310,7 +310,7 @@ def _instant(element: ET.Element) -> int | None:
 def _content(element: ET.Element) -> str:
     """The text of an element that must not be empty."""
     if not element.text:
-        raise Unreadable(f"an empty {element.tag}")
+        raise UnreadableRecord(f"an empty {element.tag}")
     return element.text
 
 
