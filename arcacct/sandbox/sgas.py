@@ -16,10 +16,12 @@ from arcacct.sandbox import sgas_records
 from arcacct.sandbox.sgas_aggregates import Aggregates, StoredRecord
 from arcacct.sandbox.sgas_records import DatabaseRefuses, Row, UnreadableRecord
 from arcacct.sandbox.wire import Arrival, HTTPAnswer, Receiver
+from arcacct.targets.rules import INT2, INT4, INT8
+from arcacct.targets.sgas.rules import RULES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Self
 
     from arcacct.sandbox import Sandbox
@@ -35,35 +37,6 @@ PROCESSING_FAILED = "<html><head><title>Processing Failed</title></head><body><b
 UNAVAILABLE = "Database currently unavailable. Please try again later."
 NULL = "null"
 """The body of a 200 whose result the server lost with its database connection; the rows were committed."""
-
-INT4 = 2**31 - 1
-LIMITS = {
-    "record_id": 1000,
-    "global_job_id": 1000,
-    "local_job_id": 500,
-    "local_user": 100,
-    "global_user_name": 1000,
-    "vo_type": 100,
-    "vo_issuer": 1000,
-    "vo_name": 1000,
-    "job_name": 1000,
-    "status": 100,
-    "project_name": 200,
-    "submit_host": 200,
-    "machine_name": 200,
-    "queue": 200,
-}
-"""Characters that each text column takes."""
-RANGES = {
-    "wall_duration": ("integer", INT4),
-    "cpu_duration": ("bigint", 2**63 - 1),
-    "user_time": ("integer", INT4),
-    "kernel_time": ("integer", INT4),
-    "node_count": ("smallint", 2**15 - 1),
-    "processors": ("integer", INT4),
-    "charge": ("integer", INT4),
-    "major_page_faults": ("integer", INT4),
-}
 
 
 class SGAS(Receiver):
@@ -253,30 +226,34 @@ def _is_repeat(row: Row, stored: Row) -> bool:
 
 def _check(row: Row) -> None:
     """What the database's columns refuse; raises DatabaseRefuses with its words."""
-    for column in ("record_id", "create_time"):
-        if getattr(row, column) is None:
+    for column, value in _stored_values(row):
+        rule = RULES[column]
+        if rule.needed and value is None:
             raise DatabaseRefuses(f'null value in column "{column}" violates not-null constraint')
-    for column, longest in LIMITS.items():
-        _fits(getattr(row, column), longest)
-    for column, (kind, largest) in RANGES.items():
-        value = getattr(row, column)
-        if value is not None and not -largest - 1 <= value <= largest:
-            raise DatabaseRefuses(f"{kind} out of range")
-    for part in itertools.chain.from_iterable(row.vo_attributes):
-        _fits(part, 100)
-    for environment in row.runtime_environments:
-        if not environment:
-            raise DatabaseRefuses('null value in column "runtime_environment" violates not-null constraint')
-        _fits(environment, 512)
+        if isinstance(value, str):
+            if len(value) > rule.most:
+                raise DatabaseRefuses(
+                    f"value too long for type character varying({rule.most})\nCONTEXT:  PL/pgSQL function urcreate"
+                )
+        elif value is not None and not rule.least <= value <= rule.most:
+            raise DatabaseRefuses(f"{_COLUMN_TYPES[rule.most]} out of range")
+
+
+_COLUMN_TYPES: dict[float, str] = {INT2: "smallint", INT4: "integer", INT8: "bigint"}
+
+
+def _stored_values(row: Row) -> Iterator[tuple[str, str | int | None]]:
+    """Each value of a row with the name of its column in the table of rules, that of a list for each of its parts."""
+    yield from ((column, getattr(row, column)) for column in RULES if column in _PLAIN)
+    for group, role in row.vo_attributes:
+        yield from (("vo_group", group), ("vo_role", role))
+    yield from (("memory", memory.bytes) for memory in row.memory)
+    yield from (("runtime_environment", environment) for environment in row.runtime_environments)
     for transfer in row.transfers:
-        _fits(transfer.url, 2500)
+        yield from (("transfer_url", transfer.url), ("transfer_size", transfer.size_bytes))
 
 
-def _fits(text: str | None, longest: int) -> None:
-    if text is not None and len(text) > longest:
-        raise DatabaseRefuses(
-            f"value too long for type character varying({longest})\nCONTEXT:  PL/pgSQL function urcreate"
-        )
+_PLAIN = set(Row._fields) - {"memory"}
 
 
 def _certificate_refused(peer: Peer | None) -> HTTPAnswer | None:
