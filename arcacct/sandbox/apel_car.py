@@ -12,14 +12,20 @@ from xml.parsers.expat import ExpatError
 
 from arcacct.sandbox import apel_fields as fields
 from arcacct.sandbox.apel_text import JOBS, LoadedRecord, check_job
-from arcacct.sandbox.instants import apel_duration_s, iso_instant
+from arcacct.sandbox.iso8601 import apel_duration_s, iso_instant
 from arcacct.sandbox.ssm import MessageRejected
+from arcacct.targets.apel.rules import JOB
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 CAR = "http://eu-emi.eu/namespaces/2012/11/computerecord"
+_TEXTS = (
+    *("Site", "SubmitHost", "MachineName", "Queue", "LocalJobId", "LocalUserId", "GlobalUserName"),
+    *("Processors", "NodeCount"),
+)
+_GROUP_ATTRIBUTES = {"FQAN": "FQAN", "VOGroup": "group", "VORole": "role"}
 AUR = "http://eu-emi.eu/namespaces/2012/11/aggregatedcomputerecord"
 
 
@@ -45,30 +51,19 @@ def _record(record: minidom.Element) -> LoadedRecord:
     level = next(_elements(record, "ServiceLevel"), None)
     infrastructure = next(_elements(record, "Infrastructure"), None)
     texts = {
-        "Site": _text(record, "Site"),
-        "SubmitHost": _text(record, "SubmitHost"),
-        "MachineName": _text(record, "MachineName"),
-        "Queue": _text(record, "Queue"),
-        "LocalJobId": _text(record, "LocalJobId"),
-        "LocalUserId": _text(record, "LocalUserId"),
-        "GlobalUserName": _text(record, "GlobalUserName"),
-        "FQAN": _group_attribute(record, "FQAN"),
+        **{name: _text(record, name) for name in _TEXTS},
+        **{name: _converted(_text(record, name), iso_instant) for name in ("StartTime", "EndTime")},
         "VO": _text(record, "Group"),
-        "VOGroup": _group_attribute(record, "group"),
-        "VORole": _group_attribute(record, "role"),
+        **{name: _group_attribute(record, kind) for name, kind in _GROUP_ATTRIBUTES.items()},
         "WallDuration": _converted(_text(record, "WallDuration"), apel_duration_s),
         "CpuDuration": _converted(_cpu(record), apel_duration_s),
-        "Processors": _text(record, "Processors"),
-        "NodeCount": _text(record, "NodeCount"),
-        "StartTime": _converted(_text(record, "StartTime"), iso_instant),
-        "EndTime": _converted(_text(record, "EndTime"), iso_instant),
         "InfrastructureDescription": _attribute(infrastructure, "description"),
         "InfrastructureType": _attribute(infrastructure, "type"),
         # Without any ServiceLevel the record is taken for one of an own unit, which the next check refuses.
         "ServiceLevelType": "custom" if level is None else _attribute(level, "type"),
         "ServiceLevel": "1" if level is None else _content(level),
     }
-    values = fields.read(fields.JOB, {name: text for name, text in texts.items() if text is not None})
+    values = fields.read(JOB, {name: text for name, text in texts.items() if text is not None})
     if values["ServiceLevel"] is None or values["ServiceLevelType"] == "None":
         raise MessageRejected("ServiceLevel without value or type")
     check_job(values)

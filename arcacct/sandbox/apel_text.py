@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 from arcacct.sandbox import apel_fields as fields
 from arcacct.sandbox.ssm import Crashed, MessageRejected
+from arcacct.targets.apel import rules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from arcacct.sandbox.apel_fields import Field, Value
-
-DAY_S = 86_400
+    from arcacct.sandbox.apel_fields import Value
+    from arcacct.targets.rules import Rule
 
 JOBS, SUMMARIES, NORMALISED_SUMMARIES, SYNCS = "job_records", "summaries", "normalised_summaries", "sync_records"
 
@@ -34,7 +34,7 @@ class _Family(NamedTuple):
     """What a header announces: the table, the fields, and the check of a whole record."""
 
     table: str
-    fields: dict[str, Field]
+    rules: Mapping[str, Rule]
     check: Callable[[dict[str, Value]], None]
 
 
@@ -55,9 +55,9 @@ def _family(header: str) -> _Family:
     if not colon:
         raise MessageRejected(f"Header not recognised: {header}")
     if kind == "APEL-individual-job-message":
-        return _Family(JOBS, fields.JOB_04, _job_04) if exact == "v0.4" else _Family(JOBS, fields.JOB, _job)
+        return _Family(JOBS, rules.JOB_04, _job_04) if exact == "v0.4" else _Family(JOBS, rules.JOB, _job)
     if kind == "APEL-sync-message":
-        return _Family(SYNCS, fields.SYNC, lambda _values: None)
+        return _Family(SYNCS, rules.SYNC, lambda _values: None)
     # These need their blank and their exact version.
     family = _EXACT.get(header.strip())
     if family is None:
@@ -74,7 +74,7 @@ def _record(family: _Family, chunk: str) -> LoadedRecord:
         if not colon:
             raise MessageRejected(f"A line without a colon: {line}")
         texts[key.strip()] = value.strip()
-    values = fields.read(family.fields, texts)
+    values = fields.read(family.rules, texts)
     family.check(values)
     return LoadedRecord(family.table, values)
 
@@ -84,7 +84,7 @@ def check_job(values: dict[str, Value]) -> None:
     start, end = int_of(values, "StartTime"), int_of(values, "EndTime")
     if end < start:
         raise MessageRejected("EndTime is before StartTime.")
-    if end > time.time() + 2 * DAY_S:
+    if end > time.time() + rules.FUTURE_S:
         raise MessageRejected("EndTime is more than two days in the future.")
     fields.check_benchmark_type(values["ServiceLevelType"])
     if values["FQAN"] != "None":
@@ -159,8 +159,8 @@ def _normalised_04(values: dict[str, Value]) -> None:
 
 
 _EXACT = {
-    "APEL-summary-job-message: v0.2": _Family(SUMMARIES, fields.SUMMARY, _month),
-    "APEL-summary-job-message: v0.3": _Family(NORMALISED_SUMMARIES, fields.NORMALISED, _month),
-    "APEL-summary-job-message: v0.4": _Family(SUMMARIES, fields.SUMMARY_04, _summary_04),
-    "APEL-normalised-summary-message: v0.4": _Family(NORMALISED_SUMMARIES, fields.NORMALISED_04, _normalised_04),
+    "APEL-summary-job-message: v0.2": _Family(SUMMARIES, rules.SUMMARY, _month),
+    "APEL-summary-job-message: v0.3": _Family(NORMALISED_SUMMARIES, rules.NORMALISED, _month),
+    "APEL-summary-job-message: v0.4": _Family(SUMMARIES, rules.SUMMARY_04, _summary_04),
+    "APEL-normalised-summary-message: v0.4": _Family(NORMALISED_SUMMARIES, rules.NORMALISED_04, _normalised_04),
 }

@@ -12,7 +12,7 @@ import re
 from typing import Any, NamedTuple, TypeVar
 from xml.etree import ElementTree as ET
 
-from arcacct.sandbox.instants import duration_s, sgas_instant
+from arcacct.sandbox.iso8601 import duration_s, sgas_instant
 from arcacct.targets.rules import Form
 from arcacct.targets.sgas.rules import NAMESPACES, RULES
 
