@@ -8,10 +8,10 @@ import click
 
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
-from arcacct.cli.speech import block, say
+from arcacct.cli.speech import block, complain, say
 from arcacct.cli.tables import FORMATS
 from arcacct.cli.tables import show as show_rows
-from arcacct.db.opening import leave_open, open_accounting, read_accounting, writing
+from arcacct.db.opening import accounting, read_accounting, writing
 from arcacct.errors import UsageError
 from arcacct.jobs.rejected import Kept, Retried, content_of, drop, listed
 
@@ -50,13 +50,9 @@ def rejected(
         raise UsageError("--show, --drop and --drop-all exclude each other")
     here = settings_of(ctx).places
     if dropped or drop_all:
-        con = open_accounting(here)
-        try:
-            with writing(con, here):
-                ids = [one.rejected_id for one in listed(con, source)] if drop_all else list(dropped)
-                say(f"{drop(con, ids)} rejected records dropped")
-        finally:
-            leave_open(con, here.database)
+        with accounting(here) as con, writing(con, here):
+            ids = [one.rejected_id for one in listed(con, source)] if drop_all else list(dropped)
+            say(f"{drop(con, ids)} rejected records dropped")
     elif show is not None:
         block(content_of(read_accounting(here), show).decode("utf-8", "backslashreplace"))
     else:
@@ -79,8 +75,7 @@ def tell_retried(done: Retried) -> None:
     """What became of rejected records that were tried again."""
     say(f"{done.tried} rejected records tried again: {done.good} can be used now")
     if done.needs_file:
-        say(
-            f"arcacct: of {done.needs_file} further records not all is kept: import the files again that "
-            "`arcacct import rejected` names, with --retry",
-            err=True,
+        complain(
+            f"of {done.needs_file} further records not all is kept: import the files again that "
+            "`arcacct import rejected` names, with --retry"
         )

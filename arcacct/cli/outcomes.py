@@ -48,11 +48,6 @@ def announce(target: str, note: str) -> None:
     say(f"{target}: {note}", err=True)
 
 
-def complain(complaint: str) -> None:
-    """What of the spool could not be used."""
-    say(f"arcacct: {complaint}", err=True)
-
-
 def exit_code(outcomes: Sequence[Outcome], complaints: Sequence[str] = ()) -> int:
     """
     The gravest of the targets; 65 when something was set aside, 75 when it is to be tried again, else 0.

@@ -11,8 +11,9 @@ from arcacct.cli.asking import complete_target
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT, MONTH
-from arcacct.cli.outcomes import announce, complain, exit_code, show
+from arcacct.cli.outcomes import announce, exit_code, show
 from arcacct.cli.people import operator
+from arcacct.cli.speech import complain
 from arcacct.conf.targets import select_targets
 from arcacct.publishing import run
 
@@ -83,7 +84,6 @@ def publish(
         complain=complaints.append,
     )
     outcomes = run.publish(settings, targets, wishes)
-    for complaint in complaints:
-        complain(complaint)
+    complain(*complaints)
     show(outcomes, planned=planned)
     return exit_code(outcomes, complaints)

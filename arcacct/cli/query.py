@@ -13,7 +13,7 @@ import click
 from arcacct.cli.asking import at_work, opened
 from arcacct.cli.context import places_of
 from arcacct.cli.examples import examples
-from arcacct.cli.speech import say
+from arcacct.cli.speech import complain
 from arcacct.cli.tables import format_option, show
 from arcacct.db import adhoc, opening
 from arcacct.errors import InputError
@@ -96,7 +96,7 @@ def _watchdog(timeout_s: float) -> Iterator[None]:
     """
 
     def end() -> None:
-        say(f"arcacct: {adhoc.too_long(timeout_s)}", err=True)
+        complain(f"{adhoc.too_long(timeout_s)}")
         os._exit(InputError.exit_code)
 
     timer = threading.Timer(timeout_s + _GRACE_S, end)
