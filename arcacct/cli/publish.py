@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import getpass
+import os
 import time
 
 import click
@@ -12,7 +14,6 @@ from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT, MONTH
 from arcacct.cli.outcomes import announce, exit_code, show
-from arcacct.cli.people import operator
 from arcacct.cli.speech import complain
 from arcacct.conf.targets import select_targets
 from arcacct.publishing import run
@@ -79,7 +80,7 @@ def publish(
         dry_run=planned,
         write_to=write_to,
         accept_lower=accepted,
-        who=operator(),
+        who=_operator(),
         announce=announce,
         complain=complaints.append,
     )
@@ -87,3 +88,11 @@ def publish(
     complain(*complaints)
     show(outcomes, planned=planned)
     return exit_code(outcomes, complaints)
+
+
+def _operator() -> str:
+    """The name of the user who gives the command, also behind sudo; the number of one without a name."""
+    try:
+        return os.environ.get("SUDO_USER") or getpass.getuser()
+    except (OSError, KeyError):
+        return f"uid {os.getuid()}"
