@@ -20,6 +20,7 @@ from arcacct.publishing import held, ledger, months
 from arcacct.publishing.digests import is_same
 from arcacct.publishing.families import SummaryFamily, family_of, wants
 from arcacct.publishing.position import iso
+from arcacct.publishing.sums import month_name
 from arcacct.targets import acceptance
 from arcacct.targets.apel import summaries
 
@@ -141,8 +142,9 @@ def _held_month(target: Target, con: Connection, aar: AAR) -> str:
     """That the month of a job is held; empty if it is not."""
     if not reading.is_time(aar.end_time):
         return ""
-    one = months.held_month(con, target.block, ledger.month_of(aar.end_time))
-    return "" if one is None else f"{one.year:04d}-{one.month:02d} is held; `arcacct status` says why and what to do"
+    month = ledger.month_of(aar.end_time)
+    is_held = months.held_month(con, target.block, month) is not None
+    return f"{month_name(month)} is held; `arcacct status` says why and what to do" if is_held else ""
 
 
 def _reason(target: Target, con: Connection, aar: AAR, seq: int) -> str:

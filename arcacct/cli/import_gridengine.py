@@ -32,7 +32,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from arcacct.conf.settings import Settings
     from arcacct.gridengine.importing import Progress
 
 _CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -109,7 +108,9 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: GridEngineOpti
         return _summary(files, given)
     settings = settings_of(ctx)
     with accounting(settings.places) as con, _progress(files, given) as progress:
-        work = Import(settings.places, con, _policy(settings, given), complain, progress)
+        site = Site(given.cell, settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
+        policy = Policy(site, int(time.time()), round(given.wait * 3600), not given.prefer_gridengine)
+        work = Import(settings.places, con, policy, complain, progress)
         _run(work, files, given)
     _tell(work.report)
     return _exit_code(work.report.bad_lines + work.report.unreadable + work.report.failed_jobs, given)
@@ -126,11 +127,6 @@ def _check(files: tuple[str, ...], given: GridEngineOptions) -> None:
         raise UsageError(f"{options[0]} asks about files: it needs --summary")
     if given.summary and (given.follow or given.derive_again or given.retry):
         raise UsageError("--summary imports nothing: it cannot be combined with --follow, --derive-again or --retry")
-
-
-def _policy(settings: Settings, given: GridEngineOptions) -> Policy:
-    site = Site(given.cell, settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
-    return Policy(site, int(time.time()), round(given.wait * 3600), not given.prefer_gridengine)
 
 
 def _run(work: Import, files: tuple[str, ...], given: GridEngineOptions) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import click
 
 from arcacct.cli.context import settings_of
@@ -13,7 +11,8 @@ from arcacct.cli.tables import FORMATS
 from arcacct.cli.tables import show as show_rows
 from arcacct.db.opening import accounting, read_accounting, writing
 from arcacct.errors import UsageError
-from arcacct.jobs.rejected import Kept, Retried, content_of, drop, listed
+from arcacct.jobs.rejected import Retried, content_of, drop, listed
+from arcacct.targets.xml import iso_time
 
 _SOURCES = ("arex", "features", "gridengine", "sonar")
 _COLUMNS = ("id", "source", "file", "position", "records", "rejected", "reason")
@@ -56,19 +55,14 @@ def rejected(
     elif show is not None:
         block(content_of(read_accounting(here), show).decode("utf-8", "backslashreplace"))
     else:
-        _list(listed(read_accounting(here), source), form)
-
-
-def _list(found: list[Kept], form: str) -> None:
-    if not found and form == "table":
-        say("no record is rejected", err=True)
-        return
-    show_rows(_COLUMNS, [_row(one) for one in found], form)
-
-
-def _row(one: Kept) -> tuple[object, ...]:
-    when = datetime.fromtimestamp(one.rejected_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return one.rejected_id, one.source, one.file, one.position, one.records, when, one.reason
+        rows = [
+            (one.rejected_id, one.source, one.file, one.position, one.records, iso_time(one.rejected_s), one.reason)
+            for one in listed(read_accounting(here), source)
+        ]
+        if rows or form != "table":
+            show_rows(_COLUMNS, rows, form)
+        else:
+            say("no record is rejected", err=True)
 
 
 def tell_retried(done: Retried) -> None:

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 
 import click
 
@@ -17,10 +17,6 @@ from arcacct.cli.speech import complain
 from arcacct.cli.tables import format_option, show
 from arcacct.db import adhoc, opening
 from arcacct.errors import InputError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.db.engine import Connection
 
 _GRACE_S = 2.0
 
@@ -75,16 +71,10 @@ def query(
     limits = adhoc.QueryLimits(timeout, max_rows, max_memory)
     with (
         _watchdog(timeout),
-        _opened(ctx, ledger=ledger) as con,
+        closing(opening.read_publishing(places_of(ctx))) if ledger else opened(ctx) as con,
         adhoc.answered(con, statement, limits, at_work()) as answer,
     ):
         show(answer.columns, answer.rows, form)
-
-
-def _opened(ctx: click.Context, *, ledger: bool) -> AbstractContextManager[Connection]:
-    if ledger:
-        return closing(opening.read_publishing(places_of(ctx)))
-    return opened(ctx)
 
 
 @contextmanager
