@@ -29,9 +29,9 @@ from arcacct.errors import InputError, StoreBusy, StoreError
 from arcacct.jobs import cells
 from arcacct.jobs import rows as arex_rows
 from arcacct.jobs.faults import Fault
-from arcacct.jobs.job import IN_PROGRESS
 from arcacct.jobs.rejected import LONGEST_BYTES, Quarantine, Reject, Retried, drop, fault, is_of_record, needing_file
 from arcacct.jobs.rows import ArexRows
+from arcacct.jobs.states import IN_PROGRESS
 from arcacct.jobs.writing import ArexJob, Difference, JobWriter, Written, known_jobs
 
 SOURCE = "arex"

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from arcacct.arex.database import ArexDatabase
 from arcacct.conf.places import AREX_DATABASES, Places
 from arcacct.db.engine import Connection
-from arcacct.jobs.job import FINAL
 from arcacct.jobs.reading import unescaped
+from arcacct.jobs.states import FINAL
 
 _ASK_AFTER = "ARCACCT_ASK_AREX_AFTER"
 _LONGEST_PAUSE_S = 86_400

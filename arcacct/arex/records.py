@@ -12,8 +12,8 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 
-from arcacct.jobs.job import FINAL, FQAN_KEYS, IN_PROGRESS
 from arcacct.jobs.rows import ArexRows, Event, Row
+from arcacct.jobs.states import FINAL, FQAN_KEYS, IN_PROGRESS
 from arcacct.jobs.writing import ArexJob
 
 _QUARTER_HOUR_S = 900

@@ -24,10 +24,10 @@ from arcacct.arex.sweeping import Found, Task, batches
 from arcacct.db import opening
 from arcacct.errors import InputError, StoreError
 from arcacct.jobs import rows as arex_rows
-from arcacct.jobs.job import IN_PROGRESS
 from arcacct.jobs.reading import unescaped
 from arcacct.jobs.recorder import escaped
 from arcacct.jobs.rows import ArexRows
+from arcacct.jobs.states import IN_PROGRESS
 from arcacct.jobs.writing import ArexJob, JobWriter, known_jobs
 
 MINUTE_NS = 60 * 10**9

@@ -15,8 +15,8 @@ from arcacct.arex.own import Ended
 from arcacct.conf.places import Places
 from arcacct.db import opening
 from arcacct.db.engine import Connection
-from arcacct.jobs.job import IN_PROGRESS
 from arcacct.jobs.recorder import escaped
+from arcacct.jobs.states import IN_PROGRESS
 from arcacct.jobs.writing import known_jobs
 from arcacct.publishing.position import iso
 from arcacct.publishing.sums import Month, month_bounds

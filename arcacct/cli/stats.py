@@ -20,7 +20,7 @@ from arcacct.cli.instants import INSTANT
 from arcacct.cli.speech import data, say
 from arcacct.cli.tables import format_option, lines
 from arcacct.errors import UsageError
-from arcacct.jobs.job import FINAL, IN_PROGRESS
+from arcacct.jobs.states import FINAL, IN_PROGRESS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

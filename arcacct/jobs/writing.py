@@ -12,9 +12,9 @@ from itertools import chain
 from typing import NamedTuple
 
 from arcacct.db.engine import Connection
-from arcacct.jobs.job import FINAL, FQAN_KEYS, IN_PROGRESS
 from arcacct.jobs.recorder import last_record_id, set_children
 from arcacct.jobs.rows import NUMBERS, Event, Row
+from arcacct.jobs.states import FINAL, FQAN_KEYS, IN_PROGRESS
 
 _AAR_COLUMNS = f"JobID, LocalJobID, EndpointID, QueueID, UserID, VOID, StatusID, {NUMBERS}"
 _VALUES = _AAR_COLUMNS.removeprefix("JobID, ")
