@@ -1,7 +1,8 @@
 """
 A whole job, as every source hands it over to be written: one value, whoever tells it.
 
-`arcacct.jobs.writing.JobWriter(con, source, origin).write(jobs)` writes a slice of them in the transaction of its caller.
+Who may tell what of a job, and whose word holds where two tell the same, stands in `precedence`; `writing.JobWriter`
+writes jobs, a slice of them in each transaction of its caller.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Job(NamedTuple):
     """
 
     job_id: str
-    """What the job is known by among all jobs: of A-REX, or or made of what its batch system knows; it never changes."""
+    """What the job is known by among all jobs: A-REX's, or `local.job_id`; it never changes."""
     status: str
     """One of `states`: IN_PROGRESS, COMPLETED, FAILED or ABORTED."""
     submit_time: int
