@@ -20,13 +20,14 @@ from arcacct.asking import health_rows, reading
 from arcacct.asking.health_rows import Recorded, TargetState
 from arcacct.conf.places import Places
 from arcacct.conf.settings import Settings
-from arcacct.conf.targets import DirectoryTarget, Target
+from arcacct.conf.targets import Target
 from arcacct.db import lives, opening
 from arcacct.db.lives import MEANING, Doubt
 from arcacct.errors import ArcacctError, StoreError
 from arcacct.publishing.floor import held_text
-from arcacct.publishing.position import iso
+from arcacct.publishing.instants import iso
 from arcacct.publishing.selection import names_in_doubt
+from arcacct.targets import plug_of
 
 DAY_S = 86400
 HOUR_S = 3600
@@ -127,7 +128,7 @@ def examine(settings: Settings) -> Health:
                 _target(
                     target,
                     health_rows.target_state(ledger, ours, target.block, target.vofilter),
-                    names_in_doubt(ours, ledger, target, settings),
+                    names_in_doubt(ours, ledger, plug_of(target, settings)),
                 )
                 for target in settings.targets
             )
@@ -175,9 +176,8 @@ def _names(folder: str) -> list[str]:
 
 
 def _certificates(settings: Settings) -> dict[str, int | str]:
-    files = dict.fromkeys(
-        target.transport.host_cert for target in settings.targets if not isinstance(target, DirectoryTarget)
-    )
+    shown = [target.credentials() for target in settings.targets]
+    files = dict.fromkeys(one.x509_host_cert for one in shown if one is not None)
     return {path: _ends(path) for path in files}
 
 

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
     from arcacct.benchmark import Benchmark
     from arcacct.jobs.aar import AAR, Transfer, UsageCell
-    from arcacct.targets.apel.car import CAROptions
 
 __all__ = ["CellVerdict", "Verdict", "accept_cell", "accept_for_apel_job", "accept_for_car", "accept_for_sgas"]
 
@@ -83,7 +82,7 @@ def accept_for_sgas(aar: AAR, options: UROptions, now: int) -> Verdict:
     return sgas_verdict(aar, options, now)
 
 
-def accept_for_car(aar: AAR, options: CAROptions, now: int) -> Verdict:
+def accept_for_car(aar: AAR, options: APELOptions, now: int) -> Verdict:
     """Measure a job by the rules of APEL's XML parser, its database and the CAR schema."""
     if looks_sound(aar, now) and _apel_looks_sound(aar, options.localid_prefix):
         return Verdict(aar)

@@ -22,7 +22,7 @@ from arcacct.targets.acceptance import (
     repair_apel_job,
     sgas_verdict,
 )
-from arcacct.targets.apel.car import CAROptions, car
+from arcacct.targets.apel.car import car
 from arcacct.targets.apel.car import document as car_document
 from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job, message
 from arcacct.targets.apel.summaries import summaries
@@ -31,7 +31,7 @@ from arcacct.targets.sgas.usage_record import UROptions, document, usage_record
 CREATED = 1_704_198_660
 NOW = 1_704_200_000
 SGAS = UROptions(host="lrms.example.org")
-CAR = CAROptions("EXAMPLE-SITE", host="lrms.example.org")
+CAR = APELOptions("EXAMPLE-SITE", lrms_host="lrms.example.org")
 APEL = APELOptions("EXAMPLE-SITE", lrms_host="lrms.example.org")
 DAY = 86_400
 

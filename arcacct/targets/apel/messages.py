@@ -35,12 +35,12 @@ JOB_HEADERS = {
 
 
 class APELOptions(NamedTuple):
-    """What a site may choose about its text messages."""
+    """What a site may choose about its messages, in every format: so all of them name things alike."""
 
     site: str
     """The name of the site in GOCDB."""
     lrms_host: str | None = None
-    """SubmitHost and MachineName of jobs without an endpoint."""
+    """SubmitHost and MachineName, and in XML recordId, of jobs without an endpoint."""
     localid_prefix: str = ""
     """Put before each batch system's job id: it tells the CEs of a site apart whose ids could be the same."""
     vomsless_vo: VOs = VOs()
@@ -52,7 +52,9 @@ class APELOptions(NamedTuple):
     local_group_prefix: str = ""
     """Put before the VO of local jobs, for portals that cannot tell them from grid jobs otherwise."""
     dialect: str = "server"
-    """``server`` or ``seed``."""
+    """``server`` or ``seed``; of texts alone."""
+    arc_version: str | None = None
+    """In XML alone."""
 
 
 class JobKey(NamedTuple):
