@@ -272,7 +272,7 @@ class Delivery:
         """
         Each batch with its message; a text that cannot be packed at all is set aside, alone.
 
-        The rules of `targets.acceptance` should have found it; if they did not, the others must not wait for it.
+        The rules of its `Records.accept` should have found it; if they did not, the others must not wait for it.
         """
         packed: list[tuple[Sequence[Part], Message]] = []
         aside: list[Held] = []

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from arcacct.benchmark import Benchmark
 from arcacct.errors import InputError
@@ -46,44 +46,27 @@ class Repeat(Enum):
     ANSWERS = "it keeps the first and says so: as IGNORES, and that answer means that the record is there"
 
 
-class Verdict(Protocol):
-    """What a receiver would say of a job's record (`targets.acceptance`)."""
+class Verdict(NamedTuple):
+    """What a receiver would say of a job's record: the record as it may be sent, or why not."""
 
-    @property
-    def aar(self) -> AAR:
-        """The record as it may be sent: repaired, where that changes nothing that is accounted."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What was repaired."""
-
-    @property
-    def refusal(self) -> str | None:
-        """Why it would be refused; ``None``: it would not."""
-
-    @property
-    def not_before(self) -> int | None:
-        """UTC seconds: the refusal is only about this host's clock, and holds until then; ``None``: for good."""
+    aar: AAR
+    """Repaired, where that changes nothing that is accounted."""
+    notes: tuple[str, ...] = ()
+    """What was repaired."""
+    refusal: str | None = None
+    """Why it cannot be sent; ``None``: it can."""
+    not_before: int | None = None
+    """UTC seconds: the refusal is only about this host's clock, and holds until then; ``None``: it holds for good."""
 
 
-class CellVerdict(Protocol):
+class CellVerdict(NamedTuple):
     """The same of a usage cell, as it may be summed."""
 
-    @property
-    def cell(self) -> UsageCell:
-        """The cell, repaired."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What was repaired: cells that differ in nothing else have one key at the receiver."""
-
-    @property
-    def refusal(self) -> str | None:
-        """As of `Verdict`."""
-
-    @property
-    def not_before(self) -> int | None:
-        """As of `Verdict`."""
+    cell: UsageCell
+    notes: tuple[str, ...] = ()
+    """What was repaired: cells that differ in nothing else have one key at the receiver."""
+    refusal: str | None = None
+    not_before: int | None = None
 
 
 class Document(NamedTuple):

@@ -30,7 +30,7 @@ from arcacct.publishing.target_run import Databases, TargetRun
 from arcacct.sandbox import apel
 from arcacct.sandbox.apel import APEL
 from arcacct.sandbox.sgas import SGAS
-from arcacct.sandbox.wire import Peer, Request
+from arcacct.sandbox.wire import HTTPRequest, Peer
 from arcacct.targets import plugs
 from arcacct.targets.sgas.answers import classify_sgas
 
@@ -152,7 +152,7 @@ class Line:
                 self._receiver._tables[record.table][apel.key(record)] = record.values
             return Answer(Kind.ACCEPTED, 200)
         ids = [html.unescape(one) for one in re.findall('urf:recordId="([^"]*)"', message.data.decode())]
-        answer = self._receiver.answer(Request("POST", "/sgas/ur", {}, {}, message.data, CE))
+        answer = self._receiver.answer(HTTPRequest("POST", "/sgas/ur", {}, {}, message.data, CE))
         return classify_sgas(answer.status, {}, answer.body, ids)
 
 

@@ -15,7 +15,7 @@ from lxml import etree
 from arcacct import __version__
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.fqan import VO, VOs
-from arcacct.targets.acceptance import accept_for_car
+from arcacct.targets.apel.acceptance import accept_for_car
 from arcacct.targets.apel.car import car, document
 from arcacct.targets.apel.messages import APELOptions
 from arcacct.targets.apel.text import field

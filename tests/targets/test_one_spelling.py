@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from arcacct.jobs.aar import AAR, UsageCell
 from arcacct.jobs.fqan import VO, VOs
 from arcacct.sandbox import apel_car, apel_text
-from arcacct.targets.acceptance import accept_cell, accept_for_apel_job, accept_for_car
+from arcacct.targets.apel.acceptance import accept_cell, accept_for_apel_job, accept_for_car
 from arcacct.targets.apel.car import car, document
 from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job, message
 from arcacct.targets.apel.summaries import SUMMARY_HEADERS, summaries, summary_record

@@ -11,9 +11,8 @@ from arcacct.jobs.aar import AAR, UsageCell
 from arcacct.publishing.given import Place
 from arcacct.publishing.instants import Month
 from arcacct.publishing.ledger import SentSum
-from arcacct.publishing.plug import Counts, Document, Records, Summaries
-from arcacct.targets import acceptance
-from arcacct.targets.apel import car, messages, summaries
+from arcacct.publishing.plug import CellVerdict, Counts, Document, Records, Summaries, Verdict
+from arcacct.targets.apel import acceptance, car, messages, summaries
 from arcacct.targets.apel.messages import APELOptions, JobKey
 from arcacct.targets.apel.summaries import Summary, SummaryKey, Sync, SyncKey
 from arcacct.targets.apel.text import END, folded
@@ -62,7 +61,7 @@ class APELRecords(Records):
 class ComputeRecords(APELRecords):
     """Compute accounting records in XML."""
 
-    def accept(self, aar: AAR, now: int) -> acceptance.Verdict:
+    def accept(self, aar: AAR, now: int) -> Verdict:
         return acceptance.accept_for_car(aar, self.options, now)
 
     def text(self, aar: AAR, now: int) -> str:
@@ -72,7 +71,7 @@ class ComputeRecords(APELRecords):
 class IndividualJobs(APELRecords):
     """Individual job messages, of the version that the kind says."""
 
-    def accept(self, aar: AAR, now: int) -> acceptance.Verdict:
+    def accept(self, aar: AAR, now: int) -> Verdict:
         return acceptance.accept_for_apel_job(aar, self.options, now)
 
     def text(self, aar: AAR, _now: int) -> str:
@@ -94,7 +93,7 @@ class MonthlySummaries(Summaries):
         self.document = Document(kind, summaries.SUMMARY_HEADERS[self.version], "", END)
         self.options = options
 
-    def accept(self, cell: UsageCell, now: int) -> acceptance.CellVerdict:
+    def accept(self, cell: UsageCell, now: int) -> CellVerdict:
         return acceptance.accept_cell(cell, self.options, now)
 
     def sums(self, cells: Iterable[UsageCell]) -> list[tuple[str, SentSum]]:

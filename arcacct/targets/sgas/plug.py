@@ -8,9 +8,8 @@ under another GlobalJobId (`sgas_corrections=replace`), its administrator has to
 from __future__ import annotations
 
 from arcacct.jobs.aar import AAR
-from arcacct.publishing.plug import Document, Plug, Records, Repeat, Sender
-from arcacct.targets import acceptance
-from arcacct.targets.sgas import usage_record
+from arcacct.publishing.plug import Document, Plug, Records, Repeat, Sender, Verdict
+from arcacct.targets.sgas import acceptance, usage_record
 from arcacct.targets.sgas.options import SGASTarget
 from arcacct.targets.sgas.usage_record import UROptions
 
@@ -33,7 +32,7 @@ class UsageRecords(Records):
         self.options = options
         self.can_replace = can_replace
 
-    def accept(self, aar: AAR, now: int) -> acceptance.Verdict:
+    def accept(self, aar: AAR, now: int) -> Verdict:
         return acceptance.accept_for_sgas(aar, self.options, now)
 
     def text(self, aar: AAR, now: int) -> str:
