@@ -32,6 +32,7 @@ from arcacct.publishing.target_run import Outcome, Period, Wishes
 from arcacct.resources import resource
 from arcacct.sandbox import CE, Sandbox
 from arcacct.sandbox.apel_text import int_of
+from arcacct.targets import kinds, plugs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,8 +92,8 @@ def _published(begun: Rehearsal, here: Settings, box: Sandbox) -> Rehearsal:
     midnight = (begun.day - _EPOCH).days * DAY_S
     # The month began before this database did: a site says so once, or imports what A-REX has recorded.
     day = begun.day
-    published = publish(here, here.targets, Wishes(now=True, since=midnight, accept_lower=((day.year, day.month),)))
-    republished = republish(here, here.targets, Period(midnight, midnight + DAY_S))
+    published = publish(here, plugs(here), Wishes(now=True, since=midnight, accept_lower=((day.year, day.month),)))
+    republished = republish(here, plugs(here), Period(midnight, midnight + DAY_S))
     with closing(opening.read_accounting(here.places)) as con:
         records = [aar for page in reading.ended_between(con, midnight, midnight + DAY_S) for aar in page]
     done = begun._replace(
@@ -232,7 +233,7 @@ gocdb_name = {SUMMARIES_SITE}
 apel_messages = summaries
 """,
     )
-    return settings(load(arc_conf, {}))
+    return settings(load(arc_conf, {}), kinds())
 
 
 def _write_text(path: str, text: str) -> None:
