@@ -33,6 +33,7 @@ from arcacct.publishing.target_run import Outcome, Period, Wishes
 from arcacct.resources import resource
 from arcacct.sandbox import CE, Sandbox
 from arcacct.sandbox.apel_text import int_of
+from arcacct.targets import kinds, plugs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,8 +88,8 @@ def rehearse(directory: str) -> Rehearsal:
             swept = sweep(here.places, con, owner=site.owner)
         # The month began before this database did: a site says so once, or imports what A-REX has recorded.
         wishes = Wishes(now=True, since=midnight, accept_lower=((day.year, day.month),))
-        published = publish(here, here.targets, wishes)
-        republished = republish(here, here.targets, Period(midnight, midnight + DAY_S))
+        published = publish(here, plugs(here), wishes)
+        republished = republish(here, plugs(here), Period(midnight, midnight + DAY_S))
         with closing(opening.read_accounting(here.places)) as con:
             records = [aar for page in reading.ended_between(con, midnight, midnight + DAY_S) for aar in page]
         return Rehearsal(
@@ -228,7 +229,7 @@ gocdb_name = {SUMMARIES_SITE}
 apel_messages = summaries
 """,
     )
-    return settings(load(arc_conf, {}))
+    return settings(load(arc_conf, {}), kinds())
 
 
 def _write_text(path: str, text: str) -> None:

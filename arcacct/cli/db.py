@@ -298,7 +298,7 @@ def _wishes(
 
 
 def _show(plan: Plan, verb: str) -> None:
-    from arcacct.publishing.position import iso  # noqa: PLC0415  slow to import
+    from arcacct.publishing.instants import iso  # noqa: PLC0415  slow to import
 
     if plan.first_end is None or plan.last_end is None:
         say("no jobs to move")

@@ -10,9 +10,9 @@ from arcacct.db.durable import transaction
 from arcacct.db.engine import Connection
 from arcacct.errors import InputError
 from arcacct.jobs.reading import LAST_SECOND
+from arcacct.publishing.instants import iso
 from arcacct.publishing.ledger import Held, hold
 from arcacct.publishing.sent import MANY
-from arcacct.targets.xml import iso_time
 
 
 class Due(NamedTuple):
@@ -57,7 +57,7 @@ class Aside(NamedTuple):
         """What to say of another try: ``tried again from 2026-11-20T10:30:00Z``; empty if there is none."""
         if self.next_try_s is None or self.state not in ("held", "quarantined"):
             return ""
-        return f"tried again from {iso_time(self.next_try_s)}" if self.next_try_s else "tried again with the next run"
+        return f"tried again from {iso(self.next_try_s)}" if self.next_try_s else "tried again with the next run"
 
 
 _ASIDE = "SELECT Target, JobID, RecordID, EndTime, State, Reason, Attempts, Since, NextTry, Refusals FROM HeldRecords"

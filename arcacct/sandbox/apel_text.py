@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from arcacct.sandbox import apel_fields as fields
 from arcacct.sandbox.ssm import Crashed, MessageRejected
+from arcacct.targets import rules as targets_rules
 from arcacct.targets.apel import rules
 
 TYPE_CHECKING = False
@@ -84,7 +85,7 @@ def check_job(values: dict[str, Value]) -> None:
     start, end = int_of(values, "StartTime"), int_of(values, "EndTime")
     if end < start:
         raise MessageRejected("EndTime is before StartTime.")
-    if end > time.time() + rules.FUTURE_S:
+    if end > time.time() + targets_rules.FUTURE_S:
         raise MessageRejected("EndTime is more than two days in the future.")
     fields.check_benchmark_type(values["ServiceLevelType"])
     if values["FQAN"] != "None":
