@@ -11,6 +11,7 @@ from typing import NamedTuple
 from arcacct.sandbox import apel_fields as fields
 from arcacct.sandbox.ssm import Crashed, MessageRejected
 from arcacct.targets.apel import rules
+from arcacct.targets.rules import FUTURE_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def check_job(values: dict[str, Value], now: float) -> None:
     start, end = int_of(values, "StartTime"), int_of(values, "EndTime")
     if end < start:
         raise MessageRejected("EndTime is before StartTime.")
-    if end > now + rules.FUTURE_S:
+    if end > now + FUTURE_S:
         raise MessageRejected("EndTime is more than two days in the future.")
     fields.check_benchmark_type(values["ServiceLevelType"])
     if values["FQAN"] != "None":
