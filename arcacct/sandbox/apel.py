@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import threading
+import time
 from typing import NamedTuple
 
 from arcacct.sandbox import apel_car, apel_text, summariser
@@ -148,9 +149,10 @@ class APEL:
             return dict(self._tables[name])
 
 
-def read(text: str) -> list[LoadedRecord]:
-    """The records of a message, XML or text, all of them good; else MessageRejected or Crashed."""
-    return apel_car.read(text) if text.startswith("<") else apel_text.read(text)
+def read(text: str, now: float | None = None) -> list[LoadedRecord]:
+    """The records of a message, XML or text, all good at `now` (UTC; None: now); else MessageRejected or Crashed."""
+    at = time.time() if now is None else now
+    return apel_car.read(text, at) if text.startswith("<") else apel_text.read(text, at)
 
 
 def key(record: LoadedRecord) -> Key:

@@ -194,7 +194,7 @@ class SGAS(Receiver):
         repeats = 0
         today = time.strftime("%Y-%m-%d", time.gmtime(self.clock()))
         for row in rows:
-            _check(row)
+            check(row)
             record_id = str(row.record_id)
             old = staged.get(record_id) or self._stored.get(record_id)
             if old is not None and _is_repeat(row, old.row):
@@ -224,7 +224,7 @@ def _is_repeat(row: Row, stored: Row) -> bool:
     return row.global_job_id is not None and row.global_job_id in {stored.global_job_id, row.record_id}
 
 
-def _check(row: Row) -> None:
+def check(row: Row) -> None:
     """What the database's columns refuse; raises DatabaseRefuses with its words."""
     for column, value in _stored_values(row):
         rule = RULES[column]
