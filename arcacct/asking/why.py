@@ -6,14 +6,13 @@ import json
 import os
 from collections.abc import Iterator
 
-from arcacct.arex import aborting
 from arcacct.arex.layout import is_hashed, job_file, status_files
 from arcacct.asking import story
 from arcacct.asking.story import Carried
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import Target
 from arcacct.db.engine import Connection
-from arcacct.jobs import reading
+from arcacct.jobs import aborting, reading
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.lookup import Found
 from arcacct.publishing import held, ledger, months
