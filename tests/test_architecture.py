@@ -105,6 +105,22 @@ def test_one_room_writes_records() -> None:
     assert found == {"jobs"}
 
 
+def test_statuses_are_listed_once() -> None:
+    """What a job may end as stands in `jobs.states`, also for SQL: no other module spells it."""
+    spelt = re.compile(r"^(in-progress|completed|failed|aborted)$|'(in-progress|completed|failed|aborted)'")
+    found = {
+        f"{module}: {text}"
+        for module, path in sources().items()
+        for text in _texts(ast.parse(path.read_text(encoding="utf-8")))
+        if spelt.search(text) and not module.startswith("arcacct.sandbox.")
+    }
+    # Of A-REX's job files and of Grid Engine's fields one is called so, too.
+    others = ("arex.control_files", "arex.spool", "asking.why", "gridengine.")
+
+    found = {line for line in found if not line.startswith(tuple(f"arcacct.{name}" for name in others))}
+    assert {line.partition(":")[0] for line in found} == {"arcacct.jobs.states"}, found
+
+
 def _texts(tree: ast.Module) -> Iterator[str]:
     """Every text of a module; in f-strings FILLED_IN stands for what is filled in."""
     for node in ast.walk(tree):
