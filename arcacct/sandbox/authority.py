@@ -23,7 +23,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from arcacct.errors import ConfigError
 from arcacct.files.foreign import open_directory, open_parent
 from arcacct.sandbox import der
-from arcacct.targets.apel.signing import slash_dn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +33,30 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 _BACKDATED_S = 3600
 """Certificates begin an hour ago: the other end's clock may be a little late."""
+
+_SHORT_NAMES = {
+    NameOID.COMMON_NAME: "CN",
+    NameOID.SURNAME: "SN",
+    NameOID.SERIAL_NUMBER: "serialNumber",
+    NameOID.COUNTRY_NAME: "C",
+    NameOID.LOCALITY_NAME: "L",
+    NameOID.STATE_OR_PROVINCE_NAME: "ST",
+    NameOID.STREET_ADDRESS: "street",
+    NameOID.ORGANIZATION_NAME: "O",
+    NameOID.ORGANIZATIONAL_UNIT_NAME: "OU",
+    NameOID.TITLE: "title",
+    NameOID.GIVEN_NAME: "GN",
+    NameOID.DOMAIN_COMPONENT: "DC",
+    NameOID.USER_ID: "UID",
+    NameOID.EMAIL_ADDRESS: "emailAddress",
+    NameOID.UNSTRUCTURED_NAME: "unstructuredName",
+}
+"""OpenSSL's."""
+
+
+def slash_dn(name: x509.Name) -> str:
+    """A name in certificate order, ``/TYPE=value`` each with OpenSSL's short names, its letters as they are."""
+    return "".join(f"/{_SHORT_NAMES.get(part.oid, part.oid.dotted_string)}={part.value!s}" for part in name)
 
 
 class Credential(NamedTuple):
