@@ -12,7 +12,7 @@ import click
 from arcacct.arex.importing import arex_databases, import_arex, retry_rejected
 from arcacct.cli.context import places_of
 from arcacct.cli.examples import examples
-from arcacct.cli.import_rejected import tell_retried
+from arcacct.cli.import_options import tell_retried
 from arcacct.cli.speech import say
 from arcacct.db.opening import leave_open, open_accounting, refuse_unasked
 from arcacct.errors import InputError, UsageError

@@ -118,6 +118,8 @@ class Reader:
         """What stood after the last newline when we read last."""
         self.is_last = False
         """Whether nothing more is to come from it: what is left at its end is no beginning."""
+        self.is_slow = False
+        """Whether we would have to wait for each piece."""
         self.is_over = False
         """Whether we have come to an end that may be no end for ever."""
         self._at = 0
@@ -250,9 +252,9 @@ class Reader:
                     pending = [rest[end:]]
         self.left_bytes = sum(map(len, pending))
 
-    def chunks(self, *, piecewise: bool = False) -> Iterator[bytes]:
+    def chunks(self) -> Iterator[bytes]:
         """
-        What stands after the position, in pieces of any length: as much as there is; ``piecewise``: one piece.
+        What stands after the position, in pieces of any length: as much as there is, or one piece if ``is_slow``.
 
         Moves the position. What cannot be read is in ``complaint`` after all that could be.
         """
@@ -260,7 +262,7 @@ class Reader:
             before = self.position
             self.position = before._replace(position=self._at, checksum=zlib.crc32(chunk, before.checksum))
             yield chunk
-            if piecewise:
+            if self.is_slow:
                 return
         self.is_over = True
 

@@ -27,7 +27,7 @@ from arcacct.gridengine.rows import Number, Place
 from arcacct.gridengine.slices import Policy, Taken, make_again, take
 from arcacct.jobs import cells
 from arcacct.jobs.faults import Fault, fault_of
-from arcacct.jobs.imports import SHOWN, ImportRun, Say
+from arcacct.jobs.imports import SHOWN, ImportRun, Progress, Say
 from arcacct.jobs.rejected import Kept, Reject, drop
 from arcacct.jobs.writing import JobWriter
 
@@ -40,9 +40,6 @@ _SLICE_S = 0.03
 _SMALLEST, _LARGEST = 50, 500
 
 _LINE = "line "
-
-Progress = Callable[[str, int, int], None]
-"""Called with a path, the bytes of it that are done and those that there are."""
 
 
 class GridEngineReport(NamedTuple):

@@ -13,6 +13,8 @@ from arcacct.jobs.rejected import Kept, Quarantine, Retried, fault, is_of_record
 T = TypeVar("T")
 Say = Callable[[str], None]
 """Called with something that a person should know while the import runs."""
+Progress = Callable[[str, int, int], None]
+"""Called with a path, the bytes of it that are done and those that there are."""
 
 SHOWN = 10
 """So many things of a kind that cannot be used are said one by one."""

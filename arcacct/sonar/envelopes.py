@@ -17,7 +17,7 @@ from arcacct.sonar.fields import STRICT, Lost, MalformedError, Strict, Tolerant
 from arcacct.sonar.hosts import expand
 from arcacct.sonar.samples import Sample, card_id, sample
 from arcacct.sonar.slurm_jobs import SlurmReport, refuse_without_span, slurm_report
-from arcacct.sonar.stream import Objects, Rejected
+from arcacct.sonar.stream import Objects, RejectedObject
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,16 +25,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Cluster",
-    "Complaint",
     "Dropped",
     "Errors",
     "Jobs",
-    "Rejected",
+    "ProducerError",
+    "RejectedObject",
     "Sample",
     "Sysinfo",
-    "Telemetry",
-    "Told",
-    "Unreadable",
+    "TelemetryStream",
     "envelope",
     "read",
 ]
@@ -125,7 +123,7 @@ class Cluster(NamedTuple):
     nodes: tuple[NodeStates, ...]
 
 
-class Complaint(NamedTuple):
+class ProducerError(NamedTuple):
     """What a producer could not do."""
 
     time: int
@@ -137,16 +135,10 @@ class Complaint(NamedTuple):
 class Errors(NamedTuple):
     """A probe that failed."""
 
-    complaints: tuple[Complaint, ...]
+    complaints: tuple[ProducerError, ...]
 
 
 Envelope = Sysinfo | Sample | Jobs | Cluster | Errors
-
-
-class Unreadable(NamedTuple):
-    """A file that cannot be read, or not to its end: what could be read of it has come before this."""
-
-    complaint: str
 
 
 class Dropped(NamedTuple):
@@ -156,19 +148,7 @@ class Dropped(NamedTuple):
     """By the name of the field."""
 
 
-class Told(NamedTuple):
-    """An envelope, or what could not be used, and where it came from."""
-
-    origin: str
-    what: Envelope | Rejected | Dropped | Unreadable | None
-    """``None``: the stream pauses, so whatever waits for more should be stored."""
-    number: int = 0
-    """Which object of its stream it is, from 1."""
-    text: str = ""
-    """The envelope as it was read; bytes that are no UTF-8 as surrogates."""
-
-
-class Telemetry:
+class TelemetryStream:
     """A stream of envelopes, fed with bytes as they come."""
 
     def __init__(self) -> None:
@@ -185,10 +165,10 @@ class Telemetry:
         """The last envelope as it was read: to be asked for before the next."""
         return self._objects.text
 
-    def feed(self, chunk: bytes, *, final: bool = False) -> Iterator[Envelope | Rejected | Dropped]:
+    def feed(self, chunk: bytes, *, final: bool = False) -> Iterator[Envelope | RejectedObject | Dropped]:
         """Every envelope that is complete with these bytes, and in its place whatever cannot be used."""
         for found in self._objects.feed(chunk, final=final):
-            if isinstance(found, Rejected):
+            if isinstance(found, RejectedObject):
                 yield found
                 continue
             number, value = found
@@ -197,16 +177,16 @@ class Telemetry:
             except Exception:  # noqa: BLE001  whatever it is, it is looked at once more, part by part
                 yield from self._in_parts(number, value)
 
-    def _in_parts(self, number: int, value: dict[str, Any]) -> Iterator[Envelope | Rejected | Dropped]:
+    def _in_parts(self, number: int, value: dict[str, Any]) -> Iterator[Envelope | RejectedObject | Dropped]:
         """An envelope of which something is unusable: all that is not."""
         fields = Tolerant()
         try:
             yield envelope(value, fields)
         except Exception as error:  # noqa: BLE001  also one of our own costs this envelope alone
-            yield Rejected(number, fault_of(error), self.text)
+            yield RejectedObject(number, fault_of(error), self.text)
             return
         for lost in fields.lost:
-            yield Rejected(number, lost.fault, _alone(value, lost), lost.part)
+            yield RejectedObject(number, lost.fault, _alone(value, lost), lost.part)
         if fields.dropped:
             yield Dropped(+fields.dropped)
 
@@ -218,9 +198,9 @@ def _alone(value: dict[str, Any], lost: Lost) -> str:
     return json.dumps({"meta": value.get("meta"), "data": data})
 
 
-def read(chunks: Iterable[bytes]) -> Iterator[Envelope | Rejected | Dropped]:
+def read(chunks: Iterable[bytes]) -> Iterator[Envelope | RejectedObject | Dropped]:
     """Every envelope of a whole stream."""
-    stream = Telemetry()
+    stream = TelemetryStream()
     for chunk in chunks:
         yield from stream.feed(chunk)
     yield from stream.feed(b"", final=True)
@@ -257,10 +237,10 @@ def _errors(values: list[Any], fields: Strict) -> Errors:
     return Errors(tuple(found))
 
 
-def _complaint(value: Any, fields: Strict) -> Complaint:
+def _complaint(value: Any, fields: Strict) -> ProducerError:
     if type(value) is not dict:
         raise MalformedError("errors is not a list of objects")
-    return Complaint(
+    return ProducerError(
         field.timestamp(value, "time"),
         fields.text(value, "cluster"),
         fields.text(value, "node"),

@@ -1,0 +1,62 @@
+"""What commands that import files have in common: how they go on, try again, and say what they do."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+
+import click
+
+from arcacct.cli.ending import end_when_asked
+from arcacct.cli.speech import say
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from arcacct.jobs.imports import Progress
+    from arcacct.jobs.rejected import Retried
+
+
+def complain(what: str) -> None:
+    """Something that a person should know while an import runs."""
+    say(f"arcacct: {what}", err=True)
+
+
+@contextmanager
+def until_asked() -> Iterator[None]:
+    """What goes on until SIGTERM or Ctrl-C, and ends well with these."""
+    end_when_asked()
+    try:
+        yield
+    except KeyboardInterrupt:
+        return
+
+
+@contextmanager
+def progress(files: Sequence[str], *, follow: bool) -> Iterator[Progress]:
+    """A progress bar on a terminal, nothing elsewhere, and where there is no end to come to."""
+    if not sys.stderr.isatty() or follow or "-" in files:
+        yield lambda _path, _done, _all: None
+        return
+    with click.progressbar(length=0, label="Bytes", file=sys.stderr) as bar:
+        current = ""
+
+        def show(path: str, done: int, size: int) -> None:
+            nonlocal current
+            if path != current:
+                bar.pos, current = 0, path
+            bar.length = max(size, done)
+            bar.update(done - bar.pos)
+
+        yield show
+
+
+def tell_retried(done: Retried) -> None:
+    """What became of rejected records that were tried again."""
+    say(f"{done.tried} rejected records tried again: {done.good} can be used now")
+    if done.needs_file:
+        complain(
+            f"of {done.needs_file} further records not all is kept: import the files again that "
+            "`arcacct import rejected` names, with --retry"
+        )
