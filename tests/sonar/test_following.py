@@ -94,12 +94,11 @@ def test_an_envelope_without_its_end_is_kept(host, tmp_path) -> None:
     assert [(one.file, one.position) for one in listed(host.con)] == [(str(path), "object 2")]
 
 
-@pytest.mark.parametrize(
-    ("ending", "compress"),
-    [("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)],
-    ids=["gz", "bz2", "xz"],
-)
-def test_a_directory_of_compressed_files(host, tmp_path, ending, compress) -> None:
+COMPRESSED = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+
+
+@pytest.mark.parametrize("ending", COMPRESSED)
+def test_a_directory_of_compressed_files(host, tmp_path, ending) -> None:
     """Of a directory every file of JSON is read, in whatever way it is compressed; one that grows is read on."""
     folder = tmp_path / "in"
     folder.mkdir()
