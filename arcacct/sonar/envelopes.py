@@ -21,22 +21,7 @@ from arcacct.sonar.stream import Objects, RejectedObject
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-__all__ = [
-    "Cluster",
-    "Dropped",
-    "Errors",
-    "Jobs",
-    "ProducerError",
-    "RejectedObject",
-    "Sample",
-    "Sysinfo",
-    "TelemetryStream",
-    "envelope",
-    "read",
-]
-
+    from collections.abc import Callable, Iterator
 
 T = TypeVar("T")
 
@@ -148,45 +133,30 @@ class Dropped(NamedTuple):
     """By the name of the field."""
 
 
-class TelemetryStream:
-    """A stream of envelopes, fed with bytes as they come."""
-
-    def __init__(self) -> None:
-        """Nothing was read yet."""
-        self._objects = Objects()
-
-    @property
-    def number(self) -> int:
-        """Which object of the stream the last envelope is, from 1."""
-        return self._objects.number
-
-    @property
-    def text(self) -> str:
-        """The last envelope as it was read: to be asked for before the next."""
-        return self._objects.text
+class TelemetryStream(Objects):
+    """A stream of envelopes, fed with bytes as they come; ``number`` and ``text`` are those of the last one."""
 
     def feed(self, chunk: bytes, *, final: bool = False) -> Iterator[Envelope | RejectedObject | Dropped]:
         """Every envelope that is complete with these bytes, and in its place whatever cannot be used."""
-        for found in self._objects.feed(chunk, final=final):
+        for found in self.objects(chunk, final=final):
             if isinstance(found, RejectedObject):
                 yield found
                 continue
-            number, value = found
             try:
-                yield envelope(value)
+                yield envelope(found)
             except Exception:  # noqa: BLE001  whatever it is, it is looked at once more, part by part
-                yield from self._in_parts(number, value)
+                yield from self._in_parts(found)
 
-    def _in_parts(self, number: int, value: dict[str, Any]) -> Iterator[Envelope | RejectedObject | Dropped]:
+    def _in_parts(self, value: dict[str, Any]) -> Iterator[Envelope | RejectedObject | Dropped]:
         """An envelope of which something is unusable: all that is not."""
         fields = Tolerant()
         try:
             yield envelope(value, fields)
         except Exception as error:  # noqa: BLE001  also one of our own costs this envelope alone
-            yield RejectedObject(number, fault_of(error), self.text)
+            yield RejectedObject(self.number, fault_of(error), self.text)
             return
         for lost in fields.lost:
-            yield RejectedObject(number, lost.fault, _alone(value, lost), lost.part)
+            yield RejectedObject(self.number, lost.fault, _alone(value, lost), lost.part)
         if fields.dropped:
             yield Dropped(+fields.dropped)
 
@@ -196,14 +166,6 @@ def _alone(value: dict[str, Any], lost: Lost) -> str:
     attributes = {key: one for key, one in value["data"]["attributes"].items() if key in ("time", "cluster", "node")}
     data = {"type": value["data"]["type"], "attributes": attributes | {lost.key: [lost.element]}}
     return json.dumps({"meta": value.get("meta"), "data": data})
-
-
-def read(chunks: Iterable[bytes]) -> Iterator[Envelope | RejectedObject | Dropped]:
-    """Every envelope of a whole stream."""
-    stream = TelemetryStream()
-    for chunk in chunks:
-        yield from stream.feed(chunk)
-    yield from stream.feed(b"", final=True)
 
 
 def envelope(value: dict[str, Any], fields: Strict = STRICT) -> Envelope:

@@ -29,17 +29,16 @@ from arcacct.sonar.envelopes import (
     Envelope,
     Errors,
     ProducerError,
-    RejectedObject,
-    Sample,
     Sysinfo,
     TelemetryStream,
 )
 from arcacct.sonar.hardware import Names, observe_cluster, observe_sysinfo, remember_complaint
 from arcacct.sonar.points import add_job_points, add_node_points, forget_points, fuller
 from arcacct.sonar.records import Settled, settle, settle_logged
-from arcacct.sonar.samples import JobKey, JobSnapshot, Reading
+from arcacct.sonar.samples import JobKey, JobSnapshot, Reading, Sample
 from arcacct.sonar.site import Site
 from arcacct.sonar.slurm_rows import merge_report
+from arcacct.sonar.stream import RejectedObject
 from arcacct.sonar.use import HOUR_S
 
 T = TypeVar("T")

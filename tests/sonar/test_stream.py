@@ -9,10 +9,12 @@ import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sonar_site import REAL_FILES, SERIES, kind_of, objects, sample, schema, stream
+from sonar_site import REAL_FILES, SERIES, kind_of, objects, read, sample, schema, stream
 
-from arcacct.sonar.envelopes import Errors, Jobs, RejectedObject, Sample, Sysinfo, envelope, read
+from arcacct.sonar.envelopes import Errors, Jobs, Sysinfo, envelope
 from arcacct.sonar.fields import MalformedError
+from arcacct.sonar.samples import Sample
+from arcacct.sonar.stream import RejectedObject
 
 SYSINFO = {
     "time": "2026-11-20T09:00:00+00:00",

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import pathlib
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 from arcacct.conf.places import JobRules, Places
 from arcacct.db.opening import open_accounting
 from arcacct.jobs.rejected import Retried
 from arcacct.resources import resource
-from arcacct.sonar.envelopes import TelemetryStream
+from arcacct.sonar.envelopes import Dropped, Envelope, TelemetryStream
 from arcacct.sonar.importing import Importer, SonarReport
 from arcacct.sonar.site import Site
+from arcacct.sonar.stream import RejectedObject
 
 REAL = pathlib.Path(__file__).parents[1] / "data" / "sonar"
 REAL_FILES = sorted(path for path in REAL.iterdir() if path.name.startswith("real-") and path.suffix != ".txt")
@@ -79,6 +81,14 @@ class Host:
             "v1_nodes": "cluster, node, valid_from, valid_until, cpu_model, topology_text_base64",
         }
         return {name: sorted(self.rows(f"SELECT {what} FROM {name}"), key=repr) for name, what in tables.items()}
+
+
+def read(chunks: Iterable[bytes]) -> Iterator[Envelope | RejectedObject | Dropped]:
+    """Every envelope of a whole stream."""
+    stream = TelemetryStream()
+    for chunk in chunks:
+        yield from stream.feed(chunk)
+    yield from stream.feed(b"", final=True)
 
 
 def objects(path: pathlib.Path) -> list[dict[str, object]]:
@@ -163,6 +173,7 @@ __all__ = [
     "kind_of",
     "objects",
     "places",
+    "read",
     "sample",
     "schema",
     "stream",
