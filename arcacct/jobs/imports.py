@@ -57,13 +57,10 @@ class ImportRun:
         """Take one rejected record; whether it is good now, and was dropped."""
         raise NotImplementedError
 
-    def _show(self, count: int, what: str, others: str) -> bool:
-        """Say what is wrong with a thing, the count-th of its kind, if it is one of the first; whether it is."""
-        if count <= SHOWN:
-            self._say(what)
-        elif count == SHOWN + 1:
-            self._say(others)
-        return count <= SHOWN
+    def _show(self, count: int, what: str, others: str = "further ones are only counted") -> None:
+        """Say what is wrong with a thing, the count-th of its kind, if it is one of the first."""
+        if count <= SHOWN + 1:
+            self._say(what if count <= SHOWN else others)
 
     def _in_halves(
         self, work: Sequence[T], run: Callable[[Sequence[T]], None], refuse: Callable[[T, Fault], None]

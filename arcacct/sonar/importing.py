@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from arcacct.conf.places import Places
@@ -37,6 +39,7 @@ from arcacct.sonar.points import add_job_points, add_node_points, forget_points,
 from arcacct.sonar.records import Settled, settle, settle_logged
 from arcacct.sonar.samples import JobKey, JobSnapshot, Reading, Sample
 from arcacct.sonar.site import Site
+from arcacct.sonar.slurm_jobs import SlurmReport
 from arcacct.sonar.slurm_rows import merge_report
 from arcacct.sonar.stream import RejectedObject
 from arcacct.sonar.use import HOUR_S
@@ -53,25 +56,26 @@ _TEXTS_KEPT = 8 * 1024 * 1024
 """Characters of the envelopes that wait; of those beyond only the place is remembered."""
 
 
+@dataclass
 class SonarReport:
     """What an import did."""
 
-    def __init__(self) -> None:
-        self.envelopes: Counter[str] = Counter()
-        self.rejected = 0
-        """Envelopes, and parts of them, that could not be used."""
-        self.unreadable = 0
-        """Files that could not be read, or not to their end."""
-        self.dropped: Counter[str] = Counter()
-        """Values that could not be used and are taken as absent, by field."""
-        self.late = 0
-        """Hours that are closed, for which samples came."""
-        self.recorded = 0
-        """Slurm jobs that became records, or whose records changed."""
-        self.enriched = 0
-        """Records of other sources that changed."""
-        self.unrecorded = 0
-        """Finished Slurm jobs that have no record, on a host that records jobs of A-REX."""
+    envelopes: Counter[str] = field(default_factory=Counter)
+    """By kind."""
+    rejected: int = 0
+    """Envelopes, and parts of them, that could not be used."""
+    unreadable: int = 0
+    """Files that could not be read, or not to their end."""
+    dropped: Counter[str] = field(default_factory=Counter)
+    """Values that could not be used and are taken as absent, by field."""
+    late: int = 0
+    """Hours that are closed, for which samples came."""
+    recorded: int = 0
+    """Slurm jobs that became records, or whose records changed."""
+    enriched: int = 0
+    """Records of other sources that changed."""
+    unrecorded: int = 0
+    """Finished Slurm jobs that have no record, on a host that records jobs of A-REX."""
 
 
 class _Source(NamedTuple):
@@ -88,8 +92,12 @@ class _Piece(NamedTuple):
     run: Callable[[Connection], Settled | bool | None]
     """Inside a transaction; False: it came too late."""
     sources: Sequence[_Source]
-    parts: Callable[[], Iterable[_Piece]] | None = None
+    parts: Callable[[], list[_Piece]] | None = None
     """The same work in smaller pieces; ``None``: it has none."""
+
+
+_Add = Callable[[Connection, int, dict[int, T]], bool]
+"""Adds points to an hour; False: it is closed."""
 
 
 class Importer(ImportRun):
@@ -164,7 +172,7 @@ class Importer(ImportRun):
 
     def _cannot_read(self, complaint: str) -> None:
         self.report.unreadable += 1
-        self._show(self.report.unreadable, complaint, "further ones are only counted")
+        self._show(self.report.unreadable, complaint)
 
     def take(self, origin: str, stream: TelemetryStream, chunk: bytes, *, final: bool = False) -> None:
         """Take what is complete with these bytes of a stream; now and then everything that waits is stored."""
@@ -190,7 +198,7 @@ class Importer(ImportRun):
         self.report.rejected += 1
         # What is tried again stands alone: its origin says where it stood.
         where = ": ".join(filter(None, source[:2] if self._keeps or not source.origin else source[:1]))
-        self._show(self.report.rejected, f"{where}: {why.reason}; left out", "further ones are only counted")
+        self._show(self.report.rejected, f"{where}: {why.reason}; left out")
         if self._keeps:
             content = source.text.encode("utf-8", "surrogateescape")
             self._rejects.append(Reject(source.origin, source.position, why, content))
@@ -202,21 +210,28 @@ class Importer(ImportRun):
         if isinstance(what, Sample):
             self._take_sample(what, source)
         elif isinstance(what, Sysinfo):
-            self._single.append(_Piece(lambda con: observe_sysinfo(con, names, what), (source,)))
-            self._weight += _WRITES_OF_A_SAMPLE
+            self._wait(lambda con: observe_sysinfo(con, names, what), source)
         elif isinstance(what, Cluster):
-            self._single.append(_Piece(lambda con: observe_cluster(con, names, what), (source,)))
-            self._weight += _WRITES_OF_A_SAMPLE * (1 + len(what.nodes))
+            self._wait(lambda con: observe_cluster(con, names, what), source, 1 + len(what.nodes))
         elif isinstance(what, Errors):
-            self._single += [self._complaint(one, source) for one in what.complaints]
-            self._weight += len(what.complaints)
+            self._wait_complaints(what.complaints, source)
         else:
             for report in what.reports:
-                self._single.append(
-                    _Piece(lambda con, report=report: merge_report(con, names, what.cluster, report), (source,))  # type: ignore[misc]
-                )
+                self._wait(partial(self._merge_report, what.cluster, report), source)
                 self._touched.add((what.cluster, report.job_id))
-            self._weight += _WRITES_OF_A_SAMPLE * len(what.reports)
+
+    def _wait(self, run: Callable[[Connection], None], source: _Source, samples: int = 1) -> None:
+        """Something is to be stored that is as much work as so many samples."""
+        self._single.append(_Piece(run, (source,)))
+        self._weight += _WRITES_OF_A_SAMPLE * samples
+
+    def _merge_report(self, cluster: str, report: SlurmReport, con: Connection) -> None:
+        merge_report(con, self._names, cluster, report)
+
+    def _wait_complaints(self, complaints: Iterable[ProducerError], source: _Source) -> None:
+        for one in complaints:
+            self._single.append(_Piece(lambda con, one=one: remember_complaint(con, self._names, one), (source,)))  # type: ignore[misc]
+            self._weight += 1
 
     def _take_sample(self, sample: Sample, source: _Source) -> None:
         self._sources[sample.cluster, sample.node, sample.time] = source
@@ -228,17 +243,18 @@ class Importer(ImportRun):
             if key.epoch == 0:
                 self._touched.add((sample.cluster, key.job))
             self._weight += len(shot.processes)
-        for at, detail in sample.errors:
-            self._single.append(self._complaint(ProducerError(at, sample.cluster, sample.node, detail), source))
+        self._wait_complaints((ProducerError(at, *sample[1:3], detail) for at, detail in sample.errors), source)
         self._weight += _WRITES_OF_A_SAMPLE
-
-    def _complaint(self, one: ProducerError, source: _Source) -> _Piece:
-        return _Piece(lambda con: remember_complaint(con, self._names, one), (source,))
 
     def store(self) -> None:
         """Store what waits, then make and enrich the records of the jobs it is about."""
         now = int(time.time())
-        self._slices([*self._single, *self._node_work(now), *self._job_work(now)])
+        todo = self._single
+        for (cluster, node), readings in self._readings.items():
+            todo += self._hours(partial(self._add_node_points, cluster, node, now), cluster, node, readings)
+        for (cluster, node, key), shots in self._snapshots.items():
+            todo += self._hours(partial(self._add_job_points, cluster, node, key, now), cluster, node, shots)
+        self._slices(todo)
         touched = sorted(self._touched)
         self._empty()
         self._slices([self._settling(*job) for job in touched])
@@ -271,41 +287,32 @@ class Importer(ImportRun):
     def _unsettled(self, job_id: str, error: Exception) -> None:
         """Telemetry cannot be added to a record of another source."""
         self.report.rejected += 1
-        what = f"{job_id}: telemetry cannot be added: {fault(error).reason}"
-        self._show(self.report.rejected, what, "further ones are only counted")
+        self._show(self.report.rejected, f"{job_id}: telemetry cannot be added: {fault(error).reason}")
 
-    def _node_work(self, now: int) -> Iterator[_Piece]:
-        for (cluster, node), points in self._readings.items():
-            for hour, own in _by_hour(points).items():
-                yield self._node_piece(cluster, node, hour, own, now)
+    def _add_node_points(
+        self, cluster: str, node: str, now: int, con: Connection, hour: int, own: dict[int, Reading]
+    ) -> bool:
+        return add_node_points(con, self._names.node(cluster, node), hour, own, now)
 
-    def _node_piece(self, cluster: str, node: str, hour: int, own: dict[int, Reading], now: int) -> _Piece:
-        def run(con: Connection) -> bool:
-            return add_node_points(con, self._names.node(cluster, node), hour, own, now)
+    def _add_job_points(
+        self, cluster: str, node: str, key: JobKey, now: int, con: Connection, hour: int, own: dict[int, JobSnapshot]
+    ) -> bool:
+        return add_job_points(con, self._names.job(cluster, node, key), hour, own, now)
 
-        def parts() -> Iterator[_Piece]:
-            return (self._node_piece(cluster, node, hour, {at: one}, now) for at, one in own.items())
+    def _hours(self, add: _Add[T], cluster: str, node: str, points: dict[int, T]) -> Iterator[_Piece]:
+        """The points of a node, or of a job on it, hour by hour."""
+        hours: dict[int, dict[int, T]] = {}
+        for at, point in points.items():
+            hours.setdefault(at - at % HOUR_S, {})[at] = point
+        for hour, own in sorted(hours.items()):
+            yield self._hour(add, cluster, node, hour, own)
 
-        return _Piece(run, self._read_from(cluster, node, own), parts if len(own) > 1 else None)
+    def _hour(self, add: _Add[T], cluster: str, node: str, hour: int, own: dict[int, T]) -> _Piece:
+        def parts() -> list[_Piece]:
+            return [self._hour(add, cluster, node, hour, {at: point}) for at, point in own.items()]
 
-    def _job_work(self, now: int) -> Iterator[_Piece]:
-        for (cluster, node, key), points in self._snapshots.items():
-            for hour, own in sorted(_by_hour(points).items()):
-                yield self._job_piece(cluster, node, key, hour, own, now)
-
-    def _job_piece(
-        self, cluster: str, node: str, key: JobKey, hour: int, own: dict[int, JobSnapshot], now: int
-    ) -> _Piece:
-        def run(con: Connection) -> bool:
-            return add_job_points(con, self._names.job(cluster, node, key), hour, own, now)
-
-        def parts() -> Iterator[_Piece]:
-            return (self._job_piece(cluster, node, key, hour, {at: one}, now) for at, one in own.items())
-
-        return _Piece(run, self._read_from(cluster, node, own), parts if len(own) > 1 else None)
-
-    def _read_from(self, cluster: str, node: str, times: Iterable[int]) -> list[_Source]:
-        return [self._sources[cluster, node, at] for at in times]
+        sources = [self._sources[cluster, node, at] for at in own]
+        return _Piece(lambda con: add(con, hour, own), sources, parts if len(own) > 1 else None)
 
     def _settling(self, cluster: str, job_id: int) -> _Piece:
         def run(con: Connection) -> Settled:
@@ -322,24 +329,21 @@ class Importer(ImportRun):
 
     def _slices(self, work: Iterable[_Piece]) -> None:
         """Do some work, in transactions that no hook has to wait for; what fails is done again in halves."""
-        todo = iter(work)
-        one = next(todo, None)
-        while one is not None:
+        todo = deque(work)
+        while todo:
             pieces: list[_Piece] = []
             results = []
             try:
                 with writing(self._con, self._here) as con:
                     began = time.monotonic()
-                    while one is not None and time.monotonic() - began < SLICE_S:
-                        pieces.append(one)
-                        results.append(one.run(con))
-                        one = next(todo, None)
+                    while todo and time.monotonic() - began < SLICE_S:
+                        pieces.append(todo.popleft())
+                        results.append(pieces[-1].run(con))
             except Exception as error:
                 self._taken_back()
                 if not is_of_record(error):
                     raise
                 self._in_halves(pieces, self._together, self._refuse)
-                one = next(todo, None)
             else:
                 self._count(results)
 
@@ -351,7 +355,7 @@ class Importer(ImportRun):
     def _refuse(self, piece: _Piece, why: Fault) -> None:
         """A piece that fails alone: its parts are tried, and what has none is rejected."""
         if piece.parts is not None:
-            self._in_halves(list(piece.parts()), self._together, self._refuse)
+            self._in_halves(piece.parts(), self._together, self._refuse)
             return
         for source in piece.sources:
             self._reject(source, why)
@@ -380,10 +384,3 @@ class Importer(ImportRun):
             with writing(self._con, self._here):
                 drop(self._con, [kept.rejected_id])
         return is_good
-
-
-def _by_hour(points: dict[int, T]) -> dict[int, dict[int, T]]:
-    found: dict[int, dict[int, T]] = {}
-    for at, point in points.items():
-        found.setdefault(at - at % HOUR_S, {})[at] = point
-    return found
