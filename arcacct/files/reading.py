@@ -228,10 +228,10 @@ class Reader:
         The whole lines after the position, with their newlines, some at a time: as many as there are without waiting.
 
         Does not move the position: who takes lines does, before the next. What cannot be read is in ``complaint``
-        after all that could be.
+        after all that could be. Knows the ``head``, once there is one.
         """
         pending: list[bytes] = []
-        coming = self._new()
+        coming = self._new(self.look_at_head)
         for chunk in coming:
             end = chunk.rfind(b"\n") + 1
             if end:
@@ -266,10 +266,11 @@ class Reader:
                 return
         self.is_over = True
 
-    def _new(self) -> Iterator[bytes]:
+    def _new(self, first: Callable[[], None] = lambda: None) -> Iterator[bytes]:
         """What stands after the position."""
         self.complaint = ""
         try:
+            first()
             with _complaining(self.path):
                 if self.identity is not None and self._at != self.position.position:
                     self._go(self.position.position)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from arcacct.conf.places import Places
 from arcacct.db.engine import Connection
@@ -40,6 +41,8 @@ _SLICE_S = 0.03
 _SMALLEST, _LARGEST = 50, 500
 
 _LINE = "line "
+
+T = TypeVar("T")
 
 
 class GridEngineReport(NamedTuple):
@@ -124,20 +127,14 @@ class Import(ImportRun):
 
     def _new_lines(self, reader: Reader) -> None:
         """Import the whole lines that there are."""
-        reader.look_at_head()
         for lines in reader.lines():
             if isinstance(lines, Overlong):
                 why = Fault(f"a line of {lines.bytes} bytes: no record of Grid Engine's")
                 bad = _reject(reader, 1, lines.beginning, why)._replace(bytes=lines.bytes)
                 self._leave_out(reader, bad, lines.after)
                 continue
-            start = 0
-            while start < len(lines):
-                part = lines[start : start + self._slice]
-                start += len(part)
-                self._in_halves(
-                    part, lambda some: self._take(reader, some), lambda line, why: self._refuse(reader, line, why)
-                )
+            for part in self._slices(lines):
+                self._in_halves(part, partial(self._take, reader), partial(self._refuse, reader))
             self._progress(reader.path, reader.position.position, reader.size)
         if reader.is_last and reader.left_bytes and not reader.complaint:
             self._say(f"{reader.path}: the last {reader.left_bytes} bytes are no whole line: left for the next import")
@@ -204,6 +201,14 @@ class Import(ImportRun):
             self._show(count, what, "further bad lines are only counted")
         self.report = report._replace(lines=report.lines + lines, bad_lines=report.bad_lines + len(bad))
 
+    def _slices(self, work: Sequence[T]) -> Iterator[Sequence[T]]:
+        """Some work in parts that are each done in about the time for a slice."""
+        start = 0
+        while start < len(work):
+            part = work[start : start + self._slice]
+            start += len(part)
+            yield part
+
     def _adapt(self, records: int, seconds: float) -> None:
         wanted = int(records * _SLICE_S / max(seconds, 1e-6))
         self._slice = max(_SMALLEST, min(wanted, 2 * self._slice, _LARGEST))
@@ -267,10 +272,7 @@ class Import(ImportRun):
 
     def _make_again(self, pages: Iterator[list[Number]] | list[list[Number]]) -> None:
         for page in pages:
-            start = 0
-            while start < len(page):
-                part = page[start : start + self._slice]
-                start += len(part)
+            for part in self._slices(page):
                 self._in_halves(part, self._make_part, self._cannot_make)
 
     def _make_part(self, part: Sequence[Number]) -> None:
