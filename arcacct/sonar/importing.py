@@ -197,7 +197,8 @@ class Importer(ImportRun):
     def _reject(self, source: _Source, why: Fault) -> None:
         self.report.rejected += 1
         # What is tried again stands alone: its origin says where it stood.
-        where = ": ".join(filter(None, source[:2] if self._keeps or not source.origin else source[:1]))
+        place = source.position if self._keeps or not source.origin else ""
+        where = ": ".join(filter(None, (source.origin, place)))
         self._show(self.report.rejected, f"{where}: {why.reason}; left out")
         if self._keeps:
             content = source.text.encode("utf-8", "surrogateescape")
@@ -243,7 +244,8 @@ class Importer(ImportRun):
             if key.epoch == 0:
                 self._touched.add((sample.cluster, key.job))
             self._weight += len(shot.processes)
-        self._wait_complaints((ProducerError(at, *sample[1:3], detail) for at, detail in sample.errors), source)
+        complaints = (ProducerError(at, sample.cluster, sample.node, detail) for at, detail in sample.errors)
+        self._wait_complaints(complaints, source)
         self._weight += _WRITES_OF_A_SAMPLE
 
     def store(self) -> None:
