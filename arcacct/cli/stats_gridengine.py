@@ -66,6 +66,6 @@ def answer(con: Connection, given: dict[str, Any]) -> Iterator[str]:
     if given["job"] is None:
         yield from lines(table_columns(question), table(questions.sums(con, question)), given["form"])
         return
-    tasks = None if given["tasks"] is None else questions.Tasks(*tasks_of(given["tasks"]))
+    tasks = None if given["tasks"] is None else tasks_of(given["tasks"])
     found = questions.records(con, given["job"], tasks, question, everything=given["form"] != "table")
     yield from lines(found.columns, found.rows, given["form"])
