@@ -25,7 +25,7 @@ _NO_VO = "no VO"
 _SHOWN = 5
 
 
-class Table(NamedTuple):
+class Export(NamedTuple):
     """What an export says of one month."""
 
     measure: str
@@ -49,36 +49,22 @@ class Compared(NamedTuple):
     """In words, one for each cause."""
 
 
-def _wall_hours(cell: UsageCell) -> float:
-    return cell.wall_s / _HOUR_S
-
-
-def _cpu_hours(cell: UsageCell) -> float:
-    return cell.cpu_s / _HOUR_S
-
-
-def _core_hours(cell: UsageCell) -> float:
-    return cell.wall_s * max(cell.core_count, 1) / _HOUR_S
-
-
-def _normalised(hours: Callable[[UsageCell], float]) -> Callable[[UsageCell], float]:
-    def normalised(cell: UsageCell) -> float:
-        benchmark = parsed_benchmark(cell.benchmark) or FALLBACK
-        return hours(cell) * benchmark.normalised(1) / 10**6
-
-    return normalised
-
-
 MEASURES: dict[str, Callable[[UsageCell], float]] = {
     "jobs": lambda cell: float(cell.jobs),
-    "wall hours": _wall_hours,
-    "CPU hours": _cpu_hours,
-    "core hours": _core_hours,
-    "normalised wall hours": _normalised(_wall_hours),
-    "normalised CPU hours": _normalised(_cpu_hours),
-    "normalised core hours": _normalised(_core_hours),
+    "wall hours": lambda cell: cell.wall_s / _HOUR_S,
+    "CPU hours": lambda cell: cell.cpu_s / _HOUR_S,
+    "core hours": lambda cell: cell.wall_s * max(cell.core_count, 1) / _HOUR_S,
 }
-"""What the portal's tables can be of, and what that is of a usage cell."""
+"""What the portal's tables can be of, normalised hours as well, and what that is of a usage cell."""
+_NORMALISED = "normalised "
+
+
+def _amount(measure: str, cell: UsageCell) -> float:
+    """What a table of the measure would have of a usage cell."""
+    amount = MEASURES[measure.removeprefix(_NORMALISED)](cell)
+    if not measure.startswith(_NORMALISED):
+        return amount
+    return amount * (parsed_benchmark(cell.benchmark) or FALLBACK).normalised(1) / 10**6
 
 
 def compare_portal(path: str, month: Month, cells: Sequence[UsageCell]) -> Compared:
@@ -88,10 +74,9 @@ def compare_portal(path: str, month: Month, cells: Sequence[UsageCell]) -> Compa
     Hours are rounded there: they agree when less than one hour is between them, for each VO.
     """
     table = read_portal(path, month)
-    measure = MEASURES[table.measure]
     ours: Counter[str] = Counter()
     for cell in cells:
-        ours[(cell.vo or _NO_VO).casefold()] += measure(cell)  # type: ignore[assignment]
+        ours[(cell.vo or _NO_VO).casefold()] += _amount(table.measure, cell)  # type: ignore[assignment]
     found = {name.casefold(): value for name, value in table.values.items()}
     if not ours.keys() & found.keys() and ours:
         # A table by something else, such as sites: only its sum can be compared.
@@ -125,12 +110,7 @@ def _cause(there: float | None, here: float) -> str:
     return "more at the portal (another CE or program of the site, or counted twice under two keys)"
 
 
-def portal_jobs(path: str, month: Month) -> int:
-    """The number of jobs of a month in an export; raises as `read_portal`."""
-    return round(read_portal(path, month).total)
-
-
-def read_portal(path: str, month: Month) -> Table:
+def read_portal(path: str, month: Month) -> Export:
     """
     What an export says of a month.
 
@@ -149,7 +129,7 @@ def read_portal(path: str, month: Month) -> Table:
         if places and number + 1 < len(rows) and (places[0] > 0 or (len(header) > 1 and _month_of(header[1]))):
             below = [row for row in rows[number + 1 :] if len(row) > places[0] and not _NO_ROW.fullmatch(row[0])]
             found = {row[0]: _number(row[places[0]], path) for row in below}
-            return Table(_measure(rows[: number + 1]), found)
+            return Export(_measure(rows[: number + 1]), found)
     for number, row in enumerate(rows):
         if number and _month_of(row[0]) == month:
             names = rows[number - 1 - _months_above(rows, number)]
@@ -157,7 +137,7 @@ def read_portal(path: str, month: Month) -> Table:
             found = {
                 name or "all": _number(cell, path) for name, cell in cells if not _NO_ROW.fullmatch(name) or not name
             }
-            return Table(_measure(rows[: number - _months_above(rows, number)]), found)
+            return Export(_measure(rows[: number - _months_above(rows, number)]), found)
     raise InputError(
         f"{path}: no {month[0]:04d}-{month[1]:02d} in it; export a table of the number of jobs with months on one side"
     )
@@ -174,7 +154,7 @@ def _months_above(rows: Sequence[Sequence[str]], number: int) -> int:
 def _measure(above: Sequence[Sequence[str]]) -> str:
     """What a table is of, by the words of its title and of its header's first cell."""
     title = " ".join([*(" ".join(row) for row in above[:-1]), above[-1][0] if above else ""]).lower()
-    normalised = "normalised " if re.search("norm|hepspec|hs06|hepscore|hs23", title) else ""
+    normalised = _NORMALISED if re.search("norm|hepspec|hs06|hepscore|hs23", title) else ""
     if re.search(r"number of jobs|njobs|\bjobs\b", title):
         return "jobs"
     if re.search("processors|cores?|multi", title) and re.search("elap|wall|hours", title):

@@ -1,4 +1,4 @@
-"""What commands that import files have in common: how they go on, try again, and say what they do."""
+"""What commands that import files have in common: how they go on, end, and say what they do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from arcacct.jobs.imports import Progress
-    from arcacct.jobs.rejected import Retried
 
 
 def complain(what: str) -> None:
@@ -50,13 +49,3 @@ def progress(files: Sequence[str], *, follow: bool) -> Iterator[Progress]:
             bar.update(done - bar.pos)
 
         yield show
-
-
-def tell_retried(done: Retried) -> None:
-    """What became of rejected records that were tried again."""
-    say(f"{done.tried} rejected records tried again: {done.good} can be used now")
-    if done.needs_file:
-        complain(
-            f"of {done.needs_file} further records not all is kept: import the files again that "
-            "`arcacct import rejected` names, with --retry"
-        )

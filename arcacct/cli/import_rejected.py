@@ -13,7 +13,7 @@ from arcacct.cli.tables import FORMATS
 from arcacct.cli.tables import show as show_rows
 from arcacct.db.opening import leave_open, open_accounting, read_accounting, writing
 from arcacct.errors import UsageError
-from arcacct.jobs.rejected import Kept, content_of, drop, listed
+from arcacct.jobs.rejected import Kept, Retried, content_of, drop, listed
 
 _SOURCES = ("arex", "features", "gridengine", "sonar")
 _COLUMNS = ("id", "source", "file", "position", "records", "rejected", "reason")
@@ -73,3 +73,14 @@ def _list(found: list[Kept], form: str) -> None:
 def _row(one: Kept) -> tuple[object, ...]:
     when = datetime.fromtimestamp(one.rejected_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return one.rejected_id, one.source, one.file, one.position, one.records, when, one.reason
+
+
+def tell_retried(done: Retried) -> None:
+    """What became of rejected records that were tried again."""
+    say(f"{done.tried} rejected records tried again: {done.good} can be used now")
+    if done.needs_file:
+        say(
+            f"arcacct: of {done.needs_file} further records not all is kept: import the files again that "
+            "`arcacct import rejected` names, with --retry",
+            err=True,
+        )

@@ -6,9 +6,10 @@ import click
 
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
-from arcacct.cli.import_options import complain, progress, tell_retried, until_asked
+from arcacct.cli.import_options import complain, progress, until_asked
+from arcacct.cli.import_rejected import tell_retried
 from arcacct.cli.speech import say
-from arcacct.db.opening import leave_open, open_accounting
+from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.sonar.importing import Importer
 from arcacct.sonar.records import has_arex_records
@@ -48,9 +49,8 @@ def sonar(ctx: click.Context, files: tuple[str, ...], *, follow: bool, retry: bo
     if not files and not retry:
         raise UsageError("no FILE: give files or directories of telemetry, or - for standard input")
     settings = settings_of(ctx)
-    con = open_accounting(settings.places)
     codes = []
-    try:
+    with accounting(settings.places) as con:
         site = _site(con, settings, records)
         if retry:
             run = Importer(con, settings.places, site, complain, keeps=False)
@@ -65,8 +65,6 @@ def sonar(ctx: click.Context, files: tuple[str, ...], *, follow: bool, retry: bo
                 else:
                     run.files(files)
             codes.append(_tell(run.report))
-    finally:
-        leave_open(con, settings.places.database)
     return max(codes)
 
 

@@ -20,7 +20,6 @@ from arcacct.errors import InputError
 from arcacct.files.following import Follower
 from arcacct.files.reading import STDIN, Overlong, Position, Reader
 from arcacct.gridengine import rows
-from arcacct.gridengine.arc_jobs import LOCAL, SOURCE, Conflict, has_arc_jobs
 from arcacct.gridengine.lines import record
 from arcacct.gridengine.positions import FilePositions
 from arcacct.gridengine.record import Record
@@ -28,7 +27,10 @@ from arcacct.gridengine.rows import Number, Place
 from arcacct.gridengine.slices import Policy, Taken, make_again, take
 from arcacct.jobs import cells
 from arcacct.jobs.faults import Fault, fault_of
+from arcacct.jobs.filling import Conflict
 from arcacct.jobs.imports import SHOWN, ImportRun, Progress, Say
+from arcacct.jobs.local import LOCAL, has_arc_jobs
+from arcacct.jobs.precedence import GRIDENGINE as SOURCE
 from arcacct.jobs.rejected import Kept, Reject, drop
 from arcacct.jobs.writing import JobWriter
 
