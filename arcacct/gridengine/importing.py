@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from arcacct.conf.places import Places
 from arcacct.db.engine import Connection
@@ -38,13 +38,7 @@ POLL_S = 2.0
 """The writer appends every 15 s, unless it is told otherwise (accounting_flush_time)."""
 _CACHE_KIB = 16 * 1024
 """A job goes into some twenty indexes: their pages should stay while a long file is imported."""
-_SLICE_S = 0.03
-"""How long a slice should hold the queue of writers."""
-_SMALLEST, _LARGEST = 50, 500
-
 _LINE = "line "
-
-T = TypeVar("T")
 
 
 class GridEngineReport(NamedTuple):
@@ -86,7 +80,6 @@ class Import(ImportRun):
         self._positions = FilePositions(con, policy.site.cell)
         self._clock = clock
         self._conflicts: set[Conflict] = set()
-        self._slice = _SMALLEST
         self.report = GridEngineReport()
 
     def files(self, paths: Sequence[str]) -> None:
@@ -202,18 +195,6 @@ class Import(ImportRun):
             what = f"{one.file}:{one.position.removeprefix(_LINE)}: {one.fault.reason}; the line is left out"
             self._show(count, what, "further bad lines are only counted")
         self.report = report._replace(lines=report.lines + lines, bad_lines=report.bad_lines + len(bad))
-
-    def _slices(self, work: Sequence[T]) -> Iterator[Sequence[T]]:
-        """Some work in parts that are each done in about the time for a slice."""
-        start = 0
-        while start < len(work):
-            part = work[start : start + self._slice]
-            start += len(part)
-            yield part
-
-    def _adapt(self, records: int, seconds: float) -> None:
-        wanted = int(records * _SLICE_S / max(seconds, 1e-6))
-        self._slice = max(_SMALLEST, min(wanted, 2 * self._slice, _LARGEST))
 
     def _now(self) -> Policy:
         return self._policy._replace(now=int(self._clock()))

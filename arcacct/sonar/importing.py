@@ -22,7 +22,7 @@ from arcacct.db.opening import writing
 from arcacct.files.following import Follower
 from arcacct.files.reading import STDIN, Reader
 from arcacct.jobs.faults import Fault
-from arcacct.jobs.imports import ImportRun, Progress, Say
+from arcacct.jobs.imports import SLICE_S, ImportRun, Progress, Say
 from arcacct.jobs.rejected import Kept, Reject, drop, fault, is_of_record
 from arcacct.sonar.dropped import add_dropped
 from arcacct.sonar.envelopes import (
@@ -47,7 +47,6 @@ from arcacct.sonar.use import HOUR_S
 T = TypeVar("T")
 
 QUARANTINE = "sonar"
-SLICE_S = 0.03
 POLL_S = 1.0
 _ENDINGS = tuple(name + packed for name in (".json", ".jsonl", ".ndjson") for packed in ("", ".gz", ".bz2", ".xz"))
 _BATCH_WEIGHT = 100_000
@@ -256,10 +255,10 @@ class Importer(ImportRun):
             todo += self._hours(partial(self._add_node_points, cluster, node, now), cluster, node, readings)
         for (cluster, node, key), shots in self._snapshots.items():
             todo += self._hours(partial(self._add_job_points, cluster, node, key, now), cluster, node, shots)
-        self._slices(todo)
+        self._store(todo)
         touched = sorted(self._touched)
         self._empty()
-        self._slices([self._settling(*job) for job in touched])
+        self._store([self._settling(*job) for job in touched])
         self._note()
 
     def _note(self) -> None:
@@ -329,7 +328,7 @@ class Importer(ImportRun):
         text = json.dumps({"data": {"type": "job", "attributes": said}})
         return _Piece(run, (_Source("", f"cluster {cluster!r}, job {job_id}", text),))
 
-    def _slices(self, work: Iterable[_Piece]) -> None:
+    def _store(self, work: Iterable[_Piece]) -> None:
         """Do some work, in transactions that no hook has to wait for; what fails is done again in halves."""
         todo = deque(work)
         while todo:
