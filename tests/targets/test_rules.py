@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from arcacct.targets.acceptance import accept_cell, accept_for_apel_job, accept_for_sgas
 from sandbox_clients import job_message, summary_message, sync_message, usage_record, usage_records
 
 from arcacct.jobs.aar import AAR, Transfer, UsageCell
@@ -20,9 +19,11 @@ from arcacct.sandbox.sgas_records import Row
 from arcacct.sandbox.ssm import MessageRejected
 from arcacct.sandbox.wire import HTTPRequest, Peer
 from arcacct.targets.apel import rules as of_apel
+from arcacct.targets.apel.acceptance import accept_cell, accept_for_apel_job
 from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job, message
 from arcacct.targets.apel.summaries import SUMMARY_HEADERS, summaries, summary_record
 from arcacct.targets.rules import EXACT, Breach, Care, Form, Rule
+from arcacct.targets.sgas.acceptance import accept_for_sgas
 from arcacct.targets.sgas.rules import RULES as OF_SGAS
 from arcacct.targets.sgas.usage_record import UROptions, document
 from arcacct.targets.sgas.usage_record import usage_record as rendered
