@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-import sys
 import time
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import click
 
 from arcacct.cli.arguments import together
 from arcacct.cli.context import settings_of
-from arcacct.cli.ending import end_when_asked
 from arcacct.cli.examples import examples
 from arcacct.cli.gridengine_options import Qacct, question_of, question_options
+from arcacct.cli.import_options import progress, until_asked
 from arcacct.cli.import_rejected import tell_retried
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.speech import complain, say
@@ -26,12 +24,6 @@ from arcacct.gridengine.local_jobs import Site
 from arcacct.gridengine.slices import Policy
 from arcacct.gridengine.summary import Summary
 from arcacct.gridengine.totals import qacct_lines, table, table_columns
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from arcacct.gridengine.importing import Progress
 
 _CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -106,10 +98,10 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: GridEngineOpti
     if given.summary:
         return _summary(files, given)
     settings = settings_of(ctx)
-    with accounting(settings.places) as con, _progress(files, given) as progress:
+    with accounting(settings.places) as con, progress(files, follow=given.follow) as show_progress:
         site = Site(given.cell, settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
         policy = Policy(site, int(time.time()), round(given.wait * 3600), not given.prefer_gridengine)
-        work = Import(settings.places, con, policy, complain, progress)
+        work = Import(settings.places, con, policy, complain, show_progress)
         _run(work, files, given)
     _tell(work.report)
     return _exit_code(work.report.bad_lines + work.report.unreadable + work.report.failed_jobs, given)
@@ -134,11 +126,8 @@ def _run(work: Import, files: tuple[str, ...], given: GridEngineOptions) -> None
     if given.derive_again:
         work.again()
     if given.follow:
-        end_when_asked()
-        try:
+        with until_asked():
             work.follow(files)
-        except KeyboardInterrupt:
-            return
     elif files:
         work.files(files)
 
@@ -177,22 +166,3 @@ def _tell(report: GridEngineReport) -> None:
         f"{report.lines} lines read: {taken.new} new records, {taken.known} known; "
         f"{taken.added} jobs added, {taken.changed} changed, {taken.enriched} jobs of A-REX completed"
     )
-
-
-@contextmanager
-def _progress(files: tuple[str, ...], given: GridEngineOptions) -> Iterator[Progress]:
-    """A progress bar on a terminal, nothing elsewhere."""
-    if not sys.stderr.isatty() or given.follow or "-" in files:
-        yield lambda _path, _done, _all: None
-        return
-    with click.progressbar(length=0, label="Bytes", file=sys.stderr) as bar:
-        current = ""
-
-        def show(path: str, done: int, size: int) -> None:
-            nonlocal current
-            if path != current:
-                bar.pos, current = 0, path
-            bar.length = max(size, done)
-            bar.update(done - bar.pos)
-
-        yield show

@@ -20,7 +20,7 @@ from arcacct.cli.instants import INSTANT
 from arcacct.cli.speech import complain, data, say
 from arcacct.cli.tables import format_option, lines
 from arcacct.errors import UsageError
-from arcacct.gridengine.questions import Tasks, records, sums
+from arcacct.gridengine.questions import records, sums
 from arcacct.gridengine.totals import COLUMNS, table, table_columns
 from arcacct.jobs.states import FINAL, IN_PROGRESS
 
@@ -176,7 +176,7 @@ def _of_records(con: Connection, chosen: Selection, given: StatsOptions) -> Iter
     if given.job is None:
         yield from lines(table_columns(question), table(sums(con, question)), given.form)
         return
-    tasks = None if given.tasks is None else Tasks(*tasks_of(given.tasks))
+    tasks = None if given.tasks is None else tasks_of(given.tasks)
     found = records(con, given.job, tasks, question, everything=given.form != "table")
     yield from lines(found.columns, found.rows, given.form)
 
