@@ -13,8 +13,8 @@ from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT, MONTH
 from arcacct.cli.outcomes import announce, complain, exit_code, show
 from arcacct.cli.people import operator
-from arcacct.conf.targets import select_targets
 from arcacct.publishing import run
+from arcacct.targets import plugs
 
 
 @click.command(
@@ -69,7 +69,7 @@ def publish(
         if (year, month) > time.gmtime()[:2]:
             raise click.UsageError(f"--accept-lower: {year:04d}-{month:02d} has not begun yet")
     settings = settings_of(ctx)
-    targets = select_targets(settings.targets, target)
+    targets = plugs(settings, target)
     planned = dry_run or write_to is not None
     complaints: list[str] = []
     wishes = run.Wishes(

@@ -2,24 +2,29 @@
 What publishing has to know of a target, and all that it knows: one `Plug` for each kind of target.
 
 A kind of target is a folder below `arcacct.targets`. Its `options.py` has ``KIND``: what its block of the configuration
-may have, and the class of its values (`arcacct.conf.targets.Kind`, `Target`); it imports nothing that is dear. Its
+may have, and the class of its values (`conf.targets.TargetKind`, `Target`); it imports nothing that is dear. Its
 `plug.py` has ``PLUG``, the class of its `Plug`, made of a target and all settings. Both are found by `arcacct.targets`,
 which has a line for each folder. Nothing else names a kind of target.
 
-Nothing here speaks to anybody: formats are functions from values to text, and a `Sender` is what sends them.
+Nothing here speaks to anybody: formats are functions from values to text, and a `Sender` is what sends them. Every
+receiver is taken for one that takes a message as a whole or not at all: what is refused is cut in halves, down to the
+record that is at fault.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from arcacct.benchmark import Benchmark
 from arcacct.errors import InputError
+from arcacct.jobs.fqan import VO, VOs
+from arcacct.publishing.ledger import COUNTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from arcacct.conf.settings import Settings
     from arcacct.conf.targets import Target
@@ -28,8 +33,9 @@ if TYPE_CHECKING:
     from arcacct.publishing.answers import Answer
     from arcacct.publishing.clock import Clock
     from arcacct.publishing.given import Place
+    from arcacct.publishing.instants import Month
     from arcacct.publishing.ledger import Message, SentSum
-    from arcacct.publishing.session import Patience
+    from arcacct.publishing.session import Patience, TargetSession
 
 
 class Repeat(Enum):
@@ -40,44 +46,27 @@ class Repeat(Enum):
     ANSWERS = "it keeps the first and says so: as IGNORES, and that answer means that the record is there"
 
 
-class Verdict(Protocol):
-    """What a receiver would say of a job's record (`targets.acceptance`)."""
+class Verdict(NamedTuple):
+    """What a receiver would say of a job's record: the record as it may be sent, or why not."""
 
-    @property
-    def aar(self) -> AAR:
-        """The record as it may be sent: repaired, where that changes nothing that is accounted."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What was repaired."""
-
-    @property
-    def refusal(self) -> str | None:
-        """Why it would be refused; ``None``: it would not."""
-
-    @property
-    def not_before(self) -> int | None:
-        """UTC seconds: the refusal is only about this host's clock, and holds until then; ``None``: for good."""
+    aar: AAR
+    """Repaired, where that changes nothing that is accounted."""
+    notes: tuple[str, ...] = ()
+    """What was repaired."""
+    refusal: str | None = None
+    """Why it cannot be sent; ``None``: it can."""
+    not_before: int | None = None
+    """UTC seconds: the refusal is only about this host's clock, and holds until then; ``None``: it holds for good."""
 
 
-class CellVerdict(Protocol):
+class CellVerdict(NamedTuple):
     """The same of a usage cell, as it may be summed."""
 
-    @property
-    def cell(self) -> UsageCell:
-        """The cell, repaired."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What was repaired: cells that differ in nothing else have one key at the receiver."""
-
-    @property
-    def refusal(self) -> str | None:
-        """As of `Verdict`."""
-
-    @property
-    def not_before(self) -> int | None:
-        """As of `Verdict`."""
+    cell: UsageCell
+    notes: tuple[str, ...] = ()
+    """What was repaired: cells that differ in nothing else have one key at the receiver."""
+    refusal: str | None = None
+    not_before: int | None = None
 
 
 class Document(NamedTuple):
@@ -106,6 +95,8 @@ class Records(ABC):
     """Messages with one record for each job, in one format."""
 
     document: Document
+    can_replace: bool = False
+    """Whether there is a text at which a receiver that keeps the first record puts another in its place."""
 
     @abstractmethod
     def accept(self, aar: AAR, now: int) -> Verdict:
@@ -139,16 +130,16 @@ class Records(ABC):
         """The job as it takes back the usage that was sent under an old key; asked where `Repeat` is REPLACES."""
         raise NotImplementedError
 
-    def replacement(self, aar: AAR, now: int, digest: bytes) -> str | None:  # noqa: ARG002  it cannot be done
-        """
-        The text at which the receiver puts a record in the place of the one that it keeps; ``None``: there is none.
+    def replaces(self, aar: AAR) -> bool:  # noqa: ARG002  for all alike
+        """Whether it would do so for this record."""
+        return self.can_replace
 
-        ``digest`` is that of the record: with it each version has a name of its own.
-        """
-        return None
+    def replacement(self, aar: AAR, now: int, digest: bytes) -> str:
+        """The text that does; ``digest`` is that of the record: with it each version has a name of its own."""
+        raise NotImplementedError
 
 
-class Sums(ABC):
+class Summaries(ABC):
     """Messages of monthly sums, in one format."""
 
     document: Document
@@ -174,7 +165,7 @@ class Sums(ABC):
         """The VO in a key of the ledger."""
 
     @abstractmethod
-    def months(self, message: str) -> list[tuple[int, int]]:
+    def months(self, message: str) -> list[Month]:
         """Year and month of each sum in the text of a message."""
 
     def notes(self, cells: Sequence[UsageCell]) -> Iterable[str]:  # noqa: ARG002  nothing
@@ -188,20 +179,20 @@ class Counts(ABC):
     document: Document
 
     @abstractmethod
-    def counts(self, given: Iterable[tuple[Place, int]]) -> list[tuple[str, SentSum]]:
+    def texts(self, given: Iterable[tuple[Place, int]]) -> list[tuple[str, SentSum]]:
         """The text of each count, and what is noted of it; of the jobs that the receiver was given, by place."""
 
     @abstractmethod
     def place(self, endpoint_url: str | None) -> tuple[str, str]:
-        """As of `Sums`."""
+        """As of `Summaries`."""
 
     @abstractmethod
     def zero(self, key: str) -> str:
-        """As of `Sums`."""
+        """As of `Summaries`."""
 
     @abstractmethod
-    def months(self, message: str) -> list[tuple[int, int]]:
-        """As of `Sums`."""
+    def months(self, message: str) -> list[Month]:
+        """As of `Summaries`."""
 
 
 class Sender(ABC):
@@ -212,6 +203,8 @@ class Sender(ABC):
     wrong then is an `Answer`.
     """
 
+    session: TargetSession | None = None
+    """The connection, where there is one."""
     destination: str
     """Where messages go, for the ledger: by it a target that has another name is known again."""
 
@@ -235,11 +228,15 @@ class Sender(ABC):
         """What was packed, perhaps long ago, as the receiver takes it today: the same text."""
         return data
 
-    def heed(self, clock: Clock) -> None:  # noqa: B027  not all of them wait for anybody
+    def heed(self, clock: Clock) -> None:
         """Begin nothing once the time of this run is over."""
+        if self.session is not None:
+            self.session.heed(clock)
 
-    def close(self) -> None:  # noqa: B027  not all of them have any
+    def close(self) -> None:
         """Let go of connections."""
+        if self.session is not None:
+            self.session.close()
 
 
 class Plug(ABC):
@@ -247,7 +244,7 @@ class Plug(ABC):
     One configured target, as publishing deals with it. Made anew for each run; it may remember what it made.
 
     A target is sent one kind of message beside counts: records of jobs, or sums of months (`kind`). Months that were
-    begun in another kind stay in it, so `records` and `sums` make any kind that this receiver ever had.
+    begun in another kind stay in it, so `records` and `summaries` make any kind that this receiver ever had.
     """
 
     def __init__(self, target: Target, settings: Settings) -> None:
@@ -268,12 +265,12 @@ class Plug(ABC):
     counts: Counts | None = None
     """Who tells the receiver how many jobs it was given; ``None``: it does not ask."""
 
-    is_one_transaction: bool = True
-    """Whether the receiver takes a message as a whole or not at all: one bad record has all the others refused."""
     has_twins: bool = False
     """Whether two jobs may have one key there, so that one would replace the other."""
     months_have_one_kind: bool = False
     """Whether records and sums of one month would count twice there: the month stays in the kind it was begun in."""
+    site: str = ""
+    """The name of the site, where the receiver counts by it."""
     numbers_records: bool = False
     """Whether its answers name rows of its database: the number of before says that it kept what it had."""
     makes_room: str = ""
@@ -285,8 +282,6 @@ class Plug(ABC):
     """What of `selection` names jobs at the receiver: under other names it would have them twice."""
     record_names: tuple[str, ...] = ("vofilter", "lrms_host", "localid_prefix")
     """What of `selection` decides whether a record of a job goes to the target, and under what key."""
-    jura_block: str | None = None
-    """The block that jura-ng knows the target by; ``None``: it never published to such a receiver."""
     after_jura: str = "nothing to do: jura-ng publishes to no such receiver"
     """What taking over from jura-ng means, where there is nothing to take over (`switch --plan`)."""
 
@@ -294,9 +289,37 @@ class Plug(ABC):
     def records(self, kind: str) -> Records:
         """Records of jobs of a kind of `record_kinds`, whatever the target is sent now."""
 
-    def sums(self, kind: str) -> Sums:
+    def summaries(self, kind: str) -> Summaries:
         """Sums of months of any other kind, whatever the target is sent now."""
         raise NotImplementedError(kind)
+
+    @property
+    def keeps_first(self) -> bool:
+        """Whether a record that the receiver has stays as it is, whatever is sent under its key."""
+        return self.repeat is not Repeat.REPLACES
+
+    def any_records(self) -> Records:
+        """Of whatever kind: for what they have in common, keys and places."""
+        return self.records(self.record_kinds[0])
+
+    def has_records(self, kind: str) -> bool:
+        """Whether messages of a kind have a record for each job, and no sums."""
+        return kind in self.record_kinds
+
+    def _sums(self, kind: str) -> Summaries | Counts:
+        return self.counts if self.counts is not None and kind == COUNTS else self.summaries(kind)
+
+    def document(self, kind: str) -> Document:
+        """The form of messages of any kind."""
+        return (self.records(kind) if self.has_records(kind) else self._sums(kind)).document
+
+    def zero(self, kind: str, key: str) -> str:
+        """The text of a sum or count of a kind that says there is nothing (any more) under a key of the ledger."""
+        return self._sums(kind).zero(key)
+
+    def months(self, kind: str, message: str) -> list[Month]:
+        """Year and month of each sum or count in the text of a message."""
+        return self._sums(kind).months(message)
 
     @abstractmethod
     def sender(self, patience: Patience | None = None) -> Sender:
@@ -306,13 +329,31 @@ class Plug(ABC):
         Raises CredentialError for a certificate or key that cannot be used, ConfigError for CAs that cannot.
         """
 
-    def selection(self) -> Mapping[str, object]:
+    def selection(self) -> dict[str, object]:
         """
         The options, with their values as JSON has them, that decide which jobs go to the target and under what keys.
 
         The ledger keeps them: a change is a cause to be named when figures fall, and no proof.
         """
-        raise NotImplementedError
+        target = self.target
+        return {
+            "vofilter": sorted(target.vofilter),
+            "lrms_host": self.settings.lrms_host,
+            "localid_prefix": target.localid_prefix or "",
+            "vomsless_vo": ", ".join(f"{rule.authgroup or ''} {rule.name}".strip() for rule in target.vomsless_vo),
+            "vo_group": list(target.vo_group),
+        }
+
+    def vos(self) -> VOs:
+        """The VOs of users who came without one, for what is sent to this target."""
+        rules = tuple(VO(rule.name, rule.issuer, rule.authgroup) for rule in self.target.vomsless_vo)
+        site = self.settings.places.rules.vomsless_vos
+        recorded = tuple(VO(name, issuer, authgroup) for authgroup, name, issuer in site)
+        return VOs(rules, own=rules != recorded)
+
+    def default_benchmark(self) -> Benchmark:
+        """The benchmark of jobs that have none."""
+        return Benchmark.parse(self.settings.places.rules.default_benchmark)
 
     def folded(self, text: str) -> str:
         """A name of a site or a submit host as the receiver compares it."""

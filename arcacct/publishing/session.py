@@ -34,10 +34,13 @@ from arcacct.errors import ArcacctError, CredentialError, TargetBusy, TargetRefu
 from arcacct.publishing.answers import Answer, Kind
 from arcacct.publishing.clock import Clock
 from arcacct.publishing.sockets import Budget, OutOfTime, TimedSocket, TooMuch, timed_sockets
+from arcacct.tls import tls_context
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    from arcacct.conf.targets import Transport
 
     Judge = Callable[[int, Mapping[str, str], bytes], Answer]
 
@@ -67,6 +70,23 @@ class Patience(NamedTuple):
     def total_s(self) -> float:
         """Of one request and its answer."""
         return self.connect_s + 2 * self.read_s if self.exchange_s is None else self.exchange_s
+
+
+def session_to(transport: Transport, patience: Patience | None = None) -> TargetSession:
+    """
+    A session with a receiver as a target's block says; ``patience`` overrides its waits.
+
+    Raises CredentialError for a certificate or key that cannot be used, ConfigError for CAs that cannot.
+    """
+    context = tls_context(
+        transport.x509_host_cert,
+        transport.x509_host_key,
+        ca_dir=transport.x509_cert_dir,
+        ca_file=transport.ca_file,
+        system_store=transport.ca_system,
+    )
+    waits = patience or Patience(transport.connect_timeout_s, transport.timeout_s, transport.exchange_timeout_s)
+    return TargetSession(context, proxy=transport.proxy, patience=waits)
 
 
 class Request(NamedTuple):

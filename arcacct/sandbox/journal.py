@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from arcacct.sandbox.wire import Delivery
+    from arcacct.sandbox.wire import Arrival
 
 
 class Journal:
@@ -47,7 +47,7 @@ class Journal:
             file.write(content)
         return f"{target}/{name}"
 
-    def note(self, delivery: Delivery, answer: int | None) -> None:
+    def note(self, delivery: Arrival, answer: int | None) -> None:
         """Add the line of one delivery; `answer` is the HTTP status the sender saw, None if it saw none."""
         line = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

@@ -25,7 +25,7 @@ class Peer(NamedTuple):
     not_after: int
 
 
-class Request(NamedTuple):
+class HTTPRequest(NamedTuple):
     """One HTTP request, read to its end."""
 
     method: str
@@ -38,7 +38,7 @@ class Request(NamedTuple):
     """None: the client showed no certificate."""
 
 
-class Delivery(NamedTuple):
+class Arrival(NamedTuple):
     """A document that a request brought: one line of the journal."""
 
     target: str
@@ -51,14 +51,14 @@ class Delivery(NamedTuple):
     """What became of it, in words."""
 
 
-class Answer(NamedTuple):
+class HTTPAnswer(NamedTuple):
     """Status, body and headers of an answer, and what the request delivered."""
 
     status: int
     body: bytes = b""
     content_type: str = "text/html"
     headers: tuple[tuple[str, str], ...] = ()
-    deliveries: tuple[Delivery, ...] = ()
+    arrivals: tuple[Arrival, ...] = ()
 
 
 class Receiver(ABC):
@@ -85,18 +85,18 @@ class Receiver(ABC):
         """One for this sandbox, whose authority, journal and earlier receivers are there."""
 
     @abstractmethod
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: HTTPRequest) -> HTTPAnswer:
         """What it says to a request."""
 
     @abstractmethod
     def address(self, port: int) -> str:
         """Where it is, for people."""
 
-    def delivers(self, _request: Request) -> bool:
+    def delivers(self, _request: HTTPRequest) -> bool:
         """Whether a request brings documents: then it is a line of the journal, also if a fault comes first."""
         return False
 
-    def text(self, request: Request) -> str:
+    def text(self, request: HTTPRequest) -> str:
         """What can be read in a request, for faults that follow a record."""
         return request.body.decode("utf-8", "replace")
 

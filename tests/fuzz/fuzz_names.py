@@ -27,10 +27,11 @@ from publishing_site import DIRECTORY, Job, Site
 from arcacct.cli.tables import FORMATS, lines
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.fqan import parsed_fqan
-from arcacct.targets.acceptance import accept_for_apel_job, accept_for_car, accept_for_sgas
-from arcacct.targets.apel.car import CAROptions, car
+from arcacct.targets.apel.acceptance import accept_for_apel_job, accept_for_car
+from arcacct.targets.apel.car import car
 from arcacct.targets.apel.car import document as car_document
 from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job, message
+from arcacct.targets.sgas.acceptance import accept_for_sgas
 from arcacct.targets.sgas.usage_record import UROptions, document, usage_record
 from arcacct.wording import CUT, fit, plain
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     import random
 
 NOW = 1_800_000_000
-CAR = CAROptions("SITE")
+CAR = APELOptions("SITE")
 NAMES = (
     b"/DC=org/DC=example/CN=Ada Lovelace",
     b"/C=DE/O=GridGermany/OU=Universit\xc3\xa4t/CN=J\xc3\xbcrgen O'Neill/emailAddress=j@example.org",

@@ -16,9 +16,9 @@ from scripted_receiver import Say, say
 from arcacct.errors import ConfigError, CredentialError, TargetBusy, TargetRefuses
 from arcacct.publishing.answers import Kind
 from arcacct.publishing.session import TargetSession
-from arcacct.publishing.signing import Signer
 from arcacct.sandbox import Sandbox
 from arcacct.targets.apel.ams import MAX_ENCODED_BYTES, AMSClient, encoded_size, new_empaid
+from arcacct.targets.apel.signing import Signer
 from arcacct.tls import tls_context
 
 TOKEN = "t0ken-0123456789abcdef"

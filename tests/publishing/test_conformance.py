@@ -16,9 +16,9 @@ from publishing_site import DAY_S, JUNE, QUICK
 
 from arcacct.errors import ArcacctError, CredentialError, TargetBusy, TargetError, TargetRefuses
 from arcacct.publishing.answers import Answer, Kind
-from arcacct.publishing.senders import DirectorySender
-from arcacct.publishing.signing import Signer
 from arcacct.sandbox.sgas import PROCESSING_FAILED, UNAVAILABLE
+from arcacct.targets.apel.signing import Signer
+from arcacct.targets.directory.plug import DirectorySender
 
 only = pytest.mark.parametrize
 
@@ -263,8 +263,8 @@ def test_messages_are_no_larger_than_the_receiver_takes(rig) -> None:
 class LostAnswers:
     """A way to a directory whose answers get lost, before or after the work."""
 
-    def __init__(self, target: Any, *, after_work: bool) -> None:
-        self._sender = DirectorySender(target)
+    def __init__(self, plug: Any, *, after_work: bool) -> None:
+        self._sender = DirectorySender(plug.target)
         self._after_work = after_work
 
     def __getattr__(self, name: str) -> Any:
@@ -282,10 +282,8 @@ def test_a_disk_that_loses_answers(rig, after_work) -> None:
     rig.record(2 * BATCH)
     found = rig.site.settings
 
-    def make_sender(target: Any) -> Any:
-        return (
-            DirectorySender(target) if target.name == "directory:other" else LostAnswers(target, after_work=after_work)
-        )
+    def make_sender(plug: Any) -> Any:
+        return plug.sender() if plug.target.name == "directory:other" else LostAnswers(plug, after_work=after_work)
 
     assert len(found.targets) == 2
     assert isinstance(rig.publish(make_sender=make_sender).error, TargetBusy)

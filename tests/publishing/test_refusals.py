@@ -12,13 +12,13 @@ import pytest
 from publishing_rig import BATCH, repair, some
 from publishing_site import DAY_S, JUNE
 
-from arcacct.asking import story
 from arcacct.cli.outcomes import exit_code
 from arcacct.db.opening import open_publishing
 from arcacct.errors import InputError, TargetBusy, TargetRefuses
+from arcacct.publishing import held
 from arcacct.publishing.refusals import WEEK_S
-from arcacct.publishing.senders import DirectorySender
 from arcacct.sandbox.sgas import PROCESSING_FAILED
+from arcacct.targets.directory.plug import DirectorySender
 
 only = pytest.mark.parametrize
 
@@ -85,7 +85,7 @@ def test_one_record_is_refused(rig, fault, count) -> None:
         assert exit_code([outcome]) == 0
     repair(rig)
     con = open_publishing(rig.site.settings.places)
-    story.change_state(con, None, ["job00005"], "retry")
+    held.change_state(con, None, ["job00005"], "retry")
     con.close()
     assert rig.publish().error is None
     rig.assert_all_is_delivered()
@@ -306,8 +306,8 @@ def test_machines_that_are_not_ours(rig) -> None:
 class Squeamish:
     """A way to a directory that cannot pack one record, as if a rule had been forgotten."""
 
-    def __init__(self, target: Any) -> None:
-        self._sender = DirectorySender(target)
+    def __init__(self, plug: Any) -> None:
+        self._sender = DirectorySender(plug.target)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sender, name)
@@ -324,7 +324,7 @@ def test_a_record_that_cannot_be_packed(rig) -> None:
     rig.record(3 * BATCH)
 
     outcome = rig.publish(
-        make_sender=lambda target: (DirectorySender if target.name == "directory:other" else Squeamish)(target)
+        make_sender=lambda plug: plug.sender() if plug.target.name == "directory:other" else Squeamish(plug)
     )
 
     assert outcome.error is None
@@ -337,8 +337,8 @@ def test_a_fault_of_ours_stops_one_target_only(rig) -> None:
     """An error that nobody foresaw becomes the outcome of its target; the others go on, and the next run is whole."""
     rig.record(BATCH)
 
-    def make_sender(target: Any) -> Any:
-        return DirectorySender(target) if target.name == "directory:other" else 1 // 0
+    def make_sender(plug: Any) -> Any:
+        return plug.sender() if plug.target.name == "directory:other" else 1 // 0
 
     outcome = rig.publish(make_sender=make_sender)
     assert "internal error: ZeroDivisionError" in str(outcome.error)

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arcacct.errors import CredentialError, InputError
-from arcacct.publishing.signing import Signer, signed_text, slash_dn
+from arcacct.targets.apel.signing import Signer, signed_text, slash_dn
 
 MESSAGE = "APEL-individual-job-message: v0.3\nSite: EXAMPLE\nLocalJobId: 1\n%%\n"
 

@@ -194,7 +194,7 @@ class Echo(wire.Receiver):
 
     def answer(self, request):
         file = self.journal.keep("echoes", self.journal.number("echoes"), request.body)
-        return wire.Answer(200, request.body, deliveries=(wire.Delivery("echoes", 1, file, "repeated"),))
+        return wire.HTTPAnswer(200, request.body, arrivals=(wire.Arrival("echoes", 1, file, "repeated"),))
 
     def block(self, box):
         return ["[arcacct/echo:sandbox]", *box.credentials]

@@ -12,6 +12,7 @@ from arcacct.conf.parser import load
 from arcacct.conf.settings import settings
 from arcacct.publishing.run import Outcome
 from arcacct.sandbox import Sandbox, apel
+from arcacct.targets import kinds
 
 HTTP = ("sgas", "cars", "jobs", "summaries")
 ONE_OF_EACH = ("sgas", "cars", "summaries")
@@ -120,7 +121,7 @@ def written(folder: pathlib.Path) -> dict[Any, Any]:
 
 def reconfigure(rig: Rig, config: str) -> None:
     (rig.path / "arc.conf").write_text(config)
-    rig.site.settings = settings(load(str(rig.path / "arc.conf"), {}))
+    rig.site.settings = settings(load(str(rig.path / "arc.conf"), {}), kinds())
 
 
 def repair(rig: Rig) -> None:

@@ -19,12 +19,12 @@ from arcacct.db.schema import begin_new_life, incarnation
 from arcacct.jobs import recorder
 from arcacct.jobs.job import JobFacts, Usage
 from arcacct.publishing.run import Outcome, Period, Wishes, publish, republish
-from arcacct.publishing.senders import sender_of
 from arcacct.publishing.session import Patience
+from arcacct.targets import kinds, plugs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.conf.targets import Target
+    from arcacct.publishing.plug import Plug
     from arcacct.sandbox import Sandbox
 
 JUNE = 1_718_452_800
@@ -155,7 +155,7 @@ class Site:
             f"controldir={self.path}/control\n"
         )
         (self.path / "arcacct.conf").write_text(f"[arcacct]\n{ours}\n{targets.format(**words)}")
-        self.settings: Settings = settings(load(str(self.path / "arc.conf"), {}))
+        self.settings: Settings = settings(load(str(self.path / "arc.conf"), {}), kinds())
 
     def record(self, *recorded: Job) -> None:
         """Record jobs that ended: new ones, or known ones that are something else now."""
@@ -188,17 +188,17 @@ class Site:
     def publish_all(self, **wishes: Any) -> list[Outcome]:
         """One run for all targets."""
         found = self.settings
-        return publish(found, found.targets, self._wishes(**{"since": 1, "now": True, **wishes}))
+        return publish(found, plugs(found), self._wishes(**{"since": 1, "now": True, **wishes}))
 
     def republish(self, from_s: int = 1, before_s: int = 2_000_000_000, **wishes: Any) -> Outcome:
         """Send a period again to the only target."""
         found = self.settings
-        (outcome,) = republish(found, found.targets, Period(from_s, before_s), self._wishes(**wishes))
+        (outcome,) = republish(found, plugs(found), Period(from_s, before_s), self._wishes(**wishes))
         return outcome
 
     def _wishes(self, **wishes: Any) -> Wishes:
-        def quick(target: Target) -> Any:
-            return sender_of(target, self.patience)
+        def quick(plug: Plug) -> Any:
+            return plug.sender(self.patience)
 
         return Wishes(**{"make_sender": quick, **wishes})
 

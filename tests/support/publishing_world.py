@@ -24,13 +24,15 @@ from arcacct.db.schema import begin_new_life
 from arcacct.errors import FiguresHeld
 from arcacct.jobs import cells
 from arcacct.publishing import ledger
-from arcacct.publishing.answers import Answer, Kind, classify_sgas
+from arcacct.publishing.answers import Answer, Kind
 from arcacct.publishing.run import Outcome, Period, Wishes
 from arcacct.publishing.target_run import Databases, TargetRun
 from arcacct.sandbox import apel
 from arcacct.sandbox.apel import APEL
 from arcacct.sandbox.sgas import SGAS
-from arcacct.sandbox.wire import Peer, Request
+from arcacct.sandbox.wire import HTTPRequest, Peer
+from arcacct.targets import plugs
+from arcacct.targets.sgas.answers import classify_sgas
 
 FAR = 10**9
 FAMILY = "[arex/jura/apel:a]\ntargeturl=https://ams.example.org\ngocdb_name=ONE\napel_messages={}\nurbatchsize=3\n"
@@ -150,7 +152,7 @@ class Line:
                 self._receiver._tables[record.table][apel.key(record)] = record.values
             return Answer(Kind.ACCEPTED, 200)
         ids = [html.unescape(one) for one in re.findall('urf:recordId="([^"]*)"', message.data.decode())]
-        answer = self._receiver.answer(Request("POST", "/sgas/ur", {}, {}, message.data, CE))
+        answer = self._receiver.answer(HTTPRequest("POST", "/sgas/ur", {}, {}, message.data, CE))
         return classify_sgas(answer.status, {}, answer.body, ids)
 
 
@@ -332,15 +334,14 @@ class World:
             now=True,
             since=1,
             accept_lower=accept,
-            make_sender=lambda target: Line(self.receivers[target.name], fault),
+            make_sender=lambda plug: Line(self.receivers[plug.target.name], fault),
         )
         outcomes: list[Outcome] = []
         try:
             mortal = Databases(*(Mortal(con, countdown) for con in both))
             cells.advance(mortal.accounting, self.here)
             begun = lives.begin_run(mortal.accounting, mortal.publishing, self.here)
-            found = self.site.settings
-            outcomes += [work(TargetRun(found, target, mortal, wishes), begun.horizon) for target in found.targets]
+            outcomes += [work(TargetRun(plug, mortal, wishes), begun.horizon) for plug in plugs(self.site.settings)]
             ledger.forget_bytes(mortal.publishing, int(time.time()) + 1)
         except Killed:
             pass

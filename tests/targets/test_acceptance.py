@@ -12,26 +12,25 @@ from hostile_text import JOBS
 from hypothesis import HealthCheck, given, settings
 
 from arcacct.jobs.aar import AAR, Transfer, UsageCell
-from arcacct.targets.acceptance import (
-    CellVerdict,
+from arcacct.publishing.plug import CellVerdict
+from arcacct.targets.apel.acceptance import (
     accept_cell,
     accept_for_apel_job,
     accept_for_car,
-    accept_for_sgas,
     apel_verdict,
     repair_apel_job,
-    sgas_verdict,
 )
-from arcacct.targets.apel.car import CAROptions, car
+from arcacct.targets.apel.car import car
 from arcacct.targets.apel.car import document as car_document
 from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job, message
 from arcacct.targets.apel.summaries import summaries
+from arcacct.targets.sgas.acceptance import accept_for_sgas, sgas_verdict
 from arcacct.targets.sgas.usage_record import UROptions, document, usage_record
 
 CREATED = 1_704_198_660
 NOW = 1_704_200_000
 SGAS = UROptions(host="lrms.example.org")
-CAR = CAROptions("EXAMPLE-SITE", host="lrms.example.org")
+CAR = APELOptions("EXAMPLE-SITE", lrms_host="lrms.example.org")
 APEL = APELOptions("EXAMPLE-SITE", lrms_host="lrms.example.org")
 DAY = 86_400
 

@@ -16,7 +16,7 @@ from arcacct.benchmark import Benchmark
 from arcacct.errors import InputError
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.fqan import VO, VOs
-from arcacct.targets.acceptance import accept_for_apel_job
+from arcacct.targets.apel.acceptance import accept_for_apel_job
 from arcacct.targets.apel.messages import (
     JOB_HEADERS,
     APELOptions,
@@ -26,7 +26,8 @@ from arcacct.targets.apel.messages import (
     message,
     neutral_job,
 )
-from arcacct.targets.apel.text import ascii_text, field
+from arcacct.targets.apel.text import field
+from arcacct.targets.ascii import ascii_text
 
 NOW = 1_800_000_000
 OPTIONS = APELOptions("EXAMPLE-SITE", lrms_host="lrms.example.org")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from arcacct.jobs.aar import AAR, UsageCell
 from arcacct.jobs.fqan import VO, VOs
-from arcacct.targets.acceptance import accept_cell
+from arcacct.targets.apel.acceptance import accept_cell
 from arcacct.targets.apel.messages import APELOptions, message, place
 from arcacct.targets.apel.summaries import (
     SUMMARY_HEADERS,

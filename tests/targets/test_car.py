@@ -15,16 +15,17 @@ from lxml import etree
 from arcacct import __version__
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.fqan import VO, VOs
-from arcacct.targets.acceptance import accept_for_car
-from arcacct.targets.apel.car import CAROptions, car, document
+from arcacct.targets.apel.acceptance import accept_for_car
+from arcacct.targets.apel.car import car, document
+from arcacct.targets.apel.messages import APELOptions
 from arcacct.targets.apel.text import field
 
 CREATED = 1_704_198_660
 NOW = 1_800_000_000
-OPTIONS = CAROptions("EXAMPLE-SITE", host="lrms.example.org", arc_version="6.21.1")
+OPTIONS = APELOptions("EXAMPLE-SITE", lrms_host="lrms.example.org", arc_version="6.21.1")
 
 
-def row(job: AAR, options: CAROptions = OPTIONS) -> dict[str, Any]:
+def row(job: AAR, options: APELOptions = OPTIONS) -> dict[str, Any]:
     """What APEL stores of a job."""
     return car_rules.parse(document([car(job, options, CREATED)]))[0]
 
@@ -38,7 +39,7 @@ def row(job: AAR, options: CAROptions = OPTIONS) -> dict[str, Any]:
         ),
     ],
 )
-def test_golden_car(golden: Callable[[str, str], None], job: AAR, name: str, options: CAROptions) -> None:
+def test_golden_car(golden: Callable[[str, str], None], job: AAR, name: str, options: APELOptions) -> None:
     """A fully described job, byte for byte."""
     golden(name, document([car(job, options, CREATED)]).replace(__version__, "VERSION"))
 

@@ -17,7 +17,7 @@ from lxml import etree
 from arcacct import __version__
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.fqan import VO, VOs
-from arcacct.targets.acceptance import accept_for_sgas
+from arcacct.targets.sgas.acceptance import accept_for_sgas
 from arcacct.targets.sgas.usage_record import UROptions, document, machine_name, record_id, usage_record
 
 CREATED = 1_704_198_660

@@ -15,8 +15,9 @@ from urllib.parse import urlsplit
 
 from arcacct import secrecy
 from arcacct.errors import ConfigError
-from arcacct.publishing.answers import Answer, Kind, classify_ams, classify_authn, error_of, token_of
+from arcacct.publishing.answers import Answer, Kind, error_of
 from arcacct.publishing.session import Request, TargetSession
+from arcacct.targets.apel.answers import classify_ams, classify_authn, token_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

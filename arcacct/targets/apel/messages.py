@@ -14,19 +14,15 @@ from arcacct.benchmark import FALLBACK, Benchmark, parsed_benchmark
 from arcacct.errors import InputError
 from arcacct.jobs.fqan import FQAN, VOs, parsed_fqan
 from arcacct.jobs.identity import has_value, machine_host, start_time, vo_name
-from arcacct.targets.apel.text import ascii_text, field, folded, record_text
+from arcacct.targets.apel.rules import DESCRIPTION, LONG, QUEUE
+from arcacct.targets.apel.text import field, folded, record_text
+from arcacct.targets.ascii import ascii_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from arcacct.jobs.aar import AAR
-
-LONG, QUEUE, DESCRIPTION = 255, 100, 100
-"""Widths of APEL's columns."""
-
-LARGEST_INT4 = 2**31 - 1
-"""APEL's procedures take durations, counts and memory as INT."""
 
 JOB_HEADERS = {
     "v0.3": "APEL-individual-job-message: v0.3\n",
@@ -35,12 +31,12 @@ JOB_HEADERS = {
 
 
 class APELOptions(NamedTuple):
-    """What a site may choose about its text messages."""
+    """What a site may choose about its messages, in every format: so all of them name things alike."""
 
     site: str
     """The name of the site in GOCDB."""
     lrms_host: str | None = None
-    """SubmitHost and MachineName of jobs without an endpoint."""
+    """SubmitHost and MachineName, and in XML recordId, of jobs without an endpoint."""
     localid_prefix: str = ""
     """Put before each batch system's job id: it tells the CEs of a site apart whose ids could be the same."""
     vomsless_vo: VOs = VOs()
@@ -52,7 +48,9 @@ class APELOptions(NamedTuple):
     local_group_prefix: str = ""
     """Put before the VO of local jobs, for portals that cannot tell them from grid jobs otherwise."""
     dialect: str = "server"
-    """``server`` or ``seed``."""
+    """``server`` or ``seed``; of texts alone."""
+    arc_version: str | None = None
+    """In XML alone."""
 
 
 class JobKey(NamedTuple):
