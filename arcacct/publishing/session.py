@@ -72,19 +72,21 @@ class Patience(NamedTuple):
         return self.connect_s + 2 * self.read_s if self.exchange_s is None else self.exchange_s
 
 
-def session_to(transport: Transport, patience: Patience | None = None) -> TargetSession:
+def session_to(transport: Transport, patience: Patience | None = None, *, in_clear: bool = False) -> TargetSession:
     """
-    A session with a receiver as a target's block says; ``patience`` overrides its waits.
+    A session with a receiver as a target's block says; ``patience`` overrides its waits, ``in_clear``: without TLS.
 
     Raises CredentialError for a certificate or key that cannot be used, ConfigError for CAs that cannot.
     """
-    context = tls_context(
-        transport.x509_host_cert,
-        transport.x509_host_key,
-        ca_dir=transport.x509_cert_dir,
-        ca_file=transport.ca_file,
-        system_store=transport.ca_system,
-    )
+    context = None
+    if not in_clear:
+        context = tls_context(
+            transport.x509_host_cert,
+            transport.x509_host_key,
+            ca_dir=transport.x509_cert_dir,
+            ca_file=transport.ca_file,
+            system_store=transport.ca_system,
+        )
     waits = patience or Patience(transport.connect_timeout_s, transport.timeout_s, transport.exchange_timeout_s)
     return TargetSession(context, proxy=transport.proxy, patience=waits)
 
