@@ -16,7 +16,8 @@ from urllib.parse import unquote
 
 from arcacct.sandbox.auditor_query import NoQuery, select
 from arcacct.sandbox.auditor_records import StoredRecord, UnexpectedError, array, read, read_update
-from arcacct.sandbox.wire import Answer, Delivery, Receiver
+from arcacct.sandbox.wire import Arrival, HTTPAnswer, Receiver
+from arcacct.targets.auditor.rules import LARGEST_BODY, LONGEST_NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,11 +25,7 @@ if TYPE_CHECKING:
 
     from arcacct.sandbox import Sandbox
     from arcacct.sandbox.journal import Journal
-    from arcacct.sandbox.wire import Request
-
-LARGEST_BODY = 2 * 1024 * 1024
-"""What the server's framework takes as JSON."""
-LONGEST_ID = 256
+    from arcacct.sandbox.wire import HTTPRequest
 
 RECORD_EXISTS, UNEXPECTED_ERROR = b"RECORD_EXISTS", b"UNEXPECTED_ERROR"
 _POSTS = {"/record": False, "/records": True}
@@ -74,6 +71,11 @@ class Auditor(Receiver):
         """The server's, as a target has it."""
         return f"AUDITOR https://localhost:{port}"
 
+    def block(self, box: Sandbox) -> list[str]:
+        """Of an AUDITOR target."""
+        words = [f"targeturl = {box.auditor_url}", "site_id = SANDBOX-SITE"]
+        return ["[arcacct/auditor:sandbox]", *words, *box.credentials]
+
     def totals(self) -> list[str]:
         """A line for each month: how many records, and how long they ran."""
         jobs: Counter[str] = Counter()
@@ -96,26 +98,26 @@ class Auditor(Receiver):
             for record_id in record_ids:
                 del self._stored[record_id]
 
-    def delivers(self, request: Request) -> bool:
+    def delivers(self, request: HTTPRequest) -> bool:
         """True for a request that brings records."""
         return request.method in {"POST", "PUT"} and request.path in {*_POSTS, "/record"}
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: HTTPRequest) -> HTTPAnswer:
         """What the server says to a request."""
         if not self._may(request):
-            return Answer(403)
+            return HTTPAnswer(403)
         if request.method == "GET":
             return self._read(request)
         if not self.delivers(request) or (request.method == "PUT" and request.path != "/record"):
-            return Answer(404)
+            return HTTPAnswer(404)
         if len(request.body) > self.largest_body:
-            return Answer(413, b"JSON payload is larger than allowed")
+            return HTTPAnswer(413, b"JSON payload is larger than allowed")
         file = self.journal.keep("auditor", f"{self.journal.number('auditor')}.json", request.body)
         count, answer = self._write(request)
         verdict = "stored" if answer.status == 200 else answer.body.decode() or f"refused: {answer.status}"
-        return answer._replace(deliveries=(Delivery("auditor", count, file, verdict),))
+        return answer._replace(arrivals=(Arrival("auditor", count, file, verdict),))
 
-    def _may(self, request: Request) -> bool:
+    def _may(self, request: HTTPRequest) -> bool:
         # Over plain HTTP nobody shows a certificate, and nobody is asked who he is.
         if self.access is None or request.peer is None:
             return True
@@ -124,56 +126,56 @@ class Auditor(Receiver):
             return request.path != "/health_check" and request.peer.common_name in self.access.read
         return request.peer.common_name in self.access.write
 
-    def _read(self, request: Request) -> Answer:
+    def _read(self, request: HTTPRequest) -> HTTPAnswer:
         if request.path == "/health_check":
-            return Answer(200)
+            return HTTPAnswer(200)
         if request.path == "/records":
             try:
                 found = select(self.records.values(), request.query)
             except NoQuery as error:
-                return Answer(400, str(error).encode(), "text/plain")
+                return HTTPAnswer(400, str(error).encode(), "text/plain")
             # One object after the other, and no array.
             return _json("".join(record.json() for record in found))
         folder, _, name = request.path.rpartition("/")
         if folder != "/record":
-            return Answer(404)
+            return HTTPAnswer(404)
         record_id = unquote(name)
-        if len(record_id) > LONGEST_ID:
+        if len(record_id) > LONGEST_NAME:
             return _json("null")
         record = self.records.get(record_id)
-        return Answer(500, UNEXPECTED_ERROR, "text/plain") if record is None else _json(record.json())
+        return HTTPAnswer(500, UNEXPECTED_ERROR, "text/plain") if record is None else _json(record.json())
 
-    def _write(self, request: Request) -> tuple[int | None, Answer]:
+    def _write(self, request: HTTPRequest) -> tuple[int | None, HTTPAnswer]:
         if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-            return None, Answer(400, b"Content type error", "text/plain")
+            return None, HTTPAnswer(400, b"Content type error", "text/plain")
         try:
             sent = json.loads(request.body)
             if request.method == "PUT":
                 return 1, self._update(*read_update(sent))
             records = list(map(read, array(sent) if _POSTS[request.path] else [sent]))
         except UnexpectedError:
-            return None, Answer(500, UNEXPECTED_ERROR, "text/plain")
+            return None, HTTPAnswer(500, UNEXPECTED_ERROR, "text/plain")
         except ValueError as error:
-            return None, Answer(400, f"Json deserialize error: {error}".encode(), "text/plain")
+            return None, HTTPAnswer(400, f"Json deserialize error: {error}".encode(), "text/plain")
         return len(records), self._insert(records)
 
-    def _insert(self, records: list[StoredRecord]) -> Answer:
+    def _insert(self, records: list[StoredRecord]) -> HTTPAnswer:
         """Store all or none."""
         new = {record.record_id: record for record in records}
         with self._lock:
             if len(new) == len(records) and not new.keys() & self._stored.keys():
                 self._stored |= new
-                return Answer(200)
+                return HTTPAnswer(200)
             self.repeats += 1
-        return Answer(200) if self.ignores_repeats else Answer(500, RECORD_EXISTS, "text/plain")
+        return HTTPAnswer(200) if self.ignores_repeats else HTTPAnswer(500, RECORD_EXISTS, "text/plain")
 
-    def _update(self, record_id: str, end: StoredRecord) -> Answer:
+    def _update(self, record_id: str, end: StoredRecord) -> HTTPAnswer:
         with self._lock:
             if record_id not in self._stored:
-                return Answer(404)
+                return HTTPAnswer(404)
             self._stored[record_id] = self._stored[record_id]._replace(stop_time=end.stop_time)
-        return Answer(200)
+        return HTTPAnswer(200)
 
 
-def _json(text: str) -> Answer:
-    return Answer(200, text.encode(), "application/json")
+def _json(text: str) -> HTTPAnswer:
+    return HTTPAnswer(200, text.encode(), "application/json")

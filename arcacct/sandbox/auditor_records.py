@@ -7,9 +7,7 @@ import unicodedata
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-LONGEST_NAME = 256
-"""Graphemes."""
-LARGEST_AMOUNT = 2**63 - 1
+from arcacct.targets.auditor.rules import LARGEST_AMOUNT, LONGEST_NAME
 
 
 class UnexpectedError(Exception):

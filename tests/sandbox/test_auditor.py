@@ -16,7 +16,7 @@ from arcacct.sandbox.auditor import Auditor, AuditorAccess
 from arcacct.sandbox.faults import Faults
 from arcacct.sandbox.journal import Journal
 from arcacct.sandbox.server import Server
-from arcacct.sandbox.wire import Peer, Request
+from arcacct.sandbox.wire import HTTPRequest, Peer
 
 NOW = int(time.time())
 CE = Peer("/O=Sandbox/CN=ce.example.org", "CN=ce.example.org,O=Sandbox", "ce.example.org", NOW - 60, NOW + 86_400)
@@ -51,7 +51,7 @@ def record(record_id: str = "r1", /, **fields: object) -> dict[str, object]:
 def ask(auditor, method: str, path: str, body: object = None, *, query: dict[str, str] | None = None, peer=CE):
     """Status and body of the server's answer."""
     content = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-    answer = auditor.answer(Request(method, path, query or {}, JSON, content, peer))
+    answer = auditor.answer(HTTPRequest(method, path, query or {}, JSON, content, peer))
     return answer.status, answer.body.decode()
 
 
@@ -227,7 +227,7 @@ def test_what_is_too_large_or_something_else(auditor):
     assert ask(auditor, "PUT", "/records", [])[0] == 404
     assert ask(auditor, "DELETE", "/record", record())[0] == 404
     assert ask(auditor, "GET", "/elsewhere")[0] == 404
-    assert auditor.answer(Request("POST", "/record", {}, {}, b"{}", CE)).status == 400
+    assert auditor.answer(HTTPRequest("POST", "/record", {}, {}, b"{}", CE)).status == 400
 
 
 def test_what_came_is_kept(auditor, tmp_path):
@@ -235,8 +235,8 @@ def test_what_came_is_kept(auditor, tmp_path):
     ask(auditor, "POST", "/records", [record("r1"), record("r2")])
     assert json.loads((tmp_path / "received" / "auditor" / "0001.json").read_text())[1]["record_id"] == "r2"
     assert auditor.totals() == ["AUDITOR 2026-01: records 2, runtime 7200 s"]
-    answer = auditor.answer(Request("POST", "/record", {}, JSON, json.dumps(record()).encode(), CE))
-    assert answer.deliveries[0][1:] == (1, "auditor/0002.json", "RECORD_EXISTS")
+    answer = auditor.answer(HTTPRequest("POST", "/record", {}, JSON, json.dumps(record()).encode(), CE))
+    assert answer.arrivals[0][1:] == (1, "auditor/0002.json", "RECORD_EXISTS")
 
 
 def test_tls_turns_away_who_shows_no_good_certificate(sandbox):
