@@ -411,7 +411,7 @@ def _exchanged(raw: bytes, token: str) -> list[Answer]:
         says.answers = answers
         session = TargetSession(context(), patience=patience)
         with contextlib.closing(session):
-            client = AMSClient(f"https://localhost:{says.port}", "p", "t", session, authn_port=says.port)
+            client = AMSClient(f"https://localhost:{says.port}/p", f"https://localhost:{says.port}/t", session)
             found.append(client.publish(b"x", "20250101/0123"))
     # Refused records are sent once more, at once.
     says.answers = [raw, raw]

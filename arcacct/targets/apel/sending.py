@@ -22,8 +22,7 @@ class AMSSender(Sender):
         """Raise CredentialError and ConfigError as `Signer` and `tls_context` do."""
         self._signer = Signer(target.transport.x509_host_cert, target.transport.x509_host_key)
         self.session = session_to(target.transport, patience)
-        address = f"https://{target.address.netloc}"
-        self._client = AMSClient(address, target.project, target.topic, self.session, authn_port=target.authn_port)
+        self._client = AMSClient(target.url, target.authn_url, self.session)
         self.destination = target.url
 
     def name(self) -> str | None:
