@@ -199,7 +199,10 @@ class JobBatcher:
     def _correction(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> Held | None:
         # Without a digest: an operator says that there is room for it now.
         there = [one for one in known if one.digest]
-        if not there or not self._keeps_first or is_known(aar, record.key, there) or self._family.replaces(aar):
+        if not there or not self._keeps_first or is_known(aar, record.key, there):
+            return None
+        # Under another key it would be a record more, and no other version of the one there.
+        if self._family.replaces(aar) and all(one.key == record.key for one in there):
             return None
         self._tally.corrections += 1
         reason = _CORRECTION.format(room=self._plug.makes_room.format(key=record.key))

@@ -64,6 +64,15 @@ class Connection:
         return Reply(answer.status, text, {name.lower(): value for name, value in answer.getheaders()})
 
 
+def auditor_client(sandbox: Sandbox):
+    """The official client of AUDITOR, asynchronous, for the sandbox's server."""
+    import pyauditor
+
+    port, ours = sandbox.servers["auditor"].port, sandbox.client
+    builder = pyauditor.AuditorClientBuilder().address("localhost", port).timeout(10)
+    return builder.with_tls(ours.cert_path, ours.key_path, sandbox.ca_file).build()
+
+
 def sign(credential: Credential, text: bytes, options=TEXT, *, extra=()) -> bytes:
     """A message signed with `cryptography`, as a publisher does it."""
     with open(credential.key_path, "rb") as file:
