@@ -17,9 +17,9 @@ from arcacct.cli.examples import examples
 from arcacct.cli.gridengine_options import Qacct, question_of, question_options
 from arcacct.cli.import_rejected import tell_retried
 from arcacct.cli.instants import INSTANT
-from arcacct.cli.speech import say
+from arcacct.cli.speech import complain, say
 from arcacct.cli.tables import FORMATS, show
-from arcacct.db.opening import leave_open, open_accounting
+from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.gridengine.importing import GridEngineReport, Import
 from arcacct.gridengine.local_jobs import Site
@@ -31,7 +31,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from arcacct.conf.settings import Settings
     from arcacct.gridengine.importing import Progress
 
 _CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -107,13 +106,11 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: GridEngineOpti
     if given.summary:
         return _summary(files, given)
     settings = settings_of(ctx)
-    con = open_accounting(settings.places)
-    try:
-        with _progress(files, given) as progress:
-            work = Import(settings.places, con, _policy(settings, given), _say, progress)
-            _run(work, files, given)
-    finally:
-        leave_open(con, settings.places.database)
+    with accounting(settings.places) as con, _progress(files, given) as progress:
+        site = Site(given.cell, settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
+        policy = Policy(site, int(time.time()), round(given.wait * 3600), not given.prefer_gridengine)
+        work = Import(settings.places, con, policy, complain, progress)
+        _run(work, files, given)
     _tell(work.report)
     return _exit_code(work.report.bad_lines + work.report.unreadable + work.report.failed_jobs, given)
 
@@ -129,11 +126,6 @@ def _check(files: tuple[str, ...], given: GridEngineOptions) -> None:
         raise UsageError(f"{options[0]} asks about files: it needs --summary")
     if given.summary and (given.follow or given.derive_again or given.retry):
         raise UsageError("--summary imports nothing: it cannot be combined with --follow, --derive-again or --retry")
-
-
-def _policy(settings: Settings, given: GridEngineOptions) -> Policy:
-    site = Site(given.cell, settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
-    return Policy(site, int(time.time()), round(given.wait * 3600), not given.prefer_gridengine)
 
 
 def _run(work: Import, files: tuple[str, ...], given: GridEngineOptions) -> None:
@@ -153,7 +145,7 @@ def _run(work: Import, files: tuple[str, ...], given: GridEngineOptions) -> None
 
 def _summary(files: tuple[str, ...], given: GridEngineOptions) -> int:
     question = question_of(given.qacct, given.by, given.begin, given.end)
-    found = Summary(question, _say)
+    found = Summary(question, complain)
     for path in files:
         found.file(path)
     rows = found.rows()
@@ -165,10 +157,6 @@ def _summary(files: tuple[str, ...], given: GridEngineOptions) -> int:
     return _exit_code(found.bad_lines + found.unreadable, given)
 
 
-def _say(what: str) -> None:
-    say(f"arcacct: {what}", err=True)
-
-
 def _exit_code(unusable: int, given: GridEngineOptions) -> int:
     return InputError.exit_code if unusable and not given.lenient else 0
 
@@ -176,15 +164,15 @@ def _exit_code(unusable: int, given: GridEngineOptions) -> int:
 def _tell(report: GridEngineReport) -> None:
     taken = report.taken
     if report.bad_lines:
-        say(f"arcacct: {report.bad_lines} lines could not be used; all others are imported", err=True)
+        complain(f"{report.bad_lines} lines could not be used; all others are imported")
     if report.failed_jobs:
-        say(f"arcacct: {report.failed_jobs} jobs could not be made from their records", err=True)
+        complain(f"{report.failed_jobs} jobs could not be made from their records")
     if report.more_conflicts:
-        say(f"arcacct: {report.more_conflicts} further values of A-REX and Grid Engine differ", err=True)
+        complain(f"{report.more_conflicts} further values of A-REX and Grid Engine differ")
     if taken.waiting:
-        say(f"arcacct: {taken.waiting} jobs wait for A-REX to finish a job that they may be", err=True)
+        complain(f"{taken.waiting} jobs wait for A-REX to finish a job that they may be")
     if taken.pruned:
-        say(f"arcacct: {taken.pruned} jobs that `arcacct db prune` has put away: left out", err=True)
+        complain(f"{taken.pruned} jobs that `arcacct db prune` has put away: left out")
     say(
         f"{report.lines} lines read: {taken.new} new records, {taken.known} known; "
         f"{taken.added} jobs added, {taken.changed} changed, {taken.enriched} jobs of A-REX completed"

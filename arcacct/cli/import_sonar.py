@@ -11,8 +11,8 @@ from arcacct.cli.context import settings_of
 from arcacct.cli.ending import end_when_asked
 from arcacct.cli.examples import examples
 from arcacct.cli.import_rejected import tell_retried
-from arcacct.cli.speech import say
-from arcacct.db.opening import leave_open, open_accounting
+from arcacct.cli.speech import complain, say
+from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.sonar.files import follow as follow_files
 from arcacct.sonar.files import telemetry
@@ -56,19 +56,16 @@ def sonar(ctx: click.Context, files: tuple[str, ...], *, follow: bool, retry: bo
     if not files and not retry:
         raise UsageError("no FILE: give files or directories of telemetry, or - for standard input")
     settings = settings_of(ctx)
-    con = open_accounting(settings.places)
     codes = []
-    try:
+    with accounting(settings.places) as con:
         site = _site(con, settings, records)
         if retry:
-            report, retried = retry_rejected(con, settings.places, site, _complain)
+            report, retried = retry_rejected(con, settings.places, site, complain)
             tell_retried(retried)
             codes.append(_say(report))
         if files:
             with closing(_stream(files, follow=follow)) as stream:
-                codes.append(_say(import_telemetry(con, settings.places, site, stream, _complain)))
-    finally:
-        leave_open(con, settings.places.database)
+                codes.append(_say(import_telemetry(con, settings.places, site, stream, complain)))
     return max(codes)
 
 
@@ -98,21 +95,16 @@ def _stream(files: tuple[str, ...], *, follow: bool) -> Generator[Told]:
         return
 
 
-def _complain(what: str) -> None:
-    say(f"arcacct: {what}", err=True)
-
-
 def _say(report: Report) -> int:
     if report.dropped:
         fields = ", ".join(f"{field} {count}" for field, count in sorted(report.dropped.items()))
-        say(f"arcacct: values that could not be used, taken as absent: {fields}", err=True)
+        complain(f"values that could not be used, taken as absent: {fields}")
     if report.late:
-        say(f"arcacct: {report.late} hours are closed: samples of them came too late and were left out", err=True)
+        complain(f"{report.late} hours are closed: samples of them came too late and were left out")
     if report.unrecorded:
-        say(
-            f"arcacct: {report.unrecorded} finished Slurm jobs have no record: A-REX's jobs are recorded here, and "
-            "these may be among them; --records makes records of all others",
-            err=True,
+        complain(
+            f"{report.unrecorded} finished Slurm jobs have no record: A-REX's jobs are recorded here, and "
+            "these may be among them; --records makes records of all others"
         )
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.envelopes.items())) or "nothing"
     say(f"{kinds}; {report.recorded} Slurm jobs recorded, {report.enriched} records enriched")

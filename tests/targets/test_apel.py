@@ -9,6 +9,7 @@ from typing import Any
 
 import apel_rules
 import pytest
+from apel_message import message
 from hostile_text import READABLE_JOBS, TEXT
 from hypothesis import HealthCheck, given, settings
 
@@ -23,7 +24,6 @@ from arcacct.targets.apel.messages import (
     JobKey,
     individual_job,
     job_key,
-    message,
     neutral_job,
 )
 from arcacct.targets.apel.text import field

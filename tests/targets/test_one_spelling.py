@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from apel_message import message
 from hostile_text import READABLE_JOBS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,8 +15,9 @@ from arcacct.jobs.aar import AAR, UsageCell
 from arcacct.jobs.fqan import VO, VOs
 from arcacct.sandbox import apel
 from arcacct.targets.apel.acceptance import accept_cell, accept_for_apel_job, accept_for_car
-from arcacct.targets.apel.car import car, document
-from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job, message
+from arcacct.targets.apel.car import car
+from arcacct.targets.apel.families import CAR as CAR_DOCUMENT
+from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job
 from arcacct.targets.apel.summaries import SUMMARY_HEADERS, summaries, summary_record
 
 NOW = 1_710_000_000
@@ -65,7 +67,7 @@ def key_of(values: dict[str, Any]) -> dict[str, Any]:
 def keys_of_records(job: AAR, options: APELOptions) -> dict[str, dict[str, Any]]:
     """The key of a job in each family of job records, as the rehearsal's receiver reads it."""
     xml = accept_for_car(job, options, NOW).aar
-    texts = {"car": apel.read(document([car(xml, options, NOW)]))}
+    texts = {"car": apel.read(CAR_DOCUMENT.join([car(xml, options, NOW)]))}
     for version, header in JOB_HEADERS.items():
         aar = accept_for_apel_job(job, options, NOW).aar
         texts[version] = apel.read(message(header, [individual_job(aar, options, version)]))
