@@ -13,12 +13,13 @@ from typing import NamedTuple
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.serialization import pkcs7
 
+from arcacct.targets.sgas.rules import NAMESPACES
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.sandbox import Sandbox
     from arcacct.sandbox.authority import Credential
 
-URF = "http://schema.ogf.org/urf/2003/09/urf"
 TEXT = (pkcs7.PKCS7Options.DetachedSignature, pkcs7.PKCS7Options.Text)
 
 
@@ -117,16 +118,8 @@ def usage_record(job: str = "job1", *, machine: str = "ce.example.org", body: st
 
 def usage_records(*records: str) -> str:
     """A document of usage records with every namespace the server knows."""
-    spaces = {
-        "urf": URF,
-        "vo": "http://www.sgas.se/namespaces/2009/05/ur/vo",
-        "sgas": "http://www.sgas.se/namespaces/2009/07/ur",
-        "tr": "http://www.sgas.se/namespaces/2010/10/filetransfer",
-        "arc": "http://www.nordugrid.org/ws/schemas/ur-arc",
-        "deisa": "http://rmis.deisa.org/acct",
-    }
-    declared = " ".join(f'xmlns:{prefix}="{space}"' for prefix, space in spaces.items())
-    root = f'<UsageRecords xmlns="{URF}" {declared}>'
+    declared = " ".join(f'xmlns:{prefix}="{space}"' for prefix, space in NAMESPACES.items())
+    root = f'<UsageRecords xmlns="{NAMESPACES["urf"]}" {declared}>'
     return f'<?xml version="1.0" encoding="utf-8"?>{root}{"".join(records)}</UsageRecords>'
 
 

@@ -112,8 +112,8 @@ def test_apel_stores_every_column_as_intended(job: AAR) -> None:
         "NodeCount": 2,
         "ServiceLevelType": "HEPscore23",
         "ServiceLevel": 12.3,
-        "StartTime": "2024-01-02T10:00:00Z",
-        "EndTime": "2024-01-02T12:30:05Z",
+        "StartTime": 1_704_189_600,
+        "EndTime": 1_704_198_605,
         "InfrastructureType": "grid",
         "InfrastructureDescription": "JURA-ARC-SLURM",
     }
