@@ -23,7 +23,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from arcacct.errors import ConfigError
 from arcacct.files.foreign import open_directory, open_parent
 from arcacct.sandbox import der
-from arcacct.targets.apel.signing import slash_dn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -142,6 +141,23 @@ def subject_hash(name: x509.Name) -> str:
     )
     digest = hashlib.sha1(canonical, usedforsecurity=False).digest()
     return f"{int.from_bytes(digest[:4], 'little'):08x}"
+
+
+def slash_dn(name: x509.Name) -> str:
+    """The subject in certificate order, ``/TYPE=value`` each, as SSM compares it with its allow-list (apel 2.2)."""
+    return "".join(f"/{_SHORT_NAMES.get(part.oid, part.oid.dotted_string)}={part.value!s}" for part in name)
+
+
+_SHORT_NAMES = {
+    NameOID.COMMON_NAME: "CN",
+    NameOID.ORGANIZATION_NAME: "O",
+    NameOID.ORGANIZATIONAL_UNIT_NAME: "OU",
+    NameOID.COUNTRY_NAME: "C",
+    NameOID.STATE_OR_PROVINCE_NAME: "ST",
+    NameOID.LOCALITY_NAME: "L",
+    NameOID.DOMAIN_COMPONENT: "DC",
+    NameOID.EMAIL_ADDRESS: "emailAddress",
+}
 
 
 def validity(certificate: x509.Certificate) -> tuple[int, int]:

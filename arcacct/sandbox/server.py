@@ -21,9 +21,8 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from arcacct.errors import ConfigError, TargetBusy
-from arcacct.sandbox.authority import validity
+from arcacct.sandbox.authority import slash_dn, validity
 from arcacct.sandbox.wire import Arrival, HTTPAnswer, HTTPRequest, Peer
-from arcacct.targets.apel.signing import slash_dn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

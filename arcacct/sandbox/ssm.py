@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from arcacct.errors import InputError
 from arcacct.sandbox import envelopes, signatures
-from arcacct.targets.apel.signing import slash_dn
+from arcacct.sandbox.authority import slash_dn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from sandbox_clients import Connection
 
 from arcacct.errors import ConfigError
 from arcacct.sandbox import authority
-from arcacct.targets.apel.signing import slash_dn
 
 
 @pytest.mark.parametrize(
@@ -88,7 +87,7 @@ def test_slash_names_know_openssls_short_names():
             x509.NameAttribute(NameOID.COMMON_NAME, "Jörg"),
         ]
     )
-    assert slash_dn(name) == "/C=SE/emailAddress=a@example.org/CN=Jörg"
+    assert authority.slash_dn(name) == "/C=SE/emailAddress=a@example.org/CN=Jörg"
 
 
 def test_a_second_authority_in_the_same_directory_replaces_the_first(tmp_path):
