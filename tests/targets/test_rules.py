@@ -33,6 +33,7 @@ from arcacct.targets.verdicts import SMALLEST_WIDTH
 
 NOW = 1_704_200_000
 UR = UROptions(host="lrms.example.org")
+DOCUMENT = UsageRecords.document
 APEL = APELOptions("EXAMPLE-SITE", lrms_host="lrms.example.org")
 CE = Peer("/CN=ce.example.org", "CN=ce.example.org", "ce.example.org", 0, 2**40)
 TABLES = {
