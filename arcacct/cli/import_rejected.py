@@ -11,7 +11,7 @@ from arcacct.cli.examples import examples
 from arcacct.cli.speech import block, say
 from arcacct.cli.tables import FORMATS
 from arcacct.cli.tables import show as show_rows
-from arcacct.db.opening import leave_open, open_accounting, read_accounting, writing
+from arcacct.db.opening import accounting, read_accounting, writing
 from arcacct.errors import UsageError
 from arcacct.jobs.rejected import Kept, Retried, content_of, drop, listed
 
@@ -50,24 +50,17 @@ def rejected(
         raise UsageError("--show, --drop and --drop-all exclude each other")
     here = settings_of(ctx).places
     if dropped or drop_all:
-        con = open_accounting(here)
-        try:
-            with writing(con, here):
-                ids = [one.rejected_id for one in listed(con, source)] if drop_all else list(dropped)
-                say(f"{drop(con, ids)} rejected records dropped")
-        finally:
-            leave_open(con, here.database)
+        with accounting(here) as con, writing(con, here):
+            ids = [one.rejected_id for one in listed(con, source)] if drop_all else list(dropped)
+            say(f"{drop(con, ids)} rejected records dropped")
     elif show is not None:
         block(content_of(read_accounting(here), show).decode("utf-8", "backslashreplace"))
     else:
-        _list(listed(read_accounting(here), source), form)
-
-
-def _list(found: list[Kept], form: str) -> None:
-    if not found and form == "table":
-        say("no record is rejected", err=True)
-        return
-    show_rows(_COLUMNS, [_row(one) for one in found], form)
+        found = listed(read_accounting(here), source)
+        if not found and form == "table":
+            say("no record is rejected", err=True)
+        else:
+            show_rows(_COLUMNS, map(_row, found), form)
 
 
 def _row(one: Kept) -> tuple[object, ...]:

@@ -53,6 +53,7 @@ class Follower:
         self._order = order
         self._endings = endings
         self._said: dict[str, str] = {}
+        """What is wrong now, by path."""
 
     def once(self) -> Iterator[Reader]:
         """Every file, each after what it was rotated to since it was read last."""
@@ -72,24 +73,29 @@ class Follower:
         Every file, and what comes; ``None`` whenever all was read that there is.
 
         Goes on as long as ``goes_on`` says so. A file that is not there, or cannot be read now, is tried again.
-        Standard input ends when its writer does.
-        Raises InputError for standard input beside anything else.
+        Standard input ends when its writer does; InputError is raised for it beside anything else.
         """
         if STDIN in self._paths:
             if len(self._paths) > 1:
                 raise InputError("-: standard input is followed alone; follow the files by another command")
-            yield from self._follow_stdin()
+            with Reader(STDIN) as reader:
+                reader.is_last = True
+                yield reader
             return
         followed: dict[str, _Path] = {}
+        known: set[str] = set()
         try:
             while True:
                 paths, complaints = self._found()
-                self._say("", "; ".join(complaints))
+                for complaint in set(complaints) - known:
+                    self._complain(complaint)
+                known = set(complaints)
                 for path in sorted(paths, key=self._when) if not followed else paths:
                     yield from self._look(followed.setdefault(path, self._path(path)))
                 # What is in a directory that cannot be read now is not gone.
                 for path in () if complaints else followed.keys() - set(paths):
                     yield from followed.pop(path).leave()
+                    self._said.pop(path)
                 yield None
                 if not goes_on():
                     return
@@ -97,15 +103,6 @@ class Follower:
         finally:
             for one in followed.values():
                 one.close()
-
-    def _follow_stdin(self) -> Iterator[Reader | None]:
-        with Reader(STDIN) as reader:
-            reader.is_slow = True
-            while not reader.is_over:
-                yield reader
-                yield None
-            reader.is_last = True
-            yield reader
 
     def _look(self, one: _Path) -> Iterator[Reader]:
         wrong = ""

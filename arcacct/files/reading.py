@@ -118,10 +118,6 @@ class Reader:
         """What stood after the last newline when we read last."""
         self.is_last = False
         """Whether nothing more is to come from it: what is left at its end is no beginning."""
-        self.is_slow = False
-        """Whether we would have to wait for each piece."""
-        self.is_over = False
-        """Whether we have come to an end that may be no end for ever."""
         self._at = 0
         """How far was read: up to the position, and what is left."""
         self._tail = b""
@@ -254,7 +250,7 @@ class Reader:
 
     def chunks(self) -> Iterator[bytes]:
         """
-        What stands after the position, in pieces of any length: as much as there is, or one piece if ``is_slow``.
+        What stands after the position, in pieces of any length; of a pipe as they come.
 
         Moves the position. What cannot be read is in ``complaint`` after all that could be.
         """
@@ -262,9 +258,6 @@ class Reader:
             before = self.position
             self.position = before._replace(position=self._at, checksum=zlib.crc32(chunk, before.checksum))
             yield chunk
-            if self.is_slow:
-                return
-        self.is_over = True
 
     def _new(self, first: Callable[[], None] = lambda: None) -> Iterator[bytes]:
         """What stands after the position."""
