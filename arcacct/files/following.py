@@ -111,6 +111,7 @@ class Follower:
             wrong = one.reader.complaint if one.reader is not None else ""
         except InputError as error:
             wrong = str(error)
+            one.close()
         self._say(one.path, wrong)
 
     def _say(self, path: str, complaint: str) -> None:
@@ -162,6 +163,7 @@ class _Path:
 
     def look(self) -> Iterator[Reader]:
         """The files that may have something new. Raises InputError for what cannot be read now."""
+        since_s, self._looked_s = self._looked_s, int(time.time())
         former = self._former
         if former is not None and former.is_removed():
             self._former = None
@@ -173,7 +175,7 @@ class _Path:
             yield from self._go_on(self.reader, identity)
         # When a file was moved away the next may not be there yet: the old one may still be written to.
         if self.reader is None and identity is not None:
-            for path in self.rotated():
+            for path in self.rotated(since_s):
                 try:
                     yield from self.whole(path)
                 except InputError as error:
@@ -181,7 +183,6 @@ class _Path:
             self.reader = self._open(self.path)
             self.reader.has_changed()
             yield self.reader
-        self._looked_s = int(time.time())
 
     def _identity(self) -> tuple[int, int] | None:
         try:
@@ -223,17 +224,17 @@ class _Path:
     def leave(self) -> Iterator[Reader]:
         """The path is no longer meant: what is left of its files."""
         for reader in (self._former, self.reader):
-            if reader is not None and not reader.was_cut():
+            if reader is not None:
                 yield from self._end(reader)
-        self.close()
+        self._former = self.reader = None
 
-    def rotated(self) -> list[str]:
+    def rotated(self, looked_s: int = 0) -> list[str]:
         """
-        What the path was renamed or copied to since it was read last.
+        What the path was renamed or copied to since it was read last; without positions since it was looked at.
 
         None of a directory that cannot be read: reading the path says what is wrong.
         """
-        read_s = self._looked_s if self._positions is None else self._positions.read_s(self.path)
+        read_s = looked_s if self._positions is None else self._positions.read_s(self.path)
         with suppress(InputError):
             return rotated_since(self.path, read_s) if read_s else []
         return []
@@ -267,8 +268,8 @@ class _Path:
             self._read = [*self._read, reader][-_REMEMBERED:]
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the files; the next look finds them by their positions."""
         for reader in (self._former, self.reader):
             if reader is not None:
-                reader.close()
+                self._let_go(reader)
         self._former = self.reader = None
