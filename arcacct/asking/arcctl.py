@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+from arcacct.jobs.states import IN_PROGRESS
 from arcacct.targets.xml import LAST_SECOND
 
 TYPE_CHECKING = False
@@ -98,7 +99,7 @@ def stats_json(
 
 def unfinished(job: ArcctlJob) -> str | None:
     """What arcctl says of a job in progress instead of anything else; ``None`` for any other job."""
-    if job["Status"] != "in-progress":
+    if job["Status"] != IN_PROGRESS:
         return None
     return (
         f"Job {job['JobID']} (submitted on {job['SubmitTime']}) is not finished yet. "

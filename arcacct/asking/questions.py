@@ -16,12 +16,13 @@ from arcacct.db.engine import Connection
 from arcacct.jobs.reading import plain_text, unescaped
 from arcacct.jobs.recorder import escaped
 from arcacct.jobs.rows import schema_version
+from arcacct.jobs.statuses import SQL_ABORTED, SQL_BY_ITSELF, SQL_FAILED
 
 _LARGEST = 2**53
-_FINAL = "StatusID IN (SELECT ID FROM Status WHERE Name IN ('completed', 'failed'))"
+_FINAL = f"StatusID IN (SELECT ID FROM Status WHERE Name IN {SQL_BY_ITSELF})"
 # The same jobs as are published: one that vanished unfinished counts if the batch system measured something.
 _COUNTED = (
-    f"EndTime > 0 AND ({_FINAL} OR (StatusID IN (SELECT ID FROM Status WHERE Name = 'aborted')"
+    f"EndTime > 0 AND ({_FINAL} OR (StatusID IN (SELECT ID FROM Status WHERE Name = {SQL_ABORTED})"
     " AND (UsedWalltime, UsedCPUUserTime, UsedCPUKernelTime) <> (0, 0, 0)))"
 )
 
@@ -219,7 +220,7 @@ def parts(con: Connection, selection: Selection, keys: Sequence[str], *, everyth
     rows = con.execute(
         f"SELECT {columns}{', ' if keys else ''}CPUCount, {raw['benchmark']}, count(*),"
         f" {_measured('UsedWalltime')}, {_measured('UsedCPUUserTime')} + {_measured('UsedCPUKernelTime')},"
-        " sum(StatusID IN (SELECT ID FROM Status WHERE Name = 'failed')), sum(StageInVolume), sum(StageOutVolume)"
+        f" sum(StatusID IN (SELECT ID FROM Status WHERE Name = {SQL_FAILED})), sum(StageInVolume), sum(StageOutVolume)"
         f" FROM AAR WHERE {where}{counted}"
         f" GROUP BY {grouped}{', ' if grouped else ''}CPUCount, {group_by.get('benchmark', len(keys) + 2)}",
         values,

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from arcacct.cli.speech import say
+from arcacct.cli.speech import complain
 from arcacct.conf.parser import Conf, load
 from arcacct.conf.places import Places, places
 from arcacct.conf.secrets import remember_secrets
@@ -42,5 +42,5 @@ def settings_of(ctx: click.Context) -> Settings:
     """Every setting. Raises ConfigError with every complaint."""
     found = settings(conf_of(ctx), kinds(), database=ctx.obj["database"])
     for problem in found.warnings:
-        say(f"arcacct: warning: {problem}", err=True)
+        complain(f"warning: {problem}")
     return found

@@ -12,10 +12,10 @@ from arcacct.cli.arguments import together
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
 from arcacct.cli.gridengine_options import Qacct, question_of, question_options
-from arcacct.cli.import_options import complain, progress, until_asked
+from arcacct.cli.import_options import progress, until_asked
 from arcacct.cli.import_rejected import tell_retried
 from arcacct.cli.instants import INSTANT
-from arcacct.cli.speech import say
+from arcacct.cli.speech import complain, say
 from arcacct.cli.tables import FORMATS, show
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
@@ -24,10 +24,6 @@ from arcacct.gridengine.local_jobs import Site
 from arcacct.gridengine.slices import Policy
 from arcacct.gridengine.summary import Summary
 from arcacct.gridengine.totals import qacct_lines, table, table_columns
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.conf.settings import Settings
 
 _CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -103,7 +99,9 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: GridEngineOpti
         return _summary(files, given)
     settings = settings_of(ctx)
     with accounting(settings.places) as con, progress(files, follow=given.follow) as show_progress:
-        work = Import(settings.places, con, _policy(settings, given), complain, show_progress)
+        site = Site(given.cell, settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
+        policy = Policy(site, int(time.time()), round(given.wait * 3600), not given.prefer_gridengine)
+        work = Import(settings.places, con, policy, complain, show_progress)
         _run(work, files, given)
     _tell(work.report)
     return _exit_code(work.report.bad_lines + work.report.unreadable + work.report.failed_jobs, given)
@@ -120,11 +118,6 @@ def _check(files: tuple[str, ...], given: GridEngineOptions) -> None:
         raise UsageError(f"{options[0]} asks about files: it needs --summary")
     if given.summary and (given.follow or given.derive_again or given.retry):
         raise UsageError("--summary imports nothing: it cannot be combined with --follow, --derive-again or --retry")
-
-
-def _policy(settings: Settings, given: GridEngineOptions) -> Policy:
-    site = Site(given.cell, settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
-    return Policy(site, int(time.time()), round(given.wait * 3600), not given.prefer_gridengine)
 
 
 def _run(work: Import, files: tuple[str, ...], given: GridEngineOptions) -> None:

@@ -8,18 +8,12 @@ from contextlib import contextmanager
 import click
 
 from arcacct.cli.ending import end_when_asked
-from arcacct.cli.speech import say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from arcacct.jobs.imports import Progress
-
-
-def complain(what: str) -> None:
-    """Something that a person should know while an import runs."""
-    say(f"arcacct: {what}", err=True)
 
 
 @contextmanager

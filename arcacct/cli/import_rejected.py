@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import click
 
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
-from arcacct.cli.speech import block, say
+from arcacct.cli.speech import block, complain, say
 from arcacct.cli.tables import FORMATS
 from arcacct.cli.tables import show as show_rows
 from arcacct.db.opening import accounting, read_accounting, writing
 from arcacct.errors import UsageError
-from arcacct.jobs.rejected import Kept, Retried, content_of, drop, listed
+from arcacct.jobs.rejected import Retried, content_of, drop, listed
+from arcacct.targets.xml import iso_time
 
 _SOURCES = ("arex", "features", "gridengine", "sonar")
 _COLUMNS = ("id", "source", "file", "position", "records", "rejected", "reason")
@@ -56,24 +55,21 @@ def rejected(
     elif show is not None:
         block(content_of(read_accounting(here), show).decode("utf-8", "backslashreplace"))
     else:
-        found = listed(read_accounting(here), source)
-        if not found and form == "table":
-            say("no record is rejected", err=True)
+        rows = [
+            (one.rejected_id, one.source, one.file, one.position, one.records, iso_time(one.rejected_s), one.reason)
+            for one in listed(read_accounting(here), source)
+        ]
+        if rows or form != "table":
+            show_rows(_COLUMNS, rows, form)
         else:
-            show_rows(_COLUMNS, map(_row, found), form)
-
-
-def _row(one: Kept) -> tuple[object, ...]:
-    when = datetime.fromtimestamp(one.rejected_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return one.rejected_id, one.source, one.file, one.position, one.records, when, one.reason
+            say("no record is rejected", err=True)
 
 
 def tell_retried(done: Retried) -> None:
     """What became of rejected records that were tried again."""
     say(f"{done.tried} rejected records tried again: {done.good} can be used now")
     if done.needs_file:
-        say(
-            f"arcacct: of {done.needs_file} further records not all is kept: import the files again that "
-            "`arcacct import rejected` names, with --retry",
-            err=True,
+        complain(
+            f"of {done.needs_file} further records not all is kept: import the files again that "
+            "`arcacct import rejected` names, with --retry"
         )

@@ -6,9 +6,9 @@ import click
 
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
-from arcacct.cli.import_options import complain, progress, until_asked
+from arcacct.cli.import_options import progress, until_asked
 from arcacct.cli.import_rejected import tell_retried
-from arcacct.cli.speech import say
+from arcacct.cli.speech import complain, say
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.sonar.importing import Importer
@@ -86,8 +86,8 @@ def _tell(report: SonarReport) -> int:
         complain(f"{report.late} hours are closed: samples of them came too late and were left out")
     if report.unrecorded:
         complain(
-            f"{report.unrecorded} finished Slurm jobs have no record: A-REX's jobs are recorded here, and these may be "
-            "among them; --records makes records of all others"
+            f"{report.unrecorded} finished Slurm jobs have no record: A-REX's jobs are recorded here, and "
+            "these may be among them; --records makes records of all others"
         )
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.envelopes.items())) or "nothing"
     say(f"{kinds}; {report.recorded} Slurm jobs recorded, {report.enriched} records enriched")

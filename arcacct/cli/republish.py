@@ -11,8 +11,8 @@ from arcacct.cli.asking import complete_target
 from arcacct.cli.context import conf_of, settings_of
 from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT
-from arcacct.cli.outcomes import announce, complain, exit_code, show
-from arcacct.cli.speech import confirm, say
+from arcacct.cli.outcomes import announce, exit_code, show
+from arcacct.cli.speech import complain, confirm, say
 from arcacct.conf.settings import Settings, settings
 from arcacct.db import opening
 from arcacct.errors import UsageError
@@ -93,8 +93,7 @@ def republish(
         confirm("send this?")
     complaints: list[str] = []
     outcomes = _send(found, targets, period, planned, complaints)
-    for complaint in complaints:
-        complain(complaint)
+    complain(*complaints)
     show(outcomes)
     return exit_code(outcomes, complaints)
 

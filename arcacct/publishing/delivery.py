@@ -24,8 +24,7 @@ from arcacct.publishing.task import Task
 from arcacct.publishing.under_way import UnderWay
 
 _STILL_THERE = (
-    "the receiver still has an older version of this record: it named the same row of its database again. {Room}, then"
-    " run `arcacct quarantine retry`"
+    "the receiver still has an older version of this record{named}. {Room}, then run `arcacct quarantine retry`"
 )
 
 _REFUSALS = (Kind.TOO_LARGE, Kind.RECORDS_REFUSED)
@@ -105,6 +104,10 @@ class Delivery:
         self._origin = origin
         self._run = task.run
         self._unknown = unknown
+        room, named = self._plug.makes_room, ": it named the same row of its database again"
+        self._still_there = _STILL_THERE.format(
+            Room=room[:1].upper() + room[1:], named=named if self._plug.numbers_records else ""
+        )
         self._watch = watch
         self._under_way: UnderWay | None = None
         self._suspects: list[Suspect] = []
@@ -337,7 +340,7 @@ class Delivery:
             answer.text,
             answer.receiver_id,
             answer.receiver_rows,
-            _STILL_THERE.format(Room=self._plug.makes_room[:1].upper() + self._plug.makes_room[1:]),
+            self._still_there,
             self._unknown,
         )
         # What is sent again on purpose was counted and named before.

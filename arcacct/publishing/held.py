@@ -12,7 +12,11 @@ from arcacct.errors import InputError
 from arcacct.jobs.reading import LAST_SECOND
 from arcacct.publishing.instants import iso
 from arcacct.publishing.ledger import Held, hold
-from arcacct.publishing.sent import MANY
+from arcacct.publishing.sent import MANY, versions
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.conf.targets import Target
 
 
 class Due(NamedTuple):
@@ -203,6 +207,20 @@ def set_aside(con: Connection, *, target: str | None = None, job_id: str | None 
         f"{_ASIDE} WHERE {' AND '.join(asked) or '1'} ORDER BY Target, EndTime, JobID", tuple(asked.values())
     )
     return [Aside._make(row) for row in rows]
+
+
+def outdated(con: Connection, target: Target) -> list[str]:
+    """
+    By what a receiver that keeps the first version of a record knows those of which there are corrections.
+
+    Raises InputError when nothing is set aside as a correction.
+    """
+    aside = [one.job_id for one in set_aside(con, target=target.block) if one.state == "correction"]
+    known = versions(con, target.block, aside, keeps_first=True)
+    keys = sorted({version.key for found in known.values() for version in found})
+    if not keys:
+        raise InputError(f"{target.name}: nothing is set aside as a correction; see `arcacct quarantine list`")
+    return keys
 
 
 def change_state(con: Connection, target: str | None, job_ids: Sequence[str], state: str) -> int:

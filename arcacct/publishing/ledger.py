@@ -157,6 +157,11 @@ RECORD_COLUMNS = (
 """A SentRecord, from MessageRecords LEFT JOIN Given."""
 
 
+KEPT, OTHER = "0", "other"
+"""
+In the place of a receiver's number of a record, from one that gives none: it had the record already, in whatever
+version; it has another version than the one that was sent.
+"""
 UNKNOWN_DIGEST = b"\0"
 """Of a record that the receiver has in a version that nobody knows: it is that of no record."""
 
@@ -434,9 +439,9 @@ def accepted(
     The receiver has it: answer, records, counts and cursor in one transaction.
 
     ``receiver_rows`` are the receiver's own numbers of the records, by key (SGAS). A number that is not new says that
-    it kept what it had: such a record is set aside as ``correction``, for the reason ``still_there`` with its
-    ``{key}``. So is one of which it may have another version that the ledger has lost (``unknown``). Returns the JobIDs
-    of those.
+    it kept what it had, as `KEPT` and `OTHER` do: such a record is set aside as ``correction``, for the reason
+    ``still_there`` with its ``{key}``. So is one of which it may have another version that the ledger has lost
+    (``unknown``). Returns the JobIDs of those.
     """
     con.execute("PRAGMA synchronous = NORMAL")
     try:
@@ -477,15 +482,16 @@ def _note_rows(
     )
     kept = []
     for position, one in enumerate(message.records):
-        if one.key not in rows:
+        row = rows.get(one.key)
+        if row is None:
             continue
-        if unknown is not None and unknown.has(one, rows[one.key]):
-            con.execute(
-                "UPDATE MessageRecords SET Digest = ? WHERE MessageID = ? AND Position = ?",
-                (UNKNOWN_DIGEST, message.message_id, position),
-            )
-            kept.append(one)
         if one.replaced_id is None:
+            if row == OTHER or (unknown is not None and unknown.has(one, row)):
+                con.execute(
+                    "UPDATE MessageRecords SET Digest = ? WHERE MessageID = ? AND Position = ?",
+                    (UNKNOWN_DIGEST, message.message_id, position),
+                )
+                kept.append(one)
             continue
         before = con.execute(
             "SELECT MessageRecords.Digest, GivenID, Wall, ReceiverRow FROM MessageRecords"
@@ -493,7 +499,7 @@ def _note_rows(
             " AND MessageID < ? ORDER BY MessageID DESC LIMIT 1",
             (one.job_id, target, one.key, message.message_id),
         ).fetchone()
-        if before is None or before[3] != rows[one.key]:
+        if before is None or row not in (before[3], KEPT, OTHER):
             continue
         # What the receiver has is the earlier version: the ledger says so, whatever was sent.
         con.execute(

@@ -233,7 +233,7 @@ def send_counts(task: Task, delivery: Deliverer, doubt_seq: int | None = None) -
     unknown = sent.open_months(task.publishing, task.block)
     jobs, sums = given.given_jobs(task.publishing, task.block), given.given_sums(task.publishing, task.block)
     parts = []
-    for text, one in counts.texts([(place, amount.jobs) for found in (jobs, sums) for place, amount in found.items()]):
+    for text, one in counts.counts([(place, amount.jobs) for found in (jobs, sums) for place, amount in found.items()]):
         month = (one.year, one.month)
         if month not in unknown and month not in task.floor.held and _may_count(task, month, one, live):
             parts.append(Part(text, sum=one))
@@ -242,7 +242,7 @@ def send_counts(task: Task, delivery: Deliverer, doubt_seq: int | None = None) -
         # Counts of months and hosts that jobs have left since: a ledger that was lost may have known them.
         former_places = former.former_places(task.accounting, doubt_seq)
         perhaps = [(Place(*counts.place(url), year, month), 0) for url, year, month in former_places]
-        live += [one for _text, one in counts.texts(perhaps)]
+        live += [one for _text, one in counts.counts(perhaps)]
     taken = zeros(task.plug, [(COUNTS, one) for one in live if one.key not in kept], parts).get(COUNTS, [])
     if taken:
         task.tally.note(zeros_note(COUNTS, taken))

@@ -139,18 +139,10 @@ class Records(ABC):
         raise NotImplementedError
 
 
-class Summaries(ABC):
-    """Messages of monthly sums, in one format."""
+class Sums(ABC):
+    """Messages about months, under keys that the receiver replaces by."""
 
     document: Document
-
-    @abstractmethod
-    def accept(self, cell: UsageCell, now: int) -> CellVerdict:
-        """What the receiver would say of a usage cell."""
-
-    @abstractmethod
-    def sums(self, cells: Iterable[UsageCell]) -> list[tuple[str, SentSum]]:
-        """The sums of cells that were accepted, by the receiver's key: the text of each, and what is noted of it."""
 
     @abstractmethod
     def place(self, endpoint_url: str | None) -> tuple[str, str]:
@@ -161,38 +153,36 @@ class Summaries(ABC):
         """The text that says there is nothing (any more) under a key of the ledger."""
 
     @abstractmethod
-    def vo_of(self, key: str) -> str | None:
-        """The VO in a key of the ledger."""
+    def months(self, message: str) -> list[Month]:
+        """The month of each sum in the text of a message."""
+
+
+class Summaries(Sums):
+    """Monthly sums of usage, in one format."""
 
     @abstractmethod
-    def months(self, message: str) -> list[Month]:
-        """Year and month of each sum in the text of a message."""
+    def accept(self, cell: UsageCell, now: int) -> CellVerdict:
+        """What the receiver would say of a usage cell."""
+
+    @abstractmethod
+    def sums(self, cells: Iterable[UsageCell]) -> list[tuple[str, SentSum]]:
+        """The sums of cells that were accepted, by the receiver's key: the text of each, and what is noted of it."""
+
+    @abstractmethod
+    def vo_of(self, key: str) -> str | None:
+        """The VO in a key of the ledger."""
 
     def notes(self, cells: Sequence[UsageCell]) -> Iterable[str]:  # noqa: ARG002  nothing
         """What has to be said of the sums of these cells before they are sent."""
         return ()
 
 
-class Counts(ABC):
-    """Messages that say how many jobs a receiver was given, for it to compare with its own numbers (APEL's sync)."""
-
-    document: Document
+class Counts(Sums):
+    """How many jobs a receiver was given, for it to compare with its own numbers (APEL's sync)."""
 
     @abstractmethod
-    def texts(self, given: Iterable[tuple[Place, int]]) -> list[tuple[str, SentSum]]:
+    def counts(self, given: Iterable[tuple[Place, int]]) -> list[tuple[str, SentSum]]:
         """The text of each count, and what is noted of it; of the jobs that the receiver was given, by place."""
-
-    @abstractmethod
-    def place(self, endpoint_url: str | None) -> tuple[str, str]:
-        """As of `Summaries`."""
-
-    @abstractmethod
-    def zero(self, key: str) -> str:
-        """As of `Summaries`."""
-
-    @abstractmethod
-    def months(self, message: str) -> list[Month]:
-        """As of `Summaries`."""
 
 
 class Sender(ABC):
@@ -306,7 +296,7 @@ class Plug(ABC):
         """Whether messages of a kind have a record for each job, and no sums."""
         return kind in self.record_kinds
 
-    def _sums(self, kind: str) -> Summaries | Counts:
+    def _sums(self, kind: str) -> Sums:
         return self.counts if self.counts is not None and kind == COUNTS else self.summaries(kind)
 
     def document(self, kind: str) -> Document:

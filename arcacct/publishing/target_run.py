@@ -204,7 +204,7 @@ class TargetRun:
     def _unknown(self) -> Unknown | None:
         """What an older ledger does not know of a receiver that keeps the first version of a record."""
         doubt = lives.doubt_seq(self._both.publishing, self._target.block)
-        if doubt is None or not self._plug.numbers_records:
+        if doubt is None or not self._plug.keeps_first:
             return None
         changed = frozenset(one.job_id for one in former.former_keys(self._both.accounting, doubt))
         return Unknown(lives.last_row(self._both.accounting, self._target.block), changed)

@@ -20,6 +20,7 @@ FOLDERS = {
     "arex/jura/sgas": "sgas",
     "arex/jura/apel": "apel",
     "arcacct/directory": "directory",
+    "arcacct/auditor": "auditor",
 }
 """The folder of each kind of block. Its ``options.py`` has a KIND, its ``plug.py`` a PLUG (`publishing.plug`)."""
 

@@ -10,6 +10,10 @@ ever. It also turns control characters and Unicode line ends into new lines, and
 
 from __future__ import annotations
 
+import re
+
+_CUT_ESCAPE = re.compile(r"\\(?:x[0-9A-F]?)?\Z")
+
 _BYTE = {byte: f"\\x{byte:02X}" for byte in range(256)}
 
 
@@ -37,3 +41,8 @@ def ascii_text(text: str) -> str:
         # SSM takes a message with application/pkcs7-mime anywhere in it for an encrypted one.
         text = text.replace("pkcs7-mime", "pkcs7\\x2Dmime")
     return text
+
+
+def cut(value: str, limit: int) -> str:
+    """The beginning of an escaped text, without half an escape at its end."""
+    return _CUT_ESCAPE.sub("", value[:limit]).rstrip()

@@ -89,7 +89,7 @@ def test_the_examples_of_the_reference_are_valid(tmp_path):
     found, problems = examine(conf_files.read(tmp_path, re.sub(r"(?m)^#(?=[\[\w])", "", reference())), kinds())
     assert problems == []
     assert found is not None
-    assert [target.name for target in found.targets] == ["sgas:NAME", "apel:NAME", "directory:NAME"]
+    assert [target.name for target in found.targets] == ["sgas:NAME", "apel:NAME", "directory:NAME", "auditor:NAME"]
     assert found.targets[0].vofilter == ("atlas", "alice.cern.ch")
 
 

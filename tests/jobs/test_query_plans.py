@@ -14,14 +14,15 @@ sys.path.append(str(pathlib.Path(__file__).parent.parent / "bench"))
 
 from generate import DAYS, FIRST_END, add_jobs, fill
 
-from arcacct.arex import aborting, recorded
+from arcacct.arex import recorded
+from arcacct.arex.layout import STATES
 from arcacct.asking import health_rows, job_record, story
 from arcacct.asking.questions import Selection
 from arcacct.asking.usage import usage
 from arcacct.conf.places import Places
 from arcacct.db import fence, lives, opening
 from arcacct.db.connect import Connection
-from arcacct.jobs import cells, former, lookup, reading, recorder
+from arcacct.jobs import aborting, cells, former, lookup, reading, recorder
 from arcacct.publishing import given, held, ledger, months, sent
 
 GROWING = ("AAR", "JobEvents", "AuthTokenAttributes", "JobExtraInfo", "RunTimeEnvironments", "DataTransfers")
@@ -327,7 +328,7 @@ def test_jobs_under_way_are_found_by_their_status(ours) -> None:
         assert aborting.hold(con, found[0])
         assert len(aborting.on_hold(con)) == 1
         aborting.is_gone_since(con, found[1], 1)
-        aborting.abort(con, found[1])
+        aborting.abort(con, found[1], STATES)
 
     assert_flat(ours, ask)
     for one in ours:
@@ -423,7 +424,7 @@ def test_rows_at_the_receiver_are_noted_job_by_job(ledgers) -> None:
 
     assert_flat(ledgers, send)
     for one in ledgers:
-        ledger.highest_row(one.con, TARGET)
+        ledger.highest_row(one.con, TARGET, "ur")
         assert one.walks() == []
 
 
@@ -432,7 +433,7 @@ def test_what_the_receiver_has_is_asked_by_job_id(ledgers) -> None:
 
     def ask(con: Connection, _site: Site) -> None:
         last = con.execute("SELECT max(MessageID) FROM Messages").fetchone()[0]
-        sent.versions(con, TARGET, [f"{number}-1" for number in range(60)])
+        sent.versions(con, TARGET, [f"{number}-1" for number in range(60)], keeps_first=True)
         sent.accepted_after(con, TARGET, last - 5)
 
     assert_flat(ledgers, ask)

@@ -159,7 +159,7 @@ def test_a_balancer_on_a_bad_day(rig, seed) -> None:
     luck = random.Random(seed)
     path = "/ur" if rig.kind == "sgas" else ":publish"
     for status, words in ((500, "Internal Server Error"), (413, "Request Entity Too Large")):
-        rig.box.faults.sometimes(rig.endpoint, status, words, lambda: luck.random() < 0.35, path=path)
+        rig.box.faults.answer(rig.endpoint, status, words, path=path, times=None, chance=lambda: luck.random() < 0.35)
     for number in range(30):
         if number < 12:
             rig.record(10)
@@ -180,7 +180,7 @@ def test_one_poisonous_record_among_many(rig) -> None:
     luck = random.Random(1)
     status, words = (500, "smallint") if rig.kind == "sgas" else (400, '{"error":{"message":"Invalid Message"}}')
     rig.box.faults.answer(rig.endpoint, status, words, containing=BAD, times=None)
-    rig.box.faults.sometimes(rig.endpoint, 413, "too large", lambda: luck.random() < 0.3)
+    rig.box.faults.answer(rig.endpoint, 413, "too large", times=None, chance=lambda: luck.random() < 0.3)
     rig.record(120)
 
     rig.publish()

@@ -6,6 +6,7 @@ sandbox's receivers, and what all of them hold in the end.
 from __future__ import annotations
 
 import pathlib
+import re
 import shutil
 import sqlite3
 from typing import Any, NamedTuple
@@ -34,6 +35,7 @@ QUICK = Patience(connect_s=5.0, read_s=5.0, backoff_s=(0.0, 0.01), longest_wait_
 """Every wait of the real patience, too short to notice."""
 
 SGAS = "[arex/jura/sgas:s]\ntargeturl={sgas}\n"
+AUDITOR = "[arcacct/auditor:a]\ntargeturl={auditor}\nsite_id=SITE\n"
 # Reading all CAs of the operating system would take longer than most tests.
 CARS = "[arex/jura/apel:a]\ntargeturl={ams}\nauthn_port={authn}\nca_system=no\ngocdb_name=SITE\napel_messages=urs\n"
 SUMMARIES = CARS.replace("=urs", "=summaries")
@@ -136,12 +138,13 @@ class Site:
         """
         Write the configuration anew.
 
-        ``{sgas}``, ``{ams}``, ``{authn}`` and ``{path}`` stand for the sandbox's addresses and the site's directory.
+        ``{sgas}``, ``{ams}``, ``{authn}``, ``{auditor}`` and ``{path}`` stand for the sandbox's addresses and the
+        site's directory.
         """
         box = self.box
         words = {"path": self.path}
         if box is not None:
-            words |= {"sgas": box.sgas_url, "ams": box.ams_url, "authn": box.authn_port}
+            words |= {"sgas": box.sgas_url, "ams": box.ams_url, "authn": box.authn_port, "auditor": box.auditor_url}
         credentials = (
             ""
             if box is None
@@ -278,6 +281,18 @@ def at_apel(table: Any) -> dict[str, Received]:
         row["LocalJobId"]: Received(row["EndTime"], row["WallDuration"], row["CpuDuration"])
         for row in table.values()
         if row["WallDuration"] or row["CpuDuration"]
+    }
+
+
+def at_auditor(records: Any) -> dict[str, Received]:
+    """What AUDITOR has, by JobID."""
+    return {
+        re.sub("^ur-[a-z.]*-", "", record_id): Received(
+            int(one.stop_time.timestamp()),
+            one.runtime_s,
+            next(part.amount for part in one.components if part.name == "TotalCPU"),
+        )
+        for record_id, one in records.items()
     }
 
 

@@ -6,16 +6,18 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from apel_message import message
 from hostile_text import READABLE_JOBS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arcacct.jobs.aar import AAR, UsageCell
 from arcacct.jobs.fqan import VO, VOs
-from arcacct.sandbox import apel_car, apel_text
+from arcacct.sandbox import apel
 from arcacct.targets.apel.acceptance import accept_cell, accept_for_apel_job, accept_for_car
-from arcacct.targets.apel.car import car, document
-from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job, message
+from arcacct.targets.apel.car import car
+from arcacct.targets.apel.families import CAR as CAR_DOCUMENT
+from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job
 from arcacct.targets.apel.summaries import SUMMARY_HEADERS, summaries, summary_record
 
 NOW = 1_710_000_000
@@ -65,10 +67,10 @@ def key_of(values: dict[str, Any]) -> dict[str, Any]:
 def keys_of_records(job: AAR, options: APELOptions) -> dict[str, dict[str, Any]]:
     """The key of a job in each family of job records, as the rehearsal's receiver reads it."""
     xml = accept_for_car(job, options, NOW).aar
-    texts = {"car": apel_car.read(document([car(xml, options, NOW)]))}
+    texts = {"car": apel.read(CAR_DOCUMENT.join([car(xml, options, NOW)]))}
     for version, header in JOB_HEADERS.items():
         aar = accept_for_apel_job(job, options, NOW).aar
-        texts[version] = apel_text.read(message(header, [individual_job(aar, options, version)]))
+        texts[version] = apel.read(message(header, [individual_job(aar, options, version)]))
     return {family: key_of(record.values) for family, (record,) in texts.items()}
 
 
@@ -79,7 +81,7 @@ def key_of_summary(job: AAR, options: APELOptions, family: str) -> dict[str, Any
         job.core_count, job.benchmark, 1, job.wall_s, job.cpu_s, 1_701_400_000, 1_701_400_000,
     )  # fmt: skip
     (summary,) = summaries([accept_cell(cell, options, NOW).cell], options, family)
-    (record,) = apel_text.read(message(SUMMARY_HEADERS[family], [summary_record(summary, family)]))
+    (record,) = apel.read(message(SUMMARY_HEADERS[family], [summary_record(summary, family)]))
     return key_of(record.values)
 
 

@@ -11,9 +11,12 @@ from lxml import etree
 
 from arcacct.jobs.aar import AAR
 from arcacct.targets.apel.car import car
-from arcacct.targets.apel.car import document as car_document
+from arcacct.targets.apel.families import CAR as CAR_DOCUMENT
 from arcacct.targets.apel.messages import APELOptions
-from arcacct.targets.sgas.usage_record import UROptions, document, usage_record
+from arcacct.targets.sgas.plug import UsageRecords
+from arcacct.targets.sgas.usage_record import UROptions, usage_record
+
+DOCUMENT = UsageRecords.document
 
 CREATED = 1_704_198_660
 
@@ -207,9 +210,9 @@ def _plain(text: str) -> etree._Element:
 )
 def test_attribute(job: AAR, ur_path: str, ur_values: list[str], car_path: str, car_values: list[str]) -> None:
     """An attribute of the accounting record stands where the table says, in SGAS's format and in APEL's."""
-    ur = _plain(document([usage_record(job, UROptions(), CREATED)]))
+    ur = _plain(DOCUMENT.join([usage_record(job, UROptions(), CREATED)]))
     assert _values(ur, ur_path) == ur_values
-    apel = _plain(car_document([car(job, APELOptions("EXAMPLE-SITE"), CREATED)]))
+    apel = _plain(CAR_DOCUMENT.join([car(job, APELOptions("EXAMPLE-SITE"), CREATED)]))
     assert _values(apel, car_path) == car_values
 
 

@@ -29,8 +29,6 @@ from arcacct.targets.xml import duration, escape, iso_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from arcacct.jobs.aar import AAR
 
 _NAMESPACE = "http://eu-emi.eu/namespaces/2012/11/computerecord"
@@ -45,20 +43,10 @@ _LARGEST_INT = 2**31 - 1
 _RFC_2253 = re.compile(r"(?:[A-Za-z][A-Za-z0-9-]*|(?:[Oo][Ii][Dd]\.)?[0-9]+(?:\.[0-9]+)+) *=")
 
 
-def car_record_id(aar: AAR, options: APELOptions) -> str:
-    """The recordId, the same as in a usage record."""
-    return job_record_id(aar, options.lrms_host)
-
-
-def document(records: Iterable[str]) -> str:
-    """One message: ASCII text."""
-    return f"{HEAD}{''.join(records)}{TAIL}"
-
-
 def car(aar: AAR, options: APELOptions, create_time: int) -> str:
     """One UsageRecord for the inside of a document; the record must have passed `acceptance`."""
     text = (
-        f'<UsageRecord><RecordIdentity urf:recordId="{escape(car_record_id(aar, options))}"'
+        f'<UsageRecord><RecordIdentity urf:recordId="{escape(job_record_id(aar, options.lrms_host))}"'
         f' urf:createTime="{iso_time(create_time)}"/>'
         f"<JobIdentity><GlobalJobId>{escape(aar.job_id)}</GlobalJobId>"
         f"<LocalJobId>{escape(apel_local_job_id(aar, options.localid_prefix))}</LocalJobId></JobIdentity>"

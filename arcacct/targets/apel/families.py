@@ -11,7 +11,7 @@ from arcacct.jobs.aar import AAR, UsageCell
 from arcacct.publishing.given import Place
 from arcacct.publishing.instants import Month
 from arcacct.publishing.ledger import SentSum
-from arcacct.publishing.plug import CellVerdict, Counts, Document, Records, Summaries, Verdict
+from arcacct.publishing.plug import CellVerdict, Counts, Document, Records, Summaries, Sums, Verdict
 from arcacct.targets.apel import acceptance, car, messages, summaries
 from arcacct.targets.apel.messages import APELOptions, JobKey
 from arcacct.targets.apel.summaries import Summary, SummaryKey, Sync, SyncKey
@@ -85,7 +85,21 @@ def records(kind: str, options: APELOptions) -> APELRecords:
     return IndividualJobs(Document(kind, messages.JOB_HEADERS[JOB_VERSIONS[kind]], "", END), options)
 
 
-class MonthlySummaries(Summaries):
+class APELSums(Sums):
+    """What summaries and sync messages have in common."""
+
+    options: APELOptions
+
+    def place(self, endpoint_url: str | None) -> tuple[str, str]:
+        return messages.place(endpoint_url, self.options)
+
+    def months(self, message: str) -> list[Month]:
+        months = re.findall("^Month: ([0-9]+)$", message, re.MULTILINE)
+        years = re.findall("^Year: ([0-9]+)$", message, re.MULTILINE)
+        return [(int(year), int(month)) for year, month in zip(years, months, strict=True)]
+
+
+class MonthlySummaries(APELSums, Summaries):
     """Summaries, of the version that the kind says."""
 
     def __init__(self, kind: str, options: APELOptions) -> None:
@@ -102,17 +116,11 @@ class MonthlySummaries(Summaries):
     def _text(self, summary: Summary) -> str:
         return summaries.summary_record(summary, self.version, self.options.dialect)
 
-    def place(self, endpoint_url: str | None) -> tuple[str, str]:
-        return messages.place(endpoint_url, self.options)
-
     def zero(self, key: str) -> str:
         return self._text(summaries.zero_summary(SummaryKey._make(json.loads(key))))
 
     def vo_of(self, key: str) -> str | None:
         return SummaryKey._make(json.loads(key)).vo
-
-    def months(self, message: str) -> list[Month]:
-        return _months(message)
 
     def notes(self, cells: Sequence[UsageCell]) -> Iterable[str]:
         """Of months whose jobs have benchmarks of several types, which v0.3 summaries cannot tell apart."""
@@ -138,7 +146,7 @@ def _sent(summary: Summary) -> SentSum:
     )
 
 
-class SyncMessages(Counts):
+class SyncMessages(APELSums, Counts):
     """How many jobs were sent of each month and submit host, which APEL compares with what it has."""
 
     document = Document("sync", summaries.SYNC_HEADER, "", END)
@@ -146,7 +154,7 @@ class SyncMessages(Counts):
     def __init__(self, options: APELOptions) -> None:
         self.options = options
 
-    def texts(self, given: Iterable[tuple[Place, int]]) -> list[tuple[str, SentSum]]:
+    def counts(self, given: Iterable[tuple[Place, int]]) -> list[tuple[str, SentSum]]:
         """An older ledger knows the site's name as it is compared; today's is spelled as it is configured."""
         site = self.options.site
         found = [
@@ -155,22 +163,10 @@ class SyncMessages(Counts):
         ]
         return [(summaries.sync_record(one), _counted(one)) for one in summaries.syncs(found)]
 
-    def place(self, endpoint_url: str | None) -> tuple[str, str]:
-        return messages.place(endpoint_url, self.options)
-
     def zero(self, key: str) -> str:
         return summaries.sync_record(summaries.zero_sync(SyncKey._make(json.loads(key))))
-
-    def months(self, message: str) -> list[Month]:
-        return _months(message)
 
 
 def _counted(sync: Sync) -> SentSum:
     key, spelling = sync.key, sync.spelling
     return SentSum(json.dumps(key), key.year, key.month, sync.jobs, 0, spelling.site or "", spelling.submit_host or "")
-
-
-def _months(message: str) -> list[Month]:
-    months = re.findall("^Month: ([0-9]+)$", message, re.MULTILINE)
-    years = re.findall("^Year: ([0-9]+)$", message, re.MULTILINE)
-    return [(int(year), int(month)) for year, month in zip(years, months, strict=True)]

@@ -20,8 +20,6 @@ from arcacct.targets.ascii import ascii_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from arcacct.jobs.aar import AAR
 
 JOB_HEADERS = {
@@ -69,11 +67,6 @@ class Membership(NamedTuple):
     vo: str | None
     group: str | None
     role: str | None
-
-
-def message(header: str, records: Iterable[str]) -> str:
-    """One message: pure ASCII, so its length in characters is its length in bytes."""
-    return header + "".join(records)
 
 
 def individual_job(aar: AAR, options: APELOptions, version: str = "v0.3") -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
-from arcacct.targets.ascii import ascii_text
+from arcacct.targets.ascii import ascii_text, cut
 
 END = "%%\n"
 """The end of a record."""
 
-_CUT_ESCAPE = re.compile(r"\\(?:x[0-9A-F]?)?\Z")
 _NO_VALUE = {"", "none", "null"}
 
 
@@ -27,11 +25,6 @@ def field(text: str | None, limit: int) -> str | None:
     if len(value) > limit:
         value = cut(value, limit)
     return None if value.lower() in _NO_VALUE else value
-
-
-def cut(value: str, limit: int) -> str:
-    """The beginning of an escaped text, without half an escape at its end."""
-    return _CUT_ESCAPE.sub("", value[:limit]).rstrip()
 
 
 def folded(text: str | None) -> str | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from arcacct.db.engine import Connection
-from arcacct.errors import InputError
-from arcacct.publishing import held, sent
+from arcacct.publishing import held
+from arcacct.targets.postgresql import quoted
 from arcacct.targets.sgas.options import SGASTarget
 
 
@@ -16,12 +16,8 @@ def corrections_sql(target: SGASTarget, con: Connection) -> str:
     own aggregation before, since a deleted row tells no day. Raises InputError when nothing is set
     aside as a correction.
     """
-    aside = [one.job_id for one in held.set_aside(con, target=target.block) if one.state == "correction"]
-    known = sent.versions(con, target.block, aside, keeps_first=True)
-    keys = sorted({version.key for versions in known.values() for version in versions})
-    if not keys:
-        raise InputError(f"{target.name}: nothing is set aside as a correction; see `arcacct quarantine list`")
-    ids = ",\n  ".join(map(_quoted, keys))
+    keys = held.outdated(con, target)
+    ids = ",\n  ".join(map(quoted, keys))
     rows = "SELECT id FROM usagedata WHERE record_id IN (SELECT record_id FROM outdated)"
     return f"""\
 -- For the administrator of {target.url}: {len(keys)} usage records that were corrected after they were published.
@@ -39,9 +35,3 @@ DELETE FROM jobtransferdata WHERE usage_data_id IN ({rows});
 DELETE FROM usagedata WHERE record_id IN (SELECT record_id FROM outdated);
 COMMIT;
 """
-
-
-def _quoted(text: str) -> str:
-    """A literal of PostgreSQL, whatever its settings: with a backslash in it, in the form that says so."""
-    doubled = text.replace("'", "''")
-    return f"E'{doubled.replace(chr(92), 2 * chr(92))}'" if "\\" in text else f"'{doubled}'"
