@@ -7,7 +7,7 @@ from contextlib import closing
 
 import click
 
-from arcacct.asking.verify import MonthReport, Source
+from arcacct.asking.verify import MonthReport
 from arcacct.asking.verify import verify as compare
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
@@ -68,7 +68,12 @@ def _show(report: MonthReport, form: str, most: int) -> None:
         block(json.dumps(found, indent=1), data)
         return
     columns = ("place", "jobs", "wall_h", "cpu_h", "agrees", "proof")
-    show(columns, [_row(source) for source in report.sources], form)
+    rows = []
+    for source in report.sources:
+        seconds = (source.wall_s, source.cpu_s)
+        hours = (None if amount_s is None else round(amount_s / _HOUR_S, 3) for amount_s in seconds)
+        rows.append((source.name, source.jobs, *hours, "yes" if source.agrees else "NO", source.proof))
+    show(columns, rows, form)
     shown: dict[str, int] = {}
     for one in report.differences:
         shown[one.source] = shown.get(one.source, 0) + 1
@@ -77,8 +82,3 @@ def _show(report: MonthReport, form: str, most: int) -> None:
     for name, count in shown.items():
         if count > most:
             say(f"{name}: and {count - most} more; --all shows them", err=form != "table")
-
-
-def _row(source: Source) -> tuple[object, ...]:
-    hours = (None if seconds is None else round(seconds / _HOUR_S, 3) for seconds in (source.wall_s, source.cpu_s))
-    return source.name, source.jobs, *hours, "yes" if source.agrees else "NO", source.proof
