@@ -154,7 +154,8 @@ from contextlib import closing
 from arcacct.conf.parser import load
 from arcacct.conf.settings import settings
 from arcacct.db import opening
-here = settings(load(sys.argv[1], {})).places
+from arcacct.targets import kinds
+here = settings(load(sys.argv[1], {}), kinds()).places
 with closing(opening.open_accounting(here)) as con:
     told = [stored_jobs.job(number)._replace(requested_wall_s=7200) for number in (1, 2)]
     stored_jobs.add(con, here, *told)
