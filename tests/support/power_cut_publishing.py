@@ -66,14 +66,14 @@ class Publishing(Scenario):
         self.site.sql("UPDATE DBConfig SET KeyValue = '0' WHERE KeyName = 'ARCACCT_CREATED'")
         self.states: list[tuple[float, Any]] = [(0.0, _state(box))]
         """What the receivers had, and since when."""
-        watched = [(server, server.receiver) for name, server in box.servers.items() if name != "authn"]
-        for server, receiver in watched:
-            server.receiver = receiver._replace(work=self._watching(receiver.work))
+        watched = [server.receiver for name, server in box.servers.items() if name != "authn"]
+        for receiver in watched:
+            receiver.answer = self._watching(receiver.answer)
         try:
             self.trace = Trace.of(root, [sys.executable, __file__, str(root)])
         finally:
-            for server, receiver in watched:
-                server.receiver = receiver
+            for receiver in watched:
+                del receiver.answer
 
     def _watching(self, work: Any) -> Any:
         def watched(request: Any) -> Any:
