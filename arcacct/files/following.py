@@ -26,8 +26,8 @@ class Positions(Protocol):
     def find(self, reader: Reader) -> Position:
         """Where an import of this file stopped, wherever it stood then. Raises InputError."""
 
-    def read_s(self, path: str) -> int:
-        """When something was taken last from what stood at a path then, in UTC seconds; 0: never."""
+    def latest(self, path: str) -> tuple[Position, int] | None:
+        """Where the last import stopped in what stood at a path then, and when that was, in UTC seconds."""
 
 
 class Follower:
@@ -60,11 +60,13 @@ class Follower:
         paths, complaints = self._found()
         for complaint in complaints:
             self._complain(complaint)
-        older = [other for path in paths for other in self._path(path).rotated() if other not in paths]
-        for path in sorted(dict.fromkeys([*older, *paths]), key=self._when):
+        todo: dict[str, _Path] = {}
+        for path in paths:
             one = self._path(path)
+            todo |= {other: one for other in one.rotated() if other not in paths} | {path: one}
+        for path in sorted(todo, key=self._when):
             try:
-                yield from one.whole(path)
+                yield from todo[path].whole(path)
             except InputError as error:
                 self._complain(str(error))
 
@@ -160,6 +162,8 @@ class _Path:
         self._read: list[Reader] = []
         """The files that stood here, closed, the latest last; only without positions."""
         self._looked_s = 0
+        self._is_same = False
+        """Whether the file at the path is the one that was read last."""
 
     def look(self) -> Iterator[Reader]:
         """The files that may have something new. Raises InputError for what cannot be read now."""
@@ -213,8 +217,10 @@ class _Path:
     def whole(self, path: str) -> Iterator[Reader]:
         """A file that is read to its end, once. Raises InputError."""
         reader = self._open(path)
-        if self._former is not None and reader.identity == self._former.identity:
-            # It goes on being read under the name that it had.
+        is_former = self._former is not None and reader.identity == self._former.identity
+        # The former file goes on being read under the name that it had. Where nothing was rotated somebody may still
+        # write into what was before, but what he puts beside it is nobody's.
+        if is_former or (path != self.path and self._is_same and not reader.position.position):
             reader.close()
             return
         yield from self._end(reader)
@@ -234,9 +240,13 @@ class _Path:
 
         None of a directory that cannot be read: reading the path says what is wrong.
         """
-        read_s = looked_s if self._positions is None else self._positions.read_s(self.path)
         with suppress(InputError):
-            return rotated_since(self.path, read_s) if read_s else []
+            if self._positions is not None and (latest := self._positions.latest(self.path)) is not None:
+                position, looked_s = latest
+                with Reader(self.path, named=False) as reader:
+                    # Not by the inode: a file that is made anew often gets that of the one that was removed.
+                    self._is_same = reader.holds(position)
+            return rotated_since(self.path, looked_s) if looked_s else []
         return []
 
     def _open(self, path: str) -> Reader:

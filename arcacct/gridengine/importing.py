@@ -106,9 +106,9 @@ class Import(ImportRun):
         self.report = self.report._replace(unreadable=self.report.unreadable + 1)
         self._say(complaint)
 
-    def read_s(self, path: str) -> int:
-        """When something was taken last from the file that stood at a path then."""
-        return self._positions.read_s(path)
+    def latest(self, path: str) -> tuple[Position, int] | None:
+        """Where the last import stopped in the file that stood at a path then, and when that was."""
+        return self._positions.latest(path)
 
     def find(self, reader: Reader) -> Position:
         """Where an earlier import stopped in a file; after a `retry` that needs it, or a change, its beginning."""

@@ -36,13 +36,14 @@ class FilePositions:
         ).fetchall()
         return next((one for one in map(Position._make, rows) if reader.holds(one)), Position())
 
-    def read_s(self, path: str) -> int:
-        """When something was taken last from the file that stood at a path then, in UTC seconds; 0: never."""
+    def latest(self, path: str) -> tuple[Position, int] | None:
+        """Where the last import stopped in the file that stood at a path then, and when that was, in UTC seconds."""
         row = self._con.execute(
-            "SELECT ifnull(max(ReadAt), 0) FROM GridEngineFiles WHERE Cell = ? AND Path = ? AND Device IS NOT NULL",
+            f"SELECT {_COLUMNS}, ReadAt FROM GridEngineFiles WHERE Cell = ? AND Path = ? AND Device IS NOT NULL"
+            " ORDER BY ReadAt DESC, FileID DESC LIMIT 1",
             (self._cell, path),
         ).fetchone()
-        return int(row[0])
+        return None if row is None else (Position._make(row[:-1]), row[-1])
 
     def was_read(self, reader: Reader) -> bool:
         """Whether what begins as this file does was read before."""

@@ -34,7 +34,7 @@ class Store:
     def __init__(self) -> None:
         self.files: dict[int, tuple[bytes | None, Position]] = {}
         self.numbers = itertools.count(1)
-        self.times: dict[str, int] = {}
+        self.last: dict[str, tuple[Position, int]] = {}
         self.lines: list[bytes] = []
 
     def find(self, reader: Reader) -> Position:
@@ -42,8 +42,8 @@ class Store:
         known = (position for head, position in self.files.values() if head is not None and head == reader.head)
         return next((one for one in known if reader.holds(one)), Position(next(self.numbers)))
 
-    def read_s(self, path: str) -> int:
-        return self.times.get(path, 0)
+    def latest(self, path: str) -> tuple[Position, int] | None:
+        return self.last.get(path)
 
     def take(self, reader: Reader, most: int | None = None) -> bool:
         """Take the lines that there are, or so many of them; whether that was all."""
@@ -55,7 +55,7 @@ class Store:
                 reader.position = reader.position.after(taken)
                 reader.look_at_head()
                 self.files[reader.position.file_id] = reader.head, reader.position
-                self.times[reader.path] = int(time.time())
+                self.last[reader.path] = reader.position, int(time.time())
             if len(taken) < len(lines):
                 return False
         return True

@@ -313,6 +313,8 @@ def test_what_is_written_late_into_a_rotated_file(world, tmp_path) -> None:
     world.take(path)
     with old.open("ab") as file:
         file.write(ran(3, 1, 10, 20))
+    # An archive that somebody copies there was never asked for.
+    path.with_name("accounting.2025").write_bytes(ran(4, 1, 10, 20))
 
     assert (world.take(path).taken.new, world.take(path).lines) == (1, 0)
 
