@@ -14,10 +14,10 @@ from arcacct.db.engine import Connection
 from arcacct.db.integrity import pages, references, schema
 from arcacct.db.schema import ACCOUNTING, PUBLISHING
 from arcacct.jobs import cells
+from arcacct.jobs.recorder import CHILDREN
 from arcacct.jobs.statuses import SQL_FINAL
 
 _SHOWN = 10
-CHILDREN = ("AuthTokenAttributes", "JobEvents", "RunTimeEnvironments", "DataTransfers", "JobExtraInfo")
 
 
 class Checked(NamedTuple):

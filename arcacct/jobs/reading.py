@@ -234,12 +234,8 @@ class _Children:
             # Of a job that ran twice the last run counts.
             events[record_id][key] = seconds or 0
         self.transfers: dict[int, list[Transfer]] = defaultdict(list)
-        for record_id, url, *numbers in rows(
-            "DataTransfers", "URL, FileSize, TransferStart, TransferEnd, TransferType"
-        ):
-            size, start, end, kind = (number if isinstance(number, int) else 0 for number in numbers)
-            transfer = Transfer(unescaped(url), size, start, end, TRANSFER_KINDS.get(kind, "input"))
-            self.transfers[record_id].append(transfer)
+        for record_id, *row in rows("DataTransfers", "URL, FileSize, TransferStart, TransferEnd, TransferType"):
+            self.transfers[record_id].append(transfer_of(*row))
         self.auth_groups: dict[int, tuple[str, ...]] = {
             record_id: auth_groups_of(names) for record_id, names, _ in rows("AuthGroups", "Names, NULL")
         }
@@ -278,6 +274,12 @@ class _Children:
                 self.auth_groups.get(record_id, ()),
             )
         )
+
+
+def transfer_of(url: object, *numbers: object) -> Transfer:
+    """A row of DataTransfers; what is no number in it is 0."""
+    size, start, end, kind = (number if isinstance(number, int) else 0 for number in numbers)
+    return Transfer(unescaped(url), size, start, end, TRANSFER_KINDS.get(kind, "input"))
 
 
 _NOTHING: dict[str, str] = {}

@@ -47,13 +47,14 @@ _REMEMBER = (
     " IS NOT (excluded.State, excluded.EventNs, excluded.Size, excluded.MTimeNs, excluded.CTimeNs)"
 )
 
-_CHILDREN = {
+CHILDREN = {
     "AuthTokenAttributes": ("AttrKey", "AttrValue"),
     "JobEvents": ("EventKey", "EventTime"),
     "RunTimeEnvironments": ("RTEName",),
     "DataTransfers": ("URL", "FileSize", "TransferStart", "TransferEnd", "TransferType"),
     "JobExtraInfo": ("InfoKey", "InfoValue"),
 }
+"""The columns of the tables with many rows of a record."""
 
 _SET_AUTH_GROUPS = "INSERT OR REPLACE INTO AuthGroups (RecordID, Names) VALUES (?, ?)"
 _NO_AUTH_GROUPS = "DELETE FROM AuthGroups WHERE RecordID = ? AND ? = ''"
@@ -233,7 +234,7 @@ def _insert(con: Connection, jobs: "list[tuple[StateChange, bool]]") -> None:
 
     (AUTOINCREMENT gives the same numbers: the caller's transaction is the only one that writes.)
     """
-    children: dict[str, list[tuple[object, ...]]] = {table: [] for table in _CHILDREN}
+    children: dict[str, list[tuple[object, ...]]] = {table: [] for table in CHILDREN}
     records: list[tuple[object, ...]] = []
     files: list[tuple[object, ...]] = []
     names: dict[tuple[str, ...], tuple[int, ...]] = {}
@@ -287,7 +288,7 @@ def _correct_owner(con: Connection, known: RecordedJob, facts: "StateChange", *,
         if wanted != known.owner:
             con.execute(
                 "UPDATE AAR SET (EndpointID, QueueID, UserID, VOID, SubmitTime) = (?, ?, ?, ?, ?) WHERE RecordID = ?",
-                (*_dimension_ids(con, wanted[:5]), wanted[5], known.record_id),
+                (*dimension_ids(con, wanted[:5]), wanted[5], known.record_id),
             )
     tokens = _auth_tokens(facts)
     query = "SELECT AttrKey, AttrValue FROM AuthTokenAttributes WHERE RecordID = ?"
@@ -325,10 +326,10 @@ def _is_part(some: "list[tuple[object, ...]]", rows: "list[tuple[object, ...]]")
 
 def _dimensions(con: Connection, facts: "StateChange") -> tuple[int, int, int, int]:
     names = (facts.endpoint_type, facts.endpoint_url, facts.queue, facts.user_dn, facts.vo)
-    return _dimension_ids(con, tuple(map(escaped, names)))
+    return dimension_ids(con, tuple(map(escaped, names)))
 
 
-def _dimension_ids(con: Connection, names: "tuple[str, ...]") -> tuple[int, int, int, int]:
+def dimension_ids(con: Connection, names: "tuple[str, ...]") -> tuple[int, int, int, int]:
     """IDs of endpoint, queue, user and VO, by names as they are stored; new ones are added."""
     endpoint, queue, user, vo = con.execute(
         "SELECT (SELECT ID FROM Endpoints WHERE Interface = ? AND URL = ?), (SELECT ID FROM Queues WHERE Name = ?),"
@@ -507,7 +508,7 @@ def set_children(con: Connection, record_id: int, table: str, rows: "list[tuple[
 
 
 def _insert_child(table: str) -> str:
-    columns = _CHILDREN[table]
+    columns = CHILDREN[table]
     return f"{_INSERT} INTO {table} (RecordID, {', '.join(columns)}) VALUES (?{', ?' * len(columns)})"
 
 
@@ -515,7 +516,7 @@ def _missing(
     con: Connection, record_id: int, table: str, rows: "list[tuple[object, ...]]"
 ) -> "list[tuple[object, ...]]":
     """Those rows that a child table lacks; rows that it has and should not have are deleted."""
-    names = ", ".join(_CHILDREN[table])
+    names = ", ".join(CHILDREN[table])
     missing: dict[tuple[object, ...], int] = {}
     for row in rows:
         missing[row] = missing.get(row, 0) + 1

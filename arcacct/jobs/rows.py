@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from arcacct.db.engine import Connection, DataError, OperationalError
 from arcacct.db.foreign import Foreign
+from arcacct.jobs.recorder import CHILDREN
 
 
 class Numbers(NamedTuple):
@@ -53,13 +54,6 @@ _RECORD_QUERIES = {
     1: _RECORD.format(fqan="NULL", benchmark="NULL"),
     2: _RECORD.format(fqan="ifnull(FQANs.Name, '')", benchmark="ifnull(Benchmarks.Name, '')")
     + " LEFT JOIN FQANs ON FQANs.ID = FQANID LEFT JOIN Benchmarks ON Benchmarks.ID = BenchmarkID",
-}
-_CHILDREN = {
-    "AuthTokenAttributes": "AttrKey, AttrValue",
-    "RunTimeEnvironments": "RTEName",
-    "DataTransfers": "URL, FileSize, TransferStart, TransferEnd, TransferType",
-    "JobExtraInfo": "InfoKey, InfoValue",
-    "JobEvents": "EventKey, EventTime",
 }
 _PAGE_BYTES = 32 * 2**20
 """So much may the texts of one page of records have together, or of one record that is too large for a page ..."""
@@ -199,21 +193,20 @@ def _read_texts(con: Connection, version: int, condition: str, values: tuple[int
     try:
         main = room.fetched(con.execute(f"{_RECORD_QUERIES[version]} WHERE {condition}", values))
         ids = ",".join(str(row[0]) for row in main)
-        children = [_children(con, room, table, columns, ids) for table, columns in _CHILDREN.items()]
+        children = {table: _children(con, room, table, ", ".join(CHILDREN[table]), ids) for table in CHILDREN}
     finally:
         con.execute("COMMIT")
-    tokens, rtes, transfers, extra, events = children
     return [
         ArexRows(
             *_names(row[:9]),
             numbers=_numbers(row[11:]),
             fqan=_text(row[9]),
             benchmark=_text(row[10]),
-            auth_tokens=_texts(tokens.get(row[0], ())),
-            rtes=_texts(rtes.get(row[0], ())),
-            transfers=transfers.get(row[0], ()),
-            extra=_texts(extra.get(row[0], ())),
-            events=[(str(key), str(when)) for key, when in events.get(row[0], ())],
+            auth_tokens=_texts(children["AuthTokenAttributes"].get(row[0], ())),
+            rtes=_texts(children["RunTimeEnvironments"].get(row[0], ())),
+            transfers=children["DataTransfers"].get(row[0], ()),
+            extra=_texts(children["JobExtraInfo"].get(row[0], ())),
+            events=[(str(key), str(when)) for key, when in children["JobEvents"].get(row[0], ())],
         )
         for row in main
     ]

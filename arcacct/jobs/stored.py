@@ -9,9 +9,8 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any
 
-from arcacct.jobs.aar import Transfer
 from arcacct.jobs.job import Job
-from arcacct.jobs.reading import TRANSFER_KINDS, unescaped
+from arcacct.jobs.reading import TRANSFER_KINDS, transfer_of, unescaped
 from arcacct.jobs.recorder import escaped, event_time
 from arcacct.jobs.rows import ArexRows, Numbers
 
@@ -29,18 +28,22 @@ INFO_KEYS = {
 """JobExtraInfo.InfoKey of the fields of a `Job` that are kept there."""
 UNKNOWN = Numbers._make((1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0))
 _FIELDS = {key: field for field, key in INFO_KEYS.items()}
-_named = attrgetter(*INFO_KEYS)
+_NAMED = ("node_names", *(field for field in INFO_KEYS if field != "node_names"))
+_NAMED_KEYS = tuple(INFO_KEYS[field] for field in _NAMED)
+_named = attrgetter(*_NAMED)
 _numbers = attrgetter(*Numbers._fields)
 _KIND_NUMBERS = {kind: number for number, kind in TRANSFER_KINDS.items()}
 
 
 def stored(job: Job) -> ArexRows:
     """The rows of a job; its extra values in the order of their keys, as A-REX writes them."""
-    extra = [(key, escaped(value)) for key, value in job.extra]
-    for key, value in zip(INFO_KEYS.values(), _named(job), strict=True):
-        if value is not None and value != ():
-            extra.append((key, escaped(value if isinstance(value, str) else ":".join(value))))
-    extra.sort()
+    # Node names stand first among the values.
+    nodes, *texts = _named(job)
+    named = zip(_NAMED_KEYS, (":".join(nodes) or None, *texts), strict=True)
+    extra = sorted((key, escaped(value)) for key, value in (*named, *job.extra) if value is not None)
+    numbers = _numbers(job)
+    if None in numbers:
+        numbers = tuple(unknown if value is None else value for value, unknown in zip(numbers, UNKNOWN, strict=True))
     return ArexRows(
         0,
         escaped(job.job_id),
@@ -51,9 +54,7 @@ def stored(job: Job) -> ArexRows:
         escaped(job.user_dn),
         escaped(job.vo),
         job.status,
-        Numbers._make(
-            [unknown if value is None else value for value, unknown in zip(_numbers(job), UNKNOWN, strict=True)]
-        ),
+        Numbers._make(numbers),
         None,
         None,
         [(key, escaped(value)) for key, value in job.auth_tokens],
@@ -92,12 +93,7 @@ def as_job(rows: ArexRows, events: tuple[tuple[str, int | str], ...]) -> Job:
         extra=tuple(extra),
         auth_tokens=tuple([(str(key), unescaped(value)) for key, value in rows.auth_tokens]),
         run_time_environments=tuple([unescaped(name) for (name,) in rows.rtes]),
-        transfers=tuple([_transfer(*row) for row in rows.transfers]),
+        transfers=tuple([transfer_of(*row) for row in rows.transfers]),
         events=events,
         **named,
     )
-
-
-def _transfer(url: object, *numbers: object) -> Transfer:
-    size, start, end, kind = (number if isinstance(number, int) else 0 for number in numbers)
-    return Transfer(unescaped(url), size, start, end, TRANSFER_KINDS.get(kind, "input"))

@@ -17,7 +17,7 @@ from arcacct.jobs.filling import EVENTS, Value, present, set_holders, unmeasured
 from arcacct.jobs.job import Job
 from arcacct.jobs.precedence import OF_AREX, UNASKED, precedes
 from arcacct.jobs.reading import unescaped
-from arcacct.jobs.recorder import escaped, last_record_id, set_children
+from arcacct.jobs.recorder import CHILDREN, dimension_ids, escaped, last_record_id, name_id, set_children
 from arcacct.jobs.rows import NUMBERS, ArexRows, Numbers, Row
 from arcacct.jobs.states import ABORTED, FINAL, FQAN_KEYS, IN_PROGRESS
 from arcacct.jobs.stored import stored
@@ -29,14 +29,13 @@ _UPDATE = (
     f" AND ({_VALUES}) IS NOT ({', '.join('?' * 19)})"
 )
 _CHILDREN = {
-    "AuthTokenAttributes": ("auth_tokens", "AttrKey, AttrValue"),
-    "RunTimeEnvironments": ("rtes", "RTEName"),
-    "DataTransfers": ("transfers", "URL, FileSize, TransferStart, TransferEnd, TransferType"),
-    "JobExtraInfo": ("extra", "InfoKey, InfoValue"),
+    "AuthTokenAttributes": "auth_tokens",
+    "RunTimeEnvironments": "rtes",
+    "DataTransfers": "transfers",
+    "JobExtraInfo": "extra",
 }
-"""By table the field of ArexRows and the columns; a change of them is a change of the record."""
-_EVENT = "EventKey, EventTime"
-_INSERT_EVENT = f"INSERT INTO JobEvents (RecordID, {_EVENT}) VALUES (?, ?, ?)"
+"""By table the field of ArexRows; a change of these children, unlike that of events, is a change of the record."""
+_INSERT_EVENT = "INSERT INTO JobEvents (RecordID, EventKey, EventTime) VALUES (?, ?, ?)"
 _ROWS = 32
 """Rows of one INSERT: a statement for each row takes more than twice as long."""
 _RECORD_NAMES = ("LocalJobID", "Interface", "URL", "Queue", "User", "VO", "Status", *NUMBERS.split(", "))
@@ -100,7 +99,7 @@ class JobWriter:
         self._source = source
         self._origin = origin
         self._vo_by_claims = vo_by_claims
-        self._ids: dict[tuple[str, ...], int] = {}
+        self._ids: dict[tuple[str, ...], tuple[int, ...]] = {}
 
     def write(self, jobs: Sequence[Job]) -> Written:
         """Write a slice of jobs inside the caller's transaction; each job may be in it once."""
@@ -131,9 +130,9 @@ class JobWriter:
         """
         first = last_record_id(self._con) + 1
         numbered = list(enumerate(jobs, first))
-        for table, (field, columns) in (*_CHILDREN.items(), ("JobEvents", ("events", _EVENT))):
+        for table, field in (*_CHILDREN.items(), ("JobEvents", "events")):
             rows = [(record_id, *row) for record_id, job in numbered for row in getattr(job, field)]
-            _insert_rows(self._con, f"{table} (RecordID, {columns})", rows)
+            _insert_rows(self._con, f"{table} (RecordID, {', '.join(CHILDREN[table])})", rows)
         self._con.executemany(
             "INSERT OR REPLACE INTO RecordSources (RecordID, Source, Origin) VALUES (?, ?, ?)",
             [(record_id, self._source, self._origin) for record_id, _job in numbered],
@@ -144,32 +143,10 @@ class JobWriter:
 
     def _values(self, job: ArexRows) -> tuple[object, ...]:
         """The columns of AAR after JobID."""
-        return (
-            job.local_job_id,
-            self._id("Endpoints", job.interface, job.url),
-            self._id("Queues", job.queue),
-            self._id("Users", job.user_dn),
-            self._id("WLCGVOs", job.vo),
-            self._id("Status", job.status),
-            *job.numbers,
-        )
-
-    def _id(self, table: str, *values: str) -> int:
-        found = self._ids.get((table, *values))
-        if found is None:
-            found = self._look_up(table, values)
-            self._ids[table, *values] = found
-        return found
-
-    def _look_up(self, table: str, values: tuple[str, ...]) -> int:
-        columns = ("Interface", "URL") if table == "Endpoints" else ("Name",)
-        condition = " AND ".join(f"{column} = ?" for column in columns)
-        row = self._con.execute(f"SELECT ID FROM {table} WHERE {condition}", values).fetchone()
-        if row is None:
-            marks = ", ".join("?" * len(values))
-            insert = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
-            return self._con.execute(insert, values).lastrowid or 0
-        return int(row[0])
+        names = (job.interface, job.url, job.queue, job.user_dn, job.vo, job.status)
+        if names not in self._ids:
+            self._ids[names] = (*dimension_ids(self._con, names[:5]), name_id(self._con, "Status", job.status))
+        return (job.local_job_id, *self._ids[names], *job.numbers)
 
     def _merge(self, known: KnownJob, job: Job) -> Written:
         """A job that we have already."""
@@ -190,7 +167,7 @@ class JobWriter:
         """A job that our recorder has seen: what it missed is added, and what it has stays."""
         rows = stored(job)
         # States that it has never seen: ARC 6 has no hook for INLRMS and CANCELING.
-        have = {row[0] for row in _rows_of(self._con, known.record_id, "JobEvents", _EVENT)}
+        have = {row[0] for row in _rows_of(self._con, known.record_id, "JobEvents")}
         missing = [(known.record_id, *event) for event in rows.events if event[0] not in have]
         self._con.executemany(_INSERT_EVENT, missing)
         if job.status not in FINAL:
@@ -218,8 +195,8 @@ class JobWriter:
         ).fetchone()
         theirs = (rows.local_job_id, rows.interface, rows.url, rows.queue, rows.user_dn, rows.vo, rows.status)
         children = {
-            table: (_rows_of(self._con, known.record_id, table, columns), getattr(rows, field))
-            for table, (field, columns) in _CHILDREN.items()
+            table: (_rows_of(self._con, known.record_id, table), getattr(rows, field))
+            for table, field in _CHILDREN.items()
         }
         has_voms = any(row[0] in FQAN_KEYS for some in children["AuthTokenAttributes"] for row in some)
         what = [
@@ -276,7 +253,7 @@ class JobWriter:
 
     def _put(self, known: KnownJob, rows: ArexRows) -> None:
         """Make our record these rows: children first, the status last, so that it is logged once."""
-        for table, (field, _columns) in _CHILDREN.items():
+        for table, field in _CHILDREN.items():
             set_children(self._con, known.record_id, table, list(getattr(rows, field)))
         self._con.execute(
             "INSERT INTO RecordSources (RecordID, Source, Origin) SELECT ?1, ?2, ?3"
@@ -288,7 +265,7 @@ class JobWriter:
 
     def _set_events(self, record_id: int, events: Sequence[tuple[str, str]]) -> None:
         """The events of a job that only the source knows, in its order."""
-        if _rows_of(self._con, record_id, "JobEvents", _EVENT) != events:
+        if _rows_of(self._con, record_id, "JobEvents") != events:
             self._con.execute("DELETE FROM JobEvents WHERE RecordID = ?", (record_id,))
             self._con.executemany(_INSERT_EVENT, [(record_id, *event) for event in events])
 
@@ -349,7 +326,8 @@ def forget(con: Connection, record_ids: Sequence[int]) -> None:
         con.executemany(f"DELETE FROM {table} WHERE RecordID = ?", [(record_id,) for record_id in record_ids])
 
 
-def _rows_of(con: Connection, record_id: int, table: str, columns: str) -> list[Row]:
+def _rows_of(con: Connection, record_id: int, table: str) -> list[Row]:
+    columns = ", ".join(CHILDREN[table])
     return con.execute(f"SELECT {columns} FROM {table} WHERE RecordID = ? ORDER BY rowid", (record_id,)).fetchall()
 
 

@@ -154,7 +154,7 @@ def test_telemetry_of_a_job_goes_with_it(site) -> None:
 def test_every_table_of_a_record_has_its_place() -> None:
     """A new table that knows records has to be moved, dropped or kept on purpose."""
     from arcacct.db.schema import ACCOUNTING, in_memory
-    from arcacct.jobs.check import CHILDREN
+    from arcacct.jobs.recorder import CHILDREN
 
     with closing(in_memory(ACCOUNTING)) as con:
         tables = {

@@ -151,11 +151,9 @@ def test_a_value_more_changes_nothing_that_was_published(site, next_program) -> 
 TELL = """
 import sys, stored_jobs
 from contextlib import closing
-from arcacct.conf.parser import load
-from arcacct.conf.settings import settings
+from arcacct.conf.places import places
 from arcacct.db import opening
-from arcacct.targets import kinds
-here = settings(load(sys.argv[1], {}), kinds()).places
+here = places(None, sys.argv[1])
 with closing(opening.open_accounting(here)) as con:
     told = [stored_jobs.job(number)._replace(requested_wall_s=7200) for number in (1, 2)]
     stored_jobs.add(con, here, *told)
@@ -167,7 +165,7 @@ def test_a_source_that_tells_the_new_value(site, next_program) -> None:
     """The same jobs come once more from the same source: they are completed, and not published again."""
     before, logged = published(site), log(site)
     arcacct(next_program, site, "db", "upgrade")
-    run(next_program, TELL, str(site.path / "arc.conf"))
+    run(next_program, TELL, str(site.path / "control"))
 
     assert site.database("SELECT Seconds FROM JobLimits ORDER BY 1") == [(3600,)] * 3 + [(7200,)] * 2
     arcacct(next_program, site, "publish", "--now")
