@@ -1,0 +1,274 @@
+"""
+Files that are read once, or followed as they grow: named ones, those of directories, standard input.
+
+What a path is renamed, copied or compressed to is read to its end before what stands at the path then. Each file is
+given to its source as a `Reader`, to be read before the next; how far it was read is the source's, if it keeps that.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from arcacct.errors import InputError
+from arcacct.files.reading import STDIN, Position, Reader, rotated_since, unreadable
+
+_REMEMBERED = 50
+"""So many files that stood at a path are known again under the names that they were rotated to."""
+
+
+class Positions(Protocol):
+    """How far files were read by earlier imports."""
+
+    def find(self, reader: Reader) -> Position:
+        """Where an import of this file stopped, wherever it stood then. Raises InputError."""
+
+    def read_s(self, path: str) -> int:
+        """When something was taken last from what stood at a path then, in UTC seconds; 0: never."""
+
+
+class Follower:
+    """
+    The files of some paths, directories among them if there are ``endings`` of the files in them that are meant.
+
+    ``complain`` is told of what cannot be read, or not to its end; while one follows, once until it is something else.
+    ``positions``: without them files are read from their beginning, and known again only while they are followed.
+    ``order`` sorts files, so that what was written first is read first; standard input comes last.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        complain: Callable[[str], None],
+        positions: Positions | None = None,
+        order: Callable[[str], int] = lambda _path: 0,
+        endings: tuple[str, ...] = (),
+    ) -> None:
+        self._paths = paths
+        self._complain = complain
+        self._positions = positions
+        self._order = order
+        self._endings = endings
+        self._said: dict[str, str] = {}
+
+    def once(self) -> Iterator[Reader]:
+        """Every file, each after what it was rotated to since it was read last."""
+        paths, complaints = self._found()
+        for complaint in complaints:
+            self._complain(complaint)
+        older = [other for path in paths for other in self._path(path).rotated() if other not in paths]
+        for path in sorted(dict.fromkeys([*older, *paths]), key=self._when):
+            one = self._path(path)
+            try:
+                yield from one.whole(path)
+            except InputError as error:
+                self._complain(str(error))
+
+    def follow(
+        self, poll_s: float, *, goes_on: Callable[[], bool] = lambda: True, sleep: Callable[[float], None] = time.sleep
+    ) -> Iterator[Reader | None]:
+        """
+        Every file, and what comes; ``None`` whenever all was read that there is. Ends when ``goes_on`` says so.
+
+        A file that is not there, or cannot be read now, is tried again. Standard input ends when its writer does.
+        Raises InputError for standard input beside anything else.
+        """
+        if STDIN in self._paths:
+            if len(self._paths) > 1:
+                raise InputError("-: standard input is followed alone; follow the files by another command")
+            yield from self._follow_stdin()
+            return
+        followed: dict[str, _Path] = {}
+        try:
+            while goes_on():
+                paths, complaints = self._found()
+                self._say("", "; ".join(complaints))
+                for path in sorted(paths, key=self._when) if not followed else paths:
+                    yield from self._look(followed.setdefault(path, self._path(path)))
+                # What is in a directory that cannot be read now is not gone.
+                for path in () if complaints else followed.keys() - set(paths):
+                    yield from followed.pop(path).leave()
+                yield None
+                sleep(poll_s)
+        finally:
+            for one in followed.values():
+                one.close()
+
+    def _follow_stdin(self) -> Iterator[Reader | None]:
+        with Reader(STDIN) as reader:
+            while not reader.is_over:
+                yield reader
+                yield None
+            reader.is_last = True
+            yield reader
+
+    def _look(self, one: _Path) -> Iterator[Reader]:
+        wrong = ""
+        try:
+            yield from one.look()
+            wrong = one.reader.complaint if one.reader is not None else ""
+        except InputError as error:
+            wrong = str(error)
+        self._say(one.path, wrong)
+
+    def _say(self, path: str, complaint: str) -> None:
+        if complaint and self._said.get(path) != complaint:
+            self._complain(complaint)
+        self._said[path] = complaint
+
+    def _path(self, path: str) -> _Path:
+        return _Path(path, self._complain, self._positions, named=path in self._paths)
+
+    def _when(self, path: str) -> tuple[bool, int]:
+        with suppress(InputError):
+            return path == STDIN, 0 if path == STDIN else self._order(path)
+        return False, 0
+
+    def _found(self) -> tuple[list[str], list[str]]:
+        """The files meant, and complaints about the directories that cannot be read."""
+        found: dict[str, None] = {}
+        complaints: list[str] = []
+
+        def complain(error: OSError) -> None:
+            complaints.append(str(unreadable(error.filename, error)))
+
+        for path in self._paths:
+            if not self._endings or not os.path.isdir(path):
+                found[path] = None
+                continue
+            for folder, folders, names in os.walk(path, onerror=complain):
+                folders.sort()
+                mine = (name for name in sorted(names) if name.endswith(self._endings) and not name.startswith("."))
+                found.update(dict.fromkeys(os.path.join(folder, name) for name in mine))
+        return list(found), complaints
+
+
+class _Path:
+    """A path, the file that is open there, and the one before, which its writer may not have let go of yet."""
+
+    def __init__(self, path: str, complain: Callable[[str], None], positions: Positions | None, *, named: bool) -> None:
+        self.path = path
+        self.reader: Reader | None = None
+        self._complain = complain
+        self._positions = positions
+        self._named = named
+        self._former: Reader | None = None
+        self._read: list[Reader] = []
+        """The files that stood here, closed, the latest last; only without positions."""
+        self._looked_s = 0
+
+    def look(self) -> Iterator[Reader]:
+        """The files that may have something new. Raises InputError for what cannot be read now."""
+        former = self._former
+        if former is not None and former.is_removed():
+            self._former = None
+            yield from self._end(former)
+        elif former is not None and former.has_changed():
+            yield former
+        identity = self._identity()
+        if self.reader is not None:
+            yield from self._go_on(self.reader, identity)
+        # When a file was moved away the next may not be there yet: the old one may still be written to.
+        if self.reader is None and identity is not None:
+            for path in self.rotated():
+                try:
+                    yield from self.whole(path)
+                except InputError as error:
+                    self._complain(str(error))
+            self.reader = self._open(self.path)
+            self.reader.has_changed()
+            yield self.reader
+        self._looked_s = int(time.time())
+
+    def _identity(self) -> tuple[int, int] | None:
+        try:
+            status = os.stat(self.path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+        return status.st_dev, status.st_ino
+
+    def _go_on(self, reader: Reader, identity: tuple[int, int] | None) -> Iterator[Reader]:
+        """The open file, while it is the one at the path; then it is the former one."""
+        is_moved = reader.identity not in (None, identity)
+        if reader.has_changed():
+            # More of a compressed file, or a damaged one that was put right, is found by its position as any other;
+            # of one that nothing was read of it cannot be told whether it was copied away and cut.
+            is_unsure = reader.compressed or not reader.position.position
+            if reader.was_cut() or (is_unsure and not is_moved and reader.identity is not None):
+                self._let_go(reader)
+                self.reader = None
+                return
+            yield reader
+        if is_moved and identity is not None:
+            if self._former is not None:
+                yield from self._end(self._former)
+            self._former, self.reader = reader, None
+
+    def whole(self, path: str) -> Iterator[Reader]:
+        """A file that is read to its end, once. Raises InputError."""
+        reader = self._open(path)
+        if self._former is not None and reader.identity == self._former.identity:
+            # It goes on being read under the name that it had.
+            reader.close()
+            return
+        yield from self._end(reader)
+        if reader.complaint:
+            raise InputError(reader.complaint)
+
+    def leave(self) -> Iterator[Reader]:
+        """The path is no longer meant: what is left of its files."""
+        for reader in (self._former, self.reader):
+            if reader is not None and not reader.was_cut():
+                yield from self._end(reader)
+        self.close()
+
+    def rotated(self) -> list[str]:
+        """
+        What the path was renamed or copied to since it was read last.
+
+        None of a directory that cannot be read: reading the path says what is wrong.
+        """
+        read_s = self._looked_s if self._positions is None else self._positions.read_s(self.path)
+        with suppress(InputError):
+            return rotated_since(self.path, read_s) if read_s else []
+        return []
+
+    def _open(self, path: str) -> Reader:
+        reader = Reader(path, named=self._named)
+        try:
+            if self._positions is not None:
+                reader.position = self._positions.find(reader)
+            else:
+                for known in (*self._read[::-1], *filter(None, [self._former])):
+                    if reader.holds(known.position, exactly=True):
+                        reader.position, reader.state = known.position, known.state
+                        break
+        except BaseException:
+            reader.close()
+            raise
+        return reader
+
+    def _end(self, reader: Reader) -> Iterator[Reader]:
+        """What is left of a file that nothing more is to come from."""
+        reader.is_last = True
+        try:
+            yield reader
+        finally:
+            self._let_go(reader)
+
+    def _let_go(self, reader: Reader) -> None:
+        reader.close()
+        if self._positions is None and reader.position.position:
+            self._read = [*self._read, reader][-_REMEMBERED:]
+
+    def close(self) -> None:
+        """Close the files."""
+        for reader in (self._former, self.reader):
+            if reader is not None:
+                reader.close()
+        self._former = self.reader = None

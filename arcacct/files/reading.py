@@ -1,0 +1,354 @@
+"""
+Files that others write: read as they are now, from where an earlier reading stopped.
+
+A writer appends whole buffers, so a reader can see a torn end: of lines only those that end in a newline are taken.
+Files are renamed, copied, cut and compressed by whoever rotates them: a file is known by what it begins with, and a
+position in it holds only while the bytes before it are the same.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import re
+import stat
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
+from typing import Any, BinaryIO, NamedTuple, cast
+
+from arcacct.errors import InputError
+
+STDIN = "-"
+CHUNK_BYTES = 256 * 1024
+LONGEST_LINE = 16 * 1024 * 1024
+"""A longer line is no record: it is passed over, and never held as a whole."""
+_BEGINNING = 1024 * 1024 + 1
+"""So much is kept of it: what tells that it is longer than a record may be."""
+_TAIL_BYTES = 4096
+_COMPRESSED: dict[bytes, Callable[[BinaryIO], object]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ": lzma.open,
+}
+_ZSTANDARD = b"\x28\xb5\x2f\xfd"
+_ROTATED = re.compile(r"[.-][0-9][0-9-]*(?:\.(?:gz|bz2|xz|zst))?")
+_CLOCK_S = 2
+"""The clock of file systems is behind, and positions are noted in whole seconds."""
+_UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError)
+
+
+class Position(NamedTuple):
+    """Where we are in a file, in the order of the columns of GridEngineFiles."""
+
+    file_id: int = 0
+    """The number that its source knows the file by; 0: none yet."""
+    position: int = 0
+    """Bytes, of the text if the file is compressed, up to the end of what was taken."""
+    tail: bytes = b""
+    """Digest of the last line that was taken."""
+    checksum: int = 0
+    """CRC-32 of all bytes before."""
+    lines: int = 0
+    records: int = 0
+    bad_lines: int = 0
+
+    def after(self, lines: list[bytes]) -> Position:
+        """The position after some more lines."""
+        text = b"".join(lines)
+        return self._replace(
+            position=self.position + len(text),
+            tail=_digest(lines[-1]),
+            checksum=zlib.crc32(text, self.checksum),
+            lines=self.lines + len(lines),
+        )
+
+
+class Overlong(NamedTuple):
+    """A line that is too long to be a record."""
+
+    beginning: bytes
+    bytes: int
+    after: Position
+    """Where the next line begins."""
+
+
+class Reader:
+    """
+    An open file, compressed or not, or ``-`` for standard input, and where we are in it; ``with`` closes it.
+
+    ``identity`` is ``None`` of what has no beginning to go back to: standard input, pipes, devices. ``state`` is the
+    source's own, and goes over to whatever file goes on where this one ended.
+    """
+
+    def __init__(self, path: str, *, named: bool = True) -> None:
+        """
+        Raises InputError when it cannot be opened.
+
+        A pipe that was ``named`` is waited for. Of a directory only regular files are read: whoever may write there
+        could make us wait for ever.
+        """
+        self.path = path
+        flags = os.O_RDONLY | os.O_CLOEXEC | (0 if named else os.O_NONBLOCK | os.O_NOCTTY)
+        with _complaining(path):
+            fd = sys.stdin.fileno() if path == STDIN else os.open(path, flags)
+            self._raw = cast("BinaryIO", io.FileIO(fd, closefd=path != STDIN))
+            status = os.fstat(fd)
+        self._file = self._raw
+        is_file = stat.S_ISREG(status.st_mode)
+        try:
+            self._file = self._decompressed() if is_file else self._refused(named=named)
+        except BaseException:
+            self.close()
+            raise
+        self.compressed = self._file is not self._raw
+        self.identity = (status.st_dev, status.st_ino) if is_file and path != STDIN else None
+        self.position = Position()
+        self.state: Any = None
+        self.head: bytes | None = None
+        """Digest of the first record, which tells one file from another; ``None`` while there is none."""
+        self.complaint = ""
+        """What is wrong with the file; what could be read came before."""
+        self.left_bytes = 0
+        """What stood after the last newline when we read last."""
+        self.is_last = False
+        """Whether nothing more is to come from it: what is left at its end is no beginning."""
+        self.is_over = False
+        """Whether we have come to an end that may be no end for ever."""
+        self._at = 0
+        """How far was read: up to the position, and what is left."""
+        self._tail = b""
+        self._seen = (-1, -1)
+
+    def _refused(self, *, named: bool) -> BinaryIO:
+        if not named:
+            raise InputError(f"{self.path}: a pipe or a device, so it is left out; name it to read from it")
+        return self._raw
+
+    def _decompressed(self) -> BinaryIO:
+        with _complaining(self.path):
+            magic = os.pread(self._raw.fileno(), 8, 0)
+        if magic.startswith(_ZSTANDARD):
+            raise InputError(f"{self.path}: compressed by zstd, which is not read: give what zstdcat prints, through -")
+        opener = next((opener for mark, opener in _COMPRESSED.items() if magic.startswith(mark)), None)
+        return self._raw if opener is None else cast("BinaryIO", opener(self._raw))
+
+    def close(self) -> None:
+        """Close the file; not standard input, which is not ours."""
+        self._file.close()
+        self._raw.close()
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    @property
+    def size(self) -> int:
+        """Bytes on the disk; 0 of what is no file."""
+        return os.fstat(self._raw.fileno()).st_size if self.identity else 0
+
+    def has_changed(self) -> bool:
+        """Whether size or time are others than when this was asked last."""
+        status = os.fstat(self._raw.fileno())
+        seen, self._seen = self._seen, (status.st_size, status.st_mtime_ns)
+        return seen != self._seen
+
+    def is_removed(self) -> bool:
+        """Whether no name leads to it any more."""
+        return os.fstat(self._raw.fileno()).st_nlink == 0
+
+    def look_at_head(self) -> None:
+        """Find out what the file begins with. Raises InputError."""
+        if self.identity is None or self.head is not None:
+            return
+        # The header is short; a first line that is longer than this is no record.
+        for line in self.beginning().splitlines(keepends=True):
+            if line.endswith(b"\n") and len(line) > 2 and not line.startswith(b"#"):
+                self.head = _digest(line)
+                return
+
+    def beginning(self) -> bytes:
+        """The first bytes; of a compressed file that is cut or damaged, what can be read of them. Raises InputError."""
+        found = b""
+        with _complaining(self.path):
+            self._go(0)
+            try:
+                while len(found) < CHUNK_BYTES and (more := self._read()):
+                    found += more
+            except _UNREADABLE as error:
+                if not _is_damage(error):
+                    raise
+        return found
+
+    def holds(self, position: Position, *, exactly: bool = False) -> bool:
+        """
+        Whether the bytes before a position are those that were there when it was noted. Raises InputError.
+
+        Of a file that had bad lines all of them are compared: someone may have corrected one without changing any
+        length. ``exactly``: of any file, and they alone.
+        """
+        if self.identity is None or (not self.compressed and self.size < position.position):
+            return False
+        with _complaining(self.path), suppress(EOFError):
+            if not exactly:
+                before = self._go(position.position)
+                line = before[before.rfind(b"\n", 0, len(before) - 1) + 1 :]
+                if self._at != position.position or (before and _digest(line) != position.tail):
+                    return False
+            return not (exactly or position.bad_lines) or self._checksum(position.position) == position.checksum
+        return False
+
+    def was_cut(self) -> bool:
+        """Whether it is shorter than what was read of it, or the bytes before our place are others than then."""
+        if self.identity is None or self.compressed:
+            return False
+        with _complaining(self.path):
+            tail = os.pread(self._raw.fileno(), len(self._tail), self._at - len(self._tail))
+        return tail != self._tail or (self.position.bad_lines > 0 and not self.holds(self.position, exactly=True))
+
+    def _checksum(self, length: int) -> int | None:
+        self._go(0)
+        checksum = 0
+        while length > 0 and (chunk := self._read(min(length, CHUNK_BYTES))):
+            checksum = zlib.crc32(chunk, checksum)
+            length -= len(chunk)
+        return None if length else checksum
+
+    def lines(self) -> Iterator[list[bytes] | Overlong]:
+        """
+        The whole lines after the position, with their newlines, some at a time: as many as there are without waiting.
+
+        Does not move the position: who takes lines does, before the next. What cannot be read is in ``complaint``
+        after all that could be.
+        """
+        pending: list[bytes] = []
+        coming = self._new()
+        for chunk in coming:
+            end = chunk.rfind(b"\n") + 1
+            if end:
+                text = b"".join([*pending, chunk[: end - 1]])
+                yield [line + b"\n" for line in text.split(b"\n")]
+                pending = []
+            pending.append(chunk[end:])
+            if sum(map(len, pending)) > LONGEST_LINE:
+                overlong, rest = self._past(b"".join(pending), coming)
+                pending = [rest]
+                if overlong is None:
+                    break
+                yield overlong
+                # What stands behind it in the same piece: whole lines, too.
+                end = rest.rfind(b"\n") + 1
+                if end:
+                    yield [line + b"\n" for line in rest[: end - 1].split(b"\n")]
+                    pending = [rest[end:]]
+        self.left_bytes = sum(map(len, pending))
+
+    def chunks(self, *, piecewise: bool = False) -> Iterator[bytes]:
+        """
+        What stands after the position, in pieces of any length: as much as there is; ``piecewise``: one piece.
+
+        Moves the position. What cannot be read is in ``complaint`` after all that could be.
+        """
+        for chunk in self._new():
+            before = self.position
+            self.position = before._replace(position=self._at, checksum=zlib.crc32(chunk, before.checksum))
+            yield chunk
+            if piecewise:
+                return
+        self.is_over = True
+
+    def _new(self) -> Iterator[bytes]:
+        """What stands after the position."""
+        self.complaint = ""
+        try:
+            with _complaining(self.path):
+                if self.identity is not None and self._at != self.position.position:
+                    self._go(self.position.position)
+                while chunk := self._read():
+                    yield chunk
+        except InputError as error:
+            self.complaint = str(error)
+
+    def _read(self, most: int | None = None) -> bytes:
+        most = CHUNK_BYTES if most is None else most
+        read = self._file.read1 if self.compressed else self._file.read  # type: ignore[attr-defined]
+        chunk: bytes = read(most) or b""
+        self._at += len(chunk)
+        self._tail = (self._tail + chunk[-_TAIL_BYTES:])[-_TAIL_BYTES:]
+        return chunk
+
+    def _go(self, place: int) -> bytes:
+        """Go to a place in the file, or to its end if that comes first; what stands before it."""
+        start = max(0, place - _TAIL_BYTES)
+        self._at = self._file.seek(start)
+        self._tail = b""
+        while self._at < place and self._read(place - self._at):
+            pass
+        return self._tail
+
+    def _past(self, begun: bytes, coming: Iterator[bytes]) -> tuple[Overlong | None, bytes]:
+        """A line that is too long, and what was read behind it; ``None`` and its end, if it has no end yet."""
+        length, checksum, tail = len(begun), zlib.crc32(begun, self.position.checksum), begun[-_TAIL_BYTES:]
+        for chunk in coming:
+            own = chunk[: chunk.find(b"\n") + 1] or chunk
+            length += len(own)
+            checksum = zlib.crc32(own, checksum)
+            tail = (tail + own)[-_TAIL_BYTES:]
+            if own.endswith(b"\n"):
+                before = self.position
+                after = before._replace(
+                    position=before.position + length, tail=_digest(tail), checksum=checksum, lines=before.lines + 1
+                )
+                return Overlong(begun[:_BEGINNING], length, after), chunk[len(own) :]
+        return None, tail
+
+
+@contextmanager
+def _complaining(path: str) -> Iterator[None]:
+    """What reading raises becomes an InputError with the path."""
+    try:
+        yield
+    except EOFError as error:
+        raise InputError(f"{path}: cut: it ends before its compressed end; what came before is imported") from error
+    except _UNREADABLE as error:
+        if isinstance(error, OSError) and not _is_damage(error):
+            raise unreadable(path, error) from error
+        raise InputError(f"{path}: damaged: {error}; what came before is imported") from error
+
+
+def _is_damage(error: BaseException) -> bool:
+    """Whether a compressed file is no such file to its end; of the modules two say it by an OSError without number."""
+    return not isinstance(error, OSError) or error.errno is None
+
+
+def unreadable(path: str, error: OSError) -> InputError:
+    """The complaint about a file that the system does not let us read."""
+    return InputError(f"{path}: cannot be read: {error.strerror or error}")
+
+
+def _digest(line: bytes) -> bytes:
+    return blake2b(line[-_TAIL_BYTES:], digest_size=16).digest()
+
+
+def rotated_since(path: str, time_s: int) -> list[str]:
+    """
+    The files that a path was rotated to (``.0``, ``.1.gz``, ``-20261120``) and that were written since, in order.
+
+    Raises InputError when the directory cannot be read.
+    """
+    folder, name = os.path.split(path)
+    found = []
+    with _complaining(folder or "."):
+        for entry in os.scandir(folder or "."):
+            if entry.name.startswith(name) and _ROTATED.fullmatch(entry.name[len(name) :]) and entry.is_file():
+                mtime = entry.stat().st_mtime
+                if mtime >= time_s - _CLOCK_S:
+                    found.append((mtime, os.path.join(folder, entry.name)))
+    return [rotated for _mtime, rotated in sorted(found)]
