@@ -78,7 +78,7 @@ def rehearse(directory: str) -> Rehearsal:
     day = _EPOCH + timedelta(days=time.time() // DAY_S - 1)
     with _new_directory(directory) as home, Sandbox(home) as box:
         here = _configured(home, box)
-        site = Site(os.path.join(home, "control"), (day - RECORDED_ON).days)
+        site = DemoSite(os.path.join(home, "control"), (day - RECORDED_ON).days)
         with closing(opening.open_accounting(here.places)) as con:
             hooked = _by_the_hook(site, here.places, con)
             site.lay_out("control")
@@ -105,7 +105,7 @@ def _published(begun: Rehearsal, here: Settings, box: Sandbox) -> Rehearsal:
     return done._replace(missing=list(_missing(done, box)))
 
 
-class Site:
+class DemoSite:
     """The shipped control directory: laid out with its times moved by whole days, its owners kept beside it."""
 
     def __init__(self, control: str, days: int) -> None:
@@ -244,7 +244,7 @@ def _ports(box: Sandbox) -> str:
     return " ".join(f"--{endpoint}-port {server.port}" for endpoint, server in box.servers.items())
 
 
-def _by_the_hook(site: Site, here: Places, con: Connection) -> list[tuple[str, str]]:
+def _by_the_hook(site: DemoSite, here: Places, con: Connection) -> list[tuple[str, str]]:
     """Replay every call of the state-change hook that is shipped: the control directory as it was, then the event."""
     events = []
     for job_id in sorted(os.listdir(resource("demo_data", "hooks"))):
@@ -302,7 +302,7 @@ def _missing_at_apel(apel: APEL, records: Sequence[AAR]) -> Iterator[str]:
             "CPU seconds": sum(month.cpu_s for month in months),
         }
         yield from _differences(f"APEL, portal of {site}", usage, shown)
-        synced = {"jobs": sum(int_of(row, "NumberOfJobs") for row in counts if row["Site"] == site)}
+        synced = {"jobs": sum(int_of(row, "NumberOfJobs") for row in counts if row["DemoSite"] == site)}
         yield from _differences(f"APEL, sync of {site}", {"jobs": usage["jobs"]}, synced)
 
 

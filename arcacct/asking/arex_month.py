@@ -63,7 +63,9 @@ def arex_month(here: Places, con: Connection, month: Month, wall_s: Mapping[str,
                 )
                 found.missing.extend(_fewer_hours(ended, wall_s))
                 absent = {job_id: one for job_id, one in ended.items() if job_id not in wall_s}
-                for some in _chunks(absent):
+                items = list(absent.items())
+                for start in range(0, len(items), _LOOKED_UP_JOBS):
+                    some = dict(items[start : start + _LOOKED_UP_JOBS])
                     put_away = archives.archived(con, {escaped(job_id): one.end_time for job_id, one in some.items()})
                     archived += len(put_away)
                     found.missing.extend(_absent(con, some, put_away))
@@ -86,11 +88,9 @@ def _pages(here: Places, path: str, month: Month) -> Iterator[dict[str, Ended]]:
 
 def _fewer_hours(ended: Mapping[str, Ended], wall_s: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     for job_id, one in ended.items():
-        if wall_s.get(job_id, one.wall_s) < one.wall_s:
-            yield (
-                job_id,
-                f"wall {one.wall_s} s, in the database {wall_s[job_id]} s; `arcacct job info` shows what ours is from",
-            )
+        ours = wall_s.get(job_id, one.wall_s)
+        if ours < one.wall_s:
+            yield job_id, f"wall {one.wall_s} s, in the database {ours} s; `arcacct job info` shows what ours is from"
 
 
 def _absent(con: Connection, ended: Mapping[str, Ended], archived: set[str]) -> Iterator[tuple[str, str]]:
@@ -102,9 +102,3 @@ def _absent(con: Connection, ended: Mapping[str, Ended], archived: set[str]) -> 
             yield job_id, f"ended there at {iso(one.end_time)}, and is not in the database: {_TODO}"
         elif ours is not None and ours.status in (IN_PROGRESS, "aborted"):
             yield job_id, f"ended there at {iso(one.end_time)}, and is {ours.status} in the database: {_TODO}"
-
-
-def _chunks(ended: dict[str, Ended]) -> Iterator[dict[str, Ended]]:
-    items = list(ended.items())
-    for start in range(0, len(items), _LOOKED_UP_JOBS):
-        yield dict(items[start : start + _LOOKED_UP_JOBS])

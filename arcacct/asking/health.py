@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from arcacct.conf.places import Places
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import DirectoryTarget, Target
 from arcacct.db import lives, opening
+from arcacct.db.engine import Connection
 from arcacct.db.lives import MEANING, Doubt
 from arcacct.errors import ArcacctError, StoreError
 from arcacct.publishing.floor import held_text
@@ -36,19 +37,26 @@ WORDS = ("ok", "WARNING", "CRITICAL", "UNKNOWN")
 _CLOCK_TOLERANCE_S = 300
 
 
-class Thresholds(NamedTuple):
-    """When something is worth a warning, and when it is critical: ``(warning, critical)``."""
+class Limit(NamedTuple):
+    """When something is worth a warning, and when it is critical."""
 
-    unsent_s: tuple[int, int] = (DAY_S, 3 * DAY_S)
+    warning: int
+    critical: int
+
+
+class Thresholds(NamedTuple):
+    """The limits of all that has some."""
+
+    unsent_s: Limit = Limit(DAY_S, 3 * DAY_S)
     """Since records wait for a target that is due."""
-    sweep_s: tuple[int, int] = (HOUR_S, 6 * HOUR_S)
+    sweep_s: Limit = Limit(HOUR_S, 6 * HOUR_S)
     """Since the last sweep."""
-    spool_files: tuple[int, int] = (100, 10_000)
-    spool_s: tuple[int, int] = (HOUR_S, DAY_S)
+    spool_files: Limit = Limit(100, 10_000)
+    spool_s: Limit = Limit(HOUR_S, DAY_S)
     """Age of the oldest event in the spool."""
-    certificate_s: tuple[int, int] = (14 * DAY_S, DAY_S)
+    certificate_s: Limit = Limit(14 * DAY_S, DAY_S)
     """Until a certificate ends."""
-    quarantined: tuple[int, int] = (1, 1000)
+    quarantined: Limit = Limit(1, 1000)
     """Records that a target refuses."""
 
 
@@ -123,28 +131,21 @@ def examine(settings: Settings) -> Health:
             closing(opening.read_accounting(here)) as ours,
             closing(opening.read_publishing(here)) as ledger,
         ):
-            targets = tuple(
-                _target(
-                    target,
-                    health_rows.target_state(ledger, ours, target.block, target.vofilter),
-                    names_in_doubt(ours, ledger, target, settings),
-                )
-                for target in settings.targets
-            )
             return found._replace(
                 size_bytes=reading.size_bytes(here.database),
                 recorded=health_rows.recorded(ours),
                 on_hold=len(aborting.on_hold(ours)),
-                targets=targets,
+                targets=tuple(_target(settings, target, ours, ledger) for target in settings.targets),
                 doubts=tuple(lives.doubts(lives.known(ours, ledger, rehearsing=settings.places.rehearsal is not None))),
             )
     except StoreError as error:
         return found._replace(problem=str(error))
 
 
-def _target(target: Target, state: TargetState, doubt: str) -> TargetHealth:
+def _target(settings: Settings, target: Target, ours: Connection, ledger: Connection) -> TargetHealth:
+    state = health_rows.target_state(ledger, ours, target.block, target.vofilter)
     due_s = 0 if state.last_success_s is None else state.last_success_s + target.urdelivery_frequency_s
-    return TargetHealth(target.name, state, due_s, doubt)
+    return TargetHealth(target.name, state, due_s, names_in_doubt(ours, ledger, target, settings))
 
 
 def _spools(here: Places) -> tuple[list[str], str | None]:
@@ -195,7 +196,8 @@ def judge(found: Health, limits: Thresholds) -> list[Check]:
     """Every check, in the order of a job's life."""
     return [
         *_database_checks(found),
-        *_life_checks(found),
+        # Whether both databases are the two that belong together, and neither is an old copy.
+        *(Check("ledger", CRITICAL, MEANING[doubt]) for doubt in found.doubts),
         *_recorder_checks(found, limits),
         *(_target_check(found.now, target, limits) for target in found.targets),
         *(check for target in found.targets for check in _figures_checks(target)),
@@ -211,67 +213,58 @@ def worst(checks: list[Check]) -> int:
     return next((severity for severity in (CRITICAL, WARNING, UNKNOWN) if severity in severities), OK)
 
 
-def _database_checks(found: Health) -> list[Check]:
-    checks = []
+def _database_checks(found: Health) -> Iterator[Check]:
     if found.problem is not None:
-        checks.append(Check("database", CRITICAL, found.problem))
+        yield Check("database", CRITICAL, found.problem)
     elif found.recorded is not None:
         size = f"{found.size_bytes / 2**20:.1f} MiB, schema {found.recorded.schema}, {found.recorded.jobs} jobs"
-        checks.append(Check("database", OK, f"{found.database}: {size}"))
+        yield Check("database", OK, f"{found.database}: {size}")
     if found.writer is not None:
-        text = f"process {found.writer} keeps the database locked: hooks spool until it ends"
-        checks.append(Check("lock", CRITICAL, text))
+        yield Check("lock", CRITICAL, f"process {found.writer} keeps the database locked: hooks spool until it ends")
     if found.maintenance:
-        checks.append(Check("maintenance", WARNING, "the database is being worked on: hooks spool until that is done"))
+        yield Check("maintenance", WARNING, "the database is being worked on: hooks spool until that is done")
     if found.recorded is not None and found.recorded.foreign_records:
         text = (
             f"{found.recorded.foreign_records} of the newest records were written by another program: if A-REX writes"
             " this file it loses rows; give ours another path (database= in arcacct.conf)"
         )
-        checks.append(Check("writers", CRITICAL, text))
-    return checks
+        yield Check("writers", CRITICAL, text)
 
 
-def _life_checks(found: Health) -> list[Check]:
-    """Whether both databases are the two that belong together, and neither is an old copy."""
-    return [Check("ledger", CRITICAL, MEANING[doubt]) for doubt in found.doubts]
-
-
-def _figures_checks(target: TargetHealth) -> list[Check]:
+def _figures_checks(target: TargetHealth) -> Iterator[Check]:
     """Whether the receiver's figures may be sent, or would fall without proof."""
-    checks = [Check(f"{target.name} figures", CRITICAL, held_text(one)) for one in target.state.held_months]
+    for held in target.state.held_months:
+        yield Check(f"{target.name} figures", CRITICAL, held_text(held))
     if target.names_in_doubt:
-        checks.append(Check(f"{target.name} figures", CRITICAL, target.names_in_doubt))
+        yield Check(f"{target.name} figures", CRITICAL, target.names_in_doubt)
     for one in target.state.refused_sums:
         what = f"{one.year:04d}-{one.month:02d}: a record of {one.kind} refused in {one.refusals} runs: {one.reason}"
         severity = OK if one.refusals == 1 else WARNING
-        checks.append(Check(f"{target.name} sums", severity, f"{what}; each run sends it again"))
+        yield Check(f"{target.name} sums", severity, f"{what}; each run sends it again")
     if target.state.in_doubt:
         text = "an older ledger was put back: what was sent since is unknown until the next run has sent it again"
-        checks.append(Check(f"{target.name} ledger", WARNING, text))
-    return checks
+        yield Check(f"{target.name} ledger", WARNING, text)
 
 
-def _recorder_checks(found: Health, limits: Thresholds) -> list[Check]:
-    checks = []
+def _recorder_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
     if found.recorded is not None:
         event = found.recorded.last_event_s
         text = "no event recorded yet" if event is None else f"last event {_ago(found.now, event)}"
-        checks.append(Check("recorder", OK, text))
+        yield Check("recorder", OK, text)
         swept = found.recorded.last_sweep_s
         age = None if swept is None else found.now - swept
         severity = WARNING if age is None else _over(age, limits.sweep_s)
         text = "never ran" if swept is None else f"last one {_ago(found.now, swept)}"
         todo = "" if severity == OK else ": is arcacct-sweep.timer active?"
-        checks.append(Check("sweep", severity, text + todo))
-        checks += _cut_checks(found.recorded)
-        checks += _rejected_checks(found.now, found.recorded)
+        yield Check("sweep", severity, text + todo)
+        yield from _cut_checks(found.recorded)
+        yield from _rejected_checks(found.now, found.recorded)
     if found.on_hold:
         text = (
             f"{found.on_hold} jobs have ended, and nothing tells what they used: {aborting.WAYS_OUT}; `arcacct verify`"
             " of their month names them"
         )
-        checks.append(Check("vanished", WARNING, text))
+        yield Check("vanished", WARNING, text)
     spool = found.spool
     severity = _over(spool.files, limits.spool_files)
     text = "empty"
@@ -281,30 +274,29 @@ def _recorder_checks(found: Health, limits: Thresholds) -> list[Check]:
     if spool.unusable:
         severity = max(severity, WARNING)
         text += f"; {spool.unusable} files set aside in spool/unusable"
-    checks.append(Check("spool", severity, text))
-    return checks
+    yield Check("spool", severity, text)
 
 
-def _rejected_checks(now: int, recorded: Recorded) -> list[Check]:
+def _rejected_checks(now: int, recorded: Recorded) -> Iterator[Check]:
     """Records of imports that could not be used: they are in no sum until somebody looks at them."""
     found = recorded.rejected
     if not found.by_source or found.oldest_s is None:
-        return []
+        return
     counts = ", ".join(f"{count} of {source}" for source, count in found.by_source.items())
     ours = f", {found.ours} by an error of arcacct's own (please report it)" if found.ours else ""
     todo = "see `arcacct import rejected`, and try them again (--retry) after an upgrade or a correction"
     text = f"{counts} could not be used{ours}, the oldest {_ago(now, found.oldest_s)}: {todo}"
-    return [Check("imports", WARNING, text)]
+    yield Check("imports", WARNING, text)
 
 
-def _cut_checks(recorded: Recorded) -> list[Check]:
+def _cut_checks(recorded: Recorded) -> Iterator[Check]:
     """What was more than a job may have stored: nothing is wrong with us, but a megabyte of .diag is worth a look."""
     if not recorded.cut_records:
-        return []
+        return
     files = f", {recorded.cut_files} of them with a file above 1 MiB" if recorded.cut_files else ""
     text = f"{recorded.cut_records} records of the last day lack something{files}"
     severity = WARNING if recorded.cut_files else OK
-    return [Check("cut", severity, f'{text}: see `arcacct query "SELECT * FROM v1_record_notes"`')]
+    yield Check("cut", severity, f'{text}: see `arcacct query "SELECT * FROM v1_record_notes"`')
 
 
 def _target_check(now: int, target: TargetHealth, limits: Thresholds) -> Check:
@@ -355,18 +347,16 @@ def _quarantine_check(now: int, target: TargetHealth, limits: Thresholds) -> Che
     return Check(f"{target.name} quarantine", severity, text + todo)
 
 
-def _certificate_checks(found: Health, limits: Thresholds) -> list[Check]:
-    checks = []
+def _certificate_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
     for path, end in found.certificates.items():
         if isinstance(end, str):
-            checks.append(Check("certificate", UNKNOWN, f"{path} {end}"))
+            yield Check("certificate", UNKNOWN, f"{path} {end}")
             continue
         left = end - found.now
-        warning, critical = limits.certificate_s
-        severity = CRITICAL if left < critical else WARNING if left < warning else OK
+        limit = limits.certificate_s
+        severity = CRITICAL if left < limit.critical else WARNING if left < limit.warning else OK
         text = f"expired {_ago(found.now, end)}" if left <= 0 else f"{left // DAY_S} days left"
-        checks.append(Check("certificate", severity, f"{path}: {text}"))
-    return checks
+        yield Check("certificate", severity, f"{path}: {text}")
 
 
 def _clock_check(found: Health) -> Check:
@@ -377,8 +367,8 @@ def _clock_check(found: Health) -> Check:
     return Check("clock", OK, iso(found.now))
 
 
-def _over(value: int, limits: tuple[int, int]) -> int:
-    return CRITICAL if value >= limits[1] else WARNING if value >= limits[0] else OK
+def _over(value: int, limit: Limit) -> int:
+    return CRITICAL if value >= limit.critical else WARNING if value >= limit.warning else OK
 
 
 def _ago(now: int, seconds: int) -> str:

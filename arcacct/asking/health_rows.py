@@ -12,10 +12,10 @@ from typing import NamedTuple
 from arcacct.db import lives, schema
 from arcacct.db.engine import Connection
 from arcacct.jobs.rejected import Rejections, rejections
-from arcacct.publishing import given, months
+from arcacct.publishing import given, ledger, months
 from arcacct.publishing.held import Again, waiting_again
 from arcacct.publishing.months import HeldMonth
-from arcacct.publishing.sent import RefusedSum, not_sent_again, refused_sums
+from arcacct.publishing.sent import RefusedSum, not_sent_again, of_vos, refused_sums
 from arcacct.sonar.dropped import dropped
 
 _WRITE_LOCK_BYTE = 120
@@ -121,21 +121,22 @@ def recorded(con: Connection) -> Recorded:
     """How recording goes, in a few quick looks."""
     settings = dict(con.execute("SELECT KeyName, KeyValue FROM DBConfig").fetchall())
     events = [_latest_event(con, state) for state in _STATES]
-    foreign = con.execute(
+    (foreign,) = con.execute(
         "SELECT count(*) FROM (SELECT RecordID FROM AAR ORDER BY RecordID DESC LIMIT ?) AS Newest"
         " WHERE NOT EXISTS (SELECT 1 FROM StatusFiles WHERE StatusFiles.RecordID = Newest.RecordID)"
         " AND NOT EXISTS (SELECT 1 FROM RecordSources WHERE RecordSources.RecordID = Newest.RecordID)",
         (_NEWEST_RECORDS,),
-    ).fetchone()[0]
+    ).fetchone()
     cut, cut_files = con.execute(
         "SELECT count(DISTINCT RecordID), count(DISTINCT CASE WHEN Field IN ('local', 'diag', 'statistics')"
         " THEN RecordID END) FROM RecordNotes WHERE Noted >= ?",
         (int(time.time()) - RECENT_S,),
     ).fetchone()
     swept = settings.get("ARCACCT_LAST_SWEEP")
+    (jobs,) = con.execute("SELECT Records FROM RecordCount").fetchone()
     return Recorded(
         int(settings["ARCACCT_SCHEMA"]),
-        con.execute("SELECT Records FROM RecordCount").fetchone()[0],
+        jobs,
         max((event for event in events if event is not None), default=None),
         None if swept is None else int(swept),
         foreign,
@@ -148,26 +149,24 @@ def recorded(con: Connection) -> Recorded:
 
 def _latest_event(con: Connection, state: str) -> int | None:
     """The latest time of the rows of a state that were written last; looking at all of them would read every event."""
-    found: int | None = con.execute(
+    found: tuple[int | None] = con.execute(
         "SELECT max(CAST(strftime('%s', EventTime) AS INTEGER)) FROM"
         " (SELECT EventTime FROM JobEvents WHERE EventKey = ? ORDER BY rowid DESC LIMIT ?)",
         (state, _NEWEST_EVENTS),
-    ).fetchone()[0]
-    return found
+    ).fetchone()
+    return found[0]
 
 
 def waiting(con: Connection, seq: int, ended_from: int, vos: tuple[str, ...]) -> Waiting:
     """The records after ``seq`` that ended at ``ended_from`` or later, of these VOs or of any."""
-    marks = ",".join("?" * len(vos))
-    wanted = f" AND VOID IN (SELECT ID FROM WLCGVOs WHERE Name IN ({marks}))" if vos else ""
     # CROSS: from what is new, or for a target that has had nothing yet, from the ends of its time.
     first, second = ("FinishedLog", "AAR") if seq else ("AAR", "FinishedLog")
     row = con.execute(
         f"SELECT count(*), min(EndTime) FROM {first} CROSS JOIN {second} ON AAR.RecordID = FinishedLog.RecordID"
-        f" WHERE Seq > ? AND EndTime >= ?{wanted}",
+        f" WHERE Seq > ? AND EndTime >= ?{of_vos(vos)}",
         (seq, ended_from, *vos),
     ).fetchone()
-    return Waiting(*row)
+    return Waiting._make(row)
 
 
 def target_state(publishing: Connection, accounting: Connection, target: str, vos: tuple[str, ...]) -> TargetState:
@@ -178,29 +177,22 @@ def target_state(publishing: Connection, accounting: Connection, target: str, vo
     held = dict(
         publishing.execute("SELECT State, count(*) FROM HeldRecords WHERE Target = ? GROUP BY State", (target,))
     )
-    unanswered = publishing.execute(
-        "SELECT count(*) FROM Messages WHERE Target = ? AND State = 'sending'", (target,)
-    ).fetchone()[0]
-    holding = tuple(months.held(publishing, target).get(target, ()))
-    doubt = lives.doubt_seq(publishing, target) is not None
     seq, start, last_run, last_success, error = row or (0, schema.created(accounting), None, None, None)
-    new = waiting(accounting, seq, start, vos)
-    never = never_sent(publishing, accounting, target, start, vos)
     refused_once, ahead = waiting_again(publishing, target)
     return TargetState(
         last_run_s=last_run,
         last_success_s=last_success,
         last_error=error,
-        waiting=new,
-        unanswered=unanswered,
+        waiting=waiting(accounting, seq, start, vos),
+        unanswered=ledger.count_unanswered(publishing, target),
         held=held,
         start_s=start,
-        never_sent=never,
-        held_months=holding,
+        never_sent=never_sent(publishing, accounting, target, start, vos),
+        held_months=tuple(months.held(publishing, target).get(target, ())),
         refused_once=refused_once,
         ahead=ahead,
         refused_sums=tuple(refused_sums(publishing, target)),
-        in_doubt=doubt,
+        in_doubt=lives.doubt_seq(publishing, target) is not None,
     )
 
 
@@ -208,10 +200,8 @@ def never_sent(publishing: Connection, accounting: Connection, target: str, star
     """How many jobs ended before a target's time and were not sent by a republish either, as whole months tell it."""
     now = time.gmtime(start)
     month, first = now.tm_year * 100 + now.tm_mon, calendar.timegm((now.tm_year, now.tm_mon, 1, 0, 0, 0))
-    marks = ",".join("?" * len(vos))
-    wanted = f" AND VOID IN (SELECT ID FROM WLCGVOs WHERE Name IN ({marks}))" if vos else ""
     (whole,) = accounting.execute(
-        f"SELECT coalesce(sum(Jobs), 0) FROM Cells WHERE Month < ?{wanted}", (month, *vos)
+        f"SELECT coalesce(sum(Jobs), 0) FROM Cells WHERE Month < ?{of_vos(vos)}", (month, *vos)
     ).fetchone()
     sums = given.given_sums(publishing, target)
     sent = sum(

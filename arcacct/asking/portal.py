@@ -25,7 +25,7 @@ _NO_VO = "no VO"
 _SHOWN = 5
 
 
-class Table(NamedTuple):
+class Export(NamedTuple):
     """What an export says of one month."""
 
     measure: str
@@ -130,7 +130,7 @@ def portal_jobs(path: str, month: Month) -> int:
     return round(read_portal(path, month).total)
 
 
-def read_portal(path: str, month: Month) -> Table:
+def read_portal(path: str, month: Month) -> Export:
     """
     What an export says of a month.
 
@@ -149,7 +149,7 @@ def read_portal(path: str, month: Month) -> Table:
         if places and number + 1 < len(rows) and (places[0] > 0 or (len(header) > 1 and _month_of(header[1]))):
             below = [row for row in rows[number + 1 :] if len(row) > places[0] and not _NO_ROW.fullmatch(row[0])]
             found = {row[0]: _number(row[places[0]], path) for row in below}
-            return Table(_measure(rows[: number + 1]), found)
+            return Export(_measure(rows[: number + 1]), found)
     for number, row in enumerate(rows):
         if number and _month_of(row[0]) == month:
             names = rows[number - 1 - _months_above(rows, number)]
@@ -157,7 +157,7 @@ def read_portal(path: str, month: Month) -> Table:
             found = {
                 name or "all": _number(cell, path) for name, cell in cells if not _NO_ROW.fullmatch(name) or not name
             }
-            return Table(_measure(rows[: number - _months_above(rows, number)]), found)
+            return Export(_measure(rows[: number - _months_above(rows, number)]), found)
     raise InputError(
         f"{path}: no {month[0]:04d}-{month[1]:02d} in it; export a table of the number of jobs with months on one side"
     )

@@ -86,7 +86,7 @@ class Selection(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class JobTotals:
     """What arcctl's stats are made of; durations in seconds, volumes in bytes."""
 
     count: int
@@ -101,7 +101,7 @@ class Totals:
     first_end: int
 
 
-class Part(NamedTuple):
+class UsagePart(NamedTuple):
     """Some jobs that agree in what was asked for; texts as stored, unescaped."""
 
     key: tuple[str | None, ...]
@@ -115,7 +115,7 @@ class Part(NamedTuple):
     stage_out_bytes: int
 
 
-def totals(con: Connection, selection: Selection) -> Totals:
+def totals(con: Connection, selection: Selection) -> JobTotals:
     """The sums over all selected jobs, finished or not; all 0 when there are none."""
     where, values = _where(con, selection)
     row = con.execute(
@@ -123,7 +123,7 @@ def totals(con: Connection, selection: Selection) -> Totals:
         f" sum(StageOutVolume), min(SubmitTime), max(EndTime), min(EndTime) FROM AAR WHERE {where}",
         values,
     ).fetchone()
-    return Totals(*map(whole, row))
+    return JobTotals(*map(whole, row))
 
 
 def owners(con: Connection, selection: Selection) -> list[str]:
@@ -189,7 +189,7 @@ def _fqan_table(con: Connection) -> str:
     return "AuthTokenAttributes WHERE AttrKey IN ('mainfqan', 'vomsfqan') AND AttrValue"
 
 
-def parts(con: Connection, selection: Selection, keys: Sequence[str], *, everything: bool) -> Iterator[Part]:
+def parts(con: Connection, selection: Selection, keys: Sequence[str], *, everything: bool) -> Iterator[UsagePart]:
     """
     The selected jobs, summed by ``keys`` (of `_RAW`), cores and benchmark; reads every job of the selection.
 
@@ -212,7 +212,7 @@ def parts(con: Connection, selection: Selection, keys: Sequence[str], *, everyth
     for row in rows:
         key = tuple(unescaped(text) if text else None for text in row[: len(keys)])
         cores, benchmark, *numbers = row[len(keys) :]
-        yield Part(key, cores, plain_text(benchmark) if benchmark else None, *numbers)
+        yield UsagePart(key, cores, plain_text(benchmark) if benchmark else None, *numbers)
 
 
 def _measured(column: str) -> str:
@@ -221,7 +221,7 @@ def _measured(column: str) -> str:
 
 def monthly_parts(
     con: Connection, selection: Selection, keys: Sequence[str], months: tuple[str | None, str | None]
-) -> Iterator[Part]:
+) -> Iterator[UsagePart]:
     """
     The monthly sums of the months ``[first, before)``, summed by ``keys`` (of MONTHLY), cores and benchmark.
 
@@ -247,7 +247,7 @@ def monthly_parts(
         benchmark = None if kind is None else f"{kind}:{value:.6f}".rstrip("0").rstrip(".")
         if "benchmark" in keys:
             key.insert(list(keys).index("benchmark"), benchmark)
-        yield Part(tuple(key), cores, benchmark, jobs, wall_s, cpu_s, 0, 0, 0)
+        yield UsagePart(tuple(key), cores, benchmark, jobs, wall_s, cpu_s, 0, 0, 0)
 
 
 def names(con: Connection, kind: str, prefix: str, limit: int = 200) -> list[str]:

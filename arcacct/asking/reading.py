@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from arcacct.arex import database
-from arcacct.db import header
 from arcacct.db.connect import ACCOUNTING_SCHEMA, open_for_reading, translated, uri
 from arcacct.db.engine import Connection, DatabaseError, connect
-from arcacct.db.header import WAL
+from arcacct.db.header import WAL, header_of
 from arcacct.db.opening import READABLE
 from arcacct.db.own_schema import require_own_schema
 from arcacct.db.schema import ACCOUNTING
@@ -47,7 +46,7 @@ def _ours(path: str, *, anybodys: bool) -> Connection | None:
     """Our database, open; ``None`` for one of A-REX, which SQLite opens only with care."""
     if not os.path.exists(path):
         raise StoreError(f"{path}: no such database; create it with `arcacct db init`")
-    if header.header_of(path).journal != WAL or not (os.path.exists(f"{path}-shm") or _is_marked(path)):
+    if header_of(path).journal != WAL or not (os.path.exists(f"{path}-shm") or _is_marked(path)):
         return None
     try:
         if anybodys:
@@ -79,7 +78,7 @@ def _is_marked(path: str) -> bool:
 
 def is_ours(con: Connection) -> bool:
     """Whether an open database has the views of ours; A-REX's has only the tables."""
-    return bool(con.execute("SELECT count(*) FROM sqlite_master WHERE name = 'v1_usage_by_month'").fetchone()[0])
+    return con.execute("SELECT 1 FROM sqlite_master WHERE name = 'v1_usage_by_month'").fetchone() is not None
 
 
 def size_bytes(path: str) -> int:

@@ -13,14 +13,16 @@ from arcacct.asking.usage_table import NEEDS, usage_table
 from arcacct.db.engine import Connection
 
 
-class Table(NamedTuple):
+class UsageTable(NamedTuple):
     """An answer."""
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
 
 
-def usage(con: Connection, selection: Selection, by: Sequence[str], *, details: bool, active: bool = False) -> Table:
+def usage(
+    con: Connection, selection: Selection, by: Sequence[str], *, details: bool, active: bool = False
+) -> UsageTable:
     """
     One row for each combination of what is asked ``by`` (of usage_table.NEEDS), sorted.
 
@@ -35,10 +37,10 @@ def usage(con: Connection, selection: Selection, by: Sequence[str], *, details: 
         counted = questions.parts(con, selection, keys, everything=everything)
         found = usage_table(counted, keys, by, details=details)
     columns = tuple(found[0]) if found else (*by, *usage_table([_NOTHING], (), (), details=details)[0])
-    return Table(columns, [tuple(row.values()) for row in found])
+    return UsageTable(columns, [tuple(row.values()) for row in found])
 
 
-_NOTHING = questions.Part((), 1, None, 0, 0, 0, 0, 0, 0)
+_NOTHING = questions.UsagePart((), 1, None, 0, 0, 0, 0, 0, 0)
 
 
 def _months(selection: Selection) -> tuple[str | None, str | None] | None:

@@ -39,7 +39,7 @@ def whole(value: object) -> int:
 
 
 @dataclass(slots=True)
-class Usage:
+class UsageSum:
     """A sum under way."""
 
     jobs: int = 0
@@ -100,10 +100,10 @@ def usage_table(parts: Iterable[Any], keys: Sequence[str], by: Sequence[str], *,
     ``keys`` says what is in the key of each part; it has all that NEEDS asks for.
     """
     places = [keys.index(NEEDS[name]) for name in by]
-    sums: dict[tuple[str | None, ...], Usage] = {}
+    sums: dict[tuple[str | None, ...], UsageSum] = {}
     for part in parts:
         shown = tuple(_shown(name, part.key[place]) for name, place in zip(by, places, strict=True))
-        sums.setdefault(shown, Usage()).add(part)
+        sums.setdefault(shown, UsageSum()).add(part)
     rows = sorted(sums.items(), key=lambda item: [(text is not None, text or "") for text in item[0]])
     return [dict(zip(by, key, strict=True)) | usage.row(details=details) for key, usage in rows]
 

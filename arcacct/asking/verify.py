@@ -31,7 +31,7 @@ from arcacct.publishing import held as publishing_held
 from arcacct.publishing.digests import digests_of
 from arcacct.publishing.families import SYNC, UR, family_of, wants
 from arcacct.publishing.floor import held_text
-from arcacct.publishing.ledger import JOB_KINDS
+from arcacct.publishing.ledger import JOB_KINDS, SentSum
 from arcacct.publishing.selection import names_in_doubt
 from arcacct.publishing.sums import Month, month_bounds
 from arcacct.publishing.unsettled import unsettled
@@ -53,7 +53,7 @@ class Source(NamedTuple):
     """How far a receiver's figures are known: ``stored`` (it named each record), ``handed to AMS``, ``written``."""
 
 
-class Difference(NamedTuple):
+class Deviation(NamedTuple):
     """What one place has otherwise than the database, and why."""
 
     source: str
@@ -62,11 +62,11 @@ class Difference(NamedTuple):
     text: str
 
 
-class Report(NamedTuple):
+class MonthReport(NamedTuple):
     """The whole comparison."""
 
     sources: list[Source]
-    differences: list[Difference]
+    differences: list[Deviation]
 
     @property
     def agrees(self) -> bool:
@@ -93,7 +93,7 @@ class _Both(NamedTuple):
 
 def verify(
     settings: Settings, accounting: Connection, publishing: Connection, month: Month, portal: Sequence[str] = ()
-) -> Report:
+) -> MonthReport:
     """
     Compare everything that there is of a month (of end times, UTC); ``portal`` are CSV exports of the portal.
 
@@ -105,12 +105,12 @@ def verify(
         for page in reading.ended_between(accounting, *month_bounds(*month))
         for aar in page
     }
-    unknown = [Difference("database", *one) for one in unsettled(settings.places, accounting, month)]
-    report = Report([_source("database", list(jobs.values()), agrees=not unknown)], unknown)
+    unknown = [Deviation("database", *one) for one in unsettled(settings.places, accounting, month)]
+    report = MonthReport([_source("database", list(jobs.values()), agrees=not unknown)], unknown)
     _add(report, *_control_directory(settings, jobs, month))
     _add(report, *_arex(settings, accounting, jobs, month))
     for doubt in lives.doubts(lives.known(accounting, publishing, rehearsing=settings.places.rehearsal is not None)):
-        _add(report, Source("ledger", None, None, None, agrees=False), [Difference("ledger", None, MEANING[doubt])])
+        _add(report, Source("ledger", None, None, None, agrees=False), [Deviation("ledger", None, MEANING[doubt])])
     for target in settings.targets:
         for source, differences in _target(settings, target, both, jobs, month):
             _add(report, source, differences)
@@ -119,22 +119,17 @@ def verify(
     return report
 
 
-def _portal(path: str, month: Month, cells: Sequence[UsageCell]) -> tuple[Source, list[Difference]]:
+def _portal(path: str, month: Month, cells: Sequence[UsageCell]) -> tuple[Source, list[Deviation]]:
     found = compare_portal(path, month, cells)
-    name = f"portal {found.measure}"
-    amount = round(found.found)
-    hours = None if found.measure == "jobs" else amount * _HOUR_S
-    if found.differences:
-        what = f"{found.found:.0f} {found.measure}, in the database {found.ours:.0f}"
-        differences = [Difference(name, None, what), *(Difference(name, None, text) for text in found.differences)]
-    else:
-        differences = []
+    name, amount = f"portal {found.measure}", round(found.found)
+    what = f"{found.found:.0f} {found.measure}, in the database {found.ours:.0f}"
+    differences = [Deviation(name, None, text) for text in (what, *found.differences)] if found.differences else []
+    jobs, hours = (amount, None) if found.measure == "jobs" else (None, amount * _HOUR_S)
     wall_s, cpu_s = (None, hours) if "CPU" in found.measure else (hours, None)
-    jobs = amount if found.measure == "jobs" else None
     return Source(name, jobs, wall_s, cpu_s, agrees=not differences, proof="confirmed"), differences
 
 
-def _add(report: Report, source: Source | None, differences: list[Difference]) -> None:
+def _add(report: MonthReport, source: Source | None, differences: list[Deviation]) -> None:
     if source is not None:
         report.sources.append(source)
     report.differences.extend(differences)
@@ -144,32 +139,32 @@ def _source(name: str, jobs: list[_Job], *, agrees: bool) -> Source:
     return Source(name, len(jobs), sum(job.wall_s for job in jobs), sum(job.cpu_s for job in jobs), agrees)
 
 
-def _control_directory(settings: Settings, jobs: dict[str, _Job], month: Month) -> tuple[Source, list[Difference]]:
+def _control_directory(settings: Settings, jobs: dict[str, _Job], month: Month) -> tuple[Source, list[Deviation]]:
     """A-REX removes files of old jobs: it may have fewer jobs than the database, but none that is not there."""
     name = "control directory"
     found: list[_Job] = []
-    differences: list[Difference] = []
+    differences: list[Deviation] = []
     try:
         for job_id, job in _control_jobs(settings, month, differences):
             found.append(job)
             ours = jobs.get(job_id)
             if ours is None:
                 text = "finished, and not in the database with this end: `arcacct sweep` records it"
-                differences.append(Difference(name, job_id, text))
+                differences.append(Deviation(name, job_id, text))
             elif (ours.wall_s, ours.cpu_s) != (job.wall_s, job.cpu_s):
                 text = f"wall {job.wall_s} s and CPU {job.cpu_s} s, in the database {ours.wall_s} s and {ours.cpu_s} s"
-                differences.append(Difference(name, job_id, text))
+                differences.append(Deviation(name, job_id, text))
     except OSError as error:
-        differences.append(Difference(name, None, f"{error.filename}: cannot be read: {error.strerror}"))
+        differences.append(Deviation(name, None, f"{error.filename}: cannot be read: {error.strerror}"))
         return Source(name, None, None, None, agrees=False), differences
     return _source(name, found, agrees=not differences), differences
 
 
-def _control_jobs(settings: Settings, month: Month, differences: list[Difference]) -> Iterator[tuple[str, _Job]]:
+def _control_jobs(settings: Settings, month: Month, differences: list[Deviation]) -> Iterator[tuple[str, _Job]]:
     start, end = month_bounds(*month)
 
     def wrong(job_id: str, path: str, error: Exception) -> None:
-        differences.append(Difference("control directory", printable(job_id), printable(reason(error, path))))
+        differences.append(Deviation("control directory", printable(job_id), printable(reason(error, path))))
 
     for job_id, path, stat in scan_status_files(settings.places.controldir, wrong):
         if "/finished/" not in path or not start <= stat.st_mtime < end:
@@ -190,20 +185,17 @@ def _finished_job(settings: Settings, job_id: str, path: str) -> _Job | None:
     status = read_status_file(path)
     if status is None or status.state != "FINISHED":
         return None
-    files = read_rest(JobFiles(settings.places.controldir, job_id, status.state), status, _anybody, _LOCKED_S)
+    files = JobFiles(settings.places.controldir, job_id, status.state)
+    files = read_rest(files, status, lambda _stat: "", _LOCKED_S)
     usage = job_facts(files, settings.places.rules).usage
     if usage is None:
         return None
     return _Job(usage.wall_s, usage.cpu_user_s + usage.cpu_kernel_s, None, (), 0, usage.end_time)
 
 
-def _anybody(_stat: object) -> str:
-    return ""
-
-
 def _arex(
     settings: Settings, con: Connection, jobs: dict[str, _Job], month: Month
-) -> tuple[Source | None, list[Difference]]:
+) -> tuple[Source | None, list[Deviation]]:
     """
     A-REX may have fewer jobs (it loses some, and knows no other sources), but none that is not in the database.
 
@@ -213,17 +205,17 @@ def _arex(
     try:
         found = arex_month(settings.places, con, month, {job_id: job.wall_s for job_id, job in jobs.items()})
     except (InputError, StoreError) as error:
-        return Source(name, None, None, None, agrees=True), [Difference(name, None, f"cannot be compared now: {error}")]
+        return Source(name, None, None, None, agrees=True), [Deviation(name, None, f"cannot be compared now: {error}")]
     if found is None:
         return None, []
-    differences = [Difference(name, *one) for one in found.missing]
-    notes = [Difference(name, None, text) for text in found.notes]
+    differences = [Deviation(name, *one) for one in found.missing]
+    notes = [Deviation(name, None, text) for text in found.notes]
     return Source(name, found.jobs, found.wall_s, found.cpu_s, agrees=not differences), [*differences, *notes]
 
 
 def _target(
     settings: Settings, target: Target, both: _Both, jobs: dict[str, _Job], month: Month
-) -> Iterator[tuple[Source, list[Difference]]]:
+) -> Iterator[tuple[Source, list[Deviation]]]:
     """What the ledger says that a receiver was given: its jobs or its sums, and the counts of the sync message."""
     wanted = {job_id: job for job_id, job in jobs.items() if wants(target, job.vo)}
     missing = _Reasons(both, target, month, jobs)
@@ -234,7 +226,7 @@ def _target(
         source, differences = _delivered(target, both, wanted, month, missing)
     else:
         source, differences = _sums(f"{target.name} {kind}", both, target, month, kind, wanted, missing)
-    open_questions = [Difference(source.name, None, text) for text in _unproven(settings, both, target, month)]
+    open_questions = [Deviation(source.name, None, text) for text in _unproven(settings, both, target, month)]
     yield (
         source._replace(proof=proof, agrees=source.agrees and not open_questions),
         [*open_questions, *differences],
@@ -253,9 +245,8 @@ def _proof(target: Target) -> str:
 
 def _unproven(settings: Settings, both: _Both, target: Target, month: Month) -> Iterator[str]:
     """Why nobody can say that the receiver has what it should have of a month."""
-    for one in months.held(both.publishing, target.block).get(target.block, ()):
-        if (one.year, one.month) == month:
-            yield held_text(one)
+    if held := months.held_month(both.publishing, target.block, month):
+        yield held_text(held)
     if doubt := names_in_doubt(both.accounting, both.publishing, target, settings):
         yield doubt
     elif lives.doubt_seq(both.publishing, target.block) is not None:
@@ -264,17 +255,19 @@ def _unproven(settings: Settings, both: _Both, target: Target, month: Month) -> 
 
 def _sync(
     name: str, both: _Both, target: Target, month: Month, jobs: int | None, proof: str
-) -> tuple[Source, list[Difference]]:
+) -> tuple[Source, list[Deviation]]:
     """The sync message tells the receiver how many jobs it was given; ``None`` jobs: it should have been given some."""
-    unanswered = sent.unanswered_keys(both.publishing, target.block)
-    live = [one for kind, one in sent.live_sums(both.publishing, target.block, *month) if kind == SYNC.kind]
-    said = sum(one.jobs for one in live if one.key not in unanswered)
-    differences = [] if said == jobs else [Difference(name, None, f"announces {said} jobs, {_given(jobs)}")]
+    said = sum(one.jobs for one in _live_sums(both, target, month, SYNC.kind))
+    given = "and the database has some" if jobs is None else f"{jobs or 'none'} were given"
+    differences = [] if said == jobs else [Deviation(name, None, f"announces {said} jobs, {given}")]
     return Source(name, said, None, None, agrees=not differences, proof=proof), differences
 
 
-def _given(jobs: int | None) -> str:
-    return "and the database has some" if jobs is None else f"{jobs or 'none'} were given"
+def _live_sums(both: _Both, target: Target, month: Month, kind: str) -> list[SentSum]:
+    """The sums of a kind that a receiver has of a month, without those in doubt."""
+    unanswered = sent.unanswered_keys(both.publishing, target.block)
+    live = sent.live_sums(both.publishing, target.block, *month)
+    return [one for found, one in live if found == kind and one.key not in unanswered]
 
 
 class _Reasons:
@@ -283,8 +276,7 @@ class _Reasons:
     def __init__(self, both: _Both, target: Target, month: Month, jobs: dict[str, _Job]) -> None:
         start, end = month_bounds(*month)
         self._jobs = jobs
-        held = months.held(both.publishing, target.block).get(target.block, ())
-        self._month_is_held = any((one.year, one.month) == month for one in held)
+        self._month_is_held = months.held_month(both.publishing, target.block, month) is not None
         self.held = {
             one.job_id: one
             for one in publishing_held.set_aside(both.publishing, target=target.block)
@@ -317,7 +309,7 @@ class _Reasons:
 
 def _delivered(
     target: Target, both: _Both, wanted: dict[str, _Job], month: Month, reasons: _Reasons
-) -> tuple[Source, list[Difference]]:
+) -> tuple[Source, list[Deviation]]:
     kinds = (UR.kind,) if isinstance(target, SGASTarget) else JOB_KINDS
     unanswered = sent.unanswered_keys(both.publishing, target.block)
     has = {
@@ -326,15 +318,15 @@ def _delivered(
         if one.key not in unanswered
     }
     differences = [
-        Difference(target.name, job_id, reasons.of(job_id, job)) for job_id, job in wanted.items() if job_id not in has
+        Deviation(target.name, job_id, reasons.of(job_id, job)) for job_id, job in wanted.items() if job_id not in has
     ]
     same = []
     for job_id, one in has.items():
         job = wanted.get(job_id)
         if job is None:
-            differences.append(Difference(target.name, job_id, reasons.gone(job_id)))
+            differences.append(Deviation(target.name, job_id, reasons.gone(job_id)))
         elif one.digest not in job.digests:
-            differences.append(Difference(target.name, job_id, "changed since it was sent: " + reasons.of(job_id, job)))
+            differences.append(Deviation(target.name, job_id, "changed since it was sent: " + reasons.of(job_id, job)))
         else:
             same.append(job)
     # What it was given is known by its wall time; the CPU time only where that is the database's.
@@ -346,14 +338,9 @@ def _delivered(
 
 def _sums(
     name: str, both: _Both, target: Target, month: Month, kind: str, wanted: dict[str, _Job], reasons: _Reasons
-) -> tuple[Source, list[Difference]]:
+) -> tuple[Source, list[Deviation]]:
     """Sums are known by how many jobs they stand for, and how long these ran; who is missing, as far as it is known."""
-    unanswered = sent.unanswered_keys(both.publishing, target.block)
-    live = [
-        one
-        for found, one in sent.live_sums(both.publishing, target.block, *month)
-        if found == kind and one.key not in unanswered
-    ]
+    live = _live_sums(both, target, month, kind)
     jobs = sum(one.jobs for one in live)
     known = [one.wall_s for one in live if one.wall_s is not None]
     wall_s = sum(known) if len(known) == len(live) else None
@@ -363,9 +350,9 @@ def _sums(
     text = f"{jobs} jobs, in the database {ours}"
     if jobs == ours and wall_s is not None:
         text = f"{wall_s / _HOUR_S:.3f} h of wall time, in the database {ours_s / _HOUR_S:.3f} h"
-    differences = [Difference(name, None, text)]
+    differences = [Deviation(name, None, text)]
     for job_id, job in wanted.items():
         reason = reasons.of(job_id, job)
         if job_id in reasons.held or reason.startswith("waits"):
-            differences.append(Difference(name, job_id, reason))
+            differences.append(Deviation(name, job_id, reason))
     return Source(name, jobs, wall_s, None, agrees=False), differences

@@ -65,17 +65,14 @@ def why(settings: Settings, accounting: Connection, publishing: Connection, foun
 def _record(aar: AAR) -> str:
     if not aar.end_time:
         return f"{aar.status}, submitted {iso(aar.submit_time)}"
+    # The sum of CPU times; of what are no numbers what stands there.
+    both = aar.cpu_user_s, aar.cpu_kernel_s
+    cpu = str(sum(both)) if {int}.issuperset(map(type, both)) else " + ".join(map(str, both))
     return (
         f"{aar.status}, exit code {aar.exit_code}, submitted {iso(aar.submit_time)},"
-        f" ended {iso(aar.end_time)}, wall {aar.wall_s} s, CPU {_cpu(aar)} s, {aar.core_count} cores on"
+        f" ended {iso(aar.end_time)}, wall {aar.wall_s} s, CPU {cpu} s, {aar.core_count} cores on"
         f" {aar.node_count} nodes, benchmark {aar.benchmark or 'unknown'}"
     )
-
-
-def _cpu(aar: AAR) -> str:
-    """The sum of CPU times; of what are no numbers what stands there."""
-    both = aar.cpu_user_s, aar.cpu_kernel_s
-    return str(sum(both)) if {int}.issuperset(map(type, both)) else " + ".join(map(str, both))
 
 
 def _files(controldir: str, job_id: str) -> str:
@@ -144,11 +141,8 @@ def _held_month(target: Target, con: Connection, aar: AAR) -> str:
     """That the month of a job is held; empty if it is not."""
     if not reading.is_time(aar.end_time):
         return ""
-    month = ledger.month_of(aar.end_time)
-    for one in months.held(con, target.block).get(target.block, ()):
-        if (one.year, one.month) == month:
-            return f"{month[0]:04d}-{month[1]:02d} is held; `arcacct status` says why and what to do"
-    return ""
+    one = months.held_month(con, target.block, ledger.month_of(aar.end_time))
+    return "" if one is None else f"{one.year:04d}-{one.month:02d} is held; `arcacct status` says why and what to do"
 
 
 def _reason(target: Target, con: Connection, aar: AAR, seq: int) -> str:

@@ -13,9 +13,9 @@ from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.speech import confirm, say
 from arcacct.db.opening import (
+    accounting,
     initialise,
     leave_open,
-    open_accounting,
     open_publishing,
     read_accounting,
     read_publishing,
@@ -87,7 +87,8 @@ def _initialise(here: Places, made: tuple[int, ...] = ()) -> None:
     for path, ran in initialise(here).items():
         say(f"{path}: {_what([*made, *ran] if path == here.database else ran)}")
     # Whoever may only read needs the files that an open database has.
-    leave_open(open_accounting(here), here.database)
+    with accounting(here):
+        pass
     leave_open(open_publishing(here), here.publishing_database)
 
 
@@ -133,15 +134,12 @@ def optimize(ctx: click.Context, shrink: bool) -> None:
     from arcacct.db import maintain  # noqa: PLC0415  psutil is slow to import
 
     here = places_of(ctx)
-    con = open_accounting(here)
-    try:
+    with accounting(here) as con:
         maintain.optimize(here, con)
         say(f"{here.database}: optimized")
         if shrink:
             sizes = maintain.shrink(here, con)
             say(f"{here.database}: {sizes.before:,} bytes before, {sizes.after:,} bytes now")
-    finally:
-        leave_open(con, here.database)
 
 
 @db.command(
@@ -269,12 +267,12 @@ def prune(
     if dry_run or not plan.jobs:
         return
     _ask(f"move {plan.jobs} jobs into {wishes.archive}?", yes=yes)
-    con = open_accounting(here)
-    try:
-        with publishing_lock(here.publishing_lock), closing(read_publishing(here)) as publishing:
-            moved = pruning.prune(here, con, publishing, wishes)
-    finally:
-        leave_open(con, here.database)
+    with (
+        accounting(here) as con,
+        publishing_lock(here.publishing_lock),
+        closing(read_publishing(here)) as publishing,
+    ):
+        moved = pruning.prune(here, con, publishing, wishes)
     say(f"{wishes.archive}: {moved.jobs} jobs moved")
 
 

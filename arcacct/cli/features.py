@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import pwd
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 import click
 
+from arcacct.cli.arguments import together
 from arcacct.cli.context import conf_of, places_of, settings_of
 from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.speech import say
-from arcacct.db.opening import leave_open, open_accounting, read_accounting
+from arcacct.db.opening import accounting, read_accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.features import values as values_of
 from arcacct.features.check import check as check_all
@@ -25,22 +28,23 @@ from arcacct.jobs.reading import by_job_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
+    from arcacct.features.keys import Key
     from arcacct.features.reader import Features
 
+_Result = TypeVar("_Result")
 _FORCE = click.option("--force", is_flag=True, help="Also write what looks wrong or should not change.")
 _HEPSCORE = click.option("--hepscore-is-hs06", is_flag=True, help="Write ratings in HEPscore23 as hs06.")
 
 
 def _key_options(
-    keys: tuple[Any, ...], but: tuple[str, ...] = ()
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """One option for each key of the specification."""
+    keys: tuple[Key, ...], but: tuple[str, ...] = ()
+) -> Callable[[Callable[..., _Result]], Callable[..., _Result]]:
+    """One option for each key of the specification; the command gets the keys that have a value as ``given``."""
+    wanted = [key for key in keys if key.name not in but]
 
-    def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        for key in reversed([one for one in keys if one.name not in but]):
+    def add(command: Callable[..., _Result]) -> Callable[..., _Result]:
+        command = together(_given, "given", [key.name for key in wanted])(command)
+        for key in reversed(wanted):
             option = click.option(f"--{key.name.replace('_', '-')}", key.name, metavar="VALUE", help=f"{key.meaning}.")
             command = option(command)
         return command
@@ -48,8 +52,22 @@ def _key_options(
     return add
 
 
-def _places(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say where features are."""
+def _given(**values: str | None) -> dict[str, str]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+class _Where(NamedTuple):
+    """Where features are, as far as the command line says it."""
+
+    machine: str | None
+    job: str | None
+    metadata_url: str | None
+    metadata_file: str | None
+
+
+def _places(command: Callable[..., _Result]) -> Callable[..., _Result]:
+    """The options that say where features are; the command gets them as ``where``."""
+    command = together(_Where, "where")(command)
     for option in (
         click.option("--metadata-file", metavar="FILE", help="Where its answer is kept (only read once)."),
         click.option("--metadata-url", metavar="URL", help="A cloud's metadata that name both places."),
@@ -92,10 +110,10 @@ def machine_write(
     total_cpu: int | None,
     hs06: str | None,
     force: bool,
-    **others: str | None,
+    given: dict[str, str],
 ) -> None:
     """Write the features of this machine into DIRECTORY."""
-    values = values_of.machine_values(total_cpu, hs06, benchmark, hepscore_is_hs06=hepscore_is_hs06) | _given(others)
+    values = values_of.machine_values(total_cpu, hs06, benchmark, hepscore_is_hs06=hepscore_is_hs06) | given
     values_of.write_machine(directory, values, force=force)
     _say_values(values)
 
@@ -112,7 +130,6 @@ def machine_write(
 @click.pass_context
 def job_write(
     ctx: click.Context,
-    /,
     directory: str,
     environment: bool,
     record: str | None,
@@ -120,7 +137,7 @@ def job_write(
     machine_place: str | None,
     owner: str | None,
     force: bool,
-    **given: str | None,
+    given: dict[str, str],
 ) -> None:
     """
     Write the features of a job into DIRECTORY.
@@ -128,7 +145,7 @@ def job_write(
     Options win over the environment of a batch system (Slurm, Torque, LSF, Grid Engine), that wins over our record.
     """
     values = _of_record(ctx, record, hepscore_is_hs06) if record else {}
-    values |= (values_of.job_values_of_environment(os.environ) if environment else {}) | _given(given)
+    values |= (values_of.job_values_of_environment(os.environ) if environment else {}) | given
     place = machine_place or os.environ.get("MACHINEFEATURES")
     values |= values_of.share_of_machine(values, read(valid({"machine": place})["machine"]) if place else None)
     values_of.write_job(directory, values, force=force, owner=_owner(owner))
@@ -176,9 +193,9 @@ def shutdown_clear(directory: str, of_job: bool) -> None:
 
 
 @features.command(epilog=examples("arcacct features show"))
-@_places
 @click.pass_context
-def show(ctx: click.Context, /, **where: str | None) -> int:
+@_places
+def show(ctx: click.Context, where: _Where) -> int:
     """Show what a job would read: values, what is missing or wrong, the time that is left."""
     web = _web(ctx)
     found = {kind: read(place, fetch=web.get) for kind, place in valid(_locations(web, where)).items()}
@@ -190,9 +207,9 @@ def show(ctx: click.Context, /, **where: str | None) -> int:
 
 
 @features.command(epilog=examples("arcacct features check"))
-@_places
 @click.pass_context
-def check(ctx: click.Context, /, **where: str | None) -> int:
+@_places
+def check(ctx: click.Context, where: _Where) -> int:
     """Judge what is provided by 35 rules, one verdict a line; exits with 65 if one says fail."""
     web = _web(ctx)
     verdicts = check_all(_locations(web, where), web=web)
@@ -214,11 +231,8 @@ def record(ctx: click.Context, jobid: tuple[str, ...], *, pattern: str, retry: b
     JOBID all jobs are looked for that ended since the last time. hs06_job over allocated_cpu becomes the benchmark.
     """
     here = places_of(ctx)
-    con = open_accounting(here)
-    try:
+    with accounting(here) as con:
         done = collect(con, here, pattern, jobid, retry=retry)
-    finally:
-        leave_open(con, here.database)
     for complaint in done.complaints:
         say(f"arcacct: {complaint}", err=True)
     say(f"{done.looked_at} jobs looked at, {done.found} with features, {done.changed} records changed")
@@ -232,22 +246,12 @@ def _web(ctx: click.Context) -> Web:
     return Web(ca_dir if ca_dir and os.path.isdir(ca_dir) else None)
 
 
-def _locations(web: Web, where: dict[str, str | None]) -> dict[str, str]:
-    found = locations(
-        os.environ,
-        machine=where["machine"],
-        job=where["job"],
-        metadata_url=where["metadata_url"],
-        metadata_file=where["metadata_file"] or default_file(os.environ),
-        fetch=web.get,
-    )
+def _locations(web: Web, where: _Where) -> dict[str, str]:
+    known = where._replace(metadata_file=where.metadata_file or default_file(os.environ))
+    found = locations(os.environ, **known._asdict(), fetch=web.get)
     if not found:
         raise UsageError("neither $MACHINEFEATURES nor $JOBFEATURES is set; give --machine or --job")
     return found
-
-
-def _given(options: dict[str, str | None]) -> dict[str, str]:
-    return {key: value for key, value in options.items() if value is not None}
 
 
 def _owner(name: str | None) -> tuple[int, int] | None:

@@ -4,23 +4,39 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
 
 import click
 
+from arcacct.cli.arguments import together
 from arcacct.cli.instants import INSTANT
 from arcacct.errors import UsageError
 from arcacct.gridengine.totals import COLUMNS, Question, window
 
-F = TypeVar("F", bound=Callable[..., Any])
-
+_Result = TypeVar("_Result")
 _TASKS = re.compile(r"([0-9]+)(?:-([0-9]+)(?::([0-9]+))?)?")
-FILTERS = tuple(COLUMNS)
 
 
-def question_options(command: F) -> F:
-    """The options that both commands have, by the names of COLUMNS, and `days`, `now`, `on`, `masters`."""
+class Qacct(NamedTuple):
+    """What was asked by qacct's options."""
+
+    patterns: dict[str, str]
+    """By name of COLUMNS."""
+    days: int | None
+    now: int | None
+    on: str | None
+    masters: bool
+
+    def names(self) -> Iterator[str]:
+        """The options that were given."""
+        others = (("days", self.days), ("now", self.now), ("on", self.on), ("masters", self.masters or None))
+        yield from (f"--{name}" for name, value in (*self.patterns.items(), *others) if value is not None)
+
+
+def question_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
+    """The options that both commands have; they get what these say as ``qacct``."""
+    command = together(_qacct, "qacct", (*COLUMNS, "days", "now", "on", "masters"))(command)
     options = [
         *(
             click.option(f"--{name}", metavar="PATTERN", help=f"Records of this {column.meaning}.")
@@ -38,22 +54,18 @@ def question_options(command: F) -> F:
     return command
 
 
-def question_of(given: dict[str, Any], from_s: int | None, until_s: int | None) -> Question:
-    """The question that options ask. Raises UsageError."""
-    by = tuple(dict.fromkeys(name.strip() for name in (given["by"] or "").split(",") if name.strip()))
+def _qacct(days: int | None, now: int | None, on: str | None, masters: bool, **patterns: str | None) -> Qacct:
+    return Qacct({name: text for name, text in patterns.items() if text is not None}, days, now, on, masters)
+
+
+def question_of(given: Qacct, columns: str | None, from_s: int | None, until_s: int | None) -> Question:
+    """The question that options ask, ``columns`` by --by. Raises UsageError."""
+    by = tuple(dict.fromkeys(name.strip() for name in (columns or "").split(",") if name.strip()))
     for name in by:
         if name not in COLUMNS:
             raise UsageError(f"--by {name}: records of Grid Engine can be summed by {', '.join(COLUMNS)}")
-    now = int(time.time()) if given["now"] is None else given["now"]
-    begin, end = window(from_s, until_s, given["days"], now)
-    wanted = tuple((name, given[name]) for name in FILTERS if given[name] is not None)
-    return Question(by, wanted, begin, end, given["on"] == "end", given["masters"])
-
-
-def asked(given: dict[str, Any]) -> list[str]:
-    """Which of the options were given."""
-    names = (*FILTERS, "days", "now", "on", "masters")
-    return [f"--{name}" for name in names if given[name] not in (None, False)]
+    begin, end = window(from_s, until_s, given.days, int(time.time()) if given.now is None else given.now)
+    return Question(by, tuple(given.patterns.items()), begin, end, given.on == "end", given.masters)
 
 
 def tasks_of(text: str) -> tuple[int, int, int]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import contextmanager
 from importlib import import_module
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -13,15 +11,14 @@ from arcacct.arex.importing import arex_databases, import_arex, retry_rejected
 from arcacct.cli.context import places_of
 from arcacct.cli.examples import examples
 from arcacct.cli.import_rejected import tell_retried
+from arcacct.cli.progress import progress
 from arcacct.cli.speech import say
-from arcacct.db.opening import leave_open, open_accounting, refuse_unasked
+from arcacct.db.opening import accounting, refuse_unasked
 from arcacct.errors import InputError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from arcacct.arex.importing import ImportReport, Progress
+    from arcacct.arex.importing import ImportReport
 
 _SHOWN = 20
 
@@ -30,7 +27,7 @@ SOURCES = {"gridengine": "import_gridengine", "rejected": "import_rejected", "so
 """The module of each command that has one of its own, imported when it runs."""
 
 
-class _Sources(click.Group):
+class _ImportGroup(click.Group):
     """The sources of this module, and those of others by name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -45,7 +42,7 @@ class _Sources(click.Group):
 
 @click.group(
     "import",
-    cls=_Sources,
+    cls=_ImportGroup,
     epilog=examples("arcacct import arex", "arcacct import gridengine /var/lib/gridengine/default/common/accounting"),
 )
 def import_() -> None:
@@ -73,21 +70,18 @@ def arex(ctx: click.Context, path: str | None, *, timezone: str | None, controld
     here = places_of(ctx, controldir)
     refuse_unasked(here)
     paths = [path] if path else [] if retry else arex_databases(here.controldir)
-    con = open_accounting(here)
     rejected = 0
-    try:
+    with accounting(here) as con:
         if retry:
             report, retried = retry_rejected(here, con, zone)
             tell_retried(retried)
             _tell(report)
             rejected += report.rejected
         for one in paths:
-            with _progress() as progress:
-                report = import_arex(here, con, one, zone, progress=progress)
+            with progress("Records") as show:
+                report = import_arex(here, con, one, zone, progress=show)
             _tell(report)
             rejected += report.rejected
-    finally:
-        leave_open(con, here.database)
     return InputError.exit_code if rejected else 0
 
 
@@ -120,18 +114,3 @@ def _tell(report: ImportReport) -> None:
         f"{report.path}: {report.looked_at} records looked at, {report.added} jobs added, {report.changed} changed,"
         f" {report.completed} completed, {report.unfinished} not at their end yet"
     )
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """A progress bar on a terminal, nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda _done, _all: None
-        return
-    with click.progressbar(length=0, label="Records", file=sys.stderr) as bar:
-
-        def show(done: int, records: int) -> None:
-            bar.length = records
-            bar.update(done - bar.pos)
-
-        yield show

@@ -6,14 +6,15 @@ import re
 import sys
 import time
 from contextlib import contextmanager
-from typing import Any
+from typing import NamedTuple
 
 import click
 
+from arcacct.cli.arguments import together
 from arcacct.cli.context import settings_of
 from arcacct.cli.ending import end_when_asked
 from arcacct.cli.examples import examples
-from arcacct.cli.gridengine_options import asked, question_of, question_options
+from arcacct.cli.gridengine_options import Qacct, question_of, question_options
 from arcacct.cli.import_rejected import tell_retried
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.speech import say
@@ -35,6 +36,24 @@ if TYPE_CHECKING:
     from arcacct.gridengine.importing import Progress
 
 _CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class GridEngineOptions(NamedTuple):
+    """What is to be done with the files, and how."""
+
+    follow: bool
+    lenient: bool
+    cell: str
+    wait: float
+    prefer_gridengine: bool
+    derive_again: bool
+    retry: bool
+    summary: bool
+    by: str | None
+    begin: int | None
+    end: int | None
+    form: str
+    qacct: Qacct
 
 
 @click.command(
@@ -76,7 +95,8 @@ _CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 )
 @question_options
 @click.pass_context
-def gridengine(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
+@together(GridEngineOptions, "given")
+def gridengine(ctx: click.Context, files: tuple[str, ...], given: GridEngineOptions) -> int:
     """
     Take over the jobs of Grid Engine's accounting files.
 
@@ -85,7 +105,7 @@ def gridengine(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> i
     that cannot be used are counted, the first ones shown, and kept (`import rejected`); then the exit code is 65.
     """
     _check(files, given)
-    if given["summary"]:
+    if given.summary:
         return _summary(files, given)
     settings = settings_of(ctx)
     con = open_accounting(settings.places)
@@ -99,29 +119,30 @@ def gridengine(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> i
     return _exit_code(work.report.bad_lines + work.report.unreadable + work.report.failed_jobs, given)
 
 
-def _check(files: tuple[str, ...], given: dict[str, Any]) -> None:
-    if not files and not given["derive_again"] and not given["retry"]:
+def _check(files: tuple[str, ...], given: GridEngineOptions) -> None:
+    if not files and not given.derive_again and not given.retry:
         raise UsageError("no FILE: give the path of an accounting file, or - for standard input")
-    if not _CELL.fullmatch(given["cell"]):
-        raise UsageError(f"--cell {given['cell']!r}: write letters, digits, dots, - and _")
-    options = [*asked(given), *(f"--{name}" for name in ("by", "begin", "end") if given[name] is not None)]
-    if options and not given["summary"]:
+    if not _CELL.fullmatch(given.cell):
+        raise UsageError(f"--cell {given.cell!r}: write letters, digits, dots, - and _")
+    of_files = (("--by", given.by), ("--begin", given.begin), ("--end", given.end))
+    options = [*given.qacct.names(), *(name for name, value in of_files if value is not None)]
+    if options and not given.summary:
         raise UsageError(f"{options[0]} asks about files: it needs --summary")
-    if given["summary"] and (given["follow"] or given["derive_again"] or given["retry"]):
+    if given.summary and (given.follow or given.derive_again or given.retry):
         raise UsageError("--summary imports nothing: it cannot be combined with --follow, --derive-again or --retry")
 
 
-def _policy(settings: Settings, given: dict[str, Any]) -> Policy:
-    site = Site(given["cell"], settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
-    return Policy(site, int(time.time()), round(given["wait"] * 3600), not given["prefer_gridengine"])
+def _policy(settings: Settings, given: GridEngineOptions) -> Policy:
+    site = Site(given.cell, settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
+    return Policy(site, int(time.time()), round(given.wait * 3600), not given.prefer_gridengine)
 
 
-def _run(work: Import, files: tuple[str, ...], given: dict[str, Any]) -> None:
-    if given["retry"]:
+def _run(work: Import, files: tuple[str, ...], given: GridEngineOptions) -> None:
+    if given.retry:
         tell_retried(work.retry())
-    if given["derive_again"]:
+    if given.derive_again:
         work.again()
-    if given["follow"]:
+    if given.follow:
         end_when_asked()
         try:
             follow_files(work, files, _say)
@@ -131,17 +152,17 @@ def _run(work: Import, files: tuple[str, ...], given: dict[str, Any]) -> None:
         work.files(files)
 
 
-def _summary(files: tuple[str, ...], given: dict[str, Any]) -> int:
-    question = question_of(given, given["begin"], given["end"])
+def _summary(files: tuple[str, ...], given: GridEngineOptions) -> int:
+    question = question_of(given.qacct, given.by, given.begin, given.end)
     found = Summary(question, _say)
     for path in files:
         found.file(path)
     rows = found.rows()
-    if given["form"] == "qacct":
+    if given.form == "qacct":
         for line in qacct_lines(question, rows):
             say(line)
     else:
-        show(table_columns(question), table(rows), given["form"])
+        show(table_columns(question), table(rows), given.form)
     return _exit_code(found.bad_lines + found.unreadable, given)
 
 
@@ -149,8 +170,8 @@ def _say(what: str) -> None:
     say(f"arcacct: {what}", err=True)
 
 
-def _exit_code(unusable: int, given: dict[str, Any]) -> int:
-    return InputError.exit_code if unusable and not given["lenient"] else 0
+def _exit_code(unusable: int, given: GridEngineOptions) -> int:
+    return InputError.exit_code if unusable and not given.lenient else 0
 
 
 def _tell(report: Report) -> None:
@@ -172,9 +193,9 @@ def _tell(report: Report) -> None:
 
 
 @contextmanager
-def _progress(files: tuple[str, ...], given: dict[str, Any]) -> Iterator[Progress]:
+def _progress(files: tuple[str, ...], given: GridEngineOptions) -> Iterator[Progress]:
     """A progress bar on a terminal, nothing elsewhere."""
-    if not sys.stderr.isatty() or given["follow"] or "-" in files:
+    if not sys.stderr.isatty() or given.follow or "-" in files:
         yield lambda _path, _done, _all: None
         return
     with click.progressbar(length=0, label="Bytes", file=sys.stderr) as bar:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -14,13 +12,13 @@ from arcacct.asking.health import Health, TargetHealth
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
 from arcacct.cli.speech import block, data
-from arcacct.cli.thresholds import threshold_options, thresholds
+from arcacct.cli.thresholds import threshold_options
 from arcacct.errors import InputError
 from arcacct.files.foreign import open_parent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 HELP: dict[str, tuple[str, tuple[str, ...]]] = {
     "arcacct_check": ("0 ok, 1 warning, 2 critical, 3 unknown, as `arcacct status` judges", ("subject",)),
@@ -62,16 +60,18 @@ Value = tuple[str, float | None, tuple[str, ...]]
     epilog=examples("arcacct metrics", "arcacct metrics --output /var/lib/node_exporter/arcacct.prom"),
 )
 @click.option("--output", metavar="FILE", help="Write this file, as a whole or not at all, instead of stdout.")
-@threshold_options
 @click.pass_context
-def metrics(ctx: click.Context, /, output: str | None, **given: Any) -> None:
+@threshold_options
+def metrics(ctx: click.Context, output: str | None, limits: health.Thresholds) -> None:
     """
     The same for Prometheus, as a file for its textfile collector.
 
     What is not known is left out. Run it from a timer, as a user who may read the databases and write the file.
     """
     found = health.examine(settings_of(ctx))
-    text = generate_latest(registered(found, health.judge(found, thresholds(given))))
+    registry = CollectorRegistry()
+    registry.register(_Known(found, health.judge(found, limits)))
+    text = generate_latest(registry)
     if output is None:
         block(text.decode(), data)
         return
@@ -84,29 +84,21 @@ def metrics(ctx: click.Context, /, output: str | None, **given: Any) -> None:
         raise InputError(f"{output}: cannot be written: {error.strerror}; name a directory of this user") from error
 
 
-def registered(found: Health, checks: list[health.Check]) -> CollectorRegistry:
-    """Everything that is known: gauges, and what only grows as counters."""
-    registry = CollectorRegistry()
-    families: dict[str, Metric] = {}
-    for name, value, labels in _values(found, checks):
-        if value is not None:
-            if name not in families:
-                text, names = HELP[name]
-                kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-                families[name] = kind(name, text, labels=names)
-            families[name].add_metric(labels, value)  # type: ignore[attr-defined]
-    registry.register(_Known(list(families.values())))
-    return registry
-
-
 class _Known(Collector):
-    """What is known, once."""
+    """Everything that is known: gauges, and what only grows as counters."""
 
-    def __init__(self, families: list[Metric]) -> None:
-        self._families = families
+    def __init__(self, found: Health, checks: list[health.Check]) -> None:
+        self._families: dict[str, Metric] = {}
+        for name, value, labels in _values(found, checks):
+            if value is not None:
+                if name not in self._families:
+                    text, names = HELP[name]
+                    kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+                    self._families[name] = kind(name, text, labels=names)
+                self._families[name].add_metric(labels, value)  # type: ignore[attr-defined]
 
-    def collect(self) -> list[Metric]:
-        return self._families
+    def collect(self) -> Iterable[Metric]:
+        return self._families.values()
 
 
 def _values(found: Health, checks: list[health.Check]) -> Iterator[Value]:

@@ -6,7 +6,6 @@ import json
 
 import click
 
-from arcacct.asking import story
 from arcacct.cli.asking import complete_target
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
@@ -131,7 +130,7 @@ def _change(ctx: click.Context, job_ids: tuple[str, ...], state: str, *, everyth
         raise click.UsageError("give the ids of jobs, or --all")
     settings = settings_of(ctx)
     con = opening.open_publishing(settings.places)
-    changed = story.change_state(con, _block(settings, target), job_ids, state)
+    changed = held.change_state(con, _block(settings, target), job_ids, state)
     say(f"{changed} records: {state}")
 
 

@@ -72,7 +72,7 @@ def query(
     too. Recording goes on beside it. Nothing is written, attached or loaded, whatever the statement says.
     """
     statement = sys.stdin.read() if sql == "-" else sql
-    limits = adhoc.Limits(timeout, max_rows, max_memory)
+    limits = adhoc.QueryLimits(timeout, max_rows, max_memory)
     with (
         _watchdog(timeout),
         _opened(ctx, ledger=ledger) as con,

@@ -10,7 +10,7 @@ from arcacct.arex.layout import STATES, is_job_id
 from arcacct.cli.context import places_of
 from arcacct.cli.examples import examples
 from arcacct.cli.speech import say
-from arcacct.db.opening import leave_open, open_accounting
+from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
 
 TYPE_CHECKING = False
@@ -36,11 +36,8 @@ def record(ctx: click.Context, controldir: str, jobid: str, state: str) -> None:
     if state == "DELETED":
         say(f"{jobid} DELETED: nothing to record, a record outlives its job")
         return
-    con = open_accounting(here)
-    try:
+    with accounting(here) as con:
         new = record_event(here, files, con)
-    finally:
-        leave_open(con, here.database)
     say(f"{jobid} {state}: {'recorded' if new else 'nothing new'} in {here.database}")
 
 

@@ -8,17 +8,28 @@ import click
 
 from arcacct.cli.examples import examples
 from arcacct.cli.speech import block, say
-from arcacct.sandbox import Sandbox
+from arcacct.sandbox import RECEIVERS, Sandbox
 
-_PORT = click.IntRange(0, 65535)
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _port_options(command: Callable[..., None]) -> Callable[..., None]:
+    """An option for the port of each receiver."""
+    for receiver in reversed(RECEIVERS):
+        words = f"Port of {receiver.title}{'; a free one if not given' if receiver is RECEIVERS[0] else ''}."
+        option = click.option(
+            f"--{receiver.endpoint}-port", type=click.IntRange(0, 65535), default=0, metavar="PORT", help=words
+        )
+        command = option(command)
+    return command
 
 
 @click.command(epilog=examples("arcacct sandbox --dir /tmp/receivers"))
 @click.option("--dir", "directory", required=True, metavar="DIR", help="Keep certificates and received documents here.")
-@click.option("--sgas-port", type=_PORT, default=0, metavar="PORT", help="Port of SGAS; a free one if not given.")
-@click.option("--ams-port", type=_PORT, default=0, metavar="PORT", help="Port of the messaging service.")
-@click.option("--authn-port", type=_PORT, default=0, metavar="PORT", help="Port of the service that gives tokens.")
-def sandbox(directory: str, sgas_port: int, ams_port: int, authn_port: int) -> None:
+@_port_options
+def sandbox(directory: str, **ports: int) -> None:
     """
     Run receivers on this machine to rehearse publishing.
 
@@ -31,9 +42,9 @@ def sandbox(directory: str, sgas_port: int, ams_port: int, authn_port: int) -> N
     # Blocked before any thread starts, so that every thread leaves them to the wait below.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
     try:
-        with Sandbox(directory, sgas_port=sgas_port, ams_port=ams_port, authn_port=authn_port) as running:
+        with Sandbox(directory, **ports) as running:
             block(f"[arcacct]\nrehearsal = {running.directory}/ledger\n\n{running.configuration()}")
-            say(f"SGAS {running.sgas_url}/ur, AMS {running.ams_url}, authn port {running.authn_port}", err=True)
+            say(running.addresses, err=True)
             say(f"Received documents: {running.received}. Stop with Ctrl-C.", err=True)
             while signal.sigwait(wanted) == signal.SIGUSR1:
                 _show(running)

@@ -1,10 +1,10 @@
-"""`arcacct stats`: arcctl's questions, and usage by whatever is asked."""
+"""`arcacct stats`: arcctl's questions, usage by whatever is asked, and qacct's of records of Grid Engine."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
 
 import click
 
@@ -13,13 +13,16 @@ from arcacct.asking import questions
 from arcacct.asking.questions import Selection
 from arcacct.asking.usage import usage
 from arcacct.asking.usage_table import NEEDS
-from arcacct.cli import stats_gridengine
+from arcacct.cli.arguments import together
 from arcacct.cli.asking import arcctl_option, arcctl_version, asking, completed
 from arcacct.cli.examples import examples
+from arcacct.cli.gridengine_options import Qacct, question_of, question_options, tasks_of
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.speech import data, say
 from arcacct.cli.tables import format_option, lines
 from arcacct.errors import UsageError
+from arcacct.gridengine.questions import Tasks, records, sums
+from arcacct.gridengine.totals import COLUMNS, table, table_columns
 from arcacct.jobs.job import FINAL, IN_PROGRESS
 
 TYPE_CHECKING = False
@@ -39,6 +42,41 @@ OUTPUTS = (
     "jobids",
     "json",
 )
+_FILTERS = {
+    "vo": ("vos", "VO", "Jobs of this VO."),
+    "fqan": ("fqans", "FQAN", "With this first FQAN."),
+    "user": ("users", "DN", "Of this user."),
+    "state": ("states", "STATE", "In this state."),
+    "queue": ("queues", "QUEUE", "Of this queue."),
+    "endpoint": ("endpoints", "TYPE", "Submitted by this type of interface."),
+}
+"""Field of Selection, metavar and help of each --filter-... that the database can complete."""
+_OF_JOBS = {*Selection._fields, "show_active", "output", "arcctl", "details"} - {"after_s", "until_s"}
+"""What means nothing with --gridengine."""
+_Result = TypeVar("_Result")
+
+
+class StatsOptions(NamedTuple):
+    """How jobs, or records of Grid Engine, are to be counted and shown."""
+
+    show_active: bool
+    output: str | None
+    arcctl: str | None
+    by: str | None
+    details: bool
+    form: str
+    gridengine: bool
+    job: str | None
+    tasks: str | None
+    qacct: Qacct
+
+
+def _filter_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
+    for name, (field, metavar, text) in reversed(_FILTERS.items()):
+        command = click.option(
+            f"--filter-{name}", field, multiple=True, metavar=metavar, shell_complete=completed(name), help=text
+        )(command)
+    return command
 
 
 @click.command(
@@ -51,31 +89,26 @@ OUTPUTS = (
         "arcacct stats --gridengine --by owner,project -d 30",
     ),
 )
-@click.option("-b", "--end-from", type=INSTANT, metavar="TIME", help="Jobs that ended after this time (UTC).")
-@click.option("-e", "--end-till", type=INSTANT, metavar="TIME", help="Jobs that ended at this time or before.")
-@click.option("-s", "--start-from", type=INSTANT, metavar="TIME", help="Jobs that were submitted after this time.")
+@click.option(
+    "-b", "--end-from", "after_s", type=INSTANT, metavar="TIME", help="Jobs that ended after this time (UTC)."
+)
+@click.option(
+    "-e", "--end-till", "until_s", type=INSTANT, metavar="TIME", help="Jobs that ended at this time or before."
+)
+@click.option(
+    "-s",
+    "--start-from",
+    "submitted_after_s",
+    type=INSTANT,
+    metavar="TIME",
+    help="Jobs that were submitted after this time.",
+)
 @click.option("--from", "from_s", type=INSTANT, metavar="TIME", help="Jobs that ended at this time or later.")
 @click.option("--to", "before_s", type=INSTANT, metavar="TIME", help="Jobs that ended before this time.")
-@click.option("--filter-vo", multiple=True, metavar="VO", shell_complete=completed("vo"), help="Jobs of this VO.")
-@click.option(
-    "--filter-fqan", multiple=True, metavar="FQAN", shell_complete=completed("fqan"), help="With this first FQAN."
-)
-@click.option("--filter-user", multiple=True, metavar="DN", shell_complete=completed("user"), help="Of this user.")
-@click.option(
-    "--filter-state", multiple=True, metavar="STATE", shell_complete=completed("state"), help="In this state."
-)
-@click.option(
-    "--filter-queue", multiple=True, metavar="QUEUE", shell_complete=completed("queue"), help="Of this queue."
-)
-@click.option(
-    "--filter-endpoint",
-    multiple=True,
-    metavar="TYPE",
-    shell_complete=completed("endpoint"),
-    help="Submitted by this type of interface.",
-)
+@_filter_options
 @click.option(
     "--filter-extra",
+    "extra",
     nargs=2,
     multiple=True,
     metavar="ATTRIBUTE VALUE",
@@ -87,9 +120,19 @@ OUTPUTS = (
 @click.option("--by", metavar="COLUMN,...", help=f"A table by any of {', '.join(NEEDS)}.")
 @click.option("--details", is_flag=True, help="With --by: failed jobs and data volumes too.")
 @format_option
-@stats_gridengine.gridengine_options
+@click.option(
+    "--gridengine",
+    is_flag=True,
+    help="Of Grid Engine's records, as qacct: -b and -e are when they began, --by is any of "
+    f"{', '.join(COLUMNS)}. The options that follow need it.",
+)
+@click.option("-j", "--job", metavar="JOB", help="The records of a job: number, name or pattern of names.")
+@click.option("-t", "--tasks", metavar="N[-M[:STEP]]", help="With --job: of these tasks of an array job.")
 @click.pass_context
-def stats(ctx: click.Context, /, **given: Any) -> None:
+@question_options
+@together(Selection, "chosen")
+@together(StatsOptions, "given")
+def stats(ctx: click.Context, chosen: Selection, given: StatsOptions) -> None:
     """
     Sums over jobs, as arcctl prints them or by month, VO, user, ...
 
@@ -99,56 +142,67 @@ def stats(ctx: click.Context, /, **given: Any) -> None:
 
     With --gridengine: of records of Grid Engine instead of jobs, what qacct answers, and slots times wall clock.
     """
-    stats_gridengine.check(given)
-    for option, name in (("-o", "output"), ("--arcctl", "arcctl")):
-        if given["by"] and given[name]:
+    _refuse_mixtures(ctx, chosen, given)
+    for option, value in (("-o", given.output), ("--arcctl", given.arcctl)):
+        if given.by and value:
             raise UsageError(f"--by makes a table of its own, {option} prints what arcctl prints: give one of them")
-    is_table = given["form"] == "table" if given["by"] or given["gridengine"] else given["output"] != "json"
+    is_table = given.form == "table" if given.by or given.gridengine else given.output != "json"
     out = say if is_table else data
     with asking(ctx) as con:
-        for line in stats_gridengine.answer(con, given) if given["gridengine"] else _of_jobs(con, given):
+        for line in _of_records(con, chosen, given) if given.gridengine else _of_jobs(con, chosen, given):
             out(line)
 
 
-def _of_jobs(con: Connection, given: dict[str, Any]) -> Iterator[str]:
-    chosen = _selection(given)
+def _refuse_mixtures(ctx: click.Context, chosen: Selection, given: StatsOptions) -> None:
+    """Options that do not go together. Raises UsageError."""
+    if not given.gridengine:
+        of_job = (("--job", given.job), ("--tasks", given.tasks))
+        needless = [*given.qacct.names(), *(name for name, value in of_job if value is not None)]
+        if needless:
+            raise UsageError(f"{needless[0]} asks for records of Grid Engine: it needs --gridengine")
+        return
+    values = chosen._asdict() | given._asdict()
+    for param in ctx.command.params:
+        if param.name in _OF_JOBS and values[param.name]:
+            raise UsageError(f"{param.opts[-1]} asks for jobs, --gridengine for its records: give one of them")
+    if given.tasks is not None and given.job is None:
+        raise UsageError("--tasks needs --job: which tasks of which job")
+    if given.job is not None and given.by:
+        raise UsageError("--job lists records, --by sums them: give one of them")
+
+
+def _of_records(con: Connection, chosen: Selection, given: StatsOptions) -> Iterator[str]:
+    """What qacct answers. Raises InputError when no record has the job that is asked for."""
+    question = question_of(given.qacct, given.by, chosen.after_s, chosen.until_s)
+    if given.job is None:
+        yield from lines(table_columns(question), table(sums(con, question)), given.form)
+        return
+    tasks = None if given.tasks is None else Tasks(*tasks_of(given.tasks))
+    found = records(con, given.job, tasks, question, everything=given.form != "table")
+    yield from lines(found.columns, found.rows, given.form)
+
+
+def _of_jobs(con: Connection, chosen: Selection, given: StatsOptions) -> Iterator[str]:
     for kind, name in questions.unknown_names(con, chosen):
         say(f"arcacct: there are no jobs with {kind} {name} in the database", err=True)
-    if chosen.states and given["show_active"]:
+    if chosen.states and given.show_active:
         chosen = chosen._replace(states=(*chosen.states, IN_PROGRESS))
-    yield from _by(con, chosen, given) if given["by"] else _arcctl(con, chosen, given)
+    yield from _by(con, chosen, given.by, given) if given.by else _arcctl(con, chosen, given)
 
 
-def _selection(given: dict[str, Any]) -> Selection:
-    return Selection(
-        after_s=given["end_from"],
-        until_s=given["end_till"],
-        from_s=given["from_s"],
-        before_s=given["before_s"],
-        users=given["filter_user"],
-        vos=given["filter_vo"],
-        queues=given["filter_queue"],
-        states=given["filter_state"],
-        endpoints=given["filter_endpoint"],
-        extra=given["filter_extra"],
-        submitted_after_s=given["start_from"],
-        fqans=given["filter_fqan"],
-    )
-
-
-def _by(con: Connection, chosen: Selection, given: dict[str, Any]) -> Iterator[str]:
-    by = tuple(dict.fromkeys(name.strip() for name in given["by"].split(",")))
+def _by(con: Connection, chosen: Selection, columns: str, given: StatsOptions) -> Iterator[str]:
+    by = tuple(dict.fromkeys(name.strip() for name in columns.split(",")))
     for name in by:
         if name not in NEEDS:
             raise UsageError(f"--by {name}: it can be any of {', '.join(NEEDS)}")
-    table = usage(con, chosen, by, details=given["details"], active=given["show_active"])
-    return lines(table.columns, table.rows, given["form"])
+    table = usage(con, chosen, by, details=given.details, active=given.show_active)
+    return lines(table.columns, table.rows, given.form)
 
 
-def _arcctl(con: Connection, chosen: Selection, given: dict[str, Any]) -> Iterator[str]:
-    output = given["output"] or "brief"
-    version = arcctl_version(con, given["arcctl"])
-    active = given["show_active"] or version == 6
+def _arcctl(con: Connection, chosen: Selection, given: StatsOptions) -> Iterator[str]:
+    output = given.output or "brief"
+    version = arcctl_version(con, given.arcctl)
+    active = given.show_active or version == 6
     if not chosen.states and not active:
         chosen = chosen._replace(states=FINAL)
     if output == "jobids":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import click
 
@@ -11,7 +10,7 @@ from arcacct.asking import health
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
 from arcacct.cli.speech import Coloured, block, data, say, say_error
-from arcacct.cli.thresholds import threshold_options, thresholds
+from arcacct.cli.thresholds import threshold_options
 from arcacct.errors import ConfigError
 from arcacct.wording import fit
 
@@ -23,9 +22,9 @@ _COLOURS = ("green", "yellow", "red", "magenta")
     epilog=examples("arcacct status", "arcacct status --warn-unsent 6 --crit-unsent 48", "arcacct status --json"),
 )
 @click.option("--json", "as_json", is_flag=True, help="A list of checks instead: subject, severity (0-3), text.")
-@threshold_options
 @click.pass_context
-def status(ctx: click.Context, /, as_json: bool, **given: Any) -> int:
+@threshold_options
+def status(ctx: click.Context, as_json: bool, limits: health.Thresholds) -> int:
     """
     Whether all is well, on one screen and by exit code.
 
@@ -37,7 +36,7 @@ def status(ctx: click.Context, /, as_json: bool, **given: Any) -> int:
     except ConfigError as error:
         say_error(error, "UNKNOWN: ", err=False)
         return health.UNKNOWN
-    found = health.judge(health.examine(settings), thresholds(given))
+    found = health.judge(health.examine(settings), limits)
     checks = [check._replace(text=fit(check.text)) for check in found]
     verdict = health.worst(checks)
     if as_json:

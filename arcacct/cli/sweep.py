@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-from contextlib import contextmanager
 from threading import Event
 
 import click
@@ -14,16 +13,11 @@ from arcacct.arex.sweep import Found, SweepReport
 from arcacct.arex.sweep import sweep as sweep_all
 from arcacct.cli.context import places_of
 from arcacct.cli.examples import examples
+from arcacct.cli.progress import progress
 from arcacct.cli.speech import say
 from arcacct.conf.places import Places, places
 from arcacct.db import opening
 from arcacct.errors import InputError, UsageError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from arcacct.arex.sweep import Progress
 
 _INTERVAL_S = 60.0
 
@@ -81,10 +75,10 @@ def sweep(
 def _once(here: Places, *, dry_run: bool, take_vanished: bool, given_up: tuple[str, ...]) -> SweepReport:
     con = opening.open_as_it_is(here) if dry_run else opening.open_accounting(here)
     try:
-        with _progress() as progress:
-            return sweep_all(
-                here, con, progress=progress, dry_run=dry_run, take_vanished=take_vanished, given_up=given_up
-            )
+        with progress("Jobs") as show:
+            # Without a terminal nobody needs to know how many jobs there are.
+            told = show if sys.stderr.isatty() else None
+            return sweep_all(here, con, progress=told, dry_run=dry_run, take_vanished=take_vanished, given_up=given_up)
     finally:
         opening.leave_open(con, here.database)
 
@@ -114,18 +108,3 @@ def _summary(report: SweepReport, here: Places, *, dry_run: bool = False) -> str
         f"{'dry run, nothing written: ' if dry_run else ''}{report.spooled} events from the spool; {report.jobs} jobs "
         f"in {here.controldir}, {report.looked_at} read, {report.recorded} recorded{': ' if kinds else ''}{kinds}"
     )
-
-
-@contextmanager
-def _progress() -> Iterator[Progress | None]:
-    """A progress bar on a terminal, nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    with click.progressbar(length=0, label="Jobs", file=sys.stderr) as bar:
-
-        def show(done: int, jobs: int) -> None:
-            bar.length = jobs
-            bar.update(done - bar.pos)
-
-        yield show

@@ -3,41 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import click
 
-from arcacct.asking.health import DAY_S, HOUR_S, Thresholds
+from arcacct.asking.health import DAY_S, HOUR_S, Limit, Thresholds
+from arcacct.cli.arguments import together
 
+_Result = TypeVar("_Result")
 _OPTIONS = {
-    "unsent": ("unsent_s", HOUR_S, "H", "hours that records wait for a target"),
-    "sweep": ("sweep_s", HOUR_S, "H", "hours since the last sweep"),
-    "spool": ("spool_files", 1, "N", "events in the spool"),
-    "spool-age": ("spool_s", HOUR_S, "H", "hours that an event is in the spool"),
-    "certificate": ("certificate_s", DAY_S, "D", "days that a certificate is still good"),
-    "quarantine": ("quarantined", 1, "N", "records that a target refuses"),
+    "unsent_s": ("unsent", HOUR_S, "H", "hours that records wait for a target"),
+    "sweep_s": ("sweep", HOUR_S, "H", "hours since the last sweep"),
+    "spool_files": ("spool", 1, "N", "events in the spool"),
+    "spool_s": ("spool-age", HOUR_S, "H", "hours that an event is in the spool"),
+    "certificate_s": ("certificate", DAY_S, "D", "days that a certificate is still good"),
+    "quarantined": ("quarantine", 1, "N", "records that a target refuses"),
 }
 
 
-def threshold_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --warn-X and --crit-X for each threshold."""
-    for name, (field, unit, metavar, what) in reversed(_OPTIONS.items()):
-        for place, kind, word in ((1, "crit", "Critical"), (0, "warn", "Warning")):
-            default = Thresholds()._asdict()[field][place] / unit
+def threshold_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
+    """Add --warn-X and --crit-X for each threshold; the command gets what they say as ``limits``."""
+    names = [f"{kind}_{field}" for field in _OPTIONS for kind in ("warn", "crit")]
+    command = together(_thresholds, "limits", names)(command)
+    for field, default in reversed(Thresholds()._asdict().items()):
+        name, unit, metavar, what = _OPTIONS[field]
+        for kind, word, value in (("crit", "Critical", default.critical), ("warn", "Warning", default.warning)):
             command = click.option(
                 f"--{kind}-{name}",
+                f"{kind}_{field}",
                 type=click.FloatRange(0),
-                default=default,
+                default=value / unit,
                 metavar=metavar,
-                help=f"{word} at so many {what}; default {default:g}.",
+                help=f"{word} at so many {what}; default {value / unit:g}.",
             )(command)
     return command
 
 
-def thresholds(given: dict[str, Any]) -> Thresholds:
-    """The thresholds that the options give."""
-    values = {}
-    for name, (field, unit, _metavar, _what) in _OPTIONS.items():
-        option = name.replace("-", "_")
-        values[field] = (int(given[f"warn_{option}"] * unit), int(given[f"crit_{option}"] * unit))
-    return Thresholds(**values)
+def _thresholds(**given: float) -> Thresholds:
+    limits = {
+        field: Limit(int(given[f"warn_{field}"] * unit), int(given[f"crit_{field}"] * unit))
+        for field, (_name, unit, _metavar, _what) in _OPTIONS.items()
+    }
+    return Thresholds(**limits)

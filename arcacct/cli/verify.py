@@ -7,7 +7,7 @@ from contextlib import closing
 
 import click
 
-from arcacct.asking.verify import Report, Source
+from arcacct.asking.verify import MonthReport, Source
 from arcacct.asking.verify import verify as compare
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
@@ -58,7 +58,7 @@ def verify(ctx: click.Context, month: tuple[int, int], portal: tuple[str, ...], 
     return 0 if report.agrees else 1
 
 
-def _show(report: Report, form: str, most: int) -> None:
+def _show(report: MonthReport, form: str, most: int) -> None:
     if form == "json":
         found = {
             "agrees": report.agrees,

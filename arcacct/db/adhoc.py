@@ -29,7 +29,7 @@ _PRAGMAS = {"table_info", "table_xinfo", "table_list", "index_list", "index_info
 _REFUSED_FUNCTIONS = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"}
 
 
-class Limits(NamedTuple):
+class QueryLimits(NamedTuple):
     """How much a query may take."""
 
     seconds: float
@@ -37,7 +37,7 @@ class Limits(NamedTuple):
     memory_mib: int
 
 
-class Answer(NamedTuple):
+class Result(NamedTuple):
     """A running query: its columns, and its rows as they come."""
 
     columns: tuple[str, ...]
@@ -64,7 +64,9 @@ class _Refusals(list[str]):
 
 
 @contextmanager
-def answered(con: Connection, sql: str, limits: Limits, at_work: Callable[[], bool] = lambda: True) -> Iterator[Answer]:
+def answered(
+    con: Connection, sql: str, limits: QueryLimits, at_work: Callable[[], bool] = lambda: True
+) -> Iterator[Result]:
     """
     Run one statement that reads; ``at_work`` is called while it runs.
 
@@ -86,7 +88,7 @@ def answered(con: Connection, sql: str, limits: Limits, at_work: Callable[[], bo
         if cursor.description is None:
             raise UsageError(f"{_beginning(sql)}: this is no statement that returns rows")
         columns = tuple(dedupe_keys(column[0] for column in cursor.description))
-        yield Answer(columns, _counted(cursor, limits, row))
+        yield Result(columns, _counted(cursor, limits, row))
 
 
 def too_long(seconds: float) -> str:
@@ -97,7 +99,7 @@ def too_long(seconds: float) -> str:
 class _Row:
     """What the present row takes; also the texts of one that is still being read."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: QueryLimits) -> None:
         self._limits = limits
         self.begin()
 
@@ -117,7 +119,7 @@ class _Row:
         return content.decode("utf-8", "replace")
 
 
-def _confine(con: Connection, limits: Limits, row: _Row) -> None:
+def _confine(con: Connection, limits: QueryLimits, row: _Row) -> None:
     con.execute("PRAGMA query_only = 1")
     # Sorting and temporary tables count as memory then, instead of filling a disk.
     con.execute("PRAGMA temp_store = MEMORY")
@@ -130,7 +132,7 @@ def _confine(con: Connection, limits: Limits, row: _Row) -> None:
         con.execute(f"SELECT 1 FROM {table}").fetchall()
 
 
-def _counted(cursor: sqlite3.Cursor, limits: Limits, row: _Row) -> Iterator[tuple[Any, ...]]:
+def _counted(cursor: sqlite3.Cursor, limits: QueryLimits, row: _Row) -> Iterator[tuple[Any, ...]]:
     for number, values in enumerate(cursor):
         if number == limits.rows:
             raise InputError(f"the query has more than {limits.rows} rows: add a LIMIT, or raise --max-rows")
@@ -140,7 +142,7 @@ def _counted(cursor: sqlite3.Cursor, limits: Limits, row: _Row) -> Iterator[tupl
 
 
 @contextmanager
-def _explaining(sql: str, limits: Limits, refusals: Sequence[str]) -> Iterator[None]:
+def _explaining(sql: str, limits: QueryLimits, refusals: Sequence[str]) -> Iterator[None]:
     """What SQLite says, as one line that says what to do."""
     try:
         yield
@@ -161,7 +163,7 @@ def _explaining(sql: str, limits: Limits, refusals: Sequence[str]) -> Iterator[N
         raise UsageError(f"{_beginning(sql)}: {text}") from None
 
 
-def _too_much_memory(limits: Limits) -> InputError:
+def _too_much_memory(limits: QueryLimits) -> InputError:
     row_mib = limits.memory_mib // _ROW_SHARE
     return InputError(
         f"the query needs more than {limits.memory_mib} MiB, or a row of it more than {row_mib}: make it smaller, or"

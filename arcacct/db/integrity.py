@@ -7,7 +7,7 @@ from contextlib import closing
 from sqlite_utils import Database
 
 from arcacct.db.engine import Connection
-from arcacct.db.schema import Kind, in_memory
+from arcacct.db.schema import DatabaseKind, in_memory
 
 
 def pages(con: Connection) -> list[str]:
@@ -21,7 +21,7 @@ def references(con: Connection) -> list[str]:
     ]
 
 
-def schema(con: Connection, kind: Kind) -> list[str]:
+def schema(con: Connection, kind: DatabaseKind) -> list[str]:
     """What a new database has and this one lacks, or has otherwise. What somebody added is no problem."""
     with closing(in_memory(kind)) as fresh:
         wanted, found = _described(Database(fresh)), _described(Database(con))

@@ -68,7 +68,7 @@ MEANING = {
 """What each doubt means, for people."""
 
 
-class Known(NamedTuple):
+class LivesKnown(NamedTuple):
     """What the two databases remember of each other."""
 
     life: str
@@ -108,7 +108,7 @@ class Begun(NamedTuple):
     doubts: tuple[Doubt, ...]
 
 
-def known(accounting: Connection, publishing: Connection, *, rehearsing: bool = False) -> Known:
+def known(accounting: Connection, publishing: Connection, *, rehearsing: bool = False) -> LivesKnown:
     """What both remember, by reading alone; of the ledger of a rehearsal accounting.db knows nothing."""
     ours = dict(accounting.execute("SELECT KeyName, KeyValue FROM DBConfig").fetchall())
     theirs = dict(publishing.execute("SELECT KeyName, KeyValue FROM DBConfig").fetchall())
@@ -118,7 +118,7 @@ def known(accounting: Connection, publishing: Connection, *, rehearsing: bool = 
     life = schema.incarnation(accounting)
     (last_run,) = publishing.execute("SELECT max(LastRun) FROM Targets").fetchone()
     (reached,) = publishing.execute("SELECT max(LastSeq) FROM Targets WHERE Incarnation = ?", (life,)).fetchone()
-    return Known(
+    return LivesKnown(
         life,
         schema.lineage(accounting),
         int(passed),
@@ -138,7 +138,7 @@ def known(accounting: Connection, publishing: Connection, *, rehearsing: bool = 
     )
 
 
-def doubts(what: Known) -> list[Doubt]:
+def doubts(what: LivesKnown) -> list[Doubt]:
     """What is wrong between the two."""
     found = []
     if what.lives_of and not what.lives_ever & what.lineage:
@@ -201,7 +201,7 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> B
     return Begun(passed.horizon, schema.incarnation(accounting), tuple(found))
 
 
-def _both_are_old(what: Known, found: list[Doubt]) -> bool:
+def _both_are_old(what: LivesKnown, found: list[Doubt]) -> bool:
     """Whether both databases are copies of the past: neither knows what the other forgot."""
     if Doubt.LEDGER_OLD not in found and Doubt.LEDGER_LOST not in found:
         return False

@@ -27,7 +27,7 @@ from arcacct.db.own_schema import require_own_schema
 from arcacct.db.schema import (
     ACCOUNTING,
     PUBLISHING,
-    Kind,
+    DatabaseKind,
     backup,
     begin_new_life,
     ensure,
@@ -107,7 +107,7 @@ def backups(here: Places, directory: str) -> list[Copy]:
         ) from error
 
 
-def _backup(path: str, kind: Kind, place: Directory, name: str) -> Copy:
+def _backup(path: str, kind: DatabaseKind, place: Directory, name: str) -> Copy:
     target = place.path_of(name)
     if os.path.lexists(target):
         raise StoreError(f"{target}: is there already; wait a second, or choose another directory")
@@ -229,7 +229,7 @@ def _make_successor(here: Places, lives: Iterable[str]) -> list[int]:
     return done
 
 
-def _kind_of(source: str, here: Places) -> Kind:
+def _kind_of(source: str, here: Places) -> DatabaseKind:
     if not os.path.isfile(source):
         raise InputError(f"{source}: no such file; give a backup that `arcacct db backup` made")
     live = (here.database, here.publishing_database)
@@ -249,7 +249,7 @@ def _kind_of(source: str, here: Places) -> Kind:
 
 
 @contextmanager
-def _prepared(here: Places, source: str, kind: Kind) -> Iterator[tuple[str, list[int]]]:
+def _prepared(here: Places, source: str, kind: DatabaseKind) -> Iterator[tuple[str, list[int]]]:
     """A copy of the backup in our directory, sound, of this program's schema, in a new life, and on disk."""
     with _workshop(here, "restore") as folder:
         copy = os.path.join(folder, f"{kind.folder}.db")

@@ -20,7 +20,7 @@ from arcacct.db.maintain import PATIENCE_S, SUFFIXES, check_copy, wait_until_unu
 from arcacct.db.maintenance import let_through, maintenance
 from arcacct.db.opening import refuse_unasked, require
 from arcacct.db.place import Note
-from arcacct.db.schema import ACCOUNTING, PUBLISHING, Kind, backup, ensure, incarnation, open_to_group, sync
+from arcacct.db.schema import ACCOUNTING, PUBLISHING, DatabaseKind, backup, ensure, incarnation, open_to_group, sync
 from arcacct.db.transaction import open_lock
 from arcacct.errors import ConfigError, StoreError, UsageError
 from arcacct.files.private import private_directory
@@ -129,7 +129,7 @@ def _take_forward(here: Places) -> None:
         ensure(path, kind, read_group=here.read_group, may_create=False)
 
 
-def _files(here: Places) -> list[tuple[str, Kind]]:
+def _files(here: Places) -> list[tuple[str, DatabaseKind]]:
     """The databases that there are: one that never published has no ledger."""
     both = ((here.database, ACCOUNTING), (here.publishing_database, PUBLISHING))
     return [(path, kind) for path, kind in both if os.path.exists(path)]
@@ -169,7 +169,7 @@ def _make_directory(here: Places, directory: str) -> None:
         sync(os.path.dirname(directory))
 
 
-def _copy(here: Places, path: str, kind: Kind, target: str) -> None:
+def _copy(here: Places, path: str, kind: DatabaseKind, target: str) -> None:
     with closing(open_for_reading(path, kind.schema)) as con:
         backup(con, target)
     check_copy(target)

@@ -173,6 +173,16 @@ def leave_open(con: Connection, path: str) -> None:
 
 
 @contextmanager
+def accounting(here: Places) -> Iterator[Connection]:
+    """The accounting database for a command that writes and then ends: as `open_accounting`, then `leave_open`."""
+    con = open_accounting(here)
+    try:
+        yield con
+    finally:
+        leave_open(con, here.database)
+
+
+@contextmanager
 def put_away(con: Connection, path: str, here: Places) -> Iterator[Connection]:
     """Close a connection at the end, or leave it open where others than the owner may read (``read_group``)."""
     try:

@@ -11,7 +11,7 @@ from _sqlite3 import Connection
 from contextlib import closing
 
 from arcacct.db.connect import other_version, version
-from arcacct.db.schema import Kind, in_memory
+from arcacct.db.schema import DatabaseKind, in_memory
 from arcacct.errors import SchemaError
 
 _SQLITES_OWN = {
@@ -21,7 +21,7 @@ _SQLITES_OWN = {
 }
 
 
-def require_own_schema(con: Connection, path: str, kind: Kind, *, exactly: bool) -> int:
+def require_own_schema(con: Connection, path: str, kind: DatabaseKind, *, exactly: bool) -> int:
     """
     See that an open database has all that our scripts make, as they make it; its version.
 

@@ -28,26 +28,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-class Kind(NamedTuple):
+class DatabaseKind(NamedTuple):
     """One of the two databases: the folder of its scripts and the number of the last."""
 
     folder: str
     schema: int
 
 
-ACCOUNTING = Kind("accounting", ACCOUNTING_SCHEMA)
-PUBLISHING = Kind("publishing", PUBLISHING_SCHEMA)
+ACCOUNTING = DatabaseKind("accounting", ACCOUNTING_SCHEMA)
+PUBLISHING = DatabaseKind("publishing", PUBLISHING_SCHEMA)
 _FORMER, _LIFE_SEQ = "ARCACCT_FORMER_INCARNATIONS", "ARCACCT_LIFE_SEQ"
 """Keys of DBConfig: the lives before this one, with blanks between; where this one begins."""
 
 
-def scripts(kind: Kind) -> list[tuple[int, str]]:
+def scripts(kind: DatabaseKind) -> list[tuple[int, str]]:
     """``(number, path)`` of each script of a database, in order."""
     folder = resource("schema", kind.folder)
     return sorted((int(name[:3]), os.path.join(folder, name)) for name in os.listdir(folder) if name.endswith(".sql"))
 
 
-def ensure(path: str, kind: Kind, *, read_group: str | None = None, may_create: bool = True) -> list[int]:
+def ensure(path: str, kind: DatabaseKind, *, read_group: str | None = None, may_create: bool = True) -> list[int]:
     """
     Create a database, or take it forward after a backup beside it; returns the numbers of the scripts that ran.
 
@@ -107,7 +107,7 @@ def _turn(directory: str) -> Iterator[None]:
         os.close(fd)
 
 
-def in_memory(kind: Kind, version: int | None = None) -> Connection:
+def in_memory(kind: DatabaseKind, version: int | None = None) -> Connection:
     """An empty database that nobody else sees, of this version or of ours."""
     con = connect(":memory:", isolation_level=None)
     for number, script in scripts(kind):
@@ -144,12 +144,12 @@ def _group_id(read_group: str | None) -> int | None:
         raise ConfigError(f"[arcacct] read_group={read_group}: this host has no such group; create it first") from None
 
 
-def _create(con: Connection, path: str, kind: Kind) -> list[int]:
+def _create(con: Connection, path: str, kind: DatabaseKind) -> list[int]:
     con.execute("PRAGMA journal_mode = WAL")
     return [_run(con, path, number, script) for number, script in scripts(kind)]
 
 
-def _upgrade(con: Connection, path: str, kind: Kind) -> list[int]:
+def _upgrade(con: Connection, path: str, kind: DatabaseKind) -> list[int]:
     found = version(con, path)
     if found > kind.schema:
         raise other_version(path, found, kind.schema)

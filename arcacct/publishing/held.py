@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from arcacct.db.durable import transaction
 from arcacct.db.engine import Connection
+from arcacct.errors import InputError
 from arcacct.jobs.reading import LAST_SECOND
 from arcacct.publishing.ledger import Held, hold
 from arcacct.publishing.sent import MANY
@@ -202,3 +203,26 @@ def set_aside(con: Connection, *, target: str | None = None, job_id: str | None 
         f"{_ASIDE} WHERE {' AND '.join(asked) or '1'} ORDER BY Target, EndTime, JobID", tuple(asked.values())
     )
     return [Aside._make(row) for row in rows]
+
+
+def change_state(con: Connection, target: str | None, job_ids: Sequence[str], state: str) -> int:
+    """
+    Mark records that are set aside as ``retry`` or ``dropped``; returns how many.
+
+    No job ids: all but dropped ones, and those that are not settled yet.
+
+    Raises InputError for a job that is not set aside.
+    """
+    statement = "UPDATE HeldRecords SET State = ?1 WHERE (?2 IS NULL OR Target = ?2) AND "
+    with transaction(con):
+        if not job_ids:
+            unsettled = "(State IN ('quarantined', 'correction') OR (State = 'held' AND NextTry IS NOT NULL))"
+            return con.execute(statement + unsettled, (state, target)).rowcount
+        changed = 0
+        for job_id in job_ids:
+            records = con.execute(f"{statement}JobID = ?3", (state, target, job_id)).rowcount
+            if not records:
+                at = f" at {target}" if target else ""
+                raise InputError(f"{job_id}: not set aside{at}; see `arcacct quarantine list`")
+            changed += records
+        return changed

@@ -66,6 +66,11 @@ def held(con: Connection, target: str | None = None) -> dict[str, list[HeldMonth
     return found
 
 
+def held_month(con: Connection, target: str, month: Month) -> HeldMonth | None:
+    """A month of a target if it is held."""
+    return next((one for one in held(con, target).get(target, ()) if (one.year, one.month) == month), None)
+
+
 def set_held(con: Connection, target: str, months: Iterable[HeldMonth], looked_at: Iterable[Month] | None) -> None:
     """
     From now on these months of a target are held, and of those ``looked_at`` no other (``None``: of all).

@@ -201,11 +201,9 @@ def not_sent_again(
     publishing: Connection, accounting: Connection, target: str, ended: tuple[int, int], vos: Collection[str]
 ) -> int:
     """Of the jobs with ``ended[0] <= EndTime < ended[1]``, from before a target's time: how many no republish sent."""
-    marks = ",".join("?" * len(vos))
-    wanted = f" AND VOID IN (SELECT ID FROM WLCGVOs WHERE Name IN ({marks}))" if vos else ""
     (found,) = accounting.execute(
         "SELECT count(*) FROM AAR JOIN Status ON Status.ID = +StatusID WHERE EndTime >= ? AND EndTime < ?"
-        f" AND Status.Name IN ('completed', 'failed'){wanted}",
+        f" AND Status.Name IN ('completed', 'failed'){of_vos(vos)}",
         (*ended, *vos),
     ).fetchone()
     (again,) = publishing.execute(
@@ -214,3 +212,9 @@ def not_sent_again(
         (target, *ended),
     ).fetchone()
     return max(0, int(found) - int(again))
+
+
+def of_vos(vos: Collection[str]) -> str:
+    """What a statement about AAR or Cells asks in addition to have jobs of these VOs only; none: of any."""
+    marks = ",".join("?" * len(vos))
+    return f" AND VOID IN (SELECT ID FROM WLCGVOs WHERE Name IN ({marks}))" if vos else ""

@@ -17,7 +17,7 @@ from arcacct.sandbox.apel import APEL
 from arcacct.sandbox.authn import Authn
 from arcacct.sandbox.faults import Faults
 from arcacct.sandbox.journal import Journal
-from arcacct.sandbox.server import Receiver, Server, server_context
+from arcacct.sandbox.server import Server, server_context
 from arcacct.sandbox.sgas import SGAS
 
 TYPE_CHECKING = False
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from arcacct.sandbox.authority import Credential
-    from arcacct.sandbox.wire import Request
+    from arcacct.sandbox.wire import Receiver
+
+RECEIVERS: tuple[type[Receiver], ...] = (SGAS, AMS, Authn)
+"""What is served, each on a port of its own; a new one is a module beside these, and its name here."""
 
 CE = "ce.example.org"
 """The name of the computing element whose certificate the sandbox makes."""
@@ -33,41 +36,35 @@ CE = "ce.example.org"
 
 class Sandbox:
     """
-    SGAS, AMS and its authn on three ports (0: any free one), running from ``with`` to its end.
+    The `RECEIVERS` on their ports (``sgas_port=``, ... 0 or none: any free one), running from ``with`` to its end.
 
-    Raises TargetBusy if a port is taken, ConfigError if it may not be opened or the directory not be written.
+    Each receiver is an attribute by the name of its endpoint. Raises TargetBusy if a port is taken, ConfigError if it
+    may not be opened or the directory not be written.
     """
 
-    def __init__(
-        self,
-        directory: str,
-        *,
-        sgas_port: int = 0,
-        ams_port: int = 0,
-        authn_port: int = 0,
-        project: str = "accounting",
-        topic: str = "gLite-APEL",
-        ce: str = CE,
-    ) -> None:
+    sgas: SGAS
+    ams: AMS
+    authn: Authn
+
+    def __init__(self, directory: str, **ports: int) -> None:
         self.directory = os.path.abspath(directory)
-        self.project, self.topic = project, topic
+        self.project, self.topic = "accounting", "gLite-APEL"
         try:
             self.authority = authority.create(self.directory)
-            self.client = self.authority.issue(ce)
-            self.journal = Journal(os.path.join(self.directory, "received"))
+            self.client = self.authority.issue(CE)
+            folders = [receiver.documents for receiver in RECEIVERS if receiver.documents is not None]
+            self.journal = Journal(os.path.join(self.directory, "received"), folders)
         except OSError as error:
             raise ConfigError(f"{self.directory}: {error.strerror}; choose a directory that can be written") from error
         self.ca_dir, self.ca_file = self.authority.ca_dir, self.authority.ca_file
-        self.faults = Faults()
-        self.sgas = SGAS(self.journal)
-        self.sgas.rights[self.client.subject] = "jobinsert:all"
+        self.faults = Faults(receiver.endpoint for receiver in RECEIVERS)
         self.apel = APEL(self.journal, self.ca_dir)
         self.apel.allowed_dns = {self.client.dn}
-        self.ams = AMS(project, topic)
-        self.ams.readers[project, topic] = self.apel.receive
-        self.authn = Authn(frozenset({"localhost", "127.0.0.1"}))
-        self.rotate_token()
-        self.servers = self._serve({"sgas": sgas_port, "ams": ams_port, "authn": authn_port})
+        self.receivers: list[Receiver] = []
+        for kind in RECEIVERS:
+            self.receivers.append(kind.beside(self))
+            setattr(self, kind.endpoint, self.receivers[-1])
+        self.servers = self._serve(ports)
 
     @property
     def token(self) -> str:
@@ -76,7 +73,7 @@ class Sandbox:
 
     def rotate_token(self) -> str:
         """Make the old token invalid and bind a new one."""
-        self.ams.tokens.pop(self.authn.bindings.get(self.client.dn, ""), None)
+        del self.ams.tokens[self.token]
         self.authn.bindings[self.client.dn] = self.ams.new_token()
         return self.token
 
@@ -106,39 +103,29 @@ class Sandbox:
         """The directory of what came in."""
         return self.journal.directory
 
-    def configuration(self) -> str:
-        """The targets' blocks of arcacct.conf with which this sandbox is published to."""
-        credentials = [
+    @property
+    def credentials(self) -> list[str]:
+        """The lines of a target's block that say what it shows and whom it trusts."""
+        return [
             f"x509_host_cert = {self.client.cert_path}",
             f"x509_host_key = {self.client.key_path}",
             f"x509_cert_dir = {self.ca_dir}",
         ]
-        sgas = ["[arex/jura/sgas:sandbox]", f"targeturl = {self.sgas_url}", *credentials]
-        apel = [
-            "[arex/jura/apel:sandbox]",
-            f"targeturl = {self.ams_url}",
-            f"authn_port = {self.authn_port}",
-            f"project = {self.project}",
-            f"topic = {self.topic}",
-            "gocdb_name = SANDBOX-SITE",
-            *credentials,
-            f"# For a sender that encrypts, which arcacct does not: {self.apel_certificate.cert_path}",
-        ]
-        return "\n".join([*sgas, "", *apel, ""])
+
+    @property
+    def addresses(self) -> str:
+        """Where the receivers are, in a line for people."""
+        return ", ".join(server.receiver.address(server.port) for server in self.servers.values())
+
+    def configuration(self) -> str:
+        """The targets' blocks of arcacct.conf with which this sandbox is published to."""
+        blocks = filter(None, (receiver.block(self) for receiver in self.receivers))
+        return "\n".join(line for block in blocks for line in [*block, ""])
 
     def totals(self) -> list[str]:
         """What the portals would show now: a line for each month of a site (APEL) and each day of a machine (SGAS)."""
-        months = (
-            f"APEL {site} {year}-{month:02d}: jobs {total.jobs}, wall {total.wall_s} s, CPU {total.cpu_s} s,"
-            f" normalised wall {total.normalised_wall_s} s, normalised CPU {total.normalised_cpu_s} s"
-            for (site, year, month), total in self.apel.totals().items()
-        )
-        self.sgas.update_aggregates()
-        days = (
-            f"SGAS {machine} {day}: jobs {count.jobs}, wall {count.wall_s} s, CPU {count.cpu_s} s"
-            for (day, machine), count in sorted(self.sgas.aggregates.items())
-        )
-        return [*months, *days]
+        portals = sorted(receiver.totals() for receiver in self.receivers)
+        return [line for portal in portals for line in portal]
 
     def close(self) -> None:
         """Close every port and connection; returns when all threads have ended."""
@@ -158,28 +145,14 @@ class Sandbox:
     def _serve(self, ports: dict[str, int]) -> dict[str, Server]:
         # EC and of its own: made in no time, and the computing element's key is nobody else's.
         credential = self.authority.issue("localhost", stem="receiver", rsa_key=False)
-        receivers = (
-            Receiver("sgas", "sgas", self.sgas.answer, self.sgas.text, self.sgas.delivers),
-            Receiver("ams", "apel", self.ams.answer, self.ams.text, self.ams.delivers),
-            Receiver("authn", None, self.authn.answer, _no_text, _no_documents),
-        )
         servers: dict[str, Server] = {}
         try:
-            for receiver in receivers:
-                # The real messaging service knows its clients by their token alone.
-                context = server_context(credential, self.ca_file, wants_certificate=receiver.endpoint != "ams")
-                port = ports[receiver.endpoint]
+            for receiver in self.receivers:
+                context = server_context(credential, self.ca_file, wants_certificate=receiver.wants_certificate)
+                port = ports.get(f"{receiver.endpoint}_port", 0)
                 servers[receiver.endpoint] = Server(receiver, context, port, self.faults, self.journal)
         except BaseException:
             for server in servers.values():
                 server.stop()
             raise
         return servers
-
-
-def _no_text(_request: Request) -> str:
-    return ""
-
-
-def _no_documents(_request: Request) -> bool:
-    return False

@@ -8,7 +8,6 @@ Messages stay for ever, one list a topic; a subscription is an offset into it. B
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
 import secrets
@@ -18,14 +17,16 @@ import time
 from arcacct.sandbox import ams_subscriptions as subscriptions
 from arcacct.sandbox.ams_answers import NOT_FOUND, Refusal, error, field, pretty, read_object
 from arcacct.sandbox.ams_subscriptions import Subscription, Topic
-from arcacct.sandbox.wire import Answer, Delivery
+from arcacct.sandbox.wire import Arrival, HTTPAnswer, Receiver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Self
 
-    from arcacct.sandbox.wire import Request
+    from arcacct.sandbox import Sandbox
+    from arcacct.sandbox.apel import APEL
+    from arcacct.sandbox.wire import HTTPRequest
 
 LARGEST_MESSAGE = 1_500_000
 """Bytes of the stored JSON (base64, attributes, layout): the limit of the real server's producer."""
@@ -42,17 +43,53 @@ _ROLES = {
 _ADMIN = {"project_admin"}
 
 
-class AMS:
+class AMS(Receiver):
     """The service: projects with topics and subscriptions, and who may use them (`tokens`: token to roles)."""
+
+    endpoint, title, documents = "ams", "the messaging service", "apel"
+    wants_certificate = False  # the real one knows its clients by their token alone
 
     def __init__(self, project: str, topic: str) -> None:
         self.tokens: dict[str, frozenset[str]] = {}
         self.projects: dict[str, dict[str, Topic]] = {project: {topic: Topic()}}
         self.subscriptions: dict[str, dict[str, Subscription]] = {project: {}}
-        self.readers: dict[tuple[str, str], Callable[[str, str | None], Delivery]] = {}
-        """Behind (project, topic): called with each message's data and empaid."""
+        self.readers: dict[tuple[str, str], APEL] = {}
+        """Behind (project, topic): gets each message at once."""
         self.largest_message = LARGEST_MESSAGE
         self._lock = threading.Lock()
+
+    @classmethod
+    def beside(cls, box: Sandbox) -> Self:
+        """A service with the sandbox's topic, and its APEL behind it."""
+        ams = cls(box.project, box.topic)
+        ams.readers[box.project, box.topic] = box.apel
+        return ams
+
+    def address(self, port: int) -> str:
+        """The service's, as a target has it."""
+        return f"AMS https://localhost:{port}"
+
+    def block(self, box: Sandbox) -> list[str]:
+        """Of an APEL target."""
+        return [
+            "[arex/jura/apel:sandbox]",
+            f"targeturl = {box.ams_url}",
+            f"authn_port = {box.authn_port}",
+            f"project = {box.project}",
+            f"topic = {box.topic}",
+            "gocdb_name = SANDBOX-SITE",
+            *box.credentials,
+            f"# For a sender that encrypts, which arcacct does not: {box.apel_certificate.cert_path}",
+        ]
+
+    def totals(self) -> list[str]:
+        """A line for each month of a site at whoever reads the topics."""
+        return [
+            f"APEL {site} {year}-{month:02d}: jobs {total.jobs}, wall {total.wall_s} s, CPU {total.cpu_s} s,"
+            f" normalised wall {total.normalised_wall_s} s, normalised CPU {total.normalised_cpu_s} s"
+            for reader in self.readers.values()
+            for (site, year, month), total in reader.totals().items()
+        ]
 
     def new_token(self, roles: frozenset[str] = frozenset(_ADMIN)) -> str:
         """A token with these roles (``publisher``, ``consumer``, ``project_admin``)."""
@@ -60,7 +97,7 @@ class AMS:
         self.tokens[token] = roles
         return token
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: HTTPRequest) -> HTTPAnswer:
         """What the service says to a request."""
         if (request.method, request.path) == ("GET", "/v1/status"):
             return pretty({"status": "ok", "push_enabled": False, "push_functionality": "disabled"})
@@ -75,11 +112,11 @@ class AMS:
         except Refusal as refusal:
             return refusal.answer
 
-    def delivers(self, request: Request) -> bool:
+    def delivers(self, request: HTTPRequest) -> bool:
         """True for a request that publishes."""
         return request.method == "POST" and request.path.endswith(":publish")
 
-    def text(self, request: Request) -> str:
+    def text(self, request: HTTPRequest) -> str:
         """What can be read in a request: a publication's messages, unwrapped from their base64."""
         try:
             messages = json.loads(request.body)["messages"] if self.delivers(request) else []
@@ -92,7 +129,7 @@ class AMS:
         with self._lock:
             return list(self.projects[project][topic].messages)
 
-    def _admit(self, request: Request, match: re.Match[str]) -> None:
+    def _admit(self, request: HTTPRequest, match: re.Match[str]) -> None:
         """Names, project, token, role, in this order (apel 1.2, 1.3); raises Refusal."""
         if not _NAME.fullmatch(match["project"]):
             raise Refusal(400, "INVALID_ARGUMENT", "Invalid project name")
@@ -119,43 +156,43 @@ class AMS:
             raise Refusal(404, "NOT_FOUND", "Subscription doesn't exist")
         return subscription
 
-    def _publish(self, request: Request, match: re.Match[str]) -> Answer:
+    def _publish(self, request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
         topic = self._topic(match["project"], match["name"])
         messages = _messages(request.body)
         reader = self.readers.get((match["project"], match["name"]))
         ids: list[str] = []
-        deliveries: list[Delivery] = []
+        arrivals: list[Arrival] = []
         for message in messages:
             # One by one, as the real one hands them to its broker: what went before a refusal stays.
             if len(json.dumps(message, indent=3)) > self.largest_message:
                 too_large = error(413, "INVALID_ARGUMENT", "Message size is too large")
-                return too_large._replace(deliveries=(*deliveries, Delivery("apel", None, None, "too large")))
+                return too_large._replace(arrivals=(*arrivals, Arrival("apel", None, None, "too large")))
             ids.append(topic.store(message))
             if reader is not None:
-                deliveries.append(reader(message.get("data", ""), message.get("attributes", {}).get("empaid")))
-        return pretty({"messageIds": ids})._replace(deliveries=tuple(deliveries))
+                arrivals.append(reader.receive(message.get("data", ""), message.get("attributes", {}).get("empaid")))
+        return pretty({"messageIds": ids})._replace(arrivals=tuple(arrivals))
 
-    def _create_topic(self, _request: Request, match: re.Match[str]) -> Answer:
+    def _create_topic(self, _request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
         if match["name"] in self.projects[match["project"]]:
             raise Refusal(409, "ALREADY_EXISTS", "Topic already exists")
         self.projects[match["project"]][match["name"]] = Topic()
         return pretty(_topic_json(match["project"], match["name"]))
 
-    def _get_topic(self, _request: Request, match: re.Match[str]) -> Answer:
+    def _get_topic(self, _request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
         self._topic(match["project"], match["name"])
         return pretty(_topic_json(match["project"], match["name"]))
 
-    def _delete_topic(self, _request: Request, match: re.Match[str]) -> Answer:
+    def _delete_topic(self, _request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
         self._topic(match["project"], match["name"])
         del self.projects[match["project"]][match["name"]]
-        return Answer(200, b"", "application/json")
+        return HTTPAnswer(200, b"", "application/json")
 
-    def _list_topics(self, _request: Request, match: re.Match[str]) -> Answer:
+    def _list_topics(self, _request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
         names = self.projects[match["project"]]
         topics = [_topic_json(match["project"], name) for name in names]
         return pretty({"topics": topics, "nextPageToken": "", "totalSize": len(topics)})
 
-    def _create_subscription(self, request: Request, match: re.Match[str]) -> Answer:
+    def _create_subscription(self, request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
         project = match["project"]
         body = read_object(request.body, "Invalid Subscription Arguments")
         reference = re.fullmatch(r"/?projects/([\w-]+)/topics/([\w-]+)", str(field(body, "topic", "")))
@@ -178,32 +215,32 @@ class AMS:
         self.subscriptions[project][match["name"]] = subscription
         return pretty(subscriptions.describe(subscription))
 
-    def _get_subscription(self, _request: Request, match: re.Match[str]) -> Answer:
+    def _get_subscription(self, _request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
         return pretty(subscriptions.describe(self._subscription(match)))
 
-    def _delete_subscription(self, _request: Request, match: re.Match[str]) -> Answer:
+    def _delete_subscription(self, _request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
         self._subscription(match)
         del self.subscriptions[match["project"]][match["name"]]
-        return Answer(200, b"", "application/json")
+        return HTTPAnswer(200, b"", "application/json")
 
-    def _list_subscriptions(self, _request: Request, match: re.Match[str]) -> Answer:
+    def _list_subscriptions(self, _request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
         found = [subscriptions.describe(one) for one in self.subscriptions[match["project"]].values()]
         return pretty({"subscriptions": found, "nextPageToken": "", "totalSize": len(found)})
 
-    def _pull(self, request: Request, match: re.Match[str]) -> Answer:
+    def _pull(self, request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
         subscription = self._subscription(match)
         project, topic = subscription.topic_name.split("/")[1::2]
         if self.projects[project].get(topic) is not subscription.topic:
             raise Refusal(409, "CONFLICT", "Subscription's topic doesn't exist")
         return subscriptions.pull(subscription, request.body)
 
-    def _offsets(self, _request: Request, match: re.Match[str]) -> Answer:
+    def _offsets(self, _request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
         return subscriptions.offsets(self._subscription(match))
 
-    def _time_to_offset(self, request: Request, match: re.Match[str]) -> Answer:
+    def _time_to_offset(self, request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
         return subscriptions.time_to_offset(self._subscription(match), request.query.get("time", ""))
 
-    def _change(self, request: Request, match: re.Match[str]) -> Answer:
+    def _change(self, request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
         """Acknowledge, modifyAckDeadline, modifyOffset: they need the subscription and the body only."""
         return _CHANGES[match["verb"]](self._subscription(match), request.body)
 
@@ -213,7 +250,7 @@ _CHANGES = {
     "modifyAckDeadline": subscriptions.modify_ack_deadline,
     "modifyOffset": subscriptions.modify_offset,
 }
-_ACTIONS: dict[tuple[str, str, str | None, bool], Callable[[AMS, Request, re.Match[str]], Answer]] = {
+_ACTIONS: dict[tuple[str, str, str | None, bool], Callable[[AMS, HTTPRequest, re.Match[str]], HTTPAnswer]] = {
     ("POST", "topics", "publish", True): AMS._publish,  # noqa: SLF001  the table of its own methods
     ("PUT", "topics", None, True): AMS._create_topic,  # noqa: SLF001
     ("GET", "topics", None, True): AMS._get_topic,  # noqa: SLF001
@@ -253,11 +290,3 @@ def _is_message(message: object) -> bool:
 
 def _topic_json(project: str, name: str) -> dict[str, str]:
     return {"name": f"/projects/{project}/topics/{name}", "created_on": "2026-01-01T00:00:00Z"}
-
-
-def unwrap(data: str) -> bytes:
-    """The bytes of a message's base64; ValueError if it is none."""
-    try:
-        return base64.b64decode(data, validate=True)
-    except binascii.Error as problem:
-        raise ValueError(f"not base64: {problem}") from problem

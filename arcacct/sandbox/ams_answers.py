@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 
-from arcacct.sandbox.wire import Answer
+from arcacct.sandbox.wire import HTTPAnswer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-NOT_FOUND = Answer(404, b"404 page not found\n", "text/plain; charset=utf-8")
+NOT_FOUND = HTTPAnswer(404, b"404 page not found\n", "text/plain; charset=utf-8")
 """A path or a method that the service does not know."""
 
 
@@ -22,15 +22,15 @@ class Refusal(Exception):
         self.answer = error(code, status, message)
 
 
-def pretty(value: object) -> Answer:
+def pretty(value: object) -> HTTPAnswer:
     """200 with JSON, three blanks a level."""
-    return Answer(200, json.dumps(value, indent=3).encode(), "application/json; charset=utf-8")
+    return HTTPAnswer(200, json.dumps(value, indent=3).encode(), "application/json; charset=utf-8")
 
 
-def error(code: int, status: str, message: str) -> Answer:
+def error(code: int, status: str, message: str) -> HTTPAnswer:
     """An error as the service and its authn write it."""
     body = json.dumps({"error": {"code": code, "message": message, "status": status}}, indent=3)
-    return Answer(code, body.encode(), "application/json; charset=utf-8")
+    return HTTPAnswer(code, body.encode(), "application/json; charset=utf-8")
 
 
 def read_object(body: bytes, complaint: str) -> dict[str, Any]:

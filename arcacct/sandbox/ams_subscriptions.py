@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dataclasses import field as member
 
 from arcacct.sandbox.ams_answers import Refusal, error, field, pretty, read_object
-from arcacct.sandbox.wire import Answer
+from arcacct.sandbox.wire import HTTPAnswer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def describe(subscription: Subscription) -> dict[str, Any]:
     }
 
 
-def pull(subscription: Subscription, body: bytes) -> Answer:
+def pull(subscription: Subscription, body: bytes) -> HTTPAnswer:
     """The next messages; not acknowledged ones come again. Numbers in the request must be text (apel 1.5)."""
     complaint = "Invalid Pull Parameters Arguments"
     wishes = read_object(body, complaint)
@@ -77,7 +77,7 @@ def pull(subscription: Subscription, body: bytes) -> Answer:
     return pretty({"receivedMessages": received})
 
 
-def acknowledge(subscription: Subscription, body: bytes) -> Answer:
+def acknowledge(subscription: Subscription, body: bytes) -> HTTPAnswer:
     """Move behind the highest of these messages: everything before it counts as acknowledged too."""
     ids = field(read_object(body, "Invalid ack parameter"), "ackIds", None)
     if not isinstance(ids, list) or not ids or not all(isinstance(one, str) for one in ids):
@@ -93,31 +93,31 @@ def acknowledge(subscription: Subscription, body: bytes) -> Answer:
     return pretty({})
 
 
-def modify_ack_deadline(subscription: Subscription, body: bytes) -> Answer:
+def modify_ack_deadline(subscription: Subscription, body: bytes) -> HTTPAnswer:
     """Give the reader from 0 to 600 seconds between pulling and acknowledging."""
     complaint = "Invalid ackDeadlineSeconds(needs value between 0 and 600) Arguments"
     seconds = field(read_object(body, complaint), "ackDeadlineSeconds", None)
     if not isinstance(seconds, int) or not 0 <= seconds <= 600:
         raise Refusal(400, "INVALID_ARGUMENT", complaint)
     subscription.ack_deadline_s = seconds
-    return Answer(200, b"", "application/json")
+    return HTTPAnswer(200, b"", "application/json")
 
 
-def offsets(subscription: Subscription) -> Answer:
+def offsets(subscription: Subscription) -> HTTPAnswer:
     """Where the topic begins and ends, and where the subscription stands."""
     return pretty({"max": len(subscription.topic.messages), "min": 0, "current": subscription.offset})
 
 
-def modify_offset(subscription: Subscription, body: bytes) -> Answer:
+def modify_offset(subscription: Subscription, body: bytes) -> HTTPAnswer:
     """Stand elsewhere in the topic."""
     offset = field(read_object(body, "Invalid Offset Arguments"), "offset", None)
     if not isinstance(offset, int) or not 0 <= offset <= len(subscription.topic.messages):
         raise Refusal(400, "INVALID_ARGUMENT", "Offset out of bounds")
     subscription.offset, subscription.pulled_until = offset, None
-    return Answer(200, b"", "application/json")
+    return HTTPAnswer(200, b"", "application/json")
 
 
-def time_to_offset(subscription: Subscription, text: str) -> Answer:
+def time_to_offset(subscription: Subscription, text: str) -> HTTPAnswer:
     """The first message published at this time or later; 409 if there is none."""
     match = _TIME.fullmatch(text)
     if match is None:

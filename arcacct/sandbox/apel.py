@@ -7,15 +7,15 @@ a rejection, so neither does the publisher here: look at `rejected`. What the po
 
 from __future__ import annotations
 
+import base64
 import threading
 from typing import NamedTuple
 
 from arcacct.sandbox import apel_car, apel_text, summariser
-from arcacct.sandbox.ams import unwrap
-from arcacct.sandbox.apel_text import JOBS, NORMALISED_SUMMARIES, SUMMARIES, SYNCS, Record
-from arcacct.sandbox.ssm import Accepted, Crashed, Rejected, accept
-from arcacct.sandbox.summariser import HYBRID_KEY, SIZE, WHOSE, Key, Row, Totals, folded
-from arcacct.sandbox.wire import Delivery
+from arcacct.sandbox.apel_text import JOBS, NORMALISED_SUMMARIES, SUMMARIES, SYNCS, LoadedRecord
+from arcacct.sandbox.ssm import Crashed, MessageRejected, VerifiedMessage, accept
+from arcacct.sandbox.summariser import HYBRID_KEY, SIZE, WHOSE, Key, PortalTotals, Row, folded
+from arcacct.sandbox.wire import Arrival
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class APEL:
         """The message over which the receiver died: it comes again for ever, and what follows waits."""
         self.waiting: list[str] = []
         """Files of messages behind the one that stopped the receiver."""
-        self.received: list[Accepted] = []
+        self.received: list[VerifiedMessage] = []
         self._tables: dict[str, Table] = {table: {} for table in KEYS}
         self._sites: dict[Key, Value] = {}
         """Each site as it was spelt first: the database looks names up, so later spellings change nothing."""
@@ -96,37 +96,37 @@ class APEL:
         with self._lock:
             sources = (self._tables[table].values() for table in (JOBS, SUMMARIES, NORMALISED_SUMMARIES))
             for row in summariser.hybrid_rows(*sources):
-                self._tables[HYBRID][key(Record(HYBRID, row))] = {**row, "Site": self._site(row)}
+                self._tables[HYBRID][key(LoadedRecord(HYBRID, row))] = {**row, "Site": self._site(row)}
 
-    def totals(self) -> dict[tuple[str, int, int], Totals]:
+    def totals(self) -> dict[tuple[str, int, int], PortalTotals]:
         """What the portal shows, summed by (site, year, month), after another run of the summariser."""
         return summariser.totals(self.hybrid.values())
 
-    def receive(self, data: str, empaid: str | None) -> Delivery:
+    def receive(self, data: str, empaid: str | None) -> Arrival:
         """A message from the service, base64 as it was published: kept, verified, loaded."""
         with self._lock:
             number = self.journal.number("apel")
             try:
-                message = unwrap(data)
+                message = base64.b64decode(data, validate=True)
             except ValueError as error:
                 file = self.journal.keep("apel", f"{number}.smime", data.encode())
-                return self._reject(Rejection(str(error), empaid, file), None)
+                return self._reject(Rejection(f"not base64: {error}", empaid, file), None)
             file = self.journal.keep("apel", f"{number}.smime", message)
             if self.stopped is not None:
                 self.waiting.append(file)
-                return Delivery("apel", None, file, f"waits: the receiver stopped over {self.stopped.file}")
+                return Arrival("apel", None, file, f"waits: the receiver stopped over {self.stopped.file}")
             return self._take(message, number, empaid, file)
 
-    def _take(self, message: bytes, number: str, empaid: str | None, file: str) -> Delivery:
+    def _take(self, message: bytes, number: str, empaid: str | None, file: str) -> Arrival:
         """Through SSM and into the tables, or to the rejected ones."""
-        records: list[Record] | None = None
+        records: list[LoadedRecord] | None = None
         try:
             accepted = accept(message, self.ca_dir, self.allowed_dns, self.credential)
             suffix = "xml" if accepted.text.startswith("<") else "txt"
             self.journal.keep("apel", f"{number}.{suffix}", accepted.text.encode())
             self.received.append(accepted)
             records = read(accepted.text)
-        except Rejected as refusal:
+        except MessageRejected as refusal:
             return self._reject(Rejection(str(refusal), empaid, file), None)
         except Crashed as crash:
             self.stopped = Rejection(f"the receiver stopped: {crash}", empaid, file)
@@ -134,25 +134,25 @@ class APEL:
         for record in records:
             self._tables[record.table][key(record)] = record.values
             self._site(record.values)
-        return Delivery("apel", len(records), file, "loaded")
+        return Arrival("apel", len(records), file, "loaded")
 
     def _site(self, row: Row) -> Value:
         return self._sites.setdefault(folded(row, ("Site",)), row["Site"])
 
-    def _reject(self, rejection: Rejection, records: int | None) -> Delivery:
+    def _reject(self, rejection: Rejection, records: int | None) -> Arrival:
         self.rejected.append(rejection)
-        return Delivery("apel", records, rejection.file, f"rejected: {rejection.reason}")
+        return Arrival("apel", records, rejection.file, f"rejected: {rejection.reason}")
 
     def _table(self, name: str) -> Table:
         with self._lock:
             return dict(self._tables[name])
 
 
-def read(text: str) -> list[Record]:
-    """The records of a message, XML or text, all of them good; else Rejected or Crashed."""
+def read(text: str) -> list[LoadedRecord]:
+    """The records of a message, XML or text, all of them good; else MessageRejected or Crashed."""
     return apel_car.read(text) if text.startswith("<") else apel_text.read(text)
 
 
-def key(record: Record) -> Key:
+def key(record: LoadedRecord) -> Key:
     """What identifies a record in its table, compared as MySQL does: letters' case and trailing blanks do not count."""
     return folded(record.values, KEYS[record.table])

@@ -11,75 +11,70 @@ from xml.dom import minidom
 from xml.parsers.expat import ExpatError
 
 from arcacct.sandbox import apel_fields as fields
-from arcacct.sandbox.apel_text import JOBS, Record, check_job
-from arcacct.sandbox.instants import apel_duration_s, iso_instant
-from arcacct.sandbox.ssm import Rejected
+from arcacct.sandbox.apel_text import JOBS, LoadedRecord, check_job
+from arcacct.sandbox.iso8601 import apel_duration_s, iso_instant
+from arcacct.sandbox.ssm import MessageRejected
+from arcacct.targets.apel.rules import JOB
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 CAR = "http://eu-emi.eu/namespaces/2012/11/computerecord"
+_TEXTS = (
+    *("Site", "SubmitHost", "MachineName", "Queue", "LocalJobId", "LocalUserId", "GlobalUserName"),
+    *("Processors", "NodeCount"),
+)
+_GROUP_ATTRIBUTES = {"FQAN": "FQAN", "VOGroup": "group", "VORole": "role"}
 AUR = "http://eu-emi.eu/namespaces/2012/11/aggregatedcomputerecord"
 
 
-def read(text: str) -> list[Record]:
-    """The job records of an XML message; Rejected if one of them is bad, or if it is no CAR."""
+def read(text: str) -> list[LoadedRecord]:
+    """The job records of an XML message; MessageRejected if one of them is bad, or if it is no CAR."""
     try:
         document = minidom.parseString(text.encode())  # noqa: S318  only what this machine's own publisher sends
     except ExpatError as error:
-        raise Rejected(f"XML not well-formed: {error}") from error
+        raise MessageRejected(f"XML not well-formed: {error}") from error
     # The first node, not the root: a comment before the root hides it from APEL.
     namespace = getattr(document.firstChild, "namespaceURI", None)
     if namespace == AUR:
-        raise Rejected("Aggregated usage record not yet supported.")
+        raise MessageRejected("Aggregated usage record not yet supported.")
     if namespace != CAR:
-        raise Rejected("XML format not recognised.")
+        raise MessageRejected("XML format not recognised.")
     records = document.getElementsByTagNameNS(CAR, "UsageRecord")
     if not records:
-        raise Rejected("No usage record in the message")
+        raise MessageRejected("No usage record in the message")
     return [_record(record) for record in records]
 
 
-def _record(record: minidom.Element) -> Record:
+def _record(record: minidom.Element) -> LoadedRecord:
     level = next(_elements(record, "ServiceLevel"), None)
     infrastructure = next(_elements(record, "Infrastructure"), None)
     texts = {
-        "Site": _text(record, "Site"),
-        "SubmitHost": _text(record, "SubmitHost"),
-        "MachineName": _text(record, "MachineName"),
-        "Queue": _text(record, "Queue"),
-        "LocalJobId": _text(record, "LocalJobId"),
-        "LocalUserId": _text(record, "LocalUserId"),
-        "GlobalUserName": _text(record, "GlobalUserName"),
-        "FQAN": _group_attribute(record, "FQAN"),
+        **{name: _text(record, name) for name in _TEXTS},
+        **{name: _converted(_text(record, name), iso_instant) for name in ("StartTime", "EndTime")},
         "VO": _text(record, "Group"),
-        "VOGroup": _group_attribute(record, "group"),
-        "VORole": _group_attribute(record, "role"),
+        **{name: _group_attribute(record, kind) for name, kind in _GROUP_ATTRIBUTES.items()},
         "WallDuration": _converted(_text(record, "WallDuration"), apel_duration_s),
         "CpuDuration": _converted(_cpu(record), apel_duration_s),
-        "Processors": _text(record, "Processors"),
-        "NodeCount": _text(record, "NodeCount"),
-        "StartTime": _converted(_text(record, "StartTime"), iso_instant),
-        "EndTime": _converted(_text(record, "EndTime"), iso_instant),
         "InfrastructureDescription": _attribute(infrastructure, "description"),
         "InfrastructureType": _attribute(infrastructure, "type"),
         # Without any ServiceLevel the record is taken for one of an own unit, which the next check refuses.
         "ServiceLevelType": "custom" if level is None else _attribute(level, "type"),
         "ServiceLevel": "1" if level is None else _content(level),
     }
-    values = fields.read(fields.JOB, {name: text for name, text in texts.items() if text is not None})
+    values = fields.read(JOB, {name: text for name, text in texts.items() if text is not None})
     if values["ServiceLevel"] is None or values["ServiceLevelType"] == "None":
-        raise Rejected("ServiceLevel without value or type")
+        raise MessageRejected("ServiceLevel without value or type")
     check_job(values)
-    return Record(JOBS, values)
+    return LoadedRecord(JOBS, values)
 
 
 def _cpu(record: minidom.Element) -> str | None:
     durations = list(_elements(record, "CpuDuration"))
     total = [one for one in durations if _attribute(one, "usageType") == "all"]
     if len(total) > 1:
-        raise Rejected("Mandatory field CpuDuration not specified.")
+        raise MessageRejected("Mandatory field CpuDuration not specified.")
     return _content((total or durations)[0]) if durations else None
 
 
@@ -87,7 +82,7 @@ def _converted(text: str | None, convert: Callable[[str], int]) -> str | None:
     try:
         return None if not text else str(convert(text))
     except ValueError as error:
-        raise Rejected(str(error)) from error
+        raise MessageRejected(str(error)) from error
 
 
 def _group_attribute(record: minidom.Element, kind: str) -> str | None:

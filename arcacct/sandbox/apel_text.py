@@ -10,20 +10,20 @@ import time
 from typing import NamedTuple
 
 from arcacct.sandbox import apel_fields as fields
-from arcacct.sandbox.ssm import Crashed, Rejected
+from arcacct.sandbox.ssm import Crashed, MessageRejected
+from arcacct.targets.apel import rules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from arcacct.sandbox.apel_fields import Field, Value
-
-DAY_S = 86_400
+    from arcacct.sandbox.apel_fields import Value
+    from arcacct.targets.rules import Rule
 
 JOBS, SUMMARIES, NORMALISED_SUMMARIES, SYNCS = "job_records", "summaries", "normalised_summaries", "sync_records"
 
 
-class Record(NamedTuple):
+class LoadedRecord(NamedTuple):
     """A record and the table it goes to."""
 
     table: str
@@ -34,12 +34,12 @@ class _Family(NamedTuple):
     """What a header announces: the table, the fields, and the check of a whole record."""
 
     table: str
-    fields: dict[str, Field]
+    rules: Mapping[str, Rule]
     check: Callable[[dict[str, Value]], None]
 
 
-def read(text: str) -> list[Record]:
-    """The records of a message; Rejected or Crashed if one of them is bad: then none of them counts."""
+def read(text: str) -> list[LoadedRecord]:
+    """The records of a message; MessageRejected or Crashed if one of them is bad: then none of them counts."""
     if not text:
         # The loader takes the first line away without asking whether there is one.
         raise Crashed("IndexError: an empty message")
@@ -53,39 +53,39 @@ def _family(header: str) -> _Family:
     kind = kind.strip()
     exact = version.strip(": ")
     if not colon:
-        raise Rejected(f"Header not recognised: {header}")
+        raise MessageRejected(f"Header not recognised: {header}")
     if kind == "APEL-individual-job-message":
-        return _Family(JOBS, fields.JOB_04, _job_04) if exact == "v0.4" else _Family(JOBS, fields.JOB, _job)
+        return _Family(JOBS, rules.JOB_04, _job_04) if exact == "v0.4" else _Family(JOBS, rules.JOB, _job)
     if kind == "APEL-sync-message":
-        return _Family(SYNCS, fields.SYNC, lambda _values: None)
+        return _Family(SYNCS, rules.SYNC, lambda _values: None)
     # These need their blank and their exact version.
     family = _EXACT.get(header.strip())
     if family is None:
-        raise Rejected(f"Message type not recognised: {header}")
+        raise MessageRejected(f"Message type not recognised: {header}")
     return family
 
 
-def _record(family: _Family, chunk: str) -> Record:
+def _record(family: _Family, chunk: str) -> LoadedRecord:
     texts: dict[str, str] = {}
     for line in chunk.splitlines():
         if not line.strip():
             continue
         key, colon, value = line.partition(":")
         if not colon:
-            raise Rejected(f"A line without a colon: {line}")
+            raise MessageRejected(f"A line without a colon: {line}")
         texts[key.strip()] = value.strip()
-    values = fields.read(family.fields, texts)
+    values = fields.read(family.rules, texts)
     family.check(values)
-    return Record(family.table, values)
+    return LoadedRecord(family.table, values)
 
 
 def check_job(values: dict[str, Value]) -> None:
-    """What APEL asks of any job record, and what it makes of VO and missing counts; raises Rejected."""
+    """What APEL asks of any job record, and what it makes of VO and missing counts; raises MessageRejected."""
     start, end = int_of(values, "StartTime"), int_of(values, "EndTime")
     if end < start:
-        raise Rejected("EndTime is before StartTime.")
-    if end > time.time() + 2 * DAY_S:
-        raise Rejected("EndTime is more than two days in the future.")
+        raise MessageRejected("EndTime is before StartTime.")
+    if end > time.time() + rules.FUTURE_S:
+        raise MessageRejected("EndTime is more than two days in the future.")
     fields.check_benchmark_type(values["ServiceLevelType"])
     if values["FQAN"] != "None":
         values["VO"], values["VOGroup"], values["VORole"] = parse_fqan(str(values["FQAN"]))
@@ -115,7 +115,7 @@ def _job(values: dict[str, Value]) -> None:
     if values["ServiceLevelType"] == "None" and values["ServiceLevel"] is None:
         values["ServiceLevelType"], values["ServiceLevel"] = "custom", 1.0
     if values["ServiceLevel"] is None:
-        raise Rejected("ServiceLevelType without ServiceLevel")
+        raise MessageRejected("ServiceLevelType without ServiceLevel")
     check_job(values)
 
 
@@ -132,16 +132,16 @@ def _month(values: dict[str, Value]) -> None:
     except OverflowError as error:
         raise Crashed(f"OverflowError: Month {month} of year {year}") from error
     except ValueError as error:
-        raise Rejected(f"Month {month} of year {year}") from error
+        raise MessageRejected(f"Month {month} of year {year}") from error
     if begin > time.time():
-        raise Rejected("The month begins in the future.")
+        raise MessageRejected("The month begins in the future.")
     end = calendar.timegm((year + month // 12, month % 12 + 1, 1, 0, 0, 0))
     earliest, latest = values["EarliestEndTime"], values["LatestEndTime"]
     for instant in (earliest, latest):
         if isinstance(instant, int) and not begin <= instant <= end:
-            raise Rejected("EarliestEndTime or LatestEndTime outside the month")
+            raise MessageRejected("EarliestEndTime or LatestEndTime outside the month")
     if isinstance(earliest, int) and isinstance(latest, int) and earliest > latest:
-        raise Rejected("EarliestEndTime is after LatestEndTime.")
+        raise MessageRejected("EarliestEndTime is after LatestEndTime.")
 
 
 def _summary_04(values: dict[str, Value]) -> None:
@@ -159,8 +159,8 @@ def _normalised_04(values: dict[str, Value]) -> None:
 
 
 _EXACT = {
-    "APEL-summary-job-message: v0.2": _Family(SUMMARIES, fields.SUMMARY, _month),
-    "APEL-summary-job-message: v0.3": _Family(NORMALISED_SUMMARIES, fields.NORMALISED, _month),
-    "APEL-summary-job-message: v0.4": _Family(SUMMARIES, fields.SUMMARY_04, _summary_04),
-    "APEL-normalised-summary-message: v0.4": _Family(NORMALISED_SUMMARIES, fields.NORMALISED_04, _normalised_04),
+    "APEL-summary-job-message: v0.2": _Family(SUMMARIES, rules.SUMMARY, _month),
+    "APEL-summary-job-message: v0.3": _Family(NORMALISED_SUMMARIES, rules.NORMALISED, _month),
+    "APEL-summary-job-message: v0.4": _Family(SUMMARIES, rules.SUMMARY_04, _summary_04),
+    "APEL-normalised-summary-message: v0.4": _Family(NORMALISED_SUMMARIES, rules.NORMALISED_04, _normalised_04),
 }

@@ -7,17 +7,22 @@ import re
 import time
 
 from arcacct.sandbox.ams_answers import NOT_FOUND, error
-from arcacct.sandbox.wire import Answer
+from arcacct.sandbox.wire import HTTPAnswer, Receiver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.sandbox.wire import Request
+    from typing import Self
+
+    from arcacct.sandbox import Sandbox
+    from arcacct.sandbox.wire import HTTPRequest
 
 _PATH = re.compile(r"/v1/service-types/(?P<service>[^/:]+)/hosts/(?P<host>[^/:]+):(?P<method>\w+)")
 
 
-class Authn:
+class Authn(Receiver):
     """Bindings of host certificates (slash DN) to tokens, for the messaging service on `hosts`."""
+
+    endpoint, title = "authn", "the service that gives tokens"
 
     def __init__(self, hosts: frozenset[str]) -> None:
         self.hosts = hosts
@@ -25,7 +30,18 @@ class Authn:
         self.asked = 0
         """How many tokens were given."""
 
-    def answer(self, request: Request) -> Answer:
+    @classmethod
+    def beside(cls, box: Sandbox) -> Self:
+        """For the messaging service of this sandbox, which has no other names than the loopback address's."""
+        authn = cls(frozenset({"localhost", "127.0.0.1"}))
+        authn.bindings[box.client.dn] = box.ams.new_token()
+        return authn
+
+    def address(self, port: int) -> str:
+        """The port: the service's address is made of the messaging service's."""
+        return f"authn port {port}"
+
+    def answer(self, request: HTTPRequest) -> HTTPAnswer:
         """A token, or the reason why not."""
         match = _PATH.fullmatch(request.path)
         if match is None or request.method != "GET":
@@ -37,9 +53,9 @@ class Authn:
         if token is None:
             return error(404, "NOT FOUND", "Binding was not found")
         self.asked += 1
-        return Answer(200, json.dumps({"token": token}).encode(), "application/json; charset=utf-8")
+        return HTTPAnswer(200, json.dumps({"token": token}).encode(), "application/json; charset=utf-8")
 
-    def _unknown(self, match: re.Match[str]) -> Answer | None:
+    def _unknown(self, match: re.Match[str]) -> HTTPAnswer | None:
         if match["service"] != "ams":
             return error(404, "NOT FOUND", "Service-type was not found")
         if match["host"] not in self.hosts:
@@ -49,7 +65,7 @@ class Authn:
         return None
 
 
-def _certificate_refused(request: Request) -> Answer | None:
+def _certificate_refused(request: HTTPRequest) -> HTTPAnswer | None:
     if request.peer is None:
         return error(400, "BAD REQUEST", "No certificate provided")
     now = time.time()

@@ -10,19 +10,17 @@ from __future__ import annotations
 import threading
 from typing import NamedTuple
 
-from arcacct.sandbox.wire import Answer
+from arcacct.sandbox.wire import HTTPAnswer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-ENDPOINTS = ("sgas", "ams", "authn")
+    from collections.abc import Callable, Iterable, Mapping
 
 
-class Fault(NamedTuple):
+class Misbehaviour(NamedTuple):
     """One misbehaviour; `left` requests will still meet it (None: every one)."""
 
-    answer: Answer | None = None
+    answer: HTTPAnswer | None = None
     """Sent instead of the real answer; None: the real one, or none at all if `drop`."""
     drop: bool = False
     """Close the connection without an answer."""
@@ -44,12 +42,12 @@ class Fault(NamedTuple):
 class Faults:
     """The queues of all endpoints; used from the servers' threads and from the test at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, endpoints: Iterable[str]) -> None:
         self._lock = threading.Lock()
-        self._queues: dict[str, list[Fault]] = {endpoint: [] for endpoint in ENDPOINTS}
+        self._queues: dict[str, list[Misbehaviour]] = {endpoint: [] for endpoint in endpoints}
 
-    def add(self, endpoint: str, fault: Fault) -> None:
-        """Queue a fault for ``sgas``, ``ams`` or ``authn``."""
+    def add(self, endpoint: str, fault: Misbehaviour) -> None:
+        """Queue a fault for an endpoint, e.g. ``sgas``, ``ams`` or ``authn``."""
         with self._lock:
             self._queues[endpoint].append(fault)
 
@@ -67,17 +65,17 @@ class Faults:
         after_work: bool = False,
     ) -> None:
         """
-        Answer the next `times` fitting requests (None: all) with this status and body.
+        HTTPAnswer the next `times` fitting requests (None: all) with this status and body.
 
         Without the work being done, or with it (`after_work`), as a balancer does that loses patience (504).
         """
-        answer = Answer(status, body.encode(), content_type, tuple((headers or {}).items()))
-        self.add(endpoint, Fault(answer, after_work=after_work, containing=containing, path=path, left=times))
+        answer = HTTPAnswer(status, body.encode(), content_type, tuple((headers or {}).items()))
+        self.add(endpoint, Misbehaviour(answer, after_work=after_work, containing=containing, path=path, left=times))
 
     def sometimes(self, endpoint: str, status: int, body: str, chance: Callable[[], bool], *, path: str = "") -> None:
         """Answer this whenever a request has the bad luck, and do no work: a balancer on a bad day."""
-        answer = Answer(status, body.encode(), "text/html", ())
-        self.add(endpoint, Fault(answer, path=path, left=None, chance=chance))
+        answer = HTTPAnswer(status, body.encode(), "text/html", ())
+        self.add(endpoint, Misbehaviour(answer, path=path, left=None, chance=chance))
 
     def drop(
         self,
@@ -89,7 +87,7 @@ class Faults:
         path: str = "",
     ) -> None:
         """Close the connection without an answer, before the work or (`after_work`) after it."""
-        self.add(endpoint, Fault(drop=True, after_work=after_work, containing=containing, path=path, left=times))
+        self.add(endpoint, Misbehaviour(drop=True, after_work=after_work, containing=containing, path=path, left=times))
 
     def slow(
         self,
@@ -102,7 +100,7 @@ class Faults:
         path: str = "",
     ) -> None:
         """Answer as usual, `seconds` later: waiting before the work or (`after_work`) after it."""
-        fault = Fault(delay_s=seconds, after_work=after_work, containing=containing, path=path, left=times)
+        fault = Misbehaviour(delay_s=seconds, after_work=after_work, containing=containing, path=path, left=times)
         self.add(endpoint, fault)
 
     def pending(self, endpoint: str) -> int:
@@ -116,7 +114,7 @@ class Faults:
             for queue in self._queues.values():
                 queue.clear()
 
-    def take(self, endpoint: str, path: str, text: Callable[[], str]) -> Fault | None:
+    def take(self, endpoint: str, path: str, text: Callable[[], str]) -> Misbehaviour | None:
         """The first fault that fits this request, counted as met; None: behave."""
         with self._lock:
             queue = self._queues[endpoint]

@@ -16,19 +16,19 @@ from arcacct.files.foreign import open_directory, private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.sandbox.wire import Delivery
+    from collections.abc import Iterable
 
-TARGETS = ("sgas", "apel")
+    from arcacct.sandbox.wire import Arrival
 
 
 class Journal:
-    """``<directory>/index.jsonl``, ``<directory>/sgas/NNNN.xml`` and ``<directory>/apel/NNNN.smime`` with its body."""
+    """``<directory>/index.jsonl`` and a folder for each target, e.g. ``sgas/NNNN.xml``, ``apel/NNNN.smime``."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, targets: Iterable[str]) -> None:
         self.directory = directory
         self._lock = threading.Lock()
         self._last: dict[str, int] = {}
-        for target in TARGETS:
+        for target in targets:
             open_directory(os.path.join(directory, target), make=0o700).close()
             self._last[target] = _highest(os.path.join(directory, target))
 
@@ -47,7 +47,7 @@ class Journal:
             file.write(content)
         return f"{target}/{name}"
 
-    def note(self, delivery: Delivery, answer: int | None) -> None:
+    def note(self, delivery: Arrival, answer: int | None) -> None:
         """Add the line of one delivery; `answer` is the HTTP status the sender saw, None if it saw none."""
         line = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

@@ -14,7 +14,7 @@ import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from cryptography import x509
@@ -22,32 +22,19 @@ from cryptography.x509.oid import NameOID
 
 from arcacct.errors import ConfigError, TargetBusy
 from arcacct.sandbox.authority import slash_dn, validity
-from arcacct.sandbox.wire import Answer, Delivery, Peer, Request
+from arcacct.sandbox.wire import Arrival, HTTPAnswer, HTTPRequest, Peer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from arcacct.sandbox.authority import Credential
-    from arcacct.sandbox.faults import Fault, Faults
+    from arcacct.sandbox.faults import Faults, Misbehaviour
     from arcacct.sandbox.journal import Journal
+    from arcacct.sandbox.wire import Receiver
 
 HANDSHAKE_S = 10.0
 
 _NO_CHECK_TIME = 0x200000
 """OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which the ssl module knows no name for."""
-
-
-class Receiver(NamedTuple):
-    """What stands behind a port: its name, its work, and how to read a request for faults that follow a record."""
-
-    endpoint: str
-    """``sgas``, ``ams`` or ``authn``."""
-    target: str | None
-    """The journal's name for documents; None: requests here bring none."""
-    work: Callable[[Request], Answer]
-    text: Callable[[Request], str]
-    delivers: Callable[[Request], bool]
 
 
 def server_context(credential: Credential, ca_file: str, *, wants_certificate: bool) -> ssl.SSLContext:
@@ -99,28 +86,28 @@ class Server:
         with self._count:
             setattr(self, counter, getattr(self, counter) + 1)
 
-    def respond(self, request: Request) -> Answer | None:
+    def respond(self, request: HTTPRequest) -> HTTPAnswer | None:
         """The answer to a request, a fault taken into account; None: close the connection without one."""
         fault = self.faults.take(self.receiver.endpoint, request.path, lambda: self.receiver.text(request))
-        answer = self.receiver.work(request) if fault is None else self._misbehave(fault, request)
+        answer = self.receiver.answer(request) if fault is None else self._misbehave(fault, request)
         self._note(request, fault, answer)
         return None if fault is not None and fault.drop else answer
 
-    def _misbehave(self, fault: Fault, request: Request) -> Answer:
-        """The work (done or not), then the fault's answer in place of the real one, with the real deliveries."""
+    def _misbehave(self, fault: Misbehaviour, request: HTTPRequest) -> HTTPAnswer:
+        """The work (done or not), then the fault's answer in place of the real one, with the real arrivals."""
         if not fault.after_work:
             self.stopping.wait(fault.delay_s)
         keeps_quiet = not fault.after_work and (fault.drop or fault.answer is not None)
-        worked = Answer(0) if keeps_quiet else self.receiver.work(request)
+        worked = HTTPAnswer(0) if keeps_quiet else self.receiver.answer(request)
         if fault.after_work:
             self.stopping.wait(fault.delay_s)
-        return worked if fault.answer is None else fault.answer._replace(deliveries=worked.deliveries)
+        return worked if fault.answer is None else fault.answer._replace(arrivals=worked.arrivals)
 
-    def _note(self, request: Request, fault: Fault | None, answer: Answer) -> None:
-        if self.receiver.target is None or not self.receiver.delivers(request):
+    def _note(self, request: HTTPRequest, fault: Misbehaviour | None, answer: HTTPAnswer) -> None:
+        if self.receiver.documents is None or not self.receiver.delivers(request):
             return
-        nothing = Delivery(self.receiver.target, None, None, "not looked at")
-        for delivery in answer.deliveries or (nothing,):
+        nothing = Arrival(self.receiver.documents, None, None, "not looked at")
+        for delivery in answer.arrivals or (nothing,):
             self.journal.note(delivery, None if fault is not None and fault.drop else answer.status)
 
 
@@ -215,7 +202,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.owner.count("requests")
         url = urlsplit(self.path)
         answer = self.server.owner.respond(
-            Request(
+            HTTPRequest(
                 self.command,
                 url.path,
                 dict(parse_qsl(url.query)),
@@ -242,7 +229,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile.readline()
         return chunk
 
-    def _write(self, answer: Answer) -> None:
+    def _write(self, answer: HTTPAnswer) -> None:
         headers = [
             ("Server", "arcacct-sandbox"),
             ("Date", self.date_time_string()),

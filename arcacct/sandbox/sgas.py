@@ -13,17 +13,21 @@ import threading
 import time
 
 from arcacct.sandbox import sgas_records
-from arcacct.sandbox.sgas_aggregates import Aggregates, Stored
-from arcacct.sandbox.sgas_records import DatabaseRefuses, Row, Unreadable
-from arcacct.sandbox.wire import Answer, Delivery
+from arcacct.sandbox.sgas_aggregates import Aggregates, StoredRecord
+from arcacct.sandbox.sgas_records import DatabaseRefuses, Row, UnreadableRecord
+from arcacct.sandbox.wire import Arrival, HTTPAnswer, Receiver
+from arcacct.targets.rules import INT2, INT4, INT8
+from arcacct.targets.sgas.rules import RULES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Self
 
+    from arcacct.sandbox import Sandbox
     from arcacct.sandbox.journal import Journal
     from arcacct.sandbox.sgas_aggregates import Aggregate, DayOfMachine
-    from arcacct.sandbox.wire import Peer, Request
+    from arcacct.sandbox.wire import HTTPRequest, Peer
 
 PATH = "/sgas/ur"
 LARGEST_BODY = 2 * 1024 * 1024
@@ -34,38 +38,11 @@ UNAVAILABLE = "Database currently unavailable. Please try again later."
 NULL = "null"
 """The body of a 200 whose result the server lost with its database connection; the rows were committed."""
 
-INT4 = 2**31 - 1
-LIMITS = {
-    "record_id": 1000,
-    "global_job_id": 1000,
-    "local_job_id": 500,
-    "local_user": 100,
-    "global_user_name": 1000,
-    "vo_type": 100,
-    "vo_issuer": 1000,
-    "vo_name": 1000,
-    "job_name": 1000,
-    "status": 100,
-    "project_name": 200,
-    "submit_host": 200,
-    "machine_name": 200,
-    "queue": 200,
-}
-"""Characters that each text column takes."""
-RANGES = {
-    "wall_duration": ("integer", INT4),
-    "cpu_duration": ("bigint", 2**63 - 1),
-    "user_time": ("integer", INT4),
-    "kernel_time": ("integer", INT4),
-    "node_count": ("smallint", 2**15 - 1),
-    "processors": ("integer", INT4),
-    "charge": ("integer", INT4),
-    "major_page_faults": ("integer", INT4),
-}
 
-
-class SGAS:
+class SGAS(Receiver):
     """The server with its database: `records` by record id."""
+
+    endpoint, title, documents = "sgas", "SGAS", "sgas"
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
@@ -79,9 +56,32 @@ class SGAS:
         self.clock: Callable[[], float] = time.time
         """The server's, in UTC seconds: the aggregates are by the day of insertion."""
         self._lock = threading.Lock()
-        self._stored: dict[str, Stored] = {}
+        self._stored: dict[str, StoredRecord] = {}
         self._aggregates = Aggregates()
         self._next_row = itertools.count(1)
+
+    @classmethod
+    def beside(cls, box: Sandbox) -> Self:
+        """A server to which the sandbox's computing element may report any machine."""
+        sgas = cls(box.journal)
+        sgas.rights[box.client.subject] = "jobinsert:all"
+        return sgas
+
+    def address(self, port: int) -> str:
+        """Where records are posted."""
+        return f"SGAS https://localhost:{port}{PATH}"
+
+    def block(self, box: Sandbox) -> list[str]:
+        """Of an SGAS target."""
+        return ["[arex/jura/sgas:sandbox]", f"targeturl = {box.sgas_url}", *box.credentials]
+
+    def totals(self) -> list[str]:
+        """A line for each day of a machine, after another update of the aggregates."""
+        self.update_aggregates()
+        return [
+            f"SGAS {machine} {day}: jobs {count.jobs}, wall {count.wall_s} s, CPU {count.cpu_s} s"
+            for (day, machine), count in sorted(self.aggregates.items())
+        ]
 
     @property
     def records(self) -> dict[str, Row]:
@@ -126,7 +126,7 @@ class SGAS:
                 del self._stored[record_id]
         return len(found)
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: HTTPRequest) -> HTTPAnswer:
         """What the server says to a request."""
         refusal = _certificate_refused(request.peer) or _not_here(request)
         if refusal is not None:
@@ -138,33 +138,29 @@ class SGAS:
         file = self.journal.keep("sgas", f"{self.journal.number('sgas')}.xml", request.body)
         return self._insert(request, file)
 
-    def delivers(self, request: Request) -> bool:
+    def delivers(self, request: HTTPRequest) -> bool:
         """True for a request that brings usage records."""
         return request.method == "POST" and request.path == PATH
 
-    def text(self, request: Request) -> str:
-        """What can be read in a request."""
-        return request.body.decode("utf-8", "replace")
-
-    def _insert(self, request: Request, file: str) -> Answer:
+    def _insert(self, request: HTTPRequest, file: str) -> HTTPAnswer:
         subject = request.peer.subject if request.peer else None
         right = self.rights.get(subject or "")
         if right is None:
             words = f"Rejecting job usage insert for {subject}. No insert rights."
-            return _delivered(Answer(403, words.encode()), file, None, words)
+            return _delivered(HTTPAnswer(403, words.encode()), file, None, words)
         rows: list[Row] = []
         try:
             rows = sgas_records.read(request.body)
             forbidden = self._forbidden(request.peer, right, rows)
             if forbidden is not None:
-                return _delivered(Answer(406, forbidden.encode()), file, len(rows), forbidden)
+                return _delivered(HTTPAnswer(406, forbidden.encode()), file, len(rows), forbidden)
             with self._lock:
                 ids = self._commit(rows)
-        except Unreadable as error:
-            return _delivered(Answer(500, PROCESSING_FAILED.encode()), file, len(rows) or None, f"refused: {error}")
+        except UnreadableRecord as error:
+            return _delivered(HTTPAnswer(500, PROCESSING_FAILED.encode()), file, len(rows) or None, f"refused: {error}")
         except DatabaseRefuses as error:
-            return _delivered(Answer(500, str(error).encode()), file, len(rows) or None, f"refused: {error}")
-        return _delivered(Answer(200, json.dumps(ids).encode()), file, len(rows), "stored")
+            return _delivered(HTTPAnswer(500, str(error).encode()), file, len(rows) or None, f"refused: {error}")
+        return _delivered(HTTPAnswer(200, json.dumps(ids).encode()), file, len(rows), "stored")
 
     def _forbidden(self, peer: Peer | None, right: str, rows: list[Row]) -> str | None:
         """Words for 406 if a machine is not this client's to report; they name every machine of the document."""
@@ -187,14 +183,14 @@ class SGAS:
     def _same_domain(self, common_name: str, machine: str) -> bool:
         labels = common_name.removeprefix("host/").split(".")
         if len(labels) < 2:
-            raise Unreadable("the certificate's common name has no domain")
+            raise UnreadableRecord("the certificate's common name has no domain")
         depth = min(self.check_depth, len(labels))
         return machine.split(".")[-depth:] == labels[-depth:]
 
     def _commit(self, rows: list[Row]) -> dict[str, str]:
         """Store all rows or none; the answer's dictionary: one key a record id, the number of its row as text."""
-        staged: dict[str, Stored] = {}
-        changed: list[Stored] = []
+        staged: dict[str, StoredRecord] = {}
+        changed: list[StoredRecord] = []
         repeats = 0
         today = time.strftime("%Y-%m-%d", time.gmtime(self.clock()))
         for row in rows:
@@ -209,7 +205,7 @@ class SGAS:
                 _check_can_go(old.row)
                 changed.append(old)
             # As in PostgreSQL, the number is used up even if the transaction fails.
-            staged[record_id] = Stored(next(self._next_row), row, today)
+            staged[record_id] = StoredRecord(next(self._next_row), row, today)
             changed.append(staged[record_id])
         self._stored.update(staged)
         self._aggregates.queue.update(stored.counted_in for stored in changed)
@@ -230,33 +226,37 @@ def _is_repeat(row: Row, stored: Row) -> bool:
 
 def _check(row: Row) -> None:
     """What the database's columns refuse; raises DatabaseRefuses with its words."""
-    for column in ("record_id", "create_time"):
-        if getattr(row, column) is None:
+    for column, value in _stored_values(row):
+        rule = RULES[column]
+        if rule.needed and value is None:
             raise DatabaseRefuses(f'null value in column "{column}" violates not-null constraint')
-    for column, longest in LIMITS.items():
-        _fits(getattr(row, column), longest)
-    for column, (kind, largest) in RANGES.items():
-        value = getattr(row, column)
-        if value is not None and not -largest - 1 <= value <= largest:
-            raise DatabaseRefuses(f"{kind} out of range")
-    for part in itertools.chain.from_iterable(row.vo_attributes):
-        _fits(part, 100)
-    for environment in row.runtime_environments:
-        if not environment:
-            raise DatabaseRefuses('null value in column "runtime_environment" violates not-null constraint')
-        _fits(environment, 512)
+        if isinstance(value, str):
+            if len(value) > rule.most:
+                raise DatabaseRefuses(
+                    f"value too long for type character varying({rule.most})\nCONTEXT:  PL/pgSQL function urcreate"
+                )
+        elif value is not None and not rule.least <= value <= rule.most:
+            raise DatabaseRefuses(f"{_COLUMN_TYPES[rule.most]} out of range")
+
+
+_COLUMN_TYPES: dict[float, str] = {INT2: "smallint", INT4: "integer", INT8: "bigint"}
+
+
+def _stored_values(row: Row) -> Iterator[tuple[str, str | int | None]]:
+    """Each value of a row with the name of its column in the table of rules, that of a list for each of its parts."""
+    yield from ((column, getattr(row, column)) for column in RULES if column in _PLAIN)
+    for group, role in row.vo_attributes:
+        yield from (("vo_group", group), ("vo_role", role))
+    yield from (("memory", memory.bytes) for memory in row.memory)
+    yield from (("runtime_environment", environment) for environment in row.runtime_environments)
     for transfer in row.transfers:
-        _fits(transfer.url, 2500)
+        yield from (("transfer_url", transfer.url), ("transfer_size", transfer.size_bytes))
 
 
-def _fits(text: str | None, longest: int) -> None:
-    if text is not None and len(text) > longest:
-        raise DatabaseRefuses(
-            f"value too long for type character varying({longest})\nCONTEXT:  PL/pgSQL function urcreate"
-        )
+_PLAIN = set(Row._fields) - {"memory"}
 
 
-def _certificate_refused(peer: Peer | None) -> Answer | None:
+def _certificate_refused(peer: Peer | None) -> HTTPAnswer | None:
     """The answer of nginx to a client without a certificate, or with one that is not good today."""
     if peer is None:
         return _html(400, "400 No required SSL certificate was sent")
@@ -265,7 +265,7 @@ def _certificate_refused(peer: Peer | None) -> Answer | None:
     return None
 
 
-def _not_here(request: Request) -> Answer | None:
+def _not_here(request: HTTPRequest) -> HTTPAnswer | None:
     """404, 405 and 501 for everything but POST of the exact path and the list of services."""
     if request.path not in {PATH, "/sgas"}:
         return _html(404, "No Such Resource")
@@ -278,15 +278,15 @@ def _not_here(request: Request) -> Answer | None:
     )
 
 
-def _services(request: Request) -> Answer:
+def _services(request: HTTPRequest) -> HTTPAnswer:
     href = f"https://{request.headers.get('host', 'localhost')}{PATH}"
     body = f"<services><service><name>Registration</name><href>{href}</href></service></services>"
-    return Answer(200, body.encode(), "text/xml")
+    return HTTPAnswer(200, body.encode(), "text/xml")
 
 
-def _html(status: int, title: str) -> Answer:
-    return Answer(status, f"<html><head><title>{title}</title></head><body><h1>{title}</h1></body></html>".encode())
+def _html(status: int, title: str) -> HTTPAnswer:
+    return HTTPAnswer(status, f"<html><head><title>{title}</title></head><body><h1>{title}</h1></body></html>".encode())
 
 
-def _delivered(answer: Answer, file: str, records: int | None, verdict: str) -> Answer:
-    return answer._replace(deliveries=(Delivery("sgas", records, file, verdict.partition("\n")[0]),))
+def _delivered(answer: HTTPAnswer, file: str, records: int | None, verdict: str) -> HTTPAnswer:
+    return answer._replace(arrivals=(Arrival("sgas", records, file, verdict.partition("\n")[0]),))

@@ -33,7 +33,7 @@ class Aggregate(NamedTuple):
     """Times the processors of each job; a job without any counts as of one."""
 
 
-class Stored(NamedTuple):
+class StoredRecord(NamedTuple):
     """A record with the number of its row and the day of its insertion, ``YYYY-MM-DD`` in UTC."""
 
     row_id: int
@@ -53,7 +53,7 @@ class Aggregates:
         self.counted: dict[DayOfMachine, Aggregate] = {}
         self.queue: set[DayOfMachine] = set()
 
-    def update(self, stored: Iterable[Stored]) -> None:
+    def update(self, stored: Iterable[StoredRecord]) -> None:
         """Count what is queued anew from all rows of the database, and empty the queue."""
         rows: dict[DayOfMachine, list[Row]] = {}
         for one in stored:

@@ -12,23 +12,15 @@ import re
 from typing import Any, NamedTuple, TypeVar
 from xml.etree import ElementTree as ET
 
-from arcacct.sandbox.instants import duration_s, sgas_instant
+from arcacct.sandbox.iso8601 import duration_s, sgas_instant
+from arcacct.targets.rules import Form
+from arcacct.targets.sgas.rules import NAMESPACES, RULES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 Value = TypeVar("Value")
-
-URF = "{http://schema.ogf.org/urf/2003/09/urf}"
-VO = "{http://www.sgas.se/namespaces/2009/05/ur/vo}"
-SGAS = "{http://www.sgas.se/namespaces/2009/07/ur}"
-TR = "{http://www.sgas.se/namespaces/2010/10/filetransfer}"
-ARC = "{http://www.nordugrid.org/ws/schemas/ur-arc}"
-DEISA = "{http://rmis.deisa.org/acct}"
-
-LONGEST_HOST = 2700
-LONGEST_LOCAL_JOB_ID = 120
 
 _UNITS = {unit + "B": 1024**power for power, unit in enumerate(("", "K", "M", "G", "T", "P", "E"))}
 _BIT_UNITS = {unit + "b" for unit in ("", "K", "M", "G", "T", "P", "E")}
@@ -37,7 +29,7 @@ _MEMORY_TYPES = ("shared", "physical", "dedicated")
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
-class Unreadable(Exception):
+class UnreadableRecord(Exception):
     """The server fails before it reaches its database: 500 without a word why."""
 
 
@@ -52,7 +44,7 @@ class Memory(NamedTuple):
     """Empty unless shared, physical or dedicated: ARC's `virtual` is lost."""
 
 
-class Transfer(NamedTuple):
+class FileTransfer(NamedTuple):
     kind: str
     """``download`` or ``upload``."""
     url: str
@@ -97,14 +89,14 @@ class Row(NamedTuple):
     exit_code: int | None = None
     major_page_faults: int | None = None
     runtime_environments: tuple[str | None, ...] = ()
-    transfers: tuple[Transfer, ...] = ()
+    transfers: tuple[FileTransfer, ...] = ()
 
 
 def read(document: bytes) -> list[Row]:
     """
     The rows of a posted document.
 
-    Raises Unreadable for what makes the real server fail before its database (not UTF-8, not well-formed, another
+    Raises UnreadableRecord for what makes the real server fail before its database (not UTF-8, not well-formed, another
     root or child, no MachineName, ...) and DatabaseRefuses where the value breaks in the driver.
     """
     try:
@@ -112,105 +104,74 @@ def read(document: bytes) -> list[Row]:
         text = re.sub(r"^<\?xml[^>]*\?>", "", document.decode("utf-8"))
         root = ET.fromstring(text)  # noqa: S314  only what this machine's own publisher sends
     except (UnicodeDecodeError, ET.ParseError, ValueError) as error:
-        raise Unreadable(str(error)) from error
-    if root.tag == f"{URF}JobUsageRecord":
+        raise UnreadableRecord(str(error)) from error
+    if root.tag == _qualified("urf:JobUsageRecord"):
         return [_row(root)]
-    if root.tag != f"{URF}UsageRecords":
-        raise Unreadable(f"root element {root.tag}")
-    if any(child.tag != f"{URF}JobUsageRecord" for child in root):
-        raise Unreadable("a child that is no JobUsageRecord")
+    if root.tag != _qualified("urf:UsageRecords"):
+        raise UnreadableRecord(f"root element {root.tag}")
+    if any(child.tag != _qualified("urf:JobUsageRecord") for child in root):
+        raise UnreadableRecord("a child that is no JobUsageRecord")
     return [_row(record) for record in root]
 
 
 def _row(record: ET.Element) -> Row:
+    columns: dict[str, Any] = {
+        column: _last(record, RULES[column].element, read) for column, read in _READ_BY_ITSELF.items()
+    }
+    if not columns["machine_name"]:
+        raise UnreadableRecord("no MachineName")
+    if columns["local_job_id"] is None and record.find(RULES["local_job_id"].element, NAMESPACES) is not None:
+        raise UnreadableRecord("an empty LocalJobId")
+    if record.find("urf:Processors", NAMESPACES) is None:
+        # The server takes a lone NodeCount for the processors.
+        columns["node_count"], columns["processors"] = None, columns["node_count"]
     row = Row(
+        **columns,
         **_identity(record),
-        **_usage(record),
-        charge=_last_read(record, f"{URF}Charge", _charge),
-        host=_host(_text(record, "Host")),
-        machine_name=_machine_name(record),
-        memory=tuple(_memory(element) for element in record.findall(f"{URF}Memory")),
-        exit_code=_exit_code(record.findall(f"{SGAS}ExitCode")),
-        major_page_faults=_last_read(record, f"{SGAS}MajorPageFaults", _integer),
-        runtime_environments=tuple(
-            element.text
-            for element in record
-            if element.tag in {f"{SGAS}RuntimeEnvironment", f"{ARC}RuntimeEnvironment"}
-        ),
+        **_virtual_organisation(record),
+        cpu_duration=_cpu(record.findall("urf:CpuDuration", NAMESPACES)),
+        memory=tuple(_memory(element) for element in record.findall("urf:Memory", NAMESPACES)),
+        exit_code=_exit_code(record.findall("sgas:ExitCode", NAMESPACES)),
+        runtime_environments=tuple(element.text for element in record if element.tag in _ENVIRONMENTS),
         transfers=tuple(_transfers(record)),
     )
     return _without_odd_local_job_id(row)
 
 
 def _identity(record: ET.Element) -> dict[str, Any]:
-    identity = _only(record, "RecordIdentity")
-    create_time = identity.get(f"{URF}createTime") if identity is not None else None
-    if create_time is None:
-        raise Unreadable("no urf:createTime")
-    job, user = _only(record, "JobIdentity"), _only(record, "UserIdentity")
-    local_job_id = _last(job, f"{URF}LocalJobId")
-    if local_job_id is not None and not local_job_id.text:
-        raise Unreadable("an empty LocalJobId")
-    return {
-        "record_id": identity.get(f"{URF}recordId") if identity is not None else None,
-        "create_time": sgas_instant(create_time),
-        "global_job_id": _text(job, "GlobalJobId"),
-        "local_job_id": _text(job, "LocalJobId"),
-        "local_user": _text(user, "LocalUserId"),
-        "global_user_name": _text(user, "GlobalUserName"),
-        "job_name": _text(record, "JobName"),
-        "status": _text(record, "Status"),
-        "project_name": _text(record, "ProjectName"),
-        "submit_host": _text(record, "SubmitHost"),
-        "queue": _text(record, "Queue"),
-        **_virtual_organisation(user),
-    }
+    identity = next(reversed(record.findall("urf:RecordIdentity", NAMESPACES)), None)
+    create_time = None if identity is None else identity.get(_qualified("urf:createTime"))
+    if identity is None or create_time is None:
+        raise UnreadableRecord("no urf:createTime")
+    return {"record_id": identity.get(_qualified("urf:recordId")), "create_time": sgas_instant(create_time)}
 
 
-def _virtual_organisation(user: ET.Element | None) -> dict[str, Any]:
-    found = [] if user is None else user.findall(f"{VO}VO")
-    names = [vo for vo in found if vo.findtext(f"{VO}Name")]
+def _virtual_organisation(record: ET.Element) -> dict[str, Any]:
+    found = record.findall("urf:UserIdentity/vo:VO", NAMESPACES)
+    names = [vo for vo in found if vo.findtext("vo:Name", namespaces=NAMESPACES)]
     if not names:
         return {}  # without a name the server drops everything about the VO
     vo = names[-1]
     return {
-        "vo_name": vo.findtext(f"{VO}Name"),
-        "vo_type": vo.get(f"{VO}type"),
-        "vo_issuer": vo.findtext(f"{VO}Issuer"),
+        "vo_name": vo.findtext("vo:Name", namespaces=NAMESPACES),
+        "vo_type": vo.get(_qualified("vo:type")),
+        "vo_issuer": vo.findtext("vo:Issuer", namespaces=NAMESPACES),
         "vo_attributes": tuple(
-            (_groups(attribute), _last_read(attribute, f"{VO}Role", _optional))
-            for attribute in vo.findall(f"{VO}Attribute")
+            (_groups(attribute), _last(attribute, "vo:Role", _text))
+            for attribute in vo.findall("vo:Attribute", NAMESPACES)
         ),
     }
 
 
 def _groups(attribute: ET.Element) -> str | None:
     """The group; several of one attribute run together, and are too long for the column together."""
-    return "".join(element.text or "" for element in attribute.findall(f"{VO}Group")) or None
-
-
-def _usage(record: ET.Element) -> dict[str, Any]:
-    nodes = _last_read(record, f"{URF}NodeCount", _integer)
-    processors = _last_read(record, f"{URF}Processors", _integer)
-    if record.find(f"{URF}Processors") is None:
-        nodes, processors = None, nodes  # the server takes a lone NodeCount for the processors
-    return {
-        "wall_duration": _last_read(record, f"{URF}WallDuration", _duration),
-        "cpu_duration": _cpu(record.findall(f"{URF}CpuDuration")),
-        "user_time": _last_read(record, f"{SGAS}UserTime", _duration),
-        "kernel_time": _last_read(record, f"{SGAS}KernelTime", _duration),
-        "node_count": nodes,
-        "processors": processors,
-        "start_time": _last_read(record, f"{URF}StartTime", _instant),
-        "end_time": _last_read(record, f"{URF}EndTime", _instant),
-        "submit_time": _last_read(record, f"{DEISA}SubmitTime", _instant),
-    }
+    return "".join(element.text or "" for element in attribute.findall("vo:Group", NAMESPACES)) or None
 
 
 def _without_odd_local_job_id(row: Row) -> Row:
     """A long LocalJobId, or one like a path, is dropped, and the record gets another identity (sgas-ur-car 1.4)."""
     odd = row.local_job_id
-    if odd is None or (len(odd) <= LONGEST_LOCAL_JOB_ID and not odd.startswith("/")):
+    if odd is None or (len(odd) <= RULES["local_job_id"].most and not odd.startswith("/")):
         return row
     return row._replace(local_job_id=None, record_id=row.global_job_id or f"{row.machine_name}:{row.create_time}")
 
@@ -218,7 +179,7 @@ def _without_odd_local_job_id(row: Row) -> Row:
 def _cpu(elements: list[ET.Element]) -> int | None:
     values = [_duration(element) for element in elements]
     if len(values) > 1 and None in values:
-        raise Unreadable("one CpuDuration of several cannot be read")
+        raise UnreadableRecord("one CpuDuration of several cannot be read")
     return sum(value for value in values if value is not None) if values and None not in values else None
 
 
@@ -227,69 +188,62 @@ def _duration(element: ET.Element) -> int | None:
 
 
 def _memory(element: ET.Element) -> Memory:
-    unit, metric = element.get(f"{URF}storageUnit", ""), element.get(f"{URF}metric", "total")
+    unit, metric = element.get(_qualified("urf:storageUnit"), ""), element.get(_qualified("urf:metric"), "total")
     try:
         value = int(element.text or "")
     except ValueError as error:
-        raise Unreadable(f"Memory {element.text!r}") from error
+        raise UnreadableRecord(f"Memory {element.text!r}") from error
     if unit in _BIT_UNITS:
         raise DatabaseRefuses("invalid input syntax for type bigint")
     if metric not in _METRICS:
         raise DatabaseRefuses("'SgasMemory' object has no attribute 'metric'")
-    kind = element.get(f"{URF}type", "")
+    kind = element.get(_qualified("urf:type"), "")
     return Memory(value * _UNITS.get(unit, 1), metric, kind if kind in _MEMORY_TYPES else "")
 
 
-def _transfers(record: ET.Element) -> Iterator[Transfer]:
-    for parent in record.findall(f"{TR}FileTransfers"):
-        for element in parent:
-            if element.tag not in {f"{TR}FileDownload", f"{TR}FileUpload"}:
-                continue
+def _transfers(record: ET.Element) -> Iterator[FileTransfer]:
+    kinds = {_qualified("tr:FileDownload"): "download", _qualified("tr:FileUpload"): "upload"}
+    for element in record.findall("tr:FileTransfers/*", NAMESPACES):
+        if element.tag in kinds:
             if not len(element):
                 raise DatabaseRefuses("lower bound of FOR loop cannot be null")
-            yield _transfer(element)
+            yield _transfer(kinds[element.tag], element)
 
 
-def _transfer(element: ET.Element) -> Transfer:
-    url = _last_read(element, f"{TR}URL", _optional)
+def _transfer(kind: str, element: ET.Element) -> FileTransfer:
+    url = _last(element, "tr:URL", _text)
     if not url:
         raise DatabaseRefuses('null value in column "job_transfer_url" violates not-null constraint')
-    return Transfer(
-        "download" if element.tag == f"{TR}FileDownload" else "upload",
+    return FileTransfer(
+        kind,
         url,
-        _last_read(element, f"{TR}Size", _integer),
-        _last_read(element, f"{TR}StartTime", _instant),
-        _last_read(element, f"{TR}EndTime", _instant),
-        _last_read(element, f"{TR}BypassCache", _boolean),
-        _last_read(element, f"{TR}RetrievedFromCache", _boolean),
+        _last(element, "tr:Size", _integer),
+        _last(element, "tr:StartTime", _instant),
+        _last(element, "tr:EndTime", _instant),
+        _last(element, "tr:BypassCache", _boolean),
+        _last(element, "tr:RetrievedFromCache", _boolean),
     )
 
 
-def _machine_name(record: ET.Element) -> str:
-    name = _text(record, "MachineName")
-    if not name:
-        raise Unreadable("no MachineName")
-    return name
-
-
-def _host(name: str | None) -> str | None:
-    return name[: LONGEST_HOST - 1] + "$" if name is not None and len(name) > LONGEST_HOST else name
+def _host(element: ET.Element) -> str | None:
+    name, longest = element.text, int(RULES["host"].most)
+    return name[: longest - 1] + "$" if name is not None and len(name) > longest else name
 
 
 def _charge(element: ET.Element) -> int:
     try:
         return int(float(_content(element)))
     except (ValueError, OverflowError) as error:
-        raise Unreadable(f"Charge {element.text!r}") from error
+        raise UnreadableRecord(f"Charge {element.text!r}") from error
 
 
 def _exit_code(elements: list[ET.Element]) -> int | None:
     if len(elements) > 1:
-        raise Unreadable("more than one ExitCode")
+        raise UnreadableRecord("more than one ExitCode")
     try:
         return int(_content(elements[0])) & 0xFF if elements else None
     except ValueError as error:
-        raise Unreadable("ExitCode") from error
+        raise UnreadableRecord("ExitCode") from error
 
 
 def _integer(element: ET.Element) -> int | None:
@@ -310,29 +264,37 @@ def _instant(element: ET.Element) -> int | None:
 def _content(element: ET.Element) -> str:
     """The text of an element that must not be empty."""
     if not element.text:
-        raise Unreadable(f"an empty {element.tag}")
+        raise UnreadableRecord(f"an empty {element.tag}")
     return element.text
 
 
-def _optional(element: ET.Element) -> str | None:
+def _text(element: ET.Element) -> str | None:
     return element.text
 
 
-def _text(parent: ET.Element | None, name: str) -> str | None:
-    element = _last(parent, URF + name)
-    return None if element is None else element.text
-
-
-def _only(parent: ET.Element, name: str) -> ET.Element | None:
-    return _last(parent, URF + name)
-
-
-def _last_read(parent: ET.Element, tag: str, read: Callable[[ET.Element], Value]) -> Value | None:
+def _last(parent: ET.Element, path: str, read: Callable[[ET.Element], Value]) -> Value | None:
     """What `read` makes of the last such element; it looks at the others, too."""
-    values = [read(element) for element in parent.findall(tag)]
+    values = [read(element) for element in parent.findall(path, NAMESPACES)]
     return values[-1] if values else None
 
 
-def _last(parent: ET.Element | None, tag: str) -> ET.Element | None:
-    found = [] if parent is None else parent.findall(tag)
-    return found[-1] if found else None
+def _qualified(name: str) -> str:
+    """A name with its namespace as ElementTree writes it: attributes without one do not count."""
+    prefix, _, local = name.partition(":")
+    return f"{{{NAMESPACES[prefix]}}}{local}"
+
+
+_ENVIRONMENTS = {_qualified("sgas:RuntimeEnvironment"), _qualified("arc:RuntimeEnvironment")}
+_COMPOSED = {"record_id", "create_time", "vo_name", "vo_type", "vo_issuer", "cpu_duration", "memory"}
+_READ_AS: dict[Form, Callable[[ET.Element], Any]] = {
+    Form.TEXT: _text,
+    Form.INTEGER: _integer,
+    Form.DURATION: _duration,
+    Form.TIME: _instant,
+}
+_READ_BY_ITSELF = {
+    **{column: _READ_AS[RULES[column].form] for column in Row._fields if column in RULES.keys() - _COMPOSED},
+    "charge": _charge,
+    "host": _host,
+}
+"""Columns that are the last of one element of the record."""

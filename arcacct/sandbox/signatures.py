@@ -47,7 +47,7 @@ class Signed(NamedTuple):
     """As they stand in the message, the signer's among them."""
 
 
-class _Signer(NamedTuple):
+class _SignerInfo(NamedTuple):
     """One SignerInfo, taken apart."""
 
     issuer_and_serial: bytes
@@ -118,7 +118,7 @@ def _split(message: bytes) -> tuple[bytes, bytes]:
     return re.sub(rb"\r?\n", b"\r\n", parts[1]), encoded
 
 
-def _take_apart(encoded: bytes) -> tuple[tuple[x509.Certificate, ...], list[_Signer]]:
+def _take_apart(encoded: bytes) -> tuple[tuple[x509.Certificate, ...], list[_SignerInfo]]:
     """ContentInfo -> SignedData -> certificates and signers (RFC 5652 section 5.1)."""
     kind, wrapped = der.items(der.item(encoded, der.SEQUENCE).content)
     if der.decode_oid(kind.content) != _SIGNED_DATA:
@@ -134,11 +134,11 @@ def _take_apart(encoded: bytes) -> tuple[tuple[x509.Certificate, ...], list[_Sig
     )
 
 
-def _signer(content: bytes) -> _Signer:
+def _signer(content: bytes) -> _SignerInfo:
     _version, identity, digest, *rest = der.items(content)
     attributes = rest.pop(0) if rest[0].tag == der.CONTEXT_0 else None
     algorithm, signature = rest[0], rest[1]
-    return _Signer(
+    return _SignerInfo(
         identity.content,
         der.decode_oid(der.item(digest.content, der.OID).content),
         # What was signed is the SET itself, not the context tag it travels under (RFC 5652 section 5.4).
@@ -148,7 +148,7 @@ def _signer(content: bytes) -> _Signer:
     )
 
 
-def _check(signer: _Signer, certificates: tuple[x509.Certificate, ...], content: bytes) -> None:
+def _check(signer: _SignerInfo, certificates: tuple[x509.Certificate, ...], content: bytes) -> None:
     certificate = next((one for one in certificates if issuer_and_serial(one) == signer.issuer_and_serial), None)
     if certificate is None:
         raise InputError("the signer's certificate is not in the message")

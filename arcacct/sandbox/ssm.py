@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from arcacct.sandbox.authority import Credential
 
 
-class Rejected(Exception):
+class MessageRejected(Exception):
     """The message goes to the reject queue; the sender never hears of it."""
 
 
@@ -29,7 +29,7 @@ class Crashed(Exception):
     """The receiver dies, and dies again each time it is started."""
 
 
-class Accepted(NamedTuple):
+class VerifiedMessage(NamedTuple):
     """A message's text, and the DN of whoever signed it."""
 
     text: str
@@ -38,16 +38,16 @@ class Accepted(NamedTuple):
 
 def accept(
     message: bytes, ca_dir: str, allowed_dns: Container[str] | None, credential: Credential | None = None
-) -> Accepted:
+) -> VerifiedMessage:
     """
     Unwrap a signed message; `allowed_dns` are slash DNs compared letter by letter (None: whoever the CAs vouch for).
 
-    One that is encrypted is decrypted with `credential` before. Raises Rejected or Crashed.
+    One that is encrypted is decrypted with `credential` before. Raises MessageRejected or Crashed.
     """
     signer = _signer(_decrypted(message, credential), ca_dir)
     if allowed_dns is not None and signer.dn not in allowed_dns:
-        raise Rejected(f"Signer not in valid DNs list: {signer.dn}")
-    return Accepted(_body(signer.content), signer.dn)
+        raise MessageRejected(f"Signer not in valid DNs list: {signer.dn}")
+    return VerifiedMessage(_body(signer.content), signer.dn)
 
 
 def _decrypted(message: bytes, credential: Credential | None) -> bytes:
@@ -55,11 +55,11 @@ def _decrypted(message: bytes, credential: Credential | None) -> bytes:
     if b"application/pkcs7-mime" not in message and b"application/x-pkcs7-mime" not in message:
         return message
     if credential is None:
-        raise Rejected("taken for an encrypted message, which cannot be decrypted: the receiver has no key")
+        raise MessageRejected("taken for an encrypted message, which cannot be decrypted: the receiver has no key")
     try:
         opened = envelopes.decrypt(message, credential)
     except InputError as error:
-        raise Rejected(f"taken for an encrypted message, which cannot be decrypted: {error}") from error
+        raise MessageRejected(f"taken for an encrypted message, which cannot be decrypted: {error}") from error
     _check_ascii(opened)
     return opened
 
@@ -83,7 +83,7 @@ def _signer(message: bytes, ca_dir: str) -> _Signer:
         first = signed.certificates[0]
         signatures.check_chain(first, ca_dir)
     except InputError as error:
-        raise Rejected(str(error)) from error
+        raise MessageRejected(str(error)) from error
     return _Signer(slash_dn(first.subject), signed.content.decode("ascii"))
 
 
@@ -91,7 +91,7 @@ def _body(content: str) -> str:
     """What stands behind the first blank line, its lines ending in LF, trimmed at both ends."""
     header, blank, body = content.strip().replace("\r\n", "\n").partition("\n\n")
     if not blank:
-        raise Rejected("No blank line between message header and body")
+        raise MessageRejected("No blank line between message header and body")
     if "quoted-printable" in header:
         body = quopri.decodestring(body.encode("ascii")).decode("utf-8")
     elif "base64" in header:

@@ -34,7 +34,7 @@ _LEVEL_DECIMALS = 1000
 """Service levels are stored with three decimals."""
 
 
-class Totals(NamedTuple):
+class PortalTotals(NamedTuple):
     """What the portal shows of a site's month, or of more."""
 
     jobs: int = 0
@@ -44,9 +44,9 @@ class Totals(NamedTuple):
     """Seconds times the benchmark (HEPSPEC06 or HEPscore23)."""
     normalised_cpu_s: int = 0
 
-    def plus(self, other: Totals) -> Totals:
+    def plus(self, other: PortalTotals) -> PortalTotals:
         """Both together."""
-        return Totals(*map(sum, zip(self, other, strict=True)))
+        return PortalTotals(*map(sum, zip(self, other, strict=True)))
 
 
 def folded(values: Row, columns: Iterable[str]) -> Key:
@@ -62,18 +62,18 @@ def hybrid_rows(job_records: Iterable[Row], summaries: Iterable[Row], normalised
     yield from map(_as_it_came, normalised)
 
 
-def totals(hybrid: Iterable[Row]) -> dict[tuple[str, int, int], Totals]:
+def totals(hybrid: Iterable[Row]) -> dict[tuple[str, int, int], PortalTotals]:
     """Sums of the portal's table by (site, year, month), in this order."""
-    found: dict[tuple[str, int, int], Totals] = {}
+    found: dict[tuple[str, int, int], PortalTotals] = {}
     for row in hybrid:
         month = (str(row["Site"]), int_of(row, "Year"), int_of(row, "Month"))
-        found[month] = found.get(month, Totals()).plus(_usage(row))
+        found[month] = found.get(month, PortalTotals()).plus(_usage(row))
     return dict(sorted(found.items()))
 
 
-def _usage(row: Row) -> Totals:
+def _usage(row: Row) -> PortalTotals:
     names = ("NumberOfJobs", "WallDuration", "CpuDuration", "NormalisedWallDuration", "NormalisedCpuDuration")
-    return Totals(*(int_of(row, name) for name in names))
+    return PortalTotals(*(int_of(row, name) for name in names))
 
 
 def _jobs_summed(job_records: Iterable[Row]) -> Iterator[Row]:

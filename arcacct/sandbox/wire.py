@@ -1,12 +1,16 @@
-"""What the servers hand to a receiver, and what it gives back."""
+"""What stands behind a port, what the servers hand to it, and what it gives back."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from typing import ClassVar, NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Self
+
+    from arcacct.sandbox import Sandbox
 
 
 class Peer(NamedTuple):
@@ -21,7 +25,7 @@ class Peer(NamedTuple):
     not_after: int
 
 
-class Request(NamedTuple):
+class HTTPRequest(NamedTuple):
     """One HTTP request, read to its end."""
 
     method: str
@@ -34,11 +38,11 @@ class Request(NamedTuple):
     """None: the client showed no certificate."""
 
 
-class Delivery(NamedTuple):
+class Arrival(NamedTuple):
     """A document that a request brought: one line of the journal."""
 
     target: str
-    """``sgas`` or ``apel``."""
+    """The receiver's `documents`."""
     records: int | None
     """None: nobody could count them."""
     file: str | None
@@ -47,11 +51,57 @@ class Delivery(NamedTuple):
     """What became of it, in words."""
 
 
-class Answer(NamedTuple):
+class HTTPAnswer(NamedTuple):
     """Status, body and headers of an answer, and what the request delivered."""
 
     status: int
     body: bytes = b""
     content_type: str = "text/html"
     headers: tuple[tuple[str, str], ...] = ()
-    deliveries: tuple[Delivery, ...] = ()
+    arrivals: tuple[Arrival, ...] = ()
+
+
+class Receiver(ABC):
+    """
+    What stands behind a port. A new one is a module with a class of this kind, and a line in `sandbox.RECEIVERS`.
+
+    Requests come from many threads at once.
+    """
+
+    endpoint: ClassVar[str]
+    """Its name among ports, faults and the options of ``arcacct sandbox``."""
+    title: ClassVar[str]
+    """What the command line calls it."""
+    documents: ClassVar[str | None] = None
+    """The folder of ``received/`` in which it keeps what it gets; None: requests here bring no documents."""
+    wants_certificate: ClassVar[bool] = True
+    """Whether clients are asked for their certificates."""
+
+    @classmethod
+    @abstractmethod
+    def beside(cls, box: Sandbox) -> Self:
+        """One for this sandbox, whose authority, journal and earlier receivers are there."""
+
+    @abstractmethod
+    def answer(self, request: HTTPRequest) -> HTTPAnswer:
+        """What it says to a request."""
+
+    @abstractmethod
+    def address(self, port: int) -> str:
+        """Where it is, for people."""
+
+    def delivers(self, _request: HTTPRequest) -> bool:
+        """Whether a request brings documents: then it is a line of the journal, also if a fault comes first."""
+        return False
+
+    def text(self, request: HTTPRequest) -> str:
+        """What can be read in a request, for faults that follow a record."""
+        return request.body.decode("utf-8", "replace")
+
+    def block(self, _box: Sandbox) -> list[str]:
+        """The lines of arcacct.conf with which it is published to; none if it is no target of its own."""
+        return []
+
+    def totals(self) -> list[str]:
+        """A line for each thing that its portal would show; all begin with the portal's name."""
+        return []

@@ -28,7 +28,7 @@ from arcacct.resources import resource
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.db.schema import Kind
+    from arcacct.db.schema import DatabaseKind
 
 BOTH = pytest.mark.parametrize("kind", [ACCOUNTING, PUBLISHING], ids=["accounting", "publishing"])
 
@@ -45,7 +45,7 @@ def _mode(path: str | pathlib.Path) -> int:
     [(ACCOUNTING, ACCOUNTING_SCHEMA), (PUBLISHING, PUBLISHING_SCHEMA)],
     ids=["accounting", "publishing"],
 )
-def test_the_number_of_the_schema_is_the_last_script(kind: Kind, constant: int) -> None:
+def test_the_number_of_the_schema_is_the_last_script(kind: DatabaseKind, constant: int) -> None:
     """The hook knows the schema by a constant, the number of the last script; no number is there twice."""
     numbers = [number for number, _path in scripts(kind)]
 
@@ -54,7 +54,7 @@ def test_the_number_of_the_schema_is_the_last_script(kind: Kind, constant: int) 
 
 
 @BOTH
-def test_a_database_is_created_once(tmp_path: pathlib.Path, kind: Kind) -> None:
+def test_a_database_is_created_once(tmp_path: pathlib.Path, kind: DatabaseKind) -> None:
     """The first call runs every script, the second none."""
     path = str(tmp_path / "ours" / "x.db")
 
@@ -103,7 +103,7 @@ def test_the_columns_of_aar_are_arex_own(tmp_path: pathlib.Path) -> None:
 
 
 @BOTH
-def test_a_newer_database_is_refused(tmp_path: pathlib.Path, kind: Kind) -> None:
+def test_a_newer_database_is_refused(tmp_path: pathlib.Path, kind: DatabaseKind) -> None:
     """Nothing goes backward: the complaint names the file, both versions and the way out."""
     path = str(tmp_path / "x.db")
     ensure(path, kind)
@@ -371,7 +371,7 @@ def test_a_reader_cannot_write(tmp_path: pathlib.Path) -> None:
 
 
 @BOTH
-def test_a_script_that_landed_never_changes(kind: Kind) -> None:
+def test_a_script_that_landed_never_changes(kind: DatabaseKind) -> None:
     """Sites have run it: schema/CHECKSUMS (as `sha256sum` writes it) has a line for each; a change is a new one."""
     with open(resource("schema", "CHECKSUMS"), encoding="ascii") as file:
         noted = dict(line.split()[::-1] for line in file)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from publishing_site import CARS, DAY_S, JUNE, SGAS, Job, Site, at_apel, at_sgas, jobs, truth, usage
 
-from arcacct.asking import story
 from arcacct.db.opening import open_publishing
+from arcacct.publishing import held
 
 INDIVIDUAL = CARS.replace("=urs", "=individual")
 V04 = CARS.replace("=urs", "=individual-v04")
@@ -27,7 +27,7 @@ def apel(request, memory, empty_box):
 def mark(site: Site, job_id: str, state: str) -> None:
     """What `arcacct quarantine retry` and `drop` do."""
     con = open_publishing(site.settings.places)
-    story.change_state(con, None, [job_id], state)
+    held.change_state(con, None, [job_id], state)
     con.close()
 
 

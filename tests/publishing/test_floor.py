@@ -17,10 +17,10 @@ import pytest
 from installed import arcacct
 from publishing_site import CARS, DAY_S, JUNE, SGAS, SUMMARIES, Job, Site, at_apel, at_sgas, jobs, truth
 
-from arcacct.asking import story
 from arcacct.asking.verify import verify
 from arcacct.db import opening
 from arcacct.errors import ConfigError, FiguresHeld
+from arcacct.publishing import held
 
 JUNE_2024 = (2024, 6)
 SUFFIXES = ("", "-wal", "-shm")
@@ -644,7 +644,7 @@ def corrected(memory, empty_box) -> Site:
 
 def retry(site: Site) -> None:
     con = opening.open_publishing(site.settings.places)
-    story.change_state(con, None, ["job"], "retry")
+    held.change_state(con, None, ["job"], "retry")
     con.close()
 
 

@@ -12,10 +12,10 @@ import pytest
 from publishing_rig import BATCH, repair, some
 from publishing_site import DAY_S, JUNE
 
-from arcacct.asking import story
 from arcacct.cli.outcomes import exit_code
 from arcacct.db.opening import open_publishing
 from arcacct.errors import InputError, TargetBusy, TargetRefuses
+from arcacct.publishing import held
 from arcacct.publishing.refusals import WEEK_S
 from arcacct.publishing.senders import DirectorySender
 from arcacct.sandbox.sgas import PROCESSING_FAILED
@@ -85,7 +85,7 @@ def test_one_record_is_refused(rig, fault, count) -> None:
         assert exit_code([outcome]) == 0
     repair(rig)
     con = open_publishing(rig.site.settings.places)
-    story.change_state(con, None, ["job00005"], "retry")
+    held.change_state(con, None, ["job00005"], "retry")
     con.close()
     assert rig.publish().error is None
     rig.assert_all_is_delivered()

@@ -34,7 +34,7 @@ def ce(ca: authority.Authority) -> authority.Credential:
 
 @pytest.fixture
 def journal(tmp_path: pathlib.Path) -> Journal:
-    return Journal(str(tmp_path / "received"))
+    return Journal(str(tmp_path / "received"), ("sgas", "apel"))
 
 
 @pytest.fixture

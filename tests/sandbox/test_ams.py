@@ -9,7 +9,7 @@ from argo_ams_library import AmsMessage, AmsServiceException, ArgoMessagingServi
 from sandbox_clients import Connection, publication, sign, sync_message
 
 from arcacct.sandbox.ams import AMS
-from arcacct.sandbox.wire import Request
+from arcacct.sandbox.wire import HTTPRequest
 
 TOPIC = "/v1/projects/accounting/topics/gLite-APEL"
 SUBSCRIPTION = "/v1/projects/accounting/subscriptions/reader"
@@ -26,7 +26,7 @@ class Client:
         """Status and JSON (or text) of an answer."""
         content = b"" if body is None else (body if isinstance(body, str) else json.dumps(body)).encode()
         headers = {"x-api-key": self.token if token is None else token}
-        answer = self.ams.answer(Request(method, path, query or {}, headers, content, None))
+        answer = self.ams.answer(HTTPRequest(method, path, query or {}, headers, content, None))
         try:
             return answer.status, json.loads(answer.body)
         except ValueError:

@@ -136,13 +136,13 @@ def test_message_and_body_lie_side_by_side(apel, ce, journal):
 def test_a_journal_continues_an_older_one(journal):
     """Numbers go on where an earlier rehearsal in the same directory stopped."""
     from arcacct.sandbox.journal import Journal
-    from arcacct.sandbox.wire import Delivery
+    from arcacct.sandbox.wire import Arrival
 
     journal.keep("sgas", f"{journal.number('sgas')}.xml", b"<a/>")
-    journal.note(Delivery("sgas", 1, "sgas/0001.xml", "stored"), 200)
-    again = Journal(journal.directory)
+    journal.note(Arrival("sgas", 1, "sgas/0001.xml", "stored"), 200)
+    again = Journal(journal.directory, ("sgas", "apel"))
     assert again.number("sgas") == "0002"
-    again.note(Delivery("sgas", 2, "sgas/0002.xml", "stored"), None)
+    again.note(Arrival("sgas", 2, "sgas/0002.xml", "stored"), None)
     with open(os.path.join(journal.directory, "index.jsonl"), encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]
     assert [(line["records"], line["answer"]) for line in lines] == [(1, 200), (2, None)]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from arcacct.sandbox import apel
-from arcacct.sandbox.ssm import Rejected
+from arcacct.sandbox.ssm import MessageRejected
 
 CAR = "http://eu-emi.eu/namespaces/2012/11/computerecord"
 PARTS = {
@@ -113,7 +113,7 @@ REJECTED = {
 @pytest.mark.parametrize(("text", "words"), REJECTED.values(), ids=REJECTED)
 def test_what_apel_rejects_of_a_car(text, words):
     """A record APEL cannot read rejects the message, with the reason."""
-    with pytest.raises(Rejected, match=words):
+    with pytest.raises(MessageRejected, match=words):
         apel.read(text)
 
 

@@ -7,7 +7,7 @@ from sandbox_clients import job_message, summary_message, sync_message
 
 from arcacct.sandbox import apel, apel_text
 from arcacct.sandbox.apel_text import JOBS, NORMALISED_SUMMARIES, SUMMARIES, SYNCS
-from arcacct.sandbox.ssm import Crashed, Rejected
+from arcacct.sandbox.ssm import Crashed, MessageRejected
 
 NOW = int(time.time())
 V02, V03, V04 = (f"APEL-summary-job-message: v0.{n}" for n in (2, 3, 4))
@@ -60,7 +60,7 @@ def test_headers_that_are_known(text, table):
 )
 def test_headers_that_are_not_known(header):
     """Other versions, another case, a missing blank or colon, a byte order mark: rejected."""
-    with pytest.raises(Rejected, match=r"recognised"):
+    with pytest.raises(MessageRejected, match=r"recognised"):
         apel.read(summary_message(V02).replace(V02, header))
 
 
@@ -196,7 +196,7 @@ REJECTED = {
 @pytest.mark.parametrize(("text", "words"), REJECTED.values(), ids=REJECTED)
 def test_what_the_server_rejects(text, words):
     """A record that parser or database refuse rejects the message, with the reason."""
-    with pytest.raises(Rejected, match=words):
+    with pytest.raises(MessageRejected, match=words):
         apel.read(text.strip())
 
 
@@ -224,7 +224,7 @@ def test_one_bad_record_spoils_the_message():
     """Good neighbours of a bad record are not loaded."""
     good, bad = job_message(LocalJobId="1"), job_message(LocalJobId="2", EndTime="0")
     both = good + bad.partition("\n")[2]
-    with pytest.raises(Rejected, match="before"):
+    with pytest.raises(MessageRejected, match="before"):
         apel.read(both.strip())
 
 
@@ -266,5 +266,5 @@ def test_the_samples_that_were_tried_on_the_real_server(test_data, name, verdict
     if verdict is None:
         assert len(apel_text.read(text)) == 1
     else:
-        with pytest.raises(Rejected, match=verdict):
+        with pytest.raises(MessageRejected, match=verdict):
             apel_text.read(text)

@@ -18,8 +18,9 @@ from sandbox_clients import (
     usage_records,
 )
 
+from arcacct import sandbox as package
 from arcacct.errors import ConfigError, TargetBusy
-from arcacct.sandbox import Sandbox
+from arcacct.sandbox import Sandbox, wire
 
 PUBLISH = "/v1/projects/accounting/topics/gLite-APEL:publish"
 
@@ -172,3 +173,46 @@ def test_the_configuration_it_prints_is_understood(sandbox, tmp_path):
     assert apel["targeturl"] == sandbox.ams_url
     assert apel["authn_port"] == str(sandbox.authn_port)
     assert all(os.path.exists(apel[f"x509_{name}"]) for name in ("host_cert", "host_key", "cert_dir"))
+
+
+class Echo(wire.Receiver):
+    """A receiver as somebody may add one."""
+
+    endpoint, title, documents = "echo", "a receiver that repeats", "echoes"
+
+    @classmethod
+    def beside(cls, box):
+        echo = cls()
+        echo.journal = box.journal
+        return echo
+
+    def address(self, port):
+        return f"echo {port}"
+
+    def delivers(self, request):
+        return request.method == "POST"
+
+    def answer(self, request):
+        file = self.journal.keep("echoes", self.journal.number("echoes"), request.body)
+        return wire.HTTPAnswer(200, request.body, arrivals=(wire.Arrival("echoes", 1, file, "repeated"),))
+
+    def block(self, box):
+        return ["[arcacct/echo:sandbox]", *box.credentials]
+
+    def totals(self):
+        return ["ECHO 1"]
+
+
+def test_a_new_receiver_is_one_line(tmp_path, monkeypatch):
+    """Its port, faults, documents, block and totals are the sandbox's as those of the others are."""
+    monkeypatch.setattr(package, "RECEIVERS", (*package.RECEIVERS, Echo))
+    with Sandbox(str(tmp_path)) as box, Connection(box, "echo", box.client) as connection:
+        box.faults.answer("echo", 503)
+        assert [connection.ask("POST", "/", "hello").status for _ in range(2)] == [503, 200]
+        assert (tmp_path / "received" / "echoes" / "0001").read_text() == "hello"
+        assert box.echo.journal is box.journal
+        assert "[arcacct/echo:sandbox]\nx509_host_cert = " in box.configuration()
+        assert box.addresses.endswith(f"echo {box.servers['echo'].port}")
+        assert box.totals() == ["ECHO 1"]
+    lines = (tmp_path / "received" / "index.jsonl").read_text().splitlines()
+    assert [json.loads(line)["answer"] for line in lines] == [503, 200]

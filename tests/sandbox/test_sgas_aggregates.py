@@ -9,7 +9,7 @@ import pytest
 from sandbox_clients import usage_record, usage_records
 
 from arcacct.sandbox.sgas import PATH
-from arcacct.sandbox.wire import Peer, Request
+from arcacct.sandbox.wire import HTTPRequest, Peer
 
 DAY_S = 86_400
 MONDAY_S = 1_767_571_200
@@ -30,7 +30,7 @@ def post(sgas):
 
     def posted(*records: str, day: int = 0) -> tuple[int, dict[str, int]]:
         sgas.clock = lambda: MONDAY_S + day * DAY_S + 6 * 3600
-        answer = sgas.answer(Request("POST", PATH, {}, {}, usage_records(*records).encode(), peer))
+        answer = sgas.answer(HTTPRequest("POST", PATH, {}, {}, usage_records(*records).encode(), peer))
         ids = json.loads(answer.body) if answer.status == 200 else {}
         return answer.status, {record_id.rpartition("-")[2]: int(row_id) for record_id, row_id in ids.items()}
 

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization.pkcs7 import PKCS7Options as O
 from sandbox_clients import TEXT, encrypt, openssl_sign, sign, sync_message
 
 from arcacct.sandbox import authority
-from arcacct.sandbox.ssm import Crashed, Rejected, accept
+from arcacct.sandbox.ssm import Crashed, MessageRejected, accept
 
 ACCEPTED = {
     "trailing newline lost": (b"hello\n", "hello"),
@@ -48,7 +48,7 @@ REJECTED = {
 @pytest.mark.parametrize(("makes", "words"), REJECTED.values(), ids=REJECTED)
 def test_rejected_messages(ca, ce, makes, words):
     """What SSM puts into its reject queue is rejected here."""
-    with pytest.raises(Rejected, match=words):
+    with pytest.raises(MessageRejected, match=words):
         accept(makes(ce), ca.ca_dir, {ce.dn})
 
 
@@ -109,7 +109,7 @@ NOT_OPENED = {
 @pytest.mark.parametrize(("makes", "words"), NOT_OPENED.values(), ids=NOT_OPENED)
 def test_envelopes_that_do_not_open(ca, ce, receiver, makes, words):
     """What the receiver's key cannot open, or holds no signed message, is rejected with the reason."""
-    with pytest.raises(Rejected, match=words):
+    with pytest.raises(MessageRejected, match=words):
         accept(makes(ce, receiver), ca.ca_dir, {ce.dn}, receiver)
 
 
@@ -122,7 +122,7 @@ def test_an_encrypted_byte_beyond_ascii_kills_the_receiver_too(ca, ce, receiver)
 def test_the_signer_must_be_on_the_list_letter_by_letter(ca, ce):
     """A DN that differs in case, or is missing, is not allowed to send."""
     message = sign(ce, b"hello\n")
-    with pytest.raises(Rejected, match="Signer not in valid DNs list"):
+    with pytest.raises(MessageRejected, match="Signer not in valid DNs list"):
         accept(message, ca.ca_dir, {ce.dn.lower()})
     assert accept(message, ca.ca_dir, None).signer == ce.dn
 
@@ -132,9 +132,9 @@ def test_certificates_that_are_not_trusted(ca, tmp_path):
     now = int(time.time())
     expired = ca.issue("ce.example.org", not_after=now - 1, directory=str(tmp_path))
     stranger = authority.create(str(tmp_path / "other")).issue("ce.example.org")
-    with pytest.raises(Rejected, match="expired"):
+    with pytest.raises(MessageRejected, match="expired"):
         accept(sign(expired, b"hello\n"), ca.ca_dir, None)
-    with pytest.raises(Rejected, match="Unverified signer"):
+    with pytest.raises(MessageRejected, match="Unverified signer"):
         accept(sign(stranger, b"hello\n"), ca.ca_dir, None)
 
 
@@ -145,7 +145,7 @@ def test_a_second_certificate_is_taken_for_the_signer(ca, ce):
 
         certificate = x509.load_pem_x509_certificate(file.read())
     message = sign(ce, b"hello\n", extra=[certificate])
-    with pytest.raises(Rejected, match=r"Signer not in valid DNs list: .*sandbox CA"):
+    with pytest.raises(MessageRejected, match=r"Signer not in valid DNs list: .*sandbox CA"):
         accept(message, ca.ca_dir, {ce.dn})
 
 

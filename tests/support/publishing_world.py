@@ -30,7 +30,7 @@ from arcacct.publishing.target_run import Databases, TargetRun
 from arcacct.sandbox import apel
 from arcacct.sandbox.apel import APEL
 from arcacct.sandbox.sgas import SGAS
-from arcacct.sandbox.wire import Peer, Request
+from arcacct.sandbox.wire import HTTPRequest, Peer
 
 FAR = 10**9
 FAMILY = "[arex/jura/apel:a]\ntargeturl=https://ams.example.org\ngocdb_name=ONE\napel_messages={}\nurbatchsize=3\n"
@@ -150,7 +150,7 @@ class Line:
                 self._receiver._tables[record.table][apel.key(record)] = record.values
             return Answer(Kind.ACCEPTED, 200)
         ids = [html.unescape(one) for one in re.findall('urf:recordId="([^"]*)"', message.data.decode())]
-        answer = self._receiver.answer(Request("POST", "/sgas/ur", {}, {}, message.data, CE))
+        answer = self._receiver.answer(HTTPRequest("POST", "/sgas/ur", {}, {}, message.data, CE))
         return classify_sgas(answer.status, {}, answer.body, ids)
 
 

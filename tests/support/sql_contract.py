@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import arex_corpus as corpus
 
-from arcacct.db.schema import ACCOUNTING, PUBLISHING, Kind, scripts
+from arcacct.db.schema import ACCOUNTING, PUBLISHING, DatabaseKind, scripts
 
 _VIEW = re.compile(r"^CREATE VIEW (v1_\w+) AS$")
 _COLUMN = re.compile(r' AS "?(\w+)"?,? -- (.*)$')
@@ -26,7 +26,7 @@ class Column(NamedTuple):
     meaning: str
 
 
-def documented(kind: Kind) -> dict[str, list[Column]]:
+def documented(kind: DatabaseKind) -> dict[str, list[Column]]:
     """The columns of each view with their comments, from the last script that makes the view."""
     views: dict[str, list[Column]] = {}
     for _number, path in scripts(kind):

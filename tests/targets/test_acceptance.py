@@ -18,14 +18,13 @@ from arcacct.targets.acceptance import (
     accept_for_apel_job,
     accept_for_car,
     accept_for_sgas,
-    apel_verdict,
-    repair_apel_job,
-    sgas_verdict,
 )
+from arcacct.targets.apel.acceptance import apel_verdict, repair_apel_job
 from arcacct.targets.apel.car import CAROptions, car
 from arcacct.targets.apel.car import document as car_document
 from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job, message
 from arcacct.targets.apel.summaries import summaries
+from arcacct.targets.sgas.acceptance import sgas_verdict
 from arcacct.targets.sgas.usage_record import UROptions, document, usage_record
 
 CREATED = 1_704_198_660

@@ -18,9 +18,6 @@ from arcacct.benchmark import FALLBACK, Benchmark
 from arcacct.jobs.fqan import VOs
 from arcacct.jobs.identity import is_domain_name, job_record_id, machine_host, start_time
 from arcacct.targets.apel.messages import (
-    DESCRIPTION,
-    LONG,
-    QUEUE,
     APELOptions,
     Membership,
     apel_local_job_id,
@@ -29,6 +26,7 @@ from arcacct.targets.apel.messages import (
     membership,
     submit_host,
 )
+from arcacct.targets.apel.rules import DESCRIPTION, LONG, QUEUE
 from arcacct.targets.apel.text import field
 from arcacct.targets.xml import duration, escape, iso_time
 

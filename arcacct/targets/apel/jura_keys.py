@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from arcacct.benchmark import Benchmark, parsed_benchmark
 from arcacct.errors import InputError
-from arcacct.targets.apel.messages import LONG, JobKey
+from arcacct.targets.apel.messages import JobKey
+from arcacct.targets.apel.rules import LONG
 from arcacct.targets.apel.summaries import Summary, SummaryKey, Sync, SyncKey, folded_key
 from arcacct.targets.apel.text import field, folded
 

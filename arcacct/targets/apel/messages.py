@@ -14,6 +14,7 @@ from arcacct.benchmark import FALLBACK, Benchmark, parsed_benchmark
 from arcacct.errors import InputError
 from arcacct.jobs.fqan import FQAN, VOs, parsed_fqan
 from arcacct.jobs.identity import has_value, machine_host, start_time, vo_name
+from arcacct.targets.apel.rules import DESCRIPTION, LONG, QUEUE
 from arcacct.targets.apel.text import ascii_text, field, folded, record_text
 
 TYPE_CHECKING = False
@@ -21,12 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from arcacct.jobs.aar import AAR
-
-LONG, QUEUE, DESCRIPTION = 255, 100, 100
-"""Widths of APEL's columns."""
-
-LARGEST_INT4 = 2**31 - 1
-"""APEL's procedures take durations, counts and memory as INT."""
 
 JOB_HEADERS = {
     "v0.3": "APEL-individual-job-message: v0.3\n",

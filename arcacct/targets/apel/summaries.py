@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from arcacct.benchmark import TYPES
-from arcacct.targets.apel.messages import LONG, APELOptions, benchmark_of, infrastructure, membership, submit_host
+from arcacct.targets.apel.messages import APELOptions, benchmark_of, infrastructure, membership, submit_host
+from arcacct.targets.apel.rules import LONG
 from arcacct.targets.apel.text import field, folded, record_text
 
 TYPE_CHECKING = False

@@ -22,6 +22,7 @@ from arcacct.jobs.identity import (
     start_time,
     vo_name,
 )
+from arcacct.targets.sgas.rules import RULES
 from arcacct.targets.xml import carried, duration, escape, iso_time
 
 TYPE_CHECKING = False
@@ -44,17 +45,14 @@ HEAD = (
 TAIL = "</UsageRecords>\n"
 """A document is HEAD, records, TAIL: callers that batch by bytes add up ``len(record.encode())``."""
 
-LONGEST_LOCAL_ID = 120
-"""SGAS drops a longer LocalJobId, or one that begins with a slash, and then renames the record."""
-
-LARGEST_INT4 = 2**31 - 1
 _SCRATCH = ' urf:storageUnit="B" urf:metric="total" urf:type="scratch"'
 _NETWORK = ' urf:storageUnit="B" urf:metric="total"'
 _PHYSICAL = ' urf:storageUnit="KB" urf:metric="max" urf:type="physical"'
 _VIRTUAL = {kind: f' urf:storageUnit="KB" urf:metric="max" urf:type="{kind}"' for kind in ("shared", "virtual")}
 _LOGGER = f'<logger:LoggerName logger:version="{__version__}">arcacct</logger:LoggerName>'
-_LONGEST_JOINED_HOSTS = 2699
-_LONGEST_SUBMIT_HOST = 200
+# One more SGAS would cut, and mark as cut.
+_LONGEST_JOINED_HOSTS = int(RULES["host"].most) - 1
+_LARGEST_SPLIT_CPU_S = min(RULES["user_time"].most, RULES["kernel_time"].most)
 
 
 class UROptions(NamedTuple):
@@ -124,7 +122,7 @@ def local_job_id(aar: AAR, options: UROptions) -> str | None:
     if not aar.local_job_id:
         return None
     text = options.localid_prefix + aar.local_job_id
-    return None if len(text) > LONGEST_LOCAL_ID or carried(text).startswith("/") else text
+    return None if len(text) > RULES["local_job_id"].most or carried(text).startswith("/") else text
 
 
 def _local_job_id(aar: AAR, options: UROptions) -> str:
@@ -251,7 +249,7 @@ def submit_host(client_host: str | None) -> str | None:
     SGAS stores addresses as they are; the schema's pattern takes names only, and of IPv4 the addresses that look so.
     """
     host = client_host_name(client_host) if client_host else ""
-    return host if len(host) <= _LONGEST_SUBMIT_HOST and (is_domain_name(host) or is_address(host)) else None
+    return host if len(host) <= RULES["submit_host"].most and (is_domain_name(host) or is_address(host)) else None
 
 
 @lru_cache(maxsize=4096)
@@ -285,7 +283,7 @@ def _extensions(aar: AAR) -> str:
 
 def _split_cpu(aar: AAR) -> str:
     """SGAS keeps user and kernel time only from its own elements, in columns of four bytes."""
-    if max(aar.cpu_user_s, aar.cpu_kernel_s) > LARGEST_INT4:
+    if max(aar.cpu_user_s, aar.cpu_kernel_s) > _LARGEST_SPLIT_CPU_S:
         return ""
     user, kernel = duration(aar.cpu_user_s), duration(aar.cpu_kernel_s)
     return f"<sgas:UserTime>{user}</sgas:UserTime><sgas:KernelTime>{kernel}</sgas:KernelTime>"

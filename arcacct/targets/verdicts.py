@@ -1,7 +1,7 @@
 """
 The rules that every receiver of a job shares: identity, a final status, an end, and amounts a column can hold.
 
-Part of `acceptance`, which adds what each receiver asks beyond them.
+The receivers' own acceptance (`sgas.acceptance`, `apel.acceptance`) adds what each asks beyond them.
 """
 
 from __future__ import annotations
@@ -11,25 +11,21 @@ from typing import Any, NamedTuple
 
 from arcacct.benchmark import Benchmark, parsed_benchmark
 from arcacct.errors import InputError
+from arcacct.targets.apel.rules import FUTURE_S
 from arcacct.targets.apel.text import ascii_text
-from arcacct.targets.sgas.usage_record import LARGEST_INT4
+from arcacct.targets.rules import EXACT, INT2, INT4
 from arcacct.targets.xml import LAST_SECOND, has_forbidden, iso_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.jobs.aar import AAR
+    from arcacct.jobs.aar import AAR, UsageCell
 
 FINAL = frozenset(("completed", "failed", "aborted"))
 
-LARGEST_EXACT = 2**53
-"""Beyond it a value is no measurement, and one would make a month's sum overflow."""
-
-FUTURE_S = 2 * 86400
-"""APEL takes an end of at most two days ahead of its clock; SGAS would count the job on a day to come."""
-
 _FREE_TEXTS = ("job_name", "user_dn", "vo", "queue", "project", "local_user", "local_job_id", "wn_instance")
 _OPTIONAL_AMOUNTS = ("memory_kib", "virtual_memory_kib", "scratch_bytes", "stage_in_bytes", "stage_out_bytes")
-_SMALLEST_WIDTH = 100
+SMALLEST_WIDTH = 100
+"""No text of a job has a column narrower than this, at any receiver."""
 _LONGEST_SHOWN = 60
 LONGEST_HOST = 255
 """Of a domain name."""
@@ -68,12 +64,12 @@ def _amounts_look_sound(aar: AAR, now: int) -> bool:
     return (
         aar.status in FINAL
         and 0 < aar.submit_time <= aar.end_time <= now <= LAST_SECOND
-        and 0 <= aar.wall_s <= LARGEST_INT4
+        and 0 <= aar.wall_s <= INT4
         and min(aar.cpu_user_s, aar.cpu_kernel_s) >= 0
-        and aar.cpu_user_s + aar.cpu_kernel_s <= LARGEST_INT4
-        and 0 <= aar.core_count < 2**15 > aar.node_count >= 0
-        and 0 <= aar.memory_kib <= LARGEST_INT4 >= aar.virtual_memory_kib >= 0
-        and 0 <= aar.scratch_bytes < LARGEST_EXACT > aar.stage_in_bytes >= 0 <= aar.stage_out_bytes < LARGEST_EXACT
+        and aar.cpu_user_s + aar.cpu_kernel_s <= INT4
+        and 0 <= aar.core_count <= INT2 >= aar.node_count >= 0
+        and 0 <= aar.memory_kib <= INT4 >= aar.virtual_memory_kib >= 0
+        and 0 <= aar.scratch_bytes < EXACT > aar.stage_in_bytes >= 0 <= aar.stage_out_bytes < EXACT
         and 0 <= (aar.lrms_submit_time or 0) <= now
         and 0 <= (aar.lrms_start_time or 0) <= now >= (aar.lrms_end_time or 0) >= 0
         and isinstance(aar.exit_code, int)
@@ -94,8 +90,8 @@ def _own_texts_sound(aar: AAR) -> bool:
     texts = f"{aar.job_id} {aar.local_job_id or ''} {aar.job_name or ''} {aar.wn_instance or ''}"
     return (
         texts.isprintable()
-        and 0 < len(aar.job_id) <= _SMALLEST_WIDTH >= len(aar.local_job_id or "")
-        and len(aar.job_name or "") <= _SMALLEST_WIDTH
+        and 0 < len(aar.job_id) <= SMALLEST_WIDTH >= len(aar.local_job_id or "")
+        and len(aar.job_name or "") <= SMALLEST_WIDTH
     )
 
 
@@ -103,10 +99,10 @@ def _own_texts_sound(aar: AAR) -> bool:
 def shared_texts_sound(*texts: str | tuple[str, ...] | None) -> bool:
     """The texts that come back with many jobs: short enough for any column, and in letters that every format sends."""
     flat = [text for value in texts for text in ((value,) if isinstance(value, str) else value or ())]
-    return all(len(text) <= _SMALLEST_WIDTH and ascii_text(text) == text for text in flat)
+    return all(len(text) <= SMALLEST_WIDTH and ascii_text(text) == text for text in flat)
 
 
-def job_refusal(aar: AAR, largest_cpu_s: int) -> str | None:
+def job_refusal(aar: AAR, largest_wall_s: int, largest_cpu_s: int) -> str | None:
     """Why no receiver would take a job, or None."""
     if not (aar.job_id and aar.job_id.isprintable()) or has_forbidden(aar.job_id):
         return f"JobID {aar.job_id!r} is empty or has characters that cannot be sent"
@@ -114,28 +110,24 @@ def job_refusal(aar: AAR, largest_cpu_s: int) -> str | None:
         return f"status {aar.status!r} is not final: expected completed, failed or aborted"
     if not _is_within(aar.end_time, 1, LAST_SECOND):
         return f"EndTime {_shown(aar.end_time)} is not a time"
-    return _amount_refusal(aar, largest_cpu_s)
+    bounds = (
+        ("wall time", aar.wall_s, largest_wall_s),
+        ("user CPU time", aar.cpu_user_s, largest_cpu_s),
+        ("kernel CPU time", aar.cpu_kernel_s, largest_cpu_s),
+    )
+    return outside(bounds) or outside((("CPU time", aar.cpu_s, largest_cpu_s),))
 
 
 def ahead(aar: AAR, now: int) -> Verdict | None:
     """
     The verdict on a job that ends in the future: nothing is wrong with it if it is the clock that is behind.
 
-    To be asked of a job that nothing else is refused of.
+    To be asked of a job that nothing else is refused of. As APEL has it; SGAS would count it on a day to come.
     """
     if aar.end_time <= now + FUTURE_S:
         return None
     refusal = f"EndTime {iso_time(aar.end_time)} lies in the future by this host's clock ({iso_time(now)})"
     return Verdict(aar, (), refusal, aar.end_time - FUTURE_S)
-
-
-def _amount_refusal(aar: AAR, largest_cpu_s: int) -> str | None:
-    bounds = (
-        ("wall time", aar.wall_s, LARGEST_INT4),
-        ("user CPU time", aar.cpu_user_s, largest_cpu_s),
-        ("kernel CPU time", aar.cpu_kernel_s, largest_cpu_s),
-    )
-    return outside(bounds) or outside((("CPU time", aar.cpu_s, largest_cpu_s),))
 
 
 def outside(bounds: tuple[tuple[str, object, int], ...]) -> str | None:
@@ -152,7 +144,7 @@ def known_count(count: object) -> int:
 
     Not the largest that a column holds: receivers multiply wall times by it.
     """
-    return count if isinstance(count, int) and 0 <= count <= LARGEST_INT4 else 0
+    return count if isinstance(count, int) and 0 <= count <= INT4 else 0
 
 
 def _is_within(value: object, least: int, most: int) -> bool:
@@ -162,7 +154,7 @@ def _is_within(value: object, least: int, most: int) -> bool:
 
 def count_note(name: str, count: object) -> str:
     """What to say of a count that `known_count` does not know."""
-    return f"{name} {_shown(count)} is outside 0..{LARGEST_INT4}: taken as unknown"
+    return f"{name} {_shown(count)} is outside 0..{INT4}: taken as unknown"
 
 
 def _shown(value: object) -> str:
@@ -204,7 +196,7 @@ def repair_amounts(aar: AAR, notes: list[str]) -> AAR:
     """Optional amounts that cannot have been measured are left out: none of them keeps a job from being counted."""
     for name in _OPTIONAL_AMOUNTS:
         amount = getattr(aar, name)
-        if not _is_within(amount, 0, LARGEST_EXACT - 1):
+        if not _is_within(amount, 0, EXACT - 1):
             notes.append(f"{name} {_shown(amount)} is outside 0..2^53: left out")
             aar = changed(aar, **{name: 0})
     for name in ("node_count", "core_count"):
@@ -252,9 +244,10 @@ def cut_texts(aar: AAR, widths: tuple[tuple[str, int], ...], notes: list[str]) -
     return aar
 
 
-def note_cuts(texts: tuple[tuple[str, str | None, int], ...], notes: list[str]) -> None:
-    """Say which of the (name, text, width) APEL gets the beginning of; cutting is the formats' business."""
-    for name, text, width in texts:
+def note_cuts(record: AAR | UsageCell, widths: tuple[tuple[str, int], ...], notes: list[str]) -> None:
+    """Say of which texts APEL gets the beginning; cutting is the formats' business."""
+    for name, width in widths:
+        text = getattr(record, name)
         length = 0 if text is None else _sent_length(text)
         if length > width:
             notes.append(f"{name}: cut from {length} to {width} characters")

@@ -1,0 +1,170 @@
+"""What APEL would refuse of a job or of a sum, found before it is sent: it drops the message and tells nobody."""
+
+from __future__ import annotations
+
+from calendar import timegm
+from typing import NamedTuple
+
+from arcacct.jobs.identity import has_value
+from arcacct.targets.apel import rules
+from arcacct.targets.apel.messages import APELOptions, apel_local_job_id
+from arcacct.targets.apel.text import ascii_text
+from arcacct.targets.rules import EXACT, Care
+from arcacct.targets.verdicts import (
+    Verdict,
+    ahead,
+    benchmark_problem,
+    changed,
+    count_note,
+    job_refusal,
+    known_count,
+    looks_sound,
+    note_characters,
+    note_cuts,
+    outside,
+    repair_amounts,
+    repair_hosts,
+    repair_times,
+    shared_texts_sound,
+)
+from arcacct.targets.xml import iso_time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from arcacct.benchmark import Benchmark
+    from arcacct.jobs.aar import AAR, UsageCell
+    from arcacct.targets.apel.car import CAROptions
+    from arcacct.targets.rules import Rule
+
+
+class CellVerdict(NamedTuple):
+    """A usage cell as it may be summed."""
+
+    cell: UsageCell
+    notes: tuple[str, ...] = ()
+    """What was repaired: cells that differ in nothing else have one key at the receiver."""
+    refusal: str | None = None
+    not_before: int | None = None
+    """UTC seconds: the refusal is only about this host's clock, and holds until then; None: it holds for good."""
+
+
+def _limits(table: Mapping[str, Rule], care: Care) -> tuple[tuple[str, int], ...]:
+    """The values with this care and the largest that is sent of each."""
+    return tuple((rule.value, min(int(rule.most), EXACT)) for rule in table.values() if rule.care is care)
+
+
+_CUT_OF_JOB, _CUT_OF_CELL = _limits(rules.JOB, Care.CUT), _limits(rules.SUMMARY, Care.CUT)
+_LARGEST = _limits(rules.JOB, Care.LARGEST)
+_WALL_S, _CPU_S = int(rules.JOB["WallDuration"].most), int(rules.JOB["CpuDuration"].most)
+_JOBS = int(rules.SUMMARY["NumberOfJobs"].most)
+_LONG = int(rules.JOB["LocalJobId"].most)
+
+
+def accept_for_car(aar: AAR, options: APELOptions | CAROptions, now: int) -> Verdict:
+    """Measure a job by the rules of APEL's XML parser, its database and the CAR schema."""
+    if looks_sound(aar, now) and _apel_looks_sound(aar, options.localid_prefix):
+        return Verdict(aar)
+    return apel_verdict(aar, options.localid_prefix, options.default_benchmark, now)
+
+
+def accept_for_apel_job(aar: AAR, options: APELOptions, now: int) -> Verdict:
+    """Measure a job by the rules of APEL's individual job records, v0.3 and v0.4."""
+    if looks_sound(aar, now) and _apel_looks_sound(aar, options.localid_prefix):
+        return Verdict(aar)
+    return apel_verdict(aar, options.localid_prefix, options.default_benchmark, now, repair_apel_job)
+
+
+def _apel_looks_sound(aar: AAR, prefix: str) -> bool:
+    return (
+        has_value(aar.local_job_id)
+        and apel_local_job_id(aar, prefix) == f"{prefix}{aar.local_job_id}"
+        and aar.job_id.isascii()
+        and shared_texts_sound(aar.endpoint_url)
+    )
+
+
+def apel_verdict(
+    aar: AAR, prefix: str, default: Benchmark, now: int, *repairs_of_format: Callable[[AAR, list[str]], AAR]
+) -> Verdict:
+    """All of APEL's rules for a job, then those of one format."""
+    refusal = job_refusal(aar, _WALL_S, _CPU_S)
+    if not refusal and (len(ascii_text(aar.job_id)) > _LONG or not has_value(aar.job_id)):
+        refusal = f"JobID is longer than {_LONG} characters or means nothing to APEL"
+    if refusal:
+        return Verdict(aar, (), refusal)
+    if verdict := ahead(aar, now):
+        return verdict
+    notes: list[str] = []
+    if note := _benchmark_note(aar.benchmark, default):
+        notes.append(note)
+        aar = aar._replace(benchmark=None)
+    by_job_id = apel_local_job_id(aar._replace(local_job_id=None), prefix)
+    if aar.local_job_id and apel_local_job_id(aar, prefix) == by_job_id:
+        notes.append("LocalJobId: the batch system's id is too long or means nothing to APEL: the JobID is used")
+    for repair in (repair_times, repair_amounts, repair_hosts, note_characters, _note_apel_cuts, *repairs_of_format):
+        aar = repair(aar, notes)
+    return Verdict(aar, tuple(notes))
+
+
+def _note_apel_cuts(aar: AAR, notes: list[str]) -> AAR:
+    """Note what APEL's formats cut to its columns, or send in parts."""
+    note_cuts(aar._replace(local_user=(aar.local_user or "").partition(":")[0]), _CUT_OF_JOB, notes)
+    longest = int(rules.JOB["FQAN"].most)
+    if aar.fqans and len(ascii_text(aar.fqans[0])) > longest:
+        notes.append(f"main FQAN: longer than {longest} characters: VO, group and role are sent, each cut to {_LONG}")
+    return aar
+
+
+def repair_apel_job(aar: AAR, notes: list[str]) -> AAR:
+    """Memory beyond its column is taken to the largest that it holds; the XML's memory is not read."""
+    for name, largest in _LARGEST:
+        kib = getattr(aar, name)
+        if kib > largest:
+            notes.append(f"{name} {kib}: APEL holds {largest}")
+            aar = changed(aar, **{name: largest})
+    return aar
+
+
+def accept_cell(cell: UsageCell, options: APELOptions, now: int) -> CellVerdict:
+    """Measure a usage cell by the rules of APEL's summary records."""
+    if not (1 <= cell.month <= 12 and 1970 <= cell.year <= 9999):
+        return CellVerdict(cell, (), f"{cell.year}-{cell.month} is not a month")
+    bounds = (("jobs", cell.jobs, _JOBS), ("wall time", cell.wall_s, EXACT), ("CPU time", cell.cpu_s, EXACT))
+    if refusal := outside(bounds):
+        return CellVerdict(cell, (), refusal)
+    first, last = _month(cell.year, cell.month)
+    if first > now:
+        refusal = f"month {cell.year}-{cell.month:02d} has not begun by this host's clock ({iso_time(now)})"
+        return CellVerdict(cell, (), refusal, first)
+    notes: list[str] = []
+    if cell.benchmark and (note := _benchmark_note(cell.benchmark, options.default_benchmark)):
+        notes.append(note)
+        cell = cell._replace(benchmark=None)
+    if (nodes := known_count(cell.node_count)) != cell.node_count:
+        notes.append(count_note("node count", cell.node_count))
+    if (cores := known_count(cell.core_count)) != cell.core_count:
+        notes.append(count_note("core count", cell.core_count))
+    cell = cell._replace(node_count=nodes, core_count=cores)
+    earliest = min(max(cell.earliest_end_time, first), last)
+    latest = max(min(cell.latest_end_time, last), earliest)
+    if (earliest, latest) != (cell.earliest_end_time, cell.latest_end_time):
+        notes.append("earliest and latest end lie outside the month: taken to its bounds")
+        cell = cell._replace(earliest_end_time=earliest, latest_end_time=latest)
+    note_cuts(cell, _CUT_OF_CELL, notes)
+    return CellVerdict(cell, tuple(notes))
+
+
+def _benchmark_note(benchmark: str | None, default: Benchmark) -> str | None:
+    """What to say of a job, or jobs, that are summed with the site's default benchmark; ``None``: they have one."""
+    if not benchmark:
+        return f"no benchmark: {default} is used"
+    problem = benchmark_problem(benchmark)
+    return None if problem is None else f"{problem}: {default} is used"
+
+
+def _month(year: int, month: int) -> tuple[int, int]:
+    """The first second of a month and the first of the next, which APEL still counts to it."""
+    following = (year + 1, 1) if month == 12 else (year, month + 1)
+    return timegm((year, month, 1, 0, 0, 0)), timegm((*following, 1, 0, 0, 0))

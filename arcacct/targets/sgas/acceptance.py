@@ -1,0 +1,142 @@
+"""What SGAS would refuse of a job, found before it is sent: it rolls back whatever came with it."""
+
+from __future__ import annotations
+
+from arcacct.jobs.fqan import FQAN, parsed_fqan
+from arcacct.jobs.identity import machine_host
+from arcacct.targets.rules import EXACT, Care
+from arcacct.targets.sgas.rules import RULES
+from arcacct.targets.sgas.usage_record import UROptions, local_job_id, record_id
+from arcacct.targets.verdicts import (
+    Verdict,
+    ahead,
+    benchmark_problem,
+    cut_local_user,
+    cut_texts,
+    job_refusal,
+    looks_sound,
+    note_characters,
+    repair_amounts,
+    repair_hosts,
+    repair_times,
+)
+from arcacct.targets.xml import LAST_SECOND, has_forbidden
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.jobs.aar import AAR, Transfer
+
+_MOST = {column: int(rule.most) for column, rule in RULES.items()}
+_ENVIRONMENT, _URL, _MACHINE, _GROUP = map(
+    _MOST.__getitem__, ("runtime_environment", "transfer_url", "machine_name", "vo_group")
+)
+_LARGEST_FILE, _LARGEST_NODE_COUNT = _MOST["transfer_size"], _MOST["node_count"]
+# The rest of what is cut is no text of its own but a part of one, or one of many.
+_CUT = tuple(
+    (rule.value, int(rule.most))
+    for rule in RULES.values()
+    if rule.care is Care.CUT and rule.value not in {"local_user", "fqans", "run_time_environments", "transfers"}
+)
+
+
+def accept_for_sgas(aar: AAR, options: UROptions, now: int) -> Verdict:
+    """Measure a job by SGAS's rules; `now` in seconds, for ends in the future."""
+    if (
+        looks_sound(aar, now)
+        and all(map(_transfer_sound, aar.transfers))
+        and all(name.isprintable() and 0 < len(name) <= _ENVIRONMENT for name in aar.run_time_environments)
+        and _plain_host(machine_host(aar.endpoint_url, options.host))
+        and (not aar.local_job_id or local_job_id(aar, options) is not None)
+    ):
+        return Verdict(aar)
+    return sgas_verdict(aar, options, now)
+
+
+def _transfer_sound(transfer: Transfer) -> bool:
+    return (
+        0 < len(transfer.url) <= _URL
+        and transfer.url.isprintable()
+        and 0 <= transfer.size_bytes <= _LARGEST_FILE
+        and 0 <= transfer.start_time <= LAST_SECOND >= transfer.end_time >= 0
+    )
+
+
+def _plain_host(host: str | None) -> bool:
+    return host is not None and len(host) <= _MACHINE and host.isascii() and host.isprintable()
+
+
+def sgas_verdict(aar: AAR, options: UROptions, now: int) -> Verdict:
+    """All of SGAS's rules, one after the other."""
+    # What its column of eight bytes holds beyond EXACT is no measurement.
+    refusal = job_refusal(aar, _MOST["wall_duration"], min(_MOST["cpu_duration"], EXACT)) or _refusal(aar, options)
+    if refusal:
+        return Verdict(aar, (), refusal)
+    if verdict := ahead(aar, now):
+        return verdict
+    notes: list[str] = []
+    for repair in (repair_times, repair_amounts, repair_hosts, note_characters):
+        aar = repair(aar, notes)
+    aar = cut_texts(aar, _CUT, notes)
+    aar = cut_local_user(aar, _MOST["local_user"], notes)
+    if aar.local_job_id and local_job_id(aar, options) is None:
+        # Sent, it would make SGAS give the record another id.
+        notes.append(f"LocalJobId: longer than {_MOST['local_job_id']} characters or begins with a slash: left out")
+    if aar.node_count > _LARGEST_NODE_COUNT:
+        notes.append(f"node count {aar.node_count}: SGAS holds {_LARGEST_NODE_COUNT}")
+        aar = aar._replace(node_count=_LARGEST_NODE_COUNT)
+    if problem := benchmark_problem(aar.benchmark):
+        notes.append(f"{problem}: left out")
+    if any(len(fqan) > _GROUP // 2 for fqan in aar.fqans):
+        aar = aar._replace(fqans=tuple(_cut_fqan(fqan, notes) for fqan in aar.fqans))
+    aar = aar._replace(
+        run_time_environments=_environments(aar.run_time_environments, notes),
+        transfers=_transfers(aar.transfers, notes),
+    )
+    return Verdict(aar, tuple(notes))
+
+
+def _refusal(aar: AAR, options: UROptions) -> str | None:
+    machine = machine_host(aar.endpoint_url, options.host)
+    if not machine:
+        return "no MachineName: the job has no endpoint, set lrms_host"
+    if len(machine) > _MACHINE or not machine.isprintable():
+        return f"MachineName {machine[:60]!r}... is longer than {_MACHINE} characters or not printable"
+    if len(record_id(aar, options)) > _MOST["record_id"]:
+        return f"recordId is longer than {_MOST['record_id']} characters"
+    return None
+
+
+def _cut_fqan(text: str, notes: list[str]) -> str:
+    """Group and role have columns of their own; in jura-ng's style the role is written with its key."""
+    parsed = parsed_fqan(text)
+    if parsed is None:
+        return text
+    role = None if parsed.role is None else parsed.role[: _MOST["vo_role"] - len("/Role=")]
+    cut = FQAN(parsed.group[:_GROUP].rstrip("/"), role, parsed.capability)
+    if cut == parsed:
+        return text
+    notes.append(f"VOMS attribute {text[:60]!r}...: cut to {_GROUP} characters")
+    return str(cut)
+
+
+def _environments(names: tuple[str, ...], notes: list[str]) -> tuple[str, ...]:
+    good = tuple(name[:_ENVIRONMENT] for name in names if _visible(name))
+    if good != names:
+        notes.append(f"run-time environments: empty ones left out, others cut to {_ENVIRONMENT} characters")
+    return good
+
+
+def _transfers(transfers: tuple[Transfer, ...], notes: list[str]) -> tuple[Transfer, ...]:
+    good = tuple(
+        transfer._replace(url=transfer.url[:_URL])
+        for transfer in transfers
+        if _visible(transfer.url) and _transfer_sound(transfer._replace(url="possible"))
+    )
+    if good != transfers:
+        notes.append(f"transfers: impossible ones left out, URLs cut to {_URL} characters")
+    return good
+
+
+def _visible(text: str) -> bool:
+    """Whether something is left of a text when XML's forbidden characters are gone."""
+    return bool(text) and (text.isprintable() or any(not has_forbidden(character) for character in text))

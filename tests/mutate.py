@@ -1,0 +1,232 @@
+"""
+Break one line of the program at a time, and see which test notices.
+
+``python tests/mutate.py`` breaks the modules where a wrong line costs a site its numbers; ``python tests/mutate.py
+arcacct/jobs/cells.py`` another. A night's work on a machine of two cores, so ``--sample 200`` breaks that many places,
+chosen by ``--seed``. What no test notices is printed as lines for `mutations_explained.txt`, beside this file: write a
+test that notices it, or say there in a few words why nobody can. Ends with 1 if anything is left that is in neither.
+
+First every test is run once, to see which lines it runs, also in processes that it starts. Each break is shown to the
+tests that run its line, in a copy of the checkout with an environment of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import queue
+import random
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Sequence
+
+import coverage
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "tests" / "support"))
+
+from breaks import Break, breaks_of, explained  # noqa: E402  after the path is set
+
+EXPLAINED = pathlib.Path(__file__).with_name("mutations_explained.txt")
+CRITICAL = (
+    "arcacct/arex/spool.py",
+    "arcacct/db/transaction.py",
+    "arcacct/jobs/cells.py",
+    "arcacct/jobs/former.py",
+    "arcacct/jobs/recorder.py",
+    "arcacct/jobs/writing.py",
+    "arcacct/publishing/batches.py",
+    "arcacct/publishing/delivery.py",
+    "arcacct/publishing/digests.py",
+    "arcacct/publishing/feed.py",
+    "arcacct/publishing/floor.py",
+    "arcacct/publishing/given.py",
+    "arcacct/publishing/held.py",
+    "arcacct/publishing/ledger.py",
+    "arcacct/publishing/months.py",
+    "arcacct/publishing/position.py",
+    "arcacct/publishing/sent.py",
+    "arcacct/publishing/sums.py",
+)
+"""Where a wrong line loses a record, or counts one twice."""
+
+MOST_TESTS = 60
+"""Of those that run a line; a break that so many do not notice is not noticed."""
+PATIENCE_S = 900.0
+"""For the tests of one break: one that makes the program hang is noticed."""
+NOTICED_BY_PYTEST = (1, 2, 3)
+"""Exit codes: tests failed, were interrupted (a file cannot be imported), or pytest itself fell."""
+
+
+class Copy:
+    """A copy of the checkout with an environment where it is installed: what tests start runs from it, too."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self.tree = directory / "tree"
+        environment = directory / "venv"
+        listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        for name in subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0"):
+            if name and (ROOT / name).exists():
+                (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, self.tree / name)
+        subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+        self.python = environment / "bin" / "python"
+        ours = sysconfig.get_path("purelib", vars={"base": str(environment)})
+        # After what is installed here: whatever this interpreter has, with what coverage does at the start of each.
+        line = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
+        pathlib.Path(ours, "of_the_parent.pth").write_text(line, encoding="utf-8")
+        install = ["-m", "pip", "install", "-q", "--no-deps", "--editable", self.tree]
+        subprocess.run([self.python, *install], check=True)
+
+    def run(self, *arguments: str, patience_s: float | None = None, **more: str) -> tuple[int | None, str]:
+        """The exit code of pytest, ``None`` if it took too long, and what it printed."""
+        # Broken and mended within a second, a module may be as long as it was: no compiled file may stand for it.
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(self.tree), **more}
+        environment["PATH"] = f"{self.python.parent}:{environment['PATH']}"
+        command = [self.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+        try:
+            done = subprocess.run(
+                command, cwd=self.tree, env=environment, capture_output=True, timeout=patience_s, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return None, ""
+        return done.returncode, done.stdout.decode(errors="replace")
+
+    def notices(self, one: Break, tests: Sequence[str]) -> bool:
+        """Whether one of these tests fails once the line is broken."""
+        path = self.tree / one.module
+        whole = path.read_bytes()
+        try:
+            path.write_bytes(one.applied(whole))
+            code, _printed = self.run("-x", "-n", "0", *tests, patience_s=PATIENCE_S)
+        finally:
+            path.write_bytes(whole)
+        return code is None or code in NOTICED_BY_PYTEST
+
+
+class Runs:
+    """Which tests run which lines."""
+
+    def __init__(self, file: pathlib.Path) -> None:
+        self._data = coverage.CoverageData(str(file))
+        self._data.read()
+        self._files = {name[name.rfind("arcacct/") :]: name for name in self._data.measured_files()}
+        self._tests: dict[str, dict[int, list[str]]] = {}
+
+    def tests_of(self, one: Break) -> list[str]:
+        """
+        The tests that run a line: of each function of tests one case first, then further ones.
+
+        Lines that run at import are run by the tests of all lines of the module.
+        """
+        if one.module not in self._tests:
+            self._tests[one.module] = self._data.contexts_by_lineno(self._files.get(one.module, ""))
+        by_line = self._tests[one.module]
+        names = {_test_of(context) for context in by_line.get(one.line, ())} - {""}
+        names = names or {_test_of(context) for contexts in by_line.values() for context in contexts} - {""}
+        functions: dict[str, int] = {}
+        ranked = []
+        for name in sorted(names):
+            function = name.partition("[")[0]
+            functions[function] = functions.get(function, 0) + 1
+            ranked.append((functions[function], name))
+        return [name for _rank, name in sorted(ranked)][:MOST_TESTS]
+
+
+def _test_of(context: str) -> str:
+    """``tests/…::test_x[case]`` of ``tests/…::test_x[case] (call)``, as pytest says it to the processes of a test."""
+    return context.rpartition(" (")[0]
+
+
+SEES_TESTS = """
+import os, coverage
+
+def pytest_runtest_logstart(nodeid, location):
+    _told(nodeid + " (call)")
+
+def pytest_runtest_logfinish(nodeid, location):
+    _told("")
+
+def _told(context):
+    measuring = coverage.Coverage.current()
+    if measuring is not None:
+        measuring.switch_context(context)
+"""
+
+
+def seen(copy: Copy, work: pathlib.Path, tests: Sequence[str]) -> Runs:
+    """Run tests once, which have to pass, and note which lines each of them runs."""
+    settings = work / "coverage.ini"
+    settings.write_text(
+        "[run]\nsource_pkgs = arcacct\nparallel = true\npatch = subprocess, _exit\ncontext = ${PYTEST_CURRENT_TEST-}\n"
+        f"data_file = {work / 'lines'}\n",
+        encoding="utf-8",
+    )
+    (copy.tree / "tests/support/sees_tests.py").write_text(SEES_TESTS, encoding="utf-8")
+    code, printed = copy.run("-p", "sees_tests", *tests, COVERAGE_PROCESS_START=str(settings))
+    if code != 0:
+        sys.exit(f"{printed[-10_000:]}\nnothing was broken yet, and not all tests pass")
+    command = [copy.python, "-m", "coverage", "combine", "-q", f"--rcfile={settings}", f"--data-file={work / 'lines'}"]
+    subprocess.run([*command, work], check=True)
+    return Runs(work / "lines")
+
+
+def tried(chosen: Sequence[Break], copies: Sequence[Copy], runs: Runs) -> list[Break]:
+    """What no test noticed."""
+    free: queue.SimpleQueue[Copy] = queue.SimpleQueue()
+    for copy in copies:
+        free.put(copy)
+
+    def is_noticed(one: Break) -> bool:
+        tests = runs.tests_of(one)
+        copy = free.get()
+        try:
+            return bool(tests) and copy.notices(one, tests)
+        finally:
+            free.put(copy)
+
+    with concurrent.futures.ThreadPoolExecutor(len(copies)) as pool:
+        left = []
+        for number, (one, noticed) in enumerate(zip(chosen, pool.map(is_noticed, chosen), strict=True), 1):
+            if not noticed:
+                left.append(one)
+            print(f"\r{number} of {len(chosen)} places broken, {len(left)} unnoticed", end="", flush=True)
+    return left
+
+
+def main() -> int:
+    """Break the modules that were named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("modules", nargs="*", default=CRITICAL, help="paths of modules, as arcacct/jobs/cells.py")
+    parser.add_argument("--sample", type=int, help="how many places to break, chosen among all")
+    parser.add_argument("--seed", type=int, default=0, help="by what they are chosen")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at once")
+    parser.add_argument("--tests", nargs="*", default=[], help="run only these; by default all of them")
+    parser.add_argument("--list", action="store_true", help="only say what would be broken")
+    arguments = parser.parse_args()
+    sources = {module: (ROOT / module).read_bytes() for module in arguments.modules}
+    chosen = [one for module, source in sources.items() for one in breaks_of(module, source)]
+    if arguments.sample is not None and arguments.sample < len(chosen):
+        chosen = sorted(random.Random(arguments.seed).sample(chosen, arguments.sample))
+    if arguments.list:
+        print(*(f"{one.line}: {one.described(sources[one.module])}" for one in chosen), sep="\n")
+        return 0
+    with tempfile.TemporaryDirectory(prefix="mutate-") as directory:
+        # Some tests are other users, who must get at the program.
+        pathlib.Path(directory).chmod(0o755)
+        copies = [Copy(pathlib.Path(directory, str(number))) for number in range(arguments.jobs)]
+        left = tried(chosen, copies, seen(copies[0], pathlib.Path(directory), arguments.tests))
+    known = explained(EXPLAINED.read_text(encoding="utf-8"))
+    new = sorted({text for one in left if (text := one.described(sources[one.module])) not in known})
+    print(f"\n{len(chosen)} broken, {len(left)} unnoticed, {len(left) - len(new)} of them explained")
+    print(*new, sep="\n")
+    return 1 if new else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
