@@ -63,9 +63,9 @@ SPEAKERS = {
     "arex": {"aborting", "database", "importing", "own", "recorded"},
     "asking": {"health_rows", "job_record", "questions", "reading", "story"},
     "features": {"rows"},
-    "gridengine": {"arc_jobs", "importing", "positions", "questions", "rows", "slices"},
+    "gridengine": {"importing", "positions", "questions", "rows", "slices"},
     "publishing": {"given", "held", "ledger", "months", "sent"},
-    "sonar": {"dropped", "hardware", "job_telemetry", "local_jobs", "points", "records", "slurm_rows"},
+    "sonar": {"dropped", "hardware", "job_telemetry", "points", "records", "slurm_rows"},
     "targets.apel": {"jura", "jura_cells"},
 }
 """The modules with SQL, beside what it is about, in each folder that has any; all of db and jobs may."""

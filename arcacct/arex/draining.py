@@ -24,7 +24,7 @@ from arcacct.db import checkpoint, place
 from arcacct.errors import InputError
 from arcacct.files.foreign import Directory, open_directory
 from arcacct.jobs import recorder
-from arcacct.jobs.job import JobFacts
+from arcacct.jobs.states import StateChange
 
 ABANDONED_S = 60
 """A spool file that has not got its name within a minute never will: who wrote it was killed."""
@@ -38,7 +38,7 @@ class _Event(NamedTuple):
     """One event of a spool."""
 
     name: str
-    facts: JobFacts
+    facts: StateChange
     torn: str
     """Why only its name could be read; empty for a whole one."""
 
@@ -234,7 +234,7 @@ def _is_foreign(content: bytes) -> bool:
     return not f"version={spool.VERSION}".encode().startswith(first) and first.strip(b"\0") != b""
 
 
-def _explained(task: Task, event: JobFiles) -> JobFacts:
+def _explained(task: Task, event: JobFiles) -> StateChange:
     """The facts of an event that came without .local, with what the control directory says now."""
     now = read_job(event.controldir, event.job_id, event.state, task.owner, PATIENCE_S)
     # The launcher may have cut its time to seconds.

@@ -9,13 +9,13 @@ any case.
 from arcacct.arex.control_files import JobFiles
 from arcacct.arex.gate import MOST_LRMS_EVENTS, MOST_ROWS, Gate, stored_bytes
 from arcacct.arex.instants import parse_instant
-from arcacct.jobs.job import (
+from arcacct.jobs.states import (
     FQAN_KEYS,
     TRANSFER_CACHED_INPUT,
     TRANSFER_INPUT,
     TRANSFER_OUTPUT,
-    JobFacts,
-    Transfer,
+    StateChange,
+    TransferLine,
     Usage,
 )
 
@@ -57,9 +57,9 @@ _LOCAL = frozenset(
 _LRMS_EVENTS = {"lrmsstarttime": "LRMSSTART", "lrmsendtime": "LRMSEND"}
 
 
-def job_facts(files: JobFiles, rules: "JobRules") -> JobFacts:
+def job_facts(files: JobFiles, rules: "JobRules") -> StateChange:
     """The facts of one state change from the bytes of a job's files, by the rules of the site."""
-    facts = JobFacts(files.job_id, files.state, files.event_ns, files.status)
+    facts = StateChange(files.job_id, files.state, files.event_ns, files.status)
     gate = Gate(len(files.local or b"") + len(files.diag or b"") + len(files.statistics or b""))
     if files.local:
         _read_local(facts, files.local, rules, gate, hashed=files.hashed)
@@ -72,7 +72,7 @@ def job_facts(files: JobFiles, rules: "JobRules") -> JobFacts:
     return facts
 
 
-def _read_local(facts: JobFacts, content: bytes, rules: "JobRules", gate: Gate, *, hashed: bool) -> None:
+def _read_local(facts: StateChange, content: bytes, rules: "JobRules", gate: Gate, *, hashed: bool) -> None:
     values: dict[str, str] = {}
     several: dict[str, list[str]] = {"voms": [], "projectname": [], "auth": []}
     claims: list[tuple[str, str]] = []
@@ -106,7 +106,7 @@ def _read_local(facts: JobFacts, content: bytes, rules: "JobRules", gate: Gate, 
 
 
 def _set_credentials(
-    facts: JobFacts,
+    facts: StateChange,
     fqans: list[str],
     claims: list[tuple[str, str]],
     auth_groups: list[str],
@@ -178,7 +178,7 @@ def vomsless_vo(auth_groups: list[str], rules: "JobRules") -> str:
     return for_any
 
 
-def _read_usage(facts: JobFacts, files: JobFiles, default_benchmark: str, gate: Gate) -> None:
+def _read_usage(facts: StateChange, files: JobFiles, default_benchmark: str, gate: Gate) -> None:
     usage = Usage()
     usage.status = "failed" if files.failed else "completed"
     usage.end_time = files.event_ns // 1_000_000_000
@@ -217,7 +217,7 @@ def _last_events(times: list[tuple[str, str]], gate: Gate) -> list[tuple[str, in
     return events
 
 
-def _read_diag(facts: JobFacts, usage: Usage, content: bytes, gate: Gate, *, last_benchmark: bool) -> None:
+def _read_diag(facts: StateChange, usage: Usage, content: bytes, gate: Gate, *, last_benchmark: bool) -> None:
     numbers: dict[str, int] = {}
     extra: dict[str, str] = {}
     several: dict[str, list[str]] = {"nodename": [], "runtimeenvironments": [], "benchmark": []}
@@ -248,7 +248,7 @@ def _read_diag(facts: JobFacts, usage: Usage, content: bytes, gate: Gate, *, las
     usage.cpu_count = numbers.get("processors") or len(several["nodename"]) or 1
 
 
-def _set_benchmark(facts: JobFacts, benchmarks: list[str], gate: Gate, *, is_last: bool) -> None:
+def _set_benchmark(facts: StateChange, benchmarks: list[str], gate: Gate, *, is_last: bool) -> None:
     given = [value for value in benchmarks if value] or [""]
     facts.benchmarks = (gate.text("benchmark", given[0]), gate.text("benchmark", given[-1]))
     # A first one that is empty counts for A-REX 6, as none.
@@ -268,7 +268,7 @@ def _set_rtes(usage: Usage, lines: list[str], gate: Gate) -> None:
     del usage.rtes[gate.most(field, (2 * stored_bytes(rte) + _ROW_BYTES for rte in usage.rtes), found) :]
 
 
-def _set_nodes(facts: JobFacts, usage: Usage, nodes: list[str], gate: Gate) -> None:
+def _set_nodes(facts: StateChange, usage: Usage, nodes: list[str], gate: Gate) -> None:
     if nodes:
         usage.node_count = len(set(nodes))
         # Names are cut at whole ones: part of a name is another host.
@@ -295,9 +295,9 @@ def leading_digits(text: str) -> int | None:
     return min(int(text[:end]), _MAX_INTEGER) if 0 < end <= 40 else (_MAX_INTEGER if end else None)
 
 
-def _read_statistics(facts: JobFacts, usage: Usage, content: bytes, gate: Gate) -> None:
-    inputs: list[Transfer] = []
-    outputs: list[Transfer] = []
+def _read_statistics(facts: StateChange, usage: Usage, content: bytes, gate: Gate) -> None:
+    inputs: list[TransferLine] = []
+    outputs: list[TransferLine] = []
     for line in gate.lines("statistics", content):
         kind, colon, text = line.partition(":")
         if colon and kind.lower() in ("inputfile", "outputfile"):
@@ -318,7 +318,7 @@ def _read_statistics(facts: JobFacts, usage: Usage, content: bytes, gate: Gate) 
     del usage.transfers[gate.most("transfers", sizes, len(usage.transfers)) :]
 
 
-def parse_transfer(is_input: bool, text: str) -> Transfer | None:
+def parse_transfer(is_input: bool, text: str) -> TransferLine | None:
     """
     One transfer from ``url=U,size=N,starttime=T,endtime=T[,fromcache=yes|no]``.
 
@@ -342,4 +342,4 @@ def parse_transfer(is_input: bool, text: str) -> Transfer | None:
     kind = TRANSFER_OUTPUT
     if is_input:
         kind = TRANSFER_CACHED_INPUT if values.get("fromcache") == "yes" else TRANSFER_INPUT
-    return Transfer(rest, leading_digits(values.get("size", "")) or 0, start, end, kind)
+    return TransferLine(rest, leading_digits(values.get("size", "")) or 0, start, end, kind)

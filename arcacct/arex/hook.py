@@ -46,7 +46,7 @@ _NEEDED = (
     "arex/layout",
     "arex/gate",
     "jobs/",
-    "jobs/job",
+    "jobs/states",
     "arex/control_files",
     "arex/instants",
     "arex/facts",

@@ -29,10 +29,11 @@ from arcacct.errors import InputError, StoreBusy, StoreError
 from arcacct.jobs import cells
 from arcacct.jobs import rows as arex_rows
 from arcacct.jobs.faults import Fault
-from arcacct.jobs.job import IN_PROGRESS
+from arcacct.jobs.job import Job
 from arcacct.jobs.rejected import LONGEST_BYTES, Quarantine, Reject, Retried, drop, fault, is_of_record, needing_file
-from arcacct.jobs.rows import ArexRows
-from arcacct.jobs.writing import ArexJob, Difference, JobWriter, Written, known_jobs
+from arcacct.jobs.rows import ArexRows, Numbers
+from arcacct.jobs.states import FINAL, IN_PROGRESS
+from arcacct.jobs.writing import Difference, JobWriter, Written, known_jobs
 
 SOURCE = "arex"
 SETTLED_S = 3600
@@ -342,7 +343,7 @@ class _Import:
             )
         )
 
-    def _jobs(self, usable: Sequence[ArexRows]) -> tuple[list[ArexJob], list[Reject]]:
+    def _jobs(self, usable: Sequence[ArexRows]) -> tuple[list[Job], list[Reject]]:
         """The records as jobs, and those that cannot be."""
         jobs, bad = [], []
         for one in usable:
@@ -403,7 +404,7 @@ def _reject(origin: str, rows: ArexRows, why: Fault) -> Reject:
 def _rows(content: bytes) -> ArexRows:
     values = json.loads(content)
     children = [[tuple(row) for row in rows] for rows in values[12:17]]
-    return ArexRows._make((*values[:9], tuple(values[9]), *values[10:12], *children, *values[17:]))
+    return ArexRows._make((*values[:9], Numbers._make(values[9]), *values[10:12], *children, *values[17:]))
 
 
 class Sorted(NamedTuple):
@@ -435,7 +436,7 @@ def sorted_out(rows: Iterable[ArexRows], settled_before: int) -> Sorted:
         elif one.status == IN_PROGRESS:
             usable.append(one)
             unfinished.add(one.record_id)
-        elif written_whole(one) or one.numbers[2] < settled_before:
+        elif written_whole(one) or one.numbers.end_time < settled_before:
             usable.append(one)
         else:
             unfinished.add(one.record_id)
@@ -456,9 +457,9 @@ class Archives:
             except StoreError:
                 self._complete = False
 
-    def without_archived(self, con: Connection, jobs: list[ArexJob]) -> list[ArexJob]:
+    def without_archived(self, con: Connection, jobs: list[Job]) -> list[Job]:
         """The jobs without those that are in an archive."""
-        archived = self.archived(con, {job.job_id: job.end_time for job in jobs if job.final})
+        archived = self.archived(con, {job.job_id: job.end_time for job in jobs if job.status in FINAL})
         return [job for job in jobs if job.job_id not in archived]
 
     def archived(self, con: Connection, ends: Mapping[str, int]) -> set[str]:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from arcacct.arex.database import ArexDatabase
 from arcacct.conf.places import AREX_DATABASES, Places
 from arcacct.db.engine import Connection
-from arcacct.jobs.job import FINAL
 from arcacct.jobs.reading import unescaped
+from arcacct.jobs.statuses import SQL_FINAL
 
 _ASK_AFTER = "ARCACCT_ASK_AREX_AFTER"
 _LONGEST_PAUSE_S = 86_400
@@ -73,12 +73,11 @@ def ended_between(database: ArexDatabase, start: int, end: int, settled_before: 
     Without the records that A-REX has lost itself, and those whose end it is still writing: ``settled_before`` and the
     event FINISHED tell as in an import.
     """
-    finals = ", ".join(f"'{name}'" for name in FINAL)
     after = (start, 0)
     while True:
         page = database.con.execute(
             "SELECT EndTime, RecordID, JobID, UsedWalltime, UsedCPUUserTime + UsedCPUKernelTime,"
-            f" Status.Name IN ({finals}) AND (EndTime < ? OR EXISTS (SELECT 1 FROM JobEvents"
+            f" Status.Name IN {SQL_FINAL} AND (EndTime < ? OR EXISTS (SELECT 1 FROM JobEvents"
             " WHERE JobEvents.RecordID = AAR.RecordID AND +EventKey = 'FINISHED'))"
             " FROM AAR JOIN Status ON Status.ID = +StatusID"
             " WHERE (EndTime, AAR.RecordID) > (?, ?) AND EndTime < ? ORDER BY EndTime, AAR.RecordID LIMIT ?",

@@ -19,7 +19,7 @@ from arcacct.arex.vanished import Unfinished
 from arcacct.db import opening
 from arcacct.errors import InputError
 from arcacct.jobs import recorder
-from arcacct.jobs.job import JobFacts, StatusFile
+from arcacct.jobs.states import StateChange, StatusFile
 
 LOOKED_UP_JOBS = 500
 """Jobs asked for in one query."""
@@ -42,7 +42,7 @@ StatusFileFound = tuple[str, str, os.stat_result]
 class _Present(NamedTuple):
     """What a job's files say now."""
 
-    facts: JobFacts
+    facts: StateChange
     path: str
     status: StatusFile
     told_end: int | None

@@ -1,22 +1,24 @@
 """
-A record of the database that A-REX itself writes, as the record that we keep of the same job.
+A record of the database that A-REX itself writes, as a whole job.
 
-Texts stay escaped as A-REX wrote them (our tables have the same convention). What differs is put right: event times
-are local to A-REX there and UTC here; a resumed or restarted job has all its children once more for each end; ARC 7
-keeps the first FQAN and the benchmark in the record instead of beside it.
+What differs from ours is put right: event times are local to A-REX there and UTC here; a resumed or restarted job has
+all its children once more for each end; ARC 7 keeps the first FQAN and the benchmark in the record, not beside it.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 
-from arcacct.jobs.job import FINAL, FQAN_KEYS, IN_PROGRESS
+from arcacct.jobs.job import Job
 from arcacct.jobs.rows import ArexRows, Event, Row
-from arcacct.jobs.writing import ArexJob
+from arcacct.jobs.states import FINAL, FQAN_KEYS, IN_PROGRESS
+from arcacct.jobs.stored import as_job
 
+TimedEvent = tuple[str, int | str]
+"""Key and time in UTC seconds; a text that is no time is as it was."""
 _QUARTER_HOUR_S = 900
+_SECONDS = {f":{second:02}": second for second in range(60)}
 _LARGEST_OFFSET_S = 15 * 3600
 _MINUTES_REMEMBERED = 100_000
 
@@ -32,7 +34,7 @@ def lost(rows: ArexRows) -> str | None:
         return "A-REX recorded neither status nor user (a job of the INTERNAL interface)"
     if rows.status not in (IN_PROGRESS, *FINAL):
         return f"status {rows.status!r} is unknown"
-    if rows.status in FINAL and rows.numbers[2] <= 0:
+    if rows.status in FINAL and rows.numbers.end_time <= 0:
         return f"status {rows.status} without an end time"
     return None
 
@@ -46,14 +48,11 @@ def written_whole(rows: ArexRows) -> bool:
     return any(key == "FINISHED" for key, _when in rows.events)
 
 
-def job_of(rows: ArexRows, clock: EventClock) -> ArexJob:
-    """The job as our tables keep it."""
+def job_of(rows: ArexRows, clock: EventClock) -> Job:
+    """The job, whatever version of A-REX wrote it."""
     ends = sum(key == "FINISHED" for key, _when in rows.events) or 1
-    return ArexJob(
-        *rows[1:7],
-        rows.vo if rows.fqan is None else _without_issuer(rows.vo),
-        rows.status,
-        rows.numbers,
+    once = rows._replace(
+        vo=rows.vo if rows.fqan is None else _without_issuer(rows.vo),
         auth_tokens=(
             tuple(dict.fromkeys(rows.auth_tokens))
             if rows.fqan is None
@@ -62,8 +61,8 @@ def job_of(rows: ArexRows, clock: EventClock) -> ArexJob:
         rtes=_once(rows.rtes, ends),
         transfers=_once(rows.transfers, ends),
         extra=_extra(rows.extra, rows.benchmark),
-        events=clock.utc(rows.events, rows.numbers[1], rows.numbers[2]),
     )
+    return as_job(once, clock.utc(rows.events, rows.numbers.submit_time, rows.numbers.end_time))
 
 
 def _without_issuer(vo: str) -> str:
@@ -138,44 +137,44 @@ class EventClock:
 
     def __init__(self, zone: tzinfo | None) -> None:
         self._zone = zone
-        self._minutes: dict[str, tuple[str, ...]] = {}
+        self._minutes: dict[str, tuple[int, ...]] = {}
         self.elsewhere = 0
         """Jobs whose own times did not fit the zone."""
 
-    def utc(self, events: Sequence[Event], submit_time: int, end_time: int) -> tuple[Event, ...]:
-        """Each event once, in the order of the rows, with its time in UTC."""
-        found = []
+    def utc(self, events: Sequence[Event], submit_time: int, end_time: int) -> tuple[TimedEvent, ...]:
+        """Each event once, in the order of the rows, with its time in UTC seconds; what is no time stays a text."""
+        found: list[TimedEvent] = []
         for key, text in events:
             minutes = self._minutes.get(text[:16]) or self._utc_minutes(text[:16])
-            if len(minutes) != 1:
+            second = _SECONDS.get(text[16:])
+            if len(minutes) != 1 or second is None:
                 break
-            found.append((key, minutes[0] + text[16:]))
+            found.append((key, minutes[0] + second))
         else:
             if _agrees(found, submit_time, end_time):
                 return tuple(dict.fromkeys(found))
         return tuple(dict.fromkeys(self._one_by_one(events, submit_time, end_time)))
 
-    def _utc_minutes(self, minute: str) -> tuple[str, ...]:
-        """What a local ``YYYY-MM-DD hh:mm`` is in UTC: two minutes in the hour that comes twice, none for no time."""
+    def _utc_minutes(self, minute: str) -> tuple[int, ...]:
+        """What a local ``YYYY-MM-DD hh:mm`` is in UTC: two instants in the hour that comes twice, none for no time."""
         try:
             local = datetime.fromisoformat(minute)
-            instants = {local.replace(tzinfo=self._zone, fold=fold).astimezone(UTC) for fold in (0, 1)}
+            found = {int(local.replace(tzinfo=self._zone, fold=fold).timestamp()) for fold in (0, 1)}
         except (ValueError, OverflowError, OSError):
             return ()
         if len(self._minutes) >= _MINUTES_REMEMBERED:
             self._minutes.clear()
-        found = tuple(instant.strftime("%Y-%m-%d %H:%M") for instant in sorted(instants))
-        self._minutes[minute] = found
-        return found
+        self._minutes[minute] = tuple(sorted(found))
+        return self._minutes[minute]
 
-    def _one_by_one(self, events: Sequence[Event], submit_time: int, end_time: int) -> list[Event]:
+    def _one_by_one(self, events: Sequence[Event], submit_time: int, end_time: int) -> list[TimedEvent]:
         """The slow way: each event is the earliest instant it can be that is not before the one it follows."""
         anchors = _anchors(events, submit_time, end_time)
         offsets = _own_offsets(anchors)
         fits = all(instant in self._instants(text) for (_key, text), instant in anchors.items())
         self.elsewhere += bool(offsets) and not fits
         floors: dict[str, int] = {}
-        found = []
+        found: list[TimedEvent] = []
         for key, text in events:
             when = _seconds(text)
             if when is None:
@@ -188,21 +187,22 @@ class EventClock:
                 floor = floors.get(chain, submit_time)
                 instant = next((one for one in possible if one >= floor), possible[-1] if possible else when)
             floors[chain] = instant
-            found.append((key, _text(instant)))
+            found.append((key, instant))
         return found
 
     def _instants(self, text: str) -> list[int]:
+        when = _seconds(text)
         minutes = self._minutes.get(text[:16]) or self._utc_minutes(text[:16])
-        return [seconds for minute in minutes if (seconds := _seconds(minute + text[16:])) is not None]
+        return [] if when is None else [minute + when % 60 for minute in minutes]
 
 
-def _agrees(found: Sequence[Event], submit_time: int, end_time: int) -> bool:
+def _agrees(found: Sequence[TimedEvent], submit_time: int, end_time: int) -> bool:
     """Whether the job's own times are among its events, as far as it has these events."""
     accepted = [when for key, when in found if key == "ACCEPTED"]
     finished = [when for key, when in found if key == "FINISHED"]
-    if accepted and submit_time and accepted[0] != _text(submit_time):
+    if accepted and submit_time and accepted[0] != submit_time:
         return False
-    return not finished or not end_time or finished[-1] == _text(end_time)
+    return not finished or not end_time or finished[-1] == end_time
 
 
 def _anchors(events: Sequence[Event], submit_time: int, end_time: int) -> dict[Event, int]:
@@ -237,10 +237,3 @@ def _seconds(text: str) -> int | None:
         return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
     except ValueError:
         return None
-
-
-def _text(seconds: int) -> str:
-    try:
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
-    except (OverflowError, OSError, ValueError):
-        return ""

@@ -17,7 +17,7 @@ from arcacct.arex.gate import whole_lines
 from arcacct.arex.layout import STATES, is_job_id
 from arcacct.errors import InputError
 from arcacct.files.private import private_directory
-from arcacct.jobs.job import StatusFile
+from arcacct.jobs.states import StatusFile
 
 VERSION = "1"
 _FILES = ("local", "diag", "statistics")

@@ -24,11 +24,12 @@ from arcacct.arex.sweeping import Found, Task, batches
 from arcacct.db import opening
 from arcacct.errors import InputError, StoreError
 from arcacct.jobs import rows as arex_rows
-from arcacct.jobs.job import IN_PROGRESS
+from arcacct.jobs.job import Job
 from arcacct.jobs.reading import unescaped
 from arcacct.jobs.recorder import escaped
 from arcacct.jobs.rows import ArexRows
-from arcacct.jobs.writing import ArexJob, JobWriter, known_jobs
+from arcacct.jobs.states import FINAL, IN_PROGRESS
+from arcacct.jobs.writing import JobWriter, known_jobs
 
 MINUTE_NS = 60 * 10**9
 ABSENT_NS = 10 * MINUTE_NS
@@ -179,7 +180,7 @@ class Witness:
             with self._task.writing():
                 own.remember_pause(self._task.con, _PAUSES * self._pause_s)
 
-    def _write(self, origin: str, jobs: list[ArexJob]) -> set[str]:
+    def _write(self, origin: str, jobs: list[Job]) -> set[str]:
         """One transaction: which of these jobs are at their end in our database now."""
         con = self._task.con
         if self._archives is None:
@@ -188,8 +189,8 @@ class Witness:
         kept = self._archives.without_archived(con, jobs)
         # Made for each transaction: one that was taken back leaves no names behind.
         JobWriter(con, SOURCE, origin).write(kept)
-        ended = known_jobs(con, [job.job_id for job in kept if job.final])
-        return {unescaped(job_id) for job_id, known in ended.items() if known.status != IN_PROGRESS}
+        ended = known_jobs(con, [job.job_id for job in kept if job.status in FINAL])
+        return {job_id for job_id, known in ended.items() if known.status != IN_PROGRESS}
 
-    def _refused(self, path: str, job: ArexJob, error: Exception) -> None:
+    def _refused(self, path: str, job: Job, error: Exception) -> None:
         self._task.complaints.append(f"{job.job_id}: {reason(error, path)}; what A-REX has of it is not taken over")

@@ -15,8 +15,7 @@ from arcacct.arex.own import Ended
 from arcacct.conf.places import Places
 from arcacct.db import opening
 from arcacct.db.engine import Connection
-from arcacct.jobs.job import IN_PROGRESS
-from arcacct.jobs.recorder import escaped
+from arcacct.jobs.states import IN_PROGRESS
 from arcacct.jobs.writing import known_jobs
 from arcacct.publishing.position import iso
 from arcacct.publishing.sums import Month, month_bounds
@@ -66,7 +65,7 @@ def arex_month(here: Places, con: Connection, month: Month, wall_s: Mapping[str,
                 items = list(absent.items())
                 for start in range(0, len(items), _LOOKED_UP_JOBS):
                     some = dict(items[start : start + _LOOKED_UP_JOBS])
-                    put_away = archives.archived(con, {escaped(job_id): one.end_time for job_id, one in some.items()})
+                    put_away = archives.archived(con, {job_id: one.end_time for job_id, one in some.items()})
                     archived += len(put_away)
                     found.missing.extend(_absent(con, some, put_away))
     if archived:
@@ -95,10 +94,10 @@ def _fewer_hours(ended: Mapping[str, Ended], wall_s: Mapping[str, int]) -> Itera
 
 def _absent(con: Connection, ended: Mapping[str, Ended], archived: set[str]) -> Iterator[tuple[str, str]]:
     """Of jobs that do not end in this month here: those that do not end at all, and are not put away either."""
-    known = known_jobs(con, [escaped(job_id) for job_id in ended])
+    known = known_jobs(con, list(ended))
     for job_id, one in ended.items():
-        ours = known.get(escaped(job_id))
-        if ours is None and escaped(job_id) not in archived:
+        ours = known.get(job_id)
+        if ours is None and job_id not in archived:
             yield job_id, f"ended there at {iso(one.end_time)}, and is not in the database: {_TODO}"
         elif ours is not None and ours.status in (IN_PROGRESS, "aborted"):
             yield job_id, f"ended there at {iso(one.end_time)}, and is {ours.status} in the database: {_TODO}"

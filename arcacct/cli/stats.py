@@ -23,7 +23,7 @@ from arcacct.cli.tables import format_option, lines
 from arcacct.errors import UsageError
 from arcacct.gridengine.questions import Tasks, records, sums
 from arcacct.gridengine.totals import COLUMNS, table, table_columns
-from arcacct.jobs.job import FINAL, IN_PROGRESS
+from arcacct.jobs.states import FINAL, IN_PROGRESS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from arcacct.benchmark import Benchmark
 from arcacct.db.engine import Connection
-from arcacct.jobs.filling import set_source
+from arcacct.jobs.filling import enrich
+from arcacct.jobs.precedence import FEATURES
 from arcacct.jobs.reading import unescaped
 from arcacct.jobs.recorder import escaped
 
-SOURCE = "features"
 CURSOR = "FEATURES_SEQ"
 _LONGEST_EXTRA = 1000
 _MOST_EXTRA = 100
@@ -54,15 +54,9 @@ def take_features(con: Connection, job_id: str, values: dict[str, str], extra: d
     theirs = values.get("job_id")
     if theirs and local_job_id and theirs.partition(".")[0] != local_job_id.partition(".")[0]:
         return Taken(False, f"{job_id}: the features are of job {theirs}, the record is of {local_job_id}; left out")
-    before = con.total_changes
-    benchmark = benchmark_of(values)
-    if benchmark is not None:
-        _set(con, record_id, "benchmark", benchmark)
-        if con.total_changes != before:
-            set_source(con, record_id, "benchmark", SOURCE)
-    for key, value in sorted(extra.items())[:_MOST_EXTRA]:
-        _set(con, record_id, key, value[:_LONGEST_EXTRA])
-    return Taken(con.total_changes != before, None)
+    told = {"benchmark": benchmark_of(values)}
+    told |= {key: value[:_LONGEST_EXTRA] for key, value in sorted(extra.items())[:_MOST_EXTRA]}
+    return Taken(enrich(con, record_id, FEATURES, told).changed, None)
 
 
 def benchmark_of(values: dict[str, str]) -> str | None:
@@ -74,12 +68,3 @@ def benchmark_of(values: dict[str, str]) -> str | None:
     if not Decimal("0.0005") <= value < _LIMIT:
         return None
     return str(Benchmark("HEPSPEC", int((value * 1000).to_integral_value(ROUND_HALF_UP))))
-
-
-def _set(con: Connection, record_id: int, key: str, value: str) -> None:
-    rows = con.execute(
-        "SELECT InfoValue FROM JobExtraInfo WHERE RecordID = ? AND InfoKey = ?", (record_id, key)
-    ).fetchall()
-    if rows != [(escaped(value),)]:
-        con.execute("DELETE FROM JobExtraInfo WHERE RecordID = ? AND InfoKey = ?", (record_id, key))
-        con.execute("INSERT INTO JobExtraInfo VALUES (?, ?, ?)", (record_id, key, escaped(value)))

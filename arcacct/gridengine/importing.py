@@ -18,7 +18,6 @@ from arcacct.db.engine import Connection
 from arcacct.db.opening import writing
 from arcacct.errors import InputError
 from arcacct.gridengine import positions, rows
-from arcacct.gridengine.arc_jobs import LOCAL, SOURCE, Conflict, has_arc_jobs
 from arcacct.gridengine.lines import record
 from arcacct.gridengine.reading import STDIN, Overlong, Position, Reader, first_time, rotated_since
 from arcacct.gridengine.record import Record
@@ -26,6 +25,9 @@ from arcacct.gridengine.rows import Number, Place
 from arcacct.gridengine.slices import Policy, Taken, make_again, take
 from arcacct.jobs import cells
 from arcacct.jobs.faults import Fault, fault_of
+from arcacct.jobs.filling import Conflict
+from arcacct.jobs.local import LOCAL, has_arc_jobs
+from arcacct.jobs.precedence import GRIDENGINE as SOURCE
 from arcacct.jobs.rejected import Kept, Quarantine, Reject, Retried, drop, fault, is_of_record, needing_file
 from arcacct.jobs.writing import JobWriter
 

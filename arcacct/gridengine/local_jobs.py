@@ -1,5 +1,5 @@
 """
-A Grid Engine job as a local job of ours: the mapping of its records to an A-REX Accounting Record.
+A Grid Engine job as a whole job: the mapping of its records to an A-REX Accounting Record.
 
 Times and durations are summed in microseconds and rounded once. An endpoint it has none: it is published as local,
 under the site's ``lrms_host``.
@@ -7,11 +7,14 @@ under the site's ``lrms_host``.
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from arcacct.gridengine.record import NOT_FINAL, LocalJob, failed_text
-from arcacct.gridengine.runs import Job, Run, deciding, end_us, used, wall_us
+from arcacct.gridengine.record import NOT_FINAL, failed_text
+from arcacct.gridengine.runs import JobRuns, Run, deciding, end_us, used, wall_us
+from arcacct.jobs import local
+from arcacct.jobs.job import Job
+from arcacct.jobs.precedence import CONFIGURED, DEFAULT
+from arcacct.jobs.states import ABORTED, COMPLETED, FAILED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,57 +43,54 @@ class Site(NamedTuple):
 
     def benchmark(self, queue: str | None) -> str | None:
         """The benchmark of a queue's nodes."""
-        return next((value for name, value in self.queue_benchmarks if name == queue), self.default_benchmark)
+        return local.queue_benchmark(queue, self.queue_benchmarks, self.default_benchmark)
 
 
-class Owner(NamedTuple):
-    """Whom a job is accounted to, as far as the site's ``map`` lines tell."""
-
-    vo: str = ""
-    fqan: str | None = None
-    user_dn: str = ""
-
-
-def local_job(job: Job, site: Site) -> LocalJob | None:
+def local_job(runs: JobRuns, site: Site) -> Job | None:
     """The accounting record of a job; ``None`` when no run of it got to the job itself."""
-    counted = job.counted
+    counted = runs.counted
     if not counted:
         return None
     last = deciding(counted)
+    record = last.master
     totals = used([record for run in counted for record in (run.master, *run.tasks)])
-    owner = accounted_to(last.master, site.rules)
+    whose = {"owner": record.owner, "group": record.group, "account": record.account, "project": record.project}
+    owner = local.accounted_to(whose, site.rules)
     kernel = round(totals.stime_s)
-    return LocalJob(
-        job_id(job, site.cell),
-        local_job_id(last.master),
-        last.master.qname or "",
-        owner.user_dn,
-        owner.vo,
-        owner.fqan,
-        status(last.master),
-        exit_code(last.master),
-        submit_time(job),
+    return Job(
+        job_id(runs, site.cell),
+        status(record),
+        submit_time(runs),
         round(max([end_us(run.master) for run in counted]) / _US),
-        len(_hosts(last)) or 1,
-        max(last.master.slots, 1),
-        _measured(totals.memory_kib),
-        _measured(totals.virtual_memory_kib),
-        round(sum([wall_us(run.master) for run in counted]) / _US),
-        _measured(max(0, round(totals.cpu_s) - kernel)),
-        _measured(kernel),
-        tuple(_extra(last, site)),
-        tuple(_events(counted)),
-        tuple(_field_sources(last, site)),
+        local_job_id=local_job_id(record),
+        endpoint_type=local.LOCAL,
+        queue=record.qname or "",
+        user_dn=owner.user_dn,
+        vo=owner.vo,
+        auth_tokens=owner.auth_tokens,
+        exit_code=exit_code(record),
+        node_count=len(_hosts(last)) or 1,
+        core_count=max(record.slots, 1),
+        memory_kib=_amount(totals.memory_kib),
+        virtual_memory_kib=_amount(totals.virtual_memory_kib),
+        wall_s=round(sum([wall_us(run.master) for run in counted]) / _US),
+        cpu_user_s=_amount(max(0, round(totals.cpu_s) - kernel)) or 0,
+        cpu_kernel_s=_amount(kernel) or 0,
+        job_name=record.job_name,
+        lrms="sge",
+        node_names=_hosts(last),
+        local_user=f"{record.owner}:{record.group}" if record.owner and record.group else record.owner,
+        project=record.project,
+        benchmark=site.benchmark(record.qname),
+        extra=tuple(_extra(record)),
+        events=tuple(_events(counted)),
+        field_sources=tuple(_field_sources(last, site)),
     )
 
 
-def job_id(job: Job, cell: str) -> str:
-    """
-    The identity of a job: its cell and number, and when it was first submitted, since numbers begin again.
-
-    (A requeue resets the time of submission, so it is the smallest one.)
-    """
-    return f"gesge:{cell}:{local_job_id(job.runs[0].master)}:{submit_time(job)}"
+def job_id(runs: JobRuns, cell: str) -> str:
+    """The identity of a job. (A requeue resets the time of submission, so it is the smallest one.)"""
+    return local.job_id("gesge", cell, local_job_id(runs.runs[0].master), submit_time(runs))
 
 
 def local_job_id(record: Record) -> str:
@@ -98,17 +98,17 @@ def local_job_id(record: Record) -> str:
     return f"{record.job_number}.{record.task_number}" if record.task_number else str(record.job_number)
 
 
-def submit_time(job: Job) -> int:
+def submit_time(runs: JobRuns) -> int:
     """When the job was first submitted, also if that attempt never started; its first start if no record says."""
-    times = [run.master.submission_time_us for run in job.runs if run.master.submission_time_us]
-    return min(times or [run.master.start_time_us for run in job.counted] or [0]) // _US
+    times = [run.master.submission_time_us for run in runs.runs if run.master.submission_time_us]
+    return min(times or [run.master.start_time_us for run in runs.counted] or [0]) // _US
 
 
 def status(record: Record) -> str:
     """``completed``; ``aborted`` when a user or administrator deleted the job; else ``failed``."""
     if record.failed == _REMOVED or (_is_person(record.deleted_by) and record.failed not in NOT_FINAL):
-        return "aborted"
-    return "completed" if record.failed == 0 and record.exit_status == 0 else "failed"
+        return ABORTED
+    return COMPLETED if record.failed == 0 and record.exit_status == 0 else FAILED
 
 
 def _is_person(deleted_by: str | None) -> bool:
@@ -121,20 +121,9 @@ def exit_code(record: Record) -> int:
     return NEVER_REALLY_RAN if record.failed and record.exit_status == 0 else record.exit_status
 
 
-def accounted_to(record: Record, rules: tuple[MapRule, ...]) -> Owner:
-    """VO, attribute and user by the first ``map`` line that matches; nobody if none does."""
-    for rule in rules:
-        value = getattr(record, rule.field)
-        if value is not None and fnmatchcase(value, rule.pattern):
-            group = rule.group
-            fqan = None if group is None else group if group.startswith("/") else f"/{rule.vo}/{group}"
-            return Owner(rule.vo, fqan, rule.user or "")
-    return Owner()
-
-
-def _measured(value: float) -> int:
-    """A value for a column; 0, unknown, for what is no measurement (counters that fell below zero)."""
-    return round(value) if 0 <= value < _LARGEST else 0
+def _amount(value: float) -> int | None:
+    """A measured value; ``None`` for what is no measurement (nothing, counters that fell below zero)."""
+    return round(value) or None if 0 <= value < _LARGEST else None
 
 
 def _hosts(run: Run) -> tuple[str, ...]:
@@ -147,29 +136,20 @@ def _events(counted: tuple[Run, ...]) -> Iterator[tuple[str, int]]:
         yield "LRMSEND", end_us(run.master) // _US
 
 
-def _extra(run: Run, site: Site) -> Iterator[tuple[str, str]]:
-    """What goes into JobExtraInfo, under A-REX's keys where it has one."""
-    last = run.master
-    benchmark = site.benchmark(last.qname)
-    owner = f"{last.owner}:{last.group}" if last.owner and last.group else last.owner
+def _extra(record: Record) -> Iterator[tuple[str, str]]:
+    """What A-REX has no key for."""
     for key, value in (
-        ("account", _chosen(last.account)),
-        ("arid", last.arid),
-        ("benchmark", benchmark),
-        ("category", last.category),
-        ("deleted_by", last.deleted_by),
-        ("department", _chosen(last.department)),
-        ("failed", failed_text(last.failed) if last.failed else None),
-        ("granted_pe", last.granted_pe),
-        ("jobname", last.job_name),
-        ("localuser", owner),
-        ("lrms", "sge"),
-        ("nodenames", ":".join(_hosts(run)) or None),
-        ("projectname", last.project),
+        ("account", _chosen(record.account)),
+        ("arid", record.arid),
+        ("category", record.category),
+        ("deleted_by", record.deleted_by),
+        ("department", _chosen(record.department)),
+        ("failed", failed_text(record.failed) if record.failed else None),
+        ("granted_pe", record.granted_pe),
     ):
         if value is not None:
             yield key, str(value)
-    for group, name, number in last.custom:
+    for group, name, number in record.custom:
         yield f"usage.{group}.{name}" if group else f"usage.{name}", str(number)
 
 
@@ -180,7 +160,7 @@ def _chosen(name: str | None) -> str | None:
 
 def _field_sources(run: Run, site: Site) -> Iterator[tuple[str, str]]:
     if site.benchmark(run.master.qname):
-        yield "benchmark", "arc.conf"
+        yield "benchmark", CONFIGURED
     if run.master.granted_pe and run.master.slots > 1 and not run.tasks:
         # The records of the other nodes are summed into this one, or were never written: at least one node.
-        yield "node_count", "default"
+        yield "node_count", DEFAULT

@@ -1,5 +1,5 @@
 """
-What Grid Engine accounts: one record for each run of a job or of a task of it, and the local job made from them.
+What Grid Engine accounts: one record for each run of a job or of a task of it.
 
 Texts are plain; what a record does not say is ``None``. Times are kept in microseconds, as the newest writers have
 them, since they are part of what a record is known by.
@@ -100,33 +100,6 @@ class Key(NamedTuple):
     exit_status: int
     qname: str
     hostname: str
-
-
-class LocalJob(NamedTuple):
-    """A job of the batch system as an accounting record (AAR), with what A-REX's tables keep beside it."""
-
-    job_id: str
-    local_job_id: str
-    queue: str
-    user_dn: str
-    vo: str
-    fqan: str | None
-    status: str
-    exit_code: int
-    submit_time: int
-    end_time: int
-    node_count: int
-    core_count: int
-    memory_kib: int
-    virtual_memory_kib: int
-    wall_s: int
-    cpu_user_s: int
-    cpu_kernel_s: int
-    extra: tuple[tuple[str, str], ...]
-    events: tuple[tuple[str, int], ...]
-    """``(LRMSSTART or LRMSEND, time)`` of each run, in order."""
-    field_sources: tuple[tuple[str, str], ...]
-    """``(column of v1_jobs, source)`` of values that are not the batch system's."""
 
 
 FAILED = {

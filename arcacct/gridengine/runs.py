@@ -33,7 +33,7 @@ class Run(NamedTuple):
         return (*self.tasks, self.master)
 
 
-class Job(NamedTuple):
+class JobRuns(NamedTuple):
     """A job, or one task of an array job, with every attempt in order of time."""
 
     runs: tuple[Run, ...]
@@ -56,7 +56,7 @@ class Used(NamedTuple):
     hosts: tuple[str, ...]
 
 
-def jobs(records: Iterable[Record]) -> list[Job]:
+def jobs(records: Iterable[Record]) -> list[JobRuns]:
     """
     The jobs of all records that have one job and task number, in order of time.
 
@@ -68,13 +68,13 @@ def jobs(records: Iterable[Record]) -> list[Job]:
     for record in records:
         (masters if record.pe_taskid is None else tasks).append(record)
     if len(masters) == 1:
-        return [Job((Run(masters[0], tuple(sorted(tasks, key=_order)) if tasks else ()),))]
+        return [JobRuns((Run(masters[0], tuple(sorted(tasks, key=_order)) if tasks else ()),))]
     masters.sort(key=_order)
     of_run: list[list[Record]] = [[] for _ in masters]
     for task in sorted(tasks, key=_order) if masters else ():
         of_run[_run_of(task, masters)].append(task)
     runs = [Run(master, tuple(of_run[place])) for place, master in enumerate(masters)]
-    return [Job(tuple(chain)) for chain in _chains(runs)]
+    return [JobRuns(tuple(chain)) for chain in _chains(runs)]
 
 
 def _order(record: Record) -> tuple[object, ...]:

@@ -8,33 +8,22 @@ come, or in how many imports; what is made again and is the same writes nothing 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 from arcacct.db.engine import Connection
-from arcacct.gridengine import arc_jobs as arc
 from arcacct.gridengine import rows
-from arcacct.gridengine.arc_jobs import LOCAL, SOURCE, Conflict
 from arcacct.gridengine.local_jobs import Site, local_job
-from arcacct.gridengine.record import Key, LocalJob, Record, key, richer
+from arcacct.gridengine.record import Key, Record, key, richer
 from arcacct.gridengine.rows import Number, Place, Stored
-from arcacct.gridengine.runs import Job, Run, jobs
-from arcacct.jobs.recorder import escaped as escape
-from arcacct.jobs.recorder import event_time
-from arcacct.jobs.writing import ArexJob, JobWriter
+from arcacct.gridengine.runs import JobRuns, Run, jobs
+from arcacct.jobs import local
+from arcacct.jobs.filling import Conflict, enrich
+from arcacct.jobs.job import Job
+from arcacct.jobs.precedence import GRIDENGINE
+from arcacct.jobs.reading import unescaped
+from arcacct.jobs.writing import JobWriter, forget, rename
 
-escaped = lru_cache(maxsize=16384)(escape)
-"""Most texts of jobs come again and again."""
-
-_CHILDREN = (
-    "AuthTokenAttributes",
-    "JobEvents",
-    "RunTimeEnvironments",
-    "DataTransfers",
-    "JobExtraInfo",
-    "RecordSources",
-    "FieldSources",
-)
+_LRMS_NAMES = ("sge", "gridengine", "ge", "ogs", "uge")
 
 
 class Policy(NamedTuple):
@@ -74,10 +63,8 @@ class Taken(NamedTuple):
 class _Plan(NamedTuple):
     """A job as it has to be written, and the records that it is made of."""
 
-    local: LocalJob
+    job: Job
     members: tuple[Stored, ...]
-    record_id: int | None
-    """The AAR that it has."""
 
 
 class _Slice:
@@ -88,8 +75,8 @@ class _Slice:
         self.policy = policy
         self.cell = policy.site.cell
         self.writer = writer
-        self.with_arc = arc.has_arc_jobs(con)
-        self.unfinished = arc.earliest_unfinished(con) if self.with_arc else None
+        self.with_arc = local.has_arc_jobs(con)
+        self.unfinished = local.earliest_unfinished(con) if self.with_arc else None
         self.next_no = rows.next_record_no(con)
         self.new: dict[int, tuple[Stored, Place]] = {}
         self.links: dict[int, int | None] = {}
@@ -111,9 +98,9 @@ class _Slice:
     def single(self, record: Record, place: Place) -> None:
         """The only record of a number: most jobs have no more, and need no looking up."""
         new = self._new(record, place)
-        local = local_job(Job((Run(record),)), self.policy.site)
-        if local is not None:
-            self._job(local, (new,), {}, set())
+        job = local_job(JobRuns((Run(record),)), self.policy.site)
+        if job is not None:
+            self._job(job, (new,), {}, set())
 
     def _new(self, record: Record, place: Place) -> Stored:
         new = Stored(self.next_no, None, record)
@@ -147,34 +134,32 @@ class _Slice:
         before = {one.record_id for one in found.values() if one.record_id is not None}
         existing = self._existing(before)
         claimed: set[int] = set()
-        for job in jobs(one.record for one in found.values()):
-            members = tuple(found[key(record)] for run in job.runs for record in run.records)
-            local = local_job(job, self.policy.site)
-            if local is not None:
-                self._job(local, members, existing, claimed)
+        for runs in jobs(one.record for one in found.values()):
+            members = tuple(found[key(record)] for run in runs.runs for record in run.records)
+            job = local_job(runs, self.policy.site)
+            if job is not None:
+                self._job(job, members, existing, claimed)
             else:
                 self._link(members, None)
-        for record_id in existing.keys() - claimed:
-            self._drop(record_id)
+        # No job is left for these: their records went to another.
+        forget(self.con, sorted(existing.keys() - claimed))
 
     def _existing(self, record_ids: set[int]) -> dict[int, str]:
         """JobID of our own AARs among these; others are of A-REX, or were pruned."""
         if not record_ids:
             return {}
         marks = ",".join(map(str, record_ids))
-        return dict(
-            self.con.execute(
-                "SELECT RecordID, JobID FROM AAR JOIN RecordSources USING (RecordID)"
-                f" WHERE RecordID IN ({marks}) AND Source = ?",
-                (SOURCE,),
-            )
+        ours = self.con.execute(
+            f"SELECT RecordID, JobID FROM AAR JOIN RecordSources USING (RecordID) WHERE RecordID IN ({marks})"
+            " AND Source = ?",
+            (GRIDENGINE,),
         )
+        return {record_id: unescaped(job_id) for record_id, job_id in ours}
 
-    def _job(self, local: LocalJob, members: tuple[Stored, ...], existing: dict[int, str], claimed: set[int]) -> None:
+    def _job(self, job: Job, members: tuple[Stored, ...], existing: dict[int, str], claimed: set[int]) -> None:
         linked = {one.record_id for one in members if one.record_id is not None}
-        job_id = escape(local.job_id)
-        candidates = sorted(linked & existing.keys() - claimed, key=lambda one: (existing[one] != job_id, one))
-        if self.with_arc and self._is_arc_job(local, members):
+        candidates = sorted(linked & existing.keys() - claimed, key=lambda one: (existing[one] != job.job_id, one))
+        if self.with_arc and self._is_arc_job(job, members):
             return
         if linked and not candidates and not linked & claimed and self._pruned(linked):
             claimed |= linked
@@ -182,35 +167,36 @@ class _Slice:
             self.taken = self.taken._replace(pruned=self.taken.pruned + 1)
         elif candidates:
             claimed.add(candidates[0])
-            if existing[candidates[0]] != job_id:
-                # An earlier attempt came to light: the job has its first submission in its id.
-                self.con.execute("UPDATE AAR SET JobID = ? WHERE RecordID = ?", (job_id, candidates[0]))
-            self.plans.append(_Plan(local, members, candidates[0]))
-        elif self._waits(local):
+            if existing[candidates[0]] != job.job_id:
+                rename(self.con, candidates[0], job.job_id)
+            self.plans.append(_Plan(job, members))
+        elif self._waits(job):
             self._link(members, None)
             self.taken = self.taken._replace(waiting=self.taken.waiting + 1)
         else:
-            self.plans.append(_Plan(local, members, None))
+            self.plans.append(_Plan(job, members))
 
-    def _is_arc_job(self, local: LocalJob, members: tuple[Stored, ...]) -> bool:
+    def _is_arc_job(self, job: Job, members: tuple[Stored, ...]) -> bool:
         """Whether A-REX has the job: then its record is completed, and there is no other."""
-        found = arc.arc_job(self.con, local)
-        if found is None:
+        record_id = local.arc_job(self.con, job, _LRMS_NAMES)
+        if record_id is None:
             return False
-        changed, conflicts = arc.enrich(self.con, found, local, prefer_ours=self.policy.prefer_arc)
-        self._link(members, found.record_id)
-        self.taken = self.taken.plus(Taken(enriched=int(changed), conflicts=tuple(conflicts)))
+        over_arex = not self.policy.prefer_arc
+        told = local.measured(job)
+        done = enrich(self.con, record_id, GRIDENGINE, told, events=job.events, over_arex=over_arex)
+        self._link(members, record_id)
+        self.taken = self.taken.plus(Taken(enriched=int(done.changed), conflicts=done.conflicts))
         return True
 
     def _pruned(self, linked: set[int]) -> bool:
         marks = ",".join(map(str, linked))
         return self.con.execute(f"SELECT 1 FROM AAR WHERE RecordID IN ({marks})").fetchone() is None
 
-    def _waits(self, local: LocalJob) -> bool:
+    def _waits(self, job: Job) -> bool:
         return (
             self.unfinished is not None
-            and self.unfinished <= local.submit_time + arc.CLOCKS_S
-            and self.policy.now - local.end_time < self.policy.wait_s
+            and self.unfinished <= job.submit_time + local.CLOCKS_S
+            and self.policy.now - job.end_time < self.policy.wait_s
         )
 
     def _link(self, members: Iterable[Stored], record_id: int | None) -> None:
@@ -220,38 +206,18 @@ class _Slice:
             elif one.record_id != record_id:
                 self.links[one.record_no] = record_id
 
-    def _drop(self, record_id: int) -> None:
-        """Remove a record of ours that no job is left for: its records went to another."""
-        for table in _CHILDREN:
-            self.con.execute(f"DELETE FROM {table} WHERE RecordID = ?", (record_id,))
-        self.con.execute("DELETE FROM AAR WHERE RecordID = ?", (record_id,))
-
     def write(self) -> Taken:
         """Write everything that was planned."""
-        plans = {escape(plan.local.job_id): plan for plan in self.plans}
+        plans = {plan.job.job_id: plan for plan in self.plans}
         if plans:
-            written = self.writer.write([_row(job_id, plan.local) for job_id, plan in plans.items()])
-            marks = ",".join("?" * len(plans))
-            ids = dict(self.con.execute(f"SELECT JobID, RecordID FROM AAR WHERE JobID IN ({marks})", tuple(plans)))
+            written = self.writer.write([plan.job for plan in plans.values()])
             for job_id, plan in plans.items():
-                self._link(plan.members, ids[job_id])
-            self._field_sources([(ids[job_id], plan) for job_id, plan in plans.items()])
+                self._link(plan.members, written.record_ids[job_id])
             self.taken = self.taken._replace(added=written.added, changed=written.changed)
         self.taken = self.taken._replace(new=len(self.new))
         rows.add(self.con, self.cell, list(self.new.values()))
         rows.link(self.con, [(record_id, record_no) for record_no, record_id in self.links.items()])
         return self.taken
-
-    def _field_sources(self, plans: Sequence[tuple[int, _Plan]]) -> None:
-        old = [(record_id,) for record_id, plan in plans if plan.record_id is not None]
-        if old:
-            self.con.executemany(
-                "DELETE FROM FieldSources WHERE RecordID = ? AND Source IN ('arc.conf', 'default')", old
-            )
-        self.con.executemany(
-            "INSERT OR IGNORE INTO FieldSources (RecordID, Field, Source) VALUES (?, ?, ?)",
-            [(record_id, *source) for record_id, plan in plans for source in plan.local.field_sources],
-        )
 
 
 def take(con: Connection, policy: Policy, writer: JobWriter, records: Sequence[tuple[Record, Place]]) -> Taken:
@@ -275,37 +241,3 @@ def make_again(con: Connection, policy: Policy, writer: JobWriter, numbers: Iter
     for number in numbers:
         work.number(number, (), anyway=True)
     return work.write()
-
-
-def _row(job_id: str, job: LocalJob) -> ArexJob:
-    """A local job as our tables keep it: without an endpoint, and with A-REX's escapes."""
-    return ArexJob(
-        job_id,
-        job.local_job_id,
-        LOCAL,
-        "",
-        escaped(job.queue),
-        escaped(job.user_dn),
-        escaped(job.vo),
-        job.status,
-        (
-            job.exit_code,
-            job.submit_time,
-            job.end_time,
-            job.node_count,
-            job.core_count,
-            job.memory_kib,
-            job.virtual_memory_kib,
-            job.wall_s,
-            job.cpu_user_s,
-            job.cpu_kernel_s,
-            0,
-            0,
-            0,
-        ),
-        () if job.fqan is None else (("mainfqan", escaped(job.fqan)),),
-        (),
-        (),
-        tuple((name, escaped(value)) for name, value in job.extra),
-        tuple((event, event_time(seconds)) for event, seconds in job.events),
-    )

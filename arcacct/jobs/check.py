@@ -14,6 +14,7 @@ from arcacct.db.engine import Connection
 from arcacct.db.integrity import pages, references, schema
 from arcacct.db.schema import ACCOUNTING, PUBLISHING
 from arcacct.jobs import cells
+from arcacct.jobs.statuses import SQL_FINAL
 
 _SHOWN = 10
 CHILDREN = ("AuthTokenAttributes", "JobEvents", "RunTimeEnvironments", "DataTransfers", "JobExtraInfo")
@@ -72,7 +73,7 @@ def _log(con: Connection) -> list[str]:
         for record_id, job_id, status in con.execute(
             "SELECT AAR.RecordID, JobID, Name FROM AAR JOIN Status ON Status.ID = StatusID"
             " LEFT JOIN FinishedLog ON FinishedLog.RecordID = AAR.RecordID"
-            " WHERE Name IN ('completed', 'failed', 'aborted') AND Seq IS NULL"
+            f" WHERE Name IN {SQL_FINAL} AND Seq IS NULL"
         )
     ]
     highest, given_out, horizon = con.execute(

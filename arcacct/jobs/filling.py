@@ -1,59 +1,187 @@
 """
-Filling in values that a record lacks from another source than its own, and remembering which (table FieldSources).
+What others than its own source tell of a record: taken where `precedence` says so, with its source remembered.
 
-What another source filled in before, it may correct; what the record has of its own stays.
+Nothing that is right already is written, so that nothing is logged as changed.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
 from arcacct.db.engine import Connection
+from arcacct.jobs.precedence import ARC, DEFAULT, OF_AREX, PROGRAMS, UNASKED, precedes
 from arcacct.jobs.reading import unescaped
-from arcacct.jobs.recorder import escaped
+from arcacct.jobs.recorder import escaped, event_time
+from arcacct.jobs.rows import COLUMNS, NUMBERS, Numbers
+from arcacct.jobs.stored import INFO_KEYS
+
+Value = int | str
+EVENTS = {"lrms_start_time": "LRMSSTART", "lrms_end_time": "LRMSEND"}
+"""JobEvents.EventKey of the values that are kept there."""
+_FIELDS = {key: field for field, key in INFO_KEYS.items()}
+_AMOUNTS = ("memory_kib", "virtual_memory_kib", "wall_s")
+_SLACK = {"wall_s": 5, "cpu_user_s": 5, "cpu_kernel_s": 5, "memory_kib": 10_240, "virtual_memory_kib": 10_240}
+"""A-REX cuts to seconds and samples otherwise: less than this, or 5 %, is no conflict."""
+_UNKNOWN_EXIT_CODE = 1
 
 
-def fill_column(
-    con: Connection, record_id: int, column: str, field: str, value: int | None, source: str = "sonar"
-) -> None:
-    """Fill in a column of AAR that is 0 (unknown), or that was filled in from the same source."""
-    if not value:
-        return
-    row = con.execute(f"SELECT {column} FROM AAR WHERE RecordID = ?", (record_id,)).fetchone()
-    if row[0] == 0 or (row[0] != value and source_of(con, record_id, field) == source):
-        con.execute(f"UPDATE AAR SET {column} = ? WHERE RecordID = ?", (value, record_id))
-        set_source(con, record_id, field, source)
+class Conflict(NamedTuple):
+    """A value that A-REX and another measured, differently."""
+
+    job_id: str
+    field: str
+    ours: Value
+    theirs: Value
+    source: str
+
+    def __str__(self) -> str:
+        """For people."""
+        return f"{self.job_id}: {self.field} is {self.ours} by A-REX, {self.theirs} by {PROGRAMS[self.source]}"
 
 
-def fill_extra(
+class Enriched(NamedTuple):
+    """What became of values that were told of a record."""
+
+    changed: bool
+    conflicts: tuple[Conflict, ...]
+
+
+class Present(NamedTuple):
+    """What a record has now, and from whom."""
+
+    job_id: str
+    source: str
+    """The record's own: ARC, or that of RecordSources."""
+    values: dict[str, Value]
+    """By field of a `Job`, what is in JobExtraInfo under another key by that key."""
+    unmeasured: frozenset[str]
+    """Those of the numbers that nobody told."""
+    holders: dict[str, str]
+    """FieldSources: who told what the record's own source did not."""
+    events: tuple[tuple[str, str], ...]
+    """LRMSSTART and LRMSEND as they are stored."""
+
+    def holder(self, field: str, default_benchmark: str | None = None) -> str | None:
+        """Who told a value; ``None``: nobody. A benchmark that is that of the whole site is a default."""
+        if field not in self.values or field in self.unmeasured:
+            return None
+        holder = self.holders.get(field, self.source)
+        is_default = field == "benchmark" and self.values[field] == default_benchmark
+        return DEFAULT if is_default and holder in (self.source, *UNASKED) else holder
+
+
+def present(con: Connection, record_id: int) -> Present:
+    """What a record, which has to exist, has now."""
+    job_id, source, *numbers = con.execute(
+        f"SELECT JobID, coalesce(Source, ?), {NUMBERS} FROM AAR LEFT JOIN RecordSources USING (RecordID)"
+        " WHERE RecordID = ?",
+        (ARC, record_id),
+    ).fetchone()
+    holders = dict(con.execute("SELECT Field, Source FROM FieldSources WHERE RecordID = ?", (record_id,)).fetchall())
+    values: dict[str, Value] = Numbers._make(numbers)._asdict()
+    extra = con.execute(
+        "SELECT InfoKey, InfoValue FROM JobExtraInfo WHERE RecordID = ? AND InfoValue <> '' ORDER BY rowid",
+        (record_id,),
+    ).fetchall()
+    for key, value in extra:
+        values.setdefault(_FIELDS.get(key, key), unescaped(value))
+    query = "SELECT EventKey, EventTime FROM JobEvents WHERE RecordID = ? AND +EventKey IN ('LRMSSTART', 'LRMSEND')"
+    events = tuple(con.execute(f"{query} ORDER BY rowid", (record_id,)).fetchall())
+    told = unmeasured(
+        Numbers._make(numbers),
+        has_nodes="node_names" in values and "node_names" not in holders,
+        has_end="LRMSEND" in dict(events) and "lrms_end_time" not in holders,
+    )
+    return Present(job_id, source, values, frozenset(told - holders.keys()), holders, events)
+
+
+def unmeasured(numbers: Numbers, *, has_nodes: bool, has_end: bool) -> set[str]:
+    """
+    Those numbers of a record for which A-REX writes something for want of a measurement.
+
+    One node and one core where no node is named, exit code 1 where the batch system did not say that the job ended.
+    """
+    found = {field for field in _AMOUNTS if not getattr(numbers, field)}
+    if not (numbers.cpu_user_s or numbers.cpu_kernel_s):
+        found |= {"cpu_user_s", "cpu_kernel_s"}
+    if not has_nodes:
+        found |= {field for field in ("node_count", "core_count") if getattr(numbers, field) <= 1}
+    if not has_end and numbers.exit_code == _UNKNOWN_EXIT_CODE:
+        found.add("exit_code")
+    return found
+
+
+def enrich(
     con: Connection,
     record_id: int,
-    key: str,
-    field: str,
-    value: str | None,
+    source: str,
+    told: Mapping[str, Value | None],
     *,
-    unless: str | None = None,
-    source: str = "sonar",
-) -> None:
-    """Fill in a key of JobExtraInfo that is missing, has a default (``unless``), or came from the same source."""
-    if value is None:
-        return
-    rows = con.execute(
-        "SELECT InfoValue FROM JobExtraInfo WHERE RecordID = ? AND InfoKey = ? ORDER BY rowid", (record_id, key)
-    ).fetchall()
-    old = unescaped(rows[0][0] or "") if rows else None
-    if old == value:
-        return
-    if not old or old == unless or source_of(con, record_id, field) == source:
-        con.execute("DELETE FROM JobExtraInfo WHERE RecordID = ? AND InfoKey = ?", (record_id, key))
-        con.execute("INSERT INTO JobExtraInfo VALUES (?, ?, ?)", (record_id, key, escaped(value)))
-        set_source(con, record_id, field, source)
+    events: Iterable[tuple[str, int | str]] = (),
+    default_benchmark: str | None = None,
+    over_arex: bool = False,
+) -> Enriched:
+    """
+    Take what another source tells of a record where its word holds; inside the caller's transaction.
+
+    ``told``: by field of a `Job` (node names joined by ":"), or by key of JobExtraInfo; ``None``: not told. ``events``:
+    of these LRMSSTART and LRMSEND, if the record has none. ``default_benchmark``: of a record without another.
+    ``over_arex``: the numbers take the place of those that A-REX measured, too.
+    """
+    now = present(con, record_id)
+    changes: dict[str, Value] = {}
+    conflicts: list[Conflict] = []
+    for field, value in told.items():
+        if value is None or value == now.values.get(field):
+            continue
+        holder = now.holder(field, default_benchmark)
+        is_turned_round = over_arex and holder in OF_AREX and field in COLUMNS
+        if holder in (None, source) or is_turned_round or precedes(field, source, holder or ""):
+            changes[field] = value
+        elif holder in OF_AREX and isinstance(value, int) and not _agree(field, now.values[field], value):
+            conflicts.append(Conflict(now.job_id, field, now.values[field], value, source))
+    _set(con, record_id, changes)
+    fields = [*changes, *_add_missing_events(con, record_id, now, events)]
+    set_holders(con, record_id, dict.fromkeys(fields, source))
+    return Enriched(bool(fields), tuple(conflicts))
 
 
-def source_of(con: Connection, record_id: int, field: str) -> str | None:
-    """Where a value of a record came from, when it was not where the record came from."""
-    row = con.execute("SELECT Source FROM FieldSources WHERE RecordID = ? AND Field = ?", (record_id, field)).fetchone()
-    return None if row is None else str(row[0])
+def _agree(field: str, value: Value, other: int) -> bool:
+    tolerance = 0.05 if field in _SLACK else 0.0
+    return isinstance(value, int) and math.isclose(value, other, rel_tol=tolerance, abs_tol=_SLACK.get(field, 0))
 
 
-def set_source(con: Connection, record_id: int, field: str, source: str) -> None:
-    """Remember where a value came from; ``field`` is a column of v1_jobs."""
-    con.execute("INSERT OR REPLACE INTO FieldSources VALUES (?, ?, ?)", (record_id, field, source))
+def _set(con: Connection, record_id: int, changes: Mapping[str, Value]) -> None:
+    columns = {COLUMNS[field]: value for field, value in changes.items() if field in COLUMNS}
+    if columns:
+        assignments = ", ".join(f"{column} = ?" for column in columns)
+        con.execute(f"UPDATE AAR SET {assignments} WHERE RecordID = ?", (*columns.values(), record_id))
+    for field, value in changes.items():
+        if field not in COLUMNS:
+            key = INFO_KEYS.get(field, field)
+            con.execute("DELETE FROM JobExtraInfo WHERE RecordID = ? AND InfoKey = ?", (record_id, key))
+            con.execute("INSERT INTO JobExtraInfo VALUES (?, ?, ?)", (record_id, key, escaped(str(value))))
+
+
+def _add_missing_events(
+    con: Connection, record_id: int, now: Present, events: Iterable[tuple[str, int | str]]
+) -> list[str]:
+    """The fields of EVENTS that the record lacked and has now."""
+    have = dict(now.events)
+    missing = [(key, when) for key, when in events if key in EVENTS.values() and key not in have]
+    con.executemany(
+        "INSERT INTO JobEvents VALUES (?, ?, ?)",
+        [(record_id, key, event_time(when) if isinstance(when, int) else when) for key, when in missing],
+    )
+    return [field for field, key in EVENTS.items() if key in dict(missing)]
+
+
+def set_holders(con: Connection, record_id: int, holders: Mapping[str, str]) -> None:
+    """Remember who told values of a record; ``holders``: sources by field."""
+    con.executemany(
+        "INSERT INTO FieldSources (RecordID, Field, Source) VALUES (?, ?, ?)"
+        " ON CONFLICT (RecordID, Field) DO UPDATE SET Source = excluded.Source WHERE Source <> excluded.Source",
+        [(record_id, field, source) for field, source in holders.items()],
+    )

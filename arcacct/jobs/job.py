@@ -1,146 +1,76 @@
 """
-A job as `recorder` takes it: one state change at a time, texts plain, times in UTC seconds. On the hook's path.
+A whole job, as every source hands it over to be written: one value, whoever tells it.
 
-Nothing here knows where it was read.
+Who may tell what of a job, and whose word holds where two tell the same, stands in `precedence`; `writing.JobWriter`
+writes jobs, a slice of them in each transaction of its caller.
 """
 
-IN_PROGRESS = "in-progress"
-FINAL = ("completed", "failed", "aborted")
-"""Status.Name of a job that has ended; aborted: nothing is left of it, or its batch system says so."""
-FQAN_KEYS = ("mainfqan", "vomsfqan")
-"""AuthTokenAttributes.AttrKey of VOMS attributes: the first, and the others."""
-TRANSFER_INPUT, TRANSFER_CACHED_INPUT, TRANSFER_OUTPUT = 10, 11, 20
-"""DataTransfers.TransferType as A-REX numbers it."""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from arcacct.jobs.aar import Transfer
 
 
-class StatusFile:
+class Job(NamedTuple):
     """
-    What the status file of a job said: the state and the file's identity (INVARIANTS 8).
+    One job, in the names of an `AAR`: texts plain (no percent-escapes), times in UTC seconds.
 
-    ``pending``: the job has done what the state is about and waits for a slot of the next. A-REX rewrites the file
-    to say so, hence its time is not when the state began.
-    """
+    ``None``, or an empty tuple, is what the source does not tell: then what another told of it stays, or it is unknown.
 
-    __slots__ = ("ctime_ns", "mtime_ns", "pending", "size", "state")
-
-    def __init__(self, state: str, size: int, mtime_ns: int, ctime_ns: int, *, pending: bool = False) -> None:
-        self.state = state
-        self.size = size
-        self.mtime_ns = mtime_ns
-        self.ctime_ns = ctime_ns
-        self.pending = pending
-
-
-class Transfer:
-    """One line of .statistics."""
-
-    __slots__ = ("end_time", "kind", "size_bytes", "start_time", "url")
-
-    def __init__(self, url: str, size_bytes: int, start_time: int, end_time: int, kind: int) -> None:
-        self.url = url
-        self.size_bytes = size_bytes
-        self.start_time = start_time
-        self.end_time = end_time
-        self.kind = kind
-
-
-class Usage:
-    """What a finished job used and left behind: the columns that A-REX fills at FINISHED."""
-
-    __slots__ = (
-        "cpu_count",
-        "cpu_kernel_s",
-        "cpu_user_s",
-        "end_time",
-        "exit_code",
-        "memory_kib",
-        "node_count",
-        "rtes",
-        "scratch_bytes",
-        "stage_in_bytes",
-        "stage_out_bytes",
-        "status",
-        "transfers",
-        "virtual_memory_kib",
-        "wall_s",
-    )
-
-    def __init__(self) -> None:
-        self.status = "completed"
-        self.end_time = 0
-        self.exit_code = 1
-        self.node_count = 1
-        self.cpu_count = 1
-        self.memory_kib = 0
-        self.virtual_memory_kib = 0
-        self.wall_s = 0
-        self.cpu_user_s = 0
-        self.cpu_kernel_s = 0
-        self.scratch_bytes = 0
-        self.stage_in_bytes = 0
-        self.stage_out_bytes = 0
-        self.rtes: list[str] = []
-        self.transfers: list[Transfer] = []
-
-
-class JobFacts:
-    """
-    One state change of a job, ready to be recorded. Texts are plain (not escaped), times UTC seconds.
-
-    ``known`` is False when .local could not be read: then only the ids, the state and its time mean something.
-    ``events`` are those that the files tell beside the state itself: LRMSSTART, LRMSEND, DTRDOWNLOADSTART, ...
-    ``is_whole``: .local had the job's user and time of submission, and ended with a line end (A-REX truncates and
-    rewrites it). ``benchmarks`` are the first and the last that .diag had; which counts depends on who keeps the job.
-    ``notes`` say what was left out of what the files say (`gate`).
-    ``has_voms``: ``vo`` is of a VOMS attribute, not of a rule of the site. ``auth_groups``: the authgroups of arc.conf
-    that A-REX found the user in, where no credential told a VO: a target may have rules of its own for them.
+    A tuple and not a dataclass: an import makes one for every job, and this is the cheapest immutable value.
     """
 
-    __slots__ = (
-        "auth_groups",
-        "auth_tokens",
-        "benchmarks",
-        "default_benchmark",
-        "endpoint_type",
-        "endpoint_url",
-        "event_ns",
-        "events",
-        "extra",
-        "has_voms",
-        "is_whole",
-        "job_id",
-        "known",
-        "local_job_id",
-        "notes",
-        "queue",
-        "state",
-        "status",
-        "submit_time",
-        "usage",
-        "user_dn",
-        "vo",
-    )
-
-    def __init__(self, job_id: str, state: str, event_ns: int, status: StatusFile | None) -> None:
-        self.job_id = job_id
-        self.state = state
-        self.event_ns = event_ns
-        self.status = status
-        self.known = False
-        self.is_whole = False
-        self.local_job_id = ""
-        self.endpoint_type = ""
-        self.endpoint_url = ""
-        self.queue = ""
-        self.user_dn = ""
-        self.vo = ""
-        self.has_voms = False
-        self.auth_groups: list[str] = []
-        self.submit_time = 0
-        self.auth_tokens: list[tuple[str, str]] = []
-        self.extra: dict[str, str] = {}
-        self.events: list[tuple[str, int]] = []
-        self.benchmarks: tuple[str, ...] = ()
-        self.default_benchmark = ""
-        self.notes: dict[str, str] = {}
-        self.usage: Usage | None = None
+    job_id: str
+    """What the job is known by among all jobs: A-REX's, or `local.job_id`; it never changes."""
+    status: str
+    """One of `states`: IN_PROGRESS, COMPLETED, FAILED or ABORTED."""
+    submit_time: int
+    end_time: int = 0
+    """0 while the job is in progress."""
+    local_job_id: str = ""
+    """The batch system's id."""
+    endpoint_type: str = ""
+    """The submission interface; of a job that came through no endpoint whatever its source calls that."""
+    endpoint_url: str = ""
+    """Empty: a job without a grid endpoint, published as local."""
+    queue: str = ""
+    user_dn: str = ""
+    vo: str = ""
+    exit_code: int | None = None
+    node_count: int | None = None
+    core_count: int | None = None
+    """Of all nodes together."""
+    memory_kib: int | None = None
+    """Maximum resident memory."""
+    virtual_memory_kib: int | None = None
+    wall_s: int | None = None
+    """Clock time that it ran, whatever its cores."""
+    cpu_user_s: int | None = None
+    cpu_kernel_s: int | None = None
+    scratch_bytes: int | None = None
+    stage_in_bytes: int | None = None
+    stage_out_bytes: int | None = None
+    job_name: str | None = None
+    lrms: str | None = None
+    """The batch system as [lrms] of arc.conf calls it."""
+    node_names: tuple[str, ...] = ()
+    """In the order of the batch system."""
+    client_host: str | None = None
+    local_user: str | None = None
+    """``user`` or ``user:group``."""
+    project: str | None = None
+    system_software: str | None = None
+    wn_instance: str | None = None
+    benchmark: str | None = None
+    """``TYPE:VALUE``."""
+    extra: tuple[tuple[str, str], ...] = ()
+    """Whatever else the source knows, by keys of its own (``InfoKey``)."""
+    auth_tokens: tuple[tuple[str, str], ...] = ()
+    """``mainfqan`` with the first FQAN, ``vomsfqan`` with each other, and the claims of a token that the site keeps."""
+    run_time_environments: tuple[str, ...] = ()
+    transfers: tuple[Transfer, ...] = ()
+    events: tuple[tuple[str, int | str], ...] = ()
+    """``(key, time)`` in order, e.g. LRMSSTART; a text where the source has one that is no time."""
+    field_sources: tuple[tuple[str, str], ...] = ()
+    """``(field, source)`` of values that are not the source's own: a benchmark of arc.conf, a count that is a guess."""

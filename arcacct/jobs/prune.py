@@ -25,17 +25,15 @@ from arcacct.jobs import cells
 from arcacct.jobs import rows as arex_rows
 from arcacct.jobs.reading import unescaped
 from arcacct.jobs.rows import ArexRows
-from arcacct.jobs.writing import ArexJob, JobWriter, known_jobs
+from arcacct.jobs.statuses import SQL_FINAL
+from arcacct.jobs.writing import JobWriter, forget, known_jobs
 
 MOVED = ("RecordSources", "FieldSources", "RecordNotes", "AuthGroups")
 """Tables of a record, beside A-REX's own, that go with it into the archive."""
 TELEMETRY = "JobTelemetry"
 """Goes with it, too; its cluster is known by name there."""
-DROPPED = ("StatusFiles",)
-"""Tables of a record that mean nothing without it."""
 KEPT = ("Contributions", "GridEngineRecords", "FormerVersions")
 """Tables that go on to know of a record: its usage counts, and its lines are not to be taken in once more."""
-_CHILDREN = ("AuthTokenAttributes", "JobEvents", "RunTimeEnvironments", "DataTransfers", "JobExtraInfo")
 
 _PAGE = 500
 _SLICE_S = 0.02
@@ -161,7 +159,7 @@ def _candidates(con: Connection, ended_before: int) -> Iterator[list[_Candidate]
             " JOIN Status ON Status.ID = +StatusID"
             " LEFT JOIN FinishedLog ON FinishedLog.RecordID = AAR.RecordID"
             " WHERE (EndTime, AAR.RecordID) > (?, ?) AND EndTime > 0 AND EndTime < ?"
-            " AND Status.Name IN ('completed', 'failed', 'aborted') ORDER BY EndTime, AAR.RecordID LIMIT ?",
+            f" AND Status.Name IN {SQL_FINAL} ORDER BY EndTime, AAR.RecordID LIMIT ?",
             (*position, ended_before, _PAGE),
         ).fetchall()
         if not rows:
@@ -246,8 +244,8 @@ def _delete(con: Connection, record_ids: Sequence[int]) -> None:
 
     The log first: a record that is in it would leave a tombstone, and its children would log it again.
     """
-    for table in ("FinishedLog", *_CHILDREN, *MOVED, TELEMETRY, *DROPPED, "AAR"):
-        con.executemany(f"DELETE FROM {table} WHERE RecordID = ?", [(record_id,) for record_id in record_ids])
+    con.executemany("DELETE FROM FinishedLog WHERE RecordID = ?", [(record_id,) for record_id in record_ids])
+    forget(con, record_ids)
 
 
 Beside = dict[str, list[tuple[object, ...]]]
@@ -269,13 +267,12 @@ def _store(archive: Connection, rows: Sequence[ArexRows], beside: Beside, origin
     """Jobs as they are, under numbers of the archive's own."""
     archive.execute("BEGIN IMMEDIATE")
     try:
-        jobs = [_as_it_is(one) for one in rows]
         # An earlier prune may have ended between the two databases, and the job may have changed since.
-        _delete(archive, [known.record_id for known in known_jobs(archive, [job.job_id for job in jobs]).values()])
+        there = known_jobs(archive, [unescaped(one.job_id) for one in rows])
+        _delete(archive, [known.record_id for known in there.values()])
         # A writer for each slice: were one rolled back, it would remember names that are gone.
-        JobWriter(archive, "archive", origin).write(jobs)
-        known = known_jobs(archive, [job.job_id for job in jobs])
-        numbers = {one.record_id: known[one.job_id].record_id for one in rows}
+        first = JobWriter(archive, "archive", origin).insert(rows)
+        numbers = {one.record_id: number for number, one in enumerate(rows, first)}
         for table in MOVED:
             archive.executemany(f"DELETE FROM {table} WHERE RecordID = ?", [(number,) for number in numbers.values()])
             rows_beside = [(numbers[int(str(record_id))], *values) for record_id, *values in beside[table]]
@@ -294,15 +291,3 @@ def _store_telemetry(archive: Connection, numbers: dict[int, int], rows: Sequenc
     for record_id, cluster, _record_id, _cluster_id, *values in rows:
         found = (numbers[int(str(record_id))], clusters[cluster], *values)
         archive.execute(f"INSERT OR REPLACE INTO {TELEMETRY} VALUES ({', '.join('?' * len(found))})", found)
-
-
-def _as_it_is(rows: ArexRows) -> ArexJob:
-    return ArexJob(
-        *rows[1:9],
-        rows.numbers,
-        auth_tokens=tuple(rows.auth_tokens),
-        rtes=tuple(rows.rtes),
-        transfers=tuple(rows.transfers),
-        extra=tuple(rows.extra),
-        events=tuple(rows.events),
-    )

@@ -16,17 +16,18 @@ from typing import Any, NamedTuple
 from arcacct.db.engine import Connection, OperationalError
 from arcacct.jobs.aar import AAR, Transfer, UsageCell
 from arcacct.jobs.recorder import escaped
+from arcacct.jobs.states import ABORTED, COMPLETED, FAILED
+from arcacct.jobs.statuses import SQL_ABORTED, SQL_FINAL
 
 PAGE_RECORDS = 500
 LARGEST_WHOLE = 2**63
 LARGEST_EXACT = 2**53
 """What is larger is no measurement: it would make the sum of a whole month overflow (INVARIANTS 6)."""
 
-_TRANSFER_KINDS = {10: "input", 11: "cached_input", 20: "output"}
-_FINAL = "('completed', 'failed', 'aborted')"
+TRANSFER_KINDS = {10: "input", 11: "cached_input", 20: "output"}
 # A job that vanished unfinished is published only when the batch system measured something.
 _PUBLISHABLE = (
-    f"Status.Name IN {_FINAL} AND NOT (Status.Name = 'aborted'"
+    f"Status.Name IN {SQL_FINAL} AND NOT (Status.Name = {SQL_ABORTED}"
     " AND UsedWalltime = 0 AND UsedCPUUserTime = 0 AND UsedCPUKernelTime = 0)"
 )
 _RECORD = """
@@ -115,7 +116,7 @@ def _page_after(con: Connection, seq: int, horizon: int, ended_from: int, size: 
         others = con.execute(
             "SELECT Seq, JobID FROM FinishedLog CROSS JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
             " JOIN Status ON Status.ID = StatusID"
-            f" WHERE Seq > ? AND Seq <= ? AND Status.Name IN {_FINAL} AND NOT (EndTime >= ? AND {_PUBLISHABLE})",
+            f" WHERE Seq > ? AND Seq <= ? AND Status.Name IN {SQL_FINAL} AND NOT (EndTime >= ? AND {_PUBLISHABLE})",
             (seq, last, ended_from),
         ).fetchall()
         children = _Children(con, "FinishedLog", "Seq", "Seq > ? AND Seq <= ?", (seq, last))
@@ -237,7 +238,7 @@ class _Children:
             "DataTransfers", "URL, FileSize, TransferStart, TransferEnd, TransferType"
         ):
             size, start, end, kind = (number if isinstance(number, int) else 0 for number in numbers)
-            transfer = Transfer(unescaped(url), size, start, end, _TRANSFER_KINDS.get(kind, "input"))
+            transfer = Transfer(unescaped(url), size, start, end, TRANSFER_KINDS.get(kind, "input"))
             self.transfers[record_id].append(transfer)
         self.auth_groups: dict[int, tuple[str, ...]] = {
             record_id: auth_groups_of(names) for record_id, names, _ in rows("AuthGroups", "Names, NULL")
@@ -319,7 +320,7 @@ def is_time(end_time: object) -> bool:
 def is_publishable(aar: AAR) -> bool:
     """Whether a record is of a job that ended, or vanished after the batch system had measured something."""
     measured = (aar.wall_s, aar.cpu_user_s, aar.cpu_kernel_s) != (0, 0, 0)
-    return aar.status in ("completed", "failed") or (aar.status == "aborted" and measured)
+    return aar.status in (COMPLETED, FAILED) or (aar.status == ABORTED and measured)
 
 
 def count_logged(con: Connection, seq: int) -> int:

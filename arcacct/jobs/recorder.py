@@ -10,13 +10,13 @@ last: that makes one entry in FinishedLog.
 import time
 
 from arcacct.db.engine import Connection
-from arcacct.jobs.job import FQAN_KEYS
+from arcacct.jobs.states import FQAN_KEYS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from arcacct.jobs.job import JobFacts, StatusFile, Usage
+    from arcacct.jobs.states import StateChange, StatusFile, Usage
 
 _ESCAPES = str.maketrans({"'": "%27", "#": "%23", "%": "%25", "\r": "%0D", "\n": "%0A", "\b": "%08", "\0": "%00"})
 
@@ -118,7 +118,7 @@ def event_time(seconds: int) -> str:
     return f"{_DATES[day]} {second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
 
 
-def record(con: Connection, facts: "JobFacts", *, present: bool = False, settled: bool = False) -> str:
+def record(con: Connection, facts: "StateChange", *, present: bool = False, settled: bool = False) -> str:
     """
     Record one state change inside the caller's transaction; says what it was to the tables of A-REX (`NEW_JOB`, ...).
 
@@ -157,7 +157,7 @@ def record(con: Connection, facts: "JobFacts", *, present: bool = False, settled
     return NEW_EVENT if changes == events else CORRECTION
 
 
-def record_present(con: Connection, jobs: "list[tuple[JobFacts, bool]]") -> list[str]:
+def record_present(con: Connection, jobs: "list[tuple[StateChange, bool]]") -> list[str]:
     """
     `record` many jobs whose status files are before the sweep, each with whether its file is settled.
 
@@ -166,8 +166,8 @@ def record_present(con: Connection, jobs: "list[tuple[JobFacts, bool]]") -> list
     ids = [escaped(facts.job_id) for facts, _settled in jobs]
     marks = ", ".join("?" * len(ids))
     seen = {row[0] for row in con.execute(f"SELECT JobID FROM AAR WHERE JobID IN ({marks})", ids).fetchall()}
-    new: list[tuple[JobFacts, bool]] = []
-    others: list[tuple[JobFacts, bool]] = []
+    new: list[tuple[StateChange, bool]] = []
+    others: list[tuple[StateChange, bool]] = []
     for job_id, job in zip(ids, jobs, strict=True):
         is_new = job_id not in seen and job[0].known and job[0].state != "DELETED"
         (new if is_new else others).append(job)
@@ -213,7 +213,7 @@ def _known(con: Connection, job_id: str) -> Known | None:
     return None if row is None else Known(row)
 
 
-def _of_this_run(known: Known, facts: "JobFacts", *, present: bool) -> "tuple[Usage | None, bool]":
+def _of_this_run(known: Known, facts: "StateChange", *, present: bool) -> "tuple[Usage | None, bool]":
     """
     What the job used in the run that the event is of, and whether nothing later is known of the job.
 
@@ -227,7 +227,7 @@ def _of_this_run(known: Known, facts: "JobFacts", *, present: bool) -> "tuple[Us
     return facts.usage if facts.known else None, present or facts.event_ns >= known.event_ns
 
 
-def _insert(con: Connection, jobs: "list[tuple[JobFacts, bool]]") -> None:
+def _insert(con: Connection, jobs: "list[tuple[StateChange, bool]]") -> None:
     """
     Records of jobs that are new, as they are now: the children first, so that a finished one is logged once.
 
@@ -262,7 +262,7 @@ def last_record_id(con: Connection) -> int:
     return int(row[0])
 
 
-def _named(con: Connection, facts: "JobFacts", known: "dict[tuple[str, ...], tuple[int, ...]]") -> "tuple[int, ...]":
+def _named(con: Connection, facts: "StateChange", known: "dict[tuple[str, ...], tuple[int, ...]]") -> "tuple[int, ...]":
     """IDs of endpoint, queue, user, VO and status; ``known`` are those of this transaction."""
     status = facts.usage.status if facts.usage is not None else "in-progress"
     key = (facts.endpoint_type, facts.endpoint_url, facts.queue, facts.user_dn, facts.vo, status)
@@ -271,7 +271,7 @@ def _named(con: Connection, facts: "JobFacts", known: "dict[tuple[str, ...], tup
     return known[key]
 
 
-def _correct_owner(con: Connection, known: Known, facts: "JobFacts", *, latest: bool) -> None:
+def _correct_owner(con: Connection, known: Known, facts: "StateChange", *, latest: bool) -> None:
     """
     Who and where, from a .local that knows more: nothing that is known is replaced by nothing, nor by part of it.
 
@@ -302,7 +302,7 @@ def _correct_owner(con: Connection, known: Known, facts: "JobFacts", *, latest: 
         con.execute(_SET_AUTH_GROUPS if auth_groups else _NO_AUTH_GROUPS, (known.record_id, auth_groups))
 
 
-def _auth_groups(facts: "JobFacts") -> str:
+def _auth_groups(facts: "StateChange") -> str:
     return " ".join(facts.auth_groups)
 
 
@@ -323,7 +323,7 @@ def _is_part(some: "list[tuple[object, ...]]", rows: "list[tuple[object, ...]]")
     return True
 
 
-def _dimensions(con: Connection, facts: "JobFacts") -> tuple[int, int, int, int]:
+def _dimensions(con: Connection, facts: "StateChange") -> tuple[int, int, int, int]:
     names = (facts.endpoint_type, facts.endpoint_url, facts.queue, facts.user_dn, facts.vo)
     return _dimension_ids(con, tuple(map(escaped, names)))
 
@@ -362,11 +362,11 @@ def endpoint_id(con: Connection, interface: str, url: str) -> int:
     return _new_id(con, "Endpoints (Interface, URL)", *key) if row is None else int(row[0])
 
 
-def _auth_tokens(facts: "JobFacts") -> "list[tuple[object, ...]]":
+def _auth_tokens(facts: "StateChange") -> "list[tuple[object, ...]]":
     return [(key, escaped(value)) for key, value in facts.auth_tokens]
 
 
-def _events(facts: "JobFacts") -> "dict[tuple[str, str], None]":
+def _events(facts: "StateChange") -> "dict[tuple[str, str], None]":
     """What the state change tells of times: of the submission, of the state itself, of the batch system and files."""
     events = [("ACCEPTED", facts.submit_time)] if facts.submit_time else []
     # A status file that was rewritten for a job that waits does not say when the state began.
@@ -375,7 +375,7 @@ def _events(facts: "JobFacts") -> "dict[tuple[str, str], None]":
     return dict.fromkeys([(key, event_time(seconds)) for key, seconds in events + facts.events])
 
 
-def _add_events(con: Connection, known: Known, facts: "JobFacts") -> None:
+def _add_events(con: Connection, known: Known, facts: "StateChange") -> None:
     wanted = _events(facts)
     query = "SELECT EventKey, EventTime FROM JobEvents WHERE RecordID = ?"
     for event in con.execute(query, (known.record_id,)).fetchall():
@@ -383,11 +383,11 @@ def _add_events(con: Connection, known: Known, facts: "JobFacts") -> None:
     con.executemany(_insert_child("JobEvents"), [(known.record_id, *event) for event in wanted])
 
 
-def _first_children(facts: "JobFacts") -> "tuple[tuple[str, list[tuple[object, ...]]], ...]":
+def _first_children(facts: "StateChange") -> "tuple[tuple[str, list[tuple[object, ...]]], ...]":
     return ("AuthTokenAttributes", _auth_tokens(facts)), ("JobEvents", [*_events(facts)])
 
 
-def _final_children(facts: "JobFacts") -> "tuple[tuple[str, list[tuple[object, ...]]], ...]":
+def _final_children(facts: "StateChange") -> "tuple[tuple[str, list[tuple[object, ...]]], ...]":
     """The rows that a finished job has besides, by table."""
     usage = facts.usage
     if usage is None:
@@ -400,7 +400,7 @@ def _final_children(facts: "JobFacts") -> "tuple[tuple[str, list[tuple[object, .
     )
 
 
-def _used(facts: "JobFacts") -> "tuple[object, ...]":
+def _used(facts: "StateChange") -> "tuple[object, ...]":
     """The values of `_USAGE_COLUMNS`."""
     usage = facts.usage
     if usage is None:
@@ -422,7 +422,7 @@ def _used(facts: "JobFacts") -> "tuple[object, ...]":
     )
 
 
-def _finish(con: Connection, known: Known, facts: "JobFacts", usage: "Usage") -> None:
+def _finish(con: Connection, known: Known, facts: "StateChange", usage: "Usage") -> None:
     children = dict(_final_children(facts))
     local_job_id, *used = _used(facts)
     if known.has_ended() and usage.end_time == known.end_time:
@@ -441,7 +441,7 @@ def _finish(con: Connection, known: Known, facts: "JobFacts", usage: "Usage") ->
         _add_notes(con, known.record_id, facts)
 
 
-def _keep_known_extra(con: Connection, record_id: int, facts: "JobFacts", children: "dict[str, list[Any]]") -> None:
+def _keep_known_extra(con: Connection, record_id: int, facts: "StateChange", children: "dict[str, list[Any]]") -> None:
     """
     Of an end that is recorded already: what it has and the files do not say now stays, and so does the benchmark.
 
@@ -463,13 +463,13 @@ def _keep_known_extra(con: Connection, record_id: int, facts: "JobFacts", childr
         children["JobExtraInfo"] = [*wanted.items()]
 
 
-def _add_notes(con: Connection, record_id: int, facts: "JobFacts") -> None:
+def _add_notes(con: Connection, record_id: int, facts: "StateChange") -> None:
     """What was left out of the files (`gate`)."""
     now = int(time.time())
     con.executemany(_NOTE, [(record_id, field, note, now) for field, note in facts.notes.items()])
 
 
-def _go_on(con: Connection, known: Known, facts: "JobFacts") -> None:
+def _go_on(con: Connection, known: Known, facts: "StateChange") -> None:
     """A job that is under way."""
     if known.is_aborted:
         con.execute(
@@ -513,7 +513,7 @@ def _missing(
     return [key for key, count in missing.items() for _ in range(count)]
 
 
-def _remember(con: Connection, record_id: int, facts: "JobFacts", *, settled: bool) -> None:
+def _remember(con: Connection, record_id: int, facts: "StateChange", *, settled: bool) -> None:
     """
     The last state and its time; with ``settled`` also which status file that was.
 
@@ -522,7 +522,7 @@ def _remember(con: Connection, record_id: int, facts: "JobFacts", *, settled: bo
     con.execute(_REMEMBER, (record_id, *_identity(facts, settled=settled)))
 
 
-def _identity(facts: "JobFacts", *, settled: bool) -> "tuple[object, ...]":
+def _identity(facts: "StateChange", *, settled: bool) -> "tuple[object, ...]":
     status = facts.status if settled else None
     file = (status.size, status.mtime_ns, status.ctime_ns) if status is not None else (None, None, None)
     return (facts.state, facts.event_ns, *file)

@@ -14,10 +14,31 @@ from typing import Any, NamedTuple
 from arcacct.db.engine import Connection, DataError, OperationalError
 from arcacct.db.foreign import Foreign
 
+
+class Numbers(NamedTuple):
+    """The columns of AAR that are numbers, as the fields of a `Job`; 0 (of counts and the exit code 1) is unknown."""
+
+    exit_code: int
+    submit_time: int
+    end_time: int
+    node_count: int
+    core_count: int
+    memory_kib: int
+    virtual_memory_kib: int
+    wall_s: int
+    cpu_user_s: int
+    cpu_kernel_s: int
+    scratch_bytes: int
+    stage_in_bytes: int
+    stage_out_bytes: int
+
+
 NUMBERS = (
     "ExitCode, SubmitTime, EndTime, NodeCount, CPUCount, UsedMemory, UsedVirtMem, UsedWalltime, UsedCPUUserTime,"
     " UsedCPUKernelTime, UsedScratch, StageInVolume, StageOutVolume"
 )
+"""Their columns."""
+COLUMNS = dict(zip(Numbers._fields, NUMBERS.split(", "), strict=True))
 _RECORD = f"""
     SELECT AAR.RecordID, JobID, LocalJobID, Interface, URL, Queues.Name, Users.Name, WLCGVOs.Name, Status.Name,
            {{fqan}}, {{benchmark}}, {NUMBERS}
@@ -53,7 +74,11 @@ Event = tuple[str, str]
 
 
 class ArexRows(NamedTuple):
-    """What A-REX's database has of one job: the columns of its record, names resolved, and its children by rowid."""
+    """
+    What A-REX's database, or ours, has of one job: the columns of its record, names resolved, its children by rowid.
+
+    Texts are percent-escaped as A-REX does.
+    """
 
     record_id: int
     job_id: str
@@ -64,8 +89,7 @@ class ArexRows(NamedTuple):
     user_dn: str
     vo: str
     status: str
-    numbers: tuple[int, ...]
-    """ExitCode, SubmitTime, EndTime, ... StageOutVolume: the columns of `ArexJob.numbers`."""
+    numbers: Numbers
     fqan: str | None
     """The first FQAN of schema version 2; ``None`` in version 1, which has it among ``auth_tokens``."""
     benchmark: str | None
@@ -81,7 +105,9 @@ class ArexRows(NamedTuple):
 
 def unusable(record_id: int, fault: str) -> ArexRows:
     """What stands for a record that cannot be read."""
-    return ArexRows(record_id, "?", "", "", "", "", "", "", "", (0,) * 13, None, None, (), (), (), (), (), fault)
+    return ArexRows(
+        record_id, "?", "", "", "", "", "", "", "", Numbers._make((0,) * 13), None, None, (), (), (), (), (), fault
+    )
 
 
 def schema_version(con: Connection) -> int:
@@ -196,10 +222,10 @@ def _read_texts(con: Connection, version: int, condition: str, values: tuple[int
 # SQLite keeps anything in any column, but hardly ever has to: the kind of all values is looked at once.
 
 
-def _numbers(values: tuple[Any, ...]) -> tuple[int, ...]:
+def _numbers(values: tuple[Any, ...]) -> Numbers:
     if set(map(type, values)) == {int}:
-        return values
-    return tuple(value if isinstance(value, int) else 0 for value in values)
+        return Numbers._make(values)
+    return Numbers._make(value if isinstance(value, int) else 0 for value in values)
 
 
 def _names(row: tuple[Any, ...]) -> tuple[int, str, str, str, str, str, str, str, str]:

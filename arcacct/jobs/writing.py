@@ -1,20 +1,26 @@
 """
-Writing whole jobs that another program recorded into our tables, a slice of jobs in each transaction.
+Writing whole jobs into our tables, a slice of jobs in each transaction: the one way in for every source.
 
 What we recorded ourselves stays: our recorder saw the job's files. A record that came from the same source before is
-made what the source says now. Nothing that is right already is written, so that nothing is logged as changed.
+made what the source says now, but for what others told of it and whose word holds (`precedence`). Nothing that is
+right already is written, so that nothing is logged as changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from arcacct.db.engine import Connection
-from arcacct.jobs.job import FINAL, FQAN_KEYS, IN_PROGRESS
-from arcacct.jobs.recorder import last_record_id, set_children
-from arcacct.jobs.rows import NUMBERS, Event, Row
+from arcacct.jobs.filling import EVENTS, Value, present, set_holders, unmeasured
+from arcacct.jobs.job import Job
+from arcacct.jobs.precedence import OF_AREX, UNASKED, precedes
+from arcacct.jobs.reading import unescaped
+from arcacct.jobs.recorder import escaped, last_record_id, set_children
+from arcacct.jobs.rows import NUMBERS, ArexRows, Numbers, Row
+from arcacct.jobs.states import ABORTED, FINAL, FQAN_KEYS, IN_PROGRESS
+from arcacct.jobs.stored import stored
 
 _AAR_COLUMNS = f"JobID, LocalJobID, EndpointID, QueueID, UserID, VOID, StatusID, {NUMBERS}"
 _VALUES = _AAR_COLUMNS.removeprefix("JobID, ")
@@ -22,59 +28,27 @@ _UPDATE = (
     f"UPDATE AAR SET ({_VALUES}) = ({', '.join('?' * 19)}) WHERE RecordID = ?"
     f" AND ({_VALUES}) IS NOT ({', '.join('?' * 19)})"
 )
-_CHILD_COLUMNS = {
-    "AuthTokenAttributes": "AttrKey, AttrValue",
-    "RunTimeEnvironments": "RTEName",
-    "DataTransfers": "URL, FileSize, TransferStart, TransferEnd, TransferType",
-    "JobExtraInfo": "InfoKey, InfoValue",
+_CHILDREN = {
+    "AuthTokenAttributes": ("auth_tokens", "AttrKey, AttrValue"),
+    "RunTimeEnvironments": ("rtes", "RTEName"),
+    "DataTransfers": ("transfers", "URL, FileSize, TransferStart, TransferEnd, TransferType"),
+    "JobExtraInfo": ("extra", "InfoKey, InfoValue"),
 }
+"""By table the field of ArexRows and the columns; a change of them is a change of the record."""
 _EVENT = "EventKey, EventTime"
 _INSERT_EVENT = f"INSERT INTO JobEvents (RecordID, {_EVENT}) VALUES (?, ?, ?)"
 _ROWS = 32
 """Rows of one INSERT: a statement for each row takes more than twice as long."""
 _RECORD_NAMES = ("LocalJobID", "Interface", "URL", "Queue", "User", "VO", "Status", *NUMBERS.split(", "))
+OF_RECORD = (
+    *_CHILDREN,
+    *("JobEvents", "RecordSources", "FieldSources", "RecordNotes", "AuthGroups", "StatusFiles", "JobTelemetry"),
+)
+"""The tables with rows of a record that mean nothing without it."""
 
 
-class ArexJob(NamedTuple):
-    """One job as our tables keep it; texts percent-escaped as A-REX does, events in UTC."""
-
-    job_id: str
-    local_job_id: str
-    interface: str
-    url: str
-    queue: str
-    user_dn: str
-    vo: str
-    status: str
-    numbers: tuple[int, ...]
-    """
-    ExitCode, SubmitTime, EndTime, NodeCount, CPUCount, UsedMemory, UsedVirtMem, UsedWalltime, UsedCPUUserTime,
-    UsedCPUKernelTime, UsedScratch, StageInVolume, StageOutVolume.
-    """
-    auth_tokens: tuple[Row, ...]
-    rtes: tuple[Row, ...]
-    transfers: tuple[Row, ...]
-    extra: tuple[Row, ...]
-    events: tuple[Event, ...]
-
-    @property
-    def submit_time(self) -> int:
-        """UTC seconds."""
-        return self.numbers[1]
-
-    @property
-    def end_time(self) -> int:
-        """UTC seconds; 0 while the job is in progress."""
-        return self.numbers[2]
-
-    @property
-    def final(self) -> bool:
-        """Whether the job is at its end."""
-        return self.status in FINAL
-
-
-class Known(NamedTuple):
-    """What our database has of a job that is being imported."""
+class KnownJob(NamedTuple):
+    """What our database has of a job."""
 
     record_id: int
     status: str
@@ -83,6 +57,8 @@ class Known(NamedTuple):
     """Our own recorder has seen the job."""
     source: str | None
     """Where the record came from, when it was not the control directory."""
+    has_others: bool
+    """Whether others than its own source told something of it."""
 
 
 class Difference(NamedTuple):
@@ -103,6 +79,8 @@ class Written(NamedTuple):
     completed: int = 0
     """Jobs of which our recorder missed the end."""
     differences: tuple[Difference, ...] = ()
+    record_ids: Mapping[str, int] = {}
+    """The record of each job by its id, whatever became of it."""
 
 
 class JobWriter:
@@ -114,7 +92,7 @@ class JobWriter:
 
     def __init__(self, con: Connection, source: str, origin: str, *, vo_by_claims: bool = False) -> None:
         """
-        ``source`` and ``origin`` go to RecordSources.
+        ``source``, one of `precedence.SOURCES`, and ``origin`` (file, cell, cluster) go to RecordSources.
 
         ``vo_by_claims``: the site has rules by which claims of a token tell a job's VO, which the source does not know.
         """
@@ -124,30 +102,37 @@ class JobWriter:
         self._vo_by_claims = vo_by_claims
         self._ids: dict[tuple[str, ...], int] = {}
 
-    def write(self, jobs: Sequence[ArexJob]) -> Written:
-        """Write a slice of jobs inside the caller's transaction; each JobID may be in it once."""
+    def write(self, jobs: Sequence[Job]) -> Written:
+        """Write a slice of jobs inside the caller's transaction; each job may be in it once."""
         known = known_jobs(self._con, [job.job_id for job in jobs])
         new = [job for job in jobs if job.job_id not in known]
+        record_ids = {job_id: one.record_id for job_id, one in known.items()}
         if new:
-            self._insert(new)
+            first = self.insert([stored(job) for job in new])
+            for record_id, job in enumerate(new, first):
+                record_ids[job.job_id] = record_id
+                if job.field_sources:
+                    set_holders(self._con, record_id, dict(job.field_sources))
         merged = [self._merge(known[job.job_id], job) for job in jobs if job.job_id in known]
         return Written(
             len(new),
             sum(one.changed for one in merged),
             sum(one.completed for one in merged),
             tuple(difference for one in merged for difference in one.differences),
+            record_ids,
         )
 
-    def _insert(self, jobs: Sequence[ArexJob]) -> None:
+    def insert(self, jobs: Sequence[ArexRows]) -> int:
         """
-        New jobs: children first, under the numbers that their records will have, then the records.
+        New jobs, as they are to be stored; returns the RecordID of the first, the others follow.
 
-        So each record enters FinishedLog once, by its own insertion. (Nobody else can insert meanwhile: the
-        transaction is the only one that writes.)
+        Children first, under the numbers that their records will have, then the records: so each enters FinishedLog
+        once, by its own insertion. (Nobody else can insert meanwhile: the transaction is the only one that writes.)
         """
-        numbered = list(enumerate(jobs, last_record_id(self._con) + 1))
-        for table, columns in (*_CHILD_COLUMNS.items(), ("JobEvents", _EVENT)):
-            rows = [(record_id, *row) for record_id, job in numbered for row in _rows(job, table)]
+        first = last_record_id(self._con) + 1
+        numbered = list(enumerate(jobs, first))
+        for table, (field, columns) in (*_CHILDREN.items(), ("JobEvents", ("events", _EVENT))):
+            rows = [(record_id, *row) for record_id, job in numbered for row in getattr(job, field)]
             _insert_rows(self._con, f"{table} (RecordID, {columns})", rows)
         self._con.executemany(
             "INSERT OR REPLACE INTO RecordSources (RecordID, Source, Origin) VALUES (?, ?, ?)",
@@ -155,8 +140,9 @@ class JobWriter:
         )
         records = [(record_id, job.job_id, *self._values(job)) for record_id, job in numbered]
         _insert_rows(self._con, f"AAR (RecordID, {_AAR_COLUMNS})", records)
+        return first
 
-    def _values(self, job: ArexJob) -> tuple[object, ...]:
+    def _values(self, job: ArexRows) -> tuple[object, ...]:
         """The columns of AAR after JobID."""
         return (
             job.local_job_id,
@@ -185,36 +171,43 @@ class JobWriter:
             return self._con.execute(insert, values).lastrowid or 0
         return int(row[0])
 
-    def _merge(self, known: Known, job: ArexJob) -> Written:
+    def _merge(self, known: KnownJob, job: Job) -> Written:
         """A job that we have already."""
         if known.source not in (None, self._source):
             return Written()
         if known.recorded:
             return self._complete(known, job)
-        if not job.final and known.status != IN_PROGRESS:
+        if job.status not in FINAL and known.status != IN_PROGRESS:
             return Written()
         before = self._con.total_changes
-        self._set_events(known.record_id, job)
-        self._take(known.record_id, job)
+        job, events = self._judged(known, job)
+        rows = stored(job)
+        self._set_events(known.record_id, [*rows.events, *events])
+        self._put(known, rows)
         return Written(changed=int(self._con.total_changes != before))
 
-    def _complete(self, known: Known, job: ArexJob) -> Written:
+    def _complete(self, known: KnownJob, job: Job) -> Written:
         """A job that our recorder has seen: what it missed is added, and what it has stays."""
-        self._add_missing_events(known.record_id, job)
-        if not job.final:
+        rows = stored(job)
+        # States that it has never seen: ARC 6 has no hook for INLRMS and CANCELING.
+        have = {row[0] for row in _rows_of(self._con, known.record_id, "JobEvents", _EVENT)}
+        missing = [(known.record_id, *event) for event in rows.events if event[0] not in have]
+        self._con.executemany(_INSERT_EVENT, missing)
+        if job.status not in FINAL:
             return Written()
         # Aborted is what a sweep calls a job that vanished: a guess.
-        if known.status in (IN_PROGRESS, "aborted") or job.end_time > known.end_time:
-            self._take(known.record_id, job if job.vo else job._replace(vo=self._known_vo(known)))
+        if known.status in (IN_PROGRESS, ABORTED) or job.end_time > known.end_time:
+            rows = stored(self._judged(known, job)[0])
+            self._put(known, rows if rows.vo else rows._replace(vo=self._known_vo(known)))
             return Written(completed=1)
-        return Written(differences=self._differences(known, job))
+        return Written(differences=self._differences(known, rows))
 
-    def _known_vo(self, known: Known) -> str:
+    def _known_vo(self, known: KnownJob) -> str:
         """The VO of our record: a rule may have told it that the source does not have."""
         query = "SELECT Name FROM WLCGVOs WHERE ID = (SELECT VOID FROM AAR WHERE RecordID = ?)"
         return str(self._con.execute(query, (known.record_id,)).fetchone()[0])
 
-    def _differences(self, known: Known, job: ArexJob) -> tuple[Difference, ...]:
+    def _differences(self, known: KnownJob, rows: ArexRows) -> tuple[Difference, ...]:
         """Both have the job's end: what is not the same."""
         ours = self._con.execute(
             f"SELECT LocalJobID, Interface, URL, Queues.Name, Users.Name, WLCGVOs.Name, Status.Name, {NUMBERS} FROM AAR"
@@ -223,15 +216,15 @@ class JobWriter:
             " WHERE RecordID = ?",
             (known.record_id,),
         ).fetchone()
-        theirs = (job.local_job_id, job.interface, job.url, job.queue, job.user_dn, job.vo, job.status, *job.numbers)
+        theirs = (rows.local_job_id, rows.interface, rows.url, rows.queue, rows.user_dn, rows.vo, rows.status)
         children = {
-            table: (_children(self._con, known.record_id, table, columns), _rows(job, table))
-            for table, columns in _CHILD_COLUMNS.items()
+            table: (_rows_of(self._con, known.record_id, table, columns), getattr(rows, field))
+            for table, (field, columns) in _CHILDREN.items()
         }
-        has_voms = any(row[0] in FQAN_KEYS for rows in children["AuthTokenAttributes"] for row in rows)
+        has_voms = any(row[0] in FQAN_KEYS for some in children["AuthTokenAttributes"] for row in some)
         what = [
             f"{name} is {mine!r} here, {other!r} there"
-            for name, mine, other in zip(_RECORD_NAMES, ours, theirs, strict=True)
+            for name, mine, other in zip(_RECORD_NAMES, ours, (*theirs, *rows.numbers), strict=True)
             if mine != other and not (name == "VO" and not has_voms and self._is_by_rule(mine, other))
         ]
         for table, (mine, others) in children.items():
@@ -239,35 +232,76 @@ class JobWriter:
                 what.append(
                     f"{table} has {_listed(set(mine) - set(others))} here, {_listed(set(others) - set(mine))} there"
                 )
-        return (Difference(job.job_id, tuple(what)),) if what else ()
+        return (Difference(unescaped(rows.job_id), tuple(what)),) if what else ()
 
     def _is_by_rule(self, mine: object, other: object) -> bool:
         """Whether we have a VO by a rule of our configuration that the source does not know: nothing is wrong then."""
         return bool(mine) and (not other or self._vo_by_claims)
 
-    def _take(self, record_id: int, job: ArexJob) -> None:
-        """Make our record what the source says: children first, the status last, so that it is logged once."""
-        for table in _CHILD_COLUMNS:
-            set_children(self._con, record_id, table, list(_rows(job, table)))
+    def _judged(self, known: KnownJob, job: Job) -> tuple[Job, list[tuple[str, str]]]:
+        """The job with what others told of it and whose word holds, and their events; FieldSources say so."""
+        labels = dict(job.field_sources)
+        if not known.has_others:
+            set_holders(self._con, known.record_id, labels)
+            return job, []
+        now = present(self._con, known.record_id)
+        # What others told of a run that ended otherwise is none of this one's.
+        others = now.holders.items() if job.end_time == known.end_time else ()
+        kept = {
+            field: holder
+            for field, holder in others
+            if holder not in (self._source, *UNASKED) and self._holds(job, field, holder, labels.get(field))
+        }
+        gone = [(known.record_id, field) for field in now.holders if field not in {**labels, **kept}]
+        self._con.executemany("DELETE FROM FieldSources WHERE (RecordID, Field) = (?, ?)", gone)
+        set_holders(self._con, known.record_id, {**labels, **kept})
+        keys = {EVENTS[field] for field in kept if field in EVENTS}
+        return _with(job, {field: now.values[field] for field in kept if field not in EVENTS}), [
+            event for event in now.events if event[0] in keys
+        ]
+
+    def _holds(self, job: Job, field: str, holder: str, label: str | None) -> bool:
+        """Whether what another told of a field stays, whatever this job says."""
+        return not self._tells(job, field) or precedes(field, holder, label or self._source)
+
+    def _tells(self, job: Job, field: str) -> bool:
+        if field in EVENTS:
+            return EVENTS[field] in dict(job.events)
+        if field not in Job._fields:
+            return field in dict(job.extra)
+        if self._source in OF_AREX and field in Numbers._fields:
+            has_end = "LRMSEND" in dict(job.events)
+            return field not in unmeasured(stored(job).numbers, has_nodes=bool(job.node_names), has_end=has_end)
+        return getattr(job, field) not in (None, "", ())
+
+    def _put(self, known: KnownJob, rows: ArexRows) -> None:
+        """Make our record these rows: children first, the status last, so that it is logged once."""
+        for table, (field, _columns) in _CHILDREN.items():
+            set_children(self._con, known.record_id, table, list(getattr(rows, field)))
         self._con.execute(
             "INSERT INTO RecordSources (RecordID, Source, Origin) SELECT ?1, ?2, ?3"
             " WHERE NOT EXISTS (SELECT 1 FROM RecordSources WHERE RecordID = ?1)",
-            (record_id, self._source, self._origin),
+            (known.record_id, self._source, self._origin),
         )
-        values = self._values(job)
-        self._con.execute(_UPDATE, (*values, record_id, *values))
+        values = self._values(rows)
+        self._con.execute(_UPDATE, (*values, known.record_id, *values))
 
-    def _set_events(self, record_id: int, job: ArexJob) -> None:
+    def _set_events(self, record_id: int, events: Sequence[tuple[str, str]]) -> None:
         """The events of a job that only the source knows, in its order."""
-        if _children(self._con, record_id, "JobEvents", _EVENT) != list(job.events):
+        if _rows_of(self._con, record_id, "JobEvents", _EVENT) != events:
             self._con.execute("DELETE FROM JobEvents WHERE RecordID = ?", (record_id,))
-            self._con.executemany(_INSERT_EVENT, [(record_id, *event) for event in job.events])
+            self._con.executemany(_INSERT_EVENT, [(record_id, *event) for event in events])
 
-    def _add_missing_events(self, record_id: int, job: ArexJob) -> None:
-        """States that our recorder has never seen of a job: ARC 6 has no hook for INLRMS and CANCELING."""
-        have = {row[0] for row in _children(self._con, record_id, "JobEvents", _EVENT)}
-        missing = [(record_id, *event) for event in job.events if event[0] not in have]
-        self._con.executemany(_INSERT_EVENT, missing)
+
+def _with(job: Job, values: Mapping[str, Value]) -> Job:
+    """A job with other values, by field or by key of JobExtraInfo."""
+    fields: dict[str, Any] = {field: value for field, value in values.items() if field in Job._fields}
+    if "node_names" in fields:
+        fields["node_names"] = tuple(fields["node_names"].split(":"))
+    extra = {key: str(value) for key, value in values.items() if key not in Job._fields}
+    return (
+        job._replace(**fields, extra=tuple({**dict(job.extra), **extra}.items())) if extra else job._replace(**fields)
+    )
 
 
 def _insert_rows(con: Connection, into: str, rows: Sequence[Row]) -> None:
@@ -283,33 +317,39 @@ def _insert_rows(con: Connection, into: str, rows: Sequence[Row]) -> None:
     con.executemany(f"INSERT INTO {into} VALUES {marks}", rows[whole:])
 
 
-def known_jobs(con: Connection, job_ids: Sequence[str]) -> dict[str, Known]:
-    """What we have of these jobs, by JobID."""
-    marks = ",".join("?" * len(job_ids))
+def known_jobs(con: Connection, job_ids: Sequence[str]) -> dict[str, KnownJob]:
+    """What we have of these jobs, by id."""
+    plain = {escaped(job_id): job_id for job_id in job_ids}
     return {
-        job_id: Known(record_id, status, end_time, bool(recorded), source)
-        for job_id, record_id, status, end_time, recorded, source in con.execute(
-            "SELECT JobID, AAR.RecordID, Status.Name, EndTime, StatusFiles.RecordID IS NOT NULL, Source FROM AAR"
+        plain[job_id]: KnownJob(record_id, status, end_time, bool(recorded), source, bool(has_others))
+        for job_id, record_id, status, end_time, recorded, source, has_others in con.execute(
+            "SELECT JobID, AAR.RecordID, Status.Name, EndTime, StatusFiles.RecordID IS NOT NULL, Source,"
+            " EXISTS (SELECT 1 FROM FieldSources WHERE FieldSources.RecordID = AAR.RecordID) FROM AAR"
             " JOIN Status ON Status.ID = +StatusID"
             " LEFT JOIN StatusFiles ON StatusFiles.RecordID = AAR.RecordID"
             " LEFT JOIN RecordSources ON RecordSources.RecordID = AAR.RecordID"
-            f" WHERE JobID IN ({marks})",
-            tuple(job_ids),
+            f" WHERE JobID IN ({','.join('?' * len(plain))})",
+            tuple(plain),
         )
     }
 
 
-def _rows(job: ArexJob, table: str) -> Sequence[Row]:
-    if table == "AuthTokenAttributes":
-        return job.auth_tokens
-    if table == "RunTimeEnvironments":
-        return job.rtes
-    if table == "DataTransfers":
-        return job.transfers
-    return job.extra if table == "JobExtraInfo" else job.events
+def rename(con: Connection, record_id: int, job_id: str) -> None:
+    """Another id for a job whose beginning came to light: it has its first submission in its id."""
+    con.execute("UPDATE AAR SET JobID = ? WHERE RecordID = ?", (escaped(job_id), record_id))
 
 
-def _children(con: Connection, record_id: int, table: str, columns: str) -> list[Row]:
+def forget(con: Connection, record_ids: Sequence[int]) -> None:
+    """
+    Remove records with all that is theirs: jobs that their source no longer tells of.
+
+    What was logged leaves a tombstone, by which it is taken back where it was published.
+    """
+    for table in (*OF_RECORD, "AAR"):
+        con.executemany(f"DELETE FROM {table} WHERE RecordID = ?", [(record_id,) for record_id in record_ids])
+
+
+def _rows_of(con: Connection, record_id: int, table: str, columns: str) -> list[Row]:
     return con.execute(f"SELECT {columns} FROM {table} WHERE RecordID = ? ORDER BY rowid", (record_id,)).fetchall()
 
 

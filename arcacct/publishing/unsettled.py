@@ -9,7 +9,6 @@ from arcacct.arex import aborting
 from arcacct.arex.draining import spools
 from arcacct.conf.places import Places
 from arcacct.db.engine import Connection
-from arcacct.jobs.recorder import escaped
 from arcacct.jobs.writing import known_jobs
 from arcacct.publishing.position import iso
 from arcacct.publishing.sums import Month, month_bounds
@@ -30,7 +29,7 @@ def unsettled(here: Places, con: Connection, month: Month) -> Iterator[tuple[str
                 f"ended at {iso(ended_s)}, its files are gone, and nothing tells what it used: {aborting.WAYS_OUT}",
             )
     for job_id, path in _set_aside(here, start, end).items():
-        if not known_jobs(con, [escaped(job_id)]):
+        if not known_jobs(con, [job_id]):
             yield (
                 job_id,
                 f"has ended, and nothing more is known of it: look at {path}, and remove it when that is settled",

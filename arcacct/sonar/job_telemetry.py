@@ -1,8 +1,7 @@
 """
 What telemetry knows of one job, and filling it into the job's record.
 
-A value that a record has stays. What is filled in has its source in FieldSources, and follows the telemetry from then
-on. Nothing that is right already is written, so that nothing is published again without need.
+Nothing that is right already is written, so that nothing is published again without need.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from arcacct.db.engine import Connection
-from arcacct.jobs.filling import fill_column, fill_extra
+from arcacct.jobs.filling import enrich
+from arcacct.jobs.precedence import SAMPLES
 from arcacct.jobs.reading import unescaped
 from arcacct.sonar.fields import LARGEST
 from arcacct.sonar.hosts import expand
@@ -55,13 +55,14 @@ def tell(con: Connection, site: Site, record_id: int, told: tuple[Telemetry, lis
     telemetry, hardware = told
     before = con.total_changes
     store_telemetry(con, record_id, telemetry)
-    fill_column(con, record_id, "UsedMemory", "memory_kib", telemetry.peak_memory_kib)
-    models = [one.cpu_model for one in hardware]
-    benchmark = node_benchmark(models, site.node_benchmarks)
-    fill_extra(con, record_id, "benchmark", "benchmark", benchmark, unless=site.default_benchmark)
     systems = ";".join(dict.fromkeys(one.system for one in hardware))
-    fill_extra(con, record_id, "systemsoftware", "system_software", systems or None)
-    fill_extra(con, record_id, "wninstance", "wn_instance", telemetry.cpu_model)
+    values: dict[str, int | str | None] = {
+        "memory_kib": telemetry.peak_memory_kib or None,
+        "benchmark": node_benchmark([one.cpu_model for one in hardware], site.node_benchmarks),
+        "system_software": systems or None,
+        "wn_instance": telemetry.cpu_model,
+    }
+    enrich(con, record_id, SAMPLES, values, default_benchmark=site.default_benchmark)
     return con.total_changes != before
 
 

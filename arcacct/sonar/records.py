@@ -8,10 +8,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from arcacct.db.engine import Connection
+from arcacct.jobs.precedence import SLURM
 from arcacct.jobs.rejected import is_of_record
+from arcacct.jobs.statuses import SQL_FINAL
 from arcacct.sonar.job_telemetry import telemetry_of, tell
 from arcacct.sonar.local_jobs import record_run
-from arcacct.sonar.site import SOURCE, Site
+from arcacct.sonar.site import Site
 from arcacct.sonar.slurm_jobs import SlurmJob
 from arcacct.sonar.slurm_rows import runs
 
@@ -19,7 +21,6 @@ ENRICHED = "SONAR_ENRICHED_SEQ"
 _PAGE = 200
 _SLACK_S = 3600
 """How far the clocks and the latencies of a batch system and of telemetry may be apart."""
-_FINAL = "('completed', 'failed', 'aborted')"
 
 
 class Settled(NamedTuple):
@@ -73,7 +74,7 @@ def settle_logged(con: Connection, site: Site, complain: Callable[[str, Exceptio
         return Settled()
     enriched = 0
     for _, record_id, local_job_id, source in rows:
-        if source == SOURCE or not _is_number(local_job_id):
+        if source == SLURM or not _is_number(local_job_id):
             continue
         con.execute("SAVEPOINT record")
         try:
@@ -98,8 +99,8 @@ def _records_of(con: Connection, local_job_id: str) -> list[int]:
     """The finished records of other sources that have this number."""
     rows = con.execute(
         "SELECT AAR.RecordID FROM AAR JOIN Status ON Status.ID = StatusID LEFT JOIN RecordSources USING (RecordID)"
-        f" WHERE LocalJobID = ? AND Status.Name IN {_FINAL} AND coalesce(Source, '') <> ?",
-        (local_job_id, SOURCE),
+        f" WHERE LocalJobID = ? AND Status.Name IN {SQL_FINAL} AND coalesce(Source, '') <> ?",
+        (local_job_id, SLURM),
     )
     return [row[0] for row in rows]
 

@@ -6,9 +6,6 @@ from typing import NamedTuple
 
 from arcacct.conf.values import MapRule, NodeBenchmark
 
-SOURCE = "slurm"
-"""RecordSources of the records that are made of Slurm's jobs."""
-
 
 class Site(NamedTuple):
     """What the configuration says about jobs of telemetry."""

@@ -8,7 +8,7 @@ from job_files import JOB, LOCAL, NOON_NS
 from arcacct.arex.control_files import JobFiles
 from arcacct.arex.facts import job_facts
 from arcacct.conf.places import JobRules
-from arcacct.jobs.job import JobFacts
+from arcacct.jobs.states import StateChange
 
 BARE = b"".join(line for line in LOCAL.splitlines(keepends=True) if not line.startswith(b"voms="))
 """Of a user without VOMS attributes."""
@@ -21,7 +21,7 @@ ENTITLED = (
 )
 
 
-def facts_of(local: bytes, *, hashed: bool = True, **rules: object) -> JobFacts:
+def facts_of(local: bytes, *, hashed: bool = True, **rules: object) -> StateChange:
     """The facts of a job with this .local under rules of the site."""
     files = JobFiles("/control", JOB, "ACCEPTED")
     files.event_ns, files.local, files.hashed = NOON_NS, local, hashed

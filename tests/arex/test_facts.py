@@ -10,7 +10,7 @@ from job_files import DIAG, JOB, LOCAL, NOON_NS, NOON_S, STATISTICS, sequence
 from arcacct.arex.control_files import JobFiles
 from arcacct.arex.facts import job_facts, leading_digits, parse_transfer
 from arcacct.conf.places import JobRules
-from arcacct.jobs.job import JobFacts, Usage
+from arcacct.jobs.states import StateChange, Usage
 
 BENCHMARK = "HEPSPEC:11.11"
 
@@ -23,7 +23,7 @@ def facts_of(
     owner: str | None = "ada:atlas",
     failed: bool = False,
     state: str = "FINISHED",
-) -> JobFacts:
+) -> StateChange:
     """The facts of a job with these files."""
     files = JobFiles("/control", JOB, state)
     files.event_ns = NOON_NS + 999_999_999

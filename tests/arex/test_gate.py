@@ -19,8 +19,8 @@ from arcacct.arex.gate import (
     stored_bytes,
 )
 from arcacct.conf.places import JobRules
-from arcacct.jobs.job import JobFacts
 from arcacct.jobs.recorder import escaped
+from arcacct.jobs.states import StateChange
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ T1, T2 = "2026-11-20T11:00:05Z", "2026-11-20T11:00:09Z"
 
 def facts_of(
     local: bytes = LOCAL, diag: bytes = DIAG, statistics: bytes = STATISTICS, state: str = "FINISHED"
-) -> JobFacts:
+) -> StateChange:
     """The facts of a job with these files."""
     files = JobFiles("/control", JOB, state)
     files.event_ns = NOON_NS

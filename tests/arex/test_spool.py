@@ -16,7 +16,7 @@ from arcacct.arex.layout import STATES, is_job_id
 from arcacct.arex.spool import from_bytes, to_bytes, write
 from arcacct.errors import InputError
 from arcacct.files.private import private_directory
-from arcacct.jobs.job import StatusFile
+from arcacct.jobs.states import StatusFile
 
 FIELDS = ("controldir", "job_id", "state", "event_ns", "local", "diag", "statistics", "failed", "owner")
 

@@ -31,7 +31,7 @@ from arcacct.arex.sweeping import Task
 from arcacct.conf.places import JobRules, places
 from arcacct.db.opening import open_accounting
 from arcacct.jobs import recorder
-from arcacct.jobs.job import JobFacts, StatusFile
+from arcacct.jobs.states import StateChange, StatusFile
 
 JOBS = {"smoke": 200, "small": 10_000, "large": 100_000}
 TURNS = {"smoke": (1, 50, 200), "small": (3, 500, 4000), "large": (5, 1000, 20_000)}
@@ -95,7 +95,7 @@ def _ours_us(folder: pathlib.Path, jobs: int) -> float:
         return (time.perf_counter() - begun) / jobs * 1e6
 
 
-def _finished(number: int) -> JobFacts:
+def _finished(number: int) -> StateChange:
     files = JobFiles("/control", job_id(number), "FINISHED")
     files.event_ns = LONG_AGO_NS + number * 10**9
     files.status = StatusFile("FINISHED", 8, files.event_ns, files.event_ns)

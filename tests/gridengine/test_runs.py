@@ -23,8 +23,9 @@ from gridengine_files import (
 from arcacct.conf.values import map_rule
 from arcacct.gridengine.lines import record
 from arcacct.gridengine.local_jobs import Site, local_job
-from arcacct.gridengine.record import LocalJob, Record
-from arcacct.gridengine.runs import Job, is_reserved, jobs, used, wall_us
+from arcacct.gridengine.record import Record
+from arcacct.gridengine.runs import JobRuns, is_reserved, jobs, used, wall_us
+from arcacct.jobs.job import Job
 
 EXPECTED = {(one["job"], one["task"]): one for one in json.loads((DATA / "expected-runs.json").read_text())}
 US = 1_000_000
@@ -41,12 +42,12 @@ def read(*lines: bytes) -> list[Record]:
     return [found for line in lines if (found := record(line)) is not None]
 
 
-def only(found: list[Job]) -> Job:
+def only(found: list[JobRuns]) -> JobRuns:
     (job,) = found
     return job
 
 
-def accounted(*lines: bytes, site: Site = SITE) -> LocalJob:
+def accounted(*lines: bytes, site: Site = SITE) -> Job:
     """The one job of some lines."""
     found = local_job(only(jobs(read(*lines))), site)
     assert found is not None
@@ -125,7 +126,7 @@ def test_a_tightly_integrated_job() -> None:
     found = accounted(*lines)
 
     assert (found.wall_s, found.cpu_user_s, found.cpu_kernel_s, found.core_count, found.node_count) == (50, 45, 7, 3, 3)
-    assert dict(found.extra)["nodenames"] == "wn1:wn2:wn3"
+    assert found.node_names == ("wn1", "wn2", "wn3")
     assert found.submit_time == BEGIN + 1
 
 
@@ -152,7 +153,7 @@ def test_reserved_usage_is_not_used(path, number) -> None:
     assert is_reserved(master)
     assert found is not None
     assert found.cpu_user_s + found.cpu_kernel_s == round(master.ru_utime_s + master.ru_stime_s)
-    assert found.virtual_memory_kib == 0
+    assert found.virtual_memory_kib is None
     assert found.memory_kib == master.ru_maxrss_kib
 
 
@@ -255,7 +256,7 @@ def test_whom_a_job_is_accounted_to(rule, owner) -> None:
     site = Site("default", (map_rule(rule), map_rule("owner nobody vo=wrong")))
     found = accounted(ran(7, 1, 10, 20, project="phys"), site=site)
 
-    assert (found.vo, found.fqan, found.user_dn) == owner
+    assert (found.vo, dict(found.auth_tokens).get("mainfqan"), found.user_dn) == owner
 
 
 def test_the_first_rule_holds() -> None:
@@ -270,16 +271,12 @@ def test_what_else_is_known_of_a_job() -> None:
     usage = json.loads(json_line(34))["usage"] | {"gpu": {"util": 87}}
     found = accounted(changed_json(json_line(34), usage=usage, failed=100, project="phys"))
 
+    assert (found.job_name, found.local_user, found.project) == ("arjob", "gebob:gephysics", "phys")
+    assert (found.lrms, found.node_names, found.benchmark) == ("sge", ("vm",), "HEPSPEC:11.11")
     assert dict(found.extra) == {
         "arid": "1",
-        "benchmark": "HEPSPEC:11.11",
         "category": "-l h_rt=20 -ar 1",
         "failed": "100 assumedly after job",
-        "jobname": "arjob",
-        "localuser": "gebob:gephysics",
-        "lrms": "sge",
-        "nodenames": "vm",
-        "projectname": "phys",
         "usage.gpu.util": "87",
     }
 
@@ -288,8 +285,8 @@ def test_the_benchmark_of_the_queue() -> None:
     """A queue's own benchmark wins over the site's."""
     site = Site("default", (), "HEPSPEC:1.0", (("all.q", "HEPscore23:12.5"),))
 
-    assert dict(accounted(ran(7, 1, 10, 20), site=site).extra)["benchmark"] == "HEPscore23:12.5"
-    assert dict(accounted(ran(7, 1, 10, 20, qname="long.q"), site=site).extra)["benchmark"] == "HEPSPEC:1.0"
+    assert accounted(ran(7, 1, 10, 20), site=site).benchmark == "HEPscore23:12.5"
+    assert accounted(ran(7, 1, 10, 20, qname="long.q"), site=site).benchmark == "HEPSPEC:1.0"
 
 
 def test_nodes_that_nobody_counted() -> None:
@@ -304,4 +301,4 @@ def test_memory_that_was_never_sampled() -> None:
     """Without samples the kernel's own maximum is the resident memory, and virtual memory is unknown."""
     found = accounted(ran(9, 1, 10, 20, ru_maxrss=4096, maxvmem=0))
 
-    assert (found.memory_kib, found.virtual_memory_kib) == (4096, 0)
+    assert (found.memory_kib, found.virtual_memory_kib) == (4096, None)

@@ -24,7 +24,8 @@ from arcacct.db.schema import incarnation
 from arcacct.errors import InputError, SchemaError, StoreBusy
 from arcacct.jobs import cells
 from arcacct.jobs.check import check
-from arcacct.jobs.prune import DROPPED, KEPT, MOVED, TELEMETRY, Plan, Wishes, plan, prune
+from arcacct.jobs.prune import KEPT, MOVED, TELEMETRY, Plan, Wishes, plan, prune
+from arcacct.jobs.writing import OF_RECORD
 from arcacct.publishing import ledger
 from arcacct.publishing.ledger import Cursor, Held, SentRecord
 
@@ -162,7 +163,8 @@ def test_every_table_of_a_record_has_its_place() -> None:
             if "RecordID" in {row[1] for row in con.execute(f"PRAGMA table_info({table})")}
         }
 
-    placed = {"AAR", "FinishedLog", *CHILDREN, *MOVED, TELEMETRY, *DROPPED, *KEPT}
+    placed = {"AAR", "FinishedLog", *OF_RECORD, *KEPT}
+    assert {*CHILDREN, *MOVED, TELEMETRY} < {*OF_RECORD}
     # Their RecordID is one of A-REX's own file.
     assert tables - {"ImportedFiles", "ImportPending"} == placed
 

@@ -15,7 +15,6 @@ from arcacct.arex.facts import job_facts
 from arcacct.arex.recorded import remembered_status_files
 from arcacct.conf.places import JobRules
 from arcacct.db.schema import ACCOUNTING, in_memory
-from arcacct.jobs.job import JobFacts, StatusFile
 from arcacct.jobs.recorder import (
     CORRECTION,
     NEW_END,
@@ -28,6 +27,7 @@ from arcacct.jobs.recorder import (
     record,
     record_present,
 )
+from arcacct.jobs.states import StateChange, StatusFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def event(
     hashed: bool = False,
     default: str = "HEPSPEC:11.11",
     rules: JobRules | None = None,
-) -> JobFacts:
+) -> StateChange:
     """The facts of a job that reached a state so many seconds after noon."""
     files = JobFiles("/control", job_id, state)
     files.event_ns = NOON_NS + int(after_s * SECOND_NS)
@@ -164,7 +164,7 @@ RESUMED = (
 )
 
 
-def told(one: tuple[object, ...], local: bytes = LOCAL) -> JobFacts:
+def told(one: tuple[object, ...], local: bytes = LOCAL) -> StateChange:
     """An event of RESUMED: the job failed at first, was resumed, and ended well with other files."""
     state, after_s = str(one[0]), float(str(one[1]))
     later = after_s >= 100
@@ -525,7 +525,7 @@ def test_what_other_sources_filled_in_stays(con: sqlite3.Connection) -> None:
     assert finished_log(con) == log
 
 
-def moved_on(one: tuple[object, ...], **files: bytes) -> JobFacts:
+def moved_on(one: tuple[object, ...], **files: bytes) -> StateChange:
     """An end that only the launcher has told, with the files of the run that the job is in today."""
     facts = told(one)
     late = event("FINISHED", float(str(one[1])), **files)

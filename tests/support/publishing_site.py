@@ -17,7 +17,7 @@ from arcacct.conf.settings import Settings, settings
 from arcacct.db import opening
 from arcacct.db.schema import begin_new_life, incarnation
 from arcacct.jobs import recorder
-from arcacct.jobs.job import JobFacts, Usage
+from arcacct.jobs.states import StateChange, Usage
 from arcacct.publishing.run import Outcome, Period, Wishes, publish, republish
 from arcacct.publishing.senders import sender_of
 from arcacct.publishing.session import Patience
@@ -75,9 +75,9 @@ def jobs(count: int, first: int = 0, **values: Any) -> list[Job]:
     return [Job(f"job{number:05d}", JUNE + number, **values) for number in range(first, first + count)]
 
 
-def facts_of(job: Job) -> JobFacts:
+def facts_of(job: Job) -> StateChange:
     """What the control files of the job would have said at its end."""
-    facts = JobFacts(job.job_id, "FINISHED", job.end_time * 10**9, None)
+    facts = StateChange(job.job_id, "FINISHED", job.end_time * 10**9, None)
     facts.known = True
     facts.local_job_id = job.lrms_id
     facts.endpoint_type = "org.nordugrid.arcrest" if job.endpoint_url else ""

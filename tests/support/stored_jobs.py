@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 from arcacct.conf.places import Places
 from arcacct.db import opening
-from arcacct.jobs.writing import ArexJob, JobWriter
+from arcacct.jobs.aar import Transfer
+from arcacct.jobs.job import Job
+from arcacct.jobs.writing import JobWriter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,32 +16,40 @@ END_S = 1_780_000_000
 """2026-05-28 20:26:40 UTC."""
 
 
-def job(number: int, *, end_s: int = END_S, status: str = "completed") -> ArexJob:
+def job(number: int, *, end_s: int = END_S, status: str = "completed") -> Job:
     """A finished job with all kinds of children."""
     start_s = end_s - 3600
-    return ArexJob(
+    return Job(
         f"STORED{number:06d}",
-        str(number),
-        "org.nordugrid.arcrest",
-        "https://ce.example.org:443/arex",
-        "main",
-        f"/DC=org/CN=User {number % 3}",
-        "atlas",
         status,
-        (0, start_s, end_s if status != "in-progress" else 0, 1, 8, 2_000_000, 2_000_000, 3500, 20_000, 300, 0, 10, 20),
+        start_s,
+        end_s if status != "in-progress" else 0,
+        local_job_id=str(number),
+        endpoint_type="org.nordugrid.arcrest",
+        endpoint_url="https://ce.example.org:443/arex",
+        queue="main",
+        user_dn=f"/DC=org/CN=User {number % 3}",
+        vo="atlas",
+        exit_code=0,
+        node_count=1,
+        core_count=8,
+        memory_kib=2_000_000,
+        virtual_memory_kib=2_000_000,
+        wall_s=3500,
+        cpu_user_s=20_000,
+        cpu_kernel_s=300,
+        stage_in_bytes=10,
+        stage_out_bytes=20,
+        job_name=f"job {number}",
+        benchmark="HEPSPEC:12.26",
         auth_tokens=(("mainfqan", "/atlas/Role=production"), ("vomsfqan", "/atlas")),
-        rtes=(("ENV/PROXY",),),
-        transfers=((f"https://se.example.org/{number}", 10, start_s, start_s + 5, 10),),
-        extra=(("benchmark", "HEPSPEC:12.26"), ("jobname", f"job {number}")),
-        events=(("ACCEPTED", _text(start_s)), ("FINISHED", _text(end_s))),
+        run_time_environments=("ENV/PROXY",),
+        transfers=(Transfer(f"https://se.example.org/{number}", 10, start_s, start_s + 5, "input"),),
+        events=(("ACCEPTED", start_s), ("FINISHED", end_s)),
     )
 
 
-def _text(seconds: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
-
-
-def add(con: sqlite3.Connection, here: Places, *jobs: ArexJob) -> None:
+def add(con: sqlite3.Connection, here: Places, *jobs: Job) -> None:
     """Write jobs as an import does."""
     with opening.writing(con, here):
         JobWriter(con, "arex", "/elsewhere/accounting.db").write(jobs)

@@ -1,0 +1,109 @@
+"""
+What the sources of batch systems do alike: whose a job is, what it is called, and which of A-REX's jobs it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from arcacct.conf.values import MapRule
+from arcacct.db.engine import Connection
+from arcacct.jobs.job import Job
+from arcacct.jobs.statuses import SQL_IN_PROGRESS
+
+LOCAL = "local"
+"""Interface of Grid Engine's jobs that came through no endpoint of A-REX; Slurm's of Sonar have always had none."""
+CLOCKS_S = 600
+"""How far the clocks of A-REX's host and of the nodes may be apart."""
+
+
+class Owner(NamedTuple):
+    """Whom a job is accounted to, as far as the site's ``map`` lines tell."""
+
+    vo: str = ""
+    fqan: str | None = None
+    user_dn: str = ""
+
+    @property
+    def auth_tokens(self) -> tuple[tuple[str, str], ...]:
+        """The attribute as a `Job` has it."""
+        return () if self.fqan is None else (("mainfqan", self.fqan),)
+
+
+def accounted_to(values: Mapping[str, str | None], rules: Sequence[MapRule]) -> Owner:
+    """
+    VO, attribute and user by the first ``map`` line that matches; nobody if none does.
+
+    ``values``: what the batch system knows of the job's owner, group, account and project.
+    """
+    for rule in rules:
+        value = values.get(rule.field)
+        if value is not None and fnmatchcase(value, rule.pattern):
+            group = rule.group
+            fqan = None if group is None else group if group.startswith("/") else f"/{rule.vo}/{group}"
+            return Owner(rule.vo, fqan, rule.user or "")
+    return Owner()
+
+
+def queue_benchmark(queue: str | None, queues: Sequence[tuple[str, str]], default: str | None) -> str | None:
+    """The benchmark of a queue's nodes, the first of several, else that of the site."""
+    return next((value for name, value in queues if name == queue), default)
+
+
+def job_id(kind: str, place: str, local_job_id: str | int, submit_time: int) -> str:
+    """
+    The identity of a job: its batch system, cell or cluster and number, and when it was first submitted.
+
+    (Numbers begin again. It is in what was published, so it never changes.)
+    """
+    return f"{kind}:{place}:{local_job_id}:{submit_time}"
+
+
+def has_arc_jobs(con: Connection) -> bool:
+    """Whether any job came through A-REX: where none did, none has to be looked for."""
+    return con.execute("SELECT 1 FROM Endpoints WHERE Interface <> ? LIMIT 1", (LOCAL,)).fetchone() is not None
+
+
+def earliest_unfinished(con: Connection) -> int | None:
+    """When the first job was submitted that A-REX has not finished: it does not say its number yet."""
+    row = con.execute(
+        f"SELECT min(SubmitTime) FROM AAR WHERE StatusID = (SELECT ID FROM Status WHERE Name = {SQL_IN_PROGRESS})"
+    ).fetchone()
+    return None if row[0] is None else int(row[0])
+
+
+def arc_job(con: Connection, job: Job, lrms_names: Collection[str]) -> int | None:
+    """
+    The record of A-REX's that a job of the batch system is: of several, the one that was submitted last before it.
+
+    ``lrms_names``: what [lrms] of arc.conf may call the batch system, in small letters.
+    """
+    marks = ", ".join("?" * len(lrms_names))
+    row = con.execute(
+        "SELECT RecordID FROM AAR JOIN Endpoints ON Endpoints.ID = EndpointID"
+        " WHERE LocalJobID = ? AND Interface <> ? AND EndTime > 0 AND SubmitTime <= ? AND EndTime >= ?"
+        " AND NOT EXISTS (SELECT 1 FROM JobExtraInfo AS Extra WHERE Extra.RecordID = AAR.RecordID"
+        f" AND InfoKey = 'lrms' AND lower(InfoValue) NOT IN ({marks}))"
+        " ORDER BY SubmitTime DESC, RecordID DESC LIMIT 1",
+        (job.local_job_id, LOCAL, job.submit_time + CLOCKS_S, job.end_time - CLOCKS_S, *lrms_names),
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def measured(job: Job) -> dict[str, int | str | None]:
+    """What the batch system measured of a job, for the record of A-REX's that it is (`filling.enrich`)."""
+    has_cpu = job.cpu_user_s or job.cpu_kernel_s
+    return {
+        "exit_code": job.exit_code,
+        "node_count": job.node_count,
+        "core_count": job.core_count,
+        "memory_kib": job.memory_kib,
+        "virtual_memory_kib": job.virtual_memory_kib,
+        "wall_s": job.wall_s or None,
+        "cpu_user_s": job.cpu_user_s if has_cpu else None,
+        "cpu_kernel_s": job.cpu_kernel_s if has_cpu else None,
+        "node_names": ":".join(job.node_names) or None,
+        "project": job.project,
+    }
