@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sonar_site import REAL_FILES, SERIES, kind_of, objects, sample, schema, stream
 
+from arcacct.jobs.hostlists import MalformedError
 from arcacct.sonar.envelopes import Errors, Jobs, Rejected, Sample, Sysinfo, envelope, read
-from arcacct.sonar.fields import MalformedError
 
 SYSINFO = {
     "time": "2026-11-20T09:00:00+00:00",
