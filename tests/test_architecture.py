@@ -65,6 +65,7 @@ SPEAKERS = {
     "features": {"rows"},
     "gridengine": {"importing", "positions", "questions", "rows", "slices"},
     "publishing": {"given", "held", "ledger", "months", "sent"},
+    "slurm": {"stored_runs"},
     "sonar": {"dropped", "hardware", "job_telemetry", "points", "records", "slurm_rows"},
     "targets.apel": {"jura", "jura_cells"},
 }

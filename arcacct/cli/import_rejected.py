@@ -15,7 +15,7 @@ from arcacct.db.opening import leave_open, open_accounting, read_accounting, wri
 from arcacct.errors import UsageError
 from arcacct.jobs.rejected import Kept, Retried, content_of, drop, listed
 
-_SOURCES = ("arex", "features", "gridengine", "sonar")
+_SOURCES = ("arex", "features", "gridengine", "slurm", "sonar")
 _COLUMNS = ("id", "source", "file", "position", "records", "rejected", "reason")
 
 

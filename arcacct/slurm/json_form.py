@@ -13,7 +13,7 @@ import re
 from typing import Any, NamedTuple
 
 from arcacct.errors import InputError
-from arcacct.slurm.record import UNFINISHED, Part, Steps
+from arcacct.slurm.record import UNFINISHED, SacctPart, StepsUse
 from arcacct.slurm.text import LARGEST, LATEST_S, Instants, clean, state
 
 TYPE_CHECKING = False
@@ -26,14 +26,14 @@ _BLANK = re.compile(r"[ \t\r\n]*")
 _READ_MORE = 64 * 1024
 
 
-class Element(NamedTuple):
+class JobElement(NamedTuple):
     """One element of ``jobs``."""
 
     number: int
     text: str
 
 
-def elements(chunks: Iterable[bytes]) -> Iterator[Element]:
+def elements(chunks: Iterable[bytes]) -> Iterator[JobElement]:
     """
     The jobs of an output, however long it is, each as its text.
 
@@ -50,7 +50,7 @@ def elements(chunks: Iterable[bytes]) -> Iterator[Element]:
             number = 0
             while not reader.skip("]"):
                 number += 1
-                yield Element(number, reader.value()[1])
+                yield JobElement(number, reader.value()[1])
                 reader.skip(",")
         reader.skip(",")
 
@@ -115,7 +115,7 @@ class _Reader:
                 return found, text
 
 
-def parts(text: str) -> tuple[Part, Steps]:
+def parts(text: str) -> tuple[SacctPart, StepsUse]:
     """
     A job and its steps, of the text of one element.
 
@@ -129,7 +129,7 @@ def parts(text: str) -> tuple[Part, Steps]:
     status, signal = _exit_code(_inside(job, "exit_code"))
     if not status and not signal and at != "COMPLETED":
         status = signal = None
-    steps = Steps()
+    steps = StepsUse()
     for one in job["steps"] if type(job.get("steps")) is list else ():
         if type(one) is dict:
             steps = steps.plus(_step(one))
@@ -138,7 +138,7 @@ def parts(text: str) -> tuple[Part, Steps]:
     if not number:
         raise ValueError("job_id is missing")
     user_us, kernel_us, total_us = (_cpu_us(time, name) for name in ("user", "system", "total"))
-    part = Part(
+    part = SacctPart(
         job_id=number,
         step="",
         shown=_shown(job, number),
@@ -170,11 +170,11 @@ def parts(text: str) -> tuple[Part, Steps]:
     return part, steps
 
 
-def _step(step: dict[str, Any]) -> Part:
+def _step(step: dict[str, Any]) -> SacctPart:
     time = _inside(step, "time")
     most = _tres(_inside(_inside(step, "tres"), "requested").get("max"))
     user_us, kernel_us, total_us = (_cpu_us(time, name) for name in ("user", "system", "total"))
-    nothing = Part(*[None] * len(Part._fields))  # type: ignore[arg-type]
+    nothing = SacctPart(*[None] * len(SacctPart._fields))  # type: ignore[arg-type]
     return nothing._replace(
         cpu_us=max(total_us, user_us + kernel_us),
         cpu_kernel_us=kernel_us,

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from arcacct.errors import InputError
 from arcacct.jobs.faults import Fault, fault_of
 from arcacct.slurm import json_form
-from arcacct.slurm.record import NoUsage, Part, Run, Steps, run_of
-from arcacct.slurm.rows import LONGEST_LINE, Header, Misfit, Row, Rows, header_of
+from arcacct.slurm.record import NoUsage, SacctPart, SlurmRun, StepsUse, run_of
+from arcacct.slurm.rows import LONGEST_LINE, Misfit, TableHeader, TableRow, TableRows, header_of
 from arcacct.slurm.table import check, part
 
 TYPE_CHECKING = False
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
 
-class Form(NamedTuple):
+class OutputForm(NamedTuple):
     """What an output does not say of itself."""
 
     delimiter: str | None = None
@@ -33,18 +33,18 @@ class Form(NamedTuple):
     """What the cluster is called here; ``None``: as Slurm calls it."""
 
 
-class Told(NamedTuple):
+class ToldJob(NamedTuple):
     """One job of an output."""
 
-    what: Run | NoUsage | Fault
+    what: SlurmRun | NoUsage | Fault
     position: str
     content: str
-    """The same job as an output of its own; as far as LONGEST_LINE. Empty unless it is a fault."""
+    """The same job as an output of its own; as far as LONGEST_LINE."""
     length: int
-    """How long all of that is."""
+    """How long all of that is, in bytes."""
 
 
-def read(chunks: Iterable[bytes], form: Form) -> Iterator[Told]:
+def read(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ToldJob]:
     """
     Every job of an output, in its order. Bounded memory.
 
@@ -69,19 +69,23 @@ def _again(beginning: bytes, coming: Iterator[bytes]) -> Iterator[bytes]:
     yield from coming
 
 
-def _json(chunks: Iterable[bytes], form: Form) -> Iterator[Told]:
+def _json(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ToldJob]:
     for number, text in json_form.elements(chunks):
         position = f"job {number}"
+        what: SlurmRun | NoUsage | Fault
         try:
-            what: Run | NoUsage | Fault = run_of(*json_form.parts(text), form.cluster)
+            what = run_of(*json_form.parts(text), form.cluster)
         except Exception as error:  # noqa: BLE001  whatever it is, it costs this job alone
-            content = f'{{"jobs": [{text}]}}'
-            yield Told(fault_of(error), position, content[:LONGEST_LINE], len(content))
-        else:
-            yield Told(what, position, "", 0)
+            what = fault_of(error)
+        yield ToldJob(what, position, *_bounded(f'{{"jobs": [{text}]}}'))
 
 
-def _table(chunks: Iterable[bytes], form: Form) -> Iterator[Told]:
+def _bounded(content: str) -> tuple[str, int]:
+    """As much of a text as is kept, and how long it is in bytes."""
+    return content[:LONGEST_LINE], len(content.encode("utf-8", "surrogateescape"))
+
+
+def _table(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ToldJob]:
     lines = _lines(chunks)
     first = next(lines, None)
     if first is None:
@@ -89,7 +93,7 @@ def _table(chunks: Iterable[bytes], form: Form) -> Iterator[Told]:
     header = header_of(first[1], form.delimiter)
     check(header)
     jobs = _Jobs(header, form)
-    for row in Rows(header).of(lines):
+    for row in TableRows(header).of(lines):
         yield from jobs.take(row)
     yield from jobs.end()
 
@@ -112,21 +116,22 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
 class _Jobs:
     """Rows of jobs, each with the rows of its steps behind it."""
 
-    def __init__(self, header: Header, form: Form) -> None:
+    def __init__(self, header: TableHeader, form: OutputForm) -> None:
         self._header = header
         self._form = form
         self._empty()
 
     def _empty(self) -> None:
-        self._job: Part | None = None
-        self._steps = Steps()
+        self._job: SacctPart | None = None
+        self._steps = StepsUse()
         self._fault: Fault | None = None
         self._number = 0
         self._job_id = 0
         self._lines: list[str] = []
         self._length = 0
+        self._whole = True
 
-    def take(self, row: Row | Misfit) -> Iterator[Told]:
+    def take(self, row: TableRow | Misfit) -> Iterator[ToldJob]:
         """One more row; the job before it, if it is another one's."""
         if isinstance(row, Misfit):
             number, _, step = row.job.partition(".")
@@ -150,20 +155,21 @@ class _Jobs:
         else:
             self._job = one
 
-    def _add(self, row: Row | Misfit) -> None:
-        if not self._lines:
+    def _add(self, row: TableRow | Misfit) -> None:
+        if not self._number:
             self._number = row.number
             self._length = len(self._header.line) + 1
         for line in row.lines:
-            if self._length <= LONGEST_LINE:
-                self._lines.append(line)
             self._length += len(line) + 1
+            self._whole &= self._length <= LONGEST_LINE
+            if self._whole:
+                self._lines.append(line)
 
-    def end(self) -> Iterator[Told]:
+    def end(self) -> Iterator[ToldJob]:
         """The job that is complete now."""
-        if not self._lines:
+        if not self._number:
             return
-        what: Run | NoUsage | Fault
+        what: SlurmRun | NoUsage | Fault
         try:
             if self._fault is not None:
                 what = self._fault
@@ -173,8 +179,6 @@ class _Jobs:
                 what = run_of(self._job, self._steps, self._form.cluster)
         except Exception as error:  # noqa: BLE001  whatever it is, it costs this job alone
             what = fault_of(error)
-        content = ""
-        if isinstance(what, Fault):
-            content = "".join(f"{line}\n" for line in (self._header.line, *self._lines))
-        yield Told(what, f"line {self._number}", content[:LONGEST_LINE], self._length)
+        content, length = _bounded("".join(f"{line}\n" for line in (self._header.line, *self._lines)))
+        yield ToldJob(what, f"line {self._number}", content, length if self._whole else LONGEST_LINE + 1)
         self._empty()

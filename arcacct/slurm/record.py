@@ -35,7 +35,7 @@ NOWHERE = frozenset(("None assigned", "None", "(null)", "N/A"))
 _TWICE = "is a local time that the clock showed twice that night; print it with SLURM_TIME_FORMAT=%s"
 
 
-class Part(NamedTuple):
+class SacctPart(NamedTuple):
     """One row of sacct: a job (``step`` empty) or one of its steps; ``None``: not said."""
 
     job_id: int
@@ -71,7 +71,7 @@ class Part(NamedTuple):
     virtual_memory_kib: int | None
 
 
-class Steps(NamedTuple):
+class StepsUse(NamedTuple):
     """What the steps of a job used, together."""
 
     number: int = 0
@@ -80,9 +80,9 @@ class Steps(NamedTuple):
     memory_kib: int | None = None
     virtual_memory_kib: int | None = None
 
-    def plus(self, step: Part) -> Steps:
+    def plus(self, step: SacctPart) -> StepsUse:
         """With one more step."""
-        return Steps(
+        return StepsUse(
             self.number + 1,
             self.cpu_us + (step.cpu_us or 0),
             self.cpu_kernel_us + (step.cpu_kernel_us or 0),
@@ -91,7 +91,7 @@ class Steps(NamedTuple):
         )
 
 
-class Run(NamedTuple):
+class SlurmRun(NamedTuple):
     """One run that is over, of a job that had started. Empty text, or ``None``: not known."""
 
     cluster: str
@@ -135,7 +135,7 @@ class NoUsage(NamedTuple):
     """It goes on, or its end is not written yet; else it never started."""
 
 
-def run_of(job: Part, steps: Steps, cluster: str | None) -> Run | NoUsage:
+def run_of(job: SacctPart, steps: StepsUse, cluster: str | None) -> SlurmRun | NoUsage:
     """
     The run that a row of a job and those of its steps tell of; ``cluster`` is its name if it is not to be Slurm's.
 
@@ -164,7 +164,7 @@ def run_of(job: Part, steps: Steps, cluster: str | None) -> Run | NoUsage:
     if elapsed_s > end - start + 1:
         raise ValueError(f"it took {elapsed_s} s between a start and an end that are {end - start} s apart")
     cpu_us, kernel_us = _cpu(job, steps)
-    return Run(
+    return SlurmRun(
         name,
         job.job_id,
         job.submit.early,
@@ -193,7 +193,7 @@ def run_of(job: Part, steps: Steps, cluster: str | None) -> Run | NoUsage:
     )
 
 
-def _span(job: Part, start: Instants, end: Instants) -> tuple[int, int]:
+def _span(job: SacctPart, start: Instants, end: Instants) -> tuple[int, int]:
     """
     Start and end; of local times that a clock showed twice, those that fit to how long the job took.
 
@@ -210,7 +210,7 @@ def _span(job: Part, start: Instants, end: Instants) -> tuple[int, int]:
     return pairs[0]
 
 
-def _cpu(job: Part, steps: Steps) -> tuple[int | None, int | None]:
+def _cpu(job: SacctPart, steps: StepsUse) -> tuple[int | None, int | None]:
     """
     CPU times: the job's own row has the sum of its steps, but only where steps were asked for (else 0).
 
@@ -229,7 +229,7 @@ def _most(one: int | None, other: int | None) -> int | None:
     return max((value for value in (one, other) if value is not None), default=None)
 
 
-def joined(one: Run, other: Run) -> Run:
+def joined(one: SlurmRun, other: SlurmRun) -> SlurmRun:
     """
     Two outputs of the same run: of each value what is known, and of two that are known always the same one.
 
@@ -239,7 +239,7 @@ def joined(one: Run, other: Run) -> Run:
     if one == other:
         return one
     values: tuple[Any, ...] = tuple([_better(*pair) for pair in zip(one, other, strict=True)])
-    return Run(*values)._replace(start_time=min(one.start_time, other.start_time))
+    return SlurmRun(*values)._replace(start_time=min(one.start_time, other.start_time))
 
 
 def _better(value: int | str | None, other: int | str | None) -> int | str | None:

@@ -55,14 +55,14 @@ _TEXTS = _words(
 )
 """Columns in which a text may have delimiters and line ends."""
 COLUMNS = _words(
-    "JobID JobIDRaw Cluster State Submit Start End Elapsed ElapsedRaw Suspended ExitCode AllocCPUS NCPUS NNodes"
-    " NodeList AllocTRES TotalCPU UserCPU SystemCPU MaxRSS MaxVMSize Partition User Group Account QOS WCKey JobName"
+    "JobID JobIDRaw Cluster State Submit Start End Elapsed ElapsedRaw Suspended ExitCode AllocCPUS NCPUS NNodes JobName"
+    " AllocTRES TotalCPU UserCPU SystemCPU MaxRSS MaxVMSize Partition User Group Account QOS WCKey NodeList"
 )
-"""The columns that are used, of those that sacct has."""
+"""The columns that are used, of those that sacct has; a text stands between others, so that its end is seen."""
 _CANONICAL = {name.lower(): name for name in (*COLUMNS, *_SHAPES, *_TEXTS)}
 
 
-class Header(NamedTuple):
+class TableHeader(NamedTuple):
     """The first line of an output."""
 
     columns: tuple[str, ...]
@@ -70,7 +70,7 @@ class Header(NamedTuple):
     line: str
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """One row, by column; all lines that it was on, and the number of the first."""
 
     values: dict[str, str]
@@ -88,7 +88,7 @@ class Misfit(NamedTuple):
     """JobIDRaw, as far as it can be told; else empty."""
 
 
-def header_of(line: str, delimiter: str | None = None) -> Header:
+def header_of(line: str, delimiter: str | None = None) -> TableHeader:
     """The columns that a first line names; ``delimiter`` if it has letters. Raises InputError when it is no header."""
     if delimiter is None:
         match = _HEADER.match(line)
@@ -98,13 +98,13 @@ def header_of(line: str, delimiter: str | None = None) -> Header:
         raise InputError("its first line is no header of sacct: print it with --parsable2, and with its header")
     if len(set(columns)) < len(columns):
         raise InputError("its header names a column twice")
-    return Header(columns, delimiter, line)
+    return TableHeader(columns, delimiter, line)
 
 
-class Rows:
+class TableRows:
     """The rows of one output, line by line."""
 
-    def __init__(self, header: Header) -> None:
+    def __init__(self, header: TableHeader) -> None:
         self._delimiter = header.delimiter
         self._columns = header.columns
         self._width = len(header.columns)
@@ -116,11 +116,11 @@ class Rows:
         self._checked = [(place, self._shapes[place]) for place, free in enumerate(self._is_text) if not free]
         self._used = [name in COLUMNS for name in self._names]
 
-    def of(self, lines: Iterable[tuple[int, str]]) -> Iterator[Row | Misfit]:
+    def of(self, lines: Iterable[tuple[int, str]]) -> Iterator[TableRow | Misfit]:
         """Every row of some numbered lines (without their ends), and what is none; bounded memory."""
         stretch: list[tuple[int, str]] = []
         left = 0
-        before: Row | None = None
+        before: TableRow | None = None
         for number, line in lines:
             row = self._alone(number, line)
             if row is not None and not stretch:
@@ -140,7 +140,7 @@ class Rows:
             yield before
         yield from self._resolved(stretch)
 
-    def _alone(self, number: int, line: str) -> Row | None:
+    def _alone(self, number: int, line: str) -> TableRow | None:
         """A line that is a row by itself, as nearly all are."""
         fields = line.split(self._delimiter)
         if self._closed and fields[-1] == "":
@@ -149,7 +149,7 @@ class Rows:
             return None
         if not all(shape.fullmatch(fields[place]) for place, shape in self._checked):
             return None
-        return Row(dict(zip(self._names, fields, strict=True)), (line,), number)
+        return TableRow(dict(zip(self._names, fields, strict=True)), (line,), number)
 
     def _may_begin(self, line: str) -> bool:
         """Whether a line begins as a row does: with what stands before the first text, as far as it goes."""
@@ -160,14 +160,14 @@ class Rows:
                 return False
         return True
 
-    def _resolved(self, stretch: Sequence[tuple[int, str]]) -> list[Row | Misfit]:
+    def _resolved(self, stretch: Sequence[tuple[int, str]]) -> list[TableRow | Misfit]:
         """
         The rows of lines of which some are broken.
 
         A line that is not even the beginning of a row is what is left of one before it: the last broken one, else the
         one just before. All that stands between is in doubt, and set aside as one.
         """
-        found: list[Row | Misfit] = []
+        found: list[TableRow | Misfit] = []
         place = 0
         while place < len(stretch):
             row, count = self._next(stretch, place)
@@ -184,7 +184,7 @@ class Rows:
             found.append(row)
         return found
 
-    def _next(self, stretch: Sequence[tuple[int, str]], place: int) -> tuple[Row | Misfit, int]:
+    def _next(self, stretch: Sequence[tuple[int, str]], place: int) -> tuple[TableRow | Misfit, int]:
         """The row that begins at a line, and how many lines it has."""
         number, line = stretch[place]
         row = self._alone(number, line)
@@ -199,7 +199,7 @@ class Rows:
                     reason = "it may go on in the next line, which may be a row as well: it is not certain which"
                     return Misfit(reason, tuple(lines), number, self._job(line)), len(lines)
                 if values is not None:
-                    return Row(values, tuple(lines), number), len(lines)
+                    return TableRow(values, tuple(lines), number), len(lines)
                 if (lines[1:] and self._alone(number, own) is not None) or sum(map(len, lines)) > HORIZON:
                     break
         return Misfit(self._wrong(line), (line,), number, self._job(line)), 1

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from arcacct.errors import InputError
-from arcacct.slurm.record import Part
+from arcacct.jobs.tres import parse
+from arcacct.slurm.record import SacctPart
 from arcacct.slurm.text import amount, clean, duration_us, exit_code, instants, job_number, size_kib, state
-from arcacct.slurm.tres import parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
     from typing import TypeVar
 
-    from arcacct.slurm.rows import Header
+    from arcacct.slurm.rows import TableHeader
     from arcacct.slurm.text import Instants
 
     T = TypeVar("T")
@@ -23,7 +23,7 @@ NEEDED = ("JobIDRaw", "State", "Submit", "Start", "End")
 CORES = ("AllocCPUS", "NCPUS", "AllocTRES")
 
 
-def check(header: Header) -> None:
+def check(header: TableHeader) -> None:
     """Raise InputError when an output lacks columns without which it does not say what a job used."""
     names = {name.lower() for name in header.columns}
     missing = [name for name in NEEDED if name.lower() not in names]
@@ -33,7 +33,7 @@ def check(header: Header) -> None:
         raise InputError(f"it lacks the columns {', '.join(missing)}: print it with these, too")
 
 
-def part(row: Mapping[str, str], zone: tzinfo | None) -> Part:
+def part(row: Mapping[str, str], zone: tzinfo | None) -> SacctPart:
     """
     One row; ``zone`` is the one of its local times, ``None`` this machine's.
 
@@ -65,7 +65,7 @@ def part(row: Mapping[str, str], zone: tzinfo | None) -> Part:
         if one is not None
     ]
     cores = read("AllocCPUS", amount), read("NCPUS", amount), parse(text("AllocTRES")).get("cpu")
-    return Part(
+    return SacctPart(
         job_id=number.job_id,
         step=number.step,
         shown=text("JobID"),

@@ -27,8 +27,8 @@ from slurm_files import (
 )
 
 from arcacct.errors import InputError
-from arcacct.slurm.output import Form, read
-from arcacct.slurm.record import Run, joined
+from arcacct.slurm.output import OutputForm, read
+from arcacct.slurm.record import SlurmRun, joined
 
 STJOHNS = ZoneInfo("America/St_Johns")
 OSLO = ZoneInfo("Europe/Oslo")
@@ -259,10 +259,10 @@ def test_what_is_no_output(content: bytes, reason: str) -> None:
 
 def test_what_came_before_a_cut_is_good() -> None:
     content = JSON.read_bytes()
-    coming = read([content[: len(content) // 2]], Form())
+    coming = read([content[: len(content) // 2]], OutputForm())
     found = [next(coming) for _ in range(20)]
 
-    assert [one.what.job_id for one in found if isinstance(one.what, Run)]
+    assert [one.what.job_id for one in found if isinstance(one.what, SlurmRun)]
     with pytest.raises(InputError, match="cut"):
         list(coming)
 

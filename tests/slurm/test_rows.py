@@ -6,15 +6,15 @@ import pytest
 from slurm_files import COLUMNS, DATA, TABLE, row
 
 from arcacct.errors import InputError
-from arcacct.slurm.rows import HORIZON, Misfit, Row, Rows, header_of
+from arcacct.slurm.rows import HORIZON, Misfit, TableRow, TableRows, header_of
 
 
-def rows(*lines: str, columns: str = COLUMNS) -> list[Row | Misfit]:
-    return list(Rows(header_of(columns)).of(enumerate("\n".join(lines).split("\n"), 2)))
+def rows(*lines: str, columns: str = COLUMNS) -> list[TableRow | Misfit]:
+    return list(TableRows(header_of(columns)).of(enumerate("\n".join(lines).split("\n"), 2)))
 
 
-def names(found: list[Row | Misfit]) -> list[str | None]:
-    return [one.values["JobName"] if isinstance(one, Row) else None for one in found]
+def names(found: list[TableRow | Misfit]) -> list[str | None]:
+    return [one.values["JobName"] if isinstance(one, TableRow) else None for one in found]
 
 
 def test_every_row_of_a_real_table_is_put_together() -> None:
@@ -24,7 +24,7 @@ def test_every_row_of_a_real_table_is_put_together() -> None:
 
     assert sum(line.count("|") != 108 for line in lines) == 9
     assert not [one for one in found if isinstance(one, Misfit)]
-    of_job = {one.values["JobID"]: one.values["JobName"] for one in found if isinstance(one, Row)}
+    of_job = {one.values["JobID"]: one.values["JobName"] for one in found if isinstance(one, TableRow)}
     assert (of_job["32"], of_job["35"], of_job["28.4"]) == ("pipe|in|name", "line1\nline2", "step|pipe")
     assert of_job["37"] == "quote`s 'single' back\\slash, comma; semi"
     assert (of_job["33"], of_job["53"]) == ("ünï Größe ? ?? ?", "ünï Größe Δ 日本 🚀 utf8mb4")
@@ -43,14 +43,14 @@ def test_a_delimiter_behind_the_last_column() -> None:
     """As `sacct -p` writes it."""
     (one,) = rows("1|x|COMPLETED|", columns="JobIDRaw|JobName|State|")
 
-    assert isinstance(one, Row)
+    assert isinstance(one, TableRow)
     assert one.values == {"JobIDRaw": "1", "JobName": "x", "State": "COMPLETED"}
 
 
 def test_names_are_taken_in_any_letters() -> None:
     (one,) = rows("1|x|COMPLETED", columns="jobidraw|jobname|state")
 
-    assert isinstance(one, Row)
+    assert isinstance(one, TableRow)
     assert one.values == {"JobIDRaw": "1", "JobName": "x", "State": "COMPLETED"}
 
 
@@ -72,7 +72,7 @@ def test_a_name_that_looks_like_a_row_makes_none() -> None:
     found = rows(row(1), row(2, JobName=f"a\n{fake}\nb"), row(3, JobName="x" * HORIZON), row(4))
 
     assert names(found) == ["job", None, "x" * HORIZON, "job"]
-    assert not any(isinstance(one, Row) and one.values["JobIDRaw"] == "99" for one in found)
+    assert not any(isinstance(one, TableRow) and one.values["JobIDRaw"] == "99" for one in found)
 
 
 def test_a_name_that_looks_like_the_end_of_its_row_changes_no_number() -> None:
@@ -80,7 +80,7 @@ def test_a_name_that_looks_like_the_end_of_its_row_changes_no_number() -> None:
     found = rows(row(1), row(2, JobName="a|wn09\nb"), row(3))
 
     assert names(found) == ["job", None, "job"]
-    assert [one.values["NodeList"] for one in found if isinstance(one, Row)] == ["wn01", "wn01"]
+    assert [one.values["NodeList"] for one in found if isinstance(one, TableRow)] == ["wn01", "wn01"]
 
 
 def test_a_torn_row_takes_no_other_with_it_unseen() -> None:
@@ -97,7 +97,7 @@ def test_lines_that_are_nothing_cost_themselves_and_the_row_before() -> None:
     """Of whose name they may be the rest."""
     found = rows(row(1), row(2), "slurm_load_jobs error: x", "", row(3))
 
-    assert [type(one) for one in found] == [Row, Misfit, Row]
+    assert [type(one) for one in found] == [TableRow, Misfit, TableRow]
     assert found[1].lines == (row(2), "slurm_load_jobs error: x", "")
 
 
@@ -110,7 +110,7 @@ def test_two_texts_with_delimiters_between_which_anything_fits_are_not_certain()
 def test_a_text_that_is_not_used_need_not_be_certain() -> None:
     (one,) = rows("1|a|b|c|COMPLETED", columns="JobIDRaw|AdminComment|Comment|State")
 
-    assert isinstance(one, Row)
+    assert isinstance(one, TableRow)
     assert one.values == {"JobIDRaw": "1", "State": "COMPLETED"}
 
 

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import json
 import pathlib
+import sqlite3
 from typing import Any
 
+from control_directory import set_up
+
+from arcacct.conf.places import places
+from arcacct.db.opening import open_accounting
 from arcacct.jobs.faults import Fault
-from arcacct.slurm.output import Form, Told, read
-from arcacct.slurm.record import NoUsage, Run
+from arcacct.jobs.rejected import Retried
+from arcacct.slurm.importing import RunsReport, SlurmImport
+from arcacct.slurm.local_jobs import SlurmSite
+from arcacct.slurm.output import OutputForm, ToldJob, read
+from arcacct.slurm.record import NoUsage, SlurmRun
+from arcacct.slurm.slices import SlurmPolicy
 
 DATA = pathlib.Path(__file__).parent.parent / "data" / "slurm"
 SONAR = pathlib.Path(__file__).parent.parent / "data" / "sonar"
@@ -20,26 +29,28 @@ COLUMNS = (
     "|JobName|NodeList"
 )
 BEGIN = 1795326000
+NOW = BEGIN + 86_400
+"""A day after the jobs of the real outputs."""
 
 
-def told(content: bytes | pathlib.Path, piece: int = 1 << 20, **form: Any) -> list[Told]:
+def told(content: bytes | pathlib.Path, piece: int = 1 << 20, **form: Any) -> list[ToldJob]:
     """Everything that an output tells; read in pieces of some bytes."""
     data = content.read_bytes() if isinstance(content, pathlib.Path) else content
-    return list(read([data[start : start + piece] for start in range(0, len(data), piece)], Form(**form)))
+    return list(read([data[start : start + piece] for start in range(0, len(data), piece)], OutputForm(**form)))
 
 
-def runs(content: bytes | pathlib.Path, **form: Any) -> dict[tuple[int, int], Run]:
+def runs(content: bytes | pathlib.Path, **form: Any) -> dict[tuple[int, int], SlurmRun]:
     """The runs of an output, by number and submission."""
-    return {one.what.key[1:]: one.what for one in told(content, **form) if isinstance(one.what, Run)}
+    return {one.what.key[1:]: one.what for one in told(content, **form) if isinstance(one.what, SlurmRun)}
 
 
-def run(content: bytes | pathlib.Path, job_id: int, **form: Any) -> Run:
+def run(content: bytes | pathlib.Path, job_id: int, **form: Any) -> SlurmRun:
     """The only run of a job."""
     (found,) = [one for (number, _), one in runs(content, **form).items() if number == job_id]
     return found
 
 
-def faults(content: bytes | pathlib.Path, **form: Any) -> list[Told]:
+def faults(content: bytes | pathlib.Path, **form: Any) -> list[ToldJob]:
     """What of an output cannot be used."""
     return [one for one in told(content, **form) if isinstance(one.what, Fault)]
 
@@ -90,3 +101,68 @@ def _later_code(code: dict[str, Any]) -> dict[str, Any]:
 
 def _wrapped(number: int | None) -> dict[str, Any]:
     return {"set": number is not None, "infinite": False, "number": number or 0}
+
+
+class SlurmHost:
+    """A host with a database; each import is a run of its own, as of the command."""
+
+    def __init__(self, folder: pathlib.Path, site: SlurmSite | None = None) -> None:
+        self.here = places(None, set_up(folder / "control"))
+        self.con = open_accounting(self.here)
+        self.site = SlurmSite() if site is None else site
+        self.said: list[str] = []
+        self.now = NOW
+        self.prefer_arc = True
+
+    def work(self, **form: Any) -> SlurmImport:
+        """An import that has done nothing yet."""
+        policy = SlurmPolicy(self.site, self.now, 86_400, self.prefer_arc)
+        return SlurmImport(self.here, self.con, policy, OutputForm(**form), self.said.append, lambda: self.now)
+
+    def take(self, *outputs: bytes | pathlib.Path, **form: Any) -> RunsReport:
+        """Import some outputs."""
+        work = self.work(**form)
+        for output in outputs:
+            if isinstance(output, bytes):
+                work.output("output", [output])
+            else:
+                work.files([str(output)])
+        work.finish()
+        return work.report
+
+    def retry(self, **form: Any) -> Retried:
+        """Try again what was rejected."""
+        work = self.work(**form)
+        found = work.retry()
+        work.finish()
+        return found
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """What a query finds."""
+        return self.con.execute(sql).fetchall()
+
+    def value(self, sql: str) -> Any:
+        """The only value that a query finds."""
+        ((found,),) = self.rows(sql)
+        return found
+
+    def everything(self) -> list[list[tuple[Any, ...]]]:
+        """Jobs with their children, and runs: all but the numbers that rows are given when they come."""
+        queries = (
+            "SELECT * FROM v1_jobs",
+            "SELECT job_id, InfoKey, InfoValue FROM JobExtraInfo JOIN v1_jobs_ids USING (RecordID)",
+            "SELECT job_id, EventKey, EventTime FROM JobEvents JOIN v1_jobs_ids USING (RecordID)",
+            "SELECT job_id, Field, Source FROM FieldSources JOIN v1_jobs_ids USING (RecordID)",
+            f"SELECT {', '.join(_columns(self.con, 'v1_slurm_runs')[1:])} FROM v1_slurm_runs",
+            "SELECT * FROM v1_usage_by_month",
+        )
+        ids = "(SELECT RecordID, JobID AS job_id FROM AAR)"
+        return [sorted(self.rows(query.replace("v1_jobs_ids", ids)), key=repr) for query in queries]
+
+    def logged(self) -> int:
+        """How often a record was logged as finished or changed."""
+        return int(self.value("SELECT ifnull(max(Seq), 0) FROM FinishedLog"))
+
+
+def _columns(con: sqlite3.Connection, view: str) -> list[str]:
+    return [row[1] for row in con.execute(f"PRAGMA table_info({view})")]
