@@ -302,7 +302,7 @@ def _missing_at_apel(apel: APEL, records: Sequence[AAR]) -> Iterator[str]:
             "CPU seconds": sum(month.cpu_s for month in months),
         }
         yield from _differences(f"APEL, portal of {site}", usage, shown)
-        synced = {"jobs": sum(int_of(row, "NumberOfJobs") for row in counts if row["DemoSite"] == site)}
+        synced = {"jobs": sum(int_of(row, "NumberOfJobs") for row in counts if row["Site"] == site)}
         yield from _differences(f"APEL, sync of {site}", {"jobs": usage["jobs"]}, synced)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import pathlib
+import re
 import subprocess
 import sys
 import sysconfig
@@ -60,7 +61,7 @@ def test_imports_point_one_way() -> None:
 
 
 SPEAKERS = {
-    "arex": {"aborting", "database", "importing", "own", "recorded"},
+    "arex": {"database", "importing", "own", "recorded"},
     "asking": {"health_rows", "job_record", "questions", "reading", "story"},
     "features": {"rows"},
     "gridengine": {"importing", "positions", "questions", "rows", "slices"},
@@ -83,6 +84,51 @@ def test_sql_stands_where_it_is_looked_for() -> None:
     }
 
     assert found == {f"{folder}.{module}" for folder, modules in SPEAKERS.items() for module in modules}
+
+
+_OF_JOBS = (
+    *("AAR", "AuthTokenAttributes", "JobEvents", "RunTimeEnvironments", "DataTransfers", "JobExtraInfo"),
+    *("RecordSources", "FieldSources", "StatusFiles", "AuthGroups", "RecordNotes"),
+)
+_WRITES = re.compile(r"\b(?:INTO|REPLACE\s+INTO|UPDATE(?:\s+OR\s+\w+)?|DELETE\s+FROM)\s+(\w+)")
+
+
+def test_one_room_writes_records() -> None:
+    """Records and what is theirs are inserted, changed and deleted by `jobs` alone, whoever tells of them."""
+    found = set()
+    for module, path in sources().items():
+        texts = list(_texts(ast.parse(path.read_text(encoding="utf-8"))))
+        written = {table for text in texts for table in _WRITES.findall(text)}
+        # A table whose name is filled in may be any that the module names.
+        if written & {*_OF_JOBS} or ("FILLED_IN" in written and {*texts} & {*_OF_JOBS}):
+            found.add(module.removeprefix("arcacct.").partition(".")[0])
+
+    assert found == {"jobs"}
+
+
+def test_statuses_are_listed_once() -> None:
+    """What a job may end as stands in `jobs.states`, also for SQL: no other module spells it."""
+    spelt = re.compile(r"^(in-progress|completed|failed|aborted)$|'(in-progress|completed|failed|aborted)'")
+    found = {
+        f"{module}: {text}"
+        for module, path in sources().items()
+        for text in _texts(ast.parse(path.read_text(encoding="utf-8")))
+        if spelt.search(text) and not module.startswith("arcacct.sandbox.")
+    }
+    # Of A-REX's job files and of Grid Engine's fields one is called so, too.
+    others = ("arex.control_files", "arex.spool", "asking.why", "gridengine.")
+
+    found = {line for line in found if not line.startswith(tuple(f"arcacct.{name}" for name in others))}
+    assert {line.partition(":")[0] for line in found} == {"arcacct.jobs.states"}, found
+
+
+def _texts(tree: ast.Module) -> Iterator[str]:
+    """Every text of a module; in f-strings FILLED_IN stands for what is filled in."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "FILLED_IN" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
 
 
 def _is_ledger_cursor(node: ast.Attribute) -> bool:

@@ -10,6 +10,8 @@ from arcacct.arex.control_files import JobFiles
 from arcacct.arex.gate import MOST_LRMS_EVENTS, MOST_ROWS, Gate, stored_bytes
 from arcacct.arex.instants import parse_instant
 from arcacct.jobs.states import (
+    COMPLETED,
+    FAILED,
     FQAN_KEYS,
     TRANSFER_CACHED_INPUT,
     TRANSFER_INPUT,
@@ -180,7 +182,7 @@ def vomsless_vo(auth_groups: list[str], rules: "JobRules") -> str:
 
 def _read_usage(facts: StateChange, files: JobFiles, default_benchmark: str, gate: Gate) -> None:
     usage = Usage()
-    usage.status = "failed" if files.failed else "completed"
+    usage.status = FAILED if files.failed else COMPLETED
     usage.end_time = files.event_ns // 1_000_000_000
     if files.diag:
         _read_diag(facts, usage, files.diag, gate, last_benchmark=files.hashed)

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from functools import partial
 
 from arcacct.arex import own
-from arcacct.arex.aborting import WAYS_OUT, InProgress, abort, hold, in_progress, is_gone_since, on_hold
 from arcacct.arex.barrier import complain, record_each
-from arcacct.arex.layout import is_gone, is_whole
+from arcacct.arex.layout import STATES, is_gone, is_whole
 from arcacct.arex.sweeping import Found, Task, batches
 from arcacct.arex.witness import Witness
 from arcacct.db import opening
+from arcacct.jobs.aborting import WAYS_OUT, InProgress, abort, hold, in_progress, is_gone_since, on_hold
 
 PATIENCE_NS = 600_000_000_000
 """
@@ -95,7 +95,7 @@ def _end(task: Task, jobs: list[Gone]) -> None:
 
 def _settled(task: Task, jobs: Sequence[Gone]) -> tuple[int, list[str]]:
     """Inside a transaction; returns how many jobs were aborted, and those that were put on hold."""
-    aborted = sum(abort(task.con, job) for _job_id, job in jobs if job.finished_s is None)
+    aborted = sum(abort(task.con, job, STATES) for _job_id, job in jobs if job.finished_s is None)
     return aborted, [job_id for job_id, job in jobs if job.finished_s is not None and hold(task.con, job)]
 
 
@@ -115,4 +115,4 @@ def give_up(task: Task, job_ids: Sequence[str]) -> None:
             )
     for some in task.slices([waiting[job_id] for job_id in wanted if job_id in waiting]):
         with task.recording(len(some)):
-            task.found[Found.GIVEN_UP] += sum(abort(task.con, job) for job in some)
+            task.found[Found.GIVEN_UP] += sum(abort(task.con, job, STATES) for job in some)

@@ -12,8 +12,15 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+from arcacct.jobs.states import IN_PROGRESS
 from arcacct.targets.xml import LAST_SECOND
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.asking.questions import JobTotals
+
+ArcctlJob = dict[str, Any]
+"""A record under arcctl's keys, as its JSON has it (`job_record`)."""
 DAY_S = 86_400
 _UNITS = ("K", "M", "G", "T", "P", "E")
 
@@ -46,9 +53,9 @@ def duration(seconds: object) -> str:
     return str(timedelta(seconds=seconds))
 
 
-def brief(totals: Any, version: int, *, active: bool) -> Iterator[str]:
+def brief(totals: JobTotals, version: int, *, active: bool) -> Iterator[str]:
     """
-    The lines of ``-o brief``, from an object with the fields of the stats.
+    The lines of ``-o brief``.
 
     ``version`` is arcctl's, 6 or 7; ``active``: jobs that have not ended may be among them.
     """
@@ -66,7 +73,7 @@ def brief(totals: Any, version: int, *, active: bool) -> Iterator[str]:
 
 
 def stats_json(
-    totals: Any, version: int, *, users: list[str], vos: list[str], fqans: list[str]
+    totals: JobTotals, version: int, *, users: list[str], vos: list[str], fqans: list[str]
 ) -> dict[str, int | list[str]]:
     """What ``-o json`` is of; ``fqans`` are told by arcctl 7 only."""
     found = {
@@ -90,9 +97,9 @@ def stats_json(
     return found | times | {"cputime": cpu_s} | names | ({} if version == 6 else {"fqans": fqans})
 
 
-def unfinished(job: dict[str, Any]) -> str | None:
+def unfinished(job: ArcctlJob) -> str | None:
     """What arcctl says of a job in progress instead of anything else; ``None`` for any other job."""
-    if job["Status"] != "in-progress":
+    if job["Status"] != IN_PROGRESS:
         return None
     return (
         f"Job {job['JobID']} (submitted on {job['SubmitTime']}) is not finished yet. "
@@ -100,7 +107,7 @@ def unfinished(job: dict[str, Any]) -> str | None:
     )
 
 
-def info(job: dict[str, Any], wanted: str) -> Iterator[str]:
+def info(job: ArcctlJob, wanted: str) -> Iterator[str]:
     """
     The lines of ``job info -o WANTED``: all, description, resources, rtes or authtokens.
 
@@ -124,7 +131,7 @@ def info(job: dict[str, Any], wanted: str) -> Iterator[str]:
             yield from lines(job, tab)
 
 
-def _description(job: dict[str, Any], tab: str) -> Iterator[str]:
+def _description(job: ArcctlJob, tab: str) -> Iterator[str]:
     vo = f'as a member of "{job["WLCGVO"]}" WLCG VO' if job["WLCGVO"] else "with no WLCG VO affiliation"
     if job["WLCGVO"] and job.get("FQAN"):
         vo += f" ({job['FQAN']})"
@@ -143,7 +150,7 @@ def _description(job: dict[str, Any], tab: str) -> Iterator[str]:
         yield f"    BENCHMARK: {job['Benchmark']}"
 
 
-def _resources(job: dict[str, Any], tab: str) -> Iterator[str]:
+def _resources(job: ArcctlJob, tab: str) -> Iterator[str]:
     yield f"{tab}Execution timeframe: {job['SubmitTime']} - {job['EndTime']}"
     yield f"{tab}Used WallTime: {job['UsedWalltime']}"
     yield f"{tab}Used CPUTime: {job['UsedCPUTime']} (including {job['UsedCPUKernelTime']} of kernel time)"
@@ -155,14 +162,14 @@ def _resources(job: dict[str, Any], tab: str) -> Iterator[str]:
     yield f"{tab}Data staged out: {size(job['StageOutVolume'])}"
 
 
-def _rtes(job: dict[str, Any], tab: str) -> Iterator[str]:
+def _rtes(job: ArcctlJob, tab: str) -> Iterator[str]:
     for name in job["RunTimeEnvironments"]:
         yield tab + name
     if not job["RunTimeEnvironments"]:
         yield f"{tab}There are no RTEs used by the job."
 
 
-def _tokens(job: dict[str, Any], tab: str) -> Iterator[str]:
+def _tokens(job: ArcctlJob, tab: str) -> Iterator[str]:
     for key, value in job["AuthTokenAttributes"]:
         name = "VOMS FQAN" if key in ("mainfqan", "vomsfqan") else key
         yield f"{tab}{name}: {value}"
@@ -170,13 +177,13 @@ def _tokens(job: dict[str, Any], tab: str) -> Iterator[str]:
         yield f"{tab}There are no authentication token attributes recorded for the job."
 
 
-def events(job: dict[str, Any]) -> Iterator[str]:
+def events(job: ArcctlJob) -> Iterator[str]:
     """The lines of ``job events``; none when there are none."""
     for event, time_text in job["JobEvents"]:
         yield f"{time_text}\t{event}"
 
 
-def transfers(job: dict[str, Any]) -> Iterator[str]:
+def transfers(job: ArcctlJob) -> Iterator[str]:
     """The lines of ``job transfers``; none when there are none."""
     moved = job["DataTransfers"]
     if not moved:

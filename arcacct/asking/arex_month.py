@@ -15,7 +15,7 @@ from arcacct.arex.own import Ended
 from arcacct.conf.places import Places
 from arcacct.db import opening
 from arcacct.db.engine import Connection
-from arcacct.jobs.states import IN_PROGRESS
+from arcacct.jobs.states import ABORTED, IN_PROGRESS
 from arcacct.jobs.writing import known_jobs
 from arcacct.publishing.position import iso
 from arcacct.publishing.sums import Month, month_bounds
@@ -99,5 +99,5 @@ def _absent(con: Connection, ended: Mapping[str, Ended], archived: set[str]) -> 
         ours = known.get(job_id)
         if ours is None and job_id not in archived:
             yield job_id, f"ended there at {iso(one.end_time)}, and is not in the database: {_TODO}"
-        elif ours is not None and ours.status in (IN_PROGRESS, "aborted"):
+        elif ours is not None and ours.status in (IN_PROGRESS, ABORTED):
             yield job_id, f"ended there at {iso(one.end_time)}, and is {ours.status} in the database: {_TODO}"

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from cryptography import x509
 
-from arcacct.arex import aborting
 from arcacct.arex.draining import spools
 from arcacct.asking import health_rows, reading
 from arcacct.asking.health_rows import Recorded, TargetState
@@ -25,6 +24,7 @@ from arcacct.db import lives, opening
 from arcacct.db.engine import Connection
 from arcacct.db.lives import MEANING, Doubt
 from arcacct.errors import ArcacctError, StoreError
+from arcacct.jobs import aborting
 from arcacct.publishing.floor import held_text
 from arcacct.publishing.position import iso
 from arcacct.publishing.selection import names_in_doubt

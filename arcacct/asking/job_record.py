@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from arcacct.arex.records import tokens_of_version_1, tokens_of_version_2, with_benchmark
-from arcacct.asking.arcctl import when
+from arcacct.asking.arcctl import ArcctlJob, when
 from arcacct.db.engine import Connection
 from arcacct.jobs.reading import plain_text
 from arcacct.jobs.rows import Row, schema_version
@@ -56,7 +56,7 @@ _NAMES_2 = " LEFT JOIN FQANs ON FQANs.ID = FQANID LEFT JOIN Benchmarks ON Benchm
 _TRANSFER_TYPES = {11: "cache_input", 20: "output"}
 
 
-def arcctl_record(con: Connection, record_id: int, arcctl: int | None = None) -> dict[str, Any]:
+def arcctl_record(con: Connection, record_id: int, arcctl: int | None = None) -> ArcctlJob:
     """
     A record as ``arcctl accounting job info -o json`` has it, in its order; times as text, UTC.
 
@@ -70,7 +70,7 @@ def arcctl_record(con: Connection, record_id: int, arcctl: int | None = None) ->
         f"SELECT {', '.join(known.values())}{_NAMES}{_NAMES_2 if version != 1 else ''} WHERE RecordID = ?",
         (record_id,),
     ).fetchone()
-    found: dict[str, Any] = dict.fromkeys(_VALUES)
+    found: ArcctlJob = dict.fromkeys(_VALUES)
     found |= dict(zip(known, map(_printable, row), strict=True))
     found |= _children(con, record_id)
     found |= {key: when(found[key]) for key in ("SubmitTime", "EndTime")}
@@ -84,7 +84,7 @@ def arcctl_record(con: Connection, record_id: int, arcctl: int | None = None) ->
     return found
 
 
-def _as_version_2(record: dict[str, Any]) -> dict[str, Any]:
+def _as_version_2(record: ArcctlJob) -> ArcctlJob:
     """What ARC 7 has elsewhere: the first FQAN and the benchmark of a record of version 1."""
     tokens = [tuple(row) for row in record["AuthTokenAttributes"]]
     fqan, tokens_2 = tokens_of_version_2(tokens)
@@ -97,7 +97,7 @@ def _as_version_2(record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _as_version_1(record: dict[str, Any]) -> dict[str, Any]:
+def _as_version_1(record: ArcctlJob) -> ArcctlJob:
     tokens: list[Row] = [tuple(row) for row in record["AuthTokenAttributes"]]
     extra: list[Row] = list(record["JobExtraInfo"].items())
     return {
@@ -106,7 +106,7 @@ def _as_version_1(record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _children(con: Connection, record_id: int) -> dict[str, Any]:
+def _children(con: Connection, record_id: int) -> ArcctlJob:
     def rows(columns: str, table: str) -> list[tuple[Any, ...]]:
         found = con.execute(f"SELECT {columns} FROM {table} WHERE RecordID = ? ORDER BY rowid", (record_id,))
         return [tuple(map(_printable, row)) for row in found]

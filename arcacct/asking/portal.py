@@ -49,36 +49,22 @@ class Compared(NamedTuple):
     """In words, one for each cause."""
 
 
-def _wall_hours(cell: UsageCell) -> float:
-    return cell.wall_s / _HOUR_S
-
-
-def _cpu_hours(cell: UsageCell) -> float:
-    return cell.cpu_s / _HOUR_S
-
-
-def _core_hours(cell: UsageCell) -> float:
-    return cell.wall_s * max(cell.core_count, 1) / _HOUR_S
-
-
-def _normalised(hours: Callable[[UsageCell], float]) -> Callable[[UsageCell], float]:
-    def normalised(cell: UsageCell) -> float:
-        benchmark = parsed_benchmark(cell.benchmark) or FALLBACK
-        return hours(cell) * benchmark.normalised(1) / 10**6
-
-    return normalised
-
-
 MEASURES: dict[str, Callable[[UsageCell], float]] = {
     "jobs": lambda cell: float(cell.jobs),
-    "wall hours": _wall_hours,
-    "CPU hours": _cpu_hours,
-    "core hours": _core_hours,
-    "normalised wall hours": _normalised(_wall_hours),
-    "normalised CPU hours": _normalised(_cpu_hours),
-    "normalised core hours": _normalised(_core_hours),
+    "wall hours": lambda cell: cell.wall_s / _HOUR_S,
+    "CPU hours": lambda cell: cell.cpu_s / _HOUR_S,
+    "core hours": lambda cell: cell.wall_s * max(cell.core_count, 1) / _HOUR_S,
 }
-"""What the portal's tables can be of, and what that is of a usage cell."""
+"""What the portal's tables can be of, normalised hours as well, and what that is of a usage cell."""
+_NORMALISED = "normalised "
+
+
+def _amount(measure: str, cell: UsageCell) -> float:
+    """What a table of the measure would have of a usage cell."""
+    amount = MEASURES[measure.removeprefix(_NORMALISED)](cell)
+    if not measure.startswith(_NORMALISED):
+        return amount
+    return amount * (parsed_benchmark(cell.benchmark) or FALLBACK).normalised(1) / 10**6
 
 
 def compare_portal(path: str, month: Month, cells: Sequence[UsageCell]) -> Compared:
@@ -88,10 +74,9 @@ def compare_portal(path: str, month: Month, cells: Sequence[UsageCell]) -> Compa
     Hours are rounded there: they agree when less than one hour is between them, for each VO.
     """
     table = read_portal(path, month)
-    measure = MEASURES[table.measure]
     ours: Counter[str] = Counter()
     for cell in cells:
-        ours[(cell.vo or _NO_VO).casefold()] += measure(cell)  # type: ignore[assignment]
+        ours[(cell.vo or _NO_VO).casefold()] += _amount(table.measure, cell)  # type: ignore[assignment]
     found = {name.casefold(): value for name, value in table.values.items()}
     if not ours.keys() & found.keys() and ours:
         # A table by something else, such as sites: only its sum can be compared.
@@ -123,11 +108,6 @@ def _cause(there: float | None, here: float) -> str:
     if there < here:
         return "less at the portal (not arrived, set aside, or not summarised yet: it takes a day)"
     return "more at the portal (another CE or program of the site, or counted twice under two keys)"
-
-
-def portal_jobs(path: str, month: Month) -> int:
-    """The number of jobs of a month in an export; raises as `read_portal`."""
-    return round(read_portal(path, month).total)
 
 
 def read_portal(path: str, month: Month) -> Export:
@@ -174,7 +154,7 @@ def _months_above(rows: Sequence[Sequence[str]], number: int) -> int:
 def _measure(above: Sequence[Sequence[str]]) -> str:
     """What a table is of, by the words of its title and of its header's first cell."""
     title = " ".join([*(" ".join(row) for row in above[:-1]), above[-1][0] if above else ""]).lower()
-    normalised = "normalised " if re.search("norm|hepspec|hs06|hepscore|hs23", title) else ""
+    normalised = _NORMALISED if re.search("norm|hepspec|hs06|hepscore|hs23", title) else ""
     if re.search(r"number of jobs|njobs|\bjobs\b", title):
         return "jobs"
     if re.search("processors|cores?|multi", title) and re.search("elap|wall|hours", title):

@@ -7,25 +7,47 @@ sums.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from arcacct.asking.reading import is_ours
-from arcacct.asking.usage_table import whole
 from arcacct.db.engine import Connection
 from arcacct.jobs.reading import plain_text, unescaped
 from arcacct.jobs.recorder import escaped
 from arcacct.jobs.rows import schema_version
+from arcacct.jobs.statuses import SQL_ABORTED, SQL_BY_ITSELF, SQL_FAILED
 
 _LARGEST = 2**53
-_FINAL = "StatusID IN (SELECT ID FROM Status WHERE Name IN ('completed', 'failed'))"
+_FINAL = f"StatusID IN (SELECT ID FROM Status WHERE Name IN {SQL_BY_ITSELF})"
 # The same jobs as are published: one that vanished unfinished counts if the batch system measured something.
 _COUNTED = (
-    f"EndTime > 0 AND ({_FINAL} OR (StatusID IN (SELECT ID FROM Status WHERE Name = 'aborted')"
+    f"EndTime > 0 AND ({_FINAL} OR (StatusID IN (SELECT ID FROM Status WHERE Name = {SQL_ABORTED})"
     " AND (UsedWalltime, UsedCPUUserTime, UsedCPUKernelTime) <> (0, 0, 0)))"
 )
-_NAME_TABLES = {"user": ("Users", "UserID"), "vo": ("WLCGVOs", "VOID"), "queue": ("Queues", "QueueID")}
+
+
+class _Name(NamedTuple):
+    """A name that jobs have by number."""
+
+    said: str
+    """What it is called."""
+    number: str
+    """The column of AAR."""
+    table: str
+    column: str = "Name"
+
+
+_NAMES = {
+    "queues": _Name("queue", "QueueID", "Queues"),
+    "users": _Name("user", "UserID", "Users"),
+    "vos": _Name("WLCG VO", "VOID", "WLCGVOs"),
+    "states": _Name("state", "StatusID", "Status"),
+    "endpoints": _Name("endpoint type", "EndpointID", "Endpoints", "Interface"),
+    "fqans": _Name("FQAN", "FQANID", "FQANs"),
+}
+"""By field of Selection; version 1 has no table of FQANs."""
+_FQAN_KEYS = "AttrKey IN ('mainfqan', 'vomsfqan')"
 _FIRST_FQAN = (
     "(SELECT AttrValue FROM AuthTokenAttributes AS Token WHERE Token.RecordID = AAR.RecordID"
     " AND +AttrKey IN ('mainfqan', 'vomsfqan') ORDER BY +AttrKey, Token.rowid LIMIT 1)"
@@ -115,6 +137,11 @@ class UsagePart(NamedTuple):
     stage_out_bytes: int
 
 
+def whole(value: object) -> int:
+    """A number that is one, and fits; 0 for what was never measured: SQLite keeps texts and bytes as numbers, too."""
+    return int(value) if isinstance(value, int | float) and abs(value) < 2**63 else 0
+
+
 def totals(con: Connection, selection: Selection) -> JobTotals:
     """The sums over all selected jobs, finished or not; all 0 when there are none."""
     where, values = _where(con, selection)
@@ -128,18 +155,18 @@ def totals(con: Connection, selection: Selection) -> JobTotals:
 
 def owners(con: Connection, selection: Selection) -> list[str]:
     """The users of the selected jobs as stored, in the order in which they first came."""
-    return _distinct(con, selection, *_NAME_TABLES["user"])
+    return _distinct(con, selection, "users")
 
 
 def vos(con: Connection, selection: Selection) -> list[str]:
     """The VOs of the selected jobs as stored, in the order in which they first came."""
-    return _distinct(con, selection, *_NAME_TABLES["vo"])
+    return _distinct(con, selection, "vos")
 
 
 def fqans(con: Connection, selection: Selection) -> list[str]:
     """The first FQANs of the selected jobs as stored, in the order in which they first came; empty for having none."""
     if schema_version(con) == 2:
-        return _distinct(con, selection, "FQANs", "FQANID")
+        return _distinct(con, selection, "fqans")
     where, values = _where(con, selection)
     rows = con.execute(
         f"SELECT ifnull({_FIRST_FQAN}, '') FROM AAR WHERE {where} GROUP BY 1 ORDER BY min(RecordID)", values
@@ -147,8 +174,9 @@ def fqans(con: Connection, selection: Selection) -> list[str]:
     return [plain_text(name) for (name,) in rows]
 
 
-def _distinct(con: Connection, selection: Selection, table: str, column: str) -> list[str]:
+def _distinct(con: Connection, selection: Selection, field: str) -> list[str]:
     where, values = _where(con, selection)
+    _said, column, table, _name = _NAMES[field]
     # Without conditions it is quicker to ask for each name whether there is a job.
     condition = (
         f"EXISTS (SELECT 1 FROM AAR WHERE {column} = {table}.ID)"
@@ -168,25 +196,13 @@ def job_ids(con: Connection, selection: Selection) -> Iterator[str]:
 
 def unknown_names(con: Connection, selection: Selection) -> Iterator[tuple[str, str]]:
     """``(kind, name)`` of each name in a selection that no job ever had."""
-    asked = (
-        ("queue", "SELECT 1 FROM Queues WHERE Name IN (?, ?)", selection.queues),
-        ("user", "SELECT 1 FROM Users WHERE Name IN (?, ?)", selection.users),
-        ("WLCG VO", "SELECT 1 FROM WLCGVOs WHERE Name IN (?, ?)", selection.vos),
-        ("state", "SELECT 1 FROM Status WHERE Name IN (?, ?)", selection.states),
-        ("endpoint type", "SELECT 1 FROM Endpoints WHERE Interface IN (?, ?)", selection.endpoints),
-        ("FQAN", f"SELECT 1 FROM {_fqan_table(con)} IN (?, ?)", selection.fqans),
-    )
-    for kind, statement, names in asked:
-        for name in names:
-            if con.execute(statement, (name, escaped(name))).fetchone() is None:
-                yield kind, name
-
-
-def _fqan_table(con: Connection) -> str:
-    """Where FQANs are, and the column."""
-    if schema_version(con) == 2:
-        return "FQANs WHERE Name"
-    return "AuthTokenAttributes WHERE AttrKey IN ('mainfqan', 'vomsfqan') AND AttrValue"
+    for field, name in _NAMES.items():
+        source = f"{name.table} WHERE {name.column}"
+        if field == "fqans" and schema_version(con) != 2:
+            source = f"AuthTokenAttributes WHERE {_FQAN_KEYS} AND AttrValue"
+        for asked in selection._asdict()[field]:
+            if con.execute(f"SELECT 1 FROM {source} IN (?, ?)", (asked, escaped(asked))).fetchone() is None:
+                yield name.said, asked
 
 
 def parts(con: Connection, selection: Selection, keys: Sequence[str], *, everything: bool) -> Iterator[UsagePart]:
@@ -204,7 +220,7 @@ def parts(con: Connection, selection: Selection, keys: Sequence[str], *, everyth
     rows = con.execute(
         f"SELECT {columns}{', ' if keys else ''}CPUCount, {raw['benchmark']}, count(*),"
         f" {_measured('UsedWalltime')}, {_measured('UsedCPUUserTime')} + {_measured('UsedCPUKernelTime')},"
-        " sum(StatusID IN (SELECT ID FROM Status WHERE Name = 'failed')), sum(StageInVolume), sum(StageOutVolume)"
+        f" sum(StatusID IN (SELECT ID FROM Status WHERE Name = {SQL_FAILED})), sum(StageInVolume), sum(StageOutVolume)"
         f" FROM AAR WHERE {where}{counted}"
         f" GROUP BY {grouped}{', ' if grouped else ''}CPUCount, {group_by.get('benchmark', len(keys) + 2)}",
         values,
@@ -252,35 +268,20 @@ def monthly_parts(
 
 def names(con: Connection, kind: str, prefix: str, limit: int = 200) -> list[str]:
     """Names that begin so, for completion: kind is user, vo, fqan, queue, state, endpoint or job."""
+    _said, _number, source, column = _Name("", "", "AAR", "JobID") if kind == "job" else _NAMES[f"{kind}s"]
+    begin = escaped(prefix)
+    shown: Callable[[object], str] = unescaped
     if kind == "fqan" and schema_version(con) != 2:
-        return _fqans_that_begin(con, prefix, limit)
-    column, table = {
-        "user": ("Name", "Users"),
-        "vo": ("Name", "WLCGVOs"),
-        "fqan": ("Name", "FQANs"),
-        "queue": ("Name", "Queues"),
-        "state": ("Name", "Status"),
-        "endpoint": ("Interface", "Endpoints"),
-        "job": ("JobID", "AAR"),
-    }[kind]
-    return [unescaped(name) for name in _that_begin(con, column, table, escaped(prefix), limit)]
-
-
-def _fqans_that_begin(con: Connection, prefix: str, limit: int) -> list[str]:
-    """Of version 1, which has no table of them; our monthly sums, which are few, have each, unescaped."""
-    if is_ours(con):
-        return _that_begin(con, "fqan", "v1_usage_by_month", prefix, limit)
-    of_first = "(SELECT AttrValue FROM AuthTokenAttributes WHERE AttrKey = 'mainfqan')"
-    return [unescaped(name) for name in _that_begin(con, "AttrValue", of_first, escaped(prefix), limit)]
-
-
-def _that_begin(con: Connection, column: str, source: str, prefix: str, limit: int) -> list[str]:
+        source, column = "(SELECT AttrValue FROM AuthTokenAttributes WHERE AttrKey = 'mainfqan')", "AttrValue"
+        if is_ours(con):
+            # Our monthly sums, which are few, have each, unescaped.
+            source, column, begin, shown = "v1_usage_by_month", "fqan", prefix, str
     rows = con.execute(
         f"SELECT DISTINCT {column} FROM {source} WHERE {column} >= ? AND {column} < ? AND {column} <> ''"
         f" ORDER BY {column} LIMIT ?",
-        (prefix, prefix + "\U0010ffff", limit),
+        (begin, begin + "\U0010ffff", limit),
     )
-    return [name for (name,) in rows]
+    return [shown(name) for (name,) in rows]
 
 
 def _where(con: Connection, selection: Selection) -> tuple[str, list[object]]:
@@ -297,22 +298,14 @@ def _where(con: Connection, selection: Selection) -> tuple[str, list[object]]:
     if selection.submitted_after_s is not None:
         conditions.append(f"{plus}SubmitTime > ?")
         values.append(selection.submitted_after_s)
-    if selection.fqans and version == 1:
-        both = [*selection.fqans, *map(escaped, selection.fqans)]
-        conditions.append(f"{_FIRST_FQAN} IN ({_marks(both)})")
+    for field, name in _NAMES.items():
+        both = [spelled for asked in selection._asdict()[field] for spelled in (asked, escaped(asked))]
+        if both and field == "fqans" and version == 1:
+            conditions.append(f"{_FIRST_FQAN} IN ({_marks(both)})")
+        elif both:
+            named = f"SELECT ID FROM {name.table} WHERE {name.column} IN ({_marks(both)})"
+            conditions.append(f"{plus}{name.number} IN ({named})")
         values += both
-    for column, table, field, asked in (
-        ("UserID", "Users", "Name", selection.users),
-        ("VOID", "WLCGVOs", "Name", selection.vos),
-        ("QueueID", "Queues", "Name", selection.queues),
-        ("StatusID", "Status", "Name", selection.states),
-        ("EndpointID", "Endpoints", "Interface", selection.endpoints),
-        ("FQANID", "FQANs", "Name", selection.fqans if version != 1 else ()),
-    ):
-        if asked:
-            both = [*asked, *map(escaped, asked)]
-            conditions.append(f"{plus}{column} IN (SELECT ID FROM {table} WHERE {field} IN ({_marks(both)}))")
-            values += both
     for attribute in dict.fromkeys(attribute for attribute, _ in selection.extra):
         asked = tuple(value for one, value in selection.extra if one == attribute)
         condition, more = _extra(attribute, asked, version)
@@ -327,8 +320,7 @@ def _extra(attribute: str, asked: tuple[str, ...], version: int) -> tuple[str, l
     if attribute == "benchmark" and version != 1:
         return f"BenchmarkID IN (SELECT ID FROM Benchmarks WHERE Name IN ({marks}))", both
     if attribute == "vomsfqan":
-        keys = "AttrKey IN ('mainfqan', 'vomsfqan')"
-        inner = f"SELECT RecordID FROM AuthTokenAttributes WHERE {keys} AND AttrValue IN ({marks})"
+        inner = f"SELECT RecordID FROM AuthTokenAttributes WHERE {_FQAN_KEYS} AND AttrValue IN ({marks})"
     elif attribute == "rte":
         inner = f"SELECT RecordID FROM RunTimeEnvironments WHERE RTEName IN ({marks})"
     elif attribute == "dtrurl":

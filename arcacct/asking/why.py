@@ -6,16 +6,16 @@ import json
 import os
 from collections.abc import Iterator
 
-from arcacct.arex import aborting
 from arcacct.arex.layout import is_hashed, job_file, status_files
 from arcacct.asking import story
 from arcacct.asking.story import Carried
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import Target
 from arcacct.db.engine import Connection
-from arcacct.jobs import reading
+from arcacct.jobs import aborting, reading
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.lookup import Found
+from arcacct.jobs.states import ABORTED
 from arcacct.publishing import held, ledger, months
 from arcacct.publishing.digests import is_same
 from arcacct.publishing.families import SummaryFamily, family_of, wants
@@ -154,7 +154,7 @@ def _reason(target: Target, con: Connection, aar: AAR, seq: int) -> str:
     if reading.is_time(aar.end_time) and aar.end_time < position.start_end_time:
         begun = iso(position.start_end_time)
         return f"it ended before this target's time, {begun}; `publish --since` or `republish` send it"
-    if aar.status == "aborted" and not reading.is_publishable(aar):
+    if aar.status == ABORTED and not reading.is_publishable(aar):
         return "it vanished unfinished, and the batch system measured nothing"
     if seq > position.last_seq:
         return "it waits for the next run"

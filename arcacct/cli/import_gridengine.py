@@ -21,8 +21,7 @@ from arcacct.cli.speech import say
 from arcacct.cli.tables import FORMATS, show
 from arcacct.db.opening import leave_open, open_accounting
 from arcacct.errors import InputError, UsageError
-from arcacct.gridengine.following import follow as follow_files
-from arcacct.gridengine.importing import Import, Report
+from arcacct.gridengine.importing import GridEngineReport, Import
 from arcacct.gridengine.local_jobs import Site
 from arcacct.gridengine.slices import Policy
 from arcacct.gridengine.summary import Summary
@@ -145,7 +144,7 @@ def _run(work: Import, files: tuple[str, ...], given: GridEngineOptions) -> None
     if given.follow:
         end_when_asked()
         try:
-            follow_files(work, files, _say)
+            work.follow(files)
         except KeyboardInterrupt:
             return
     elif files:
@@ -174,7 +173,7 @@ def _exit_code(unusable: int, given: GridEngineOptions) -> int:
     return InputError.exit_code if unusable and not given.lenient else 0
 
 
-def _tell(report: Report) -> None:
+def _tell(report: GridEngineReport) -> None:
     taken = report.taken
     if report.bad_lines:
         say(f"arcacct: {report.bad_lines} lines could not be used; all others are imported", err=True)

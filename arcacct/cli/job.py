@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import click
 
 from arcacct.asking import arcctl as words
 from arcacct.asking.job_record import arcctl_record
-from arcacct.asking.why import why as story_of
 from arcacct.cli.asking import arcctl_option, arcctl_version, asking, completed
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
@@ -75,12 +73,12 @@ def transfers(ctx: click.Context, arcctl: str | None, job_id: str) -> None:
     _some(_record(ctx, job_id, arcctl), words.transfers, "data transfers")
 
 
-def _record(ctx: click.Context, job_id: str, arcctl: str | None) -> dict[str, Any]:
+def _record(ctx: click.Context, job_id: str, arcctl: str | None) -> words.ArcctlJob:
     with asking(ctx) as con:
         return arcctl_record(con, find_job(con, job_id).record_id, arcctl_version(con, arcctl))
 
 
-def _some(record: dict[str, Any], lines: Callable[[dict[str, Any]], Iterable[str]], what: str) -> None:
+def _some(record: words.ArcctlJob, lines: Callable[[words.ArcctlJob], Iterable[str]], what: str) -> None:
     found = list(lines(record))
     _print(found)
     if not found:
@@ -104,6 +102,8 @@ def why(ctx: click.Context, job_id: str) -> None:
 
     For each target that has no such message it says why not.
     """
+    from arcacct.asking.why import why as story_of  # noqa: PLC0415  all of publishing is slow to import
+
     settings = settings_of(ctx)
     con = opening.read_accounting(settings.places)
     for line in story_of(settings, con, opening.read_publishing(settings.places), find_job(con, job_id)):

@@ -11,8 +11,7 @@ import click
 from arcacct.asking import arcctl as words
 from arcacct.asking import questions
 from arcacct.asking.questions import Selection
-from arcacct.asking.usage import usage
-from arcacct.asking.usage_table import NEEDS
+from arcacct.asking.usage import NEEDS, usage
 from arcacct.cli.arguments import together
 from arcacct.cli.asking import arcctl_option, arcctl_version, asking, completed
 from arcacct.cli.examples import examples

@@ -34,38 +34,30 @@ def open_database(path: str, schema: int, *, timeout_s: float = 30.0) -> Connect
     Raises SchemaError when the file is not ours or of another version, StoreBusy when it is locked for
     ``timeout_s``, StoreError when it is missing or damaged.
     """
-    con = _connect(path, "rw", timeout_s)
-    try:
-        con.execute("PRAGMA synchronous = NORMAL")
-        con.execute("PRAGMA wal_autocheckpoint = 0")
-        found = version(con, path)
-    except (DatabaseError, UnicodeDecodeError) as error:
-        con.close()
-        raise translated(error, path) from error
-    except StoreError:
-        con.close()
-        raise
-    if found != schema:
-        con.close()
-        raise other_version(path, found, schema)
-    return con
+    return _open(path, "rw", schema, timeout_s, ("synchronous = NORMAL", "wal_autocheckpoint = 0"))
 
 
 def open_for_reading(path: str, schema: int, *, timeout_s: float = 30.0) -> Connection:
     """Open one of our databases without the right to change anything in it; raises as `open_database`."""
-    con = _connect(path, "ro", timeout_s)
+    return _open(path, "ro", schema, timeout_s, ("query_only = 1",))
+
+
+def _open(path: str, mode: str, schema: int, timeout_s: float, settings: "tuple[str, ...]") -> Connection:
+    opened[path] = None
+    con = None
     try:
-        con.execute("PRAGMA query_only = 1")
+        con = connect(uri(path, mode), timeout=timeout_s, isolation_level=None, uri=True, cached_statements=64)
+        for setting in settings:
+            con.execute(f"PRAGMA {setting}")
         found = version(con, path)
-    except (DatabaseError, UnicodeDecodeError) as error:
-        con.close()
+        if found != schema:
+            raise other_version(path, found, schema)
+    except (DatabaseError, UnicodeDecodeError, StoreError) as error:
+        if con is not None:
+            con.close()
+        if isinstance(error, StoreError):
+            raise
         raise translated(error, path) from error
-    except StoreError:
-        con.close()
-        raise
-    if found != schema:
-        con.close()
-        raise other_version(path, found, schema)
     return con
 
 
@@ -115,11 +107,3 @@ def _is_missing(path: str) -> bool:
     import os  # noqa: PLC0415  only for complaints: it would cost each hook a millisecond
 
     return not os.path.exists(path)
-
-
-def _connect(path: str, mode: str, timeout_s: float) -> Connection:
-    opened[path] = None
-    try:
-        return connect(uri(path, mode), timeout=timeout_s, isolation_level=None, uri=True, cached_statements=64)
-    except DatabaseError as error:
-        raise translated(error, path) from error

@@ -17,11 +17,13 @@ from typing import NamedTuple
 from arcacct.conf.places import Places
 from arcacct.db import fence, schema
 from arcacct.db.durable import transaction
+from arcacct.db.notes import note, noted
 from arcacct.db.opening import writing
 from arcacct.errors import ConfigError
 
 _LAST_ROW = "LAST_ROW "
 _NAMES = "NAMES "
+_LEDGER_LOST = "LEDGER_LOST"
 _LOST_RUNS = "LOST_RUNS"
 _FORGOTTEN = "FORGOTTEN"
 _ANY_ROW = 2**63 - 1
@@ -119,22 +121,22 @@ def known(accounting: Connection, publishing: Connection, *, rehearsing: bool = 
     (last_run,) = publishing.execute("SELECT max(LastRun) FROM Targets").fetchone()
     (reached,) = publishing.execute("SELECT max(LastSeq) FROM Targets WHERE Incarnation = ?", (life,)).fetchone()
     return LivesKnown(
-        life,
-        schema.lineage(accounting),
-        int(passed),
-        int(horizon),
-        None if rehearsing else ours.get("LEDGER_INCARNATION"),
-        0 if rehearsing else int(ours.get("LEDGER_RUNS", 0)),
-        theirs.get("ARCACCT_INCARNATION", ""),
-        int(theirs.get("RUNS", 0)),
-        None if fences is None else int(fences),
-        frozenset(lives),
-        frozenset((*lives, *theirs.get("ACCOUNTING_LIVES", "").split())),
-        "ARCACCT_RESTORED" in theirs,
-        bool(lives),
-        None if rehearsing else ours.get("LEDGER_LIFE"),
-        last_run,
-        reached is not None and reached > fence.highest_seq(accounting),
+        life=life,
+        lineage=schema.lineage(accounting),
+        passed=int(passed),
+        horizon=int(horizon),
+        ledger_of=None if rehearsing else ours.get("LEDGER_INCARNATION"),
+        runs_of=0 if rehearsing else int(ours.get("LEDGER_RUNS", 0)),
+        ledger=theirs.get("ARCACCT_INCARNATION", ""),
+        runs=int(theirs.get("RUNS", 0)),
+        fences=None if fences is None else int(fences),
+        lives_of=frozenset(lives),
+        lives_ever=frozenset((*lives, *theirs.get("ACCOUNTING_LIVES", "").split())),
+        restored="ARCACCT_RESTORED" in theirs,
+        has_cursors=bool(lives),
+        life_before=None if rehearsing else ours.get("LEDGER_LIFE"),
+        last_run=last_run,
+        is_behind=reached is not None and reached > fence.highest_seq(accounting),
     )
 
 
@@ -171,32 +173,29 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> B
     with transaction(publishing):
         if Doubt.LEDGER_OLD in found or Doubt.LEDGER_LOST in found:
             publishing.execute("UPDATE Targets SET DoubtSeq = min(coalesce(DoubtSeq, LastSeq), LastSeq)")
-            publishing.execute("INSERT OR REPLACE INTO DBConfig VALUES ('LEDGER_LOST', '1')")
+            note(publishing, _LEDGER_LOST, 1)
         runs = max(what.runs, what.runs_of if what.ledger_of == what.ledger else 0) + 1
-        publishing.execute("INSERT OR REPLACE INTO DBConfig VALUES ('RUNS', ?)", (str(runs),))
+        note(publishing, "RUNS", runs)
 
-    def note() -> None:
+    def note_the_ledger() -> None:
         if not rehearsing:
-            accounting.execute("INSERT OR REPLACE INTO DBConfig VALUES ('LEDGER_INCARNATION', ?)", (what.ledger,))
-            accounting.execute("INSERT OR REPLACE INTO DBConfig VALUES ('LEDGER_RUNS', ?)", (str(runs),))
+            note(accounting, "LEDGER_INCARNATION", what.ledger)
+            note(accounting, "LEDGER_RUNS", runs)
             if Doubt.LEDGER_OLD in found or Doubt.LEDGER_LOST in found:
-                accounting.execute("INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (_LOST_RUNS, str(what.runs_of)))
+                note(accounting, _LOST_RUNS, what.runs_of)
         if Doubt.ACCOUNTING_OLD in found:
             schema.begin_new_life(accounting, seq=what.horizon)
         if not rehearsing:
             if _both_are_old(what, found):
                 since = _age(accounting) if what.last_run is None else what.last_run
-                span = f"{since} {int(time.time())}"
-                accounting.execute("INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (_FORGOTTEN, span))
-            life = schema.incarnation(accounting)
-            accounting.execute("INSERT OR REPLACE INTO DBConfig VALUES ('LEDGER_LIFE', ?)", (life,))
+                note(accounting, _FORGOTTEN, f"{since} {int(time.time())}")
+            note(accounting, "LEDGER_LIFE", schema.incarnation(accounting))
 
     # Never fewer than the ledger knows: a copy that is known for one must not be taken for an older one again.
-    passed = fence.pass_fence(accounting, here, note, at_least=what.fences or 0)
+    passed = fence.pass_fence(accounting, here, note_the_ledger, at_least=what.fences or 0)
     with transaction(publishing):
-        publishing.execute("INSERT OR REPLACE INTO DBConfig VALUES ('FENCES_PASSED', ?)", (str(passed.passed),))
-        lives = " ".join(sorted(what.lives_ever | schema.lineage(accounting)))
-        publishing.execute("INSERT OR REPLACE INTO DBConfig VALUES ('ACCOUNTING_LIVES', ?)", (lives,))
+        note(publishing, "FENCES_PASSED", passed.passed)
+        note(publishing, "ACCOUNTING_LIVES", " ".join(sorted(what.lives_ever | schema.lineage(accounting))))
         publishing.execute("DELETE FROM DBConfig WHERE KeyName = 'ARCACCT_RESTORED'")
     return Begun(passed.horizon, schema.incarnation(accounting), tuple(found))
 
@@ -221,16 +220,16 @@ def _age(con: Connection) -> int:
 
 def forgotten(con: Connection) -> tuple[int, int] | None:
     """From when to when, UTC seconds, neither database knows what was published; ``None``: nothing is forgotten."""
-    row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = ?", (_FORGOTTEN,)).fetchone()
-    if row is None:
+    span = noted(con, _FORGOTTEN)
+    if span is None:
         return None
-    since, until = map(int, str(row[0]).split())
+    since, until = map(int, span.split())
     return since, until
 
 
 def is_successor(con: Connection) -> bool:
     """Whether there was a ledger that knew more than this one: a target without a cursor need not be a new one."""
-    return con.execute("SELECT 1 FROM DBConfig WHERE KeyName = 'LEDGER_LOST'").fetchone() is not None
+    return noted(con, _LEDGER_LOST) is not None
 
 
 def doubt_seq(con: Connection, target: str) -> int | None:
@@ -241,7 +240,7 @@ def doubt_seq(con: Connection, target: str) -> int | None:
 
 def remembered(con: Connection, target: str) -> list[dict[str, object]]:
     """By what names a target was published to, as accounting.db remembers it; the last ones last."""
-    return list(json.loads(_noted(con, f"{_NAMES}{target}") or "[]"))
+    return list(json.loads(noted(con, f"{_NAMES}{target}") or "[]"))
 
 
 def remember(con: Connection, here: Places, target: str, names: Mapping[str, object], *, alone: bool) -> None:
@@ -256,9 +255,7 @@ def remember(con: Connection, here: Places, target: str, names: Mapping[str, obj
     others = [] if alone else [one for one in before if one != names]
     if (now := [*others, names]) != before:
         with writing(con, here):
-            con.execute(
-                "INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (f"{_NAMES}{target}", json.dumps(now, sort_keys=True))
-            )
+            note(con, f"{_NAMES}{target}", json.dumps(now, sort_keys=True))
 
 
 def last_row(con: Connection, target: str) -> int:
@@ -268,22 +265,17 @@ def last_row(con: Connection, target: str) -> int:
     A number up to there that a lost ledger does not know is of a record that the receiver had before. Nobody knows how
     far that goes if the last run before the loss did not come to its end.
     """
-    row, run = (_noted(con, f"{_LAST_ROW}{target}") or "0 0").split()
-    lost = _noted(con, _LOST_RUNS)
+    row, run = (noted(con, f"{_LAST_ROW}{target}") or "0 0").split()
+    lost = noted(con, _LOST_RUNS)
     return int(row) if lost is None or int(run) >= int(lost) else _ANY_ROW
 
 
 def note_last_row(con: Connection, here: Places, target: str, row: int) -> None:
     """A run has come to its end: the highest number that the receiver gave to a record."""
     if here.rehearsal is None:
-        run = _noted(con, "LEDGER_RUNS")
+        run = noted(con, "LEDGER_RUNS")
         with writing(con, here):
-            con.execute("INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (f"{_LAST_ROW}{target}", f"{row} {run}"))
-
-
-def _noted(con: Connection, name: str) -> str | None:
-    row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = ?", (name,)).fetchone()
-    return None if row is None else str(row[0])
+            note(con, f"{_LAST_ROW}{target}", f"{row} {run}")
 
 
 def end_doubt(con: Connection, target: str) -> None:

@@ -21,8 +21,9 @@ import psutil
 
 from arcacct.conf.places import Places
 from arcacct.db import opening, place
-from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database, open_for_reading, translated, uri
-from arcacct.db.maintenance import let_through, maintenance, refuse_maintenance
+from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database, open_for_reading, uri
+from arcacct.db.maintenance import alone, maintenance, refuse_maintenance
+from arcacct.db.notes import note, noted
 from arcacct.db.own_schema import require_own_schema
 from arcacct.db.schema import (
     ACCOUNTING,
@@ -36,7 +37,6 @@ from arcacct.db.schema import (
     succeed,
     sync,
 )
-from arcacct.db.transaction import open_lock
 from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError
 from arcacct.files.foreign import TEMPORARY, Directory, open_directory
 from arcacct.files.private import private_directory
@@ -128,25 +128,15 @@ def _backup(path: str, kind: DatabaseKind, place: Directory, name: str) -> Copy:
 
 def check_copy(path: str) -> None:
     """Raises StoreError for a copy that is damaged, which means that what was copied is."""
-    with closing(_connect_unused(path)) as con:
-        found = _one(con, path, "PRAGMA quick_check(1)")
+    with opening.translating(path), closing(_connect_unused(path)) as con:
+        (found,) = con.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
         raise StoreError(f"{path}: the copy is damaged, so the database is: {found}; run `arcacct db check`")
 
 
 def _connect_unused(path: str) -> Connection:
-    """A file that nobody uses; without locks, and without making -wal and -shm beside it."""
-    try:
-        return connect(f"{uri(path, 'ro')}&immutable=1", isolation_level=None, uri=True)
-    except DatabaseError as error:
-        raise translated(error, path) from error
-
-
-def _one(con: Connection, path: str, query: str) -> object:
-    try:
-        return con.execute(query).fetchone()[0]
-    except DatabaseError as error:
-        raise translated(error, path) from error
+    """A file that nobody uses; without locks, and without making -wal and -shm beside it. Raises DatabaseError."""
+    return connect(f"{uri(path, 'ro')}&immutable=1", isolation_level=None, uri=True)
 
 
 def restore(here: Places, source: str, *, patience_s: float = PATIENCE_S) -> Restored:
@@ -161,14 +151,9 @@ def restore(here: Places, source: str, *, patience_s: float = PATIENCE_S) -> Res
     may_restore(here)
     kind = _kind_of(source, here)
     path = here.database if kind is ACCOUNTING else here.publishing_database
-    with _prepared(here, source, kind) as (copy, done), maintenance(here.database, "restore"):
-        lock = open_lock(here.queue_lock)
-        try:
-            let_through(lock)
-            wait_until_unused(path, patience_s)
-            kept = _exchange(path, copy, "restore")
-        finally:
-            os.close(lock)
+    with _prepared(here, source, kind) as (copy, done), alone(here.database, here.queue_lock, "restore"):
+        wait_until_unused(path, patience_s)
+        kept = _exchange(path, copy, "restore")
         open_to_group(path, here.read_group)
         if kind is ACCOUNTING:
             _note(here)
@@ -216,7 +201,7 @@ def _make_successor(here: Places, lives: Iterable[str]) -> list[int]:
     with _workshop(here, "new-life") as folder:
         made = os.path.join(folder, "accounting.db")
         done = ensure(made, ACCOUNTING)
-        with closing(_connect(made)) as con:
+        with opening.translating(made), closing(connect(made, isolation_level=None)) as con:
             succeed(con, sorted(lives))
         place.own_as(made, here.directory)
         sync(made)
@@ -237,13 +222,13 @@ def _kind_of(source: str, here: Places) -> DatabaseKind:
         raise InputError(f"{source}: that is the database itself; give a backup")
     if os.path.exists(f"{source}-wal"):
         raise InputError(f"{source}: it is in use (there is a -wal beside it); make a copy with `arcacct db backup`")
-    with closing(_connect_unused(source)) as con, opening.translating(source):
+    with opening.translating(source), closing(_connect_unused(source)) as con:
         tables = {name for (name,) in con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if "DBConfig" not in tables:
             raise SchemaError(f"{source}: not a database of arcacct; give a backup that `arcacct db backup` made")
         kind = ACCOUNTING if "AAR" in tables else PUBLISHING
         require_own_schema(con, source, kind, exactly=True)
-        if con.execute("SELECT 1 FROM DBConfig WHERE KeyName = ?", (ARCHIVE_MARK,)).fetchone():
+        if noted(con, ARCHIVE_MARK) is not None:
             raise SchemaError(f"{source}: an archive of pruned jobs, no backup; queries can attach it")
     return kind
 
@@ -253,25 +238,26 @@ def _prepared(here: Places, source: str, kind: DatabaseKind) -> Iterator[tuple[s
     """A copy of the backup in our directory, sound, of this program's schema, in a new life, and on disk."""
     with _workshop(here, "restore") as folder:
         copy = os.path.join(folder, f"{kind.folder}.db")
-        with closing(_connect_unused(source)) as con:
-            backup(con, copy)
-        with closing(_connect_unused(copy)) as con, opening.translating(source):
-            # Once more: the file may be another one by now.
-            require_own_schema(con, source, kind, exactly=True)
-            found = _one(con, source, "PRAGMA integrity_check(1)")
+        with opening.translating(source):
+            with closing(_connect_unused(source)) as con:
+                backup(con, copy)
+            with closing(_connect_unused(copy)) as con:
+                # Once more: the file may be another one by now.
+                require_own_schema(con, source, kind, exactly=True)
+                (found,) = con.execute("PRAGMA integrity_check(1)").fetchone()
         if found != "ok":
             raise StoreError(f"{source}: it is damaged: {found}; take an older backup")
         done = ensure(copy, kind)
-        # Cursors of the publisher belong to the old life: what is sent is compared with what was sent (INVARIANTS 3).
-        if kind is ACCOUNTING:
-            with closing(_connect(copy)) as con, opening.translating(copy):
-                con.execute("BEGIN IMMEDIATE")
+        # The last connection takes the WAL into the file.
+        with opening.translating(copy), closing(connect(copy, isolation_level=None)) as con:
+            con.execute("BEGIN IMMEDIATE")
+            if kind is ACCOUNTING:
+                # The publisher's cursors belong to the old life: what is sent is compared with what was (INVARIANTS 3).
                 begin_new_life(con, sorted(_replaced_lives(here)))
-                con.execute("COMMIT")
-        else:
-            # What was sent since the backup is not in it: the next run has to know, whatever else is restored.
-            with closing(_connect(copy)) as con, opening.translating(copy):
-                con.execute("INSERT OR REPLACE INTO DBConfig VALUES ('ARCACCT_RESTORED', '1')")
+            else:
+                # What was sent since the backup is not in it: the next run has to know, whatever else is restored.
+                note(con, "ARCACCT_RESTORED", 1)
+            con.execute("COMMIT")
         place.own_as(copy, here.directory)
         sync(copy)
         yield copy, done
@@ -296,14 +282,6 @@ def _replaced_lives(here: Places) -> frozenset[str]:
     lives = place.lives_of(here.database)
     note = None if lives else place.read(here)
     return lives if note is None else frozenset((note.incarnation,))
-
-
-def _connect(path: str) -> Connection:
-    """A database that nobody else knows of; the last connection takes its WAL into the file."""
-    try:
-        return connect(path, isolation_level=None)
-    except DatabaseError as error:
-        raise translated(error, path) from error
 
 
 def wait_until_unused(path: str, patience_s: float) -> None:
@@ -386,12 +364,7 @@ def shrink(here: Places, con: Connection) -> Sizes:
         raise StoreError(
             f"{here.directory}: {room / 1e6:,.0f} MB are free and {2 * before / 1e6:,.0f} MB are needed; make room"
         )
-    with maintenance(here.database, "optimize"), opening.translating(here.database):
-        lock = open_lock(here.queue_lock)
-        try:
-            let_through(lock)
-            con.execute("VACUUM")
-            con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        finally:
-            os.close(lock)
+    with alone(here.database, here.queue_lock, "optimize"), opening.translating(here.database):
+        con.execute("VACUUM")
+        con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     return Sizes(before, os.path.getsize(here.database))

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from arcacct.db.transaction import open_lock
 from arcacct.errors import StoreBusy, StoreError
 
 _OURS = "arcacct: "
@@ -25,7 +26,7 @@ def maintenance(database: str, work: str) -> Iterator[None]:
     """
     Keep hooks and commands away from a database for as long as it takes; ``work`` says what is done, in a word or two.
 
-    Hooks that were already waiting in the queue may still write: see `let_through`. The file outlives an error that
+    Hooks that were already waiting in the queue may still write: see `alone`. The file outlives an error that
     leaves no database behind. Raises StoreBusy when somebody else works on it.
     """
     path = _path(database)
@@ -42,10 +43,21 @@ def maintenance(database: str, work: str) -> Iterator[None]:
         os.close(fd)
 
 
-def let_through(queue_lock_fd: int) -> None:
-    """Wait until whoever holds the queue of writers is done: each hook looks for the file when its turn comes."""
-    fcntl.flock(queue_lock_fd, fcntl.LOCK_EX)
-    fcntl.flock(queue_lock_fd, fcntl.LOCK_UN)
+@contextmanager
+def alone(database: str, queue_lock: str, work: str) -> Iterator[None]:
+    """
+    `maintenance` with nobody left in the queue of the database's writers.
+
+    Whoever holds it is waited for: each hook looks for the file when its turn comes.
+    """
+    with maintenance(database, work):
+        fd = open_lock(queue_lock)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            fcntl.flock(fd, fcntl.LOCK_UN)
+            yield
+        finally:
+            os.close(fd)
 
 
 def refuse_maintenance(database: str) -> None:

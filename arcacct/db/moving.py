@@ -17,11 +17,10 @@ from arcacct.conf.places import AREX_WRITES, Places, arex_writes
 from arcacct.db import place
 from arcacct.db.connect import open_for_reading
 from arcacct.db.maintain import PATIENCE_S, SUFFIXES, check_copy, wait_until_unused
-from arcacct.db.maintenance import let_through, maintenance
+from arcacct.db.maintenance import alone, maintenance
 from arcacct.db.opening import refuse_unasked, require
 from arcacct.db.place import Note
 from arcacct.db.schema import ACCOUNTING, PUBLISHING, DatabaseKind, backup, ensure, incarnation, open_to_group, sync
-from arcacct.db.transaction import open_lock
 from arcacct.errors import ConfigError, StoreError, UsageError
 from arcacct.files.private import private_directory
 
@@ -93,40 +92,27 @@ def move(here: Places, directory: str, *, patience_s: float = PATIENCE_S) -> Mov
         # What an earlier move was interrupted in: the file `maintenance` in the old place is its own.
         with maintenance(here.database, "move"):
             return _finished(here, new, 0)
-    _take_forward(here)
-    with maintenance(here.database, "move"):
-        lock = open_lock(here.queue_lock)
-        try:
-            let_through(lock)
-            for path in (here.database, here.publishing_database):
-                wait_until_unused(path, patience_s)
-            before = _present_note(here)
-            # The old place once more: where no note can be written is known before anything is copied.
-            _write_note(here, before)
-            spooled = _copied(here, os.path.dirname(new))
-            # From here on the new place is the one that counts.
-            _write_note(here, Note(new, before.incarnation, place.former_of(before, os.path.dirname(new))))
-            return _finished(here, new, spooled)
-        finally:
-            os.close(lock)
-
-
-def _present_note(here: Places) -> Note:
-    with closing(open_for_reading(here.database, ACCOUNTING.schema)) as con:
-        life = incarnation(con)
-    note = place.read(here)
-    return Note(here.database, life, () if note is None else note.former)
+    for path, kind in _files(here):
+        ensure(path, kind, read_group=here.read_group, may_create=False)
+    with alone(here.database, here.queue_lock, "move"):
+        for path in (here.database, here.publishing_database):
+            wait_until_unused(path, patience_s)
+        with closing(open_for_reading(here.database, ACCOUNTING.schema)) as con:
+            life = incarnation(con)
+        note = place.read(here)
+        before = Note(here.database, life, () if note is None else note.former)
+        # The old place once more: where no note can be written is known before anything is copied.
+        _write_note(here, before)
+        spooled = _copied(here, os.path.dirname(new))
+        # From here on the new place is the one that counts.
+        _write_note(here, Note(new, life, place.former_of(before, os.path.dirname(new))))
+        return _finished(here, new, spooled)
 
 
 def _is_noted(here: Places, new: str) -> bool:
     """Whether an earlier move came as far as the note."""
     note = place.read(here)
     return note is not None and os.path.realpath(note.database) == os.path.realpath(new) and place.is_begun(new)
-
-
-def _take_forward(here: Places) -> None:
-    for path, kind in _files(here):
-        ensure(path, kind, read_group=here.read_group, may_create=False)
 
 
 def _files(here: Places) -> list[tuple[str, DatabaseKind]]:
@@ -139,7 +125,10 @@ def _copied(here: Places, directory: str) -> int:
     """Whole copies of everything in the new place, on disk; returns how many events of the spool there are."""
     workshop = os.path.join(directory, _UNFINISHED)
     try:
-        _make_directory(here, directory)
+        if not os.path.isdir(directory):
+            private_directory(directory)
+            place.own_as(directory, here.directory)
+            sync(os.path.dirname(directory))
         # What an interrupted move left, when the note did not name it yet.
         shutil.rmtree(workshop, ignore_errors=True)
         private_directory(workshop)
@@ -148,7 +137,11 @@ def _copied(here: Places, directory: str) -> int:
             for path in filter(os.path.lexists, (os.path.join(directory, name + suffix) for suffix in SUFFIXES)):
                 os.unlink(path)
         for path, kind in _files(here):
-            _copy(here, path, kind, os.path.join(workshop, f"{kind.folder}.db"))
+            target = os.path.join(workshop, f"{kind.folder}.db")
+            with closing(open_for_reading(path, kind.schema)) as con:
+                backup(con, target)
+            check_copy(target)
+            place.own_as(target, here.directory)
         spooled = _copied_spool(here, os.path.join(directory, "spool"), workshop)
         for _path, kind in _files(here):
             final = os.path.join(directory, f"{kind.folder}.db")
@@ -160,20 +153,6 @@ def _copied(here: Places, directory: str) -> int:
             f"{error.filename or directory}: {error.strerror}; the databases are still in {here.directory}"
         ) from error
     return spooled
-
-
-def _make_directory(here: Places, directory: str) -> None:
-    if not os.path.isdir(directory):
-        private_directory(directory)
-        place.own_as(directory, here.directory)
-        sync(os.path.dirname(directory))
-
-
-def _copy(here: Places, path: str, kind: DatabaseKind, target: str) -> None:
-    with closing(open_for_reading(path, kind.schema)) as con:
-        backup(con, target)
-    check_copy(target)
-    place.own_as(target, here.directory)
 
 
 def _copied_spool(here: Places, target: str, workshop: str) -> int:

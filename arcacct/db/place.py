@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import os
 import stat
-from _sqlite3 import Connection, DatabaseError, OperationalError, connect
-from contextlib import closing, suppress
+from _sqlite3 import Connection, DatabaseError, connect
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from typing import NamedTuple
 
 from arcacct.conf.places import AREX_DATABASES, STATUS_FOLDERS, Places, usual_database
@@ -202,18 +203,15 @@ def astray(here: Places) -> str:
     (It would be empty for ever: A-REX works elsewhere, or the file system is not mounted.)
     """
     usual = _same(here.database, usual_database(here.controldir))
-    if not usual or is_begun(here.database) or _is_arexs(here.controldir):
+    # Or A-REX at least writes its own accounting there.
+    own = (f"{here.controldir}/accounting/{name}" for name in AREX_DATABASES)
+    is_arexs = is_control_directory(here.controldir) or any(map(os.path.exists, own))
+    if not usual or is_begun(here.database) or is_arexs:
         return ""
     if not os.path.isdir(here.controldir):
         return "there is no such control directory"
     folders = f"{', '.join(STATUS_FOLDERS[:-1])} or {STATUS_FOLDERS[-1]}"
     return f"this is no control directory of A-REX (it has no folder {folders})"
-
-
-def _is_arexs(controldir: str) -> bool:
-    """Whether A-REX has set the directory up, or at least writes its own accounting there."""
-    own = (f"{controldir}/accounting/{name}" for name in AREX_DATABASES)
-    return is_control_directory(controldir) or any(map(os.path.exists, own))
 
 
 def refuse_no_file(*paths: str) -> None:
@@ -278,9 +276,8 @@ def is_begun(path: str) -> bool:
     if size != _FIRST_PAGE_BYTES:
         return size > 0
     try:
-        refuse_foreign(path)
-        with closing(connect(uri(path, "ro"), uri=True)) as con:
-            return bool(con.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+        with _looked_at(path) as con:
+            return con.execute("SELECT 1 FROM sqlite_master").fetchone() is not None
     except (SchemaError, DatabaseError):
         # Whoever opens it says what is wrong.
         return True
@@ -291,13 +288,12 @@ def _is_ours(path: str) -> bool:
     if not is_begun(path):
         return False
     try:
-        refuse_foreign(path)
-        with closing(connect(uri(path, "ro"), uri=True)) as con:
+        with _looked_at(path) as con:
             version(con, path)
     except SchemaError:
         return False
     except DatabaseError:
-        return True
+        pass
     return True
 
 
@@ -310,16 +306,13 @@ def ledger_lives(path: str) -> list[str]:
     if not is_begun(path):
         return []
     try:
-        refuse_foreign(path)
-        with closing(connect(uri(path, "ro"), uri=True)) as con:
+        with _looked_at(path) as con:
             return [life for (life,) in con.execute("SELECT DISTINCT Incarnation FROM Targets ORDER BY 1")]
     except SchemaError:
         return []
-    except OperationalError as error:
+    except DatabaseError as error:
         if "no such table" in str(error):
             return []
-        raise translated(error, path) from error
-    except DatabaseError as error:
         raise translated(error, path) from error
 
 
@@ -328,11 +321,18 @@ def lives_of(path: str) -> frozenset[str]:
     if not is_begun(path):
         return frozenset()
     try:
-        refuse_foreign(path)
-        with closing(connect(uri(path, "ro"), uri=True)) as con:
+        with _looked_at(path) as con:
             return lineage(con)
     except (SchemaError, DatabaseError):
         return frozenset()
+
+
+@contextmanager
+def _looked_at(path: str) -> Iterator[Connection]:
+    """A database that is there, whatever its version. Raises SchemaError for one of others', DatabaseError."""
+    refuse_foreign(path)
+    with closing(connect(uri(path, "ro"), uri=True)) as con:
+        yield con
 
 
 def _same(path: str, other: str) -> bool:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from arcacct.db.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, other_version, translated, uri, version
 from arcacct.db.header import refuse_foreign
 from arcacct.db.maintenance import maintenance
+from arcacct.db.notes import note, noted
 from arcacct.errors import ConfigError, SchemaError, StoreError
 from arcacct.files.private import private_directory
 from arcacct.resources import resource
@@ -37,6 +38,7 @@ class DatabaseKind(NamedTuple):
 
 ACCOUNTING = DatabaseKind("accounting", ACCOUNTING_SCHEMA)
 PUBLISHING = DatabaseKind("publishing", PUBLISHING_SCHEMA)
+_CREATED, _LIFE = "ARCACCT_CREATED", "ARCACCT_INCARNATION"
 _FORMER, _LIFE_SEQ = "ARCACCT_FORMER_INCARNATIONS", "ARCACCT_LIFE_SEQ"
 """Keys of DBConfig: the lives before this one, with blanks between; where this one begins."""
 
@@ -68,7 +70,8 @@ def ensure(path: str, kind: DatabaseKind, *, read_group: str | None = None, may_
         with _turn(os.path.dirname(path)):
             if not _is_empty(con):
                 return _upgrade(con, path, kind)
-            done = _create(con, path, kind)
+            con.execute("PRAGMA journal_mode = WAL")
+            done = [_run(con, path, number, script) for number, script in scripts(kind)]
             open_to_group(path, read_group)
             return done
     except DatabaseError as error:
@@ -144,11 +147,6 @@ def _group_id(read_group: str | None) -> int | None:
         raise ConfigError(f"[arcacct] read_group={read_group}: this host has no such group; create it first") from None
 
 
-def _create(con: Connection, path: str, kind: DatabaseKind) -> list[int]:
-    con.execute("PRAGMA journal_mode = WAL")
-    return [_run(con, path, number, script) for number, script in scripts(kind)]
-
-
 def _upgrade(con: Connection, path: str, kind: DatabaseKind) -> list[int]:
     found = version(con, path)
     if found > kind.schema:
@@ -203,9 +201,9 @@ def _run(con: Connection, path: str, number: int, script: str) -> int:
     try:
         con.executescript(f"BEGIN IMMEDIATE;\n{text}")
         if number == 1:
-            con.execute("INSERT INTO DBConfig VALUES ('ARCACCT_INCARNATION', ?)", (secrets.token_hex(16),))
-            con.execute("INSERT INTO DBConfig VALUES ('ARCACCT_CREATED', ?)", (str(int(time.time())),))
-        con.execute("INSERT OR REPLACE INTO DBConfig VALUES ('ARCACCT_SCHEMA', ?)", (str(number),))
+            note(con, _LIFE, secrets.token_hex(16))
+            note(con, _CREATED, int(time.time()))
+        note(con, "ARCACCT_SCHEMA", number)
         con.execute("COMMIT")
     except DatabaseError as error:
         if con.in_transaction:
@@ -216,8 +214,7 @@ def _run(con: Connection, path: str, number: int, script: str) -> int:
 
 def created(con: Connection) -> int:
     """When the accounting database was made, UTC seconds; 0 for one that does not know."""
-    row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = 'ARCACCT_CREATED'").fetchone()
-    return 0 if row is None else int(row[0])
+    return int(noted(con, _CREATED) or 0)
 
 
 def complete_since(con: Connection) -> int:
@@ -234,10 +231,10 @@ def complete_since(con: Connection) -> int:
 
 def incarnation(con: Connection) -> str:
     """The random name of this life of the accounting database: a restore gives it a new one."""
-    row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = 'ARCACCT_INCARNATION'").fetchone()
-    if row is None:
+    life = noted(con, _LIFE)
+    if life is None:
         raise SchemaError("the database has no incarnation; restore it with `arcacct db restore`")
-    return str(row[0])
+    return life
 
 
 def lineage(con: Connection) -> frozenset[str]:
@@ -247,15 +244,14 @@ def lineage(con: Connection) -> frozenset[str]:
 
 def life_seq(con: Connection) -> int:
     """The Seq after which this life began to log: the highest of the backup; 0 for a database that was made new."""
-    row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = ?", (_LIFE_SEQ,)).fetchone()
-    return 0 if row is None else int(row[0])
+    return int(noted(con, _LIFE_SEQ) or 0)
 
 
 def succeed(con: Connection, lives: Iterable[str]) -> None:
     """The accounting database goes on from these lives, too; inside the caller's transaction."""
     known = dict.fromkeys((*_former_incarnations(con), *lives))
     known.pop(incarnation(con), None)
-    con.execute("INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (_FORMER, " ".join(known)))
+    note(con, _FORMER, " ".join(known))
 
 
 def begin_new_life(con: Connection, lives: Iterable[str] = (), *, seq: int | None = None) -> None:
@@ -266,15 +262,11 @@ def begin_new_life(con: Connection, lives: Iterable[str] = (), *, seq: int | Non
     where that is not given. Inside the caller's transaction.
     """
     old = incarnation(con)
-    highest = con.execute("SELECT seq FROM sqlite_sequence WHERE name = 'FinishedLog'").fetchone() or (0,)
-    con.execute(
-        "UPDATE DBConfig SET KeyValue = ? WHERE KeyName = 'ARCACCT_INCARNATION'",
-        (secrets.token_hex(16),),
-    )
+    (highest,) = con.execute("SELECT seq FROM sqlite_sequence WHERE name = 'FinishedLog'").fetchone() or (0,)
+    note(con, _LIFE, secrets.token_hex(16))
     succeed(con, (old, *lives))
-    con.execute("INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (_LIFE_SEQ, str(highest[0] if seq is None else seq)))
+    note(con, _LIFE_SEQ, highest if seq is None else seq)
 
 
 def _former_incarnations(con: Connection) -> list[str]:
-    row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = ?", (_FORMER,)).fetchone()
-    return [] if row is None else str(row[0]).split()
+    return (noted(con, _FORMER) or "").split()

@@ -67,13 +67,12 @@ class Follower:
             except InputError as error:
                 self._complain(str(error))
 
-    def follow(
-        self, poll_s: float, *, goes_on: Callable[[], bool] = lambda: True, sleep: Callable[[float], None] = time.sleep
-    ) -> Iterator[Reader | None]:
+    def follow(self, poll_s: float, *, goes_on: Callable[[], bool] = lambda: True) -> Iterator[Reader | None]:
         """
-        Every file, and what comes; ``None`` whenever all was read that there is. Ends when ``goes_on`` says so.
+        Every file, and what comes; ``None`` whenever all was read that there is.
 
-        A file that is not there, or cannot be read now, is tried again. Standard input ends when its writer does.
+        Goes on as long as ``goes_on`` says so. A file that is not there, or cannot be read now, is tried again.
+        Standard input ends when its writer does.
         Raises InputError for standard input beside anything else.
         """
         if STDIN in self._paths:
@@ -83,7 +82,7 @@ class Follower:
             return
         followed: dict[str, _Path] = {}
         try:
-            while goes_on():
+            while True:
                 paths, complaints = self._found()
                 self._say("", "; ".join(complaints))
                 for path in sorted(paths, key=self._when) if not followed else paths:
@@ -92,7 +91,9 @@ class Follower:
                 for path in () if complaints else followed.keys() - set(paths):
                     yield from followed.pop(path).leave()
                 yield None
-                sleep(poll_s)
+                if not goes_on():
+                    return
+                time.sleep(poll_s)
         finally:
             for one in followed.values():
                 one.close()
@@ -124,7 +125,8 @@ class Follower:
 
     def _when(self, path: str) -> tuple[bool, int]:
         with suppress(InputError):
-            return path == STDIN, 0 if path == STDIN else self._order(path)
+            # A pipe that is looked into and closed again is broken.
+            return path == STDIN, self._order(path) if os.path.isfile(path) else 0
         return False, 0
 
     def _found(self) -> tuple[list[str], list[str]]:

@@ -17,7 +17,7 @@ import re
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from typing import Any, BinaryIO, NamedTuple, cast
@@ -58,7 +58,7 @@ class Position(NamedTuple):
     records: int = 0
     bad_lines: int = 0
 
-    def after(self, lines: list[bytes]) -> Position:
+    def after(self, lines: Sequence[bytes]) -> Position:
         """The position after some more lines."""
         text = b"".join(lines)
         return self._replace(

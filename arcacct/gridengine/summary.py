@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from arcacct.errors import InputError
+from arcacct.files.following import Follower
+from arcacct.files.reading import Overlong, Reader
 from arcacct.gridengine.lines import record
-from arcacct.gridengine.reading import Reader
 from arcacct.gridengine.record import Record
 from arcacct.gridengine.totals import Question, Row, Sum
 from arcacct.jobs.faults import fault_of
@@ -31,22 +31,23 @@ class Summary:
 
     def file(self, path: str) -> None:
         """Add the records of a file."""
-        try:
-            reader = Reader(path)
-            try:
-                for one in self._records(reader):
-                    if self._question.asks_for(one):
-                        key = self._question.key(one)
-                        self._sums[key] = self._sums.get(key, Sum()).plus(one)
-            finally:
-                reader.close()
-        except InputError as error:
-            self._say(str(error))
-            self.unreadable += 1
+        for reader in Follower([path], self._cannot_read).once():
+            for one in self._records(reader):
+                if self._question.asks_for(one):
+                    key = self._question.key(one)
+                    self._sums[key] = self._sums.get(key, Sum()).plus(one)
+
+    def _cannot_read(self, complaint: str) -> None:
+        self._say(complaint)
+        self.unreadable += 1
 
     def _records(self, reader: Reader) -> Iterator[Record]:
-        for lines in reader.record_lines():
-            for number, line in enumerate(lines, reader.position.lines + 1):
+        for lines in reader.lines():
+            if isinstance(lines, Overlong):
+                reader.position = lines.after
+                continue
+            before, reader.position = reader.position.lines, reader.position.after(lines)
+            for number, line in enumerate(lines, before + 1):
                 try:
                     one = record(line)
                 except Exception as error:  # noqa: BLE001  whatever it is, it costs this line alone

@@ -10,7 +10,7 @@ last: that makes one entry in FinishedLog.
 import time
 
 from arcacct.db.engine import Connection
-from arcacct.jobs.states import FQAN_KEYS
+from arcacct.jobs.states import ABORTED, FQAN_KEYS, IN_PROGRESS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ NOTHING, NEW_JOB, NEW_END, NEW_EVENT, CORRECTION = "", "job", "end", "event", "c
 """What a state change was to the database: nothing new, a job never seen, the end of one, an event alone, the rest."""
 
 
-class Known:
+class RecordedJob:
     """
     What the database has of a job before a state change is recorded.
 
@@ -82,7 +82,7 @@ class Known:
     def __init__(self, row: "tuple[Any, ...]") -> None:
         self.record_id: int = row[0]
         self.end_time: int = row[1]
-        self.is_aborted = bool(row[2])
+        self.is_aborted = row[2] == ABORTED
         self.state: str | None = row[3]
         self.event_ns: int = row[4] or 0
         self.has_notes = bool(row[5])
@@ -198,9 +198,9 @@ def remember_status_file(con: Connection, job_id: str, status: "StatusFile") -> 
     )
 
 
-def _known(con: Connection, job_id: str) -> Known | None:
+def _known(con: Connection, job_id: str) -> RecordedJob | None:
     row = con.execute(
-        "SELECT AAR.RecordID, EndTime, Status.Name = 'aborted', State, EventNs,"
+        "SELECT AAR.RecordID, EndTime, Status.Name, State, EventNs,"
         " EXISTS (SELECT 1 FROM RecordNotes WHERE RecordNotes.RecordID = AAR.RecordID), LocalJobID, Names,"
         " Interface, URL, Queues.Name, Users.Name, WLCGVOs.Name, SubmitTime FROM AAR"
         " JOIN Status ON Status.ID = +StatusID"
@@ -210,10 +210,10 @@ def _known(con: Connection, job_id: str) -> Known | None:
         " LEFT JOIN AuthGroups ON AuthGroups.RecordID = AAR.RecordID WHERE JobID = ?",
         (escaped(job_id),),
     ).fetchone()
-    return None if row is None else Known(row)
+    return None if row is None else RecordedJob(row)
 
 
-def _of_this_run(known: Known, facts: "StateChange", *, present: bool) -> "tuple[Usage | None, bool]":
+def _of_this_run(known: RecordedJob, facts: "StateChange", *, present: bool) -> "tuple[Usage | None, bool]":
     """
     What the job used in the run that the event is of, and whether nothing later is known of the job.
 
@@ -264,14 +264,14 @@ def last_record_id(con: Connection) -> int:
 
 def _named(con: Connection, facts: "StateChange", known: "dict[tuple[str, ...], tuple[int, ...]]") -> "tuple[int, ...]":
     """IDs of endpoint, queue, user, VO and status; ``known`` are those of this transaction."""
-    status = facts.usage.status if facts.usage is not None else "in-progress"
+    status = facts.usage.status if facts.usage is not None else IN_PROGRESS
     key = (facts.endpoint_type, facts.endpoint_url, facts.queue, facts.user_dn, facts.vo, status)
     if key not in known:
         known[key] = (*_dimensions(con, facts), name_id(con, "Status", status))
     return known[key]
 
 
-def _correct_owner(con: Connection, known: Known, facts: "StateChange", *, latest: bool) -> None:
+def _correct_owner(con: Connection, known: RecordedJob, facts: "StateChange", *, latest: bool) -> None:
     """
     Who and where, from a .local that knows more: nothing that is known is replaced by nothing, nor by part of it.
 
@@ -375,7 +375,7 @@ def _events(facts: "StateChange") -> "dict[tuple[str, str], None]":
     return dict.fromkeys([(key, event_time(seconds)) for key, seconds in events + facts.events])
 
 
-def _add_events(con: Connection, known: Known, facts: "StateChange") -> None:
+def _add_events(con: Connection, known: RecordedJob, facts: "StateChange") -> None:
     wanted = _events(facts)
     query = "SELECT EventKey, EventTime FROM JobEvents WHERE RecordID = ?"
     for event in con.execute(query, (known.record_id,)).fetchall():
@@ -422,7 +422,7 @@ def _used(facts: "StateChange") -> "tuple[object, ...]":
     )
 
 
-def _finish(con: Connection, known: Known, facts: "StateChange", usage: "Usage") -> None:
+def _finish(con: Connection, known: RecordedJob, facts: "StateChange", usage: "Usage") -> None:
     children = dict(_final_children(facts))
     local_job_id, *used = _used(facts)
     if known.has_ended() and usage.end_time == known.end_time:
@@ -469,12 +469,12 @@ def _add_notes(con: Connection, record_id: int, facts: "StateChange") -> None:
     con.executemany(_NOTE, [(record_id, field, note, now) for field, note in facts.notes.items()])
 
 
-def _go_on(con: Connection, known: Known, facts: "StateChange") -> None:
+def _go_on(con: Connection, known: RecordedJob, facts: "StateChange") -> None:
     """A job that is under way."""
     if known.is_aborted:
         con.execute(
             "UPDATE AAR SET (StatusID, EndTime) = (?, 0) WHERE RecordID = ?",
-            (name_id(con, "Status", "in-progress"), known.record_id),
+            (name_id(con, "Status", IN_PROGRESS), known.record_id),
         )
     if facts.notes:
         _add_notes(con, known.record_id, facts)

@@ -68,7 +68,7 @@ class Usage:
     )
 
     def __init__(self) -> None:
-        self.status = "completed"
+        self.status = COMPLETED
         self.end_time = 0
         self.exit_code = 1
         self.node_count = 1

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from arcacct.errors import InputError
 from arcacct.jobs import reading
 from arcacct.jobs.aar import AAR
+from arcacct.jobs.states import FAILED
 from arcacct.publishing.delivery import Consignment, Deliverer, Part
 from arcacct.publishing.digests import digest, is_same
 from arcacct.publishing.families import JobFamily
@@ -203,7 +204,7 @@ class JobBatcher:
             return None
 
     def _unsettled(self, aar: AAR, record: SentRecord) -> Held | None:
-        if self._republish or aar.status != "failed" or not _later(aar.end_time, self._settled_at):
+        if self._republish or aar.status != FAILED or not _later(aar.end_time, self._settled_at):
             return None
         seconds = self._now - self._settled_at
         return Held(record, "held", f"failed, and may be resumed until it is settled (settle={seconds} s)")
@@ -319,7 +320,7 @@ def bare(job_id: str, end_time: int, local_job_id: str | None = None) -> AAR:
     """A job of which nothing is known but what it is called and when it ended."""
     return AAR(
         record_id=0, job_id=job_id, local_job_id=local_job_id, endpoint_type=None, endpoint_url=None, queue=None,
-        user_dn=None, vo=None, status="failed", exit_code=1, submit_time=0, end_time=end_time, node_count=1,
+        user_dn=None, vo=None, status=FAILED, exit_code=1, submit_time=0, end_time=end_time, node_count=1,
         core_count=1, memory_kib=0, virtual_memory_kib=0, wall_s=0, cpu_user_s=0, cpu_kernel_s=0, scratch_bytes=0,
         stage_in_bytes=0, stage_out_bytes=0,
     )  # fmt: skip

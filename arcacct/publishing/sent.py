@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from arcacct.db.durable import transaction
 from arcacct.db.engine import Connection
+from arcacct.jobs.statuses import SQL_BY_ITSELF
 from arcacct.publishing.ledger import RECORD_COLUMNS, Message, SentRecord, SentSum, Version, stored
 
 MANY = 500
@@ -203,7 +204,7 @@ def not_sent_again(
     """Of the jobs with ``ended[0] <= EndTime < ended[1]``, from before a target's time: how many no republish sent."""
     (found,) = accounting.execute(
         "SELECT count(*) FROM AAR JOIN Status ON Status.ID = +StatusID WHERE EndTime >= ? AND EndTime < ?"
-        f" AND Status.Name IN ('completed', 'failed'){of_vos(vos)}",
+        f" AND Status.Name IN {SQL_BY_ITSELF}{of_vos(vos)}",
         (*ended, *vos),
     ).fetchone()
     (again,) = publishing.execute(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from arcacct.arex import aborting
 from arcacct.arex.draining import spools
 from arcacct.conf.places import Places
 from arcacct.db.engine import Connection
+from arcacct.jobs import aborting
 from arcacct.jobs.writing import known_jobs
 from arcacct.publishing.position import iso
 from arcacct.publishing.sums import Month, month_bounds

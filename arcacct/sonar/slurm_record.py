@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from arcacct.benchmark import Benchmark, parsed_benchmark
 from arcacct.jobs.hostlists import expand
+from arcacct.jobs.states import ABORTED, COMPLETED, FAILED
 from arcacct.jobs.tres import gpu_count, parse
 from arcacct.sonar.fields import LARGEST
 from arcacct.sonar.slurm_jobs import SlurmJob
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from arcacct.conf.values import NodeBenchmark
 
 _TERM = 15
-_STATUS = {"COMPLETED": "completed", "CANCELLED": "aborted"}
+_STATUS = {"COMPLETED": COMPLETED, "CANCELLED": ABORTED}
 
 
 class CPUTime(NamedTuple):
@@ -69,7 +70,7 @@ def slurm_usage(main: SlurmJob, steps: Sequence[SlurmJob], sampled_cpu_s: int) -
     # suspend_time may be later than the end of a job that was killed while suspended.
     wall = max(0, end - start - (main.number("suspend_time") or 0))
     return SlurmUsage(
-        status=_STATUS.get(main.text("job_state") or "", "failed"),
+        status=_STATUS.get(main.text("job_state") or "", FAILED),
         exit_code=_exit_code(main),
         submit_time=main.number("submit_time") or start,
         start_time=start,

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from arcacct.benchmark import Benchmark, parsed_benchmark
 from arcacct.errors import InputError
+from arcacct.jobs.states import FINAL
 from arcacct.targets.apel.rules import FUTURE_S
 from arcacct.targets.apel.text import ascii_text
 from arcacct.targets.rules import EXACT, INT2, INT4
@@ -20,7 +21,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.jobs.aar import AAR, UsageCell
 
-FINAL = frozenset(("completed", "failed", "aborted"))
 
 _FREE_TEXTS = ("job_name", "user_dn", "vo", "queue", "project", "local_user", "local_job_id", "wn_instance")
 _OPTIONAL_AMOUNTS = ("memory_kib", "virtual_memory_kib", "scratch_bytes", "stage_in_bytes", "stage_out_bytes")

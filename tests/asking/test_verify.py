@@ -14,7 +14,7 @@ import rehearsal
 from installed import arcacct
 from rehearsal import SGAS_AND_CARS
 
-from arcacct.asking.portal import portal_jobs
+from arcacct.asking.portal import read_portal
 from arcacct.db import fence
 from arcacct.db.opening import open_accounting, open_publishing, read_accounting
 from arcacct.db.schema import incarnation
@@ -192,7 +192,7 @@ def test_an_export_of_the_portal_is_read(tmp_path, name) -> None:
     path = tmp_path / "portal.csv"
     path.write_text(PORTALS[name])
 
-    assert portal_jobs(str(path), (2026, 11)) == 1020
+    assert read_portal(str(path), (2026, 11)).total == 1020
 
 
 def test_the_portal_is_compared(ours, tmp_path) -> None:
@@ -215,7 +215,7 @@ def test_an_export_without_the_month_is_refused(tmp_path, content) -> None:
     path.write_text(content)
 
     with pytest.raises(InputError, match="no 2026-11 in it; export a table"):
-        portal_jobs(str(path), (2026, 11))
+        read_portal(str(path), (2026, 11))
 
 
 def test_the_table_is_for_people(ours) -> None:

@@ -68,3 +68,16 @@ def test_a_table_has_one_line_for_each_row(text) -> None:
     assert len(out.split("\n")) == 4
     assert out.replace("\n", "").isprintable()
     assert len(out) < 3 * 1100
+
+
+def test_a_table_is_aligned_where_letters_are_wide() -> None:
+    """A terminal shows signs of East Asia in two columns, and marks above letters in none."""
+    rows = [("\u65e5\u672c", 7), ("e\u0301", 12), ("atlas", 1)]
+
+    assert list(lines(["vo", "jobs"], rows, "table")) == [
+        "vo     jobs",
+        "-----  ----",
+        "\u65e5\u672c      7",
+        "e\u0301        12",
+        "atlas     1",
+    ]

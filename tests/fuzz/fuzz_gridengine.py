@@ -22,7 +22,8 @@ from fuzz.damage import NUMBERS, damaged, damaged_json
 from fuzz.database import differing, dump, opened
 from gridengine_files import BEGIN, COLON, JSON_90, JSON_91, World, ran
 
-from arcacct.gridengine import importing, reading
+from arcacct.files import reading
+from arcacct.gridengine import importing
 from arcacct.gridengine.lines import LATEST_US, record
 from arcacct.gridengine.record import Record
 from arcacct.jobs import rejected

@@ -13,7 +13,6 @@ from gridengine_files import World, ran
 from arcacct.conf.places import places
 from arcacct.db.opening import open_accounting
 from arcacct.errors import InputError
-from arcacct.gridengine.following import follow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def following(world: World, path: pathlib.Path, *rounds: Callable[[], object]) -
             happens()
         return happens is not None
 
-    follow(world.work(), [str(path)], world.said.append, poll_s=0, goes_on=goes_on)
+    world.work().follow([str(path)], poll_s=0, goes_on=goes_on)
     return [row[0] for row in world.con.execute("SELECT local_job_id FROM v1_jobs ORDER BY CAST(local_job_id AS INT)")]
 
 
@@ -128,10 +127,10 @@ def test_a_complaint_is_said_once(world, path) -> None:
         path.write_bytes(line(1))
 
     assert following(world, path, lambda: None, lambda: None, becomes_a_file) == ["1"]
-    assert len(world.said) == 2  # by the first import of all, and by the first look
+    assert world.said == [f"{path}: cannot be read: Is a directory"]
 
 
 def test_standard_input_cannot_be_followed(world) -> None:
     """Standard input ends: following it is refused with what to do."""
     with pytest.raises(InputError, match="without --follow"):
-        follow(world.work(), ["-"], world.said.append)
+        world.work().follow(["-"])

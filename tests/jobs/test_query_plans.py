@@ -14,14 +14,15 @@ sys.path.append(str(pathlib.Path(__file__).parent.parent / "bench"))
 
 from generate import DAYS, FIRST_END, add_jobs, fill
 
-from arcacct.arex import aborting, recorded
+from arcacct.arex import recorded
+from arcacct.arex.layout import STATES
 from arcacct.asking import health_rows, job_record, story
 from arcacct.asking.questions import Selection
 from arcacct.asking.usage import usage
 from arcacct.conf.places import Places
 from arcacct.db import fence, lives, opening
 from arcacct.db.connect import Connection
-from arcacct.jobs import cells, former, lookup, reading, recorder
+from arcacct.jobs import aborting, cells, former, lookup, reading, recorder
 from arcacct.publishing import given, held, ledger, months, sent
 
 GROWING = ("AAR", "JobEvents", "AuthTokenAttributes", "JobExtraInfo", "RunTimeEnvironments", "DataTransfers")
@@ -327,7 +328,7 @@ def test_jobs_under_way_are_found_by_their_status(ours) -> None:
         assert aborting.hold(con, found[0])
         assert len(aborting.on_hold(con)) == 1
         aborting.is_gone_since(con, found[1], 1)
-        aborting.abort(con, found[1])
+        aborting.abort(con, found[1], STATES)
 
     assert_flat(ours, ask)
     for one in ours:

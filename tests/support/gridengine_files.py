@@ -7,7 +7,7 @@ import pathlib
 import sqlite3
 
 from arcacct.conf.places import Places
-from arcacct.gridengine.importing import Import, Report
+from arcacct.gridengine.importing import GridEngineReport, Import
 from arcacct.gridengine.lines import record
 from arcacct.gridengine.local_jobs import Site
 from arcacct.gridengine.record import Record
@@ -106,7 +106,7 @@ class World:
         policy = Policy(self.site, self.now, self.wait_s, self.prefer_arc)
         return Import(self.here, self.con, policy, self.said.append, clock=lambda: self.now)
 
-    def take(self, *paths: pathlib.Path) -> Report:
+    def take(self, *paths: pathlib.Path) -> GridEngineReport:
         """Import files."""
         work = self.work()
         work.files([str(path) for path in paths])

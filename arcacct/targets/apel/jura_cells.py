@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from arcacct.arex.database import ArexDatabase
 from arcacct.db.engine import Connection
+from arcacct.jobs.statuses import SQL_BY_ITSELF
 from arcacct.targets.apel.jura_keys import JuraCell, JuraCount
 
 
@@ -20,7 +21,7 @@ class End(NamedTuple):
     end_time: int
 
 
-_WANTED = "EndTime >= ? AND EndTime < ? AND Status.Name IN ('completed', 'failed')"
+_WANTED = f"EndTime >= ? AND EndTime < ? AND Status.Name IN {SQL_BY_ITSELF}"
 """jura-ng publishes jobs that ended in one of these ways, and no others."""
 _NAMES = """
       JOIN Users ON Users.ID = UserID JOIN WLCGVOs ON WLCGVOs.ID = VOID JOIN Endpoints ON Endpoints.ID = EndpointID

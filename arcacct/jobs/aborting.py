@@ -7,12 +7,12 @@ something, so a record without usage would be false: it is put on hold, until A-
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from arcacct.arex.layout import STATES
 from arcacct.db.engine import Connection
 from arcacct.jobs.reading import unescaped
+from arcacct.jobs.statuses import SQL_ABORTED, SQL_IN_PROGRESS
 
 ON_HOLD = "VANISHED"
 """StatusFiles.State of a job on hold. Any state that is recorded later takes its place: the job is looked at anew."""
@@ -21,17 +21,12 @@ WAYS_OUT = (
     "aborted, without usage"
 )
 """How a job comes off hold."""
-_STATES = ", ".join(f"'{state}'" for state in STATES)
-# What A-REX dated. Workers write LRMSSTART and LRMSEND in local time with a false Z.
-_LAST_EVENT = (
+_LAST_OF = (
     "(SELECT max(CAST(strftime('%s', EventTime) AS INTEGER)) FROM JobEvents"
-    f" WHERE JobEvents.RecordID = AAR.RecordID AND +EventKey IN ({_STATES}))"
+    " WHERE JobEvents.RecordID = AAR.RecordID AND +EventKey IN ({}))"
 )
-_FINISHED = (
-    "(SELECT max(CAST(strftime('%s', EventTime) AS INTEGER)) FROM JobEvents"
-    " WHERE JobEvents.RecordID = AAR.RecordID AND +EventKey = 'FINISHED')"
-)
-_IN_PROGRESS = "StatusID = (SELECT ID FROM Status WHERE Name = 'in-progress')"
+_FINISHED = _LAST_OF.format("'FINISHED'")
+_IN_PROGRESS = f"StatusID = (SELECT ID FROM Status WHERE Name = {SQL_IN_PROGRESS})"
 _NO_FILE = -1
 """StatusFiles.Size of a job that a sweep has found gone; MTimeNs is since when."""
 _FORGET_FILE = "UPDATE StatusFiles SET (Size, MTimeNs, CTimeNs) = (NULL, NULL, NULL) WHERE RecordID = ?"
@@ -79,18 +74,20 @@ def is_gone_since(con: Connection, job: InProgress, now_ns: int) -> None:
     )
 
 
-def abort(con: Connection, job: InProgress) -> bool:
+def abort(con: Connection, job: InProgress, states: Sequence[str]) -> bool:
     """
     Give a job the status aborted and the time of its last event as its end; False if it has moved on meanwhile.
 
     Inside the caller's transaction. Its status file is forgotten: should it appear again, the job is looked at.
+    ``states``: the events that A-REX dated (workers write LRMSSTART and LRMSEND in local time with a false Z).
     Never a job that has the event FINISHED, unless it is on hold: then that is a person's word.
     """
+    last_event = _LAST_OF.format(", ".join(f"'{state}'" for state in states))
     cursor = con.execute(
         f"""
         UPDATE AAR
-           SET StatusID = (SELECT ID FROM Status WHERE Name = 'aborted'),
-               EndTime = coalesce({_FINISHED}, {_LAST_EVENT}, SubmitTime)
+           SET StatusID = (SELECT ID FROM Status WHERE Name = {SQL_ABORTED}),
+               EndTime = coalesce({_FINISHED}, {last_event}, SubmitTime)
          WHERE RecordID = :record_id AND {_IN_PROGRESS}
            AND (SELECT EventNs FROM StatusFiles WHERE StatusFiles.RecordID = AAR.RecordID) = :event_ns
            AND (:on_hold OR {_FINISHED} IS NULL)
