@@ -108,3 +108,17 @@ def measured(job: Job) -> dict[str, int | str | None]:
         "node_names": ":".join(job.node_names) or None,
         "project": job.project,
     }
+
+
+class Figures(NamedTuple):
+    """What a batch system says of a job, or of one run of it, to be compared with what is recorded."""
+
+    local_job_id: str
+    account: str
+    user: str
+    submit_time: int
+    end_time: int
+    wall_s: int
+    cores: int
+    cpu_s: int | None
+    """``None``: not known."""

@@ -9,12 +9,12 @@ from contextlib import closing
 
 import pytest
 import sonar_site
-from slurm_files import BEGIN, CLUSTER, DATA, JSON, SONAR, TABLE, SlurmHost, row, table
+from slurm_files import BEGIN, CLUSTER, DATA, JSON, SONAR, TABLE, SlurmHost, arc_job, row, table
 
 from arcacct.conf.values import map_rule
 from arcacct.db.opening import writing
 from arcacct.errors import StoreError
-from arcacct.jobs.recorder import endpoint_id, name_id
+from arcacct.jobs.recorder import name_id
 from arcacct.slurm import slices
 from arcacct.slurm.local_jobs import SlurmSite
 from arcacct.sonar.importing import import_telemetry
@@ -174,30 +174,6 @@ def test_a_name_of_our_own_for_the_cluster(host) -> None:
     host.take(TABLE, cluster="hpc.example.org")
 
     assert host.value("SELECT count(*) FROM v1_jobs WHERE job_id GLOB 'sonar:hpc.example.org:*'") == 59
-
-
-def arc_job(host: SlurmHost, job_id: str = "arc1", number: int = 1, **columns: object) -> int:
-    """A job as our recorder leaves it: finished, nothing measured but what is given."""
-    values: dict[str, object] = {
-        "LocalJobID": str(number),
-        "StatusID": "completed",
-        "ExitCode": 0,
-        "SubmitTime": BEGIN - 5,
-        "EndTime": BEGIN + 100,
-        **dict.fromkeys(("UsedMemory", "UsedVirtMem", "UsedWalltime", "UsedCPUUserTime", "UsedCPUKernelTime"), 0),
-        **dict.fromkeys(("UsedScratch", "StageInVolume", "StageOutVolume"), 0),
-        **dict.fromkeys(("NodeCount", "CPUCount"), 1),
-    } | columns
-    with writing(host.con, host.here) as con:
-        values["StatusID"] = name_id(con, "Status", str(values["StatusID"]))
-        values["EndpointID"] = endpoint_id(con, "org.nordugrid.arcrest", "https://ce.example.org/arex")
-        values |= {f"{name}ID": name_id(con, f"{name}s", "") for name in ("Queue", "User")}
-        values["VOID"] = name_id(con, "WLCGVOs", "atlas")
-        marks = ", ".join("?" * (len(values) + 1))
-        cursor = con.execute(
-            f"INSERT INTO AAR (JobID, {', '.join(values)}) VALUES ({marks})", (job_id, *values.values())
-        )
-    return cursor.lastrowid or 0
 
 
 MEASURED = (

@@ -10,8 +10,9 @@ from typing import Any
 from control_directory import set_up
 
 from arcacct.conf.places import places
-from arcacct.db.opening import open_accounting
+from arcacct.db.opening import open_accounting, writing
 from arcacct.jobs.faults import Fault
+from arcacct.jobs.recorder import endpoint_id, name_id
 from arcacct.jobs.rejected import Retried
 from arcacct.slurm.importing import RunsReport, SlurmImport
 from arcacct.slurm.local_jobs import SlurmSite
@@ -166,3 +167,27 @@ class SlurmHost:
 
 def _columns(con: sqlite3.Connection, view: str) -> list[str]:
     return [row[1] for row in con.execute(f"PRAGMA table_info({view})")]
+
+
+def arc_job(host: SlurmHost, job_id: str = "arc1", number: int = 1, **columns: object) -> int:
+    """A job as our recorder leaves it: finished, nothing measured but what is given."""
+    values: dict[str, object] = {
+        "LocalJobID": str(number),
+        "StatusID": "completed",
+        "ExitCode": 0,
+        "SubmitTime": BEGIN - 5,
+        "EndTime": BEGIN + 100,
+        **dict.fromkeys(("UsedMemory", "UsedVirtMem", "UsedWalltime", "UsedCPUUserTime", "UsedCPUKernelTime"), 0),
+        **dict.fromkeys(("UsedScratch", "StageInVolume", "StageOutVolume"), 0),
+        **dict.fromkeys(("NodeCount", "CPUCount"), 1),
+    } | columns
+    with writing(host.con, host.here) as con:
+        values["StatusID"] = name_id(con, "Status", str(values["StatusID"]))
+        values["EndpointID"] = endpoint_id(con, "org.nordugrid.arcrest", "https://ce.example.org/arex")
+        values |= {f"{name}ID": name_id(con, f"{name}s", "") for name in ("Queue", "User")}
+        values["VOID"] = name_id(con, "WLCGVOs", "atlas")
+        marks = ", ".join("?" * (len(values) + 1))
+        cursor = con.execute(
+            f"INSERT INTO AAR (JobID, {', '.join(values)}) VALUES ({marks})", (job_id, *values.values())
+        )
+    return cursor.lastrowid or 0
