@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import date, timedelta
+from decimal import Decimal
 from typing import NamedTuple
 
 from arcacct.arex.control_files import owner_of, read_job
@@ -32,6 +33,7 @@ from arcacct.publishing.target_run import Outcome, Period, Wishes
 from arcacct.resources import resource
 from arcacct.sandbox import CE, Sandbox
 from arcacct.sandbox.apel_text import int_of
+from arcacct.targets import kinds, plugs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,6 +78,7 @@ def rehearse(directory: str) -> Rehearsal:
     recording and publishing raise.
     """
     day = _EPOCH + timedelta(days=time.time() // DAY_S - 1)
+    midnight = (day - _EPOCH).days * DAY_S
     with _new_directory(directory) as home, Sandbox(home) as box:
         here = _configured(home, box)
         site = DemoSite(os.path.join(home, "control"), (day - RECORDED_ON).days)
@@ -83,26 +86,24 @@ def rehearse(directory: str) -> Rehearsal:
             hooked = _by_the_hook(site, here.places, con)
             site.lay_out("control")
             swept = sweep(here.places, con, owner=site.owner)
-        return _published(Rehearsal(directory, day, hooked, swept, [], [], [], 0, 0, []), here, box)
-
-
-def _published(begun: Rehearsal, here: Settings, box: Sandbox) -> Rehearsal:
-    """The second half: publish, publish the day again, and compare."""
-    midnight = (begun.day - _EPOCH).days * DAY_S
-    # The month began before this database did: a site says so once, or imports what A-REX has recorded.
-    day = begun.day
-    published = publish(here, here.targets, Wishes(now=True, since=midnight, accept_lower=((day.year, day.month),)))
-    republished = republish(here, here.targets, Period(midnight, midnight + DAY_S))
-    with closing(opening.read_accounting(here.places)) as con:
-        records = [aar for page in reading.ended_between(con, midnight, midnight + DAY_S) for aar in page]
-    done = begun._replace(
-        records=records,
-        published=published,
-        republished=republished,
-        ignored_repeats=box.sgas.ignored_repeats,
-        documents=_documents(box.received),
-    )
-    return done._replace(missing=list(_missing(done, box)))
+        # The month began before this database did: a site says so once, or imports what A-REX has recorded.
+        wishes = Wishes(now=True, since=midnight, accept_lower=((day.year, day.month),))
+        published = publish(here, plugs(here), wishes)
+        republished = republish(here, plugs(here), Period(midnight, midnight + DAY_S))
+        with closing(opening.read_accounting(here.places)) as con:
+            records = [aar for page in reading.ended_between(con, midnight, midnight + DAY_S) for aar in page]
+        return Rehearsal(
+            directory,
+            day,
+            hooked,
+            swept,
+            records,
+            published,
+            republished,
+            ignored_repeats=box.sgas.ignored_repeats,
+            documents=_documents(box.received),
+            missing=list(_missing(swept, records, [*published, *republished], box)),
+        )
 
 
 class DemoSite:
@@ -156,12 +157,7 @@ def _shipped() -> dict[str, tuple[int, str]]:
     """Time in nanoseconds and owner of each shipped file."""
     with open(resource("demo_data", "files.tsv"), encoding="utf-8") as file:
         rows = [line.rstrip("\n").split("\t") for line in file][1:]
-    return {path: (_nanoseconds(mtime), owner) for path, mtime, owner in rows}
-
-
-def _nanoseconds(seconds: str) -> int:
-    whole, _, fraction = seconds.partition(".")
-    return int(whole) * 10**9 + int(fraction.ljust(9, "0"))
+    return {path: (int(Decimal(seconds) * 10**9), owner) for path, seconds, owner in rows}
 
 
 @contextmanager
@@ -206,11 +202,12 @@ benchmark = HEPSPEC:11.11
 controldir = {os.path.join(home, "control")}
 """,
     )
+    ports = " ".join(f"--{endpoint}-port {server.port}" for endpoint, server in box.servers.items())
     _write_text(
         os.path.join(home, "arcacct.conf"),
         f"""\
 # Where accounting goes. The receivers of the demo ended with it; to start them again, for more publishing:
-#   arcacct sandbox --dir {home} {_ports(box)}
+#   arcacct sandbox --dir {home} {ports}
 
 [arcacct]
 database = {os.path.join(home, "accounting.db")}
@@ -232,16 +229,12 @@ gocdb_name = {SUMMARIES_SITE}
 apel_messages = summaries
 """,
     )
-    return settings(load(arc_conf, {}))
+    return settings(load(arc_conf, {}), kinds())
 
 
 def _write_text(path: str, text: str) -> None:
     with open(path, "w", encoding="utf-8", errors="surrogateescape", opener=private) as file:
         file.write(text)
-
-
-def _ports(box: Sandbox) -> str:
-    return " ".join(f"--{endpoint}-port {server.port}" for endpoint, server in box.servers.items())
 
 
 def _by_the_hook(site: DemoSite, here: Places, con: Connection) -> list[tuple[str, str]]:
@@ -265,20 +258,20 @@ def _documents(received: str) -> int:
     )
 
 
-def _missing(done: Rehearsal, box: Sandbox) -> Iterator[str]:
+def _missing(swept: SweepReport, records: Sequence[AAR], outcomes: Sequence[Outcome], box: Sandbox) -> Iterator[str]:
     """One line for each thing that did not get from the control directory into the receivers' tables."""
-    yield from done.swept.complaints
+    yield from swept.complaints
     shipped = set(job_ids())
-    yield from _lacking("the database", shipped, {aar.job_id for aar in done.records})
-    for outcome in (*done.published, *done.republished):
+    yield from _lacking("the database", shipped, {aar.job_id for aar in records})
+    for outcome in outcomes:
         if outcome.error is not None:
             yield f"{outcome.target}: {outcome.error}"
         if outcome.tally.quarantined:
             yield f"{outcome.target}: {outcome.tally.quarantined} records were set aside"
     yield from _lacking("SGAS", shipped, {row.global_job_id for row in box.sgas.records.values()})
-    if done.ignored_repeats != len(shipped):
-        yield f"SGAS: {len(shipped)} records were to come again, {done.ignored_repeats} did"
-    yield from _missing_at_apel(box.apel, done.records)
+    if box.sgas.ignored_repeats != len(shipped):
+        yield f"SGAS: {len(shipped)} records were to come again, {box.sgas.ignored_repeats} did"
+    yield from _missing_at_apel(box.apel, records)
 
 
 def _lacking(where: str, wanted: set[str], found: set[str | None]) -> Iterator[str]:
@@ -296,17 +289,14 @@ def _missing_at_apel(apel: APEL, records: Sequence[AAR]) -> Iterator[str]:
     totals, counts = apel.totals(), apel.sync_records.values()
     for site in (RECORDS_SITE, SUMMARIES_SITE):
         months = [month for (name, _, _), month in totals.items() if name == site]
-        shown = {
-            "jobs": sum(month.jobs for month in months),
-            "wall seconds": sum(month.wall_s for month in months),
-            "CPU seconds": sum(month.cpu_s for month in months),
-        }
-        yield from _differences(f"APEL, portal of {site}", usage, shown)
-        synced = {"jobs": sum(int_of(row, "NumberOfJobs") for row in counts if row["Site"] == site)}
-        yield from _differences(f"APEL, sync of {site}", {"jobs": usage["jobs"]}, synced)
-
-
-def _differences(where: str, wanted: Mapping[str, int], found: Mapping[str, int]) -> Iterator[str]:
-    for what, number in wanted.items():
-        if found[what] != number:
-            yield f"{where}: {found[what]} {what}, not {number}"
+        shown = (
+            sum(month.jobs for month in months),
+            sum(month.wall_s for month in months),
+            sum(month.cpu_s for month in months),
+        )
+        for (what, wanted), found in zip(usage.items(), shown, strict=True):
+            if found != wanted:
+                yield f"APEL, portal of {site}: {found} {what}, not {wanted}"
+        synced = sum(int_of(row, "NumberOfJobs") for row in counts if row["Site"] == site)
+        if synced != len(records):
+            yield f"APEL, sync of {site}: {synced} jobs, not {len(records)}"

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator
+from importlib import import_module
 
 import click
 import pytest
@@ -16,6 +17,8 @@ from imports_of import closure, imports_of, sources
 
 from arcacct.arex import hook
 from arcacct.cli import COMMANDS, arcacct
+from arcacct.publishing.plug import Plug
+from arcacct.targets import FOLDERS, kinds
 
 ROOT = pathlib.Path(__file__).parent.parent
 HOOK_MAY_IMPORT = {
@@ -65,10 +68,10 @@ SPEAKERS = {
     "asking": {"health_rows", "job_record", "questions", "reading", "story"},
     "features": {"rows"},
     "gridengine": {"importing", "positions", "questions", "rows", "slices"},
-    "publishing": {"given", "held", "ledger", "months", "sent"},
+    "publishing": {"given", "held", "jura", "ledger", "months", "sent"},
     "slurm": {"stored_runs"},
     "sonar": {"dropped", "hardware", "job_telemetry", "points", "records", "slurm_rows"},
-    "targets.apel": {"jura", "jura_cells"},
+    "targets.apel": {"jura_cells"},
 }
 """The modules with SQL, beside what it is about, in each folder that has any; all of db and jobs may."""
 
@@ -134,6 +137,44 @@ def _texts(tree: ast.Module) -> Iterator[str]:
 def _is_ledger_cursor(node: ast.Attribute) -> bool:
     # `ledger.cursor(...)` is how far a target came.
     return isinstance(node.value, ast.Name) and node.value.id == "ledger"
+
+
+KINDS_OF_TARGETS = {*FOLDERS, *FOLDERS.values()}
+KINDS_OF_MESSAGES = {"ur", "car", "individual", "summaries"}
+
+
+def test_nobody_names_a_kind_of_target() -> None:
+    """Who publishes and who asks knows targets by their plugs: a folder more is a kind more, and nothing else."""
+    found = {
+        f"{module}: {node.value}"
+        for module, path in sources().items()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if module.startswith(("arcacct.publishing.", "arcacct.asking."))
+        if isinstance(node, ast.Constant) and node.value in KINDS_OF_TARGETS | KINDS_OF_MESSAGES
+    }
+    users = {
+        module
+        for module, path in sources().items()
+        for name in imports_of(path)
+        if name.startswith(tuple(f"arcacct.targets.{folder}." for folder in FOLDERS.values()))
+        if not module.startswith(("arcacct.targets.", "arcacct.sandbox."))
+    }
+
+    assert found == set()
+    # Taking over from jura-ng is about APEL alone.
+    assert users == {"arcacct.cli.switch"}
+
+
+def test_the_table_of_targets_names_every_folder() -> None:
+    """Each folder is found by its block, has a plug of its own, and says the same block itself."""
+    folders = {path.parent.name for name, path in sources().items() if name.startswith("arcacct.targets.")} - {
+        "targets"
+    }
+    found = kinds()
+
+    assert {kind.block: folder for kind, folder in zip(found.values(), FOLDERS.values(), strict=True)} == FOLDERS
+    assert folders == set(FOLDERS.values())
+    assert all(issubclass(import_module(f"arcacct.targets.{folder}.plug").PLUG, Plug) for folder in folders)
 
 
 def test_there_is_one_way_out() -> None:

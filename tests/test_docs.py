@@ -20,12 +20,13 @@ import sql_contract
 
 from arcacct.arex.sweep import sweep
 from arcacct.cli import COMMANDS, arcacct
-from arcacct.conf.options import OPTIONS
+from arcacct.conf import targets
 from arcacct.conf.parser import Conf, load
 from arcacct.conf.settings import examine
 from arcacct.db import opening
 from arcacct.db.schema import PUBLISHING, in_memory
 from arcacct.resources import resource
+from arcacct.targets import kinds
 
 ROOT = pathlib.Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -134,7 +135,7 @@ def test_every_option_of_the_manual_exists(name: str) -> None:
 @pytest.mark.parametrize("name", sorted({word for word in inline() if re.fullmatch(r"\w+=(\S+)?", word)}))
 def test_every_setting_of_the_manual_exists(name: str) -> None:
     """``option=value`` in the manual is an option of the configuration, of a callout, of a unit, or of ``.local``."""
-    known = {spec.name for specs in OPTIONS.values() for spec in specs}
+    known = {spec.name for specs in targets.options_of(kinds()).values() for spec in specs}
     callout = {"timeout", "onsuccess", "onfailure", "ontimeout"}
     with open(resource("etc", "arcacct-hook"), encoding="utf-8") as launcher:
         variables = set(re.findall(r"(?m)^([a-z]+)=\$\{ARCACCT_", launcher.read()))
@@ -312,11 +313,11 @@ def test_config_check_has_nothing_against_our_files(tmp_path: pathlib.Path, file
     lines = "\n".join(callouts((ROOT / "etc" / file).read_text(encoding="ascii")))
     ours = (ROOT / "etc" / "arcacct.conf.example").read_text(encoding="ascii")
     conf = configuration(tmp_path, lines, ours)
-    settings, problems = examine(conf)
+    settings, problems = examine(conf, kinds())
     assert problems == []
     assert settings is not None
     assert [target.name for target in settings.targets] == ["sgas:example", "apel:egi"]
-    assert [problem for problem in check(conf) if problem.option == "statecallout"] == []
+    assert [problem for problem in check(conf, kinds()) if problem.option == "statecallout"] == []
 
 
 def queries() -> list[tuple[str, str]]:

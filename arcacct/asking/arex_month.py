@@ -17,8 +17,7 @@ from arcacct.db import opening
 from arcacct.db.engine import Connection
 from arcacct.jobs.states import ABORTED, IN_PROGRESS
 from arcacct.jobs.writing import known_jobs
-from arcacct.publishing.position import iso
-from arcacct.publishing.sums import Month, month_bounds
+from arcacct.publishing.instants import Month, iso, month_bounds
 
 _PATIENCE_S = 20.0
 _LOOKED_UP_JOBS = 500

@@ -19,15 +19,16 @@ from arcacct.asking import health_rows, reading
 from arcacct.asking.health_rows import Recorded, TargetState
 from arcacct.conf.places import Places
 from arcacct.conf.settings import Settings
-from arcacct.conf.targets import DirectoryTarget, Target
 from arcacct.db import lives, opening
 from arcacct.db.engine import Connection
 from arcacct.db.lives import MEANING, Doubt
 from arcacct.errors import ArcacctError, StoreError
 from arcacct.jobs import aborting
 from arcacct.publishing.floor import held_text
-from arcacct.publishing.position import iso
+from arcacct.publishing.instants import iso
+from arcacct.publishing.plug import Plug
 from arcacct.publishing.selection import names_in_doubt
+from arcacct.targets import plugs
 
 DAY_S = 86400
 HOUR_S = 3600
@@ -135,17 +136,18 @@ def examine(settings: Settings) -> Health:
                 size_bytes=reading.size_bytes(here.database),
                 recorded=health_rows.recorded(ours),
                 on_hold=len(aborting.on_hold(ours)),
-                targets=tuple(_target(settings, target, ours, ledger) for target in settings.targets),
+                targets=tuple(_target(plug, ours, ledger) for plug in plugs(settings)),
                 doubts=tuple(lives.doubts(lives.known(ours, ledger, rehearsing=settings.places.rehearsal is not None))),
             )
     except StoreError as error:
         return found._replace(problem=str(error))
 
 
-def _target(settings: Settings, target: Target, ours: Connection, ledger: Connection) -> TargetHealth:
+def _target(plug: Plug, ours: Connection, ledger: Connection) -> TargetHealth:
+    target = plug.target
     state = health_rows.target_state(ledger, ours, target.block, target.vofilter)
     due_s = 0 if state.last_success_s is None else state.last_success_s + target.urdelivery_frequency_s
-    return TargetHealth(target.name, state, due_s, names_in_doubt(ours, ledger, target, settings))
+    return TargetHealth(target.name, state, due_s, names_in_doubt(ours, ledger, plug))
 
 
 def _spools(here: Places) -> tuple[list[str], str | None]:
@@ -176,9 +178,8 @@ def _names(folder: str) -> list[str]:
 
 
 def _certificates(settings: Settings) -> dict[str, int | str]:
-    files = dict.fromkeys(
-        target.transport.host_cert for target in settings.targets if not isinstance(target, DirectoryTarget)
-    )
+    shown = [target.credentials() for target in settings.targets]
+    files = dict.fromkeys(one.x509_host_cert for one in shown if one is not None)
     return {path: _ends(path) for path in files}
 
 

@@ -13,7 +13,7 @@ from arcacct.asking.verify import Deviation, Source
 from arcacct.db.engine import Connection
 from arcacct.jobs import reading
 from arcacct.jobs.local import CLOCKS_S, Figures
-from arcacct.publishing.sums import Month, month_bounds
+from arcacct.publishing.instants import Month, month_bounds
 
 DAY_S = 86_400
 _SLACK_S, _SLACK = 5, 0.05

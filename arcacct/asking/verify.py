@@ -18,7 +18,7 @@ from arcacct.asking import story
 from arcacct.asking.arex_month import arex_month
 from arcacct.asking.portal import compare_portal
 from arcacct.conf.settings import Settings
-from arcacct.conf.targets import DirectoryTarget, SGASTarget, Target
+from arcacct.conf.targets import Target
 from arcacct.db import lives
 from arcacct.db.engine import Connection
 from arcacct.db.lives import MEANING
@@ -29,12 +29,13 @@ from arcacct.jobs.cells import usage_cells
 from arcacct.publishing import given, ledger, months, sent
 from arcacct.publishing import held as publishing_held
 from arcacct.publishing.digests import digests_of
-from arcacct.publishing.families import SYNC, UR, family_of, wants
 from arcacct.publishing.floor import held_text
-from arcacct.publishing.ledger import JOB_KINDS, SentSum
+from arcacct.publishing.instants import Month, month_bounds
+from arcacct.publishing.ledger import COUNTS, SentSum
+from arcacct.publishing.plug import Plug
 from arcacct.publishing.selection import names_in_doubt
-from arcacct.publishing.sums import Month, month_bounds
 from arcacct.publishing.unsettled import unsettled
+from arcacct.targets import plugs
 
 _HOUR_S = 3600
 _LOCKED_S = 2.0
@@ -111,8 +112,8 @@ def verify(
     _add(report, *_arex(settings, accounting, jobs, month))
     for doubt in lives.doubts(lives.known(accounting, publishing, rehearsing=settings.places.rehearsal is not None)):
         _add(report, Source("ledger", None, None, None, agrees=False), [Deviation("ledger", None, MEANING[doubt])])
-    for target in settings.targets:
-        for source, differences in _target(settings, target, both, jobs, month):
+    for plug in plugs(settings):
+        for source, differences in _target(plug, both, jobs, month):
             _add(report, source, differences)
     for path in portal:
         _add(report, *_portal(path, month, usage_cells(accounting, [month])))
@@ -213,54 +214,44 @@ def _arex(
     return Source(name, found.jobs, found.wall_s, found.cpu_s, agrees=not differences), [*differences, *notes]
 
 
-def _target(
-    settings: Settings, target: Target, both: _Both, jobs: dict[str, _Job], month: Month
-) -> Iterator[tuple[Source, list[Deviation]]]:
+def _target(plug: Plug, both: _Both, jobs: dict[str, _Job], month: Month) -> Iterator[tuple[Source, list[Deviation]]]:
     """What the ledger says that a receiver was given: its jobs or its sums, and the counts of the sync message."""
-    wanted = {job_id: job for job_id, job in jobs.items() if wants(target, job.vo)}
+    target = plug.target
+    wanted = {job_id: job for job_id, job in jobs.items() if target.wants(job.vo)}
     missing = _Reasons(both, target, month, jobs)
     known = months.published(both.publishing, target.block).get(month)
-    kind = family_of(target, settings).document.kind if known is None else known.kind
-    proof = _proof(target)
-    if kind in (UR.kind, *JOB_KINDS):
-        source, differences = _delivered(target, both, wanted, month, missing)
+    kind = plug.kind if known is None else known.kind
+    if plug.has_records(kind):
+        source, differences = _delivered(plug, both, wanted, month, missing)
     else:
         source, differences = _sums(f"{target.name} {kind}", both, target, month, kind, wanted, missing)
-    open_questions = [Deviation(source.name, None, text) for text in _unproven(settings, both, target, month)]
+    open_questions = [Deviation(source.name, None, text) for text in _unproven(both, plug, month)]
     yield (
-        source._replace(proof=proof, agrees=source.agrees and not open_questions),
+        source._replace(proof=plug.proof, agrees=source.agrees and not open_questions),
         [*open_questions, *differences],
     )
-    if not isinstance(target, SGASTarget):
-        yield _sync(
-            f"{target.name} sync", both, target, month, source.jobs if source.jobs or not wanted else None, proof
-        )
+    if plug.counts is not None:
+        yield _sync(both, plug, month, source.jobs if source.jobs or not wanted else None)
 
 
-def _proof(target: Target) -> str:
-    if isinstance(target, SGASTarget):
-        return "stored"
-    return "written" if isinstance(target, DirectoryTarget) else "handed to AMS"
-
-
-def _unproven(settings: Settings, both: _Both, target: Target, month: Month) -> Iterator[str]:
+def _unproven(both: _Both, plug: Plug, month: Month) -> Iterator[str]:
     """Why nobody can say that the receiver has what it should have of a month."""
-    if held := months.held_month(both.publishing, target.block, month):
+    block = plug.target.block
+    if held := months.held_month(both.publishing, block, month):
         yield held_text(held)
-    if doubt := names_in_doubt(both.accounting, both.publishing, target, settings):
+    if doubt := names_in_doubt(both.accounting, both.publishing, plug):
         yield doubt
-    elif lives.doubt_seq(both.publishing, target.block) is not None:
+    elif lives.doubt_seq(both.publishing, block) is not None:
         yield "an older ledger was put back: what was sent since is unknown until the next run has sent it again"
 
 
-def _sync(
-    name: str, both: _Both, target: Target, month: Month, jobs: int | None, proof: str
-) -> tuple[Source, list[Deviation]]:
+def _sync(both: _Both, plug: Plug, month: Month, jobs: int | None) -> tuple[Source, list[Deviation]]:
     """The sync message tells the receiver how many jobs it was given; ``None`` jobs: it should have been given some."""
-    said = sum(one.jobs for one in _live_sums(both, target, month, SYNC.kind))
+    name = f"{plug.target.name} sync"
+    said = sum(one.jobs for one in _live_sums(both, plug.target, month, COUNTS))
     given = "and the database has some" if jobs is None else f"{jobs or 'none'} were given"
     differences = [] if said == jobs else [Deviation(name, None, f"announces {said} jobs, {given}")]
-    return Source(name, said, None, None, agrees=not differences, proof=proof), differences
+    return Source(name, said, None, None, agrees=not differences, proof=plug.proof), differences
 
 
 def _live_sums(both: _Both, target: Target, month: Month, kind: str) -> list[SentSum]:
@@ -308,13 +299,13 @@ class _Reasons:
 
 
 def _delivered(
-    target: Target, both: _Both, wanted: dict[str, _Job], month: Month, reasons: _Reasons
+    plug: Plug, both: _Both, wanted: dict[str, _Job], month: Month, reasons: _Reasons
 ) -> tuple[Source, list[Deviation]]:
-    kinds = (UR.kind,) if isinstance(target, SGASTarget) else JOB_KINDS
+    target = plug.target
     unanswered = sent.unanswered_keys(both.publishing, target.block)
     has = {
         one.job_id: one
-        for one in sent.live_versions(both.publishing, target.block, kinds, month_bounds(*month))
+        for one in sent.live_versions(both.publishing, target.block, plug.record_kinds, month_bounds(*month))
         if one.key not in unanswered
     }
     differences = [

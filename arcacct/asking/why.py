@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 
@@ -16,12 +15,11 @@ from arcacct.jobs import aborting, reading
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.lookup import Found
 from arcacct.jobs.states import ABORTED
-from arcacct.publishing import held, ledger, months
+from arcacct.publishing import held, instants, ledger, months
 from arcacct.publishing.digests import is_same
-from arcacct.publishing.families import SummaryFamily, family_of, wants
-from arcacct.publishing.position import iso
-from arcacct.targets import acceptance
-from arcacct.targets.apel import summaries
+from arcacct.publishing.instants import iso
+from arcacct.publishing.plug import Plug
+from arcacct.targets import plugs
 
 _SUFFIXES = ("local", "diag", "statistics", "failed")
 
@@ -58,8 +56,8 @@ def why(settings: Settings, accounting: Connection, publishing: Connection, foun
     yield f"  became final, or changed last, as number {seq} of FinishedLog"
     if not settings.targets:
         yield "  no targets are configured"
-    for target in settings.targets:
-        yield from _at_target(settings, target, publishing, aar, seq)
+    for plug in plugs(settings):
+        yield from _at_target(plug, publishing, aar, seq)
 
 
 def _record(aar: AAR) -> str:
@@ -88,12 +86,12 @@ def _files(controldir: str, job_id: str) -> str:
     return ", ".join(there) if there else "no files of this job any more"
 
 
-def _at_target(settings: Settings, target: Target, con: Connection, aar: AAR, seq: int) -> Iterator[str]:
-    family = family_of(target, settings)
+def _at_target(plug: Plug, con: Connection, aar: AAR, seq: int) -> Iterator[str]:
+    target = plug.target
     sent = story.messages_of(con, target.block, aar.job_id)
     for one in sent:
         yield f"  {target.name}: {_message(one, aar)}"
-    counted, notes = _sum_message(con, target, family, aar) if isinstance(family, SummaryFamily) else (None, ())
+    counted, notes = (None, ()) if plug.has_records(plug.kind) else _sum_message(con, plug, aar)
     if counted is not None:
         repaired = f"; repaired: {'; '.join(notes)}" if notes else ""
         yield f"  {target.name}: counted in a sum of its month: {_message(counted, aar)}{repaired}"
@@ -124,30 +122,29 @@ def _message(one: Carried, aar: AAR) -> str:
     return "; ".join([f"{what}: {answer}", *(detail for detail in details if detail)])
 
 
-def _sum_message(
-    con: Connection, target: Target, family: SummaryFamily, aar: AAR
-) -> tuple[Carried | None, tuple[str, ...]]:
+def _sum_message(con: Connection, plug: Plug, aar: AAR) -> tuple[Carried | None, tuple[str, ...]]:
     """The last message with the sum that a job is counted in, and what was repaired of the job for it."""
     if not reading.is_time(aar.end_time):
         return None, ()
-    verdict = acceptance.accept_cell(reading.cell_of(aar), family.options, aar.end_time)
-    if verdict.refusal is not None or not wants(target, aar.vo):
+    family = plug.summaries(plug.kind)
+    verdict = family.accept(reading.cell_of(aar), aar.end_time)
+    if verdict.refusal is not None or not plug.target.wants(aar.vo):
         return None, ()
-    (summary,) = summaries.summaries([verdict.cell], family.options, family.version)
-    return story.message_of_sum(con, target.block, json.dumps(summary.key)), verdict.notes
+    ((_text, one),) = family.sums([verdict.cell])
+    return story.message_of_sum(con, plug.target.block, one.key), verdict.notes
 
 
 def _held_month(target: Target, con: Connection, aar: AAR) -> str:
     """That the month of a job is held; empty if it is not."""
     if not reading.is_time(aar.end_time):
         return ""
-    one = months.held_month(con, target.block, ledger.month_of(aar.end_time))
+    one = months.held_month(con, target.block, instants.month_of(aar.end_time))
     return "" if one is None else f"{one.year:04d}-{one.month:02d} is held; `arcacct status` says why and what to do"
 
 
 def _reason(target: Target, con: Connection, aar: AAR, seq: int) -> str:
     position = ledger.cursor(con, target.block)
-    if not wants(target, aar.vo):
+    if not target.wants(aar.vo):
         return f"its VO is not among those of the target (vofilter={', '.join(target.vofilter)})"
     if position is None:
         return "nothing was published to this target yet"

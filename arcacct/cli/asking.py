@@ -19,6 +19,7 @@ from arcacct.conf.settings import examine
 from arcacct.db import foreign, opening
 from arcacct.errors import ArcacctError
 from arcacct.jobs.rows import schema_version
+from arcacct.targets import kinds
 from arcacct.wording import plain
 
 TYPE_CHECKING = False
@@ -110,7 +111,7 @@ def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list
 def complete_target(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Shell completion with the names of the configured targets."""
     try:
-        found, _problems = examine(conf_of(_with_options(ctx)))
+        found, _problems = examine(conf_of(_with_options(ctx)), kinds())
     except ArcacctError:
         return []
     names = () if found is None else tuple(target.name for target in found.targets)

@@ -14,6 +14,7 @@ from arcacct.conf.show import show
 from arcacct.db.place import astray
 from arcacct.errors import ConfigError
 from arcacct.publishing.vos import unknown_vos
+from arcacct.targets import kinds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def check_command(ctx: click.Context) -> int:
     Exits with 78 if there is an error, with 0 if there are only warnings.
     """
     conf = conf_of(ctx)
-    problems = [*check(conf), *_astray(conf, ctx.obj["database"]), *unknown_vos(conf, ctx.obj["database"])]
+    given = ctx.obj["database"]
+    problems = [*check(conf, kinds()), *_astray(conf, given), *unknown_vos(conf, kinds(), given)]
     for problem in problems:
         say(str(problem))
     wrong = len(errors(problems))
@@ -54,7 +56,7 @@ def show_command(ctx: click.Context) -> None:
 
     The output has the syntax of arcacct.conf; it names key files but never what is in them.
     """
-    block(show(conf_of(ctx), ctx.obj["database"]))
+    block(show(conf_of(ctx), kinds(), ctx.obj["database"]))
 
 
 def _astray(conf: Conf, database: str | None) -> Iterator[Problem]:

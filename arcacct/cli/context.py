@@ -6,12 +6,13 @@ import os
 
 import click
 
-from arcacct.cli.speech import say
+from arcacct.cli.speech import complain
 from arcacct.conf.parser import Conf, load
 from arcacct.conf.places import Places, places
 from arcacct.conf.secrets import remember_secrets
 from arcacct.conf.settings import Settings, settings
 from arcacct.errors import ConfigError
+from arcacct.targets import kinds
 
 
 def conf_of(ctx: click.Context) -> Conf:
@@ -39,7 +40,7 @@ def places_of(ctx: click.Context, controldir: str | None = None) -> Places:
 
 def settings_of(ctx: click.Context) -> Settings:
     """Every setting. Raises ConfigError with every complaint."""
-    found = settings(conf_of(ctx), database=ctx.obj["database"])
+    found = settings(conf_of(ctx), kinds(), database=ctx.obj["database"])
     for problem in found.warnings:
-        say(f"arcacct: warning: {problem}", err=True)
+        complain(f"warning: {problem}")
     return found

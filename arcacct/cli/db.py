@@ -11,7 +11,7 @@ import click
 from arcacct.cli.context import places_of, settings_of
 from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT
-from arcacct.cli.speech import confirm, say
+from arcacct.cli.speech import complain, confirm, say
 from arcacct.db.opening import (
     accounting,
     initialise,
@@ -60,11 +60,10 @@ def init(ctx: click.Context, new_life: bool) -> None:
     begun = begin(here)
     _initialise(here, begun.scripts)
     if begun.lives:
-        say(
-            f"arcacct: {here.database}: a new life begins, which goes on from {len(begun.lives)} before: months that "
+        complain(
+            f"{here.database}: a new life begins, which goes on from {len(begun.lives)} before: months that "
             "were published are held until their figures are proven or accepted; `arcacct import arex` takes over what "
-            "A-REX recorded",
-            err=True,
+            "A-REX recorded"
         )
 
 
@@ -112,8 +111,7 @@ def check(ctx: click.Context) -> int:
     bad = 0
     for one in check_all(places_of(ctx)):
         say(f"{one.database}: {one.question}: {'wrong' if one.problems else 'ok'}")
-        for problem in one.problems:
-            say(f"arcacct: {one.database}: {problem}", err=True)
+        complain(*(f"{one.database}: {problem}" for problem in one.problems))
         bad += bool(one.problems)
     return StoreError.exit_code if bad else 0
 
@@ -217,7 +215,7 @@ def move(ctx: click.Context, directory: str, yes: bool) -> None:
         say(f"{path}: the old database", err=True)
     if done.spooled:
         say(f"{done.spooled} events of the spool were taken along", err=True)
-    say("arcacct: moved; now put this line into [arcacct] of the configuration:", err=True)
+    complain("moved; now put this line into [arcacct] of the configuration:")
     say(f"database={done.database}")
 
 
@@ -300,7 +298,7 @@ def _wishes(
 
 
 def _show(plan: Plan, verb: str) -> None:
-    from arcacct.publishing.position import iso  # noqa: PLC0415  slow to import
+    from arcacct.publishing.instants import iso  # noqa: PLC0415  slow to import
 
     if plan.first_end is None or plan.last_end is None:
         say("no jobs to move")

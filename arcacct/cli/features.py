@@ -13,7 +13,7 @@ from arcacct.cli.arguments import together
 from arcacct.cli.context import conf_of, places_of, settings_of
 from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT
-from arcacct.cli.speech import say
+from arcacct.cli.speech import complain, say
 from arcacct.db.opening import accounting, read_accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.features import values as values_of
@@ -233,8 +233,7 @@ def record(ctx: click.Context, jobid: tuple[str, ...], *, pattern: str, retry: b
     here = places_of(ctx)
     with accounting(here) as con:
         done = collect(con, here, pattern, jobid, retry=retry)
-    for complaint in done.complaints:
-        say(f"arcacct: {complaint}", err=True)
+    complain(*done.complaints)
     say(f"{done.looked_at} jobs looked at, {done.found} with features, {done.changed} records changed")
     return InputError.exit_code if done.complaints else 0
 
@@ -279,7 +278,5 @@ def _say_values(values: dict[str, str]) -> None:
 def _say_features(kind: str, found: Features) -> None:
     say(f"{kind} {found.location}")
     _say_values(found.values | found.extra)
-    for key in missing(found, kind):
-        say(f"arcacct: {kind}: {key} is missing", err=True)
-    for warning in found.warnings:
-        say(f"arcacct: {kind}: {warning}", err=True)
+    complain(*(f"{kind}: {key} is missing" for key in missing(found, kind)))
+    complain(*(f"{kind}: {warning}" for warning in found.warnings))

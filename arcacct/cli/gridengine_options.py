@@ -12,6 +12,7 @@ import click
 from arcacct.cli.arguments import together
 from arcacct.cli.instants import INSTANT
 from arcacct.errors import UsageError
+from arcacct.gridengine.questions import Tasks
 from arcacct.gridengine.totals import COLUMNS, Question, window
 
 _Result = TypeVar("_Result")
@@ -68,9 +69,9 @@ def question_of(given: Qacct, columns: str | None, from_s: int | None, until_s: 
     return Question(by, tuple(given.patterns.items()), begin, end, given.on == "end", given.masters)
 
 
-def tasks_of(text: str) -> tuple[int, int, int]:
-    """``N[-M[:STEP]]`` as first, last and step. Raises UsageError."""
+def tasks_of(text: str) -> Tasks:
+    """``N[-M[:STEP]]``. Raises UsageError."""
     found = _TASKS.fullmatch(text)
     if found is None or found[3] == "0":
         raise UsageError(f"--tasks {text}: write N, N-M or N-M:STEP, as 1-7:3")
-    return int(found[1]), int(found[2] or found[1]), int(found[3] or 1)
+    return Tasks(int(found[1]), int(found[2] or found[1]), int(found[3] or 1))

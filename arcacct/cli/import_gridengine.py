@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 import re
-import sys
 import time
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import click
 
 from arcacct.cli.arguments import together
 from arcacct.cli.context import settings_of
-from arcacct.cli.ending import end_when_asked
 from arcacct.cli.examples import examples
 from arcacct.cli.gridengine_options import Qacct, question_of, question_options
+from arcacct.cli.import_options import progress, until_asked
 from arcacct.cli.import_rejected import tell_retried
 from arcacct.cli.instants import INSTANT
-from arcacct.cli.speech import say
+from arcacct.cli.speech import complain, say
 from arcacct.cli.tables import FORMATS, show
-from arcacct.db.opening import leave_open, open_accounting
+from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.gridengine.importing import GridEngineReport, Import
 from arcacct.gridengine.local_jobs import Site
 from arcacct.gridengine.slices import Policy
 from arcacct.gridengine.summary import Summary
 from arcacct.gridengine.totals import qacct_lines, table, table_columns
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from arcacct.conf.settings import Settings
-    from arcacct.gridengine.importing import Progress
 
 _CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -107,13 +98,11 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: GridEngineOpti
     if given.summary:
         return _summary(files, given)
     settings = settings_of(ctx)
-    con = open_accounting(settings.places)
-    try:
-        with _progress(files, given) as progress:
-            work = Import(settings.places, con, _policy(settings, given), _say, progress)
-            _run(work, files, given)
-    finally:
-        leave_open(con, settings.places.database)
+    with accounting(settings.places) as con, progress(files, follow=given.follow) as show_progress:
+        site = Site(given.cell, settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
+        policy = Policy(site, int(time.time()), round(given.wait * 3600), not given.prefer_gridengine)
+        work = Import(settings.places, con, policy, complain, show_progress)
+        _run(work, files, given)
     _tell(work.report)
     return _exit_code(work.report.bad_lines + work.report.unreadable + work.report.failed_jobs, given)
 
@@ -131,29 +120,21 @@ def _check(files: tuple[str, ...], given: GridEngineOptions) -> None:
         raise UsageError("--summary imports nothing: it cannot be combined with --follow, --derive-again or --retry")
 
 
-def _policy(settings: Settings, given: GridEngineOptions) -> Policy:
-    site = Site(given.cell, settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
-    return Policy(site, int(time.time()), round(given.wait * 3600), not given.prefer_gridengine)
-
-
 def _run(work: Import, files: tuple[str, ...], given: GridEngineOptions) -> None:
     if given.retry:
         tell_retried(work.retry())
     if given.derive_again:
         work.again()
     if given.follow:
-        end_when_asked()
-        try:
+        with until_asked():
             work.follow(files)
-        except KeyboardInterrupt:
-            return
     elif files:
         work.files(files)
 
 
 def _summary(files: tuple[str, ...], given: GridEngineOptions) -> int:
     question = question_of(given.qacct, given.by, given.begin, given.end)
-    found = Summary(question, _say)
+    found = Summary(question, complain)
     for path in files:
         found.file(path)
     rows = found.rows()
@@ -165,10 +146,6 @@ def _summary(files: tuple[str, ...], given: GridEngineOptions) -> int:
     return _exit_code(found.bad_lines + found.unreadable, given)
 
 
-def _say(what: str) -> None:
-    say(f"arcacct: {what}", err=True)
-
-
 def _exit_code(unusable: int, given: GridEngineOptions) -> int:
     return InputError.exit_code if unusable and not given.lenient else 0
 
@@ -176,35 +153,16 @@ def _exit_code(unusable: int, given: GridEngineOptions) -> int:
 def _tell(report: GridEngineReport) -> None:
     taken = report.taken
     if report.bad_lines:
-        say(f"arcacct: {report.bad_lines} lines could not be used; all others are imported", err=True)
+        complain(f"{report.bad_lines} lines could not be used; all others are imported")
     if report.failed_jobs:
-        say(f"arcacct: {report.failed_jobs} jobs could not be made from their records", err=True)
+        complain(f"{report.failed_jobs} jobs could not be made from their records")
     if report.more_conflicts:
-        say(f"arcacct: {report.more_conflicts} further values of A-REX and Grid Engine differ", err=True)
+        complain(f"{report.more_conflicts} further values of A-REX and Grid Engine differ")
     if taken.waiting:
-        say(f"arcacct: {taken.waiting} jobs wait for A-REX to finish a job that they may be", err=True)
+        complain(f"{taken.waiting} jobs wait for A-REX to finish a job that they may be")
     if taken.pruned:
-        say(f"arcacct: {taken.pruned} jobs that `arcacct db prune` has put away: left out", err=True)
+        complain(f"{taken.pruned} jobs that `arcacct db prune` has put away: left out")
     say(
         f"{report.lines} lines read: {taken.new} new records, {taken.known} known; "
         f"{taken.added} jobs added, {taken.changed} changed, {taken.enriched} jobs of A-REX completed"
     )
-
-
-@contextmanager
-def _progress(files: tuple[str, ...], given: GridEngineOptions) -> Iterator[Progress]:
-    """A progress bar on a terminal, nothing elsewhere."""
-    if not sys.stderr.isatty() or given.follow or "-" in files:
-        yield lambda _path, _done, _all: None
-        return
-    with click.progressbar(length=0, label="Bytes", file=sys.stderr) as bar:
-        current = ""
-
-        def show(path: str, done: int, size: int) -> None:
-            nonlocal current
-            if path != current:
-                bar.pos, current = 0, path
-            bar.length = max(size, done)
-            bar.update(done - bar.pos)
-
-        yield show

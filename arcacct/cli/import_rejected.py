@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import click
 
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
-from arcacct.cli.speech import block, say
+from arcacct.cli.speech import block, complain, say
 from arcacct.cli.tables import FORMATS
 from arcacct.cli.tables import show as show_rows
-from arcacct.db.opening import leave_open, open_accounting, read_accounting, writing
+from arcacct.db.opening import accounting, read_accounting, writing
 from arcacct.errors import UsageError
-from arcacct.jobs.rejected import Kept, Retried, content_of, drop, listed
+from arcacct.jobs.rejected import Retried, content_of, drop, listed
+from arcacct.targets.xml import iso_time
 
 _SOURCES = ("arex", "features", "gridengine", "slurm", "sonar")
 _COLUMNS = ("id", "source", "file", "position", "records", "rejected", "reason")
@@ -50,37 +49,27 @@ def rejected(
         raise UsageError("--show, --drop and --drop-all exclude each other")
     here = settings_of(ctx).places
     if dropped or drop_all:
-        con = open_accounting(here)
-        try:
-            with writing(con, here):
-                ids = [one.rejected_id for one in listed(con, source)] if drop_all else list(dropped)
-                say(f"{drop(con, ids)} rejected records dropped")
-        finally:
-            leave_open(con, here.database)
+        with accounting(here) as con, writing(con, here):
+            ids = [one.rejected_id for one in listed(con, source)] if drop_all else list(dropped)
+            say(f"{drop(con, ids)} rejected records dropped")
     elif show is not None:
         block(content_of(read_accounting(here), show).decode("utf-8", "backslashreplace"))
     else:
-        _list(listed(read_accounting(here), source), form)
-
-
-def _list(found: list[Kept], form: str) -> None:
-    if not found and form == "table":
-        say("no record is rejected", err=True)
-        return
-    show_rows(_COLUMNS, [_row(one) for one in found], form)
-
-
-def _row(one: Kept) -> tuple[object, ...]:
-    when = datetime.fromtimestamp(one.rejected_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return one.rejected_id, one.source, one.file, one.position, one.records, when, one.reason
+        rows = [
+            (one.rejected_id, one.source, one.file, one.position, one.records, iso_time(one.rejected_s), one.reason)
+            for one in listed(read_accounting(here), source)
+        ]
+        if rows or form != "table":
+            show_rows(_COLUMNS, rows, form)
+        else:
+            say("no record is rejected", err=True)
 
 
 def tell_retried(done: Retried) -> None:
     """What became of rejected records that were tried again."""
     say(f"{done.tried} rejected records tried again: {done.good} can be used now")
     if done.needs_file:
-        say(
-            f"arcacct: of {done.needs_file} further records not all is kept: import the files again that "
-            "`arcacct import rejected` names, with --retry",
-            err=True,
+        complain(
+            f"of {done.needs_file} further records not all is kept: import the files again that "
+            "`arcacct import rejected` names, with --retry"
         )

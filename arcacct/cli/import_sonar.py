@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import closing
-
 import click
 
 from arcacct.cli.context import settings_of
-from arcacct.cli.ending import end_when_asked
 from arcacct.cli.examples import examples
+from arcacct.cli.import_options import progress, until_asked
 from arcacct.cli.import_rejected import tell_retried
-from arcacct.cli.speech import say
-from arcacct.db.opening import leave_open, open_accounting
+from arcacct.cli.speech import complain, say
+from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
-from arcacct.sonar.files import follow as follow_files
-from arcacct.sonar.files import telemetry
-from arcacct.sonar.importing import import_telemetry, retry_rejected
+from arcacct.sonar.importing import Importer
 from arcacct.sonar.records import has_arex_records
 from arcacct.sonar.site import Site
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from arcacct.conf.settings import Settings
     from arcacct.db.engine import Connection
-    from arcacct.sonar.envelopes import Told
-    from arcacct.sonar.importing import Report
+    from arcacct.sonar.importing import SonarReport
 
 
 @click.command(
@@ -49,26 +41,30 @@ def sonar(ctx: click.Context, files: tuple[str, ...], *, follow: bool, retry: bo
     """
     Take in telemetry of Sonar, or of `arcacct node`.
 
-    FILE is a file of JSON envelopes (also .gz), a directory of such files, or - for standard input. In whatever order
-    they come, and however often, the result is the same. A value that cannot be used is taken as absent. What cannot be
-    used at all is said on stderr, left out and kept (`import rejected`); then the exit code is 65.
+    FILE is a file of JSON envelopes, compressed or not, a directory of such files, or - for standard input. In
+    whatever order they come, and however often, the result is the same. A value that cannot be used is taken as
+    absent. What cannot be used at all is said on stderr, left out and kept (`import rejected`); then the exit code
+    is 65.
     """
     if not files and not retry:
         raise UsageError("no FILE: give files or directories of telemetry, or - for standard input")
     settings = settings_of(ctx)
-    con = open_accounting(settings.places)
     codes = []
-    try:
+    with accounting(settings.places) as con:
         site = _site(con, settings, records)
         if retry:
-            report, retried = retry_rejected(con, settings.places, site, _complain)
-            tell_retried(retried)
-            codes.append(_say(report))
+            run = Importer(con, settings.places, site, complain, keeps=False)
+            tell_retried(run.retry())
+            codes.append(_tell(run.report))
         if files:
-            with closing(_stream(files, follow=follow)) as stream:
-                codes.append(_say(import_telemetry(con, settings.places, site, stream, _complain)))
-    finally:
-        leave_open(con, settings.places.database)
+            with progress(files, follow=follow) as show_progress:
+                run = Importer(con, settings.places, site, complain, show_progress)
+                if follow:
+                    with until_asked():
+                        run.follow(files)
+                else:
+                    run.files(files)
+            codes.append(_tell(run.report))
     return max(codes)
 
 
@@ -82,37 +78,16 @@ def _site(con: Connection, settings: Settings, records: bool | None) -> Site:
     )
 
 
-def _stream(files: tuple[str, ...], *, follow: bool) -> Generator[Told]:
-    """The envelopes, until the user has enough of following."""
-    try:
-        if follow:
-            end_when_asked()
-            yield from follow_files(files)
-        elif sys.stderr.isatty() and "-" not in files:
-            with click.progressbar(length=0, label="Bytes", file=sys.stderr) as bar:
-                bar.length = None
-                yield from telemetry(files, progress=bar.update)
-        else:
-            yield from telemetry(files)
-    except KeyboardInterrupt:
-        return
-
-
-def _complain(what: str) -> None:
-    say(f"arcacct: {what}", err=True)
-
-
-def _say(report: Report) -> int:
+def _tell(report: SonarReport) -> int:
     if report.dropped:
         fields = ", ".join(f"{field} {count}" for field, count in sorted(report.dropped.items()))
-        say(f"arcacct: values that could not be used, taken as absent: {fields}", err=True)
+        complain(f"values that could not be used, taken as absent: {fields}")
     if report.late:
-        say(f"arcacct: {report.late} hours are closed: samples of them came too late and were left out", err=True)
+        complain(f"{report.late} hours are closed: samples of them came too late and were left out")
     if report.unrecorded:
-        say(
-            f"arcacct: {report.unrecorded} finished Slurm jobs have no record: A-REX's jobs are recorded here, and "
-            "these may be among them; --records makes records of all others",
-            err=True,
+        complain(
+            f"{report.unrecorded} finished Slurm jobs have no record: A-REX's jobs are recorded here, and "
+            "these may be among them; --records makes records of all others"
         )
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.envelopes.items())) or "nothing"
     say(f"{kinds}; {report.recorded} Slurm jobs recorded, {report.enriched} records enriched")

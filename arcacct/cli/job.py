@@ -12,7 +12,7 @@ from arcacct.asking.job_record import arcctl_record
 from arcacct.cli.asking import arcctl_option, arcctl_version, asking, completed
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
-from arcacct.cli.speech import data, say
+from arcacct.cli.speech import complain, data, say
 from arcacct.db import opening
 from arcacct.jobs.lookup import find_job
 
@@ -82,7 +82,7 @@ def _some(record: words.ArcctlJob, lines: Callable[[words.ArcctlJob], Iterable[s
     found = list(lines(record))
     _print(found)
     if not found:
-        say(f"arcacct: There are no {what} registered for job {record['JobID']}", err=True)
+        complain(f"There are no {what} registered for job {record['JobID']}")
 
 
 def _print(lines: Iterable[str]) -> None:

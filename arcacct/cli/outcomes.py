@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from arcacct.cli.speech import say, say_error
 from arcacct.errors import InputError, TargetBusy
 from arcacct.publishing.run import Outcome
-from arcacct.publishing.tally import Sent, Tally
+from arcacct.publishing.tally import Tally
 
 GRAVEST_FIRST = (78, 77, 69, 74, 70, 75, 65)
 
@@ -22,7 +22,8 @@ def show(outcomes: Sequence[Outcome], *, planned: bool = False) -> None:
             say(f"{outcome.target}: {outcome.skipped}")
             continue
         for kind, sent in outcome.tally.sent.items():
-            say(f"{outcome.target}: {verb} {_amount(kind, sent)}")
+            amount = f"{_plural(sent.records, f'{kind} record')} in {_plural(sent.messages, 'message')}"
+            say(f"{outcome.target}: {verb} {amount} ({sent.bytes:,} bytes)")
         if not outcome.tally.sent and outcome.error is None:
             say(f"{outcome.target}: nothing new")
         for line in _asides(outcome.tally):
@@ -48,11 +49,6 @@ def announce(target: str, note: str) -> None:
     say(f"{target}: {note}", err=True)
 
 
-def complain(complaint: str) -> None:
-    """What of the spool could not be used."""
-    say(f"arcacct: {complaint}", err=True)
-
-
 def exit_code(outcomes: Sequence[Outcome], complaints: Sequence[str] = ()) -> int:
     """
     The gravest of the targets; 65 when something was set aside, 75 when it is to be tried again, else 0.
@@ -65,10 +61,6 @@ def exit_code(outcomes: Sequence[Outcome], complaints: Sequence[str] = ()) -> in
     if any(outcome.tally.refused_once for outcome in outcomes):
         codes.add(TargetBusy.exit_code)
     return next((code for code in GRAVEST_FIRST if code in codes), 0)
-
-
-def _amount(kind: str, sent: Sent) -> str:
-    return f"{_plural(sent.records, f'{kind} record')} in {_plural(sent.messages, 'message')} ({sent.bytes:,} bytes)"
 
 
 def _plural(number: int, what: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import getpass
+import os
 import time
 
 import click
@@ -11,10 +13,10 @@ from arcacct.cli.asking import complete_target
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT, MONTH
-from arcacct.cli.outcomes import announce, complain, exit_code, show
-from arcacct.cli.people import operator
-from arcacct.conf.targets import select_targets
+from arcacct.cli.outcomes import announce, exit_code, show
+from arcacct.cli.speech import complain
 from arcacct.publishing import run
+from arcacct.targets import plugs
 
 
 @click.command(
@@ -69,7 +71,7 @@ def publish(
         if (year, month) > time.gmtime()[:2]:
             raise click.UsageError(f"--accept-lower: {year:04d}-{month:02d} has not begun yet")
     settings = settings_of(ctx)
-    targets = select_targets(settings.targets, target)
+    targets = plugs(settings, target)
     planned = dry_run or write_to is not None
     complaints: list[str] = []
     wishes = run.Wishes(
@@ -78,12 +80,19 @@ def publish(
         dry_run=planned,
         write_to=write_to,
         accept_lower=accepted,
-        who=operator(),
+        who=_operator(),
         announce=announce,
         complain=complaints.append,
     )
     outcomes = run.publish(settings, targets, wishes)
-    for complaint in complaints:
-        complain(complaint)
+    complain(*complaints)
     show(outcomes, planned=planned)
     return exit_code(outcomes, complaints)
+
+
+def _operator() -> str:
+    """The name of the user who gives the command, also behind sudo; the number of one without a name."""
+    try:
+        return os.environ.get("SUDO_USER") or getpass.getuser()
+    except (OSError, KeyError):
+        return f"uid {os.getuid()}"

@@ -15,8 +15,8 @@ from arcacct.conf.targets import select_targets
 from arcacct.db import opening
 from arcacct.errors import InputError
 from arcacct.publishing import held
-from arcacct.publishing.position import iso
-from arcacct.targets.sgas.corrections import corrections_sql
+from arcacct.publishing.instants import iso
+from arcacct.targets import plugs
 
 _TARGET = click.option(
     "--target",
@@ -121,8 +121,8 @@ def sql(ctx: click.Context, target: str) -> None:
     leave as they are. Afterwards `arcacct quarantine retry --all --target TARGET` sends the records as they are now.
     """
     settings = settings_of(ctx)
-    (found,) = select_targets(settings.targets, target)
-    block(corrections_sql(found, opening.read_publishing(settings.places)), data)
+    (found,) = plugs(settings, target)
+    block(found.corrections(opening.read_publishing(settings.places)), data)
 
 
 def _change(ctx: click.Context, job_ids: tuple[str, ...], state: str, *, everything: bool, target: str | None) -> None:

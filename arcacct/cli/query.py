@@ -6,21 +6,17 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 
 import click
 
 from arcacct.cli.asking import at_work, opened
 from arcacct.cli.context import places_of
 from arcacct.cli.examples import examples
-from arcacct.cli.speech import say
+from arcacct.cli.speech import complain
 from arcacct.cli.tables import format_option, show
 from arcacct.db import adhoc, opening
 from arcacct.errors import InputError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.db.engine import Connection
 
 _GRACE_S = 2.0
 
@@ -75,16 +71,10 @@ def query(
     limits = adhoc.QueryLimits(timeout, max_rows, max_memory)
     with (
         _watchdog(timeout),
-        _opened(ctx, ledger=ledger) as con,
+        closing(opening.read_publishing(places_of(ctx))) if ledger else opened(ctx) as con,
         adhoc.answered(con, statement, limits, at_work()) as answer,
     ):
         show(answer.columns, answer.rows, form)
-
-
-def _opened(ctx: click.Context, *, ledger: bool) -> AbstractContextManager[Connection]:
-    if ledger:
-        return closing(opening.read_publishing(places_of(ctx)))
-    return opened(ctx)
 
 
 @contextmanager
@@ -96,7 +86,7 @@ def _watchdog(timeout_s: float) -> Iterator[None]:
     """
 
     def end() -> None:
-        say(f"arcacct: {adhoc.too_long(timeout_s)}", err=True)
+        complain(f"{adhoc.too_long(timeout_s)}")
         os._exit(InputError.exit_code)
 
     timer = threading.Timer(timeout_s + _GRACE_S, end)

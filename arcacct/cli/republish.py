@@ -11,15 +11,16 @@ from arcacct.cli.asking import complete_target
 from arcacct.cli.context import conf_of, settings_of
 from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT
-from arcacct.cli.outcomes import announce, complain, exit_code, show
-from arcacct.cli.speech import confirm, say
+from arcacct.cli.outcomes import announce, exit_code, show
+from arcacct.cli.speech import complain, confirm, say
 from arcacct.conf.settings import Settings, settings
-from arcacct.conf.targets import Target, select_targets
 from arcacct.db import opening
 from arcacct.errors import UsageError
 from arcacct.publishing import run
-from arcacct.publishing.position import iso
+from arcacct.publishing.instants import iso
+from arcacct.publishing.plug import Plug
 from arcacct.publishing.tally import Tally
+from arcacct.targets import kinds, plugs
 
 AD_HOC_OPTIONS = ("topic", "project", "apel_messages", "gocdb_name", "localid_prefix", "vofilter", "urbatchsize")
 
@@ -92,8 +93,7 @@ def republish(
         confirm("send this?")
     complaints: list[str] = []
     outcomes = _send(found, targets, period, planned, complaints)
-    for complaint in complaints:
-        complain(complaint)
+    complain(*complaints)
     show(outcomes)
     return exit_code(outcomes, complaints)
 
@@ -112,7 +112,7 @@ def _period(half_open: tuple[int | None, int | None], arcctl: tuple[int | None, 
 
 def _targets(
     ctx: click.Context, name: str | None, apel_url: str | None, sgas_url: str | None, ad_hoc: dict[str, str | None]
-) -> tuple[Settings, Sequence[Target]]:
+) -> tuple[Settings, Sequence[Plug]]:
     """The targets that are meant: configured ones, or one that only the command line knows."""
     given = {option: value for option, value in ad_hoc.items() if value is not None}
     if sum(choice is not None for choice in (name, apel_url, sgas_url)) > 1:
@@ -122,18 +122,18 @@ def _targets(
         if given:
             raise UsageError(f"--{min(given).replace('_', '-')} goes with --apel-url or --sgas-url")
         found = settings_of(ctx)
-        return found, select_targets(found.targets, name)
+        return found, plugs(found, name)
     kind = "arex/jura/apel" if apel_url else "arex/jura/sgas"
     conf = conf_of(ctx)
     lines = [f"[{kind}:command-line]", f"targeturl={url}", *(f"{option}={value}" for option, value in given.items())]
     conf.add("\n".join(lines) + "\n", "command line")
-    found = settings(conf, database=ctx.obj["database"])
-    return found, [target for target in found.targets if target.block == f"{kind}:command-line"]
+    found = settings(conf, kinds(), database=ctx.obj["database"])
+    return found, plugs(found, f"{kind}:command-line")
 
 
 def _send(
     found: Settings,
-    targets: Sequence[Target],
+    targets: Sequence[Plug],
     period: run.Period,
     planned: Sequence[run.Outcome],
     complaints: list[str],

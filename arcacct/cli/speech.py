@@ -34,6 +34,12 @@ def say(*parts: str, err: bool = False) -> None:
     click.echo("".join(part if isinstance(part, Coloured) else fit(part, limit, "\t") for part in parts), err=err)
 
 
+def complain(*complaints: str) -> None:
+    """What is wrong beside the answer, on stderr: a line for each."""
+    for complaint in complaints:
+        say(f"arcacct: {complaint}", err=True)
+
+
 def data(line: str) -> None:
     """A line for programs, exactly as it is; on a terminal, where there is no program, as `say` prints it."""
     if sys.stdout.isatty():

@@ -17,10 +17,10 @@ from arcacct.cli.asking import arcctl_option, arcctl_version, asking, completed
 from arcacct.cli.examples import examples
 from arcacct.cli.gridengine_options import Qacct, question_of, question_options, tasks_of
 from arcacct.cli.instants import INSTANT
-from arcacct.cli.speech import data, say
+from arcacct.cli.speech import complain, data, say
 from arcacct.cli.tables import format_option, lines
 from arcacct.errors import UsageError
-from arcacct.gridengine.questions import Tasks, records, sums
+from arcacct.gridengine.questions import records, sums
 from arcacct.gridengine.totals import COLUMNS, table, table_columns
 from arcacct.jobs.states import FINAL, IN_PROGRESS
 
@@ -176,14 +176,14 @@ def _of_records(con: Connection, chosen: Selection, given: StatsOptions) -> Iter
     if given.job is None:
         yield from lines(table_columns(question), table(sums(con, question)), given.form)
         return
-    tasks = None if given.tasks is None else Tasks(*tasks_of(given.tasks))
+    tasks = None if given.tasks is None else tasks_of(given.tasks)
     found = records(con, given.job, tasks, question, everything=given.form != "table")
     yield from lines(found.columns, found.rows, given.form)
 
 
 def _of_jobs(con: Connection, chosen: Selection, given: StatsOptions) -> Iterator[str]:
     for kind, name in questions.unknown_names(con, chosen):
-        say(f"arcacct: there are no jobs with {kind} {name} in the database", err=True)
+        complain(f"there are no jobs with {kind} {name} in the database")
     if chosen.states and given.show_active:
         chosen = chosen._replace(states=(*chosen.states, IN_PROGRESS))
     yield from _by(con, chosen, given.by, given) if given.by else _arcctl(con, chosen, given)
@@ -214,7 +214,7 @@ def _arcctl(con: Connection, chosen: Selection, given: StatsOptions) -> Iterator
         return
     totals = questions.totals(con, chosen)
     if not totals.count:
-        say("arcacct: There are no jobs matching defined filtering criteria", err=True)
+        complain("There are no jobs matching defined filtering criteria")
     if output == "json":
         fqans = [] if version == 6 else questions.fqans(con, chosen)
         users, vos = questions.owners(con, chosen), questions.vos(con, chosen)

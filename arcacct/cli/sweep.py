@@ -14,7 +14,7 @@ from arcacct.arex.sweep import sweep as sweep_all
 from arcacct.cli.context import places_of
 from arcacct.cli.examples import examples
 from arcacct.cli.progress import progress
-from arcacct.cli.speech import say
+from arcacct.cli.speech import complain, say
 from arcacct.conf.places import Places, places
 from arcacct.db import opening
 from arcacct.errors import InputError, UsageError
@@ -66,21 +66,17 @@ def sweep(
     own = controldir is None or here.database == places(None, here.controldir).database
     if follow:
         return _follow(here, interval or _INTERVAL_S, take_vanished=own)
-    report = _once(here, dry_run=dry_run, take_vanished=own, given_up=given_up)
-    _tell(report.complaints)
-    say(_summary(report, here, dry_run=dry_run))
-    return InputError.exit_code if report.complaints else 0
-
-
-def _once(here: Places, *, dry_run: bool, take_vanished: bool, given_up: tuple[str, ...]) -> SweepReport:
     con = opening.open_as_it_is(here) if dry_run else opening.open_accounting(here)
     try:
         with progress("Jobs") as show:
             # Without a terminal nobody needs to know how many jobs there are.
             told = show if sys.stderr.isatty() else None
-            return sweep_all(here, con, progress=told, dry_run=dry_run, take_vanished=take_vanished, given_up=given_up)
+            report = sweep_all(here, con, progress=told, dry_run=dry_run, take_vanished=own, given_up=given_up)
     finally:
         opening.leave_open(con, here.database)
+    complain(*report.complaints)
+    say(_summary(report, here, dry_run=dry_run))
+    return InputError.exit_code if report.complaints else 0
 
 
 def _follow(here: Places, interval_s: float, *, take_vanished: bool) -> int:
@@ -89,17 +85,12 @@ def _follow(here: Places, interval_s: float, *, take_vanished: bool) -> int:
         signal.signal(number, lambda _number, _frame: stop.set())
 
     def told(report: SweepReport | None, complaints: list[str]) -> None:
-        _tell(complaints)
+        complain(*complaints)
         if report is not None and (report.spooled or report.recorded):
             say(_summary(report, here))
 
     follow_all(here, interval_s, stop, told, take_vanished=take_vanished)
     return 0
-
-
-def _tell(complaints: list[str] | tuple[str, ...]) -> None:
-    for complaint in complaints:
-        say(f"arcacct: {complaint}", err=True)
 
 
 def _summary(report: SweepReport, here: Places, *, dry_run: bool = False) -> str:

@@ -14,9 +14,9 @@ from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
 from arcacct.cli.speech import confirm, say
 from arcacct.cli.tables import format_option, show
-from arcacct.conf.targets import select_targets
 from arcacct.errors import UsageError
-from arcacct.publishing.sums import Month, month_name
+from arcacct.publishing.instants import Month, month_name
+from arcacct.targets import plugs
 from arcacct.targets.apel import switch as switching
 from arcacct.targets.apel.summaries import SummaryKey
 from arcacct.targets.apel.switch import JobsOfMonth, SumsOfMonth, TargetPlan, Wishes, hours
@@ -71,10 +71,9 @@ def switch(
     those of the control directory.
     """
     settings = settings_of(ctx)
-    targets = select_targets(settings.targets, target)
     databases = [path] if path else arex_databases(settings.places.controldir)
     wishes = Wishes(databases, [_month(text) for text in months], int(arc) if arc else None)
-    plans = switching.plan(settings, targets, wishes)
+    plans = switching.plan(settings, plugs(settings, target), wishes)
     rows = [row for one in plans for row in _rows(one)]
     if rows or form != "table":
         show(_COLUMNS, rows, form)

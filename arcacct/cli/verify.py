@@ -9,7 +9,7 @@ from typing import NamedTuple
 import click
 
 from arcacct.asking.lrms import DAY_S, Group, lrms_month
-from arcacct.asking.verify import MonthReport, Source
+from arcacct.asking.verify import MonthReport
 from arcacct.asking.verify import verify as compare
 from arcacct.cli.context import settings_of
 from arcacct.cli.examples import examples
@@ -20,7 +20,7 @@ from arcacct.cli.zones import zone_of
 from arcacct.db import opening
 from arcacct.errors import UsageError
 from arcacct.gridengine import figures as of_gridengine
-from arcacct.publishing.sums import month_bounds
+from arcacct.publishing.instants import month_bounds
 from arcacct.slurm import figures as of_slurm
 from arcacct.slurm.command import SacctCommand
 from arcacct.slurm.output import OutputForm
@@ -147,10 +147,14 @@ def _show(report: MonthReport, groups: dict[str, list[Group]], form: str, most: 
         block(json.dumps(found, indent=1), data)
         return
     columns = ("place", "jobs", "wall_h", "cpu_h", "agrees", "proof")
-    show(columns, [_row(source) for source in report.sources], form)
+    rows = []
+    for source in report.sources:
+        seconds = (source.wall_s, source.cpu_s)
+        hours = (None if amount_s is None else round(amount_s / _HOUR_S, 3) for amount_s in seconds)
+        rows.append((source.name, source.jobs, *hours, "yes" if source.agrees else "NO", source.proof))
+    show(columns, rows, form)
     for name, some in groups.items():
-        rows = [tuple(_group(one).values()) for one in some]
-        show((name, *_GROUP[1:]), rows, form)
+        show((name, *_GROUP[1:]), [tuple(_group(one).values()) for one in some], form)
     shown: dict[str, int] = {}
     for one in report.differences:
         shown[one.source] = shown.get(one.source, 0) + 1
@@ -159,11 +163,6 @@ def _show(report: MonthReport, groups: dict[str, list[Group]], form: str, most: 
     for name, count in shown.items():
         if count > most:
             say(f"{name}: and {count - most} more; --all shows them", err=form != "table")
-
-
-def _row(source: Source) -> tuple[object, ...]:
-    hours = (None if seconds is None else round(seconds / _HOUR_S, 3) for seconds in (source.wall_s, source.cpu_s))
-    return source.name, source.jobs, *hours, "yes" if source.agrees else "NO", source.proof
 
 
 _GROUP = (

@@ -6,25 +6,26 @@ import os
 import time
 
 from arcacct.conf import credentials, parser, places
+from arcacct.conf.credentials import Finding
 from arcacct.conf.lookup import find
-from arcacct.conf.options import OPTIONS
 from arcacct.conf.problems import ERROR, WARNING, Problem, in_order
 from arcacct.conf.settings import examine
-from arcacct.conf.targets import DirectoryTarget, Target, targets
+from arcacct.conf.targets import targets
 from arcacct.errors import ConfigError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from arcacct.conf.credentials import Finding
-    from arcacct.conf.parser import Conf
+    from arcacct.conf.options import Spec
+    from arcacct.conf.parser import Block, Conf
+    from arcacct.conf.targets import Kinds, Target
 
 HOOK = "arcacct"
 """What the name of our callout contains."""
 
 
-def check(conf: Conf, *, now: int | None = None) -> list[Problem]:
+def check(conf: Conf, kinds: Kinds, *, now: int | None = None) -> list[Problem]:
     """
     Every problem of the configuration and of the files it names, in the order of the files.
 
@@ -33,10 +34,13 @@ def check(conf: Conf, *, now: int | None = None) -> list[Problem]:
     if not conf.files:
         text = f"there is no such file, nor {conf.our_conf}; name one by --config or write it"
         return [Problem(ERROR, conf.arc_conf, None, None, None, text)]
-    _, problems = examine(conf)
+    _, problems = examine(conf, kinds)
     # A configuration with errors still has targets whose files can be looked at.
-    for target in targets(conf, None, []):
-        problems += _files(conf, target, int(time.time()) if now is None else now)
+    for target in targets(conf, kinds, None, []):
+        options = kinds[conf.blocks[target.block].kind].options
+        for option, finding in _findings(target, int(time.time()) if now is None else now):
+            spec = next(spec for spec in options if spec.name == option)
+            problems.append(_problem(conf, conf.blocks[target.block], spec, finding))
     return in_order([*problems, *_not_restarted(conf), *_callouts(conf)], conf.files)
 
 
@@ -57,33 +61,31 @@ def _not_restarted(conf: Conf) -> Iterator[Problem]:
         return  # who may not see them is told nothing
 
 
-def _files(conf: Conf, target: Target, now: int) -> Iterator[Problem]:
-    if isinstance(target, DirectoryTarget):
-        if not os.path.isdir(target.path) or not os.access(target.path, os.W_OK):
-            text = f"{target.path} is no directory that this user may write to; create it"
-            yield _problem(conf, target, "path", ERROR, text)
+def _findings(target: Target, now: int) -> Iterator[tuple[str, Finding]]:
+    """What is wrong with what the options of a target name, by option."""
+    for option, text in target.wrong():
+        yield option, Finding(ERROR, text)
+    shown = target.credentials()
+    if shown is None:
         return
-    transport = target.transport
-    yield from _found(conf, target, "x509_host_cert", credentials.certificate_findings(transport.host_cert, now))
-    yield from _found(conf, target, "x509_host_key", credentials.key_findings(transport.host_key, transport.host_cert))
-    if transport.ca_file is not None:
-        yield from _found(conf, target, "ca_file", credentials.ca_file_findings(transport.ca_file))
-    yield from _found(conf, target, "x509_cert_dir", credentials.ca_directory_findings(transport.cert_dir))
+    key, cert = shown.x509_host_key, shown.x509_host_cert
+    found = {
+        "x509_host_cert": credentials.certificate_findings(cert, now),
+        "x509_host_key": credentials.key_findings(key, cert),
+        "ca_file": [] if shown.ca_file is None else credentials.ca_file_findings(shown.ca_file),
+        "x509_cert_dir": credentials.ca_directory_findings(shown.x509_cert_dir),
+    }
+    for option, findings in found.items():
+        yield from ((option, finding) for finding in findings)
 
 
-def _found(conf: Conf, target: Target, option: str, findings: list[Finding]) -> Iterator[Problem]:
-    for severity, text in findings:
-        yield _problem(conf, target, option, severity, text)
-
-
-def _problem(conf: Conf, target: Target, option: str, severity: str, text: str) -> Problem:
+def _problem(conf: Conf, block: Block, spec: Spec, finding: Finding) -> Problem:
     """At the line that sets the option, be it the target's or one that it inherits; else at the target."""
-    block = conf.blocks[target.block]
-    spec = next(spec for spec in OPTIONS[block.kind] if spec.name == option)
     found = find(conf, block.name, spec)
     if found.lines:
-        return Problem(severity, found.lines[-1].file, found.lines[-1].line, found.block, option, text)
-    return Problem(severity, block.file, block.line, block.name, option, text)
+        line = found.lines[-1]
+        return Problem(finding.severity, line.file, line.line, found.block, spec.name, finding.text)
+    return Problem(finding.severity, block.file, block.line, block.name, spec.name, finding.text)
 
 
 def _callouts(conf: Conf) -> Iterator[Problem]:

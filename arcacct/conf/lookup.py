@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from arcacct.conf.options import OPTIONS
 from arcacct.conf.problems import ERROR, Problem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from arcacct.conf.options import Spec
     from arcacct.conf.parser import Block, Conf, Option
 
@@ -45,13 +46,13 @@ def find(conf: Conf, block: str, spec: Spec) -> Found:
     return Found(() if spec.default is None else (spec.default,), (), block)
 
 
-def read_block(conf: Conf, block: str, kind: str, problems: list[Problem]) -> dict[str, Any]:
+def read_block(conf: Conf, block: str, options: Iterable[Spec], problems: list[Problem]) -> dict[str, Any]:
     """
     The values of a block by field: one, ``None`` where nothing is set, or a tuple where the option is repeated.
 
     What cannot be read is added to ``problems`` and counts as not set.
     """
-    return {spec.field: _value(conf, block, spec, problems) for spec in OPTIONS[kind]}
+    return {spec.field: _value(conf, block, spec, problems) for spec in options}
 
 
 def _value(conf: Conf, block: str, spec: Spec, problems: list[Problem]) -> Any:

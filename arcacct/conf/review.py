@@ -7,10 +7,10 @@ from difflib import get_close_matches
 from arcacct.benchmark import canonical_type
 from arcacct.conf import places
 from arcacct.conf.lookup import kind_of
-from arcacct.conf.options import APEL, ARC_BLOCKS, ARC_ONLY, DIRECTORY, OBSOLETE, OPTIONS, SGAS, TARGET_KINDS
+from arcacct.conf.options import ARC_BLOCKS, ARC_ONLY, OBSOLETE
 from arcacct.conf.parser import ARC_CONF, OUR_CONF, is_run_time
 from arcacct.conf.problems import ERROR, WARNING, Problem
-from arcacct.secrecy import without_login
+from arcacct.conf.targets import options_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,19 +18,20 @@ if TYPE_CHECKING:
 
     from arcacct.conf.options import Spec
     from arcacct.conf.parser import Block, Conf, Option
+    from arcacct.conf.targets import Kinds
 
 ARCHIVING = "arex/jura/archiving"
 LIKE = 0.75
 """How alike two names are for one to be a slip of the other; 0.75 takes a letter or two of a usual option."""
 
 
-def review(conf: Conf, *, allow_jura: bool) -> list[Problem]:
+def review(conf: Conf, kinds: Kinds, *, allow_jura: bool) -> list[Problem]:
     """Everything that can be said without understanding a value."""
     problems = [_complaint(conf, found.file, found.line, found.text) for found in conf.complaints]
     problems += _without_arc_conf(conf)
-    problems += _two_publishers(conf, allow_jura=allow_jura)
+    problems += _two_publishers(conf, kinds, allow_jura=allow_jura)
     for block in conf.blocks.values():
-        problems += _block(conf, block)
+        problems += _block(conf, block, kinds)
         problems += _vomsless(conf, block)
     problems += _unheard(conf)
     return problems
@@ -50,11 +51,11 @@ def _without_arc_conf(conf: Conf) -> Iterator[Problem]:
         yield Problem(WARNING, conf.arc_conf, None, None, None, text)
 
 
-def _two_publishers(conf: Conf, *, allow_jura: bool) -> Iterator[Problem]:
+def _two_publishers(conf: Conf, kinds: Kinds, *, allow_jura: bool) -> Iterator[Problem]:
     if allow_jura:
         return
     arcs = [block for block in [*conf.replaced, *conf.blocks.values()] if block.file in conf.arc_files]
-    targets = [block for block in arcs if block.kind in (SGAS, APEL)]
+    targets = [block for block in arcs if block.kind in kinds and kinds[block.kind].is_arcs]
     for block in targets:
         for file, line in _places(block):
             yield Problem(ERROR, file, line, block.name, None, _move(conf, block))
@@ -86,21 +87,21 @@ def _moving(conf: Conf) -> str:
     )
 
 
-def _block(conf: Conf, block: Block) -> Iterator[Problem]:
-    kind = kind_of(block)
-    yield from _contradictions(block, kind)
-    ours = block.file == conf.our_conf or kind in ("arcacct", DIRECTORY)
+def _block(conf: Conf, block: Block, kinds: Kinds) -> Iterator[Problem]:
+    kind, options = kind_of(block), options_of(kinds)
+    yield from _contradictions(block, options.get(kind, ()))
+    is_ours = block.kind == "arcacct" or (block.kind in kinds and not kinds[block.kind].is_arcs)
+    ours = block.file == conf.our_conf or is_ours or kind == "arcacct"
     if kind == ARCHIVING:
         yield _about(block, WARNING, "is obsolete since ARC 6.8; remove it, arcacct keeps every record in its database")
     elif kind in ("lrms", "queue"):
         yield from _benchmarks(block)
-    elif kind in TARGET_KINDS or kind == "arcacct" or (kind == "arex/jura" and ours):
-        yield from _pathless(block)
-        yield from _options(block, kind, strict=ours and kind != "arex/jura")
+    elif kind in kinds or kind == "arcacct" or (kind == "arex/jura" and ours):
+        yield from _options(block, kind, kinds, strict=ours and kind != "arex/jura")
     elif ours and kind not in ARC_BLOCKS:
-        known = [*OPTIONS, *ARC_BLOCKS]
+        known = [*options, *ARC_BLOCKS]
         yield _about(block, ERROR, f"is not a block of {OUR_CONF}; {_instead(kind, known, 'remove it')}")
-    if block.file in conf.arc_files and block.kind in ("arcacct", DIRECTORY):
+    if block.file in conf.arc_files and is_ours:
         other = ", or call it [custom:arcacct]" if block.kind == "arcacct" else ""
         yield _about(
             block, ERROR, f"is not a block of arc.conf and A-REX refuses it; move it to {conf.our_conf}{other}"
@@ -109,9 +110,9 @@ def _block(conf: Conf, block: Block) -> Iterator[Problem]:
         yield _about(block, WARNING, f"counts for nothing, since there is [arcacct] in {conf.blocks['arcacct'].file}")
 
 
-def _contradictions(block: Block, kind: str) -> Iterator[Problem]:
+def _contradictions(block: Block, options: Iterable[Spec]) -> Iterator[Problem]:
     """Options that have one value, and another one in another file."""
-    for spec in OPTIONS.get(kind, ()):
+    for spec in options:
         lines = [line for line in block.options.get(spec.name, ()) if line.value and not spec.repeated]
         for other in lines[:-1]:
             if other.file != lines[-1].file and other.value != lines[-1].value:
@@ -162,24 +163,18 @@ def _benchmarks(block: Block) -> Iterator[Problem]:
             yield _option(block, line, "benchmark", WARNING, text)
 
 
-def _pathless(block: Block) -> Iterator[Problem]:
-    for line in block.options.get("targeturl", ()) if block.kind == SGAS else ():
-        if line.value.startswith("https://") and "/" not in line.value[8:].rstrip("/"):
-            text = f"has no path, so /sgas/ur is used; write it out, as {without_login(line.value).rstrip('/')}/sgas"
-            yield _option(block, line, "targeturl", WARNING, text)
-
-
-def _options(block: Block, kind: str, *, strict: bool) -> Iterator[Problem]:
-    specs = {spec.name: spec for spec in OPTIONS[kind]}
+def _options(block: Block, kind: str, kinds: Kinds, *, strict: bool) -> Iterator[Problem]:
+    specs = {spec.name: spec for spec in options_of(kinds)[kind]}
+    obsolete = kinds[kind].obsolete if kind in kinds else OBSOLETE.get(kind, ())
     for name, lines in block.options.items():
         if name in specs:
             yield from _lines(block, specs[name], lines)
-        elif name in OBSOLETE.get(kind, ()):
+        elif name in obsolete:
             yield _option(
                 block, lines[-1], name, WARNING, "is obsolete since ARC 6.8 and counts for nothing; remove it"
             )
         elif name not in ARC_ONLY.get(kind, ()):
-            yield from _unknown(block, kind, name, lines[-1], specs, strict=strict)
+            yield from _unknown(block, kind, name, lines[-1], kinds, strict=strict)
 
 
 def _lines(block: Block, spec: Spec, lines: list[Option]) -> Iterator[Problem]:
@@ -191,12 +186,14 @@ def _lines(block: Block, spec: Spec, lines: list[Option]) -> Iterator[Problem]:
             yield _option(block, line, spec.name, WARNING, "has no value and counts as not set; remove it")
         elif len(line.value) > 1 and line.value[0] == line.value[-1] and line.value[0] in "'\"":
             yield _option(block, line, spec.name, ERROR, "is in quotes, which would be part of it; remove them")
+        elif spec.advice is not None and (advice := spec.advice(line.value)):
+            yield _option(block, line, spec.name, WARNING, advice)
 
 
-def _unknown(
-    block: Block, kind: str, name: str, line: Option, specs: Iterable[str], *, strict: bool
-) -> Iterator[Problem]:
-    homes = [f"[{other}]" for other in ("arcacct", *TARGET_KINDS) if any(spec.name == name for spec in OPTIONS[other])]
+def _unknown(block: Block, kind: str, name: str, line: Option, kinds: Kinds, *, strict: bool) -> Iterator[Problem]:
+    names = {block: [spec.name for spec in options] for block, options in options_of(kinds).items()}
+    specs = names[kind]
+    homes = [f"[{other}]" for other in ("arcacct", *kinds) if name in names[other]]
     if not strict:
         if get_close_matches(name.lower(), specs, 1, LIKE):
             yield _option(block, line, name, WARNING, f"is no option of [{kind}]; {_instead(name, specs, '')}")

@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from arcacct.conf.lookup import read_block
+from arcacct.conf.options import OPTIONS
 from arcacct.conf.places import AREX_WRITES, CONTROLDIR, arex_writes, places
 from arcacct.conf.problems import ERROR, WARNING, Problem, errors, in_order, refuse
 from arcacct.conf.review import review
 from arcacct.conf.secrets import remember_secrets
-from arcacct.conf.targets import Target, select_targets, shared_receivers, targets
+from arcacct.conf.targets import Target, shared_receivers, targets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.conf.parser import Conf
     from arcacct.conf.places import Places
+    from arcacct.conf.targets import Kinds
     from arcacct.conf.values import MapRule, NodeBenchmark
-
-__all__ = ["Settings", "examine", "select_targets", "settings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,32 +54,35 @@ class Settings:
     warnings: tuple[Problem, ...]
 
 
-def settings(conf: Conf, *, controldir: str | None = None, database: str | None = None) -> Settings:
+def settings(conf: Conf, kinds: Kinds, *, controldir: str | None = None, database: str | None = None) -> Settings:
     """
     The settings of this host; ``controldir`` and ``database`` of the command line win.
 
+    ``kinds``: the targets that there may be (`arcacct.targets.kinds`).
+
     Raises ConfigError whose text has one line for each error of the configuration.
     """
-    found, problems = examine(conf, controldir=controldir, database=database)
+    found, problems = examine(conf, kinds, controldir=controldir, database=database)
     refuse(problems)
     assert found is not None
     return found
 
 
 def examine(
-    conf: Conf, *, controldir: str | None = None, database: str | None = None
+    conf: Conf, kinds: Kinds, *, controldir: str | None = None, database: str | None = None
 ) -> tuple[Settings | None, list[Problem]]:
     """The settings, ``None`` where an error keeps them from being made, and every problem in the order of the files."""
     remember_secrets(conf)
     problems: list[Problem] = []
     values = {
-        kind: read_block(conf, kind, kind, problems) for kind in ("common", "arex", "lrms", "arex/jura", "arcacct")
+        kind: read_block(conf, kind, OPTIONS[kind], problems)
+        for kind in ("common", "arex", "lrms", "arex/jura", "arcacct")
     }
     common, ours = values["common"], values["arcacct"]
     queues = _queue_benchmarks(conf, problems)
-    found = targets(conf, common["http_proxy"], problems)
+    found = targets(conf, kinds, common["http_proxy"], problems)
     problems += shared_receivers(conf, found)
-    problems += review(conf, allow_jura=bool(ours["allow_jura"]))
+    problems += review(conf, kinds, allow_jura=bool(ours["allow_jura"]))
     problems += _database(conf, controldir or values["arex"]["controldir"] or CONTROLDIR, database, ours)
     problems = in_order(problems, conf.files)
     if errors(problems):
@@ -112,7 +115,7 @@ def _queue_benchmarks(conf: Conf, problems: list[Problem]) -> tuple[tuple[str, s
     found = []
     for block in list(conf.blocks.values()):
         if block.kind == "queue" and block.label:
-            benchmarks = read_block(conf, block.name, "queue", problems)["benchmark"]
+            benchmarks = read_block(conf, block.name, OPTIONS["queue"], problems)["benchmark"]
             found += [(block.label, benchmarks[0])] if benchmarks else []
     return tuple(found)
 

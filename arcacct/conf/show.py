@@ -5,7 +5,7 @@ from __future__ import annotations
 from arcacct.conf.lookup import find
 from arcacct.conf.options import OPTIONS
 from arcacct.conf.places import places
-from arcacct.conf.values import URLS
+from arcacct.conf.targets import options_of
 from arcacct.errors import ConfigError
 from arcacct.secrecy import without_login
 
@@ -15,25 +15,26 @@ if TYPE_CHECKING:
 
     from arcacct.conf.options import Spec
     from arcacct.conf.parser import Conf
+    from arcacct.conf.targets import Kinds
 
 ALWAYS = ("common", "arex", "lrms", "arcacct")
 """Blocks whose defaults hold even if no file has them."""
 
 
-def show(conf: Conf, database: str | None = None) -> str:
+def show(conf: Conf, kinds: Kinds, database: str | None = None) -> str:
     """
     Each option that has a value, under a comment with the line that sets it.
 
     ``database`` is the one of the command line, which wins.
     """
-    names = [*ALWAYS, *(name for name in conf.blocks if name not in ALWAYS and conf.blocks[name].kind in OPTIONS)]
-    return "\n".join(_block(conf, name, database) for name in names)
+    options = options_of(kinds)
+    names = [*ALWAYS, *(name for name in conf.blocks if name not in ALWAYS and conf.blocks[name].kind in options)]
+    return "\n".join(_block(conf, name, options[name.partition(":")[0]], database) for name in names)
 
 
-def _block(conf: Conf, name: str, database: str | None) -> str:
-    kind = name.partition(":")[0]
+def _block(conf: Conf, name: str, options: tuple[Spec, ...], database: str | None) -> str:
     lines = [f"[{name}]"]
-    for spec in OPTIONS[kind]:
+    for spec in options:
         texts = [*_set(conf, name, spec)] or [*_computed(conf, name, spec)]
         if name == "arcacct" and spec.name == "database" and database:
             texts = ["# --database", f"database = {database}"]
@@ -45,7 +46,7 @@ def _set(conf: Conf, block: str, spec: Spec) -> Iterator[str]:
     found = find(conf, block, spec)
     for text, line in zip(found.texts, found.lines, strict=False):
         yield f"# {line.file}:{line.line}" + (f" [{found.block}]" if found.block != block else "")
-        yield f"{spec.name} = {without_login(text) if spec.read in URLS else text}"
+        yield f"{spec.name} = {without_login(text) if spec.is_url else text}"
     if found.lines and not found.texts:
         yield f"# {found.lines[-1].file}:{found.lines[-1].line}"
         yield f"{spec.name} ="

@@ -1,30 +1,32 @@
-"""The targets of publishing: what each block of the configuration asks for, checked and immutable."""
+"""The targets of publishing, as the configuration has them: kinds of blocks, and what each block asks for."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from arcacct.conf.lookup import read_block
-from arcacct.conf.options import APEL, DIRECTORY, JOB_MESSAGES, SGAS, TARGET_KINDS
+from arcacct.conf.options import OPTIONS, TRANSPORT, Spec
 from arcacct.conf.problems import ERROR, WARNING, Problem, errors
 from arcacct.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
     from arcacct.conf.parser import Block, Conf
-    from arcacct.conf.values import Address, VomslessVO
+    from arcacct.conf.values import VomslessVO
 
 
 @dataclass(frozen=True, slots=True)
 class Transport:
     """How to reach a receiver: who we are, whom we trust, how long we wait."""
 
-    host_key: str
-    host_cert: str
-    cert_dir: str
+    x509_host_key: str
+    x509_host_cert: str
+    x509_cert_dir: str
     """A directory of CA certificates under hashed names."""
     ca_file: str | None
     """A file of further CA certificates."""
@@ -42,17 +44,16 @@ class Transport:
     """For all of one run of `arcacct publish`."""
 
 
-@dataclass(frozen=True, slots=True)
-class SGASTarget:
-    """A block [arex/jura/sgas:NAME]: usage records posted to SGAS."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target(ABC):
+    """What a block of any kind of target asks for, checked and immutable. Each kind adds its own."""
 
     name: str
     """``sgas:NAME``, as on the command line."""
     block: str
     """The block's full name, which is jura's TargetID."""
-    url: str
-    """Where records are posted: ``https://HOST[:PORT]/PATH/ur``."""
-    transport: Transport
+    transport: Transport | None
+    """``None``: it is not reached over the network."""
     localid_prefix: str | None
     urbatchsize: int | None
     """Records in one message; ``None``: as many as fit."""
@@ -63,102 +64,93 @@ class SGASTarget:
     vomsless_vo: tuple[VomslessVO, ...]
     vo_group: tuple[str, ...]
     start_time_source: str
-    memory_type: str
-    sgas_vo_style: str
-    sgas_host_style: str
-    sgas_corrections: str
-
-
-@dataclass(frozen=True, slots=True)
-class APELTarget:
-    """A block [arex/jura/apel:NAME]: signed messages to APEL by the ARGO Messaging Service."""
-
-    name: str
-    block: str
-    address: Address
-    authn_port: int
-    transport: Transport
-    topic: str
-    project: str
-    gocdb_name: str
-    apel_messages: str
-    localid_prefix: str | None
-    apel_dialect: str
-    urbatchsize: int | None
-    urdelivery_frequency_s: int
-    settle_s: int
-    vofilter: tuple[str, ...]
-    vomsless_vo: tuple[VomslessVO, ...]
-    vo_group: tuple[str, ...]
-    start_time_source: str
+    """``submit`` or ``lrms``."""
 
     @property
+    @abstractmethod
     def url(self) -> str:
-        """Where messages are published."""
-        return f"https://{self.address.netloc}/v1/projects/{self.project}/topics/{self.topic}:publish"
+        """Where messages go, for the ledger and for people."""
 
     @property
-    def authn_url(self) -> str:
-        """Where the token comes from: the path has the host as it is registered there, without a port."""
-        authn = self.address.at(self.authn_port).netloc
-        return f"https://{authn}/v1/service-types/ams/hosts/{self.address.host}:authx509"
+    def receiver(self) -> tuple[object, ...]:
+        """What tells one receiver from another: targets of a kind that agree in it write into the same accounts."""
+        return (self.url,)
+
+    def wants(self, vo: str | None) -> bool:
+        """Whether a job of this VO is the target's business (``vofilter``)."""
+        return not self.vofilter or vo in self.vofilter
+
+    def doubles(self, _other: Any) -> str | None:
+        """
+        Why every job would count twice at the receiver of both, continuing "goes to the same receiver as NAME".
+
+        ``None``: the second of a job is only wasted. Asked of two targets of one kind.
+        """
+        return None
+
+    def credentials(self) -> Transport | None:
+        """What the host proves itself by; ``None``: by nothing."""
+        return self.transport
+
+    def wrong(self) -> Iterator[tuple[str, str]]:
+        """What the host lacks for this target, beside credentials: the option that names it, and what is wrong."""
+        return iter(())
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryTarget:
-    """A block [arcacct/directory:NAME]: unsigned messages as files, for a site's own ``ssmsend``."""
+class TargetKind(NamedTuple):
+    """One kind of target: its blocks, its options, and the class of its values."""
 
-    name: str
     block: str
-    path: str
-    layout: str
-    """``dirq`` or ``directory``."""
-    gocdb_name: str
-    apel_messages: str
-    localid_prefix: str | None
-    apel_dialect: str
-    urbatchsize: int | None
-    urdelivery_frequency_s: int
-    settle_s: int
-    vofilter: tuple[str, ...]
-    vomsless_vo: tuple[VomslessVO, ...]
-    vo_group: tuple[str, ...]
-    start_time_source: str
+    """``arex/jura/sgas`` of [arex/jura/sgas:NAME]. Blocks below ``arex`` are ARC's, which has them published too."""
+    word: str
+    """What the kind is called on the command line."""
+    options: tuple[Spec, ...]
+    target: Callable[..., Target]
+    """Made with the fields of `Target` and those of the options; those of `Transport` become one."""
+    obsolete: tuple[str, ...] = ()
+    """Options that ARC 6.8 dropped."""
 
     @property
-    def url(self) -> str:
-        """The directory as a URL."""
-        return f"file://{self.path}"
+    def is_arcs(self) -> bool:
+        """Whether A-REX knows such blocks, and starts jura-ng for them."""
+        return self.block.startswith("arex/")
 
 
-Target = SGASTarget | APELTarget | DirectoryTarget
+Kinds = Mapping[str, TargetKind]
+"""By the kind of block."""
+Found = TypeVar("Found", bound=Target)
+
+_OF_TRANSPORT = (*(spec.field for spec in TRANSPORT), "ca_system")
 
 
-_WAY = ("ca_file", "ca_system", "connect_timeout_s", "timeout_s", "exchange_timeout_s", "run_timeout_s")
-"""Fields of Transport that are options of the target's block."""
+def options_of(kinds: Kinds) -> dict[str, tuple[Spec, ...]]:
+    """The options of each kind of block, whether it is a target or not."""
+    return OPTIONS | {name: kind.options for name, kind in kinds.items()}
 
 
-def target_blocks(conf: Conf) -> list[Block]:
-    """The blocks that are targets, in the order of the files."""
-    return [block for block in conf.blocks.values() if block.kind in TARGET_KINDS]
-
-
-def targets(conf: Conf, proxy: str | None, problems: list[Problem]) -> tuple[Target, ...]:
+def targets(conf: Conf, kinds: Kinds, proxy: str | None, problems: list[Problem]) -> tuple[Target, ...]:
     """Every target that can be built; what is wrong with the others is added to ``problems``."""
     found = []
-    for block in target_blocks(conf):
+    for block in conf.blocks.values():
+        kind = kinds.get(block.kind)
+        if kind is None:
+            continue
         wrong: list[Problem] = []
-        values = read_block(conf, block.name, block.kind, wrong)
+        values = read_block(conf, block.name, kind.options, wrong)
         if not block.label:
             text = f"the target has no name; write [{block.kind}:NAME]"
             wrong.append(Problem(ERROR, block.file, block.line, block.name, None, text))
         if not errors(wrong):
-            found.append(_target(block, values, proxy))
+            way = {field: values.pop(field) for field in _OF_TRANSPORT if field in values}
+            transport = Transport(proxy=proxy, **way) if way else None
+            found.append(
+                kind.target(name=f"{kind.word}:{block.label}", block=block.name, transport=transport, **values)
+            )
         problems += wrong
     return tuple(found)
 
 
-def select_targets(found: Sequence[Target], name: str | None) -> tuple[Target, ...]:
+def select_targets(found: Sequence[Found], name: str | None) -> tuple[Found, ...]:
     """
     The targets that a command is about: all without a name, else ``apel:x``, or ``x`` where only one is called so.
 
@@ -177,47 +169,13 @@ def select_targets(found: Sequence[Target], name: str | None) -> tuple[Target, .
 
 
 def shared_receivers(conf: Conf, found: Sequence[Target]) -> list[Problem]:
-    """
-    Pairs of targets that reach the same receiver with jobs in common.
-
-    APEL keeps job records and each kind of summary apart and adds them up: two families count each job twice, and
-    so do job records under two prefixes.
-    The same family twice, or SGAS twice, is only wasted: one replaces its own key, the other ignores repeats.
-    """
+    """Pairs of targets that reach the same receiver with jobs in common: an error where that counts them twice."""
     return [
         _shared(conf.blocks[target.block], target, other)
         for number, target in enumerate(found)
         for other in found[:number]
-        if receiver(target) == receiver(other) and _overlap(target, other)
+        if (type(target), target.receiver) == (type(other), other.receiver) and _overlap(target, other)
     ]
-
-
-def receiver(target: Target) -> tuple[object, ...]:
-    """What tells one receiver from another: targets that agree in it write into the same accounts."""
-    match target:
-        case SGASTarget():
-            return (SGAS, target.url)
-        case APELTarget():
-            return (APEL, target.address, target.project, target.topic, target.gocdb_name)
-        case DirectoryTarget():
-            return (DIRECTORY, target.path, target.gocdb_name)
-
-
-def _target(block: Block, values: dict[str, Any], proxy: str | None) -> Target:
-    name = f"{TARGET_KINDS[block.kind]}:{block.label}"
-    if block.kind == DIRECTORY:
-        return DirectoryTarget(name=name, block=block.name, **values)
-    transport = Transport(
-        host_key=values.pop("x509_host_key"),
-        host_cert=values.pop("x509_host_cert"),
-        cert_dir=values.pop("x509_cert_dir"),
-        proxy=proxy,
-        **{field: values.pop(field) for field in _WAY},
-    )
-    url = values.pop("targeturl")
-    if block.kind == SGAS:
-        return SGASTarget(name=name, block=block.name, url=url, transport=transport, **values)
-    return APELTarget(name=name, block=block.name, address=url, transport=transport, **values)
 
 
 def _overlap(target: Target, other: Target) -> bool:
@@ -225,21 +183,10 @@ def _overlap(target: Target, other: Target) -> bool:
 
 
 def _shared(block: Block, target: Target, other: Target) -> Problem:
-    severity = WARNING
-    text = f"goes to the same receiver as {other.name}; every job is sent twice and counted once, keep one of them"
-    if not isinstance(target, SGASTarget) and not isinstance(other, SGASTarget):
-        families = {target.apel_messages, other.apel_messages}
-        if families <= {*JOB_MESSAGES}:
-            if target.localid_prefix != other.localid_prefix:
-                severity = ERROR
-                text = (
-                    f"goes to the same receiver as {other.name} with another localid_prefix, and APEL would count "
-                    "every job twice; keep one of them, or give each its own VOs by vofilter"
-                )
-        elif len(families) > 1:
-            severity = ERROR
-            text = (
-                f"goes to the same receiver as {other.name} with other messages ({' and '.join(sorted(families))}), "
-                "and APEL would count every job twice; keep one of them, or give each its own VOs by vofilter"
-            )
-    return Problem(severity, block.file, block.line, block.name, None, text)
+    text = f"goes to the same receiver as {other.name}"
+    why = target.doubles(other)
+    if why is None:
+        text += "; every job is sent twice and counted once, keep one of them"
+        return Problem(WARNING, block.file, block.line, block.name, None, text)
+    text += f" {why}; keep one of them, or give each its own VOs by vofilter"
+    return Problem(ERROR, block.file, block.line, block.name, None, text)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
 _HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*")
-_AMS_NAME = re.compile(r"[a-zA-Z0-9_-]+")
 _MAP_FIELDS = ("owner", "group", "project", "account")
 
 
@@ -84,13 +83,6 @@ def word(value: str) -> str:
     """One word of printable ASCII."""
     if not value.isascii() or not value.isprintable() or " " in value:
         raise ValueError(f"{value!r} is not one word of ASCII letters; write one name without blanks")
-    return value
-
-
-def line_of_ascii(value: str) -> str:
-    """Printable ASCII, blanks included."""
-    if not value.isascii() or not value.isprintable():
-        raise ValueError(f"{value!r} has characters other than ASCII; APEL's receiver cannot read them")
     return value
 
 
@@ -159,13 +151,6 @@ def one_of(*words: str) -> Callable[[str], str]:
         return value
 
     return read
-
-
-def ams_dialect(value: str) -> str:
-    """``server``: the service delivers to APEL, which misreads or refuses any other form of its messages."""
-    if value == "seed":
-        raise ValueError("'seed' is only for [arcacct/directory] targets, APEL refuses it; write server")
-    return one_of("server")(value)
 
 
 def host(value: str) -> str:
@@ -246,38 +231,8 @@ def node_benchmark(value: str) -> NodeBenchmark:
     return NodeBenchmark(pattern.strip(), benchmark(rest.strip()))
 
 
-def ams_name(value: str) -> str:
-    """A project or topic; AMS answers 400 to any other character."""
-    if not _AMS_NAME.fullmatch(value):
-        raise ValueError(f"{value!r} is no name for AMS; write letters, digits, - and _ only")
-    return value
-
-
-def sgas_url(value: str) -> str:
-    """
-    The URL that usage records are posted to.
-
-    As ARC makes it: slashes at the end go, ``/ur`` is appended unless it is there.
-    A URL without a path gets SGAS's own, ``/sgas/ur`` (jura-ng stops at such a URL).
-    """
-    url = _https(value)
-    folder = url.path.rstrip("/") or "/sgas"
-    return f"https://{_address(url).netloc}{folder if folder.endswith('/ur') else folder + '/ur'}"
-
-
-def ams_address(value: str) -> Address:
-    """The host and port of an AMS service; the paths are ours to add."""
-    url = _https(value)
-    if url.path.strip("/"):
-        raise ValueError(f"{without_login(value)!r} has a path; write https://HOST or https://HOST:PORT alone")
-    return _address(url)
-
-
-URLS = (proxy, sgas_url, ams_address)
-"""What reads URLs, in which there may be a password."""
-
-
-def _https(value: str) -> SplitResult:
+def https_url(value: str) -> SplitResult:
+    """An https URL without login, query or fragment."""
     url = _split(value)
     if url.scheme != "https" or not url.hostname:
         raise ValueError(f"{without_login(value)!r} is not an https URL; write https://HOST[:PORT]/PATH")
@@ -296,6 +251,7 @@ def _split(value: str) -> SplitResult:
     return url
 
 
-def _address(url: SplitResult) -> Address:
+def address_of(url: SplitResult) -> Address:
+    """Where a URL leads."""
     assert url.hostname is not None
     return Address(url.hostname, url.port or 443)

@@ -88,8 +88,11 @@ def translated(error: Exception, path: str) -> StoreError:
     text = str(error)
     if "locked" in text or "busy" in text:
         return StoreBusy(f"{path}: {text}; another process holds it, try again later")
-    if "unable to open" in text and _is_missing(path):
-        return StoreError(f"{path}: no such database; create it with `arcacct db init`")
+    if "unable to open" in text:
+        import os  # noqa: PLC0415  only for complaints: it would cost each hook a millisecond
+
+        if not os.path.exists(path):
+            return StoreError(f"{path}: no such database; create it with `arcacct db init`")
     if "unable to open" in text or "readonly" in text:
         return StoreError(f"{path}: {text}; check that this user may write the file and its directory")
     if isinstance(error, UnicodeDecodeError):
@@ -101,9 +104,3 @@ def translated(error: Exception, path: str) -> StoreError:
         text = " ".join(text.split())
         return StoreError(f"{path}: {text}; it is damaged or no database: `arcacct db check` tells more, {_BACK}")
     return StoreError(f"{path}: {text}")
-
-
-def _is_missing(path: str) -> bool:
-    import os  # noqa: PLC0415  only for complaints: it would cost each hook a millisecond
-
-    return not os.path.exists(path)

@@ -100,6 +100,7 @@ class Follower:
 
     def _follow_stdin(self) -> Iterator[Reader | None]:
         with Reader(STDIN) as reader:
+            reader.is_slow = True
             while not reader.is_over:
                 yield reader
                 yield None

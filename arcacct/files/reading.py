@@ -118,6 +118,8 @@ class Reader:
         """What stood after the last newline when we read last."""
         self.is_last = False
         """Whether nothing more is to come from it: what is left at its end is no beginning."""
+        self.is_slow = False
+        """Whether we would have to wait for each piece."""
         self.is_over = False
         """Whether we have come to an end that may be no end for ever."""
         self._at = 0
@@ -226,10 +228,10 @@ class Reader:
         The whole lines after the position, with their newlines, some at a time: as many as there are without waiting.
 
         Does not move the position: who takes lines does, before the next. What cannot be read is in ``complaint``
-        after all that could be.
+        after all that could be. Knows the ``head``, once there is one.
         """
         pending: list[bytes] = []
-        coming = self._new()
+        coming = self._new(self.look_at_head)
         for chunk in coming:
             end = chunk.rfind(b"\n") + 1
             if end:
@@ -250,9 +252,9 @@ class Reader:
                     pending = [rest[end:]]
         self.left_bytes = sum(map(len, pending))
 
-    def chunks(self, *, piecewise: bool = False) -> Iterator[bytes]:
+    def chunks(self) -> Iterator[bytes]:
         """
-        What stands after the position, in pieces of any length: as much as there is; ``piecewise``: one piece.
+        What stands after the position, in pieces of any length: as much as there is, or one piece if ``is_slow``.
 
         Moves the position. What cannot be read is in ``complaint`` after all that could be.
         """
@@ -260,14 +262,15 @@ class Reader:
             before = self.position
             self.position = before._replace(position=self._at, checksum=zlib.crc32(chunk, before.checksum))
             yield chunk
-            if piecewise:
+            if self.is_slow:
                 return
         self.is_over = True
 
-    def _new(self) -> Iterator[bytes]:
+    def _new(self, first: Callable[[], None] = lambda: None) -> Iterator[bytes]:
         """What stands after the position."""
         self.complaint = ""
         try:
+            first()
             with _complaining(self.path):
                 if self.identity is not None and self._at != self.position.position:
                     self._go(self.position.position)

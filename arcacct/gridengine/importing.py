@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from arcacct.conf.places import Places
@@ -27,7 +28,7 @@ from arcacct.gridengine.slices import Policy, Taken, make_again, take
 from arcacct.jobs import cells
 from arcacct.jobs.faults import Fault, fault_of
 from arcacct.jobs.filling import Conflict
-from arcacct.jobs.imports import SHOWN, ImportRun, Say
+from arcacct.jobs.imports import SHOWN, ImportRun, Progress, Say
 from arcacct.jobs.local import LOCAL, has_arc_jobs
 from arcacct.jobs.precedence import GRIDENGINE as SOURCE
 from arcacct.jobs.rejected import Kept, Reject, drop
@@ -37,14 +38,7 @@ POLL_S = 2.0
 """The writer appends every 15 s, unless it is told otherwise (accounting_flush_time)."""
 _CACHE_KIB = 16 * 1024
 """A job goes into some twenty indexes: their pages should stay while a long file is imported."""
-_SLICE_S = 0.03
-"""How long a slice should hold the queue of writers."""
-_SMALLEST, _LARGEST = 50, 500
-
 _LINE = "line "
-
-Progress = Callable[[str, int, int], None]
-"""Called with a path, the bytes of it that are done and those that there are."""
 
 
 class GridEngineReport(NamedTuple):
@@ -86,7 +80,6 @@ class Import(ImportRun):
         self._positions = FilePositions(con, policy.site.cell)
         self._clock = clock
         self._conflicts: set[Conflict] = set()
-        self._slice = _SMALLEST
         self.report = GridEngineReport()
 
     def files(self, paths: Sequence[str]) -> None:
@@ -129,20 +122,14 @@ class Import(ImportRun):
 
     def _new_lines(self, reader: Reader) -> None:
         """Import the whole lines that there are."""
-        reader.look_at_head()
         for lines in reader.lines():
             if isinstance(lines, Overlong):
                 why = Fault(f"a line of {lines.bytes} bytes: no record of Grid Engine's")
                 bad = _reject(reader, 1, lines.beginning, why)._replace(bytes=lines.bytes)
                 self._leave_out(reader, bad, lines.after)
                 continue
-            start = 0
-            while start < len(lines):
-                part = lines[start : start + self._slice]
-                start += len(part)
-                self._in_halves(
-                    part, lambda some: self._take(reader, some), lambda line, why: self._refuse(reader, line, why)
-                )
+            for part in self._slices(lines):
+                self._in_halves(part, partial(self._take, reader), partial(self._refuse, reader))
             self._progress(reader.path, reader.position.position, reader.size)
         if reader.is_last and reader.left_bytes and not reader.complaint:
             self._say(f"{reader.path}: the last {reader.left_bytes} bytes are no whole line: left for the next import")
@@ -209,10 +196,6 @@ class Import(ImportRun):
             self._show(count, what, "further bad lines are only counted")
         self.report = report._replace(lines=report.lines + lines, bad_lines=report.bad_lines + len(bad))
 
-    def _adapt(self, records: int, seconds: float) -> None:
-        wanted = int(records * _SLICE_S / max(seconds, 1e-6))
-        self._slice = max(_SMALLEST, min(wanted, 2 * self._slice, _LARGEST))
-
     def _now(self) -> Policy:
         return self._policy._replace(now=int(self._clock()))
 
@@ -272,10 +255,7 @@ class Import(ImportRun):
 
     def _make_again(self, pages: Iterator[list[Number]] | list[list[Number]]) -> None:
         for page in pages:
-            start = 0
-            while start < len(page):
-                part = page[start : start + self._slice]
-                start += len(part)
+            for part in self._slices(page):
                 self._in_halves(part, self._make_part, self._cannot_make)
 
     def _make_part(self, part: Sequence[Number]) -> None:

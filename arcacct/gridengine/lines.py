@@ -8,6 +8,7 @@ The format is told line by line, as qacct does. Nothing is escaped in the colon 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from arcacct.gridengine.json_lines import json_record, us_of
 from arcacct.gridengine.record import Record
@@ -21,6 +22,34 @@ _NUMBERS = re.compile(r"[-+.:0-9eE]*")
 _NOTHING = frozenset(("", "NONE"))
 _LARGEST_ID = 2**56
 _LARGEST_CODE = 2**31
+
+
+class _Tail(NamedTuple):
+    """
+    The category and what follows it; of some dialects only the first of these.
+
+    * up to maxvmem: 6.0 and 6.1 (43 fields)
+    * and arid, ar_submission_time: 6.2, Son of Grid Engine, Open Cluster Scheduler (45)
+    * and job_class: some 8.x (46)
+    * and all others: Univa (52 to 55).
+    """
+
+    category: str
+    iow: str
+    pe_taskid: str
+    maxvmem: str
+    arid: str = ""
+    ar_submission_time: str = ""
+    job_class: str = ""
+    qdel_info: str = ""
+    maxrss: str = ""
+    maxpss: str = ""
+    submit_host: str = ""
+    cwd: str = ""
+    submit_cmd: str = ""
+    wallclock: str = ""
+    ioops: str = ""
+    bound_cores: str = ""
 
 
 def record(line: bytes) -> Record | None:
@@ -43,9 +72,8 @@ def colon_record(text: str) -> Record:
     parts = text.split(":")
     if len(parts) < 43:
         raise ValueError(f"{len(parts)} fields; a record has 43, 45 or more")
-    category, tail = _tail(parts)
-    tail += [""] * (15 - len(tail))
-    numbers = [parts[5], *parts[7:31], *parts[34:39], tail[0], tail[2]]
+    tail = _tail(parts)
+    numbers = [parts[5], *parts[7:31], *parts[34:39], tail.iow, tail.maxvmem]
     try:
         job_number, priority, submission, start, end, failed, exit_status, *measured = _measures(numbers)
     except ValueError:
@@ -54,12 +82,12 @@ def colon_record(text: str) -> Record:
     qname, hostname, group, owner, job_name, _, account = [text or None for text in parts[:7]]
     submission, start, end = int(submission), int(start), int(end)
     unit = us_of((submission, start, end))
-    reserved = int(tail[4] or 0) * unit
+    reserved = int(tail.ar_submission_time or 0) * unit
     return Record._make(
         (
             round(job_number),
             round(task_number),
-            _word(tail[1]),
+            _word(tail.pe_taskid),
             qname,
             hostname,
             owner,
@@ -67,50 +95,43 @@ def colon_record(text: str) -> Record:
             account,
             *map(_word, parts[31:34]),
             round(slots),
-            int(tail[3] or 0) or None,
+            int(tail.arid or 0) or None,
             job_name,
             round(priority),
             submission * unit,
             start * unit,
             end * unit,
             reserved or None,
-            _word(tail[11]),
-            _word(category),
+            _word(tail.submit_cmd),
+            _word(tail.category),
             round(failed),
             round(exit_status),
-            _word(tail[6]),
+            _word(tail.qdel_info),
             *rusage,
-            _optional(tail[12]),
+            _optional(tail.wallclock),
             cpu,
             mem,
             io,
-            _optional(tail[13]),
+            _optional(tail.ioops),
             iow,
             maxvmem,
-            *map(_optional, tail[7:9]),
-            *(_word(tail[place]) for place in (5, 9, 10, 14)),
+            *map(_optional, (tail.maxrss, tail.maxpss)),
+            *map(_word, (tail.job_class, tail.submit_host, tail.cwd, tail.bound_cores)),
             (),
         )
     )
 
 
-def _tail(parts: list[str]) -> tuple[str, list[str]]:
-    """
-    The category and what follows it: iow, pe_taskid, maxvmem, then by dialect
-
-    * nothing: 6.0 and 6.1 (43 fields)
-    * arid, ar_submission_time: 6.2, Son of Grid Engine, Open Cluster Scheduler (45)
-    * and job_class: some 8.x (46)
-    * and qdel_info, maxrss, maxpss, submit_host, cwd, submit_cmd, wallclock, ioops, bound_cores: Univa (52 to 55).
-    """
+def _tail(parts: list[str]) -> _Tail:
+    """The category, in which there may be colons, and what follows it. Raises ValueError."""
     count = len(parts)
     if count >= 52:
         for place in range(_HEAD + 1, count - 11):
             if _is_univa(parts, place):
-                return ":".join(parts[_HEAD:place]), _univa(parts, place)
+                return _Tail(":".join(parts[_HEAD:place]), *_univa(parts, place))
     for length in (5, 6, 3):
         if count - _HEAD > length and _is_tail(parts, count - length, length):
-            return ":".join(parts[_HEAD : count - length]), parts[count - length :]
+            return _Tail(":".join(parts[_HEAD : count - length]), *parts[count - length :])
     raise ValueError(f"{count} fields, and the last ones are those of no known version")
 
 

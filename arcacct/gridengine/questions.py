@@ -7,27 +7,21 @@ from typing import Any, NamedTuple
 
 from arcacct.db.engine import Connection
 from arcacct.errors import InputError
-from arcacct.gridengine.totals import Question, Row, Sum
+from arcacct.gridengine.rows import column
+from arcacct.gridengine.totals import COLUMNS, Question, Row, Sum
 
-_VALUES = {
-    "host": "coalesce(Hostname, 'NONE')",
-    "queue": "coalesce(QName, 'NONE')",
-    "group": "coalesce(GroupName, 'NONE')",
-    "owner": "coalesce(Owner, 'NONE')",
-    "project": "coalesce(Project, 'NONE')",
-    "department": "coalesce(Department, 'NONE')",
-    "pe": "coalesce(GrantedPE, 'NONE')",
-    "slots": "Slots",
-    "ar": "coalesce(ArID, 0)",
-    "account": "coalesce(Account, 'NONE')",
-}
+_FIELDS = {"host": "hostname", "queue": "qname", "pe": "granted_pe"}
+"""Where a field of records has another name than qacct's column of it."""
+_VALUES = {name: f"coalesce({column(_FIELDS.get(name, name))}, 'NONE')" for name in COLUMNS}
+_VALUES |= {"slots": "Slots", "ar": "coalesce(ArID, 0)"}
 _SUMS = (
     "count(*), total(RuWallclock), total(RuUtime), total(RuStime), total(Cpu), total(Mem), total(Io), total(Iow),"
     " total(CASE WHEN PeTaskID IS NULL THEN RuWallclock * Slots ELSE 0 END)"
 )
 _IN_SHORT = (
-    "job_number, task_number, pe_taskid, job_name, owner, qname, hostname, slots, submission_time_iso, start_time_iso,"
-    " end_time_iso, failed_text, exit_status, ru_wallclock_s, cpu_s, maxvmem_bytes, job_id"
+    *("job_number", "task_number", "pe_taskid", "job_name", "owner", "qname", "hostname", "slots"),
+    *("submission_time_iso", "start_time_iso", "end_time_iso", "failed_text", "exit_status"),
+    *("ru_wallclock_s", "cpu_s", "maxvmem_bytes", "job_id"),
 )
 
 
@@ -39,8 +33,8 @@ class Tasks(NamedTuple):
     step: int
 
 
-class Answer(NamedTuple):
-    """Records."""
+class RecordRows(NamedTuple):
+    """Records of a job, by the columns of v1_gridengine_records."""
 
     columns: tuple[str, ...]
     rows: Iterator[tuple[Any, ...]]
@@ -60,7 +54,7 @@ def sums(con: Connection, question: Question) -> list[Row]:
     return [(row[:width], Sum._make(row[width:])) for row in rows]
 
 
-def records(con: Connection, job: str, tasks: Tasks | None, question: Question, *, everything: bool) -> Answer:
+def records(con: Connection, job: str, tasks: Tasks | None, question: Question, *, everything: bool) -> RecordRows:
     """
     The records of a job: of a number, else of every job with a name that matches, in order of time.
 
@@ -78,33 +72,27 @@ def records(con: Connection, job: str, tasks: Tasks | None, question: Question, 
         values = [*values, tasks.first, tasks.last, tasks.first, tasks.step]
     condition = f"record_no IN (SELECT RecordNo FROM GridEngineRecords WHERE {where})"
     if con.execute(f"SELECT 1 FROM GridEngineRecords WHERE {where} LIMIT 1", [*chosen, *values]).fetchone() is None:
-        raise InputError(f"{job}: no record of Grid Engine has this job number or name{_with(tasks)}")
-    columns = _columns(con) if everything else tuple(_IN_SHORT.split(", "))
+        which = "" if tasks is None else f", with a task from {tasks.first} to {tasks.last} in steps of {tasks.step}"
+        raise InputError(f"{job}: no record of Grid Engine has this job number or name{which}")
+    all_columns = con.execute("SELECT name FROM pragma_table_info('v1_gridengine_records')")
+    columns = tuple(name for (name,) in all_columns) if everything else _IN_SHORT
     rows = con.execute(
         f"SELECT {', '.join(columns)} FROM v1_gridengine_records WHERE {condition}"
         " ORDER BY job_number, task_number, coalesce(start_time, submission_time, 0), end_time, pe_taskid IS NULL",
         [*chosen, *values],
     )
-    return Answer(columns, rows)
-
-
-def _with(tasks: Tasks | None) -> str:
-    return "" if tasks is None else f", with a task from {tasks.first} to {tasks.last} in steps of {tasks.step}"
-
-
-def _columns(con: Connection) -> tuple[str, ...]:
-    return tuple(row[1] for row in con.execute("PRAGMA table_info(v1_gridengine_records)"))
+    return RecordRows(columns, rows)
 
 
 def _where(question: Question) -> tuple[str, list[object]]:
     conditions = ["1"]
     values: list[object] = []
-    column = "EndTimeUs" if question.on_end else "StartTimeUs"
+    when = "EndTimeUs" if question.on_end else "StartTimeUs"
     if question.from_s is not None:
-        conditions.append(f"{column} >= ?")
+        conditions.append(f"{when} >= ?")
         values.append(question.from_s * 1_000_000)
     if question.until_s is not None:
-        conditions.append(f"{column} < ?")
+        conditions.append(f"{when} < ?")
         values.append((question.until_s + 1) * 1_000_000)
     if question.masters:
         conditions.append("PeTaskID IS NULL")

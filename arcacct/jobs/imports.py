@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from arcacct.conf.places import Places
@@ -13,6 +13,12 @@ from arcacct.jobs.rejected import Kept, Quarantine, Retried, fault, is_of_record
 T = TypeVar("T")
 Say = Callable[[str], None]
 """Called with something that a person should know while the import runs."""
+Progress = Callable[[str, int, int], None]
+"""Called with a path, the bytes of it that are done and those that there are."""
+
+SLICE_S = 0.03
+"""How long a slice should hold the queue of writers."""
+_SMALLEST, _LARGEST = 50, 500
 
 SHOWN = 10
 """So many things of a kind that cannot be used are said one by one."""
@@ -33,6 +39,7 @@ class ImportRun:
         self._scope = scope
         self._say = say
         self._quarantine = Quarantine(con, source, scope)
+        self._slice = _SMALLEST
         self._to_read: set[str] = set()
         """Files of which a retry needs what is not kept whole: they are read from their beginning."""
 
@@ -55,13 +62,23 @@ class ImportRun:
         """Take one rejected record; whether it is good now, and was dropped."""
         raise NotImplementedError
 
-    def _show(self, count: int, what: str, others: str) -> bool:
-        """Say what is wrong with a thing, the count-th of its kind, if it is one of the first; whether it is."""
-        if count <= SHOWN:
-            self._say(what)
-        elif count == SHOWN + 1:
-            self._say(others)
-        return count <= SHOWN
+    def _show(self, count: int, what: str, others: str = "further ones are only counted") -> None:
+        """Say what is wrong with a thing, the count-th of its kind, if it is one of the first."""
+        if count <= SHOWN + 1:
+            self._say(what if count <= SHOWN else others)
+
+    def _slices(self, work: Sequence[T]) -> Iterator[Sequence[T]]:
+        """Some work in parts that are each done in about the time for a slice, as `_adapt` is told."""
+        start = 0
+        while start < len(work):
+            part = work[start : start + self._slice]
+            start += len(part)
+            yield part
+
+    def _adapt(self, records: int, seconds: float) -> None:
+        """So many records took so long."""
+        wanted = int(records * SLICE_S / max(seconds, 1e-6))
+        self._slice = max(_SMALLEST, min(wanted, 2 * self._slice, _LARGEST))
 
     def _in_halves(
         self, work: Sequence[T], run: Callable[[Sequence[T]], None], refuse: Callable[[T, Fault], None]

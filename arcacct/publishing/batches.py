@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from arcacct.errors import InputError
 from arcacct.jobs import reading
@@ -12,23 +11,20 @@ from arcacct.jobs.aar import AAR
 from arcacct.jobs.states import FAILED
 from arcacct.publishing.delivery import Consignment, Deliverer, Part
 from arcacct.publishing.digests import digest, is_same
-from arcacct.publishing.families import JobFamily
-from arcacct.publishing.floor import Floor
 from arcacct.publishing.ledger import Held, SentRecord, Version
-from arcacct.publishing.refusals import DAY_S, REPLACES
-from arcacct.publishing.tally import Tally
-from arcacct.targets import acceptance
+from arcacct.publishing.plug import Records
+from arcacct.publishing.refusals import DAY_S
+from arcacct.publishing.task import Task
 
-GONE = (
-    "the receiver has this record, but the database has no such job to publish any more: give its administrator what"
-    " `arcacct quarantine sql` prints (it deletes record {key}), then run `arcacct quarantine drop`"
+_GONE = (
+    "the receiver has this record, but the database has no such job to publish any more: {room}, then run"
+    " `arcacct quarantine drop`"
 )
-CORRECTION = (
-    "the receiver has an older version of this record and keeps the first one it got: give its administrator what"
-    " `arcacct quarantine sql` prints (it deletes record {key}), then run `arcacct quarantine retry`"
+_CORRECTION = (
+    "the receiver has an older version of this record and keeps the first one it got: {room}, then run"
+    " `arcacct quarantine retry`"
 )
 
-_SUFFIX_DIGITS = 12
 _UNFORESEEN = (InputError, ValueError, TypeError, OverflowError)
 """What comes of a value that no rule foresees (SQLite holds text in a column of numbers): it must stop nobody else."""
 _SET_BYTES = 700_000
@@ -57,13 +53,6 @@ def batched(parts: Sequence[Part], max_count: int | None, max_bytes: int) -> lis
     return batches
 
 
-class Limits(NamedTuple):
-    """How much goes into one message; ``max_count=None`` is as much as fits."""
-
-    max_count: int | None
-    max_bytes: int
-
-
 class JobBatcher:
     """
     Collects the texts of records, in the order of Seq, and delivers full batches, some at once.
@@ -75,28 +64,27 @@ class JobBatcher:
 
     def __init__(
         self,
-        family: JobFamily,
+        task: Task,
+        family: Records,
         delivery: Deliverer,
-        tally: Tally,
-        limits: Limits,
-        floor: Floor,
         *,
-        settle_s: int = 0,
         republish: bool = False,
         moves_cursor: bool = True,
         first: Callable[[], None] = lambda: None,
     ) -> None:
         self._family = family
-        self._floor = floor
+        self._plug = task.plug
+        self._keeps_first = task.plug.keeps_first
+        self._floor = task.floor
         self._moves_cursor = moves_cursor and not republish
         self._first = first
         self._delivery = delivery
-        self._tally = tally
-        self._limits = limits
-        self._room = limits.max_bytes - len(family.document.head) - len(family.document.tail)
+        self._tally = task.tally
+        self._limits = task.limits
+        self._room = self._limits.max_bytes - len(family.document.head) - len(family.document.tail)
         self._republish = republish
         self._now = int(time.time())
-        self._settled_at = self._now - settle_s
+        self._settled_at = self._now - task.plug.target.settle_s
         self._parts: dict[str | None, list[Part]] = {}
         self._count = 0
         self._bytes = 0
@@ -169,16 +157,17 @@ class JobBatcher:
         """
         for old in known:
             record = _taken_back(job_id, old)
-            if self._family.neutral is not None:
+            if not self._keeps_first:
                 self._tally.note(
                     f"{job_id}: was published and is not any more: it is sent again with zeros ({old.key})"
                 )
                 self.neutralise(aar, record)
             else:
                 self._tally.corrections += 1
-                self._tally.note(f"{job_id}: {GONE.format(key=old.key)}")
-                self._held.append(Held(record, "correction", GONE.format(key=old.key)))
-        return not known or self._family.neutral is not None
+                reason = _GONE.format(room=self._plug.makes_room.format(key=old.key))
+                self._tally.note(f"{job_id}: {reason}")
+                self._held.append(Held(record, "correction", reason))
+        return not known or not self._keeps_first
 
     def neutralise(self, aar: AAR | None, old: SentRecord) -> None:
         """
@@ -186,8 +175,7 @@ class JobBatcher:
 
         The empty digest of what is noted marks it: nothing of the job is at the receiver under this key any more.
         """
-        assert self._family.neutral is not None
-        family = self._family if self._family.of_key is None else self._family.of_key(old.key)
+        family = self._family.of_key(old.key)
         text = None if aar is None else self._zeros(family, aar, old.key)
         if text is None:
             # What the job has become would be refused; the key is all that has to be the same.
@@ -195,8 +183,7 @@ class JobBatcher:
         assert text is not None
         self._collect(text, None, old._replace(digest=b"", seq=0, notes="sent with zeros"))
 
-    def _zeros(self, family: JobFamily, aar: AAR, key: str) -> str | None:
-        assert self._family.neutral is not None
+    def _zeros(self, family: Records, aar: AAR, key: str) -> str | None:
         try:
             verdict = family.accept(self._family.neutral(aar, key), self._now)
             return None if verdict.refusal is not None else family.text(verdict.aar, self._now)
@@ -212,22 +199,19 @@ class JobBatcher:
     def _correction(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> Held | None:
         # Without a digest: an operator says that there is room for it now.
         there = [one for one in known if one.digest]
-        if not there or self._family.neutral is not None or is_known(aar, record.key, there) or self._replaces(aar):
+        if not there or not self._keeps_first or is_known(aar, record.key, there):
+            return None
+        # Under another key it would be a record more, and no other version of the one there.
+        if self._family.replaces(aar) and all(one.key == record.key for one in there):
             return None
         self._tally.corrections += 1
-        reason = CORRECTION.format(key=record.key)
+        reason = _CORRECTION.format(room=self._plug.makes_room.format(key=record.key))
         if not self._republish:
             self._tally.note(f"{record.job_id}: not sent: {reason}")
         return Held(record, "correction", reason)
 
-    def _replaces(self, aar: AAR) -> bool:
-        """Whether the receiver would put this record in the place of the one it has: only of one without children."""
-        return self._family.replacement is not None and not aar.run_time_environments and not aar.transfers
-
     def _neutralise(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> None:
-        if self._family.neutral is None:
-            return
-        for old in known:
+        for old in known if not self._keeps_first else ():
             if old.key != record.key:
                 self._tally.note(
                     f"{aar.job_id}: was published as another record ({old.key}): that one is sent again with zeros;"
@@ -236,36 +220,36 @@ class JobBatcher:
                 self.neutralise(aar, _taken_back(aar.job_id, old))
 
     def _accept(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> None:
+        # What the receiver has of the job under another key stays until there is something to replace it.
         try:
             verdict = self._family.accept(aar, self._now)
-            text = "" if verdict.refusal is not None else self._text(verdict.aar, record, known)
+            if verdict.refusal is not None:
+                self._hold(record, verdict.refusal, verdict.not_before)
+                return
+            text = self._text(verdict.aar, record, known)
         except _UNFORESEEN as error:
-            verdict = acceptance.Verdict(aar, (), f"cannot be written: {error}")
-            text = ""
-        if verdict.refusal is not None:
-            # What the receiver has of the job under another key stays until there is something to replace it.
-            self._hold(record, verdict.refusal, verdict.not_before)
+            self._hold(record, f"cannot be written: {error}")
             return
         if known:
             self._neutralise(aar, record, known)
         if self._is_replacement(aar, record, known):
-            record = record._replace(notes=REPLACES)
+            record = record._replace(notes=self._plug.replaced)
         elif verdict.notes:
             record = record._replace(notes="; ".join(verdict.notes))
         self._collect(text, self._family.group(verdict.aar), record)
 
     def _text(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> str:
-        if self._family.replacement is not None and self._is_replacement(aar, record, known):
-            return self._family.replacement(aar, self._now, f"{aar.job_id}#{record.digest.hex()[:_SUFFIX_DIGITS]}")
+        if self._is_replacement(aar, record, known):
+            return self._family.replacement(aar, self._now, record.digest)
         return self._family.text(aar, self._now)
 
     def _is_replacement(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> bool:
-        """Whether a record goes under another GlobalJobId: it is to replace the one there, or has replaced it."""
-        if self._family.replacement is None or not known:
+        """Whether a record goes in the form in which it replaces the one there: it is to do that, or has done it."""
+        if not self._family.can_replace or not known:
             return False
         if is_known(aar, record.key, known):
-            return any(one.notes == REPLACES for one in known)
-        return self._replaces(aar)
+            return any(one.notes == self._plug.replaced for one in known)
+        return self._family.replaces(aar)
 
     def _collect(self, text: str, group: str | None, record: SentRecord) -> None:
         size = wire_size(text)

@@ -8,27 +8,23 @@ the record; a lost answer leaves the message in the ledger, and the next run sen
 from __future__ import annotations
 
 import hashlib
-import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
-from arcacct.db.engine import Connection
 from arcacct.errors import ArcacctError, InputError, TargetBusy, TargetRefuses
 from arcacct.publishing import held, ledger, sent
 from arcacct.publishing.answers import Answer, Kind, error_of
-from arcacct.publishing.families import DOCUMENTS, UR, Document
+from arcacct.publishing.instants import iso
 from arcacct.publishing.ledger import Held, Message, MonthProof, SentRecord, SentSum, Unknown
+from arcacct.publishing.plug import Document, Sender
 from arcacct.publishing.refusals import DAY_S, refused, words_of
-from arcacct.publishing.senders import Sender
-from arcacct.publishing.tally import Tally
+from arcacct.publishing.task import Task
 from arcacct.publishing.under_way import UnderWay
-from arcacct.targets.xml import iso_time
 
-STILL_THERE = (
-    "the receiver still has an older version of this record: it named the same row of its database again. Give its"
-    " administrator what `arcacct quarantine sql` prints (it deletes record {key}), then run `arcacct quarantine retry`"
+_STILL_THERE = (
+    "the receiver still has an older version of this record{named}. {Room}, then run `arcacct quarantine retry`"
 )
 
 _REFUSALS = (Kind.TOO_LARGE, Kind.RECORDS_REFUSED)
@@ -89,31 +85,29 @@ class Deliverer(Protocol):
         """Let go of what is still going on, after whatever happened."""
 
 
-Watch = Callable[[], None]
-
-
 class Delivery:
     """Sends messages to one target and keeps its ledger."""
 
     def __init__(
-        self,
-        con: Connection,
-        target: str,
-        sender: Sender,
-        tally: Tally,
-        *,
-        origin: str = "publish",
-        run: int = 0,
-        unknown: Unknown | None = None,
-        watch: Watch = lambda: None,
+        self, task: Task, sender: Sender, origin: str, unknown: Unknown | None, watch: Callable[[], None]
     ) -> None:
-        self._con = con
-        self._target = target
+        """
+        ``origin``: ``publish`` or ``republish``; ``watch`` is told of each answer.
+
+        ``unknown``: what an older ledger does not know of a receiver that keeps the first version of a record.
+        """
+        self._con = task.publishing
+        self._target = task.block
+        self._plug = task.plug
         self._sender = sender
-        self._tally = tally
+        self._tally = task.tally
         self._origin = origin
-        self._run = run
+        self._run = task.run
         self._unknown = unknown
+        room, named = self._plug.makes_room, ": it named the same row of its database again"
+        self._still_there = _STILL_THERE.format(
+            Room=room[:1].upper() + room[1:], named=named if self._plug.numbers_records else ""
+        )
         self._watch = watch
         self._under_way: UnderWay | None = None
         self._suspects: list[Suspect] = []
@@ -163,7 +157,15 @@ class Delivery:
                 ledger.move_cursor(self._con, self._target, what.seq)
             return
         seq = None if messages else what.seq
-        intended = ledger.intend(self._con, self._target, messages, aside, seq=seq, proofs=what.proofs)
+        intended = ledger.intend(
+            self._con,
+            self._target,
+            messages,
+            aside,
+            seq=seq,
+            proofs=what.proofs,
+            one_kind=self._plug.months_have_one_kind,
+        )
         groups = [batch[0].group for batch in batches]
         if what.ahead and not self._forbidden.keys() & set(groups):
             # Where the host lets no more threads begin the caller waits for the answers.
@@ -273,7 +275,7 @@ class Delivery:
         """
         Each batch with its message; a text that cannot be packed at all is set aside, alone.
 
-        The rules of `targets.acceptance` should have found it; if they did not, the others must not wait for it.
+        The rules of its `Records.accept` should have found it; if they did not, the others must not wait for it.
         """
         packed: list[tuple[Sequence[Part], Message]] = []
         aside: list[Held] = []
@@ -322,8 +324,7 @@ class Delivery:
             self._accept(message, answer)
         elif answer.kind in _REFUSALS:
             self._refuse(message, answer, accepted)
-        elif answer.status == 406 and message.kind == UR.kind:
-            # Only this machine is not ours to report: others may be.
+        elif answer.about_group:
             self._forbidden[group] = answer
             self._hold_forbidden(message, answer)
         else:
@@ -339,7 +340,7 @@ class Delivery:
             answer.text,
             answer.receiver_id,
             answer.receiver_rows,
-            STILL_THERE,
+            self._still_there,
             self._unknown,
         )
         # What is sent again on purpose was counted and named before.
@@ -357,7 +358,10 @@ class Delivery:
     def _refuse(self, message: Message, answer: Answer, accepted: int) -> None:
         if message.record_count > 1:
             now = self._accepted
-            for part in ledger.split(self._con, self._target, message, self._halves(message)):
+            halves = self._halves(message)
+            for part in ledger.split(
+                self._con, self._target, message, halves, one_kind=self._plug.months_have_one_kind
+            ):
                 self._send(part, now)
         elif (answer.kind == Kind.TOO_LARGE and answer.status is None) or self._has_evidence(message, accepted):
             # Without a status it was never sent: no message can be that large.
@@ -380,18 +384,20 @@ class Delivery:
 
     def _still_works(self, message: Message) -> bool:
         """
-        Whether SGAS takes again what it took before, which changes nothing there: then the new records are at fault.
+        Whether the receiver takes again what it took before: then the new records are at fault.
 
-        APEL would replace newer values by what it took before, so it is never asked.
+        One that replaces newer values by what it took before is never asked.
         """
-        known = sent.last_accepted(self._con, self._target, UR.kind) if message.kind == UR.kind else None
+        known = None
+        if self._plug.keeps_first:
+            known = sent.last_accepted(self._con, self._target, message.kind)
         if known is None or self._sender.send(known).kind != Kind.ACCEPTED:
             return False
         self._accepted += 1
         return True
 
     def _halves(self, message: Message) -> list[Message]:
-        document = DOCUMENTS[message.kind]
+        document = self._plug.document(message.kind)
         texts = document.cut(self._sender.unpack(message.data))
         records: list[SentRecord | None] = [*message.records] or [None] * len(texts)
         parts = [Part(text, record) for text, record in zip(texts, records, strict=True)]
@@ -417,7 +423,10 @@ class Delivery:
             return
         (record,) = message.records
         before = held.refusals(self._con, self._target, record.job_id)
-        aside = refused(record, answer, len(message.data), before, self._run, int(time.time()))
+        # What the receiver has of the job in an older version stays there.
+        is_correction = record.notes is not None and record.notes == self._plug.replaced
+        believed = "correction" if is_correction else "quarantined"
+        aside = refused(record, answer, len(message.data), before, self._run, int(time.time()), believed)
         new = held.newly_aside(self._con, self._target, [aside])
         ledger.refused(self._con, self._target, message, answer.status, words_of(answer), [aside])
         self._tally.set_aside(new)
@@ -427,7 +436,8 @@ class Delivery:
 
     def _set_aside_sum(self, message: Message, answer: Answer) -> None:
         """Every run sends it again, until the receiver takes it."""
-        words, months = words_of(answer), _months(self._sender.unpack(message.data))
+        words = words_of(answer)
+        months = self._plug.months(message.kind, self._sender.unpack(message.data))
         count = ledger.refused(self._con, self._target, message, answer.status, words, [], months, self._run)
         if count > 1:
             self._tally.quarantined += 1
@@ -437,18 +447,11 @@ class Delivery:
         self._tally.note(f"a record of a {message.kind} message: refused by the receiver: {words}; {again}")
 
 
-def _months(text: str) -> list[tuple[int, int]]:
-    """Year and month of each sum of a message."""
-    months = re.findall("^Month: ([0-9]+)$", text, re.MULTILINE)
-    years = re.findall("^Year: ([0-9]+)$", text, re.MULTILINE)
-    return [(int(year), int(month)) for year, month in zip(years, months, strict=True)]
-
-
 def when_again(aside: Held) -> str:
     """What to say of a record that was refused and is not believed to be at fault."""
     if aside.refusals == 1:
         return "believed when it is repeated: the next run sends it again, apart from new records"
-    when = iso_time(aside.next_try or 0)
+    when = iso(aside.next_try or 0)
     return f"so it was in {aside.refusals} runs, which is not believed of so small a record: sent again from {when}"
 
 

@@ -2,68 +2,31 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
-from arcacct.conf.settings import Settings
-from arcacct.conf.targets import SGASTarget, Target
 from arcacct.db.engine import Connection
 from arcacct.jobs import former, reading
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.reading import Page
 from arcacct.publishing import held, months, sent
-from arcacct.publishing.batches import JobBatcher, Limits, bare
+from arcacct.publishing.batches import JobBatcher, bare
 from arcacct.publishing.delivery import Deliverer
 from arcacct.publishing.digests import is_same
-from arcacct.publishing.families import UR, JobFamily, SummaryFamily, job_family, wants
-from arcacct.publishing.floor import Floor
 from arcacct.publishing.held import Due
-from arcacct.publishing.ledger import JOB_KINDS, Cursor, SentRecord, Version, month_of
-from arcacct.publishing.months import Published
-from arcacct.publishing.tally import Tally
+from arcacct.publishing.instants import month_of
+from arcacct.publishing.ledger import Cursor, SentRecord, Version
+from arcacct.publishing.task import Task
 
 Versions = dict[str, list[Version]]
 """What the receiver has of each job."""
-
-
-class Task(NamedTuple):
-    """One target's run: what its steps share."""
-
-    settings: Settings
-    target: Target
-    accounting: Connection
-    publishing: Connection
-    tally: Tally
-    limits: Limits
-    dry_run: bool
-    floor: Floor
-    months: Mapping[tuple[int, int], Published]
-    """Those of which the target was sent something, as they were when the run began."""
-    life: str
-    """The incarnation of the accounting database."""
-    run: int = 0
-    """The number of this run of the target."""
-
-    @property
-    def due(self) -> Due:
-        """By what to tell whether the time of a held record has come."""
-        now = int(time.time())
-        return Due(now - self.target.settle_s, now, self.run)
 
 
 TWIN = (
     "the receiver would take it for job {}, which has the same id in the batch system and the same end: one would"
     " replace the other. Where two CEs share a batch system's ids, localid_prefix= tells them apart"
 )
-
-
-def _key_of(task: Task) -> Callable[[AAR], str]:
-    """What APEL knows a job by; at SGAS the JobID is enough."""
-    if isinstance(task.target, SGASTarget):
-        return lambda aar: aar.job_id
-    return job_family(JOB_KINDS[0], task.target, task.settings).key
 
 
 class Router:
@@ -73,44 +36,20 @@ class Router:
     Takes the place of a `JobBatcher`. A record whose month is published as sums is in one of those.
     """
 
-    def __init__(
-        self, task: Task, family: JobFamily | SummaryFamily, delivery: Deliverer, *, republish: bool = False
-    ) -> None:
-        """``family`` is what the target is sent now."""
+    def __init__(self, task: Task, delivery: Deliverer, *, republish: bool = False) -> None:
+        """Of a target that is sent records, or ever was."""
         self._task = task
         self._kinds = {month: one.kind for month, one in task.months.items()}
-        self._configured = family.document.kind
-        self._delivery = delivery
-        self._republish = republish
-        jobs = {kind for kind in (self._configured, *self._kinds.values()) if kind in (UR.kind, *JOB_KINDS)}
+        self._configured = task.plug.kind
+        jobs = set(filter(task.plug.has_records, (self._configured, *self._kinds.values())))
         main = self._configured if self._configured in jobs else min(jobs)
         self._is_one_family = jobs == {self._configured, *self._kinds.values()} == {main}
-        self._key = _key_of(task)
-        self._others = {kind: self._batcher(kind, family, moves_cursor=False) for kind in sorted(jobs - {main})}
-        self._main = self._batcher(main, family, first=self._before_main)
 
-    def _batcher(
-        self,
-        kind: str,
-        family: JobFamily | SummaryFamily,
-        *,
-        moves_cursor: bool = True,
-        first: Callable[[], None] = lambda: None,
-    ) -> JobBatcher:
-        task = self._task
-        if isinstance(family, SummaryFamily) or kind != self._configured:
-            family = job_family(kind, task.target, task.settings)
-        return JobBatcher(
-            family,
-            self._delivery,
-            task.tally,
-            task.limits,
-            task.floor,
-            settle_s=task.target.settle_s,
-            republish=self._republish,
-            moves_cursor=moves_cursor,
-            first=first,
-        )
+        def batcher(kind: str, **more: Any) -> JobBatcher:
+            return JobBatcher(task, task.plug.records(kind), delivery, republish=republish, **more)
+
+        self._others = {kind: batcher(kind, moves_cursor=False) for kind in sorted(jobs - {main})}
+        self._main = batcher(main, first=self._before_main)
 
     def _at(self, end_time: object) -> JobBatcher | None:
         """Who takes a record that ended then; ``None``: a sum of its month does."""
@@ -120,7 +59,7 @@ class Router:
         kind = self._kinds.get(month_of(end_time), self._configured) if known else self._configured  # type: ignore[arg-type]
         if kind in self._others:
             return self._others[kind]
-        return self._main if kind in (UR.kind, *JOB_KINDS) else None
+        return self._main if self._task.plug.has_records(kind) else None
 
     def add(self, aar: AAR, seq: int, known: Sequence[Version] = ()) -> bool:
         """As `JobBatcher.add`."""
@@ -143,10 +82,10 @@ class Router:
 
         For a ledger that does not know what was sent since then. Returns how many.
         """
-        target, task, count = self._task.target, self._task, 0
-        if isinstance(target, SGASTarget):
+        task, count = self._task, 0
+        if task.plug.keeps_first:
             return 0
-        family = job_family(JOB_KINDS[0], target, task.settings)
+        family = task.plug.any_records()
         keys = {
             family.key(bare(one.job_id, one.end_time, one.local_job_id)): one
             for one in former.former_keys(task.accounting, doubt_seq)
@@ -171,9 +110,9 @@ class Router:
 
         APEL's key is the id in the batch system and the end; of two the one recorded first goes.
         """
-        if isinstance(self._task.target, SGASTarget) or not records:
+        if not self._task.plug.has_twins or not records:
             return {}
-        key = self._key
+        key = self._task.plug.any_records().key
         others = _others_of_their_seconds(self._task.accounting, records)
         ends = Counter(end_time for *_name, end_time in others)
         ends.update(aar.end_time for aar in records)
@@ -190,13 +129,13 @@ class Router:
         there = reading.by_job_id(self._task.accounting, list(first.values()))
         for job_id, twin in first.items():
             other_aar = there.get(twin)
-            if other_aar is not None and wants(self._task.target, other_aar.vo) and self._is_sent(other_aar):
+            if other_aar is not None and self._task.plug.target.wants(other_aar.vo) and self._is_sent(other_aar):
                 found[job_id] = twin
         return found
 
     def _is_sent(self, aar: AAR) -> bool:
         """Whether the receiver has a job, or will have it."""
-        states = held.states(self._task.publishing, self._task.target.block, [aar.job_id])
+        states = held.states(self._task.publishing, self._task.block, [aar.job_id])
         return states.get(aar.job_id) not in ("quarantined", "dropped")
 
     def passed(self, seq: int) -> None:
@@ -214,7 +153,7 @@ class Router:
         task = self._task
         if not task.dry_run and task.floor.has_kept_more():
             task.floor.hold_kept()
-            months.set_held(task.publishing, task.target.block, task.floor.held.values(), ())
+            months.set_held(task.publishing, task.block, task.floor.held.values(), ())
 
 
 def _others_of_their_seconds(con: Connection, records: Sequence[AAR]) -> list[tuple[int, str, str | None, int]]:
@@ -230,7 +169,7 @@ def add_logged(task: Task, router: Router, position: Cursor, horizon: int) -> No
     while page := reading.logged_after(task.accounting, seq, horizon, ended_from=position.start_end_time):
         job_ids = [*(one.aar.job_id for one in page.records), *(job_id for _seq, job_id in page.others)]
         known = _versions(task, job_ids)
-        aside = held.states(task.publishing, task.target.block, job_ids)
+        aside = held.states(task.publishing, task.block, job_ids)
         twins = router.twins([one.aar for one in page.records if not known.get(one.aar.job_id)])
         settled = [
             one.aar.job_id
@@ -251,7 +190,7 @@ def _add(task: Task, router: Router, seq: int, aar: AAR, known: Sequence[Version
 
     ``twin`` is another job that the receiver would take for this one.
     """
-    if wants(task.target, aar.vo):
+    if task.plug.target.wants(aar.vo):
         if twin is not None:
             router.set_aside(aar, seq, TWIN.format(twin))
             return False
@@ -283,7 +222,7 @@ def _take_back_deleted(task: Task, router: Router, seq: int, horizon: int) -> No
     if seq:
         # Deleted under an older program, which noted no JobIDs: the ledger knows them by their numbers in this life.
         job_ids += sent.jobs_of_records(
-            task.publishing, task.target.block, former.nameless_deleted(task.accounting, seq, horizon)
+            task.publishing, task.block, former.nameless_deleted(task.accounting, seq, horizon)
         )
     there = reading.by_job_id(task.accounting, job_ids)
     gone = [job_id for job_id in dict.fromkeys(job_ids) if job_id not in there]
@@ -304,7 +243,7 @@ def add_held(task: Task, router: Router) -> None:
 
 def _add_held(task: Task, router: Router, due: Due, *, refused: bool) -> None:
     after = ""
-    while page := held.held_to_send(task.publishing, task.target.block, due, refused=refused, after=after):
+    while page := held.held_to_send(task.publishing, task.block, due, refused=refused, after=after):
         job_ids = [job_id for job_id, _state in page]
         records = reading.by_job_id(task.accounting, job_ids)
         known = _versions(task, job_ids)
@@ -331,17 +270,17 @@ def add_period(task: Task, router: Router, ended_from: int, ended_before: int) -
     for page in reading.ended_between(task.accounting, ended_from, ended_before):
         job_ids = [aar.job_id for aar in page]
         known = _versions(task, job_ids)
-        aside = held.states(task.publishing, task.target.block, job_ids)
+        aside = held.states(task.publishing, task.block, job_ids)
         twins = router.twins([aar for aar in page if not known.get(aar.job_id)])
         for aar in page:
-            if aside.get(aar.job_id) != "dropped" and wants(task.target, aar.vo):
+            if aside.get(aar.job_id) != "dropped" and task.plug.target.wants(aar.vo):
                 _add(task, router, 0, aar, known.get(aar.job_id, []), twins.get(aar.job_id))
 
 
 def _versions(task: Task, job_ids: Sequence[str]) -> Versions:
-    return sent.versions(task.publishing, task.target.block, job_ids)
+    return sent.versions(task.publishing, task.block, job_ids, keeps_first=task.plug.keeps_first)
 
 
 def _release(task: Task, job_ids: Sequence[str]) -> None:
     if job_ids and not task.dry_run:
-        held.release(task.publishing, task.target.block, job_ids)
+        held.release(task.publishing, task.block, job_ids)

@@ -8,18 +8,17 @@ lost, restored, moved or exchanged; a filter mistyped, a name changed) holds the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from arcacct.errors import FiguresHeld
 from arcacct.jobs.aar import AAR
 from arcacct.publishing.digests import is_same
 from arcacct.publishing.given import Amount, Place
-from arcacct.publishing.ledger import Version, month_of
+from arcacct.publishing.instants import Month, month_of
+from arcacct.publishing.ledger import Version
 from arcacct.publishing.months import Accepted, HeldMonth
-from arcacct.targets.apel.text import folded
 
-Month = tuple[int, int]
 Selection = Mapping[str, object]
 
 WAYS_OUT = (
@@ -48,15 +47,17 @@ class Floor:
         proven: Selection | None,
         given_jobs: Mapping[Place, Amount],
         given_sums: Mapping[Place, Amount],
+        folded: Callable[[str], str],
     ) -> None:
         """
         Begin a run.
 
         ``life_seq``: records up to there in FinishedLog are those of a backup; ``selection`` is by what the target
         selects now, ``proven`` by what it did when nothing was held; ``given_jobs`` are its job records,
-        ``given_sums`` what its sums stand for.
+        ``given_sums`` what its sums stand for. The receiver compares names of places as they are ``folded``.
         """
         self._accepted = accepted
+        self._folded = folded
         self._life_seq = life_seq
         self._changes = changes(proven, selection)
         self.filter_changed = proven is not None and proven.get("vofilter") != selection["vofilter"]
@@ -135,7 +136,7 @@ class Floor:
         known = self._elsewhere.get(asked)
         if known is None:
             sites = self._sites.get(month)
-            known = self._elsewhere[asked] = sites is not None and folded(site) not in map(folded, sites)
+            known = self._elsewhere[asked] = sites is not None and self._folded(site) not in map(self._folded, sites)
         return known
 
     def has_kept_more(self) -> bool:
@@ -168,10 +169,10 @@ class Floor:
         """
         if month in self._accepted.open:
             return False
-        there, gone = _by_place(found), _by_place(left)
+        there, gone = self._by_place(found), self._by_place(left)
         fallen = [
             Fall(place, had, has)
-            for place, had in _by_place(given).items()
+            for place, had in self._by_place(given).items()
             if _fell(had, has := there.get(place, _NOTHING), gone.get(place, _NOTHING))
         ]
         if not fallen:
@@ -186,6 +187,14 @@ class Floor:
         hosts = sorted({one.place.submit_host for one in fallen})
         self.hold(HeldMonth(*month, f"{figures} ({', '.join(hosts)}): {self._cause()}", jobs, now))
         return True
+
+    def _by_place(self, amounts: Mapping[Place, Amount]) -> dict[Place, Amount]:
+        """The same, places compared as the receiver compares them."""
+        found: dict[Place, Amount] = {}
+        for place, amount in amounts.items():
+            key = place._replace(site=self._folded(place.site), submit_host=self._folded(place.submit_host))
+            found[key] = added(found[key], amount) if key in found else amount
+        return found
 
     def is_incomplete(self, month: Month, jobs: int, cause: str) -> bool:
         """Whether the beginning of a month is missing and nobody accepted that; holds the month then."""
@@ -224,15 +233,6 @@ def held_text(one: HeldMonth) -> str:
 
 
 _NOTHING = Amount(0, 0)
-
-
-def _by_place(amounts: Mapping[Place, Amount]) -> dict[Place, Amount]:
-    """The same, places compared as the receiver compares them."""
-    found: dict[Place, Amount] = {}
-    for place, amount in amounts.items():
-        key = place._replace(site=folded(place.site) or "", submit_host=folded(place.submit_host) or "")
-        found[key] = added(found[key], amount) if key in found else amount
-    return found
 
 
 def added(one: Amount, two: Amount) -> Amount:

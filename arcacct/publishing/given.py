@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from arcacct.db.durable import transaction
 from arcacct.db.engine import Connection
-from arcacct.publishing.ledger import Version, given_id, month_of
+from arcacct.publishing.instants import month_of
+from arcacct.publishing.ledger import Version, given_id
 from arcacct.publishing.sent import MANY, versions
 
 
@@ -56,11 +57,14 @@ def is_counted(con: Connection, target: str) -> bool:
     return row is None or bool(row[0])
 
 
-def count_anew(con: Connection, target: str, count: Callable[[dict[str, list[Version]]], Iterator[Sighting]]) -> None:
+def count_anew(
+    con: Connection, target: str, count: Callable[[dict[str, list[Version]]], Iterator[Sighting]], *, keeps_first: bool
+) -> None:
     """
     Count all that a receiver has, once, for a ledger of an older program; one transaction.
 
-    ``count`` says of some jobs, with what the receiver has of each, where every version is counted.
+    ``count`` says of some jobs, with what the receiver has of each, where every version is counted; ``keeps_first`` as
+    of `versions`.
     """
     with transaction(con):
         con.execute("DELETE FROM Given WHERE Target = ?", (target,))
@@ -72,7 +76,9 @@ def count_anew(con: Connection, target: str, count: Callable[[dict[str, list[Ver
         }
         after = ""
         while page := _jobs_sent(con, after):
-            for job_id, version, (site, submit_host, wall_s) in count(versions(con, target, page)):
+            for job_id, version, (site, submit_host, wall_s) in count(
+                versions(con, target, page, keeps_first=keeps_first)
+            ):
                 given = given_id(con, target, (site, submit_host, *month_of(version.end_time)))
                 if version.message_id not in sending:
                     # What is under way counts when it is accepted.

@@ -10,9 +10,13 @@ from arcacct.db.durable import transaction
 from arcacct.db.engine import Connection
 from arcacct.errors import InputError
 from arcacct.jobs.reading import LAST_SECOND
+from arcacct.publishing.instants import iso
 from arcacct.publishing.ledger import Held, hold
-from arcacct.publishing.sent import MANY
-from arcacct.targets.xml import iso_time
+from arcacct.publishing.sent import MANY, versions
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.conf.targets import Target
 
 
 class Due(NamedTuple):
@@ -57,7 +61,7 @@ class Aside(NamedTuple):
         """What to say of another try: ``tried again from 2026-11-20T10:30:00Z``; empty if there is none."""
         if self.next_try_s is None or self.state not in ("held", "quarantined"):
             return ""
-        return f"tried again from {iso_time(self.next_try_s)}" if self.next_try_s else "tried again with the next run"
+        return f"tried again from {iso(self.next_try_s)}" if self.next_try_s else "tried again with the next run"
 
 
 _ASIDE = "SELECT Target, JobID, RecordID, EndTime, State, Reason, Attempts, Since, NextTry, Refusals FROM HeldRecords"
@@ -203,6 +207,20 @@ def set_aside(con: Connection, *, target: str | None = None, job_id: str | None 
         f"{_ASIDE} WHERE {' AND '.join(asked) or '1'} ORDER BY Target, EndTime, JobID", tuple(asked.values())
     )
     return [Aside._make(row) for row in rows]
+
+
+def outdated(con: Connection, target: Target) -> list[str]:
+    """
+    By what a receiver that keeps the first version of a record knows those of which there are corrections.
+
+    Raises InputError when nothing is set aside as a correction.
+    """
+    aside = [one.job_id for one in set_aside(con, target=target.block) if one.state == "correction"]
+    known = versions(con, target.block, aside, keeps_first=True)
+    keys = sorted({version.key for found in known.values() for version in found})
+    if not keys:
+        raise InputError(f"{target.name}: nothing is set aside as a correction; see `arcacct quarantine list`")
+    return keys
 
 
 def change_state(con: Connection, target: str | None, job_ids: Sequence[str], state: str) -> int:

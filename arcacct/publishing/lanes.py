@@ -16,9 +16,9 @@ from typing import Any
 
 from arcacct.conf.places import Places
 from arcacct.conf.settings import Settings
-from arcacct.conf.targets import Target
 from arcacct.db import opening
 from arcacct.errors import TargetBusy
+from arcacct.publishing.plug import Plug
 from arcacct.publishing.tally import Tally
 from arcacct.publishing.target_run import Databases, Outcome, TargetRun, Wishes, fault_of
 
@@ -32,9 +32,9 @@ GRACE_S = 5.0
 class Lane:
     """Targets of one receiver, which hears one message at a time: one run after the other."""
 
-    def __init__(self, targets: Sequence[Target], locks: ExitStack) -> None:
+    def __init__(self, plugs: Sequence[Plug], locks: ExitStack) -> None:
         """``locks`` are given back as soon as the last of the targets is done."""
-        self.targets = targets
+        self.plugs = plugs
         self.locks = locks
         self.outcomes: list[Outcome] = []
 
@@ -45,12 +45,12 @@ class Lane:
             try:
                 with in_use(here, Databases(*opening.open_again(here))) as both:
                     opening.read_once(both.accounting)
-                    for target in self.targets:
-                        self.outcomes.append(_outcome(settings, target, both, wishes, stopping, work))
+                    for plug in self.plugs:
+                        self.outcomes.append(_outcome(plug, both, wishes, stopping, work))
             except BaseException as error:  # noqa: BLE001  nobody else would hear of it: this is the end of a thread
-                left = self.targets[len(self.outcomes) :]
+                left = self.plugs[len(self.outcomes) :]
                 fault = fault_of(error, here.publishing_database)
-                self.outcomes += [Outcome(target.name, Tally(), fault) for target in left]
+                self.outcomes += [Outcome(plug.target.name, Tally(), fault) for plug in left]
 
 
 def run_all(settings: Settings, lanes: Sequence[Lane], wishes: Wishes, work: Work) -> None:
@@ -134,16 +134,14 @@ def in_use(here: Places, both: Databases) -> Iterator[Databases]:
         yield both
 
 
-def _outcome(
-    settings: Settings, target: Target, both: Databases, wishes: Wishes, stopping: Event, work: Work
-) -> Outcome:
+def _outcome(plug: Plug, both: Databases, wishes: Wishes, stopping: Event, work: Work) -> Outcome:
     tally = Tally()
     try:
-        run = TargetRun(settings, target, both, wishes, stopping)
+        run = TargetRun(plug, both, wishes, stopping)
         tally = run.tally
         return work(run)
     except Exception as error:  # noqa: BLE001  a fault of ours about one target must not keep the others waiting
-        return Outcome(target.name, tally, fault_of(error, settings.places.publishing_database))
+        return Outcome(plug.target.name, tally, fault_of(error, plug.settings.places.publishing_database))
 
 
 class _Voice:

@@ -12,16 +12,15 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 from arcacct.db.durable import transaction
 from arcacct.db.engine import Connection
+from arcacct.publishing.instants import month_of
 from arcacct.wording import fit
 
-JOB_KINDS = ("car", "individual", "individual-v04")
-"""Kinds of messages with a record for each job, all in one table at APEL."""
-_DAY_S = 86400
+COUNTS = "sync"
+"""The kind of messages that say how many jobs a receiver was given: sums, but none of usage."""
 
 
 class Cursor(NamedTuple):
@@ -158,6 +157,11 @@ RECORD_COLUMNS = (
 """A SentRecord, from MessageRecords LEFT JOIN Given."""
 
 
+KEPT, OTHER = "0", "other"
+"""
+In the place of a receiver's number of a record, from one that gives none: it had the record already, in whatever
+version; it has another version than the one that was sent.
+"""
 UNKNOWN_DIGEST = b"\0"
 """Of a record that the receiver has in a version that nobody knows: it is that of no record."""
 
@@ -254,12 +258,13 @@ def intend(
     *,
     seq: int | None = None,
     proofs: Iterable[MonthProof] = (),
+    one_kind: bool = False,
 ) -> list[Message]:
     """
     Write messages down before they are sent, bytes and all, and what is held back; returns them with their ids.
 
     ``seq`` moves the cursor at once: for records that are all held back. ``proofs`` are of months whose sums are all
-    among the messages.
+    among the messages; ``one_kind``: a month that has records is in the kind of these from then on.
     """
     now = int(time.time())
     with transaction(con):
@@ -273,10 +278,10 @@ def intend(
             " Sent = excluded.Sent",
             [(target, *proof, now) for proof in proofs],
         )
-        return [_insert(con, target, message, now) for message in messages]
+        return [_insert(con, target, message, now, one_kind=one_kind) for message in messages]
 
 
-def _insert(con: Connection, target: str, message: Message, now: int) -> Message:
+def _insert(con: Connection, target: str, message: Message, now: int, *, one_kind: bool) -> Message:
     row = con.execute(
         "INSERT INTO Messages (Target, Kind, Origin, State, Seq, Created, RecordCount, ByteCount, Digest, Destination,"
         " EmpaID, Bytes) VALUES (?, ?, ?, 'sending', ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -296,7 +301,7 @@ def _insert(con: Connection, target: str, message: Message, now: int) -> Message
     )
     message_id = row.lastrowid or 0
     if message.records:
-        _insert_records(con, target, message_id, message)
+        _insert_records(con, target, message_id, message, one_kind=one_kind)
     # Already now: the message may arrive without an answer, and a key too many is only sent zeros once more.
     con.executemany(
         "INSERT OR REPLACE INTO SumKeys (Target, Kind, Key, Year, Month, Jobs, Wall, Site, SubmitHost, MessageID)"
@@ -306,7 +311,7 @@ def _insert(con: Connection, target: str, message: Message, now: int) -> Message
     return message._replace(message_id=message_id)
 
 
-def _insert_records(con: Connection, target: str, message_id: int, message: Message) -> None:
+def _insert_records(con: Connection, target: str, message_id: int, message: Message, *, one_kind: bool) -> None:
     places = [
         None if one.submit_host is None else (one.site, one.submit_host, *month_of(one.end_time))
         for one in message.records
@@ -320,7 +325,7 @@ def _insert_records(con: Connection, target: str, message_id: int, message: Mess
             for position, (one, place) in enumerate(zip(message.records, places, strict=True))
         ],
     )
-    if message.kind in JOB_KINDS:
+    if one_kind:
         # Already now, as the sums: what may have arrived decides in which family the month stays.
         con.executemany(
             "INSERT OR IGNORE INTO Months (Target, Year, Month, Kind) VALUES (?, ?, ?, ?)",
@@ -340,16 +345,6 @@ def given_id(con: Connection, target: str, place: tuple[str, str, int, int]) -> 
         "INSERT INTO Given (Target, Site, SubmitHost, Year, Month) VALUES (?, ?, ?, ?, ?)", (target, *place)
     )
     return made.lastrowid or 0
-
-
-def month_of(end_time: int) -> tuple[int, int]:
-    """Year and month of an end, UTC."""
-    return _month_of_day(end_time // _DAY_S)
-
-
-@lru_cache(maxsize=1024)
-def _month_of_day(day: int) -> tuple[int, int]:
-    return time.gmtime(day * _DAY_S)[:2]
 
 
 def hold(con: Connection, target: str, held: Held, now: int) -> None:
@@ -444,9 +439,9 @@ def accepted(
     The receiver has it: answer, records, counts and cursor in one transaction.
 
     ``receiver_rows`` are the receiver's own numbers of the records, by key (SGAS). A number that is not new says that
-    it kept what it had: such a record is set aside as ``correction``, for the reason ``still_there`` with its
-    ``{key}``. So is one of which it may have another version that the ledger has lost (``unknown``). Returns the JobIDs
-    of those.
+    it kept what it had, as `KEPT` and `OTHER` do: such a record is set aside as ``correction``, for the reason
+    ``still_there`` with its ``{key}``. So is one of which it may have another version that the ledger has lost
+    (``unknown``). Returns the JobIDs of those.
     """
     con.execute("PRAGMA synchronous = NORMAL")
     try:
@@ -487,15 +482,16 @@ def _note_rows(
     )
     kept = []
     for position, one in enumerate(message.records):
-        if one.key not in rows:
+        row = rows.get(one.key)
+        if row is None:
             continue
-        if unknown is not None and unknown.has(one, rows[one.key]):
-            con.execute(
-                "UPDATE MessageRecords SET Digest = ? WHERE MessageID = ? AND Position = ?",
-                (UNKNOWN_DIGEST, message.message_id, position),
-            )
-            kept.append(one)
         if one.replaced_id is None:
+            if row == OTHER or (unknown is not None and unknown.has(one, row)):
+                con.execute(
+                    "UPDATE MessageRecords SET Digest = ? WHERE MessageID = ? AND Position = ?",
+                    (UNKNOWN_DIGEST, message.message_id, position),
+                )
+                kept.append(one)
             continue
         before = con.execute(
             "SELECT MessageRecords.Digest, GivenID, Wall, ReceiverRow FROM MessageRecords"
@@ -503,7 +499,7 @@ def _note_rows(
             " AND MessageID < ? ORDER BY MessageID DESC LIMIT 1",
             (one.job_id, target, one.key, message.message_id),
         ).fetchone()
-        if before is None or before[3] != rows[one.key]:
+        if before is None or row not in (before[3], KEPT, OTHER):
             continue
         # What the receiver has is the earlier version: the ledger says so, whatever was sent.
         con.execute(
@@ -563,13 +559,13 @@ def _count_without(con: Connection, target: str, message_id: int) -> None:
             con.execute(change, (-1, -before_s, before))
 
 
-def highest_row(con: Connection, target: str) -> int:
+def highest_row(con: Connection, target: str, kind: str) -> int:
     """The highest number that a receiver gave to a record of the newest messages to it; 0 for none."""
     row = con.execute(
         "SELECT max(CAST(ReceiverRow AS INTEGER)) FROM MessageRecords WHERE MessageID IN"
-        " (SELECT MessageID FROM Messages WHERE Target = ? AND Kind = 'ur' AND State = 'accepted'"
+        " (SELECT MessageID FROM Messages WHERE Target = ? AND Kind = ? AND State = 'accepted'"
         " ORDER BY MessageID DESC LIMIT 100)",
-        (target,),
+        (target, kind),
     ).fetchone()
     return int(row[0] or 0)
 
@@ -583,12 +579,14 @@ def withdraw(con: Connection, message_ids: Sequence[int]) -> None:
         con.executemany("DELETE FROM Messages WHERE MessageID = ?", [(one,) for one in message_ids])
 
 
-def split(con: Connection, target: str, message: Message, parts: Sequence[Message]) -> list[Message]:
+def split(
+    con: Connection, target: str, message: Message, parts: Sequence[Message], *, one_kind: bool = False
+) -> list[Message]:
     """Replace one refused message by its parts; the last of them takes over the cursor."""
     now = int(time.time())
     with transaction(con):
         _answer(con, message.message_id, "split", None, f"split into {len(parts)}", None)
-        return [_insert(con, target, part, now) for part in parts]
+        return [_insert(con, target, part, now, one_kind=one_kind) for part in parts]
 
 
 def refused(
@@ -615,7 +613,7 @@ def refused(
             hold(con, target, one, now)
         for month in months:
             refusals = max(refusals, _note_refused_sum(con, target, (message.kind, *month), words, run))
-            if message.kind == "sync":
+            if message.kind == COUNTS:
                 # Counts of every month are sent in every run.
                 continue
             con.execute("INSERT OR IGNORE INTO OpenMonths (Target, Year, Month) VALUES (?, ?, ?)", (target, *month))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Iterable, Sequence
 
-from arcacct.conf.targets import APELTarget, DirectoryTarget, SGASTarget
 from arcacct.db import lives, schema
 from arcacct.db.opening import one_moment
 from arcacct.jobs import cells, former, reading
@@ -15,29 +13,15 @@ from arcacct.jobs.aar import AAR, UsageCell
 from arcacct.publishing import given, held, ledger, sent
 from arcacct.publishing.batches import batched
 from arcacct.publishing.delivery import Consignment, Deliverer, Part
-from arcacct.publishing.families import SYNC, SummaryFamily, apel_options, wants
-from arcacct.publishing.feed import Task
 from arcacct.publishing.floor import added
 from arcacct.publishing.given import Amount, Place
-from arcacct.publishing.ledger import Held, MonthProof, SentRecord, SentSum
+from arcacct.publishing.instants import Month, iso, month_bounds, month_name, next_month
+from arcacct.publishing.ledger import COUNTS, Held, MonthProof, SentRecord, SentSum
 from arcacct.publishing.months import held as held_months
-from arcacct.publishing.position import iso
-from arcacct.publishing.sums import (
-    Month,
-    month_bounds,
-    month_name,
-    next_month,
-    send_zeros,
-    sent_sum,
-    summary_sums,
-    zeros,
-    zeros_note,
-)
+from arcacct.publishing.plug import Summaries
+from arcacct.publishing.sums import send_zeros, summed, zeros, zeros_note
 from arcacct.publishing.tally import Tally
-from arcacct.targets import acceptance
-from arcacct.targets.apel import messages, summaries
-from arcacct.targets.apel.summaries import SummaryKey, SyncKey
-from arcacct.targets.apel.text import folded
+from arcacct.publishing.task import Task
 
 _END_OF_TIME = math.inf
 Live = tuple[str, SentSum]
@@ -47,7 +31,7 @@ _NO_MEASURE = "a duration that cannot have been measured: it is counted as 0"
 
 def send_summaries(
     task: Task,
-    family: SummaryFamily,
+    family: Summaries,
     months: Iterable[Month],
     delivery: Deliverer,
     *,
@@ -64,13 +48,12 @@ def send_summaries(
     sums are; ``logged`` are jobs that were logged since the last run and have values that no sum can hold, or end in
     months that have not begun; with ``doubt`` the ledger does not know every key that was published.
     """
-    target = _apel(task)
     coming = next_month(int(time.time()))
     wanted = sorted(month for month in months if month_bounds(*month)[0] < coming)
     _leave(task, sorted(set(months) - set(wanted)))
-    by_month = {month: sent.live_summaries(task.publishing, target.block, *month) for month in wanted}
+    by_month = {month: sent.live_summaries(task.publishing, task.block, *month) for month in wanted}
     with one_moment(task.accounting):
-        sums = summary_sums(target, family, cells.usage_cells(task.accounting, wanted), task.tally)
+        sums = summed(task.plug, family, cells.usage_cells(task.accounting, wanted), task.tally)
         allowed = [
             month
             for month in wanted
@@ -83,7 +66,7 @@ def send_summaries(
     live = [one for month in allowed for one in by_month[month]]
     if doubt:
         live += _in_doubt(task, family, allowed)
-    send_zeros(target, live, parts, task.limits, task.tally, delivery)
+    send_zeros(task, live, parts, delivery)
     filled = {(part.sum.year, part.sum.month) for part in parts if part.sum is not None}
     proofs = [
         MonthProof(*month, family.document.kind, horizon, task.life)
@@ -92,15 +75,15 @@ def send_summaries(
     ]
     delivery.deliver(Consignment(family.document, batched(parts, *task.limits), seq, proofs=proofs))
     if not task.dry_run:
-        sent.close_months(task.publishing, target.block, allowed, task.run)
+        sent.close_months(task.publishing, task.block, allowed, task.run)
 
 
 def _leave(task: Task, months: Sequence[Month]) -> None:
     """Months that have not begun stay as they are: at the receiver, and held or not."""
     for month in months:
         task.tally.note(f"{month_name(month)}: has not begun by this host's clock: nothing of it is sent")
-    holding = held_months(task.publishing, task.target.block) if months else {}
-    for one in holding.get(task.target.block, ()):
+    holding = held_months(task.publishing, task.block) if months else {}
+    for one in holding.get(task.block, ()):
         if (one.year, one.month) in months:
             task.floor.hold(one)
 
@@ -128,7 +111,7 @@ def _misses_the_beginning(task: Task, month: Month, live: Sequence[Live]) -> boo
     if cause is None and (month_bounds(*month)[0] >= since or month in task.months):
         return False
     counted = cells.counted_until(task.accounting, month, reading.LAST_SECOND)
-    jobs = sum(one.jobs for one in counted if wants(task.target, one.vo))
+    jobs = sum(one.jobs for one in counted if task.plug.target.wants(one.vo))
     return bool(jobs or live) and task.floor.is_incomplete(month, jobs, cause or _begun_later(since))
 
 
@@ -136,7 +119,7 @@ def _begun_later(since: int) -> str:
     return f"the database was begun at {iso(since)} and may lack the month's earlier jobs"
 
 
-def _falls(task: Task, family: SummaryFamily, month: Month, live: Sequence[Live], parts: Sequence[Part]) -> bool:
+def _falls(task: Task, family: Summaries, month: Month, live: Sequence[Live], parts: Sequence[Part]) -> bool:
     known = task.months.get(month)
     if not live or known is None:
         return False
@@ -148,21 +131,23 @@ def _falls(task: Task, family: SummaryFamily, month: Month, live: Sequence[Live]
         # are gone.
         until = reading.LAST_SECOND if known.sent is None else known.sent
         seq = schema.life_seq(task.accounting)
-        counted = [one for one in cells.counted_until(task.accounting, month, until) if wants(task.target, one.vo)]
+        counted = [one for one in cells.counted_until(task.accounting, month, until) if task.plug.target.wants(one.vo)]
         found = _placed(family, month, [(one.endpoint_url, one.jobs, one.wall_s) for one in counted])
-        now = [one for one in cells.cells_of_changed(task.accounting, month, seq, until) if wants(task.target, one.vo)]
+        now = [
+            one for one in cells.cells_of_changed(task.accounting, month, seq, until) if task.plug.target.wants(one.vo)
+        ]
         back = _placed(family, month, [(one.endpoint_url, one.jobs, one.wall_s) for one in now])
     elif known.seq is None:
         return _falls_after_older(task, month, given, found)
     else:
         seq = known.seq
         changed = cells.cells_of_changed(task.accounting, month, seq, reading.LAST_SECOND)
-        now_parts = summary_sums(_apel(task), family, changed, Tally()).parts
+        now_parts = summed(task.plug, family, changed, Tally()).parts
         back = _amounts(part.sum for part in now_parts if part.sum is not None)
     left = _left(task, family, month, seq)
     if task.floor.falls(month, given, found, _less(left, back)):
         return True
-    return task.floor.filter_changed and _falls_by_vo(task, month, ours, new, left)
+    return task.floor.filter_changed and _falls_by_vo(task, family, month, ours, new, left)
 
 
 def _falls_after_older(task: Task, month: Month, given: dict[Place, Amount], found: dict[Place, Amount]) -> bool:
@@ -171,31 +156,32 @@ def _falls_after_older(task: Task, month: Month, given: dict[Place, Amount], fou
 
     What was logged behind the cursor may be a proof, each record of one job.
     """
-    reached = ledger.cursor(task.publishing, task.target.block)
+    reached = ledger.cursor(task.publishing, task.block)
     logged = reading.count_logged(task.accounting, 0 if reached is None else reached.last_seq)
     return task.floor.falls(month, given, found, dict.fromkeys(given, Amount(logged, None)))
 
 
 def _falls_by_vo(
-    task: Task, month: Month, ours: Sequence[SentSum], new: Sequence[SentSum], left: dict[Place, Amount]
+    task: Task,
+    family: Summaries,
+    month: Month,
+    ours: Sequence[SentSum],
+    new: Sequence[SentSum],
+    left: dict[Place, Amount],
 ) -> bool:
     """Whether another filter leaves out VOs that were published, however many jobs the others have by now."""
     by_vo: dict[str | None, list[SentSum]] = {}
     for one in ours:
-        by_vo.setdefault(_vo_of(one), []).append(one)
+        by_vo.setdefault(family.vo_of(one.key), []).append(one)
     return any(
-        task.floor.falls(month, _amounts(sums), _amounts(one for one in new if _vo_of(one) == vo), left)
+        task.floor.falls(month, _amounts(sums), _amounts(one for one in new if family.vo_of(one.key) == vo), left)
         for vo, sums in by_vo.items()
     )
 
 
-def _vo_of(one: SentSum) -> str | None:
-    return SummaryKey._make(json.loads(one.key)).vo
-
-
-def _left(task: Task, family: SummaryFamily, month: Month, seq: int) -> dict[Place, Amount]:
+def _left(task: Task, family: Summaries, month: Month, seq: int) -> dict[Place, Amount]:
     """What changed or was deleted in a month after a place in the log."""
-    left = [one for one in former.left_since(task.accounting, month, seq) if wants(task.target, one.vo)]
+    left = [one for one in former.left_since(task.accounting, month, seq) if task.plug.target.wants(one.vo)]
     return _placed(family, month, [(one.endpoint_url, one.jobs, one.wall_s) for one in left])
 
 
@@ -207,10 +193,10 @@ def _less(left: dict[Place, Amount], back: dict[Place, Amount]) -> dict[Place, A
     }
 
 
-def _placed(family: SummaryFamily, month: Month, counted: Iterable[tuple[str | None, int, int]]) -> dict[Place, Amount]:
+def _placed(family: Summaries, month: Month, counted: Iterable[tuple[str | None, int, int]]) -> dict[Place, Amount]:
     found: dict[Place, Amount] = {}
     for endpoint_url, jobs, wall_s in counted:
-        place = Place(*messages.place(endpoint_url, family.options), *month)
+        place = Place(*family.place(endpoint_url), *month)
         found[place] = added(found.get(place, Amount(0, 0)), Amount(jobs, wall_s))
     return found
 
@@ -223,63 +209,44 @@ def _amounts(sums: Iterable[SentSum]) -> dict[Place, Amount]:
     return found
 
 
-def _in_doubt(task: Task, family: SummaryFamily, months: Iterable[Month]) -> list[tuple[str, SentSum]]:
+def _in_doubt(task: Task, family: Summaries, months: Iterable[Month]) -> list[tuple[str, SentSum]]:
     """The sums that some months had once and do not have any more: a ledger that was lost may have known them."""
     sound = [
         verdict.cell
         for cell in cells.emptied_cells(task.accounting, months)
-        if (verdict := acceptance.accept_cell(cell, family.options, int(time.time()))).refusal is None
+        if (verdict := family.accept(cell, int(time.time()))).refusal is None
     ]
-    return [(family.document.kind, sent_sum(one)) for one in summaries.summaries(sound, family.options, family.version)]
+    return [(family.document.kind, one) for _text, one in family.sums(sound)]
 
 
-def send_sync(task: Task, delivery: Deliverer, doubt_seq: int | None = None) -> None:
+def send_counts(task: Task, delivery: Deliverer, doubt_seq: int | None = None) -> None:
     """
     How many jobs the receiver was given of every month and submit host, as the ledger knows it; last in every run.
 
     Not what the database has: late, set aside and filtered jobs are not at the receiver, and it compares with its own.
     With ``doubt_seq`` the ledger does not know what was announced after that place in the log.
     """
-    if isinstance(task.target, SGASTarget):
+    counts = task.plug.counts
+    if counts is None:
         return
-    live = sent.sums_of_kind(task.publishing, task.target.block, SYNC.kind)
-    unknown = sent.open_months(task.publishing, task.target.block)
+    live = sent.sums_of_kind(task.publishing, task.block, COUNTS)
+    unknown = sent.open_months(task.publishing, task.block)
+    jobs, sums = given.given_jobs(task.publishing, task.block), given.given_sums(task.publishing, task.block)
     parts = []
-    for sync in summaries.syncs(_given(task)):
-        month = (sync.key.year, sync.key.month)
-        one = SentSum(
-            json.dumps(sync.key), *month, sync.jobs, 0, sync.spelling.site or "", sync.spelling.submit_host or ""
-        )
+    for text, one in counts.counts([(place, amount.jobs) for found in (jobs, sums) for place, amount in found.items()]):
+        month = (one.year, one.month)
         if month not in unknown and month not in task.floor.held and _may_count(task, month, one, live):
-            parts.append(Part(summaries.sync_record(sync), sum=one))
+            parts.append(Part(text, sum=one))
     kept = {one.key for one in live if (one.year, one.month) in unknown | task.floor.held.keys()}
-    live += [] if doubt_seq is None else _announced_perhaps(task, doubt_seq)
-    gone = zeros([(SYNC.kind, one) for one in live if one.key not in kept], parts, task.target.apel_dialect)
-    taken = gone.get(SYNC.kind, [])
+    if doubt_seq is not None:
+        # Counts of months and hosts that jobs have left since: a ledger that was lost may have known them.
+        former_places = former.former_places(task.accounting, doubt_seq)
+        perhaps = [(Place(*counts.place(url), year, month), 0) for url, year, month in former_places]
+        live += [one for _text, one in counts.counts(perhaps)]
+    taken = zeros(task.plug, [(COUNTS, one) for one in live if one.key not in kept], parts).get(COUNTS, [])
     if taken:
-        task.tally.note(zeros_note(SYNC.kind, taken))
-    delivery.deliver(Consignment(SYNC, batched([*taken, *parts], *task.limits)))
-
-
-def _announced_perhaps(task: Task, doubt_seq: int) -> list[SentSum]:
-    """Counts of months and hosts that jobs have left since: a ledger that was lost may have known them."""
-    options = apel_options(_apel(task), task.settings)
-    places = former.former_places(task.accounting, doubt_seq)
-    keys = [(SyncKey(*messages.place(url, options), year, month), 0) for url, year, month in places]
-    return [SentSum(json.dumps(one.key), one.key.year, one.key.month, 0) for one in summaries.syncs(keys)]
-
-
-def _given(task: Task) -> list[tuple[SyncKey, int]]:
-    """How many jobs the receiver was given at each place, as records or in sums."""
-    jobs = given.given_jobs(task.publishing, task.target.block)
-    sums = given.given_sums(task.publishing, task.target.block)
-    site = _apel(task).gocdb_name
-    return [
-        # An older ledger knows names as they are compared; today's is spelled as it is configured.
-        (SyncKey(*(place._replace(site=site) if folded(place.site) == folded(site) else place)), amount.jobs)
-        for found in (jobs, sums)
-        for place, amount in found.items()
-    ]
+        task.tally.note(zeros_note(COUNTS, taken))
+    delivery.deliver(Consignment(counts.document, batched([*taken, *parts], *task.limits)))
 
 
 def _may_count(task: Task, month: Month, one: SentSum, live: Sequence[SentSum]) -> bool:
@@ -293,7 +260,7 @@ def _may_count(task: Task, month: Month, one: SentSum, live: Sequence[SentSum]) 
     begin, end = month_bounds(*month)
     if begin < since:
         return not task.floor.is_incomplete(month, one.jobs, _begun_later(since))
-    block, vos = task.target.block, task.target.vofilter
+    block, vos = task.block, task.plug.target.vofilter
     reached = ledger.cursor(task.publishing, block)
     before = 0 if reached is None else min(end, reached.start_end_time)
     if before <= begin or task.floor.was_accepted(month):
@@ -307,13 +274,8 @@ def _may_count(task: Task, month: Month, one: SentSum, live: Sequence[SentSum]) 
     return not others
 
 
-def _apel(task: Task) -> APELTarget | DirectoryTarget:
-    assert not isinstance(task.target, SGASTarget)
-    return task.target
-
-
 def _hold_refused(
-    task: Task, family: SummaryFamily, months: Sequence[Month], refused: Sequence[UsageCell], logged: Sequence[str]
+    task: Task, family: Summaries, months: Sequence[Month], refused: Sequence[UsageCell], logged: Sequence[str]
 ) -> None:
     """Name each job that is left out of the summaries, or that they hold without its usage."""
     now = int(time.time())
@@ -326,18 +288,18 @@ def _hold_refused(
         for page in reading.ended_between(task.accounting, *period):
             for aar in page:
                 _hold_one(task, family, aar, now, aside)
-    known = set(held.quarantined(task.publishing, task.target.block, everything))
+    known = set(held.quarantined(task.publishing, task.block, everything))
     for aar in reading.by_job_id(task.accounting, [*logged, *known]).values():
         _hold_one(task, family, aar, now, aside)
     task.tally.ahead += sum(one.state == "held" for one in aside.values() if one.record.job_id not in known)
     if task.dry_run:
-        task.tally.quarantined += len(held.newly_aside(task.publishing, task.target.block, list(aside.values())))
+        task.tally.quarantined += len(held.newly_aside(task.publishing, task.block, list(aside.values())))
     else:
-        task.tally.quarantined += held.hold_only(task.publishing, task.target.block, list(aside.values()), everything)
+        task.tally.quarantined += held.hold_only(task.publishing, task.block, list(aside.values()), everything)
 
 
-def _hold_one(task: Task, family: SummaryFamily, aar: AAR, now: int, aside: dict[str, Held]) -> None:
-    if not wants(task.target, aar.vo):
+def _hold_one(task: Task, family: Summaries, aar: AAR, now: int, aside: dict[str, Held]) -> None:
+    if not task.plug.target.wants(aar.vo):
         return
     reason, not_before = _refusal(family, aar, now)
     if reason is not None:
@@ -347,13 +309,13 @@ def _hold_one(task: Task, family: SummaryFamily, aar: AAR, now: int, aside: dict
         aside[aar.job_id] = Held(record, "quarantined" if not_before is None else "held", reason, not_before)
 
 
-def _refusal(family: SummaryFamily, aar: AAR, now: int) -> tuple[str | None, int | None]:
+def _refusal(family: Summaries, aar: AAR, now: int) -> tuple[str | None, int | None]:
     """Why a job is in no sum, or without its usage; and until when, where only the clock is in the way."""
     if not _is_whole(aar.end_time, 1, reading.LAST_SECOND):
         return f"EndTime {aar.end_time} is not a time", None
     if not all(_is_whole(value, 0, reading.LARGEST_EXACT) for value in (aar.wall_s, aar.cpu_user_s, aar.cpu_kernel_s)):
         return _NO_MEASURE, None
-    verdict = acceptance.accept_cell(reading.cell_of(aar), family.options, now)
+    verdict = family.accept(reading.cell_of(aar), now)
     return verdict.refusal, verdict.not_before
 
 

@@ -10,8 +10,7 @@ from arcacct.errors import InputError
 from arcacct.files.foreign import open_directory
 from arcacct.publishing import held, ledger
 from arcacct.publishing.delivery import Consignment
-from arcacct.publishing.families import Document
-from arcacct.publishing.senders import Sender
+from arcacct.publishing.plug import Document, Sender
 from arcacct.publishing.tally import Tally
 
 

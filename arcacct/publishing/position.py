@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import time
-
-from arcacct.conf.settings import Settings
-from arcacct.conf.targets import Target
 from arcacct.db import fence, lives, schema
 from arcacct.db.engine import Connection
 from arcacct.db.lives import MEANING, Doubt
-from arcacct.jobs import reading
-from arcacct.publishing import ledger, sent
-from arcacct.publishing.feed import Task
+from arcacct.publishing import jura, ledger, sent
+from arcacct.publishing.instants import iso
 from arcacct.publishing.ledger import Cursor
-from arcacct.targets.apel import jura
+from arcacct.publishing.plug import Plug
+from arcacct.publishing.task import Task
 
 DAY_S = 86400
-
-
-def iso(seconds: object) -> str:
-    """``2026-11-20T10:30:00Z``; what is no time, or beyond any calendar, as it is."""
-    if not isinstance(seconds, int) or not 0 <= seconds <= reading.LAST_SECOND:
-        return str(seconds)
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def position(task: Task, since: int | None) -> Cursor:
@@ -31,7 +20,7 @@ def position(task: Task, since: int | None) -> Cursor:
 
     ``since`` makes it begin anew, too, if it asks for earlier jobs than the target has known.
     """
-    found = ledger.cursor(task.publishing, task.target.block) or _taken_over(task)
+    found = ledger.cursor(task.publishing, task.block) or _taken_over(task)
     if found is None:
         begun = first_position(task, since)
     elif found.incarnation != task.life or fence.highest_seq(task.accounting) < found.last_seq:
@@ -49,31 +38,31 @@ def position(task: Task, since: int | None) -> Cursor:
 
 def _taken_over(task: Task) -> Cursor | None:
     """The cursor that this target had under another name."""
-    old = renamed_from(task.publishing, task.settings, task.target)
+    old = renamed_from(task.publishing, task.plug)
     if old is None:
         return None
     task.tally.note(f"goes on where [{old}] stopped: it went to the same receiver and is not configured any more")
     found = ledger.cursor(task.publishing, old)
     if not task.dry_run:
-        ledger.rename_target(task.publishing, old, task.target.block)
-    return None if found is None else found._replace(target=task.target.block)
+        ledger.rename_target(task.publishing, old, task.block)
+    return None if found is None else found._replace(target=task.block)
 
 
 def first_position(task: Task, since: int | None) -> Cursor:
     """The cursor of a target that never published; says what it begins with."""
     start, why = _start(task, since)
     task.tally.note(f"new target: jobs that ended since {iso(start)} are sent ({why}; --since TIME changes that)")
-    return Cursor(task.target.block, task.life, 0, start, last_success=None)
+    return Cursor(task.block, task.life, 0, start, last_success=None)
 
 
-def renamed_from(con: Connection, settings: Settings, target: Target) -> str | None:
+def renamed_from(con: Connection, plug: Plug) -> str | None:
     """The target of the ledger that went to the same receiver and is not configured any more, if it is only one."""
-    configured = {one.block for one in settings.targets}
-    kind = target.block.partition(":")[0]
+    configured = {one.block for one in plug.settings.targets}
+    kind = plug.target.block.partition(":")[0]
     candidates = [
         block
         for block, destination in sent.destinations(con).items()
-        if destination == target.url and block not in configured and block.startswith(f"{kind}:")
+        if destination == plug.target.url and block not in configured and block.startswith(f"{kind}:")
     ]
     return candidates[0] if len(candidates) == 1 else None
 
@@ -86,9 +75,9 @@ def _start(task: Task, since: int | None) -> tuple[int, str]:
     """
     if since is not None:
         return since, "as wished"
-    stopped = ledger.jura_end_time(task.publishing, task.target.block)
+    stopped = ledger.jura_end_time(task.publishing, task.block)
     if stopped is None:
-        stopped = jura.jura_end_times(task.settings.jura_database).get(task.target.block)
+        stopped = jura.jura_end_times(task.plug.settings.jura_database).get(task.block)
     if stopped is not None:
         return max(0, stopped - DAY_S), f"a day before jura-ng stopped at {iso(stopped)}"
     return schema.created(task.accounting), "when the database was made, and recording began"

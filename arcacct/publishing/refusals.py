@@ -12,9 +12,6 @@ from arcacct.publishing.answers import Answer, Kind
 from arcacct.publishing.held import Refused
 from arcacct.publishing.ledger import Held, SentRecord
 
-REPLACES = "sent with another GlobalJobId, at which the receiver replaces the record that it has"
-"""What is noted of a correction that is sent all the same (``sgas_corrections=replace``)."""
-
 HOUR_S, DAY_S, WEEK_S = 3600, 86_400, 604_800
 
 LARGE_BYTES = 500_000
@@ -29,20 +26,23 @@ def is_believable(answer: Answer, n_bytes: int) -> bool:
     return answer.kind != Kind.TOO_LARGE or answer.status is None or n_bytes >= LARGE_BYTES
 
 
-def refused(record: SentRecord, answer: Answer, n_bytes: int, before: Refused | None, run: int, now: int) -> Held:
+def refused(
+    record: SentRecord, answer: Answer, n_bytes: int, before: Refused | None, run: int, now: int, believed: str
+) -> Held:
     """
     What becomes of a record that the receiver refused alone, in a message of so many bytes.
 
-    ``before`` is what is known of earlier refusals, ``run`` the number of this run, ``now`` in UTC seconds.
+    ``before`` is what is known of earlier refusals, ``run`` the number of this run, ``now`` in UTC seconds;
+    ``believed`` the state of a record whose refusal is believed.
     """
     words = f"refused by the receiver: {words_of(answer)}"
     count = 1 if before is None else before.refusals + (before.run != run)
     was_believed = before is not None and before.state == "quarantined"
     # Without a status it was never sent: no message can be that large.
     if answer.status is None and answer.kind == Kind.TOO_LARGE:
-        return Held(record, _believed(record), words)
+        return Held(record, believed, words)
     if is_believable(answer, n_bytes) and (count > 1 or was_believed):
-        return Held(record, _believed(record), words, now + WEEK_S, count, run)
+        return Held(record, believed, words, now + WEEK_S, count, run)
     if was_believed:
         return Held(record, "quarantined", words, now + DAY_S, count, run)
     wait_s = 0 if count == 1 else min(DAY_S, HOUR_S << min(count - 2, 8))
@@ -52,8 +52,3 @@ def refused(record: SentRecord, answer: Answer, n_bytes: int, before: Refused | 
 def words_of(answer: Answer) -> str:
     """The receiver's words, or its status where it said nothing."""
     return answer.text or f"HTTP {answer.status}"
-
-
-def _believed(record: SentRecord) -> str:
-    # What the receiver has of the job in an older version stays there.
-    return "correction" if record.notes == REPLACES else "quarantined"

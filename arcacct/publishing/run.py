@@ -12,13 +12,13 @@ from contextlib import ExitStack, closing
 
 from arcacct.arex.sweep import drain
 from arcacct.conf.settings import Settings
-from arcacct.conf.targets import Target
 from arcacct.db import fence, lives, opening
 from arcacct.errors import StoreBusy
 from arcacct.jobs import cells
 from arcacct.publishing import ledger
 from arcacct.publishing.lanes import Lane, in_use, run_all
 from arcacct.publishing.locks import beginning, lock_targets, publisher, publishing_lock
+from arcacct.publishing.plug import Plug
 from arcacct.publishing.tally import Tally
 from arcacct.publishing.target_run import AS_CONFIGURED, Databases, Outcome, Period, TargetRun, Wishes
 
@@ -33,36 +33,36 @@ __all__ = ["Outcome", "Period", "Wishes", "publish", "publishing_lock", "republi
 DAY_S = 86400
 
 
-def publish(settings: Settings, targets: Sequence[Target], wishes: Wishes = AS_CONFIGURED) -> list[Outcome]:
+def publish(settings: Settings, plugs: Sequence[Plug], wishes: Wishes = AS_CONFIGURED) -> list[Outcome]:
     """
-    Send what is new to each of the targets, side by side; one that is slow, hangs or fails costs the others nothing.
+    Send what is new to each of some targets, side by side; one that is slow, hangs or fails costs the others nothing.
 
     Raises StoreError when a database refuses before anything is sent, StoreBusy when one is being replaced; everything
     about one target is in its Outcome, also that another process publishes to it. They are in the targets' order.
     """
-    return _each(settings, targets, wishes, lambda run, horizon: run.publish(horizon))
+    return _each(settings, plugs, wishes, lambda run, horizon: run.publish(horizon))
 
 
 def republish(
-    settings: Settings, targets: Sequence[Target], period: Period, wishes: Wishes = AS_CONFIGURED
+    settings: Settings, plugs: Sequence[Plug], period: Period, wishes: Wishes = AS_CONFIGURED
 ) -> list[Outcome]:
     """
     Send the records of a period again; summaries as whole months. Cursors stay where they are.
 
-    Raises as `publish`. Interrupted, it can be repeated: both receivers know what to do with a repeat.
+    Raises as `publish`. Interrupted, it can be repeated: the receivers know what to do with a repeat.
     """
-    return _each(settings, targets, wishes, lambda run, horizon: run.republish(period, horizon))
+    return _each(settings, plugs, wishes, lambda run, horizon: run.republish(period, horizon))
 
 
-def _each(settings: Settings, targets: Sequence[Target], wishes: Wishes, work: Work) -> list[Outcome]:
+def _each(settings: Settings, plugs: Sequence[Plug], wishes: Wishes, work: Work) -> list[Outcome]:
     here = settings.places
     if wishes.dry_run:
-        return _rehearsed(settings, targets, wishes, work)
+        return _rehearsed(settings, plugs, wishes, work)
     # Before the locks: where no database is begun, no directory for it is made either.
     opening.refuse_unasked(here)
     with publisher(here), ExitStack() as locks:
-        lanes, outcomes = _lanes(settings, targets, locks)
-        if lanes or not targets:
+        lanes, outcomes = _lanes(settings, plugs, locks)
+        if lanes or not plugs:
             both = Databases(opening.open_accounting(here), opening.open_publishing(here))
             with in_use(here, both), opening.translating(here.publishing_database):
                 horizon = _begun(settings, both, wishes)
@@ -71,30 +71,31 @@ def _each(settings: Settings, targets: Sequence[Target], wishes: Wishes, work: W
                 run_all(settings, lanes, wishes, lambda run: work(run, horizon))
                 ledger.forget_bytes(both.publishing, int(time.time()) - settings.keep_messages_days * DAY_S)
     outcomes += [outcome for lane in lanes for outcome in lane.outcomes]
-    names = [target.name for target in targets]
+    names = [plug.target.name for plug in plugs]
     return sorted(outcomes, key=lambda outcome: names.index(outcome.target))
 
 
-def _rehearsed(settings: Settings, targets: Sequence[Target], wishes: Wishes, work: Work) -> list[Outcome]:
+def _rehearsed(settings: Settings, plugs: Sequence[Plug], wishes: Wishes, work: Work) -> list[Outcome]:
     """Of the databases just as they are, with no lock."""
     here = settings.places
     both = Databases(opening.read_accounting(here), opening.read_publishing(here))
     with closing(both.accounting), closing(both.publishing), opening.translating(here.database):
         horizon = fence.highest_seq(both.accounting)
-        return [work(TargetRun(settings, target, both, wishes), horizon) for target in targets]
+        return [work(TargetRun(plug, both, wishes), horizon) for plug in plugs]
 
 
-def _lanes(settings: Settings, targets: Sequence[Target], locks: ExitStack) -> tuple[list[Lane], list[Outcome]]:
+def _lanes(settings: Settings, plugs: Sequence[Plug], locks: ExitStack) -> tuple[list[Lane], list[Outcome]]:
     """The targets by receiver, locked; and the outcomes of those that another process publishes to."""
-    by_receiver: dict[str, list[Target]] = {}
-    for target in targets:
-        by_receiver.setdefault(target.url, []).append(target)
+    by_receiver: dict[str, list[Plug]] = {}
+    for plug in plugs:
+        by_receiver.setdefault(plug.target.url, []).append(plug)
     lanes, outcomes = [], []
     for same in by_receiver.values():
         try:
-            lanes.append(Lane(same, locks.enter_context(lock_targets(settings.places, same))))
+            held = locks.enter_context(lock_targets(settings.places, [plug.target for plug in same]))
+            lanes.append(Lane(same, held))
         except StoreBusy as error:
-            outcomes += [Outcome(target.name, Tally(), error) for target in same]
+            outcomes += [Outcome(plug.target.name, Tally(), error) for plug in same]
     return lanes, outcomes
 
 

@@ -8,27 +8,27 @@ from typing import NamedTuple
 from arcacct.db.durable import transaction
 from arcacct.db.engine import Connection
 from arcacct.jobs.statuses import SQL_BY_ITSELF
-from arcacct.publishing.ledger import RECORD_COLUMNS, Message, SentRecord, SentSum, Version, stored
+from arcacct.publishing.ledger import COUNTS, RECORD_COLUMNS, Message, SentRecord, SentSum, Version, stored
 
 MANY = 500
 """As many ids as go into one question."""
 _SUM = "Key, Year, Month, Jobs, Wall, coalesce(Site, ''), coalesce(SubmitHost, ''), IsAdopted"
 
 
-def versions(con: Connection, target: str, job_ids: Sequence[str]) -> dict[str, list[Version]]:
+def versions(con: Connection, target: str, job_ids: Sequence[str], *, keeps_first: bool) -> dict[str, list[Version]]:
     """
     What the target's receiver may have of each of these jobs: the last version of every key, by JobID.
 
-    Messages without an answer count: they may have arrived. Versions sent with zeros are left out. SGAS keeps the
-    first version that it got, so a republished one counts only if it was the first.
+    Messages without an answer count: they may have arrived. Versions sent with zeros are left out. Of a receiver that
+    keeps the first version that it got a republished one counts only if it was the first.
     """
     found: dict[str, list[Version]] = {}
     for start in range(0, len(job_ids), MANY):
-        found |= _versions(con, target, job_ids[start : start + MANY])
+        found |= _versions(con, target, job_ids[start : start + MANY], keeps_first=keeps_first)
     return found
 
 
-def _versions(con: Connection, target: str, job_ids: Sequence[str]) -> dict[str, list[Version]]:
+def _versions(con: Connection, target: str, job_ids: Sequence[str], *, keeps_first: bool) -> dict[str, list[Version]]:
     found: dict[str, dict[str, Version]] = {}
     marks = ",".join("?" * len(job_ids))
     for job_id, origin, *values in con.execute(
@@ -41,7 +41,7 @@ def _versions(con: Connection, target: str, job_ids: Sequence[str]) -> dict[str,
     ):
         version = Version._make(values)
         keys = found.setdefault(job_id, {})
-        if not (version.kind == "ur" and origin == "republish" and version.key in keys):
+        if not (keeps_first and origin == "republish" and version.key in keys):
             keys[version.key] = version
     return {job_id: [one for one in keys.values() if one.digest] for job_id, keys in found.items()}
 
@@ -143,7 +143,7 @@ def live_sums(con: Connection, target: str, year: int, month: int) -> list[tuple
 
 def live_summaries(con: Connection, target: str, year: int, month: int) -> list[tuple[str, SentSum]]:
     """The same without the counts of sync messages: what APEL adds up."""
-    return [(kind, one) for kind, one in live_sums(con, target, year, month) if kind != "sync"]
+    return [(kind, one) for kind, one in live_sums(con, target, year, month) if kind != COUNTS]
 
 
 def adopt(con: Connection, target: str, kind: str, sums: Iterable[SentSum]) -> int:

@@ -34,10 +34,13 @@ from arcacct.errors import ArcacctError, CredentialError, TargetBusy, TargetRefu
 from arcacct.publishing.answers import Answer, Kind
 from arcacct.publishing.clock import Clock
 from arcacct.publishing.sockets import Budget, OutOfTime, TimedSocket, TooMuch, timed_sockets
+from arcacct.tls import tls_context
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    from arcacct.conf.targets import Transport
 
     Judge = Callable[[int, Mapping[str, str], bytes], Answer]
 
@@ -69,6 +72,25 @@ class Patience(NamedTuple):
         return self.connect_s + 2 * self.read_s if self.exchange_s is None else self.exchange_s
 
 
+def session_to(transport: Transport, patience: Patience | None = None, *, in_clear: bool = False) -> TargetSession:
+    """
+    A session with a receiver as a target's block says; ``patience`` overrides its waits, ``in_clear``: without TLS.
+
+    Raises CredentialError for a certificate or key that cannot be used, ConfigError for CAs that cannot.
+    """
+    context = None
+    if not in_clear:
+        context = tls_context(
+            transport.x509_host_cert,
+            transport.x509_host_key,
+            ca_dir=transport.x509_cert_dir,
+            ca_file=transport.ca_file,
+            system_store=transport.ca_system,
+        )
+    waits = patience or Patience(transport.connect_timeout_s, transport.timeout_s, transport.exchange_timeout_s)
+    return TargetSession(context, proxy=transport.proxy, patience=waits)
+
+
 class Request(NamedTuple):
     """One HTTP request, ready to be sent again byte for byte. Its headers may hold secrets: never print one."""
 
@@ -92,13 +114,17 @@ class TargetSession:
 
     def __init__(
         self,
-        context: ssl.SSLContext,
+        context: ssl.SSLContext | None,
         *,
         proxy: str | None = None,
         patience: Patience | None = None,
         sleep: Callable[[float], None] | None = None,
     ) -> None:
-        """Connect to nothing yet. ``sleep`` takes the place of the waits between tries."""
+        """
+        Connect to nothing yet. ``sleep`` takes the place of the waits between tries.
+
+        Without a ``context`` the target is reached in clear, with it by nothing but TLS.
+        """
         self._patience = Patience() if patience is None else patience
         self._sleep = sleep
         self._clock = Clock()
@@ -234,9 +260,9 @@ class _Response(http.client.HTTPResponse):
             super().begin()
 
 
-class _Connection(urllib3.connection.HTTPSConnection):
+class _Connection(urllib3.connection.HTTPConnection):
     """
-    Lives by the budget of an exchange.
+    Lives by the budget of an exchange; with TLS as `_TLSConnection`.
 
     Hears what a server said before it hung up in the middle of a large body: 413, or a TLS alert. Nothing that was
     said before a request is an answer to it.
@@ -312,26 +338,35 @@ def _unread(connected: object) -> int:
     return connected.pending() if isinstance(connected, ssl.SSLSocket) else 0
 
 
-class _Pool(urllib3.connectionpool.HTTPSConnectionPool):
+class _TLSConnection(_Connection, urllib3.connection.HTTPSConnection):
+    pass
+
+
+class _Pool(urllib3.connectionpool.HTTPConnectionPool):
     ConnectionCls = _Connection
 
 
-class _Adapter(requests.adapters.HTTPAdapter):
-    """Connections with our TLS context instead of one made by requests for each pool, and nothing but TLS."""
+class _TLSPool(urllib3.connectionpool.HTTPSConnectionPool):
+    ConnectionCls = _TLSConnection
 
-    def __init__(self, context: ssl.SSLContext, pool: Callable[..., _Pool]) -> None:
+
+class _Adapter(requests.adapters.HTTPAdapter):
+    """Connections with our TLS context instead of one made by requests for each pool, and nothing but TLS or none."""
+
+    def __init__(self, context: ssl.SSLContext | None, make: type[TimedSocket], read_s: float) -> None:
         self._context = context
-        self._pool = pool
+        scheme, pool = ("http", _Pool) if context is None else ("https", _TLSPool)
+        self._pools = {scheme: partial(pool, make=make, read_s=read_s)}
         super().__init__(pool_connections=4, pool_maxsize=1, max_retries=0)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, ssl_context=self._context, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = {"https": self._pool}
+        self.poolmanager.pool_classes_by_scheme = self._pools
 
     def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
         contexts = {"ssl_context": self._context, "proxy_ssl_context": self._context}
         manager = super().proxy_manager_for(proxy, **contexts, **kwargs)
-        manager.pool_classes_by_scheme = {"https": self._pool}
+        manager.pool_classes_by_scheme = self._pools
         return manager
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
@@ -345,19 +380,21 @@ class _Session(requests.Session):
         return None
 
 
-def _http_session(context: ssl.SSLContext, proxy: str | None, budget: Budget, read_s: float) -> requests.Session:
+def _http_session(context: ssl.SSLContext | None, proxy: str | None, budget: Budget, read_s: float) -> requests.Session:
     session = _Session()
     session.trust_env = False
-    plain, context.sslsocket_class = timed_sockets(budget)
-    session.mount("https://", _Adapter(context, partial(_Pool, make=plain, read_s=read_s)))
-    # Nothing of ours travels in clear.
-    session.adapters.pop("http://")
+    plain, secured = timed_sockets(budget)
+    # Nothing travels in clear that was not meant to.
+    session.adapters.clear()
+    session.mount("http://" if context is None else "https://", _Adapter(context, plain, read_s))
+    if context is not None:
+        context.sslsocket_class = secured
     session.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
     session.headers.clear()
     session.headers.update(
         {"User-Agent": f"arcacct/{arcacct.__version__}", "Accept": "*/*", "Accept-Encoding": "identity"}
     )
-    if proxy is not None:
+    if proxy is not None and context is not None:
         secrecy.keep_login(proxy)
         session.proxies = {"https": proxy}
     return session

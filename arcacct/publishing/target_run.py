@@ -8,32 +8,25 @@ from contextlib import closing
 from threading import Event
 from typing import NamedTuple
 
-from arcacct.conf.settings import Settings
-from arcacct.conf.targets import DirectoryTarget, SGASTarget, Target
 from arcacct.db import lives, schema
 from arcacct.db.connect import translated
 from arcacct.db.engine import Connection, DatabaseError
 from arcacct.errors import ArcacctError, FiguresHeld
 from arcacct.jobs import cells, former, reading
 from arcacct.publishing import given, held, ledger, monthly, months, sent
-from arcacct.publishing.batches import Limits
 from arcacct.publishing.clock import Clock
 from arcacct.publishing.counting import count_given
 from arcacct.publishing.delivery import Deliverer, Delivery
-from arcacct.publishing.families import UR, SummaryFamily, family_of, summary_family, wants
-from arcacct.publishing.feed import Router, Task, add_held, add_logged, add_period
+from arcacct.publishing.feed import Router, add_held, add_logged, add_period
 from arcacct.publishing.floor import Floor
-from arcacct.publishing.ledger import JOB_KINDS, Cursor, Unknown
-from arcacct.publishing.months import Month
+from arcacct.publishing.instants import Month, iso, month_bounds, month_name, months_between, next_month, recent_months
+from arcacct.publishing.ledger import Cursor, Unknown
 from arcacct.publishing.plan import Plan
-from arcacct.publishing.position import iso, position
-from arcacct.publishing.selection import names_in_doubt, names_of, of_records, selection_of
-from arcacct.publishing.senders import Sender, max_bytes_of, sender_of
-from arcacct.publishing.sums import month_bounds, month_name, months_between, next_month, recent_months
+from arcacct.publishing.plug import Plug, Sender
+from arcacct.publishing.position import position
+from arcacct.publishing.selection import names_in_doubt, names_of, of_records
 from arcacct.publishing.tally import Tally
-
-RECORDS = (UR.kind, *JOB_KINDS)
-"""Kinds of messages with a record for each job."""
+from arcacct.publishing.task import Task
 
 
 class Period(NamedTuple):
@@ -68,7 +61,7 @@ class Wishes(NamedTuple):
     """Months that may fall, whatever they were: an operator says so."""
     who: str = ""
     """The name of the operator who accepts."""
-    make_sender: Callable[[Target], Sender] = sender_of
+    make_sender: Callable[[Plug], Sender] = lambda plug: plug.sender()
     watch: Callable[[str, Tally], None] = lambda _target, _tally: None
     """Told of each message that was answered: the target's name and what was done so far."""
     announce: Callable[[str, str], None] = lambda _target, _note: None
@@ -94,18 +87,15 @@ class TargetRun:
     Once ``stopping`` is set nothing more is sent.
     """
 
-    def __init__(
-        self, settings: Settings, target: Target, both: Databases, wishes: Wishes, stopping: Event | None = None
-    ) -> None:
-        self._settings = settings
-        self._target = target
+    def __init__(self, plug: Plug, both: Databases, wishes: Wishes, stopping: Event | None = None) -> None:
+        self._plug = plug
+        self._target = plug.target
         self._both = both
         self._wishes = wishes
         self._stopping = stopping or Event()
-        self.tally = Tally(lambda note: wishes.announce(target.name, note))
+        self.tally = Tally(lambda note: wishes.announce(plug.target.name, note))
         """What was done so far."""
-        self._family = family_of(target, settings)
-        self._selection = selection_of(target, settings)
+        self._selection = plug.selection()
         self._walked = False
         """Whether the log was gone through from its beginning."""
         self._is_whole = False
@@ -162,19 +152,10 @@ class TargetRun:
             proven=months.selections(publishing, block)[0],
             given_jobs=given.given_jobs(publishing, block),
             given_sums=given.given_sums(publishing, block),
+            folded=self._plug.folded,
         )
-        limits = Limits(self._target.urbatchsize, max_bytes_of(self._target))
-        return Task(
-            self._settings,
-            self._target,
-            *self._both,
-            self.tally,
-            limits,
-            self._wishes.dry_run,
-            floor,
-            months.published(publishing, block),
-            life,
-        )
+        published = months.published(publishing, block)
+        return Task(self._plug, *self._both, self.tally, self._wishes.dry_run, floor, published, life)
 
     def _outcome(self, error: ArcacctError | None, skipped: str | None = None) -> Outcome:
         return Outcome(self._target.name, self.tally, error, skipped)
@@ -185,30 +166,29 @@ class TargetRun:
             if self._wishes.dry_run:
                 _do(work, self._plan())
             else:
-                with closing(self._wishes.make_sender(self._target)) as sender:
+                with closing(self._wishes.make_sender(self._plug)) as sender:
                     sender.heed(self._clock(origin))
-                    _do(work, self._delivery(sender, origin, task.run))
+                    _do(work, Delivery(task, sender, origin, self._unknown(), self._watch))
         except ArcacctError as error:
             return error
         except DatabaseError:
             raise
         except Exception as error:  # noqa: BLE001  a fault of ours ends with an entry in the ledger, too
-            return fault_of(error, task.settings.places.publishing_database)
+            return fault_of(error, self._plug.settings.places.publishing_database)
         self._is_whole = True
         return task.floor.error()
 
     def _clock(self, origin: str) -> Clock:
         """The time of this run; an operator who republishes waits as long as it takes: no next run would go on."""
-        if origin == "republish" or isinstance(self._target, DirectoryTarget):
-            return Clock(None, self._stopping)
-        return Clock(self._target.transport.run_timeout_s, self._stopping)
+        transport = self._target.transport
+        return Clock(None if origin == "republish" or transport is None else transport.run_timeout_s, self._stopping)
 
     def _plan(self) -> Deliverer:
         return Plan(
             self._both.publishing,
             self._target.block,
             self.tally,
-            lambda: self._wishes.make_sender(self._target),
+            lambda: self._wishes.make_sender(self._plug),
             self._wishes.write_to,
         )
 
@@ -218,22 +198,13 @@ class TargetRun:
         last = ledger.last_run(publishing, block)
         return task._replace(run=last + 1 if task.dry_run else ledger.begin_run(publishing, block))
 
-    def _delivery(self, sender: Sender, origin: str, run: int) -> Deliverer:
-        return Delivery(
-            self._both.publishing,
-            self._target.block,
-            sender,
-            self.tally,
-            origin=origin,
-            run=run,
-            unknown=self._unknown(),
-            watch=lambda: self._wishes.watch(self._target.name, self.tally),
-        )
+    def _watch(self) -> None:
+        self._wishes.watch(self._target.name, self.tally)
 
     def _unknown(self) -> Unknown | None:
-        """What an older ledger does not know of SGAS, which keeps the first version of a record."""
+        """What an older ledger does not know of a receiver that keeps the first version of a record."""
         doubt = lives.doubt_seq(self._both.publishing, self._target.block)
-        if doubt is None or not isinstance(self._target, SGASTarget):
+        if doubt is None or not self._plug.keeps_first:
             return None
         changed = frozenset(one.job_id for one in former.former_keys(self._both.accounting, doubt))
         return Unknown(lives.last_row(self._both.accounting, self._target.block), changed)
@@ -257,14 +228,13 @@ class TargetRun:
         router = self._router(task, delivery)
         self._say_families(task)
         # Sums before records: the cursor moves with these, and by then every month that was touched is dealt with.
-        for kind in sorted(by_kind, key=lambda kind: kind == self._family.document.kind):
-            assert not isinstance(self._target, SGASTarget)
-            family = summary_family(kind, self._target, self._settings)
+        for kind in sorted(by_kind, key=lambda kind: kind == self._plug.kind):
+            family = self._plug.summaries(kind)
             logged = [
                 *reading.without_measure(task.accounting, begin.last_seq, horizon),
                 *reading.logged_ended_from(task.accounting, begin.last_seq, horizon, next_month(int(time.time()))),
             ]
-            last = router is None and kind == self._family.document.kind
+            last = router is None and kind == self._plug.kind
             seq = horizon if last else None
             monthly.send_summaries(
                 task, family, by_kind[kind], delivery, horizon=horizon, seq=seq, logged=logged, doubt=doubt is not None
@@ -276,11 +246,11 @@ class TargetRun:
             add_logged(task, router, begin, horizon)
             router.flush()
             task.floor.hold_kept()
-        monthly.send_sync(task, delivery, doubt)
+        monthly.send_counts(task, delivery, doubt)
 
     def _say_families(self, task: Task) -> None:
         """Which of the months that are sent each time stay in other messages than those that are configured now."""
-        configured = self._family.document.kind
+        configured = self._plug.kind
         for month in sorted(recent_months(int(time.time())) & task.months.keys()):
             kind = task.months[month].kind
             if kind != configured:
@@ -291,7 +261,7 @@ class TargetRun:
 
     def _refuse_other_names(self, task: Task) -> None:
         """Raises FiguresHeld when nobody knows what a receiver has under other names, and nobody accepted that."""
-        why = names_in_doubt(task.accounting, task.publishing, self._target, self._settings)
+        why = names_in_doubt(task.accounting, task.publishing, self._plug)
         if why and not self._wishes.accept_lower:
             raise FiguresHeld(why)
         if not task.dry_run:
@@ -299,8 +269,8 @@ class TargetRun:
             self._remember_names(task, alone=False)
 
     def _remember_names(self, task: Task, *, alone: bool) -> None:
-        names = names_of(self._selection)
-        lives.remember(task.accounting, task.settings.places, self._target.block, names, alone=alone)
+        here = self._plug.settings.places
+        lives.remember(task.accounting, here, self._target.block, names_of(self._plug), alone=alone)
 
     def _note_walk(self, task: Task, start: Cursor) -> None:
         """
@@ -310,7 +280,7 @@ class TargetRun:
         """
         if task.dry_run:
             return
-        block, chosen = self._target.block, of_records(self._selection)
+        block, chosen = self._target.block, of_records(self._plug)
         walked = months.selections(task.publishing, block)[1]
         if walked is None and start.last_seq == 0:
             months.set_selection(task.publishing, block, "Walked", chosen)
@@ -320,19 +290,21 @@ class TargetRun:
     def _walks_again(self, task: Task, holding: set[Month]) -> bool:
         """Whether the log has to be gone through from its beginning: what is selected has changed, or is held."""
         walked = months.selections(task.publishing, self._target.block)[1]
-        changed = walked is not None and walked != of_records(self._selection)
+        changed = walked is not None and walked != of_records(self._plug)
         # Sums that are held, or accepted, are looked at by themselves; of records it is the log that tells.
-        has_records = self._family.document.kind in RECORDS or any(one.kind in RECORDS for one in task.months.values())
-        return changed or (has_records and bool(holding or self._wishes.accept_lower))
+        return changed or (self._has_records(task) and bool(holding or self._wishes.accept_lower))
+
+    def _has_records(self, task: Task) -> bool:
+        """Whether the target is sent records of jobs, or ever was."""
+        return any(map(self._plug.has_records, (self._plug.kind, *(one.kind for one in task.months.values()))))
 
     def _months_of_sums(
         self, task: Task, start: Cursor, horizon: int, holding: set[Month], doubt: int | None
     ) -> dict[str, set[Month]]:
         """By kind of message: the months whose sums are sent now."""
-        if isinstance(self._target, SGASTarget):
-            return {}
-        configured = self._family.document.kind if isinstance(self._family, SummaryFamily) else None
-        in_sums = {month for month, one in task.months.items() if one.kind not in JOB_KINDS}
+        has_records = self._plug.has_records
+        configured = None if has_records(self._plug.kind) else self._plug.kind
+        in_sums = {month for month, one in task.months.items() if not has_records(one.kind)}
         if configured is None and not in_sums:
             return {}
         touched = reading.months_logged_after(task.accounting, start.last_seq, horizon, ended_from=start.start_end_time)
@@ -357,7 +329,7 @@ class TargetRun:
         for month in touched | left | elsewhere | unknown | holding | recent | again | {*self._wishes.accept_lower}:
             known = task.months.get(month)
             kind = configured if known is None else known.kind
-            if kind is not None and kind not in JOB_KINDS:
+            if kind is not None and not has_records(kind):
                 by_kind.setdefault(kind, set()).add(month)
         return by_kind
 
@@ -367,27 +339,23 @@ class TargetRun:
 
         One that is published under the name of another site stays as it is there, if that has all of it.
         """
-        if isinstance(self._target, SGASTarget):
-            return
-        site = self._target.gocdb_name
-        configured = self._family.document.kind
+        configured = self._plug.kind
         for month in reading.months_logged_after(task.accounting, 0, horizon, ended_from=begin.start_end_time):
             known = task.months.get(month)
             kind = configured if known is None else known.kind
-            if kind in RECORDS:
+            if self._plug.has_records(kind):
                 continue
-            if not task.floor.is_elsewhere(month, site) or task.floor.given_in(month) != self._counted(task, month):
+            elsewhere = task.floor.is_elsewhere(month, self._plug.site)
+            if not elsewhere or task.floor.given_in(month) != self._counted(task, month):
                 by_kind.setdefault(kind, set()).add(month)
 
     def _counted(self, task: Task, month: Month) -> int:
         counted = cells.counted_until(task.accounting, month, reading.LAST_SECOND)
-        return sum(one.jobs for one in counted if wants(self._target, one.vo))
+        return sum(one.jobs for one in counted if self._target.wants(one.vo))
 
     def _router(self, task: Task, delivery: Deliverer, *, republish: bool = False) -> Router | None:
         """Who takes records of jobs; ``None`` for a target that has never been sent any and is sent sums."""
-        if isinstance(self._family, SummaryFamily) and not any(one.kind in JOB_KINDS for one in task.months.values()):
-            return None
-        return Router(task, self._family, delivery, republish=republish)
+        return Router(task, delivery, republish=republish) if self._has_records(task) else None
 
     def _prove(self, task: Task) -> None:
         """All has been dealt with, and answered: from now on a change is one of what the target selects today."""
@@ -402,21 +370,20 @@ class TargetRun:
             lives.end_doubt(task.publishing, block)
         proven, before = months.selections(task.publishing, block)
         if self._walked or before is None:
-            months.set_selection(task.publishing, block, "Walked", of_records(self._selection))
+            months.set_selection(task.publishing, block, "Walked", of_records(self._plug))
         if proven != self._selection and not task.floor.held:
             months.set_selection(task.publishing, block, "Selection", self._selection)
 
     def _send_again(self, task: Task, delivery: Deliverer, period: Period, horizon: int) -> None:
         self._refuse_other_names(task)
         count_given(task)
-        configured = self._family.document.kind
+        configured = self._plug.kind
         by_kind: dict[str, set[Month]] = {}
         for month in months_between(*period):
             known = task.months.get(month)
             by_kind.setdefault(configured if known is None else known.kind, set()).add(month)
-        for kind in sorted(by_kind.keys() - {*RECORDS}):
-            assert not isinstance(self._target, SGASTarget)
-            family = summary_family(kind, self._target, self._settings)
+        for kind in sorted(kind for kind in by_kind if not self._plug.has_records(kind)):
+            family = self._plug.summaries(kind)
             monthly.send_summaries(task, family, by_kind[kind], delivery, horizon=horizon, seq=None)
         router = self._router(task, delivery, republish=True)
         if router is not None:
@@ -428,15 +395,15 @@ class TargetRun:
                     f"{self.tally.corrections} records differ from what the receiver got first, which it keeps:"
                     " `arcacct quarantine list` says what to do about each"
                 )
-        monthly.send_sync(task, delivery)
+        monthly.send_counts(task, delivery)
 
     def _finish(self, task: Task, error: ArcacctError | None) -> None:
         """Close the run; jura's watermark is just before the earliest record that is not delivered."""
         block = self._target.block
         # A ledger that was lost knows no numbers until all has been sent again: what was noted before holds till then.
-        if isinstance(self._target, SGASTarget) and lives.doubt_seq(task.publishing, block) is None:
-            row = ledger.highest_row(task.publishing, block)
-            lives.note_last_row(task.accounting, task.settings.places, block, row)
+        if self._plug.numbers_records and lives.doubt_seq(task.publishing, block) is None:
+            row = ledger.highest_row(task.publishing, block, self._plug.kind)
+            lives.note_last_row(task.accounting, self._plug.settings.places, block, row)
         reached = ledger.cursor(task.publishing, block)
         assert reached is not None
         unhandled = reading.earliest_unhandled_end(task.accounting, reached.last_seq, ended_from=reached.start_end_time)

@@ -7,7 +7,7 @@ from threading import Semaphore, Thread
 
 from arcacct.publishing.answers import Answer, Kind
 from arcacct.publishing.ledger import Message
-from arcacct.publishing.senders import Sender
+from arcacct.publishing.plug import Sender
 
 
 class UnderWay:

@@ -10,8 +10,7 @@ from arcacct.conf.places import Places
 from arcacct.db.engine import Connection
 from arcacct.jobs import aborting
 from arcacct.jobs.writing import known_jobs
-from arcacct.publishing.position import iso
-from arcacct.publishing.sums import Month, month_bounds
+from arcacct.publishing.instants import Month, iso, month_bounds
 
 
 def unsettled(here: Places, con: Connection, month: Month) -> Iterator[tuple[str, str]]:

@@ -8,15 +8,16 @@ from difflib import get_close_matches
 from arcacct.conf.parser import Conf
 from arcacct.conf.problems import WARNING, Problem
 from arcacct.conf.settings import examine
+from arcacct.conf.targets import Kinds
 from arcacct.db import opening
 from arcacct.errors import ArcacctError
 from arcacct.jobs import reading
 
 
-def unknown_vos(conf: Conf, database: str | None = None) -> list[Problem]:
+def unknown_vos(conf: Conf, kinds: Kinds, database: str | None = None) -> list[Problem]:
     """A warning for each ``vofilter`` that selects no job of the database; none where there is no database to ask."""
     try:
-        found, _problems = examine(conf, database=database)
+        found, _problems = examine(conf, kinds, database=database)
         if found is None or not any(target.vofilter for target in found.targets):
             return []
         here = found.places

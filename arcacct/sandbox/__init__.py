@@ -1,5 +1,5 @@
 """
-Receivers to rehearse against: SGAS, and APEL behind the ARGO Messaging Service, on this machine.
+Receivers to rehearse against: SGAS, APEL behind the ARGO Messaging Service, and AUDITOR, on this machine.
 
 They answer as the real ones do, keep every document they get in ``received/``, and can be made to misbehave.
 Only the loopback address is served, and only for certificates of an authority made on the spot.
@@ -14,6 +14,7 @@ from arcacct.errors import ConfigError
 from arcacct.sandbox import authority
 from arcacct.sandbox.ams import AMS
 from arcacct.sandbox.apel import APEL
+from arcacct.sandbox.auditor import Auditor
 from arcacct.sandbox.authn import Authn
 from arcacct.sandbox.faults import Faults
 from arcacct.sandbox.journal import Journal
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from arcacct.sandbox.authority import Credential
     from arcacct.sandbox.wire import Receiver
 
-RECEIVERS: tuple[type[Receiver], ...] = (SGAS, AMS, Authn)
+RECEIVERS: tuple[type[Receiver], ...] = (SGAS, AMS, Authn, Auditor)
 """What is served, each on a port of its own; a new one is a module beside these, and its name here."""
 
 CE = "ce.example.org"
@@ -45,6 +46,7 @@ class Sandbox:
     sgas: SGAS
     ams: AMS
     authn: Authn
+    auditor: Auditor
 
     def __init__(self, directory: str, **ports: int) -> None:
         self.directory = os.path.abspath(directory)
@@ -92,6 +94,11 @@ class Sandbox:
     def ams_url(self) -> str:
         """For ``targeturl`` of an APEL target."""
         return f"https://localhost:{self.servers['ams'].port}"
+
+    @property
+    def auditor_url(self) -> str:
+        """For ``targeturl`` of an AUDITOR target."""
+        return f"https://localhost:{self.servers['auditor'].port}"
 
     @property
     def authn_port(self) -> int:
@@ -148,7 +155,12 @@ class Sandbox:
         servers: dict[str, Server] = {}
         try:
             for receiver in self.receivers:
-                context = server_context(credential, self.ca_file, wants_certificate=receiver.wants_certificate)
+                context = server_context(
+                    credential,
+                    self.ca_file,
+                    wants_certificate=receiver.wants_certificate,
+                    demands_certificate=receiver.demands_certificate,
+                )
                 port = ports.get(f"{receiver.endpoint}_port", 0)
                 servers[receiver.endpoint] = Server(receiver, context, port, self.faults, self.journal)
         except BaseException:

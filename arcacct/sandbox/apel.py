@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import threading
+import time
 from typing import NamedTuple
 
 from arcacct.sandbox import apel_car, apel_text, summariser
@@ -110,7 +111,7 @@ class APEL:
                 message = base64.b64decode(data, validate=True)
             except ValueError as error:
                 file = self.journal.keep("apel", f"{number}.smime", data.encode())
-                return self._reject(Rejection(f"not base64: {error}", empaid, file), None)
+                return self._reject(Rejection(f"not base64: {error}", empaid, file))
             file = self.journal.keep("apel", f"{number}.smime", message)
             if self.stopped is not None:
                 self.waiting.append(file)
@@ -119,7 +120,6 @@ class APEL:
 
     def _take(self, message: bytes, number: str, empaid: str | None, file: str) -> Arrival:
         """Through SSM and into the tables, or to the rejected ones."""
-        records: list[LoadedRecord] | None = None
         try:
             accepted = accept(message, self.ca_dir, self.allowed_dns, self.credential)
             suffix = "xml" if accepted.text.startswith("<") else "txt"
@@ -127,10 +127,10 @@ class APEL:
             self.received.append(accepted)
             records = read(accepted.text)
         except MessageRejected as refusal:
-            return self._reject(Rejection(str(refusal), empaid, file), None)
+            return self._reject(Rejection(str(refusal), empaid, file))
         except Crashed as crash:
             self.stopped = Rejection(f"the receiver stopped: {crash}", empaid, file)
-            return self._reject(self.stopped, None)
+            return self._reject(self.stopped)
         for record in records:
             self._tables[record.table][key(record)] = record.values
             self._site(record.values)
@@ -139,18 +139,19 @@ class APEL:
     def _site(self, row: Row) -> Value:
         return self._sites.setdefault(folded(row, ("Site",)), row["Site"])
 
-    def _reject(self, rejection: Rejection, records: int | None) -> Arrival:
+    def _reject(self, rejection: Rejection) -> Arrival:
         self.rejected.append(rejection)
-        return Arrival("apel", records, rejection.file, f"rejected: {rejection.reason}")
+        return Arrival("apel", None, rejection.file, f"rejected: {rejection.reason}")
 
     def _table(self, name: str) -> Table:
         with self._lock:
             return dict(self._tables[name])
 
 
-def read(text: str) -> list[LoadedRecord]:
-    """The records of a message, XML or text, all of them good; else MessageRejected or Crashed."""
-    return apel_car.read(text) if text.startswith("<") else apel_text.read(text)
+def read(text: str, now: float | None = None) -> list[LoadedRecord]:
+    """The records of a message, XML or text, all good at `now` (UTC; None: now); else MessageRejected or Crashed."""
+    at = time.time() if now is None else now
+    return apel_car.read(text, at) if text.startswith("<") else apel_text.read(text, at)
 
 
 def key(record: LoadedRecord) -> Key:

@@ -29,8 +29,8 @@ _GROUP_ATTRIBUTES = {"FQAN": "FQAN", "VOGroup": "group", "VORole": "role"}
 AUR = "http://eu-emi.eu/namespaces/2012/11/aggregatedcomputerecord"
 
 
-def read(text: str) -> list[LoadedRecord]:
-    """The job records of an XML message; MessageRejected if one of them is bad, or if it is no CAR."""
+def read(text: str, now: float) -> list[LoadedRecord]:
+    """The job records of an XML message at `now`; MessageRejected if one of them is bad, or if it is no CAR."""
     try:
         document = minidom.parseString(text.encode())  # noqa: S318  only what this machine's own publisher sends
     except ExpatError as error:
@@ -44,10 +44,10 @@ def read(text: str) -> list[LoadedRecord]:
     records = document.getElementsByTagNameNS(CAR, "UsageRecord")
     if not records:
         raise MessageRejected("No usage record in the message")
-    return [_record(record) for record in records]
+    return [_record(record, now) for record in records]
 
 
-def _record(record: minidom.Element) -> LoadedRecord:
+def _record(record: minidom.Element, now: float) -> LoadedRecord:
     level = next(_elements(record, "ServiceLevel"), None)
     infrastructure = next(_elements(record, "Infrastructure"), None)
     texts = {
@@ -66,7 +66,7 @@ def _record(record: minidom.Element) -> LoadedRecord:
     values = fields.read(JOB, {name: text for name, text in texts.items() if text is not None})
     if values["ServiceLevel"] is None or values["ServiceLevelType"] == "None":
         raise MessageRejected("ServiceLevel without value or type")
-    check_job(values)
+    check_job(values, now)
     return LoadedRecord(JOBS, values)
 
 

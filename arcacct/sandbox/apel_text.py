@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import calendar
 import datetime as dt
-import time
 from typing import NamedTuple
 
 from arcacct.sandbox import apel_fields as fields
 from arcacct.sandbox.ssm import Crashed, MessageRejected
 from arcacct.targets.apel import rules
+from arcacct.targets.rules import FUTURE_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,17 +35,21 @@ class _Family(NamedTuple):
 
     table: str
     rules: Mapping[str, Rule]
-    check: Callable[[dict[str, Value]], None]
+    check: Callable[[dict[str, Value], float], None]
 
 
-def read(text: str) -> list[LoadedRecord]:
-    """The records of a message; MessageRejected or Crashed if one of them is bad: then none of them counts."""
+def read(text: str, now: float) -> list[LoadedRecord]:
+    """
+    The records of a message, judged at `now` (UTC seconds).
+
+    MessageRejected or Crashed if one of them is bad: then none of them counts.
+    """
     if not text:
         # The loader takes the first line away without asking whether there is one.
         raise Crashed("IndexError: an empty message")
     header, _, rest = text.partition("\n")
     family = _family(header)
-    return [_record(family, chunk) for chunk in rest.split("%%") if chunk.strip()]
+    return [_record(family, chunk, now) for chunk in rest.split("%%") if chunk.strip()]
 
 
 def _family(header: str) -> _Family:
@@ -57,7 +61,7 @@ def _family(header: str) -> _Family:
     if kind == "APEL-individual-job-message":
         return _Family(JOBS, rules.JOB_04, _job_04) if exact == "v0.4" else _Family(JOBS, rules.JOB, _job)
     if kind == "APEL-sync-message":
-        return _Family(SYNCS, rules.SYNC, lambda _values: None)
+        return _Family(SYNCS, rules.SYNC, lambda _values, _now: None)
     # These need their blank and their exact version.
     family = _EXACT.get(header.strip())
     if family is None:
@@ -65,7 +69,7 @@ def _family(header: str) -> _Family:
     return family
 
 
-def _record(family: _Family, chunk: str) -> LoadedRecord:
+def _record(family: _Family, chunk: str, now: float) -> LoadedRecord:
     texts: dict[str, str] = {}
     for line in chunk.splitlines():
         if not line.strip():
@@ -75,16 +79,16 @@ def _record(family: _Family, chunk: str) -> LoadedRecord:
             raise MessageRejected(f"A line without a colon: {line}")
         texts[key.strip()] = value.strip()
     values = fields.read(family.rules, texts)
-    family.check(values)
+    family.check(values, now)
     return LoadedRecord(family.table, values)
 
 
-def check_job(values: dict[str, Value]) -> None:
+def check_job(values: dict[str, Value], now: float) -> None:
     """What APEL asks of any job record, and what it makes of VO and missing counts; raises MessageRejected."""
     start, end = int_of(values, "StartTime"), int_of(values, "EndTime")
     if end < start:
         raise MessageRejected("EndTime is before StartTime.")
-    if end > time.time() + rules.FUTURE_S:
+    if end > now + FUTURE_S:
         raise MessageRejected("EndTime is more than two days in the future.")
     fields.check_benchmark_type(values["ServiceLevelType"])
     if values["FQAN"] != "None":
@@ -111,21 +115,21 @@ def int_of(values: dict[str, Value], name: str) -> int:
     return int(value)
 
 
-def _job(values: dict[str, Value]) -> None:
+def _job(values: dict[str, Value], now: float) -> None:
     if values["ServiceLevelType"] == "None" and values["ServiceLevel"] is None:
         values["ServiceLevelType"], values["ServiceLevel"] = "custom", 1.0
     if values["ServiceLevel"] is None:
         raise MessageRejected("ServiceLevelType without ServiceLevel")
-    check_job(values)
+    check_job(values, now)
 
 
-def _job_04(values: dict[str, Value]) -> None:
+def _job_04(values: dict[str, Value], now: float) -> None:
     fields.one_benchmark(values, "ServiceLevel")
     values["ServiceLevel"] = round(float(str(values["ServiceLevel"])), 3)
-    check_job(values)
+    check_job(values, now)
 
 
-def _month(values: dict[str, Value]) -> None:
+def _month(values: dict[str, Value], now: float) -> None:
     month, year = int_of(values, "Month"), int_of(values, "Year")
     try:
         begin = calendar.timegm(dt.date(year, month, 1).timetuple())
@@ -133,7 +137,7 @@ def _month(values: dict[str, Value]) -> None:
         raise Crashed(f"OverflowError: Month {month} of year {year}") from error
     except ValueError as error:
         raise MessageRejected(f"Month {month} of year {year}") from error
-    if begin > time.time():
+    if begin > now:
         raise MessageRejected("The month begins in the future.")
     end = calendar.timegm((year + month // 12, month % 12 + 1, 1, 0, 0, 0))
     earliest, latest = values["EarliestEndTime"], values["LatestEndTime"]
@@ -144,18 +148,18 @@ def _month(values: dict[str, Value]) -> None:
         raise MessageRejected("EarliestEndTime is after LatestEndTime.")
 
 
-def _summary_04(values: dict[str, Value]) -> None:
+def _summary_04(values: dict[str, Value], now: float) -> None:
     fields.one_benchmark(values, "ServiceLevel")
     values["ServiceLevel"] = round(float(str(values["ServiceLevel"])), 3)
-    _month(values)
+    _month(values, now)
 
 
-def _normalised_04(values: dict[str, Value]) -> None:
+def _normalised_04(values: dict[str, Value], now: float) -> None:
     names = ("NormalisedWallDuration", "NormalisedCpuDuration")
     fields.one_benchmark(values, *names)
     for name in names:
         values[name] = int_of(values, name)
-    _month(values)
+    _month(values, now)
 
 
 _EXACT = {

@@ -34,6 +34,30 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _BACKDATED_S = 3600
 """Certificates begin an hour ago: the other end's clock may be a little late."""
 
+_SHORT_NAMES = {
+    NameOID.COMMON_NAME: "CN",
+    NameOID.SURNAME: "SN",
+    NameOID.SERIAL_NUMBER: "serialNumber",
+    NameOID.COUNTRY_NAME: "C",
+    NameOID.LOCALITY_NAME: "L",
+    NameOID.STATE_OR_PROVINCE_NAME: "ST",
+    NameOID.STREET_ADDRESS: "street",
+    NameOID.ORGANIZATION_NAME: "O",
+    NameOID.ORGANIZATIONAL_UNIT_NAME: "OU",
+    NameOID.TITLE: "title",
+    NameOID.GIVEN_NAME: "GN",
+    NameOID.DOMAIN_COMPONENT: "DC",
+    NameOID.USER_ID: "UID",
+    NameOID.EMAIL_ADDRESS: "emailAddress",
+    NameOID.UNSTRUCTURED_NAME: "unstructuredName",
+}
+"""OpenSSL's."""
+
+
+def slash_dn(name: x509.Name) -> str:
+    """A name in certificate order, ``/TYPE=value`` each with OpenSSL's short names, its letters as they are."""
+    return "".join(f"/{_SHORT_NAMES.get(part.oid, part.oid.dotted_string)}={part.value!s}" for part in name)
+
 
 class Credential(NamedTuple):
     """A certificate with its private key, as two PEM files."""
@@ -66,8 +90,14 @@ class Authority:
         self.ca_file = os.path.join(directory, "ca.pem")
         self.ca_dir = os.path.join(directory, "certificates")
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self.certificate = _self_signed(_subject(name), self._key)
-        self._write()
+        now = int(time.time())
+        self.certificate = _certificate(
+            _subject(name), _subject(name), self._key, self._key, (now - _BACKDATED_S, now + 365 * DAY_S)
+        )
+        _make(self.ca_dir)
+        pem = self.certificate.public_bytes(serialization.Encoding.PEM)
+        _write(self.ca_file, pem)
+        _write(os.path.join(self.ca_dir, f"{subject_hash(self.certificate.subject)}.0"), pem)
 
     def issue(
         self,
@@ -90,41 +120,27 @@ class Authority:
         made in no time.
         """
         now = int(time.time())
-        key = _rsa_key() if rsa_key else ec.generate_private_key(ec.SECP256R1())
-        certificate = self._sign(
-            name,
+        key = rsa.generate_private_key(65537, 2048) if rsa_key else ec.generate_private_key(ec.SECP256R1())
+        begin = now - _BACKDATED_S if not_before is None else not_before
+        end = now + 30 * DAY_S if not_after is None else not_after
+        purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        certificate = _certificate(
+            _subject(name),
+            self.certificate.subject,
             key,
-            tuple(hosts) or (name, *LOOPBACK),
-            now - _BACKDATED_S if not_before is None else not_before,
-            now + 30 * DAY_S if not_after is None else not_after,
+            self._key,
+            (begin, end),
+            x509.ExtendedKeyUsage(purposes),
+            x509.SubjectAlternativeName([_general_name(host) for host in tuple(hosts) or (name, *LOOPBACK)]),
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
         )
         where = self.directory if directory is None else directory
         _make(where)
         credential = Credential(os.path.join(where, f"{stem}cert.pem"), os.path.join(where, f"{stem}key.pem"))
         _write(credential.cert_path, certificate.public_bytes(serialization.Encoding.PEM))
-        _write(credential.key_path, _key_bytes(key))
+        pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+        _write(credential.key_path, key.private_bytes(pem, form, serialization.NoEncryption()))
         return credential
-
-    def _sign(
-        self, name: str, key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, hosts: Sequence[str], begin: int, end: int
-    ) -> x509.Certificate:
-        issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
-        purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-        return (
-            _builder(_subject(name), self.certificate.subject, key, begin, end)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_key_usage(signs_certificates=False), critical=True)
-            .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
-            .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
-            .add_extension(issuer_key, critical=False)
-            .sign(self._key, hashes.SHA256())
-        )
-
-    def _write(self) -> None:
-        _make(self.ca_dir)
-        pem = self.certificate.public_bytes(serialization.Encoding.PEM)
-        _write(self.ca_file, pem)
-        _write(os.path.join(self.ca_dir, f"{subject_hash(self.certificate.subject)}.0"), pem)
 
 
 def create(directory: str, *, name: str = "arcacct sandbox CA") -> Authority:
@@ -151,19 +167,9 @@ def subject_hash(name: x509.Name) -> str:
     return f"{int.from_bytes(digest[:4], 'little'):08x}"
 
 
-def slash_dn(name: x509.Name) -> str:
-    """The subject in certificate order, ``/TYPE=value`` each, as SSM compares it with its allow-list (apel 2.2)."""
-    return "".join(f"/{_SHORT_NAMES.get(part.oid, part.oid.dotted_string)}={part.value!s}" for part in name)
-
-
 def validity(certificate: x509.Certificate) -> tuple[int, int]:
     """First and last second (UTC) at which a certificate is good."""
-    if hasattr(certificate, "not_valid_before_utc"):
-        begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    else:  # cryptography 41 has only the form without a zone
-        begin = certificate.not_valid_before.replace(tzinfo=dt.UTC)
-        end = certificate.not_valid_after.replace(tzinfo=dt.UTC)
-    return int(begin.timestamp()), int(end.timestamp())
+    return int(certificate.not_valid_before_utc.timestamp()), int(certificate.not_valid_after_utc.timestamp())
 
 
 def issuer_and_serial(certificate: x509.Certificate) -> bytes:
@@ -173,23 +179,13 @@ def issuer_and_serial(certificate: x509.Certificate) -> bytes:
     return certificate.issuer.public_bytes() + der.encode(der.INTEGER, number)
 
 
-_SHORT_NAMES = {
-    NameOID.COMMON_NAME: "CN",
-    NameOID.ORGANIZATION_NAME: "O",
-    NameOID.ORGANIZATIONAL_UNIT_NAME: "OU",
-    NameOID.COUNTRY_NAME: "C",
-    NameOID.STATE_OR_PROVINCE_NAME: "ST",
-    NameOID.LOCALITY_NAME: "L",
-    NameOID.DOMAIN_COMPONENT: "DC",
-    NameOID.EMAIL_ADDRESS: "emailAddress",
-}
-
-
 def _canonical_attribute(attribute: x509.NameAttribute[str | bytes]) -> bytes:
     text = " ".join(str(attribute.value).split())
     # OpenSSL lowers ASCII only; other letters stay as they are.
     lowered = bytes(byte + 32 if 65 <= byte <= 90 else byte for byte in text.encode())
-    return der.encode(der.SEQUENCE, der.encode_oid(attribute.oid.dotted_string) + der.encode(der.UTF8_STRING, lowered))
+    (rdn,) = der.items(der.item(x509.Name([attribute]).public_bytes(), der.SEQUENCE).content)
+    kind, _value = der.items(der.item(rdn.content, der.SEQUENCE).content)
+    return der.encode(der.SEQUENCE, kind.whole + der.encode(der.UTF8_STRING, lowered))
 
 
 def _subject(common_name: str) -> x509.Name:
@@ -203,47 +199,42 @@ def _subject(common_name: str) -> x509.Name:
     )
 
 
-def _self_signed(subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
-    now = int(time.time())
-    return (
-        _builder(subject, subject, key, now - _BACKDATED_S, now + 365 * DAY_S)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(_key_usage(signs_certificates=True), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-
-
-def _builder(
+def _certificate(
     subject: x509.Name,
     issuer: x509.Name,
     key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey,
-    begin: int,
-    end: int,
-) -> x509.CertificateBuilder:
-    return (
+    signing_key: ec.EllipticCurvePrivateKey,
+    good: tuple[int, int],
+    *extensions: x509.ExtensionType,
+) -> x509.Certificate:
+    """A certificate for `key`, good from the first to the last second (UTC); who signs its own is an authority."""
+    is_authority = key is signing_key
+    usage = x509.KeyUsage(
+        digital_signature=not is_authority,
+        content_commitment=False,
+        key_encipherment=not is_authority,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=is_authority,
+        crl_sign=is_authority,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(dt.datetime.fromtimestamp(begin, dt.UTC))
-        .not_valid_after(dt.datetime.fromtimestamp(end, dt.UTC))
+        .not_valid_before(dt.datetime.fromtimestamp(good[0], dt.UTC))
+        .not_valid_after(dt.datetime.fromtimestamp(good[1], dt.UTC))
+        .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+        .add_extension(usage, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
-
-
-def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates,
-        content_commitment=False,
-        key_encipherment=not signs_certificates,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        encipher_only=False,
-        decipher_only=False,
-    )
+    for extension in extensions:
+        builder = builder.add_extension(extension, critical=False)
+    return builder.sign(signing_key, hashes.SHA256())
 
 
 def _general_name(host: str) -> x509.GeneralName:
@@ -251,16 +242,6 @@ def _general_name(host: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         return x509.DNSName(host)
-
-
-def _rsa_key() -> rsa.RSAPrivateKey:
-    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
-
-
-def _key_bytes(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
 
 
 def _make(directory: str) -> None:

@@ -1,7 +1,8 @@
 """
-As much of DER as certificates' names and signed messages need: tag, length, value.
+As much of DER as certificates' names and S/MIME messages need: tag, length, value.
 
-Only definite lengths and one-byte tags: all that DER (and what OpenSSL and `cryptography` write) has here.
+`cryptography` signs messages and encrypts them, but verifies no signature, and opens no envelope before its version 44;
+OpenSSL's program need not be there. Only definite lengths and one-byte tags: all that DER has here.
 """
 
 from __future__ import annotations
@@ -37,8 +38,15 @@ def items(data: bytes) -> Iterator[Item]:
     """
     position = 0
     while position < len(data):
-        begin, length = _length(data, position + 1)
-        end = begin + length
+        if position + 1 >= len(data):
+            raise ValueError("an element without a length")
+        begin, size = position + 2, data[position + 1]
+        if size >= 0x80:
+            digits = size & 0x7F
+            begin, size = begin + digits, int.from_bytes(data[begin : begin + digits], "big")
+            if digits == 0 or begin > len(data):
+                raise ValueError("an indefinite or broken length")
+        end = begin + size
         if end > len(data):
             raise ValueError(f"an element at byte {position} needs {end - len(data)} bytes more than there are")
         yield Item(data[position], data[begin:end], data[position:end])
@@ -55,6 +63,14 @@ def item(data: bytes, tag: int) -> Item:
     return first
 
 
+def content_info(encoded: bytes, kind: str, words: str) -> list[Item]:
+    """The parts of a message of CMS (RFC 5652 section 3); ValueError if it is not of this kind, in `words`."""
+    found, wrapped = items(item(encoded, SEQUENCE).content)
+    if oid(found.content) != kind:
+        raise ValueError(f"not {words}")
+    return list(items(item(wrapped.content, SEQUENCE).content))
+
+
 def encode(tag: int, content: bytes) -> bytes:
     """An element of this tag."""
     size = len(content)
@@ -64,13 +80,7 @@ def encode(tag: int, content: bytes) -> bytes:
     return bytes((tag, 0x80 | len(digits))) + digits + content
 
 
-def encode_oid(dotted: str) -> bytes:
-    """An object identifier, e.g. ``2.5.4.3``."""
-    first, second, *rest = (int(part) for part in dotted.split("."))
-    return encode(OID, b"".join(_base128(arc) for arc in (first * 40 + second, *rest)))
-
-
-def decode_oid(content: bytes) -> str:
+def oid(content: bytes) -> str:
     """The dotted form of an object identifier's content."""
     arcs: list[int] = []
     value = 0
@@ -81,23 +91,3 @@ def decode_oid(content: bytes) -> str:
             value = 0
     first = min(arcs[0] // 40, 2) if arcs else 0
     return ".".join(map(str, (first, arcs[0] - 40 * first, *arcs[1:]))) if arcs else ""
-
-
-def _length(data: bytes, position: int) -> tuple[int, int]:
-    """Where the content begins and how long it is."""
-    if position >= len(data):
-        raise ValueError("an element without a length")
-    first = data[position]
-    if first < 0x80:
-        return position + 1, first
-    count = first & 0x7F
-    if count == 0 or position + 1 + count > len(data):
-        raise ValueError("an indefinite or broken length")
-    return position + 1 + count, int.from_bytes(data[position + 1 : position + 1 + count], "big")
-
-
-def _base128(value: int) -> bytes:
-    digits = [value & 0x7F]
-    while value := value >> 7:
-        digits.append(value & 0x7F | 0x80)
-    return bytes(reversed(digits))

@@ -60,17 +60,14 @@ def decrypt(message: bytes, credential: Credential) -> bytes:
 
 
 def _take_apart(encoded: bytes) -> _Envelope:
-    """ContentInfo -> EnvelopedData -> recipients and content (RFC 5652 section 6.1)."""
-    kind, wrapped = der.items(der.item(encoded, der.SEQUENCE).content)
-    if der.decode_oid(kind.content) != _ENVELOPED_DATA:
-        raise ValueError("not enveloped data")
-    parts = list(der.items(der.item(wrapped.content, der.SEQUENCE).content))
+    """Recipients and content of EnvelopedData (RFC 5652 section 6.1)."""
+    parts = der.content_info(encoded, _ENVELOPED_DATA, "enveloped data")
     recipients = next(part for part in parts if part.tag == der.SET)
     _kind, algorithm, content = der.items(next(part for part in parts if part.tag == der.SEQUENCE).content)
     cipher, iv = der.items(algorithm.content)
     return _Envelope(
         dict(map(_recipient, der.items(recipients.content))),
-        der.decode_oid(cipher.content),
+        der.oid(cipher.content),
         iv.content,
         content.content,
     )

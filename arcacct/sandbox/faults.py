@@ -15,21 +15,22 @@ from arcacct.sandbox.wire import HTTPAnswer
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from typing import Any
 
 
 class Misbehaviour(NamedTuple):
-    """One misbehaviour; `left` requests will still meet it (None: every one)."""
+    """What happens to requests, and to which; `times` of them will still meet it (None: every one that fits)."""
 
     answer: HTTPAnswer | None = None
     """Sent instead of the real answer; None: the real one, or none at all if `drop`."""
     drop: bool = False
     """Close the connection without an answer."""
     after_work: bool = False
-    """Do the work first: the receiver has the records, the sender cannot know."""
+    """Do the work first, as behind a balancer that loses patience: the receiver has what the sender cannot know of."""
     delay_s: float = 0.0
     containing: str = ""
     path: str = ""
-    left: int | None = 1
+    times: int | None = 1
     chance: Callable[[], bool] | None = None
     """Asked of each request that fits: whether it happens to this one; None: it does."""
 
@@ -40,7 +41,11 @@ class Misbehaviour(NamedTuple):
 
 
 class Faults:
-    """The queues of all endpoints; used from the servers' threads and from the test at once."""
+    """
+    The queues of all endpoints; used from the servers' threads and from the test at once.
+
+    Whoever orders a fault says by fields of `Misbehaviour` which requests meet it, and when.
+    """
 
     def __init__(self, endpoints: Iterable[str]) -> None:
         self._lock = threading.Lock()
@@ -59,49 +64,19 @@ class Faults:
         *,
         content_type: str = "text/html",
         headers: Mapping[str, str] | None = None,
-        times: int | None = 1,
-        containing: str = "",
-        path: str = "",
-        after_work: bool = False,
+        **which: Any,
     ) -> None:
-        """
-        HTTPAnswer the next `times` fitting requests (None: all) with this status and body.
-
-        Without the work being done, or with it (`after_work`), as a balancer does that loses patience (504).
-        """
+        """Answer with this status and body, without doing the work or (`after_work`) after it."""
         answer = HTTPAnswer(status, body.encode(), content_type, tuple((headers or {}).items()))
-        self.add(endpoint, Misbehaviour(answer, after_work=after_work, containing=containing, path=path, left=times))
+        self.add(endpoint, Misbehaviour(answer, **which))
 
-    def sometimes(self, endpoint: str, status: int, body: str, chance: Callable[[], bool], *, path: str = "") -> None:
-        """Answer this whenever a request has the bad luck, and do no work: a balancer on a bad day."""
-        answer = HTTPAnswer(status, body.encode(), "text/html", ())
-        self.add(endpoint, Misbehaviour(answer, path=path, left=None, chance=chance))
-
-    def drop(
-        self,
-        endpoint: str,
-        *,
-        after_work: bool = False,
-        times: int | None = 1,
-        containing: str = "",
-        path: str = "",
-    ) -> None:
+    def drop(self, endpoint: str, **which: Any) -> None:
         """Close the connection without an answer, before the work or (`after_work`) after it."""
-        self.add(endpoint, Misbehaviour(drop=True, after_work=after_work, containing=containing, path=path, left=times))
+        self.add(endpoint, Misbehaviour(drop=True, **which))
 
-    def slow(
-        self,
-        endpoint: str,
-        seconds: float,
-        *,
-        after_work: bool = False,
-        times: int | None = 1,
-        containing: str = "",
-        path: str = "",
-    ) -> None:
+    def slow(self, endpoint: str, seconds: float, **which: Any) -> None:
         """Answer as usual, `seconds` later: waiting before the work or (`after_work`) after it."""
-        fault = Misbehaviour(delay_s=seconds, after_work=after_work, containing=containing, path=path, left=times)
-        self.add(endpoint, fault)
+        self.add(endpoint, Misbehaviour(delay_s=seconds, **which))
 
     def pending(self, endpoint: str) -> int:
         """How many faults of this endpoint no request has used up yet."""
@@ -120,7 +95,8 @@ class Faults:
             queue = self._queues[endpoint]
             for position, fault in enumerate(queue):
                 if fault.fits(path, text):
-                    if fault.left is not None:
-                        queue[position : position + 1] = [fault._replace(left=fault.left - 1)] if fault.left > 1 else []
+                    if fault.times is not None:
+                        left = fault._replace(times=fault.times - 1)
+                        queue[position : position + 1] = [left] if fault.times > 1 else []
                     return fault
         return None

@@ -37,16 +37,23 @@ _NO_CHECK_TIME = 0x200000
 """OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which the ssl module knows no name for."""
 
 
-def server_context(credential: Credential, ca_file: str, *, wants_certificate: bool) -> ssl.SSLContext:
-    """TLS 1.2 or newer with this certificate; clients' certificates must come from `ca_file` if they show one."""
+def server_context(
+    credential: Credential, ca_file: str, *, wants_certificate: bool, demands_certificate: bool = False
+) -> ssl.SSLContext:
+    """
+    TLS 1.2 or newer with this certificate; clients' certificates must come from `ca_file` if they show one.
+
+    Without a good one that is demanded the handshake fails.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(credential.cert_path, credential.key_path)
     if wants_certificate:
-        # Optional for TLS: without one, nginx and authn answer 400 in HTTP.
-        context.verify_mode = ssl.CERT_OPTIONAL
         context.load_verify_locations(cafile=ca_file)
-        context.verify_flags = ssl.VerifyFlags(context.verify_flags | _NO_CHECK_TIME)
+        # Optional for TLS: without one, nginx and authn answer 400 in HTTP.
+        context.verify_mode = ssl.CERT_REQUIRED if demands_certificate else ssl.CERT_OPTIONAL
+        if not demands_certificate:
+            context.verify_flags = ssl.VerifyFlags(context.verify_flags | _NO_CHECK_TIME)
     return context
 
 
@@ -54,8 +61,9 @@ class Server:
     """A receiver on a port of the loopback address, from `start` to `stop`; counts what reaches it."""
 
     def __init__(
-        self, receiver: Receiver, context: ssl.SSLContext, port: int, faults: Faults, journal: Journal
+        self, receiver: Receiver, context: ssl.SSLContext | None, port: int, faults: Faults, journal: Journal
     ) -> None:
+        """Without a ``context``: plain HTTP."""
         self.receiver = receiver
         self.faults = faults
         self.journal = journal
@@ -111,7 +119,7 @@ class Server:
             self.journal.note(delivery, None if fault is not None and fault.drop else answer.status)
 
 
-def _listen(server: Server, context: ssl.SSLContext, port: int) -> _Listener:
+def _listen(server: Server, context: ssl.SSLContext | None, port: int) -> _Listener:
     try:
         return _Listener(server, context, port)
     except PermissionError as error:
@@ -131,7 +139,7 @@ class _Listener(ThreadingMixIn, TCPServer):
     request_queue_size = 128
     daemon_threads = False
 
-    def __init__(self, owner: Server, context: ssl.SSLContext, port: int) -> None:
+    def __init__(self, owner: Server, context: ssl.SSLContext | None, port: int) -> None:
         self.owner = owner
         self._context = context
         self._lock = threading.Lock()
@@ -139,16 +147,18 @@ class _Listener(ThreadingMixIn, TCPServer):
         super().__init__(("127.0.0.1", port), _Handler)
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        plain, address = super().get_request()
-        secure = self._context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
+        connection, address = super().get_request()
+        if self._context is not None:
+            connection = self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
         with self._lock:
-            self._open.add(secure)
-        return secure, address
+            self._open.add(connection)
+        return connection, address
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         try:
             request.settimeout(HANDSHAKE_S)
-            request.do_handshake()
+            if self._context is not None:
+                request.do_handshake()
             request.settimeout(None)
         except OSError:
             self.owner.count("refused_handshakes")
@@ -249,8 +259,8 @@ def _reason(status: int) -> str:
         return "Unknown"
 
 
-def _peer(connection: ssl.SSLSocket) -> Peer | None:
-    encoded = connection.getpeercert(binary_form=True)
+def _peer(connection: socket.socket) -> Peer | None:
+    encoded = connection.getpeercert(binary_form=True) if isinstance(connection, ssl.SSLSocket) else None
     if encoded is None:
         return None
     certificate = x509.load_der_x509_certificate(encoded)

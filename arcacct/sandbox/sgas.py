@@ -143,42 +143,44 @@ class SGAS(Receiver):
         return request.method == "POST" and request.path == PATH
 
     def _insert(self, request: HTTPRequest, file: str) -> HTTPAnswer:
-        subject = request.peer.subject if request.peer else None
+        rows: list[Row] | None = None
+        status, body, verdict = 200, "", "stored"
+        try:
+            right = self._right(request.peer)
+            rows = sgas_records.read(request.body)
+            self._check_machines(request.peer, right, rows)
+            with self._lock:
+                body = json.dumps(self._commit(rows))
+        except _NotAllowed as refusal:
+            status, body, verdict = refusal.status, str(refusal), str(refusal)
+        except UnreadableRecord as error:
+            status, body, verdict = 500, PROCESSING_FAILED, f"refused: {error}"
+        except DatabaseRefuses as error:
+            status, body, verdict = 500, str(error), f"refused: {error}"
+        records = None if rows is None else len(rows)
+        return HTTPAnswer(status, body.encode(), arrivals=(Arrival("sgas", records, file, verdict.partition("\n")[0]),))
+
+    def _right(self, peer: Peer | None) -> str:
+        subject = peer.subject if peer else None
         right = self.rights.get(subject or "")
         if right is None:
-            words = f"Rejecting job usage insert for {subject}. No insert rights."
-            return _delivered(HTTPAnswer(403, words.encode()), file, None, words)
-        rows: list[Row] = []
-        try:
-            rows = sgas_records.read(request.body)
-            forbidden = self._forbidden(request.peer, right, rows)
-            if forbidden is not None:
-                return _delivered(HTTPAnswer(406, forbidden.encode()), file, len(rows), forbidden)
-            with self._lock:
-                ids = self._commit(rows)
-        except UnreadableRecord as error:
-            return _delivered(HTTPAnswer(500, PROCESSING_FAILED.encode()), file, len(rows) or None, f"refused: {error}")
-        except DatabaseRefuses as error:
-            return _delivered(HTTPAnswer(500, str(error).encode()), file, len(rows) or None, f"refused: {error}")
-        return _delivered(HTTPAnswer(200, json.dumps(ids).encode()), file, len(rows), "stored")
+            raise _NotAllowed(403, f"Rejecting job usage insert for {subject}. No insert rights.")
+        return right
 
-    def _forbidden(self, peer: Peer | None, right: str, rows: list[Row]) -> str | None:
-        """Words for 406 if a machine is not this client's to report; they name every machine of the document."""
+    def _check_machines(self, peer: Peer | None, right: str, rows: list[Row]) -> None:
+        """406 if a machine is not this client's to report; the words name every machine of the document."""
         _, _, limit = right.partition(":")
         machines = sorted({row.machine_name for row in rows})
         if limit == "all" or not machines or self.check_depth == 0:
-            return None
+            return
         if limit.startswith("machine_name="):
-            allowed = set(limit.removeprefix("machine_name=").split(";"))
-            fine = allowed.issuperset(machines)
+            fine = set(limit.removeprefix("machine_name=").split(";")).issuperset(machines)
         else:
             fine = all(self._same_domain(peer.common_name if peer else "", machine) for machine in machines)
-        subject = peer.subject if peer else None
-        return (
-            None
-            if fine
-            else f"Subject {subject} is not allowed to perform insertion for machines: {','.join(machines)}"
-        )
+        if not fine:
+            subject = peer.subject if peer else None
+            names = ",".join(machines)
+            raise _NotAllowed(406, f"Subject {subject} is not allowed to perform insertion for machines: {names}")
 
     def _same_domain(self, common_name: str, machine: str) -> bool:
         labels = common_name.removeprefix("host/").split(".")
@@ -194,7 +196,7 @@ class SGAS(Receiver):
         repeats = 0
         today = time.strftime("%Y-%m-%d", time.gmtime(self.clock()))
         for row in rows:
-            _check(row)
+            check(row)
             record_id = str(row.record_id)
             old = staged.get(record_id) or self._stored.get(record_id)
             if old is not None and _is_repeat(row, old.row):
@@ -224,7 +226,15 @@ def _is_repeat(row: Row, stored: Row) -> bool:
     return row.global_job_id is not None and row.global_job_id in {stored.global_job_id, row.record_id}
 
 
-def _check(row: Row) -> None:
+class _NotAllowed(Exception):
+    """A client without the right to insert, or not for these machines."""
+
+    def __init__(self, status: int, words: str) -> None:
+        super().__init__(words)
+        self.status = status
+
+
+def check(row: Row) -> None:
     """What the database's columns refuse; raises DatabaseRefuses with its words."""
     for column, value in _stored_values(row):
         rule = RULES[column]
@@ -286,7 +296,3 @@ def _services(request: HTTPRequest) -> HTTPAnswer:
 
 def _html(status: int, title: str) -> HTTPAnswer:
     return HTTPAnswer(status, f"<html><head><title>{title}</title></head><body><h1>{title}</h1></body></html>".encode())
-
-
-def _delivered(answer: HTTPAnswer, file: str, records: int | None, verdict: str) -> HTTPAnswer:
-    return answer._replace(arrivals=(Arrival("sgas", records, file, verdict.partition("\n")[0]),))

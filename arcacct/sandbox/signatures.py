@@ -119,11 +119,8 @@ def _split(message: bytes) -> tuple[bytes, bytes]:
 
 
 def _take_apart(encoded: bytes) -> tuple[tuple[x509.Certificate, ...], list[_SignerInfo]]:
-    """ContentInfo -> SignedData -> certificates and signers (RFC 5652 section 5.1)."""
-    kind, wrapped = der.items(der.item(encoded, der.SEQUENCE).content)
-    if der.decode_oid(kind.content) != _SIGNED_DATA:
-        raise ValueError("not signed data")
-    _version, _digests, _content, *rest = der.items(der.item(wrapped.content, der.SEQUENCE).content)
+    """Certificates and signers of SignedData (RFC 5652 section 5.1)."""
+    _version, _digests, _content, *rest = der.content_info(encoded, _SIGNED_DATA, "signed data")
     certificates = next((part.content for part in rest if part.tag == der.CONTEXT_0), b"")
     signers = rest[-1]
     if signers.tag != der.SET:
@@ -140,10 +137,10 @@ def _signer(content: bytes) -> _SignerInfo:
     algorithm, signature = rest[0], rest[1]
     return _SignerInfo(
         identity.content,
-        der.decode_oid(der.item(digest.content, der.OID).content),
+        der.oid(der.item(digest.content, der.OID).content),
         # What was signed is the SET itself, not the context tag it travels under (RFC 5652 section 5.4).
         None if attributes is None else der.encode(der.SET, attributes.content),
-        der.decode_oid(der.item(algorithm.content, der.OID).content),
+        der.oid(der.item(algorithm.content, der.OID).content),
         signature.content,
     )
 
@@ -174,7 +171,7 @@ def _digest(attributes: bytes) -> bytes:
     """The message digest among the signed attributes."""
     for attribute in der.items(der.item(attributes, der.SET).content):
         oid, values = der.items(attribute.content)
-        if der.decode_oid(oid.content) == _MESSAGE_DIGEST:
+        if der.oid(oid.content) == _MESSAGE_DIGEST:
             return der.item(values.content, der.OCTET_STRING).content
     raise InputError("signature failure: no message digest among the signed attributes")
 

@@ -44,10 +44,17 @@ def accept(
 
     One that is encrypted is decrypted with `credential` before. Raises MessageRejected or Crashed.
     """
-    signer = _signer(_decrypted(message, credential), ca_dir)
-    if allowed_dns is not None and signer.dn not in allowed_dns:
-        raise MessageRejected(f"Signer not in valid DNs list: {signer.dn}")
-    return VerifiedMessage(_body(signer.content), signer.dn)
+    try:
+        signed = signatures.verify(_decrypted(message, credential))
+        # Of several certificates the first is taken for the signer's, rightly or not.
+        first = signed.certificates[0]
+        signatures.check_chain(first, ca_dir)
+    except InputError as error:
+        raise MessageRejected(str(error)) from error
+    signer = slash_dn(first.subject)
+    if allowed_dns is not None and signer not in allowed_dns:
+        raise MessageRejected(f"Signer not in valid DNs list: {signer}")
+    return VerifiedMessage(_body(signed.content.decode("ascii")), signer)
 
 
 def _decrypted(message: bytes, credential: Credential | None) -> bytes:
@@ -69,22 +76,6 @@ def _check_ascii(message: bytes) -> None:
         message.decode("ascii")
     except UnicodeDecodeError as error:
         raise Crashed(f"a byte that is not ASCII, {message[error.start]:#04x}") from error
-
-
-class _Signer(NamedTuple):
-    dn: str
-    content: str
-
-
-def _signer(message: bytes, ca_dir: str) -> _Signer:
-    try:
-        signed = signatures.verify(message)
-        # Of several certificates the first is taken for the signer's, rightly or not.
-        first = signed.certificates[0]
-        signatures.check_chain(first, ca_dir)
-    except InputError as error:
-        raise MessageRejected(str(error)) from error
-    return _Signer(slash_dn(first.subject), signed.content.decode("ascii"))
 
 
 def _body(content: str) -> str:

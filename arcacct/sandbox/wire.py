@@ -76,6 +76,8 @@ class Receiver(ABC):
     """The folder of ``received/`` in which it keeps what it gets; None: requests here bring no documents."""
     wants_certificate: ClassVar[bool] = True
     """Whether clients are asked for their certificates."""
+    demands_certificate: ClassVar[bool] = False
+    """Whether TLS itself turns away who shows none, or one whose time is over."""
 
     @classmethod
     @abstractmethod

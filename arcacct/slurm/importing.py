@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from arcacct.conf.places import Places
@@ -20,8 +21,9 @@ from arcacct.files.following import Follower
 from arcacct.jobs import cells
 from arcacct.jobs.faults import Fault
 from arcacct.jobs.filling import Conflict
+from arcacct.jobs.imports import SHOWN, ImportRun, Say
 from arcacct.jobs.local import has_arc_jobs
-from arcacct.jobs.rejected import Quarantine, Reject, Retried, drop, fault, is_of_record, needing_file
+from arcacct.jobs.rejected import Kept, Reject, drop
 from arcacct.slurm import stored_runs
 from arcacct.slurm.command import OVERLAP_S, SacctCommand, new_delimiter, windows
 from arcacct.slurm.output import OutputForm, ToldJob, read
@@ -30,16 +32,8 @@ from arcacct.slurm.slices import RunsTaken, SlurmPolicy, make_again, take
 from arcacct.slurm.stored_runs import JobNumber
 
 QUARANTINE = "slurm"
-SHOWN = 10
-"""So many bad jobs are shown of an import."""
-_SLICE_S = 0.03
-"""How long a slice should hold the queue of writers."""
-_SMALLEST, _LARGEST = 50, 500
 _MOST_TEXT = 4 * 1024 * 1024
 """Characters of jobs that wait to be taken together."""
-
-Say = Callable[[str], None]
-"""Called with something that a person should know while the import runs."""
 
 
 class RunsReport(NamedTuple):
@@ -61,12 +55,11 @@ class RunsReport(NamedTuple):
     taken: RunsTaken = RunsTaken()
 
 
-class SlurmImport:
+class SlurmImport(ImportRun):
     """
     One import: what it has done so far is in ``report``.
 
     ``say`` is told of what cannot be used (the first SHOWN), of outputs that cannot be read, and of conflicts.
-    Raises StoreError when the database refuses; nothing that was taken is lost then.
     """
 
     def __init__(
@@ -78,50 +71,49 @@ class SlurmImport:
         say: Say,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        super().__init__(here, con, QUARANTINE, "", say)
         stored_runs.prepare(con)
-        self._here = here
-        self._con = con
         self._policy = policy
         self._form = form
-        self._say = say
         self._clock = clock
-        self._quarantine = Quarantine(con, QUARANTINE)
         self._conflicts: set[Conflict] = set()
-        self._slice = _SMALLEST
-        self._begun = 0
         self.report = RunsReport()
 
     def files(self, paths: Sequence[str]) -> None:
-        """SlurmImport files, compressed or not, or ``-`` for standard input."""
-        for reader in Follower(paths, self._unreadable).once():
+        """Import files, compressed or not, or ``-`` for standard input."""
+        for reader in Follower(paths, self._cannot_read).once():
             self.output(reader.path, reader.chunks())
 
-    def _unreadable(self, complaint: str) -> None:
+    def _cannot_read(self, complaint: str) -> None:
         self._say(complaint)
         self._count(unreadable=1)
 
     def output(self, name: str, chunks: Iterable[bytes], form: OutputForm | None = None) -> bool:
-        """SlurmImport one output; whether it could be read to its end. ``form``: if it is another than the import's."""
+        """Import one output; whether it could be read to its end. ``form``: if it is another than the import's."""
         self._count(outputs=1)
         if name in self._quarantine.files_to_read():
             with writing(self._con, self._here):
                 self._quarantine.anew(name)
         wait: list[ToldJob] = []
         size = 0
+        complaint = ""
         try:
             for told in read(chunks, form or self._form):
                 wait.append(told)
                 size += len(told.content)
                 if len(wait) >= self._slice or size > _MOST_TEXT:
-                    self._take(name, wait)
+                    self._take_all(name, wait)
                     wait, size = [], 0
         except InputError as error:
-            self._unreadable(f"{name}: {error}")
-            return False
-        finally:
-            # What was read before the end of what can be.
-            self._take(name, wait)
-        return True
+            complaint = f"{name}: {error}"
+        self._take_all(name, wait)
+        if complaint:
+            self._cannot_read(complaint)
+        return not complaint
+
+    def _take_all(self, name: str, jobs: Sequence[ToldJob]) -> None:
+        if jobs:
+            self._in_halves(jobs, partial(self._take, name), partial(self._refuse, name))
 
     def ask(self, command: SacctCommand, since: int | None) -> None:
         """
@@ -142,40 +134,29 @@ class SlurmImport:
                 with writing(self._con, self._here) as con:
                     stored_runs.ask_until(con, place, window.end)
 
-    def _take(self, name: str, jobs: Sequence[ToldJob], refused: Fault | None = None) -> None:
-        """One slice in one transaction; ``refused``: why the only one of these jobs cannot be used."""
-        if not jobs:
-            return
-        runs = [one.what for one in jobs if isinstance(one.what, SlurmRun)] if refused is None else []
-        faults = [(one, one.what if isinstance(one.what, Fault) else refused) for one in jobs]
-        bad = [Reject(name, one.position, why, _kept(one), one.length) for one, why in faults if why is not None]
+    def _take(self, name: str, jobs: Sequence[ToldJob]) -> None:
+        """One slice in one transaction."""
+        runs = [one.what for one in jobs if isinstance(one.what, SlurmRun)]
+        bad = [_reject(name, one, one.what) for one in jobs if isinstance(one.what, Fault)]
         taken = RunsTaken()
         if runs or bad:
-            try:
-                with writing(self._con, self._here) as con:
-                    begun = time.monotonic()
-                    taken = take(con, self._now(), runs)
-                    self._quarantine.keep(bad)
-                    self._adapt(len(runs), time.monotonic() - begun)
-            except Exception as error:
-                self._quarantine.forget()
-                if refused is not None or not is_of_record(error):
-                    raise
-                if len(jobs) == 1:
-                    self._take(name, jobs, fault(error))
-                else:
-                    for half in (jobs[: len(jobs) // 2], jobs[len(jobs) // 2 :]):
-                        self._take(name, half)
-                return
+            with writing(self._con, self._here) as con:
+                begun = time.monotonic()
+                taken = take(con, self._now(), runs)
+                self._quarantine.keep(bad)
+                self._adapt(len(runs), time.monotonic() - begun)
         self._told(jobs, bad)
         self._counted(taken)
 
+    def _refuse(self, name: str, job: ToldJob, why: Fault) -> None:
+        bad = _reject(name, job, why)
+        with writing(self._con, self._here):
+            self._quarantine.keep([bad])
+        self._told([job], [bad])
+
     def _told(self, jobs: Sequence[ToldJob], bad: Sequence[Reject]) -> None:
-        for number, one in enumerate(bad, self.report.rejected + 1):
-            if number <= SHOWN:
-                self._say(f"{one.file}: {one.position}: {one.fault.reason}; left out")
-            elif number == SHOWN + 1:
-                self._say("further ones are only counted")
+        for count, one in enumerate(bad, self.report.rejected + 1):
+            self._show(count, f"{one.file}: {one.position}: {one.fault.reason}; left out")
         unused = Counter(one.what.is_unfinished for one in jobs if isinstance(one.what, NoUsage))
         self._count(jobs=len(jobs), rejected=len(bad), unfinished=unused[True], never_started=unused[False])
 
@@ -193,10 +174,6 @@ class SlurmImport:
             else:
                 self._count(more_conflicts=1)
         self.report = self.report._replace(taken=self.report.taken.plus(taken._replace(conflicts=())))
-
-    def _adapt(self, runs: int, seconds: float) -> None:
-        wanted = int(runs * _SLICE_S / max(seconds, 1e-6))
-        self._slice = max(_SMALLEST, min(wanted, 2 * self._slice, _LARGEST))
 
     def _now(self) -> SlurmPolicy:
         return self._policy._replace(now=int(self._clock()))
@@ -230,55 +207,37 @@ class SlurmImport:
 
     def _make_again(self, pages: Iterable[list[JobNumber]]) -> None:
         for page in pages:
-            start = 0
-            while start < len(page):
-                part = page[start : start + self._slice]
-                start += len(part)
-                self._make_part(part)
+            for part in self._slices(page):
+                self._in_halves(part, self._make_part, self._cannot_make)
 
-    def _make_part(self, part: list[JobNumber]) -> None:
-        try:
-            with writing(self._con, self._here) as con:
-                begun = time.monotonic()
-                taken = make_again(con, self._now(), part)
-                self._adapt(len(part), time.monotonic() - begun)
-        except Exception as error:
-            if not is_of_record(error):
-                raise
-            if len(part) > 1:
-                for half in (part[: len(part) // 2], part[len(part) // 2 :]):
-                    self._make_part(half)
-                return
-            self._count(failed_jobs=1)
-            if self.report.failed_jobs <= SHOWN:
-                cluster, number = part[0]
-                self._say(f"job {number} of {cluster}: cannot be made from its runs: {fault(error).reason}")
-        else:
-            self._counted(taken)
-
-    def retry(self) -> Retried:
-        """Take once more what was rejected; what can be used now is rejected no longer."""
-        done = Retried()
-        for kept, content in self._quarantine.waiting():
-            done = done._replace(tried=done.tried + 1, good=done.good + self._retried(kept.rejected_id, content))
-        return done._replace(needs_file=needing_file(self._con, QUARANTINE))
-
-    def _retried(self, rejected_id: int, content: bytes) -> bool:
-        try:
-            found = [one.what for one in read([content], self._form)]
-            if any(isinstance(one, Fault) for one in found):
-                return False
-            with writing(self._con, self._here) as con:
-                taken = take(con, self._now(), [one for one in found if isinstance(one, SlurmRun)])
-                drop(con, [rejected_id])
-        except Exception as error:
-            self._quarantine.forget()
-            if not is_of_record(error):
-                raise
-            return False
+    def _make_part(self, part: Sequence[JobNumber]) -> None:
+        with writing(self._con, self._here) as con:
+            begun = time.monotonic()
+            taken = make_again(con, self._now(), part)
+            self._adapt(len(part), time.monotonic() - begun)
         self._counted(taken)
-        return True
+
+    def _cannot_make(self, job: JobNumber, why: Fault) -> None:
+        self._count(failed_jobs=1)
+        if self.report.failed_jobs <= SHOWN:
+            cluster, number = job
+            self._say(f"job {number} of {cluster}: cannot be made from its runs: {why.reason}; it stays as it was")
+
+    def _retried(self, kept: Kept, content: bytes) -> bool:
+        refused: list[object] = []
+        self._in_halves([content], lambda _all: self._take_once_more(kept, content), lambda *why: refused.append(why))
+        return not refused
+
+    def _take_once_more(self, kept: Kept, content: bytes) -> None:
+        found = [one.what for one in read([content], self._form)]
+        for one in found:
+            if isinstance(one, Fault):
+                raise InputError(one.reason)
+        with writing(self._con, self._here) as con:
+            taken = take(con, self._now(), [one for one in found if isinstance(one, SlurmRun)])
+            drop(con, [kept.rejected_id])
+        self._counted(taken)
 
 
-def _kept(one: ToldJob) -> bytes:
-    return one.content.encode("utf-8", "surrogateescape")
+def _reject(name: str, job: ToldJob, why: Fault) -> Reject:
+    return Reject(name, job.position, why, job.content.encode("utf-8", "surrogateescape"), job.length)

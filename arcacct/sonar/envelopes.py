@@ -17,28 +17,11 @@ from arcacct.sonar import fields as field
 from arcacct.sonar.fields import STRICT, Lost, Strict, Tolerant
 from arcacct.sonar.samples import Sample, card_id, sample
 from arcacct.sonar.slurm_jobs import SlurmReport, refuse_without_span, slurm_report
-from arcacct.sonar.stream import Objects, Rejected
+from arcacct.sonar.stream import Objects, RejectedObject
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-__all__ = [
-    "Cluster",
-    "Complaint",
-    "Dropped",
-    "Errors",
-    "Jobs",
-    "Rejected",
-    "Sample",
-    "Sysinfo",
-    "Telemetry",
-    "Told",
-    "Unreadable",
-    "envelope",
-    "read",
-]
-
+    from collections.abc import Callable, Iterator
 
 T = TypeVar("T")
 
@@ -125,7 +108,7 @@ class Cluster(NamedTuple):
     nodes: tuple[NodeStates, ...]
 
 
-class Complaint(NamedTuple):
+class ProducerError(NamedTuple):
     """What a producer could not do."""
 
     time: int
@@ -137,16 +120,10 @@ class Complaint(NamedTuple):
 class Errors(NamedTuple):
     """A probe that failed."""
 
-    complaints: tuple[Complaint, ...]
+    complaints: tuple[ProducerError, ...]
 
 
 Envelope = Sysinfo | Sample | Jobs | Cluster | Errors
-
-
-class Unreadable(NamedTuple):
-    """A file that cannot be read, or not to its end: what could be read of it has come before this."""
-
-    complaint: str
 
 
 class Dropped(NamedTuple):
@@ -156,57 +133,30 @@ class Dropped(NamedTuple):
     """By the name of the field."""
 
 
-class Told(NamedTuple):
-    """An envelope, or what could not be used, and where it came from."""
+class TelemetryStream(Objects):
+    """A stream of envelopes, fed with bytes as they come; ``number`` and ``text`` are those of the last one."""
 
-    origin: str
-    what: Envelope | Rejected | Dropped | Unreadable | None
-    """``None``: the stream pauses, so whatever waits for more should be stored."""
-    number: int = 0
-    """Which object of its stream it is, from 1."""
-    text: str = ""
-    """The envelope as it was read; bytes that are no UTF-8 as surrogates."""
-
-
-class Telemetry:
-    """A stream of envelopes, fed with bytes as they come."""
-
-    def __init__(self) -> None:
-        """Nothing was read yet."""
-        self._objects = Objects()
-
-    @property
-    def number(self) -> int:
-        """Which object of the stream the last envelope is, from 1."""
-        return self._objects.number
-
-    @property
-    def text(self) -> str:
-        """The last envelope as it was read: to be asked for before the next."""
-        return self._objects.text
-
-    def feed(self, chunk: bytes, *, final: bool = False) -> Iterator[Envelope | Rejected | Dropped]:
+    def feed(self, chunk: bytes, *, final: bool = False) -> Iterator[Envelope | RejectedObject | Dropped]:
         """Every envelope that is complete with these bytes, and in its place whatever cannot be used."""
-        for found in self._objects.feed(chunk, final=final):
-            if isinstance(found, Rejected):
+        for found in self.objects(chunk, final=final):
+            if isinstance(found, RejectedObject):
                 yield found
                 continue
-            number, value = found
             try:
-                yield envelope(value)
+                yield envelope(found)
             except Exception:  # noqa: BLE001  whatever it is, it is looked at once more, part by part
-                yield from self._in_parts(number, value)
+                yield from self._in_parts(found)
 
-    def _in_parts(self, number: int, value: dict[str, Any]) -> Iterator[Envelope | Rejected | Dropped]:
+    def _in_parts(self, value: dict[str, Any]) -> Iterator[Envelope | RejectedObject | Dropped]:
         """An envelope of which something is unusable: all that is not."""
         fields = Tolerant()
         try:
             yield envelope(value, fields)
         except Exception as error:  # noqa: BLE001  also one of our own costs this envelope alone
-            yield Rejected(number, fault_of(error), self.text)
+            yield RejectedObject(self.number, fault_of(error), self.text)
             return
         for lost in fields.lost:
-            yield Rejected(number, lost.fault, _alone(value, lost), lost.part)
+            yield RejectedObject(self.number, lost.fault, _alone(value, lost), lost.part)
         if fields.dropped:
             yield Dropped(+fields.dropped)
 
@@ -216,14 +166,6 @@ def _alone(value: dict[str, Any], lost: Lost) -> str:
     attributes = {key: one for key, one in value["data"]["attributes"].items() if key in ("time", "cluster", "node")}
     data = {"type": value["data"]["type"], "attributes": attributes | {lost.key: [lost.element]}}
     return json.dumps({"meta": value.get("meta"), "data": data})
-
-
-def read(chunks: Iterable[bytes]) -> Iterator[Envelope | Rejected | Dropped]:
-    """Every envelope of a whole stream."""
-    stream = Telemetry()
-    for chunk in chunks:
-        yield from stream.feed(chunk)
-    yield from stream.feed(b"", final=True)
 
 
 def envelope(value: dict[str, Any], fields: Strict = STRICT) -> Envelope:
@@ -257,10 +199,10 @@ def _errors(values: list[Any], fields: Strict) -> Errors:
     return Errors(tuple(found))
 
 
-def _complaint(value: Any, fields: Strict) -> Complaint:
+def _complaint(value: Any, fields: Strict) -> ProducerError:
     if type(value) is not dict:
         raise MalformedError("errors is not a list of objects")
-    return Complaint(
+    return ProducerError(
         field.timestamp(value, "time"),
         fields.text(value, "cluster"),
         fields.text(value, "node"),

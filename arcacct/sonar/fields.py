@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from calendar import timegm
 from collections import Counter
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from arcacct.jobs.faults import Fault, fault_of
@@ -255,6 +255,17 @@ class Strict:
         raise error
 
 
+_ABSENT: dict[str, type] = {
+    **dict.fromkeys(("text", "long_text"), str),
+    **dict.fromkeys(("uint", "integer"), int),
+    **dict.fromkeys(("texts", "uints"), list),
+    **dict.fromkeys(("known", "extended", "inside", "moment"), type(None)),
+    "number": float,
+    "flag": bool,
+}
+"""What the readers give of a value that is not there."""
+
+
 class Tolerant(Strict):
     """The same, but an unusable value is absent, and counted."""
 
@@ -262,6 +273,14 @@ class Tolerant(Strict):
         """Nothing was dropped yet."""
         self.dropped: Counter[str] = Counter()
         self.lost: list[Lost] = []
+        for name, absent in _ABSENT.items():
+            setattr(self, name, partial(self._tolerated, getattr(Strict, name), absent))
+
+    def _tolerated(
+        self, reader: Callable[[dict[str, Any], str], Any], absent: type, holder: dict[str, Any], key: str
+    ) -> Any:
+        found = self.optional(reader, holder, key)
+        return absent() if found is None else found
 
     def optional(self, reader: Callable[[dict[str, Any], str], Any], holder: dict[str, Any], key: str) -> Any:
         try:
@@ -276,32 +295,6 @@ class Tolerant(Strict):
     def lose(self, key: str, place: int, error: Exception, element: object) -> None:
         self.lost.append(Lost(f"job {place}", fault_of(error), key, element))
 
-    def text(self, holder: dict[str, Any], key: str, _longest: int = LONGEST_TEXT) -> str:
-        return self.optional(text, holder, key) or ""
-
-    def long_text(self, holder: dict[str, Any], key: str) -> str:
-        return self.optional(long_text, holder, key) or ""
-
-    def uint(self, holder: dict[str, Any], key: str) -> int:
-        return self.optional(uint, holder, key) or 0
-
-    def known(self, holder: dict[str, Any], key: str) -> int | None:
-        found: int | None = self.optional(known, holder, key)
-        return found
-
-    def integer(self, holder: dict[str, Any], key: str) -> int:
-        return self.optional(integer, holder, key) or 0
-
-    def number(self, holder: dict[str, Any], key: str) -> float:
-        return self.optional(number, holder, key) or 0.0
-
-    def flag(self, holder: dict[str, Any], key: str) -> bool:
-        return self.optional(flag, holder, key) or False
-
-    def extended(self, holder: dict[str, Any], key: str) -> int | None:
-        found: int | None = self.optional(extended, holder, key)
-        return found
-
     def items(self, holder: dict[str, Any], key: str) -> list[dict[str, Any]]:
         value = holder.get(key) or []
         if type(value) is not list:
@@ -309,20 +302,6 @@ class Tolerant(Strict):
             return []
         found = [one for one in value if type(one) is dict]
         self.dropped[key] += len(value) - len(found)
-        return found
-
-    def texts(self, holder: dict[str, Any], key: str) -> list[str]:
-        return self.optional(texts, holder, key) or []
-
-    def uints(self, holder: dict[str, Any], key: str) -> list[int]:
-        return self.optional(uints, holder, key) or []
-
-    def inside(self, holder: dict[str, Any], key: str) -> dict[str, Any] | None:
-        found: dict[str, Any] | None = self.optional(inside, holder, key)
-        return found
-
-    def moment(self, holder: dict[str, Any], key: str) -> int | None:
-        found: int | None = self.optional(moment, holder, key)
         return found
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from arcacct.db.engine import Connection
 from arcacct.jobs.hostlists import compress
-from arcacct.sonar.envelopes import Cluster, Complaint, Sysinfo
+from arcacct.sonar.envelopes import Cluster, ProducerError, Sysinfo
 from arcacct.sonar.samples import JobKey
 
 _REMEMBERED = 50_000
@@ -179,7 +179,7 @@ def _observe(con: Connection, table: str, key: tuple[int, str], at: int, content
     con.execute(insert, (*key, at, at, content))
 
 
-def remember_complaint(con: Connection, names: Names, told: Complaint) -> None:
+def remember_complaint(con: Connection, names: Names, told: ProducerError) -> None:
     """Keep what a producer could not do."""
     con.execute(
         "INSERT OR IGNORE INTO ProducerErrors (ClusterID, Node, Time, Detail) VALUES (?, ?, ?, ?)",

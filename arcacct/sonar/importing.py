@@ -9,74 +9,72 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from arcacct.conf.places import Places
 from arcacct.db.engine import Connection
 from arcacct.db.opening import writing
+from arcacct.files.following import Follower
+from arcacct.files.reading import STDIN, Reader
 from arcacct.jobs.faults import Fault
-from arcacct.jobs.rejected import Quarantine, Reject, Retried, drop, fault, is_of_record, needing_file
+from arcacct.jobs.imports import SLICE_S, ImportRun, Progress, Say
+from arcacct.jobs.rejected import Kept, Reject, drop, fault, is_of_record
 from arcacct.sonar.dropped import add_dropped
 from arcacct.sonar.envelopes import (
     Cluster,
-    Complaint,
     Dropped,
     Envelope,
     Errors,
-    Rejected,
-    Sample,
+    ProducerError,
     Sysinfo,
-    Told,
-    Unreadable,
-    read,
+    TelemetryStream,
 )
 from arcacct.sonar.hardware import Names, observe_cluster, observe_sysinfo, remember_complaint
 from arcacct.sonar.points import add_job_points, add_node_points, forget_points, fuller
 from arcacct.sonar.records import Settled, settle, settle_logged
-from arcacct.sonar.samples import JobKey, JobSnapshot, Reading
+from arcacct.sonar.samples import JobKey, JobSnapshot, Reading, Sample
 from arcacct.sonar.site import Site
+from arcacct.sonar.slurm_jobs import SlurmReport
 from arcacct.sonar.slurm_rows import merge_report
+from arcacct.sonar.stream import RejectedObject
 from arcacct.sonar.use import HOUR_S
 
 T = TypeVar("T")
 
 QUARANTINE = "sonar"
-SLICE_S = 0.03
-SHOWN = 10
-"""So many complaints of each kind are told one by one."""
+POLL_S = 1.0
+_ENDINGS = tuple(name + packed for name in (".json", ".jsonl", ".ndjson") for packed in ("", ".gz", ".bz2", ".xz"))
 _BATCH_WEIGHT = 100_000
 _WRITES_OF_A_SAMPLE = 20
 _TEXTS_KEPT = 8 * 1024 * 1024
 """Characters of the envelopes that wait; of those beyond only the place is remembered."""
 
-Say = Callable[[str], None]
-"""Called with something that a person should know while the import runs."""
 
-
-class Report:
+@dataclass
+class SonarReport:
     """What an import did."""
 
-    def __init__(self) -> None:
-        self.envelopes: Counter[str] = Counter()
-        self.complaints: list[str] = []
-        """The first things that could not be used."""
-        self.rejected = 0
-        """Envelopes, and parts of them, that could not be used."""
-        self.unreadable = 0
-        """Files that could not be read, or not to their end."""
-        self.dropped: Counter[str] = Counter()
-        """Values that could not be used and are taken as absent, by field."""
-        self.late = 0
-        """Hours that are closed, for which samples came."""
-        self.recorded = 0
-        """Slurm jobs that became records, or whose records changed."""
-        self.enriched = 0
-        """Records of other sources that changed."""
-        self.unrecorded = 0
-        """Finished Slurm jobs that have no record, on a host that records jobs of A-REX."""
+    envelopes: Counter[str] = field(default_factory=Counter)
+    """By kind."""
+    rejected: int = 0
+    """Envelopes, and parts of them, that could not be used."""
+    unreadable: int = 0
+    """Files that could not be read, or not to their end."""
+    dropped: Counter[str] = field(default_factory=Counter)
+    """Values that could not be used and are taken as absent, by field."""
+    late: int = 0
+    """Hours that are closed, for which samples came."""
+    recorded: int = 0
+    """Slurm jobs that became records, or whose records changed."""
+    enriched: int = 0
+    """Records of other sources that changed."""
+    unrecorded: int = 0
+    """Finished Slurm jobs that have no record, on a host that records jobs of A-REX."""
 
 
 class _Source(NamedTuple):
@@ -93,29 +91,37 @@ class _Piece(NamedTuple):
     run: Callable[[Connection], Settled | bool | None]
     """Inside a transaction; False: it came too late."""
     sources: Sequence[_Source]
-    parts: Callable[[], Iterable[_Piece]] | None = None
+    parts: Callable[[], list[_Piece]] | None = None
     """The same work in smaller pieces; ``None``: it has none."""
 
 
-class Importer:
+_Add = Callable[[Connection, int, dict[int, T]], bool]
+"""Adds points to an hour; False: it is closed."""
+
+
+class Importer(ImportRun):
     """One run of an import: what waits to be stored, and what was done."""
 
     def __init__(
-        self, con: Connection, here: Places, site: Site, say: Say = lambda _: None, *, keeps: bool = True
+        self,
+        con: Connection,
+        here: Places,
+        site: Site,
+        say: Say = lambda _: None,
+        progress: Progress = lambda _path, _done, _all: None,
+        *,
+        keeps: bool = True,
     ) -> None:
         """``say`` is told of what cannot be used, as it comes; ``keeps``: it goes into the quarantine."""
-        self.con = con
-        self.here = here
+        super().__init__(here, con, QUARANTINE, "", say)
         self.site = site
-        self.report = Report()
-        self._say = say
+        self.report = SonarReport()
+        self._progress = progress
         self._keeps = keeps
         self._names = Names(con)
-        self._quarantine = Quarantine(con, QUARANTINE)
         self._rejects: list[Reject] = []
         self._to_read = self._quarantine.files_to_read() if keeps else set()
         self._begun: set[str] = set()
-        self._last = ("", 0)
         self._dropped: Counter[str] = Counter()
         self._empty()
 
@@ -128,74 +134,104 @@ class Importer:
         self._texts = 0
         self._weight = 0
 
-    def take(self, told: Told) -> None:
-        """Take one envelope; now and then everything that waits is stored."""
-        what = told.what
-        self._look_for_beginning(told)
-        if what is None:
-            self.store()
-        elif isinstance(what, Rejected):
-            self._reject(told.origin, what.position, what.fault, what.text)
-        elif isinstance(what, Unreadable):
-            self.report.unreadable += 1
-            self._complain(what.complaint, self.report.unreadable)
-        elif isinstance(what, Dropped):
-            self.report.dropped += what.counts
-            self._dropped += what.counts
-        else:
-            self.report.envelopes[type(what).__name__.lower()] += 1
-            self._take(what, self._source(told))
+    def files(self, paths: Sequence[str]) -> None:
+        """Import files, those of directories, at any depth, that are JSON by name, and standard input."""
+        try:
+            for reader in Follower(paths, self._cannot_read, endings=_ENDINGS).once():
+                self._new_objects(reader)
+        finally:
+            self.finish()
+
+    def follow(
+        self, paths: Sequence[str], *, poll_s: float = POLL_S, goes_on: Callable[[], bool] = lambda: True
+    ) -> None:
+        """
+        Import what is in files, and what comes: all of it is stored whenever there is no more.
+
+        A file that is replaced or cut is read from its start: the same envelope twice changes nothing.
+        """
+        try:
+            for reader in Follower(paths, self._cannot_read, endings=_ENDINGS).follow(poll_s, goes_on=goes_on):
+                if reader is None:
+                    self.store()
+                else:
+                    self._new_objects(reader)
+        finally:
+            self.finish()
+
+    def _new_objects(self, reader: Reader) -> None:
+        if reader.state is None:
+            reader.state = TelemetryStream()
+        for chunk in reader.chunks():
+            self.take(reader.path, reader.state, chunk)
+            self._progress(reader.path, reader.position.position, reader.size)
+        # What is half there in a damaged file is told by that, and comes whole with the whole file.
+        if reader.is_last and not reader.complaint:
+            self.take(reader.path, reader.state, b"", final=True)
+
+    def _cannot_read(self, complaint: str) -> None:
+        self.report.unreadable += 1
+        self._show(self.report.unreadable, complaint)
+
+    def take(self, origin: str, stream: TelemetryStream, chunk: bytes, *, final: bool = False) -> None:
+        """Take what is complete with these bytes of a stream; now and then everything that waits is stored."""
+        # A file that is read from its beginning again tells anew what was only counted of it; each standard input is
+        # another.
+        if not stream.number and origin in self._to_read - {STDIN}:
+            self._begun.add(origin)
+        for what in stream.feed(chunk, final=final):
+            if isinstance(what, RejectedObject):
+                self._reject(_Source(origin, what.position, what.text), what.fault)
+            elif isinstance(what, Dropped):
+                self.report.dropped += what.counts
+                self._dropped += what.counts
+            else:
+                self.report.envelopes[type(what).__name__.lower()] += 1
+                self._texts += len(stream.text)
+                text = stream.text if self._texts <= _TEXTS_KEPT else ""
+                self._take(what, _Source(origin, f"object {stream.number}", text))
             if self._weight >= _BATCH_WEIGHT:
                 self.store()
 
-    def _look_for_beginning(self, told: Told) -> None:
-        """A file that is read from its beginning again tells anew what was only counted of it."""
-        before, self._last = self._last, (told.origin, told.number)
-        # Each stream of standard input is another.
-        if told.number == 1 and before != self._last and told.origin in self._to_read - {"-"}:
-            self._begun.add(told.origin)
-
-    def _source(self, told: Told) -> _Source:
-        self._texts += len(told.text)
-        return _Source(told.origin, f"object {told.number}", told.text if self._texts <= _TEXTS_KEPT else "")
-
-    def _reject(self, origin: str, position: str, why: Fault, text: str) -> None:
+    def _reject(self, source: _Source, why: Fault) -> None:
         self.report.rejected += 1
         # What is tried again stands alone: its origin says where it stood.
-        where = f"{origin}: {position}" if origin and self._keeps else origin or position
-        self._complain(f"{where}: {why.reason}; left out", self.report.rejected)
+        place = source.position if self._keeps or not source.origin else ""
+        where = ": ".join(filter(None, (source.origin, place)))
+        self._show(self.report.rejected, f"{where}: {why.reason}; left out")
         if self._keeps:
-            self._rejects.append(Reject(origin, position, why, text.encode("utf-8", "surrogateescape")))
+            content = source.text.encode("utf-8", "surrogateescape")
+            self._rejects.append(Reject(source.origin, source.position, why, content))
             # What is rejected is held no longer than what is used.
-            self._weight += 1 + len(text) // 100
-
-    def _complain(self, what: str, count: int) -> None:
-        if count <= SHOWN:
-            self.report.complaints.append(what)
-            self._say(what)
-        elif count == SHOWN + 1:
-            self._say("further ones are only counted")
+            self._weight += 1 + len(source.text) // 100
 
     def _take(self, what: Envelope, source: _Source) -> None:
         names = self._names
         if isinstance(what, Sample):
             self._take_sample(what, source)
         elif isinstance(what, Sysinfo):
-            self._single.append(_Piece(lambda con: observe_sysinfo(con, names, what), (source,)))
-            self._weight += _WRITES_OF_A_SAMPLE
+            self._wait(lambda con: observe_sysinfo(con, names, what), source)
         elif isinstance(what, Cluster):
-            self._single.append(_Piece(lambda con: observe_cluster(con, names, what), (source,)))
-            self._weight += _WRITES_OF_A_SAMPLE * (1 + len(what.nodes))
+            self._wait(lambda con: observe_cluster(con, names, what), source, 1 + len(what.nodes))
         elif isinstance(what, Errors):
-            self._single += [self._complaint(one, source) for one in what.complaints]
-            self._weight += len(what.complaints)
+            self._wait_complaints(what.complaints, source)
         else:
             for report in what.reports:
-                self._single.append(
-                    _Piece(lambda con, report=report: merge_report(con, names, what.cluster, report), (source,))  # type: ignore[misc]
-                )
+                self._wait(partial(self._merge_report, what.cluster, report), source)
                 self._touched.add((what.cluster, report.job_id))
-            self._weight += _WRITES_OF_A_SAMPLE * len(what.reports)
+
+    def _wait(self, run: Callable[[Connection], None], source: _Source, samples: int = 1) -> None:
+        """Something is to be stored that is as much work as so many samples."""
+        self._single.append(_Piece(run, (source,)))
+        self._weight += _WRITES_OF_A_SAMPLE * samples
+
+    def _merge_report(self, cluster: str, report: SlurmReport, con: Connection) -> None:
+        merge_report(con, self._names, cluster, report)
+
+    def _wait_complaints(self, complaints: Iterable[ProducerError], source: _Source) -> None:
+        for one in complaints:
+            self._single.append(_Piece(lambda con, one=one: remember_complaint(con, self._names, one), (source,)))  # type: ignore[misc]
+            self._weight += 1
 
     def _take_sample(self, sample: Sample, source: _Source) -> None:
         self._sources[sample.cluster, sample.node, sample.time] = source
@@ -207,27 +243,29 @@ class Importer:
             if key.epoch == 0:
                 self._touched.add((sample.cluster, key.job))
             self._weight += len(shot.processes)
-        for at, detail in sample.errors:
-            self._single.append(self._complaint(Complaint(at, sample.cluster, sample.node, detail), source))
+        complaints = (ProducerError(at, sample.cluster, sample.node, detail) for at, detail in sample.errors)
+        self._wait_complaints(complaints, source)
         self._weight += _WRITES_OF_A_SAMPLE
-
-    def _complaint(self, one: Complaint, source: _Source) -> _Piece:
-        return _Piece(lambda con: remember_complaint(con, self._names, one), (source,))
 
     def store(self) -> None:
         """Store what waits, then make and enrich the records of the jobs it is about."""
         now = int(time.time())
-        self._slices([*self._single, *self._node_work(now), *self._job_work(now)])
+        todo = self._single
+        for (cluster, node), readings in self._readings.items():
+            todo += self._hours(partial(self._add_node_points, cluster, node, now), cluster, node, readings)
+        for (cluster, node, key), shots in self._snapshots.items():
+            todo += self._hours(partial(self._add_job_points, cluster, node, key, now), cluster, node, shots)
+        self._store(todo)
         touched = sorted(self._touched)
         self._empty()
-        self._slices([self._settling(*job) for job in touched])
+        self._store([self._settling(*job) for job in touched])
         self._note()
 
     def _note(self) -> None:
         """Keep what was rejected, and count what was dropped."""
         if self._rejects or self._dropped or self._begun:
             self._quarantine.forget()
-            with writing(self.con, self.here) as con:
+            with writing(self._con, self._here) as con:
                 for file in self._begun:
                     self._quarantine.anew(file)
                 self._quarantine.keep(self._rejects)
@@ -239,51 +277,43 @@ class Importer:
         """Store the rest, enrich what became final since the last import, and let go of what is long settled."""
         self.store()
         while True:
-            with writing(self.con, self.here) as con:
+            with writing(self._con, self._here) as con:
                 done = settle_logged(con, self.site, self._unsettled)
             self.report.enriched += done.enriched
             if not done.more:
                 break
-        with writing(self.con, self.here) as con:
+        with writing(self._con, self._here) as con:
             forget_points(con, int(time.time()))
 
     def _unsettled(self, job_id: str, error: Exception) -> None:
         """Telemetry cannot be added to a record of another source."""
         self.report.rejected += 1
-        self._complain(f"{job_id}: telemetry cannot be added: {fault(error).reason}", self.report.rejected)
+        self._show(self.report.rejected, f"{job_id}: telemetry cannot be added: {fault(error).reason}")
 
-    def _node_work(self, now: int) -> Iterator[_Piece]:
-        for (cluster, node), points in self._readings.items():
-            for hour, own in _by_hour(points).items():
-                yield self._node_piece(cluster, node, hour, own, now)
+    def _add_node_points(
+        self, cluster: str, node: str, now: int, con: Connection, hour: int, own: dict[int, Reading]
+    ) -> bool:
+        return add_node_points(con, self._names.node(cluster, node), hour, own, now)
 
-    def _node_piece(self, cluster: str, node: str, hour: int, own: dict[int, Reading], now: int) -> _Piece:
-        def run(con: Connection) -> bool:
-            return add_node_points(con, self._names.node(cluster, node), hour, own, now)
+    def _add_job_points(
+        self, cluster: str, node: str, key: JobKey, now: int, con: Connection, hour: int, own: dict[int, JobSnapshot]
+    ) -> bool:
+        return add_job_points(con, self._names.job(cluster, node, key), hour, own, now)
 
-        def parts() -> Iterator[_Piece]:
-            return (self._node_piece(cluster, node, hour, {at: one}, now) for at, one in own.items())
+    def _hours(self, add: _Add[T], cluster: str, node: str, points: dict[int, T]) -> Iterator[_Piece]:
+        """The points of a node, or of a job on it, hour by hour."""
+        hours: dict[int, dict[int, T]] = {}
+        for at, point in points.items():
+            hours.setdefault(at - at % HOUR_S, {})[at] = point
+        for hour, own in sorted(hours.items()):
+            yield self._hour(add, cluster, node, hour, own)
 
-        return _Piece(run, self._read_from(cluster, node, own), parts if len(own) > 1 else None)
+    def _hour(self, add: _Add[T], cluster: str, node: str, hour: int, own: dict[int, T]) -> _Piece:
+        def parts() -> list[_Piece]:
+            return [self._hour(add, cluster, node, hour, {at: point}) for at, point in own.items()]
 
-    def _job_work(self, now: int) -> Iterator[_Piece]:
-        for (cluster, node, key), points in self._snapshots.items():
-            for hour, own in sorted(_by_hour(points).items()):
-                yield self._job_piece(cluster, node, key, hour, own, now)
-
-    def _job_piece(
-        self, cluster: str, node: str, key: JobKey, hour: int, own: dict[int, JobSnapshot], now: int
-    ) -> _Piece:
-        def run(con: Connection) -> bool:
-            return add_job_points(con, self._names.job(cluster, node, key), hour, own, now)
-
-        def parts() -> Iterator[_Piece]:
-            return (self._job_piece(cluster, node, key, hour, {at: one}, now) for at, one in own.items())
-
-        return _Piece(run, self._read_from(cluster, node, own), parts if len(own) > 1 else None)
-
-    def _read_from(self, cluster: str, node: str, times: Iterable[int]) -> list[_Source]:
-        return [self._sources[cluster, node, at] for at in times]
+        sources = [self._sources[cluster, node, at] for at in own]
+        return _Piece(lambda con: add(con, hour, own), sources, parts if len(own) > 1 else None)
 
     def _settling(self, cluster: str, job_id: int) -> _Piece:
         def run(con: Connection) -> Settled:
@@ -298,47 +328,42 @@ class Importer:
         text = json.dumps({"data": {"type": "job", "attributes": said}})
         return _Piece(run, (_Source("", f"cluster {cluster!r}, job {job_id}", text),))
 
-    def _slices(self, work: Iterable[_Piece]) -> None:
-        """Do some work, in transactions that no hook has to wait for; what fails is done again piece by piece."""
-        todo = iter(work)
-        one = next(todo, None)
-        while one is not None:
+    def _store(self, work: Iterable[_Piece]) -> None:
+        """Do some work, in transactions that no hook has to wait for; what fails is done again in halves."""
+        todo = deque(work)
+        while todo:
             pieces: list[_Piece] = []
             results = []
             try:
-                with writing(self.con, self.here) as con:
+                with writing(self._con, self._here) as con:
                     began = time.monotonic()
-                    while one is not None and time.monotonic() - began < SLICE_S:
-                        pieces.append(one)
-                        results.append(one.run(con))
-                        one = next(todo, None)
+                    while todo and time.monotonic() - began < SLICE_S:
+                        pieces.append(todo.popleft())
+                        results.append(pieces[-1].run(con))
             except Exception as error:
-                self._names.forget()
+                self._taken_back()
                 if not is_of_record(error):
                     raise
-                for piece in pieces:
-                    self._alone(piece)
-                one = next(todo, None)
+                self._in_halves(pieces, self._together, self._refuse)
             else:
                 self._count(results)
 
-    def _alone(self, piece: _Piece) -> None:
-        """One piece in a transaction of its own; if it fails its parts, and what has none is rejected."""
-        try:
-            with writing(self.con, self.here) as con:
-                result = piece.run(con)
-        except Exception as error:
-            self._names.forget()
-            if not is_of_record(error):
-                raise
-            if piece.parts is not None:
-                for part in piece.parts():
-                    self._alone(part)
-                return
-            for source in piece.sources:
-                self._reject(*source[:2], fault(error), source.text)
-        else:
-            self._count([result])
+    def _together(self, pieces: Sequence[_Piece]) -> None:
+        with writing(self._con, self._here) as con:
+            results = [piece.run(con) for piece in pieces]
+        self._count(results)
+
+    def _refuse(self, piece: _Piece, why: Fault) -> None:
+        """A piece that fails alone: its parts are tried, and what has none is rejected."""
+        if piece.parts is not None:
+            self._in_halves(piece.parts(), self._together, self._refuse)
+            return
+        for source in piece.sources:
+            self._reject(source, why)
+
+    def _taken_back(self) -> None:
+        super()._taken_back()
+        self._names.forget()
 
     def _count(self, results: Iterable[Settled | bool | None]) -> None:
         for result in results:
@@ -349,42 +374,14 @@ class Importer:
             elif result is False:
                 self.report.late += 1
 
-
-def import_telemetry(
-    con: Connection, here: Places, site: Site, stream: Iterable[Told], say: Say = lambda _: None
-) -> Report:
-    """Take every envelope of a stream; the same twice changes nothing. Raises StoreError and its kinds."""
-    run = Importer(con, here, site, say)
-    try:
-        for told in stream:
-            run.take(told)
-    finally:
-        run.finish()
-    return run.report
-
-
-def retry_rejected(con: Connection, here: Places, site: Site, say: Say = lambda _: None) -> tuple[Report, Retried]:
-    """Take once more what was rejected; what can be used now is rejected no longer. Raises StoreError and its kinds."""
-    run = Importer(con, here, site, say, keeps=False)
-    retried = Retried()
-    try:
-        for kept, content in Quarantine(con, QUARANTINE).waiting():
-            before = run.report.rejected
-            for what in read([content]):
-                run.take(Told(f"{kept.file}: {kept.position}" if kept.file else kept.position, what, 1))
-            run.store()
-            good = run.report.rejected == before
-            if good:
-                with writing(con, here):
-                    drop(con, [kept.rejected_id])
-            retried = Retried(retried.tried + 1, retried.good + good)
-    finally:
-        run.finish()
-    return run.report, retried._replace(needs_file=needing_file(con, QUARANTINE))
-
-
-def _by_hour(points: dict[int, T]) -> dict[int, dict[int, T]]:
-    found: dict[int, dict[int, T]] = {}
-    for at, point in points.items():
-        found.setdefault(at - at % HOUR_S, {})[at] = point
-    return found
+    def _retried(self, kept: Kept, content: bytes) -> bool:
+        before = self.report.rejected
+        stream, origin = TelemetryStream(), f"{kept.file}: {kept.position}" if kept.file else kept.position
+        self.take(origin, stream, content)
+        self.take(origin, stream, b"", final=True)
+        self.store()
+        is_good = self.report.rejected == before
+        if is_good:
+            with writing(self._con, self._here):
+                drop(self._con, [kept.rejected_id])
+        return is_good

@@ -31,7 +31,7 @@ _DONE_KEPT = 16 * 1024
 _NOTHING = object()
 
 
-class Rejected(NamedTuple):
+class RejectedObject(NamedTuple):
     """Something of a stream that cannot be used."""
 
     number: int
@@ -82,8 +82,8 @@ class Objects:
         """The object that came last, as it was read: to be asked for before the next."""
         return self.buffer[self._begin : self._end]
 
-    def feed(self, chunk: bytes, *, final: bool = False) -> Iterator[tuple[int, dict[str, Any]] | Rejected]:
-        """The objects that are complete with these bytes, each with its number; ``final``: there will be no more."""
+    def objects(self, chunk: bytes, *, final: bool = False) -> Iterator[dict[str, Any] | RejectedObject]:
+        """The objects that are complete with these bytes; ``final``: there will be no more."""
         text = self._text.decode(chunk, final=final)
         self.buffer += text
         # A long object that comes in many pieces is tried again only when it has grown by a quarter, or looks complete.
@@ -108,7 +108,7 @@ class Objects:
         self.tried = len(self.buffer)
         self._begin = self._end = 0
 
-    def _one(self, position: int, *, final: bool) -> tuple[tuple[int, dict[str, Any]] | Rejected | None, int]:
+    def _one(self, position: int, *, final: bool) -> tuple[dict[str, Any] | RejectedObject | None, int]:
         """The object at a position and where it ends, or (None, ...) when more has to come first."""
         value: Any = _NOTHING
         fault, is_cut = Fault("not JSON: no object begins here"), False
@@ -128,9 +128,9 @@ class Objects:
                 return None, position
             after = len(self.buffer) if following is None else following
             self.number += 1
-            return Rejected(self.number, fault, self.buffer[position:after]), after
+            return RejectedObject(self.number, fault, self.buffer[position:after]), after
         self.number += 1
-        return (self.number, value), after
+        return value, after
 
     def _patiently(self, position: int) -> tuple[Any, int] | None:
         """

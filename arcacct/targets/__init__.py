@@ -1,1 +1,41 @@
-"""What each receiver wants: formats, what it would refuse, how to speak to it. Values in, text out."""
+"""
+What each receiver wants, and how to speak to it: a folder for each kind of target, and the table of them.
+
+Nothing of a folder is imported before it is asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from arcacct.conf.targets import select_targets
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.conf.settings import Settings
+    from arcacct.conf.targets import Target, TargetKind
+    from arcacct.publishing.plug import Plug
+
+FOLDERS = {
+    "arex/jura/sgas": "sgas",
+    "arex/jura/apel": "apel",
+    "arcacct/directory": "directory",
+    "arcacct/auditor": "auditor",
+}
+"""The folder of each kind of block. Its ``options.py`` has a KIND, its ``plug.py`` a PLUG (`publishing.plug`)."""
+
+
+def kinds() -> dict[str, TargetKind]:
+    """Every kind of target, by its block: what reads a configuration has to know."""
+    return {block: import_module(f"{__name__}.{folder}.options").KIND for block, folder in FOLDERS.items()}
+
+
+def plug_of(target: Target, settings: Settings) -> Plug:
+    """How publishing deals with a configured target."""
+    plug: Plug = import_module(f"{__name__}.{FOLDERS[target.block.partition(':')[0]]}.plug").PLUG(target, settings)
+    return plug
+
+
+def plugs(settings: Settings, name: str | None = None) -> tuple[Plug, ...]:
+    """The same of all targets, or of the one of a name. Raises UsageError as `select_targets`."""
+    return tuple(plug_of(target, settings) for target in select_targets(settings.targets, name))

@@ -66,3 +66,7 @@ class Rule(NamedTuple):
     """Where the rule is from: ``column`` of the receiver's database, its ``procedure``, or the ``parser`` before it."""
     element: str = ""
     """Where it stands in a record of XML, below the record."""
+
+
+FUTURE_S = 2 * 86400
+"""How far a job's end may lie ahead of a receiver's clock: APEL's rule, kept for all of them."""

@@ -1,5 +1,11 @@
 """
-The rules that every receiver of a job shares: identity, a final status, an end, and amounts a column can hold.
+What each receiver would refuse, found before it is sent: the rules that all of them share.
+
+A receiver refuses whole batches: SGAS rolls the transaction back, APEL drops the message and tells nobody. So each
+record is measured by the receiver's own rules first. What can be repaired without changing what is accounted
+(a name cut, an optional value left out) is repaired and noted; the rest is refused with the reason, alone.
+
+Shared are identity, a final status, an end, and amounts a column can hold.
 
 The receivers' own acceptance (`sgas.acceptance`, `apel.acceptance`) adds what each asks beyond them.
 """
@@ -7,14 +13,14 @@ The receivers' own acceptance (`sgas.acceptance`, `apel.acceptance`) adds what e
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from arcacct.benchmark import Benchmark, parsed_benchmark
 from arcacct.errors import InputError
 from arcacct.jobs.states import FINAL
-from arcacct.targets.apel.rules import FUTURE_S
-from arcacct.targets.apel.text import ascii_text
-from arcacct.targets.rules import EXACT, INT2, INT4
+from arcacct.publishing.plug import Verdict
+from arcacct.targets.ascii import ascii_text
+from arcacct.targets.rules import EXACT, FUTURE_S, INT2, INT4
 from arcacct.targets.xml import LAST_SECOND, has_forbidden, iso_time
 
 TYPE_CHECKING = False
@@ -33,18 +39,6 @@ MOST_HOSTS = 1000
 """SGAS keeps one name of a node, or a text of 2700 characters; APEL keeps none."""
 UNKNOWN_EXIT_CODE = 1
 """A-REX's word for it."""
-
-
-class Verdict(NamedTuple):
-    """A record as it may be sent."""
-
-    aar: AAR
-    notes: tuple[str, ...] = ()
-    """What was repaired."""
-    refusal: str | None = None
-    """Why it cannot be sent; None if it can."""
-    not_before: int | None = None
-    """UTC seconds: the refusal is only about this host's clock, and holds until then; None: it holds for good."""
 
 
 def looks_sound(aar: AAR, now: int) -> bool:

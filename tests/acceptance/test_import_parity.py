@@ -17,7 +17,7 @@ from arcacct.arex.importing import ImportReport, import_arex
 from arcacct.db.opening import open_accounting
 from arcacct.jobs import reading
 from arcacct.jobs.aar import AAR
-from arcacct.targets.apel.car import CAROptions, car
+from arcacct.targets.apel.car import car
 from arcacct.targets.apel.messages import APELOptions, individual_job
 from arcacct.targets.apel.summaries import summaries, summary_record
 from arcacct.targets.sgas.usage_record import UROptions, usage_record
@@ -118,7 +118,7 @@ FORMATS = {
     "usage record, LRMS start": lambda aar: usage_record(
         aar, UROptions(host="ce.example.org", start_time_source="lrms"), NOW
     ),
-    "CAR": lambda aar: car(aar, CAROptions(site="SITE", host="ce.example.org"), NOW),
+    "CAR": lambda aar: car(aar, APELOptions(site="SITE", lrms_host="ce.example.org"), NOW),
     "APEL job": lambda aar: individual_job(aar, APELOptions(site="SITE", lrms_host="ce.example.org"), "v0.4"),
 }
 

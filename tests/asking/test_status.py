@@ -26,6 +26,7 @@ from arcacct.db.opening import open_accounting, open_publishing, writing
 from arcacct.db.schema import incarnation
 from arcacct.publishing import ledger
 from arcacct.sandbox.authority import create
+from arcacct.targets import kinds
 
 __all__ = ["public_dir"]
 DAY_S = 86400
@@ -380,4 +381,4 @@ def test_a_worker_whose_zone_is_east(site) -> None:
 
 def test_the_settings_are_those_of_the_site(site) -> None:
     """The target of these tests is configured as sites do."""
-    assert [target.name for target in settings(load(str(site.conf), {})).targets] == ["sgas:s"]
+    assert [target.name for target in settings(load(str(site.conf), {}), kinds()).targets] == ["sgas:s"]

@@ -22,9 +22,9 @@ from arcacct.errors import InputError
 from arcacct.jobs import reading
 from arcacct.publishing import ledger, run
 from arcacct.publishing.batches import digest
-from arcacct.publishing.senders import sender_of
 from arcacct.publishing.session import Patience
 from arcacct.sandbox import Sandbox
+from arcacct.targets import plugs
 
 NOVEMBER = (1793491200, 1796083200)
 BLOCK = "arex/jura/sgas:s"
@@ -240,8 +240,8 @@ def test_what_was_never_answered_is_not_delivered(tmp_path) -> None:
         site = rehearsal.site(tmp_path, box, targets)
         box.faults.drop("ams", times=None)
         settings = site.settings()
-        wishes = run.Wishes(since=0, make_sender=lambda target: sender_of(target, Patience(backoff_s=())))
-        assert [bool(outcome.error) for outcome in run.publish(settings, settings.targets, wishes)] == [
+        wishes = run.Wishes(since=0, make_sender=lambda plug: plug.sender(Patience(backoff_s=())))
+        assert [bool(outcome.error) for outcome in run.publish(settings, plugs(settings), wishes)] == [
             False,
             True,
             True,

@@ -11,6 +11,7 @@ from arcacct.cli import main
 from arcacct.conf.check import check
 from arcacct.conf.parser import Conf
 from arcacct.sandbox import authority
+from arcacct.targets import kinds
 
 
 @pytest.fixture
@@ -105,7 +106,7 @@ def test_a_missing_file_is_one_clear_line(tmp_path, run):
 
 def test_no_file_at_all_is_an_error(tmp_path):
     """A host without arc.conf and arcacct.conf is told where they were looked for."""
-    (problem,) = check(Conf(f"{tmp_path}/arc.conf", f"{tmp_path}/arcacct.conf"))
+    (problem,) = check(Conf(f"{tmp_path}/arc.conf", f"{tmp_path}/arcacct.conf"), kinds())
     assert str(problem) == (
         f"{tmp_path}/arc.conf: there is no such file, nor {tmp_path}/arcacct.conf; name one by --config or write it"
     )

@@ -16,6 +16,7 @@ from arcacct.conf.parser import load
 from arcacct.conf.settings import settings
 from arcacct.conf.show import show
 from arcacct.errors import ConfigError
+from arcacct.targets import kinds
 
 MOVED = "[arex]\ncontroldir = /srv/arc/control\n"
 
@@ -36,8 +37,8 @@ def test_a_value_that_stands_only_there_holds(tmp_path, conf_d):
     """The control directory of a site that has it in a file of its own, with that file and line in `config show`."""
     (conf_d / "10-site.conf").write_text(MOVED)
     conf = conf_files.read(tmp_path, arc="[common]\nhostname = ce.example.org\n[arex]\n")
-    assert settings(conf).places.controldir == "/srv/arc/control"
-    assert f"# {conf_d}/10-site.conf:2\ncontroldir = /srv/arc/control\n" in show(conf)
+    assert settings(conf, kinds()).places.controldir == "/srv/arc/control"
+    assert f"# {conf_d}/10-site.conf:2\ncontroldir = /srv/arc/control\n" in show(conf, kinds())
     assert conf.files == [f"{tmp_path}/arc.conf", f"{conf_d}/10-site.conf"]
 
 
@@ -111,7 +112,7 @@ def test_without_arc_conf_the_files_still_count(tmp_path, conf_d, monkeypatch):
     monkeypatch.setattr(parser, "ARC_CONF", str(tmp_path / "arc.conf"))
     conf = load(None, {})
     assert (conf.get("arex", "controldir"), conf.files) == ("/srv/arc/control", [f"{conf_d}/1.conf"])
-    (said,) = conf_files.lines(check(conf), tmp_path)
+    (said,) = conf_files.lines(check(conf, kinds()), tmp_path)
     assert said.startswith("arc.conf: warning: there is no such file, and A-REX does not start without it; write it")
 
 
@@ -127,20 +128,20 @@ def test_what_was_changed_since_a_rex_started_is_told(tmp_path, conf_d, monkeypa
     monkeypatch.setattr(parser, "ARC_CONF", arc)
     for path, mtime in ((arc, 1), (run_time, 2), (conf_d / "1.conf", 3)):
         os.utime(path, (mtime, mtime))
-    assert conf_files.lines(check(load(None, {})), tmp_path) == [
+    assert conf_files.lines(check(load(None, {}), kinds()), tmp_path) == [
         f"run/arched-arex.cfg: warning: A-REX runs with this file, and arcacct reads it, but {conf_d}/1.conf was "
         "changed since it was made; restart A-REX".replace(f"{tmp_path}/", "")
     ]
     os.utime(run_time, (4, 4))
-    assert check(load(None, {})) == []
+    assert check(load(None, {}), kinds()) == []
 
 
 def test_an_option_without_a_value_unsets_nothing(tmp_path, conf_d):
     """What holds is the same in every command, and `config show` has its line."""
     (conf_d / "1.conf").write_text("[arex]\ncontroldir =\n")
     conf = conf_files.read(tmp_path)
-    assert settings(conf).places.controldir == f"{tmp_path}/control"
-    assert f"# {tmp_path}/arc.conf:5\ncontroldir = {tmp_path}/control\n" in show(conf)
+    assert settings(conf, kinds()).places.controldir == f"{tmp_path}/control"
+    assert f"# {tmp_path}/arc.conf:5\ncontroldir = {tmp_path}/control\n" in show(conf, kinds())
 
 
 def test_a_link_that_leads_nowhere_is_named(tmp_path, conf_d):
@@ -168,7 +169,7 @@ def test_targets_there_are_targets_of_jura(tmp_path, conf_d):
     """A-REX starts jura-ng for them, too: publishing is refused, and the file is named."""
     (conf_d / "50-jura.conf").write_text("[arex/jura]\nloglevel = 3\n" + SGAS)
     with pytest.raises(ConfigError) as raised:
-        settings(conf_files.read(tmp_path, APEL))
+        settings(conf_files.read(tmp_path, APEL), kinds())
     assert f"{conf_d}/50-jura.conf:3: [arex/jura/sgas:one]: is a target of A-REX's jura-ng" in str(raised.value)
 
 
@@ -176,7 +177,7 @@ def test_a_target_in_two_files_is_named_in_both(tmp_path, conf_d):
     """Whoever moves it has to move all of it."""
     (conf_d / "50-jura.conf").write_text("[common]\n\n[arex/jura/sgas:one]\nurbatchsize = 7\n")
     with pytest.raises(ConfigError) as raised:
-        settings(conf_files.read(tmp_path, arc=conf_files.ARC + SGAS))
+        settings(conf_files.read(tmp_path, arc=conf_files.ARC + SGAS), kinds())
     assert f"{tmp_path}/arc.conf:6: [arex/jura/sgas:one]: is a target" in str(raised.value)
     assert f"{conf_d}/50-jura.conf:4: [arex/jura/sgas:one]: is a target" in str(raised.value)
 
@@ -184,17 +185,17 @@ def test_a_target_in_two_files_is_named_in_both(tmp_path, conf_d):
 def test_a_block_of_ours_there_is_refused_as_in_arc_conf(tmp_path, conf_d):
     """[arcacct] is not for A-REX; [custom:arcacct] may be in any of the files."""
     (conf_d / "1.conf").write_text("[arcacct]\nsettle = 1\n")
-    said = conf_files.lines(check(conf_files.read(tmp_path)), tmp_path)
+    said = conf_files.lines(check(conf_files.read(tmp_path), kinds()), tmp_path)
     assert [line for line in said if line.startswith("arc.conf.d/1.conf:1: [arcacct]: is not a block of arc.conf")]
     (conf_d / "1.conf").write_text("[custom:arcacct]\nsettle = 1\n")
-    assert settings(conf_files.read(tmp_path)).settle_s == 1
+    assert settings(conf_files.read(tmp_path), kinds()).settle_s == 1
 
 
 def test_two_files_that_contradict_each_other_are_a_warning(tmp_path, conf_d):
     """Which one holds is said where it stands; the same value twice, or a repeated option, is fine."""
     (conf_d / "1.conf").write_text("[common]\nhostname = ce.example.org\n[queue:a]\nbenchmark = HEPSPEC 1\n" + MOVED)
     (conf_d / "2.conf").write_text("[queue:a]\nbenchmark = HEPSPEC 2\n")
-    said = conf_files.lines(check(conf_files.read(tmp_path)), tmp_path)
+    said = conf_files.lines(check(conf_files.read(tmp_path), kinds()), tmp_path)
     assert said == [
         "arc.conf.d/1.conf:6: warning: [arex] controldir: holds, but arc.conf:5 has another value; keep one of them"
     ]
@@ -205,5 +206,5 @@ def test_problems_are_listed_in_the_order_of_the_files(tmp_path, conf_d):
     (conf_d / "1.conf").write_text("nothing\n")
     (conf_d / "2.conf").write_text("nothing\n")
     conf = conf_files.read(tmp_path, ours="[arcacct]\nsettel = 1\n", arc=conf_files.ARC + "[b\n")
-    said = [line.split(": ")[0] for line in conf_files.lines(check(conf), tmp_path)]
+    said = [line.split(": ")[0] for line in conf_files.lines(check(conf, kinds()), tmp_path)]
     assert said == ["arc.conf:6", "arc.conf.d/1.conf:1", "arc.conf.d/2.conf:1", "arcacct.conf:2"]

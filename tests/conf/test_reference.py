@@ -7,9 +7,12 @@ import re
 import conf_files
 import pytest
 
-from arcacct.conf.options import OPTIONS
 from arcacct.conf.settings import examine
+from arcacct.conf.targets import options_of
 from arcacct.resources import resource
+from arcacct.targets import kinds
+
+OPTIONS = options_of(kinds())
 
 COMPUTED = {
     ("arcacct", "database"): "<controldir>/accounting/arcacct/accounting.db",
@@ -75,7 +78,7 @@ def test_every_default_is_a_value(block):
 
 def test_the_reference_is_a_valid_file_as_it_is(tmp_path):
     """Copied to arcacct.conf it changes nothing."""
-    found, problems = examine(conf_files.read(tmp_path, reference()))
+    found, problems = examine(conf_files.read(tmp_path, reference()), kinds())
     assert problems == []
     assert found is not None
     assert found.targets == ()
@@ -83,10 +86,10 @@ def test_the_reference_is_a_valid_file_as_it_is(tmp_path):
 
 def test_the_examples_of_the_reference_are_valid(tmp_path):
     """With every example line made real there is nothing to complain about and a target of each kind."""
-    found, problems = examine(conf_files.read(tmp_path, re.sub(r"(?m)^#(?=[\[\w])", "", reference())))
+    found, problems = examine(conf_files.read(tmp_path, re.sub(r"(?m)^#(?=[\[\w])", "", reference())), kinds())
     assert problems == []
     assert found is not None
-    assert [target.name for target in found.targets] == ["sgas:NAME", "apel:NAME", "directory:NAME"]
+    assert [target.name for target in found.targets] == ["sgas:NAME", "apel:NAME", "directory:NAME", "auditor:NAME"]
     assert found.targets[0].vofilter == ("atlas", "alice.cern.ch")
 
 

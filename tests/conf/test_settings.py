@@ -14,13 +14,14 @@ from arcacct.conf.parser import Conf, load
 from arcacct.conf.settings import examine, settings
 from arcacct.conf.values import MapRule, NodeBenchmark, VomslessVO
 from arcacct.errors import ConfigError
+from arcacct.targets import kinds
 
 DATA = pathlib.Path(__file__).parent.parent / "data" / "arex"
 
 
 def test_defaults(tmp_path):
     """With nothing but a host name everything has ARC's default or ours, and there are no targets."""
-    found = settings(conf_files.read(tmp_path))
+    found = settings(conf_files.read(tmp_path), kinds())
     assert (found.hostname, found.lrms_host, found.targets) == ("ce.example.org", "ce.example.org", ())
     assert (found.host_key, found.cert_dir) == ("/etc/grid-security/hostkey.pem", "/etc/grid-security/certificates")
     assert (found.keep_messages_days, found.settle_s, found.allow_jura) == (90, 0, False)
@@ -32,15 +33,15 @@ def test_defaults(tmp_path):
 def test_arcs_default_host_name_is_resolved_not_run(tmp_path):
     """$EXEC{hostname -f}, whether written or implied, is answered by the resolver; no command of a file is run."""
     (tmp_path / "ran").mkdir()
-    assert settings(conf_files.read(tmp_path, arc="[arex]\n")).hostname == socket.getfqdn()
+    assert settings(conf_files.read(tmp_path, arc="[arex]\n"), kinds()).hostname == socket.getfqdn()
     harmful = f"[common]\nhostname = $EXEC{{rmdir {tmp_path}/ran}}\n"
-    assert settings(conf_files.read(tmp_path, arc=harmful)).hostname == socket.getfqdn()
+    assert settings(conf_files.read(tmp_path, arc=harmful), kinds()).hostname == socket.getfqdn()
     assert (tmp_path / "ran").exists()
 
 
 def test_settings_cannot_be_changed(tmp_path):
     """A value that was checked stays what it was."""
-    found = settings(conf_files.read(tmp_path, SGAS))
+    found = settings(conf_files.read(tmp_path, SGAS), kinds())
     with pytest.raises(dataclasses.FrozenInstanceError):
         found.hostname = "other"  # type: ignore[misc]
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -58,7 +59,8 @@ def test_every_option_of_ours(tmp_path):
             "map = owner prd1 vo=cms user=/DC=org/CN=Production Robot\n"
             'node_benchmark = "AMD EPYC 7[67]*" HEPscore23 14.2\nnode_benchmark = "Intel*" HEPSPEC:11.5\n',
             conf_files.ARC + "[queue:a]\nbenchmark = HEPSPEC 12.26\nbenchmark = Si2k 3065\n[queue:b]\n",
-        )
+        ),
+        kinds(),
     )
     assert (found.places.read_group, found.places.deadline_s, found.keep_messages_days) == ("staff", 2.5, 7)
     assert (found.settle_s, found.lrms_host, found.local_group_prefix) == (3600, "lrms.example.org", "local-")
@@ -83,7 +85,7 @@ def test_every_complaint_at_once(tmp_path):
         "[common]\nhostname = ce example\n[lrms]\nbenchmark = fast\n",
     )
     with pytest.raises(ConfigError) as raised:
-        settings(conf)
+        settings(conf, kinds())
     assert str(raised.value).replace(f"{tmp_path}/", "") == (
         "9 errors in the configuration:\n"
         "arc.conf:2: [common] hostname: 'ce example' is no host name; write the full name, as ce.example.org\n"
@@ -124,7 +126,7 @@ def test_every_complaint_at_once(tmp_path):
 )
 def test_a_wrong_value_is_an_error_at_its_line(tmp_path, line, wrong):
     """A value that does not fit is refused, once, where it stands."""
-    _, problems = examine(conf_files.read(tmp_path, f"[arcacct]\n{line}\n"))
+    _, problems = examine(conf_files.read(tmp_path, f"[arcacct]\n{line}\n"), kinds())
     (problem,) = [problem for problem in problems if problem.severity == "error"]
     assert (problem.file, problem.line) == (f"{tmp_path}/arcacct.conf", 2)
     assert wrong in problem.text
@@ -133,10 +135,10 @@ def test_a_wrong_value_is_an_error_at_its_line(tmp_path, line, wrong):
 def test_the_database_of_arex_is_one_complaint_among_others(tmp_path):
     """Its refusal does not hide the rest; given on the command line it is refused too."""
     ours = f"[arcacct]\ndatabase = {tmp_path}/control/accounting/accounting.db\nsettel = 3\n"
-    _, problems = examine(conf_files.read(tmp_path, ours))
+    _, problems = examine(conf_files.read(tmp_path, ours), kinds())
     assert [problem.line for problem in problems] == [2, 3]
     with pytest.raises(ConfigError, match="the file A-REX writes"):
-        settings(conf_files.read(tmp_path), database=f"{tmp_path}/control/accounting/accounting.db")
+        settings(conf_files.read(tmp_path), kinds(), database=f"{tmp_path}/control/accounting/accounting.db")
 
 
 def test_inheritance(tmp_path):
@@ -148,15 +150,16 @@ def test_inheritance(tmp_path):
             "[arcacct]\nsettle = 60\n[arex/jura]\nx509_host_cert = /j/cert\nvomsless_vo = atlas#/CN=voms host\n"
             f"vo_group = /a\nvo_group = /b\n{SGAS}x509_host_key = /t/key\n{APEL}settle = 0\nvo_group = /c\n",
             arc,
-        )
+        ),
+        kinds(),
     )
     sgas, apel = found.targets
-    assert (sgas.transport.host_key, sgas.transport.host_cert, sgas.transport.cert_dir) == (
+    assert (sgas.transport.x509_host_key, sgas.transport.x509_host_cert, sgas.transport.x509_cert_dir) == (
         "/t/key",
         "/j/cert",
         "/c/ca",
     )
-    assert (apel.transport.host_key, apel.transport.proxy) == ("/c/key", "http://p:3128")
+    assert (apel.transport.x509_host_key, apel.transport.proxy) == ("/c/key", "http://p:3128")
     assert sgas.vomsless_vo == apel.vomsless_vo == (VomslessVO("atlas", "/CN=voms host"),)
     assert (sgas.vo_group, apel.vo_group) == (("/a", "/b"), ("/c",))
     assert (sgas.settle_s, apel.settle_s) == (60, 0)
@@ -167,7 +170,7 @@ def test_targets_of_a_real_arc_conf_when_jura_may_run_too():
     for name in ("arc.conf", "arched-arex.cfg"):
         conf = load(str(DATA / name), {})
         conf.add("[arcacct]\nallow_jura = yes\n[arex/jura/apel:urs]\ntargeturl = https://a\ngocdb_name = B\n", "ours")
-        found = {target.name: target for target in settings(conf).targets}
+        found = {target.name: target for target in settings(conf, kinds()).targets}
         urs, summaries, sgas = found["apel:urs"], found["apel:summaries"], found["sgas:sgas"]
         assert (urs.gocdb_name, summaries.block) == ("B", "arex/jura/apel:summaries")
         assert (summaries.url, summaries.urbatchsize, summaries.urdelivery_frequency_s) == (
@@ -184,7 +187,7 @@ def test_targets_of_a_real_arc_conf_when_jura_may_run_too():
 
 def test_targets_in_arc_conf_stop_publishing(tmp_path):
     """Each target that jura-ng would serve beside us is an error that says where to move it."""
-    _, problems = examine(conf_files.read(tmp_path, DIRECTORY, conf_files.ARC + f"[arex/jura]\n{SGAS}{APEL}"))
+    _, problems = examine(conf_files.read(tmp_path, DIRECTORY, conf_files.ARC + f"[arex/jura]\n{SGAS}{APEL}"), kinds())
     assert [(problem.severity, problem.block) for problem in problems] == [
         ("error", "arex/jura/sgas:one"),
         ("error", "arex/jura/apel:egi"),
@@ -198,13 +201,13 @@ def test_targets_in_the_run_time_file_are_moved_in_the_file_it_was_made_from():
     """Nobody edits A-REX's run-time file: the error names /etc/arc.conf, and that A-REX has to be restarted."""
     conf = Conf("/run/arched-arex.cfg", "/etc/arcacct.conf")
     conf.add(SGAS, "/run/arched-arex.cfg")
-    (problem,) = examine(conf)[1]
+    (problem,) = examine(conf, kinds())[1]
     assert "from /etc/arc.conf to /etc/arcacct.conf and restart A-REX" in problem.text
 
 
 def test_a_target_in_both_files_is_not_hidden(tmp_path):
     """The block in arcacct.conf replaces ours, but jura-ng still sees the one of arc.conf."""
-    _, problems = examine(conf_files.read(tmp_path, SGAS, conf_files.ARC + SGAS))
+    _, problems = examine(conf_files.read(tmp_path, SGAS, conf_files.ARC + SGAS), kinds())
     (problem,) = problems
     assert (problem.file, problem.severity) == (f"{tmp_path}/arc.conf", "error")
     assert f"is also in {tmp_path}/arcacct.conf" in problem.text
@@ -212,12 +215,12 @@ def test_a_target_in_both_files_is_not_hidden(tmp_path):
 
 def test_jura_without_targets_is_a_warning(tmp_path):
     """A-REX starts jura-ng for the block alone; nothing is published twice, so nothing is stopped."""
-    found = settings(conf_files.read(tmp_path, SGAS, conf_files.ARC + "[arex/jura]\nx509_host_key = /k\n"))
+    found = settings(conf_files.read(tmp_path, SGAS, conf_files.ARC + "[arex/jura]\nx509_host_key = /k\n"), kinds())
     assert [problem.block for problem in found.warnings] == ["arex/jura"]
-    assert found.targets[0].transport.host_key == "/k"
+    assert found.targets[0].transport.x509_host_key == "/k"
 
 
 def test_jura_for_the_vo_of_arex_records_is_no_warning(tmp_path):
     """A-REX 7 reads vomsless_vo in arc.conf for its own database: nobody is told to take the block away."""
     arc = conf_files.ARC + "[arex/jura]\nvomsless_vo = atlas\n"
-    assert settings(conf_files.read(tmp_path, SGAS, arc)).warnings == ()
+    assert settings(conf_files.read(tmp_path, SGAS, arc), kinds()).warnings == ()

@@ -10,6 +10,7 @@ from conf_files import APEL, DIRECTORY, SGAS
 from arcacct.conf.parser import Conf
 from arcacct.conf.settings import settings
 from arcacct.conf.show import show
+from arcacct.targets import kinds
 
 OURS = (
     "[arcacct]\nsettle = 60\nmap = owner a* vo=b user=/CN=X Y\n"
@@ -21,8 +22,8 @@ def test_what_is_shown_gives_the_same_settings_when_it_is_read(tmp_path):
     """The output is a configuration of its own, complete."""
     conf = conf_files.read(tmp_path, OURS)
     again = Conf("arc.conf", "shown")
-    again.add(show(conf), "shown")
-    first, second = settings(conf), settings(again)
+    again.add(show(conf, kinds()), "shown")
+    first, second = settings(conf, kinds()), settings(again, kinds())
     for field in dataclasses.fields(first):
         if field.name not in ("places", "files"):
             assert getattr(second, field.name) == getattr(first, field.name), field.name
@@ -31,7 +32,7 @@ def test_what_is_shown_gives_the_same_settings_when_it_is_read(tmp_path):
 
 def test_each_value_stands_under_the_line_that_sets_it(tmp_path):
     """File and line, with the block where it is inherited, or the word default."""
-    text = show(conf_files.read(tmp_path, OURS)).replace(f"{tmp_path}/", "")
+    text = show(conf_files.read(tmp_path, OURS), kinds()).replace(f"{tmp_path}/", "")
     assert "# arc.conf:2\nhostname = ce.example.org\n" in text
     assert "# arcacct.conf:2 [arcacct]\nsettle = 60\n" in text
     assert "# default\nurbatchsize = 50\n" in text
@@ -40,12 +41,12 @@ def test_each_value_stands_under_the_line_that_sets_it(tmp_path):
 
 def test_the_database_of_the_command_line_is_shown(tmp_path):
     """--database wins and says so."""
-    assert "# --database\ndatabase = /x.db\n" in show(conf_files.read(tmp_path, OURS), "/x.db")
+    assert "# --database\ndatabase = /x.db\n" in show(conf_files.read(tmp_path, OURS), kinds(), "/x.db")
 
 
 def test_no_secret_is_shown(tmp_path):
     """A proxy's password stays where it is."""
-    text = show(conf_files.read(tmp_path, arc="[common]\nhttp_proxy = http://me:secret@proxy:3128\n"))
+    text = show(conf_files.read(tmp_path, arc="[common]\nhttp_proxy = http://me:secret@proxy:3128\n"), kinds())
     assert "http_proxy = http://***@proxy:3128" in text
 
 
@@ -53,5 +54,5 @@ def test_an_empty_authtokenmap_is_no_default(tmp_path):
     """A line without a value keeps no claim: it is shown, and no default in its place."""
     empty = f"# {tmp_path}/arc.conf:6\nauthtokenmap =\n"
 
-    assert "# default\nauthtokenmap = name:name," in show(conf_files.read(tmp_path))
-    assert empty in show(conf_files.read(tmp_path, arc=conf_files.ARC + "authtokenmap =\n"))
+    assert "# default\nauthtokenmap = name:name," in show(conf_files.read(tmp_path), kinds())
+    assert empty in show(conf_files.read(tmp_path, arc=conf_files.ARC + "authtokenmap =\n"), kinds())

@@ -6,12 +6,14 @@ import conf_files
 import pytest
 from conf_files import APEL, DIRECTORY, SGAS
 
-from arcacct.conf.settings import examine, select_targets, settings
+from arcacct.conf.settings import examine, settings
+from arcacct.conf.targets import select_targets
 from arcacct.errors import UsageError
+from arcacct.targets import kinds
 
 
 def target(tmp_path, block):
-    (found,) = settings(conf_files.read(tmp_path, block)).targets
+    (found,) = settings(conf_files.read(tmp_path, block), kinds()).targets
     return found
 
 
@@ -24,6 +26,7 @@ def target(tmp_path, block):
         pytest.param("https://h:6143/sgas/ur/", "https://h:6143/sgas/ur", id="there-with-slash"),
         pytest.param("https://h/logger", "https://h/logger/ur", id="another-path"),
         pytest.param("https://h", "https://h/sgas/ur", id="no-path"),
+        pytest.param("https://h:6143/", "https://h:6143/sgas/ur", id="no-path-but-a-slash"),
         pytest.param("https://H.Example.ORG:443/sgas", "https://h.example.org/sgas/ur", id="usual-port"),
         pytest.param("https://[::1]:6143/sgas", "https://[::1]:6143/sgas/ur", id="ipv6"),
     ],
@@ -54,6 +57,7 @@ def test_where_messages_go_and_the_token_comes_from(tmp_path, targeturl, port, u
     [
         pytest.param(SGAS.replace("https", "http"), "targeturl: 'http://", id="http"),
         pytest.param(SGAS.replace("https://", ""), "is not an https URL", id="no-scheme"),
+        pytest.param(SGAS.replace("sgas.example.org:6143", ""), "is not an https URL", id="no-host"),
         pytest.param(SGAS.replace(":6143", ":port"), "is no URL", id="port-in-letters"),
         pytest.param(SGAS.replace("//sgas", "//me:pw@sgas"), "more than host, port and path", id="password"),
         pytest.param(APEL.replace("example.org", "example.org/v1"), "has a path", id="ams-path"),
@@ -80,7 +84,7 @@ def test_where_messages_go_and_the_token_comes_from(tmp_path, targeturl, port, u
 )
 def test_a_wrong_target_is_one_error(tmp_path, block, wrong):
     """What a receiver or a reader could not use is refused with what would be right."""
-    _, problems = examine(conf_files.read(tmp_path, block))
+    _, problems = examine(conf_files.read(tmp_path, block), kinds())
     (problem,) = problems
     assert problem.severity == "error"
     assert wrong in str(problem)
@@ -110,20 +114,23 @@ def test_a_wrong_target_is_one_error(tmp_path, block, wrong):
 )
 def test_what_is_only_odd_is_a_warning(tmp_path, block, warning):
     """The settings are made, and the warning is kept with them."""
-    (problem,) = settings(conf_files.read(tmp_path, block)).warnings
+    (problem,) = settings(conf_files.read(tmp_path, block), kinds()).warnings
     assert warning in problem.text
 
 
 @pytest.mark.parametrize("line", ["HS06:10", "HEPSPEC06 10", "hepscore23:10", "Si2k 3065"])
 def test_a_benchmark_that_apel_has_a_name_for_is_no_problem(tmp_path, line):
     """What is published as HEPSPEC may be called HS06 here."""
-    assert examine(conf_files.read(tmp_path, f"[lrms]\nbenchmark = {line}\n"))[1] == []
+    assert examine(conf_files.read(tmp_path, f"[lrms]\nbenchmark = {line}\n"), kinds())[1] == []
 
 
 def test_options_of_arc_that_mean_nothing_to_us_pass_in_silence(tmp_path):
     """ARC's own options and blocks are not ours to complain about."""
     ours = "[arex/jura]\nlogfile = /x\nloglevel = 3\nurdelivery_frequency = 3600\n"
-    assert examine(conf_files.read(tmp_path, ours, "[arex]\ncolour = red\n[infosys]\nx = y\n[odd:block]\n"))[1] == []
+    assert (
+        examine(conf_files.read(tmp_path, ours, "[arex]\ncolour = red\n[infosys]\nx = y\n[odd:block]\n"), kinds())[1]
+        == []
+    )
 
 
 @pytest.mark.parametrize("size", ["0", "7"])
@@ -134,14 +141,16 @@ def test_urbatchsize_0_leaves_it_to_the_limit_in_bytes(tmp_path, size):
 
 def test_our_blocks_do_not_belong_in_arc_conf(tmp_path):
     """A-REX refuses to start with a block it does not know: the error says where the block goes."""
-    _, problems = examine(conf_files.read(tmp_path, arc=conf_files.ARC + "[arcacct]\nsettle = 1\n" + DIRECTORY))
+    _, problems = examine(
+        conf_files.read(tmp_path, arc=conf_files.ARC + "[arcacct]\nsettle = 1\n" + DIRECTORY), kinds()
+    )
     assert [problem.block for problem in problems] == ["arcacct", "arcacct/directory:out"]
     assert "or call it [custom:arcacct]" in problems[0].text
 
 
 def test_misplaced_lines_are_errors_in_our_file_and_warnings_in_arcs(tmp_path):
     """A-REX passes over a line it cannot read, and so do we; arcacct.conf has to be right."""
-    _, problems = examine(conf_files.read(tmp_path, SGAS + "some words\n", "[common]\nsome words\n"))
+    _, problems = examine(conf_files.read(tmp_path, SGAS + "some words\n", "[common]\nsome words\n"), kinds())
     assert [(problem.severity, problem.line) for problem in problems] == [("warning", 2), ("error", 3)]
 
 
@@ -166,7 +175,7 @@ def test_misplaced_lines_are_errors_in_our_file_and_warnings_in_arcs(tmp_path):
 )
 def test_two_targets_to_one_receiver(tmp_path, first, second, severity):
     """An error where APEL would count jobs twice, a warning where the second is only wasted."""
-    _, problems = examine(conf_files.read(tmp_path, APEL + first + APEL.replace(":egi", ":two") + second))
+    _, problems = examine(conf_files.read(tmp_path, APEL + first + APEL.replace(":egi", ":two") + second), kinds())
     assert [problem.severity for problem in problems] == ([severity] if severity else [])
     assert all("same receiver as apel:egi" in problem.text for problem in problems)
 
@@ -174,7 +183,7 @@ def test_two_targets_to_one_receiver(tmp_path, first, second, severity):
 def test_two_sgas_targets_with_one_address_are_a_warning(tmp_path):
     """However its URL is spelt; SGAS ignores the repeats."""
     other = SGAS.replace(":one", ":two").replace("/sgas\n", "/sgas/ur/\n")
-    assert [problem.block for problem in settings(conf_files.read(tmp_path, SGAS + other)).warnings] == [
+    assert [problem.block for problem in settings(conf_files.read(tmp_path, SGAS + other), kinds()).warnings] == [
         "arex/jura/sgas:two"
     ]
 
@@ -191,7 +200,7 @@ def test_two_sgas_targets_with_one_address_are_a_warning(tmp_path):
 def test_targets_are_chosen_by_name(tmp_path, name, chosen):
     """By kind and name, by the block's name, or by the name alone where only one has it."""
     ours = SGAS + APEL.replace("egi", "one").replace("SITE", "OTHER") + APEL + DIRECTORY
-    found = select_targets(settings(conf_files.read(tmp_path, ours)).targets, name)
+    found = select_targets(settings(conf_files.read(tmp_path, ours), kinds()).targets, name)
     assert [target.name for target in found] == chosen
 
 
@@ -204,7 +213,7 @@ def test_targets_are_chosen_by_name(tmp_path, name, chosen):
 )
 def test_a_name_that_is_not_one_target_lists_those_there_are(tmp_path, name, complaint):
     """A usage error, with the names to choose from."""
-    found = settings(conf_files.read(tmp_path, SGAS + APEL.replace("egi", "one"))).targets
+    found = settings(conf_files.read(tmp_path, SGAS + APEL.replace("egi", "one")), kinds()).targets
     with pytest.raises(UsageError) as raised:
         select_targets(found, name)
     assert str(raised.value) == complaint
@@ -214,6 +223,6 @@ def test_lines_that_only_a_rex_sees_are_told(tmp_path):
     """A block of arcacct.conf replaces that of arc.conf, so its VO would be that of A-REX's records alone."""
     arc = conf_files.ARC + "[arex/jura]\nvomsless_vo = tokens atlas\n"
     for ours, told in (("[arex/jura]\nvo_group = /atlas\n", True), ("[arex/jura]\nvomsless_vo = dteam\n", False)):
-        _, problems = examine(conf_files.read(tmp_path, ours, arc))
+        _, problems = examine(conf_files.read(tmp_path, ours, arc), kinds())
 
         assert any("counts for A-REX alone" in str(problem) for problem in problems) is told

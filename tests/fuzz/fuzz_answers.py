@@ -28,12 +28,14 @@ from scripted_receiver import server_context
 from arcacct import secrecy, wording
 from arcacct.db import opening
 from arcacct.publishing import ledger
-from arcacct.publishing.answers import Answer, Kind, classify_ams, classify_authn, classify_sgas, error_of
+from arcacct.publishing.answers import Answer, Kind, error_of
 from arcacct.publishing.ledger import Cursor, Message
 from arcacct.publishing.session import Patience, TargetSession
 from arcacct.sandbox.authority import Authority
 from arcacct.targets.apel.ams import AMSClient
-from arcacct.targets.sgas.sending import SGASClient
+from arcacct.targets.apel.answers import classify_ams, classify_authn
+from arcacct.targets.sgas.answers import classify_sgas
+from arcacct.targets.sgas.sending import insert
 from arcacct.tls import tls_context
 
 TYPE_CHECKING = False
@@ -409,13 +411,13 @@ def _exchanged(raw: bytes, token: str) -> list[Answer]:
         says.answers = answers
         session = TargetSession(context(), patience=patience)
         with contextlib.closing(session):
-            client = AMSClient(f"https://localhost:{says.port}", "p", "t", session, authn_port=says.port)
+            client = AMSClient(f"https://localhost:{says.port}/p", f"https://localhost:{says.port}/t", session)
             found.append(client.publish(b"x", "20250101/0123"))
     # Refused records are sent once more, at once.
     says.answers = [raw, raw]
     session = TargetSession(context(), patience=patience)
     with contextlib.closing(session):
-        found.append(SGASClient(f"https://localhost:{says.port}/sgas", session).insert(b"<x/>", IDS))
+        found.append(insert(session, f"https://localhost:{says.port}/sgas/ur", b"<x/>", IDS))
     return found
 
 
@@ -429,8 +431,8 @@ def _check_said_before() -> None:
     says.answers = [(head % (io.DEFAULT_BUFFER_SIZE - len(head) - 2)).ljust(io.DEFAULT_BUFFER_SIZE) + ahead]
     session = TargetSession(context(), patience=Patience(connect_s=10, read_s=10, backoff_s=()))
     with contextlib.closing(session):
-        client = SGASClient(f"https://localhost:{says.port}/sgas", session)
-        answers = [client.insert(b"<x/>", IDS) for _ in range(2)]
+        url = f"https://localhost:{says.port}/sgas/ur"
+        answers = [insert(session, url, b"<x/>", IDS) for _ in range(2)]
     assert [answer.status for answer in answers] == [503, None], answers
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import apel_rules
 import car_rules
 import sgas_rules
+from apel_message import message
 from fuzz.command import arcacct, steers
 from fuzz.damage import TEXTS, damaged
 from publishing_site import DIRECTORY, Job, Site
@@ -27,19 +28,23 @@ from publishing_site import DIRECTORY, Job, Site
 from arcacct.cli.tables import FORMATS, lines
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.fqan import parsed_fqan
-from arcacct.targets.acceptance import accept_for_apel_job, accept_for_car, accept_for_sgas
-from arcacct.targets.apel.car import CAROptions, car
-from arcacct.targets.apel.car import document as car_document
-from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job, message
-from arcacct.targets.sgas.usage_record import UROptions, document, usage_record
+from arcacct.targets.apel.acceptance import accept_for_apel_job, accept_for_car
+from arcacct.targets.apel.car import car
+from arcacct.targets.apel.families import CAR as CAR_DOCUMENT
+from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job
+from arcacct.targets.sgas.acceptance import accept_for_sgas
+from arcacct.targets.sgas.plug import UsageRecords
+from arcacct.targets.sgas.usage_record import UROptions, usage_record
 from arcacct.wording import CUT, fit, plain
+
+DOCUMENT = UsageRecords.document
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import random
 
 NOW = 1_800_000_000
-CAR = CAROptions("SITE")
+CAR = APELOptions("SITE")
 NAMES = (
     b"/DC=org/DC=example/CN=Ada Lovelace",
     b"/C=DE/O=GridGermany/OU=Universit\xc3\xa4t/CN=J\xc3\xbcrgen O'Neill/emailAddress=j@example.org",
@@ -177,7 +182,7 @@ def _check_messages(names: dict[str, str]) -> None:
     figures = (job.wall_s, job.cpu_s)
     sgas = accept_for_sgas(job, UROptions(host="lrms.example.org"), NOW)
     if _goes(sgas):
-        text = document([usage_record(sgas.aar, UROptions(host="lrms.example.org"), NOW)]).encode()
+        text = DOCUMENT.join([usage_record(sgas.aar, UROptions(host="lrms.example.org"), NOW)]).encode()
         (row,) = sgas_rules.parse(text)
         assert (row["wall_s"], row["cpu_s"]) == figures, row
         assert row["global_job_id"] == job.job_id, row
@@ -195,7 +200,7 @@ def _check_messages(names: dict[str, str]) -> None:
             _check_apel(row, names)
     verdict = accept_for_car(job, CAR, NOW)
     if _goes(verdict):
-        text = car_document([car(verdict.aar, CAR, NOW)])
+        text = CAR_DOCUMENT.join([car(verdict.aar, CAR, NOW)])
         (row,) = car_rules.parse(text)
         assert (row["WallDuration"], row["CpuDuration"]) == figures, row
         _check_apel(row, names)

@@ -28,10 +28,9 @@ from sonar_versions import VERSIONS, everything, jobs
 from arcacct.conf.places import Places
 from arcacct.jobs.rejected import LONGEST_BYTES, MOST_OF_A_FILE
 from arcacct.sonar import envelopes as sonar
-from arcacct.sonar.envelopes import Telemetry
+from arcacct.sonar.envelopes import TelemetryStream
 from arcacct.sonar.fields import LARGEST, Strict
-from arcacct.sonar.files import telemetry
-from arcacct.sonar.importing import Report, import_telemetry, retry_rejected
+from arcacct.sonar.importing import Importer, SonarReport
 from arcacct.sonar.site import Site
 
 _SERIES = [json.dumps(one).replace('"node":', '"cluster":"good","node":', 1).encode() for one in objects(SERIES)]
@@ -229,7 +228,7 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
         _import(con, here, path)
         again = _dump(con)
         assert again == found, differing(found, again)
-        retry_rejected(con, here, Site())
+        Importer(con, here, Site(), keeps=False).retry()
         retried = _dump(con)
         assert retried == found, differing(found, retried)
     if set(_FAULTS) <= set(lines):
@@ -238,8 +237,10 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
         _in_pieces(content)
 
 
-def _import(con: sqlite3.Connection, here: Places, path: pathlib.Path) -> Report:
-    return import_telemetry(con, here, Site(), telemetry([str(path)]))
+def _import(con: sqlite3.Connection, here: Places, path: pathlib.Path) -> SonarReport:
+    run = Importer(con, here, Site())
+    run.files([str(path)])
+    return run.report
 
 
 def _unpacked(content: bytes) -> tuple[bytes, bool]:
@@ -298,7 +299,7 @@ def _mixed_of(lines: list[bytes]) -> list[dict[str, Any]]:
     return found
 
 
-def _check_rejected(rows: list[Any], report: Report, plain: bytes) -> None:
+def _check_rejected(rows: list[Any], report: SonarReport, plain: bytes) -> None:
     """What is rejected is kept as it came, within bounds, and all of it is counted."""
     assert report.rejected >= sum(row[7] for row in rows) >= bool(report.rejected)
     assert len(rows) <= MOST_OF_A_FILE + 1
@@ -385,9 +386,9 @@ def _with_faults(work: pathlib.Path, path: pathlib.Path, lines: list[bytes], tol
             assert con.execute(sums).fetchall() == [(2, 30)]
             assert not con.execute("SELECT 1 FROM v1_jobs WHERE job_id LIKE 'sonar:fault:%'").fetchall()
             before = _told(con)
-            retry_rejected(con, here, Site())
+            Importer(con, here, Site(), keeps=False).retry()
             assert _told(con) == before
-        retry_rejected(con, here, Site())
+        Importer(con, here, Site(), keeps=False).retry()
         assert con.execute(sums).fetchall() == [(3, 30)]
         retried = _told(con)
         assert retried == told, [(one, other) for one, other in zip(retried, told, strict=True) if one != other]
@@ -425,7 +426,7 @@ def _faulty_sysinfo(value: dict[str, Any], fields: Strict) -> Any:
 def _in_pieces(content: bytes) -> None:
     """However the bytes come, the same is told of them."""
     chance = random.Random(len(content))
-    whole, pieces = Telemetry(), Telemetry()
+    whole, pieces = TelemetryStream(), TelemetryStream()
     expected = [*whole.feed(content), *whole.feed(b"", final=True)]
     told, position = [], 0
     while position < len(content):

@@ -39,7 +39,8 @@ from arcacct.errors import StoreError
 from arcacct.gridengine import slices
 from arcacct.gridengine.local_jobs import Site
 from arcacct.jobs.reading import ended_between
-from arcacct.targets.apel.car import CAROptions, car
+from arcacct.targets.apel.car import car
+from arcacct.targets.apel.messages import APELOptions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def test_jobs_are_published_as_local(world) -> None:
     """A job of Grid Engine has no endpoint: its record says local, and the site's name for its batch system."""
     world.take(COLON)
     aars = [aar for page in ended_between(world.con, 0, 2**33) for aar in page]
-    text = car(aars[0], CAROptions(site="SITE", host="ge.example.org"), BEGIN)
+    text = car(aars[0], APELOptions(site="SITE", lrms_host="ge.example.org"), BEGIN)
 
     assert len(aars) == 39
     assert {aar.endpoint_url for aar in aars} == {None}

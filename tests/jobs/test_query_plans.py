@@ -424,7 +424,7 @@ def test_rows_at_the_receiver_are_noted_job_by_job(ledgers) -> None:
 
     assert_flat(ledgers, send)
     for one in ledgers:
-        ledger.highest_row(one.con, TARGET)
+        ledger.highest_row(one.con, TARGET, "ur")
         assert one.walks() == []
 
 
@@ -433,7 +433,7 @@ def test_what_the_receiver_has_is_asked_by_job_id(ledgers) -> None:
 
     def ask(con: Connection, _site: Site) -> None:
         last = con.execute("SELECT max(MessageID) FROM Messages").fetchone()[0]
-        sent.versions(con, TARGET, [f"{number}-1" for number in range(60)])
+        sent.versions(con, TARGET, [f"{number}-1" for number in range(60)], keeps_first=True)
         sent.accepted_after(con, TARGET, last - 5)
 
     assert_flat(ledgers, ask)

@@ -109,6 +109,7 @@ def empty_box(box):
     box.faults.clear()
     box.sgas.rights[box.client.subject] = "jobinsert:all"
     box.sgas._stored.clear()
+    box.auditor.forget(*box.auditor.records)
     box.sgas.ignored_repeats = 0
     box.apel.rejected.clear()
     box.apel.received.clear()

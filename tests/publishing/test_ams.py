@@ -13,12 +13,12 @@ import argo_ams_library
 import pytest
 from scripted_receiver import Say, say
 
-from arcacct.errors import ConfigError, CredentialError, TargetBusy, TargetRefuses
-from arcacct.publishing.answers import Kind
+from arcacct.errors import CredentialError, TargetBusy, TargetRefuses
+from arcacct.publishing.answers import Kind, error_of
 from arcacct.publishing.session import TargetSession
-from arcacct.publishing.signing import Signer
 from arcacct.sandbox import Sandbox
 from arcacct.targets.apel.ams import MAX_ENCODED_BYTES, AMSClient, encoded_size, new_empaid
+from arcacct.targets.apel.signing import Signer
 from arcacct.tls import tls_context
 
 TOKEN = "t0ken-0123456789abcdef"
@@ -31,7 +31,7 @@ NAME = "20250131/0123456789abcd"
 @pytest.fixture
 def client(receiver, session):
     """A client whose AMS and authn are one scripted receiver."""
-    return AMSClient(receiver.url, "accounting", "gLite-APEL", session, authn_port=receiver.port)
+    return AMSClient(f"{receiver.url}{PUBLISH[5:]}", f"{receiver.url}{GET_TOKEN[4:]}", session)
 
 
 def asked(receiver) -> list[str]:
@@ -120,15 +120,6 @@ def test_a_busy_ams_is_tried_again_with_the_same_message(client, receiver, naps)
     assert len(naps) == 1
 
 
-def test_a_static_token_needs_no_authn(receiver, session):
-    """Sites with a token of their own are not sent to authn, also when it is refused."""
-    client = AMSClient(receiver.url, "p", "t", session, authn_port=receiver.port, static_token="mine")
-    receiver.script = [STORED, UNAUTHORIZED]
-    assert client.publish(b"x", NAME).kind == Kind.ACCEPTED
-    assert client.publish(b"x", NAME).kind == Kind.TOKEN_REFUSED
-    assert [heard.headers["x-api-key"] for heard in receiver.heard] == ["mine", "mine"]
-
-
 @pytest.mark.parametrize(
     ("step", "error"),
     [
@@ -138,10 +129,10 @@ def test_a_static_token_needs_no_authn(receiver, session):
     ],
 )
 def test_a_token_that_is_not_given_is_an_error(client, receiver, step, error):
-    """Asking for the token alone (to check a target) raises what the refusal means."""
+    """Nothing is sent then, and the answer is what authn's refusal means."""
     receiver.script = [step] * 3
-    with pytest.raises(error, match="AMS authn: HTTP"):
-        client.token()
+    assert isinstance(error_of(client.publish(b"x", NAME)), error)
+    assert set(asked(receiver)) == {GET_TOKEN}
 
 
 def test_the_token_is_never_said_aloud(client, receiver, caplog, capfd):
@@ -174,31 +165,6 @@ def test_the_encoded_size_is_that_of_base64(size):
     assert encoded_size(size) == len(base64.b64encode(b"x" * size))
 
 
-def test_the_host_in_the_path_has_no_port(receiver, session):
-    """The authn service knows AMS by its registered name, on whatever port it is reached."""
-    client = AMSClient(f"{receiver.url}/", "p", "t", session, authn_port=receiver.port, authn_host="localhost")
-    receiver.script = [GIVEN, STORED]
-    client.publish(b"x", NAME)
-    assert asked(receiver) == [GET_TOKEN, "POST /v1/projects/p/topics/t:publish"]
-    assert receiver.heard[0].headers["host"] == f"localhost:{receiver.port}"
-
-
-@pytest.mark.parametrize(
-    ("url", "project", "topic", "named"),
-    [
-        pytest.param("http://ams.example.org", "p", "t", "targeturl", id="in clear"),
-        pytest.param("ams.example.org", "p", "t", "targeturl", id="no URL"),
-        pytest.param("https://ams.example.org", "a b", "t", "project=", id="project"),
-        pytest.param("https://ams.example.org", "p", "t/../x", "topic=", id="topic"),
-        pytest.param("https://ams.example.org", "p", "", "topic=", id="no topic"),
-    ],
-)
-def test_names_that_cannot_be_part_of_a_url_are_refused(session, url, project, topic, named):
-    """What AMS would answer with 400 or 404 is found before it is asked."""
-    with pytest.raises(ConfigError, match=named):
-        AMSClient(url, project, topic, session)
-
-
 def test_message_names_are_unique_and_begin_with_the_day():
     """An empaid is the UTC day and fourteen hexadecimal digits, and no two are the same."""
     names = {new_empaid(1_735_689_599) for _ in range(1000)}
@@ -222,8 +188,9 @@ def sandbox(tmp_path_factory):
 
 def sandbox_client(sandbox, credential) -> tuple[AMSClient, TargetSession]:
     session = TargetSession(tls_context(*credential, ca_dir=sandbox.ca_dir), sleep=lambda _: None)
-    port = sandbox.authn_port
-    return AMSClient(sandbox.ams_url, sandbox.project, sandbox.topic, session, authn_port=port), session
+    publish = f"{sandbox.ams_url}/v1/projects/{sandbox.project}/topics/{sandbox.topic}:publish"
+    token = f"https://localhost:{sandbox.authn_port}/v1/service-types/ams/hosts/localhost:authx509"
+    return AMSClient(publish, token, session), session
 
 
 def test_the_official_client_reads_what_we_published(sandbox, tmp_path):

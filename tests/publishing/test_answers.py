@@ -7,16 +7,9 @@ import json
 import pytest
 
 from arcacct.errors import CredentialError, TargetBusy, TargetError, TargetRefuses
-from arcacct.publishing.answers import (
-    Answer,
-    Kind,
-    classify_ams,
-    classify_authn,
-    classify_sgas,
-    error_of,
-    token_of,
-    words,
-)
+from arcacct.publishing.answers import Answer, Kind, error_of, words
+from arcacct.targets.apel.answers import classify_ams, classify_authn, token_of
+from arcacct.targets.sgas.answers import classify_sgas
 
 OK, LATER, LARGE = Kind.ACCEPTED, Kind.TRY_LATER, Kind.TOO_LARGE
 TOKEN, RECORDS, US = Kind.TOKEN_REFUSED, Kind.RECORDS_REFUSED, Kind.WE_ARE_REFUSED

@@ -16,7 +16,6 @@ from publishing_site import CARS, DAY_S, JUNE, QUICK, SGAS, SUMMARIES, Job, Site
 from arcacct.db import maintain
 from arcacct.errors import FiguresHeld, TargetBusy
 from arcacct.publishing.answers import Answer, Kind
-from arcacct.publishing.senders import sender_of
 
 JUNE_2024 = (2024, 6)
 
@@ -61,7 +60,7 @@ def fail(site: Site, after: int, name: str | None = None) -> None:
 
 
 def failing(answer: Answer, fails: Callable[[int], bool]):
-    return lambda target: Failing(sender_of(target, QUICK), answer, fails)
+    return lambda plug: Failing(plug.sender(QUICK), answer, fails)
 
 
 def synced(site: Site) -> dict[int, int]:
@@ -347,7 +346,7 @@ def test_what_may_have_arrived_is_not_taken_for_refused(memory, empty_box) -> No
     """
     site = Site(memory, empty_box, SGAS, lrms_host="one.example.org")
     site.record(Job("local", endpoint_url=""))
-    lost = site.publish(make_sender=lambda target: AnswerLost(sender_of(target, QUICK), BUSY, bool))
+    lost = site.publish(make_sender=lambda plug: AnswerLost(plug.sender(QUICK), BUSY, bool))
     assert isinstance(lost.error, TargetBusy)
     refused = site.publish(make_sender=failing(REFUSED, lambda number: number == 1))
     assert isinstance(refused.error, TargetBusy)

@@ -159,9 +159,10 @@ def test_a_new_default_benchmark_is_announced_and_counts_nothing_twice(summaries
     text = (summaries.path / "arc.conf").read_text()
     from arcacct.conf.parser import load
     from arcacct.conf.settings import settings
+    from arcacct.targets import kinds
 
     (summaries.path / "arc.conf").write_text(text.replace("[lrms]\n", "[lrms]\nbenchmark=HEPSPEC:15\n"))
-    summaries.settings = settings(load(str(summaries.path / "arc.conf"), {}))
+    summaries.settings = settings(load(str(summaries.path / "arc.conf"), {}), kinds())
     summaries.record(Job("more", JUNE + 60, benchmark="HEPSPEC:15"))
 
     outcome = summaries.publish()

@@ -20,6 +20,7 @@ from publishing_site import CARS, JUNE, SGAS, SUMMARIES, Job, Site, at_apel, at_
 
 from arcacct.sandbox import Sandbox
 from arcacct.sandbox.ssm import accept
+from arcacct.targets import plugs
 
 NOW = int(time.time())
 TARGETS = (
@@ -301,7 +302,7 @@ def test_every_record_of_the_corpus_validates(memory, empty_box, test_data) -> N
     from arcacct.publishing.run import Wishes, publish
 
     found = site.settings()
-    outcomes = publish(found, found.targets, Wishes(since=1, now=True))
+    outcomes = publish(found, plugs(found), Wishes(since=1, now=True))
     assert [one.error for one in outcomes] == [None, None]
 
     before = {path.name for path in pathlib.Path(empty_box.received, "sgas").iterdir()}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from publishing_site import DAY_S, JUNE, Job
-from publishing_world import FAMILY, Fault, World
+from publishing_world import FAMILY, AuditorConfiguration, Fault, World
 
 from arcacct.publishing.run import Period
 
@@ -25,6 +25,7 @@ PLAY = settings(
 
 EACH = (
     "[arex/jura/sgas:s]\ntargeturl=https://sgas.example.org/sgas\nurbatchsize=3\n"
+    "[arcacct/auditor:a]\ntargeturl=https://auditor.example.org\nsite_id=ONE\nurbatchsize=3\n"
     "[arex/jura/apel:jobs]\ntargeturl=https://ams.example.org\ngocdb_name=ONE\napel_messages=individual\n"
     "urbatchsize=3\n"
     "[arex/jura/apel:sums]\ntargeturl=https://ams.example.org\ngocdb_name=TWO\napel_messages=summaries\nurbatchsize=3\n"
@@ -126,8 +127,23 @@ def test_the_receivers_have_what_the_database_has(places, history) -> None:
     play(world, history)
 
     world.check_sgas("sgas:s")
+    world.check_auditor("auditor:a")
     world.check_jobs("apel:jobs")
     world.check_summaries("apel:sums")
+
+
+@settings(PLAY, max_examples=PLAY.max_examples // 2)
+@given(histories(EVENTS), st.booleans(), st.booleans())
+def test_auditor_however_it_is_configured(places, history, hides_repeats, may_read) -> None:
+    """It says 200 to what it does not store, or lets nobody look: every job is there, or known not to be as it is."""
+    world, _ = places
+    world.auditor = AuditorConfiguration(hides_repeats, may_read)
+    try:
+        play(world, history)
+    finally:
+        world.auditor = AuditorConfiguration()
+
+    world.check_auditor("auditor:a")
 
 
 @settings(PLAY, max_examples=PLAY.max_examples // 2)
@@ -144,6 +160,7 @@ def test_no_figure_falls_without_proof(places, history) -> None:
     if world.blind:
         return
     world.check_sgas("sgas:s")
+    world.check_auditor("auditor:a")
     world.check_jobs("apel:jobs")
     world.check_summaries("apel:sums")
 
@@ -189,9 +206,10 @@ def test_no_optional_value_withholds_a_job(places, history) -> None:
 
     outcomes = world.publish()
 
-    assert [one.error for one in outcomes] == [None] * 3
+    assert {one.error for one in outcomes} == {None}
     assert world.site.ledger("SELECT * FROM HeldRecords WHERE State <> 'correction'") == []
     world.check_sgas("sgas:s")
+    world.check_auditor("auditor:a")
     world.check_jobs("apel:jobs")
     world.check_usage("apel:sums")
     rows = world.receivers["apel:sums"].summaries.values()

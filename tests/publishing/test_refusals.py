@@ -17,8 +17,8 @@ from arcacct.db.opening import open_publishing
 from arcacct.errors import InputError, TargetBusy, TargetRefuses
 from arcacct.publishing import held
 from arcacct.publishing.refusals import WEEK_S
-from arcacct.publishing.senders import DirectorySender
 from arcacct.sandbox.sgas import PROCESSING_FAILED
+from arcacct.targets.directory.plug import DirectorySender
 
 only = pytest.mark.parametrize
 
@@ -159,7 +159,7 @@ def test_a_balancer_on_a_bad_day(rig, seed) -> None:
     luck = random.Random(seed)
     path = "/ur" if rig.kind == "sgas" else ":publish"
     for status, words in ((500, "Internal Server Error"), (413, "Request Entity Too Large")):
-        rig.box.faults.sometimes(rig.endpoint, status, words, lambda: luck.random() < 0.35, path=path)
+        rig.box.faults.answer(rig.endpoint, status, words, path=path, times=None, chance=lambda: luck.random() < 0.35)
     for number in range(30):
         if number < 12:
             rig.record(10)
@@ -180,7 +180,7 @@ def test_one_poisonous_record_among_many(rig) -> None:
     luck = random.Random(1)
     status, words = (500, "smallint") if rig.kind == "sgas" else (400, '{"error":{"message":"Invalid Message"}}')
     rig.box.faults.answer(rig.endpoint, status, words, containing=BAD, times=None)
-    rig.box.faults.sometimes(rig.endpoint, 413, "too large", lambda: luck.random() < 0.3)
+    rig.box.faults.answer(rig.endpoint, 413, "too large", times=None, chance=lambda: luck.random() < 0.3)
     rig.record(120)
 
     rig.publish()
@@ -306,8 +306,8 @@ def test_machines_that_are_not_ours(rig) -> None:
 class Squeamish:
     """A way to a directory that cannot pack one record, as if a rule had been forgotten."""
 
-    def __init__(self, target: Any) -> None:
-        self._sender = DirectorySender(target)
+    def __init__(self, plug: Any) -> None:
+        self._sender = DirectorySender(plug.target)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sender, name)
@@ -324,7 +324,7 @@ def test_a_record_that_cannot_be_packed(rig) -> None:
     rig.record(3 * BATCH)
 
     outcome = rig.publish(
-        make_sender=lambda target: (DirectorySender if target.name == "directory:other" else Squeamish)(target)
+        make_sender=lambda plug: plug.sender() if plug.target.name == "directory:other" else Squeamish(plug)
     )
 
     assert outcome.error is None
@@ -337,8 +337,8 @@ def test_a_fault_of_ours_stops_one_target_only(rig) -> None:
     """An error that nobody foresaw becomes the outcome of its target; the others go on, and the next run is whole."""
     rig.record(BATCH)
 
-    def make_sender(target: Any) -> Any:
-        return DirectorySender(target) if target.name == "directory:other" else 1 // 0
+    def make_sender(plug: Any) -> Any:
+        return plug.sender() if plug.target.name == "directory:other" else 1 // 0
 
     outcome = rig.publish(make_sender=make_sender)
     assert "internal error: ZeroDivisionError" in str(outcome.error)

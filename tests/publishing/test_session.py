@@ -16,9 +16,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from scripted_receiver import ConnectProxy, Say, ScriptedReceiver, say, server_context
 
 from arcacct.errors import ConfigError, CredentialError
-from arcacct.publishing.answers import Answer, Kind, classify_ams
+from arcacct.publishing.answers import Answer, Kind
 from arcacct.publishing.session import Patience, Request, TargetSession
 from arcacct.sandbox.authority import Credential, create
+from arcacct.targets.apel.answers import classify_ams
 from arcacct.tls import tls_context
 
 STORED = {"messageIds": ["1"]}

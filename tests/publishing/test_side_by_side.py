@@ -19,10 +19,9 @@ from scripted_receiver import server_context
 
 from arcacct.cli import main
 from arcacct.cli.outcomes import exit_code
-from arcacct.conf.targets import select_targets
 from arcacct.errors import StoreBusy, TargetBusy
 from arcacct.publishing.run import Period, Wishes, publish, publishing_lock, republish
-from arcacct.publishing.senders import sender_of
+from arcacct.targets import plugs
 
 PATIENT_S = 60.0
 """What must not be reached: how long a test waits for what is to happen."""
@@ -51,13 +50,12 @@ def site_of(memory, empty_box, slow):
 
 
 def by_name(site: Site, name: str):
-    return select_targets(site.settings.targets, name)
+    return plugs(site.settings, name)
 
 
 def run_as_configured(site: Site, name: str | None = None):
     """A run with the waits of the configuration."""
-    wishes = Wishes(since=1, now=True, make_sender=sender_of)
-    return publish(site.settings, select_targets(site.settings.targets, name), wishes)
+    return publish(site.settings, plugs(site.settings, name), Wishes(since=1, now=True))
 
 
 class Background:

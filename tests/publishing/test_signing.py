@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import email
-import os
 import re
 import subprocess
-import time
 
 import pytest
 from cryptography import x509
@@ -17,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arcacct.errors import CredentialError, InputError
-from arcacct.publishing.signing import Signer, signed_text, slash_dn
+from arcacct.targets.apel.signing import Signer, signed_text
 
 MESSAGE = "APEL-individual-job-message: v0.3\nSite: EXAMPLE\nLocalJobId: 1\n%%\n"
 
@@ -130,30 +128,6 @@ def test_text_that_ssm_cannot_carry_is_not_signed(signer, text, found):
     with pytest.raises(InputError) as caught:
         signer.sign(text)
     assert found in str(caught.value)
-
-
-def test_a_signer_knows_its_name_and_its_end(issue):
-    """The subject has the form of GOCDB's Host DN, and the end is in UTC seconds."""
-    ends = int(time.time()) + 5 * 86400
-    signer = Signer(*issue("ce.example.org", ends_s=5 * 86400))
-    assert signer.subject_dn == "/DC=org/DC=example/O=Sandbox/CN=ce.example.org"
-    assert abs(signer.not_after - ends) <= 2
-
-
-def test_a_service_name_stays_as_it_is_in_the_certificate():
-    """The slash of host/ce is no separator and gets no backslash: SSM compares the letters of the certificate."""
-    assert slash_dn(x509.Name.from_rfc4514_string("CN=host/ce.example.org,O=Site")) == "/O=Site/CN=host/ce.example.org"
-
-
-def test_subjects_are_written_as_openssl_writes_them(tmp_path):
-    """Country, e-mail and the rest have OpenSSL's short names, in the certificate's order."""
-    subject = "/DC=org/C=SE/ST=Sk/L=Lund/O=A B, C/OU=x-y/UID=u/serialNumber=7/GN=g/SN=s/CN=ce/emailAddress=a@b.c"
-    certificate = tmp_path / "c.pem"
-    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", os.devnull, "-out", str(certificate)]
-    subprocess.run([*make, "-subj", subject], capture_output=True, check=True)
-    show = ["openssl", "x509", "-noout", "-subject", "-nameopt", "compat", "-in", str(certificate)]
-    shown = subprocess.run(show, capture_output=True, check=True, text=True).stdout.removeprefix("subject=").strip()
-    assert slash_dn(x509.load_pem_x509_certificate(certificate.read_bytes()).subject) == shown == subject
 
 
 @pytest.mark.parametrize(

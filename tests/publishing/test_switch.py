@@ -14,6 +14,7 @@ from arcacct.arex.importing import arex_databases
 from arcacct.errors import FiguresHeld
 from arcacct.publishing import run
 from arcacct.sandbox import Sandbox
+from arcacct.targets import plugs
 from arcacct.targets.apel import switch
 from arcacct.targets.apel.switch import TargetPlan, Wishes
 
@@ -41,7 +42,7 @@ def site(tmp_path, box, version) -> rehearsal.Site:
 
 def plan(site: rehearsal.Site, **wishes: Any) -> TargetPlan:
     settings = site.settings()
-    (found,) = switch.plan(settings, settings.targets, Wishes(arex_databases(settings.places.controldir), **wishes))
+    (found,) = switch.plan(settings, plugs(settings), Wishes(arex_databases(settings.places.controldir), **wishes))
     return found
 
 
@@ -51,7 +52,7 @@ def take_over(site: rehearsal.Site, **wishes: Any) -> int:
 
 def publish(site: rehearsal.Site) -> run.Outcome:
     settings = site.settings()
-    (outcome,) = run.publish(settings, settings.targets, run.Wishes(now=True))
+    (outcome,) = run.publish(settings, plugs(settings), run.Wishes(now=True))
     assert outcome.error is None
     return outcome
 
@@ -165,7 +166,7 @@ def test_a_database_without_the_jobs_is_told(tmp_path, box, version) -> None:
     assert any("arcacct import arex" in note for note in plan(site).notes)
     take_over(site)
     settings = site.settings()
-    (outcome,) = run.publish(settings, settings.targets, run.Wishes(now=True))
+    (outcome,) = run.publish(settings, plugs(settings), run.Wishes(now=True))
 
     assert isinstance(outcome.error, FiguresHeld)
     assert at_apel(box) == before
@@ -200,7 +201,7 @@ def test_a_month_from_long_ago_is_corrected_by_republishing(tmp_path, box) -> No
     jura_site.deliver(box, *NAMES[6])
     assert take_over(site, months=[(2026, 11)]) == 8
     settings = site.settings()
-    (outcome,) = run.republish(settings, settings.targets, run.Period(*jura_site.NOVEMBER))
+    (outcome,) = run.republish(settings, plugs(settings), run.Period(*jura_site.NOVEMBER))
 
     assert outcome.error is None
     assert at_apel(box) == in_database(site)

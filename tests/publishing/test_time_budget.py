@@ -11,9 +11,10 @@ import pytest
 from dripping_receiver import ANSWERS, HANDSHAKE, TUNNEL, DrippingReceiver, dripping
 from scripted_receiver import Say, say
 
-from arcacct.publishing.answers import Kind, classify_ams
+from arcacct.publishing.answers import Kind
 from arcacct.publishing.clock import Clock
 from arcacct.publishing.session import LARGEST_ANSWER, Request
+from arcacct.targets.apel.answers import classify_ams
 
 STORED = {"messageIds": ["1"]}
 QUICK_S = 1.0

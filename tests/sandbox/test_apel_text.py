@@ -5,7 +5,7 @@ import time
 import pytest
 from sandbox_clients import job_message, summary_message, sync_message
 
-from arcacct.sandbox import apel, apel_text
+from arcacct.sandbox import apel
 from arcacct.sandbox.apel_text import JOBS, NORMALISED_SUMMARIES, SUMMARIES, SYNCS
 from arcacct.sandbox.ssm import Crashed, MessageRejected
 
@@ -264,7 +264,7 @@ def test_the_samples_that_were_tried_on_the_real_server(test_data, name, verdict
     """Samples end here as they ended on the real server."""
     text = (test_data / "apel" / f"{name}.msg").read_text(encoding="ascii").strip()
     if verdict is None:
-        assert len(apel_text.read(text)) == 1
+        assert len(apel.read(text)) == 1
     else:
         with pytest.raises(MessageRejected, match=verdict):
-            apel_text.read(text)
+            apel.read(text)

@@ -12,6 +12,7 @@ from sandbox_clients import Connection
 
 from arcacct.errors import ConfigError
 from arcacct.sandbox import authority
+from arcacct.sandbox.authority import slash_dn
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,18 @@ def test_slash_names_know_openssls_short_names():
             x509.NameAttribute(NameOID.COMMON_NAME, "Jörg"),
         ]
     )
-    assert authority.slash_dn(name) == "/C=SE/emailAddress=a@example.org/CN=Jörg"
+    assert slash_dn(name) == "/C=SE/emailAddress=a@example.org/CN=Jörg"
+
+
+def test_subjects_are_written_as_openssl_writes_them(tmp_path):
+    """Country, e-mail and the rest have OpenSSL's short names, in the certificate's order."""
+    subject = "/DC=org/C=SE/ST=Sk/L=Lund/O=A B, C/OU=x-y/UID=u/serialNumber=7/GN=g/SN=s/CN=ce/emailAddress=a@b.c"
+    certificate = tmp_path / "c.pem"
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", os.devnull, "-out", str(certificate)]
+    subprocess.run([*make, "-subj", subject], capture_output=True, check=True)
+    show = ["openssl", "x509", "-noout", "-subject", "-nameopt", "compat", "-in", str(certificate)]
+    shown = subprocess.run(show, capture_output=True, check=True, text=True).stdout.removeprefix("subject=").strip()
+    assert slash_dn(x509.load_pem_x509_certificate(certificate.read_bytes()).subject) == shown == subject
 
 
 def test_a_second_authority_in_the_same_directory_replaces_the_first(tmp_path):

@@ -168,7 +168,7 @@ def test_the_configuration_it_prints_is_understood(sandbox, tmp_path):
     from arcacct.conf.parser import parse
 
     blocks = {block.name: block for block in parse(sandbox.configuration(), "arcacct.conf")}
-    assert set(blocks) == {"arex/jura/sgas:sandbox", "arex/jura/apel:sandbox"}
+    assert set(blocks) == {"arex/jura/sgas:sandbox", "arex/jura/apel:sandbox", "arcacct/auditor:sandbox"}
     apel = {name: options[0].value for name, options in blocks["arex/jura/apel:sandbox"].options.items()}
     assert apel["targeturl"] == sandbox.ams_url
     assert apel["authn_port"] == str(sandbox.authn_port)

@@ -8,7 +8,6 @@ import pathlib
 from contextlib import closing
 
 import pytest
-import sonar_site
 from slurm_files import BEGIN, CLUSTER, DATA, JSON, SONAR, TABLE, SlurmHost, arc_job, row, table
 
 from arcacct.conf.values import map_rule
@@ -17,7 +16,7 @@ from arcacct.errors import StoreError
 from arcacct.jobs.recorder import name_id
 from arcacct.slurm import slices
 from arcacct.slurm.local_jobs import SlurmSite
-from arcacct.sonar.importing import import_telemetry
+from arcacct.sonar.importing import Importer
 from arcacct.sonar.site import Site
 
 TYPE_CHECKING = False
@@ -254,9 +253,9 @@ def test_a_job_that_turns_out_to_be_arexs(host) -> None:
 
 def sonars_jobs(host: SlurmHost) -> None:
     """Sonar's telemetry of the jobs that real-sacct-raw.txt has, too."""
-    content = (SONAR / "real-jobs-completed.json").read_bytes()
-    site = Site(make_records=True)
-    import_telemetry(host.con, host.here, site, sonar_site.told_of(content))
+    run = Importer(host.con, host.here, Site(make_records=True), host.said.append)
+    run.files([str(SONAR / "real-jobs-completed.json")])
+    run.finish()
 
 
 def slurms_jobs() -> bytes:

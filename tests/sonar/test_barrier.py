@@ -12,7 +12,6 @@ from arcacct.errors import StoreError
 from arcacct.jobs.faults import Fault
 from arcacct.jobs.rejected import LONGEST_BYTES, MOST, MOST_BYTES, MOST_OF_A_FILE, Quarantine, Reject, drop, listed
 from arcacct.sonar.dropped import dropped
-from arcacct.sonar.importing import retry_rejected
 
 
 @pytest.fixture
@@ -98,7 +97,7 @@ def test_an_unusable_name_costs_the_name(host, text):
     bad = json.dumps(slurm(job(2, job_name="NAME"), job(3))).replace('"NAME"', text)
     report = host.take(stream(slurm(job(1))) + bad.encode() + b"\n" + stream(slurm(job(4))))
 
-    assert (report.complaints, dict(report.dropped), recorded(host)) == ([], {"job_name": 1}, ["1", "2", "3", "4"])
+    assert (host.said, dict(report.dropped), recorded(host)) == ([], {"job_name": 1}, ["1", "2", "3", "4"])
 
 
 @pytest.mark.parametrize(
@@ -120,7 +119,7 @@ def test_a_job_that_ended_without_a_span_is_kept(host, name, value, reason):
     later = slurm(job(2))
     later["data"]["attributes"]["time"] = "2026-11-20T11:01:00Z"
     host.take(stream(later))
-    _report, done = retry_rejected(host.con, host.here, host.site)
+    done = host.retry()
     assert (done.tried, done.good, host.rows("SELECT wall_s FROM v1_jobs")) == (1, 0, [(1800,), (1800,)])
 
 
@@ -201,10 +200,10 @@ def test_what_is_good_now_is_rejected_no_longer(host):
         for n, text in enumerate((stream(slurm(job(8))), b"{]"), 1)
     ]
     Quarantine(host.con, "sonar").keep(faults)
-    report, done = retry_rejected(host.con, host.here, host.site)
+    done = host.retry()
 
     assert (done.tried, done.good, recorded(host)) == (2, 1, ["8"])
-    assert [complaint.partition(": not JSON")[0] for complaint in report.complaints] == ["f: object 2"]
+    assert [complaint.partition(": not JSON")[0] for complaint in host.said] == ["f: object 2"]
     assert [place for place, _reason in kept(host)] == ["object 2"]
 
 
@@ -230,7 +229,7 @@ def test_what_the_database_refuses_is_left_out_alone(host, what):
     assert [reason for _place, reason in kept(host)] == ["the database does not allow its values"]
     assert {"1", "3", "4"} <= set(recorded(host))
     host.con.execute("DROP TRIGGER refuse")
-    _report, done = retry_rejected(host.con, host.here, host.site)
+    done = host.retry()
     assert done.tried == done.good >= 1
     assert kept(host) == []
     found, expected = host.everything(), _clean(host, content)

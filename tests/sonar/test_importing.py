@@ -519,5 +519,5 @@ def test_a_real_file_with_a_broken_line_costs_that_line(host):
     broken = copy.deepcopy(objects(SERIES)[3])
     broken["data"]["attributes"]["time"] = "noon"
     report = host.take(b"".join(LINES[:3]) + stream(broken) + b"".join(LINES[3:]))
-    assert (report.rejected, report.complaints) == (1, ["test: object 4: time is not a time: 'noon'; left out"])
+    assert (report.rejected, host.said) == (1, ["test: object 4: time is not a time: 'noon'; left out"])
     assert usage_of(host, 4242) == [(30, 207684)]

@@ -12,12 +12,13 @@ from functools import partial
 
 import jsonschema
 import pytest
-from sonar_site import REAL, kind_of, objects, schema
+from sonar_site import REAL, kind_of, objects, read, schema
 
 from arcacct.sonar import cards
-from arcacct.sonar.envelopes import Errors, Sample, Sysinfo, read
+from arcacct.sonar.envelopes import Errors, Sysinfo
 from arcacct.sonar.proc import processes
 from arcacct.sonar.producing import Host, cpu_layout, line, numa_distances, sample, sysinfo
+from arcacct.sonar.samples import Sample
 
 SMI = """#!/bin/sh
 case "$1" in

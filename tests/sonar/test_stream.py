@@ -9,10 +9,12 @@ import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sonar_site import REAL_FILES, SERIES, kind_of, objects, sample, schema, stream
+from sonar_site import REAL_FILES, SERIES, kind_of, objects, read, sample, schema, stream
 
 from arcacct.jobs.hostlists import MalformedError
-from arcacct.sonar.envelopes import Errors, Jobs, Rejected, Sample, Sysinfo, envelope, read
+from arcacct.sonar.envelopes import Errors, Jobs, Sysinfo, envelope
+from arcacct.sonar.samples import Sample
+from arcacct.sonar.stream import RejectedObject
 
 SYSINFO = {
     "time": "2026-11-20T09:00:00+00:00",
@@ -37,7 +39,7 @@ def test_every_real_file_is_read_without_a_complaint(path):
     """Whatever Sonar really wrote is understood, and is of the format as our schemas have it."""
     found = list(read([path.read_bytes()]))
     assert found
-    assert not [one for one in found if isinstance(one, Rejected)]
+    assert not [one for one in found if isinstance(one, RejectedObject)]
     for one in objects(path):
         jsonschema.validate(one, schema(kind_of(one)))
 
@@ -83,8 +85,8 @@ def test_what_is_malformed_costs_only_itself(bad):
     """One bad envelope is left out with a reason; those before and after it are read."""
     good = stream(sample(0, []))
     found = list(read([good + bad + good]))
-    assert [type(one) for one in found if not isinstance(one, Rejected)] == [Sample, Sample]
-    assert [one.reason for one in found if isinstance(one, Rejected)]
+    assert [type(one) for one in found if not isinstance(one, RejectedObject)] == [Sample, Sample]
+    assert [one.reason for one in found if isinstance(one, RejectedObject)]
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from sonar_site import REAL, SERIES, sample, stream
+from sonar_site import REAL, SERIES, read, sample, stream
 
-from arcacct.sonar.envelopes import Sample, read
-from arcacct.sonar.samples import JobKey
+from arcacct.sonar.samples import JobKey, Sample
 from arcacct.sonar.use import job_use, node_use
 
 SEVEN = JobKey(7, 0)

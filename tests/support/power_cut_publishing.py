@@ -21,6 +21,7 @@ from arcacct.db.opening import open_accounting
 from arcacct.errors import ArcacctError
 from arcacct.jobs.check import check
 from arcacct.sandbox.ssm import Crashed
+from arcacct.targets import kinds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ def _record(site: pathlib.Path, jobs: list[Job]) -> None:
     from arcacct.conf.settings import settings
     from arcacct.db import opening
 
-    here = settings(load(str(site / "arc.conf"), {})).places
+    here = settings(load(str(site / "arc.conf"), {}), kinds()).places
     con = open_accounting(here)
     for job in jobs:
         with opening.writing(con, here):

@@ -6,15 +6,16 @@ import pathlib
 import time
 from typing import Any
 
-from publishing_site import CARS, QUICK, SGAS, SUMMARIES, Job, Site, at_apel, at_sgas, jobs, truth
+from publishing_site import AUDITOR, CARS, QUICK, SGAS, SUMMARIES, Job, Site, at_apel, at_auditor, at_sgas, jobs, truth
 
 from arcacct.conf.parser import load
 from arcacct.conf.settings import settings
 from arcacct.publishing.run import Outcome
 from arcacct.sandbox import Sandbox, apel
+from arcacct.targets import kinds
 
-HTTP = ("sgas", "cars", "jobs", "summaries")
-ONE_OF_EACH = ("sgas", "cars", "summaries")
+HTTP = ("sgas", "cars", "jobs", "summaries", "auditor")
+ONE_OF_EACH = ("sgas", "cars", "summaries", "auditor")
 BATCH = 4
 SLOW_S = 0.3
 USERS = 3
@@ -25,6 +26,7 @@ TARGETS = {
     "cars": f"{CARS}urbatchsize={BATCH}\n",
     "jobs": f"{CARS.replace('=urs', '=individual')}urbatchsize={BATCH}\n",
     "summaries": f"{SUMMARIES}urbatchsize=2\n",
+    "auditor": f"{AUDITOR}urbatchsize={BATCH}\n",
     "dirq": f"[arcacct/directory:d]\npath={{path}}/outgoing\ngocdb_name=SITE\napel_messages=individual\n"
     f"urbatchsize={BATCH}\n",
 }
@@ -45,7 +47,7 @@ class Rig:
     def __init__(self, kind: str, path: pathlib.Path, box: Sandbox) -> None:
         self.kind = kind
         self.box = box
-        self.endpoint = "sgas" if kind == "sgas" else "ams"
+        self.endpoint = kind if kind in {"sgas", "auditor"} else "ams"
         (path / "outgoing").mkdir()
         (path / "other").mkdir()
         self.path = path
@@ -69,6 +71,8 @@ class Rig:
         """What the receiver has, to be compared with `wanted`."""
         if self.kind == "sgas":
             return at_sgas(self.box.sgas.records)
+        if self.kind == "auditor":
+            return at_auditor(self.box.auditor.records)
         if self.kind == "summaries":
             sums = self.box.apel.summaries.values()
             return {row["GlobalUserName"]: (row["NumberOfJobs"], row["WallDuration"]) for row in sums}
@@ -79,7 +83,7 @@ class Rig:
     def wanted(self, found: list[Job]) -> dict[Any, Any]:
         """What the receiver ought to have of some jobs."""
         if self.kind != "summaries":
-            return truth(found, by_lrms=self.kind != "sgas")
+            return truth(found, by_lrms=self.kind not in {"sgas", "auditor"})
         sums: dict[str, tuple[int, int]] = {}
         for job in found:
             number, wall_s = sums.get(job.user_dn, (0, 0))
@@ -120,7 +124,7 @@ def written(folder: pathlib.Path) -> dict[Any, Any]:
 
 def reconfigure(rig: Rig, config: str) -> None:
     (rig.path / "arc.conf").write_text(config)
-    rig.site.settings = settings(load(str(rig.path / "arc.conf"), {}))
+    rig.site.settings = settings(load(str(rig.path / "arc.conf"), {}), kinds())
 
 
 def repair(rig: Rig) -> None:

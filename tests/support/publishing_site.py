@@ -6,6 +6,7 @@ sandbox's receivers, and what all of them hold in the end.
 from __future__ import annotations
 
 import pathlib
+import re
 import shutil
 import sqlite3
 from typing import Any, NamedTuple
@@ -19,12 +20,12 @@ from arcacct.db.schema import begin_new_life, incarnation
 from arcacct.jobs import recorder
 from arcacct.jobs.states import StateChange, Usage
 from arcacct.publishing.run import Outcome, Period, Wishes, publish, republish
-from arcacct.publishing.senders import sender_of
 from arcacct.publishing.session import Patience
+from arcacct.targets import kinds, plugs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.conf.targets import Target
+    from arcacct.publishing.plug import Plug
     from arcacct.sandbox import Sandbox
 
 JUNE = 1_718_452_800
@@ -34,6 +35,7 @@ QUICK = Patience(connect_s=5.0, read_s=5.0, backoff_s=(0.0, 0.01), longest_wait_
 """Every wait of the real patience, too short to notice."""
 
 SGAS = "[arex/jura/sgas:s]\ntargeturl={sgas}\n"
+AUDITOR = "[arcacct/auditor:a]\ntargeturl={auditor}\nsite_id=SITE\n"
 # Reading all CAs of the operating system would take longer than most tests.
 CARS = "[arex/jura/apel:a]\ntargeturl={ams}\nauthn_port={authn}\nca_system=no\ngocdb_name=SITE\napel_messages=urs\n"
 SUMMARIES = CARS.replace("=urs", "=summaries")
@@ -136,12 +138,13 @@ class Site:
         """
         Write the configuration anew.
 
-        ``{sgas}``, ``{ams}``, ``{authn}`` and ``{path}`` stand for the sandbox's addresses and the site's directory.
+        ``{sgas}``, ``{ams}``, ``{authn}``, ``{auditor}`` and ``{path}`` stand for the sandbox's addresses and the
+        site's directory.
         """
         box = self.box
         words = {"path": self.path}
         if box is not None:
-            words |= {"sgas": box.sgas_url, "ams": box.ams_url, "authn": box.authn_port}
+            words |= {"sgas": box.sgas_url, "ams": box.ams_url, "authn": box.authn_port, "auditor": box.auditor_url}
         credentials = (
             ""
             if box is None
@@ -155,7 +158,7 @@ class Site:
             f"controldir={self.path}/control\n"
         )
         (self.path / "arcacct.conf").write_text(f"[arcacct]\n{ours}\n{targets.format(**words)}")
-        self.settings: Settings = settings(load(str(self.path / "arc.conf"), {}))
+        self.settings: Settings = settings(load(str(self.path / "arc.conf"), {}), kinds())
 
     def record(self, *recorded: Job) -> None:
         """Record jobs that ended: new ones, or known ones that are something else now."""
@@ -188,17 +191,17 @@ class Site:
     def publish_all(self, **wishes: Any) -> list[Outcome]:
         """One run for all targets."""
         found = self.settings
-        return publish(found, found.targets, self._wishes(**{"since": 1, "now": True, **wishes}))
+        return publish(found, plugs(found), self._wishes(**{"since": 1, "now": True, **wishes}))
 
     def republish(self, from_s: int = 1, before_s: int = 2_000_000_000, **wishes: Any) -> Outcome:
         """Send a period again to the only target."""
         found = self.settings
-        (outcome,) = republish(found, found.targets, Period(from_s, before_s), self._wishes(**wishes))
+        (outcome,) = republish(found, plugs(found), Period(from_s, before_s), self._wishes(**wishes))
         return outcome
 
     def _wishes(self, **wishes: Any) -> Wishes:
-        def quick(target: Target) -> Any:
-            return sender_of(target, self.patience)
+        def quick(plug: Plug) -> Any:
+            return plug.sender(self.patience)
 
         return Wishes(**{"make_sender": quick, **wishes})
 
@@ -278,6 +281,18 @@ def at_apel(table: Any) -> dict[str, Received]:
         row["LocalJobId"]: Received(row["EndTime"], row["WallDuration"], row["CpuDuration"])
         for row in table.values()
         if row["WallDuration"] or row["CpuDuration"]
+    }
+
+
+def at_auditor(records: Any) -> dict[str, Received]:
+    """What AUDITOR has, by JobID."""
+    return {
+        re.sub("^ur-[a-z.]*-", "", record_id): Received(
+            int(one.stop_time.timestamp()),
+            one.runtime_s,
+            next(part.amount for part in one.components if part.name == "TotalCPU"),
+        )
+        for record_id, one in records.items()
     }
 
 

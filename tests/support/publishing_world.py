@@ -17,20 +17,25 @@ import time
 from collections import Counter
 from typing import Any, NamedTuple
 
-from publishing_site import Job, Site, at_apel, at_sgas, truth, write
+from publishing_site import Job, Site, at_apel, at_auditor, at_sgas, truth, write
 
 from arcacct.db import lives, maintain, moving, opening
 from arcacct.db.schema import begin_new_life
 from arcacct.errors import FiguresHeld
 from arcacct.jobs import cells
 from arcacct.publishing import ledger
-from arcacct.publishing.answers import Answer, Kind, classify_sgas
+from arcacct.publishing.answers import Answer, Kind
 from arcacct.publishing.run import Outcome, Period, Wishes
+from arcacct.publishing.session import Request
 from arcacct.publishing.target_run import Databases, TargetRun
 from arcacct.sandbox import apel
 from arcacct.sandbox.apel import APEL
+from arcacct.sandbox.auditor import Auditor, AuditorAccess
 from arcacct.sandbox.sgas import SGAS
 from arcacct.sandbox.wire import HTTPRequest, Peer
+from arcacct.targets import plugs
+from arcacct.targets.auditor.sending import AuditorSender
+from arcacct.targets.sgas.answers import classify_sgas
 
 FAR = 10**9
 FAMILY = "[arex/jura/apel:a]\ntargeturl=https://ams.example.org\ngocdb_name=ONE\napel_messages={}\nurbatchsize=3\n"
@@ -154,11 +159,58 @@ class Line:
         return classify_sgas(answer.status, {}, answer.body, ids)
 
 
+class AuditorConfiguration(NamedTuple):
+    """How the server answers to a record that it has, and whether we may look at it."""
+
+    hides_repeats: bool = False
+    may_read: bool = True
+
+
+class AuditorLine:
+    """A session with AUDITOR in memory: what goes wrong in a run does so at a request of a message, whichever it is."""
+
+    def __init__(self, server: Auditor, fault: Fault) -> None:
+        self._server = server
+        self._fault = fault
+        self._asked = 0
+
+    def heed(self, _clock: Any) -> None:
+        """Memory answers at once."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def exchange(self, request: Request, judge: Any) -> Answer:
+        how = self._fault.how if self._asked == self._fault.message else "ok"
+        self._asked += 1
+        if how == "kill-before":
+            raise Killed
+        if how == "busy":
+            return Answer(Kind.TRY_LATER, 503, "busy")
+        if how == "refused":
+            return judge(500, {}, b"UNEXPECTED_ERROR")
+        path = request.url.removeprefix("https://auditor.example.org")
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        answer = self._server.answer(HTTPRequest(request.method, path, {}, headers, request.body or b"", CE))
+        if how == "kill-after":
+            raise Killed
+        if how == "lost":
+            return Answer(Kind.TRY_LATER, text="lost", outcome_known=False)
+        return judge(answer.status, {}, answer.body)
+
+
+def _way_to(receiver: Any, fault: Fault) -> Any:
+    if isinstance(receiver, Auditor):
+        return AuditorSender("https://auditor.example.org", AuditorLine(receiver, fault))
+    return Line(receiver, fault)
+
+
 class World:
     """What happened, what is recorded of it, and what the receivers were told."""
 
     def __init__(self, path: pathlib.Path, targets: str) -> None:
         self.targets = targets
+        self.auditor = AuditorConfiguration()
         self.site = Site(path, None, targets)
         self.here = self.site.settings.places
         self.template = path / "template"
@@ -188,9 +240,15 @@ class World:
         self.lost_history = self.lost_ledger = False
         self.receivers: dict[str, Any] = {}
         for target in self.site.settings.targets:
-            receiver: Any = SGAS(NoJournal()) if target.name.startswith("sgas") else APEL(NoJournal(), "")
-            if isinstance(receiver, SGAS):
+            receiver: Any = APEL(NoJournal(), "")
+            if target.name.startswith("sgas"):
+                receiver = SGAS(NoJournal())
                 receiver.rights[CE.subject] = "jobinsert:all"
+            elif target.name.startswith("auditor"):
+                receiver = Auditor(NoJournal())
+                names = frozenset({CE.common_name})
+                receiver.access = AuditorAccess(names, names if self.auditor.may_read else frozenset())
+                receiver.ignores_repeats = self.auditor.hides_repeats
             self.receivers[target.name] = receiver
         self.copies = [self._copy()]
         self.ledgers = [self._ledger()]
@@ -332,15 +390,14 @@ class World:
             now=True,
             since=1,
             accept_lower=accept,
-            make_sender=lambda target: Line(self.receivers[target.name], fault),
+            make_sender=lambda plug: _way_to(self.receivers[plug.target.name], fault),
         )
         outcomes: list[Outcome] = []
         try:
             mortal = Databases(*(Mortal(con, countdown) for con in both))
             cells.advance(mortal.accounting, self.here)
             begun = lives.begin_run(mortal.accounting, mortal.publishing, self.here)
-            found = self.site.settings
-            outcomes += [work(TargetRun(found, target, mortal, wishes), begun.horizon) for target in found.targets]
+            outcomes += [work(TargetRun(plug, mortal, wishes), begun.horizon) for plug in plugs(self.site.settings)]
             ledger.forget_bytes(mortal.publishing, int(time.time()) + 1)
         except Killed:
             pass
@@ -407,6 +464,17 @@ class World:
         assert wanted.keys() <= rows.keys()
         differing = {job for job, row in rows.items() if wanted.get(job) != row}
         assert differing - self._ghosts() <= aside.keys()
+        assert aside.keys() <= rows.keys()
+
+    def check_auditor(self, name: str) -> None:
+        """As at SGAS; what changed in nothing that it is sent is no correction."""
+        rows = at_auditor(self.receivers[name].records)
+        assert len(rows) == len(self.receivers[name].records)
+        aside = dict(self.site.ledger("SELECT JobID, State FROM HeldRecords WHERE Target = ?", f"arcacct/{name}"))
+        assert set(aside.values()) <= {"correction"}
+        wanted = truth(self.jobs.values())
+        assert wanted.keys() <= rows.keys()
+        assert {job for job, row in rows.items() if wanted.get(job) != row} - self._ghosts() <= aside.keys()
         assert aside.keys() <= rows.keys()
 
     def check_jobs(self, name: str) -> None:

@@ -12,6 +12,7 @@ from arcacct.conf.parser import load
 from arcacct.conf.settings import Settings, settings
 from arcacct.db import opening
 from arcacct.sandbox import Sandbox
+from arcacct.targets import kinds
 
 NOVEMBER = ("2026-11-01", "2026-12-01")
 """Every job of the corpus ended then."""
@@ -33,7 +34,7 @@ class Site(NamedTuple):
         (self.path / "arcacct.conf").write_text(text)
 
     def settings(self) -> Settings:
-        return settings(load(self.arc_conf, {}))
+        return settings(load(self.arc_conf, {}), kinds())
 
 
 SGAS_AND_CARS = """

@@ -13,12 +13,13 @@ from typing import NamedTuple
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.serialization import pkcs7
 
+from arcacct.targets.sgas.rules import NAMESPACES
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.sandbox import Sandbox
     from arcacct.sandbox.authority import Credential
 
-URF = "http://schema.ogf.org/urf/2003/09/urf"
 TEXT = (pkcs7.PKCS7Options.DetachedSignature, pkcs7.PKCS7Options.Text)
 
 
@@ -62,6 +63,15 @@ class Connection:
         answer = self.http.getresponse()
         text = answer.read().decode()
         return Reply(answer.status, text, {name.lower(): value for name, value in answer.getheaders()})
+
+
+def auditor_client(sandbox: Sandbox):
+    """The official client of AUDITOR, asynchronous, for the sandbox's server."""
+    import pyauditor
+
+    port, ours = sandbox.servers["auditor"].port, sandbox.client
+    builder = pyauditor.AuditorClientBuilder().address("localhost", port).timeout(10)
+    return builder.with_tls(ours.cert_path, ours.key_path, sandbox.ca_file).build()
 
 
 def sign(credential: Credential, text: bytes, options=TEXT, *, extra=()) -> bytes:
@@ -108,16 +118,8 @@ def usage_record(job: str = "job1", *, machine: str = "ce.example.org", body: st
 
 def usage_records(*records: str) -> str:
     """A document of usage records with every namespace the server knows."""
-    spaces = {
-        "urf": URF,
-        "vo": "http://www.sgas.se/namespaces/2009/05/ur/vo",
-        "sgas": "http://www.sgas.se/namespaces/2009/07/ur",
-        "tr": "http://www.sgas.se/namespaces/2010/10/filetransfer",
-        "arc": "http://www.nordugrid.org/ws/schemas/ur-arc",
-        "deisa": "http://rmis.deisa.org/acct",
-    }
-    declared = " ".join(f'xmlns:{prefix}="{space}"' for prefix, space in spaces.items())
-    root = f'<UsageRecords xmlns="{URF}" {declared}>'
+    declared = " ".join(f'xmlns:{prefix}="{space}"' for prefix, space in NAMESPACES.items())
+    root = f'<UsageRecords xmlns="{NAMESPACES["urf"]}" {declared}>'
     return f'<?xml version="1.0" encoding="utf-8"?>{root}{"".join(records)}</UsageRecords>'
 
 

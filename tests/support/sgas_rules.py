@@ -1,6 +1,6 @@
 """
-A reader of usage records by SGAS's own rules, written from the receiver's observed behaviour: what it stores of a
-document, or why it would answer 500. PostgreSQL's column widths are part of it.
+A strict reader of usage records: what the sandbox's SGAS stores of a document, less what only its leniency lets pass
+and what would be stored as nothing or counted wrongly.
 """
 
 from __future__ import annotations
@@ -10,34 +10,41 @@ from typing import Any
 
 from lxml import etree
 
-URF = "http://schema.ogf.org/urf/2003/09/urf"
-VO = "http://www.sgas.se/namespaces/2009/05/ur/vo"
-TR = "http://www.sgas.se/namespaces/2010/10/filetransfer"
-ARC = "http://www.nordugrid.org/ws/schemas/ur-arc"
-SGAS = "http://www.sgas.se/namespaces/2009/07/ur"
-DEISA = "http://rmis.deisa.org/acct"
+from arcacct.sandbox import sgas, sgas_records
+from arcacct.sandbox.sgas_records import DatabaseRefuses, Row, UnreadableRecord
+from arcacct.targets.sgas.rules import NAMESPACES
 
-SMALLINT, INT4, INT8 = 2**15 - 1, 2**31 - 1, 2**63 - 1
-_DURATION = re.compile(r"PT(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?")
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_RENAMED = {
+    "wall_duration": "wall_s",
+    "cpu_duration": "cpu_s",
+    "project_name": "project",
+    "vo_attributes": "voattributes",
+    "runtime_environments": "environments",
+    "start_time": "StartTime",
+    "user_time": "UserTime",
+    "kernel_time": "KernelTime",
+}
+_FORMS = {
+    ".//urf:WallDuration | .//urf:CpuDuration | .//sgas:UserTime | .//sgas:KernelTime": r"PT(\d+H)?(\d+M)?(\d+S)?",
+    ".//urf:StartTime | .//urf:EndTime | .//deisa:SubmitTime": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ",
+    ".//urf:NodeCount | .//urf:Processors | .//urf:Memory | .//tr:Size": r"\d+",
+}
 
 
 class Refused(Exception):
-    """SGAS would answer 500 and roll the whole batch back."""
+    """SGAS would answer 500 and roll the whole batch back, or store something else."""
 
 
 def parse(document: bytes) -> list[dict[str, Any]]:
-    """The rows of a document; raises Refused where SGAS would."""
+    """The rows of a document, by the names of the tests; raises Refused where SGAS would."""
     try:
-        root = etree.fromstring(document.decode("utf-8").encode("utf-8"))
-    except (UnicodeDecodeError, etree.XMLSyntaxError) as error:
-        raise Refused(f"not well-formed: {error}") from error
-    if root.tag != f"{{{URF}}}UsageRecords":
-        raise Refused(f"root {root.tag}")
-    for child in root:
-        if child.tag != f"{{{URF}}}JobUsageRecord":
-            raise Refused(f"child {child.tag}")
-    return [_row(record) for record in root]
+        rows = sgas_records.read(document)
+        for row in rows:
+            sgas.check(row)
+    except (UnreadableRecord, DatabaseRefuses) as error:
+        raise Refused(str(error)) from error
+    root = etree.fromstring(document, etree.XMLParser(huge_tree=True))
+    return [_row(row, record) for row, record in zip(rows, root, strict=True)]
 
 
 def without_addresses(root: etree._Element) -> etree._Element:
@@ -46,126 +53,35 @@ def without_addresses(root: etree._Element) -> etree._Element:
 
     An address is taken out, so that all the rest is still checked; that it is stored has tests of its own.
     """
-    for element in root.findall(f".//{{{URF}}}SubmitHost"):
+    for element in root.findall(".//urf:SubmitHost", NAMESPACES):
         if re.fullmatch(r"[0-9.]+|[0-9a-fA-F.]*:[0-9a-fA-F:.]*", element.text or ""):
             element.getparent().remove(element)
     return root
 
 
-def _row(record: etree._Element) -> dict[str, Any]:
-    row: dict[str, Any] = {"voattributes": [], "memory": [], "environments": [], "transfers": []}
-    _identity(record, row)
-    _texts(record, row)
-    _numbers(record, row)
-    _extensions(record, row)
-    return row
+def _row(row: Row, record: etree._Element) -> dict[str, Any]:
+    for path, form in _FORMS.items():
+        for element in record.xpath(path, namespaces=NAMESPACES):
+            _require(bool(re.fullmatch(form, element.text or "")), f"{element.tag}: {element.text}")
+    for element in record.iterfind("urf:CpuDuration", NAMESPACES):
+        _require(element.get(f"{{{NAMESPACES['urf']}}}usageType") in ("user", "system"), "CPU counted twice")
+    identity = record.find("urf:RecordIdentity", NAMESPACES).get(f"{{{NAMESPACES['urf']}}}recordId")
+    _require(bool(identity) and row.record_id == identity, "SGAS would rename the record")
+    _require(row.node_count != 0 and row.processors != 0, "a count of 0 makes the wall time 0")
+    _require(None not in {row.wall_duration, row.cpu_duration, row.start_time, row.end_time, row.submit_time}, "NULL")
+    _require(min(row.wall_duration, row.cpu_duration) >= 0, "less than nothing was used")
+    attributes = record.find(".//vo:Attribute", NAMESPACES)
+    _require(row.vo_name is not None or attributes is None, "VO without a name: all of it would be dropped")
+    stored = {_RENAMED.get(column, column): value for column, value in row._asdict().items()}
+    return {
+        **stored,
+        "voattributes": list(row.vo_attributes),
+        "environments": list(row.runtime_environments),
+        "memory": [(memory.bytes, memory.type) for memory in row.memory],
+        "transfers": [(f"File{one.kind.title()}", one.url, one.size_bytes, one.from_cache) for one in row.transfers],
+    }
 
 
-def _texts(record: etree._Element, row: dict[str, Any]) -> None:
-    for name, column, width in (
-        ("GlobalJobId", "global_job_id", 1000),
-        ("LocalUserId", "local_user", 100),
-        ("GlobalUserName", "global_user_name", 1000),
-        ("JobName", "job_name", 1000),
-        ("Status", "status", 100),
-        ("ProjectName", "project", 200),
-        ("SubmitHost", "submit_host", 200),
-        ("MachineName", "machine_name", 200),
-        ("Queue", "queue", 200),
-    ):
-        elements = record.findall(f".//{{{URF}}}{name}")
-        row[column] = _width(elements[-1].text, width, name) if elements else None
-    hosts = record.findall(f"{{{URF}}}Host")
-    row["host"] = hosts[-1].text if hosts else None
-    if not row["machine_name"]:
-        raise Refused("no MachineName")
-
-
-def _identity(record: etree._Element, row: dict[str, Any]) -> None:
-    identity = record.find(f"{{{URF}}}RecordIdentity")
-    if identity is None or f"{{{URF}}}createTime" not in identity.attrib:
-        raise Refused("no createTime")
-    row["record_id"] = _width(identity.get(f"{{{URF}}}recordId"), 1000, "recordId")
-    row["create_time"] = _time(identity.get(f"{{{URF}}}createTime"))
-    if not row["record_id"]:
-        raise Refused("no recordId")
-    local = record.find(f".//{{{URF}}}LocalJobId")
-    row["local_job_id"] = None if local is None else local.text
-    if local is not None and not local.text:
-        raise Refused("LocalJobId is empty")
-    if local is not None and (len(local.text) > 120 or local.text.startswith("/")):
-        raise Refused("SGAS would rename the record")
-
-
-def _numbers(record: etree._Element, row: dict[str, Any]) -> None:
-    row["wall_s"] = _amount(_duration(record.find(f"{{{URF}}}WallDuration")), INT4)
-    cpu = record.findall(f"{{{URF}}}CpuDuration")
-    if any(element.get(f"{{{URF}}}usageType") == "all" for element in cpu):
-        raise Refused("usageType all would be counted twice")
-    row["cpu_s"] = _amount(sum(_duration(element) for element in cpu), INT8)
-    for name, limit in (("NodeCount", SMALLINT), ("Processors", INT4)):
-        element = record.find(f"{{{URF}}}{name}")
-        row[name] = None if element is None else _amount(int(element.text), limit)
-        if row[name] == 0:
-            raise Refused(f"{name} 0 makes the wall time 0")
-    for name in ("StartTime", "EndTime"):
-        row[name] = _time(record.findtext(f"{{{URF}}}{name}"))
-    for element in record.findall(f"{{{URF}}}Memory"):
-        kind = element.get(f"{{{URF}}}type")
-        if element.get(f"{{{URF}}}metric") not in ("total", "average", "min", "max"):
-            raise Refused("metric of Memory")
-        size = _amount(int(element.text) * {"KB": 1024, "B": 1}[element.get(f"{{{URF}}}storageUnit")], INT8)
-        row["memory"].append((size, kind if kind in ("shared", "physical", "dedicated") else ""))
-
-
-def _extensions(record: etree._Element, row: dict[str, Any]) -> None:
-    row["vo_name"] = _width(record.findtext(f".//{{{VO}}}Name"), 1000, "vo:Name")
-    row["vo_issuer"] = _width(record.findtext(f".//{{{VO}}}Issuer"), 1000, "vo:Issuer")
-    for attribute in record.findall(f".//{{{VO}}}Attribute"):
-        pair = (attribute.findtext(f"{{{VO}}}Group"), attribute.findtext(f"{{{VO}}}Role"))
-        row["voattributes"].append(tuple(_width(text, 100, "vo:Attribute") for text in pair))
-    if row["voattributes"] and not row["vo_name"]:
-        raise Refused("VO without a name: all of it would be dropped")
-    row["submit_time"] = _time(record.findtext(f"{{{DEISA}}}SubmitTime"))
-    for name in ("UserTime", "KernelTime"):
-        element = record.find(f"{{{SGAS}}}{name}")
-        row[name] = None if element is None else _amount(_duration(element), INT4)
-    exit_code = record.findtext(f"{{{SGAS}}}ExitCode")
-    row["exit_code"] = None if exit_code is None else int(exit_code) & 0xFF
-    for element in record.findall(f"{{{ARC}}}RuntimeEnvironment"):
-        if not element.text:
-            raise Refused("RuntimeEnvironment is empty")
-        row["environments"].append(_width(element.text, 512, "RuntimeEnvironment"))
-    for element in record.findall(f"{{{TR}}}FileTransfers/*"):
-        url = element.findtext(f"{{{TR}}}URL")
-        if not url:
-            raise Refused("transfer without a URL")
-        size = _amount(int(element.findtext(f"{{{TR}}}Size")), INT8)
-        cached = element.findtext(f"{{{TR}}}RetrievedFromCache")
-        row["transfers"].append((etree.QName(element).localname, _width(url, 2500, "URL"), size, cached))
-
-
-def _width(text: str | None, limit: int, name: str) -> str | None:
-    if text is not None and len(text) > limit:
-        raise Refused(f"{name}: value too long for type character varying({limit})")
-    return text
-
-
-def _amount(number: int, limit: int) -> int:
-    if not 0 <= number <= limit:
-        raise Refused(f"{number} out of range")
-    return number
-
-
-def _duration(element: etree._Element | None) -> int:
-    match = _DURATION.fullmatch(element.text or "") if element is not None else None
-    if match is None:
-        raise Refused("a duration is missing or would be stored as nothing")
-    hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return hours * 3600 + minutes * 60 + seconds
-
-
-def _time(text: str | None) -> str:
-    if text is None or not _TIME.fullmatch(text):
-        raise Refused(f"time {text!r} would be stored as nothing")
-    return text
+def _require(holds: bool, words: str) -> None:
+    if not holds:
+        raise Refused(words)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 from arcacct.conf.places import JobRules, Places
 from arcacct.db.opening import open_accounting
+from arcacct.jobs.rejected import Retried
 from arcacct.resources import resource
-from arcacct.sonar.envelopes import Telemetry, Told
-from arcacct.sonar.importing import Report, import_telemetry
+from arcacct.sonar.envelopes import Dropped, Envelope, TelemetryStream
+from arcacct.sonar.importing import Importer, SonarReport
 from arcacct.sonar.site import Site
+from arcacct.sonar.stream import RejectedObject
 
 REAL = pathlib.Path(__file__).parents[1] / "data" / "sonar"
 REAL_FILES = sorted(path for path in REAL.iterdir() if path.name.startswith("real-") and path.suffix != ".txt")
@@ -35,11 +37,23 @@ class Host:
         self.here = places(tmp_path)
         self.site = Site() if site is None else site
         self.con = open_accounting(self.here)
+        self.said: list[str] = []
 
-    def take(self, *contents: bytes, site: Site | None = None) -> Report:
+    def take(self, *contents: bytes, site: Site | None = None) -> SonarReport:
         """Import some streams in one run."""
-        told = (one for content in contents for one in told_of(content))
-        return import_telemetry(self.con, self.here, self.site if site is None else site, told)
+        run = Importer(self.con, self.here, self.site if site is None else site, self.said.append)
+        try:
+            for content in contents:
+                stream = TelemetryStream()
+                run.take("test", stream, content)
+                run.take("test", stream, b"", final=True)
+        finally:
+            run.finish()
+        return run.report
+
+    def retry(self) -> Retried:
+        """Try again what was rejected."""
+        return Importer(self.con, self.here, self.site, self.said.append, keeps=False).retry()
 
     def rows(self, sql: str) -> list[tuple[object, ...]]:
         """What a query finds."""
@@ -69,12 +83,12 @@ class Host:
         return {name: sorted(self.rows(f"SELECT {what} FROM {name}"), key=repr) for name, what in tables.items()}
 
 
-def told_of(content: bytes) -> Iterator[Told]:
-    """What a file with this content tells."""
-    stream = Telemetry()
-    for chunk, final in ((content, False), (b"", True)):
-        for what in stream.feed(chunk, final=final):
-            yield Told("test", what, stream.number, stream.text)
+def read(chunks: Iterable[bytes]) -> Iterator[Envelope | RejectedObject | Dropped]:
+    """Every envelope of a whole stream."""
+    stream = TelemetryStream()
+    for chunk in chunks:
+        yield from stream.feed(chunk)
+    yield from stream.feed(b"", final=True)
 
 
 def objects(path: pathlib.Path) -> list[dict[str, object]]:
@@ -159,6 +173,7 @@ __all__ = [
     "kind_of",
     "objects",
     "places",
+    "read",
     "sample",
     "schema",
     "stream",

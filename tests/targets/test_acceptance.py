@@ -8,29 +8,33 @@ import apel_rules
 import car_rules
 import pytest
 import sgas_rules
+from apel_message import message
 from hostile_text import JOBS
 from hypothesis import HealthCheck, given, settings
 
 from arcacct.jobs.aar import AAR, Transfer, UsageCell
-from arcacct.targets.acceptance import (
-    CellVerdict,
+from arcacct.publishing.plug import CellVerdict
+from arcacct.targets.apel.acceptance import (
     accept_cell,
     accept_for_apel_job,
     accept_for_car,
-    accept_for_sgas,
+    apel_verdict,
+    repair_apel_job,
 )
-from arcacct.targets.apel.acceptance import apel_verdict, repair_apel_job
-from arcacct.targets.apel.car import CAROptions, car
-from arcacct.targets.apel.car import document as car_document
-from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job, message
+from arcacct.targets.apel.car import car
+from arcacct.targets.apel.families import CAR as CAR_DOCUMENT
+from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job
 from arcacct.targets.apel.summaries import summaries
-from arcacct.targets.sgas.acceptance import sgas_verdict
-from arcacct.targets.sgas.usage_record import UROptions, document, usage_record
+from arcacct.targets.sgas.acceptance import accept_for_sgas, sgas_verdict
+from arcacct.targets.sgas.plug import UsageRecords
+from arcacct.targets.sgas.usage_record import UROptions, usage_record
+
+DOCUMENT = UsageRecords.document
 
 CREATED = 1_704_198_660
 NOW = 1_704_200_000
 SGAS = UROptions(host="lrms.example.org")
-CAR = CAROptions("EXAMPLE-SITE", host="lrms.example.org")
+CAR = APELOptions("EXAMPLE-SITE", lrms_host="lrms.example.org")
 APEL = APELOptions("EXAMPLE-SITE", lrms_host="lrms.example.org")
 DAY = 86_400
 
@@ -108,8 +112,8 @@ def test_an_unusable_optional_value_withholds_no_job(
     ):
         assert verdict.refusal is None
         assert [note in one and len(one) < 300 for one in verdict.notes] == [True]
-    row = car_rules.parse(car_document([car(accept_for_car(bad, CAR, NOW).aar, CAR, CREATED)]))[0]
-    wanted = car_rules.parse(car_document([car(job._replace(**repaired), CAR, CREATED)]))[0]
+    row = car_rules.parse(CAR_DOCUMENT.join([car(accept_for_car(bad, CAR, NOW).aar, CAR, CREATED)]))[0]
+    wanted = car_rules.parse(CAR_DOCUMENT.join([car(job._replace(**repaired), CAR, CREATED)]))[0]
     assert row == wanted
     counted = [accept_cell(one, APEL, NOW).cell for one in (cell._replace(**changes), cell._replace(**repaired))]
     (merged,) = summaries(counted, APEL)
@@ -221,7 +225,7 @@ def test_repairs_for_sgas(job: AAR, changes: dict[str, Any], field: str, repaire
     assert verdict.refusal is None
     assert verdict.aar == job._replace(**{field: repaired})
     assert [note in one for one in verdict.notes] == [True]
-    sgas_rules.parse(document([usage_record(verdict.aar, SGAS, CREATED)]).encode())
+    sgas_rules.parse(DOCUMENT.join([usage_record(verdict.aar, SGAS, CREATED)]).encode())
 
 
 @pytest.mark.parametrize(
@@ -262,7 +266,7 @@ def test_what_sgas_is_not_told_is_noted(job: AAR, changes: dict[str, Any], note:
 def test_repairs_for_car(job: AAR, changes: dict[str, Any], field: str, stored: str, note: str | None) -> None:
     """What APEL stores of the repaired record, and what the note says."""
     verdict = accept_for_car(job._replace(**changes), CAR, NOW)
-    row = car_rules.parse(car_document([car(verdict.aar, CAR, CREATED)]))[0]
+    row = car_rules.parse(CAR_DOCUMENT.join([car(verdict.aar, CAR, CREATED)]))[0]
     assert row[field] == stored
     assert [note in one for one in verdict.notes if note] == ([True] if note else [])
 
@@ -280,10 +284,10 @@ def test_what_is_accepted_is_taken_by_the_receiver(job: AAR) -> None:
     """Any values at all: either we refuse with a reason, or the receiver's own rules take the record."""
     sgas = accept_for_sgas(job, SGAS, NOW)
     if sgas.refusal is None:
-        assert len(sgas_rules.parse(document([usage_record(sgas.aar, SGAS, CREATED)]).encode())) == 1
+        assert len(sgas_rules.parse(DOCUMENT.join([usage_record(sgas.aar, SGAS, CREATED)]).encode())) == 1
     xml = accept_for_car(job, CAR, NOW)
     if xml.refusal is None:
-        assert len(car_rules.parse(car_document([car(xml.aar, CAR, CREATED)]))) == 1
+        assert len(car_rules.parse(CAR_DOCUMENT.join([car(xml.aar, CAR, CREATED)]))) == 1
     text = accept_for_apel_job(job, APEL, NOW)
     if text.refusal is None:
         for version, header in JOB_HEADERS.items():

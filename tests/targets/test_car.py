@@ -15,18 +15,20 @@ from lxml import etree
 from arcacct import __version__
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.fqan import VO, VOs
-from arcacct.targets.acceptance import accept_for_car
-from arcacct.targets.apel.car import CAROptions, car, document
+from arcacct.targets.apel.acceptance import accept_for_car
+from arcacct.targets.apel.car import car
+from arcacct.targets.apel.families import CAR as CAR_DOCUMENT
+from arcacct.targets.apel.messages import APELOptions
 from arcacct.targets.apel.text import field
 
 CREATED = 1_704_198_660
 NOW = 1_800_000_000
-OPTIONS = CAROptions("EXAMPLE-SITE", host="lrms.example.org", arc_version="6.21.1")
+OPTIONS = APELOptions("EXAMPLE-SITE", lrms_host="lrms.example.org", arc_version="6.21.1")
 
 
-def row(job: AAR, options: CAROptions = OPTIONS) -> dict[str, Any]:
+def row(job: AAR, options: APELOptions = OPTIONS) -> dict[str, Any]:
     """What APEL stores of a job."""
-    return car_rules.parse(document([car(job, options, CREATED)]))[0]
+    return car_rules.parse(CAR_DOCUMENT.join([car(job, options, CREATED)]))[0]
 
 
 @pytest.mark.parametrize(
@@ -38,9 +40,9 @@ def row(job: AAR, options: CAROptions = OPTIONS) -> dict[str, Any]:
         ),
     ],
 )
-def test_golden_car(golden: Callable[[str, str], None], job: AAR, name: str, options: CAROptions) -> None:
+def test_golden_car(golden: Callable[[str, str], None], job: AAR, name: str, options: APELOptions) -> None:
     """A fully described job, byte for byte."""
-    golden(name, document([car(job, options, CREATED)]).replace(__version__, "VERSION"))
+    golden(name, CAR_DOCUMENT.join([car(job, options, CREATED)]).replace(__version__, "VERSION"))
 
 
 def test_golden_car_of_a_bare_job(golden: Callable[[str, str], None], bare_job: AAR) -> None:
@@ -48,7 +50,7 @@ def test_golden_car_of_a_bare_job(golden: Callable[[str, str], None], bare_job: 
     options = OPTIONS._replace(
         vomsless_vo=VOs((VO("dteam"),)), vo_groups=("/dteam/prod", "/dteam/other"), arc_version=None
     )
-    golden("car-bare.xml", document([car(bare_job, options, CREATED)]).replace(__version__, "VERSION"))
+    golden("car-bare.xml", CAR_DOCUMENT.join([car(bare_job, options, CREATED)]).replace(__version__, "VERSION"))
 
 
 TOKEN_SUBJECT = "https://ce.example.org/arc/testjwt/80531ad/Test User 75029021"
@@ -57,7 +59,7 @@ TOKEN_SUBJECT = "https://ce.example.org/arc/testjwt/80531ad/Test User 75029021"
 def test_golden_car_of_a_token_job(golden: Callable[[str, str], None], job: AAR) -> None:
     """A job that was submitted with a bearer token and no VOMS attributes."""
     token_job = job._replace(user_dn=TOKEN_SUBJECT, vo="dteam.example.org", fqans=())
-    golden("car-token.xml", document([car(token_job, OPTIONS, CREATED)]).replace(__version__, "VERSION"))
+    golden("car-token.xml", CAR_DOCUMENT.join([car(token_job, OPTIONS, CREATED)]).replace(__version__, "VERSION"))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +79,7 @@ def test_only_distinguished_names_of_rfc_2253_are_called_so(
     job: AAR, car_schema: etree.XMLSchema, user: str, kind: str
 ) -> None:
     """The schema knows two words and wants one; a token's subject, or any other name, is no name of RFC 2253."""
-    root = etree.fromstring(document([car(job._replace(user_dn=user), OPTIONS, CREATED)]).encode("ascii"))
+    root = etree.fromstring(CAR_DOCUMENT.join([car(job._replace(user_dn=user), OPTIONS, CREATED)]).encode("ascii"))
     car_schema.assertValid(root)
     (name,) = root.iterfind(".//{*}GlobalUserName")
     assert list(name.attrib.values()) == [kind]
@@ -85,7 +87,9 @@ def test_only_distinguished_names_of_rfc_2253_are_called_so(
 
 def test_golden_cars_are_valid(job: AAR, bare_job: AAR, car_schema: etree.XMLSchema) -> None:
     """Strictly, also with nothing known."""
-    car_schema.assertValid(etree.fromstring(document(car(one, OPTIONS, CREATED) for one in (job, bare_job)).encode()))
+    car_schema.assertValid(
+        etree.fromstring(CAR_DOCUMENT.join(car(one, OPTIONS, CREATED) for one in (job, bare_job)).encode())
+    )
 
 
 def test_apel_stores_every_column_as_intended(job: AAR) -> None:
@@ -108,8 +112,8 @@ def test_apel_stores_every_column_as_intended(job: AAR) -> None:
         "NodeCount": 2,
         "ServiceLevelType": "HEPscore23",
         "ServiceLevel": 12.3,
-        "StartTime": "2024-01-02T10:00:00Z",
-        "EndTime": "2024-01-02T12:30:05Z",
+        "StartTime": 1_704_189_600,
+        "EndTime": 1_704_198_605,
         "InfrastructureType": "grid",
         "InfrastructureDescription": "JURA-ARC-SLURM",
     }
@@ -178,7 +182,7 @@ def test_every_car_of_the_real_arex_is_valid(arex_jobs: list[AAR], car_schema: e
     """Accepted by our rules, strictly valid, read by APEL's parser, all in ASCII."""
     verdicts = [accept_for_car(job, OPTIONS, NOW) for job in arex_jobs]
     assert [verdict.refusal for verdict in verdicts] == [None] * 35
-    text = document(car(verdict.aar, OPTIONS, CREATED) for verdict in verdicts)
+    text = CAR_DOCUMENT.join(car(verdict.aar, OPTIONS, CREATED) for verdict in verdicts)
     car_schema.assertValid(etree.fromstring(text.encode("ascii")))
     assert len(car_rules.parse(text)) == 35
 
@@ -186,7 +190,7 @@ def test_every_car_of_the_real_arex_is_valid(arex_jobs: list[AAR], car_schema: e
 def test_names_survive_the_ascii_road(job: AAR) -> None:
     """Characters beyond ASCII travel as references and are themselves again in the XML parser."""
     root = etree.fromstring(
-        document([car(job._replace(job_name="żółć 数据 🚀 & <x>\n"), OPTIONS, CREATED)]).encode("ascii")
+        CAR_DOCUMENT.join([car(job._replace(job_name="żółć 数据 🚀 & <x>\n"), OPTIONS, CREATED)]).encode("ascii")
     )
     assert root.findtext(".//{*}JobName") == "żółć 数据 🚀 & <x>\n"
 
@@ -203,7 +207,7 @@ def test_hostile_names_reach_apel(car_schema: etree.XMLSchema, job: AAR) -> None
     """Whatever users write into names, the record is strictly valid, APEL takes it, and the figures are right."""
     verdict = accept_for_car(job, OPTIONS, NOW)
     assert verdict.refusal is None
-    text = document([car(verdict.aar, OPTIONS, CREATED)])
+    text = CAR_DOCUMENT.join([car(verdict.aar, OPTIONS, CREATED)])
     car_schema.assertValid(etree.fromstring(text.encode("ascii"), etree.XMLParser(huge_tree=True)))
     stored = car_rules.parse(text)[0]
     assert (stored["WallDuration"], stored["CpuDuration"]) == (job.wall_s, job.cpu_s)

@@ -6,23 +6,25 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from apel_message import message
 from hostile_text import READABLE_JOBS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arcacct.jobs.aar import AAR, UsageCell
 from arcacct.jobs.fqan import VO, VOs
-from arcacct.sandbox import apel_car, apel_text
-from arcacct.targets.acceptance import accept_cell, accept_for_apel_job, accept_for_car
-from arcacct.targets.apel.car import CAROptions, car, document
-from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job, message
+from arcacct.sandbox import apel
+from arcacct.targets.apel.acceptance import accept_cell, accept_for_apel_job, accept_for_car
+from arcacct.targets.apel.car import car
+from arcacct.targets.apel.families import CAR as CAR_DOCUMENT
+from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job
 from arcacct.targets.apel.summaries import SUMMARY_HEADERS, summaries, summary_record
 
 NOW = 1_710_000_000
-OPTIONS = CAROptions("EXAMPLE-SITE", host="lrms.example.org")
+OPTIONS = APELOptions("EXAMPLE-SITE", lrms_host="lrms.example.org")
 CHOICES = st.builds(
     lambda host, vomsless, groups, prefix: OPTIONS._replace(
-        host=host, vomsless_vo=vomsless, vo_groups=groups, local_group_prefix=prefix
+        lrms_host=host, vomsless_vo=vomsless, vo_groups=groups, local_group_prefix=prefix
     ),
     st.sampled_from([None, "lrms.example.org", "none"]),
     st.sampled_from([VOs(), VOs((VO("dteam"),)), VOs((VO("null"),))]),
@@ -62,14 +64,13 @@ def key_of(values: dict[str, Any]) -> dict[str, Any]:
     return key
 
 
-def keys_of_records(job: AAR, options: CAROptions) -> dict[str, dict[str, Any]]:
+def keys_of_records(job: AAR, options: APELOptions) -> dict[str, dict[str, Any]]:
     """The key of a job in each family of job records, as the rehearsal's receiver reads it."""
-    text_options = options.text_options()
     xml = accept_for_car(job, options, NOW).aar
-    texts = {"car": apel_car.read(document([car(xml, options, NOW)]))}
+    texts = {"car": apel.read(CAR_DOCUMENT.join([car(xml, options, NOW)]))}
     for version, header in JOB_HEADERS.items():
-        aar = accept_for_apel_job(job, text_options, NOW).aar
-        texts[version] = apel_text.read(message(header, [individual_job(aar, text_options, version)]))
+        aar = accept_for_apel_job(job, options, NOW).aar
+        texts[version] = apel.read(message(header, [individual_job(aar, options, version)]))
     return {family: key_of(record.values) for family, (record,) in texts.items()}
 
 
@@ -80,15 +81,15 @@ def key_of_summary(job: AAR, options: APELOptions, family: str) -> dict[str, Any
         job.core_count, job.benchmark, 1, job.wall_s, job.cpu_s, 1_701_400_000, 1_701_400_000,
     )  # fmt: skip
     (summary,) = summaries([accept_cell(cell, options, NOW).cell], options, family)
-    (record,) = apel_text.read(message(SUMMARY_HEADERS[family], [summary_record(summary, family)]))
+    (record,) = apel.read(message(SUMMARY_HEADERS[family], [summary_record(summary, family)]))
     return key_of(record.values)
 
 
-def check(job: AAR, options: CAROptions, families: list[str]) -> None:
+def check(job: AAR, options: APELOptions, families: list[str]) -> None:
     """Each family of job records says of a job what its summaries say."""
     records = keys_of_records(job, options)
     for family in families:
-        summary = key_of_summary(job, options.text_options(), family)
+        summary = key_of_summary(job, options, family)
         compared = summary.keys() - NOT_IN_SUMMARY.get(family, set())
         for kind, key in records.items():
             assert {name: key[name] for name in compared} == {name: summary[name] for name in compared}, kind
@@ -97,7 +98,7 @@ def check(job: AAR, options: CAROptions, families: list[str]) -> None:
 @given(job=READABLE_JOBS, benchmark=BENCHMARKS, options=CHOICES, family=st.sampled_from(list(SUMMARY_HEADERS)))
 @settings(suppress_health_check=[HealthCheck.too_slow])
 def test_every_family_says_the_same_of_any_job(
-    job: AAR, benchmark: str | None, options: CAROptions, family: str
+    job: AAR, benchmark: str | None, options: APELOptions, family: str
 ) -> None:
     """Whatever users write into names: job records of each family have the key of the month's summary."""
     check(job._replace(benchmark=benchmark), options, [family])

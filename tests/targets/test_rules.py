@@ -18,11 +18,12 @@ from arcacct.sandbox.sgas import PATH, SGAS
 from arcacct.sandbox.sgas_records import Row
 from arcacct.sandbox.ssm import MessageRejected
 from arcacct.sandbox.wire import HTTPRequest, Peer
-from arcacct.targets.acceptance import accept_cell, accept_for_apel_job, accept_for_sgas
 from arcacct.targets.apel import rules as of_apel
+from arcacct.targets.apel.acceptance import accept_cell, accept_for_apel_job
 from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job, message
 from arcacct.targets.apel.summaries import SUMMARY_HEADERS, summaries, summary_record
 from arcacct.targets.rules import EXACT, Breach, Care, Form, Rule
+from arcacct.targets.sgas.acceptance import accept_for_sgas
 from arcacct.targets.sgas.rules import RULES as OF_SGAS
 from arcacct.targets.sgas.usage_record import UROptions, document
 from arcacct.targets.sgas.usage_record import usage_record as rendered

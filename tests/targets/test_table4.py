@@ -10,9 +10,13 @@ import pytest
 from lxml import etree
 
 from arcacct.jobs.aar import AAR
-from arcacct.targets.apel.car import CAROptions, car
-from arcacct.targets.apel.car import document as car_document
-from arcacct.targets.sgas.usage_record import UROptions, document, usage_record
+from arcacct.targets.apel.car import car
+from arcacct.targets.apel.families import CAR as CAR_DOCUMENT
+from arcacct.targets.apel.messages import APELOptions
+from arcacct.targets.sgas.plug import UsageRecords
+from arcacct.targets.sgas.usage_record import UROptions, usage_record
+
+DOCUMENT = UsageRecords.document
 
 CREATED = 1_704_198_660
 
@@ -206,14 +210,14 @@ def _plain(text: str) -> etree._Element:
 )
 def test_attribute(job: AAR, ur_path: str, ur_values: list[str], car_path: str, car_values: list[str]) -> None:
     """An attribute of the accounting record stands where the table says, in SGAS's format and in APEL's."""
-    ur = _plain(document([usage_record(job, UROptions(), CREATED)]))
+    ur = _plain(DOCUMENT.join([usage_record(job, UROptions(), CREATED)]))
     assert _values(ur, ur_path) == ur_values
-    apel = _plain(car_document([car(job, CAROptions("EXAMPLE-SITE"), CREATED)]))
+    apel = _plain(CAR_DOCUMENT.join([car(job, APELOptions("EXAMPLE-SITE"), CREATED)]))
     assert _values(apel, car_path) == car_values
 
 
 def test_attributes_that_no_receiver_takes_stay_at_home(job: AAR) -> None:
     """The table has no place for the submission interface and the system software: neither is sent."""
-    texts = usage_record(job, UROptions(), CREATED) + car(job, CAROptions("EXAMPLE-SITE"), CREATED)
+    texts = usage_record(job, UROptions(), CREATED) + car(job, APELOptions("EXAMPLE-SITE"), CREATED)
     assert "org.nordugrid.arcrest" not in texts
     assert "Debian" not in texts

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from calendar import timegm
-from typing import NamedTuple
 
 from arcacct.jobs.identity import has_value
+from arcacct.publishing.plug import CellVerdict, Verdict
 from arcacct.targets.apel import rules
 from arcacct.targets.apel.messages import APELOptions, apel_local_job_id
-from arcacct.targets.apel.text import ascii_text
+from arcacct.targets.ascii import ascii_text
 from arcacct.targets.rules import EXACT, Care
 from arcacct.targets.verdicts import (
-    Verdict,
     ahead,
     benchmark_problem,
     changed,
@@ -35,19 +34,7 @@ if TYPE_CHECKING:
 
     from arcacct.benchmark import Benchmark
     from arcacct.jobs.aar import AAR, UsageCell
-    from arcacct.targets.apel.car import CAROptions
     from arcacct.targets.rules import Rule
-
-
-class CellVerdict(NamedTuple):
-    """A usage cell as it may be summed."""
-
-    cell: UsageCell
-    notes: tuple[str, ...] = ()
-    """What was repaired: cells that differ in nothing else have one key at the receiver."""
-    refusal: str | None = None
-    not_before: int | None = None
-    """UTC seconds: the refusal is only about this host's clock, and holds until then; None: it holds for good."""
 
 
 def _limits(table: Mapping[str, Rule], care: Care) -> tuple[tuple[str, int], ...]:
@@ -62,7 +49,7 @@ _JOBS = int(rules.SUMMARY["NumberOfJobs"].most)
 _LONG = int(rules.JOB["LocalJobId"].most)
 
 
-def accept_for_car(aar: AAR, options: APELOptions | CAROptions, now: int) -> Verdict:
+def accept_for_car(aar: AAR, options: APELOptions, now: int) -> Verdict:
     """Measure a job by the rules of APEL's XML parser, its database and the CAR schema."""
     if looks_sound(aar, now) and _apel_looks_sound(aar, options.localid_prefix):
         return Verdict(aar)

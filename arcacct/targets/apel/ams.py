@@ -11,12 +11,10 @@ import base64
 import re
 import secrets
 import time
-from urllib.parse import urlsplit
 
-from arcacct import secrecy
-from arcacct.errors import ConfigError
-from arcacct.publishing.answers import Answer, Kind, classify_ams, classify_authn, error_of, token_of
+from arcacct.publishing.answers import Answer, Kind
 from arcacct.publishing.session import Request, TargetSession
+from arcacct.targets.apel.answers import classify_ams, classify_authn, token_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
 
 MAX_ENCODED_BYTES = 1_000_000
 """The documented limit of a message's base64 text; the server itself gives up at 1,500,000 bytes as stored."""
-
-AUTHN_PORT = 8443
 
 
 def encoded_size(n_bytes: int) -> int:
@@ -44,51 +40,14 @@ def new_empaid(now_s: int | None = None) -> str:
 
 
 class AMSClient:
-    """
-    Publishes to one topic.
+    """Publishes to one topic, with a token of the authn service beside AMS."""
 
-    `url` is AMS's address, ``https://HOST[:PORT]``; the authn service is expected on `authn_port` of the same host,
-    or of `authn_host`. The name asked for is the host's without a port: that is how authn knows it.
-    A `static_token` makes authn unnecessary. Raises ConfigError for what cannot be part of a URL.
-    """
-
-    def __init__(
-        self,
-        url: str,
-        project: str,
-        topic: str,
-        session: TargetSession,
-        *,
-        authn_port: int = AUTHN_PORT,
-        authn_host: str | None = None,
-        static_token: str | None = None,
-    ) -> None:
+    def __init__(self, publish_url: str, token_url: str, session: TargetSession) -> None:
         """Speak to nobody yet."""
-        host = _https_host(url)
-        for what, name in (("project", project), ("topic", topic)):
-            if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
-                raise ConfigError(f"{what}={name}: AMS allows letters, digits, '-' and '_'")
-        authn_name = authn_host or host
-        authority = f"[{authn_name}]" if ":" in authn_name else authn_name
         self._session = session
-        self._publish_url = f"{url.rstrip('/')}/v1/projects/{project}/topics/{topic}:publish"
-        self._token_url = f"https://{authority}:{authn_port}/v1/service-types/ams/hosts/{authority}:authx509"
-        self._static = static_token is not None
-        self._token = static_token
-        if static_token is not None:
-            # A proxy's or balancer's error page may quote the request's headers.
-            secrecy.keep(static_token)
-
-    def token(self) -> str:
-        """
-        The token for our certificate, asked for once in a run.
-
-        Raises TargetBusy, TargetRefuses or CredentialError. It opens the topic to anyone: never print it.
-        """
-        answer = self._obtain_token()
-        if self._token is None:
-            raise error_of(answer, "AMS authn")
-        return self._token
+        self._publish_url = publish_url
+        self._token_url = token_url
+        self._token: str | None = None
 
     def publish(self, data: bytes, empaid: str) -> Answer:
         """
@@ -105,18 +64,15 @@ class AMSClient:
         if self._token is None:
             return answer
         answer = self._post(body, self._token)
-        if answer.kind != Kind.TOKEN_REFUSED or self._static:
+        if answer.kind != Kind.TOKEN_REFUSED:
             return answer
-        return self._post_anew(body, answer)
-
-    def _post_anew(self, body: bytes, refused: Answer) -> Answer:
-        """The second try after a 401; what is not known about the first stays unknown."""
-        self._token = None
+        refused, self._token = answer, None
         answer = self._obtain_token()
         if self._token is not None:
             answer = self._post(body, self._token)
         if answer.kind == Kind.ACCEPTED:
             return answer
+        # What is not known about the first try stays unknown.
         return answer._replace(outcome_known=answer.outcome_known and refused.outcome_known)
 
     def _post(self, body: bytes, token: str) -> Answer:
@@ -137,15 +93,6 @@ class AMSClient:
         if answer.kind == Kind.ACCEPTED:
             self._token = got[-1]
         return answer
-
-
-def _https_host(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme != "https" or not parts.hostname:
-        raise ConfigError(
-            f"targeturl={secrecy.without_login(url)}: AMS is reached at https://HOST or https://HOST:PORT"
-        )
-    return parts.hostname
 
 
 def _publish_body(data: bytes, empaid: str) -> bytes:

@@ -11,11 +11,8 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import NamedTuple
 
 from arcacct import __version__
-from arcacct.benchmark import FALLBACK, Benchmark
-from arcacct.jobs.fqan import VOs
 from arcacct.jobs.identity import is_domain_name, job_record_id, machine_host, start_time
 from arcacct.targets.apel.messages import (
     APELOptions,
@@ -32,8 +29,6 @@ from arcacct.targets.xml import duration, escape, iso_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from arcacct.jobs.aar import AAR
 
 _NAMESPACE = "http://eu-emi.eu/namespaces/2012/11/computerecord"
@@ -48,50 +43,10 @@ _LARGEST_INT = 2**31 - 1
 _RFC_2253 = re.compile(r"(?:[A-Za-z][A-Za-z0-9-]*|(?:[Oo][Ii][Dd]\.)?[0-9]+(?:\.[0-9]+)+) *=")
 
 
-class CAROptions(NamedTuple):
-    """What a site may choose about its compute accounting records."""
-
-    site: str
-    """The name of the site in GOCDB."""
-    host: str | None = None
-    """``lrms_host``: MachineName, SubmitHost and recordId of jobs without an endpoint."""
-    localid_prefix: str = ""
-    vomsless_vo: VOs = VOs()
-    vo_groups: tuple[str, ...] = ()
-    """The first is the group of jobs without VOMS attributes."""
-    start_time_source: str = "submit"
-    default_benchmark: Benchmark = FALLBACK
-    local_group_prefix: str = ""
-    arc_version: str | None = None
-
-    def text_options(self) -> APELOptions:
-        """The same choices for APEL's text messages, so that both formats name things alike."""
-        return APELOptions(
-            site=self.site,
-            lrms_host=self.host,
-            localid_prefix=self.localid_prefix,
-            vomsless_vo=self.vomsless_vo,
-            vo_groups=self.vo_groups,
-            start_time_source=self.start_time_source,
-            default_benchmark=self.default_benchmark,
-            local_group_prefix=self.local_group_prefix,
-        )
-
-
-def car_record_id(aar: AAR, options: CAROptions) -> str:
-    """The recordId, the same as in a usage record."""
-    return job_record_id(aar, options.host)
-
-
-def document(records: Iterable[str]) -> str:
-    """One message: ASCII text."""
-    return f"{HEAD}{''.join(records)}{TAIL}"
-
-
-def car(aar: AAR, options: CAROptions, create_time: int) -> str:
+def car(aar: AAR, options: APELOptions, create_time: int) -> str:
     """One UsageRecord for the inside of a document; the record must have passed `acceptance`."""
     text = (
-        f'<UsageRecord><RecordIdentity urf:recordId="{escape(car_record_id(aar, options))}"'
+        f'<UsageRecord><RecordIdentity urf:recordId="{escape(job_record_id(aar, options.lrms_host))}"'
         f' urf:createTime="{iso_time(create_time)}"/>'
         f"<JobIdentity><GlobalJobId>{escape(aar.job_id)}</GlobalJobId>"
         f"<LocalJobId>{escape(apel_local_job_id(aar, options.localid_prefix))}</LocalJobId></JobIdentity>"
@@ -121,15 +76,8 @@ def _positive(name: str, number: int, attributes: str = "") -> str:
     return f"<{name}{attributes}>{number}</{name}>" if number > 0 else ""
 
 
-def _member(aar: AAR, options: CAROptions) -> Membership:
-    return _membership(aar.vo, aar.fqans[0] if aar.fqans else None, aar.auth_groups, aar.endpoint_url, options)
-
-
-@lru_cache(maxsize=4096)
-def _membership(
-    vo: str | None, main: str | None, auth_groups: tuple[str, ...], endpoint_url: str | None, options: CAROptions
-) -> Membership:
-    return membership(vo, main, auth_groups, endpoint_url, options.text_options())
+def _member(aar: AAR, options: APELOptions) -> Membership:
+    return membership(aar.vo, aar.fqans[0] if aar.fqans else None, aar.auth_groups, aar.endpoint_url, options)
 
 
 # Users come back with every job: a site has thousands of jobs for each combination.
@@ -181,7 +129,7 @@ def _middleware(arc_version: str | None) -> str:
     return f'<Middleware urf:name="arc"{version} urf:description="{product}, arcacct {__version__}"/>'
 
 
-def _used(aar: AAR, options: CAROptions) -> str:
+def _used(aar: AAR, options: APELOptions) -> str:
     benchmark = benchmark_of(aar.benchmark, options.default_benchmark)
     kib = ' urf:metric="max" urf:storageUnit="KB" urf:type='
     return (
@@ -198,7 +146,7 @@ def _used(aar: AAR, options: CAROptions) -> str:
 _SHARED, _PHYSICAL = '"Shared"', '"Physical"'
 
 
-def _times(aar: AAR, options: CAROptions) -> str:
+def _times(aar: AAR, options: APELOptions) -> str:
     """CAR names three instants: created, queued, and eligible to run (we know when the payload started)."""
     return (
         f'<TimeInstant urf:type="Ctime">{iso_time(aar.submit_time)}</TimeInstant>'
@@ -214,17 +162,17 @@ def _instant(kind: str, seconds: int | None) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _places(endpoint_url: str | None, queue: str | None, options: CAROptions) -> str:
+def _places(endpoint_url: str | None, queue: str | None, options: APELOptions) -> str:
     """
     Where the job was sent.
 
     CAR wants no SubmitHost for local jobs, but APEL counts jobs by it and compares with the sync message:
     without one they would seem lost, so it is the batch system's host.
     """
-    host = machine_host(endpoint_url, options.host) or ""
+    host = machine_host(endpoint_url, options.lrms_host) or ""
     return (
         f"<MachineName>{host if is_domain_name(host) else ''}</MachineName>"
-        f"{_element('SubmitHost', submit_host(endpoint_url, options.text_options()))}"
+        f"{_element('SubmitHost', submit_host(endpoint_url, options))}"
         f'<Queue urf:description="execution">{escape(field(queue, QUEUE) or "")}</Queue>'
         f'<Site urf:type="gocdb">{escape(field(options.site, LONG) or "")}</Site>'
     )

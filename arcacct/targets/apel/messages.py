@@ -15,12 +15,11 @@ from arcacct.errors import InputError
 from arcacct.jobs.fqan import FQAN, VOs, parsed_fqan
 from arcacct.jobs.identity import has_value, machine_host, start_time, vo_name
 from arcacct.targets.apel.rules import DESCRIPTION, LONG, QUEUE
-from arcacct.targets.apel.text import ascii_text, field, folded, record_text
+from arcacct.targets.apel.text import field, folded, record_text
+from arcacct.targets.ascii import ascii_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from arcacct.jobs.aar import AAR
 
 JOB_HEADERS = {
@@ -30,12 +29,12 @@ JOB_HEADERS = {
 
 
 class APELOptions(NamedTuple):
-    """What a site may choose about its text messages."""
+    """What a site may choose about its messages, in every format: so all of them name things alike."""
 
     site: str
     """The name of the site in GOCDB."""
     lrms_host: str | None = None
-    """SubmitHost and MachineName of jobs without an endpoint."""
+    """SubmitHost and MachineName, and in XML recordId, of jobs without an endpoint."""
     localid_prefix: str = ""
     """Put before each batch system's job id: it tells the CEs of a site apart whose ids could be the same."""
     vomsless_vo: VOs = VOs()
@@ -47,7 +46,9 @@ class APELOptions(NamedTuple):
     local_group_prefix: str = ""
     """Put before the VO of local jobs, for portals that cannot tell them from grid jobs otherwise."""
     dialect: str = "server"
-    """``server`` or ``seed``."""
+    """``server`` or ``seed``; of texts alone."""
+    arc_version: str | None = None
+    """In XML alone."""
 
 
 class JobKey(NamedTuple):
@@ -66,11 +67,6 @@ class Membership(NamedTuple):
     vo: str | None
     group: str | None
     role: str | None
-
-
-def message(header: str, records: Iterable[str]) -> str:
-    """One message: pure ASCII, so its length in characters is its length in bytes."""
-    return header + "".join(records)
 
 
 def individual_job(aar: AAR, options: APELOptions, version: str = "v0.3") -> str:

@@ -16,8 +16,6 @@ LONG, QUEUE, DESCRIPTION, INFRASTRUCTURE = 255, 100, 100, 20
 BENCHMARK_TYPES = ("hepscore23", "hepspec", "si2k")
 """In any case; of several in a dictionary the first of these is taken."""
 
-FUTURE_S = 2 * 86400
-"""How far a job's end may lie ahead of its clock."""
 
 _LEVEL = 10**7 - 0.001
 """The largest that DECIMAL(10,3) holds."""

@@ -14,7 +14,7 @@ def ssm_text(text: str) -> bytes:
     """
     The bytes of a message as SSM reads them: ASCII, lines ended by LF, tabs, and no other control character.
 
-    Raises InputError with the place of what must not be there; records are escaped before (`targets.acceptance`).
+    Raises InputError with the place of what must not be there; records are escaped before (`acceptance`).
     """
     if not text.strip():
         raise InputError("message for APEL: it is empty, which SSM rejects; nothing should have been sent")

@@ -180,13 +180,6 @@ def zero_summary(key: SummaryKey) -> Summary:
     return Summary(key, key, 0, 0, 0, 0, 0, None, None)
 
 
-def family_of(key: SummaryKey) -> str:
-    """A family that can express this key, for :func:`zero_summary`."""
-    if key.table == "Summaries":
-        return "v0.2"
-    return "v0.3" if key.benchmark_type is None else "normalised-v0.4"
-
-
 def summary_record(summary: Summary, family: str = "v0.2", dialect: str = "server") -> str:
     """One summary record, its end included."""
     key = summary.spelling

@@ -18,27 +18,27 @@ from typing import NamedTuple
 from arcacct.arex import database as arex_database
 from arcacct.arex.database import ArexDatabase
 from arcacct.conf.settings import Settings
-from arcacct.conf.targets import APELTarget, DirectoryTarget, SGASTarget, Target
 from arcacct.db import opening, schema
 from arcacct.db.engine import Connection
 from arcacct.jobs import cells, reading
 from arcacct.jobs.aar import UsageCell
+from arcacct.publishing import jura, sent
 from arcacct.publishing import months as ledger_months
-from arcacct.publishing import sent
-from arcacct.publishing.families import SYNC, SummaryFamily, apel_options, family_of, wants
-from arcacct.publishing.ledger import SentSum
+from arcacct.publishing.instants import Month, month_bounds, month_name, recent_months
+from arcacct.publishing.ledger import COUNTS, SentSum
+from arcacct.publishing.plug import Plug
 from arcacct.publishing.run import publishing_lock
-from arcacct.publishing.sums import Month, month_bounds, month_name, recent_months, summary_sums
+from arcacct.publishing.sums import summed
 from arcacct.publishing.tally import Tally
-from arcacct.targets.apel import jura, jura_cells, jura_keys, messages, summaries
+from arcacct.targets.apel import jura_cells, jura_keys, messages, summaries
 from arcacct.targets.apel.jura_keys import JuraCell, JuraSum
+from arcacct.targets.apel.plug import APELMessages
 from arcacct.targets.apel.summaries import Summary, SummaryKey, Sync, SyncKey
 
 SUMMARIES = "summaries"
 """The kind of the ledger: both kinds of summaries that jura-ng knows are in one table of APEL's."""
 _MILLION = 10**6
 _NO_HISTORY = "jura-ng has never published to it: nothing to take over"
-_SGAS = "nothing to do: record ids are the same as jura-ng's, and SGAS ignores what it has"
 
 
 class Wishes(NamedTuple):
@@ -106,7 +106,7 @@ class _Sources(NamedTuple):
         return self.wishes.arc or (6 if database.version == 1 else 7)
 
 
-def plan(settings: Settings, targets: Sequence[Target], wishes: Wishes) -> list[TargetPlan]:
+def plan(settings: Settings, plugs: Sequence[Plug], wishes: Wishes) -> list[TargetPlan]:
     """
     What jura-ng sent to each target, and what of it ours do not replace. Only reads.
 
@@ -114,7 +114,7 @@ def plan(settings: Settings, targets: Sequence[Target], wishes: Wishes) -> list[
     """
     with _sources(settings, wishes) as sources:
         history = jura.jura_end_times(_publishing_database(wishes))
-        return [_plan(sources, target, history.get(_jura_block(target))) for target in targets]
+        return [_plan(sources, plug, history.get(_jura_block(plug.target.name))) for plug in plugs]
 
 
 @contextmanager
@@ -135,34 +135,34 @@ def _publishing_database(wishes: Wishes) -> str:
     return os.path.join(os.path.dirname(os.path.abspath(wishes.databases[0])), "publishing.db")
 
 
-def _jura_block(target: Target) -> str:
+def _jura_block(name: str) -> str:
     """The name that jura-ng knows a target by; a directory of ours may stand for a target of the same name."""
-    if isinstance(target, DirectoryTarget):
-        return f"arex/jura/apel:{target.name.partition(':')[2]}"
-    return target.block
+    return f"arex/jura/apel:{name.partition(':')[2]}"
 
 
-def _plan(sources: _Sources, target: Target, stopped: int | None) -> TargetPlan:
-    if isinstance(target, SGASTarget):
-        return TargetPlan(target.name, target.block, _SGAS)
+def _plan(sources: _Sources, plug: Plug, stopped: int | None) -> TargetPlan:
+    target = plug.target
+    if not isinstance(plug, APELMessages):
+        return TargetPlan(target.name, target.block, plug.after_jura)
     if stopped is None:
         return TargetPlan(target.name, target.block, _NO_HISTORY)
     months = sources.wishes.months or sorted(recent_months(stopped))
     until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(stopped))
     arc = " and ".join(sorted({str(sources.version(one)) for one in sources.databases}))
-    family = family_of(target, sources.settings)
-    if isinstance(family, SummaryFamily):
+    if not plug.has_records(plug.kind):
         says = f"jura-ng of ARC {arc} sent summaries of the jobs that ended until {until}"
-        found = [_sums_of_month(sources, target, family, month, stopped) for month in months]
-        return TargetPlan(target.name, target.block, says, sums=tuple(found), notes=_notes(sources, target, months))
+        found = [_sums_of_month(sources, plug, month, stopped) for month in months]
+        return TargetPlan(
+            target.name, target.block, says, sums=tuple(found), notes=_notes(sources, target.block, months)
+        )
     says = f"jura-ng of ARC {arc} sent records of the jobs that ended until {until}"
-    jobs = [_jobs_of_month(sources, target, month, stopped) for month in months]
+    jobs = [_jobs_of_month(sources, plug, month, stopped) for month in months]
     return TargetPlan(target.name, target.block, says, jobs=tuple(jobs), notes=_job_notes(jobs))
 
 
-def _notes(sources: _Sources, target: APELTarget | DirectoryTarget, months: Sequence[Month]) -> tuple[str, ...]:
+def _notes(sources: _Sources, block: str, months: Sequence[Month]) -> tuple[str, ...]:
     since = schema.complete_since(sources.accounting)
-    published = ledger_months.published(sources.publishing, target.block)
+    published = ledger_months.published(sources.publishing, block)
     return tuple(
         f"{month_name(month)}: this database does not have every job of it, so nothing of it is sent or taken back:"
         " `arcacct import arex` brings what is missing"
@@ -171,14 +171,14 @@ def _notes(sources: _Sources, target: APELTarget | DirectoryTarget, months: Sequ
     )
 
 
-def _sums_of_month(
-    sources: _Sources, target: APELTarget | DirectoryTarget, family: SummaryFamily, month: Month, stopped: int
-) -> SumsOfMonth:
+def _sums_of_month(sources: _Sources, plug: APELMessages, month: Month, stopped: int) -> SumsOfMonth:
     start, before = month_bounds(*month)
-    certain = _jura_sums(sources, target, month, (start, min(before, stopped + 1)))
-    possible = _jura_sums(sources, target, month, (start, before))
+    certain = _jura_sums(sources, plug, month, (start, min(before, stopped + 1)))
+    possible = _jura_sums(sources, plug, month, (start, before))
     mine = cells.usage_cells(sources.accounting, [month])
-    kept = {part.sum.key for part in summary_sums(target, family, mine, Tally()).parts if part.sum is not None}
+    kept = {
+        part.sum.key for part in summed(plug, plug.summaries(plug.kind), mine, Tally()).parts if part.sum is not None
+    }
     sums = tuple(jura_keys.at_receiver(certain))
     left = tuple(one for one in sums if json.dumps(one.key) not in kept)
     known = kept | {json.dumps(one.key) for one in left}
@@ -188,42 +188,37 @@ def _sums_of_month(
         sums,
         left,
         tuple(key for key in dict.fromkeys(perhaps) if json.dumps(key) not in known),
-        _amount(target, mine),
-        _syncs_left(sources, target, month, stopped),
+        _amount(plug, mine),
+        _syncs_left(sources, plug, month, stopped),
     )
 
 
-def _jura_sums(
-    sources: _Sources, target: APELTarget | DirectoryTarget, month: Month, period: tuple[int, int]
-) -> list[JuraSum]:
+def _jura_sums(sources: _Sources, plug: APELMessages, month: Month, period: tuple[int, int]) -> list[JuraSum]:
     return [
         one
         for database in sources.databases
         for one in jura_keys.sums(
-            _wanted(target, jura_cells.cells(database, *month, period)), target.gocdb_name, sources.version(database)
+            _wanted(plug, jura_cells.cells(database, *month, period)), plug.site, sources.version(database)
         )
     ]
 
 
-def _wanted(target: Target, found: Iterable[JuraCell]) -> list[JuraCell]:
-    return [cell for cell in found if wants(target, cell.vo)]
+def _wanted(plug: APELMessages, found: Iterable[JuraCell]) -> list[JuraCell]:
+    return [cell for cell in found if plug.target.wants(cell.vo)]
 
 
-def _amount(target: Target, mine: Iterable[UsageCell]) -> tuple[int, int]:
-    wanted = [cell for cell in mine if wants(target, cell.vo)]
+def _amount(plug: APELMessages, mine: Iterable[UsageCell]) -> tuple[int, int]:
+    wanted = [cell for cell in mine if plug.target.wants(cell.vo)]
     return sum(cell.jobs for cell in wanted), sum(int(cell.wall_s) for cell in wanted)
 
 
-def _syncs_left(
-    sources: _Sources, target: APELTarget | DirectoryTarget, month: Month, stopped: int
-) -> tuple[Sync, ...]:
+def _syncs_left(sources: _Sources, plug: APELMessages, month: Month, stopped: int) -> tuple[Sync, ...]:
     """The counts that jura-ng sent under a key of its own; zeros take them back when the sync message is sent."""
     start, before = month_bounds(*month)
-    options = apel_options(target, sources.settings)
     mine = [
-        (SyncKey(*messages.place(cell.endpoint_url, options), *month), cell.jobs)
+        (SyncKey(*plug.counts.place(cell.endpoint_url), *month), cell.jobs)
         for cell in cells.usage_cells(sources.accounting, [month])
-        if wants(target, cell.vo)
+        if plug.target.wants(cell.vo)
     ]
     kept = {json.dumps(one.key) for one in summaries.syncs(mine)}
     found = [
@@ -233,28 +228,28 @@ def _syncs_left(
             [
                 count
                 for vo, count in jura_cells.counts(database, *month, (start, min(before, stopped + 1)))
-                if wants(target, vo)
+                if plug.target.wants(vo)
             ],
-            target.gocdb_name,
+            plug.site,
             sources.version(database),
         )
     ]
     return tuple({one.key: one for one in found if json.dumps(one.key) not in kept}.values())
 
 
-def _jobs_of_month(sources: _Sources, target: APELTarget | DirectoryTarget, month: Month, stopped: int) -> JobsOfMonth:
+def _jobs_of_month(sources: _Sources, plug: APELMessages, month: Month, stopped: int) -> JobsOfMonth:
     start, before = month_bounds(*month)
     period = (start, min(before, stopped + 1))
     jobs, differing = 0, []
     for database in sources.databases:
         for page in jura_cells.ends(database, period):
-            wanted = [one for one in page if wants(target, one.vo)]
+            wanted = [one for one in page if plug.target.wants(one.vo)]
             jobs += len(wanted)
-            differing += _differing(sources, target, wanted)
+            differing += _differing(sources, plug, wanted)
     found = [
         (cell, sources.version(database))
         for database in sources.databases
-        for cell in _wanted(target, jura_cells.cells(database, *month, period))
+        for cell in _wanted(plug, jura_cells.cells(database, *month, period))
     ]
     return JobsOfMonth(
         month,
@@ -262,28 +257,26 @@ def _jobs_of_month(sources: _Sources, target: APELTarget | DirectoryTarget, mont
         tuple(differing),
         tuple(job_id for database in sources.databases for job_id in jura_cells.ended_again(database, period)),
         sum(cell.wall_s for cell, _version in found),
-        _normalised(sources, target, found),
-        _syncs_left(sources, target, month, stopped),
+        _normalised(plug, found),
+        _syncs_left(sources, plug, month, stopped),
     )
 
 
-def _differing(sources: _Sources, target: APELTarget | DirectoryTarget, page: Sequence[jura_cells.End]) -> list[str]:
+def _differing(sources: _Sources, plug: APELMessages, page: Sequence[jura_cells.End]) -> list[str]:
     """The jobs that our own record has another key for."""
     different = []
     for first in range(0, len(page), sent.MANY):
         theirs = {reading.unescaped(one.job_id): one for one in page[first : first + sent.MANY]}
         for job_id, aar in reading.by_job_id(sources.accounting, list(theirs)).items():
             end = theirs[job_id]
-            key = jura_keys.job_key(end.job_id, end.local_job_id, end.end_time, target.gocdb_name)
-            if messages.job_key(aar, target.gocdb_name, "") != key:
+            key = jura_keys.job_key(end.job_id, end.local_job_id, end.end_time, plug.site)
+            if messages.job_key(aar, plug.site, "") != key:
                 different.append(job_id)
     return different
 
 
-def _normalised(
-    sources: _Sources, target: APELTarget | DirectoryTarget, found: Sequence[tuple[JuraCell, int]]
-) -> tuple[int, int]:
-    default = apel_options(target, sources.settings).default_benchmark
+def _normalised(plug: APELMessages, found: Sequence[tuple[JuraCell, int]]) -> tuple[int, int]:
+    default = plug.options.default_benchmark
     theirs = ours = 0
     for cell, version in found:
         level = jura_keys.service_level_of_job(cell.benchmark, version)
@@ -336,7 +329,7 @@ def anything_left(one: TargetPlan) -> bool:
 
 
 def _adopt(con: Connection, one: TargetPlan) -> int:
-    kinds = {SUMMARIES: sums_left(one), SYNC.kind: syncs_left(one)}
+    kinds = {SUMMARIES: sums_left(one), COUNTS: syncs_left(one)}
     return sum(sent.adopt(con, one.block, kind, sums) for kind, sums in kinds.items() if sums)
 
 

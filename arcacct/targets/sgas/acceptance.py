@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from arcacct.jobs.fqan import FQAN, parsed_fqan
 from arcacct.jobs.identity import machine_host
+from arcacct.publishing.plug import Verdict
 from arcacct.targets.rules import EXACT, Care
 from arcacct.targets.sgas.rules import RULES
 from arcacct.targets.sgas.usage_record import UROptions, local_job_id, record_id
 from arcacct.targets.verdicts import (
-    Verdict,
     ahead,
     benchmark_problem,
     cut_local_user,

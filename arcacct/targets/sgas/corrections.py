@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from arcacct.conf.targets import SGASTarget, Target
 from arcacct.db.engine import Connection
-from arcacct.errors import InputError
-from arcacct.publishing import held, sent
+from arcacct.publishing import held
+from arcacct.targets.postgresql import quoted
+from arcacct.targets.sgas.options import SGASTarget
 
 
-def corrections_sql(target: Target, con: Connection) -> str:
+def corrections_sql(target: SGASTarget, con: Connection) -> str:
     """
     The transaction for SGAS's PostgreSQL that removes what is outdated of a target, and has its daily sums made anew.
 
     Children go first, since the server's foreign keys do not cascade; the days concerned are put into the queue of its
-    own aggregation before, since a deleted row tells no day. Raises InputError for a target that is no SGAS, and when
-    nothing is set aside as a correction.
+    own aggregation before, since a deleted row tells no day. Raises InputError when nothing is set
+    aside as a correction.
     """
-    if not isinstance(target, SGASTarget):
-        raise InputError(f"{target.name}: not an SGAS server; APEL takes corrections as they are")
-    aside = [one.job_id for one in held.set_aside(con, target=target.block) if one.state == "correction"]
-    known = sent.versions(con, target.block, aside)
-    keys = sorted({version.key for versions in known.values() for version in versions})
-    if not keys:
-        raise InputError(f"{target.name}: nothing is set aside as a correction; see `arcacct quarantine list`")
-    ids = ",\n  ".join(map(_quoted, keys))
+    keys = held.outdated(con, target)
+    ids = ",\n  ".join(map(quoted, keys))
     rows = "SELECT id FROM usagedata WHERE record_id IN (SELECT record_id FROM outdated)"
     return f"""\
 -- For the administrator of {target.url}: {len(keys)} usage records that were corrected after they were published.
@@ -41,9 +35,3 @@ DELETE FROM jobtransferdata WHERE usage_data_id IN ({rows});
 DELETE FROM usagedata WHERE record_id IN (SELECT record_id FROM outdated);
 COMMIT;
 """
-
-
-def _quoted(text: str) -> str:
-    """A literal of PostgreSQL, whatever its settings: with a backslash in it, in the form that says so."""
-    doubled = text.replace("'", "''")
-    return f"E'{doubled.replace(chr(92), 2 * chr(92))}'" if "\\" in text else f"'{doubled}'"

@@ -27,8 +27,6 @@ from arcacct.targets.xml import carried, duration, escape, iso_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from arcacct.jobs.aar import AAR, Transfer
 
 HEAD = (
@@ -82,11 +80,6 @@ def machine_name(aar: AAR, options: UROptions) -> str | None:
 def record_id(aar: AAR, options: UROptions) -> str:
     """The recordId, which never changes for a job: SGAS ignores a second record with the same one."""
     return job_record_id(aar, options.host)
-
-
-def document(records: Iterable[str]) -> str:
-    """One batch: the text to encode as UTF-8 and post."""
-    return f"{HEAD}{''.join(records)}{TAIL}"
 
 
 def usage_record(aar: AAR, options: UROptions, create_time: int, global_job_id: str | None = None) -> str:

@@ -26,6 +26,7 @@ from arcacct.conf.places import Places, places
 from arcacct.db.opening import open_accounting
 from arcacct.publishing.run import Outcome, Wishes, publish
 from arcacct.sandbox import Sandbox
+from arcacct.targets import plugs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class Site:
     def publish(self) -> list[Outcome]:
         """One run of the publisher; nothing is held or set aside."""
         made = self.rig.settings()
-        outcomes = publish(made, made.targets, Wishes(now=True, since=0))
+        outcomes = publish(made, plugs(made), Wishes(now=True, since=0))
         assert [outcome.error for outcome in outcomes] == [None] * len(outcomes)
         return outcomes
 

@@ -19,7 +19,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import pkcs7
-from cryptography.x509.oid import NameOID, PublicKeyAlgorithmOID
+from cryptography.x509.oid import PublicKeyAlgorithmOID
 
 from arcacct.errors import CredentialError
 from arcacct.targets.apel.ssm_text import ssm_text
@@ -69,16 +69,6 @@ class Signer:
         """Raise CredentialError as `host_credential` does."""
         self._credential = host_credential(cert_path, key_path, now_s)
 
-    @property
-    def subject_dn(self) -> str:
-        """The subject as ``/DC=org/O=Site/CN=host``, as it has to stand in GOCDB and in SSM's list of DNs."""
-        return slash_dn(self._credential.certificate.subject)
-
-    @property
-    def not_after(self) -> int:
-        """The end of the certificate's life, UTC seconds."""
-        return int(self._credential.certificate.not_valid_after_utc.timestamp())
-
     def signed(self, message: bytes) -> bool:
         """Whether a message of `sign` carries this certificate: the receiver takes no other one's for ours."""
         encoded = message.rpartition(b'filename="smime.p7s"\r\n\r\n')[2].partition(b"--")[0]
@@ -105,30 +95,6 @@ class Signer:
             .add_signer(certificate, key, hashes.SHA256())
             .sign(serialization.Encoding.DER, [pkcs7.PKCS7Options.DetachedSignature, pkcs7.PKCS7Options.Binary])
         )
-
-
-def slash_dn(name: x509.Name) -> str:
-    """A name in certificate order, ``/TYPE=value`` each with OpenSSL's short names, its letters as they are."""
-    return "".join(f"/{_SHORT_NAMES.get(part.oid, part.oid.dotted_string)}={part.value!s}" for part in name)
-
-
-_SHORT_NAMES = {
-    NameOID.COMMON_NAME: "CN",
-    NameOID.SURNAME: "SN",
-    NameOID.SERIAL_NUMBER: "serialNumber",
-    NameOID.COUNTRY_NAME: "C",
-    NameOID.LOCALITY_NAME: "L",
-    NameOID.STATE_OR_PROVINCE_NAME: "ST",
-    NameOID.STREET_ADDRESS: "street",
-    NameOID.ORGANIZATION_NAME: "O",
-    NameOID.ORGANIZATIONAL_UNIT_NAME: "OU",
-    NameOID.TITLE: "title",
-    NameOID.GIVEN_NAME: "GN",
-    NameOID.DOMAIN_COMPONENT: "DC",
-    NameOID.USER_ID: "UID",
-    NameOID.EMAIL_ADDRESS: "emailAddress",
-    NameOID.UNSTRUCTURED_NAME: "unstructuredName",
-}
 
 
 def _certificate(path: str) -> x509.Certificate:

@@ -1,0 +1,67 @@
+"""Instants and months of UTC, as the ledger has them and people read them."""
+
+from __future__ import annotations
+
+import calendar
+import time
+from functools import lru_cache
+
+from arcacct.jobs import reading
+
+Month = tuple[int, int]
+"""Year and month, UTC."""
+
+
+def recent_months(seconds: int) -> set[Month]:
+    """The current and the previous month: APEL never reports a rejected message, so they are sent each time."""
+    now = time.gmtime(seconds)
+    previous = (now.tm_year, now.tm_mon - 1) if now.tm_mon > 1 else (now.tm_year - 1, 12)
+    return {(now.tm_year, now.tm_mon), previous}
+
+
+def next_month(seconds: int) -> int:
+    """The first second of the month after this one."""
+    now = time.gmtime(seconds)
+    return month_bounds(now.tm_year, now.tm_mon)[1]
+
+
+def months_between(first_s: int, before_s: int) -> set[Month]:
+    """Every month that has a second of ``[first_s, before_s)``."""
+    months = set()
+    start = time.gmtime(first_s)
+    year, month = start.tm_year, start.tm_mon
+    while month_bounds(year, month)[0] < before_s:
+        months.add((year, month))
+        year, month = (year, month + 1) if month < 12 else (year + 1, 1)
+    return months
+
+
+def month_bounds(year: int, month: int) -> tuple[int, int]:
+    """The first second of a month and of the next."""
+    after = (year, month + 1) if month < 12 else (year + 1, 1)
+    return calendar.timegm((year, month, 1, 0, 0, 0)), calendar.timegm((*after, 1, 0, 0, 0))
+
+
+def month_name(month: Month) -> str:
+    """``2026-11``."""
+    return f"{month[0]:04d}-{month[1]:02d}"
+
+
+def iso(seconds: object) -> str:
+    """``2026-11-20T10:30:00Z``; what is no time, or beyond any calendar, as it is."""
+    if not isinstance(seconds, int) or not 0 <= seconds <= reading.LAST_SECOND:
+        return str(seconds)
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+_DAY_S = 86400
+
+
+def month_of(end_time: int) -> tuple[int, int]:
+    """Year and month of an end, UTC."""
+    return _month_of_day(end_time // _DAY_S)
+
+
+@lru_cache(maxsize=1024)
+def _month_of_day(day: int) -> tuple[int, int]:
+    return time.gmtime(day * _DAY_S)[:2]

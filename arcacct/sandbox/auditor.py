@@ -1,0 +1,181 @@
+"""
+An AUDITOR server: what it answers, and what its database would hold (version 0.11.0).
+
+A record that is there already is an error of its own, 500 with the body RECORD_EXISTS, and has all the others of its
+request refused; under an option of the server it is none, and the others are lost all the same. A record never changes
+but for its end, and nothing is ever deleted.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from arcacct.sandbox.auditor_query import NoQuery, select
+from arcacct.sandbox.auditor_records import StoredRecord, UnexpectedError, array, read, read_update
+from arcacct.sandbox.wire import Arrival, HTTPAnswer, Receiver
+from arcacct.targets.auditor.rules import LARGEST_BODY, LONGEST_NAME
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Self
+
+    from arcacct.sandbox import Sandbox
+    from arcacct.sandbox.journal import Journal
+    from arcacct.sandbox.wire import HTTPRequest
+
+RECORD_EXISTS, UNEXPECTED_ERROR = b"RECORD_EXISTS", b"UNEXPECTED_ERROR"
+_POSTS = {"/record": False, "/records": True}
+"""The paths that take records, and whether they take several."""
+
+
+class AuditorAccess(NamedTuple):
+    """Who may do what, by the common name of the certificate: the server's ``tls_config`` and ``rbac_config``."""
+
+    write: frozenset[str] = frozenset()
+    """``write_access_cn``: may send records, and read none."""
+    read: frozenset[str] = frozenset()
+    """``read_access_cn``."""
+
+
+class Auditor(Receiver):
+    """The server with its database: `records` by record id."""
+
+    endpoint, title, documents = "auditor", "AUDITOR", "auditor"
+    demands_certificate = True
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self.access: AuditorAccess | None = None
+        """``None``: everybody may do everything, as whoever comes by plain HTTP."""
+        self.ignores_repeats = False
+        """``ignore_record_exists_error`` of its configuration."""
+        self.largest_body = LARGEST_BODY
+        self.repeats = 0
+        """Requests that brought a record that was there."""
+        self._lock = threading.Lock()
+        self._stored: dict[str, StoredRecord] = {}
+
+    @classmethod
+    def beside(cls, box: Sandbox) -> Self:
+        """A server to which the sandbox's computing element may write, and that it may read."""
+        auditor = cls(box.journal)
+        names = frozenset({box.client.dn.rpartition("/CN=")[2]})
+        auditor.access = AuditorAccess(names, names)
+        return auditor
+
+    def address(self, port: int) -> str:
+        """The server's, as a target has it."""
+        return f"AUDITOR https://localhost:{port}"
+
+    def block(self, box: Sandbox) -> list[str]:
+        """Of an AUDITOR target."""
+        words = [f"targeturl = {box.auditor_url}", "site_id = SANDBOX-SITE"]
+        return ["[arcacct/auditor:sandbox]", *words, *box.credentials]
+
+    def totals(self) -> list[str]:
+        """A line for each month: how many records, and how long they ran."""
+        jobs: Counter[str] = Counter()
+        runtime_s: Counter[str] = Counter()
+        for record in self.records.values():
+            month = record.stop_time.strftime("%Y-%m") if record.stop_time else "unfinished"
+            jobs[month] += 1
+            runtime_s[month] += record.runtime_s or 0
+        return [f"AUDITOR {month}: records {jobs[month]}, runtime {runtime_s[month]} s" for month in sorted(jobs)]
+
+    @property
+    def records(self) -> dict[str, StoredRecord]:
+        """The database: each record by its id."""
+        with self._lock:
+            return dict(self._stored)
+
+    def forget(self, *record_ids: str) -> None:
+        """What an administrator does in the database, by hand: the server itself deletes nothing."""
+        with self._lock:
+            for record_id in record_ids:
+                del self._stored[record_id]
+
+    def delivers(self, request: HTTPRequest) -> bool:
+        """True for a request that brings records."""
+        return request.method in {"POST", "PUT"} and request.path in {*_POSTS, "/record"}
+
+    def answer(self, request: HTTPRequest) -> HTTPAnswer:
+        """What the server says to a request."""
+        if not self._may(request):
+            return HTTPAnswer(403)
+        if request.method == "GET":
+            return self._read(request)
+        if not self.delivers(request) or (request.method == "PUT" and request.path != "/record"):
+            return HTTPAnswer(404)
+        if len(request.body) > self.largest_body:
+            return HTTPAnswer(413, b"JSON payload is larger than allowed")
+        file = self.journal.keep("auditor", f"{self.journal.number('auditor')}.json", request.body)
+        count, answer = self._write(request)
+        verdict = "stored" if answer.status == 200 else answer.body.decode() or f"refused: {answer.status}"
+        return answer._replace(arrivals=(Arrival("auditor", count, file, verdict),))
+
+    def _may(self, request: HTTPRequest) -> bool:
+        # Over plain HTTP nobody shows a certificate, and nobody is asked who he is.
+        if self.access is None or request.peer is None:
+            return True
+        if request.method == "GET":
+            # The server's own rule has another path for it, so that nobody may ask for its health.
+            return request.path != "/health_check" and request.peer.common_name in self.access.read
+        return request.peer.common_name in self.access.write
+
+    def _read(self, request: HTTPRequest) -> HTTPAnswer:
+        if request.path == "/health_check":
+            return HTTPAnswer(200)
+        if request.path == "/records":
+            try:
+                found = select(self.records.values(), request.query)
+            except NoQuery as error:
+                return HTTPAnswer(400, str(error).encode(), "text/plain")
+            # One object after the other, and no array.
+            return _json("".join(record.json() for record in found))
+        folder, _, name = request.path.rpartition("/")
+        if folder != "/record":
+            return HTTPAnswer(404)
+        record_id = unquote(name)
+        if len(record_id) > LONGEST_NAME:
+            return _json("null")
+        record = self.records.get(record_id)
+        return HTTPAnswer(500, UNEXPECTED_ERROR, "text/plain") if record is None else _json(record.json())
+
+    def _write(self, request: HTTPRequest) -> tuple[int | None, HTTPAnswer]:
+        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+            return None, HTTPAnswer(400, b"Content type error", "text/plain")
+        try:
+            sent = json.loads(request.body)
+            if request.method == "PUT":
+                return 1, self._update(*read_update(sent))
+            records = list(map(read, array(sent) if _POSTS[request.path] else [sent]))
+        except UnexpectedError:
+            return None, HTTPAnswer(500, UNEXPECTED_ERROR, "text/plain")
+        except ValueError as error:
+            return None, HTTPAnswer(400, f"Json deserialize error: {error}".encode(), "text/plain")
+        return len(records), self._insert(records)
+
+    def _insert(self, records: list[StoredRecord]) -> HTTPAnswer:
+        """Store all or none."""
+        new = {record.record_id: record for record in records}
+        with self._lock:
+            if len(new) == len(records) and not new.keys() & self._stored.keys():
+                self._stored |= new
+                return HTTPAnswer(200)
+            self.repeats += 1
+        return HTTPAnswer(200) if self.ignores_repeats else HTTPAnswer(500, RECORD_EXISTS, "text/plain")
+
+    def _update(self, record_id: str, end: StoredRecord) -> HTTPAnswer:
+        with self._lock:
+            if record_id not in self._stored:
+                return HTTPAnswer(404)
+            self._stored[record_id] = self._stored[record_id]._replace(stop_time=end.stop_time)
+        return HTTPAnswer(200)
+
+
+def _json(text: str) -> HTTPAnswer:
+    return HTTPAnswer(200, text.encode(), "application/json")

@@ -1,0 +1,172 @@
+"""APEL's messages as publishing takes them: records of jobs, sums of months, and the counts of sync messages."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from json.encoder import encode_basestring_ascii as quoted
+
+from arcacct.jobs.aar import AAR, UsageCell
+from arcacct.publishing.given import Place
+from arcacct.publishing.instants import Month
+from arcacct.publishing.ledger import SentSum
+from arcacct.publishing.plug import CellVerdict, Counts, Document, Records, Summaries, Sums, Verdict
+from arcacct.targets.apel import acceptance, car, messages, summaries
+from arcacct.targets.apel.messages import APELOptions, JobKey
+from arcacct.targets.apel.summaries import Summary, SummaryKey, Sync, SyncKey
+from arcacct.targets.apel.text import END, folded
+
+CAR = Document("car", car.HEAD, car.TAIL, "</UsageRecord>\n")
+JOB_VERSIONS = {"individual": "v0.3", "individual-v04": "v0.4"}
+"""Kinds of texts with a record for each job, and the version of the format."""
+SUMMARY_VERSIONS = {
+    "summaries": "v0.2",
+    "summaries-v03": "v0.3",
+    "summaries-v04": "v0.4",
+    "normalised-v04": "normalised-v0.4",
+}
+JOB_KINDS = (CAR.kind, *JOB_VERSIONS)
+"""Kinds of messages with a record for each job, all in one table at APEL."""
+
+
+class APELRecords(Records):
+    """What all records of jobs have in common: APEL knows a job by site, id and end, whatever the format."""
+
+    def __init__(self, document: Document, options: APELOptions) -> None:
+        self.document = document
+        self.options = options
+
+    def key(self, aar: AAR) -> str:
+        site, local_job_id, end_time = messages.job_key(aar, self.options.site, self.options.localid_prefix)
+        if isinstance(end_time, int):
+            # As json.dumps writes it, at a fifth of the cost.
+            return f"[{quoted(site)}, {quoted(local_job_id)}, {end_time}]"
+        return json.dumps([site, local_job_id, end_time])
+
+    def place(self, aar: AAR) -> tuple[str, str]:
+        return messages.place(aar.endpoint_url, self.options)
+
+    def site_of(self, key: str) -> str:
+        site: str = json.loads(key)[0]
+        return site
+
+    def of_key(self, key: str) -> Records:
+        return type(self)(self.document, self.options._replace(site=self.site_of(key)))
+
+    def neutral(self, aar: AAR, key: str) -> AAR:
+        return messages.neutral_job(aar, JobKey._make(json.loads(key)), self.options.localid_prefix)
+
+
+class ComputeRecords(APELRecords):
+    """Compute accounting records in XML."""
+
+    def accept(self, aar: AAR, now: int) -> Verdict:
+        return acceptance.accept_for_car(aar, self.options, now)
+
+    def text(self, aar: AAR, now: int) -> str:
+        return car.car(aar, self.options, now)
+
+
+class IndividualJobs(APELRecords):
+    """Individual job messages, of the version that the kind says."""
+
+    def accept(self, aar: AAR, now: int) -> Verdict:
+        return acceptance.accept_for_apel_job(aar, self.options, now)
+
+    def text(self, aar: AAR, _now: int) -> str:
+        return messages.individual_job(aar, self.options, JOB_VERSIONS[self.document.kind])
+
+
+def records(kind: str, options: APELOptions) -> APELRecords:
+    """Records of jobs of a kind."""
+    if kind == CAR.kind:
+        return ComputeRecords(CAR, options)
+    return IndividualJobs(Document(kind, messages.JOB_HEADERS[JOB_VERSIONS[kind]], "", END), options)
+
+
+class APELSums(Sums):
+    """What summaries and sync messages have in common."""
+
+    options: APELOptions
+
+    def place(self, endpoint_url: str | None) -> tuple[str, str]:
+        return messages.place(endpoint_url, self.options)
+
+    def months(self, message: str) -> list[Month]:
+        months = re.findall("^Month: ([0-9]+)$", message, re.MULTILINE)
+        years = re.findall("^Year: ([0-9]+)$", message, re.MULTILINE)
+        return [(int(year), int(month)) for year, month in zip(years, months, strict=True)]
+
+
+class MonthlySummaries(APELSums, Summaries):
+    """Summaries, of the version that the kind says."""
+
+    def __init__(self, kind: str, options: APELOptions) -> None:
+        self.version = SUMMARY_VERSIONS[kind]
+        self.document = Document(kind, summaries.SUMMARY_HEADERS[self.version], "", END)
+        self.options = options
+
+    def accept(self, cell: UsageCell, now: int) -> CellVerdict:
+        return acceptance.accept_cell(cell, self.options, now)
+
+    def sums(self, cells: Iterable[UsageCell]) -> list[tuple[str, SentSum]]:
+        return [(self._text(one), _sent(one)) for one in summaries.summaries(cells, self.options, self.version)]
+
+    def _text(self, summary: Summary) -> str:
+        return summaries.summary_record(summary, self.version, self.options.dialect)
+
+    def zero(self, key: str) -> str:
+        return self._text(summaries.zero_summary(SummaryKey._make(json.loads(key))))
+
+    def vo_of(self, key: str) -> str | None:
+        return SummaryKey._make(json.loads(key)).vo
+
+    def notes(self, cells: Sequence[UsageCell]) -> Iterable[str]:
+        """Of months whose jobs have benchmarks of several types, which v0.3 summaries cannot tell apart."""
+        if self.version != "v0.3":
+            return
+        for (year, month), types in summaries.mixed_benchmarks(cells, self.options).items():
+            yield (
+                f"{year:04d}-{month:02d}: benchmarks of types {', '.join(types)} are summed as if all were {types[0]}:"
+                " v0.3 messages carry no type; apel_messages=normalised-v04 does"
+            )
+
+
+def _sent(summary: Summary) -> SentSum:
+    key, spelling = summary.key, summary.spelling
+    return SentSum(
+        json.dumps(key),
+        key.year,
+        key.month,
+        summary.jobs,
+        summary.wall_s,
+        spelling.site or "",
+        spelling.submit_host or "",
+    )
+
+
+class SyncMessages(APELSums, Counts):
+    """How many jobs were sent of each month and submit host, which APEL compares with what it has."""
+
+    document = Document("sync", summaries.SYNC_HEADER, "", END)
+
+    def __init__(self, options: APELOptions) -> None:
+        self.options = options
+
+    def counts(self, given: Iterable[tuple[Place, int]]) -> list[tuple[str, SentSum]]:
+        """An older ledger knows the site's name as it is compared; today's is spelled as it is configured."""
+        site = self.options.site
+        found = [
+            (SyncKey(site if folded(place.site) == folded(site) else place.site, *place[1:]), jobs)
+            for place, jobs in given
+        ]
+        return [(summaries.sync_record(one), _counted(one)) for one in summaries.syncs(found)]
+
+    def zero(self, key: str) -> str:
+        return summaries.sync_record(summaries.zero_sync(SyncKey._make(json.loads(key))))
+
+
+def _counted(sync: Sync) -> SentSum:
+    key, spelling = sync.key, sync.spelling
+    return SentSum(json.dumps(key), key.year, key.month, sync.jobs, 0, spelling.site or "", spelling.submit_host or "")

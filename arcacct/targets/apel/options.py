@@ -1,0 +1,129 @@
+"""Targets of APEL: a block [arex/jura/apel:NAME], and what every target with APEL's messages has."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from arcacct.conf import values
+from arcacct.conf.options import SELECTION, TRANSPORT, Spec, choice, flag, messages, plain
+from arcacct.conf.targets import Target, TargetKind, Transport
+from arcacct.conf.values import Address
+from arcacct.secrecy import without_login
+
+JOB_MESSAGES = ("urs", "individual", "individual-v04")
+"""The families of messages with one record a job: APEL keeps all three under the same key."""
+
+_AMS_NAME = re.compile(r"[a-zA-Z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class APELContent(Target):
+    """What is said to APEL, however it gets there."""
+
+    gocdb_name: str
+    apel_messages: str
+    apel_dialect: str
+
+    def doubles(self, other: Any) -> str | None:
+        """
+        APEL keeps job records and each kind of summary apart and adds them up.
+
+        Two families count each job twice, and so do job records under two prefixes. The same family twice is only
+        wasted: one replaces its own key.
+        """
+        families = {self.apel_messages, other.apel_messages}
+        if families <= {*JOB_MESSAGES}:
+            if self.localid_prefix == other.localid_prefix:
+                return None
+            return "with another localid_prefix, and APEL would count every job twice"
+        if len(families) == 1:
+            return None
+        return f"with other messages ({' and '.join(sorted(families))}), and APEL would count every job twice"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class APELTarget(APELContent):
+    """Signed messages to APEL by the ARGO Messaging Service."""
+
+    transport: Transport
+    address: Address
+    authn_port: int
+    topic: str
+    project: str
+
+    @property
+    def url(self) -> str:
+        """Where messages are published."""
+        return f"https://{self.address.netloc}/v1/projects/{self.project}/topics/{self.topic}:publish"
+
+    @property
+    def authn_url(self) -> str:
+        """Where the token comes from: the path has the host as it is registered there, without a port."""
+        authn = self.address.at(self.authn_port).netloc
+        return f"https://{authn}/v1/service-types/ams/hosts/{self.address.host}:authx509"
+
+    @property
+    def receiver(self) -> tuple[object, ...]:
+        """The same topic may serve several sites."""
+        return (self.url, self.gocdb_name)
+
+
+def _line_of_ascii(value: str) -> str:
+    """Printable ASCII, blanks included."""
+    if not value.isascii() or not value.isprintable():
+        raise ValueError(f"{value!r} has characters other than ASCII; APEL's receiver cannot read them")
+    return value
+
+
+def _dialect(value: str) -> str:
+    """``server``: the service delivers to APEL, which misreads or refuses any other form of its messages."""
+    if value == "seed":
+        raise ValueError("'seed' is only for [arcacct/directory] targets, APEL refuses it; write server")
+    return values.one_of("server")(value)
+
+
+def _ams_name(value: str) -> str:
+    """A project or topic; AMS answers 400 to any other character."""
+    if not _AMS_NAME.fullmatch(value):
+        raise ValueError(f"{value!r} is no name for AMS; write letters, digits, - and _ only")
+    return value
+
+
+def _ams_address(value: str) -> Address:
+    """The host and port of an AMS service; the paths are ours to add."""
+    url = values.https_url(value)
+    if url.path.strip("/"):
+        raise ValueError(f"{without_login(value)!r} has a path; write https://HOST or https://HOST:PORT alone")
+    return values.address_of(url)
+
+
+CONTENT = (
+    plain("gocdb_name", _line_of_ascii, required=True),
+    choice(
+        "apel_messages", "summaries", *JOB_MESSAGES, "summaries", "summaries-v03", "summaries-v04", "normalised-v04"
+    ),
+    plain("localid_prefix", values.word),
+)
+"""Of every target with APEL's messages, and then the dialect, which a service has no choice of."""
+PACE = (*messages("500", "86000"), *SELECTION)
+"""... and then these."""
+
+KIND = TargetKind(
+    "arex/jura/apel",
+    "apel",
+    (
+        Spec("targeturl", "address", _ams_address, required=True, is_url=True),
+        plain("topic", _ams_name, "gLite-APEL"),
+        plain("project", _ams_name, "accounting"),
+        plain("authn_port", values.port, "8443"),
+        *CONTENT,
+        plain("apel_dialect", _dialect, "server", words=("server",)),
+        *PACE,
+        *TRANSPORT,
+        flag("ca_system", "yes"),
+    ),
+    APELTarget,
+    obsolete=("use_ssl", "benchmark_type", "benchmark_value", "benchmark_description", "legacy_fallback"),
+)

@@ -1,0 +1,85 @@
+"""
+How APEL is dealt with, over AMS or by a site's own sender.
+
+APEL replaces records by their keys, deletes nothing, reports no message that it rejects, and adds up all that it has:
+job records under another key, and sums beside records of the same month, count twice.
+"""
+
+from __future__ import annotations
+
+from arcacct.publishing.plug import Plug, Records, Repeat, Sender, Summaries
+from arcacct.targets.apel import families
+from arcacct.targets.apel.messages import APELOptions
+from arcacct.targets.apel.options import APELContent, APELTarget
+from arcacct.targets.apel.text import folded
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.conf.settings import Settings
+    from arcacct.publishing.session import Patience
+
+
+class APELMessages(Plug):
+    """A target with APEL's messages, however they get there."""
+
+    target: APELContent
+    record_kinds = families.JOB_KINDS
+    # Text that stays below 1,000,000 bytes of base64 once it is signed (CRLF line ends are counted by the batcher).
+    max_bytes = 735_000
+    repeat = Repeat.REPLACES
+    has_twins = True
+    months_have_one_kind = True
+    names = ("gocdb_name", "lrms_host", "localid_prefix", "apel_messages")
+    record_names = ("vofilter", "gocdb_name", "lrms_host", "localid_prefix")
+    after_jura = ""
+
+    def __init__(self, target: APELContent, settings: Settings) -> None:
+        super().__init__(target, settings)
+        chosen = target.apel_messages
+        self.kind = families.CAR.kind if chosen == "urs" else chosen
+        self.options = APELOptions(
+            site=target.gocdb_name,
+            lrms_host=settings.lrms_host,
+            localid_prefix=target.localid_prefix or "",
+            vomsless_vo=self.vos(),
+            vo_groups=target.vo_group,
+            start_time_source=target.start_time_source,
+            default_benchmark=self.default_benchmark(),
+            local_group_prefix=settings.local_group_prefix or "",
+            dialect=target.apel_dialect,
+        )
+        self.site = target.gocdb_name
+        self.counts: families.SyncMessages = families.SyncMessages(self.options)
+
+    def records(self, kind: str) -> Records:
+        return families.records(kind, self.options)
+
+    def summaries(self, kind: str) -> Summaries:
+        return families.MonthlySummaries(kind, self.options)
+
+    def selection(self) -> dict[str, object]:
+        return super().selection() | {
+            "gocdb_name": self.target.gocdb_name,
+            "apel_messages": self.target.apel_messages,
+            "local_group_prefix": self.options.local_group_prefix,
+            "benchmark": self.settings.places.rules.default_benchmark,
+        }
+
+    def folded(self, text: str) -> str:
+        return folded(text) or ""
+
+
+class APELPlug(APELMessages):
+    """Messages by AMS."""
+
+    target: APELTarget
+    proof = "handed to AMS"
+
+    def sender(self, patience: Patience | None = None) -> Sender:
+        # For AMS only: the library behind it takes longer to import than a thousand records to publish.
+        from arcacct.targets.apel.sending import AMSSender  # noqa: PLC0415
+
+        return AMSSender(self.target, patience)
+
+
+PLUG = APELPlug

@@ -1,0 +1,48 @@
+r"""
+Text in ASCII for receivers that read nothing else.
+
+What is not printable is written as ``\xHH``, one for each byte of UTF-8, as OpenSSL prints it in a name.
+
+SSM decodes every message as ASCII outside any guard: one other byte stops the receiver and is delivered again for
+ever. It also turns control characters and Unicode line ends into new lines, and APEL's loader splits records at any
+``%%``. Records for other receivers are measured by it, too: what is plain to APEL is plain to all of them.
+"""
+
+from __future__ import annotations
+
+import re
+
+_CUT_ESCAPE = re.compile(r"\\(?:x[0-9A-F]?)?\Z")
+
+_BYTE = {byte: f"\\x{byte:02X}" for byte in range(256)}
+
+
+_PLAIN = {byte: chr(byte) for byte in range(0x20, 0x7F)}
+
+
+_WRITTEN = {**_BYTE, **_PLAIN}
+
+
+def utf8_bytes(text: str) -> bytes:
+    """The bytes behind a text; half a surrogate pair stands for one raw byte that was not UTF-8, else for itself."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
+def ascii_text(text: str) -> str:
+    """The text in printable ASCII, with nothing in it that a receiver would take for something else."""
+    if not (text.isascii() and text.isprintable()):
+        text = "".join(map(_WRITTEN.__getitem__, utf8_bytes(text)))
+    if "%%" in text:
+        text = text.replace("%%", "%\\x25")
+    if "pkcs7-mime" in text:
+        # SSM takes a message with application/pkcs7-mime anywhere in it for an encrypted one.
+        text = text.replace("pkcs7-mime", "pkcs7\\x2Dmime")
+    return text
+
+
+def cut(value: str, limit: int) -> str:
+    """The beginning of an escaped text, without half an escape at its end."""
+    return _CUT_ESCAPE.sub("", value[:limit]).rstrip()

@@ -1,0 +1,1 @@
+"""AUDITOR: records posted to its REST API, as its APEL plugin wants them."""

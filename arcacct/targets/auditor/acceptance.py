@@ -1,0 +1,61 @@
+"""
+What AUDITOR would refuse, and what would harm those who read it: found before it is sent.
+
+AUDITOR refuses a whole request for one bad name, and its APEL plugin ends its run at one record without the component
+or the score that it was told of. Sources: the server's types (names of at most 256 graphemes, not blank; amounts of
+int64) and the fields of the plugin.
+"""
+
+from __future__ import annotations
+
+from arcacct.benchmark import parsed_benchmark
+from arcacct.publishing.plug import Verdict
+from arcacct.targets.ascii import ascii_text
+from arcacct.targets.auditor.record import RecordOptions, benchmark, headnode, record_id
+from arcacct.targets.auditor.rules import LONGEST_NAME
+from arcacct.targets.rules import EXACT, INT4
+from arcacct.targets.verdicts import ahead, benchmark_problem, job_refusal, looks_sound, repair_amounts, repair_times
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.jobs.aar import AAR
+
+
+def accept(aar: AAR, options: RecordOptions, now: int) -> Verdict:
+    """Measure a job by AUDITOR's rules; `now` in UTC seconds, for ends in the future."""
+    if looks_sound(aar, now) and min(aar.core_count, aar.node_count) > 0 and _refusal(aar, options) is None:
+        return Verdict(aar)
+    refusal = job_refusal(aar, INT4, EXACT) or _refusal(aar, options)
+    if refusal:
+        return Verdict(aar, (), refusal)
+    if verdict := ahead(aar, now):
+        return verdict
+    notes: list[str] = []
+    for repair in (repair_times, repair_amounts):
+        aar = repair(aar, notes)
+    for what, count in (("cores", aar.core_count), ("nodes", aar.node_count)):
+        if count < 1:
+            notes.append(f"number of {what} unknown: sent as 1")
+    if parsed_benchmark(aar.benchmark) is None:
+        notes.append(f"{benchmark_problem(aar.benchmark) or 'no benchmark'}: {options.default_benchmark} is used")
+    user, _, group = (aar.local_user or "").partition(":")
+    texts = (("user_dn", aar.user_dn), ("local user", user), ("local group", group), ("vo", aar.vo))
+    for name, text in (*texts, *(("VOMS attribute", fqan) for fqan in aar.fqans)):
+        if text and len(ascii_text(text)) > LONGEST_NAME:
+            notes.append(f"{name}: cut to {LONGEST_NAME} characters")
+    return Verdict(aar, tuple(notes))
+
+
+def _refusal(aar: AAR, options: RecordOptions) -> str | None:
+    found = record_id(aar, options)
+    if len(found) > LONGEST_NAME or not found.isprintable():
+        return f"record_id {found[:60]!r}... is longer than {LONGEST_NAME} characters or not printable"
+    if headnode(aar, options) is None:
+        return "no headnode: the job has no endpoint, set lrms_host"
+    worth = benchmark(aar, options)
+    if options.score_type not in (None, worth.type):
+        return (
+            f"its benchmark is {worth}, and records of this target have {options.score_type}: AUDITOR's APEL plugin"
+            " ends its run at a record without the score that it was told of (score_type)"
+        )
+    return None

@@ -1,0 +1,126 @@
+"""Targets of AUDITOR: a block [arcacct/auditor:NAME]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from arcacct.benchmark import TYPES
+from arcacct.conf import values
+from arcacct.conf.options import SELECTION, TRANSPORT, Spec, choice, flag, messages, plain
+from arcacct.conf.targets import Target, TargetKind, Transport
+from arcacct.targets.auditor.rules import LONGEST_NAME
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+META = {
+    "site_id": "site_id",
+    "headnode": "headnode",
+    "voms": "voms",
+    "subject": "subject",
+    "user_id": "user_id",
+    "group_id": "group_id",
+    "collector_type": "collector_type",
+}
+COMPONENTS = {"Cores": "Cores", "TotalCPU": "TotalCPU", "NNodes": "NNodes", "Memory": "Memory"}
+SCORES = {"HEPscore23": "hepscore23", "HEPSPEC": "HEPSPEC06", "Si2k": "si2k"}
+"""What a record has, and what it is called by AUDITOR's Slurm collector and in the template of its APEL plugin."""
+
+NO_NAME = "-"
+_MAY_GO = ("subject", "user_id", "group_id", "collector_type", "NNodes", "Memory")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditorTarget(Target):
+    """Records posted to AUDITOR."""
+
+    transport: Transport
+    server_url: str
+    """``https://HOST:8443``, without a slash at its end."""
+    site_id: str
+    rename: tuple[tuple[str, str], ...]
+    """What a record has, and what that is called here; `NO_NAME`: it is left out."""
+    score_type: str | None
+    """The benchmark that each record must have; ``any``: whatever it has; ``None``: that of jobs that have none."""
+
+    @property
+    def url(self) -> str:
+        """The server's address."""
+        return self.server_url
+
+    @property
+    def receiver(self) -> tuple[object, ...]:
+        """One server has the records of many sites."""
+        return (self.server_url, self.site_id)
+
+    def credentials(self) -> Transport | None:
+        """Over plain HTTP nobody is asked for any."""
+        return None if self.server_url.startswith("http://") else self.transport
+
+    def doubles(self, other: AuditorTarget) -> str | None:
+        """Under another id a job is another record."""
+        if (self.localid_prefix or "") == (other.localid_prefix or ""):
+            return None
+        return "with another localid_prefix, and AUDITOR would have every job twice"
+
+    def wrong(self) -> Iterator[tuple[str, str]]:
+        """Two values under one name: the later would take the place of the other, or be passed over."""
+        for kind in (META, COMPONENTS, SCORES):
+            names = [name for name in (kind | {k: v for k, v in self.rename if k in kind}).values() if name != NO_NAME]
+            for name in sorted({name for name in names if names.count(name) > 1}):
+                yield "rename", f"two values would have the name {name!r}; give each its own"
+
+
+def server_url(value: str) -> str:
+    """``https://HOST[:PORT][/PATH]``, or the same with http. Raises ValueError."""
+    scheme = "http" if value.startswith("http://") else "https"
+    url = values.https_url(f"https{value.removeprefix('http')}" if scheme == "http" else value)
+    return f"{scheme}://{url.netloc}{url.path.rstrip('/')}"
+
+
+def _in_clear(value: str) -> str | None:
+    if not value.startswith("http://"):
+        return None
+    return (
+        "is not encrypted, and AUDITOR lets everybody write who reaches that port, whatever its lists say; write"
+        " https://HOST:8443, unless both are one host and the port is open to nobody else"
+    )
+
+
+def named(value: str) -> str:
+    """What AUDITOR and its plugin take for a name. Raises ValueError."""
+    if len(value) > LONGEST_NAME or not (value.isascii() and value.isprintable()):
+        raise ValueError(f"{value[:60]!r} is no name: write at most {LONGEST_NAME} letters of ASCII")
+    return value
+
+
+def renamed(value: str) -> tuple[str, str]:
+    """``WHAT NAME``, or ``WHAT -`` for what is left out. Raises ValueError."""
+    what, _, name = value.partition(" ")
+    name = name.strip()
+    known = (*META, *COMPONENTS, *SCORES)
+    if what not in known or not name:
+        raise ValueError(f"{value!r} is no name for anything; write WHAT NAME, with WHAT one of {', '.join(known)}")
+    if name == NO_NAME and what not in _MAY_GO:
+        raise ValueError(f"{what} cannot be left out: AUDITOR's APEL plugin would stop, or count for nobody")
+    return what, named(name)
+
+
+KIND = TargetKind(
+    "arcacct/auditor",
+    "auditor",
+    (
+        Spec("targeturl", "server_url", server_url, required=True, is_url=True, advice=_in_clear),
+        plain("site_id", named, required=True),
+        plain("localid_prefix", values.word),
+        plain("rename", renamed, repeated=True),
+        Spec("score_type", "score_type", values.one_of(*TYPES, "any"), words=(*TYPES, "any")),
+        *messages("500", "0"),
+        *(spec for spec in SELECTION if spec.name != "start_time_source"),
+        choice("start_time_source", "wall", "wall", "lrms"),
+        *TRANSPORT,
+        flag("ca_system"),
+    ),
+    AuditorTarget,
+)

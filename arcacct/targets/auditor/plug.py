@@ -1,0 +1,95 @@
+"""
+How AUDITOR is dealt with.
+
+AUDITOR keeps the first version of a record and says so. Only its end can be changed; for anything else its
+administrator has to delete the record from the database.
+"""
+
+from __future__ import annotations
+
+from arcacct.jobs.aar import AAR
+from arcacct.publishing.plug import Plug, Records, Repeat, Sender, Verdict
+from arcacct.targets.auditor import record
+from arcacct.targets.auditor.acceptance import accept
+from arcacct.targets.auditor.options import AuditorTarget
+from arcacct.targets.auditor.record import DOCUMENT, RecordOptions, headnode, record_id
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.conf.settings import Settings
+    from arcacct.db.engine import Connection
+    from arcacct.publishing.session import Patience
+
+
+class AuditorRecords(Records):
+    """A record for each job; a correction is sent as it is, and the server says whether it can have it."""
+
+    document = DOCUMENT
+    can_replace = True
+
+    def __init__(self, options: RecordOptions) -> None:
+        self.options = options
+
+    def accept(self, aar: AAR, now: int) -> Verdict:
+        return accept(aar, self.options, now)
+
+    def text(self, aar: AAR, now: int) -> str:  # noqa: ARG002  a record does not say when it was made
+        return record.record(aar, self.options)
+
+    def replacement(self, aar: AAR, now: int, digest: bytes) -> str:  # noqa: ARG002  it has no other name
+        return record.record(aar, self.options)
+
+    def key(self, aar: AAR) -> str:
+        return record_id(aar, self.options)
+
+    def place(self, aar: AAR) -> tuple[str, str]:
+        return self.options.site, headnode(aar, self.options) or ""
+
+
+class AuditorPlug(Plug):
+    """Records to AUDITOR."""
+
+    target: AuditorTarget
+    kind = DOCUMENT.kind
+    record_kinds = (kind,)
+    # What one character more or less of a batch is, nobody has to count: well below `rules.LARGEST_BODY`.
+    max_bytes = 1_500_000
+    repeat = Repeat.ANSWERS
+    proof = "stored"
+    makes_room = "give its administrator what `arcacct quarantine sql` prints (it deletes record {key})"
+    replaced = "a correction: it is taken where nothing but the end of the job is another"
+
+    def __init__(self, target: AuditorTarget, settings: Settings) -> None:
+        super().__init__(target, settings)
+        default = self.default_benchmark()
+        self._options = RecordOptions(
+            site=target.site_id,
+            host=settings.lrms_host,
+            localid_prefix=target.localid_prefix or "",
+            vomsless_vo=self.vos(),
+            vo_groups=target.vo_group,
+            local_group_prefix=settings.local_group_prefix or "",
+            start_time_source=target.start_time_source,
+            default_benchmark=default,
+            score_type=None if target.score_type == "any" else target.score_type or default.type,
+            names=target.rename,
+        )
+
+    def records(self, _kind: str) -> Records:
+        return AuditorRecords(self._options)
+
+    def sender(self, patience: Patience | None = None) -> Sender:
+        # HTTP is slow to import.
+        from arcacct.publishing.session import session_to  # noqa: PLC0415
+        from arcacct.targets.auditor.sending import AuditorSender  # noqa: PLC0415
+
+        url = self.target.url
+        return AuditorSender(url, session_to(self.target.transport, patience, in_clear=url.startswith("http://")))
+
+    def corrections(self, con: Connection) -> str:
+        from arcacct.targets.auditor.corrections import corrections_sql  # noqa: PLC0415  asked for once a year
+
+        return corrections_sql(self.target, con)
+
+
+PLUG = AuditorPlug

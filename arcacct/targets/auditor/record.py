@@ -1,0 +1,177 @@
+"""
+Records of AUDITOR: what was used (components), by whom and where (meta), from when to when.
+
+AUDITOR reckons the run time itself, as the end less the start; so the start is the end less the wall time, unless a
+site wants the batch system's. Values that its APEL plugin would stop without are always there. Texts are ASCII on one
+line, spelt as in APEL's messages: the plugin writes them into messages of its own, which nobody escapes.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from arcacct.benchmark import FALLBACK, Benchmark, parsed_benchmark
+from arcacct.jobs.fqan import VOs, parsed_fqan
+from arcacct.jobs.identity import job_record_id, machine_host, start_time, vo_name
+from arcacct.publishing.plug import Document
+from arcacct.targets.ascii import ascii_text, cut
+from arcacct.targets.auditor.options import COMPONENTS, META, NO_NAME, SCORES
+from arcacct.targets.auditor.rules import LONGEST_NAME
+from arcacct.targets.xml import iso_time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.jobs.aar import AAR
+
+DOCUMENT = Document("auditor", "[", "]", "\n", ",")
+"""An array, a record on each line."""
+
+_KIB_PER_MB = 1024
+"""As AUDITOR's Slurm collector has it: what Slurm calls MB."""
+
+
+class RecordOptions(NamedTuple):
+    """What a site may choose about its records."""
+
+    site: str
+    host: str | None = None
+    """``lrms_host``: headnode and part of the id of jobs without an endpoint."""
+    localid_prefix: str = ""
+    vomsless_vo: VOs = VOs()
+    vo_groups: tuple[str, ...] = ()
+    """The first of a VO is the group of its jobs without VOMS attributes."""
+    local_group_prefix: str = ""
+    start_time_source: str = "wall"
+    """``wall`` or ``lrms``."""
+    default_benchmark: Benchmark = FALLBACK
+    score_type: str | None = None
+    """The one type of benchmark that records have; ``None``: any."""
+    names: tuple[tuple[str, str], ...] = ()
+    """What a record has, and what that is called, where it is not called as `options` says."""
+
+
+def record_id(aar: AAR, options: RecordOptions) -> str:
+    """What AUDITOR knows the record by, for ever: that of a usage record, after the site's prefix."""
+    return f"{options.localid_prefix}{job_record_id(aar, options.host)}"
+
+
+def record(aar: AAR, options: RecordOptions) -> str:
+    """A record that was accepted: one line of JSON, in the order of AUDITOR's own client."""
+    return (
+        f'{{"record_id":{json.dumps(record_id(aar, options))},'
+        f'"meta":{_meta(*_whose(aar), aar.lrms, options)},"components":{_components(*_used(aar), options)},'
+        f'"start_time":"{iso_time(start(aar, options))}","stop_time":"{iso_time(aar.end_time)}"}}\n'
+    )
+
+
+def start(aar: AAR, options: RecordOptions) -> int:
+    """When the job started, UTC seconds: the batch system's word, where it is wanted and known, else by its length."""
+    by_wall_time = aar.end_time - aar.wall_s
+    if options.start_time_source != "lrms":
+        return by_wall_time
+    found = start_time(aar, "lrms")
+    return by_wall_time if found != aar.lrms_start_time else found
+
+
+def benchmark(aar: AAR, options: RecordOptions) -> Benchmark:
+    """What a core was worth: the job's own benchmark, or the site's for jobs without."""
+    return parsed_benchmark(aar.benchmark) or options.default_benchmark
+
+
+def headnode(aar: AAR, options: RecordOptions) -> str | None:
+    """The submit host: the CE, or the batch system's host for local jobs."""
+    return name(machine_host(aar.endpoint_url, options.host))
+
+
+@lru_cache(maxsize=16384)
+def name(text: str | None) -> str | None:
+    """A text as AUDITOR and its plugin take it; ``None`` for what would be blank."""
+    if text is None:
+        return None
+    value = ascii_text(text).strip()
+    return (cut(value, LONGEST_NAME) if len(value) > LONGEST_NAME else value) or None
+
+
+def _whose(aar: AAR) -> tuple[str | None, str | None, str | None, tuple[str, ...], tuple[str, ...], str | None]:
+    return aar.local_user, aar.user_dn, aar.vo, aar.fqans, aar.auth_groups, aar.endpoint_url
+
+
+# Users come back with every job: a site has thousands of jobs for each combination.
+@lru_cache(maxsize=4096)
+def _meta(
+    local_user: str | None,
+    user_dn: str | None,
+    vo: str | None,
+    fqans: tuple[str, ...],
+    auth_groups: tuple[str, ...],
+    endpoint_url: str | None,
+    lrms: str | None,
+    options: RecordOptions,
+) -> str:
+    user, _, group = (local_user or "").partition(":")
+    values = {
+        "site_id": [name(options.site)],
+        "headnode": [name(machine_host(endpoint_url, options.host))],
+        "voms": _voms(vo, fqans, auth_groups, endpoint_url, options),
+        "subject": [name(user_dn)],
+        "user_id": [name(user)],
+        "group_id": [name(group)],
+        "collector_type": [name(lrms)],
+    }
+    names = META | dict(options.names)
+    # An empty array, or none at all, stops the plugin.
+    kept = {names[key]: found for key, texts in values.items() if (found := [text for text in texts if text])}
+    kept.pop(NO_NAME, None)
+    return _json(kept)
+
+
+def _voms(
+    vo: str | None,
+    fqans: tuple[str, ...],
+    auth_groups: tuple[str, ...],
+    endpoint_url: str | None,
+    options: RecordOptions,
+) -> list[str | None]:
+    """
+    The user's attributes, the main one first, as the plugin's patterns take them apart: ``/GROUP/Role=ROLE``.
+
+    A capability would count as part of the group where there is no role.
+    """
+    parsed = [found for found in map(parsed_fqan, fqans) if found is not None]
+    if parsed:
+        return [*dict.fromkeys(name(f"{one.group}/Role={one.role or 'NULL'}") for one in parsed)]
+    found = vo_name(vo, fqans[0] if fqans else None, auth_groups, options.vomsless_vo)
+    if not found:
+        return []
+    if not endpoint_url:
+        found = options.local_group_prefix + found
+    own = (group for group in options.vo_groups if group == f"/{found}" or group.startswith(f"/{found}/"))
+    return [name(f"{next(own, f'/{found}')}/Role=NULL")]
+
+
+def _used(aar: AAR) -> tuple[int, int, int, int, str | None]:
+    # Whatever ran did so on one core of one node at least.
+    return max(aar.core_count, 1), aar.cpu_s, max(aar.node_count, 1), -(-aar.memory_kib // _KIB_PER_MB), aar.benchmark
+
+
+def _components(
+    cores: int, cpu_s: int, nodes: int, memory_mb: int, recorded: str | None, options: RecordOptions
+) -> str:
+    """The score is what *one* core is worth, on Cores: the plugin multiplies run time and CPU time by it."""
+    names = COMPONENTS | SCORES | dict(options.names)
+    worth = parsed_benchmark(recorded) or options.default_benchmark
+    score = {"name": names[worth.type], "value": worth.thousandths / 1000}
+    amounts = {"Cores": cores, "TotalCPU": cpu_s, "NNodes": nodes, "Memory": memory_mb}
+    return _json(
+        [
+            {"name": names[what], "amount": amount, "scores": [score] if what == "Cores" else []}
+            for what, amount in amounts.items()
+            if names[what] != NO_NAME
+        ]
+    )
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))

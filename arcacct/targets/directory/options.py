@@ -1,0 +1,53 @@
+"""Targets that are directories: a block [arcacct/directory:NAME]."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from arcacct.conf import values
+from arcacct.conf.options import choice, plain
+from arcacct.conf.targets import TargetKind
+from arcacct.targets.apel.options import CONTENT, PACE, APELContent
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryTarget(APELContent):
+    """Unsigned messages as files, for a site's own ``ssmsend``."""
+
+    path: str
+    layout: str
+    """``dirq`` or ``directory``."""
+
+    @property
+    def url(self) -> str:
+        """The directory as a URL."""
+        return f"file://{self.path}"
+
+    @property
+    def receiver(self) -> tuple[object, ...]:
+        """One ``ssmsend`` may serve several sites."""
+        return (self.path, self.gocdb_name)
+
+    def wrong(self) -> Iterator[tuple[str, str]]:
+        """A directory that is not there, or not ours to write to."""
+        if not os.path.isdir(self.path) or not os.access(self.path, os.W_OK):
+            yield "path", f"{self.path} is no directory that this user may write to; create it"
+
+
+KIND = TargetKind(
+    "arcacct/directory",
+    "directory",
+    (
+        plain("path", values.path, required=True),
+        choice("layout", "dirq", "dirq", "directory"),
+        *CONTENT,
+        choice("apel_dialect", "server", "server", "seed"),
+        *PACE,
+    ),
+    DirectoryTarget,
+)

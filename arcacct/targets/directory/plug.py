@@ -1,0 +1,45 @@
+"""How a directory of messages is dealt with: what a site's own sender takes out of it goes to APEL."""
+
+from __future__ import annotations
+
+from arcacct.publishing.plug import Sender
+from arcacct.targets.apel.plug import APELMessages
+from arcacct.targets.apel.ssm_text import ssm_text
+from arcacct.targets.directory.options import DirectoryTarget
+from arcacct.targets.directory.sending import MessageDirectory, new_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.publishing.answers import Answer
+    from arcacct.publishing.ledger import Message
+    from arcacct.publishing.session import Patience
+
+
+class DirectoryPlug(APELMessages):
+    """Unsigned messages as files."""
+
+    target: DirectoryTarget
+    proof = "written"
+
+    def sender(self, _patience: Patience | None = None) -> Sender:
+        return DirectorySender(self.target)
+
+
+class DirectorySender(Sender):
+    """A directory answers at once, or the file system hangs: nobody can help that."""
+
+    def __init__(self, target: DirectoryTarget) -> None:
+        self._directory = MessageDirectory(target.path, target.layout)
+        self.destination = target.url
+
+    def name(self) -> str | None:
+        return new_name()
+
+    def pack(self, text: str) -> bytes:
+        return ssm_text(text)
+
+    def send(self, message: Message) -> Answer:
+        return self._directory.write(self.unpack(message.data), message.empaid or new_name())
+
+
+PLUG = DirectoryPlug

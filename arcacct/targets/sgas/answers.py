@@ -1,0 +1,86 @@
+"""What SGAS answers (the LUTS server behind nginx): its own rows of `publishing.answers`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from arcacct.publishing.answers import TEXT_LIMIT, Answer, Kind, by_status, json_of, words
+from arcacct.wording import fit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+_LONGEST_ROW = 40
+
+
+def classify_sgas(status: int, headers: Mapping[str, str], body: bytes, sent_ids: Collection[str]) -> Answer:
+    """
+    Judge what SGAS answered to a document with the records `sent_ids`.
+
+    A mapping from recordId to GlobalJobId as `sent_ids` lets an answer keyed by GlobalJobId count as the record's:
+    SGAS renames records whose LocalJobId is longer than 120 characters or starts with a slash.
+    """
+    if status == 200:
+        return _sgas_inserted(body, sent_ids)
+    said = words(body)
+    if status == 500:
+        if _SGAS_TRANSIENT.search(said):
+            return Answer(Kind.TRY_LATER, 500, said, outcome_known=False)
+        return Answer(Kind.RECORDS_REFUSED, 500, said)
+    answer = by_status(status, headers, said, _ADVICE_SGAS)
+    # 406: only this machine is not ours to report.
+    about_credentials = status == 400 and "certificate" in said.lower()
+    return answer._replace(about_credentials=about_credentials, about_group=status == 406)
+
+
+# PostgreSQL's and psycopg2's words for what passes by itself: a lost connection, a deadlock, two inserts at once.
+_SGAS_TRANSIENT = re.compile(
+    r"(?i)OperationalError|deadlock detected|duplicate key value|unique constraint|could not serialize"
+    r"|server closed the connection|terminating connection|connection (already closed|not open|refused)"
+)
+
+
+_ADVICE_SGAS = {
+    400: "check x509_host_cert and x509_cert_dir: the server wants a client certificate it can verify",
+    403: "ask the SGAS administrator for the jobinsert right, for the subject exactly as the server sees it "
+    "(/O=.../CN=host and CN=host,O=... are different to SGAS)",
+    404: "check targeturl: it ends in /ur, without a slash behind",
+    406: "the certificate's domain is not that of these machines: ask the SGAS administrator for "
+    "jobinsert:machine_name=..., or correct the host names",
+    None: "check targeturl: this is not what SGAS answers",
+}
+
+
+def _sgas_inserted(body: bytes, sent_ids: Collection[str]) -> Answer:
+    parsed = json_of(body)
+    if parsed is None and body.strip() == b"null":
+        # SGAS lost its database connection, inserted again and lost that result: the rows are there.
+        said = "null: inserted, but the ids were lost"
+        return Answer(Kind.TRY_LATER, 200, said, outcome_known=False)
+    if not isinstance(parsed, dict):
+        said = words(body) or "an empty answer"
+        return Answer(Kind.WE_ARE_REFUSED, 200, said, outcome_known=False, advice=_ADVICE_SGAS[None])
+    stored = _acknowledged(parsed.keys(), sent_ids)
+    missing = sorted(set(sent_ids) - stored)
+    if not missing:
+        return Answer(Kind.ACCEPTED, 200, record_ids=stored, receiver_rows=_rows(parsed, sent_ids))
+    # One transaction for all: an id that is not named is a record that SGAS did not see as a record.
+    said = f"{len(missing)} of {len(set(sent_ids))} records not named in the answer: {', '.join(missing)}"
+    return Answer(Kind.RECORDS_REFUSED, 200, fit(said, TEXT_LIMIT), outcome_known=False, record_ids=stored)
+
+
+def _acknowledged(keys: Collection[str], sent_ids: Collection[str]) -> frozenset[str]:
+    """The sent ids that `keys` name, by themselves or by the GlobalJobId that SGAS put in their place."""
+    if not isinstance(sent_ids, Mapping):
+        return frozenset(sent_ids) & frozenset(keys)
+    return frozenset(record_id for record_id, job_id in sent_ids.items() if record_id in keys or job_id in keys)
+
+
+def _rows(parsed: Mapping[str, object], sent_ids: Collection[str]) -> dict[str, str]:
+    """The number of each record's row, by the id that was sent."""
+    names = sent_ids if isinstance(sent_ids, Mapping) else {}
+    found = {one: parsed.get(one, parsed.get(names.get(one, ""))) for one in sent_ids}
+    return {one: fit(str(row))[:_LONGEST_ROW] for one, row in found.items() if isinstance(row, str | int)}

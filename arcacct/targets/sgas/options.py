@@ -1,0 +1,66 @@
+"""Targets of SGAS: a block [arex/jura/sgas:NAME]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from arcacct.conf import values
+from arcacct.conf.options import SELECTION, TRANSPORT, Spec, choice, flag, messages, plain
+from arcacct.conf.targets import Target, TargetKind, Transport
+from arcacct.secrecy import without_login
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SGASTarget(Target):
+    """Usage records posted to SGAS."""
+
+    transport: Transport
+    insert_url: str
+    """Where records are posted: ``https://HOST[:PORT]/PATH/ur``."""
+    memory_type: str
+    sgas_vo_style: str
+    sgas_host_style: str
+    sgas_corrections: str
+
+    @property
+    def url(self) -> str:
+        """Where records are posted."""
+        return self.insert_url
+
+
+def _insert_url(value: str) -> str:
+    """
+    The URL that usage records are posted to.
+
+    As ARC makes it: slashes at the end go, ``/ur`` is appended unless it is there.
+    A URL without a path gets SGAS's own, ``/sgas/ur`` (jura-ng stops at such a URL).
+    """
+    url = values.https_url(value)
+    folder = url.path.rstrip("/") or "/sgas"
+    return f"https://{values.address_of(url).netloc}{folder if folder.endswith('/ur') else folder + '/ur'}"
+
+
+def _pathless(value: str) -> str | None:
+    if not value.startswith("https://") or "/" in value[8:].rstrip("/"):
+        return None
+    return f"has no path, so /sgas/ur is used; write it out, as {without_login(value).rstrip('/')}/sgas"
+
+
+KIND = TargetKind(
+    "arex/jura/sgas",
+    "sgas",
+    (
+        Spec("targeturl", "insert_url", _insert_url, required=True, is_url=True, advice=_pathless),
+        plain("localid_prefix", values.text),
+        *messages("50", "0"),
+        *SELECTION,
+        choice("memory_type", "shared", "shared", "virtual"),
+        choice("sgas_vo_style", "arc", "arc", "doc"),
+        choice("sgas_host_style", "multi", "multi", "joined"),
+        choice("sgas_corrections", "hold", "hold", "replace"),
+        *TRANSPORT,
+        flag("ca_system"),
+    ),
+    SGASTarget,
+    obsolete=("legacy_fallback",),
+)

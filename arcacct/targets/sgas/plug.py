@@ -1,0 +1,101 @@
+"""
+How SGAS is dealt with.
+
+SGAS ignores a record that it has, so a message may be sent again at any time, and never corrects one: unless it comes
+under another GlobalJobId (`sgas_corrections=replace`), its administrator has to delete the old one.
+"""
+
+from __future__ import annotations
+
+from arcacct.jobs.aar import AAR
+from arcacct.publishing.plug import Document, Plug, Records, Repeat, Sender, Verdict
+from arcacct.targets.sgas import acceptance, usage_record
+from arcacct.targets.sgas.options import SGASTarget
+from arcacct.targets.sgas.usage_record import UROptions
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.conf.settings import Settings
+    from arcacct.db.engine import Connection
+    from arcacct.publishing.session import Patience
+
+_SUFFIX_DIGITS = 12
+
+
+class UsageRecords(Records):
+    """OGF usage records; SGAS authorises by MachineName."""
+
+    document = Document("ur", usage_record.HEAD, usage_record.TAIL, "</JobUsageRecord>\n")
+
+    def __init__(self, options: UROptions, *, can_replace: bool) -> None:
+        """``can_replace``: whether corrections are sent, under another GlobalJobId."""
+        self.options = options
+        self.can_replace = can_replace
+
+    def accept(self, aar: AAR, now: int) -> Verdict:
+        return acceptance.accept_for_sgas(aar, self.options, now)
+
+    def text(self, aar: AAR, now: int) -> str:
+        return usage_record.usage_record(aar, self.options, now)
+
+    def key(self, aar: AAR) -> str:
+        return usage_record.record_id(aar, self.options)
+
+    def group(self, aar: AAR) -> str | None:
+        return usage_record.machine_name(aar, self.options)
+
+    def place(self, aar: AAR) -> tuple[str, str]:
+        return "", usage_record.machine_name(aar, self.options) or ""
+
+    def replaces(self, aar: AAR) -> bool:
+        """Only a record without children is put in the place of the one that is there."""
+        return self.can_replace and not aar.run_time_environments and not aar.transfers
+
+    def replacement(self, aar: AAR, now: int, digest: bytes) -> str:
+        other_id = f"{aar.job_id}#{digest.hex()[:_SUFFIX_DIGITS]}"
+        return usage_record.usage_record(aar, self.options, now, other_id)
+
+
+class SGASPlug(Plug):
+    """Usage records to SGAS."""
+
+    target: SGASTarget
+    kind = UsageRecords.document.kind
+    record_kinds = (kind,)
+    # nginx before SGAS refuses bodies above 2 MB (client_max_body_size 2m).
+    max_bytes = 1_500_000
+    repeat = Repeat.IGNORES
+    proof = "stored"
+    numbers_records = True
+    makes_room = "give its administrator what `arcacct quarantine sql` prints (it deletes record {key})"
+    replaced = "sent with another GlobalJobId, at which the receiver replaces the record that it has"
+    after_jura = "nothing to do: record ids are the same as jura-ng's, and SGAS ignores what it has"
+
+    def __init__(self, target: SGASTarget, settings: Settings) -> None:
+        super().__init__(target, settings)
+        self._options = UROptions(
+            host=settings.lrms_host,
+            localid_prefix=target.localid_prefix or "",
+            vomsless_vo=self.vos(),
+            vo_groups=target.vo_group,
+            start_time_source=target.start_time_source,
+            vo_style=target.sgas_vo_style,
+            host_style=target.sgas_host_style,
+            memory_type=target.memory_type,
+        )
+
+    def records(self, _kind: str) -> Records:
+        return UsageRecords(self._options, can_replace=self.target.sgas_corrections == "replace")
+
+    def sender(self, patience: Patience | None = None) -> Sender:
+        from arcacct.targets.sgas.sending import SGASSender  # noqa: PLC0415  HTTP is slow to import
+
+        return SGASSender(self.target, patience)
+
+    def corrections(self, con: Connection) -> str:
+        from arcacct.targets.sgas.corrections import corrections_sql  # noqa: PLC0415  asked for once a year
+
+        return corrections_sql(self.target, con)
+
+
+PLUG = SGASPlug

@@ -1,0 +1,210 @@
+"""Records on their way to AUDITOR: whatever it answers, what is called accepted is there, and as it is said."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from typing import Any
+
+import pytest
+from publishing_site import QUICK, jobs
+
+from arcacct.db import opening
+from arcacct.jobs import reading
+from arcacct.publishing.answers import Answer, Kind
+from arcacct.publishing.ledger import KEPT, OTHER, Message, SentRecord
+from arcacct.sandbox.auditor import AuditorAccess
+from arcacct.sandbox.faults import Faults
+from arcacct.sandbox.server import Server
+from arcacct.targets import plug_of
+
+COUNT = 4
+WRITES = AuditorAccess(frozenset({"ce.example.org"}))
+
+
+@pytest.fixture
+def plug(site):
+    return plug_of(site.settings.targets[0], site.settings)
+
+
+@pytest.fixture
+def sender(plug):
+    """The way to the server, as a run has it."""
+    with closing(plug.sender(QUICK)) as sender:
+        yield sender
+
+
+@pytest.fixture
+def texts(site, plug) -> list[str]:
+    """Some records."""
+    site.record(*jobs(COUNT))
+    con = opening.read_accounting(site.settings.places)
+    with closing(con):
+        (page,) = reading.ended_between(con, 0, 2**40)
+    return [plug.records(plug.kind).text(aar, 0) for aar in page]
+
+
+def ids(texts) -> list[str]:
+    return [json.loads(text)["record_id"] for text in texts]
+
+
+def changed(text: str, **values: Any) -> str:
+    return json.dumps(json.loads(text) | values) + "\n"
+
+
+def send(sender, plug, *texts: str, in_doubt: bool = False) -> Answer:
+    """The answer to a message; ``in_doubt``: as far as the ledger knows the server has these records."""
+    records = tuple(SentRecord(one, 1, 1, 1, b"d", one, replaced_id=1 if in_doubt else None) for one in ids(texts))
+    document = plug.records(plug.kind).document
+    data = sender.pack(document.join(texts))
+    return sender.send(Message(1, document.kind, "publish", 1, "", None, "", len(texts), data, records))
+
+
+def requests(box) -> int:
+    """How many there were since the last time."""
+    count, box.servers["auditor"].requests = box.servers["auditor"].requests, 0
+    return count
+
+
+def test_several_go_together(box, server, sender, plug, texts) -> None:
+    """One request for all of them, and one for the proof that they were stored."""
+    assert send(sender, plug, *texts)[:2] == (Kind.ACCEPTED, 200)
+    assert list(server.records) == ids(texts)
+    assert requests(box) == 2
+
+
+def test_one_goes_alone(box, server, sender, plug, texts) -> None:
+    assert send(sender, plug, texts[0]).kind == Kind.ACCEPTED
+    assert list(server.records) == ids(texts[:1])
+    assert requests(box) == 1
+
+
+@pytest.mark.parametrize("ignores", [False, True], ids=["as-it-is", "ignore_record_exists_error"])
+@pytest.mark.parametrize("there", [0, 1, COUNT - 1], ids=["the-first", "one", "the-last"])
+def test_what_is_there_keeps_nothing_out(server, sender, plug, texts, ignores, there) -> None:
+    """One record of a message is there, and the server stores none of it, whatever it says: they go one by one."""
+    server.ignores_repeats = ignores
+    send(sender, plug, texts[there])
+    answer = send(sender, plug, *texts)
+    assert answer.kind == Kind.ACCEPTED
+    assert sorted(server.records) == sorted(ids(texts))
+    # Of those that it would not have told of, nobody knows whether they are what was sent.
+    assert set(answer.receiver_rows.values()) <= ({KEPT} if ignores else set())
+
+
+def test_who_hides_repeats_is_sent_one_by_one(box, server, sender, plug, texts) -> None:
+    """From the first message on."""
+    server.ignores_repeats = True
+    send(sender, plug, *texts[:2])
+    requests(box)
+    send(sender, plug, *texts[2:])
+    assert (requests(box), len(server.records)) == (2, COUNT)
+
+
+def test_a_message_again(box, server, sender, plug, texts) -> None:
+    """It was sent before, and no answer came: all of it is there, as it was sent."""
+    box.faults.drop("auditor", after_work=True, times=None)
+    assert send(sender, plug, *texts).kind == Kind.TRY_LATER
+    box.faults.clear()
+    answer = send(sender, plug, *texts)
+    assert (answer.kind, answer.receiver_rows) == (Kind.ACCEPTED, {})
+    assert len(server.records) == COUNT
+
+
+@pytest.mark.parametrize("path", ["/records", "/record"])
+@pytest.mark.parametrize("after_work", [False, True])
+def test_an_answer_that_is_lost_once(box, server, sender, plug, texts, path, after_work) -> None:
+    """It is asked for again at once, and a repeat is no error."""
+    box.faults.drop("auditor", path=path, after_work=after_work)
+    assert send(sender, plug, *texts).kind == Kind.ACCEPTED
+    assert len(server.records) == COUNT
+
+
+def test_the_end_is_put_right(server, sender, plug, texts) -> None:
+    """The one thing that can be changed."""
+    send(sender, plug, texts[0])
+    answer = send(sender, plug, changed(texts[0], stop_time="2026-01-01T00:00:00Z"), in_doubt=True)
+    assert (answer.kind, answer.receiver_rows) == (Kind.ACCEPTED, {})
+    assert server.records[ids(texts)[0]].stop_time.year == 2026
+
+
+@pytest.mark.parametrize("ignores", [False, True], ids=["as-it-is", "ignore_record_exists_error"])
+@pytest.mark.parametrize("in_doubt", [False, True], ids=["unknown", "known"])
+def test_another_version_is_kept(server, sender, plug, texts, ignores, in_doubt) -> None:
+    """The ledger is told, unless a server hides it of a record that nobody knew to be there."""
+    server.ignores_repeats = ignores
+    send(sender, plug, texts[0])
+    before = server.records
+    answer = send(sender, plug, changed(texts[0], components=[], stop_time="2026-01-01T00:00:00Z"), in_doubt=in_doubt)
+    assert answer.kind == Kind.ACCEPTED
+    expected = {} if ignores and not in_doubt else {ids(texts)[0]: OTHER}
+    assert (answer.receiver_rows, server.records) == (expected, before)
+
+
+@pytest.mark.parametrize("ignores", [False, True], ids=["as-it-is", "ignore_record_exists_error"])
+def test_without_the_right_to_read(box, server, sender, plug, texts, ignores) -> None:
+    """Whether it is another version is not known, and it is asked for once only."""
+    server.access, server.ignores_repeats = WRITES, ignores
+    assert send(sender, plug, *texts).kind == Kind.ACCEPTED
+    answer = send(sender, plug, *texts, in_doubt=True)
+    assert answer.receiver_rows == dict.fromkeys(ids(texts), KEPT)
+    requests(box)
+    send(sender, plug, texts[0], in_doubt=True)
+    assert requests(box) == (2 if ignores else 1)
+
+
+@pytest.mark.parametrize("ignores", [False, True], ids=["as-it-is", "ignore_record_exists_error"])
+@pytest.mark.parametrize("reads", [False, True], ids=["writes", "reads"])
+def test_room_was_made(server, sender, plug, texts, ignores, reads) -> None:
+    """The old version is gone, as the ledger does not know: the new one is stored, and known to be."""
+    server.ignores_repeats = ignores
+    server.access = server.access if reads else WRITES
+    answer = send(sender, plug, texts[0], in_doubt=True)
+    assert list(server.records) == ids(texts[:1])
+    assert answer.receiver_rows == ({ids(texts)[0]: KEPT} if ignores and not reads else {})
+
+
+REFUSALS = {
+    "a fault of its database": (500, "UNEXPECTED_ERROR", Kind.RECORDS_REFUSED),
+    "no record": (400, "Json deserialize error", Kind.RECORDS_REFUSED),
+    "no right": (403, "", Kind.WE_ARE_REFUSED),
+    "too large": (413, "", Kind.TOO_LARGE),
+    "away": (503, "", Kind.TRY_LATER),
+}
+
+
+@pytest.mark.parametrize(("status", "body", "kind"), REFUSALS.values(), ids=REFUSALS)
+@pytest.mark.parametrize("path", ["/records", "/record/", "/record"])
+def test_a_refusal(box, server, sender, plug, texts, path, status, body, kind) -> None:
+    """Whichever request it ends, nothing is called accepted that is not there."""
+    send(sender, plug, texts[1])
+    # The path of several begins with that of one; a record that is read is below it.
+    box.faults.answer("auditor", status, body, path=path, times=None, containing="" if path != "/record" else texts[2])
+    answer = send(sender, plug, *texts)
+    if path == "/record/":
+        assert answer.kind == (kind if kind == Kind.TRY_LATER else Kind.ACCEPTED)
+    else:
+        assert answer.kind == kind
+    if answer.kind == Kind.ACCEPTED:
+        assert len(server.records) == COUNT
+
+
+def test_an_answer_that_is_cut(box, server, sender, plug, texts) -> None:
+    """What is read back in half is as good as not read."""
+    send(sender, plug, texts[0])
+    box.faults.answer("auditor", 200, '{"record_id":', path="/record/", times=None)
+    assert send(sender, plug, texts[0], in_doubt=True).receiver_rows == {ids(texts)[0]: KEPT}
+
+
+def test_in_clear(box, server, site) -> None:
+    """Over plain HTTP nobody is asked who he is, and no certificate is needed."""
+    open_to_all = Server(server, None, 0, Faults(["auditor"]), server.journal)
+    open_to_all.start()
+    try:
+        site.configure(f"[arcacct/auditor:a]\ntargeturl=http://localhost:{open_to_all.port}\nsite_id=SITE\n")
+        (site.path / "arc.conf").write_text((site.path / "arc.conf").read_text().replace("x509_host_", "#"))
+        site.record(*jobs(COUNT))
+        assert site.publish().error is None
+    finally:
+        open_to_all.stop()
+    assert len(server.records) == COUNT
