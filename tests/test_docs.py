@@ -25,12 +25,15 @@ from arcacct.conf.parser import Conf, load
 from arcacct.conf.settings import examine
 from arcacct.db import opening
 from arcacct.db.schema import PUBLISHING, in_memory
+from arcacct.jobs.precedence import PRECEDENCE
+from arcacct.jobs.precedence import SOURCES as PLAIN_SOURCES
 from arcacct.resources import resource
 from arcacct.targets import kinds
 
 ROOT = pathlib.Path(__file__).parent.parent
 README = ROOT / "README.md"
 BEGIN, END = "<!-- reference: begin -->\n", "<!-- reference: end -->\n"
+SOURCES = ("<!-- precedence: begin -->\n", "<!-- precedence: end -->\n")
 COLUMNS = ("<!-- contract: begin -->\n", "<!-- contract: end -->\n")
 START = ("venv/bin/arcacct demo", "venv/bin/pytest")
 """How the two commands for a fresh machine end."""
@@ -205,6 +208,28 @@ def test_the_reference_of_commands_is_that_of_the_program() -> None:
         README.write_text(f"{above}{COLUMNS[0]}{sql_contract.markdown()}{COLUMNS[1]}{below}", encoding="utf-8")
         rest = readme().split(BEGIN)[1]
     assert rest.split(END)[0] == reference()
+
+
+def precedence() -> str:
+    """The table of `jobs.precedence`, and what its words stand for."""
+    rows = ["| what | the strongest first | why |", "|---|---|---|"]
+    for row in PRECEDENCE:
+        fields = ", ".join(f"`{field}`" for field in row.fields)
+        rows.append(f"| {fields} | {' > '.join(row.order)} | {row.reason} |")
+    words = [f"* `{source}`: {meaning}" for source, meaning in PLAIN_SOURCES.items()]
+    return "\n".join(("", *rows, "", *words, "", ""))
+
+
+def test_the_table_of_precedence_is_that_of_the_program() -> None:
+    """Who may tell which value, word for word; ``ARCACCT_WRITE_README=1`` writes it anew."""
+    text = readme()
+    before, rest = text.split(SOURCES[0])
+    if os.environ.get("ARCACCT_WRITE_README"):
+        README.write_text(
+            f"{before}{SOURCES[0]}{precedence()}{SOURCES[1]}{rest.split(SOURCES[1])[1]}", encoding="utf-8"
+        )
+        rest = readme().split(SOURCES[0])[1]
+    assert rest.split(SOURCES[1])[0] == precedence()
 
 
 def test_every_command_is_mentioned_outside_the_reference() -> None:

@@ -18,7 +18,6 @@ from arcacct.sonar.producing import sysinfo as probe_sysinfo
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
 _CLUSTER = click.option("--cluster", default="", metavar="NAME", help="Name of the cluster, as in all its telemetry.")
 _NODE = click.option("--node", default="", metavar="NAME", help="Name of this node, if not that of the host.")
@@ -66,7 +65,7 @@ def sample(cluster: str, node: str, interval: float | None, exclude_system_jobs:
     return _tell(probe, "sample", host, interval)
 
 
-def _tell(probe: Callable[[], dict[str, Any]], kind: str, host: Host, interval_s: float | None) -> int:
+def _tell(probe: Callable[[], dict[str, object]], kind: str, host: Host, interval_s: float | None) -> int:
     if interval_s is not None:
         return _repeat(interval_s, lambda: data(line(probe, kind, host)[0]))
     text, succeeded = line(probe, kind, host)

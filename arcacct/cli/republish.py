@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import click
 
+from arcacct.cli.arguments import together
 from arcacct.cli.asking import complete_target
 from arcacct.cli.context import conf_of, settings_of
 from arcacct.cli.examples import examples
@@ -22,7 +24,28 @@ from arcacct.publishing.plug import Plug
 from arcacct.publishing.tally import Tally
 from arcacct.targets import kinds, plugs
 
-AD_HOC_OPTIONS = ("topic", "project", "apel_messages", "gocdb_name", "localid_prefix", "vofilter", "urbatchsize")
+
+class _AdHoc(NamedTuple):
+    """Options of a target that only the command line knows, by their names in the configuration."""
+
+    topic: str | None
+    project: str | None
+    apel_messages: str | None
+    gocdb_name: str | None
+    localid_prefix: str | None
+    vofilter: str | None
+    urbatchsize: str | None
+
+
+def _period(from_s: int | None, to_s: int | None, after_s: int | None, till_s: int | None) -> run.Period:
+    """``[from, to)``, or arcctl's ``(after, till]``: end times are whole seconds."""
+    first = from_s if from_s is not None else None if after_s is None else after_s + 1
+    before = to_s if to_s is not None else None if till_s is None else till_s + 1
+    if first is None or before is None:
+        raise UsageError("give a period: --from TIME --to TIME (or arcctl's -b TIME -e TIME)")
+    if first >= before:
+        raise UsageError(f"nothing ends between {iso(first)} and {iso(before)}: the period has to begin before it ends")
+    return run.Period(first, before)
 
 
 @click.command(
@@ -57,21 +80,19 @@ AD_HOC_OPTIONS = ("topic", "project", "apel_messages", "gocdb_name", "localid_pr
 @click.option("--write-to", metavar="DIR", help="Write exactly what would be sent into a directory; send nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask on a terminal.")
 @click.pass_context
+@together(_period, "period", ("from_s", "to_s", "after_s", "till_s"))
+@together(_AdHoc, "ad_hoc")
 def republish(
     ctx: click.Context,
-    /,
     *,
-    from_s: int | None,
-    to_s: int | None,
-    after_s: int | None,
-    till_s: int | None,
+    period: run.Period,
     target: str | None,
     apel_url: str | None,
     sgas_url: str | None,
     plan_only: bool,
     write_to: str | None,
     yes: bool,
-    **ad_hoc: str | None,
+    ad_hoc: _AdHoc,
 ) -> int:
     """
     Send the records of a period again: jobs with FROM <= end time < TO, all times UTC.
@@ -80,7 +101,6 @@ def republish(
     them; keys at APEL that no longer hold are sent with zeros. The regular publishing goes on where it is, and an
     interrupted republish can be repeated.
     """
-    period = _period((from_s, to_s), (after_s, till_s))
     found, targets = _targets(ctx, target, apel_url, sgas_url, ad_hoc)
     if not plan_only and write_to is None:
         opening.refuse_unasked(found.places)
@@ -98,23 +118,11 @@ def republish(
     return exit_code(outcomes, complaints)
 
 
-def _period(half_open: tuple[int | None, int | None], arcctl: tuple[int | None, int | None]) -> run.Period:
-    """``[from, to)``, or arcctl's ``(from, till]``: end times are whole seconds."""
-    (from_s, to_s), (after_s, till_s) = half_open, arcctl
-    first = from_s if from_s is not None else None if after_s is None else after_s + 1
-    before = to_s if to_s is not None else None if till_s is None else till_s + 1
-    if first is None or before is None:
-        raise UsageError("give a period: --from TIME --to TIME (or arcctl's -b TIME -e TIME)")
-    if first >= before:
-        raise UsageError(f"nothing ends between {iso(first)} and {iso(before)}: the period has to begin before it ends")
-    return run.Period(first, before)
-
-
 def _targets(
-    ctx: click.Context, name: str | None, apel_url: str | None, sgas_url: str | None, ad_hoc: dict[str, str | None]
+    ctx: click.Context, name: str | None, apel_url: str | None, sgas_url: str | None, ad_hoc: _AdHoc
 ) -> tuple[Settings, Sequence[Plug]]:
     """The targets that are meant: configured ones, or one that only the command line knows."""
-    given = {option: value for option, value in ad_hoc.items() if value is not None}
+    given = {option: value for option, value in ad_hoc._asdict().items() if value is not None}
     if sum(choice is not None for choice in (name, apel_url, sgas_url)) > 1:
         raise UsageError("give one of --target, --apel-url and --sgas-url")
     url = apel_url or sgas_url

@@ -156,6 +156,6 @@ def _in_ascii_where_unseen(text: str) -> str:
     return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
 
 
-def _encoded(value: bytes) -> dict[str, Any]:
+def _encoded(value: bytes) -> dict[str, bool | str]:
     # As sqlite-utils writes and reads it.
     return {"$base64": True, "encoded": base64.b64encode(value).decode()}

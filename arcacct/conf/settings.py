@@ -34,10 +34,6 @@ class Settings:
     places: Places
     jura_database: str
     """jura-ng's publishing.db, which tells how far it came with each target; it may not exist."""
-    http_proxy: str | None
-    host_key: str
-    host_cert: str
-    cert_dir: str
     targets: tuple[Target, ...]
     lrms_host: str
     """SubmitHost, MachineName and recordId host of jobs without an endpoint."""
@@ -46,11 +42,8 @@ class Settings:
     node_benchmarks: tuple[NodeBenchmark, ...]
     queue_benchmarks: tuple[tuple[str, str], ...]
     """Each queue with its benchmark, ``TYPE:VALUE``; of several the first, as in ARC."""
-    allow_jura: bool
     keep_messages_days: int
     settle_s: int
-    files: tuple[str, ...]
-    """The files that were read."""
     warnings: tuple[Problem, ...]
 
 
@@ -92,20 +85,14 @@ def examine(
         hostname=common["hostname"],
         places=where,
         jura_database=where.controldir + "/accounting/publishing.db",
-        http_proxy=common["http_proxy"],
-        host_key=common["x509_host_key"],
-        host_cert=common["x509_host_cert"],
-        cert_dir=common["x509_cert_dir"],
         targets=found,
         lrms_host=ours["lrms_host"] or common["hostname"],
         local_group_prefix=ours["local_group_prefix"],
         map=ours["map"],
         node_benchmarks=ours["node_benchmark"],
         queue_benchmarks=queues,
-        allow_jura=ours["allow_jura"],
         keep_messages_days=ours["keep_messages_days"],
         settle_s=ours["settle_s"],
-        files=tuple(conf.files),
         warnings=tuple(problem for problem in problems if problem.severity == WARNING),
     )
     return made, problems

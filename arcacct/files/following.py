@@ -53,6 +53,7 @@ class Follower:
         self._order = order
         self._endings = endings
         self._said: dict[str, str] = {}
+        """What is wrong now, by path."""
 
     def once(self) -> Iterator[Reader]:
         """Every file, each after what it was rotated to since it was read last."""
@@ -72,24 +73,29 @@ class Follower:
         Every file, and what comes; ``None`` whenever all was read that there is.
 
         Goes on as long as ``goes_on`` says so. A file that is not there, or cannot be read now, is tried again.
-        Standard input ends when its writer does.
-        Raises InputError for standard input beside anything else.
+        Standard input ends when its writer does; InputError is raised for it beside anything else.
         """
         if STDIN in self._paths:
             if len(self._paths) > 1:
                 raise InputError("-: standard input is followed alone; follow the files by another command")
-            yield from self._follow_stdin()
+            with Reader(STDIN) as reader:
+                reader.is_last = True
+                yield reader
             return
         followed: dict[str, _Path] = {}
+        known: set[str] = set()
         try:
             while True:
                 paths, complaints = self._found()
-                self._say("", "; ".join(complaints))
+                for complaint in set(complaints) - known:
+                    self._complain(complaint)
+                known = set(complaints)
                 for path in sorted(paths, key=self._when) if not followed else paths:
                     yield from self._look(followed.setdefault(path, self._path(path)))
                 # What is in a directory that cannot be read now is not gone.
                 for path in () if complaints else followed.keys() - set(paths):
                     yield from followed.pop(path).leave()
+                    self._said.pop(path)
                 yield None
                 if not goes_on():
                     return
@@ -98,15 +104,6 @@ class Follower:
             for one in followed.values():
                 one.close()
 
-    def _follow_stdin(self) -> Iterator[Reader | None]:
-        with Reader(STDIN) as reader:
-            reader.is_slow = True
-            while not reader.is_over:
-                yield reader
-                yield None
-            reader.is_last = True
-            yield reader
-
     def _look(self, one: _Path) -> Iterator[Reader]:
         wrong = ""
         try:
@@ -114,6 +111,7 @@ class Follower:
             wrong = one.reader.complaint if one.reader is not None else ""
         except InputError as error:
             wrong = str(error)
+            one.close()
         self._say(one.path, wrong)
 
     def _say(self, path: str, complaint: str) -> None:
@@ -165,6 +163,7 @@ class _Path:
 
     def look(self) -> Iterator[Reader]:
         """The files that may have something new. Raises InputError for what cannot be read now."""
+        since_s, self._looked_s = self._looked_s, int(time.time())
         former = self._former
         if former is not None and former.is_removed():
             self._former = None
@@ -176,7 +175,7 @@ class _Path:
             yield from self._go_on(self.reader, identity)
         # When a file was moved away the next may not be there yet: the old one may still be written to.
         if self.reader is None and identity is not None:
-            for path in self.rotated():
+            for path in self.rotated(since_s):
                 try:
                     yield from self.whole(path)
                 except InputError as error:
@@ -184,7 +183,6 @@ class _Path:
             self.reader = self._open(self.path)
             self.reader.has_changed()
             yield self.reader
-        self._looked_s = int(time.time())
 
     def _identity(self) -> tuple[int, int] | None:
         try:
@@ -226,17 +224,17 @@ class _Path:
     def leave(self) -> Iterator[Reader]:
         """The path is no longer meant: what is left of its files."""
         for reader in (self._former, self.reader):
-            if reader is not None and not reader.was_cut():
+            if reader is not None:
                 yield from self._end(reader)
-        self.close()
+        self._former = self.reader = None
 
-    def rotated(self) -> list[str]:
+    def rotated(self, looked_s: int = 0) -> list[str]:
         """
-        What the path was renamed or copied to since it was read last.
+        What the path was renamed or copied to since it was read last; without positions since it was looked at.
 
         None of a directory that cannot be read: reading the path says what is wrong.
         """
-        read_s = self._looked_s if self._positions is None else self._positions.read_s(self.path)
+        read_s = looked_s if self._positions is None else self._positions.read_s(self.path)
         with suppress(InputError):
             return rotated_since(self.path, read_s) if read_s else []
         return []
@@ -270,8 +268,8 @@ class _Path:
             self._read = [*self._read, reader][-_REMEMBERED:]
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the files; the next look finds them by their positions."""
         for reader in (self._former, self.reader):
             if reader is not None:
-                reader.close()
+                self._let_go(reader)
         self._former = self.reader = None

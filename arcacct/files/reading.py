@@ -108,6 +108,8 @@ class Reader:
             raise
         self.compressed = self._file is not self._raw
         self.identity = (status.st_dev, status.st_ino) if is_file and path != STDIN else None
+        self.size = status.st_size if is_file else 0
+        """Bytes on the disk when it was opened."""
         self.position = Position()
         self.state: Any = None
         self.head: bytes | None = None
@@ -118,10 +120,6 @@ class Reader:
         """What stood after the last newline when we read last."""
         self.is_last = False
         """Whether nothing more is to come from it: what is left at its end is no beginning."""
-        self.is_slow = False
-        """Whether we would have to wait for each piece."""
-        self.is_over = False
-        """Whether we have come to an end that may be no end for ever."""
         self._at = 0
         """How far was read: up to the position, and what is left."""
         self._tail = b""
@@ -151,20 +149,19 @@ class Reader:
     def __exit__(self, *_error: object) -> None:
         self.close()
 
-    @property
-    def size(self) -> int:
-        """Bytes on the disk; 0 of what is no file."""
-        return os.fstat(self._raw.fileno()).st_size if self.identity else 0
+    def _status(self) -> os.stat_result:
+        with _complaining(self.path):
+            return os.fstat(self._raw.fileno())
 
     def has_changed(self) -> bool:
-        """Whether size or time are others than when this was asked last."""
-        status = os.fstat(self._raw.fileno())
+        """Whether size or time are others than when this was asked last. Raises InputError."""
+        status = self._status()
         seen, self._seen = self._seen, (status.st_size, status.st_mtime_ns)
         return seen != self._seen
 
     def is_removed(self) -> bool:
-        """Whether no name leads to it any more."""
-        return os.fstat(self._raw.fileno()).st_nlink == 0
+        """Whether no name leads to it any more. Raises InputError."""
+        return self._status().st_nlink == 0
 
     def look_at_head(self) -> None:
         """Find out what the file begins with. Raises InputError."""
@@ -196,7 +193,7 @@ class Reader:
         Of a file that had bad lines all of them are compared: someone may have corrected one without changing any
         length. ``exactly``: of any file, and they alone.
         """
-        if self.identity is None or (not self.compressed and self.size < position.position):
+        if self.identity is None or (not self.compressed and self._status().st_size < position.position):
             return False
         with _complaining(self.path), suppress(EOFError):
             if not exactly:
@@ -254,7 +251,7 @@ class Reader:
 
     def chunks(self) -> Iterator[bytes]:
         """
-        What stands after the position, in pieces of any length: as much as there is, or one piece if ``is_slow``.
+        What stands after the position, in pieces of any length; of a pipe as they come.
 
         Moves the position. What cannot be read is in ``complaint`` after all that could be.
         """
@@ -262,9 +259,6 @@ class Reader:
             before = self.position
             self.position = before._replace(position=self._at, checksum=zlib.crc32(chunk, before.checksum))
             yield chunk
-            if self.is_slow:
-                return
-        self.is_over = True
 
     def _new(self, first: Callable[[], None] = lambda: None) -> Iterator[bytes]:
         """What stands after the position."""

@@ -160,7 +160,7 @@ def _chosen(name: str | None) -> str | None:
 
 def _field_sources(run: Run, site: Site) -> Iterator[tuple[str, str]]:
     if site.benchmark(run.master.qname):
-        yield "benchmark", CONFIGURED
+        yield "benchmark", CONFIGURED if run.master.qname in dict(site.queue_benchmarks) else DEFAULT
     if run.master.granted_pe and run.master.slots > 1 and not run.tasks:
         # The records of the other nodes are summed into this one, or were never written: at least one node.
         yield "node_count", DEFAULT

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from arcacct.db.engine import Connection
-from arcacct.jobs.precedence import ARC, DEFAULT, OF_AREX, PROGRAMS, UNASKED, precedes
+from arcacct.jobs.precedence import ARC, DEFAULT, OF_AREX, PROGRAMS, UNASKED, kept_as, precedes
 from arcacct.jobs.reading import unescaped
 from arcacct.jobs.recorder import escaped, event_time
 from arcacct.jobs.rows import COLUMNS, NUMBERS, Numbers
@@ -183,5 +183,5 @@ def set_holders(con: Connection, record_id: int, holders: Mapping[str, str]) -> 
     con.executemany(
         "INSERT INTO FieldSources (RecordID, Field, Source) VALUES (?, ?, ?)"
         " ON CONFLICT (RecordID, Field) DO UPDATE SET Source = excluded.Source WHERE Source <> excluded.Source",
-        [(record_id, field, source) for field, source in holders.items()],
+        [(record_id, field, kept_as(field, source)) for field, source in holders.items()],
     )

@@ -27,8 +27,8 @@ SOURCES = {
     SLURM: "what Sonar has of Slurm's jobs",
     SAMPLES: "what Sonar has of processes and nodes",
     FEATURES: "machine/job features",
-    CONFIGURED: "a benchmark of arc.conf that the batch system's source looked up",
-    DEFAULT: "the benchmark of [lrms], or a count that is a guess",
+    CONFIGURED: "the benchmark of [queue:NAME] of arc.conf",
+    DEFAULT: "the benchmark of [lrms] of arc.conf; a count that is a guess",
 }
 """Sources of records (column ``source`` of v1_jobs; RecordSources) and of single values (FieldSources)."""
 PROGRAMS = {GRIDENGINE: "Grid Engine", SACCT: "Slurm", SLURM: "Slurm", SAMPLES: "Sonar", FEATURES: "features"}
@@ -61,7 +61,7 @@ PRECEDENCE = (
         ("exit_code", "node_count", "core_count", "virtual_memory_kib", "wall_s", "cpu_user_s", "cpu_kernel_s"),
         _RECORDS,
         "A-REX's measured values are what ARC would have published; what its backend drops or cannot see, the batch"
-        " system fills in (`import gridengine --prefer gridengine` turns these two round).",
+        " system fills in (`import gridengine --prefer-gridengine` turns these two round).",
     ),
     Precedence(
         ("memory_kib",),
@@ -70,15 +70,20 @@ PRECEDENCE = (
         " a lower bound.",
     ),
     Precedence(
-        ("node_names", "project", "lrms_start_time", "lrms_end_time"),
+        ("node_names", "project"),
         _RECORDS,
-        "Facts of the batch system, which A-REX has from it: only what is missing is filled in.",
+        "Facts of the batch system, which A-REX has from it: only what it has not is filled in.",
+    ),
+    Precedence(
+        ("lrms_start_time", "lrms_end_time"),
+        _RECORDS,
+        "The same; times are events of the job, so they are added where there are none, and none is taken away.",
     ),
     Precedence(
         ("benchmark",),
-        (FEATURES, *_RECORDS, SAMPLES, CONFIGURED, DEFAULT),
-        "Features are of the very slot that the job had; then what the job's own record says; the CPU models of its"
-        " nodes are better than a benchmark of the whole site.",
+        (FEATURES, *_RECORDS, CONFIGURED, SAMPLES, DEFAULT),
+        "Features are of the very slot that the job had; then what the job's own record says, and what the site says of"
+        " its queue. The CPU models of its nodes (`node_benchmark`) are better than one benchmark for the whole site.",
     ),
     Precedence(
         ("system_software", "wn_instance"),
@@ -99,3 +104,8 @@ def precedes(field: str, source: str, holder: str) -> bool:
 
 def _rank(field: str, source: str) -> int:
     return _RANKS.get(("mjf_*" if field.startswith("mjf_") else field, source), _NO_RANK)
+
+
+def kept_as(field: str, source: str) -> str:
+    """What FieldSources calls a source: a benchmark is of arc.conf, whether of the queue or of the site."""
+    return CONFIGURED if (field, source) == ("benchmark", DEFAULT) else source

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 _ESCAPES = str.maketrans({"'": "%27", "#": "%23", "%": "%25", "\r": "%0D", "\n": "%0A", "\b": "%08", "\0": "%00"})
 
-_USAGE_COLUMNS = (
+USAGE_COLUMNS = (
     "LocalJobID, ExitCode, EndTime, NodeCount, CPUCount, UsedMemory, UsedVirtMem, UsedWalltime,"
     " UsedCPUUserTime, UsedCPUKernelTime, UsedScratch, StageInVolume, StageOutVolume"
 )
 _UPDATE_USAGE = (
-    f"UPDATE AAR SET (StatusID, {_USAGE_COLUMNS}) = (?{', ?' * 13}) WHERE RecordID = ?"
-    f" AND (StatusID, {_USAGE_COLUMNS}) IS NOT (?{', ?' * 13})"
+    f"UPDATE AAR SET (StatusID, {USAGE_COLUMNS}) = (?{', ?' * 13}) WHERE RecordID = ?"
+    f" AND (StatusID, {USAGE_COLUMNS}) IS NOT (?{', ?' * 13})"
 )
 _INSERT = "INSERT OR ROLLBACK"
 """
@@ -35,9 +35,9 @@ slow again. Here an error ends the whole transaction anyhow, and no statement of
 """
 _INSERT_RECORD = (
     f"{_INSERT} INTO AAR (RecordID, JobID, SubmitTime, EndpointID, QueueID, UserID, VOID, StatusID,"
-    f" {_USAGE_COLUMNS}) VALUES (?{', ?' * 20})"
+    f" {USAGE_COLUMNS}) VALUES (?{', ?' * 20})"
 )
-_NOTHING_USED = ("", 1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0)
+NOTHING_USED = ("", 1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0)
 """What A-REX writes at ACCEPTED."""
 _REMEMBER = (
     "INSERT INTO StatusFiles (RecordID, State, EventNs, Size, MTimeNs, CTimeNs) VALUES (?, ?, ?, ?, ?, ?)"
@@ -401,10 +401,10 @@ def _final_children(facts: "StateChange") -> "tuple[tuple[str, list[tuple[object
 
 
 def _used(facts: "StateChange") -> "tuple[object, ...]":
-    """The values of `_USAGE_COLUMNS`."""
+    """The values of `USAGE_COLUMNS`."""
     usage = facts.usage
     if usage is None:
-        return _NOTHING_USED
+        return NOTHING_USED
     return (
         escaped(facts.local_job_id),
         usage.exit_code,
@@ -426,8 +426,18 @@ def _finish(con: Connection, known: RecordedJob, facts: "StateChange", usage: "U
     children = dict(_final_children(facts))
     local_job_id, *used = _used(facts)
     if known.has_ended() and usage.end_time == known.end_time:
-        _keep_known_extra(con, known.record_id, facts, children)
+        query = "SELECT Field, Source FROM FieldSources WHERE RecordID = ?"
+        others = dict(con.execute(query, (known.record_id,)).fetchall())
+        _keep_known_extra(con, known.record_id, facts, children, others)
+        if others:
+            # Of few jobs, and hardly ever in a hook.
+            from arcacct.jobs.others import keep_filled_in  # noqa: PLC0415
+
+            keep_filled_in(con, known.record_id, facts, used, others)
         local_job_id = local_job_id or known.local_job_id
+    elif known.end_time:
+        # What others told was of another run.
+        con.execute("DELETE FROM FieldSources WHERE RecordID = ?", (known.record_id,))
     for table, rows in children.items():
         set_children(con, known.record_id, table, rows)
     values = (name_id(con, "Status", usage.status), local_job_id, *used)
@@ -441,12 +451,15 @@ def _finish(con: Connection, known: RecordedJob, facts: "StateChange", usage: "U
         _add_notes(con, known.record_id, facts)
 
 
-def _keep_known_extra(con: Connection, record_id: int, facts: "StateChange", children: "dict[str, list[Any]]") -> None:
+def _keep_known_extra(
+    con: Connection, record_id: int, facts: "StateChange", children: "dict[str, list[Any]]", others: "dict[str, str]"
+) -> None:
     """
     Of an end that is recorded already: what it has and the files do not say now stays, and so does the benchmark.
 
     Which of several benchmarks of .diag counts depends on the version of ARC that has the files: an upgrade is no
-    reason to weigh finished jobs anew. Only the default makes way for one of the job's own.
+    reason to weigh finished jobs anew. Only the default makes way for one of the job's own, and what stands in for it
+    by ``others`` (sources by field).
     """
     query = "SELECT InfoKey, InfoValue FROM JobExtraInfo WHERE RecordID = ?"
     rows = con.execute(query, (record_id,)).fetchall()
@@ -454,7 +467,9 @@ def _keep_known_extra(con: Connection, record_id: int, facts: "StateChange", chi
     benchmark = have.get("benchmark")
     if benchmark and benchmark != told["benchmark"]:
         own = [*map(escaped, facts.benchmarks)]
-        if not any(own) or benchmark in own or benchmark != escaped(facts.default_benchmark):
+        is_own = benchmark in own or benchmark != escaped(facts.default_benchmark)
+        # Features (`precedence`) are stronger than the job's own, all others only stand in for it.
+        if not any(own) or (is_own and others.get("benchmark", "features") == "features"):
             told["benchmark"] = benchmark
     wanted = {**have, **told}
     if wanted == have and len(rows) == len(have):

@@ -205,7 +205,7 @@ class JobBatcher:
         if self._family.replaces(aar) and all(one.key == record.key for one in there):
             return None
         self._tally.corrections += 1
-        reason = _CORRECTION.format(room=self._plug.makes_room.format(key=record.key))
+        reason = _CORRECTION.format(room=self._plug.makes_room.format(key=there[0].key))
         if not self._republish:
             self._tally.note(f"{record.job_id}: not sent: {reason}")
         return Held(record, "correction", reason)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from arcacct.errors import ArcacctError, InputError, TargetBusy, TargetRefuses
 from arcacct.publishing import held, ledger, sent
@@ -66,26 +67,28 @@ class Suspect(NamedTuple):
     """How many messages had been accepted when it was refused."""
 
 
-class Deliverer(Protocol):
-    """Where batches go: to the target (`Delivery`), or into a plan."""
+class Deliverer(ABC):
+    """Where batches go: to the target (`Delivery`), or into a plan, which nobody answers."""
 
+    @abstractmethod
     def resume(self) -> None:
         """Deal with what an earlier run began."""
 
+    @abstractmethod
     def deliver(self, what: Consignment) -> None:
         """Deal with its batches, in order."""
 
-    def listen(self) -> None:
+    def listen(self) -> None:  # noqa: B027
         """Note what was answered meanwhile, without waiting."""
 
-    def settle(self) -> None:
+    def settle(self) -> None:  # noqa: B027
         """Decide what is left to decide at the end."""
 
-    def stop(self) -> None:
+    def stop(self) -> None:  # noqa: B027
         """Let go of what is still going on, after whatever happened."""
 
 
-class Delivery:
+class Delivery(Deliverer):
     """Sends messages to one target and keeps its ledger."""
 
     def __init__(

@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from arcacct.db.engine import Connection
 from arcacct.errors import InputError
 from arcacct.files.foreign import open_directory
 from arcacct.publishing import held, ledger
-from arcacct.publishing.delivery import Consignment
+from arcacct.publishing.delivery import Consignment, Deliverer
 from arcacct.publishing.plug import Document, Sender
-from arcacct.publishing.tally import Tally
+from arcacct.publishing.task import Task
 
 
-class Plan:
+class Plan(Deliverer):
     """
     Takes the place of `Delivery`: counts the messages of one target.
 
@@ -22,12 +21,10 @@ class Plan:
     since signing needs the host's key.
     """
 
-    def __init__(
-        self, con: Connection, target: str, tally: Tally, make_sender: Callable[[], Sender], write_to: str | None
-    ) -> None:
-        self._con = con
-        self._target = target
-        self._tally = tally
+    def __init__(self, task: Task, make_sender: Callable[[], Sender], write_to: str | None) -> None:
+        self._con = task.publishing
+        self._target = task.block
+        self._tally = task.tally
         self._make_sender = make_sender
         self._write_to = write_to
         self._sender: Sender | None = None
@@ -44,15 +41,6 @@ class Plan:
             text = document.join([part.text for part in batch])
             data = text.encode("utf-8") if self._write_to is None else self._written(document, text, self._write_to)
             self._tally.add(document.kind, len(batch), len(data))
-
-    def settle(self) -> None:
-        """Nothing was refused."""
-
-    def listen(self) -> None:
-        """Nobody answers."""
-
-    def stop(self) -> None:
-        """Nothing is going on."""
 
     def _written(self, document: Document, text: str, directory: str) -> bytes:
         if self._sender is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from threading import Event
 from typing import NamedTuple
 
@@ -164,11 +165,12 @@ class TargetRun:
         """Do the work with an open way to the target; an error ends this target's run only."""
         try:
             if self._wishes.dry_run:
-                _do(work, self._plan())
+                _do(work, Plan(task, lambda: self._wishes.make_sender(self._plug), self._wishes.write_to))
             else:
                 with closing(self._wishes.make_sender(self._plug)) as sender:
                     sender.heed(self._clock(origin))
-                    _do(work, Delivery(task, sender, origin, self._unknown(), self._watch))
+                    watch = partial(self._wishes.watch, self._target.name, self.tally)
+                    _do(work, Delivery(task, sender, origin, self._unknown(), watch))
         except ArcacctError as error:
             return error
         except DatabaseError:
@@ -183,23 +185,11 @@ class TargetRun:
         transport = self._target.transport
         return Clock(None if origin == "republish" or transport is None else transport.run_timeout_s, self._stopping)
 
-    def _plan(self) -> Deliverer:
-        return Plan(
-            self._both.publishing,
-            self._target.block,
-            self.tally,
-            lambda: self._wishes.make_sender(self._plug),
-            self._wishes.write_to,
-        )
-
     def _numbered(self, task: Task) -> Task:
         """The run with its number: a receiver's refusal is believed when a later run hears it again."""
         publishing, block = self._both.publishing, self._target.block
         last = ledger.last_run(publishing, block)
         return task._replace(run=last + 1 if task.dry_run else ledger.begin_run(publishing, block))
-
-    def _watch(self) -> None:
-        self._wishes.watch(self._target.name, self.tally)
 
     def _unknown(self) -> Unknown | None:
         """What an older ledger does not know of a receiver that keeps the first version of a record."""

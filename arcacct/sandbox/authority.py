@@ -55,7 +55,11 @@ _SHORT_NAMES = {
 
 
 def slash_dn(name: x509.Name) -> str:
-    """A name in certificate order, ``/TYPE=value`` each with OpenSSL's short names, its letters as they are."""
+    """
+    A name in certificate order, ``/TYPE=value`` each with OpenSSL's short names, its letters as they are.
+
+    As SSM compares it with its allow-list (apel 2.2).
+    """
     return "".join(f"/{_SHORT_NAMES.get(part.oid, part.oid.dotted_string)}={part.value!s}" for part in name)
 
 

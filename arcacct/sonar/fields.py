@@ -125,38 +125,31 @@ def extended(holder: dict[str, Any], key: str) -> int | None:
 
 def items(holder: dict[str, Any], key: str) -> list[dict[str, Any]]:
     """A list of objects; empty when absent."""
-    value = holder.get(key) or []
-    if type(value) is not list or not all(type(one) is dict for one in value):
-        raise MalformedError(f"{key} is not a list of objects")
-    return value
+    return _list(holder, key, lambda one: type(one) is dict, " of objects")
 
 
 def elements(holder: dict[str, Any], key: str) -> list[Any]:
     """A list of whatever; empty when absent."""
-    value = holder.get(key) or []
-    if type(value) is not list:
-        raise MalformedError(f"{key} is not a list")
-    return value
+    return _list(holder, key, lambda _one: True, "")
 
 
 def texts(holder: dict[str, Any], key: str) -> list[str]:
     """A list of strings; empty when absent."""
-    value = holder.get(key) or []
-    if type(value) is not list or not all(type(one) is str for one in value):
-        raise MalformedError(f"{key} is not a list of strings")
-    for one in value:
-        if not one.isprintable():
-            _refuse_unprintable(one, key)
-        if len(one) > LONGEST_TEXT:
-            raise MalformedError(f"{key} has a text of {len(one)} characters")
-    return value
+    found = _list(holder, key, lambda one: type(one) is str, " of strings")
+    for one in found:
+        text({key: one}, key)
+    return found
 
 
 def uints(holder: dict[str, Any], key: str) -> list[int]:
     """A list of numbers without a sign; empty when absent."""
+    return _list(holder, key, lambda one: type(one) is int and 0 <= one <= LARGEST, " of whole numbers")
+
+
+def _list(holder: dict[str, Any], key: str, is_good: Callable[[Any], bool], what: str) -> list[Any]:
     value = holder.get(key) or []
-    if type(value) is not list or not all(type(one) is int and 0 <= one <= LARGEST for one in value):
-        raise MalformedError(f"{key} is not a list of whole numbers")
+    if type(value) is not list or not all(map(is_good, value)):
+        raise MalformedError(f"{key} is not a list{what}")
     return value
 
 

@@ -155,16 +155,19 @@ class Importer(ImportRun):
                 if reader is None:
                     self.store()
                 else:
-                    self._new_objects(reader)
+                    self._new_objects(reader, at_once=reader.identity is None)
         finally:
             self.finish()
 
-    def _new_objects(self, reader: Reader) -> None:
+    def _new_objects(self, reader: Reader, *, at_once: bool = False) -> None:
+        """Take the envelopes that there are; ``at_once``: and store each piece, since the next may be long away."""
         if reader.state is None:
             reader.state = TelemetryStream()
         for chunk in reader.chunks():
             self.take(reader.path, reader.state, chunk)
             self._progress(reader.path, reader.position.position, reader.size)
+            if at_once:
+                self.store()
         # What is half there in a damaged file is told by that, and comes whole with the whole file.
         if reader.is_last and not reader.complaint:
             self.take(reader.path, reader.state, b"", final=True)

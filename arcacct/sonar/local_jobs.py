@@ -6,7 +6,7 @@ from arcacct.db.engine import Connection
 from arcacct.jobs import local
 from arcacct.jobs.filling import enrich
 from arcacct.jobs.job import Job
-from arcacct.jobs.precedence import CONFIGURED, SAMPLES, SLURM
+from arcacct.jobs.precedence import CONFIGURED, DEFAULT, SAMPLES, SLURM
 from arcacct.jobs.writing import JobWriter
 from arcacct.sonar.job_telemetry import Hardware, store_telemetry, telemetry_of
 from arcacct.sonar.site import Site
@@ -53,6 +53,7 @@ def slurm_job(site: Site, job_id: str, main: SlurmJob, usage: SlurmUsage, hardwa
     # The benchmark of its nodes, else of its queue, else of the site.
     of_nodes = node_benchmark([one.cpu_model for one in hardware], site.node_benchmarks)
     benchmark = of_nodes or local.queue_benchmark(partition, site.queue_benchmarks, site.default_benchmark)
+    source = SAMPLES if of_nodes else CONFIGURED if partition in dict(site.queue_benchmarks) else DEFAULT
     return Job(
         job_id,
         usage.status,
@@ -83,5 +84,5 @@ def slurm_job(site: Site, job_id: str, main: SlurmJob, usage: SlurmUsage, hardwa
             (key, value) for key, value in {"slurmstate": main.text("job_state"), **local_ids(main)}.items() if value
         ),
         events=(("LRMSSTART", usage.start_time), ("LRMSEND", usage.end_time)),
-        field_sources=(("benchmark", SAMPLES if of_nodes else CONFIGURED),) if benchmark else (),
+        field_sources=(("benchmark", source),) if benchmark else (),
     )

@@ -120,6 +120,31 @@ def test_a_file_is_followed(tmp_path, end):
     assert process.returncode == 0
 
 
+def test_standard_input_is_followed(tmp_path):
+    """Each piece that comes through a pipe is stored at once; the end of the pipe is the end, and alone it is."""
+    conf = configured(tmp_path)
+    arcacct("--config", conf, "db", "init")
+    lines = SERIES.read_bytes().splitlines(keepends=True)
+    command = [ARCACCT, "--config", str(conf), "import", "sonar", "--follow", "-"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
+        assert process.stdin is not None
+        for count, line in enumerate(lines, 1):
+            process.stdin.write(line)
+            for _ in range(300):
+                found = rows(tmp_path, "SELECT sum(samples) FROM v1_sampled_jobs WHERE job_id = 4242")
+                if found == [(count,)]:
+                    break
+                time.sleep(0.1)
+            assert found == [(count,)]
+        process.stdin.close()
+        assert process.wait() == 0
+    done = arcacct("--config", conf, "import", "sonar", "--follow", "-", "other")
+    assert (done.returncode, done.stderr) == (
+        65,
+        "arcacct: -: standard input is followed alone; follow the files by another command\n",
+    )
+
+
 def test_node_prints_what_import_takes(tmp_path):
     """The producer's lines are the consumer's food: nothing is left out."""
     conf = configured(tmp_path)

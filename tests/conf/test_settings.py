@@ -23,11 +23,13 @@ def test_defaults(tmp_path):
     """With nothing but a host name everything has ARC's default or ours, and there are no targets."""
     found = settings(conf_files.read(tmp_path), kinds())
     assert (found.hostname, found.lrms_host, found.targets) == ("ce.example.org", "ce.example.org", ())
-    assert (found.host_key, found.cert_dir) == ("/etc/grid-security/hostkey.pem", "/etc/grid-security/certificates")
-    assert (found.keep_messages_days, found.settle_s, found.allow_jura) == (90, 0, False)
+    assert (found.keep_messages_days, found.settle_s) == (90, 0)
     assert found.places.database == f"{tmp_path}/control/accounting/arcacct/accounting.db"
     assert found.jura_database == f"{tmp_path}/control/accounting/publishing.db"
     assert found.warnings == ()
+    (target,) = settings(conf_files.read(tmp_path, SGAS), kinds()).targets
+    assert target.transport.x509_host_key == "/etc/grid-security/hostkey.pem"
+    assert target.transport.x509_cert_dir == "/etc/grid-security/certificates"
 
 
 def test_arcs_default_host_name_is_resolved_not_run(tmp_path):

@@ -198,11 +198,6 @@ def test_failures_before_the_database(sgas, document):
 
 
 REFUSED = {
-    "long queue": ("<Queue>" + "x" * 201 + "</Queue>", "character varying(200)"),
-    "long job name": ("<JobName>" + "x" * 1001 + "</JobName>", "character varying(1000)"),
-    "long submit host": ("<SubmitHost>" + "x" * 201 + "</SubmitHost>", "character varying(200)"),
-    "long project": ("<ProjectName>" + "x" * 201 + "</ProjectName>", "character varying(200)"),
-    "long user": ("<UserIdentity><LocalUserId>" + "x" * 101 + "</LocalUserId></UserIdentity>", "varying(100)"),
     "long group": (
         "<UserIdentity><vo:VO><vo:Name>a</vo:Name><vo:Attribute><vo:Group>"
         + "x" * 101
@@ -220,16 +215,11 @@ REFUSED = {
     "metric": ('<Memory urf:metric="peak">1</Memory>', "'SgasMemory' object has no attribute 'metric'"),
     "bits": ('<Memory urf:storageUnit="Kb">1</Memory>', "invalid input"),
     "empty environment": ("<arc:RuntimeEnvironment/>", "null value"),
-    "long environment": ("<arc:RuntimeEnvironment>" + "x" * 513 + "</arc:RuntimeEnvironment>", "varying(512)"),
     "transfer without url": (
         "<tr:FileTransfers><tr:FileUpload><tr:Size>1</tr:Size></tr:FileUpload></tr:FileTransfers>",
         "null value",
     ),
     "empty transfer": ("<tr:FileTransfers><tr:FileDownload/></tr:FileTransfers>", "lower bound of FOR loop"),
-    "long url": (
-        "<tr:FileTransfers><tr:FileUpload><tr:URL>" + "x" * 2501 + "</tr:URL></tr:FileUpload></tr:FileTransfers>",
-        "varying(2500)",
-    ),
 }
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from apel_message import message
 from sandbox_clients import job_message, summary_message, sync_message, usage_record, usage_records
 
 from arcacct.jobs.aar import AAR, Transfer, UsageCell
@@ -20,17 +21,19 @@ from arcacct.sandbox.ssm import MessageRejected
 from arcacct.sandbox.wire import HTTPRequest, Peer
 from arcacct.targets.apel import rules as of_apel
 from arcacct.targets.apel.acceptance import accept_cell, accept_for_apel_job
-from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job, message
+from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, individual_job
 from arcacct.targets.apel.summaries import SUMMARY_HEADERS, summaries, summary_record
 from arcacct.targets.rules import EXACT, Breach, Care, Form, Rule
 from arcacct.targets.sgas.acceptance import accept_for_sgas
+from arcacct.targets.sgas.plug import UsageRecords
 from arcacct.targets.sgas.rules import RULES as OF_SGAS
-from arcacct.targets.sgas.usage_record import UROptions, document
+from arcacct.targets.sgas.usage_record import UROptions
 from arcacct.targets.sgas.usage_record import usage_record as rendered
 from arcacct.targets.verdicts import SMALLEST_WIDTH
 
 NOW = 1_704_200_000
 UR = UROptions(host="lrms.example.org")
+DOCUMENT = UsageRecords.document
 APEL = APELOptions("EXAMPLE-SITE", lrms_host="lrms.example.org")
 CE = Peer("/CN=ce.example.org", "CN=ce.example.org", "ce.example.org", 0, 2**40)
 TABLES = {
@@ -174,7 +177,7 @@ def test_a_job_at_sgas_limits(sgas: SGAS, job: AAR, column: str) -> None:
     good = job._replace(**ur_values(column, most))
     verdict = accept_for_sgas(good, UR, NOW)
     assert (verdict.aar, verdict.notes, verdict.refusal) == (good, (), None)
-    rows = stored(sgas, document([rendered(good, UR, NOW)]))
+    rows = stored(sgas, UsageRecords.document.join([rendered(good, UR, NOW)]))
     assert rows is not None
     sgas.delete_records(rows)
 
@@ -182,13 +185,13 @@ def test_a_job_at_sgas_limits(sgas: SGAS, job: AAR, column: str) -> None:
     verdict = accept_for_sgas(bad, UR, NOW)
     if rule.care is Care.REFUSE:
         assert verdict.refusal
-        assert stored(sgas, document([rendered(bad, UR, NOW)])) is None or column == "cpu_duration"
+        assert stored(sgas, UsageRecords.document.join([rendered(bad, UR, NOW)])) is None or column == "cpu_duration"
         return
     assert verdict.refusal is None
     if rule.care is not Care.OTHERWISE:
         assert len(verdict.notes) == 1
         assert verdict.aar != bad
-    rows = stored(sgas, document([rendered(verdict.aar, UR, NOW)]))
+    rows = stored(sgas, UsageRecords.document.join([rendered(verdict.aar, UR, NOW)]))
     assert rows is not None
     assert list(rows) == [f"ur-arc1.example.org-{job.job_id}"]
 

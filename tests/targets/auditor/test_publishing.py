@@ -124,6 +124,23 @@ def test_any_other_correction_is_set_aside(site, server, access, ignores) -> Non
         assert site.held() == {}
 
 
+def test_a_correction_under_another_id_is_set_aside(site, server) -> None:
+    """It would be a record more: the one that is there has to go first, and it is that which is named."""
+    site.record(*jobs(3))
+    site.publish()
+    site.record(jobs(3)[1]._replace(endpoint_url="https://other.example.org:443/arex"))
+
+    assert site.publish().tally.corrections == 1
+    assert f"it deletes record {SECOND}" in site.held()["job00001"][1]
+    assert len(server.records) == 3
+
+    server.forget(SECOND)
+    mark(site, "job00001", "retry")
+    assert site.publish().error is None
+    assert "ur-other.example.org-job00001" in server.records
+    assert (len(server.records), site.held()) == (3, {})
+
+
 def test_a_correction_that_is_taken_back_is_forgotten(site, server) -> None:
     site.record(*jobs(3, wall_s=100))
     site.publish()
