@@ -69,6 +69,7 @@ SPEAKERS = {
     "features": {"rows"},
     "gridengine": {"importing", "positions", "questions", "rows", "slices"},
     "publishing": {"given", "held", "jura", "ledger", "months", "sent"},
+    "slurm": {"stored_runs"},
     "sonar": {"dropped", "hardware", "job_telemetry", "points", "records", "slurm_rows"},
     "targets.apel": {"jura_cells"},
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from zoneinfo import ZoneInfo, available_timezones
 
 import click
 
@@ -13,8 +12,9 @@ from arcacct.cli.examples import examples
 from arcacct.cli.import_rejected import tell_retried
 from arcacct.cli.progress import progress
 from arcacct.cli.speech import say
+from arcacct.cli.zones import zone_of
 from arcacct.db.opening import accounting, refuse_unasked
-from arcacct.errors import InputError, UsageError
+from arcacct.errors import InputError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _SHOWN = 20
 
 
-SOURCES = {"gridengine": "import_gridengine", "rejected": "import_rejected", "sonar": "import_sonar"}
-"""The module of each command that has one of its own, imported when it runs."""
+SOURCES = ("gridengine", "rejected", "slurm", "sonar")
+"""The commands that have a module of their own, imported when they run."""
 
 
 class _ImportGroup(click.Group):
@@ -36,7 +36,7 @@ class _ImportGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in SOURCES:
             return super().get_command(ctx, cmd_name)
-        command: click.Command = getattr(import_module(f"arcacct.cli.{SOURCES[cmd_name]}"), cmd_name)
+        command: click.Command = getattr(import_module(f"arcacct.cli.import_{cmd_name}"), cmd_name)
         return command
 
 
@@ -66,7 +66,7 @@ def arex(ctx: click.Context, path: str | None, *, timezone: str | None, controld
     changed. What arcacct recorded itself stays as it is, and differences are listed. What cannot be used is said, left
     out and kept (`import rejected`); then the exit code is 65.
     """
-    zone = _zone(timezone)
+    zone = zone_of(timezone)
     here = places_of(ctx, controldir)
     refuse_unasked(here)
     paths = [path] if path else [] if retry else arex_databases(here.controldir)
@@ -83,14 +83,6 @@ def arex(ctx: click.Context, path: str | None, *, timezone: str | None, controld
             _tell(report)
             rejected += report.rejected
     return InputError.exit_code if rejected else 0
-
-
-def _zone(name: str | None) -> ZoneInfo | None:
-    if name is None:
-        return None
-    if name not in available_timezones():
-        raise UsageError(f"--timezone {name}: there is no such zone; write a name of the tz database, as Europe/Oslo")
-    return ZoneInfo(name)
 
 
 def _tell(report: ImportReport) -> None:

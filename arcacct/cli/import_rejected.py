@@ -14,7 +14,7 @@ from arcacct.errors import UsageError
 from arcacct.jobs.rejected import Retried, content_of, drop, listed
 from arcacct.targets.xml import iso_time
 
-_SOURCES = ("arex", "features", "gridengine", "sonar")
+_SOURCES = ("arex", "features", "gridengine", "slurm", "sonar")
 _COLUMNS = ("id", "source", "file", "position", "records", "rejected", "reason")
 
 

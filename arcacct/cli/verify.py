@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from typing import NamedTuple
 
 import click
 
+from arcacct.asking.lrms import DAY_S, Group, lrms_month
 from arcacct.asking.verify import MonthReport
 from arcacct.asking.verify import verify as compare
 from arcacct.cli.context import settings_of
@@ -14,7 +16,21 @@ from arcacct.cli.examples import examples
 from arcacct.cli.instants import MONTH
 from arcacct.cli.speech import block, data, say
 from arcacct.cli.tables import FORMATS, show
+from arcacct.cli.zones import zone_of
 from arcacct.db import opening
+from arcacct.errors import UsageError
+from arcacct.gridengine import figures as of_gridengine
+from arcacct.publishing.instants import month_bounds
+from arcacct.slurm import figures as of_slurm
+from arcacct.slurm.command import SacctCommand
+from arcacct.slurm.output import OutputForm
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from arcacct.db.engine import Connection
+    from arcacct.jobs.local import Figures
 
 _SHOWN = 20
 _HOUR_S = 3600
@@ -25,6 +41,7 @@ _HOUR_S = 3600
     epilog=examples(
         "arcacct verify 2026-11",
         "arcacct verify 2026-11 --portal portal.csv --all",
+        "arcacct verify 2026-11 --lrms slurm",
         "arcacct verify 2026-11 --format json",
     ),
 )
@@ -35,36 +52,98 @@ _HOUR_S = 3600
     metavar="FILE",
     help="CSV export of the EGI accounting portal: jobs, or hours of any kind, by VO and month. May be repeated.",
 )
+@click.option(
+    "--lrms",
+    multiple=True,
+    metavar="SOURCE",
+    help="The batch system's own accounting: slurm (asks sacct), slurm:FILE (what sacct printed) or gridengine:FILE;"
+    " by account and user, too. May be repeated.",
+)
+@click.option("--sacct", default="sacct", show_default=True, metavar="PROGRAM", help="With --lrms slurm: its path.")
+@click.option("--timezone", metavar="ZONE", help="With --lrms slurm:FILE: zone of its times; else this host's.")
 @click.option("--all", "everything", is_flag=True, help=f"Every difference, not only {_SHOWN} of each place.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="As in query.")
 @click.pass_context
-def verify(ctx: click.Context, month: tuple[int, int], portal: tuple[str, ...], everything: bool, form: str) -> int:
+def verify(
+    ctx: click.Context,
+    month: tuple[int, int],
+    *,
+    portal: tuple[str, ...],
+    lrms: tuple[str, ...],
+    sacct: str,
+    timezone: str | None,
+    everything: bool,
+    form: str,
+) -> int:
     """
     Compare a month's counts and hours in all places that have them.
 
     The database is compared with the control directory, with the database that A-REX itself writes, with what the
-    ledger says that each target was given, with the sync message, and with the portal. SGAS names each record that it
-    stored; what was handed to AMS is only confirmed by the portal. Exits with 0 when all agree, with 1 when not;
-    differences are told job by job.
+    ledger says that each target was given, with the sync message, with the batch system's own accounting, and with the
+    portal. SGAS names each record that it stored; what was handed to AMS is only confirmed by the portal. Exits with 0
+    when all agree, with 1 when not; differences are told job by job.
     """
+    asked = [_asked(one, SacctCommand(sacct), OutputForm(zone=zone_of(timezone), cluster="-")) for one in lrms]
     settings = settings_of(ctx)
+    groups: dict[str, list[Group]] = {}
     with (
         opening.translating(settings.places.database),
         closing(opening.read_accounting(settings.places)) as ours,
         closing(opening.read_publishing(settings.places)) as ledger,
     ):
         report = compare(settings, ours, ledger, month, portal)
-    _show(report, form, len(report.differences) if everything else _SHOWN)
+        for one in asked:
+            groups[one.name] = _compare_lrms(one, report, ours, month)
+    _show(report, groups, form, len(report.differences) if everything else _SHOWN)
     return 0 if report.agrees else 1
 
 
-def _show(report: MonthReport, form: str, most: int) -> None:
+class _Lrms(NamedTuple):
+    """An accounting of a batch system that is to be compared."""
+
+    lrms: str
+    path: str | None
+    command: SacctCommand
+    form: OutputForm
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.lrms} {self.path or self.command.program}"
+
+    def figures(self, start: int, end: int) -> Iterator[Figures]:
+        """What it says of a span of time."""
+        if self.path is None:
+            return of_slurm.of_sacct(self.command, self.form, start, end)
+        if self.lrms == "slurm":
+            return of_slurm.of_file(self.path, self.form, start, end)
+        return of_gridengine.of_file(self.path, start, end)
+
+
+def _asked(text: str, command: SacctCommand, form: OutputForm) -> _Lrms:
+    lrms, has_path, path = text.partition(":")
+    if lrms not in ("slurm", "gridengine") or (has_path and not path) or (lrms != "slurm" and not path):
+        raise UsageError(f"--lrms {text}: write slurm, slurm:FILE or gridengine:FILE")
+    return _Lrms(lrms, path or None, command, form)
+
+
+def _compare_lrms(one: _Lrms, report: MonthReport, con: Connection, month: tuple[int, int]) -> list[Group]:
+    start, end = month_bounds(*month)
+    found = lrms_month(one.name, one.figures(start - DAY_S, end + DAY_S), con, one.lrms, month)
+    report.sources.append(found.source)
+    report.differences.extend(found.differences)
+    return found.groups
+
+
+def _show(report: MonthReport, groups: dict[str, list[Group]], form: str, most: int) -> None:
     if form == "json":
         found = {
             "agrees": report.agrees,
             "sources": [source._asdict() for source in report.sources],
             "differences": [one._asdict() for one in report.differences],
         }
+        if groups:
+            found["groups"] = {name: [_group(one) for one in some] for name, some in groups.items()}
         block(json.dumps(found, indent=1), data)
         return
     columns = ("place", "jobs", "wall_h", "cpu_h", "agrees", "proof")
@@ -74,6 +153,8 @@ def _show(report: MonthReport, form: str, most: int) -> None:
         hours = (None if amount_s is None else round(amount_s / _HOUR_S, 3) for amount_s in seconds)
         rows.append((source.name, source.jobs, *hours, "yes" if source.agrees else "NO", source.proof))
     show(columns, rows, form)
+    for name, some in groups.items():
+        show((name, *_GROUP[1:]), [tuple(_group(one).values()) for one in some], form)
     shown: dict[str, int] = {}
     for one in report.differences:
         shown[one.source] = shown.get(one.source, 0) + 1
@@ -82,3 +163,17 @@ def _show(report: MonthReport, form: str, most: int) -> None:
     for name, count in shown.items():
         if count > most:
             say(f"{name}: and {count - most} more; --all shows them", err=form != "table")
+
+
+_GROUP = (
+    *("account", "user", "jobs", "here", "wall_h", "here_wall_h", "core_h", "here_core_h", "cpu_h", "here_cpu_h"),
+    "agrees",
+)
+
+
+def _group(one: Group) -> dict[str, object]:
+    """What a batch system has of an account and user, and what is here."""
+    pairs = [one.there.jobs, one.here.jobs]
+    for there, here in zip(one.there[1:], one.here[1:], strict=True):
+        pairs += [round(there / _HOUR_S, 3), round(here / _HOUR_S, 3)]  # type: ignore[list-item]
+    return dict(zip(_GROUP, (one.account, one.user, *pairs, "yes" if one.agrees else "NO"), strict=True))

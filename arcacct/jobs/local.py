@@ -11,6 +11,7 @@ from typing import NamedTuple
 from arcacct.conf.values import MapRule
 from arcacct.db.engine import Connection
 from arcacct.jobs.job import Job
+from arcacct.jobs.precedence import AREX
 from arcacct.jobs.statuses import SQL_IN_PROGRESS
 
 LOCAL = "local"
@@ -82,12 +83,12 @@ def arc_job(con: Connection, job: Job, lrms_names: Collection[str]) -> int | Non
     """
     marks = ", ".join("?" * len(lrms_names))
     row = con.execute(
-        "SELECT RecordID FROM AAR JOIN Endpoints ON Endpoints.ID = EndpointID"
-        " WHERE LocalJobID = ? AND Interface <> ? AND EndTime > 0 AND SubmitTime <= ? AND EndTime >= ?"
+        "SELECT AAR.RecordID FROM AAR LEFT JOIN RecordSources USING (RecordID)"
+        " WHERE LocalJobID = ? AND (Source IS NULL OR Source = ?) AND EndTime > 0 AND SubmitTime <= ? AND EndTime >= ?"
         " AND NOT EXISTS (SELECT 1 FROM JobExtraInfo AS Extra WHERE Extra.RecordID = AAR.RecordID"
         f" AND InfoKey = 'lrms' AND lower(InfoValue) NOT IN ({marks}))"
-        " ORDER BY SubmitTime DESC, RecordID DESC LIMIT 1",
-        (job.local_job_id, LOCAL, job.submit_time + CLOCKS_S, job.end_time - CLOCKS_S, *lrms_names),
+        " ORDER BY SubmitTime DESC, AAR.RecordID DESC LIMIT 1",
+        (job.local_job_id, AREX, job.submit_time + CLOCKS_S, job.end_time - CLOCKS_S, *lrms_names),
     ).fetchone()
     return None if row is None else int(row[0])
 
@@ -107,3 +108,17 @@ def measured(job: Job) -> dict[str, int | str | None]:
         "node_names": ":".join(job.node_names) or None,
         "project": job.project,
     }
+
+
+class Figures(NamedTuple):
+    """What a batch system says of a job, or of one run of it, to be compared with what is recorded."""
+
+    local_job_id: str
+    account: str
+    user: str
+    submit_time: int
+    end_time: int
+    wall_s: int
+    cores: int
+    cpu_s: int | None
+    """``None``: not known."""

@@ -61,7 +61,8 @@ PRECEDENCE = (
         ("exit_code", "node_count", "core_count", "virtual_memory_kib", "wall_s", "cpu_user_s", "cpu_kernel_s"),
         _RECORDS,
         "A-REX's measured values are what ARC would have published; what its backend drops or cannot see, the batch"
-        " system fills in (`import gridengine --prefer-gridengine` turns these two round).",
+        " system fills in (`import gridengine --prefer-gridengine` and `import slurm --prefer-slurm` turn the two of"
+        " them round).",
     ),
     Precedence(
         ("memory_kib",),

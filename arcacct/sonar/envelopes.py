@@ -12,9 +12,9 @@ from collections import Counter
 from typing import Any, NamedTuple, TypeVar
 
 from arcacct.jobs.faults import fault_of
+from arcacct.jobs.hostlists import MalformedError, expand
 from arcacct.sonar import fields as field
-from arcacct.sonar.fields import STRICT, Lost, MalformedError, Strict, Tolerant
-from arcacct.sonar.hosts import expand
+from arcacct.sonar.fields import STRICT, Lost, Strict, Tolerant
 from arcacct.sonar.samples import Sample, card_id, sample
 from arcacct.sonar.slurm_jobs import SlurmReport, refuse_without_span, slurm_report
 from arcacct.sonar.stream import Objects, RejectedObject

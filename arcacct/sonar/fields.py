@@ -16,6 +16,7 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from arcacct.jobs.faults import Fault, fault_of
+from arcacct.jobs.hostlists import MalformedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,10 +33,6 @@ _NO_VALUE = range(2**63, 2**64)
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _TIMESTAMP = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.\d+)?(?:Z|([+-])(\d\d):?(\d\d))", re.ASCII)
 _DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-
-
-class MalformedError(ValueError):
-    """A value that its type does not allow: what cannot be told without it is refused, and only that."""
 
 
 def text(holder: dict[str, Any], key: str, longest: int = LONGEST_TEXT) -> str:

@@ -11,8 +11,8 @@ import hashlib
 from collections.abc import Sequence
 
 from arcacct.db.engine import Connection
+from arcacct.jobs.hostlists import compress
 from arcacct.sonar.envelopes import Cluster, ProducerError, Sysinfo
-from arcacct.sonar.hosts import compress
 from arcacct.sonar.samples import JobKey
 
 _REMEMBERED = 50_000

@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 from arcacct.db.engine import Connection
 from arcacct.jobs.filling import enrich
+from arcacct.jobs.hostlists import expand
 from arcacct.jobs.precedence import SAMPLES
 from arcacct.jobs.reading import unescaped
+from arcacct.jobs.tres import gpu_count
 from arcacct.sonar.fields import LARGEST
-from arcacct.sonar.hosts import expand
 from arcacct.sonar.site import Site
 from arcacct.sonar.slurm_jobs import SlurmJob
 from arcacct.sonar.slurm_record import allocated, node_benchmark, slurm_usage
-from arcacct.sonar.tres import gpu_count
 
 
 class Hardware(NamedTuple):

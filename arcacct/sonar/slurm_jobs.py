@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from arcacct.jobs.hostlists import MalformedError, compress, expand
 from arcacct.sonar import fields as field
-from arcacct.sonar.fields import STRICT, MalformedError, Strict
-from arcacct.sonar.hosts import compress, expand
+from arcacct.sonar.fields import STRICT, Strict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

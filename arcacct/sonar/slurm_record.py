@@ -11,11 +11,11 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from arcacct.benchmark import Benchmark, parsed_benchmark
+from arcacct.jobs.hostlists import expand
 from arcacct.jobs.states import ABORTED, COMPLETED, FAILED
+from arcacct.jobs.tres import gpu_count, parse
 from arcacct.sonar.fields import LARGEST
-from arcacct.sonar.hosts import expand
 from arcacct.sonar.slurm_jobs import SlurmJob
-from arcacct.sonar.tres import gpu_count, parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from arcacct.conf.values import NodeBenchmark
-from arcacct.sonar.fields import MalformedError
+from arcacct.jobs.hostlists import MalformedError
 from arcacct.sonar.slurm_jobs import first, merged, same_run, slurm_report
 from arcacct.sonar.slurm_record import node_benchmark, slurm_usage
 

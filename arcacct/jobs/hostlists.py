@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from itertools import islice, product
 
-from arcacct.sonar.fields import MalformedError
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
 
 LARGEST_LIST = 100_000
 """A list of more names than this is a mistake, and would take our memory."""
@@ -25,6 +24,10 @@ _LARGEST_BYTES = 8 * 1024 * 1024
 _PARTS = re.compile(r"\[([^\[\]]*)\]|([^\[\],\s]+)")
 _RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?", re.ASCII)
 _LAST_NUMBER = re.compile(r"(.*?)([0-9]+)([^0-9]*)", re.ASCII | re.DOTALL)
+
+
+class MalformedError(ValueError):
+    """A value that its type does not allow: what cannot be told without it is refused, and only that."""
 
 
 def expand(ranges: Iterable[str]) -> list[str]:

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcacct.sonar.fields import MalformedError
-from arcacct.sonar.hosts import compress, expand
-from arcacct.sonar.tres import gpu_count, parse
+from arcacct.jobs.hostlists import MalformedError, compress, expand
+from arcacct.jobs.tres import gpu_count, parse
 
 NAMES = st.lists(st.from_regex(r"[a-z]{1,3}[0-9]{0,4}(-[0-9]{1,3})?(\.[a-z]{1,3}[0-9]?)?", fullmatch=True), max_size=30)
 

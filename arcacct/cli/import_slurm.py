@@ -1,0 +1,137 @@
+"""`arcacct import slurm`: what sacct prints."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+import click
+
+from arcacct.cli.arguments import together
+from arcacct.cli.context import settings_of
+from arcacct.cli.examples import examples
+from arcacct.cli.import_rejected import tell_retried
+from arcacct.cli.instants import INSTANT
+from arcacct.cli.speech import say
+from arcacct.cli.zones import zone_of
+from arcacct.db.opening import accounting
+from arcacct.errors import InputError, UsageError
+from arcacct.slurm.command import TIMEOUT_S, SacctCommand
+from arcacct.slurm.importing import RunsReport, SlurmImport
+from arcacct.slurm.local_jobs import SlurmSite
+from arcacct.slurm.output import OutputForm
+from arcacct.slurm.slices import SlurmPolicy
+
+
+class SlurmOptions(NamedTuple):
+    """What is to be done, and what outputs do not say of themselves."""
+
+    run: bool
+    sacct: str
+    since: int | None
+    timeout: float
+    cluster: str | None
+    timezone: str | None
+    delimiter: str | None
+    wait: float
+    prefer_slurm: bool
+    derive_again: bool
+    retry: bool
+    lenient: bool
+
+    @property
+    def form(self) -> OutputForm:
+        """How outputs are read."""
+        return OutputForm(self.delimiter, zone_of(self.timezone), self.cluster)
+
+
+@click.command(
+    "slurm",
+    epilog=examples(
+        "arcacct import slurm --run --since 2026-11-01",
+        "arcacct import slurm --run",
+        "arcacct import slurm --timezone Europe/Oslo sacct.txt",
+        "sacct -a -D --json -S 2026-11-01 | arcacct import slurm -",
+    ),
+)
+@click.argument("files", nargs=-1, metavar="FILE...")
+@click.option("--run", is_flag=True, help="Ask sacct itself, for all time since it was asked last (and a day before).")
+@click.option("--since", type=INSTANT, metavar="TIME", help="With --run: for all time since then.")
+@click.option("--sacct", default="sacct", show_default=True, metavar="PROGRAM", help="With --run: its name or path.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=TIMEOUT_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --run: how long it may take for a day.",
+)
+@click.option("--cluster", metavar="NAME", help="Name of the cluster, part of each job's identity; else Slurm's own.")
+@click.option("--timezone", metavar="ZONE", help="Zone of the times in FILE, e.g. Europe/Oslo; else this host's.")
+@click.option("--delimiter", metavar="TEXT", help="What divides fields in FILE, if it has letters.")
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    default=24,
+    show_default=True,
+    metavar="HOURS",
+    help="How long a job waits for A-REX to finish one that it may be.",
+)
+@click.option("--prefer-slurm", is_flag=True, help="In jobs of A-REX, Slurm's measured values win.")
+@click.option("--derive-again", is_flag=True, help="Make all jobs anew from their runs, after a change of map lines.")
+@click.option("--retry", is_flag=True, help="Try again what was rejected, see `import rejected`; then FILE, if given.")
+@click.option("--lenient", is_flag=True, help="Exit with 0 also if jobs or files could not be used.")
+@click.pass_context
+@together(SlurmOptions, "given")
+def slurm(ctx: click.Context, files: tuple[str, ...], given: SlurmOptions) -> int:
+    """
+    Take over the jobs of Slurm's own accounting.
+
+    FILE is what sacct printed: with --parsable2 or --json, all users' jobs, with their steps and duplicates (-a -D),
+    compressed or not, or - for standard input. Of columns at least JobIDRaw, State, Submit, Start, End and AllocCPUS
+    are needed; without TotalCPU and MaxRSS nothing is known of CPU time and memory. With --run sacct is asked in the
+    right way. Repeat it as often as you like, in any order: each run of a job is taken once, when it is over. What
+    cannot be used is said, left out and kept (`import rejected`); then the exit code is 65.
+    """
+    if not (files or given.run or given.derive_again or given.retry):
+        raise UsageError("no FILE: give what sacct printed, or - for standard input; or --run")
+    if given.since is not None and not given.run:
+        raise UsageError("--since asks sacct: it needs --run")
+    settings = settings_of(ctx)
+    site = SlurmSite(settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
+    policy = SlurmPolicy(site, int(time.time()), round(given.wait * 3600), not given.prefer_slurm)
+    with accounting(settings.places) as con:
+        work = SlurmImport(settings.places, con, policy, given.form, _complain)
+        if given.retry:
+            tell_retried(work.retry())
+        if given.derive_again:
+            work.again()
+        work.files(files)
+        if given.run:
+            work.ask(SacctCommand(given.sacct, given.timeout), given.since)
+        work.finish()
+    _tell(work.report)
+    unusable = work.report.rejected + work.report.unreadable + work.report.failed_jobs
+    return InputError.exit_code if unusable and not given.lenient else 0
+
+
+def _complain(what: str) -> None:
+    say(f"arcacct: {what}", err=True)
+
+
+def _tell(report: RunsReport) -> None:
+    taken = report.taken
+    for number, what in (
+        (report.rejected, "jobs could not be used; all others are imported"),
+        (report.failed_jobs, "jobs could not be made from their runs"),
+        (report.more_conflicts, "further values of A-REX and Slurm differ"),
+        (taken.waiting, "runs wait for A-REX to finish a job that they may be"),
+        (taken.pruned, "runs of jobs that `arcacct db prune` has put away: left out"),
+    ):
+        if number:
+            _complain(f"{number} {what}")
+    say(
+        f"{report.jobs} jobs read, {report.unfinished} not over, {report.never_started} never started: {taken.new} new"
+        f" runs, {taken.known} known; {taken.added} jobs added, {taken.changed} changed, {taken.enriched} jobs of"
+        " others completed"
+    )

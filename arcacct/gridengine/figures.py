@@ -1,0 +1,58 @@
+"""What an accounting file says of a span of time, job by job, to be compared with what is recorded."""
+
+from __future__ import annotations
+
+from arcacct.errors import InputError
+from arcacct.files.reading import Overlong, Reader
+from arcacct.gridengine.lines import record
+from arcacct.gridengine.local_jobs import Site, local_job
+from arcacct.gridengine.runs import jobs
+from arcacct.jobs.local import Figures
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from arcacct.gridengine.record import Record
+
+_RUNS_S = 31 * 86_400
+"""So long before a job's last run its first may have ended."""
+
+
+def of_file(path: str, start: int, end: int) -> Iterator[Figures]:
+    """
+    The jobs that ended at or after ``start`` and before ``end``, UTC seconds; their records are held in memory.
+
+    Raises InputError when the file cannot be read, or lines of it cannot be used.
+    """
+    found: dict[tuple[int, int], list[Record]] = {}
+    bad = 0
+    with Reader(path) as reader:
+        for lines in reader.lines():
+            for line in () if isinstance(lines, Overlong) else lines:
+                try:
+                    one = record(line)
+                except Exception:  # noqa: BLE001  whatever it is, it is no record
+                    bad += 1
+                    continue
+                if one is not None and start - _RUNS_S <= one.end_time_us // 10**6 < end:
+                    found.setdefault((one.job_number, one.task_number), []).append(one)
+            bad += isinstance(lines, Overlong)
+        if reader.complaint:
+            raise InputError(reader.complaint)
+    site = Site("")
+    for records in found.values():
+        for job in (local_job(runs, site) for runs in jobs(records)):
+            if job is not None and start <= job.end_time < end:
+                yield Figures(
+                    job.local_job_id,
+                    job.project or "",
+                    (job.local_user or "").partition(":")[0],
+                    job.submit_time,
+                    job.end_time,
+                    job.wall_s or 0,
+                    job.core_count or 1,
+                    (job.cpu_user_s or 0) + (job.cpu_kernel_s or 0),
+                )
+    if bad:
+        raise InputError(f"{path}: {bad} lines cannot be used; `arcacct import gridengine` says why")

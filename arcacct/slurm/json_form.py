@@ -1,0 +1,248 @@
+"""
+`sacct --json`, of Slurm 22.05 and later: jobs with their steps, each value read on its own.
+
+Later versions wrap numbers (``{"set": true, "infinite": false, "number": 3}``) and make lists of states. What Slurm
+22.05 prints wrong is not believed: an exit code of 0 of a job that failed, and a job's own CPU time of 0.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from typing import Any, NamedTuple
+
+from arcacct.errors import InputError
+from arcacct.slurm.record import UNFINISHED, SacctPart, StepsUse
+from arcacct.slurm.text import LARGEST, LATEST_S, Instants, clean, state
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+LARGEST_OBJECT = 64 * 1024 * 1024
+"""Of one job, or of what stands around the jobs; in characters."""
+_BLANK = re.compile(r"[ \t\r\n]*")
+_READ_MORE = 64 * 1024
+
+
+class JobElement(NamedTuple):
+    """One element of ``jobs``."""
+
+    number: int
+    text: str
+
+
+def elements(chunks: Iterable[bytes]) -> Iterator[JobElement]:
+    """
+    The jobs of an output, however long it is, each as its text.
+
+    Raises InputError when it ends before its end, or is no output of sacct; what came before is good.
+    """
+    reader = _Reader(chunks)
+    reader.expect("{")
+    while not reader.skip("}"):
+        name, _ = reader.value()
+        reader.expect(":")
+        if name != "jobs" or not reader.skip("["):
+            reader.value()
+        else:
+            number = 0
+            while not reader.skip("]"):
+                number += 1
+                yield JobElement(number, reader.value()[1])
+                reader.skip(",")
+        reader.skip(",")
+
+
+class _Reader:
+    """Values of JSON out of pieces of it."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = iter(chunks)
+        self._decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
+        self._text = ""
+        self._place = 0
+        self._json = json.JSONDecoder()
+
+    def _more(self, least: int = 1) -> bool:
+        """Read on, at least so many bytes if there are; whether there was anything."""
+        pieces = [self._text[self._place :]]
+        got = 0
+        for chunk in self._chunks:
+            pieces.append(self._decode(chunk))
+            got += len(chunk)
+            if got >= least:
+                break
+        self._text, self._place = "".join(pieces), 0
+        return got > 0
+
+    def _to_next(self) -> str:
+        while True:
+            self._place = _BLANK.match(self._text, self._place).end()  # type: ignore[union-attr]
+            if self._place < len(self._text):
+                return self._text[self._place]
+            if not self._more():
+                raise InputError("cut: it ends before the end of its JSON")
+
+    def skip(self, sign: str) -> bool:
+        """Whether this sign comes next; then it is passed."""
+        if self._to_next() != sign:
+            return False
+        self._place += 1
+        return True
+
+    def expect(self, sign: str) -> None:
+        """Pass this sign."""
+        if not self.skip(sign):
+            raise InputError(f"damaged: {sign!r} expected before {self._text[self._place : self._place + 20]!r}")
+
+    def value(self) -> tuple[Any, str]:
+        """The next value, and its text."""
+        self._to_next()
+        least = _READ_MORE
+        while True:
+            try:
+                found, end = self._json.raw_decode(self._text, self._place)
+            except (json.JSONDecodeError, RecursionError) as error:
+                # It may only be cut by the end of what was read.
+                if len(self._text) - self._place > LARGEST_OBJECT or not self._more(least):
+                    raise InputError(f"damaged or cut: {error}") from error
+                least *= 2
+            else:
+                text = self._text[self._place : end]
+                self._place = end
+                return found, text
+
+
+def parts(text: str) -> tuple[SacctPart, StepsUse]:
+    """
+    A job and its steps, of the text of one element.
+
+    Raises ValueError when it has no number, or a value that has to be there is none.
+    """
+    job = json.loads(text)
+    if type(job) is not dict:
+        raise ValueError("not an object")
+    time = _inside(job, "time")
+    at = _state(_inside(job, "state").get("current", job.get("state")))
+    status, signal = _exit_code(_inside(job, "exit_code"))
+    if not status and not signal and at != "COMPLETED":
+        status = signal = None
+    steps = StepsUse()
+    for one in job["steps"] if type(job.get("steps")) is list else ():
+        if type(one) is dict:
+            steps = steps.plus(_step(one))
+    allocated = _tres(_inside(job, "tres").get("allocated"))
+    number = _number(job.get("job_id"))
+    if not number:
+        raise ValueError("job_id is missing")
+    user_us, kernel_us, total_us = (_cpu_us(time, name) for name in ("user", "system", "total"))
+    part = SacctPart(
+        job_id=number,
+        step="",
+        shown=_shown(job, number),
+        cluster=_text(job.get("cluster")) or _text(_inside(job, "association").get("cluster")),
+        state=at,
+        submit=_instants(time, "submission"),
+        start=_instants(time, "start"),
+        end=_instants(time, "end"),
+        elapsed_s=_number(time.get("elapsed")),
+        suspended_s=_number(time.get("suspended")),
+        exit_status=status,
+        exit_signal=signal,
+        cores=allocated.get("cpu") or _number(_inside(job, "required").get("CPUs")),
+        nodes=allocated.get("node") or _number(job.get("allocation_nodes")),
+        node_list=_text(job.get("nodes")),
+        partition=_text(job.get("partition")),
+        user=_text(job.get("user")) or _text(_inside(job, "association").get("user")),
+        group=_text(job.get("group")),
+        account=_text(job.get("account")),
+        qos=_text(job.get("qos")),
+        wckey=_text(_inside(job, "wckey").get("wckey")),
+        name=_text(job.get("name")),
+        tres=",".join(f"{name}={count}{'M' if name == 'mem' else ''}" for name, count in sorted(allocated.items())),
+        cpu_us=max(total_us, user_us + kernel_us) or None,
+        cpu_kernel_us=kernel_us or None,
+        memory_kib=None,
+        virtual_memory_kib=None,
+    )
+    return part, steps
+
+
+def _step(step: dict[str, Any]) -> SacctPart:
+    time = _inside(step, "time")
+    most = _tres(_inside(_inside(step, "tres"), "requested").get("max"))
+    user_us, kernel_us, total_us = (_cpu_us(time, name) for name in ("user", "system", "total"))
+    nothing = SacctPart(*[None] * len(SacctPart._fields))  # type: ignore[arg-type]
+    return nothing._replace(
+        cpu_us=max(total_us, user_us + kernel_us),
+        cpu_kernel_us=kernel_us,
+        memory_kib=_kib(most.get("mem")),
+        virtual_memory_kib=_kib(most.get("vmem")),
+    )
+
+
+def _kib(size_bytes: int | None) -> int | None:
+    return None if size_bytes is None else -(-size_bytes // 1024)
+
+
+def _inside(value: dict[str, Any], name: str) -> dict[str, Any]:
+    found = value.get(name)
+    return found if type(found) is dict else {}
+
+
+def _number(value: Any) -> int | None:
+    """A number, wrapped or not; ``None`` for what is none, unlimited, or no measurement."""
+    if type(value) is dict:
+        value = value.get("number") if value.get("set") is not False and value.get("infinite") is not True else None
+    return value if type(value) is int and 0 <= value <= LARGEST else None
+
+
+def _text(value: Any) -> str:
+    return clean(value) if type(value) is str else ""
+
+
+def _instants(time: dict[str, Any], name: str) -> Instants | None:
+    """A time; null, 0 and what is not set are none."""
+    found = _number(time.get(name))
+    if not found:
+        return None
+    if found >= LATEST_S:
+        raise ValueError(f"time.{name}: {found} is no time of a job")
+    return Instants(found, found)
+
+
+def _cpu_us(time: dict[str, Any], name: str) -> int:
+    value = _inside(time, name)
+    return (_number(value.get("seconds")) or 0) * 10**6 + (_number(value.get("microseconds")) or 0)
+
+
+def _state(value: Any) -> str:
+    """The state; of a list the one that says that the job goes on, else the first: the others are flags."""
+    names = [state(one) for one in (value if type(value) is list else [value]) if type(one) is str]
+    return next((one for one in names if one in UNFINISHED), names[0] if names else "")
+
+
+def _exit_code(value: dict[str, Any]) -> tuple[int | None, int | None]:
+    signal = _inside(value, "signal")
+    return _number(value.get("return_code")), _number(signal.get("signal_id", signal.get("id")))
+
+
+def _tres(value: Any) -> dict[str, int]:
+    """Trackable resources by name, as they are counted here: memory of an allocation in MiB, of a usage in bytes."""
+    found = {}
+    for one in value if type(value) is list else ():
+        if type(one) is dict and (count := _number(one.get("count"))) is not None:
+            name = _text(one.get("name"))
+            found[_text(one.get("type")) + (f"/{name}" if name else "")] = count
+    return found
+
+
+def _shown(job: dict[str, Any], number: int) -> str:
+    array, het = _inside(job, "array"), _inside(job, "het")
+    for of, sign, place in ((array, "_", "task_id"), (het, "+", "job_offset")):
+        whole, own = _number(of.get("job_id")), _number(of.get(place))
+        if whole:
+            return f"{whole}{sign}{own or 0}"
+    return str(number)

@@ -1,0 +1,184 @@
+"""
+What sacct printed, as runs of jobs: tables and JSON, read piece by piece.
+
+What cannot be used comes with everything that is needed to read it again: it stands for itself, header and all.
+"""
+
+from __future__ import annotations
+
+import codecs
+from typing import NamedTuple
+
+from arcacct.errors import InputError
+from arcacct.jobs.faults import Fault, fault_of
+from arcacct.slurm import json_form
+from arcacct.slurm.record import NoUsage, SacctPart, SlurmRun, StepsUse, run_of
+from arcacct.slurm.rows import LONGEST_LINE, Misfit, TableHeader, TableRow, TableRows, header_of
+from arcacct.slurm.table import check, part
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from datetime import tzinfo
+
+
+class OutputForm(NamedTuple):
+    """What an output does not say of itself."""
+
+    delimiter: str | None = None
+    """``None``: what stands behind the first name in its header."""
+    zone: tzinfo | None = None
+    """Of times without an offset; ``None``: this machine's."""
+    cluster: str | None = None
+    """What the cluster is called here; ``None``: as Slurm calls it."""
+
+
+class ToldJob(NamedTuple):
+    """One job of an output."""
+
+    what: SlurmRun | NoUsage | Fault
+    position: str
+    content: str
+    """The same job as an output of its own; as far as LONGEST_LINE."""
+    length: int
+    """How long all of that is, in bytes."""
+
+
+def read(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ToldJob]:
+    """
+    Every job of an output, in its order. Bounded memory.
+
+    Raises InputError when it is none, or ends before its end; what came before is good.
+    """
+    coming = iter(chunks)
+    begun: list[bytes] = []
+    for chunk in coming:
+        begun.append(chunk)
+        if chunk.strip():
+            break
+    beginning = b"".join(begun)
+    whole = _again(beginning, coming)
+    if beginning.lstrip().startswith(b"{"):
+        return _json(whole, form)
+    return _table(whole, form)
+
+
+def _again(beginning: bytes, coming: Iterator[bytes]) -> Iterator[bytes]:
+    if beginning:
+        yield beginning
+    yield from coming
+
+
+def _json(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ToldJob]:
+    for number, text in json_form.elements(chunks):
+        position = f"job {number}"
+        what: SlurmRun | NoUsage | Fault
+        try:
+            what = run_of(*json_form.parts(text), form.cluster)
+        except Exception as error:  # noqa: BLE001  whatever it is, it costs this job alone
+            what = fault_of(error)
+        yield ToldJob(what, position, *_bounded(f'{{"jobs": [{text}]}}'))
+
+
+def _bounded(content: str) -> tuple[str, int]:
+    """As much of a text as is kept, and how long it is in bytes."""
+    return content[:LONGEST_LINE], len(content.encode("utf-8", "surrogateescape"))
+
+
+def _table(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ToldJob]:
+    lines = _lines(chunks)
+    first = next(lines, None)
+    if first is None:
+        raise InputError("it is empty: not even the header of sacct is there")
+    header = header_of(first[1], form.delimiter)
+    check(header)
+    jobs = _Jobs(header, form)
+    for row in TableRows(header).of(lines):
+        yield from jobs.take(row)
+    yield from jobs.end()
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
+    """Numbered lines; one that is longer than any row is cut, and fits nowhere then."""
+    decode = codecs.getincrementaldecoder("utf-8")("backslashreplace").decode
+    rest = ""
+    number = 0
+    for chunk in chunks:
+        *lines, rest = (rest + decode(chunk)).split("\n")
+        for line in lines:
+            number += 1
+            yield number, line[:LONGEST_LINE]
+        rest = rest[:LONGEST_LINE]
+    if rest:
+        yield number + 1, rest
+
+
+class _Jobs:
+    """Rows of jobs, each with the rows of its steps behind it."""
+
+    def __init__(self, header: TableHeader, form: OutputForm) -> None:
+        self._header = header
+        self._form = form
+        self._empty()
+
+    def _empty(self) -> None:
+        self._job: SacctPart | None = None
+        self._steps = StepsUse()
+        self._fault: Fault | None = None
+        self._number = 0
+        self._job_id = 0
+        self._lines: list[str] = []
+        self._length = 0
+        self._whole = True
+
+    def take(self, row: TableRow | Misfit) -> Iterator[ToldJob]:
+        """One more row; the job before it, if it is another one's."""
+        if isinstance(row, Misfit):
+            number, _, step = row.job.partition(".")
+            if not step or number != str(self._job_id):
+                yield from self.end()
+            self._add(row)
+            self._fault = self._fault or Fault(row.reason)
+            self._job_id = int(number or -1)
+            return
+        try:
+            one = part(row.values, self._form.zone)
+        except Exception as error:  # noqa: BLE001  whatever it is, it costs this job alone
+            yield from self.take(Misfit(fault_of(error).reason, row.lines, row.number, row.values["JobIDRaw"]))
+            return
+        if not one.step or one.job_id != self._job_id:
+            yield from self.end()
+            self._job_id = one.job_id
+        self._add(row)
+        if one.step:
+            self._steps = self._steps.plus(one)
+        else:
+            self._job = one
+
+    def _add(self, row: TableRow | Misfit) -> None:
+        if not self._number:
+            self._number = row.number
+            self._length = len(self._header.line) + 1
+        for line in row.lines:
+            self._length += len(line) + 1
+            self._whole &= self._length <= LONGEST_LINE
+            if self._whole:
+                self._lines.append(line)
+
+    def end(self) -> Iterator[ToldJob]:
+        """The job that is complete now."""
+        if not self._number:
+            return
+        what: SlurmRun | NoUsage | Fault
+        try:
+            if self._fault is not None:
+                what = self._fault
+            elif self._job is None:
+                what = Fault(f"steps of job {self._job_id}, whose own row is not before them")
+            else:
+                what = run_of(self._job, self._steps, self._form.cluster)
+        except Exception as error:  # noqa: BLE001  whatever it is, it costs this job alone
+            what = fault_of(error)
+        content, length = _bounded("".join(f"{line}\n" for line in (self._header.line, *self._lines)))
+        yield ToldJob(what, f"line {self._number}", content, length if self._whole else LONGEST_LINE + 1)
+        self._empty()

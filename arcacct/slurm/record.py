@@ -1,0 +1,250 @@
+"""
+What Slurm accounts: one run of a job, from its start (or its requeue) to its end, with what its steps used.
+
+Slurm knows a run by its number and its time of submission, which a requeue sets anew; so do we. Two outputs of sacct
+that show the same run say the same, one more than the other: `joined` takes of both what is known, whichever comes
+first. Only runs that are over are kept: of one that is not, nothing is known that will hold.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from arcacct.slurm.text import LARGEST, Instants
+
+UNFINISHED = frozenset(
+    (
+        "PENDING",
+        "RUNNING",
+        "SUSPENDED",
+        "COMPLETING",
+        "CONFIGURING",
+        "REQUEUE_FED",
+        "REQUEUE_HOLD",
+        "RESV_DEL_HOLD",
+        "SIGNALING",
+        "SPECIAL_EXIT",
+        "STAGE_OUT",
+        "STOPPED",
+    )
+)
+"""States of jobs that go on. Every other one is an end, also one that a future Slurm invents, once there is an end."""
+NOWHERE = frozenset(("None assigned", "None", "(null)", "N/A"))
+"""NodeList of a job that never had a node."""
+
+_TWICE = "is a local time that the clock showed twice that night; print it with SLURM_TIME_FORMAT=%s"
+
+
+class SacctPart(NamedTuple):
+    """One row of sacct: a job (``step`` empty) or one of its steps; ``None``: not said."""
+
+    job_id: int
+    """Of an element of an array, or a component of a heterogeneous job, its own number."""
+    step: str
+    shown: str
+    """As sacct shows it: ``21_5``, ``51+1``."""
+    cluster: str
+    state: str
+    submit: Instants | None
+    start: Instants | None
+    end: Instants | None
+    elapsed_s: int | None
+    suspended_s: int | None
+    exit_status: int | None
+    exit_signal: int | None
+    cores: int | None
+    nodes: int | None
+    node_list: str
+    partition: str
+    user: str
+    group: str
+    account: str
+    qos: str
+    wckey: str
+    name: str
+    tres: str
+    """AllocTRES."""
+    cpu_us: int | None
+    cpu_kernel_us: int | None
+    memory_kib: int | None
+    """Of the task that used most."""
+    virtual_memory_kib: int | None
+
+
+class StepsUse(NamedTuple):
+    """What the steps of a job used, together."""
+
+    number: int = 0
+    cpu_us: int = 0
+    cpu_kernel_us: int = 0
+    memory_kib: int | None = None
+    virtual_memory_kib: int | None = None
+
+    def plus(self, step: SacctPart) -> StepsUse:
+        """With one more step."""
+        return StepsUse(
+            self.number + 1,
+            self.cpu_us + (step.cpu_us or 0),
+            self.cpu_kernel_us + (step.cpu_kernel_us or 0),
+            _most(self.memory_kib, step.memory_kib),
+            _most(self.virtual_memory_kib, step.virtual_memory_kib),
+        )
+
+
+class SlurmRun(NamedTuple):
+    """One run that is over, of a job that had started. Empty text, or ``None``: not known."""
+
+    cluster: str
+    job_id: int
+    submit_time: int
+    shown: str
+    state: str
+    start_time: int
+    end_time: int
+    elapsed_s: int
+    """Without the time that it was suspended, as Slurm counts."""
+    exit_status: int | None
+    exit_signal: int | None
+    cores: int
+    nodes: int | None
+    node_list: str
+    partition: str
+    user: str
+    group: str
+    account: str
+    qos: str
+    wckey: str
+    name: str
+    tres: str
+    cpu_us: int | None
+    """User and kernel together, of all steps; ``None``: sacct was asked without steps."""
+    cpu_kernel_us: int | None
+    memory_kib: int | None
+    virtual_memory_kib: int | None
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """What Slurm knows a run by: cluster, number, submission."""
+        return self[:3]
+
+
+class NoUsage(NamedTuple):
+    """Why a row of sacct is no run that can be accounted, and nothing is wrong with that."""
+
+    is_unfinished: bool
+    """It goes on, or its end is not written yet; else it never started."""
+
+
+def run_of(job: SacctPart, steps: StepsUse, cluster: str | None) -> SlurmRun | NoUsage:
+    """
+    The run that a row of a job and those of its steps tell of; ``cluster`` is its name if it is not to be Slurm's.
+
+    Raises ValueError when they contradict each other, or say too little.
+    """
+    if job.state in UNFINISHED or not job.state:
+        return NoUsage(is_unfinished=True)
+    if job.start is None or job.node_list in NOWHERE:
+        return NoUsage(is_unfinished=False)
+    if job.end is None:
+        return NoUsage(is_unfinished=True)
+    if job.state == "CANCELLED" and job.end.late < job.start.early:
+        # The start that it was to have.
+        return NoUsage(is_unfinished=False)
+    name = cluster or job.cluster
+    if not name:
+        raise ValueError("nothing says which cluster it ran on; print the column Cluster, or give --cluster")
+    if job.submit is None:
+        raise ValueError("it has no time of submission, by which Slurm knows its runs")
+    if job.submit.early != job.submit.late:
+        raise ValueError(f"its time of submission {_TWICE}")
+    if job.cores is None:
+        raise ValueError("nothing says how many CPUs it had; print the column AllocCPUS or AllocTRES")
+    start, end = _span(job, job.start, job.end)
+    elapsed_s = max(0, end - start - (job.suspended_s or 0)) if job.elapsed_s is None else job.elapsed_s
+    if elapsed_s > end - start + 1:
+        raise ValueError(f"it took {elapsed_s} s between a start and an end that are {end - start} s apart")
+    cpu_us, kernel_us = _cpu(job, steps)
+    return SlurmRun(
+        name,
+        job.job_id,
+        job.submit.early,
+        job.shown,
+        job.state,
+        start,
+        end,
+        elapsed_s,
+        job.exit_status,
+        job.exit_signal,
+        max(1, job.cores),
+        job.nodes,
+        job.node_list,
+        job.partition,
+        job.user,
+        job.group,
+        job.account,
+        job.qos,
+        job.wckey,
+        job.name,
+        job.tres,
+        cpu_us,
+        kernel_us,
+        _most(job.memory_kib, steps.memory_kib),
+        _most(job.virtual_memory_kib, steps.virtual_memory_kib),
+    )
+
+
+def _span(job: SacctPart, start: Instants, end: Instants) -> tuple[int, int]:
+    """
+    Start and end; of local times that a clock showed twice, those that fit to how long the job took.
+
+    Raises ValueError where that leaves a doubt, and for an end before the start: `sacct --truncate` writes such.
+    """
+    pairs = [(one, other) for one in dict.fromkeys(start) for other in dict.fromkeys(end) if one <= other]
+    if not pairs:
+        raise ValueError("its end is before its start (was it printed with --truncate?)")
+    if len(pairs) > 1 and job.elapsed_s is not None:
+        lasted = job.elapsed_s + (job.suspended_s or 0)
+        pairs = [(one, other) for one, other in pairs if abs(other - one - lasted) <= 1] or pairs
+    if len(pairs) > 1:
+        raise ValueError(f"its start or end {_TWICE}")
+    return pairs[0]
+
+
+def _cpu(job: SacctPart, steps: StepsUse) -> tuple[int | None, int | None]:
+    """
+    CPU times: the job's own row has the sum of its steps, but only where steps were asked for (else 0).
+
+    (`sacct --json` of Slurm 22.05 has 0 there in any case; the steps are right.)
+    """
+    if not steps.number and not job.cpu_us:
+        return None, None
+    kernel = max(job.cpu_kernel_us or 0, steps.cpu_kernel_us)
+    total = max(job.cpu_us or 0, steps.cpu_us, kernel)
+    if total > LARGEST:
+        raise ValueError("its CPU time is larger than any measurement")
+    return total, kernel
+
+
+def _most(one: int | None, other: int | None) -> int | None:
+    return max((value for value in (one, other) if value is not None), default=None)
+
+
+def joined(one: SlurmRun, other: SlurmRun) -> SlurmRun:
+    """
+    Two outputs of the same run: of each value what is known, and of two that are known always the same one.
+
+    Times: the longer of two, since `--truncate` cuts them. CPU and memory: the larger, since it has more of the steps.
+    Texts: the longer, since a name may have lost letters on its way.
+    """
+    if one == other:
+        return one
+    values: tuple[Any, ...] = tuple([_better(*pair) for pair in zip(one, other, strict=True)])
+    return SlurmRun(*values)._replace(start_time=min(one.start_time, other.start_time))
+
+
+def _better(value: int | str | None, other: int | str | None) -> int | str | None:
+    if isinstance(value, str) and isinstance(other, str):
+        return max(value, other, key=lambda text: (len(text), text))
+    if isinstance(value, int) and isinstance(other, int):
+        return max(value, other)
+    return other if value is None else value

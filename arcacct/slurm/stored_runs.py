@@ -1,0 +1,166 @@
+"""Slurm's runs in the database, and how far A-REX's records were looked at for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from arcacct.db.engine import Connection
+from arcacct.jobs.precedence import OF_AREX, SLURM
+from arcacct.slurm.record import SlurmRun
+
+_SPELT = {"job_id": "JobID", "shown": "ShownID", "elapsed_s": "Elapsed", "cores": "CPUs", "partition": "QPartition"}
+_SPELT |= {"user": "UserName", "group": "GroupName", "qos": "QOS", "wckey": "WCKey", "name": "JobName"}
+_SPELT |= {"tres": "AllocTRES", "cpu_us": "CPUUs", "cpu_kernel_us": "CPUKernelUs", "memory_kib": "MaxRSS"}
+_SPELT |= {"virtual_memory_kib": "MaxVMSize"}
+COLUMNS = ", ".join(
+    _SPELT.get(field, "".join(part.capitalize() for part in field.split("_"))) for field in SlurmRun._fields
+)
+_INSERT = f"INSERT INTO SlurmRuns (RunNo, RecordID, {COLUMNS}) VALUES (?, ?{', ?' * len(SlurmRun._fields)})"
+_REPLACE = f"UPDATE SlurmRuns SET (RecordID, {COLUMNS}) = (?{', ?' * len(SlurmRun._fields)}) WHERE RunNo = ?"
+_PAGE = 500
+_CACHE_KIB = 16 * 1024
+_OFF_S = 3600
+"""Sonar takes the time zone that holds now for all of Slurm's times."""
+
+JobNumber = tuple[str, int]
+"""Cluster and number."""
+
+
+class KeptRun(NamedTuple):
+    """A run of the database, with its number there and the AAR that it went into."""
+
+    run_no: int
+    record_id: int | None
+    run: SlurmRun
+
+
+def prepare(con: Connection) -> None:
+    """Make room for a long import: a job goes into some twenty indexes, whose pages should stay."""
+    con.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+
+
+def of_jobs(con: Connection, cluster: str, job_ids: Iterable[int]) -> list[KeptRun]:
+    """The runs that are kept of some numbers, in order of time."""
+    marks = ",".join(map(str, job_ids))
+    rows = con.execute(
+        f"SELECT RunNo, RecordID, {COLUMNS} FROM SlurmRuns WHERE JobID IN ({marks}) AND Cluster = ?"
+        " ORDER BY SubmitTime, StartTime",
+        (cluster,),
+    )
+    return [KeptRun(row[0], row[1], SlurmRun._make(row[2:])) for row in rows]
+
+
+def next_run_no(con: Connection) -> int:
+    """The number of the next new run; true while the transaction lasts."""
+    return int(con.execute("SELECT ifnull(max(RunNo), 0) + 1 FROM SlurmRuns").fetchone()[0])
+
+
+def keep(con: Connection, new: Iterable[KeptRun], changed: Iterable[KeptRun]) -> None:
+    """Store runs."""
+    con.executemany(_INSERT, [(one.run_no, one.record_id, *one.run) for one in new])
+    con.executemany(_REPLACE, [(one.record_id, *one.run, one.run_no) for one in changed])
+
+
+def waiting(con: Connection) -> Iterator[list[JobNumber]]:
+    """The jobs that have no record, in pages."""
+    last: JobNumber = ("", 0)
+    while True:
+        page: list[JobNumber] = con.execute(
+            "SELECT DISTINCT Cluster, JobID FROM SlurmRuns WHERE RecordID IS NULL AND (Cluster, JobID) > (?, ?)"
+            f" ORDER BY Cluster, JobID LIMIT {_PAGE}",
+            last,
+        ).fetchall()
+        if not page:
+            return
+        yield page
+        last = page[-1]
+
+
+def clusters(con: Connection) -> list[str]:
+    """The clusters that there are runs of."""
+    return [row[0] for row in con.execute("SELECT DISTINCT Cluster FROM SlurmRuns ORDER BY Cluster")]
+
+
+def all_jobs(con: Connection) -> Iterator[list[JobNumber]]:
+    """Every job, in pages."""
+    last = (0, "")
+    while True:
+        page = con.execute(
+            "SELECT DISTINCT JobID, Cluster FROM SlurmRuns WHERE (JobID, Cluster) > (?, ?)"
+            f" ORDER BY JobID, Cluster LIMIT {_PAGE}",
+            last,
+        ).fetchall()
+        if not page:
+            return
+        yield [(cluster, job_id) for job_id, cluster in page]
+        last = page[-1]
+
+
+def sonars_record(con: Connection, run: SlurmRun) -> int | None:
+    """
+    The record that Sonar's telemetry made of a run, whatever it calls the cluster.
+
+    It has the run's end, or is one hour off: Sonar takes the zone of today for times of another season.
+    """
+    rows = con.execute(
+        "SELECT RecordID, abs(EndTime - ?2) FROM AAR JOIN RecordSources USING (RecordID)"
+        " WHERE LocalJobID = ?1 AND Source = ?3 AND abs(EndTime - ?2) <= ?4 + 1 ORDER BY 2, 1",
+        (str(run.job_id), run.end_time, SLURM, _OFF_S),
+    ).fetchall()
+    return next((record_id for record_id, off in rows if off <= 1 or abs(off - _OFF_S) <= 1), None)
+
+
+def existing(con: Connection, record_ids: Iterable[int]) -> dict[int, str | None]:
+    """The sources of those of some records that still exist: others were pruned."""
+    marks = ",".join(map(str, record_ids))
+    query = "SELECT AAR.RecordID, Source FROM AAR LEFT JOIN RecordSources USING (RecordID) WHERE AAR.RecordID IN"
+    return dict(con.execute(f"{query} ({marks})").fetchall())
+
+
+def horizon(con: Connection) -> int:
+    """The last number that a finished record was logged under."""
+    return int(con.execute("SELECT ifnull(max(Seq), 0) FROM FinishedLog").fetchone()[0])
+
+
+def seen(con: Connection, cluster: str) -> int:
+    """How far A-REX's records were looked at for a cluster."""
+    row = con.execute("SELECT Seq FROM SlurmProgress WHERE Cluster = ?", (cluster,)).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def see(con: Connection, cluster: str, seq: int) -> None:
+    """Remember that."""
+    con.execute(
+        "INSERT INTO SlurmProgress (Cluster, Seq) VALUES (?, ?) ON CONFLICT (Cluster) DO UPDATE SET Seq = excluded.Seq",
+        (cluster, seq),
+    )
+
+
+def logged_since(con: Connection, seq: int, until: int) -> list[tuple[int, int]]:
+    """``(Seq, job number)`` of A-REX's jobs that were logged after a place, a page of them; 0: none of Slurm's."""
+    rows = con.execute(
+        "SELECT Seq, LocalJobID, coalesce(Source, ?) FROM FinishedLog LEFT JOIN AAR USING (RecordID)"
+        " LEFT JOIN RecordSources USING (RecordID) WHERE Seq > ? AND Seq <= ? ORDER BY Seq LIMIT ?",
+        (OF_AREX[0], seq, until, _PAGE),
+    ).fetchall()
+    return [(found, _number(local_id) if source in OF_AREX else 0) for found, local_id, source in rows]
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isascii() and text.isdecimal() and len(text) < 17 else 0
+
+
+def asked_until(con: Connection, cluster: str) -> int | None:
+    """Until when sacct was asked for a cluster, by `--run`."""
+    row = con.execute("SELECT AskedUntil FROM SlurmProgress WHERE Cluster = ?", (cluster,)).fetchone()
+    return None if row is None else row[0]
+
+
+def ask_until(con: Connection, cluster: str, until: int) -> None:
+    """Remember that."""
+    con.execute(
+        "INSERT INTO SlurmProgress (Cluster, AskedUntil) VALUES (?, ?)"
+        " ON CONFLICT (Cluster) DO UPDATE SET AskedUntil = excluded.AskedUntil",
+        (cluster, until),
+    )

@@ -1,0 +1,100 @@
+"""A row of `sacct --parsable2` as a part of a job."""
+
+from __future__ import annotations
+
+from arcacct.errors import InputError
+from arcacct.jobs.tres import parse
+from arcacct.slurm.record import SacctPart
+from arcacct.slurm.text import amount, clean, duration_us, exit_code, instants, job_number, size_kib, state
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import tzinfo
+    from typing import TypeVar
+
+    from arcacct.slurm.rows import TableHeader
+    from arcacct.slurm.text import Instants
+
+    T = TypeVar("T")
+
+NEEDED = ("JobIDRaw", "State", "Submit", "Start", "End")
+"""Columns without which nothing can be accounted; and one of CORES."""
+CORES = ("AllocCPUS", "NCPUS", "AllocTRES")
+
+
+def check(header: TableHeader) -> None:
+    """Raise InputError when an output lacks columns without which it does not say what a job used."""
+    names = {name.lower() for name in header.columns}
+    missing = [name for name in NEEDED if name.lower() not in names]
+    if not names & {name.lower() for name in CORES}:
+        missing.append("AllocCPUS")
+    if missing:
+        raise InputError(f"it lacks the columns {', '.join(missing)}: print it with these, too")
+
+
+def part(row: Mapping[str, str], zone: tzinfo | None) -> SacctPart:
+    """
+    One row; ``zone`` is the one of its local times, ``None`` this machine's.
+
+    Raises ValueError for a value that cannot be read, with its column.
+    """
+
+    def read(column: str, reader: Callable[[str], T]) -> T:
+        try:
+            return reader(row.get(column, ""))
+        except ValueError as error:
+            raise ValueError(f"{column}: {error}") from error
+
+    def text(column: str) -> str:
+        return clean(row.get(column, ""))
+
+    def seconds(column: str) -> int | None:
+        found = read(column, duration_us)
+        return None if found is None else found // 10**6
+
+    def time(column: str) -> Instants | None:
+        return read(column, lambda text: instants(text, zone))
+
+    number = read("JobIDRaw", job_number)
+    status, signal = read("ExitCode", exit_code) or (None, None)
+    elapsed_s = read("ElapsedRaw", amount)
+    cpu = [
+        one
+        for one in (_sum(read("UserCPU", duration_us), read("SystemCPU", duration_us)), read("TotalCPU", duration_us))
+        if one is not None
+    ]
+    cores = read("AllocCPUS", amount), read("NCPUS", amount), parse(text("AllocTRES")).get("cpu")
+    return SacctPart(
+        job_id=number.job_id,
+        step=number.step,
+        shown=text("JobID"),
+        cluster=text("Cluster"),
+        state=read("State", state),
+        submit=time("Submit"),
+        start=time("Start"),
+        end=time("End"),
+        elapsed_s=seconds("Elapsed") if elapsed_s is None else elapsed_s,
+        suspended_s=seconds("Suspended"),
+        exit_status=status,
+        exit_signal=signal,
+        cores=next((one for one in cores if one is not None), None),
+        nodes=read("NNodes", amount),
+        node_list=text("NodeList"),
+        partition=text("Partition"),
+        user=text("User"),
+        group=text("Group"),
+        account=text("Account"),
+        qos=text("QOS"),
+        wckey=text("WCKey").removeprefix("*"),
+        name=text("JobName"),
+        tres=text("AllocTRES"),
+        cpu_us=max(cpu, default=None),
+        cpu_kernel_us=read("SystemCPU", duration_us),
+        memory_kib=read("MaxRSS", size_kib),
+        virtual_memory_kib=read("MaxVMSize", size_kib),
+    )
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None and other is None else (one or 0) + (other or 0)

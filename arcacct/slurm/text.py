@@ -1,0 +1,153 @@
+"""
+Values as sacct prints them: durations, sizes, times, exit codes, states, numbers of jobs.
+
+Each function returns ``None`` for what says nothing (empty, ``Unknown``, ``None``), and raises ValueError for what is
+no such value: a number that cannot be read must not become another one.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, tzinfo
+from typing import NamedTuple
+
+LARGEST = 2**53
+"""What is more is no measurement (Slurm's NO_VAL64 is 18446744073709551614)."""
+LATEST_S = 2**34
+"""Later than this (year 2514) is no time of a job."""
+_LARGEST_JOB = 2**53
+
+_NOTHING = frozenset(("", "Unknown", "None", "N/A", "(null)", "INVALID"))
+_DURATION = re.compile(r"(?:([0-9]{1,9})-)?(?:([0-9]{1,9}):)?([0-9]{1,9}):([0-9]{2})(?:\.([0-9]{1,6}))?", re.ASCII)
+_SIZE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([KMGTPE]?)", re.ASCII)
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
+_EPOCH = re.compile(r"[0-9]{1,12}", re.ASCII)
+_EXIT = re.compile(r"([0-9]{1,5}):([0-9]{1,5})", re.ASCII)
+_JOB = re.compile(r"([0-9]{1,16})(?:_(?:[0-9]{1,10}|\[[^\]]*\])|\+[0-9]{1,10})?(?:\.([A-Za-z0-9_+-]{1,64}))?", re.ASCII)
+
+
+class JobNumber(NamedTuple):
+    """What a number of sacct's stands for."""
+
+    job_id: int
+    step: str
+    """``batch``, ``extern``, ``0``, ...; empty: the job itself."""
+
+
+class Instants(NamedTuple):
+    """What a local time may have been, in UTC seconds: two when clocks were set back, else twice the same."""
+
+    early: int
+    late: int
+
+
+def duration_us(text: str) -> int | None:
+    """
+    ``MM:SS.mmm``, ``HH:MM:SS`` or ``D-HH:MM:SS`` in microseconds.
+
+    Fractions stand behind minutes only: from an hour on, sacct leaves them out.
+    """
+    if text in _NOTHING:
+        return None
+    match = _DURATION.fullmatch(text)
+    if match is None or (match[1] is not None and match[2] is None):
+        raise ValueError(f"{text[:40]!r} is no duration")
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups()[:4])
+    total_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    if total_s > LARGEST // 10**6:
+        raise ValueError(f"{text[:40]!r} is longer than any job")
+    return total_s * 10**6 + int((match[5] or "").ljust(6, "0"))
+
+
+def amount(text: str) -> int | None:
+    """A whole number."""
+    if text in _NOTHING:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise ValueError(f"{text[:40]!r} is no number")
+    if int(text) > LARGEST:
+        raise ValueError(f"{text[:40]!r} is larger than any measurement")
+    return int(text)
+
+
+def size_kib(text: str) -> int | None:
+    """``3188K``, ``2.60M`` or, of ``--noconvert``, bytes; rounded up to KiB, as something was used."""
+    if text in _NOTHING:
+        return None
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text[:40]!r} is no size")
+    number = int(match[1]) if match[1].isdigit() else float(match[1])
+    size = -int(-number * 1024 ** _POWERS[match[2]] // 1024)
+    if size > LARGEST:
+        raise ValueError(f"{text[:40]!r} is larger than any measurement")
+    return size
+
+
+def instants(text: str, zone: tzinfo | None) -> Instants | None:
+    """
+    Seconds since 1970 (``SLURM_TIME_FORMAT=%s``), a time with its offset, or a local time of ``zone``.
+
+    ``zone`` ``None``: this machine's. A local time that does not exist, since clocks were set forward, is what it
+    would have been without.
+    """
+    if text in _NOTHING:
+        return None
+    if _EPOCH.fullmatch(text):
+        found = Instants(int(text), int(text))
+    else:
+        try:
+            when = datetime.fromisoformat(text)
+        except ValueError as error:
+            raise ValueError(f"{text[:40]!r} is no time") from error
+        if len(text) < len("2026-11-22T05:42:00"):
+            raise ValueError(f"{text[:40]!r} is no time: its seconds are missing")
+        if when.tzinfo is None:
+            folds = [_seconds(when.replace(tzinfo=zone, fold=fold)) for fold in (0, 1)]
+            # In a gap the folds are the other way round.
+            found = Instants(*folds) if folds[0] < folds[1] else Instants(folds[0], folds[0])
+        else:
+            found = Instants(_seconds(when), _seconds(when))
+    if not 0 <= found.early <= found.late < LATEST_S:
+        raise ValueError(f"{text[:40]!r} is no time of a job")
+    return found if found.late else None
+
+
+def _seconds(when: datetime) -> int:
+    try:
+        return int(when.timestamp() if when.tzinfo is not None else when.astimezone(UTC).timestamp())
+    except (OverflowError, OSError) as error:
+        raise ValueError("a time that no clock shows") from error
+
+
+def exit_code(text: str) -> tuple[int, int] | None:
+    """``N:SIGNAL``."""
+    if text in _NOTHING:
+        return None
+    match = _EXIT.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text[:40]!r} is no exit code")
+    return int(match[1]), int(match[2])
+
+
+def state(text: str) -> str:
+    """The state, without who cancelled the job (``CANCELLED by 1004``). Empty: not said."""
+    word = text.partition(" ")[0].rstrip("+")
+    if not re.fullmatch(r"[A-Z_]{0,40}", word):
+        raise ValueError(f"{text[:40]!r} is no state of a job")
+    return word
+
+
+def job_number(text: str) -> JobNumber:
+    """What JobIDRaw (``24``, ``24.batch``) or JobID (``21_1``, ``51+1.0``) stands for."""
+    match = _JOB.fullmatch(text)
+    if match is None or not 0 < int(match[1]) < _LARGEST_JOB:
+        raise ValueError(f"{text[:40]!r} is no number of a job")
+    return JobNumber(int(match[1]), match[2] or "")
+
+
+def clean(text: str) -> str:
+    """A text as a database keeps it: without zeros and halves of characters, which become what Python calls them."""
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")

@@ -1,0 +1,90 @@
+"""`arcacct import slurm`, as a user types it."""
+
+from __future__ import annotations
+
+import pathlib
+import sqlite3
+import subprocess
+from contextlib import closing
+
+import pytest
+from fake_sacct import FakeSacct
+from installed import ARCACCT, arcacct, configured
+from slurm_files import DATA, JSON, TABLE, row, table
+
+DONE = "64 jobs read, 2 not over, 3 never started: 59 new runs, 0 known; 59 jobs added, 0 changed, 0 jobs of others"
+
+
+@pytest.fixture
+def conf(tmp_path) -> pathlib.Path:
+    return pathlib.Path(configured(tmp_path))
+
+
+def import_(conf: pathlib.Path, *words: str | pathlib.Path) -> subprocess.CompletedProcess[str]:
+    return arcacct("--config", conf, "import", "slurm", *map(str, words))
+
+
+def value(conf: pathlib.Path, sql: str) -> object:
+    path = conf.parent / "control" / "accounting" / "arcacct" / "accounting.db"
+    with closing(sqlite3.connect(path)) as con:
+        return con.execute(sql).fetchone()[0]
+
+
+def test_files(conf) -> None:
+    """What was done is said in one line; the same again is nothing new."""
+    done = import_(conf, TABLE)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", f"{DONE} completed\n")
+    done = import_(conf, JSON, TABLE)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "0 new runs, 118 known; 0 jobs added, 0 changed" in done.stdout
+
+
+def test_times_of_another_zone(conf) -> None:
+    done = import_(conf, "--timezone", "America/St_Johns", "--cluster", "testgrid", DATA / "sacct-X-TZ-StJohns.txt")
+    assert done.returncode == 0
+    assert value(conf, "SELECT submit_time_iso FROM v1_jobs WHERE local_job_id = '1'") == "2026-11-22T05:41:59Z"
+
+
+def test_sacct_itself(conf, tmp_path) -> None:
+    sacct = FakeSacct(tmp_path)
+    done = import_(conf, "--run", "--since", "2026-11-22", "--sacct", sacct.program)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert value(conf, "SELECT count(*) FROM v1_jobs") == 59
+    assert sacct.windows()[0] == ("2026-11-22T00:00:00", "2026-11-23T00:00:00")
+
+
+def test_what_cannot_be_used(conf, tmp_path) -> None:
+    """It is said, kept, and tried again; the exit code is 65 unless one is lenient."""
+    path = tmp_path / "sacct.txt"
+    path.write_bytes(table(row(1), row(2, Cluster="")))
+    done = import_(conf, path)
+    assert done.returncode == 65
+    assert done.stderr.startswith(f"arcacct: {path}: line 3: nothing says which cluster it ran on")
+    assert import_(conf, "--lenient", path).returncode == 0
+    listed = arcacct("--config", conf, "import", "rejected", "--source", "slurm")
+    assert str(path) in listed.stdout
+    done = import_(conf, "--retry", "--cluster", "testgrid")
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "1 rejected records tried again: 1 can be used now")
+    assert value(conf, "SELECT count(*) FROM v1_jobs") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ([], "no FILE"),
+        (["--since", "2026-11-01", "x"], "needs --run"),
+        (["--run"], "give --since"),
+        (["--timezone", "Europe/Atlantis", "x"], "no such zone"),
+    ],
+)
+def test_usage(conf, words, complaint) -> None:
+    done = import_(conf, *words)
+    assert done.returncode == 64
+    assert complaint in done.stderr
+
+
+def test_standard_input(conf) -> None:
+    words = ("--config", str(conf), "import", "slurm", "-")
+    done = subprocess.run([ARCACCT, *words], input=JSON.read_bytes(), capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode() == f"{DONE} completed\n"

@@ -1,0 +1,378 @@
+"""Importing what sacct printed: each run once, whatever order outputs come in, and what A-REX and Sonar have of it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pathlib
+from contextlib import closing
+
+import pytest
+from slurm_files import BEGIN, CLUSTER, DATA, JSON, SONAR, TABLE, SlurmHost, arc_job, row, table
+
+from arcacct.conf.values import map_rule
+from arcacct.db.opening import writing
+from arcacct.errors import StoreError
+from arcacct.jobs.recorder import name_id
+from arcacct.slurm import slices
+from arcacct.slurm.local_jobs import SlurmSite
+from arcacct.sonar.importing import Importer
+from arcacct.sonar.site import Site
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OUTPUTS = (TABLE, JSON, DATA / "sacct-no-D.txt", DATA / "sacct-X-epoch.txt", DATA / "sacct-while-running.txt")
+
+
+@pytest.fixture
+def host(tmp_path) -> Iterator[SlurmHost]:
+    found = SlurmHost(tmp_path)
+    with closing(found.con):
+        yield found
+
+
+def imported(folder: pathlib.Path, *outputs: bytes | pathlib.Path) -> list[list[tuple[object, ...]]]:
+    """Everything in a new database after an import of each output by a command of its own."""
+    folder.mkdir()
+    found = SlurmHost(folder)
+    with closing(found.con):
+        for output in outputs:
+            found.take(output, cluster=CLUSTER)
+        return found.everything()
+
+
+def test_a_real_output(host) -> None:
+    """59 runs; the sums by account are those of sreport."""
+    report = host.take(TABLE)
+
+    assert (report.jobs, report.unfinished, report.never_started, report.rejected) == (64, 2, 3, 0)
+    assert (report.taken.new, report.taken.added) == (59, 59)
+    assert host.rows("SELECT project, sum(wall_s * core_count) FROM v1_jobs GROUP BY 1 ORDER BY 1") == [
+        ("atlas", 282),
+        ("atlasprod", 356),
+        ("lz", 321),
+    ]
+    assert host.rows("SELECT account, sum(core_s) FROM v1_slurm_runs GROUP BY 1 ORDER BY 1") == [
+        ("atlas", 282),
+        ("atlasprod", 356),
+        ("lz", 321),
+    ]
+    assert host.said == []
+
+
+def test_a_job_as_a_record(host) -> None:
+    """Two GPUs, two cores, steps: each value where others look for it."""
+    rule = map_rule("account lz vo=lz.example.org group=sim user=withheld")
+    host.site = SlurmSite((rule,), "HEPSPEC:1.0", (("grid", "HEPSPEC:2.5"),))
+    host.take(TABLE)
+    (found,) = host.rows(
+        "SELECT job_id, queue, vo, fqan, user_dn, local_user, project, status, exit_code, submit_time, lrms_start_time,"
+        " lrms_end_time, end_time, node_names, node_count, core_count, wall_s, cpu_user_s, cpu_kernel_s, memory_kib,"
+        " benchmark_value, benchmark_source, lrms, source FROM v1_jobs WHERE local_job_id = '28'"
+    )
+
+    assert found == (
+        *("sonar:testgrid:28:1795326241", "grid", "lz.example.org", "/lz.example.org/sim", "withheld", "bob", "lz"),
+        *("completed", 0, 1795326241, 1795326244, 1795326252, 1795326252, "wn01", 1, 2, 8, 6, 0, 13976),
+        *(2.5, "arc.conf", "slurm", "sacct"),
+    )
+    extra = dict(
+        host.rows("SELECT InfoKey, InfoValue FROM JobExtraInfo JOIN AAR USING (RecordID) WHERE LocalJobID = '43'")
+    )
+    assert extra["alloctres"] == "billing=2,cpu=2,gres/gpu=2,mem=200M,node=1"
+    assert (extra["qos"], extra["wckey"], extra["slurmstate"], extra["localgroup"]) == (
+        "normal",
+        "simulation",
+        "COMPLETED",
+        "bob",
+    )
+
+
+def test_outcomes(host) -> None:
+    """Statuses and exit codes of every way in which a job can end; a signal is its number and 256, as A-REX has it."""
+    host.take(TABLE)
+    found = {
+        int(number): outcome
+        for number, *outcome in host.rows("SELECT local_job_id, status, exit_code FROM v1_jobs ORDER BY submit_time")
+    }
+
+    assert {number: tuple(found[number]) for number in (8, 9, 11, 12, 3, 4, 57, 60, 62, 63)} == {
+        8: ("completed", 0),
+        9: ("failed", 3),
+        11: ("failed", 256 + 9),
+        12: ("completed", 0),
+        3: ("failed", 256 + 15),
+        4: ("failed", 1),
+        57: ("failed", 1),
+        60: ("failed", 1),
+        62: ("failed", 1),
+        63: ("aborted", 15),
+    }
+    assert host.rows("SELECT exit_code, status, wall_s FROM v1_jobs WHERE local_job_id = '2' ORDER BY submit_time") == [
+        (1, "failed", 6),
+        (0, "completed", 3),
+    ]
+
+
+def test_elements_of_arrays_and_components(host) -> None:
+    """Under their own numbers, which is what A-REX has, with sacct's beside it."""
+    host.take(TABLE)
+    found = host.rows(
+        "SELECT LocalJobID, InfoKey, InfoValue FROM AAR JOIN JobExtraInfo USING (RecordID)"
+        " WHERE InfoKey IN ('arrayid', 'hetid') ORDER BY 1"
+    )
+
+    assert found == [
+        ("21", "arrayid", "21_5"),
+        *((str(number), "arrayid", f"21_{number - 23}") for number in range(24, 28)),
+        ("51", "hetid", "51+0"),
+        ("52", "hetid", "51+1"),
+    ]
+
+
+def test_the_same_again_changes_nothing(host) -> None:
+    host.take(TABLE)
+    before, logged = host.everything(), host.logged()
+    report = host.take(TABLE, TABLE)
+
+    assert (report.taken.new, report.taken.known, report.taken.changed) == (0, 118, 0)
+    assert host.everything() == before
+    assert host.logged() == logged
+
+
+def test_outputs_in_any_order(tmp_path) -> None:
+    """Tables and JSON, with and without duplicates and steps: what all of them say is the same."""
+    orders = list(itertools.permutations(OUTPUTS))[::17]
+    first, *others = (imported(tmp_path / str(number), *order) for number, order in enumerate(orders))
+
+    assert len(first[0]) == 59
+    assert all(other == first for other in others)
+
+
+def test_steps_that_come_later(host) -> None:
+    """Without them nothing is known of CPU time and memory; an output without them takes nothing back."""
+    query = "SELECT cpu_s, memory_kib FROM v1_jobs WHERE local_job_id = '28'"
+    host.take(DATA / "sacct-X-epoch.txt", cluster=CLUSTER)
+    assert host.rows(query) == [(0, None)]
+    host.take(TABLE)
+    assert host.rows(query) == [(6, 13976)]
+    host.take(DATA / "sacct-X-epoch.txt", cluster=CLUSTER)
+    assert host.rows(query) == [(6, 13976)]
+
+
+def test_a_job_that_goes_on_is_taken_when_it_is_over(host) -> None:
+    report = host.take(table(row(State="RUNNING", End="Unknown", ElapsedRaw=10)))
+    assert (report.unfinished, report.taken.new) == (1, 0)
+    report = host.take(table(row()))
+    assert (report.unfinished, report.taken.added) == (0, 1)
+
+
+def test_a_name_of_our_own_for_the_cluster(host) -> None:
+    host.take(TABLE, cluster="hpc.example.org")
+
+    assert host.value("SELECT count(*) FROM v1_jobs WHERE job_id GLOB 'sonar:hpc.example.org:*'") == 59
+
+
+MEASURED = (
+    "SELECT job_id, wall_s, cpu_user_s, cpu_kernel_s, memory_kib, core_count, node_names, project, source FROM v1_jobs"
+)
+STEP = row("1.batch", TotalCPU="01:40.500", SystemCPU="00:00.500", MaxRSS="2M")
+
+
+def test_what_arex_could_not_measure(host) -> None:
+    """A job of A-REX's gets what Slurm measured, and there is no second job."""
+    arc_job(host)
+    report = host.take(table(row(), STEP))
+
+    assert (report.taken.added, report.taken.enriched) == (0, 1)
+    assert host.rows(MEASURED) == [("arc1", 60, 100, 0, 2048, 2, "wn01", "atlas", "arc")]
+    assert {row[0] for row in host.rows("SELECT Field FROM FieldSources WHERE Source = 'sacct'")} >= {
+        *("wall_s", "memory_kib", "core_count", "node_names", "lrms_end_time"),
+    }
+    assert host.value("SELECT job_id FROM v1_slurm_runs") == "arc1"
+
+
+def test_what_arex_measured_stays(host) -> None:
+    """Its own values win, and what differs is said; with the preference turned round Slurm's do."""
+    arc_job(host, UsedWalltime=61, UsedMemory=999_999)
+    host.take(table(row(), STEP))
+    assert host.rows("SELECT wall_s, memory_kib FROM v1_jobs") == [(61, 999_999)]
+    assert host.said == ["arc1: memory_kib is 999999 by A-REX, 2048 by Slurm; the first is kept"]
+    host.prefer_arc = False
+    host.work().again()
+    assert host.rows("SELECT wall_s, memory_kib FROM v1_jobs") == [(60, 2048)]
+
+
+def test_a_job_of_arex_that_was_requeued(host) -> None:
+    """Two runs are one job there: their times are summed."""
+    arc_job(host, EndTime=BEGIN + 400)
+    again = row(Submit=BEGIN + 100, Start=BEGIN + 200, End=BEGIN + 230, ElapsedRaw=30, TotalCPU="00:10", SystemCPU="")
+    report = host.take(table(row(State="NODE_FAIL"), again))
+
+    assert (report.taken.new, report.taken.added, report.taken.enriched) == (2, 0, 1)
+    assert host.rows("SELECT job_id, wall_s, cpu_s FROM v1_jobs") == [("arc1", 90, 110)]
+
+
+@pytest.mark.parametrize(("submit", "end"), [(BEGIN + 5000, BEGIN + 6000), (BEGIN - 5000, BEGIN - 4000)])
+def test_the_same_number_is_not_the_same_job(host, submit, end) -> None:
+    """Numbers begin again: the times have to fit."""
+    arc_job(host, SubmitTime=submit, EndTime=end)
+    host.take(table(row()))
+
+    assert sorted(host.rows("SELECT job_id FROM v1_jobs")) == [("arc1",), (f"sonar:{CLUSTER}:1:{BEGIN}",)]
+
+
+def test_a_job_waits_for_arex(host) -> None:
+    """One that A-REX has not finished may be it; then it is completed, and after the wait it is one of its own."""
+    arc_job(host, StatusID="in-progress", EndTime=0, LocalJobID="")
+    host.now = BEGIN + 200
+    report = host.take(table(row(), row(2)))
+    assert (report.taken.waiting, report.taken.added) == (2, 0)
+    with writing(host.con, host.here) as con:
+        con.execute(
+            "UPDATE AAR SET (StatusID, EndTime, LocalJobID) = (?, ?, '1')",
+            (name_id(con, "Status", "completed"), BEGIN + 100),
+        )
+    report = host.take()
+    assert (report.taken.waiting, report.taken.added, report.taken.enriched) == (0, 1, 1)
+    assert sorted(host.rows("SELECT job_id, wall_s FROM v1_jobs")) == [("arc1", 60), (f"sonar:{CLUSTER}:2:{BEGIN}", 60)]
+
+
+def test_a_job_that_turns_out_to_be_arexs(host) -> None:
+    """A-REX's record came later: what was made of the run before is taken back."""
+    host.take(table(row()))
+    arc_job(host)
+    report = host.take()
+
+    assert report.taken.enriched == 1
+    assert host.rows("SELECT job_id, wall_s FROM v1_jobs") == [("arc1", 60)]
+    assert host.value("SELECT job_id FROM v1_slurm_runs") == "arc1"
+
+
+def sonars_jobs(host: SlurmHost) -> None:
+    """Sonar's telemetry of the jobs that real-sacct-raw.txt has, too."""
+    run = Importer(host.con, host.here, Site(make_records=True), host.said.append)
+    run.files([str(SONAR / "real-jobs-completed.json")])
+    run.finish()
+
+
+def slurms_jobs() -> bytes:
+    """What sacct said of the same jobs, with the submission that Sonar saw, which the file lacks."""
+    columns, *lines = (SONAR / "real-sacct-raw.txt").read_text(encoding="utf-8").strip().splitlines()
+    rows = [f"{line}|2026-11-20T09:55:49Z" for line in lines]
+    return table(*rows, columns=f"{columns}|Submit")
+
+
+def slurm(host: SlurmHost) -> None:
+    """They are imported."""
+    host.take(slurms_jobs(), cluster="testcl")
+
+
+def test_sonars_records_of_the_same_jobs(tmp_path) -> None:
+    """Whichever comes first: each job once, with what sacct says of its CPU time and how it ended."""
+    found = []
+    for number, steps in enumerate(itertools.permutations((sonars_jobs, slurm))):
+        host = SlurmHost(tmp_path / str(number))
+        with closing(host.con):
+            for step in steps:
+                step(host)
+            columns = "job_id, status, exit_code, wall_s, cpu_user_s, cpu_kernel_s, memory_kib, submit_time, end_time"
+            found.append(host.rows(f"SELECT {columns}, node_names, project, core_count FROM v1_jobs ORDER BY 1"))
+
+    assert len(found[0]) == 10
+    assert [one[:7] for one in found[0] if ":1:" in one[0] or ":8:" in one[0]] == [
+        ("sonar:testcl:1:1795168549", "completed", 0, 11, 10, 0, 132_600),
+        ("sonar:testcl:8:1795168549", "failed", 256 + 9, 0, 0, 0, None),
+    ]
+    assert found[0] == found[1]
+
+
+def test_sonars_name_of_the_cluster_may_be_another(host) -> None:
+    """Its records are known by number and end."""
+    sonars_jobs(host)
+    report = host.take(slurms_jobs(), cluster="slurm")
+
+    assert (report.taken.new, report.taken.added) == (10, 0)
+    assert host.value("SELECT count(*) FROM v1_jobs") == 10
+
+
+def test_a_record_that_was_pruned_stays_away(host) -> None:
+    host.take(TABLE)
+    with writing(host.con, host.here) as con:
+        con.execute("DELETE FROM AAR WHERE LocalJobID = '8'")
+    report = host.take(JSON)
+
+    assert (report.taken.pruned, report.taken.added) == (1, 0)
+
+
+def test_what_cannot_be_used_is_kept_and_tried_again(host) -> None:
+    """It stands for itself: after a change of options it is taken without its file."""
+    lines = [row(number, Cluster="") for number in range(1, 4)]
+    report = host.take(table(*lines, row(9)))
+    assert (report.rejected, report.taken.added) == (3, 1)
+    assert host.said[0].startswith("output: line 2: nothing says which cluster it ran on")
+    assert host.value("SELECT count(*) FROM RejectedRecords WHERE Source = 'slurm'") == 3
+    assert host.take(table(*lines, row(9))).rejected == 3
+    assert host.value("SELECT count(*) FROM RejectedRecords") == 3
+    assert host.retry() == (3, 0, 0)
+    assert host.retry(cluster=CLUSTER) == (3, 3, 0)
+    assert host.value("SELECT count(*) FROM v1_jobs") == 4
+    assert host.value("SELECT count(*) FROM RejectedRecords") == 0
+
+
+def test_an_error_of_the_database_costs_the_job_that_it_is_about(host) -> None:
+    """Whatever is wrong with one, the others of its slice come; it is kept, and comes with a retry."""
+    host.con.execute(
+        "CREATE TEMP TRIGGER fault BEFORE INSERT ON main.AAR WHEN NEW.LocalJobID = '5'"
+        " BEGIN SELECT RAISE(ABORT, 'x'); END"
+    )
+    report = host.take(table(*(row(number) for number in range(1, 10))))
+    assert (report.rejected, report.taken.added) == (1, 8)
+    host.con.execute("DROP TRIGGER fault")
+    assert host.retry() == (1, 1, 0)
+    assert host.value("SELECT count(*) FROM v1_jobs") == 9
+
+
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_an_import_that_is_interrupted_loses_nothing(host, monkeypatch, place) -> None:
+    """A database that refuses ends it; the next one brings the rest."""
+    taken = iter(range(100))
+    whole = slices.take
+
+    def refusing(*arguments):
+        if next(taken) == place:
+            raise StoreError("disk full")
+        return whole(*arguments)
+
+    monkeypatch.setattr("arcacct.slurm.importing.take", refusing)
+    rows = [row(number) for number in range(1, 500)]
+    with pytest.raises(StoreError, match="disk full"):
+        host.take(table(*rows))
+    monkeypatch.undo()
+    host.take(table(*rows))
+
+    assert host.value("SELECT count(*) FROM v1_jobs") == 499
+    assert host.value("SELECT count(*) FROM v1_slurm_runs WHERE job_id IS NULL") == 0
+
+
+def test_files(host, tmp_path) -> None:
+    """What cannot be read is said; what stands before the end of a damaged one is taken."""
+    content = json.dumps(json.loads(JSON.read_text(encoding="utf-8")))
+    (tmp_path / "cut.json").write_text(content[: len(content) // 2])
+    (tmp_path / "empty").write_text("")
+    report = host.take(tmp_path / "cut.json", tmp_path / "empty", tmp_path / "none")
+
+    assert report.unreadable == 3
+    assert report.taken.added > 20
+    assert [line.rpartition("/")[2].partition(":")[0] for line in host.said] == ["cut.json", "empty", "none"]
+
+
+def test_a_change_of_map_lines(host) -> None:
+    host.take(table(row()))
+    host.site = SlurmSite((map_rule("owner alice vo=atlas"),))
+    host.take(table(row()))
+    assert host.value("SELECT vo FROM v1_jobs") is None
+    host.work().again()
+    assert host.value("SELECT vo FROM v1_jobs") == "atlas"

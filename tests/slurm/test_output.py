@@ -1,0 +1,304 @@
+"""Runs of jobs out of real output of sacct: every pitfall that it has."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from slurm_files import (
+    BEGIN,
+    CLUSTER,
+    DATA,
+    JSON,
+    SONAR,
+    TABLE,
+    faults,
+    later_json,
+    row,
+    run,
+    runs,
+    table,
+    told,
+    unused,
+)
+
+from arcacct.errors import InputError
+from arcacct.slurm.output import OutputForm, read
+from arcacct.slurm.record import SlurmRun, joined
+
+STJOHNS = ZoneInfo("America/St_Johns")
+OSLO = ZoneInfo("Europe/Oslo")
+
+
+def test_all_runs_of_a_table() -> None:
+    """64 rows of jobs: 59 runs, two jobs go on, three never started."""
+    assert len(runs(TABLE)) == 59
+    assert Counter(unused(TABLE)) == {True: 2, False: 3}
+    assert not faults(TABLE)
+
+
+def test_sums_are_those_of_sreport() -> None:
+    """Job sizes by account, in CPU seconds."""
+    lines = (DATA / "sreport-sizesbyaccount-flat.txt").read_text(encoding="utf-8").splitlines()[6:]
+    sums: Counter[str] = Counter()
+    for one in runs(TABLE).values():
+        sums[one.account] += one.elapsed_s * one.cores
+
+    assert sums == {line.split()[1]: int(line.split()[2]) for line in lines}
+    assert sums == {"atlas": 282, "atlasprod": 356, "lz": 321}
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_json_says_the_same_as_a_table(later: bool) -> None:
+    """What is wrong there is not believed: an exit code of 0 of a job that failed, a job's own CPU time."""
+    ours = runs(TABLE)
+    theirs = runs(later_json(JSON.read_text(encoding="utf-8")).encode() if later else JSON)
+
+    assert theirs.keys() == ours.keys()
+    for key, one in theirs.items():
+        both = joined(ours[key], one)
+        assert both == ours[key]._replace(cpu_us=one.cpu_us, cpu_kernel_us=one.cpu_kernel_us)
+        assert 0 <= (one.cpu_us or 0) - (ours[key].cpu_us or 0) < 1000
+        assert one.exit_status in (None, ours[key].exit_status)
+        assert one._replace(exit_status=None, exit_signal=None, cpu_us=0, cpu_kernel_us=0) == ours[key]._replace(
+            exit_status=None, exit_signal=None, cpu_us=0, cpu_kernel_us=0
+        )
+
+
+def test_json_as_it_is_printed() -> None:
+    """Over many lines; a step was killed by signal 11, the job was not."""
+    one = run(DATA / "sacct-job12-as-printed.json", 12)
+
+    assert (one.state, one.exit_status, one.cpu_us) == ("COMPLETED", 0, 6733)
+
+
+def test_a_job_that_was_requeued_has_runs() -> None:
+    """2, 55, 56 and 61 twice, with submissions of their own; without -D the first is missing, and 136 CPU seconds."""
+    twice = [number for number, count in Counter(number for number, _ in runs(TABLE)).items() if count > 1]
+    assert twice == [2, 56, 61]
+    assert Counter(number for number, _ in runs(TABLE))[55] == 1
+    less = runs(DATA / "sacct-no-D.txt", cluster=CLUSTER)
+    missing = [one for key, one in runs(TABLE).items() if key not in less]
+
+    assert sum(one.elapsed_s * one.cores for one in missing) == 136
+    assert {one.state for one in missing} == {"REQUEUED", "PREEMPTED", "NODE_FAIL"}
+
+
+def test_jobs_that_never_started_are_none() -> None:
+    """Held, cancelled before, past their deadline; also where sacct invents a start (15)."""
+    never = DATA / "sacct-by-id-never-eligible.txt"
+    assert Counter(unused(never)) == {True: 3, False: 4}
+    assert {number for number, _ in runs(TABLE)} & {14, 15, 16, 17, 18, 19, 20, 22, 23, 46, 54} == set()
+
+
+def test_jobs_that_go_on_are_left_for_later() -> None:
+    """Running, suspended, pending: also where steps have ended, and as JSON."""
+    assert not [key for key in runs(DATA / "sacct-while-running.txt") if key[0] in (68, 69, 70)]
+    assert unused(DATA / "sacct-while-running-68-69.json") == [True, True]
+
+
+def test_elements_of_arrays_and_components_have_numbers_of_their_own() -> None:
+    shown = {one.shown: number for (number, _), one in runs(TABLE).items() if "_" in one.shown or "+" in one.shown}
+
+    assert shown == {"21_1": 24, "21_2": 25, "21_3": 26, "21_4": 27, "21_5": 21, "51+0": 51, "51+1": 52}
+
+
+def test_exit_codes() -> None:
+    """Exit 137 is shown as 9:0, kill -9 as 0:9, a time limit as 0:15 or 0:0; the state alone says who ended it."""
+    found = {number: (one.state, one.exit_status, one.exit_signal) for (number, _), one in runs(TABLE).items()}
+
+    assert {number: found[number] for number in (9, 10, 11, 12, 3, 4, 5, 63, 57, 60)} == {
+        9: ("FAILED", 3, 0),
+        10: ("FAILED", 9, 0),
+        11: ("FAILED", 0, 9),
+        12: ("COMPLETED", 0, 0),
+        3: ("TIMEOUT", 0, 15),
+        4: ("TIMEOUT", 0, 0),
+        5: ("FAILED", 42, 0),
+        63: ("CANCELLED", 0, 0),
+        57: ("PREEMPTED", 0, 0),
+        60: ("NODE_FAIL", 0, 0),
+    }
+
+
+def test_time_in_suspension_does_not_count() -> None:
+    one = run(TABLE, 7)
+
+    assert (one.end_time - one.start_time, one.elapsed_s) == (31, 19)
+    assert run(table(row(ElapsedRaw="")), 1).elapsed_s == 60
+
+
+def test_resources_and_names() -> None:
+    one = run(TABLE, 43)
+    assert (one.cores, one.tres) == (2, "billing=2,cpu=2,gres/gpu=2,mem=200M,node=1")
+    assert run(TABLE, 62).node_list == "wn[01-02]"
+    assert (run(TABLE, 41).wckey, run(TABLE, 5).wckey, run(TABLE, 1).wckey) == ("simulation", "simulation", "")
+    assert (run(TABLE, 44).qos, run(TABLE, 44).partition, run(TABLE, 44).group) == ("express", "short", "alice")
+
+
+def test_cpu_and_memory_are_those_of_all_steps() -> None:
+    """Without steps nothing is known of them, although sacct prints 00:00:00."""
+    one = run(TABLE, 28)
+    assert (one.cpu_us, one.cpu_kernel_us, one.memory_kib) == (5_870_000, 39_000, 13_976)
+    without = run(DATA / "sacct-X-epoch.txt", 28, cluster=CLUSTER)
+    assert (without.cpu_us, without.cpu_kernel_us, without.memory_kib) == (None, None, None)
+    steps = [row("1.batch", TotalCPU="00:00:00", SystemCPU="", MaxRSS="100K")]
+    steps.append(row("1.0", TotalCPU="1-00:00:00", SystemCPU="00:00:00", MaxRSS="2M"))
+    long = run(table(row(TotalCPU="1-00:00:00", SystemCPU=""), *steps), 1)
+    assert (long.cpu_us, long.memory_kib) == (86_400 * 10**6, 2048)
+
+
+def test_units_of_memory() -> None:
+    """K, bytes of --noconvert, K of --units=K."""
+    columns, *lines = (DATA / "sacct-units-default.txt").read_text(encoding="utf-8").splitlines()
+    assert columns.startswith("JobID|State|ReqMem|MaxRSS")
+    for name in ("sacct-units-default", "sacct-noconvert", "sacct-units-K"):
+        _, *lines = (DATA / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+        found = {line.split("|")[0]: line.split("|")[3] for line in lines}
+        steps = [row(f"1.{number}", MaxRSS=found[step]) for number, step in enumerate(("31.batch", "31.extern"))]
+        assert run(table(row(), *steps), 1).memory_kib == 164_940
+
+
+def test_times_of_another_zone() -> None:
+    """Local times with their zone given, with an offset, and seconds: the same runs."""
+    epoch = runs(DATA / "sacct-X-epoch.txt", cluster=CLUSTER)
+    offset = (DATA / "sacct-X-TZ-StJohns-offset.txt").read_bytes().replace(b"ElapsedRaw\n", b"AllocCPUS\n")
+
+    assert runs(DATA / "sacct-X-TZ-StJohns.txt", cluster=CLUSTER, zone=STJOHNS) == epoch
+    assert {key: one.end_time for key, one in runs(offset, cluster=CLUSTER).items()} == {
+        key: one.end_time for key, one in epoch.items()
+    }
+
+
+def test_a_local_time_that_was_shown_twice() -> None:
+    """How long the job took tells which it was; where that is not enough the job is set aside, and how to ask said."""
+    before, twice, after = "2026-10-25T01:30:00", "2026-10-25T02:30:00", "2026-10-25T05:00:00"
+    one = run(table(row(Submit=before, Start=before, End=twice, ElapsedRaw=7200)), 1, zone=OSLO)
+    assert (one.start_time, one.end_time) == (1792884600, 1792884600 + 7200)
+    one = run(table(row(Submit=before, Start=twice, End=after, ElapsedRaw=9000)), 1, zone=OSLO)
+    assert one.end_time - one.start_time == 9000
+    for values in (
+        {"Submit": before, "Start": before, "End": twice, "ElapsedRaw": ""},
+        {"Submit": before, "Start": twice, "End": twice, "ElapsedRaw": 0},
+        {"Submit": twice, "Start": after, "End": after, "ElapsedRaw": 0},
+    ):
+        (told_of,) = faults(table(row(**values)), zone=OSLO)
+        assert "SLURM_TIME_FORMAT=%s" in told_of.what.reason
+
+
+def test_truncated_times() -> None:
+    """`--truncate` ends a job before it began (57), and gives one that waits a start (20)."""
+    (one,) = faults(DATA / "sacct-X-start-0546-end-0547-truncate.txt", cluster=CLUSTER)
+    cut = runs(DATA / "sacct-X-start-0546-end-0547-truncate.txt", cluster=CLUSTER)
+    whole = runs(DATA / "sacct-X-start-0546-end-0547.txt", cluster=CLUSTER)
+
+    assert "--truncate" in one.what.reason
+    assert 20 not in {number for number, _ in cut}
+    assert {key: joined(one, whole[key]) for key, one in cut.items()} == {key: whole[key] for key in cut}
+
+
+def test_a_fault_costs_its_job() -> None:
+    """It stands for itself, header and all: it can be read again, with what was lacking."""
+    bad = [row(1, MaxRSS="1X"), row(2, Cluster=""), row(3), row("3.0", MaxRSS="2Y"), row("5.batch"), row(6, Submit="")]
+    found = faults(table(*bad, row(7)))
+
+    assert [one.position for one in found] == ["line 2", "line 3", "line 4", "line 6", "line 7"]
+    for one in found:
+        (again,) = told(one.content.encode())
+        assert again.what == one.what
+    assert list(runs(table(*bad, row(7)))) == [(7, BEGIN)]
+    assert [len(runs(one.content.encode(), cluster=CLUSTER)) for one in found] == [0, 1, 0, 0, 0]
+
+
+def test_faults_in_json() -> None:
+    """They cost their job, and can be read again by themselves."""
+    jobs = json.loads(JSON.read_text(encoding="utf-8"))["jobs"][:4]
+    jobs[1]["job_id"] = "x"
+    jobs[2]["time"]["end"] = 10**13
+    jobs.append(["no object"])
+    found = faults(json.dumps({"jobs": jobs}).encode())
+
+    assert [one.position for one in found] == ["job 2", "job 3", "job 5"]
+    for one in found:
+        (again,) = told(one.content.encode())
+        assert again.what == one.what
+
+
+def test_values_of_json_that_are_none() -> None:
+    """Each is absent for itself."""
+    job = json.loads(JSON.read_text(encoding="utf-8"))["jobs"][20]
+    spoilt = job | {"name": {}, "user": 3, "wckey": None, "exit_code": "x", "steps": [None, {"time": 5}], "qos": []}
+    (one,) = runs(json.dumps({"jobs": [spoilt]}).encode()).values()
+
+    assert (one.name, one.user, one.wckey, one.exit_status, one.qos) == ("", job["association"]["user"], "", None, "")
+    assert (one.cpu_us, one.elapsed_s) == (0, job["time"]["elapsed"])
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "empty"),
+        (b"\n\n", "header"),
+        ((DATA / "sacct-default.txt").read_bytes(), "--parsable2"),
+        ((DATA / "sacct-SYNTHETIC-long-times.txt").read_bytes(), "lacks the columns JobIDRaw, State, AllocCPUS"),
+        ((SONAR / "real-sacct-raw.txt").read_bytes(), "lacks the columns Submit"),
+        (b"{", "cut"),
+        (b'{"jobs": [{"job_id"', "cut"),
+        (b'{"jobs" 3}', "damaged"),
+        (b"[]", "header"),
+    ],
+)
+def test_what_is_no_output(content: bytes, reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        told(content)
+
+
+def test_what_came_before_a_cut_is_good() -> None:
+    content = JSON.read_bytes()
+    coming = read([content[: len(content) // 2]], OutputForm())
+    found = [next(coming) for _ in range(20)]
+
+    assert [one.what.job_id for one in found if isinstance(one.what, SlurmRun)]
+    with pytest.raises(InputError, match="cut"):
+        list(coming)
+
+
+def test_long_durations_of_a_database_that_was_edited() -> None:
+    """From an hour on without fractions, from a day on with days."""
+    _, *lines = (DATA / "sacct-SYNTHETIC-long-times.txt").read_text(encoding="utf-8").splitlines()
+    totals = [line.split("|")[11] for line in lines if "." not in line.split("|")[0]]
+    found = [run(table(row(TotalCPU=total)), 1).cpu_us for total in totals]
+
+    assert found == [9_430_000, 5_000_000_000, 200_000_000_000, 18_000_000_000_000]
+
+
+@given(st.integers(1, 60), st.booleans())
+def test_pieces_are_the_whole(piece: int, is_json: bool) -> None:
+    path = DATA / ("sacct-while-running-68-69.json" if is_json else "sacct-while-running.txt")
+
+    assert told(path, piece) == told(path)
+
+
+VALUES = st.one_of(st.none(), st.integers(0, 5))
+RUN = run(TABLE, 28)
+ANY_RUN = st.builds(
+    RUN._replace,
+    start_time=st.integers(BEGIN, BEGIN + 3),
+    end_time=st.integers(BEGIN + 5, BEGIN + 8),
+    cpu_us=VALUES,
+    memory_kib=VALUES,
+    exit_status=VALUES,
+    name=st.sampled_from(["", "a", "b", "ab", "ba"]),
+    state=st.sampled_from(["COMPLETED", "FAILED", "NODE_FAIL"]),
+)
+
+
+@given(ANY_RUN, ANY_RUN, ANY_RUN)
+def test_runs_are_joined_in_any_order(one, other, third) -> None:
+    assert joined(one, one) == one
+    assert joined(one, other) == joined(other, one)
+    assert joined(joined(one, other), third) == joined(one, joined(other, third))

@@ -1,0 +1,133 @@
+"""Values as sacct prints them."""
+
+from __future__ import annotations
+
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from arcacct.slurm.text import (
+    LARGEST,
+    LATEST_S,
+    Instants,
+    amount,
+    clean,
+    duration_us,
+    exit_code,
+    instants,
+    job_number,
+    size_kib,
+    state,
+)
+
+OSLO = ZoneInfo("Europe/Oslo")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("00:00:00", 0),
+        ("00:10.146", 10.146),
+        ("09:59.999", 599.999),
+        ("01:23:20", 5000),
+        ("2-07:33:20", 200_000),
+        ("208-08:00:00", 18_000_000),
+        ("00:00.5", 0.5),
+    ],
+)
+def test_durations_have_fractions_below_an_hour_and_days_above_one(text: str, seconds: float) -> None:
+    assert duration_us(text) == round(seconds * 10**6)
+
+
+@pytest.mark.parametrize("text", ["", "Unknown", "INVALID"])
+def test_nothing_is_no_duration(text: str) -> None:
+    assert duration_us(text) is None
+
+
+@pytest.mark.parametrize("text", ["10", "1-00", "-00:10", "00:10.1234567", "1-05:00", "UNLIMITED", "00:5", "9" * 30])
+def test_what_is_no_duration_is_no_number(text: str) -> None:
+    with pytest.raises(ValueError, match="no duration"):
+        duration_us(text)
+
+
+def test_a_duration_is_no_longer_than_can_be_measured() -> None:
+    with pytest.raises(ValueError, match="longer than any job"):
+        duration_us("999999999-00:00:00")
+
+
+@pytest.mark.parametrize(
+    ("text", "kib"),
+    [
+        ("3188K", 3188),
+        ("3264512", 3188),
+        ("2.60M", 2663),
+        ("1G", 1024**2),
+        ("0", 0),
+        ("1", 1),
+        ("1.5T", 1536 * 1024**2),
+    ],
+)
+def test_sizes_have_units_or_are_bytes(text: str, kib: int) -> None:
+    assert size_kib(text) == kib
+
+
+@pytest.mark.parametrize("text", ["1X", "-1K", "1 K", "K", "1e9", "18446744073709551614G"])
+def test_what_is_no_size_is_no_number(text: str) -> None:
+    with pytest.raises(ValueError, match=r"no size|larger than any measurement"):
+        size_kib(text)
+
+
+def test_numbers() -> None:
+    assert (amount("78"), amount(""), amount("INVALID")) == (78, None, None)
+    for text in ("-1", "1.0", "x", str(LARGEST + 1), "9" * 40, "²"):
+        with pytest.raises(ValueError, match=r"no number|larger than any measurement"):
+            amount(text)
+
+
+def test_times() -> None:
+    """Seconds, times with their offset, and local ones."""
+    at = Instants(1795326119, 1795326119)
+    assert instants("1795326119", OSLO) == at
+    assert instants("2026-11-22T02:11:59-0330", OSLO) == at
+    assert instants("2026-11-22T06:41:59", OSLO) == at
+    assert instants("2026-11-22T05:41:59Z", OSLO) == at
+    assert [instants(text, OSLO) for text in ("None", "Unknown", "", "0")] == [None] * 4
+
+
+def test_a_local_time_that_was_shown_twice() -> None:
+    """At the end of summer time there are two; at its beginning an hour is none, and goes on as before."""
+    assert instants("2026-10-25T02:30:00", OSLO) == (1792888200, 1792891800)
+    assert instants("2026-03-29T02:30:00", OSLO) == (1774747800, 1774747800)
+
+
+@pytest.mark.parametrize("text", ["2026-11-22", "2026-11-22T05:41", "22.11.2026 05:41", "-5", str(LATEST_S), "1e9"])
+def test_what_is_no_time(text: str) -> None:
+    with pytest.raises(ValueError, match="no time"):
+        instants(text, OSLO)
+
+
+def test_exit_codes_and_states() -> None:
+    assert [exit_code(text) for text in ("0:0", "42:0", "0:9", "")] == [(0, 0), (42, 0), (0, 9), None]
+    assert [state(text) for text in ("CANCELLED by 1004", "NODE_FAIL", "CANCELLED+", "")] == [
+        "CANCELLED",
+        "NODE_FAIL",
+        "CANCELLED",
+        "",
+    ]
+    with pytest.raises(ValueError, match="no exit code"):
+        exit_code("9")
+    with pytest.raises(ValueError, match="no state"):
+        state("grid")
+
+
+def test_numbers_of_jobs() -> None:
+    found = [job_number(text) for text in ("24", "24.batch", "21_5.0", "51+1", "22_[1-5%2]", "28.extern")]
+    assert found == [(24, ""), (24, "batch"), (21, "0"), (51, ""), (22, ""), (28, "extern")]
+    for text in ("", "0", "batch", "-1", "1.", "1_", "9" * 20):
+        with pytest.raises(ValueError, match="no number of a job"):
+            job_number(text)
+
+
+def test_texts_that_no_database_keeps() -> None:
+    assert clean("Größe 🚀") == "Größe 🚀"
+    assert clean("a\0b\udcff") == "a\\x00b\\udcff"
