@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from _sqlite3 import Connection
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -239,23 +239,15 @@ def doubt_seq(con: Connection, target: str) -> int | None:
 
 
 def remembered(con: Connection, target: str) -> list[dict[str, object]]:
-    """By what names a target was published to, as accounting.db remembers it; the last ones last."""
+    """By what names, and which filter, a target was published to, as accounting.db remembers it; the last ones last."""
     return list(json.loads(noted(con, f"{_NAMES}{target}") or "[]"))
 
 
-def remember(con: Connection, here: Places, target: str, names: Mapping[str, object], *, alone: bool) -> None:
-    """
-    Note the names by which a target is published to, for the day on which the ledger is lost.
-
-    Beside those of before, under which the receiver may still have jobs; ``alone``: an operator says that it has none.
-    """
-    if here.rehearsal is not None:
-        return
-    before = remembered(con, target)
-    others = [] if alone else [one for one in before if one != names]
-    if (now := [*others, names]) != before:
+def remember(con: Connection, here: Places, target: str, names: Sequence[Mapping[str, object]]) -> None:
+    """Note the names by which a target is and was published to, for the day on which the ledger is lost."""
+    if here.rehearsal is None and names != remembered(con, target):
         with writing(con, here):
-            note(con, f"{_NAMES}{target}", json.dumps(now, sort_keys=True))
+            note(con, f"{_NAMES}{target}", json.dumps(names, sort_keys=True))
 
 
 def last_row(con: Connection, target: str) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from arcacct.db import lives
 from arcacct.db.engine import Connection
 from arcacct.publishing.floor import changes
 from arcacct.publishing.plug import Plug
+
+_FILTER = "vofilter"
 
 
 def names_of(plug: Plug) -> dict[str, object]:
@@ -34,7 +36,7 @@ def names_in_doubt(accounting: Connection, publishing: Connection, plug: Plug) -
     if lives.doubt_seq(publishing, plug.target.block) is None:
         return ""
     now = names_of(plug)
-    others = [one for one in lives.remembered(accounting, plug.target.block) if one != now]
+    others = [one for one in lives.remembered(accounting, plug.target.block) if _names(one) != now]
     if not others:
         return ""
     return (
@@ -42,3 +44,41 @@ def names_in_doubt(accounting: Connection, publishing: Connection, plug: Plug) -
         " have jobs under both names; put publishing.db back (`arcacct db restore`) or mend the configuration;"
         " `arcacct publish --accept-lower YYYY-MM`, of any month, goes on all the same"
     )
+
+
+def left_in_doubt(accounting: Connection, plug: Plug) -> str:
+    """
+    Why a target's doubt does not end with a run that sent all that is selected; empty if it does.
+
+    Jobs that were selected before the ledger was lost, and are not today, were neither sent again nor taken back.
+    """
+    known, selection = lives.remembered(accounting, plug.target.block), plug.selection()
+    before, now = known[-1].get(_FILTER) if known else None, selection[_FILTER]
+    if not isinstance(before, list) or not isinstance(now, list):
+        # An older program remembered names alone.
+        return ""
+    if not now or (before and {*before} <= {*now}):
+        return ""
+    return (
+        f"what the receiver has of jobs that are not selected any more is not known{changes(known[-1], selection)};"
+        " everything is sent again at each run until publishing.db is put back (`arcacct db restore`), the filter is"
+        " mended, or it is accepted: `arcacct publish --accept-lower YYYY-MM`, of any month"
+    )
+
+
+def to_remember(
+    known: Sequence[Mapping[str, object]], plug: Plug, *, alone: bool, whole: bool
+) -> list[Mapping[str, object]]:
+    """
+    What `lives.remembered` should be from now on: the names of today last, with the filter of the last whole run.
+
+    ``whole``: a run has come to its end, so that the receiver has what is selected today, and nothing else. ``alone``:
+    an operator says that it has nothing under other names.
+    """
+    others = [] if alone else [one for one in known if _names(one) != names_of(plug)]
+    before = known[-1] if known and not whole else {}
+    return [*others, {**names_of(plug), _FILTER: before.get(_FILTER, plug.selection()[_FILTER])}]
+
+
+def _names(remembered: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in remembered.items() if name != _FILTER}

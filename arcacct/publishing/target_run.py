@@ -25,7 +25,7 @@ from arcacct.publishing.ledger import Cursor, Unknown
 from arcacct.publishing.plan import Plan
 from arcacct.publishing.plug import Plug, Sender
 from arcacct.publishing.position import position
-from arcacct.publishing.selection import names_in_doubt, names_of, of_records
+from arcacct.publishing.selection import left_in_doubt, names_in_doubt, of_records, to_remember
 from arcacct.publishing.tally import Tally
 from arcacct.publishing.task import Task
 
@@ -211,6 +211,8 @@ class TargetRun:
         doubt = lives.doubt_seq(task.publishing, block)
         if doubt is not None:
             self.tally.note("publishing.db was lost, or is an older copy: what was sent since is sent again")
+            if left := left_in_doubt(task.accounting, self._plug):
+                self.tally.note(left)
         begin = start._replace(last_seq=0) if walks else start
         by_kind = self._months_of_sums(task, start, horizon, holding, doubt)
         if walks:
@@ -256,11 +258,12 @@ class TargetRun:
             raise FiguresHeld(why)
         if not task.dry_run:
             # Before anything goes out under them: killed in between, they are known all the same.
-            self._remember_names(task, alone=False)
+            self._remember_names(task)
 
-    def _remember_names(self, task: Task, *, alone: bool) -> None:
-        here = self._plug.settings.places
-        lives.remember(task.accounting, here, self._target.block, names_of(self._plug), alone=alone)
+    def _remember_names(self, task: Task, *, alone: bool = False, whole: bool = False) -> None:
+        known = lives.remembered(task.accounting, self._target.block)
+        names = to_remember(known, self._plug, alone=alone, whole=whole)
+        lives.remember(task.accounting, self._plug.settings.places, self._target.block, names)
 
     def _note_walk(self, task: Task, start: Cursor) -> None:
         """
@@ -352,12 +355,12 @@ class TargetRun:
         block = self._target.block
         months.close_accepted(task.publishing, block)
         in_doubt = lives.doubt_seq(task.publishing, block) is not None
-        accepted = in_doubt and bool(self._wishes.accept_lower) and not task.floor.held
-        if accepted:
-            self._remember_names(task, alone=True)
-        if in_doubt and not task.floor.held:
-            # Of a month that is held nothing was sent, the zeros for keys in doubt neither.
-            lives.end_doubt(task.publishing, block)
+        accepted = bool(self._wishes.accept_lower)
+        # Of a month that is held nothing was sent, the zeros for keys in doubt neither.
+        if not task.floor.held and not (in_doubt and not accepted and left_in_doubt(task.accounting, self._plug)):
+            self._remember_names(task, alone=in_doubt and accepted, whole=True)
+            if in_doubt:
+                lives.end_doubt(task.publishing, block)
         proven, before = months.selections(task.publishing, block)
         if self._walked or before is None:
             months.set_selection(task.publishing, block, "Walked", of_records(self._plug))
