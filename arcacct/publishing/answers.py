@@ -74,15 +74,11 @@ def words(body: bytes) -> str:
         # A page may be megabytes of nothing; secrets go first, since one may lie across any cut.
         said = without_secrets(body.decode("utf-8", "replace"), _LOOKED_AT)[:_LOOKED_AT]
         if "<" in said:
-            said = _without_markup(_of_twisted(said))
+            # Of a page of Twisted's the error, any other as it is.
+            start = _TWISTED.search(said)
+            end = said.find("</p>", start.end()) if start else -1
+            said = _without_markup(said[start.end() : end] if start and end >= 0 else said)
     return fit(" ".join(said.split()), TEXT_LIMIT)
-
-
-def _of_twisted(page: str) -> str:
-    """The error in a page of Twisted's; any other page as it is."""
-    start = _TWISTED.search(page)
-    end = page.find("</p>", start.end()) if start else -1
-    return page[start.end() : end] if start and end >= 0 else page
 
 
 def _without_markup(page: str) -> str:
