@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from arcacct.db.engine import Connection
 from arcacct.jobs import former, reading
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.reading import Page
@@ -14,7 +13,6 @@ from arcacct.publishing import held, months, sent
 from arcacct.publishing.batches import JobBatcher, bare
 from arcacct.publishing.delivery import Deliverer
 from arcacct.publishing.digests import is_same
-from arcacct.publishing.held import Due
 from arcacct.publishing.instants import month_of
 from arcacct.publishing.ledger import Cursor, SentRecord, Version
 from arcacct.publishing.task import Task
@@ -113,7 +111,8 @@ class Router:
         if not self._task.plug.has_twins or not records:
             return {}
         key = self._task.plug.any_records().key
-        others = _others_of_their_seconds(self._task.accounting, records)
+        seconds, own_ids = {aar.end_time for aar in records}, {aar.record_id for aar in records}
+        others = reading.ended_at(self._task.accounting, seconds, besides=own_ids)
         ends = Counter(end_time for *_name, end_time in others)
         ends.update(aar.end_time for aar in records)
         # A key holds the end: where few jobs end in a second, few keys have to be made.
@@ -127,16 +126,13 @@ class Router:
             if aar is not None and record_id < aar.record_id and job_id != aar.job_id:
                 first.setdefault(aar.job_id, job_id)
         there = reading.by_job_id(self._task.accounting, list(first.values()))
+        states = held.states(self._task.publishing, self._task.block, list(there))
         for job_id, twin in first.items():
-            other_aar = there.get(twin)
-            if other_aar is not None and self._task.plug.target.wants(other_aar.vo) and self._is_sent(other_aar):
+            # The receiver has it, or will have it.
+            is_sent = twin in there and states.get(twin) not in ("quarantined", "dropped")
+            if is_sent and self._task.plug.target.wants(there[twin].vo):
                 found[job_id] = twin
         return found
-
-    def _is_sent(self, aar: AAR) -> bool:
-        """Whether the receiver has a job, or will have it."""
-        states = held.states(self._task.publishing, self._task.block, [aar.job_id])
-        return states.get(aar.job_id) not in ("quarantined", "dropped")
 
     def passed(self, seq: int) -> None:
         """As `JobBatcher.passed`."""
@@ -154,12 +150,6 @@ class Router:
         if not task.dry_run and task.floor.has_kept_more():
             task.floor.hold_kept()
             months.set_held(task.publishing, task.block, task.floor.held.values(), ())
-
-
-def _others_of_their_seconds(con: Connection, records: Sequence[AAR]) -> list[tuple[int, str, str | None, int]]:
-    """As `query.ended_at`: the jobs that ended in the same second as one of these, without these themselves."""
-    own = {aar.record_id for aar in records}
-    return reading.ended_at(con, {aar.end_time for aar in records}, besides=own)
 
 
 def add_logged(task: Task, router: Router, position: Cursor, horizon: int) -> None:
@@ -238,31 +228,25 @@ def add_held(task: Task, router: Router) -> None:
     """
     due = task.due
     for refused in (False, True):
-        _add_held(task, router, due, refused=refused)
-
-
-def _add_held(task: Task, router: Router, due: Due, *, refused: bool) -> None:
-    after = ""
-    while page := held.held_to_send(task.publishing, task.block, due, refused=refused, after=after):
-        job_ids = [job_id for job_id, _state in page]
-        records = reading.by_job_id(task.accounting, job_ids)
-        known = _versions(task, job_ids)
-        twins = router.twins([aar for job_id, aar in records.items() if not known.get(job_id)])
-        settled = [
-            job_id
-            for job_id, state in page
-            if job_id not in records
-            or _add(task, router, 0, records[job_id], _as_retried(known.get(job_id, []), state), twins.get(job_id))
-        ]
-        # Before the log, which may have the same records again: by then the ledger has to know these.
-        router.flush()
-        _release(task, settled)
-        after = job_ids[-1]
-
-
-def _as_retried(known: list[Version], state: str) -> list[Version]:
-    """Who says "retry" has made room at the receiver: whatever that had, it is something else that is sent now."""
-    return [one._replace(digest=b"", notes=None) for one in known] if state == "retry" else known
+        page = [("", "")]
+        while page := held.held_to_send(task.publishing, task.block, due, refused=refused, after=page[-1][0]):
+            job_ids = [job_id for job_id, _state in page]
+            records = reading.by_job_id(task.accounting, job_ids)
+            known = _versions(task, job_ids)
+            twins = router.twins([aar for job_id, aar in records.items() if not known.get(job_id)])
+            for job_id, state in page:
+                # Who says "retry" has made room at the receiver: whatever that had, it is something else now.
+                if state == "retry":
+                    known[job_id] = [one._replace(digest=b"", notes=None) for one in known.get(job_id, [])]
+            settled = [
+                job_id
+                for job_id in job_ids
+                if job_id not in records
+                or _add(task, router, 0, records[job_id], known.get(job_id, []), twins.get(job_id))
+            ]
+            # Before the log, which may have the same records again: by then the ledger has to know these.
+            router.flush()
+            _release(task, settled)
 
 
 def add_period(task: Task, router: Router, ended_from: int, ended_before: int) -> None:
