@@ -300,18 +300,6 @@ def _insert(con: Connection, target: str, message: Message, now: int, *, one_kin
         ),
     )
     message_id = row.lastrowid or 0
-    if message.records:
-        _insert_records(con, target, message_id, message, one_kind=one_kind)
-    # Already now: the message may arrive without an answer, and a key too many is only sent zeros once more.
-    con.executemany(
-        "INSERT OR REPLACE INTO SumKeys (Target, Kind, Key, Year, Month, Jobs, Wall, Site, SubmitHost, MessageID)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [(target, message.kind, *one[:7], message_id) for one in message.sums],
-    )
-    return message._replace(message_id=message_id)
-
-
-def _insert_records(con: Connection, target: str, message_id: int, message: Message, *, one_kind: bool) -> None:
     places = [
         None if one.submit_host is None else (one.site, one.submit_host, *month_of(one.end_time))
         for one in message.records
@@ -331,6 +319,13 @@ def _insert_records(con: Connection, target: str, message_id: int, message: Mess
             "INSERT OR IGNORE INTO Months (Target, Year, Month, Kind) VALUES (?, ?, ?, ?)",
             [(target, *place[2:], message.kind) for place in given if place is not None],
         )
+    # Already now: the message may arrive without an answer, and a key too many is only sent zeros once more.
+    con.executemany(
+        "INSERT OR REPLACE INTO SumKeys (Target, Kind, Key, Year, Month, Jobs, Wall, Site, SubmitHost, MessageID)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [(target, message.kind, *one[:7], message_id) for one in message.sums],
+    )
+    return message._replace(message_id=message_id)
 
 
 def given_id(con: Connection, target: str, place: tuple[str, str, int, int]) -> int:
