@@ -100,7 +100,6 @@ class Message(NamedTuple):
     records: tuple[SentRecord, ...]
     sums: tuple[SentSum, ...] = ()
     """Only for `intend`: `SumKeys` remembers them, not the message."""
-    attempts: int = 0
 
 
 class Version(NamedTuple):
@@ -114,8 +113,6 @@ class Version(NamedTuple):
     given_id: int | None = None
     """Where in `Given` it is counted."""
     wall_s: int = 0
-    receiver_row: str | None = None
-    """The receiver's own number of the record (SGAS)."""
     message_id: int = 0
     notes: str | None = None
 
@@ -391,9 +388,9 @@ def renew(con: Connection, message_id: int, data: bytes) -> None:
 
 def stored(con: Connection, message_id: int) -> Message:
     """One message of the ledger, with its bytes."""
-    row = con.execute(
-        "SELECT MessageID, Kind, Origin, Seq, Destination, EmpaID, Digest, RecordCount, Bytes, Attempts"
-        " FROM Messages WHERE MessageID = ?",
+    *values, packed = con.execute(
+        "SELECT MessageID, Kind, Origin, Seq, Destination, EmpaID, Digest, RecordCount, Bytes FROM Messages"
+        " WHERE MessageID = ?",
         (message_id,),
     ).fetchone()
     records = con.execute(
@@ -401,7 +398,7 @@ def stored(con: Connection, message_id: int) -> Message:
         " ORDER BY Position",
         (message_id,),
     ).fetchall()
-    return Message._make((*row[:8], zlib.decompress(row[8]), tuple(map(SentRecord._make, records)), (), row[9]))
+    return Message._make((*values, zlib.decompress(packed), tuple(map(SentRecord._make, records)), ()))
 
 
 def last_code(con: Connection, message_id: int) -> int | None:
@@ -494,14 +491,17 @@ def _note_rows(
             " AND MessageID < ? ORDER BY MessageID DESC LIMIT 1",
             (one.job_id, target, one.key, message.message_id),
         ).fetchone()
-        if before is None or row not in (before[3], KEPT, OTHER):
+        if before is None:
+            continue
+        digest, given, wall_s, row_before = before
+        if row not in (row_before, KEPT, OTHER):
             continue
         # What the receiver has is the earlier version: the ledger says so, whatever was sent.
         con.execute(
             "UPDATE MessageRecords SET (Digest, GivenID, Wall) = (?, ?, ?) WHERE MessageID = ? AND Position = ?",
-            (*before[:3], message.message_id, position),
+            (digest, given, wall_s, message.message_id, position),
         )
-        if before[0] != one.digest:
+        if digest != one.digest:
             kept.append(one)
     return kept
 
@@ -544,11 +544,12 @@ def _count_without(con: Connection, target: str, message_id: int) -> None:
         ).fetchone()
         if newer is None:
             continue
+        newer_id, position, state = newer
         con.execute(
             "UPDATE MessageRecords SET (ReplacedID, ReplacedWall) = (?, ?) WHERE MessageID = ? AND Position = ?",
-            (before, before_s, *newer[:2]),
+            (before, before_s, newer_id, position),
         )
-        if newer[2] == "accepted":
+        if state == "accepted":
             change = "UPDATE Given SET Jobs = Jobs + ?, Wall = Wall + ? WHERE GivenID = ?"
             con.execute(change, (1, wall_s, given))
             con.execute(change, (-1, -before_s, before))
