@@ -380,18 +380,15 @@ class Delivery(Deliverer):
         else:
             ledger.attempted(self._con, message.message_id, answer.status, answer.text)
             self._suspects.append(Suspect(message, answer, self._accepted))
-            self._doubt(answer)
-
-    def _doubt(self, answer: Answer) -> None:
-        """After some refusals in a row: raise TargetRefuses unless the target proves that it still works."""
-        if len(self._decide()) < SUSPECTS:
-            return
-        if not self._still_works(self._suspects[0].message):
-            raise TargetRefuses(
-                f"{error_of(answer)}; it refused {SUSPECTS} records one by one and took none:"
-                " look at the server's log. Nothing was set aside, the next run tries again"
-            )
-        self._decide()
+            if len(self._decide()) < SUSPECTS:
+                return
+            # So many refusals in a row: the target has to prove that it still works.
+            if not self._still_works(self._suspects[0].message):
+                raise TargetRefuses(
+                    f"{error_of(answer)}; it refused {SUSPECTS} records one by one and took none:"
+                    " look at the server's log. Nothing was set aside, the next run tries again"
+                )
+            self._decide()
 
     def _still_works(self, message: Message) -> bool:
         """
