@@ -19,8 +19,8 @@ from arcacct.conf.settings import Settings
 from arcacct.db import opening
 from arcacct.errors import TargetBusy
 from arcacct.publishing.plug import Plug
-from arcacct.publishing.tally import Tally
 from arcacct.publishing.target_run import Databases, Outcome, TargetRun, Wishes, fault_of
+from arcacct.publishing.task import Tally
 
 Work = Callable[[TargetRun], Outcome]
 """What is done with each target."""

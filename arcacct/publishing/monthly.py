@@ -21,8 +21,7 @@ from arcacct.publishing.ledger import COUNTS, Held, MonthProof, SentRecord, Sent
 from arcacct.publishing.months import held as held_months
 from arcacct.publishing.plug import Summaries
 from arcacct.publishing.sums import send_zeros, summed, zeros, zeros_note
-from arcacct.publishing.tally import Tally
-from arcacct.publishing.task import Task
+from arcacct.publishing.task import Tally, Task
 
 _END_OF_TIME = math.inf
 Live = tuple[str, SentSum]

@@ -20,8 +20,8 @@ from arcacct.publishing.instants import DAY_S
 from arcacct.publishing.lanes import Lane, in_use, run_all
 from arcacct.publishing.locks import beginning, lock_targets, publisher, publishing_lock
 from arcacct.publishing.plug import Plug
-from arcacct.publishing.tally import Tally
 from arcacct.publishing.target_run import AS_CONFIGURED, Databases, Outcome, Period, TargetRun, Wishes
+from arcacct.publishing.task import Tally
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -25,8 +25,7 @@ from arcacct.publishing.plan import Plan
 from arcacct.publishing.plug import Plug, Sender
 from arcacct.publishing.position import position
 from arcacct.publishing.selection import names_in_doubt, names_of, of_records
-from arcacct.publishing.tally import Tally
-from arcacct.publishing.task import Task
+from arcacct.publishing.task import Tally, Task
 
 
 class Period(NamedTuple):
