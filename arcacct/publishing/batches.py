@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from arcacct.errors import InputError
 from arcacct.jobs import reading
@@ -58,8 +58,8 @@ class JobBatcher:
     Collects the texts of records, in the order of Seq, and delivers full batches, some at once.
 
     Records of different groups get messages of their own; the last message of those delivered at once moves the
-    cursor, unless ``moves_cursor`` is false: ``first`` is called before it may. With ``republish`` none does, and what
-    the receiver has already is sent again. What the floor does not allow is left as the receiver has it.
+    cursor, unless ``moves_cursor`` is false. With ``republish`` none does, and what the receiver has already is sent
+    again. What the floor does not allow is left as the receiver has it.
     """
 
     def __init__(
@@ -70,14 +70,12 @@ class JobBatcher:
         *,
         republish: bool = False,
         moves_cursor: bool = True,
-        first: Callable[[], None] = lambda: None,
     ) -> None:
         self._family = family
         self._plug = task.plug
         self._keeps_first = task.plug.keeps_first
         self._floor = task.floor
         self._moves_cursor = moves_cursor and not republish
-        self._first = first
         self._delivery = delivery
         self._tally = task.tally
         self._limits = task.limits
@@ -276,7 +274,6 @@ class JobBatcher:
         self._deliver(ahead=False)
 
     def _deliver(self, *, ahead: bool) -> None:
-        self._first()
         batches = [*self._full, *self._parts.values()]
         what = Consignment(self._family.document, batches, self._seq, self._held, ahead=ahead)
         self._full, self._full_bytes, self._parts, self._count, self._bytes = [], 0, {}, 0, 0

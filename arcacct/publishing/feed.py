@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from arcacct.jobs import former, reading
 from arcacct.jobs.aar import AAR
@@ -27,11 +26,12 @@ TWIN = (
 )
 
 
-class Router:
+class Router(JobBatcher):
     """
     Brings each record to the family that its month is published in: the target's own, where nothing of it was.
 
-    Takes the place of a `JobBatcher`. A record whose month is published as sums is in one of those.
+    A record whose month is published as sums is in one of those. Zeros go in the target's own: all families of job
+    records share a table.
     """
 
     def __init__(self, task: Task, delivery: Deliverer, *, republish: bool = False) -> None:
@@ -42,26 +42,27 @@ class Router:
         jobs = set(filter(task.plug.has_records, (self._configured, *self._kinds.values())))
         main = self._configured if self._configured in jobs else min(jobs)
         self._is_one_family = jobs == {self._configured, *self._kinds.values()} == {main}
-
-        def batcher(kind: str, **more: Any) -> JobBatcher:
-            return JobBatcher(task, task.plug.records(kind), delivery, republish=republish, **more)
-
-        self._others = {kind: batcher(kind, moves_cursor=False) for kind in sorted(jobs - {main})}
-        self._main = batcher(main, first=self._before_main)
+        self._others = {
+            kind: JobBatcher(task, task.plug.records(kind), delivery, republish=republish, moves_cursor=False)
+            for kind in sorted(jobs - {main})
+        }
+        super().__init__(task, task.plug.records(main), delivery, republish=republish)
 
     def _at(self, end_time: object) -> JobBatcher | None:
         """Who takes a record that ended then; ``None``: a sum of its month does."""
         if self._is_one_family:
-            return self._main
+            return self
         known = reading.is_time(end_time)
         kind = self._kinds.get(month_of(end_time), self._configured) if known else self._configured  # type: ignore[arg-type]
         if kind in self._others:
             return self._others[kind]
-        return self._main if self._task.plug.has_records(kind) else None
+        return self if self._task.plug.has_records(kind) else None
 
     def add(self, aar: AAR, seq: int, known: Sequence[Version] = ()) -> bool:
         """As `JobBatcher.add`."""
         batcher = self._at(aar.end_time)
+        if batcher is self:
+            return super().add(aar, seq, known)
         if batcher is not None:
             return batcher.add(aar, seq, known)
         self.passed(seq)
@@ -69,10 +70,6 @@ class Router:
         if self._task.floor.forbids_taking_back(aar, seq, changed, unwanted=False):
             return True
         return not self.take_back(aar.job_id, aar, known)
-
-    def take_back(self, job_id: str, aar: AAR | None, known: Sequence[Version]) -> bool:
-        """As `JobBatcher.take_back`; zeros go in any family of job records, which share a table."""
-        return self._main.take_back(job_id, aar, known)
 
     def neutralise_former(self, doubt_seq: int, ended_from: int) -> int:
         """
@@ -94,13 +91,17 @@ class Router:
         there |= {one.key for known in _versions(task, job_ids).values() for one in known}
         for key, one in keys.items():
             if key not in there:
-                self._main.neutralise(None, SentRecord(one.job_id, 0, 0, one.end_time, b"", key))
+                self.neutralise(None, SentRecord(one.job_id, 0, 0, one.end_time, b"", key))
                 count += 1
         return count
 
     def set_aside(self, aar: AAR, seq: int, reason: str) -> None:
         """As `JobBatcher.set_aside`."""
-        (self._at(aar.end_time) or self._main).set_aside(aar, seq, reason)
+        batcher = self._at(aar.end_time)
+        if batcher is None or batcher is self:
+            super().set_aside(aar, seq, reason)
+        else:
+            batcher.set_aside(aar, seq, reason)
 
     def twins(self, records: Sequence[AAR]) -> dict[str, str]:
         """
@@ -134,15 +135,7 @@ class Router:
                 found[job_id] = twin
         return found
 
-    def passed(self, seq: int) -> None:
-        """As `JobBatcher.passed`."""
-        self._main.passed(seq)
-
-    def flush(self) -> None:
-        """As `JobBatcher.flush`."""
-        self._main.flush()
-
-    def _before_main(self) -> None:
+    def _deliver(self, *, ahead: bool) -> None:
         """Before the cursor may move: what other families are sent, and a note of the months that have to wait."""
         for batcher in self._others.values():
             batcher.flush()
@@ -150,6 +143,7 @@ class Router:
         if not task.dry_run and task.floor.has_kept_more():
             task.floor.hold_kept()
             months.set_held(task.publishing, task.block, task.floor.held.values(), ())
+        super()._deliver(ahead=ahead)
 
 
 def add_logged(task: Task, router: Router, position: Cursor, horizon: int) -> None:
