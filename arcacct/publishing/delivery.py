@@ -153,11 +153,10 @@ class Delivery(Deliverer):
 
         Raises TargetBusy, TargetRefuses or CredentialError when the target stops us: the ledger keeps what was tried.
         """
-        batches, aside = self._allowed(what.batches, what.held)
-        packed, unsendable = self._packed(what.document, batches)
+        packed, aside = self._packed(what.document, what.batches)
         # Its answers come before the next is written down: whatever they are, at most one set has none.
         self._hear()
-        aside += unsendable
+        aside = [*what.held, *aside]
         batches = [batch for batch, _message in packed]
         messages = [message for _batch, message in packed]
         if messages:
@@ -267,30 +266,24 @@ class Delivery(Deliverer):
         self._suspects = undecided
         return undecided
 
-    def _allowed(
-        self, batches: Sequence[Sequence[Part]], aside: Sequence[Held]
-    ) -> tuple[list[Sequence[Part]], list[Held]]:
-        """The batches without those of machines that are forbidden: their records are held, a republish leaves them."""
-        allowed = [batch for batch in batches if batch[0].group not in self._forbidden]
-        more = [
+    def _packed(
+        self, document: Document, batches: Sequence[Sequence[Part]]
+    ) -> tuple[list[tuple[Sequence[Part], Message]], list[Held]]:
+        """
+        Each batch with its message, but for those of machines that are forbidden: their records are held.
+
+        A text that cannot be packed at all is set aside, alone. The rules of its `Records.accept` should have found it;
+        if they did not, the others must not wait for it.
+        """
+        packed: list[tuple[Sequence[Part], Message]] = []
+        # A republish leaves what it may not send.
+        aside = [
             _forbidden(part.record, self._forbidden[part.group])
             for batch in batches
             for part in batch
             if part.group in self._forbidden and part.record is not None and self._origin == "publish"
         ]
-        return allowed, [*aside, *more]
-
-    def _packed(
-        self, document: Document, batches: Sequence[Sequence[Part]]
-    ) -> tuple[list[tuple[Sequence[Part], Message]], list[Held]]:
-        """
-        Each batch with its message; a text that cannot be packed at all is set aside, alone.
-
-        The rules of its `Records.accept` should have found it; if they did not, the others must not wait for it.
-        """
-        packed: list[tuple[Sequence[Part], Message]] = []
-        aside: list[Held] = []
-        waiting = [*reversed(batches)]
+        waiting = [batch for batch in reversed(batches) if batch[0].group not in self._forbidden]
         while waiting:
             batch = waiting.pop()
             try:
