@@ -91,12 +91,13 @@ def _without_markup(page: str) -> str:
     return re.sub(r"<[^<>]*>", " ", " ".join([*kept, page[at:]]))
 
 
-def error_of(answer: Answer, service: str = "") -> ArcacctError:
+def error_of(answer: Answer) -> ArcacctError:
     """The error to raise or to print for an answer that is not `ACCEPTED`: what, and what to do."""
-    said = answer.text or "no explanation"
-    parts = (service, "" if answer.status is None else f"HTTP {answer.status}", said)
-    what = ": ".join(part for part in parts if part)
-    text = f"{what}; {answer.advice}" if answer.advice else what
+    text = answer.text or "no explanation"
+    if answer.status is not None:
+        text = f"HTTP {answer.status}: {text}"
+    if answer.advice:
+        text = f"{text}; {answer.advice}"
     if answer.about_credentials:
         return CredentialError(text)
     if answer.kind == Kind.TRY_LATER:
