@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from arcacct.cli.speech import say, say_error
 from arcacct.errors import InputError, TargetBusy
 from arcacct.publishing.run import Outcome
-from arcacct.publishing.tally import Tally
+from arcacct.publishing.task import Tally
 
 GRAVEST_FIRST = (78, 77, 69, 74, 70, 75, 65)
 

@@ -21,7 +21,7 @@ from arcacct.errors import UsageError
 from arcacct.publishing import run
 from arcacct.publishing.instants import iso
 from arcacct.publishing.plug import Plug
-from arcacct.publishing.tally import Tally
+from arcacct.publishing.task import Tally
 from arcacct.targets import kinds, plugs
 
 

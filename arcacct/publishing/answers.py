@@ -74,15 +74,11 @@ def words(body: bytes) -> str:
         # A page may be megabytes of nothing; secrets go first, since one may lie across any cut.
         said = without_secrets(body.decode("utf-8", "replace"), _LOOKED_AT)[:_LOOKED_AT]
         if "<" in said:
-            said = _without_markup(_of_twisted(said))
+            # Of a page of Twisted's the error, any other as it is.
+            start = _TWISTED.search(said)
+            end = said.find("</p>", start.end()) if start else -1
+            said = _without_markup(said[start.end() : end] if start and end >= 0 else said)
     return fit(" ".join(said.split()), TEXT_LIMIT)
-
-
-def _of_twisted(page: str) -> str:
-    """The error in a page of Twisted's; any other page as it is."""
-    start = _TWISTED.search(page)
-    end = page.find("</p>", start.end()) if start else -1
-    return page[start.end() : end] if start and end >= 0 else page
 
 
 def _without_markup(page: str) -> str:
@@ -95,12 +91,13 @@ def _without_markup(page: str) -> str:
     return re.sub(r"<[^<>]*>", " ", " ".join([*kept, page[at:]]))
 
 
-def error_of(answer: Answer, service: str = "") -> ArcacctError:
+def error_of(answer: Answer) -> ArcacctError:
     """The error to raise or to print for an answer that is not `ACCEPTED`: what, and what to do."""
-    said = answer.text or "no explanation"
-    parts = (service, "" if answer.status is None else f"HTTP {answer.status}", said)
-    what = ": ".join(part for part in parts if part)
-    text = f"{what}; {answer.advice}" if answer.advice else what
+    text = answer.text or "no explanation"
+    if answer.status is not None:
+        text = f"HTTP {answer.status}: {text}"
+    if answer.advice:
+        text = f"{text}; {answer.advice}"
     if answer.about_credentials:
         return CredentialError(text)
     if answer.kind == Kind.TRY_LATER:

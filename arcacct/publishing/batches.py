@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from arcacct.errors import InputError
 from arcacct.jobs import reading
@@ -11,9 +11,9 @@ from arcacct.jobs.aar import AAR
 from arcacct.jobs.states import FAILED
 from arcacct.publishing.delivery import Consignment, Deliverer, Part
 from arcacct.publishing.digests import digest, is_same
+from arcacct.publishing.instants import DAY_S
 from arcacct.publishing.ledger import Held, SentRecord, Version
 from arcacct.publishing.plug import Records
-from arcacct.publishing.refusals import DAY_S
 from arcacct.publishing.task import Task
 
 _GONE = (
@@ -58,8 +58,8 @@ class JobBatcher:
     Collects the texts of records, in the order of Seq, and delivers full batches, some at once.
 
     Records of different groups get messages of their own; the last message of those delivered at once moves the
-    cursor, unless ``moves_cursor`` is false: ``first`` is called before it may. With ``republish`` none does, and what
-    the receiver has already is sent again. What the floor does not allow is left as the receiver has it.
+    cursor, unless ``moves_cursor`` is false. With ``republish`` none does, and what the receiver has already is sent
+    again. What the floor does not allow is left as the receiver has it.
     """
 
     def __init__(
@@ -70,21 +70,19 @@ class JobBatcher:
         *,
         republish: bool = False,
         moves_cursor: bool = True,
-        first: Callable[[], None] = lambda: None,
     ) -> None:
         self._family = family
         self._plug = task.plug
         self._keeps_first = task.plug.keeps_first
         self._floor = task.floor
         self._moves_cursor = moves_cursor and not republish
-        self._first = first
         self._delivery = delivery
         self._tally = task.tally
         self._limits = task.limits
         self._room = self._limits.max_bytes - len(family.document.head) - len(family.document.tail)
         self._republish = republish
         self._now = int(time.time())
-        self._settled_at = self._now - task.plug.target.settle_s
+        self._settle_s = task.plug.target.settle_s
         self._parts: dict[str | None, list[Part]] = {}
         self._count = 0
         self._bytes = 0
@@ -142,7 +140,13 @@ class JobBatcher:
         for one in known:
             if one.key == record.key:
                 record = record._replace(replaced_id=one.given_id, replaced_wall_s=one.wall_s)
-        held = self._unsettled(aar, record) or self._correction(aar, record, known)
+        end_time: object = aar.end_time
+        is_late = isinstance(end_time, int) and end_time > self._now - self._settle_s
+        if aar.status == FAILED and is_late and not self._republish:
+            reason = f"failed, and may be resumed until it is settled (settle={self._settle_s} s)"
+            held: Held | None = Held(record, "held", reason)
+        else:
+            held = self._correction(aar, record, known)
         if held is not None:
             self._held.append(held)
         # A receiver that keeps the first version ignores another one, but under another name it would be a job more.
@@ -190,12 +194,6 @@ class JobBatcher:
         except _UNFORESEEN:
             return None
 
-    def _unsettled(self, aar: AAR, record: SentRecord) -> Held | None:
-        if self._republish or aar.status != FAILED or not _later(aar.end_time, self._settled_at):
-            return None
-        seconds = self._now - self._settled_at
-        return Held(record, "held", f"failed, and may be resumed until it is settled (settle={seconds} s)")
-
     def _correction(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> Held | None:
         # Without a digest: an operator says that there is room for it now.
         there = [one for one in known if one.digest]
@@ -210,15 +208,6 @@ class JobBatcher:
             self._tally.note(f"{record.job_id}: not sent: {reason}")
         return Held(record, "correction", reason)
 
-    def _neutralise(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> None:
-        for old in known if not self._keeps_first else ():
-            if old.key != record.key:
-                self._tally.note(
-                    f"{aar.job_id}: was published as another record ({old.key}): that one is sent again with zeros;"
-                    " the receiver counts one job too many"
-                )
-                self.neutralise(aar, _taken_back(aar.job_id, old))
-
     def _accept(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> None:
         # What the receiver has of the job under another key stays until there is something to replace it.
         try:
@@ -230,8 +219,13 @@ class JobBatcher:
         except _UNFORESEEN as error:
             self._hold(record, f"cannot be written: {error}")
             return
-        if known:
-            self._neutralise(aar, record, known)
+        for old in known:
+            if old.key != record.key and not self._keeps_first:
+                self._tally.note(
+                    f"{aar.job_id}: was published as another record ({old.key}): that one is sent again with zeros;"
+                    " the receiver counts one job too many"
+                )
+                self.neutralise(aar, _taken_back(aar.job_id, old))
         if self._is_replacement(aar, record, known):
             record = record._replace(notes=self._plug.replaced)
         elif verdict.notes:
@@ -280,7 +274,6 @@ class JobBatcher:
         self._deliver(ahead=False)
 
     def _deliver(self, *, ahead: bool) -> None:
-        self._first()
         batches = [*self._full, *self._parts.values()]
         what = Consignment(self._family.document, batches, self._seq, self._held, ahead=ahead)
         self._full, self._full_bytes, self._parts, self._count, self._bytes = [], 0, {}, 0, 0
@@ -308,7 +301,3 @@ def bare(job_id: str, end_time: int, local_job_id: str | None = None) -> AAR:
         core_count=1, memory_kib=0, virtual_memory_kib=0, wall_s=0, cpu_user_s=0, cpu_kernel_s=0, scratch_bytes=0,
         stage_in_bytes=0, stage_out_bytes=0,
     )  # fmt: skip
-
-
-def _later(end_time: object, seconds: int) -> bool:
-    return isinstance(end_time, int) and end_time > seconds

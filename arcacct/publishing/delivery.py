@@ -17,10 +17,10 @@ from typing import NamedTuple
 from arcacct.errors import ArcacctError, InputError, TargetBusy, TargetRefuses
 from arcacct.publishing import held, ledger, sent
 from arcacct.publishing.answers import Answer, Kind, error_of
-from arcacct.publishing.instants import iso
+from arcacct.publishing.held import Refused
+from arcacct.publishing.instants import DAY_S, iso
 from arcacct.publishing.ledger import Held, Message, MonthProof, SentRecord, SentSum, Unknown
 from arcacct.publishing.plug import Document, Sender
-from arcacct.publishing.refusals import DAY_S, refused, words_of
 from arcacct.publishing.task import Task
 from arcacct.publishing.under_way import UnderWay
 
@@ -29,6 +29,14 @@ _STILL_THERE = (
 )
 
 _REFUSALS = (Kind.TOO_LARGE, Kind.RECORDS_REFUSED)
+
+HOUR_S, WEEK_S = 3600, 604_800
+
+LARGE_BYTES = 500_000
+"""
+A single record below this size is too large for no receiver: AMS takes 1,000,000 bytes of base64, which are 735,000 of
+text, and web servers 1 MB or more unless they are told otherwise.
+"""
 
 SUSPECTS = 3
 """This many records refused one after the other while nothing is accepted: the fault may be the server's."""
@@ -145,11 +153,10 @@ class Delivery(Deliverer):
 
         Raises TargetBusy, TargetRefuses or CredentialError when the target stops us: the ledger keeps what was tried.
         """
-        batches, aside = self._allowed(what.batches, what.held)
-        packed, unsendable = self._packed(what.document, batches)
+        packed, aside = self._packed(what.document, what.batches)
         # Its answers come before the next is written down: whatever they are, at most one set has none.
         self._hear()
-        aside += unsendable
+        aside = [*what.held, *aside]
         batches = [batch for batch, _message in packed]
         messages = [message for _batch, message in packed]
         if messages:
@@ -215,7 +222,7 @@ class Delivery(Deliverer):
                 elif group in self._forbidden:
                     self._hold_forbidden(message, self._forbidden[group])
                 else:
-                    self._send(message, self._accepted, group)
+                    self._hear_of(message, self._sender.send(message), self._accepted, group)
         except ArcacctError:
             # Their records come from the log again, as they are by then: what was never sent may still be corrected.
             ledger.withdraw(self._con, [message.message_id for message, _group in waiting if message.records])
@@ -259,30 +266,24 @@ class Delivery(Deliverer):
         self._suspects = undecided
         return undecided
 
-    def _allowed(
-        self, batches: Sequence[Sequence[Part]], aside: Sequence[Held]
-    ) -> tuple[list[Sequence[Part]], list[Held]]:
-        """The batches without those of machines that are forbidden: their records are held, a republish leaves them."""
-        allowed = [batch for batch in batches if batch[0].group not in self._forbidden]
-        more = [
+    def _packed(
+        self, document: Document, batches: Sequence[Sequence[Part]]
+    ) -> tuple[list[tuple[Sequence[Part], Message]], list[Held]]:
+        """
+        Each batch with its message, but for those of machines that are forbidden: their records are held.
+
+        A text that cannot be packed at all is set aside, alone. The rules of its `Records.accept` should have found it;
+        if they did not, the others must not wait for it.
+        """
+        packed: list[tuple[Sequence[Part], Message]] = []
+        # A republish leaves what it may not send.
+        aside = [
             _forbidden(part.record, self._forbidden[part.group])
             for batch in batches
             for part in batch
             if part.group in self._forbidden and part.record is not None and self._origin == "publish"
         ]
-        return allowed, [*aside, *more]
-
-    def _packed(
-        self, document: Document, batches: Sequence[Sequence[Part]]
-    ) -> tuple[list[tuple[Sequence[Part], Message]], list[Held]]:
-        """
-        Each batch with its message; a text that cannot be packed at all is set aside, alone.
-
-        The rules of its `Records.accept` should have found it; if they did not, the others must not wait for it.
-        """
-        packed: list[tuple[Sequence[Part], Message]] = []
-        aside: list[Held] = []
-        waiting = [*reversed(batches)]
+        waiting = [batch for batch in reversed(batches) if batch[0].group not in self._forbidden]
         while waiting:
             batch = waiting.pop()
             try:
@@ -316,12 +317,12 @@ class Delivery(Deliverer):
             tuple(part.sum for part in batch if part.sum is not None),
         )
 
-    def _send(self, message: Message, accepted: int, group: str | None = None) -> None:
-        """Send one message; ``accepted`` is how many were accepted when the message it is a part of was refused."""
-        self._hear_of(message, self._sender.send(message), accepted, group)
-
     def _hear_of(self, message: Message, answer: Answer, accepted: int, group: str | None) -> None:
-        """Deal with the answer to a message."""
+        """
+        Deal with the answer to a message.
+
+        ``accepted`` is how many were accepted when it was sent, or when the message it is a part of was refused.
+        """
         self._watch()
         if answer.kind == Kind.ACCEPTED:
             self._accept(message, answer)
@@ -365,25 +366,22 @@ class Delivery(Deliverer):
             for part in ledger.split(
                 self._con, self._target, message, halves, one_kind=self._plug.months_have_one_kind
             ):
-                self._send(part, now)
+                self._hear_of(part, self._sender.send(part), now, None)
         elif (answer.kind == Kind.TOO_LARGE and answer.status is None) or self._has_evidence(message, accepted):
             # Without a status it was never sent: no message can be that large.
             self._set_aside(message, answer)
         else:
             ledger.attempted(self._con, message.message_id, answer.status, answer.text)
             self._suspects.append(Suspect(message, answer, self._accepted))
-            self._doubt(answer)
-
-    def _doubt(self, answer: Answer) -> None:
-        """After some refusals in a row: raise TargetRefuses unless the target proves that it still works."""
-        if len(self._decide()) < SUSPECTS:
-            return
-        if not self._still_works(self._suspects[0].message):
-            raise TargetRefuses(
-                f"{error_of(answer)}; it refused {SUSPECTS} records one by one and took none:"
-                " look at the server's log. Nothing was set aside, the next run tries again"
-            )
-        self._decide()
+            if len(self._decide()) < SUSPECTS:
+                return
+            # So many refusals in a row: the target has to prove that it still works.
+            if not self._still_works(self._suspects[0].message):
+                raise TargetRefuses(
+                    f"{error_of(answer)}; it refused {SUSPECTS} records one by one and took none:"
+                    " look at the server's log. Nothing was set aside, the next run tries again"
+                )
+            self._decide()
 
     def _still_works(self, message: Message) -> bool:
         """
@@ -429,17 +427,24 @@ class Delivery(Deliverer):
         # What the receiver has of the job in an older version stays there.
         is_correction = record.notes is not None and record.notes == self._plug.replaced
         believed = "correction" if is_correction else "quarantined"
-        aside = refused(record, answer, len(message.data), before, self._run, int(time.time()), believed)
+        aside = _refused(record, answer, len(message.data), before, self._run, believed)
         new = held.newly_aside(self._con, self._target, [aside])
-        ledger.refused(self._con, self._target, message, answer.status, words_of(answer), [aside])
+        ledger.refused(self._con, self._target, message, answer.status, _words_of(answer), [aside])
         self._tally.set_aside(new)
         if aside.state == "held":
             self._tally.refused_once += 1
-            self._tally.note(f"{record.job_id}: {aside.reason}; {when_again(aside)}")
+            again = "believed when it is repeated: the next run sends it again, apart from new records"
+            if aside.refusals > 1:
+                when = iso(aside.next_try or 0)
+                again = (
+                    f"so it was in {aside.refusals} runs, which is not believed of so small a record: sent again from"
+                    f" {when}"
+                )
+            self._tally.note(f"{record.job_id}: {aside.reason}; {again}")
 
     def _set_aside_sum(self, message: Message, answer: Answer) -> None:
         """Every run sends it again, until the receiver takes it."""
-        words = words_of(answer)
+        words = _words_of(answer)
         months = self._plug.months(message.kind, self._sender.unpack(message.data))
         count = ledger.refused(self._con, self._target, message, answer.status, words, [], months, self._run)
         if count > 1:
@@ -450,13 +455,34 @@ class Delivery(Deliverer):
         self._tally.note(f"a record of a {message.kind} message: refused by the receiver: {words}; {again}")
 
 
-def when_again(aside: Held) -> str:
-    """What to say of a record that was refused and is not believed to be at fault."""
-    if aside.refusals == 1:
-        return "believed when it is repeated: the next run sends it again, apart from new records"
-    when = iso(aside.next_try or 0)
-    return f"so it was in {aside.refusals} runs, which is not believed of so small a record: sent again from {when}"
-
-
 def _forbidden(record: SentRecord, answer: Answer) -> Held:
     return Held(record, "held", f"the receiver does not take records of this machine from us: {answer.text}")
+
+
+def _refused(record: SentRecord, answer: Answer, n_bytes: int, before: Refused | None, run: int, believed: str) -> Held:
+    """
+    What becomes of a record that the receiver refused alone, in a message of so many bytes.
+
+    A refusal is believed when it is repeated in a later run (``before``: what is known of earlier ones): a server, or a
+    balancer before it, that answers 500 or 413 now and then says nothing about a record. Until then the record is held,
+    and sent again without new neighbours; then its state is ``believed``. Not even that is the last word: servers are
+    mended, and one small message a week costs nobody anything.
+    """
+    words, now = f"refused by the receiver: {_words_of(answer)}", int(time.time())
+    count = 1 if before is None else before.refusals + (before.run != run)
+    was_believed = before is not None and before.state == "quarantined"
+    # Without a status it was never sent: no message can be that large.
+    if answer.status is None and answer.kind == Kind.TOO_LARGE:
+        return Held(record, believed, words)
+    is_believable = answer.kind != Kind.TOO_LARGE or n_bytes >= LARGE_BYTES
+    if is_believable and (count > 1 or was_believed):
+        return Held(record, believed, words, now + WEEK_S, count, run)
+    if was_believed:
+        return Held(record, "quarantined", words, now + DAY_S, count, run)
+    wait_s = 0 if count == 1 else min(DAY_S, HOUR_S << min(count - 2, 8))
+    return Held(record, "held", words, now + wait_s, count, run)
+
+
+def _words_of(answer: Answer) -> str:
+    """The receiver's words, or its status where it said nothing."""
+    return answer.text or f"HTTP {answer.status}"

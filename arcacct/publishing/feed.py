@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
-from arcacct.db.engine import Connection
 from arcacct.jobs import former, reading
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.reading import Page
@@ -14,7 +12,6 @@ from arcacct.publishing import held, months, sent
 from arcacct.publishing.batches import JobBatcher, bare
 from arcacct.publishing.delivery import Deliverer
 from arcacct.publishing.digests import is_same
-from arcacct.publishing.held import Due
 from arcacct.publishing.instants import month_of
 from arcacct.publishing.ledger import Cursor, SentRecord, Version
 from arcacct.publishing.task import Task
@@ -29,11 +26,12 @@ TWIN = (
 )
 
 
-class Router:
+class Router(JobBatcher):
     """
     Brings each record to the family that its month is published in: the target's own, where nothing of it was.
 
-    Takes the place of a `JobBatcher`. A record whose month is published as sums is in one of those.
+    A record whose month is published as sums is in one of those. Zeros go in the target's own: all families of job
+    records share a table.
     """
 
     def __init__(self, task: Task, delivery: Deliverer, *, republish: bool = False) -> None:
@@ -44,26 +42,27 @@ class Router:
         jobs = set(filter(task.plug.has_records, (self._configured, *self._kinds.values())))
         main = self._configured if self._configured in jobs else min(jobs)
         self._is_one_family = jobs == {self._configured, *self._kinds.values()} == {main}
-
-        def batcher(kind: str, **more: Any) -> JobBatcher:
-            return JobBatcher(task, task.plug.records(kind), delivery, republish=republish, **more)
-
-        self._others = {kind: batcher(kind, moves_cursor=False) for kind in sorted(jobs - {main})}
-        self._main = batcher(main, first=self._before_main)
+        self._others = {
+            kind: JobBatcher(task, task.plug.records(kind), delivery, republish=republish, moves_cursor=False)
+            for kind in sorted(jobs - {main})
+        }
+        super().__init__(task, task.plug.records(main), delivery, republish=republish)
 
     def _at(self, end_time: object) -> JobBatcher | None:
         """Who takes a record that ended then; ``None``: a sum of its month does."""
         if self._is_one_family:
-            return self._main
+            return self
         known = reading.is_time(end_time)
         kind = self._kinds.get(month_of(end_time), self._configured) if known else self._configured  # type: ignore[arg-type]
         if kind in self._others:
             return self._others[kind]
-        return self._main if self._task.plug.has_records(kind) else None
+        return self if self._task.plug.has_records(kind) else None
 
     def add(self, aar: AAR, seq: int, known: Sequence[Version] = ()) -> bool:
         """As `JobBatcher.add`."""
         batcher = self._at(aar.end_time)
+        if batcher is self:
+            return super().add(aar, seq, known)
         if batcher is not None:
             return batcher.add(aar, seq, known)
         self.passed(seq)
@@ -71,10 +70,6 @@ class Router:
         if self._task.floor.forbids_taking_back(aar, seq, changed, unwanted=False):
             return True
         return not self.take_back(aar.job_id, aar, known)
-
-    def take_back(self, job_id: str, aar: AAR | None, known: Sequence[Version]) -> bool:
-        """As `JobBatcher.take_back`; zeros go in any family of job records, which share a table."""
-        return self._main.take_back(job_id, aar, known)
 
     def neutralise_former(self, doubt_seq: int, ended_from: int) -> int:
         """
@@ -96,13 +91,17 @@ class Router:
         there |= {one.key for known in _versions(task, job_ids).values() for one in known}
         for key, one in keys.items():
             if key not in there:
-                self._main.neutralise(None, SentRecord(one.job_id, 0, 0, one.end_time, b"", key))
+                self.neutralise(None, SentRecord(one.job_id, 0, 0, one.end_time, b"", key))
                 count += 1
         return count
 
     def set_aside(self, aar: AAR, seq: int, reason: str) -> None:
         """As `JobBatcher.set_aside`."""
-        (self._at(aar.end_time) or self._main).set_aside(aar, seq, reason)
+        batcher = self._at(aar.end_time)
+        if batcher is None or batcher is self:
+            super().set_aside(aar, seq, reason)
+        else:
+            batcher.set_aside(aar, seq, reason)
 
     def twins(self, records: Sequence[AAR]) -> dict[str, str]:
         """
@@ -113,7 +112,8 @@ class Router:
         if not self._task.plug.has_twins or not records:
             return {}
         key = self._task.plug.any_records().key
-        others = _others_of_their_seconds(self._task.accounting, records)
+        seconds, own_ids = {aar.end_time for aar in records}, {aar.record_id for aar in records}
+        others = reading.ended_at(self._task.accounting, seconds, besides=own_ids)
         ends = Counter(end_time for *_name, end_time in others)
         ends.update(aar.end_time for aar in records)
         # A key holds the end: where few jobs end in a second, few keys have to be made.
@@ -127,26 +127,15 @@ class Router:
             if aar is not None and record_id < aar.record_id and job_id != aar.job_id:
                 first.setdefault(aar.job_id, job_id)
         there = reading.by_job_id(self._task.accounting, list(first.values()))
+        states = held.states(self._task.publishing, self._task.block, list(there))
         for job_id, twin in first.items():
-            other_aar = there.get(twin)
-            if other_aar is not None and self._task.plug.target.wants(other_aar.vo) and self._is_sent(other_aar):
+            # The receiver has it, or will have it.
+            is_sent = twin in there and states.get(twin) not in ("quarantined", "dropped")
+            if is_sent and self._task.plug.target.wants(there[twin].vo):
                 found[job_id] = twin
         return found
 
-    def _is_sent(self, aar: AAR) -> bool:
-        """Whether the receiver has a job, or will have it."""
-        states = held.states(self._task.publishing, self._task.block, [aar.job_id])
-        return states.get(aar.job_id) not in ("quarantined", "dropped")
-
-    def passed(self, seq: int) -> None:
-        """As `JobBatcher.passed`."""
-        self._main.passed(seq)
-
-    def flush(self) -> None:
-        """As `JobBatcher.flush`."""
-        self._main.flush()
-
-    def _before_main(self) -> None:
+    def _deliver(self, *, ahead: bool) -> None:
         """Before the cursor may move: what other families are sent, and a note of the months that have to wait."""
         for batcher in self._others.values():
             batcher.flush()
@@ -154,12 +143,7 @@ class Router:
         if not task.dry_run and task.floor.has_kept_more():
             task.floor.hold_kept()
             months.set_held(task.publishing, task.block, task.floor.held.values(), ())
-
-
-def _others_of_their_seconds(con: Connection, records: Sequence[AAR]) -> list[tuple[int, str, str | None, int]]:
-    """As `query.ended_at`: the jobs that ended in the same second as one of these, without these themselves."""
-    own = {aar.record_id for aar in records}
-    return reading.ended_at(con, {aar.end_time for aar in records}, besides=own)
+        super()._deliver(ahead=ahead)
 
 
 def add_logged(task: Task, router: Router, position: Cursor, horizon: int) -> None:
@@ -238,31 +222,25 @@ def add_held(task: Task, router: Router) -> None:
     """
     due = task.due
     for refused in (False, True):
-        _add_held(task, router, due, refused=refused)
-
-
-def _add_held(task: Task, router: Router, due: Due, *, refused: bool) -> None:
-    after = ""
-    while page := held.held_to_send(task.publishing, task.block, due, refused=refused, after=after):
-        job_ids = [job_id for job_id, _state in page]
-        records = reading.by_job_id(task.accounting, job_ids)
-        known = _versions(task, job_ids)
-        twins = router.twins([aar for job_id, aar in records.items() if not known.get(job_id)])
-        settled = [
-            job_id
-            for job_id, state in page
-            if job_id not in records
-            or _add(task, router, 0, records[job_id], _as_retried(known.get(job_id, []), state), twins.get(job_id))
-        ]
-        # Before the log, which may have the same records again: by then the ledger has to know these.
-        router.flush()
-        _release(task, settled)
-        after = job_ids[-1]
-
-
-def _as_retried(known: list[Version], state: str) -> list[Version]:
-    """Who says "retry" has made room at the receiver: whatever that had, it is something else that is sent now."""
-    return [one._replace(digest=b"", notes=None) for one in known] if state == "retry" else known
+        page = [("", "")]
+        while page := held.held_to_send(task.publishing, task.block, due, refused=refused, after=page[-1][0]):
+            job_ids = [job_id for job_id, _state in page]
+            records = reading.by_job_id(task.accounting, job_ids)
+            known = _versions(task, job_ids)
+            twins = router.twins([aar for job_id, aar in records.items() if not known.get(job_id)])
+            for job_id, state in page:
+                # Who says "retry" has made room at the receiver: whatever that had, it is something else now.
+                if state == "retry":
+                    known[job_id] = [one._replace(digest=b"", notes=None) for one in known.get(job_id, [])]
+            settled = [
+                job_id
+                for job_id in job_ids
+                if job_id not in records
+                or _add(task, router, 0, records[job_id], known.get(job_id, []), twins.get(job_id))
+            ]
+            # Before the log, which may have the same records again: by then the ledger has to know these.
+            router.flush()
+            _release(task, settled)
 
 
 def add_period(task: Task, router: Router, ended_from: int, ended_before: int) -> None:

@@ -8,14 +8,14 @@ lost, restored, moved or exchanged; a filter mistyped, a name changed) holds the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from arcacct.errors import FiguresHeld
 from arcacct.jobs.aar import AAR
 from arcacct.publishing.digests import is_same
-from arcacct.publishing.given import Amount, Place
-from arcacct.publishing.instants import Month, month_of
+from arcacct.publishing.given import NOTHING, Amount, Place, totals
+from arcacct.publishing.instants import Month, month_name, month_of
 from arcacct.publishing.ledger import Version
 from arcacct.publishing.months import Accepted, HeldMonth
 
@@ -65,8 +65,7 @@ class Floor:
         self._given_jobs: Counter[Month] = Counter()
         self._sites: dict[Month, set[str]] = {}
         for place, amount in given_jobs.items():
-            month = (place.year, place.month)
-            self._given_jobs[month] += amount.jobs
+            self._given_jobs[place.year, place.month] += amount.jobs
         self._given = Counter(self._given_jobs)
         for place, amount in given_sums.items():
             self._given[place.year, place.month] += amount.jobs
@@ -133,11 +132,10 @@ class Floor:
     def is_elsewhere(self, month: Month, site: str) -> bool:
         """Whether a month is published, and under the name of another site; asked of every new record."""
         asked = (month, site)
-        known = self._elsewhere.get(asked)
-        if known is None:
+        if asked not in self._elsewhere:
             sites = self._sites.get(month)
-            known = self._elsewhere[asked] = sites is not None and self._folded(site) not in map(self._folded, sites)
-        return known
+            self._elsewhere[asked] = sites is not None and self._folded(site) not in map(self._folded, sites)
+        return self._elsewhere[asked]
 
     def has_kept_more(self) -> bool:
         """Whether records were kept at the receiver, or have to wait, in months that are not held yet."""
@@ -173,7 +171,7 @@ class Floor:
         fallen = [
             Fall(place, had, has)
             for place, had in self._by_place(given).items()
-            if _fell(had, has := there.get(place, _NOTHING), gone.get(place, _NOTHING))
+            if _fell(had, has := there.get(place, NOTHING), gone.get(place, NOTHING))
         ]
         if not fallen:
             return False
@@ -185,16 +183,16 @@ class Floor:
         if now >= jobs:
             figures = f"{wall_s / 3600:.1f} h of wall time published, {now_s / 3600:.1f} h {where}"
         hosts = sorted({one.place.submit_host for one in fallen})
-        self.hold(HeldMonth(*month, f"{figures} ({', '.join(hosts)}): {self._cause()}", jobs, now))
+        why = self._changes or " (was the database lost, restored or exchanged?)"
+        self.hold(HeldMonth(*month, f"{figures} ({', '.join(hosts)}): nothing logged explains it{why}", jobs, now))
         return True
 
     def _by_place(self, amounts: Mapping[Place, Amount]) -> dict[Place, Amount]:
         """The same, places compared as the receiver compares them."""
-        found: dict[Place, Amount] = {}
-        for place, amount in amounts.items():
-            key = place._replace(site=self._folded(place.site), submit_host=self._folded(place.submit_host))
-            found[key] = added(found[key], amount) if key in found else amount
-        return found
+        return totals(
+            (place._replace(site=self._folded(place.site), submit_host=self._folded(place.submit_host)), amount)
+            for place, amount in amounts.items()
+        )
 
     def is_incomplete(self, month: Month, jobs: int, cause: str) -> bool:
         """Whether the beginning of a month is missing and nobody accepted that; holds the month then."""
@@ -207,38 +205,19 @@ class Floor:
         """Whether somebody said of a month that what the database has of it is what counts."""
         return month in self._accepted.ever
 
-    def _cause(self) -> str:
-        if self._changes:
-            return f"nothing logged explains it{self._changes}"
-        return "nothing logged explains it (was the database lost, restored or exchanged?)"
-
     def hold(self, one: HeldMonth) -> None:
         """From now on a month is held; one that is already stays as it is."""
         self.held.setdefault((one.year, one.month), one)
 
     def error(self) -> FiguresHeld | None:
         """What a run with months that were held comes to."""
-        return held_error(self.held.values()) if self.held else None
-
-
-def held_error(months: Iterable[HeldMonth]) -> FiguresHeld:
-    """Which months are held, why, and what to do."""
-    return FiguresHeld("; ".join(held_text(one) for one in sorted(months)))
+        return FiguresHeld("; ".join(map(held_text, sorted(self.held.values())))) if self.held else None
 
 
 def held_text(one: HeldMonth) -> str:
     """``2026-11 is held: 41 jobs published, 1 in the database now: ...``, with what to do."""
-    name = f"{one.year:04d}-{one.month:02d}"
+    name = month_name((one.year, one.month))
     return f"{name} is held: {one.cause}; {WAYS_OUT.format(month=name)}"
-
-
-_NOTHING = Amount(0, 0)
-
-
-def added(one: Amount, two: Amount) -> Amount:
-    """Both together."""
-    wall_s = None if one.wall_s is None or two.wall_s is None else one.wall_s + two.wall_s
-    return Amount(one.jobs + two.jobs, wall_s)
 
 
 def _fell(given: Amount, found: Amount, left: Amount) -> bool:

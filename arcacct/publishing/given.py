@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from arcacct.db.durable import transaction
 from arcacct.db.engine import Connection
+from arcacct.jobs import reading
+from arcacct.publishing.digests import is_same
 from arcacct.publishing.instants import month_of
-from arcacct.publishing.ledger import Version, given_id
-from arcacct.publishing.sent import MANY, versions
+from arcacct.publishing.ledger import COUNTS, given_id
+from arcacct.publishing.sent import MANY, sums_of_kind, versions
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.publishing.task import Task
 
 
 class Place(NamedTuple):
@@ -28,8 +34,17 @@ class Amount(NamedTuple):
     wall_s: int | None
 
 
-Sighting = tuple[str, Version, tuple[str, str, int]]
-"""A job, what a receiver has of it, and where that is counted: site, submit host, wall seconds."""
+NOTHING = Amount(0, 0)
+
+
+def totals(amounts: Iterable[tuple[Place, Amount]]) -> dict[Place, Amount]:
+    """The amounts of each place, added up."""
+    found: dict[Place, Amount] = {}
+    for place, more in amounts:
+        had = found.get(place, NOTHING)
+        wall_s = None if had.wall_s is None or more.wall_s is None else had.wall_s + more.wall_s
+        found[place] = Amount(had.jobs + more.jobs, wall_s)
+    return found
 
 
 def given_jobs(con: Connection, target: str) -> dict[Place, Amount]:
@@ -57,43 +72,39 @@ def is_counted(con: Connection, target: str) -> bool:
     return row is None or bool(row[0])
 
 
-def count_anew(
-    con: Connection, target: str, count: Callable[[dict[str, list[Version]]], Iterator[Sighting]], *, keeps_first: bool
-) -> None:
+def count_given(task: Task) -> None:
     """
-    Count all that a receiver has, once, for a ledger of an older program; one transaction.
+    Count all job records that the target was given, once, after the ledger came from an older program.
 
-    ``count`` says of some jobs, with what the receiver has of each, where every version is counted; ``keeps_first`` as
-    of `versions`.
+    That kept records by their keys alone. A job that is not in the database any more is counted where most jobs of its
+    month were said to be. One transaction.
     """
+    con, target = task.publishing, task.block
+    if task.dry_run or is_counted(con, target):
+        return
+    family = task.plug.any_records()
+    said = sorted(sums_of_kind(con, target, COUNTS), key=lambda one: one.jobs)
+    hosts = {(one.year, one.month): one.submit_host for one in said}
     with transaction(con):
         con.execute("DELETE FROM Given WHERE Target = ?", (target,))
-        sending = {
-            message_id
-            for (message_id,) in con.execute(
-                "SELECT MessageID FROM Messages WHERE Target = ? AND State = 'sending'", (target,)
-            )
-        }
-        after = ""
-        while page := _jobs_sent(con, after):
-            for job_id, version, (site, submit_host, wall_s) in count(
-                versions(con, target, page, keeps_first=keeps_first)
-            ):
-                given = given_id(con, target, (site, submit_host, *month_of(version.end_time)))
-                if version.message_id not in sending:
+        rows = con.execute("SELECT MessageID FROM Messages WHERE Target = ? AND State = 'sending'", (target,))
+        sending = {message_id for (message_id,) in rows}
+        page = [""]
+        # A page of the JobIDs that were ever sent to anybody.
+        next_page = "SELECT DISTINCT JobID FROM MessageRecords WHERE JobID > ? ORDER BY JobID LIMIT ?"
+        while page := [job_id for (job_id,) in con.execute(next_page, (page[-1], MANY))]:
+            known = versions(con, target, page, keeps_first=task.plug.keeps_first)
+            records = reading.by_job_id(task.accounting, list(known))
+            for job_id, one in ((job_id, one) for job_id, found in known.items() for one in found):
+                aar, month = records.get(job_id), month_of(one.end_time)
+                host = hosts.get(month, "") if aar is None else family.place(aar)[1]
+                wall_s = aar.wall_s if aar is not None and is_same(aar, one.digest) else 0
+                given = given_id(con, target, (family.site_of(one.key), host, *month))
+                if one.message_id not in sending:
                     # What is under way counts when it is accepted.
                     con.execute("UPDATE Given SET Jobs = Jobs + 1, Wall = Wall + ? WHERE GivenID = ?", (wall_s, given))
                 con.execute(
                     "UPDATE MessageRecords SET GivenID = ?, Wall = ? WHERE MessageID = ? AND JobID = ? AND Key = ?",
-                    (given, wall_s, version.message_id, job_id, version.key),
+                    (given, wall_s, one.message_id, job_id, one.key),
                 )
-            after = page[-1]
         con.execute("UPDATE Targets SET Counted = 1 WHERE Target = ?", (target,))
-
-
-def _jobs_sent(con: Connection, after: str) -> list[str]:
-    """A page of the JobIDs that were ever sent to anybody, behind ``after``."""
-    rows = con.execute(
-        "SELECT DISTINCT JobID FROM MessageRecords WHERE JobID > ? ORDER BY JobID LIMIT ?", (after, MANY)
-    )
-    return [job_id for (job_id,) in rows]

@@ -39,7 +39,6 @@ class Refused(NamedTuple):
     """... of which this was the last."""
 
 
-# A time at which it was tried that lies ahead was noted by a clock that was wrong, and so was the next.
 class Aside(NamedTuple):
     """One record that is not sent to a target, and why."""
 
@@ -65,6 +64,7 @@ class Aside(NamedTuple):
 
 
 _ASIDE = "SELECT Target, JobID, RecordID, EndTime, State, Reason, Attempts, Since, NextTry, Refusals FROM HeldRecords"
+# A time at which it was tried that lies ahead was noted by a clock that was wrong, and so was the next.
 _IS_DUE = (
     "(State = 'retry' OR (State = 'held' AND NextTry IS NULL AND EndTime <= :settled_at)"
     " OR (State IN ('held', 'quarantined') AND RefusedRun < :run"
@@ -72,9 +72,7 @@ _IS_DUE = (
 )
 
 
-def held_to_send(
-    con: Connection, target: str, due: Due, *, refused: bool, after: str = "", size: int = 500
-) -> list[tuple[str, str]]:
+def held_to_send(con: Connection, target: str, due: Due, *, refused: bool, after: str = "") -> list[tuple[str, str]]:
     """
     ``(JobID, state)`` of held records whose time has come, or that are to be retried.
 
@@ -83,7 +81,7 @@ def held_to_send(
     return con.execute(
         f"SELECT JobID, State FROM HeldRecords WHERE Target = :target AND JobID > :after AND {_IS_DUE}"
         " AND (Refusals > 0) = :refused ORDER BY JobID LIMIT :size",
-        {**due._asdict(), "target": target, "after": after, "refused": refused, "size": size},
+        {**due._asdict(), "target": target, "after": after, "refused": refused, "size": MANY},
     ).fetchall()
 
 

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from arcacct.jobs import reading
 
+DAY_S = 86400
 Month = tuple[int, int]
 """Year and month, UTC."""
 
@@ -54,14 +55,11 @@ def iso(seconds: object) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
-_DAY_S = 86400
-
-
 def month_of(end_time: int) -> tuple[int, int]:
     """Year and month of an end, UTC."""
-    return _month_of_day(end_time // _DAY_S)
+    return _month_of_day(end_time // DAY_S)
 
 
 @lru_cache(maxsize=1024)
 def _month_of_day(day: int) -> tuple[int, int]:
-    return time.gmtime(day * _DAY_S)[:2]
+    return time.gmtime(day * DAY_S)[:2]

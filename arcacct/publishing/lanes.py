@@ -19,8 +19,8 @@ from arcacct.conf.settings import Settings
 from arcacct.db import opening
 from arcacct.errors import TargetBusy
 from arcacct.publishing.plug import Plug
-from arcacct.publishing.tally import Tally
 from arcacct.publishing.target_run import Databases, Outcome, TargetRun, Wishes, fault_of
+from arcacct.publishing.task import Tally
 
 Work = Callable[[TargetRun], Outcome]
 """What is done with each target."""
@@ -73,12 +73,12 @@ def run_all(settings: Settings, lanes: Sequence[Lane], wishes: Wishes, work: Wor
 
     threads: list[Thread] = []
     try:
-        for _ in lanes:
-            # A daemon: nobody who interrupts us waits for a receiver that says nothing.
-            thread = Thread(target=go, daemon=True)
-            if not _starts(thread):
-                break
-            threads.append(thread)
+        with suppress(RuntimeError):
+            for _ in lanes:
+                # A daemon: nobody who interrupts us waits for a receiver that says nothing.
+                thread = Thread(target=go, daemon=True)
+                thread.start()
+                threads.append(thread)
         _refuse_none(threads, lanes)
         for _ in threads:
             finished.get()
@@ -99,14 +99,6 @@ def _next_of(waiting: deque[Lane]) -> Lane | None:
         return waiting.popleft()
     except IndexError:
         return None
-
-
-def _starts(thread: Thread) -> bool:
-    try:
-        thread.start()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _refuse_none(threads: Sequence[Thread], lanes: Sequence[Lane]) -> None:

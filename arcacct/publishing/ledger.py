@@ -100,7 +100,6 @@ class Message(NamedTuple):
     records: tuple[SentRecord, ...]
     sums: tuple[SentSum, ...] = ()
     """Only for `intend`: `SumKeys` remembers them, not the message."""
-    attempts: int = 0
 
 
 class Version(NamedTuple):
@@ -114,8 +113,6 @@ class Version(NamedTuple):
     given_id: int | None = None
     """Where in `Given` it is counted."""
     wall_s: int = 0
-    receiver_row: str | None = None
-    """The receiver's own number of the record (SGAS)."""
     message_id: int = 0
     notes: str | None = None
 
@@ -300,18 +297,6 @@ def _insert(con: Connection, target: str, message: Message, now: int, *, one_kin
         ),
     )
     message_id = row.lastrowid or 0
-    if message.records:
-        _insert_records(con, target, message_id, message, one_kind=one_kind)
-    # Already now: the message may arrive without an answer, and a key too many is only sent zeros once more.
-    con.executemany(
-        "INSERT OR REPLACE INTO SumKeys (Target, Kind, Key, Year, Month, Jobs, Wall, Site, SubmitHost, MessageID)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [(target, message.kind, *one[:7], message_id) for one in message.sums],
-    )
-    return message._replace(message_id=message_id)
-
-
-def _insert_records(con: Connection, target: str, message_id: int, message: Message, *, one_kind: bool) -> None:
     places = [
         None if one.submit_host is None else (one.site, one.submit_host, *month_of(one.end_time))
         for one in message.records
@@ -331,6 +316,13 @@ def _insert_records(con: Connection, target: str, message_id: int, message: Mess
             "INSERT OR IGNORE INTO Months (Target, Year, Month, Kind) VALUES (?, ?, ?, ?)",
             [(target, *place[2:], message.kind) for place in given if place is not None],
         )
+    # Already now: the message may arrive without an answer, and a key too many is only sent zeros once more.
+    con.executemany(
+        "INSERT OR REPLACE INTO SumKeys (Target, Kind, Key, Year, Month, Jobs, Wall, Site, SubmitHost, MessageID)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [(target, message.kind, *one[:7], message_id) for one in message.sums],
+    )
+    return message._replace(message_id=message_id)
 
 
 def given_id(con: Connection, target: str, place: tuple[str, str, int, int]) -> int:
@@ -396,9 +388,9 @@ def renew(con: Connection, message_id: int, data: bytes) -> None:
 
 def stored(con: Connection, message_id: int) -> Message:
     """One message of the ledger, with its bytes."""
-    row = con.execute(
-        "SELECT MessageID, Kind, Origin, Seq, Destination, EmpaID, Digest, RecordCount, Bytes, Attempts"
-        " FROM Messages WHERE MessageID = ?",
+    *values, packed = con.execute(
+        "SELECT MessageID, Kind, Origin, Seq, Destination, EmpaID, Digest, RecordCount, Bytes FROM Messages"
+        " WHERE MessageID = ?",
         (message_id,),
     ).fetchone()
     records = con.execute(
@@ -406,7 +398,7 @@ def stored(con: Connection, message_id: int) -> Message:
         " ORDER BY Position",
         (message_id,),
     ).fetchall()
-    return Message._make((*row[:8], zlib.decompress(row[8]), tuple(map(SentRecord._make, records)), (), row[9]))
+    return Message._make((*values, zlib.decompress(packed), tuple(map(SentRecord._make, records)), ()))
 
 
 def last_code(con: Connection, message_id: int) -> int | None:
@@ -499,14 +491,17 @@ def _note_rows(
             " AND MessageID < ? ORDER BY MessageID DESC LIMIT 1",
             (one.job_id, target, one.key, message.message_id),
         ).fetchone()
-        if before is None or row not in (before[3], KEPT, OTHER):
+        if before is None:
+            continue
+        digest, given, wall_s, row_before = before
+        if row not in (row_before, KEPT, OTHER):
             continue
         # What the receiver has is the earlier version: the ledger says so, whatever was sent.
         con.execute(
             "UPDATE MessageRecords SET (Digest, GivenID, Wall) = (?, ?, ?) WHERE MessageID = ? AND Position = ?",
-            (*before[:3], message.message_id, position),
+            (digest, given, wall_s, message.message_id, position),
         )
-        if before[0] != one.digest:
+        if digest != one.digest:
             kept.append(one)
     return kept
 
@@ -549,11 +544,12 @@ def _count_without(con: Connection, target: str, message_id: int) -> None:
         ).fetchone()
         if newer is None:
             continue
+        newer_id, position, state = newer
         con.execute(
             "UPDATE MessageRecords SET (ReplacedID, ReplacedWall) = (?, ?) WHERE MessageID = ? AND Position = ?",
-            (before, before_s, *newer[:2]),
+            (before, before_s, newer_id, position),
         )
-        if newer[2] == "accepted":
+        if state == "accepted":
             change = "UPDATE Given SET Jobs = Jobs + ?, Wall = Wall + ? WHERE GivenID = ?"
             con.execute(change, (1, wall_s, given))
             con.execute(change, (-1, -before_s, before))

@@ -17,7 +17,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from arcacct.conf.places import Places
 from arcacct.conf.targets import Target
@@ -25,22 +25,19 @@ from arcacct.db.transaction import open_lock
 from arcacct.errors import StoreBusy
 from arcacct.files.private import private_directory
 
+_OURS = fcntl.LOCK_EX | fcntl.LOCK_NB
 
-@contextmanager
-def publishing_lock(path: str) -> Iterator[None]:
+
+def publishing_lock(path: str) -> AbstractContextManager[None]:
     """Nobody publishes meanwhile; raises StoreBusy at once when somebody does."""
-    private_directory(os.path.dirname(path))
-    with _locked(path, fcntl.LOCK_EX, f"{path}: another arcacct is publishing; wait until it is done"):
-        yield
+    return _locked(path, _OURS, f"{path}: another arcacct is publishing; wait until it is done")
 
 
-@contextmanager
-def publisher(here: Places) -> Iterator[None]:
+def publisher(here: Places) -> AbstractContextManager[None]:
     """No database is replaced meanwhile; raises StoreBusy at once when one is."""
     path = here.publishing_lock
-    private_directory(os.path.dirname(path))
-    with _locked(path, fcntl.LOCK_SH, f"{path}: another arcacct restores, moves or prunes a database; wait for it"):
-        yield
+    busy = f"{path}: another arcacct restores, moves or prunes a database; wait for it"
+    return _locked(path, fcntl.LOCK_SH | fcntl.LOCK_NB, busy)
 
 
 def lock_targets(here: Places, targets: Sequence[Target]) -> ExitStack:
@@ -56,38 +53,27 @@ def lock_targets(here: Places, targets: Sequence[Target]) -> ExitStack:
     with ExitStack() as held:
         held.enter_context(publisher(here))
         for name in files:
-            held.enter_context(_locked(os.path.join(_folder(here), name), fcntl.LOCK_EX, busy))
+            held.enter_context(_locked(os.path.join(f"{here.publishing_lock}s", name), _OURS, busy))
         return held.pop_all()
 
 
-@contextmanager
-def beginning(here: Places) -> Iterator[None]:
+def beginning(here: Places) -> AbstractContextManager[None]:
     """One after the other; waits for whoever is at it, which takes no longer than a few transactions."""
-    fd = open_lock(os.path.join(_folder(here), "begin"))
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
+    return _locked(os.path.join(f"{here.publishing_lock}s", "begin"), fcntl.LOCK_EX)
 
 
 @contextmanager
-def _locked(path: str, how: int, busy: str) -> Iterator[None]:
+def _locked(path: str, how: int, busy: str = "") -> Iterator[None]:
+    private_directory(os.path.dirname(path))
     fd = open_lock(path)
     try:
         try:
-            fcntl.flock(fd, how | fcntl.LOCK_NB)
+            fcntl.flock(fd, how)
         except BlockingIOError:
             raise StoreBusy(busy) from None
         yield
     finally:
         os.close(fd)
-
-
-def _folder(here: Places) -> str:
-    path = f"{here.publishing_lock}s"
-    private_directory(path)
-    return path
 
 
 def _file_name(shown: str, meant: str) -> str:

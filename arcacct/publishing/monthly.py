@@ -10,23 +10,22 @@ from arcacct.db import lives, schema
 from arcacct.db.opening import one_moment
 from arcacct.jobs import cells, former, reading
 from arcacct.jobs.aar import AAR, UsageCell
+from arcacct.jobs.cells import Counted
+from arcacct.jobs.former import Left
 from arcacct.publishing import given, held, ledger, sent
 from arcacct.publishing.batches import batched
 from arcacct.publishing.delivery import Consignment, Deliverer, Part
-from arcacct.publishing.floor import added
-from arcacct.publishing.given import Amount, Place
+from arcacct.publishing.given import Amount, Place, totals
 from arcacct.publishing.instants import Month, iso, month_bounds, month_name, next_month
 from arcacct.publishing.ledger import COUNTS, Held, MonthProof, SentRecord, SentSum
 from arcacct.publishing.months import held as held_months
 from arcacct.publishing.plug import Summaries
 from arcacct.publishing.sums import send_zeros, summed, zeros, zeros_note
-from arcacct.publishing.tally import Tally
-from arcacct.publishing.task import Task
+from arcacct.publishing.task import Tally, Task
 
 _END_OF_TIME = math.inf
 Live = tuple[str, SentSum]
 """The kind of message, and a sum that the receiver has from it."""
-_NO_MEASURE = "a duration that cannot have been measured: it is counted as 0"
 
 
 def send_summaries(
@@ -65,7 +64,10 @@ def send_summaries(
     _hold_refused(task, family, allowed, refused, logged)
     live = [one for month in allowed for one in by_month[month]]
     if doubt:
-        live += _in_doubt(task, family, allowed)
+        # The sums that these months had once and do not have any more: a ledger that was lost may have known them.
+        emptied = [family.accept(cell, int(time.time())) for cell in cells.emptied_cells(task.accounting, allowed)]
+        sound = [verdict.cell for verdict in emptied if verdict.refusal is None]
+        live += [(family.document.kind, one) for _text, one in family.sums(sound)]
     send_zeros(task, live, parts, delivery)
     filled = {(part.sum.year, part.sum.month) for part in parts if part.sum is not None}
     proofs = [
@@ -131,34 +133,26 @@ def _falls(task: Task, family: Summaries, month: Month, live: Sequence[Live], pa
         # are gone.
         until = reading.LAST_SECOND if known.sent is None else known.sent
         seq = schema.life_seq(task.accounting)
-        counted = [one for one in cells.counted_until(task.accounting, month, until) if task.plug.target.wants(one.vo)]
-        found = _placed(family, month, [(one.endpoint_url, one.jobs, one.wall_s) for one in counted])
-        now = [
-            one for one in cells.cells_of_changed(task.accounting, month, seq, until) if task.plug.target.wants(one.vo)
-        ]
-        back = _placed(family, month, [(one.endpoint_url, one.jobs, one.wall_s) for one in now])
+        found = _placed(task, family, month, cells.counted_until(task.accounting, month, until))
+        back = _placed(task, family, month, cells.cells_of_changed(task.accounting, month, seq, until))
     elif known.seq is None:
-        return _falls_after_older(task, month, given, found)
+        # Sums that an older program published from this very database, noting no place in the log: what was logged
+        # behind the cursor may be a proof, each record of one job.
+        reached = ledger.cursor(task.publishing, task.block)
+        logged = reading.count_logged(task.accounting, 0 if reached is None else reached.last_seq)
+        return task.floor.falls(month, given, found, dict.fromkeys(given, Amount(logged, None)))
     else:
         seq = known.seq
         changed = cells.cells_of_changed(task.accounting, month, seq, reading.LAST_SECOND)
         now_parts = summed(task.plug, family, changed, Tally()).parts
         back = _amounts(part.sum for part in now_parts if part.sum is not None)
-    left = _left(task, family, month, seq)
-    if task.floor.falls(month, given, found, _less(left, back)):
+    # What changed or was deleted in the month after that place in the log.
+    left = _placed(task, family, month, former.left_since(task.accounting, month, seq))
+    # A record that only changed, and so came back, explains no more than its change.
+    came_back = [(place, Amount(-amount.jobs, -(amount.wall_s or 0))) for place, amount in back.items()]
+    if task.floor.falls(month, given, found, totals([*left.items(), *came_back])):
         return True
     return task.floor.filter_changed and _falls_by_vo(task, family, month, ours, new, left)
-
-
-def _falls_after_older(task: Task, month: Month, given: dict[Place, Amount], found: dict[Place, Amount]) -> bool:
-    """
-    Whether sums fall that an older program published from this very database, noting no place in the log.
-
-    What was logged behind the cursor may be a proof, each record of one job.
-    """
-    reached = ledger.cursor(task.publishing, task.block)
-    logged = reading.count_logged(task.accounting, 0 if reached is None else reached.last_seq)
-    return task.floor.falls(month, given, found, dict.fromkeys(given, Amount(logged, None)))
 
 
 def _falls_by_vo(
@@ -179,44 +173,18 @@ def _falls_by_vo(
     )
 
 
-def _left(task: Task, family: Summaries, month: Month, seq: int) -> dict[Place, Amount]:
-    """What changed or was deleted in a month after a place in the log."""
-    left = [one for one in former.left_since(task.accounting, month, seq) if task.plug.target.wants(one.vo)]
-    return _placed(family, month, [(one.endpoint_url, one.jobs, one.wall_s) for one in left])
-
-
-def _less(left: dict[Place, Amount], back: dict[Place, Amount]) -> dict[Place, Amount]:
-    """What left without what came back: a record that only changed explains no more than its change."""
-    return left | {
-        place: added(left.get(place, Amount(0, 0)), Amount(-there.jobs, -(there.wall_s or 0)))
-        for place, there in back.items()
-    }
-
-
-def _placed(family: Summaries, month: Month, counted: Iterable[tuple[str | None, int, int]]) -> dict[Place, Amount]:
-    found: dict[Place, Amount] = {}
-    for endpoint_url, jobs, wall_s in counted:
-        place = Place(*family.place(endpoint_url), *month)
-        found[place] = added(found.get(place, Amount(0, 0)), Amount(jobs, wall_s))
-    return found
+def _placed(
+    task: Task, family: Summaries, month: Month, counted: Iterable[Counted | Left | UsageCell]
+) -> dict[Place, Amount]:
+    return totals(
+        (Place(*family.place(one.endpoint_url), *month), Amount(one.jobs, one.wall_s))
+        for one in counted
+        if task.plug.target.wants(one.vo)
+    )
 
 
 def _amounts(sums: Iterable[SentSum]) -> dict[Place, Amount]:
-    found: dict[Place, Amount] = {}
-    for one in sums:
-        place = Place(one.site, one.submit_host, one.year, one.month)
-        found[place] = added(found.get(place, Amount(0, 0)), Amount(one.jobs, one.wall_s))
-    return found
-
-
-def _in_doubt(task: Task, family: Summaries, months: Iterable[Month]) -> list[tuple[str, SentSum]]:
-    """The sums that some months had once and do not have any more: a ledger that was lost may have known them."""
-    sound = [
-        verdict.cell
-        for cell in cells.emptied_cells(task.accounting, months)
-        if (verdict := family.accept(cell, int(time.time()))).refusal is None
-    ]
-    return [(family.document.kind, one) for _text, one in family.sums(sound)]
+    return totals((Place(one.site, one.submit_host, one.year, one.month), Amount(one.jobs, one.wall_s)) for one in sums)
 
 
 def send_counts(task: Task, delivery: Deliverer, doubt_seq: int | None = None) -> None:
@@ -299,26 +267,21 @@ def _hold_refused(
 
 
 def _hold_one(task: Task, family: Summaries, aar: AAR, now: int, aside: dict[str, Held]) -> None:
+    """Set a job aside if it is in no sum, or without its usage."""
     if not task.plug.target.wants(aar.vo):
         return
-    reason, not_before = _refusal(family, aar, now)
+    reason: str | None
+    not_before: int | None = None
+    end_time = aar.end_time
+    # SQLite holds anything in a column of numbers.
+    measured: tuple[object, ...] = (aar.wall_s, aar.cpu_user_s, aar.cpu_kernel_s)
+    if not reading.is_time(end_time):
+        # It stands behind all times: in no month, and found again once it is mended.
+        reason, end_time = f"EndTime {end_time} is not a time", reading.LAST_SECOND + 1
+    elif not all(isinstance(value, int) and 0 <= value <= reading.LARGEST_EXACT for value in measured):
+        reason = "a duration that cannot have been measured: it is counted as 0"
+    else:
+        _cell, _notes, reason, not_before = family.accept(reading.cell_of(aar), now)
     if reason is not None:
-        # What ends at no time stands behind all times: in no month, and found again once it is mended.
-        end_time = aar.end_time if _is_whole(aar.end_time, 1, reading.LAST_SECOND) else reading.LAST_SECOND + 1
         record = SentRecord(aar.job_id, aar.record_id, 0, end_time, b"")
         aside[aar.job_id] = Held(record, "quarantined" if not_before is None else "held", reason, not_before)
-
-
-def _refusal(family: Summaries, aar: AAR, now: int) -> tuple[str | None, int | None]:
-    """Why a job is in no sum, or without its usage; and until when, where only the clock is in the way."""
-    if not _is_whole(aar.end_time, 1, reading.LAST_SECOND):
-        return f"EndTime {aar.end_time} is not a time", None
-    if not all(_is_whole(value, 0, reading.LARGEST_EXACT) for value in (aar.wall_s, aar.cpu_user_s, aar.cpu_kernel_s)):
-        return _NO_MEASURE, None
-    verdict = family.accept(reading.cell_of(aar), now)
-    return verdict.refusal, verdict.not_before
-
-
-def _is_whole(value: object, least: int, most: int) -> bool:
-    """SQLite holds anything in a column of numbers."""
-    return isinstance(value, int) and least <= value <= most

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 from arcacct.db.durable import transaction
 from arcacct.db.engine import Connection
+from arcacct.publishing.instants import Month
 from arcacct.wording import fit
-
-Month = tuple[int, int]
 
 
 class Published(NamedTuple):

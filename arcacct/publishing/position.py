@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from arcacct.db import fence, lives, schema
-from arcacct.db.engine import Connection
 from arcacct.db.lives import MEANING, Doubt
 from arcacct.publishing import jura, ledger, sent
-from arcacct.publishing.instants import iso
+from arcacct.publishing.instants import DAY_S, iso
 from arcacct.publishing.ledger import Cursor
-from arcacct.publishing.plug import Plug
 from arcacct.publishing.task import Task
-
-DAY_S = 86400
 
 
 def position(task: Task, since: int | None) -> Cursor:
@@ -22,7 +18,9 @@ def position(task: Task, since: int | None) -> Cursor:
     """
     found = ledger.cursor(task.publishing, task.block) or _taken_over(task)
     if found is None:
-        begun = first_position(task, since)
+        start, why = _start(task, since)
+        task.tally.note(f"new target: jobs that ended since {iso(start)} are sent ({why}; --since TIME changes that)")
+        begun = Cursor(task.block, task.life, 0, start, last_success=None)
     elif found.incarnation != task.life or fence.highest_seq(task.accounting) < found.last_seq:
         task.tally.note(MEANING[Doubt.ACCOUNTING_OTHER])
         start = found.start_end_time if since is None else min(since, found.start_end_time)
@@ -37,34 +35,22 @@ def position(task: Task, since: int | None) -> Cursor:
 
 
 def _taken_over(task: Task) -> Cursor | None:
-    """The cursor that this target had under another name."""
-    old = renamed_from(task.publishing, task.plug)
-    if old is None:
+    """The cursor of the only target that went to the same receiver and is not configured any more: its other name."""
+    configured = {one.block for one in task.plug.settings.targets}
+    kind = task.block.partition(":")[0]
+    candidates = [
+        block
+        for block, destination in sent.destinations(task.publishing).items()
+        if destination == task.plug.target.url and block not in configured and block.startswith(f"{kind}:")
+    ]
+    if len(candidates) != 1:
         return None
+    (old,) = candidates
     task.tally.note(f"goes on where [{old}] stopped: it went to the same receiver and is not configured any more")
     found = ledger.cursor(task.publishing, old)
     if not task.dry_run:
         ledger.rename_target(task.publishing, old, task.block)
     return None if found is None else found._replace(target=task.block)
-
-
-def first_position(task: Task, since: int | None) -> Cursor:
-    """The cursor of a target that never published; says what it begins with."""
-    start, why = _start(task, since)
-    task.tally.note(f"new target: jobs that ended since {iso(start)} are sent ({why}; --since TIME changes that)")
-    return Cursor(task.block, task.life, 0, start, last_success=None)
-
-
-def renamed_from(con: Connection, plug: Plug) -> str | None:
-    """The target of the ledger that went to the same receiver and is not configured any more, if it is only one."""
-    configured = {one.block for one in plug.settings.targets}
-    kind = plug.target.block.partition(":")[0]
-    candidates = [
-        block
-        for block, destination in sent.destinations(con).items()
-        if destination == plug.target.url and block not in configured and block.startswith(f"{kind}:")
-    ]
-    return candidates[0] if len(candidates) == 1 else None
 
 
 def _start(task: Task, since: int | None) -> tuple[int, str]:

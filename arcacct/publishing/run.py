@@ -16,11 +16,12 @@ from arcacct.db import fence, lives, opening
 from arcacct.errors import StoreBusy
 from arcacct.jobs import cells
 from arcacct.publishing import ledger
+from arcacct.publishing.instants import DAY_S
 from arcacct.publishing.lanes import Lane, in_use, run_all
 from arcacct.publishing.locks import beginning, lock_targets, publisher, publishing_lock
 from arcacct.publishing.plug import Plug
-from arcacct.publishing.tally import Tally
 from arcacct.publishing.target_run import AS_CONFIGURED, Databases, Outcome, Period, TargetRun, Wishes
+from arcacct.publishing.task import Tally
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     Work = Callable[[TargetRun, int], Outcome]
 
 __all__ = ["Outcome", "Period", "Wishes", "publish", "publishing_lock", "republish"]
-
-DAY_S = 86400
 
 
 def publish(settings: Settings, plugs: Sequence[Plug], wishes: Wishes = AS_CONFIGURED) -> list[Outcome]:
@@ -57,7 +56,11 @@ def republish(
 def _each(settings: Settings, plugs: Sequence[Plug], wishes: Wishes, work: Work) -> list[Outcome]:
     here = settings.places
     if wishes.dry_run:
-        return _rehearsed(settings, plugs, wishes, work)
+        # Of the databases just as they are, with no lock.
+        both = Databases(opening.read_accounting(here), opening.read_publishing(here))
+        with closing(both.accounting), closing(both.publishing), opening.translating(here.database):
+            horizon = fence.highest_seq(both.accounting)
+            return [work(TargetRun(plug, both, wishes), horizon) for plug in plugs]
     # Before the locks: where no database is begun, no directory for it is made either.
     opening.refuse_unasked(here)
     with publisher(here), ExitStack() as locks:
@@ -73,15 +76,6 @@ def _each(settings: Settings, plugs: Sequence[Plug], wishes: Wishes, work: Work)
     outcomes += [outcome for lane in lanes for outcome in lane.outcomes]
     names = [plug.target.name for plug in plugs]
     return sorted(outcomes, key=lambda outcome: names.index(outcome.target))
-
-
-def _rehearsed(settings: Settings, plugs: Sequence[Plug], wishes: Wishes, work: Work) -> list[Outcome]:
-    """Of the databases just as they are, with no lock."""
-    here = settings.places
-    both = Databases(opening.read_accounting(here), opening.read_publishing(here))
-    with closing(both.accounting), closing(both.publishing), opening.translating(here.database):
-        horizon = fence.highest_seq(both.accounting)
-        return [work(TargetRun(plug, both, wishes), horizon) for plug in plugs]
 
 
 def _lanes(settings: Settings, plugs: Sequence[Plug], locks: ExitStack) -> tuple[list[Lane], list[Outcome]]:

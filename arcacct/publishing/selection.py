@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from arcacct.db import lives
 from arcacct.db.engine import Connection
@@ -14,17 +14,14 @@ _FILTER = "vofilter"
 
 def names_of(plug: Plug) -> dict[str, object]:
     """The part of a selection that names jobs at the receiver: under other names it would have them twice."""
-    return _part(plug, plug.names)
+    selection = plug.selection()
+    return {name: selection[name] for name in plug.names}
 
 
 def of_records(plug: Plug) -> dict[str, object]:
     """The part that decides whether a record of a job goes to a target, and under what key."""
-    return _part(plug, plug.record_names)
-
-
-def _part(plug: Plug, names: Iterable[str]) -> dict[str, object]:
     selection = plug.selection()
-    return {name: selection[name] for name in names}
+    return {name: selection[name] for name in plug.record_names}
 
 
 def names_in_doubt(accounting: Connection, publishing: Connection, plug: Plug) -> str:

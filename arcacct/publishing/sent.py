@@ -22,27 +22,21 @@ def versions(con: Connection, target: str, job_ids: Sequence[str], *, keeps_firs
     Messages without an answer count: they may have arrived. Versions sent with zeros are left out. Of a receiver that
     keeps the first version that it got a republished one counts only if it was the first.
     """
-    found: dict[str, list[Version]] = {}
-    for start in range(0, len(job_ids), MANY):
-        found |= _versions(con, target, job_ids[start : start + MANY], keeps_first=keeps_first)
-    return found
-
-
-def _versions(con: Connection, target: str, job_ids: Sequence[str], *, keeps_first: bool) -> dict[str, list[Version]]:
     found: dict[str, dict[str, Version]] = {}
-    marks = ",".join("?" * len(job_ids))
-    for job_id, origin, *values in con.execute(
-        # CROSS: from the jobs, or SQLite looks at every message that the target was ever sent.
-        "SELECT JobID, Origin, Kind, Key, MessageRecords.Digest, EndTime, RecordID, GivenID, coalesce(Wall, 0),"
-        " ReceiverRow, MessageID, Notes FROM MessageRecords"
-        f" CROSS JOIN Messages USING (MessageID) WHERE JobID IN ({marks}) AND Target = ?"
-        " AND State IN ('accepted', 'sending') ORDER BY MessageID",
-        (*job_ids, target),
-    ):
-        version = Version._make(values)
-        keys = found.setdefault(job_id, {})
-        if not (keeps_first and origin == "republish" and version.key in keys):
-            keys[version.key] = version
+    for start in range(0, len(job_ids), MANY):
+        some = job_ids[start : start + MANY]
+        for job_id, origin, *values in con.execute(
+            # CROSS: from the jobs, or SQLite looks at every message that the target was ever sent.
+            "SELECT JobID, Origin, Kind, Key, MessageRecords.Digest, EndTime, RecordID, GivenID, coalesce(Wall, 0),"
+            " MessageID, Notes FROM MessageRecords"
+            f" CROSS JOIN Messages USING (MessageID) WHERE JobID IN ({','.join('?' * len(some))}) AND Target = ?"
+            " AND State IN ('accepted', 'sending') ORDER BY MessageID",
+            (*some, target),
+        ):
+            version = Version._make(values)
+            keys = found.setdefault(job_id, {})
+            if not (keeps_first and origin == "republish" and version.key in keys):
+                keys[version.key] = version
     return {job_id: [one for one in keys.values() if one.digest] for job_id, keys in found.items()}
 
 

@@ -13,8 +13,7 @@ from arcacct.publishing.delivery import Consignment, Deliverer, Part
 from arcacct.publishing.instants import Month, month_name
 from arcacct.publishing.ledger import COUNTS, SentSum
 from arcacct.publishing.plug import Plug, Summaries
-from arcacct.publishing.tally import Tally
-from arcacct.publishing.task import Task
+from arcacct.publishing.task import Tally, Task
 
 _SHOWN = 10
 """So many kinds of repairs are told in a run."""

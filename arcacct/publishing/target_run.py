@@ -16,7 +16,6 @@ from arcacct.errors import ArcacctError, FiguresHeld
 from arcacct.jobs import cells, former, reading
 from arcacct.publishing import given, held, ledger, monthly, months, sent
 from arcacct.publishing.clock import Clock
-from arcacct.publishing.counting import count_given
 from arcacct.publishing.delivery import Deliverer, Delivery
 from arcacct.publishing.feed import Router, add_held, add_logged, add_period
 from arcacct.publishing.floor import Floor
@@ -26,8 +25,7 @@ from arcacct.publishing.plan import Plan
 from arcacct.publishing.plug import Plug, Sender
 from arcacct.publishing.position import position
 from arcacct.publishing.selection import left_in_doubt, names_in_doubt, of_records, to_remember
-from arcacct.publishing.tally import Tally
-from arcacct.publishing.task import Task
+from arcacct.publishing.task import Tally, Task
 
 
 class Period(NamedTuple):
@@ -168,7 +166,10 @@ class TargetRun:
                 _do(work, Plan(task, lambda: self._wishes.make_sender(self._plug), self._wishes.write_to))
             else:
                 with closing(self._wishes.make_sender(self._plug)) as sender:
-                    sender.heed(self._clock(origin))
+                    transport = self._target.transport
+                    # An operator who republishes waits as long as it takes: no next run would go on.
+                    ends = None if origin == "republish" or transport is None else transport.run_timeout_s
+                    sender.heed(Clock(ends, self._stopping))
                     watch = partial(self._wishes.watch, self._target.name, self.tally)
                     _do(work, Delivery(task, sender, origin, self._unknown(), watch))
         except ArcacctError as error:
@@ -179,11 +180,6 @@ class TargetRun:
             return fault_of(error, self._plug.settings.places.publishing_database)
         self._is_whole = True
         return task.floor.error()
-
-    def _clock(self, origin: str) -> Clock:
-        """The time of this run; an operator who republishes waits as long as it takes: no next run would go on."""
-        transport = self._target.transport
-        return Clock(None if origin == "republish" or transport is None else transport.run_timeout_s, self._stopping)
 
     def _numbered(self, task: Task) -> Task:
         """The run with its number: a receiver's refusal is believed when a later run hears it again."""
@@ -205,8 +201,13 @@ class TargetRun:
         # Read again: the cursor may have moved with what was sent again.
         start = ledger.cursor(task.publishing, block) or start
         holding = {(one.year, one.month) for one in months.held(task.publishing, block).get(block, ())}
-        count_given(task)
-        walks = self._walked = self._walks_again(task, holding)
+        given.count_given(task)
+        walked = months.selections(task.publishing, block)[1]
+        # The log is gone through from its beginning when what is selected has changed, or is held. Sums that are held,
+        # or accepted, are looked at by themselves; of records it is the log that tells.
+        walks = self._walked = (walked is not None and walked != of_records(self._plug)) or (
+            self._has_records(task) and bool(holding or self._wishes.accept_lower)
+        )
         self._note_walk(task, start)
         doubt = lives.doubt_seq(task.publishing, block)
         if doubt is not None:
@@ -217,7 +218,7 @@ class TargetRun:
         by_kind = self._months_of_sums(task, start, horizon, holding, doubt)
         if walks:
             self._add_passed_over(task, by_kind, begin, horizon)
-        router = self._router(task, delivery)
+        router = Router(task, delivery) if self._has_records(task) else None
         self._say_families(task)
         # Sums before records: the cursor moves with these, and by then every month that was touched is dealt with.
         for kind in sorted(by_kind, key=lambda kind: kind == self._plug.kind):
@@ -280,13 +281,6 @@ class TargetRun:
         elif walked not in (None, chosen):
             months.set_selection(task.publishing, block, "Walked", {})
 
-    def _walks_again(self, task: Task, holding: set[Month]) -> bool:
-        """Whether the log has to be gone through from its beginning: what is selected has changed, or is held."""
-        walked = months.selections(task.publishing, self._target.block)[1]
-        changed = walked is not None and walked != of_records(self._plug)
-        # Sums that are held, or accepted, are looked at by themselves; of records it is the log that tells.
-        return changed or (self._has_records(task) and bool(holding or self._wishes.accept_lower))
-
     def _has_records(self, task: Task) -> bool:
         """Whether the target is sent records of jobs, or ever was."""
         return any(map(self._plug.has_records, (self._plug.kind, *(one.kind for one in task.months.values()))))
@@ -339,16 +333,10 @@ class TargetRun:
             if self._plug.has_records(kind):
                 continue
             elsewhere = task.floor.is_elsewhere(month, self._plug.site)
-            if not elsewhere or task.floor.given_in(month) != self._counted(task, month):
+            counted = cells.counted_until(task.accounting, month, reading.LAST_SECOND) if elsewhere else ()
+            jobs = sum(one.jobs for one in counted if self._target.wants(one.vo))
+            if not elsewhere or task.floor.given_in(month) != jobs:
                 by_kind.setdefault(kind, set()).add(month)
-
-    def _counted(self, task: Task, month: Month) -> int:
-        counted = cells.counted_until(task.accounting, month, reading.LAST_SECOND)
-        return sum(one.jobs for one in counted if self._target.wants(one.vo))
-
-    def _router(self, task: Task, delivery: Deliverer, *, republish: bool = False) -> Router | None:
-        """Who takes records of jobs; ``None`` for a target that has never been sent any and is sent sums."""
-        return Router(task, delivery, republish=republish) if self._has_records(task) else None
 
     def _prove(self, task: Task) -> None:
         """All has been dealt with, and answered: from now on a change is one of what the target selects today."""
@@ -369,7 +357,7 @@ class TargetRun:
 
     def _send_again(self, task: Task, delivery: Deliverer, period: Period, horizon: int) -> None:
         self._refuse_other_names(task)
-        count_given(task)
+        given.count_given(task)
         configured = self._plug.kind
         by_kind: dict[str, set[Month]] = {}
         for month in months_between(*period):
@@ -378,7 +366,7 @@ class TargetRun:
         for kind in sorted(kind for kind in by_kind if not self._plug.has_records(kind)):
             family = self._plug.summaries(kind)
             monthly.send_summaries(task, family, by_kind[kind], delivery, horizon=horizon, seq=None)
-        router = self._router(task, delivery, republish=True)
+        router = Router(task, delivery, republish=True) if self._has_records(task) else None
         if router is not None:
             add_period(task, router, *period)
             router.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 
 from arcacct.arex.draining import spools
 from arcacct.conf.places import Places
@@ -27,28 +28,20 @@ def unsettled(here: Places, con: Connection, month: Month) -> Iterator[tuple[str
                 job_id,
                 f"ended at {iso(ended_s)}, its files are gone, and nothing tells what it used: {aborting.WAYS_OUT}",
             )
-    for job_id, path in _set_aside(here, start, end).items():
+    # The events FINISHED of the time that could not be used: their names say it all (`arex.spool`).
+    set_aside = {}
+    for spool in spools(here):
+        folder = os.path.join(spool, "unusable")
+        names: list[str] = []
+        with suppress(OSError):
+            names = sorted(name for name in os.listdir(folder) if name.isascii())
+        for name in names:
+            when, _pid, state, job_id = [*name.split("-", 3), "", "", ""][:4]
+            if state == "FINISHED" and when.isdecimal() and start <= int(when[:10]) < end:
+                set_aside[job_id] = os.path.join(folder, name)
+    for job_id, path in set_aside.items():
         if not known_jobs(con, [job_id]):
             yield (
                 job_id,
                 f"has ended, and nothing more is known of it: look at {path}, and remove it when that is settled",
             )
-
-
-def _set_aside(here: Places, start: int, end: int) -> dict[str, str]:
-    """The events FINISHED of a time that could not be used: job id and path. Their names say it all (`arex.spool`)."""
-    found = {}
-    for spool in spools(here):
-        folder = os.path.join(spool, "unusable")
-        for name in _names(folder):
-            when, _pid, state, job_id = [*name.split("-", 3), "", "", ""][:4]
-            if state == "FINISHED" and when.isdecimal() and start <= int(when[:10]) < end:
-                found[job_id] = os.path.join(folder, name)
-    return found
-
-
-def _names(folder: str) -> list[str]:
-    try:
-        return sorted(name for name in os.listdir(folder) if name.isascii())
-    except OSError:
-        return []

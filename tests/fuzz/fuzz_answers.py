@@ -327,7 +327,7 @@ def _check_exchanged(answers: list[Answer], files: dict[str, bytes]) -> None:
 
 def _check(answer: Answer, token: str) -> None:
     texts = [answer.text, answer.receiver_id or "", *answer.receiver_rows.values()]
-    for text in (*texts, str(error_of(answer, "sgas:s"))):
+    for text in (*texts, str(error_of(answer))):
         _check_text(text, token)
     assert len(answer.text) <= 600, answer
     assert all(len(row) <= 40 for row in answer.receiver_rows.values())

@@ -165,7 +165,7 @@ def test_no_answer_ends_in_an_exception(status, tmp_path):
 def test_an_unmapped_certificate_sends_the_administrator_to_gocdb():
     """A missing binding says where the host certificate has to be registered."""
     answer = classify_authn(404, {}, error(404, "Binding was not found"))
-    assert "GOCDB" in str(error_of(answer, "apel:egi"))
+    assert "GOCDB" in str(error_of(answer))
 
 
 SGAS = [
@@ -296,8 +296,8 @@ def test_a_redirect_is_named_and_not_followed():
     ],
 )
 def test_an_answer_becomes_an_error_with_its_exit_code(answer, error_class, exit_code):
-    """The error for an answer names the target, the status and the receiver's words, and has the documented code."""
-    error = error_of(answer, "apel:egi")
+    """The error for an answer names the status and the receiver's words, and has the documented code."""
+    error = error_of(answer)
     assert type(error) is error_class
     assert error.exit_code == exit_code
-    assert str(error).startswith(f"apel:egi: HTTP {answer.status}: {answer.text}")
+    assert str(error).startswith(f"HTTP {answer.status}: {answer.text}")

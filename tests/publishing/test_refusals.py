@@ -16,7 +16,7 @@ from arcacct.cli.outcomes import exit_code
 from arcacct.db.opening import open_publishing
 from arcacct.errors import InputError, TargetBusy, TargetRefuses
 from arcacct.publishing import held
-from arcacct.publishing.refusals import WEEK_S
+from arcacct.publishing.delivery import WEEK_S
 from arcacct.sandbox.sgas import PROCESSING_FAILED
 from arcacct.targets.directory.plug import DirectorySender
 
