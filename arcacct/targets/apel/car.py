@@ -20,7 +20,7 @@ from arcacct.targets.apel.messages import (
     apel_local_job_id,
     benchmark_of,
     infrastructure,
-    membership,
+    member_of,
     submit_host,
 )
 from arcacct.targets.apel.rules import DESCRIPTION, LONG, QUEUE
@@ -50,7 +50,7 @@ def car(aar: AAR, options: APELOptions, create_time: int) -> str:
         f' urf:createTime="{iso_time(create_time)}"/>'
         f"<JobIdentity><GlobalJobId>{escape(aar.job_id)}</GlobalJobId>"
         f"<LocalJobId>{escape(apel_local_job_id(aar, options.localid_prefix))}</LocalJobId></JobIdentity>"
-        f"{_user_identity(aar.local_user, aar.user_dn, aar.project, _member(aar, options))}"
+        f"{_user_identity(aar.local_user, aar.user_dn, aar.project, member_of(aar, options))}"
         f"{_element('JobName', aar.job_name)}<Status>{escape(aar.status)}</Status>"
         f"{_exit_status(aar.exit_code)}{_infrastructure(aar.lrms, aar.endpoint_url)}{_middleware(options.arc_version)}"
         f"{_used(aar, options)}{_times(aar, options)}{_places(aar.endpoint_url, aar.queue, options)}"
@@ -74,10 +74,6 @@ def _element(name: str, text: str | None, attributes: str = "") -> str:
 def _positive(name: str, number: int, attributes: str = "") -> str:
     """An element whose type is positiveInteger: zero is not a value of it."""
     return f"<{name}{attributes}>{number}</{name}>" if number > 0 else ""
-
-
-def _member(aar: AAR, options: APELOptions) -> Membership:
-    return membership(aar.vo, aar.fqans[0] if aar.fqans else None, aar.auth_groups, aar.endpoint_url, options)
 
 
 # Users come back with every job: a site has thousands of jobs for each combination.

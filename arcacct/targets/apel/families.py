@@ -111,7 +111,9 @@ class MonthlySummaries(APELSums, Summaries):
         return acceptance.accept_cell(cell, self.options, now)
 
     def sums(self, cells: Iterable[UsageCell]) -> list[tuple[str, SentSum]]:
-        return [(self._text(one), _sent(one)) for one in summaries.summaries(cells, self.options, self.version)]
+        return [
+            (self._text(one), _noted(one, one.wall_s)) for one in summaries.summaries(cells, self.options, self.version)
+        ]
 
     def _text(self, summary: Summary) -> str:
         return summaries.summary_record(summary, self.version, self.options.dialect)
@@ -133,17 +135,10 @@ class MonthlySummaries(APELSums, Summaries):
             )
 
 
-def _sent(summary: Summary) -> SentSum:
-    key, spelling = summary.key, summary.spelling
-    return SentSum(
-        json.dumps(key),
-        key.year,
-        key.month,
-        summary.jobs,
-        summary.wall_s,
-        spelling.site or "",
-        spelling.submit_host or "",
-    )
+def _noted(one: Summary | Sync, wall_s: int) -> SentSum:
+    key, spelling = one.key, one.spelling
+    names = spelling.site or "", spelling.submit_host or ""
+    return SentSum(json.dumps(key), key.year, key.month, one.jobs, wall_s, *names)
 
 
 class SyncMessages(APELSums, Counts):
@@ -161,12 +156,7 @@ class SyncMessages(APELSums, Counts):
             (SyncKey(site if folded(place.site) == folded(site) else place.site, *place[1:]), jobs)
             for place, jobs in given
         ]
-        return [(summaries.sync_record(one), _counted(one)) for one in summaries.syncs(found)]
+        return [(summaries.sync_record(one), _noted(one, 0)) for one in summaries.syncs(found)]
 
     def zero(self, key: str) -> str:
         return summaries.sync_record(summaries.zero_sync(SyncKey._make(json.loads(key))))
-
-
-def _counted(sync: Sync) -> SentSum:
-    key, spelling = sync.key, sync.spelling
-    return SentSum(json.dumps(key), key.year, key.month, sync.jobs, 0, spelling.site or "", spelling.submit_host or "")

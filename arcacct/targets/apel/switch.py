@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from arcacct.arex import database as arex_database
 from arcacct.arex.database import ArexDatabase
+from arcacct.benchmark import parsed_benchmark
 from arcacct.conf.settings import Settings
 from arcacct.db import opening, schema
 from arcacct.db.engine import Connection
@@ -179,7 +180,8 @@ def _sums_of_month(sources: _Sources, plug: APELMessages, month: Month, stopped:
     kept = {
         part.sum.key for part in summed(plug, plug.summaries(plug.kind), mine, Tally()).parts if part.sum is not None
     }
-    sums = tuple(jura_keys.at_receiver(certain))
+    # Of one key APEL has the last.
+    sums = tuple({one.summary.key: one.summary for one in certain}.values())
     left = tuple(one for one in sums if json.dumps(one.key) not in kept)
     known = kept | {json.dumps(one.key) for one in left}
     perhaps = [key for one in (*certain, *possible) for key in (one.summary.key, *one.earlier)]
@@ -281,7 +283,7 @@ def _normalised(plug: APELMessages, found: Sequence[tuple[JuraCell, int]]) -> tu
     for cell, version in found:
         level = jura_keys.service_level_of_job(cell.benchmark, version)
         theirs += 0 if level is None else level.normalised(cell.wall_s)
-        recorded = jura_keys.recorded_benchmark(cell.benchmark) or default
+        recorded = parsed_benchmark(cell.benchmark) or default
         ours += recorded.normalised(cell.wall_s)
     return theirs, ours
 
