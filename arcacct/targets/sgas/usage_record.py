@@ -164,21 +164,18 @@ def _virtual_organisation(
     name = vo_name(vo, fqans[0] if fqans else None, auth_groups, options.vomsless_vo)
     if not (name and escape(name)):
         return ""
-    issuer = None if fqans else _issuer(vo, auth_groups, options.vomsless_vo)
+    issuer = None
+    if not fqans:
+        # Who the site says vouches for it. Of a VO that was chosen when the job was recorded only the name was kept.
+        rule = options.vomsless_vo.rule(vo, auth_groups)
+        issuer = (
+            rule.issuer if rule else next((one.issuer for one in options.vomsless_vo.rules if one.name == vo), None)
+        )
     parsed = [fqan for fqan in map(parsed_fqan, fqans) if fqan is not None]
     known = {fqan.group for fqan in parsed}
     extra = [FQAN(group) for group in dict.fromkeys(options.vo_groups) if group not in known]
     attributes = "".join(_attribute(fqan, options.vo_style) for fqan in [*parsed, *extra])
     return f'<vo:VO vo:type="voms"><vo:Name>{escape(name)}</vo:Name>{element("vo:Issuer", issuer)}{attributes}</vo:VO>'
-
-
-def _issuer(vo: str | None, auth_groups: tuple[str, ...], vomsless: VOs) -> str | None:
-    """Who the site says vouches for the VO of a job without attributes."""
-    rule = vomsless.rule(vo, auth_groups)
-    if rule is not None:
-        return rule.issuer
-    # Of a VO that was chosen when the job was recorded only the name was kept.
-    return next((one.issuer for one in vomsless.rules if one.name == vo), None)
 
 
 def _attribute(fqan: FQAN, style: str) -> str:
