@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import pkcs7
 from cryptography.x509.oid import PublicKeyAlgorithmOID
 
 from arcacct.errors import CredentialError
-from arcacct.targets.apel.ssm_text import ssm_text
+from arcacct.targets.apel.text import ssm_text
 
 _UTC = "%Y-%m-%dT%H:%M:%SZ"
 MIN_LIFETIME_S = 86_400
