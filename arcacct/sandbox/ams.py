@@ -8,15 +8,15 @@ Messages stay for ever, one list a topic; a subscription is an offset into it. B
 from __future__ import annotations
 
 import base64
+import calendar
+import dataclasses
+import datetime as dt
 import json
 import re
 import secrets
 import threading
 import time
 
-from arcacct.sandbox import ams_subscriptions as subscriptions
-from arcacct.sandbox.ams_answers import NOT_FOUND, Refusal, error, field, pretty, read_object
-from arcacct.sandbox.ams_subscriptions import Subscription, Topic
 from arcacct.sandbox.wire import Arrival, HTTPAnswer, Receiver
 
 TYPE_CHECKING = False
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 LARGEST_MESSAGE = 1_500_000
 """Bytes of the stored JSON (base64, attributes, layout): the limit of the real server's producer."""
 
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,3})\d*)?Z")
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
 _PATH = re.compile(
     r"/v1/projects/(?P<project>[^/:]+)/(?P<kind>topics|subscriptions)(?:/(?P<name>[^/:]+)(?::(?P<verb>\w+))?)?"
@@ -41,6 +42,163 @@ _ROLES = {
     "acknowledge": {"consumer", "project_admin"},
 }
 _ADMIN = {"project_admin"}
+
+
+NOT_FOUND = HTTPAnswer(404, b"404 page not found\n", "text/plain; charset=utf-8")
+"""A path or a method that the service does not know."""
+
+
+class Refusal(Exception):
+    """An error answer, on its way out."""
+
+    def __init__(self, code: int, status: str, message: str) -> None:
+        super().__init__(message)
+        self.answer = error(code, status, message)
+
+
+def pretty(value: object) -> HTTPAnswer:
+    """200 with JSON, three blanks a level."""
+    return HTTPAnswer(200, json.dumps(value, indent=3).encode(), "application/json; charset=utf-8")
+
+
+def error(code: int, status: str, message: str) -> HTTPAnswer:
+    """An error as the service and its authn write it."""
+    body = json.dumps({"error": {"code": code, "message": message, "status": status}}, indent=3)
+    return HTTPAnswer(code, body.encode(), "application/json; charset=utf-8")
+
+
+def read_object(body: bytes, complaint: str) -> dict[str, Any]:
+    """The JSON object of a request; 400 with this complaint if it is none."""
+    try:
+        value = json.loads(body)
+    except ValueError as problem:
+        raise Refusal(400, "INVALID_ARGUMENT", complaint) from problem
+    if not isinstance(value, dict):
+        raise Refusal(400, "INVALID_ARGUMENT", complaint)
+    return value
+
+
+def field(body: dict[str, Any], name: str, default: Any) -> Any:
+    """A member of an object by its name, in whatever case it is spelled: the real server is written in Go."""
+    return next((value for key, value in body.items() if key.lower() == name.lower()), default)
+
+
+@dataclasses.dataclass(slots=True)
+class Topic:
+    """Messages as stored: messageId (the offset), attributes, data, publishTime."""
+
+    messages: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    times_ms: list[int] = dataclasses.field(default_factory=list)
+    is_deleted: bool = False
+
+    def store(self, message: dict[str, Any]) -> str:
+        """Append a message; its id."""
+        now_ms = time.time_ns() // 1_000_000
+        offset = str(len(self.messages))
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_ms // 1000)) + f".{now_ms % 1000:03d}Z"
+        self.messages.append({"messageId": offset, "attributes": {}, "data": "", **message, "publishTime": stamp})
+        self.times_ms.append(now_ms)
+        return offset
+
+
+@dataclasses.dataclass(slots=True)
+class Subscription:
+    """An offset into a topic, and what was pulled from there and not yet acknowledged."""
+
+    name: str
+    topic_name: str
+    topic: Topic
+    ack_deadline_s: int
+    offset: int
+    created_on: str
+    pulled_until: int | None = None
+    """One above the highest offset pulled; None: nothing waits for an acknowledgement."""
+    pulled_at: float = 0.0
+
+    def describe(self) -> dict[str, Any]:
+        """The subscription as the service tells it."""
+        return {
+            "name": f"/{self.name}",
+            "topic": f"/{self.topic_name}",
+            "pushConfig": {"type": "", "pushEndpoint": "", "maxMessages": 0, "retryPolicy": {}, "verified": False},
+            "ackDeadlineSeconds": self.ack_deadline_s,
+            "createdOn": self.created_on,
+        }
+
+    def pull(self, request: HTTPRequest) -> HTTPAnswer:
+        """The next messages; not acknowledged ones come again. Numbers in the request must be text (apel 1.5)."""
+        if self.topic.is_deleted:
+            raise Refusal(409, "CONFLICT", "Subscription's topic doesn't exist")
+        complaint = "Invalid Pull Parameters Arguments"
+        wishes = read_object(request.body, complaint)
+        most, at_once = field(wishes, "maxMessages", "1"), field(wishes, "returnImmediately", "false")
+        if not (isinstance(most, str) and isinstance(at_once, str) and most.isdecimal()):
+            raise Refusal(400, "INVALID_ARGUMENT", complaint)
+        begin = self.offset
+        messages = self.topic.messages[begin : begin + max(1, int(most))]
+        if messages:
+            self.pulled_until, self.pulled_at = begin + len(messages), time.monotonic()
+        received = [{"ackId": f"{self.name}:{message['messageId']}", "message": message} for message in messages]
+        return pretty({"receivedMessages": received})
+
+    def acknowledge(self, request: HTTPRequest) -> HTTPAnswer:
+        """Move behind the highest of these messages: everything before it counts as acknowledged too."""
+        ids = field(read_object(request.body, "Invalid ack parameter"), "ackIds", None)
+        if not isinstance(ids, list) or not ids or not all(isinstance(one, str) for one in ids):
+            raise Refusal(400, "INVALID_ARGUMENT", "Invalid ack parameter")
+        highest = max(self._offset_of(one) for one in ids)
+        if self.pulled_until is None:
+            return error(500, "INTERNAL_SERVER_ERROR", "no ack pending")
+        if not self.offset <= highest < self.pulled_until:
+            return error(500, "INTERNAL_SERVER_ERROR", "wrong ack")
+        if time.monotonic() - self.pulled_at > self.ack_deadline_s:
+            return error(408, "TIMEOUT", "ack timeout")
+        self.offset, self.pulled_until = highest + 1, None
+        return pretty({})
+
+    def modify_ack_deadline(self, request: HTTPRequest) -> HTTPAnswer:
+        """Give the reader from 0 to 600 seconds between pulling and acknowledging."""
+        complaint = "Invalid ackDeadlineSeconds(needs value between 0 and 600) Arguments"
+        seconds = field(read_object(request.body, complaint), "ackDeadlineSeconds", None)
+        if not isinstance(seconds, int) or not 0 <= seconds <= 600:
+            raise Refusal(400, "INVALID_ARGUMENT", complaint)
+        self.ack_deadline_s = seconds
+        return HTTPAnswer(200, b"", "application/json")
+
+    def offsets(self, _request: HTTPRequest) -> HTTPAnswer:
+        """Where the topic begins and ends, and where the subscription stands."""
+        return pretty({"max": len(self.topic.messages), "min": 0, "current": self.offset})
+
+    def modify_offset(self, request: HTTPRequest) -> HTTPAnswer:
+        """Stand elsewhere in the topic."""
+        offset = field(read_object(request.body, "Invalid Offset Arguments"), "offset", None)
+        if not isinstance(offset, int) or not 0 <= offset <= len(self.topic.messages):
+            raise Refusal(400, "INVALID_ARGUMENT", "Offset out of bounds")
+        self.offset, self.pulled_until = offset, None
+        return HTTPAnswer(200, b"", "application/json")
+
+    def time_to_offset(self, request: HTTPRequest) -> HTTPAnswer:
+        """The first message published at this time or later; 409 if there is none."""
+        match = _TIME.fullmatch(request.query.get("time", ""))
+        if match is None:
+            raise Refusal(400, "INVALID_ARGUMENT", "Time is not in valid Zulu format.")
+        day = dt.datetime.strptime(f"{match[1]} {match[2]}", "%Y-%m-%d %H:%M:%S")
+        wanted_ms = calendar.timegm(day.timetuple()) * 1000 + int((match[3] or "0").ljust(3, "0"))
+        offset = next((n for n, at_ms in enumerate(self.topic.times_ms) if at_ms >= wanted_ms), None)
+        if offset is None:
+            raise Refusal(409, "CONFLICT", "Timestamp is out of bounds for the subscription's topic/partition")
+        return pretty({"offset": offset})
+
+    def shown(self, _request: HTTPRequest) -> HTTPAnswer:
+        """The same, as an answer."""
+        return pretty(self.describe())
+
+    def _offset_of(self, ack_id: str) -> int:
+        """The offset in an ackId of this subscription, e.g. ``projects/P/subscriptions/S:12``."""
+        name, _, offset = ack_id.rpartition(":")
+        if name != self.name or not offset.isdecimal():
+            raise Refusal(400, "INVALID_ARGUMENT", "Invalid ack id")
+        return int(offset)
 
 
 class AMS(Receiver):
@@ -183,7 +341,7 @@ class AMS(Receiver):
         return pretty(_topic_json(match["project"], match["name"]))
 
     def _delete_topic(self, _request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
-        self._topic(match["project"], match["name"])
+        self._topic(match["project"], match["name"]).is_deleted = True
         del self.projects[match["project"]][match["name"]]
         return HTTPAnswer(200, b"", "application/json")
 
@@ -213,10 +371,7 @@ class AMS(Receiver):
             created_on=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         )
         self.subscriptions[project][match["name"]] = subscription
-        return pretty(subscriptions.describe(subscription))
-
-    def _get_subscription(self, _request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
-        return pretty(subscriptions.describe(self._subscription(match)))
+        return pretty(subscription.describe())
 
     def _delete_subscription(self, _request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
         self._subscription(match)
@@ -224,31 +379,22 @@ class AMS(Receiver):
         return HTTPAnswer(200, b"", "application/json")
 
     def _list_subscriptions(self, _request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
-        found = [subscriptions.describe(one) for one in self.subscriptions[match["project"]].values()]
+        found = [one.describe() for one in self.subscriptions[match["project"]].values()]
         return pretty({"subscriptions": found, "nextPageToken": "", "totalSize": len(found)})
 
-    def _pull(self, request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
-        subscription = self._subscription(match)
-        project, topic = subscription.topic_name.split("/")[1::2]
-        if self.projects[project].get(topic) is not subscription.topic:
-            raise Refusal(409, "CONFLICT", "Subscription's topic doesn't exist")
-        return subscriptions.pull(subscription, request.body)
-
-    def _offsets(self, _request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
-        return subscriptions.offsets(self._subscription(match))
-
-    def _time_to_offset(self, request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
-        return subscriptions.time_to_offset(self._subscription(match), request.query.get("time", ""))
-
-    def _change(self, request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
-        """Acknowledge, modifyAckDeadline, modifyOffset: they need the subscription and the body only."""
-        return _CHANGES[match["verb"]](self._subscription(match), request.body)
+    def _ask(self, request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
+        """What needs a subscription and nothing else of the service."""
+        return _ASKED[match["verb"]](self._subscription(match), request)
 
 
-_CHANGES = {
-    "acknowledge": subscriptions.acknowledge,
-    "modifyAckDeadline": subscriptions.modify_ack_deadline,
-    "modifyOffset": subscriptions.modify_offset,
+_ASKED = {
+    None: Subscription.shown,
+    "pull": Subscription.pull,
+    "acknowledge": Subscription.acknowledge,
+    "modifyAckDeadline": Subscription.modify_ack_deadline,
+    "modifyOffset": Subscription.modify_offset,
+    "offsets": Subscription.offsets,
+    "timeToOffset": Subscription.time_to_offset,
 }
 _ACTIONS: dict[tuple[str, str, str | None, bool], Callable[[AMS, HTTPRequest, re.Match[str]], HTTPAnswer]] = {
     ("POST", "topics", "publish", True): AMS._publish,  # noqa: SLF001  the table of its own methods
@@ -257,15 +403,15 @@ _ACTIONS: dict[tuple[str, str, str | None, bool], Callable[[AMS, HTTPRequest, re
     ("DELETE", "topics", None, True): AMS._delete_topic,  # noqa: SLF001
     ("GET", "topics", None, False): AMS._list_topics,  # noqa: SLF001
     ("PUT", "subscriptions", None, True): AMS._create_subscription,  # noqa: SLF001
-    ("GET", "subscriptions", None, True): AMS._get_subscription,  # noqa: SLF001
+    ("GET", "subscriptions", None, True): AMS._ask,  # noqa: SLF001
     ("DELETE", "subscriptions", None, True): AMS._delete_subscription,  # noqa: SLF001
     ("GET", "subscriptions", None, False): AMS._list_subscriptions,  # noqa: SLF001
-    ("POST", "subscriptions", "pull", True): AMS._pull,  # noqa: SLF001
-    ("POST", "subscriptions", "acknowledge", True): AMS._change,  # noqa: SLF001
-    ("POST", "subscriptions", "modifyAckDeadline", True): AMS._change,  # noqa: SLF001
-    ("POST", "subscriptions", "modifyOffset", True): AMS._change,  # noqa: SLF001
-    ("GET", "subscriptions", "offsets", True): AMS._offsets,  # noqa: SLF001
-    ("GET", "subscriptions", "timeToOffset", True): AMS._time_to_offset,  # noqa: SLF001
+    ("POST", "subscriptions", "pull", True): AMS._ask,  # noqa: SLF001
+    ("POST", "subscriptions", "acknowledge", True): AMS._ask,  # noqa: SLF001
+    ("POST", "subscriptions", "modifyAckDeadline", True): AMS._ask,  # noqa: SLF001
+    ("POST", "subscriptions", "modifyOffset", True): AMS._ask,  # noqa: SLF001
+    ("GET", "subscriptions", "offsets", True): AMS._ask,  # noqa: SLF001
+    ("GET", "subscriptions", "timeToOffset", True): AMS._ask,  # noqa: SLF001
 }
 
 

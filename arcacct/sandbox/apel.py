@@ -20,7 +20,7 @@ from arcacct.sandbox.wire import Arrival
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.sandbox.apel_fields import Value
+    from arcacct.sandbox.apel_text import Value
     from arcacct.sandbox.authority import Credential
     from arcacct.sandbox.journal import Journal
 

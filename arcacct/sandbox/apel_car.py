@@ -10,8 +10,7 @@ from __future__ import annotations
 from xml.dom import minidom
 from xml.parsers.expat import ExpatError
 
-from arcacct.sandbox import apel_fields as fields
-from arcacct.sandbox.apel_text import JOBS, LoadedRecord, check_job
+from arcacct.sandbox.apel_text import JOBS, LoadedRecord, check_job, read_fields
 from arcacct.sandbox.iso8601 import apel_duration_s, iso_instant
 from arcacct.sandbox.ssm import MessageRejected
 from arcacct.targets.apel.rules import JOB
@@ -50,11 +49,15 @@ def read(text: str, now: float) -> list[LoadedRecord]:
 def _record(record: minidom.Element, now: float) -> LoadedRecord:
     level = next(_elements(record, "ServiceLevel"), None)
     infrastructure = next(_elements(record, "Infrastructure"), None)
+    groups = list(_elements(record, "GroupAttribute"))
     texts = {
         **{name: _text(record, name) for name in _TEXTS},
         **{name: _converted(_text(record, name), iso_instant) for name in ("StartTime", "EndTime")},
         "VO": _text(record, "Group"),
-        **{name: _group_attribute(record, kind) for name, kind in _GROUP_ATTRIBUTES.items()},
+        **{
+            name: next((_content(one) for one in groups if _attribute(one, "type") == kind), None)
+            for name, kind in _GROUP_ATTRIBUTES.items()
+        },
         "WallDuration": _converted(_text(record, "WallDuration"), apel_duration_s),
         "CpuDuration": _converted(_cpu(record), apel_duration_s),
         "InfrastructureDescription": _attribute(infrastructure, "description"),
@@ -63,7 +66,7 @@ def _record(record: minidom.Element, now: float) -> LoadedRecord:
         "ServiceLevelType": "custom" if level is None else _attribute(level, "type"),
         "ServiceLevel": "1" if level is None else _content(level),
     }
-    values = fields.read(JOB, {name: text for name, text in texts.items() if text is not None})
+    values = read_fields(JOB, {name: text for name, text in texts.items() if text is not None})
     if values["ServiceLevel"] is None or values["ServiceLevelType"] == "None":
         raise MessageRejected("ServiceLevel without value or type")
     check_job(values, now)
@@ -83,10 +86,6 @@ def _converted(text: str | None, convert: Callable[[str], int]) -> str | None:
         return None if not text else str(convert(text))
     except ValueError as error:
         raise MessageRejected(str(error)) from error
-
-
-def _group_attribute(record: minidom.Element, kind: str) -> str | None:
-    return next((_content(one) for one in _elements(record, "GroupAttribute") if _attribute(one, "type") == kind), None)
 
 
 def _text(record: minidom.Element, name: str) -> str | None:

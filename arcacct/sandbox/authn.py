@@ -6,7 +6,7 @@ import json
 import re
 import time
 
-from arcacct.sandbox.ams_answers import NOT_FOUND, error
+from arcacct.sandbox.ams import NOT_FOUND, error
 from arcacct.sandbox.wire import HTTPAnswer, Receiver
 
 TYPE_CHECKING = False
@@ -46,31 +46,20 @@ class Authn(Receiver):
         match = _PATH.fullmatch(request.path)
         if match is None or request.method != "GET":
             return NOT_FOUND
-        refusal = _certificate_refused(request) or self._unknown(match)
-        if refusal is not None:
-            return refusal
-        token = self.bindings.get(request.peer.dn if request.peer else "")
-        if token is None:
-            return error(404, "NOT FOUND", "Binding was not found")
+        peer, now = request.peer, time.time()
+        if peer is None:
+            return error(400, "BAD REQUEST", "No certificate provided")
+        if not peer.not_before <= now <= peer.not_after:
+            why = "has expired" if now > peer.not_after else "is not active yet"
+            return error(403, "ACCESS_FORBIDDEN", f"Your certificate {why}")
+        token = self.bindings.get(peer.dn)
+        for what, is_known in (
+            ("Service-type", match["service"] == "ams"),
+            ("Host", match["host"] in self.hosts),
+            ("Auth method", match["method"] == "authx509"),
+            ("Binding", token is not None),
+        ):
+            if not is_known:
+                return error(404, "NOT FOUND", f"{what} was not found")
         self.asked += 1
         return HTTPAnswer(200, json.dumps({"token": token}).encode(), "application/json; charset=utf-8")
-
-    def _unknown(self, match: re.Match[str]) -> HTTPAnswer | None:
-        if match["service"] != "ams":
-            return error(404, "NOT FOUND", "Service-type was not found")
-        if match["host"] not in self.hosts:
-            return error(404, "NOT FOUND", "Host was not found")
-        if match["method"] != "authx509":
-            return error(404, "NOT FOUND", "Auth method was not found")
-        return None
-
-
-def _certificate_refused(request: HTTPRequest) -> HTTPAnswer | None:
-    if request.peer is None:
-        return error(400, "BAD REQUEST", "No certificate provided")
-    now = time.time()
-    if now > request.peer.not_after:
-        return error(403, "ACCESS_FORBIDDEN", "Your certificate has expired")
-    if now < request.peer.not_before:
-        return error(403, "ACCESS_FORBIDDEN", "Your certificate is not active yet")
-    return None

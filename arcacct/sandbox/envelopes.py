@@ -65,18 +65,14 @@ def _take_apart(encoded: bytes) -> _Envelope:
     recipients = next(part for part in parts if part.tag == der.SET)
     _kind, algorithm, content = der.items(next(part for part in parts if part.tag == der.SEQUENCE).content)
     cipher, iv = der.items(algorithm.content)
+    # KeyTransRecipientInfo: version, who, algorithm, and the key for him.
+    keys = (tuple(der.items(one.content)) for one in der.items(recipients.content))
     return _Envelope(
-        dict(map(_recipient, der.items(recipients.content))),
+        {identity.content: key.content for _version, identity, _algorithm, key in keys},
         der.oid(cipher.content),
         iv.content,
         content.content,
     )
-
-
-def _recipient(one: der.Item) -> tuple[bytes, bytes]:
-    """KeyTransRecipientInfo: who, and the key for him."""
-    _version, identity, _algorithm, key = der.items(one.content)
-    return identity.content, key.content
 
 
 def _opened(envelope: _Envelope, key: bytes) -> bytes:

@@ -69,12 +69,6 @@ def _seconds(match: re.Match[str], zone: str) -> int | None:
     fields = (int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0))
     if fields[3] > 24 or fields[4] > 59 or fields[5] > 60:
         return None
-    return calendar.timegm(fields) - _offset_s(zone)
-
-
-def _offset_s(zone: str) -> int:
-    if zone == "Z":
-        return 0
     digits = zone[1:].replace(":", "")
-    offset = int(digits[:2]) * 3600 + int(digits[2:] or 0) * 60
-    return -offset if zone[0] == "-" else offset
+    offset_s = int(digits[:2] or 0) * 3600 + int(digits[2:] or 0) * 60
+    return calendar.timegm(fields) - (-offset_s if zone[0] == "-" else offset_s)

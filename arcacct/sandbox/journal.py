@@ -30,7 +30,8 @@ class Journal:
         self._last: dict[str, int] = {}
         for target in targets:
             open_directory(os.path.join(directory, target), make=0o700).close()
-            self._last[target] = _highest(os.path.join(directory, target))
+            numbers = (name.partition(".")[0] for name in os.listdir(os.path.join(directory, target)))
+            self._last[target] = max((int(number) for number in numbers if number.isdecimal()), default=0)
 
     def number(self, target: str) -> str:
         """The next number of this target, four digits or more."""
@@ -60,8 +61,3 @@ class Journal:
         index = os.path.join(self.directory, "index.jsonl")
         with self._lock, open(index, "a", encoding="utf-8", opener=private) as file:
             file.write(json.dumps(line) + "\n")
-
-
-def _highest(folder: str) -> int:
-    numbers = (name.partition(".")[0] for name in os.listdir(folder))
-    return max((int(number) for number in numbers if number.isdecimal()), default=0)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from arcacct.sandbox.wire import Receiver
 
 HANDSHAKE_S = 10.0
+_REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 _NO_CHECK_TIME = 0x200000
 """OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which the ssl module knows no name for."""
@@ -98,8 +99,12 @@ class Server:
         """The answer to a request, a fault taken into account; None: close the connection without one."""
         fault = self.faults.take(self.receiver.endpoint, request.path, lambda: self.receiver.text(request))
         answer = self.receiver.answer(request) if fault is None else self._misbehave(fault, request)
-        self._note(request, fault, answer)
-        return None if fault is not None and fault.drop else answer
+        dropped = fault is not None and fault.drop
+        if self.receiver.documents is not None and self.receiver.delivers(request):
+            nothing = Arrival(self.receiver.documents, None, None, "not looked at")
+            for delivery in answer.arrivals or (nothing,):
+                self.journal.note(delivery, None if dropped else answer.status)
+        return None if dropped else answer
 
     def _misbehave(self, fault: Misbehaviour, request: HTTPRequest) -> HTTPAnswer:
         """The work (done or not), then the fault's answer in place of the real one, with the real arrivals."""
@@ -110,13 +115,6 @@ class Server:
         if fault.after_work:
             self.stopping.wait(fault.delay_s)
         return worked if fault.answer is None else fault.answer._replace(arrivals=worked.arrivals)
-
-    def _note(self, request: HTTPRequest, fault: Misbehaviour | None, answer: HTTPAnswer) -> None:
-        if self.receiver.documents is None or not self.receiver.delivers(request):
-            return
-        nothing = Arrival(self.receiver.documents, None, None, "not looked at")
-        for delivery in answer.arrivals or (nothing,):
-            self.journal.note(delivery, None if fault is not None and fault.drop else answer.status)
 
 
 def _listen(server: Server, context: ssl.SSLContext | None, port: int) -> _Listener:
@@ -211,13 +209,17 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         self.server.owner.count("requests")
         url = urlsplit(self.path)
+        if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
+            body = b"".join(iter(self._chunk, b""))
+        else:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         answer = self.server.owner.respond(
             HTTPRequest(
                 self.command,
                 url.path,
                 dict(parse_qsl(url.query)),
                 {name.lower(): value for name, value in self.headers.items()},
-                self._body(),
+                body,
                 self._peer,
             )
         )
@@ -227,11 +229,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._write(answer)
 
     do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815  http.server's names
-
-    def _body(self) -> bytes:
-        if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
-            return b"".join(iter(self._chunk, b""))
-        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
     def _chunk(self) -> bytes:
         size = int(self.rfile.readline().partition(b";")[0], 16)
@@ -247,16 +244,12 @@ class _Handler(BaseHTTPRequestHandler):
             ("Content-Length", str(len(answer.body))),
             *answer.headers,
         ]
-        lines = [f"HTTP/1.1 {answer.status} {_reason(answer.status)}", *(f"{name}: {value}" for name, value in headers)]
+        lines = [
+            f"HTTP/1.1 {answer.status} {_REASONS.get(answer.status, 'Unknown')}",
+            *(f"{name}: {value}" for name, value in headers),
+        ]
         head = "\r\n".join([*lines, "", ""]).encode("latin-1")
         self.wfile.write(head if self.command == "HEAD" else head + answer.body)
-
-
-def _reason(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "Unknown"
 
 
 def _peer(connection: socket.socket) -> Peer | None:

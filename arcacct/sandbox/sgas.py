@@ -11,9 +11,9 @@ import itertools
 import json
 import threading
 import time
+from typing import NamedTuple
 
 from arcacct.sandbox import sgas_records
-from arcacct.sandbox.sgas_aggregates import Aggregates, StoredRecord
 from arcacct.sandbox.sgas_records import DatabaseRefuses, Row, UnreadableRecord
 from arcacct.sandbox.wire import Arrival, HTTPAnswer, Receiver
 from arcacct.targets.rules import INT2, INT4, INT8
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from arcacct.sandbox import Sandbox
     from arcacct.sandbox.journal import Journal
-    from arcacct.sandbox.sgas_aggregates import Aggregate, DayOfMachine
     from arcacct.sandbox.wire import HTTPRequest, Peer
 
 PATH = "/sgas/ur"
@@ -37,6 +36,36 @@ PROCESSING_FAILED = "<html><head><title>Processing Failed</title></head><body><b
 UNAVAILABLE = "Database currently unavailable. Please try again later."
 NULL = "null"
 """The body of a 200 whose result the server lost with its database connection; the rows were committed."""
+
+
+class DayOfMachine(NamedTuple):
+    """What is counted apart."""
+
+    inserted_on: str
+    """The day on which the server stored the records, ``YYYY-MM-DD`` in UTC."""
+    machine_name: str
+
+
+class Aggregate(NamedTuple):
+    """The usage of a day and machine."""
+
+    jobs: int
+    cpu_s: int
+    wall_s: int
+    """Times the processors of each job; a job without any counts as of one."""
+
+
+class StoredRow(NamedTuple):
+    """A record with the number of its row and the day of its insertion, ``YYYY-MM-DD`` in UTC."""
+
+    row_id: int
+    row: Row
+    inserted_on: str
+
+    @property
+    def counted_in(self) -> DayOfMachine:
+        """Where the aggregates count it."""
+        return DayOfMachine(self.inserted_on, self.row.machine_name)
 
 
 class SGAS(Receiver):
@@ -56,8 +85,9 @@ class SGAS(Receiver):
         self.clock: Callable[[], float] = time.time
         """The server's, in UTC seconds: the aggregates are by the day of insertion."""
         self._lock = threading.Lock()
-        self._stored: dict[str, StoredRecord] = {}
-        self._aggregates = Aggregates()
+        self._stored: dict[str, StoredRow] = {}
+        self._counted: dict[DayOfMachine, Aggregate] = {}
+        self._queue: set[DayOfMachine] = set()
         self._next_row = itertools.count(1)
 
     @classmethod
@@ -99,18 +129,34 @@ class SGAS(Receiver):
     def aggregates(self) -> dict[DayOfMachine, Aggregate]:
         """What the server shows by day of insertion and machine (uraggregated), as of the last update."""
         with self._lock:
-            return dict(self._aggregates.counted)
+            return dict(self._counted)
 
     @property
     def outdated_aggregates(self) -> set[DayOfMachine]:
         """What the next update will count anew (uraggregated_update)."""
         with self._lock:
-            return set(self._aggregates.queue)
+            return set(self._queue)
 
     def update_aggregates(self) -> None:
-        """Do what the server's periodic task does."""
+        """
+        Do what the server's periodic task does: count what is queued anew from all rows, and empty the queue.
+
+        A record that comes is not counted: its day of insertion and machine are put into the queue. What nobody queues
+        keeps its old count, even if its rows are gone.
+        """
         with self._lock:
-            self._aggregates.update(self._stored.values())
+            rows: dict[DayOfMachine, list[Row]] = {}
+            for one in self._stored.values():
+                rows.setdefault(one.counted_in, []).append(one.row)
+            for where in self._queue:
+                self._counted.pop(where, None)
+                if there := rows.get(where):
+                    cpu_s = sum(row.cpu_duration or 0 for row in there)
+                    wall = (
+                        (row.wall_duration or 0) * (1 if row.processors is None else row.processors) for row in there
+                    )
+                    self._counted[where] = Aggregate(len(there), cpu_s, sum(wall))
+            self._queue.clear()
 
     def delete_records(self, record_ids: Iterable[str]) -> int:
         """
@@ -121,18 +167,20 @@ class SGAS(Receiver):
         """
         with self._lock:
             found = set(record_ids) & self._stored.keys()
-            self._aggregates.queue.update(self._stored[record_id].counted_in for record_id in found)
+            self._queue.update(self._stored[record_id].counted_in for record_id in found)
             for record_id in found:
                 del self._stored[record_id]
         return len(found)
 
     def answer(self, request: HTTPRequest) -> HTTPAnswer:
         """What the server says to a request."""
-        refusal = _certificate_refused(request.peer) or _not_here(request)
+        refusal = self._refusal(request)
         if refusal is not None:
             return refusal
         if request.method == "GET":
-            return _services(request)
+            href = f"https://{request.headers.get('host', 'localhost')}{PATH}"
+            body = f"<services><service><name>Registration</name><href>{href}</href></service></services>"
+            return HTTPAnswer(200, body.encode(), "text/xml")
         if len(request.body) > self.largest_body:
             return _html(413, "413 Request Entity Too Large")
         file = self.journal.keep("sgas", f"{self.journal.number('sgas')}.xml", request.body)
@@ -141,6 +189,22 @@ class SGAS(Receiver):
     def delivers(self, request: HTTPRequest) -> bool:
         """True for a request that brings usage records."""
         return request.method == "POST" and request.path == PATH
+
+    def _refusal(self, request: HTTPRequest) -> HTTPAnswer | None:
+        """Of nginx to a client without a good certificate; of the server to all but POST and the list of services."""
+        peer, method, path = request.peer, request.method, request.path
+        if peer is None:
+            return _html(400, "400 No required SSL certificate was sent")
+        if not peer.not_before <= time.time() <= peer.not_after:
+            return _html(400, "400 The SSL certificate error")
+        if path not in {PATH, "/sgas"}:
+            return _html(404, "No Such Resource")
+        if method not in {"GET", "HEAD", "POST"}:
+            return _html(501, "Method Not Implemented")
+        if self.delivers(request) or (method, path) == ("GET", "/sgas"):
+            return None
+        allowed = (("Allow", "HEAD, POST" if path == PATH else "GET, HEAD"),)
+        return _html(405, "Method Not Allowed")._replace(headers=allowed)
 
     def _insert(self, request: HTTPRequest, file: str) -> HTTPAnswer:
         rows: list[Row] | None = None
@@ -191,39 +255,30 @@ class SGAS(Receiver):
 
     def _commit(self, rows: list[Row]) -> dict[str, str]:
         """Store all rows or none; the answer's dictionary: one key a record id, the number of its row as text."""
-        staged: dict[str, StoredRecord] = {}
-        changed: list[StoredRecord] = []
+        staged: dict[str, StoredRow] = {}
+        changed: list[StoredRow] = []
         repeats = 0
         today = time.strftime("%Y-%m-%d", time.gmtime(self.clock()))
         for row in rows:
             check(row)
             record_id = str(row.record_id)
             old = staged.get(record_id) or self._stored.get(record_id)
-            if old is not None and _is_repeat(row, old.row):
+            # The job it has, to the server: same global id, or one that equals the record id.
+            if old is not None and row.global_job_id in {old.row.global_job_id, row.record_id} - {None}:
                 repeats += 1
                 staged.setdefault(record_id, old)
                 continue
             if old is not None:
-                _check_can_go(old.row)
+                if old.row.runtime_environments or old.row.transfers:
+                    raise DatabaseRefuses('update or delete on table "usagedata" violates foreign key constraint')
                 changed.append(old)
             # As in PostgreSQL, the number is used up even if the transaction fails.
-            staged[record_id] = StoredRecord(next(self._next_row), row, today)
+            staged[record_id] = StoredRow(next(self._next_row), row, today)
             changed.append(staged[record_id])
         self._stored.update(staged)
-        self._aggregates.queue.update(stored.counted_in for stored in changed)
+        self._queue.update(stored.counted_in for stored in changed)
         self.ignored_repeats += repeats
         return {record_id: str(stored.row_id) for record_id, stored in staged.items()}
-
-
-def _check_can_go(row: Row) -> None:
-    """Raise DatabaseRefuses for a row that others refer to."""
-    if row.runtime_environments or row.transfers:
-        raise DatabaseRefuses('update or delete on table "usagedata" violates foreign key constraint')
-
-
-def _is_repeat(row: Row, stored: Row) -> bool:
-    """True if the server takes this for the job it has: same global id, or one that equals the record id."""
-    return row.global_job_id is not None and row.global_job_id in {stored.global_job_id, row.record_id}
 
 
 class _NotAllowed(Exception):
@@ -264,34 +319,6 @@ def _stored_values(row: Row) -> Iterator[tuple[str, str | int | None]]:
 
 
 _PLAIN = set(Row._fields) - {"memory"}
-
-
-def _certificate_refused(peer: Peer | None) -> HTTPAnswer | None:
-    """The answer of nginx to a client without a certificate, or with one that is not good today."""
-    if peer is None:
-        return _html(400, "400 No required SSL certificate was sent")
-    if not peer.not_before <= time.time() <= peer.not_after:
-        return _html(400, "400 The SSL certificate error")
-    return None
-
-
-def _not_here(request: HTTPRequest) -> HTTPAnswer | None:
-    """404, 405 and 501 for everything but POST of the exact path and the list of services."""
-    if request.path not in {PATH, "/sgas"}:
-        return _html(404, "No Such Resource")
-    if request.method not in {"GET", "HEAD", "POST"}:
-        return _html(501, "Method Not Implemented")
-    if (request.method, request.path) in {("POST", PATH), ("GET", "/sgas")}:
-        return None
-    return _html(405, "Method Not Allowed")._replace(
-        headers=(("Allow", "HEAD, POST" if request.path == PATH else "GET, HEAD"),)
-    )
-
-
-def _services(request: HTTPRequest) -> HTTPAnswer:
-    href = f"https://{request.headers.get('host', 'localhost')}{PATH}"
-    body = f"<services><service><name>Registration</name><href>{href}</href></service></services>"
-    return HTTPAnswer(200, body.encode(), "text/xml")
 
 
 def _html(status: int, title: str) -> HTTPAnswer:

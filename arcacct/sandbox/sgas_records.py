@@ -135,7 +135,11 @@ def _row(record: ET.Element) -> Row:
         runtime_environments=tuple(element.text for element in record if element.tag in _ENVIRONMENTS),
         transfers=tuple(_transfers(record)),
     )
-    return _without_odd_local_job_id(row)
+    odd = row.local_job_id
+    if odd is None or (len(odd) <= RULES["local_job_id"].most and not odd.startswith("/")):
+        return row
+    # A long LocalJobId, or one like a path, is dropped, and the record gets another identity (sgas-ur-car 1.4).
+    return row._replace(local_job_id=None, record_id=row.global_job_id or f"{row.machine_name}:{row.create_time}")
 
 
 def _identity(record: ET.Element) -> dict[str, Any]:
@@ -157,23 +161,14 @@ def _virtual_organisation(record: ET.Element) -> dict[str, Any]:
         "vo_type": vo.get(_qualified("vo:type")),
         "vo_issuer": vo.findtext("vo:Issuer", namespaces=NAMESPACES),
         "vo_attributes": tuple(
-            (_groups(attribute), _last(attribute, "vo:Role", _text))
+            # Several groups of one attribute run together, and are too long for the column together.
+            (
+                "".join(element.text or "" for element in attribute.findall("vo:Group", NAMESPACES)) or None,
+                _last(attribute, "vo:Role", _text),
+            )
             for attribute in vo.findall("vo:Attribute", NAMESPACES)
         ),
     }
-
-
-def _groups(attribute: ET.Element) -> str | None:
-    """The group; several of one attribute run together, and are too long for the column together."""
-    return "".join(element.text or "" for element in attribute.findall("vo:Group", NAMESPACES)) or None
-
-
-def _without_odd_local_job_id(row: Row) -> Row:
-    """A long LocalJobId, or one like a path, is dropped, and the record gets another identity (sgas-ur-car 1.4)."""
-    odd = row.local_job_id
-    if odd is None or (len(odd) <= RULES["local_job_id"].most and not odd.startswith("/")):
-        return row
-    return row._replace(local_job_id=None, record_id=row.global_job_id or f"{row.machine_name}:{row.create_time}")
 
 
 def _cpu(elements: list[ET.Element]) -> int | None:
@@ -207,22 +202,18 @@ def _transfers(record: ET.Element) -> Iterator[FileTransfer]:
         if element.tag in kinds:
             if not len(element):
                 raise DatabaseRefuses("lower bound of FOR loop cannot be null")
-            yield _transfer(kinds[element.tag], element)
-
-
-def _transfer(kind: str, element: ET.Element) -> FileTransfer:
-    url = _last(element, "tr:URL", _text)
-    if not url:
-        raise DatabaseRefuses('null value in column "job_transfer_url" violates not-null constraint')
-    return FileTransfer(
-        kind,
-        url,
-        _last(element, "tr:Size", _integer),
-        _last(element, "tr:StartTime", _instant),
-        _last(element, "tr:EndTime", _instant),
-        _last(element, "tr:BypassCache", _boolean),
-        _last(element, "tr:RetrievedFromCache", _boolean),
-    )
+            url = _last(element, "tr:URL", _text)
+            if not url:
+                raise DatabaseRefuses('null value in column "job_transfer_url" violates not-null constraint')
+            yield FileTransfer(
+                kinds[element.tag],
+                url,
+                _last(element, "tr:Size", _integer),
+                _last(element, "tr:StartTime", _instant),
+                _last(element, "tr:EndTime", _instant),
+                _last(element, "tr:BypassCache", _boolean),
+                _last(element, "tr:RetrievedFromCache", _boolean),
+            )
 
 
 def _host(element: ET.Element) -> str | None:

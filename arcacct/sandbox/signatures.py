@@ -86,7 +86,10 @@ def check_chain(certificate: x509.Certificate, ca_dir: str, now: int | None = No
     As ``openssl verify -CApath``: intermediate authorities must lie in the directory too.
     """
     at = int(time.time()) if now is None else now
-    authorities = _authorities(ca_dir)
+    authorities = []
+    for path in sorted(glob.glob(os.path.join(glob.escape(ca_dir), "*.[0-9]"))):
+        with open(path, "rb") as file:
+            authorities.append(x509.load_pem_x509_certificate(file.read()))
     for _ in range(10):
         begin, end = validity(certificate)
         if not begin <= at <= end:
@@ -174,14 +177,6 @@ def _digest(attributes: bytes) -> bytes:
         if der.oid(oid.content) == _MESSAGE_DIGEST:
             return der.item(values.content, der.OCTET_STRING).content
     raise InputError("signature failure: no message digest among the signed attributes")
-
-
-def _authorities(ca_dir: str) -> list[x509.Certificate]:
-    found = []
-    for path in sorted(glob.glob(os.path.join(glob.escape(ca_dir), "*.[0-9]"))):
-        with open(path, "rb") as file:
-            found.append(x509.load_pem_x509_certificate(file.read()))
-    return found
 
 
 def _issued(authority: x509.Certificate, certificate: x509.Certificate) -> bool:

@@ -7,7 +7,6 @@ a run put there stays until a run replaces it.
 
 from __future__ import annotations
 
-import itertools
 import time
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from arcacct.sandbox.apel_fields import Value
+    from arcacct.sandbox.apel_text import Value
 
 Row = dict[str, "Value"]
 Key = tuple["Value", ...]
@@ -29,6 +28,8 @@ HYBRID_KEY = (*WHOSE, "Infrastructure", "ServiceLevelType", "ServiceLevel", *SIZ
 
 _SUMMED = ("WallDuration", "CpuDuration", "NumberOfJobs")
 _COPIED = (*WHOSE, "ServiceLevelType", *SIZE, "EarliestEndTime", "LatestEndTime", *_SUMMED)
+_SHOWN = ("NumberOfJobs", "WallDuration", "CpuDuration", "NormalisedWallDuration", "NormalisedCpuDuration")
+"""In the order of `PortalTotals`."""
 _SI2K_PER_HEPSPEC = 250
 _LEVEL_DECIMALS = 1000
 """Service levels are stored with three decimals."""
@@ -59,7 +60,10 @@ def hybrid_rows(job_records: Iterable[Row], summaries: Iterable[Row], normalised
     """The rows that one run puts into the portal's table, in the order in which it does; see `HYBRID_KEY`."""
     yield from map(_normalised, _jobs_summed(job_records))
     yield from map(_normalised, summaries)
-    yield from map(_as_it_came, normalised)
+    # A normalised summary comes as it is, and has no service level: 0.
+    came = (*_COPIED, "Infrastructure", "NormalisedWallDuration", "NormalisedCpuDuration")
+    for row in normalised:
+        yield {**{column: row[column] for column in came}, "ServiceLevel": 0.0}
 
 
 def totals(hybrid: Iterable[Row]) -> dict[tuple[str, int, int], PortalTotals]:
@@ -67,38 +71,27 @@ def totals(hybrid: Iterable[Row]) -> dict[tuple[str, int, int], PortalTotals]:
     found: dict[tuple[str, int, int], PortalTotals] = {}
     for row in hybrid:
         month = (str(row["Site"]), int_of(row, "Year"), int_of(row, "Month"))
-        found[month] = found.get(month, PortalTotals()).plus(_usage(row))
+        usage = PortalTotals(*(int_of(row, name) for name in _SHOWN))
+        found[month] = found.get(month, PortalTotals()).plus(usage)
     return dict(sorted(found.items()))
-
-
-def _usage(row: Row) -> PortalTotals:
-    names = ("NumberOfJobs", "WallDuration", "CpuDuration", "NormalisedWallDuration", "NormalisedCpuDuration")
-    return PortalTotals(*(int_of(row, name) for name in names))
 
 
 def _jobs_summed(job_records: Iterable[Row]) -> Iterator[Row]:
     """Job records as summaries, a row for each key."""
     columns = (*WHOSE, "InfrastructureType", "ServiceLevelType", "ServiceLevel", *SIZE)
     groups: dict[Key, Row] = {}
-    for job in map(_as_summary, job_records):
+    for record in job_records:
+        end_time = int_of(record, "EndTime")
+        year, month, *_ = time.gmtime(end_time)
+        own: Row = {"Year": year, "Month": month, "EarliestEndTime": end_time, "LatestEndTime": end_time}
+        job = {**record, **own, "NumberOfJobs": 1}
         group = groups.setdefault(folded(job, columns), job)
         if group is not job:
-            _add(group, job)
+            for column in _SUMMED:
+                group[column] = int_of(group, column) + int_of(job, column)
+            group["EarliestEndTime"] = min(int_of(group, "EarliestEndTime"), end_time)
+            group["LatestEndTime"] = max(int_of(group, "LatestEndTime"), end_time)
     return iter(groups.values())
-
-
-def _as_summary(job: Row) -> Row:
-    end_time = int_of(job, "EndTime")
-    year, month, *_ = time.gmtime(end_time)
-    own: Row = {"Year": year, "Month": month, "EarliestEndTime": end_time, "LatestEndTime": end_time}
-    return {**job, **own, "NumberOfJobs": 1}
-
-
-def _add(group: Row, job: Row) -> None:
-    for column in _SUMMED:
-        group[column] = int_of(group, column) + int_of(job, column)
-    ends = [int_of(row, column) for row in (group, job) for column in ("EarliestEndTime", "LatestEndTime")]
-    group["EarliestEndTime"], group["LatestEndTime"] = min(ends), max(ends)
 
 
 def _normalised(summary: Row) -> Row:
@@ -112,17 +105,7 @@ def _normalised(summary: Row) -> Row:
         "NormalisedWallDuration": _rounded(int_of(summary, "WallDuration") * level, divisor),
         "NormalisedCpuDuration": _rounded(int_of(summary, "CpuDuration") * level, divisor),
     }
-    return {**_only(summary, _COPIED), **own}
-
-
-def _as_it_came(summary: Row) -> Row:
-    """A row of a normalised summary, which has no service level: 0."""
-    own = ("Infrastructure", "NormalisedWallDuration", "NormalisedCpuDuration")
-    return {**_only(summary, itertools.chain(_COPIED, own)), "ServiceLevel": 0.0}
-
-
-def _only(values: Row, columns: Iterable[str]) -> Row:
-    return {column: values[column] for column in columns}
+    return {**{column: summary[column] for column in _COPIED}, **own}
 
 
 def _rounded(number: int, divisor: int) -> int:

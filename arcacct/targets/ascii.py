@@ -14,27 +14,18 @@ import re
 
 _CUT_ESCAPE = re.compile(r"\\(?:x[0-9A-F]?)?\Z")
 
-_BYTE = {byte: f"\\x{byte:02X}" for byte in range(256)}
-
-
-_PLAIN = {byte: chr(byte) for byte in range(0x20, 0x7F)}
-
-
-_WRITTEN = {**_BYTE, **_PLAIN}
-
-
-def utf8_bytes(text: str) -> bytes:
-    """The bytes behind a text; half a surrogate pair stands for one raw byte that was not UTF-8, else for itself."""
-    try:
-        return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass")
+_WRITTEN = {byte: chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02X}" for byte in range(256)}
 
 
 def ascii_text(text: str) -> str:
     """The text in printable ASCII, with nothing in it that a receiver would take for something else."""
     if not (text.isascii() and text.isprintable()):
-        text = "".join(map(_WRITTEN.__getitem__, utf8_bytes(text)))
+        # Half a surrogate pair stands for one raw byte that was not UTF-8, else for itself.
+        try:
+            encoded = text.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            encoded = text.encode("utf-8", "surrogatepass")
+        text = "".join(map(_WRITTEN.__getitem__, encoded))
     if "%%" in text:
         text = text.replace("%%", "%\\x25")
     if "pkcs7-mime" in text:

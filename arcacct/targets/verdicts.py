@@ -47,46 +47,31 @@ def looks_sound(aar: AAR, now: int) -> bool:
 
     May say no to a good job, never yes to a bad one.
     """
+    # The texts that no other job has.
+    own = f"{aar.job_id} {aar.local_job_id or ''} {aar.job_name or ''} {aar.wn_instance or ''}"
     try:
-        return _amounts_look_sound(aar, now) and _texts_look_sound(aar)
+        return (
+            aar.status in FINAL
+            and 0 < aar.submit_time <= aar.end_time <= now <= LAST_SECOND
+            and 0 <= aar.wall_s <= INT4
+            and min(aar.cpu_user_s, aar.cpu_kernel_s) >= 0
+            and aar.cpu_user_s + aar.cpu_kernel_s <= INT4
+            and 0 <= aar.core_count <= INT2 >= aar.node_count >= 0
+            and 0 <= aar.memory_kib <= INT4 >= aar.virtual_memory_kib >= 0
+            and 0 <= aar.scratch_bytes < EXACT > aar.stage_in_bytes >= 0 <= aar.stage_out_bytes < EXACT
+            and 0 <= (aar.lrms_submit_time or 0) <= now
+            and 0 <= (aar.lrms_start_time or 0) <= now >= (aar.lrms_end_time or 0) >= 0
+            and own.isprintable()
+            and 0 < len(aar.job_id) <= SMALLEST_WIDTH >= len(aar.local_job_id or "")
+            and len(aar.job_name or "") <= SMALLEST_WIDTH
+            and shared_texts_sound(aar.user_dn, aar.vo, aar.queue, aar.project, aar.local_user, aar.fqans)
+            and _sound_hosts(aar.node_names) == aar.node_names
+            and parsed_benchmark(aar.benchmark) is not None
+            and isinstance(aar.exit_code, int)
+        )
     except TypeError:
         # SQLite holds anything in a column of numbers.
         return False
-
-
-def _amounts_look_sound(aar: AAR, now: int) -> bool:
-    return (
-        aar.status in FINAL
-        and 0 < aar.submit_time <= aar.end_time <= now <= LAST_SECOND
-        and 0 <= aar.wall_s <= INT4
-        and min(aar.cpu_user_s, aar.cpu_kernel_s) >= 0
-        and aar.cpu_user_s + aar.cpu_kernel_s <= INT4
-        and 0 <= aar.core_count <= INT2 >= aar.node_count >= 0
-        and 0 <= aar.memory_kib <= INT4 >= aar.virtual_memory_kib >= 0
-        and 0 <= aar.scratch_bytes < EXACT > aar.stage_in_bytes >= 0 <= aar.stage_out_bytes < EXACT
-        and 0 <= (aar.lrms_submit_time or 0) <= now
-        and 0 <= (aar.lrms_start_time or 0) <= now >= (aar.lrms_end_time or 0) >= 0
-        and isinstance(aar.exit_code, int)
-    )
-
-
-def _texts_look_sound(aar: AAR) -> bool:
-    return (
-        _own_texts_sound(aar)
-        and shared_texts_sound(aar.user_dn, aar.vo, aar.queue, aar.project, aar.local_user, aar.fqans)
-        and _sound_hosts(aar.node_names) == aar.node_names
-        and parsed_benchmark(aar.benchmark) is not None
-    )
-
-
-def _own_texts_sound(aar: AAR) -> bool:
-    """The texts that no other job has."""
-    texts = f"{aar.job_id} {aar.local_job_id or ''} {aar.job_name or ''} {aar.wn_instance or ''}"
-    return (
-        texts.isprintable()
-        and 0 < len(aar.job_id) <= SMALLEST_WIDTH >= len(aar.local_job_id or "")
-        and len(aar.job_name or "") <= SMALLEST_WIDTH
-    )
 
 
 @lru_cache(maxsize=8192)
@@ -104,12 +89,11 @@ def job_refusal(aar: AAR, largest_wall_s: int, largest_cpu_s: int) -> str | None
         return f"status {aar.status!r} is not final: expected completed, failed or aborted"
     if not _is_within(aar.end_time, 1, LAST_SECOND):
         return f"EndTime {_shown(aar.end_time)} is not a time"
-    bounds = (
+    return outside(
         ("wall time", aar.wall_s, largest_wall_s),
         ("user CPU time", aar.cpu_user_s, largest_cpu_s),
         ("kernel CPU time", aar.cpu_kernel_s, largest_cpu_s),
-    )
-    return outside(bounds) or outside((("CPU time", aar.cpu_s, largest_cpu_s),))
+    ) or outside(("CPU time", aar.cpu_s, largest_cpu_s))
 
 
 def ahead(aar: AAR, now: int) -> Verdict | None:
@@ -124,7 +108,7 @@ def ahead(aar: AAR, now: int) -> Verdict | None:
     return Verdict(aar, (), refusal, aar.end_time - FUTURE_S)
 
 
-def outside(bounds: tuple[tuple[str, object, int], ...]) -> str | None:
+def outside(*bounds: tuple[str, object, int]) -> str | None:
     """The first of (name, value, largest) that is no number in 0..largest, in words."""
     for name, value, largest in bounds:
         if not _is_within(value, 0, largest):
@@ -132,23 +116,21 @@ def outside(bounds: tuple[tuple[str, object, int], ...]) -> str | None:
     return None
 
 
-def known_count(count: object) -> int:
+def known_count(name: str, count: object, notes: list[str]) -> int:
     """
     Nodes or cores as every receiver holds them; 0 stands for "unknown", also in the place of an impossible number.
 
     Not the largest that a column holds: receivers multiply wall times by it.
     """
-    return count if isinstance(count, int) and 0 <= count <= INT4 else 0
+    if isinstance(count, int) and 0 <= count <= INT4:
+        return count
+    notes.append(f"{name} {_shown(count)} is outside 0..{INT4}: taken as unknown")
+    return 0
 
 
 def _is_within(value: object, least: int, most: int) -> bool:
     """Whether a value is a number between two: SQLite holds anything in a column of numbers."""
     return isinstance(value, int) and least <= value <= most
-
-
-def count_note(name: str, count: object) -> str:
-    """What to say of a count that `known_count` does not know."""
-    return f"{name} {_shown(count)} is outside 0..{INT4}: taken as unknown"
 
 
 def _shown(value: object) -> str:
@@ -193,11 +175,8 @@ def repair_amounts(aar: AAR, notes: list[str]) -> AAR:
         if not _is_within(amount, 0, EXACT - 1):
             notes.append(f"{name} {_shown(amount)} is outside 0..2^53: left out")
             aar = changed(aar, **{name: 0})
-    for name in ("node_count", "core_count"):
-        count = getattr(aar, name)
-        if known_count(count) != count:
-            notes.append(count_note(name.replace("_", " "), count))
-            aar = changed(aar, **{name: known_count(count)})
+    nodes, cores = known_count("node count", aar.node_count, notes), known_count("core count", aar.core_count, notes)
+    aar = aar._replace(node_count=nodes, core_count=cores)
     if not isinstance(aar.exit_code, int):
         notes.append(f"exit code {_shown(aar.exit_code)} is no number: taken as unknown")
         aar = aar._replace(exit_code=UNKNOWN_EXIT_CODE)

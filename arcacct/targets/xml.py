@@ -48,6 +48,22 @@ def has_forbidden(text: str) -> bool:
     return _FORBIDDEN.search(text) is not None
 
 
+def element(name: str, text: str | None, attributes: str = "") -> str:
+    """An element, or nothing for what is unknown: SGAS fails at some elements when they are empty."""
+    escaped = escape(text) if text else ""
+    return f"<{name}{attributes}>{escaped}</{name}>" if escaped else ""
+
+
+def positive(name: str, number: int, attributes: str = "") -> str:
+    """An element whose type is positiveInteger: zero is not a value of it."""
+    return f"<{name}{attributes}>{number}</{name}>" if number > 0 else ""
+
+
+def instant(kind: str, seconds: int | None) -> str:
+    """The TimeInstant of usage records, or nothing for what is unknown."""
+    return f'<TimeInstant urf:type="{kind}">{iso_time(seconds)}</TimeInstant>' if seconds else ""
+
+
 @lru_cache(maxsize=1024)
 def _day(number: int) -> str:
     return date.fromordinal(_DAY_ZERO + number).isoformat() + "T"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from calendar import timegm
-
 from arcacct.jobs.identity import has_value
+from arcacct.publishing.instants import month_bounds
 from arcacct.publishing.plug import CellVerdict, Verdict
 from arcacct.targets.apel import rules
 from arcacct.targets.apel.messages import APELOptions, apel_local_job_id
@@ -14,7 +13,6 @@ from arcacct.targets.verdicts import (
     ahead,
     benchmark_problem,
     changed,
-    count_note,
     job_refusal,
     known_count,
     looks_sound,
@@ -36,6 +34,8 @@ if TYPE_CHECKING:
     from arcacct.jobs.aar import AAR, UsageCell
     from arcacct.targets.rules import Rule
 
+    Repair = Callable[[AAR, list[str]], AAR]
+
 
 def _limits(table: Mapping[str, Rule], care: Care) -> tuple[tuple[str, int], ...]:
     """The values with this care and the largest that is sent of each."""
@@ -51,30 +51,28 @@ _LONG = int(rules.JOB["LocalJobId"].most)
 
 def accept_for_car(aar: AAR, options: APELOptions, now: int) -> Verdict:
     """Measure a job by the rules of APEL's XML parser, its database and the CAR schema."""
-    if looks_sound(aar, now) and _apel_looks_sound(aar, options.localid_prefix):
-        return Verdict(aar)
-    return apel_verdict(aar, options.localid_prefix, options.default_benchmark, now)
+    return _accept(aar, options, now)
 
 
 def accept_for_apel_job(aar: AAR, options: APELOptions, now: int) -> Verdict:
     """Measure a job by the rules of APEL's individual job records, v0.3 and v0.4."""
-    if looks_sound(aar, now) and _apel_looks_sound(aar, options.localid_prefix):
-        return Verdict(aar)
-    return apel_verdict(aar, options.localid_prefix, options.default_benchmark, now, repair_apel_job)
+    return _accept(aar, options, now, repair_apel_job)
 
 
-def _apel_looks_sound(aar: AAR, prefix: str) -> bool:
-    return (
-        has_value(aar.local_job_id)
+def _accept(aar: AAR, options: APELOptions, now: int, *repairs_of_format: Repair) -> Verdict:
+    prefix = options.localid_prefix
+    if (
+        looks_sound(aar, now)
+        and has_value(aar.local_job_id)
         and apel_local_job_id(aar, prefix) == f"{prefix}{aar.local_job_id}"
         and aar.job_id.isascii()
         and shared_texts_sound(aar.endpoint_url)
-    )
+    ):
+        return Verdict(aar)
+    return apel_verdict(aar, prefix, options.default_benchmark, now, *repairs_of_format)
 
 
-def apel_verdict(
-    aar: AAR, prefix: str, default: Benchmark, now: int, *repairs_of_format: Callable[[AAR, list[str]], AAR]
-) -> Verdict:
+def apel_verdict(aar: AAR, prefix: str, default: Benchmark, now: int, *repairs_of_format: Repair) -> Verdict:
     """All of APEL's rules for a job, then those of one format."""
     refusal = job_refusal(aar, _WALL_S, _CPU_S)
     if not refusal and (len(ascii_text(aar.job_id)) > _LONG or not has_value(aar.job_id)):
@@ -90,18 +88,15 @@ def apel_verdict(
     by_job_id = apel_local_job_id(aar._replace(local_job_id=None), prefix)
     if aar.local_job_id and apel_local_job_id(aar, prefix) == by_job_id:
         notes.append("LocalJobId: the batch system's id is too long or means nothing to APEL: the JobID is used")
-    for repair in (repair_times, repair_amounts, repair_hosts, note_characters, _note_apel_cuts, *repairs_of_format):
+    for repair in (repair_times, repair_amounts, repair_hosts, note_characters):
         aar = repair(aar, notes)
-    return Verdict(aar, tuple(notes))
-
-
-def _note_apel_cuts(aar: AAR, notes: list[str]) -> AAR:
-    """Note what APEL's formats cut to its columns, or send in parts."""
     note_cuts(aar._replace(local_user=(aar.local_user or "").partition(":")[0]), _CUT_OF_JOB, notes)
     longest = int(rules.JOB["FQAN"].most)
     if aar.fqans and len(ascii_text(aar.fqans[0])) > longest:
         notes.append(f"main FQAN: longer than {longest} characters: VO, group and role are sent, each cut to {_LONG}")
-    return aar
+    for repair_of_format in repairs_of_format:
+        aar = repair_of_format(aar, notes)
+    return Verdict(aar, tuple(notes))
 
 
 def repair_apel_job(aar: AAR, notes: list[str]) -> AAR:
@@ -118,10 +113,12 @@ def accept_cell(cell: UsageCell, options: APELOptions, now: int) -> CellVerdict:
     """Measure a usage cell by the rules of APEL's summary records."""
     if not (1 <= cell.month <= 12 and 1970 <= cell.year <= 9999):
         return CellVerdict(cell, (), f"{cell.year}-{cell.month} is not a month")
-    bounds = (("jobs", cell.jobs, _JOBS), ("wall time", cell.wall_s, EXACT), ("CPU time", cell.cpu_s, EXACT))
-    if refusal := outside(bounds):
+    if refusal := outside(
+        ("jobs", cell.jobs, _JOBS), ("wall time", cell.wall_s, EXACT), ("CPU time", cell.cpu_s, EXACT)
+    ):
         return CellVerdict(cell, (), refusal)
-    first, last = _month(cell.year, cell.month)
+    # The first second of the next month APEL still counts to it.
+    first, last = month_bounds(cell.year, cell.month)
     if first > now:
         refusal = f"month {cell.year}-{cell.month:02d} has not begun by this host's clock ({iso_time(now)})"
         return CellVerdict(cell, (), refusal, first)
@@ -129,10 +126,7 @@ def accept_cell(cell: UsageCell, options: APELOptions, now: int) -> CellVerdict:
     if cell.benchmark and (note := _benchmark_note(cell.benchmark, options.default_benchmark)):
         notes.append(note)
         cell = cell._replace(benchmark=None)
-    if (nodes := known_count(cell.node_count)) != cell.node_count:
-        notes.append(count_note("node count", cell.node_count))
-    if (cores := known_count(cell.core_count)) != cell.core_count:
-        notes.append(count_note("core count", cell.core_count))
+    nodes, cores = known_count("node count", cell.node_count, notes), known_count("core count", cell.core_count, notes)
     cell = cell._replace(node_count=nodes, core_count=cores)
     earliest = min(max(cell.earliest_end_time, first), last)
     latest = max(min(cell.latest_end_time, last), earliest)
@@ -149,9 +143,3 @@ def _benchmark_note(benchmark: str | None, default: Benchmark) -> str | None:
         return f"no benchmark: {default} is used"
     problem = benchmark_problem(benchmark)
     return None if problem is None else f"{problem}: {default} is used"
-
-
-def _month(year: int, month: int) -> tuple[int, int]:
-    """The first second of a month and the first of the next, which APEL still counts to it."""
-    following = (year + 1, 1) if month == 12 else (year, month + 1)
-    return timegm((year, month, 1, 0, 0, 0)), timegm((*following, 1, 0, 0, 0))

@@ -13,12 +13,18 @@ import secrets
 import time
 
 from arcacct.publishing.answers import Answer, Kind
-from arcacct.publishing.session import Request, TargetSession
+from arcacct.publishing.plug import Sender
+from arcacct.publishing.session import Request, TargetSession, session_to
 from arcacct.targets.apel.answers import classify_ams, classify_authn, token_of
+from arcacct.targets.apel.signing import Signer, signed_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from arcacct.publishing.ledger import Message
+    from arcacct.publishing.session import Patience
+    from arcacct.targets.apel.options import APELTarget
 
 MAX_ENCODED_BYTES = 1_000_000
 """The documented limit of a message's base64 text; the server itself gives up at 1,500,000 bytes as stored."""
@@ -59,7 +65,11 @@ class AMSClient:
         if encoded_size(len(data)) > MAX_ENCODED_BYTES:
             text = f"{encoded_size(len(data))} bytes in base64, {MAX_ENCODED_BYTES} are allowed"
             return Answer(Kind.TOO_LARGE, text=text)
-        body = _publish_body(data, empaid)
+        # AMS does not escape attributes when it stores them; base64 and these names need no escapes.
+        if not re.fullmatch(r"[A-Za-z0-9/._-]+", empaid):
+            raise ValueError(f"an empaid consists of letters, digits and / . _ -, not {empaid!r}")
+        head = b'{"messages":[{"attributes":{"empaid":"' + empaid.encode() + b'"},"data":"'
+        body = head + base64.b64encode(data) + b'"}]}'
         answer = self._obtain_token()
         if self._token is None:
             return answer
@@ -95,9 +105,28 @@ class AMSClient:
         return answer
 
 
-def _publish_body(data: bytes, empaid: str) -> bytes:
-    # AMS does not escape attributes when it stores them; base64 and these names need no escapes.
-    if not re.fullmatch(r"[A-Za-z0-9/._-]+", empaid):
-        raise ValueError(f"an empaid consists of letters, digits and / . _ -, not {empaid!r}")
-    head = b'{"messages":[{"attributes":{"empaid":"' + empaid.encode() + b'"},"data":"'
-    return head + base64.b64encode(data) + b'"}]}'
+class AMSSender(Sender):
+    """One target's way to its topic, by signed messages."""
+
+    def __init__(self, target: APELTarget, patience: Patience | None = None) -> None:
+        """Raise CredentialError and ConfigError as `Signer` and `tls_context` do."""
+        self._signer = Signer(target.transport.x509_host_cert, target.transport.x509_host_key)
+        self.session = session_to(target.transport, patience)
+        self._client = AMSClient(target.url, target.authn_url, self.session)
+        self.destination = target.url
+
+    def name(self) -> str | None:
+        return new_empaid()
+
+    def pack(self, text: str) -> bytes:
+        return self._signer.sign(text)
+
+    def unpack(self, data: bytes) -> str:
+        return signed_text(data)
+
+    def renewed(self, data: bytes) -> bytes:
+        # APEL drops a message whose signer's certificate has ended, and tells nobody.
+        return data if self._signer.signed(data) else self.pack(self.unpack(data))
+
+    def send(self, message: Message) -> Answer:
+        return self._client.publish(message.data, message.empaid or new_empaid())

@@ -19,9 +19,14 @@ _LONGEST_TOKEN = 4096
 
 def classify_ams(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
     """Judge what AMS answered to ``topics/T:publish`` with one message."""
-    if status == 200:
-        return _ams_accepted(body)
     said = words(body)
+    if status == 200:
+        parsed = json_of(body)
+        ids = parsed.get("messageIds") if isinstance(parsed, dict) else None
+        if isinstance(ids, list) and len(ids) == 1 and isinstance(ids[0], str | int):
+            return Answer(Kind.ACCEPTED, 200, receiver_id=fit(str(ids[0]), TEXT_LIMIT))
+        advice = _ADVICE_AMS[None]
+        return Answer(Kind.WE_ARE_REFUSED, 200, said or "an empty answer", outcome_known=False, advice=advice)
     if status == 401:
         return Answer(Kind.TOKEN_REFUSED, 401, said, advice=_ADVICE_TOKEN, about_credentials=True)
     if status == 400 and error_message(body) and not said.startswith(("Invalid topic name", "Invalid project name")):
@@ -93,12 +98,3 @@ _ADVICE_AUTHN = {
     "(it takes up to four hours to arrive), and check targeturl",
     None: "check targeturl and authn_port: this is not what the AMS authn service answers",
 }
-
-
-def _ams_accepted(body: bytes) -> Answer:
-    parsed = json_of(body)
-    ids = parsed.get("messageIds") if isinstance(parsed, dict) else None
-    if isinstance(ids, list) and len(ids) == 1 and isinstance(ids[0], str | int):
-        return Answer(Kind.ACCEPTED, 200, receiver_id=fit(str(ids[0]), TEXT_LIMIT))
-    said = words(body) or "an empty answer"
-    return Answer(Kind.WE_ARE_REFUSED, 200, said, outcome_known=False, advice=_ADVICE_AMS[None])

@@ -20,12 +20,12 @@ from arcacct.targets.apel.messages import (
     apel_local_job_id,
     benchmark_of,
     infrastructure,
-    membership,
+    member_of,
     submit_host,
 )
 from arcacct.targets.apel.rules import DESCRIPTION, LONG, QUEUE
 from arcacct.targets.apel.text import field
-from arcacct.targets.xml import duration, escape, iso_time
+from arcacct.targets.xml import duration, element, escape, instant, iso_time, positive
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ TAIL = "</UsageRecords>\n"
 """A document is HEAD, records, TAIL; all ASCII. No comment before the root: APEL looks at the first node only."""
 
 _LARGEST_INT = 2**31 - 1
+_SHARED, _PHYSICAL = (f' urf:metric="max" urf:storageUnit="KB" urf:type="{kind}"' for kind in ("Shared", "Physical"))
 
 # RFC 2253, section 3: a type of attribute, by keyword or number, and its value. The schema has one word for such names
 # and one for all others, the subjects of tokens among them (`https://issuer/subject`), and wants one of the two.
@@ -45,16 +46,30 @@ _RFC_2253 = re.compile(r"(?:[A-Za-z][A-Za-z0-9-]*|(?:[Oo][Ii][Dd]\.)?[0-9]+(?:\.
 
 def car(aar: AAR, options: APELOptions, create_time: int) -> str:
     """One UsageRecord for the inside of a document; the record must have passed `acceptance`."""
+    benchmark = benchmark_of(aar.benchmark, options.default_benchmark)
+    code = aar.exit_code
     text = (
         f'<UsageRecord><RecordIdentity urf:recordId="{escape(job_record_id(aar, options.lrms_host))}"'
         f' urf:createTime="{iso_time(create_time)}"/>'
         f"<JobIdentity><GlobalJobId>{escape(aar.job_id)}</GlobalJobId>"
         f"<LocalJobId>{escape(apel_local_job_id(aar, options.localid_prefix))}</LocalJobId></JobIdentity>"
-        f"{_user_identity(aar.local_user, aar.user_dn, aar.project, _member(aar, options))}"
-        f"{_element('JobName', aar.job_name)}<Status>{escape(aar.status)}</Status>"
-        f"{_exit_status(aar.exit_code)}{_infrastructure(aar.lrms, aar.endpoint_url)}{_middleware(options.arc_version)}"
-        f"{_used(aar, options)}{_times(aar, options)}{_places(aar.endpoint_url, aar.queue, options)}"
-        f"{_hosts(aar.node_names)}</UsageRecord>\n"
+        f"{_user_identity(aar.local_user, aar.user_dn, aar.project, member_of(aar, options))}"
+        f"{element('JobName', aar.job_name)}<Status>{escape(aar.status)}</Status>"
+        f"{f'<ExitStatus>{code}</ExitStatus>' if -_LARGEST_INT <= code <= _LARGEST_INT else ''}"
+        f"{_infrastructure(aar.lrms, aar.endpoint_url)}{_middleware(options.arc_version)}"
+        f"<WallDuration>{duration(aar.wall_s)}</WallDuration>"
+        f'<CpuDuration urf:usageType="all">{duration(aar.cpu_s)}</CpuDuration>'
+        f'<CpuDuration urf:usageType="user">{duration(aar.cpu_user_s)}</CpuDuration>'
+        f'<CpuDuration urf:usageType="system">{duration(aar.cpu_kernel_s)}</CpuDuration>'
+        f'<ServiceLevel urf:type="{benchmark.type}">{benchmark.value}</ServiceLevel>'
+        f"{positive('Memory', aar.virtual_memory_kib, _SHARED)}{positive('Memory', aar.memory_kib, _PHYSICAL)}"
+        # CAR names three instants: created, queued, and eligible to run (we know when the payload started).
+        f'<TimeInstant urf:type="Ctime">{iso_time(aar.submit_time)}</TimeInstant>'
+        f"{instant('Qtime', aar.lrms_submit_time)}{instant('Etime', aar.lrms_start_time)}"
+        f"{positive('NodeCount', aar.node_count)}{positive('Processors', aar.core_count)}"
+        f"<EndTime>{iso_time(aar.end_time)}</EndTime>"
+        f"<StartTime>{iso_time(start_time(aar, options.start_time_source))}</StartTime>"
+        f"{_places(aar.endpoint_url, aar.queue, options)}{_hosts(aar.node_names)}</UsageRecord>\n"
     )
     if not text.isascii():
         text = text.encode("ascii", "xmlcharrefreplace").decode("ascii")
@@ -65,54 +80,29 @@ def car(aar: AAR, options: APELOptions, create_time: int) -> str:
     return text.replace("pkcs7-mime", "pkcs7&#45;mime") if "pkcs7-mime" in text else text
 
 
-def _element(name: str, text: str | None, attributes: str = "") -> str:
-    """An element, or nothing for what is unknown."""
-    escaped = escape(text) if text else ""
-    return f"<{name}{attributes}>{escaped}</{name}>" if escaped else ""
-
-
-def _positive(name: str, number: int, attributes: str = "") -> str:
-    """An element whose type is positiveInteger: zero is not a value of it."""
-    return f"<{name}{attributes}>{number}</{name}>" if number > 0 else ""
-
-
-def _member(aar: AAR, options: APELOptions) -> Membership:
-    return membership(aar.vo, aar.fqans[0] if aar.fqans else None, aar.auth_groups, aar.endpoint_url, options)
-
-
 # Users come back with every job: a site has thousands of jobs for each combination.
 @lru_cache(maxsize=4096)
 def _user_identity(local_user: str | None, user_dn: str | None, project: str | None, member: Membership) -> str:
+    """
+    With VO, group and role. APEL derives all three from the FQAN; only without one it reads the types group and role.
+
+    ``vo-group`` and ``vo-role`` are what the CAR document names, and what nobody reads.
+    """
     user, _, group = (local_user or "").partition(":")
     name, account = field(user_dn, LONG), field(user, LONG) or "nobody"
     notation = ' urf:type="rfc2253"' if _RFC_2253.match(name or "") else ' urf:type="opensslCompat"'
     return (
-        f"<UserIdentity>{_element('GlobalUserName', name, notation)}"
-        f"{_groups(member)}{_attribute('ProjectName', project)}"
-        f"<LocalUserId>{escape(account)}</LocalUserId>{_element('LocalGroup', group)}</UserIdentity>"
-    )
-
-
-def _groups(member: Membership) -> str:
-    """
-    VO, group and role. APEL derives all three from the FQAN; only without one it reads the types group and role.
-
-    ``vo-group`` and ``vo-role`` are what the CAR document names, and what nobody reads.
-    """
-    role = None if member.role == "Role=NULL" else member.role
-    return (
-        f"{_element('Group', member.vo)}{_attribute('FQAN', member.fqan)}"
-        f"{_attribute('vo-group', member.group)}{_attribute('vo-role', role)}"
+        f"<UserIdentity>{element('GlobalUserName', name, notation)}"
+        f"{element('Group', member.vo)}{_attribute('FQAN', member.fqan)}{_attribute('vo-group', member.group)}"
+        f"{_attribute('vo-role', None if member.role == 'Role=NULL' else member.role)}"
         f"{'' if member.fqan else _attribute('group', member.group) + _attribute('role', member.role)}"
+        f"{_attribute('ProjectName', project)}"
+        f"<LocalUserId>{escape(account)}</LocalUserId>{element('LocalGroup', group)}</UserIdentity>"
     )
 
 
 def _attribute(kind: str, text: str | None) -> str:
-    return _element("GroupAttribute", text, f' urf:type="{kind}"')
-
-
-def _exit_status(code: int) -> str:
-    return f"<ExitStatus>{code}</ExitStatus>" if -_LARGEST_INT <= code <= _LARGEST_INT else ""
+    return element("GroupAttribute", text, f' urf:type="{kind}"')
 
 
 @lru_cache(maxsize=256)
@@ -129,38 +119,6 @@ def _middleware(arc_version: str | None) -> str:
     return f'<Middleware urf:name="arc"{version} urf:description="{product}, arcacct {__version__}"/>'
 
 
-def _used(aar: AAR, options: APELOptions) -> str:
-    benchmark = benchmark_of(aar.benchmark, options.default_benchmark)
-    kib = ' urf:metric="max" urf:storageUnit="KB" urf:type='
-    return (
-        f"<WallDuration>{duration(aar.wall_s)}</WallDuration>"
-        f'<CpuDuration urf:usageType="all">{duration(aar.cpu_s)}</CpuDuration>'
-        f'<CpuDuration urf:usageType="user">{duration(aar.cpu_user_s)}</CpuDuration>'
-        f'<CpuDuration urf:usageType="system">{duration(aar.cpu_kernel_s)}</CpuDuration>'
-        f'<ServiceLevel urf:type="{benchmark.type}">{benchmark.value}</ServiceLevel>'
-        f"{_positive('Memory', aar.virtual_memory_kib, kib + _SHARED)}"
-        f"{_positive('Memory', aar.memory_kib, kib + _PHYSICAL)}"
-    )
-
-
-_SHARED, _PHYSICAL = '"Shared"', '"Physical"'
-
-
-def _times(aar: AAR, options: APELOptions) -> str:
-    """CAR names three instants: created, queued, and eligible to run (we know when the payload started)."""
-    return (
-        f'<TimeInstant urf:type="Ctime">{iso_time(aar.submit_time)}</TimeInstant>'
-        f"{_instant('Qtime', aar.lrms_submit_time)}{_instant('Etime', aar.lrms_start_time)}"
-        f"{_positive('NodeCount', aar.node_count)}{_positive('Processors', aar.core_count)}"
-        f"<EndTime>{iso_time(aar.end_time)}</EndTime>"
-        f"<StartTime>{iso_time(start_time(aar, options.start_time_source))}</StartTime>"
-    )
-
-
-def _instant(kind: str, seconds: int | None) -> str:
-    return f'<TimeInstant urf:type="{kind}">{iso_time(seconds)}</TimeInstant>' if seconds else ""
-
-
 @lru_cache(maxsize=1024)
 def _places(endpoint_url: str | None, queue: str | None, options: APELOptions) -> str:
     """
@@ -172,7 +130,7 @@ def _places(endpoint_url: str | None, queue: str | None, options: APELOptions) -
     host = machine_host(endpoint_url, options.lrms_host) or ""
     return (
         f"<MachineName>{host if is_domain_name(host) else ''}</MachineName>"
-        f"{_element('SubmitHost', submit_host(endpoint_url, options))}"
+        f"{element('SubmitHost', submit_host(endpoint_url, options))}"
         f'<Queue urf:description="execution">{escape(field(queue, QUEUE) or "")}</Queue>'
         f'<Site urf:type="gocdb">{escape(field(options.site, LONG) or "")}</Site>'
     )

@@ -31,11 +31,22 @@ JOB_KINDS = (CAR.kind, *JOB_VERSIONS)
 
 
 class APELRecords(Records):
-    """What all records of jobs have in common: APEL knows a job by site, id and end, whatever the format."""
+    """Records of jobs of a kind: APEL knows a job by site, id and end, whatever the format."""
 
-    def __init__(self, document: Document, options: APELOptions) -> None:
-        self.document = document
+    def __init__(self, kind: str, options: APELOptions) -> None:
         self.options = options
+        self.version = JOB_VERSIONS.get(kind)
+        """Of individual job messages; ``None``: compute accounting records in XML."""
+        self.document = CAR if self.version is None else Document(kind, messages.JOB_HEADERS[self.version], "", END)
+
+    def accept(self, aar: AAR, now: int) -> Verdict:
+        measure = acceptance.accept_for_car if self.version is None else acceptance.accept_for_apel_job
+        return measure(aar, self.options, now)
+
+    def text(self, aar: AAR, now: int) -> str:
+        if self.version is None:
+            return car.car(aar, self.options, now)
+        return messages.individual_job(aar, self.options, self.version)
 
     def key(self, aar: AAR) -> str:
         site, local_job_id, end_time = messages.job_key(aar, self.options.site, self.options.localid_prefix)
@@ -52,37 +63,10 @@ class APELRecords(Records):
         return site
 
     def of_key(self, key: str) -> Records:
-        return type(self)(self.document, self.options._replace(site=self.site_of(key)))
+        return APELRecords(self.document.kind, self.options._replace(site=self.site_of(key)))
 
     def neutral(self, aar: AAR, key: str) -> AAR:
         return messages.neutral_job(aar, JobKey._make(json.loads(key)), self.options.localid_prefix)
-
-
-class ComputeRecords(APELRecords):
-    """Compute accounting records in XML."""
-
-    def accept(self, aar: AAR, now: int) -> Verdict:
-        return acceptance.accept_for_car(aar, self.options, now)
-
-    def text(self, aar: AAR, now: int) -> str:
-        return car.car(aar, self.options, now)
-
-
-class IndividualJobs(APELRecords):
-    """Individual job messages, of the version that the kind says."""
-
-    def accept(self, aar: AAR, now: int) -> Verdict:
-        return acceptance.accept_for_apel_job(aar, self.options, now)
-
-    def text(self, aar: AAR, _now: int) -> str:
-        return messages.individual_job(aar, self.options, JOB_VERSIONS[self.document.kind])
-
-
-def records(kind: str, options: APELOptions) -> APELRecords:
-    """Records of jobs of a kind."""
-    if kind == CAR.kind:
-        return ComputeRecords(CAR, options)
-    return IndividualJobs(Document(kind, messages.JOB_HEADERS[JOB_VERSIONS[kind]], "", END), options)
 
 
 class APELSums(Sums):
@@ -111,7 +95,9 @@ class MonthlySummaries(APELSums, Summaries):
         return acceptance.accept_cell(cell, self.options, now)
 
     def sums(self, cells: Iterable[UsageCell]) -> list[tuple[str, SentSum]]:
-        return [(self._text(one), _sent(one)) for one in summaries.summaries(cells, self.options, self.version)]
+        return [
+            (self._text(one), _noted(one, one.wall_s)) for one in summaries.summaries(cells, self.options, self.version)
+        ]
 
     def _text(self, summary: Summary) -> str:
         return summaries.summary_record(summary, self.version, self.options.dialect)
@@ -133,17 +119,10 @@ class MonthlySummaries(APELSums, Summaries):
             )
 
 
-def _sent(summary: Summary) -> SentSum:
-    key, spelling = summary.key, summary.spelling
-    return SentSum(
-        json.dumps(key),
-        key.year,
-        key.month,
-        summary.jobs,
-        summary.wall_s,
-        spelling.site or "",
-        spelling.submit_host or "",
-    )
+def _noted(one: Summary | Sync, wall_s: int) -> SentSum:
+    key, spelling = one.key, one.spelling
+    names = spelling.site or "", spelling.submit_host or ""
+    return SentSum(json.dumps(key), key.year, key.month, one.jobs, wall_s, *names)
 
 
 class SyncMessages(APELSums, Counts):
@@ -161,12 +140,7 @@ class SyncMessages(APELSums, Counts):
             (SyncKey(site if folded(place.site) == folded(site) else place.site, *place[1:]), jobs)
             for place, jobs in given
         ]
-        return [(summaries.sync_record(one), _counted(one)) for one in summaries.syncs(found)]
+        return [(summaries.sync_record(one), _noted(one, 0)) for one in summaries.syncs(found)]
 
     def zero(self, key: str) -> str:
         return summaries.sync_record(summaries.zero_sync(SyncKey._make(json.loads(key))))
-
-
-def _counted(sync: Sync) -> SentSum:
-    key, spelling = sync.key, sync.spelling
-    return SentSum(json.dumps(key), key.year, key.month, sync.jobs, 0, spelling.site or "", spelling.submit_host or "")

@@ -10,16 +10,16 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from arcacct.benchmark import Benchmark, parsed_benchmark
+from arcacct.benchmark import Benchmark
 from arcacct.errors import InputError
 from arcacct.targets.apel.messages import JobKey
 from arcacct.targets.apel.rules import LONG
-from arcacct.targets.apel.summaries import Summary, SummaryKey, Sync, SyncKey, folded_key
+from arcacct.targets.apel.summaries import Summary, SummaryKey, Sync, SyncKey, folded_key, summed
 from arcacct.targets.apel.text import field, folded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
 VERSIONS = (6, 7)
 """The jura-ng of ARC 6 and that of ARC 7."""
@@ -98,22 +98,11 @@ def _sum(group: list[JuraCell], site: str, version: int) -> JuraSum | None:
         benchmark = Benchmark.parse(f"{kind}:{value}")
     except InputError:
         return None
-    spellings = [_spelling(cell, site, version) for cell in group]
     spelling = _spelling(last, site, version)
-    wall_s, cpu_s = sum(cell.wall_s for cell in group), sum(cell.cpu_s for cell in group)
-    summary = Summary(
-        key=_key(spelling, benchmark),
-        spelling=spelling,
-        jobs=sum(cell.jobs for cell in group),
-        wall_s=wall_s,
-        cpu_s=cpu_s,
-        normalised_wall=benchmark.normalised(wall_s),
-        normalised_cpu=benchmark.normalised(cpu_s),
-        earliest_end_time=min(cell.earliest_end_time for cell in group),
-        latest_end_time=last.latest_end_time,
-    )
-    keys = dict.fromkeys(_key(one, benchmark) for one in spellings)
-    return JuraSum(summary, tuple(key for key in keys if key != summary.key))
+    key = _key(spelling, benchmark)
+    keys = dict.fromkeys(_key(_spelling(cell, site, version), benchmark) for cell in group)
+    summary = summed(key, spelling, [(benchmark, cell) for cell in group])
+    return JuraSum(summary, tuple(one for one in keys if one != key))
 
 
 def _spelling(cell: JuraCell, site: str, version: int) -> SummaryKey:
@@ -179,14 +168,13 @@ def _submit_host(interface: str, url: str, version: int) -> str:
 
 def syncs(counts: Iterable[JuraCount], site: str, version: int) -> list[Sync]:
     """The sync records that jura-ng sent, in its order: of two with one key APEL keeps the later."""
-    return [_sync(count, site, version) for count in counts]
-
-
-def _sync(count: JuraCount, site: str, version: int) -> Sync:
-    host = _submit_host(count.interface, count.endpoint_url, version)
-    spelling = SyncKey(site, host, count.year, count.month)
-    key = SyncKey(folded(field(site, LONG)), folded(field(host, LONG)), count.year, count.month)
-    return Sync(key, spelling, count.jobs)
+    found = []
+    for count in counts:
+        host = _submit_host(count.interface, count.endpoint_url, version)
+        spelling = SyncKey(site, host, count.year, count.month)
+        key = spelling._replace(site=folded(field(site, LONG)), submit_host=folded(field(host, LONG)))
+        found.append(Sync(key, spelling, count.jobs))
+    return found
 
 
 def job_key(job_id: str, local_job_id: str, end_time: int, site: str) -> JobKey:
@@ -209,13 +197,3 @@ def service_level_of_job(benchmark: str, version: int) -> Benchmark | None:
         return Benchmark.parse(f"{kind}:{value}")
     except InputError:
         return None
-
-
-def recorded_benchmark(benchmark: str) -> Benchmark | None:
-    """What A-REX recorded, which any other publisher sends; None where it is none that APEL knows."""
-    return parsed_benchmark(benchmark)
-
-
-def at_receiver(sent: Iterable[JuraSum]) -> Iterator[Summary]:
-    """What APEL has of them: the last of each key."""
-    yield from {one.summary.key: one.summary for one in sent}.values()

@@ -71,10 +71,10 @@ class Membership(NamedTuple):
 
 def individual_job(aar: AAR, options: APELOptions, version: str = "v0.3") -> str:
     """One job record, its end included; the record must have passed `acceptance`."""
-    if options.dialect == "seed":
-        return _seed_job(aar, options)
     benchmark = benchmark_of(aar.benchmark, options.default_benchmark)
-    member = membership(aar.vo, aar.fqans[0] if aar.fqans else None, aar.auth_groups, aar.endpoint_url, options)
+    if options.dialect == "seed":
+        return _seed_job(aar, benchmark, options)
+    member = member_of(aar, options)
     return record_text(
         [
             ("Site", field(options.site, LONG)),
@@ -86,14 +86,17 @@ def individual_job(aar: AAR, options: APELOptions, version: str = "v0.3") -> str
             ("InfrastructureDescription", field(f"ARC-{aar.lrms.upper()}" if aar.lrms else "ARC", DESCRIPTION)),
             ("InfrastructureType", infrastructure(aar.endpoint_url)),
             *_memory(aar),
-            *_service_level(benchmark, version),
+            *service_level(benchmark.type, benchmark.value, version),
         ]
     )
 
 
-def _seed_job(aar: AAR, options: APELOptions) -> str:
+def _seed_job(aar: AAR, benchmark: Benchmark, options: APELOptions) -> str:
     """The fields of the format's document and no others; local jobs are told by Infrastructure and SubmitHostType."""
-    fqan_only = Membership(_seed_fqan(aar, options), None, None, None)
+    parsed = parsed_fqan(aar.fqans[0]) if aar.fqans else None
+    # Of a local job no FQAN that would hide the site's prefix, since there is no field for a VO.
+    hides_prefix = options.local_group_prefix and not aar.endpoint_url
+    fqan_only = Membership(None if parsed is None or hides_prefix else _whole_fqan(parsed), None, None, None)
     return record_text(
         [
             ("Site", field(options.site, LONG)),
@@ -103,17 +106,9 @@ def _seed_job(aar: AAR, options: APELOptions) -> str:
             *_user(aar, fqan_only, options),
             *_usage(aar, options),
             *_memory(aar),
-            *_service_level(benchmark_of(aar.benchmark, options.default_benchmark), "v0.3"),
+            *service_level(benchmark.type, benchmark.value, "v0.3"),
         ]
     )
-
-
-def _seed_fqan(aar: AAR, options: APELOptions) -> str | None:
-    """The main FQAN; of a local job none that would hide the site's prefix, since there is no field for a VO."""
-    parsed = parsed_fqan(aar.fqans[0]) if aar.fqans else None
-    if parsed is None or (options.local_group_prefix and not aar.endpoint_url):
-        return None
-    return _whole_fqan(parsed)
 
 
 def _user(aar: AAR, member: Membership, options: APELOptions) -> list[tuple[str, object]]:
@@ -144,10 +139,11 @@ def _memory(aar: AAR) -> list[tuple[str, object]]:
     return [("MemoryReal", aar.memory_kib or None), ("MemoryVirtual", aar.virtual_memory_kib or None)]
 
 
-def _service_level(benchmark: Benchmark, version: str) -> list[tuple[str, object]]:
+def service_level(kind: str | None, value: str | None, version: str) -> list[tuple[str, object]]:
+    """A benchmark: since v0.4 a dictionary."""
     if version == "v0.4":
-        return [("ServiceLevel", f"{{{benchmark.type}: {benchmark.value}}}")]
-    return [("ServiceLevelType", benchmark.type), ("ServiceLevel", benchmark.value)]
+        return [("ServiceLevel", f"{{{kind}: {value}}}")]
+    return [("ServiceLevelType", kind), ("ServiceLevel", value)]
 
 
 def apel_local_job_id(aar: AAR, prefix: str) -> str:
@@ -226,6 +222,11 @@ def submit_host(endpoint_url: str | None, options: APELOptions) -> str | None:
 def place(endpoint_url: str | None, options: APELOptions) -> tuple[str, str]:
     """Where APEL counts a job: site and SubmitHost as they are sent; ``''`` for what is not."""
     return field(options.site, LONG) or "", submit_host(endpoint_url, options) or ""
+
+
+def member_of(aar: AAR, options: APELOptions) -> Membership:
+    """The `membership` of a job's user."""
+    return membership(aar.vo, aar.fqans[0] if aar.fqans else None, aar.auth_groups, aar.endpoint_url, options)
 
 
 @lru_cache(maxsize=4096)

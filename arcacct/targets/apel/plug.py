@@ -52,7 +52,7 @@ class APELMessages(Plug):
         self.counts: families.SyncMessages = families.SyncMessages(self.options)
 
     def records(self, kind: str) -> Records:
-        return families.records(kind, self.options)
+        return families.APELRecords(kind, self.options)
 
     def summaries(self, kind: str) -> Summaries:
         return families.MonthlySummaries(kind, self.options)
@@ -77,7 +77,7 @@ class APELPlug(APELMessages):
 
     def sender(self, patience: Patience | None = None) -> Sender:
         # For AMS only: the library behind it takes longer to import than a thousand records to publish.
-        from arcacct.targets.apel.sending import AMSSender  # noqa: PLC0415
+        from arcacct.targets.apel.ams import AMSSender  # noqa: PLC0415
 
         return AMSSender(self.target, patience)
 

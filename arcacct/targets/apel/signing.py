@@ -11,8 +11,6 @@ from __future__ import annotations
 import base64
 import secrets
 import time
-from datetime import UTC, datetime
-from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -22,58 +20,55 @@ from cryptography.hazmat.primitives.serialization import pkcs7
 from cryptography.x509.oid import PublicKeyAlgorithmOID
 
 from arcacct.errors import CredentialError
-from arcacct.targets.apel.ssm_text import ssm_text
+from arcacct.targets.apel.text import ssm_text
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
-
+_UTC = "%Y-%m-%dT%H:%M:%SZ"
 MIN_LIFETIME_S = 86_400
 """SSM refuses to start with a certificate that has less left; messages signed with it are rejected unseen."""
-
-
-class HostCredential(NamedTuple):
-    """A host's certificate and its private key, checked to belong together and to be of use for another day."""
-
-    certificate: x509.Certificate
-    key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
-
-
-def host_credential(cert_path: str, key_path: str, now_s: int | None = None) -> HostCredential:
-    """
-    Read a certificate (the first of the file, if it holds a chain) and its key, both PEM.
-
-    Raises CredentialError if one is unreadable or encrypted, they do not match, the key is neither RSA nor EC, or
-    the certificate is not valid from now (`now_s`, UTC seconds) until a day later.
-    """
-    certificate = _certificate(cert_path)
-    key = _key(key_path)
-    if not isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):
-        raise CredentialError(f"{key_path}: the key is neither RSA nor EC; ask for a certificate with one of these")
-    if certificate.public_key_algorithm_oid == PublicKeyAlgorithmOID.RSASSA_PSS:
-        # Such a key signs by RSA-PSS only, and SSM takes every RSA-PSS signature for a broken one.
-        raise CredentialError(f"{cert_path}: its key is for RSA-PSS only; ask for a certificate with a plain RSA key")
-    if key.public_key() != certificate.public_key():
-        raise CredentialError(
-            f"{key_path}: this is not the key of the certificate {cert_path}; set x509_host_key and x509_host_cert "
-            "to files that belong together"
-        )
-    _check_lifetime(cert_path, certificate, int(time.time()) if now_s is None else now_s)
-    return HostCredential(certificate, key)
 
 
 class Signer:
     """Signs messages with one host certificate, read and checked once."""
 
-    def __init__(self, cert_path: str, key_path: str, now_s: int | None = None) -> None:
-        """Raise CredentialError as `host_credential` does."""
-        self._credential = host_credential(cert_path, key_path, now_s)
+    def __init__(self, cert_path: str, key_path: str) -> None:
+        """
+        Read a certificate (the first of the file, if it holds a chain) and its key, both PEM.
+
+        Raises CredentialError if one is unreadable or encrypted, they do not match, the key is neither RSA nor EC, or
+        the certificate is not valid from now until a day later.
+        """
+        try:
+            self._certificate = x509.load_pem_x509_certificate(_read(cert_path, "x509_host_cert"))
+        except ValueError as exc:
+            raise CredentialError(f"{cert_path}: no certificate in PEM form; set x509_host_cert to one") from exc
+        try:
+            key = serialization.load_pem_private_key(_read(key_path, "x509_host_key"), password=None)
+        except TypeError as exc:
+            raise CredentialError(
+                f"{key_path}: the key is encrypted; a service needs it in clear (openssl pkey -in ... -out ...)"
+            ) from exc
+        except (ValueError, UnsupportedAlgorithm) as exc:
+            raise CredentialError(f"{key_path}: no private key in PEM form; set x509_host_key to one") from exc
+        if not isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):
+            raise CredentialError(f"{key_path}: the key is neither RSA nor EC; ask for a certificate with one of these")
+        if self._certificate.public_key_algorithm_oid == PublicKeyAlgorithmOID.RSASSA_PSS:
+            # Such a key signs by RSA-PSS only, and SSM takes every RSA-PSS signature for a broken one.
+            raise CredentialError(
+                f"{cert_path}: its key is for RSA-PSS only; ask for a certificate with a plain RSA key"
+            )
+        if key.public_key() != self._certificate.public_key():
+            raise CredentialError(
+                f"{key_path}: this is not the key of the certificate {cert_path}; set x509_host_key and x509_host_cert "
+                "to files that belong together"
+            )
+        self._key = key
+        _check_lifetime(cert_path, self._certificate)
 
     def signed(self, message: bytes) -> bool:
         """Whether a message of `sign` carries this certificate: the receiver takes no other one's for ours."""
         encoded = message.rpartition(b'filename="smime.p7s"\r\n\r\n')[2].partition(b"--")[0]
         certificates = pkcs7.load_der_pkcs7_certificates(base64.b64decode(encoded))
-        return certificates == [self._credential.certificate]
+        return certificates == [self._certificate]
 
     def sign(self, text: str) -> bytes:
         """
@@ -84,35 +79,35 @@ class Signer:
         # What is signed is the whole first part, in MIME's line ends. `cryptography` makes the same of the options
         # DetachedSignature and Text, but runs it through the email package: 30 ms a megabyte instead of 1.4.
         part = b"Content-Type: text/plain\r\n\r\n" + ssm_text(text).replace(b"\n", b"\r\n")
-        return _multipart(part, self._signature(part))
-
-    def _signature(self, part: bytes) -> bytes:
-        """The detached PKCS#7 signature, DER: SHA-256, never RSA-PSS (SSM rejects it)."""
-        certificate, key = self._credential
-        return (
+        # Detached, with SHA-256, and never RSA-PSS (SSM rejects it).
+        signature = (
             pkcs7.PKCS7SignatureBuilder()
             .set_data(part)
-            .add_signer(certificate, key, hashes.SHA256())
+            .add_signer(self._certificate, self._key, hashes.SHA256())
             .sign(serialization.Encoding.DER, [pkcs7.PKCS7Options.DetachedSignature, pkcs7.PKCS7Options.Binary])
         )
-
-
-def _certificate(path: str) -> x509.Certificate:
-    try:
-        return x509.load_pem_x509_certificate(_read(path, "x509_host_cert"))
-    except ValueError as exc:
-        raise CredentialError(f"{path}: no certificate in PEM form; set x509_host_cert to one") from exc
-
-
-def _key(path: str) -> PrivateKeyTypes:
-    try:
-        return serialization.load_pem_private_key(_read(path, "x509_host_key"), password=None)
-    except TypeError as exc:
-        raise CredentialError(
-            f"{path}: the key is encrypted; a service needs it in clear (openssl pkey -in ... -out ...)"
-        ) from exc
-    except (ValueError, UnsupportedAlgorithm) as exc:
-        raise CredentialError(f"{path}: no private key in PEM form; set x509_host_key to one") from exc
+        # RFC 8551 multipart/signed. Messages hold no such line: it would need 128 random bits of luck.
+        boundary = b"----" + secrets.token_hex(16).upper().encode()
+        return b"\r\n".join(
+            (
+                b"MIME-Version: 1.0",
+                b'Content-Type: multipart/signed; protocol="application/x-pkcs7-signature"; micalg="sha-256"; '
+                b'boundary="' + boundary + b'"',
+                b"",
+                b"This is an S/MIME signed message",
+                b"",
+                b"--" + boundary,
+                part,
+                b"--" + boundary,
+                b'Content-Type: application/x-pkcs7-signature; name="smime.p7s"',
+                b"Content-Transfer-Encoding: base64",
+                b'Content-Disposition: attachment; filename="smime.p7s"',
+                b"",
+                base64.encodebytes(signature).replace(b"\n", b"\r\n"),
+                b"--" + boundary + b"--",
+                b"",
+            )
+        )
 
 
 def _read(path: str, option: str) -> bytes:
@@ -123,48 +118,15 @@ def _read(path: str, option: str) -> bytes:
         raise CredentialError(f"{path}: cannot be read ({exc.strerror}); set {option}, or run as its owner") from exc
 
 
-def _check_lifetime(path: str, certificate: x509.Certificate, now_s: int) -> None:
+def _check_lifetime(path: str, certificate: x509.Certificate) -> None:
+    now_s = int(time.time())
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if begin.timestamp() > now_s:
-        raise CredentialError(f"{path}: not valid before {_utc(begin)}; check the clock of this host")
+        raise CredentialError(f"{path}: not valid before {begin:{_UTC}}; check the clock of this host")
     if end.timestamp() < now_s:
-        raise CredentialError(f"{path}: expired {_utc(end)}; renew the host certificate")
+        raise CredentialError(f"{path}: expired {end:{_UTC}}; renew the host certificate")
     if end.timestamp() < now_s + MIN_LIFETIME_S:
-        raise CredentialError(f"{path}: expires {_utc(end)}, within a day; renew the host certificate")
-
-
-def _utc(when: datetime) -> str:
-    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _multipart(part: bytes, signature: bytes) -> bytes:
-    """RFC 8551 multipart/signed: the part that was signed, untouched, and the signature beside it."""
-    # Messages hold no such line: it would need 128 random bits of luck.
-    boundary = b"----" + secrets.token_hex(16).upper().encode()
-    return b"\r\n".join(
-        (
-            b"MIME-Version: 1.0",
-            b'Content-Type: multipart/signed; protocol="application/x-pkcs7-signature"; micalg="sha-256"; boundary="'
-            + boundary
-            + b'"',
-            b"",
-            b"This is an S/MIME signed message",
-            b"",
-            b"--" + boundary,
-            part,
-            b"--" + boundary,
-            b'Content-Type: application/x-pkcs7-signature; name="smime.p7s"',
-            b"Content-Transfer-Encoding: base64",
-            b'Content-Disposition: attachment; filename="smime.p7s"',
-            b"",
-            _base64_lines(signature) + b"--" + boundary + b"--",
-            b"",
-        )
-    )
-
-
-def _base64_lines(data: bytes) -> bytes:
-    return base64.encodebytes(data).replace(b"\n", b"\r\n") + b"\r\n"
+        raise CredentialError(f"{path}: expires {end:{_UTC}}, within a day; renew the host certificate")
 
 
 def signed_text(message: bytes) -> str:

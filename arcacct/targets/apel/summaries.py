@@ -11,15 +11,24 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from arcacct.benchmark import TYPES
-from arcacct.targets.apel.messages import APELOptions, benchmark_of, infrastructure, membership, submit_host
+from arcacct.targets.apel.messages import (
+    APELOptions,
+    benchmark_of,
+    infrastructure,
+    membership,
+    service_level,
+    submit_host,
+)
 from arcacct.targets.apel.rules import LONG
 from arcacct.targets.apel.text import field, folded, record_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from arcacct.benchmark import Benchmark
     from arcacct.jobs.aar import UsageCell
+    from arcacct.targets.apel.jura_keys import JuraCell
 
 SUMMARY_HEADERS = {
     "v0.2": "APEL-summary-job-message: v0.2\n",
@@ -101,19 +110,21 @@ def summaries(cells: Iterable[UsageCell], options: APELOptions, family: str = "v
 
     Does not depend on the order of the cells: of several spellings of one key the first of the alphabet is sent.
     """
-    merged: dict[SummaryKey, Summary] = {}
+    groups: dict[SummaryKey, list[tuple[SummaryKey, Benchmark, UsageCell]]] = {}
     for cell in cells:
-        new = _summary(cell, options, family)
-        old = merged.get(new.key)
-        merged[new.key] = new if old is None else _sum(old, new)
-    return sorted(merged.values(), key=lambda summary: _order(summary.key))
+        benchmark = benchmark_of(cell.benchmark, options.default_benchmark)
+        spelling = _spelling(cell, benchmark, options, family)
+        groups.setdefault(folded_key(spelling), []).append((spelling, benchmark, cell))
+    return [
+        summed(key, min((one[0] for one in groups[key]), key=_order), [one[1:] for one in groups[key]])
+        for key in sorted(groups, key=_order)
+    ]
 
 
-def _summary(cell: UsageCell, options: APELOptions, family: str) -> Summary:
-    benchmark = benchmark_of(cell.benchmark, options.default_benchmark)
+def _spelling(cell: UsageCell, benchmark: Benchmark, options: APELOptions, family: str) -> SummaryKey:
     member = membership(cell.vo, cell.fqan, cell.auth_groups, cell.endpoint_url, options)
     normalised = family in _NORMALISED
-    spelling = SummaryKey(
+    return SummaryKey(
         table="NormalisedSummaries" if normalised else "Summaries",
         site=field(options.site, LONG),
         year=cell.year,
@@ -129,17 +140,6 @@ def _summary(cell: UsageCell, options: APELOptions, family: str) -> Summary:
         node_count=cell.node_count,
         processors=cell.core_count,
     )
-    return Summary(
-        key=folded_key(spelling),
-        spelling=spelling,
-        jobs=cell.jobs,
-        wall_s=cell.wall_s,
-        cpu_s=cell.cpu_s,
-        normalised_wall=benchmark.normalised(cell.wall_s),
-        normalised_cpu=benchmark.normalised(cell.cpu_s),
-        earliest_end_time=cell.earliest_end_time,
-        latest_end_time=cell.latest_end_time,
-    )
 
 
 def folded_key(spelling: SummaryKey) -> SummaryKey:
@@ -148,26 +148,19 @@ def folded_key(spelling: SummaryKey) -> SummaryKey:
     return SummaryKey._make((spelling.table, *folded_texts))
 
 
-def _sum(one: Summary, two: Summary) -> Summary:
+def summed(key: SummaryKey, spelling: SummaryKey, cells: Sequence[tuple[Benchmark, UsageCell | JuraCell]]) -> Summary:
+    """The summary of cells that have one key, each with its benchmark."""
     return Summary(
-        key=one.key,
-        spelling=min(one.spelling, two.spelling, key=_order),
-        jobs=one.jobs + two.jobs,
-        wall_s=one.wall_s + two.wall_s,
-        cpu_s=one.cpu_s + two.cpu_s,
-        normalised_wall=one.normalised_wall + two.normalised_wall,
-        normalised_cpu=one.normalised_cpu + two.normalised_cpu,
-        earliest_end_time=_first(one.earliest_end_time, two.earliest_end_time),
-        latest_end_time=_last(one.latest_end_time, two.latest_end_time),
+        key=key,
+        spelling=spelling,
+        jobs=sum(cell.jobs for _, cell in cells),
+        wall_s=sum(cell.wall_s for _, cell in cells),
+        cpu_s=sum(cell.cpu_s for _, cell in cells),
+        normalised_wall=sum(benchmark.normalised(cell.wall_s) for benchmark, cell in cells),
+        normalised_cpu=sum(benchmark.normalised(cell.cpu_s) for benchmark, cell in cells),
+        earliest_end_time=min(cell.earliest_end_time for _, cell in cells),
+        latest_end_time=max(cell.latest_end_time for _, cell in cells),
     )
-
-
-def _first(one: int | None, two: int | None) -> int | None:
-    return two if one is None else one if two is None else min(one, two)
-
-
-def _last(one: int | None, two: int | None) -> int | None:
-    return two if one is None else one if two is None else max(one, two)
 
 
 def _order(key: SummaryKey | SyncKey) -> tuple[object, ...]:
@@ -183,7 +176,15 @@ def zero_summary(key: SummaryKey) -> Summary:
 def summary_record(summary: Summary, family: str = "v0.2", dialect: str = "server") -> str:
     """One summary record, its end included."""
     key = summary.spelling
-    place = "Infrastructure" if family in _NORMALISED else "InfrastructureType"
+    is_normalised = family in _NORMALISED
+    # Seconds; in the seed's dialect of v0.3 hours, each rounded to the nearest.
+    unit = _HOUR_S if dialect == "seed" and family == "v0.3" else 1
+    normalised: dict[str, object] = {}
+    if is_normalised:
+        normalised["NormalisedWallDuration"] = _rounded(summary.normalised_wall, unit * _MILLION)
+        normalised["NormalisedCpuDuration"] = _rounded(summary.normalised_cpu, unit * _MILLION)
+    if family == "normalised-v0.4":
+        normalised = {name: f"{{{key.benchmark_type}: {value}}}" for name, value in normalised.items()}
     return record_text(
         [
             ("Site", key.site),
@@ -194,46 +195,19 @@ def summary_record(summary: Summary, family: str = "v0.2", dialect: str = "serve
             ("VOGroup", key.group),
             ("VORole", key.role),
             ("SubmitHost", key.submit_host),
-            (place, key.infrastructure),
-            *_service_level(key, family),
+            ("Infrastructure" if is_normalised else "InfrastructureType", key.infrastructure),
+            *(() if is_normalised else service_level(key.benchmark_type, key.benchmark_value, family)),
             # The tables have no default for these two: leaving them out rejects the whole message.
             ("NodeCount", key.node_count),
             ("Processors", key.processors),
             ("EarliestEndTime", summary.earliest_end_time),
             ("LatestEndTime", summary.latest_end_time),
-            *_durations(summary, family, dialect),
+            ("WallDuration", _rounded(summary.wall_s, unit)),
+            ("CpuDuration", _rounded(summary.cpu_s, unit)),
+            *normalised.items(),
             ("NumberOfJobs", summary.jobs),
         ]
     )
-
-
-def _service_level(key: SummaryKey, family: str) -> list[tuple[str, object]]:
-    if family == "v0.2":
-        return [("ServiceLevelType", key.benchmark_type), ("ServiceLevel", key.benchmark_value)]
-    if family == "v0.4":
-        return [("ServiceLevel", f"{{{key.benchmark_type}: {key.benchmark_value}}}")]
-    return []
-
-
-def _durations(summary: Summary, family: str, dialect: str) -> list[tuple[str, object]]:
-    """Seconds; in the seed's dialect of v0.3 hours, each rounded to the nearest."""
-    unit = _HOUR_S if dialect == "seed" and family == "v0.3" else 1
-    plain: list[tuple[str, object]] = [
-        ("WallDuration", _rounded(summary.wall_s, unit)),
-        ("CpuDuration", _rounded(summary.cpu_s, unit)),
-    ]
-    if family not in _NORMALISED:
-        return plain
-    wall = _rounded(summary.normalised_wall, unit * _MILLION)
-    cpu = _rounded(summary.normalised_cpu, unit * _MILLION)
-    if family == "v0.3":
-        return [*plain, ("NormalisedWallDuration", wall), ("NormalisedCpuDuration", cpu)]
-    kind = summary.spelling.benchmark_type
-    return [
-        *plain,
-        ("NormalisedWallDuration", f"{{{kind}: {wall}}}"),
-        ("NormalisedCpuDuration", f"{{{kind}: {cpu}}}"),
-    ]
 
 
 def _rounded(amount: int, unit: int) -> int:
@@ -261,11 +235,8 @@ def syncs(given: Iterable[tuple[SyncKey, int]]) -> list[Sync]:
     for place, jobs in given:
         spelling = place._replace(site=place.site or None, submit_host=place.submit_host or None)
         key = spelling._replace(site=folded(spelling.site), submit_host=folded(spelling.submit_host))
-        old = merged.get(key)
-        if old is None:
-            merged[key] = Sync(key, spelling, jobs)
-        else:
-            merged[key] = Sync(key, min(old.spelling, spelling, key=_order), old.jobs + jobs)
+        old = merged.get(key, Sync(key, spelling, 0))
+        merged[key] = Sync(key, min(old.spelling, spelling, key=_order), old.jobs + jobs)
     return sorted(merged.values(), key=lambda sync: _order(sync.key))
 
 

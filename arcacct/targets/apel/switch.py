@@ -17,14 +17,14 @@ from typing import NamedTuple
 
 from arcacct.arex import database as arex_database
 from arcacct.arex.database import ArexDatabase
+from arcacct.benchmark import parsed_benchmark
 from arcacct.conf.settings import Settings
 from arcacct.db import opening, schema
 from arcacct.db.engine import Connection
 from arcacct.jobs import cells, reading
-from arcacct.jobs.aar import UsageCell
 from arcacct.publishing import jura, sent
 from arcacct.publishing import months as ledger_months
-from arcacct.publishing.instants import Month, month_bounds, month_name, recent_months
+from arcacct.publishing.instants import Month, month_bounds, month_name, month_of, recent_months
 from arcacct.publishing.ledger import COUNTS, SentSum
 from arcacct.publishing.plug import Plug
 from arcacct.publishing.run import publishing_lock
@@ -38,7 +38,6 @@ from arcacct.targets.apel.summaries import Summary, SummaryKey, Sync, SyncKey
 SUMMARIES = "summaries"
 """The kind of the ledger: both kinds of summaries that jura-ng knows are in one table of APEL's."""
 _MILLION = 10**6
-_NO_HISTORY = "jura-ng has never published to it: nothing to take over"
 
 
 class Wishes(NamedTuple):
@@ -113,8 +112,12 @@ def plan(settings: Settings, plugs: Sequence[Plug], wishes: Wishes) -> list[Targ
     Raises InputError when a database is none of A-REX's, StoreError and its kinds when one cannot be read.
     """
     with _sources(settings, wishes) as sources:
-        history = jura.jura_end_times(_publishing_database(wishes))
-        return [_plan(sources, plug, history.get(_jura_block(plug.target.name))) for plug in plugs]
+        beside = os.path.dirname(os.path.abspath(wishes.databases[0]))
+        history = jura.jura_end_times(os.path.join(beside, "publishing.db"))
+        # By the name that jura-ng knows a target by; a directory of ours may stand for a target of the same name.
+        return [
+            _plan(sources, plug, history.get(f"arex/jura/apel:{plug.target.name.partition(':')[2]}")) for plug in plugs
+        ]
 
 
 @contextmanager
@@ -131,33 +134,22 @@ def _sources(settings: Settings, wishes: Wishes) -> Iterator[_Sources]:
         yield _Sources(settings, ours, ledger, opened, wishes)
 
 
-def _publishing_database(wishes: Wishes) -> str:
-    return os.path.join(os.path.dirname(os.path.abspath(wishes.databases[0])), "publishing.db")
-
-
-def _jura_block(name: str) -> str:
-    """The name that jura-ng knows a target by; a directory of ours may stand for a target of the same name."""
-    return f"arex/jura/apel:{name.partition(':')[2]}"
-
-
 def _plan(sources: _Sources, plug: Plug, stopped: int | None) -> TargetPlan:
-    target = plug.target
+    name, block = plug.target.name, plug.target.block
     if not isinstance(plug, APELMessages):
-        return TargetPlan(target.name, target.block, plug.after_jura)
+        return TargetPlan(name, block, plug.after_jura)
     if stopped is None:
-        return TargetPlan(target.name, target.block, _NO_HISTORY)
+        return TargetPlan(name, block, "jura-ng has never published to it: nothing to take over")
     months = sources.wishes.months or sorted(recent_months(stopped))
     until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(stopped))
     arc = " and ".join(sorted({str(sources.version(one)) for one in sources.databases}))
     if not plug.has_records(plug.kind):
         says = f"jura-ng of ARC {arc} sent summaries of the jobs that ended until {until}"
         found = [_sums_of_month(sources, plug, month, stopped) for month in months]
-        return TargetPlan(
-            target.name, target.block, says, sums=tuple(found), notes=_notes(sources, target.block, months)
-        )
+        return TargetPlan(name, block, says, sums=tuple(found), notes=_notes(sources, block, months))
     says = f"jura-ng of ARC {arc} sent records of the jobs that ended until {until}"
     jobs = [_jobs_of_month(sources, plug, month, stopped) for month in months]
-    return TargetPlan(target.name, target.block, says, jobs=tuple(jobs), notes=_job_notes(jobs))
+    return TargetPlan(name, block, says, jobs=tuple(jobs), notes=_job_notes(jobs))
 
 
 def _notes(sources: _Sources, block: str, months: Sequence[Month]) -> tuple[str, ...]:
@@ -179,7 +171,9 @@ def _sums_of_month(sources: _Sources, plug: APELMessages, month: Month, stopped:
     kept = {
         part.sum.key for part in summed(plug, plug.summaries(plug.kind), mine, Tally()).parts if part.sum is not None
     }
-    sums = tuple(jura_keys.at_receiver(certain))
+    wanted = [cell for cell in mine if plug.target.wants(cell.vo)]
+    # Of one key APEL has the last.
+    sums = tuple({one.summary.key: one.summary for one in certain}.values())
     left = tuple(one for one in sums if json.dumps(one.key) not in kept)
     known = kept | {json.dumps(one.key) for one in left}
     perhaps = [key for one in (*certain, *possible) for key in (one.summary.key, *one.earlier)]
@@ -188,7 +182,7 @@ def _sums_of_month(sources: _Sources, plug: APELMessages, month: Month, stopped:
         sums,
         left,
         tuple(key for key in dict.fromkeys(perhaps) if json.dumps(key) not in known),
-        _amount(plug, mine),
+        (sum(cell.jobs for cell in wanted), sum(int(cell.wall_s) for cell in wanted)),
         _syncs_left(sources, plug, month, stopped),
     )
 
@@ -205,11 +199,6 @@ def _jura_sums(sources: _Sources, plug: APELMessages, month: Month, period: tupl
 
 def _wanted(plug: APELMessages, found: Iterable[JuraCell]) -> list[JuraCell]:
     return [cell for cell in found if plug.target.wants(cell.vo)]
-
-
-def _amount(plug: APELMessages, mine: Iterable[UsageCell]) -> tuple[int, int]:
-    wanted = [cell for cell in mine if plug.target.wants(cell.vo)]
-    return sum(cell.jobs for cell in wanted), sum(int(cell.wall_s) for cell in wanted)
 
 
 def _syncs_left(sources: _Sources, plug: APELMessages, month: Month, stopped: int) -> tuple[Sync, ...]:
@@ -281,7 +270,7 @@ def _normalised(plug: APELMessages, found: Sequence[tuple[JuraCell, int]]) -> tu
     for cell, version in found:
         level = jura_keys.service_level_of_job(cell.benchmark, version)
         theirs += 0 if level is None else level.normalised(cell.wall_s)
-        recorded = jura_keys.recorded_benchmark(cell.benchmark) or default
+        recorded = parsed_benchmark(cell.benchmark) or default
         ours += recorded.normalised(cell.wall_s)
     return theirs, ours
 
@@ -289,19 +278,14 @@ def _normalised(plug: APELMessages, found: Sequence[tuple[JuraCell, int]]) -> tu
 def _job_notes(jobs: Sequence[JobsOfMonth]) -> tuple[str, ...]:
     """How far the figures jump where jura-ng left the benchmark out."""
     return tuple(
-        f"{month_name(one.month)}: jura-ng sent other ServiceLevels than those recorded (that of ARC 7.0 sends 1.0 for"
-        f" every job): {hours(one.normalised[0] // _MILLION)} normalised hours, with the recorded ones"
-        f" {hours(one.normalised[1] // _MILLION)}. The portal's figures jump when arcacct publishes;"
-        f" `arcacct republish --from {month_name(one.month)}-01 --to {month_name(_next(one.month))}-01` corrects the"
-        " whole month"
+        f"{name}: jura-ng sent other ServiceLevels than those recorded (that of ARC 7.0 sends 1.0 for every job):"
+        f" {hours(sent_s)} normalised hours, with the recorded ones {hours(recorded_s)}. The portal's figures jump when"
+        f" arcacct publishes; `arcacct republish --from {name}-01 --to {following}-01` corrects the whole month"
         for one in jobs
+        for name, following in [(month_name(one.month), month_name(month_of(month_bounds(*one.month)[1])))]
+        for sent_s, recorded_s in [(one.normalised[0] // _MILLION, one.normalised[1] // _MILLION)]
         if one.normalised[0] != one.normalised[1]
     )
-
-
-def _next(month: Month) -> Month:
-    after = time.gmtime(month_bounds(*month)[1])
-    return after.tm_year, after.tm_mon
 
 
 def hours(seconds: int) -> str:
@@ -320,17 +304,20 @@ def take_over(settings: Settings, plans: Sequence[TargetPlan]) -> dict[str, int]
     with publishing_lock(here.publishing_lock), opening.translating(here.publishing_database):
         con = opening.open_publishing(here)
         with opening.put_away(con, here.publishing_database, here):
-            return {one.target: _adopt(con, one) for one in plans if anything_left(one)}
+            return {
+                one.target: sum(
+                    sent.adopt(con, one.block, kind, sums)
+                    for kind, sums in ((SUMMARIES, sums_left(one)), (COUNTS, syncs_left(one)))
+                    if sums
+                )
+                for one in plans
+                if anything_left(one)
+            }
 
 
 def anything_left(one: TargetPlan) -> bool:
     """Whether there is anything to take over."""
     return bool(sums_left(one) or syncs_left(one))
-
-
-def _adopt(con: Connection, one: TargetPlan) -> int:
-    kinds = {SUMMARIES: sums_left(one), COUNTS: syncs_left(one)}
-    return sum(sent.adopt(con, one.block, kind, sums) for kind, sums in kinds.items() if sums)
 
 
 def sums_left(one: TargetPlan) -> list[SentSum]:

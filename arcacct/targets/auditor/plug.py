@@ -13,6 +13,7 @@ from arcacct.targets.auditor import record
 from arcacct.targets.auditor.acceptance import accept
 from arcacct.targets.auditor.options import AuditorTarget
 from arcacct.targets.auditor.record import DOCUMENT, RecordOptions, headnode, record_id
+from arcacct.targets.postgresql import quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,9 +88,19 @@ class AuditorPlug(Plug):
         return AuditorSender(url, session_to(self.target.transport, patience, in_clear=url.startswith("http://")))
 
     def corrections(self, con: Connection) -> str:
-        from arcacct.targets.auditor.corrections import corrections_sql  # noqa: PLC0415  asked for once a year
+        from arcacct.publishing.held import outdated  # noqa: PLC0415  asked for once a year
 
-        return corrections_sql(self.target, con)
+        keys = outdated(con, self.target)
+        ids = ",\n  ".join(map(quoted, keys))
+        return f"""\
+-- For the administrator of {self.target.url}: {len(keys)} records that were corrected after they were published.
+-- They are sent once more; plugins report months before the previous one again only when they are asked to.
+BEGIN;
+DELETE FROM auditor_accounting WHERE record_id IN (
+  {ids}
+);
+COMMIT;
+"""
 
 
 PLUG = AuditorPlug

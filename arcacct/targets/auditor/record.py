@@ -59,9 +59,11 @@ def record_id(aar: AAR, options: RecordOptions) -> str:
 
 def record(aar: AAR, options: RecordOptions) -> str:
     """A record that was accepted: one line of JSON, in the order of AUDITOR's own client."""
+    whose = aar.local_user, aar.user_dn, aar.vo, aar.fqans, aar.auth_groups, aar.endpoint_url
+    meta = _meta(*whose, aar.lrms, options)
     return (
-        f'{{"record_id":{json.dumps(record_id(aar, options))},'
-        f'"meta":{_meta(*_whose(aar), aar.lrms, options)},"components":{_components(*_used(aar), options)},'
+        f'{{"record_id":{json.dumps(record_id(aar, options))},"meta":{meta},'
+        f'"components":{_components(aar, options)},'
         f'"start_time":"{iso_time(start(aar, options))}","stop_time":"{iso_time(aar.end_time)}"}}\n'
     )
 
@@ -92,10 +94,6 @@ def name(text: str | None) -> str | None:
         return None
     value = ascii_text(text).strip()
     return (cut(value, LONGEST_NAME) if len(value) > LONGEST_NAME else value) or None
-
-
-def _whose(aar: AAR) -> tuple[str | None, str | None, str | None, tuple[str, ...], tuple[str, ...], str | None]:
-    return aar.local_user, aar.user_dn, aar.vo, aar.fqans, aar.auth_groups, aar.endpoint_url
 
 
 # Users come back with every job: a site has thousands of jobs for each combination.
@@ -151,19 +149,18 @@ def _voms(
     return [name(f"{next(own, f'/{found}')}/Role=NULL")]
 
 
-def _used(aar: AAR) -> tuple[int, int, int, int, str | None]:
-    # Whatever ran did so on one core of one node at least.
-    return max(aar.core_count, 1), aar.cpu_s, max(aar.node_count, 1), -(-aar.memory_kib // _KIB_PER_MB), aar.benchmark
-
-
-def _components(
-    cores: int, cpu_s: int, nodes: int, memory_mb: int, recorded: str | None, options: RecordOptions
-) -> str:
+def _components(aar: AAR, options: RecordOptions) -> str:
     """The score is what *one* core is worth, on Cores: the plugin multiplies run time and CPU time by it."""
     names = COMPONENTS | SCORES | dict(options.names)
-    worth = parsed_benchmark(recorded) or options.default_benchmark
+    worth = benchmark(aar, options)
     score = {"name": names[worth.type], "value": worth.thousandths / 1000}
-    amounts = {"Cores": cores, "TotalCPU": cpu_s, "NNodes": nodes, "Memory": memory_mb}
+    # Whatever ran did so on one core of one node at least.
+    amounts = {
+        "Cores": max(aar.core_count, 1),
+        "TotalCPU": aar.cpu_s,
+        "NNodes": max(aar.node_count, 1),
+        "Memory": -(-aar.memory_kib // _KIB_PER_MB),
+    }
     return _json(
         [
             {"name": names[what], "amount": amount, "scores": [score] if what == "Cores" else []}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from arcacct.publishing.plug import Sender
 from arcacct.targets.apel.plug import APELMessages
-from arcacct.targets.apel.ssm_text import ssm_text
+from arcacct.targets.apel.text import ssm_text
 from arcacct.targets.directory.options import DirectoryTarget
 from arcacct.targets.directory.sending import MessageDirectory, new_name
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from arcacct.errors import ConfigError, InputError
 from arcacct.files.foreign import Directory, open_directory
 from arcacct.publishing.answers import Answer, Kind
-from arcacct.targets.apel.ssm_text import ssm_text
+from arcacct.targets.apel.text import ssm_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,7 +83,11 @@ class MessageDirectory:
             with self._opened() as directory:
                 return self._write(directory, data, name)
         except OSError as exc:
-            return _failed(self.path, exc)
+            text = f"{self.path}: {exc.strerror}"
+            if exc.errno in _PASSES:
+                # An error of the disk may come after the file got its name.
+                return Answer(Kind.TRY_LATER, text=text, outcome_known=exc.errno != errno.EIO)
+            return Answer(Kind.WE_ARE_REFUSED, text=text, advice=_ADVICE)
         except InputError as exc:
             return Answer(Kind.WE_ARE_REFUSED, text=str(exc), advice=_ADVICE)
 
@@ -208,11 +212,3 @@ def _appear(folder: Directory, draft: _Draft, name: str, data: bytes) -> None:
         if folder.read(name, len(data) + 1) != data:
             raise
     os.fsync(folder.fd)
-
-
-def _failed(path: str, exc: OSError) -> Answer:
-    text = f"{path}: {exc.strerror}"
-    if exc.errno in _PASSES:
-        # An error of the disk may come after the file got its name.
-        return Answer(Kind.TRY_LATER, text=text, outcome_known=exc.errno != errno.EIO)
-    return Answer(Kind.WE_ARE_REFUSED, text=text, advice=_ADVICE)

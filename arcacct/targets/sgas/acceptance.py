@@ -41,11 +41,12 @@ _CUT = tuple(
 
 def accept_for_sgas(aar: AAR, options: UROptions, now: int) -> Verdict:
     """Measure a job by SGAS's rules; `now` in seconds, for ends in the future."""
+    host = machine_host(aar.endpoint_url, options.host)
     if (
         looks_sound(aar, now)
         and all(map(_transfer_sound, aar.transfers))
         and all(name.isprintable() and 0 < len(name) <= _ENVIRONMENT for name in aar.run_time_environments)
-        and _plain_host(machine_host(aar.endpoint_url, options.host))
+        and (host is not None and len(host) <= _MACHINE and host.isascii() and host.isprintable())
         and (not aar.local_job_id or local_job_id(aar, options) is not None)
     ):
         return Verdict(aar)
@@ -59,10 +60,6 @@ def _transfer_sound(transfer: Transfer) -> bool:
         and 0 <= transfer.size_bytes <= _LARGEST_FILE
         and 0 <= transfer.start_time <= LAST_SECOND >= transfer.end_time >= 0
     )
-
-
-def _plain_host(host: str | None) -> bool:
-    return host is not None and len(host) <= _MACHINE and host.isascii() and host.isprintable()
 
 
 def sgas_verdict(aar: AAR, options: UROptions, now: int) -> Verdict:
@@ -88,11 +85,17 @@ def sgas_verdict(aar: AAR, options: UROptions, now: int) -> Verdict:
         notes.append(f"{problem}: left out")
     if any(len(fqan) > _GROUP // 2 for fqan in aar.fqans):
         aar = aar._replace(fqans=tuple(_cut_fqan(fqan, notes) for fqan in aar.fqans))
-    aar = aar._replace(
-        run_time_environments=_environments(aar.run_time_environments, notes),
-        transfers=_transfers(aar.transfers, notes),
+    environments = tuple(name[:_ENVIRONMENT] for name in aar.run_time_environments if _visible(name))
+    if environments != aar.run_time_environments:
+        notes.append(f"run-time environments: empty ones left out, others cut to {_ENVIRONMENT} characters")
+    transfers = tuple(
+        transfer._replace(url=transfer.url[:_URL])
+        for transfer in aar.transfers
+        if _visible(transfer.url) and _transfer_sound(transfer._replace(url="possible"))
     )
-    return Verdict(aar, tuple(notes))
+    if transfers != aar.transfers:
+        notes.append(f"transfers: impossible ones left out, URLs cut to {_URL} characters")
+    return Verdict(aar._replace(run_time_environments=environments, transfers=transfers), tuple(notes))
 
 
 def _refusal(aar: AAR, options: UROptions) -> str | None:
@@ -117,24 +120,6 @@ def _cut_fqan(text: str, notes: list[str]) -> str:
         return text
     notes.append(f"VOMS attribute {text[:60]!r}...: cut to {_GROUP} characters")
     return str(cut)
-
-
-def _environments(names: tuple[str, ...], notes: list[str]) -> tuple[str, ...]:
-    good = tuple(name[:_ENVIRONMENT] for name in names if _visible(name))
-    if good != names:
-        notes.append(f"run-time environments: empty ones left out, others cut to {_ENVIRONMENT} characters")
-    return good
-
-
-def _transfers(transfers: tuple[Transfer, ...], notes: list[str]) -> tuple[Transfer, ...]:
-    good = tuple(
-        transfer._replace(url=transfer.url[:_URL])
-        for transfer in transfers
-        if _visible(transfer.url) and _transfer_sound(transfer._replace(url="possible"))
-    )
-    if good != transfers:
-        notes.append(f"transfers: impossible ones left out, URLs cut to {_URL} characters")
-    return good
 
 
 def _visible(text: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from arcacct.jobs.aar import AAR
 from arcacct.publishing.plug import Document, Plug, Records, Repeat, Sender, Verdict
+from arcacct.targets.postgresql import quoted
 from arcacct.targets.sgas import acceptance, usage_record
 from arcacct.targets.sgas.options import SGASTarget
 from arcacct.targets.sgas.usage_record import UROptions
@@ -93,9 +94,29 @@ class SGASPlug(Plug):
         return SGASSender(self.target, patience)
 
     def corrections(self, con: Connection) -> str:
-        from arcacct.targets.sgas.corrections import corrections_sql  # noqa: PLC0415  asked for once a year
+        from arcacct.publishing.held import outdated  # noqa: PLC0415  asked for once a year
 
-        return corrections_sql(self.target, con)
+        # Children go first, since the server's foreign keys do not cascade; the days concerned are put into the queue
+        # of its own aggregation before, since a deleted row tells no day.
+        url, keys = self.target.url, outdated(con, self.target)
+        ids = ",\n  ".join(map(quoted, keys))
+        rows = "SELECT id FROM usagedata WHERE record_id IN (SELECT record_id FROM outdated)"
+        return f"""\
+-- For the administrator of {url}: {len(keys)} usage records that were corrected after they were published.
+-- Their runtime environments and transfers go with them; the daily sums are made anew by the server's own task.
+BEGIN;
+CREATE TEMPORARY TABLE outdated (record_id varchar(1000)) ON COMMIT DROP;
+INSERT INTO outdated SELECT unnest(ARRAY[
+  {ids}
+]);
+INSERT INTO uraggregated_update (insert_time, machine_name_id)
+  SELECT DISTINCT insert_time::date, machine_name_id FROM usagedata
+   WHERE record_id IN (SELECT record_id FROM outdated);
+DELETE FROM runtimeenvironment_usagedata WHERE usagedata_id IN ({rows});
+DELETE FROM jobtransferdata WHERE usage_data_id IN ({rows});
+DELETE FROM usagedata WHERE record_id IN (SELECT record_id FROM outdated);
+COMMIT;
+"""
 
 
 PLUG = SGASPlug

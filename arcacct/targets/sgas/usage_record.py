@@ -23,7 +23,7 @@ from arcacct.jobs.identity import (
     vo_name,
 )
 from arcacct.targets.sgas.rules import RULES
-from arcacct.targets.xml import carried, duration, escape, iso_time
+from arcacct.targets.xml import carried, duration, element, escape, instant, iso_time, positive
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,26 +88,49 @@ def usage_record(aar: AAR, options: UROptions, create_time: int, global_job_id: 
 
     Under another ``global_job_id`` SGAS takes it for another job with the same record id, and replaces its row.
     """
+    # SGAS keeps user and kernel time only from its own elements, in columns of four bytes.
+    split_cpu = (
+        ""
+        if max(aar.cpu_user_s, aar.cpu_kernel_s) > _LARGEST_SPLIT_CPU_S
+        else (
+            f"<sgas:UserTime>{duration(aar.cpu_user_s)}</sgas:UserTime>"
+            f"<sgas:KernelTime>{duration(aar.cpu_kernel_s)}</sgas:KernelTime>"
+        )
+    )
     return (
         f'<JobUsageRecord><RecordIdentity urf:recordId="{escape(record_id(aar, options))}"'
         f' urf:createTime="{iso_time(create_time)}"/>'
         f"<JobIdentity><GlobalJobId>{escape(global_job_id or aar.job_id)}</GlobalJobId>"
-        f"{_local_job_id(aar, options)}</JobIdentity>"
+        f"{element('LocalJobId', local_job_id(aar, options))}</JobIdentity>"
         f"{_user_identity(aar.local_user, aar.user_dn, aar.vo, aar.fqans, aar.auth_groups, options)}"
-        f"{_element('JobName', aar.job_name)}<Status>{escape(aar.status)}</Status>"
-        f"{_measured(aar, options)}{_used(aar, options)}{_extensions(aar)}</JobUsageRecord>\n"
+        f"{element('JobName', aar.job_name)}<Status>{escape(aar.status)}</Status>"
+        # These stand between Status and WallDuration, each told apart by its type.
+        f"{positive('Disk', aar.scratch_bytes, _SCRATCH)}"
+        f"{positive('Memory', aar.virtual_memory_kib, _VIRTUAL[options.memory_type])}"
+        f"{positive('Memory', aar.memory_kib, _PHYSICAL)}"
+        f"{positive('Network', aar.stage_in_bytes + aar.stage_out_bytes, _NETWORK)}"
+        f"{_staging(aar.transfers) if aar.transfers else ''}"
+        f'<TimeInstant urf:type="submit">{iso_time(aar.submit_time)}</TimeInstant>'
+        f"{instant('lrmssubmit', aar.lrms_submit_time)}"
+        f"{instant('lrmsstart', aar.lrms_start_time)}{instant('lrmsend', aar.lrms_end_time)}"
+        f"{_service_levels(aar.wn_instance, aar.benchmark)}"
+        # No CpuDuration of usageType "all": SGAS adds up what it finds. No zero counts: it multiplies by Processors.
+        f"<WallDuration>{duration(aar.wall_s)}</WallDuration>"
+        f'<CpuDuration urf:usageType="user">{duration(aar.cpu_user_s)}</CpuDuration>'
+        f'<CpuDuration urf:usageType="system">{duration(aar.cpu_kernel_s)}</CpuDuration>'
+        f"{positive('NodeCount', aar.node_count)}{positive('Processors', aar.core_count)}"
+        f"<EndTime>{iso_time(aar.end_time)}</EndTime>"
+        f"<StartTime>{iso_time(start_time(aar, options.start_time_source))}</StartTime>"
+        f"<MachineName>{escape(machine_name(aar, options) or '')}</MachineName>"
+        f"{element('SubmitHost', submit_host(aar.client_host))}"
+        f"{element('Queue', aar.queue)}{element('ProjectName', aar.project)}"
+        f"{_hosts(aar.node_names, options.host_style)}"
+        # What GFD.98 has no element for, in the namespaces that SGAS reads.
+        f"<deisa:SubmitTime>{iso_time(aar.submit_time)}</deisa:SubmitTime>"
+        f"{split_cpu}<sgas:ExitCode>{aar.exit_code}</sgas:ExitCode>"
+        f"{''.join(element('arc:RuntimeEnvironment', name) for name in aar.run_time_environments)}"
+        f"{_LOGGER}{_transfers(aar.transfers) if aar.transfers else ''}</JobUsageRecord>\n"
     )
-
-
-def _element(name: str, text: str | None) -> str:
-    """An element, or nothing for what is unknown: SGAS fails at some elements when they are empty."""
-    escaped = escape(text) if text else ""
-    return f"<{name}>{escaped}</{name}>" if escaped else ""
-
-
-def _positive(name: str, attributes: str, number: int) -> str:
-    """An element whose type is positiveInteger: zero is not a value of it."""
-    return f"<{name}{attributes}>{number}</{name}>" if number > 0 else ""
 
 
 def local_job_id(aar: AAR, options: UROptions) -> str | None:
@@ -116,10 +139,6 @@ def local_job_id(aar: AAR, options: UROptions) -> str | None:
         return None
     text = options.localid_prefix + aar.local_job_id
     return None if len(text) > RULES["local_job_id"].most or carried(text).startswith("/") else text
-
-
-def _local_job_id(aar: AAR, options: UROptions) -> str:
-    return _element("LocalJobId", local_job_id(aar, options))
 
 
 # Users come back with every job: a site has thousands of jobs for each combination.
@@ -133,11 +152,8 @@ def _user_identity(
     options: UROptions,
 ) -> str:
     user = (local_user or "").partition(":")[0]
-    inside = (
-        _element("LocalUserId", user)
-        + _element("GlobalUserName", user_dn)
-        + _virtual_organisation(vo, fqans, auth_groups, options)
-    )
+    own = element("LocalUserId", user) + element("GlobalUserName", user_dn)
+    inside = own + _virtual_organisation(vo, fqans, auth_groups, options)
     return f"<UserIdentity>{inside}</UserIdentity>" if inside else ""
 
 
@@ -148,21 +164,18 @@ def _virtual_organisation(
     name = vo_name(vo, fqans[0] if fqans else None, auth_groups, options.vomsless_vo)
     if not (name and escape(name)):
         return ""
-    issuer = None if fqans else _issuer(vo, auth_groups, options.vomsless_vo)
+    issuer = None
+    if not fqans:
+        # Who the site says vouches for it. Of a VO that was chosen when the job was recorded only the name was kept.
+        rule = options.vomsless_vo.rule(vo, auth_groups)
+        issuer = (
+            rule.issuer if rule else next((one.issuer for one in options.vomsless_vo.rules if one.name == vo), None)
+        )
     parsed = [fqan for fqan in map(parsed_fqan, fqans) if fqan is not None]
     known = {fqan.group for fqan in parsed}
     extra = [FQAN(group) for group in dict.fromkeys(options.vo_groups) if group not in known]
     attributes = "".join(_attribute(fqan, options.vo_style) for fqan in [*parsed, *extra])
-    return f'<vo:VO vo:type="voms"><vo:Name>{escape(name)}</vo:Name>{_element("vo:Issuer", issuer)}{attributes}</vo:VO>'
-
-
-def _issuer(vo: str | None, auth_groups: tuple[str, ...], vomsless: VOs) -> str | None:
-    """Who the site says vouches for the VO of a job without attributes."""
-    rule = vomsless.rule(vo, auth_groups)
-    if rule is not None:
-        return rule.issuer
-    # Of a VO that was chosen when the job was recorded only the name was kept.
-    return next((one.issuer for one in vomsless.rules if one.name == vo), None)
+    return f'<vo:VO vo:type="voms"><vo:Name>{escape(name)}</vo:Name>{element("vo:Issuer", issuer)}{attributes}</vo:VO>'
 
 
 def _attribute(fqan: FQAN, style: str) -> str:
@@ -173,27 +186,8 @@ def _attribute(fqan: FQAN, style: str) -> str:
     else:
         role = role and f"/Role={role}"
         capability = capability and f"/Capability={capability}"
-    inside = _element("vo:Group", fqan.group) + _element("vo:Role", role) + _element("vo:Capability", capability)
+    inside = element("vo:Group", fqan.group) + element("vo:Role", role) + element("vo:Capability", capability)
     return f"<vo:Attribute>{inside}</vo:Attribute>"
-
-
-def _measured(aar: AAR, options: UROptions) -> str:
-    """The elements that stand between Status and WallDuration, each told apart by its type."""
-    network_bytes = aar.stage_in_bytes + aar.stage_out_bytes
-    return (
-        f"{_positive('Disk', _SCRATCH, aar.scratch_bytes)}"
-        f"{_positive('Memory', _VIRTUAL[options.memory_type], aar.virtual_memory_kib)}"
-        f"{_positive('Memory', _PHYSICAL, aar.memory_kib)}{_positive('Network', _NETWORK, network_bytes)}"
-        f"{_staging(aar.transfers) if aar.transfers else ''}"
-        f'<TimeInstant urf:type="submit">{iso_time(aar.submit_time)}</TimeInstant>'
-        f"{_instant('lrmssubmit', aar.lrms_submit_time)}"
-        f"{_instant('lrmsstart', aar.lrms_start_time)}{_instant('lrmsend', aar.lrms_end_time)}"
-        f"{_service_levels(aar.wn_instance, aar.benchmark)}"
-    )
-
-
-def _instant(kind: str, seconds: int | None) -> str:
-    return f'<TimeInstant urf:type="{kind}">{iso_time(seconds)}</TimeInstant>' if seconds else ""
 
 
 def _staging(transfers: tuple[Transfer, ...]) -> str:
@@ -215,26 +209,6 @@ def _service_levels(wn_instance: str | None, benchmark: str | None) -> str:
     return instance + level
 
 
-def _used(aar: AAR, options: UROptions) -> str:
-    """
-    Durations, counts, times and places.
-
-    No CpuDuration of usageType "all": SGAS adds up whatever it finds. No zero counts: SGAS multiplies by Processors.
-    """
-    return (
-        f"<WallDuration>{duration(aar.wall_s)}</WallDuration>"
-        f'<CpuDuration urf:usageType="user">{duration(aar.cpu_user_s)}</CpuDuration>'
-        f'<CpuDuration urf:usageType="system">{duration(aar.cpu_kernel_s)}</CpuDuration>'
-        f"{_positive('NodeCount', '', aar.node_count)}{_positive('Processors', '', aar.core_count)}"
-        f"<EndTime>{iso_time(aar.end_time)}</EndTime>"
-        f"<StartTime>{iso_time(start_time(aar, options.start_time_source))}</StartTime>"
-        f"<MachineName>{escape(machine_name(aar, options) or '')}</MachineName>"
-        f"{_element('SubmitHost', submit_host(aar.client_host))}"
-        f"{_element('Queue', aar.queue)}{_element('ProjectName', aar.project)}"
-        f"{_hosts(aar.node_names, options.host_style)}"
-    )
-
-
 def submit_host(client_host: str | None) -> str | None:
     """
     The host or address that a client connected from, or None for what is neither, or too long for SGAS's column.
@@ -248,7 +222,11 @@ def submit_host(client_host: str | None) -> str | None:
 @lru_cache(maxsize=4096)
 def _hosts(names: tuple[str, ...], style: str) -> str:
     if style == "joined":
-        return _element("Host", _joined(names))
+        # As many whole names as SGAS's column holds.
+        joined = ",".join(dict.fromkeys(name for name in names if name))
+        if len(joined) > _LONGEST_JOINED_HOSTS:
+            joined = joined[:_LONGEST_JOINED_HOSTS].rpartition(",")[0]
+        return element("Host", joined)
     good = [name for name in dict.fromkeys(names) if is_domain_name(name)]
     if not good:
         return ""
@@ -256,45 +234,18 @@ def _hosts(names: tuple[str, ...], style: str) -> str:
     return f'{others}<Host urf:primary="true">{good[0]}</Host>'
 
 
-def _joined(names: tuple[str, ...]) -> str:
-    """As many whole names as SGAS's column holds."""
-    joined = ",".join(dict.fromkeys(name for name in names if name))
-    if len(joined) > _LONGEST_JOINED_HOSTS:
-        return joined[:_LONGEST_JOINED_HOSTS].rpartition(",")[0]
-    return joined
-
-
-def _extensions(aar: AAR) -> str:
-    """What GFD.98 has no element for, in the namespaces that SGAS reads."""
-    environments = "".join(_element("arc:RuntimeEnvironment", name) for name in aar.run_time_environments)
-    return (
-        f"<deisa:SubmitTime>{iso_time(aar.submit_time)}</deisa:SubmitTime>"
-        f"{_split_cpu(aar)}<sgas:ExitCode>{aar.exit_code}</sgas:ExitCode>{environments}{_LOGGER}"
-        f"{_transfers(aar.transfers) if aar.transfers else ''}"
-    )
-
-
-def _split_cpu(aar: AAR) -> str:
-    """SGAS keeps user and kernel time only from its own elements, in columns of four bytes."""
-    if max(aar.cpu_user_s, aar.cpu_kernel_s) > _LARGEST_SPLIT_CPU_S:
-        return ""
-    user, kernel = duration(aar.cpu_user_s), duration(aar.cpu_kernel_s)
-    return f"<sgas:UserTime>{user}</sgas:UserTime><sgas:KernelTime>{kernel}</sgas:KernelTime>"
-
-
 def _transfers(transfers: tuple[Transfer, ...]) -> str:
     """File transfers; SGAS refuses one without a URL, and an element that holds nothing else."""
-    inside = "".join(_transfer(transfer) for transfer in transfers if escape(transfer.url))
-    return f"<tr:FileTransfers>{inside}</tr:FileTransfers>" if inside else ""
-
-
-def _transfer(transfer: Transfer) -> str:
-    common = (
-        f"<tr:URL>{escape(transfer.url)}</tr:URL><tr:Size>{transfer.size_bytes}</tr:Size>"
-        f"<tr:StartTime>{iso_time(transfer.start_time)}</tr:StartTime>"
-        f"<tr:EndTime>{iso_time(transfer.end_time)}</tr:EndTime>"
-    )
-    if transfer.kind == "output":
-        return f"<tr:FileUpload>{common}</tr:FileUpload>"
-    cached = "true" if transfer.kind == "cached_input" else "false"
-    return f"<tr:FileDownload>{common}<tr:RetrievedFromCache>{cached}</tr:RetrievedFromCache></tr:FileDownload>"
+    parts = []
+    for one in transfers:
+        url = escape(one.url)
+        name = "tr:FileUpload" if one.kind == "output" else "tr:FileDownload"
+        cached = "true" if one.kind == "cached_input" else "false"
+        from_cache = "" if one.kind == "output" else f"<tr:RetrievedFromCache>{cached}</tr:RetrievedFromCache>"
+        if url:
+            parts.append(
+                f"<{name}><tr:URL>{url}</tr:URL><tr:Size>{one.size_bytes}</tr:Size>"
+                f"<tr:StartTime>{iso_time(one.start_time)}</tr:StartTime>"
+                f"<tr:EndTime>{iso_time(one.end_time)}</tr:EndTime>{from_cache}</{name}>"
+            )
+    return f"<tr:FileTransfers>{''.join(parts)}</tr:FileTransfers>" if parts else ""
