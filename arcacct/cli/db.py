@@ -9,9 +9,8 @@ from contextlib import closing
 import click
 
 from arcacct.cli.context import places_of, settings_of
-from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT
-from arcacct.cli.speech import complain, confirm, say
+from arcacct.cli.speech import complain, confirm, examples, say
 from arcacct.db.opening import (
     accounting,
     initialise,

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from arcacct.cli.examples import examples
-from arcacct.cli.speech import say
+from arcacct.cli.speech import examples, say
 from arcacct.demo import Rehearsal, rehearse
 from arcacct.errors import ArcacctError
 from arcacct.publishing.target_run import Outcome

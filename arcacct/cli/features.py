@@ -11,9 +11,8 @@ import click
 
 from arcacct.cli.arguments import together
 from arcacct.cli.context import conf_of, places_of, settings_of
-from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT
-from arcacct.cli.speech import complain, say
+from arcacct.cli.speech import complain, examples, say
 from arcacct.db.opening import accounting, read_accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.features import values as values_of

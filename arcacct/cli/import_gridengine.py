@@ -10,12 +10,11 @@ import click
 
 from arcacct.cli.arguments import together
 from arcacct.cli.context import settings_of
-from arcacct.cli.examples import examples
 from arcacct.cli.gridengine_options import Qacct, question_of, question_options
 from arcacct.cli.import_options import progress, until_asked
 from arcacct.cli.import_rejected import tell_retried
 from arcacct.cli.instants import INSTANT
-from arcacct.cli.speech import complain, say
+from arcacct.cli.speech import complain, examples, say
 from arcacct.cli.tables import FORMATS, show
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError

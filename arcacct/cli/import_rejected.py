@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from arcacct.cli.context import settings_of
-from arcacct.cli.examples import examples
-from arcacct.cli.speech import block, complain, say
+from arcacct.cli.speech import block, complain, examples, say
 from arcacct.cli.tables import FORMATS
 from arcacct.cli.tables import show as show_rows
 from arcacct.db.opening import accounting, read_accounting, writing

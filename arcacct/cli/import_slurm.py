@@ -9,10 +9,9 @@ import click
 
 from arcacct.cli.arguments import together
 from arcacct.cli.context import settings_of
-from arcacct.cli.examples import examples
 from arcacct.cli.import_rejected import tell_retried
 from arcacct.cli.instants import INSTANT
-from arcacct.cli.speech import say
+from arcacct.cli.speech import examples, say
 from arcacct.cli.zones import zone_of
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError

@@ -5,10 +5,9 @@ from __future__ import annotations
 import click
 
 from arcacct.cli.context import settings_of
-from arcacct.cli.examples import examples
 from arcacct.cli.import_options import progress, until_asked
 from arcacct.cli.import_rejected import tell_retried
-from arcacct.cli.speech import complain, say
+from arcacct.cli.speech import complain, examples, say
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.sonar.importing import Importer

@@ -11,8 +11,7 @@ from arcacct.asking import arcctl as words
 from arcacct.asking.job_record import arcctl_record
 from arcacct.cli.asking import arcctl_option, arcctl_version, asking, completed
 from arcacct.cli.context import settings_of
-from arcacct.cli.examples import examples
-from arcacct.cli.speech import complain, data, say
+from arcacct.cli.speech import complain, data, examples, say
 from arcacct.db import opening
 from arcacct.jobs.lookup import find_job
 

@@ -8,8 +8,7 @@ from functools import partial
 import click
 
 from arcacct.cli.ending import end_when_asked
-from arcacct.cli.examples import examples
-from arcacct.cli.speech import data
+from arcacct.cli.speech import data, examples
 from arcacct.errors import TargetBusy
 from arcacct.sonar.producing import Host, line
 from arcacct.sonar.producing import sample as probe_sample

@@ -11,10 +11,9 @@ import click
 
 from arcacct.cli.asking import complete_target
 from arcacct.cli.context import settings_of
-from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT, MONTH
 from arcacct.cli.outcomes import announce, exit_code, show
-from arcacct.cli.speech import complain
+from arcacct.cli.speech import complain, examples
 from arcacct.publishing import run
 from arcacct.targets import plugs
 

@@ -8,8 +8,7 @@ import click
 
 from arcacct.cli.asking import complete_target
 from arcacct.cli.context import settings_of
-from arcacct.cli.examples import examples
-from arcacct.cli.speech import block, data, say
+from arcacct.cli.speech import block, data, examples, say
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import select_targets
 from arcacct.db import opening

@@ -8,8 +8,7 @@ from arcacct.arex.control_files import read_job
 from arcacct.arex.hook import record_event
 from arcacct.arex.layout import STATES, is_job_id
 from arcacct.cli.context import places_of
-from arcacct.cli.examples import examples
-from arcacct.cli.speech import say
+from arcacct.cli.speech import examples, say
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
 

@@ -6,8 +6,7 @@ import signal
 
 import click
 
-from arcacct.cli.examples import examples
-from arcacct.cli.speech import block, say
+from arcacct.cli.speech import block, examples, say
 from arcacct.sandbox import RECEIVERS, Sandbox
 
 TYPE_CHECKING = False

@@ -14,10 +14,9 @@ from arcacct.asking.questions import Selection
 from arcacct.asking.usage import NEEDS, usage
 from arcacct.cli.arguments import together
 from arcacct.cli.asking import arcctl_option, arcctl_version, asking, completed
-from arcacct.cli.examples import examples
 from arcacct.cli.gridengine_options import Qacct, question_of, question_options, tasks_of
 from arcacct.cli.instants import INSTANT
-from arcacct.cli.speech import complain, data, say
+from arcacct.cli.speech import complain, data, examples, say
 from arcacct.cli.tables import format_option, lines
 from arcacct.errors import UsageError
 from arcacct.gridengine.questions import records, sums

@@ -11,8 +11,7 @@ import click
 from arcacct.arex.importing import arex_databases
 from arcacct.cli.asking import complete_target
 from arcacct.cli.context import settings_of
-from arcacct.cli.examples import examples
-from arcacct.cli.speech import confirm, say
+from arcacct.cli.speech import confirm, examples, say
 from arcacct.cli.tables import format_option, show
 from arcacct.errors import UsageError
 from arcacct.publishing.instants import Month, month_name
