@@ -12,8 +12,8 @@ from arcacct.arex.following import follow as follow_all
 from arcacct.arex.sweep import Found, SweepReport
 from arcacct.arex.sweep import sweep as sweep_all
 from arcacct.cli.context import places_of
-from arcacct.cli.progress import progress
 from arcacct.cli.speech import complain, examples, say
+from arcacct.cli.working import progress
 from arcacct.conf.places import Places, places
 from arcacct.db import opening
 from arcacct.errors import InputError, UsageError

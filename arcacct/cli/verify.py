@@ -12,10 +12,9 @@ from arcacct.asking.lrms import DAY_S, Group, lrms_month
 from arcacct.asking.verify import MonthReport
 from arcacct.asking.verify import verify as compare
 from arcacct.cli.context import settings_of
-from arcacct.cli.instants import MONTH
+from arcacct.cli.instants import MONTH, zone_of
 from arcacct.cli.speech import block, data, examples, say
 from arcacct.cli.tables import FORMATS, show
-from arcacct.cli.zones import zone_of
 from arcacct.db import opening
 from arcacct.errors import UsageError
 from arcacct.gridengine import figures as of_gridengine
