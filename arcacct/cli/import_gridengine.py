@@ -17,7 +17,7 @@ from arcacct.cli.tables import FORMATS, show
 from arcacct.cli.working import progress, tell_counts, tell_retried, until_asked, wait_option
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
-from arcacct.gridengine.importing import GridEngineReport, Import
+from arcacct.gridengine.importing import Import
 from arcacct.gridengine.local_jobs import Site
 from arcacct.gridengine.slices import Policy
 from arcacct.gridengine.summary import Summary
@@ -105,8 +105,19 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: GridEngineOpti
                 work.follow(files)
         elif files:
             work.files(files)
-    _tell(work.report)
-    return _exit_code(work.report.bad_lines + work.report.unreadable + work.report.failed_jobs, given)
+    report, taken = work.report, work.report.taken
+    tell_counts(
+        (report.bad_lines, "lines could not be used; all others are imported"),
+        (report.failed_jobs, "jobs could not be made from their records"),
+        (report.more_conflicts, "further values of A-REX and Grid Engine differ"),
+        (taken.waiting, "jobs wait for A-REX to finish a job that they may be"),
+        (taken.pruned, "jobs that `arcacct db prune` has put away: left out"),
+    )
+    say(
+        f"{report.lines} lines read: {taken.new} new records, {taken.known} known; "
+        f"{taken.added} jobs added, {taken.changed} changed, {taken.enriched} jobs of A-REX completed"
+    )
+    return _exit_code(report.bad_lines + report.unreadable + report.failed_jobs, given)
 
 
 def _check(files: tuple[str, ...], given: GridEngineOptions) -> None:
@@ -138,18 +149,3 @@ def _summary(files: tuple[str, ...], given: GridEngineOptions) -> int:
 
 def _exit_code(unusable: int, given: GridEngineOptions) -> int:
     return InputError.exit_code if unusable and not given.lenient else 0
-
-
-def _tell(report: GridEngineReport) -> None:
-    taken = report.taken
-    tell_counts(
-        (report.bad_lines, "lines could not be used; all others are imported"),
-        (report.failed_jobs, "jobs could not be made from their records"),
-        (report.more_conflicts, "further values of A-REX and Grid Engine differ"),
-        (taken.waiting, "jobs wait for A-REX to finish a job that they may be"),
-        (taken.pruned, "jobs that `arcacct db prune` has put away: left out"),
-    )
-    say(
-        f"{report.lines} lines read: {taken.new} new records, {taken.known} known; "
-        f"{taken.added} jobs added, {taken.changed} changed, {taken.enriched} jobs of A-REX completed"
-    )

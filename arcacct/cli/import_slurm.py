@@ -15,7 +15,7 @@ from arcacct.cli.working import tell_counts, tell_retried, wait_option
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.slurm.command import TIMEOUT_S, SacctCommand
-from arcacct.slurm.importing import RunsReport, SlurmImport
+from arcacct.slurm.importing import SlurmImport
 from arcacct.slurm.local_jobs import SlurmSite
 from arcacct.slurm.output import OutputForm
 from arcacct.slurm.slices import SlurmPolicy
@@ -101,13 +101,7 @@ def slurm(ctx: click.Context, files: tuple[str, ...], given: SlurmOptions) -> in
         if given.run:
             work.ask(SacctCommand(given.sacct, given.timeout), given.since)
         work.finish()
-    _tell(work.report)
-    unusable = work.report.rejected + work.report.unreadable + work.report.failed_jobs
-    return InputError.exit_code if unusable and not given.lenient else 0
-
-
-def _tell(report: RunsReport) -> None:
-    taken = report.taken
+    report, taken = work.report, work.report.taken
     tell_counts(
         (report.rejected, "jobs could not be used; all others are imported"),
         (report.failed_jobs, "jobs could not be made from their runs"),
@@ -120,3 +114,5 @@ def _tell(report: RunsReport) -> None:
         f" runs, {taken.known} known; {taken.added} jobs added, {taken.changed} changed, {taken.enriched} jobs of"
         " others completed"
     )
+    unusable = report.rejected + report.unreadable + report.failed_jobs
+    return InputError.exit_code if unusable and not given.lenient else 0
