@@ -20,10 +20,9 @@ from arcacct.arex.control_files import owner_of, read_job
 from arcacct.arex.hook import record_event
 from arcacct.arex.sweep import SweepReport, sweep
 from arcacct.conf.parser import load
-from arcacct.conf.places import STATUS_FOLDERS, Places
+from arcacct.conf.places import STATUS_FOLDERS
 from arcacct.conf.settings import Settings, settings
 from arcacct.db import opening
-from arcacct.db.engine import Connection
 from arcacct.errors import ConfigError, UsageError
 from arcacct.files.foreign import open_directory, private
 from arcacct.jobs import reading
@@ -34,10 +33,6 @@ from arcacct.resources import resource
 from arcacct.sandbox import CE, Sandbox
 from arcacct.sandbox.apel_text import int_of
 from arcacct.targets import kinds, plugs
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.sandbox.apel import APEL
 
 DAY_S = 86_400
 RECORDED_ON = date(2026, 11, 20)
@@ -83,7 +78,15 @@ def rehearse(directory: str) -> Rehearsal:
         here = _configured(home, box)
         site = DemoSite(os.path.join(home, "control"), (day - RECORDED_ON).days)
         with closing(opening.open_accounting(here.places)) as con:
-            hooked = _by_the_hook(site, here.places, con)
+            hooked = []
+            # Every call of the hook that is shipped: the control directory as it was, then the event.
+            for job_id in sorted(os.listdir(resource("demo_data", "hooks"))):
+                for call in sorted(os.listdir(resource("demo_data", "hooks", job_id))):
+                    state = call.partition("-")[2]
+                    site.remove(job_id)
+                    site.lay_out(f"hooks/{job_id}/{call}")
+                    record_event(here.places, read_job(site.control, job_id, state, site.owner), con)
+                    hooked.append((job_id, state))
             site.lay_out("control")
             swept = sweep(here.places, con, owner=site.owner)
         # The month began before this database did: a site says so once, or imports what A-REX has recorded.
@@ -101,7 +104,11 @@ def rehearse(directory: str) -> Rehearsal:
             published,
             republished,
             ignored_repeats=box.sgas.ignored_repeats,
-            documents=_documents(box.received),
+            documents=sum(
+                name.endswith(".smime") or os.path.basename(folder) == "sgas"
+                for folder, _, names in os.walk(box.received)
+                for name in names
+            ),
             missing=list(_missing(swept, records, [*published, *republished], box)),
         )
 
@@ -113,7 +120,10 @@ class DemoSite:
         self.control = control
         self._days = days
         self._owners: dict[int, str] = {}
-        self._shipped = _shipped()
+        with open(resource("demo_data", "files.tsv"), encoding="utf-8") as file:
+            rows = [line.rstrip("\n").split("\t") for line in file][1:]
+        self._shipped = {path: (int(Decimal(seconds) * 10**9), owner) for path, seconds, owner in rows}
+        """Time in nanoseconds and owner of each shipped file."""
         for folder in STATUS_FOLDERS:
             open_directory(os.path.join(control, folder), make=0o700).close()
 
@@ -123,9 +133,17 @@ class DemoSite:
 
     def lay_out(self, folder: str) -> None:
         """Put the files of a folder of ``demo_data`` into the control directory, over what is there."""
-        for path, (mtime_ns, owner) in self._shipped.items():
-            if path.startswith(f"{folder}/"):
-                self._write(path, os.path.join(self.control, path.removeprefix(f"{folder}/")), mtime_ns, owner)
+        for shipped, (mtime_ns, owner) in self._shipped.items():
+            if not shipped.startswith(f"{folder}/"):
+                continue
+            with open(resource("demo_data", *shipped.split("/")), "rb") as source:
+                content = source.read()
+            path = os.path.join(self.control, shipped.removeprefix(f"{folder}/"))
+            with open(path, "wb", opener=private) as file:
+                file.write(_INSTANT.sub(self._moved, content))
+            moved_ns = mtime_ns + self._days * DAY_S * 10**9
+            os.utime(path, ns=(moved_ns, moved_ns))
+            self._owners[os.stat(path).st_ino] = owner
 
     def remove(self, job_id: str) -> None:
         """Remove the files of a job."""
@@ -133,15 +151,6 @@ class DemoSite:
             with os.scandir(os.path.join(self.control, folder)) as entries:
                 for entry in [entry for entry in entries if entry.name.startswith(f"job.{job_id}.")]:
                     os.unlink(entry.path)
-
-    def _write(self, shipped: str, path: str, mtime_ns: int, owner: str) -> None:
-        with open(resource("demo_data", *shipped.split("/")), "rb") as source:
-            content = source.read()
-        with open(path, "wb", opener=private) as file:
-            file.write(_INSTANT.sub(self._moved, content))
-        mtime_ns += self._days * DAY_S * 10**9
-        os.utime(path, ns=(mtime_ns, mtime_ns))
-        self._owners[os.stat(path).st_ino] = owner
 
     def _moved(self, found: re.Match[bytes]) -> bytes:
         day = date(int(found[1]), int(found[3]), int(found[4])) + timedelta(days=self._days)
@@ -151,13 +160,6 @@ class DemoSite:
 def job_ids() -> list[str]:
     """The jobs that are shipped."""
     return sorted(name[4:-7] for name in os.listdir(resource("demo_data", "control", "finished")))
-
-
-def _shipped() -> dict[str, tuple[int, str]]:
-    """Time in nanoseconds and owner of each shipped file."""
-    with open(resource("demo_data", "files.tsv"), encoding="utf-8") as file:
-        rows = [line.rstrip("\n").split("\t") for line in file][1:]
-    return {path: (int(Decimal(seconds) * 10**9), owner) for path, seconds, owner in rows}
 
 
 @contextmanager
@@ -237,27 +239,6 @@ def _write_text(path: str, text: str) -> None:
         file.write(text)
 
 
-def _by_the_hook(site: DemoSite, here: Places, con: Connection) -> list[tuple[str, str]]:
-    """Replay every call of the state-change hook that is shipped: the control directory as it was, then the event."""
-    events = []
-    for job_id in sorted(os.listdir(resource("demo_data", "hooks"))):
-        for call in sorted(os.listdir(resource("demo_data", "hooks", job_id))):
-            state = call.partition("-")[2]
-            site.remove(job_id)
-            site.lay_out(f"hooks/{job_id}/{call}")
-            record_event(here, read_job(site.control, job_id, state, site.owner), con)
-            events.append((job_id, state))
-    return events
-
-
-def _documents(received: str) -> int:
-    return sum(
-        name.endswith(".smime") or os.path.basename(folder) == "sgas"
-        for folder, _, names in os.walk(received)
-        for name in names
-    )
-
-
 def _missing(swept: SweepReport, records: Sequence[AAR], outcomes: Sequence[Outcome], box: Sandbox) -> Iterator[str]:
     """One line for each thing that did not get from the control directory into the receivers' tables."""
     yield from swept.complaints
@@ -271,22 +252,14 @@ def _missing(swept: SweepReport, records: Sequence[AAR], outcomes: Sequence[Outc
     yield from _lacking("SGAS", shipped, {row.global_job_id for row in box.sgas.records.values()})
     if box.sgas.ignored_repeats != len(shipped):
         yield f"SGAS: {len(shipped)} records were to come again, {box.sgas.ignored_repeats} did"
-    yield from _missing_at_apel(box.apel, records)
-
-
-def _lacking(where: str, wanted: set[str], found: set[str | None]) -> Iterator[str]:
-    yield from (f"{where} lacks job {job_id}" for job_id in sorted(wanted.difference(found)))
-
-
-def _missing_at_apel(apel: APEL, records: Sequence[AAR]) -> Iterator[str]:
-    for rejection in (*apel.rejected, *([apel.stopped] if apel.stopped else [])):
+    for rejection in (*box.apel.rejected, *([box.apel.stopped] if box.apel.stopped else [])):
         yield f"APEL rejected {rejection.file}: {rejection.reason}"
     usage = {
         "jobs": len(records),
         "wall seconds": sum(aar.wall_s for aar in records),
         "CPU seconds": sum(aar.cpu_s for aar in records),
     }
-    totals, counts = apel.totals(), apel.sync_records.values()
+    totals, counts = box.apel.totals(), box.apel.sync_records.values()
     for site in (RECORDS_SITE, SUMMARIES_SITE):
         months = [month for (name, _, _), month in totals.items() if name == site]
         shown = (
@@ -300,3 +273,7 @@ def _missing_at_apel(apel: APEL, records: Sequence[AAR]) -> Iterator[str]:
         synced = sum(int_of(row, "NumberOfJobs") for row in counts if row["Site"] == site)
         if synced != len(records):
             yield f"APEL, sync of {site}: {synced} jobs, not {len(records)}"
+
+
+def _lacking(where: str, wanted: set[str], found: set[str | None]) -> Iterator[str]:
+    yield from (f"{where} lacks job {job_id}" for job_id in sorted(wanted.difference(found)))

@@ -66,8 +66,7 @@ def brief(totals: JobTotals, version: int, *, active: bool) -> Iterator[str]:
     yield f"  Number of Jobs: {totals.count}"
     yield f"  {name} timeframe: {when(began)} - {when(totals.last_end)}"
     yield f"  Total WallTime: {duration(totals.walltime)}"
-    cpu_s = totals.cpuusertime + totals.cpukerneltime
-    yield f"  Total CPUTime: {duration(cpu_s)} (including {duration(totals.cpukerneltime)} of kernel time)"
+    yield f"  Total CPUTime: {duration(totals.cputime)} (including {duration(totals.cpukerneltime)} of kernel time)"
     yield f"  Data staged in: {size(totals.stagein)}"
     yield f"  Data staged out: {size(totals.stageout)}"
 
@@ -76,14 +75,8 @@ def stats_json(
     totals: JobTotals, version: int, *, users: list[str], vos: list[str], fqans: list[str]
 ) -> dict[str, int | list[str]]:
     """What ``-o json`` is of; ``fqans`` are told by arcctl 7 only."""
-    found = {
-        "count": totals.count,
-        "walltime": totals.walltime,
-        "cpuusertime": totals.cpuusertime,
-        "cpukerneltime": totals.cpukerneltime,
-        "stagein": totals.stagein,
-        "stageout": totals.stageout,
-    }
+    names = ("count", "walltime", "cpuusertime", "cpukerneltime", "stagein", "stageout")
+    found: dict[str, int | list[str]] = {name: getattr(totals, name) for name in names}
     if version == 6:
         times = {"rangestart": totals.first_submission, "rangeend": totals.last_end}
     else:
@@ -92,9 +85,8 @@ def stats_json(
             "maxendtime": totals.last_end,
             "minendtime": totals.first_end,
         }
-    cpu_s = totals.cpuusertime + totals.cpukerneltime
-    names = {"users": users, "wlcgvos": vos}
-    return found | times | {"cputime": cpu_s} | names | ({} if version == 6 else {"fqans": fqans})
+    found |= times | {"cputime": totals.cputime, "users": users, "wlcgvos": vos}
+    return found if version == 6 else found | {"fqans": fqans}
 
 
 def unfinished(job: ArcctlJob) -> str | None:
@@ -188,23 +180,13 @@ def transfers(job: ArcctlJob) -> Iterator[str]:
     moved = job["DataTransfers"]
     if not moved:
         return
-    inputs = [one for one in moved if one["type"] != "output"]
-    outputs = [one for one in moved if one["type"] == "output"]
-    if inputs:
-        yield "Data transfers (downloads) performed during A-REX stage-in:"
-    else:
-        yield "No stage-in data transfers (downloads) performed by A-REX."
-    for one in inputs:
-        yield from _transfer(one, " (from cache)" if one["type"] == "cache_input" else "", "Download")
-    if outputs:
-        yield "Data transfers (uploads) performed during A-REX stage-out:"
-    else:
-        yield "No stage-out data transfers (uploads) performed by A-REX."
-    for one in outputs:
-        yield from _transfer(one, "", "Upload")
-
-
-def _transfer(one: dict[str, Any], cached: str, verb: str) -> Iterator[str]:
-    yield f"  {one['url']}{cached}:"
-    yield f"    Size: {size(one['size'])}"
-    yield f"    {verb} timeframe: {one['timestart']} - {one['timeend']}"
+    for stage, verb, word in (("stage-in", "Download", "downloads"), ("stage-out", "Upload", "uploads")):
+        some = [one for one in moved if (one["type"] == "output") == (stage == "stage-out")]
+        if some:
+            yield f"Data transfers ({word}) performed during A-REX {stage}:"
+        else:
+            yield f"No {stage} data transfers ({word}) performed by A-REX."
+        for one in some:
+            yield f"  {one['url']}{' (from cache)' if one['type'] == 'cache_input' else ''}:"
+            yield f"    Size: {size(one['size'])}"
+            yield f"    {verb} timeframe: {one['timestart']} - {one['timeend']}"

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from typing import NamedTuple
 
-from arcacct.arex import database as arex_database
 from arcacct.arex import own
+from arcacct.arex.database import opened
 from arcacct.arex.importing import Archives, import_lock, settled_before
 from arcacct.arex.own import Ended
 from arcacct.conf.places import Places
@@ -59,7 +59,10 @@ def arex_month(here: Places, con: Connection, month: Month, wall_s: Mapping[str,
                     wall_s=found.wall_s + sum(one.wall_s for one in ended.values()),
                     cpu_s=found.cpu_s + sum(one.cpu_s for one in ended.values()),
                 )
-                found.missing.extend(_fewer_hours(ended, wall_s))
+                for job_id, one in ended.items():
+                    if wall_s.get(job_id, one.wall_s) < one.wall_s:
+                        text = f"wall {one.wall_s} s, in the database {wall_s[job_id]} s"
+                        found.missing.append((job_id, f"{text}; `arcacct job info` shows what ours is from"))
                 absent = {job_id: one for job_id, one in ended.items() if job_id not in wall_s}
                 items = list(absent.items())
                 for start in range(0, len(items), _LOOKED_UP_JOBS):
@@ -79,16 +82,9 @@ def _pages(here: Places, path: str, month: Month) -> Iterator[dict[str, Ended]]:
             stack.enter_context(import_lock(os.path.join(workspace, "import.lock")))
         else:
             workspace = stack.enter_context(tempfile.TemporaryDirectory(prefix="arcacct-"))
-        database = stack.enter_context(arex_database.opened(path, workspace, patience_s=_PATIENCE_S))
+        database = stack.enter_context(opened(path, workspace, patience_s=_PATIENCE_S))
         with opening.translating(path):
             yield from own.ended_between(database, *month_bounds(*month), settled_before())
-
-
-def _fewer_hours(ended: Mapping[str, Ended], wall_s: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    for job_id, one in ended.items():
-        ours = wall_s.get(job_id, one.wall_s)
-        if ours < one.wall_s:
-            yield job_id, f"wall {one.wall_s} s, in the database {ours} s; `arcacct job info` shows what ours is from"
 
 
 def _absent(con: Connection, ended: Mapping[str, Ended], archived: set[str]) -> Iterator[tuple[str, str]]:

@@ -17,16 +17,13 @@ from cryptography import x509
 from arcacct.arex.draining import spools
 from arcacct.asking import health_rows, reading
 from arcacct.asking.health_rows import Recorded, TargetState
-from arcacct.conf.places import Places
 from arcacct.conf.settings import Settings
 from arcacct.db import lives, opening
-from arcacct.db.engine import Connection
 from arcacct.db.lives import MEANING, Doubt
 from arcacct.errors import ArcacctError, StoreError
 from arcacct.jobs import aborting
 from arcacct.publishing.floor import held_text
 from arcacct.publishing.instants import iso
-from arcacct.publishing.plug import Plug
 from arcacct.publishing.selection import names_in_doubt
 from arcacct.targets import plugs
 
@@ -113,7 +110,12 @@ class Health(NamedTuple):
 def examine(settings: Settings) -> Health:
     """Look at everything; raises nothing that one could report."""
     here = settings.places
-    folders, problem = _spools(here)
+    problem = None
+    try:
+        folders = spools(here)
+    except ArcacctError as error:
+        # What is wrong with the note of a move stops every sweep, too.
+        folders, problem = [here.spool], str(error)
     found = Health(
         int(time.time()),
         here.database,
@@ -132,30 +134,21 @@ def examine(settings: Settings) -> Health:
             closing(opening.read_accounting(here)) as ours,
             closing(opening.read_publishing(here)) as ledger,
         ):
+            targets = []
+            for plug in plugs(settings):
+                target = plug.target
+                state = health_rows.target_state(ledger, ours, target.block, target.vofilter)
+                due_s = 0 if state.last_success_s is None else state.last_success_s + target.urdelivery_frequency_s
+                targets.append(TargetHealth(target.name, state, due_s, names_in_doubt(ours, ledger, plug)))
             return found._replace(
                 size_bytes=reading.size_bytes(here.database),
                 recorded=health_rows.recorded(ours),
                 on_hold=len(aborting.on_hold(ours)),
-                targets=tuple(_target(plug, ours, ledger) for plug in plugs(settings)),
-                doubts=tuple(lives.doubts(lives.known(ours, ledger, rehearsing=settings.places.rehearsal is not None))),
+                targets=tuple(targets),
+                doubts=tuple(lives.doubts(lives.known(ours, ledger, rehearsing=here.rehearsal is not None))),
             )
     except StoreError as error:
         return found._replace(problem=str(error))
-
-
-def _target(plug: Plug, ours: Connection, ledger: Connection) -> TargetHealth:
-    target = plug.target
-    state = health_rows.target_state(ledger, ours, target.block, target.vofilter)
-    due_s = 0 if state.last_success_s is None else state.last_success_s + target.urdelivery_frequency_s
-    return TargetHealth(target.name, state, due_s, names_in_doubt(ours, ledger, plug))
-
-
-def _spools(here: Places) -> tuple[list[str], str | None]:
-    """Where events may wait, and why that is not known whole: what is wrong with the note stops every sweep, too."""
-    try:
-        return spools(here), None
-    except ArcacctError as error:
-        return [here.spool], str(error)
 
 
 def _spool(folders: Sequence[str]) -> Spool:
@@ -178,19 +171,17 @@ def _names(folder: str) -> list[str]:
 
 
 def _certificates(settings: Settings) -> dict[str, int | str]:
+    found: dict[str, int | str] = {}
     shown = [target.credentials() for target in settings.targets]
-    files = dict.fromkeys(one.x509_host_cert for one in shown if one is not None)
-    return {path: _ends(path) for path in files}
-
-
-def _ends(path: str) -> int | str:
-    try:
-        with open(path, "rb") as file:
-            return int(x509.load_pem_x509_certificate(file.read()).not_valid_after_utc.timestamp())
-    except OSError as error:
-        return f"cannot be read: {error.strerror}"
-    except ValueError:
-        return "holds no certificate in PEM form"
+    for path in dict.fromkeys(one.x509_host_cert for one in shown if one is not None):
+        try:
+            with open(path, "rb") as file:
+                found[path] = int(x509.load_pem_x509_certificate(file.read()).not_valid_after_utc.timestamp())
+        except OSError as error:
+            found[path] = f"cannot be read: {error.strerror}"
+        except ValueError:
+            found[path] = "holds no certificate in PEM form"
+    return found
 
 
 def judge(found: Health, limits: Thresholds) -> list[Check]:
@@ -203,8 +194,7 @@ def judge(found: Health, limits: Thresholds) -> list[Check]:
         *(_target_check(found.now, target, limits) for target in found.targets),
         *(check for target in found.targets for check in _figures_checks(target)),
         *(_quarantine_check(found.now, target, limits) for target in found.targets),
-        *_certificate_checks(found, limits),
-        _clock_check(found),
+        *_host_checks(found, limits),
     ]
 
 
@@ -258,8 +248,21 @@ def _recorder_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
         text = "never ran" if swept is None else f"last one {_ago(found.now, swept)}"
         todo = "" if severity == OK else ": is arcacct-sweep.timer active?"
         yield Check("sweep", severity, text + todo)
-        yield from _cut_checks(found.recorded)
-        yield from _rejected_checks(found.now, found.recorded)
+        if found.recorded.cut_records:
+            # Nothing is wrong with us, but a megabyte of .diag is worth a look.
+            cut_files = found.recorded.cut_files
+            files = f", {cut_files} of them with a file above 1 MiB" if cut_files else ""
+            text = f"{found.recorded.cut_records} records of the last day lack something{files}"
+            severity = WARNING if cut_files else OK
+            yield Check("cut", severity, f'{text}: see `arcacct query "SELECT * FROM v1_record_notes"`')
+        rejected = found.recorded.rejected
+        if rejected.by_source and rejected.oldest_s is not None:
+            # They are in no sum until somebody looks at them.
+            counts = ", ".join(f"{count} of {source}" for source, count in rejected.by_source.items())
+            ours = f", {rejected.ours} by an error of arcacct's own (please report it)" if rejected.ours else ""
+            todo = "see `arcacct import rejected`, and try them again (--retry) after an upgrade or a correction"
+            text = f"{counts} could not be used{ours}, the oldest {_ago(found.now, rejected.oldest_s)}: {todo}"
+            yield Check("imports", WARNING, text)
     if found.on_hold:
         text = (
             f"{found.on_hold} jobs have ended, and nothing tells what they used: {aborting.WAYS_OUT}; `arcacct verify`"
@@ -276,28 +279,6 @@ def _recorder_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
         severity = max(severity, WARNING)
         text += f"; {spool.unusable} files set aside in spool/unusable"
     yield Check("spool", severity, text)
-
-
-def _rejected_checks(now: int, recorded: Recorded) -> Iterator[Check]:
-    """Records of imports that could not be used: they are in no sum until somebody looks at them."""
-    found = recorded.rejected
-    if not found.by_source or found.oldest_s is None:
-        return
-    counts = ", ".join(f"{count} of {source}" for source, count in found.by_source.items())
-    ours = f", {found.ours} by an error of arcacct's own (please report it)" if found.ours else ""
-    todo = "see `arcacct import rejected`, and try them again (--retry) after an upgrade or a correction"
-    text = f"{counts} could not be used{ours}, the oldest {_ago(now, found.oldest_s)}: {todo}"
-    yield Check("imports", WARNING, text)
-
-
-def _cut_checks(recorded: Recorded) -> Iterator[Check]:
-    """What was more than a job may have stored: nothing is wrong with us, but a megabyte of .diag is worth a look."""
-    if not recorded.cut_records:
-        return
-    files = f", {recorded.cut_files} of them with a file above 1 MiB" if recorded.cut_files else ""
-    text = f"{recorded.cut_records} records of the last day lack something{files}"
-    severity = WARNING if recorded.cut_files else OK
-    yield Check("cut", severity, f'{text}: see `arcacct query "SELECT * FROM v1_record_notes"`')
 
 
 def _target_check(now: int, target: TargetHealth, limits: Thresholds) -> Check:
@@ -348,7 +329,7 @@ def _quarantine_check(now: int, target: TargetHealth, limits: Thresholds) -> Che
     return Check(f"{target.name} quarantine", severity, text + todo)
 
 
-def _certificate_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
+def _host_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
     for path, end in found.certificates.items():
         if isinstance(end, str):
             yield Check("certificate", UNKNOWN, f"{path} {end}")
@@ -358,14 +339,12 @@ def _certificate_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
         severity = CRITICAL if left < limit.critical else WARNING if left < limit.warning else OK
         text = f"expired {_ago(found.now, end)}" if left <= 0 else f"{left // DAY_S} days left"
         yield Check("certificate", severity, f"{path}: {text}")
-
-
-def _clock_check(found: Health) -> Check:
     event = None if found.recorded is None else found.recorded.last_event_s
     if event is not None and event > found.now + _CLOCK_TOLERANCE_S:
         text = f"the last event is {event - found.now} s in the future: check the clock of this host"
-        return Check("clock", CRITICAL, text)
-    return Check("clock", OK, iso(found.now))
+        yield Check("clock", CRITICAL, text)
+    else:
+        yield Check("clock", OK, iso(found.now))
 
 
 def _over(value: int, limit: Limit) -> int:

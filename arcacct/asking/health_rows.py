@@ -120,7 +120,14 @@ def _holder(path: str) -> int | None:
 def recorded(con: Connection) -> Recorded:
     """How recording goes, in a few quick looks."""
     settings = dict(con.execute("SELECT KeyName, KeyValue FROM DBConfig").fetchall())
-    events = [_latest_event(con, state) for state in _STATES]
+    events: list[int | None] = []
+    for state in _STATES:
+        # Of the rows of the state that were written last: looking at all of them would read every event.
+        events += con.execute(
+            "SELECT max(CAST(strftime('%s', EventTime) AS INTEGER)) FROM"
+            " (SELECT EventTime FROM JobEvents WHERE EventKey = ? ORDER BY rowid DESC LIMIT ?)",
+            (state, _NEWEST_EVENTS),
+        ).fetchone()
     (foreign,) = con.execute(
         "SELECT count(*) FROM (SELECT RecordID FROM AAR ORDER BY RecordID DESC LIMIT ?) AS Newest"
         " WHERE NOT EXISTS (SELECT 1 FROM StatusFiles WHERE StatusFiles.RecordID = Newest.RecordID)"
@@ -145,16 +152,6 @@ def recorded(con: Connection) -> Recorded:
         rejections(con),
         dict(dropped(con)),
     )
-
-
-def _latest_event(con: Connection, state: str) -> int | None:
-    """The latest time of the rows of a state that were written last; looking at all of them would read every event."""
-    found: tuple[int | None] = con.execute(
-        "SELECT max(CAST(strftime('%s', EventTime) AS INTEGER)) FROM"
-        " (SELECT EventTime FROM JobEvents WHERE EventKey = ? ORDER BY rowid DESC LIMIT ?)",
-        (state, _NEWEST_EVENTS),
-    ).fetchone()
-    return found[0]
 
 
 def waiting(con: Connection, seq: int, ended_from: int, vos: tuple[str, ...]) -> Waiting:

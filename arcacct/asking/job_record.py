@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from arcacct.arex.records import tokens_of_version_1, tokens_of_version_2, with_benchmark
@@ -74,36 +75,20 @@ def arcctl_record(con: Connection, record_id: int, arcctl: int | None = None) ->
     found |= dict(zip(known, map(_printable, row), strict=True))
     found |= _children(con, record_id)
     found |= {key: when(found[key]) for key in ("SubmitTime", "EndTime")}
+    tokens: Sequence[Row] = [tuple(row) for row in found["AuthTokenAttributes"]]
     if version == 1 and arcctl != 6:
-        found |= _as_version_2(found)
+        # What ARC 7 has elsewhere: the first FQAN and the benchmark of a record of version 1.
+        found["FQAN"], tokens = tokens_of_version_2(tokens)
+        found["Benchmark"] = found["JobExtraInfo"].pop("benchmark", "")
     elif version != 1 and arcctl == 6:
-        found |= _as_version_1(found)
+        tokens = tokens_of_version_1(tokens, found["FQAN"])
+        extra: list[Row] = list(found["JobExtraInfo"].items())
+        found["JobExtraInfo"] = {str(key): value for key, value in with_benchmark(extra, found["Benchmark"])}
+    found["AuthTokenAttributes"] = [list(row) for row in tokens]
     if arcctl == 6:
         found["JobEvents"].sort(key=lambda event: event[1])
         return {key: value for key, value in found.items() if key not in _OF_VERSION_2}
     return found
-
-
-def _as_version_2(record: ArcctlJob) -> ArcctlJob:
-    """What ARC 7 has elsewhere: the first FQAN and the benchmark of a record of version 1."""
-    tokens = [tuple(row) for row in record["AuthTokenAttributes"]]
-    fqan, tokens_2 = tokens_of_version_2(tokens)
-    extra = dict(record["JobExtraInfo"])
-    return {
-        "FQAN": fqan,
-        "Benchmark": extra.pop("benchmark", ""),
-        "AuthTokenAttributes": [list(row) for row in tokens_2],
-        "JobExtraInfo": extra,
-    }
-
-
-def _as_version_1(record: ArcctlJob) -> ArcctlJob:
-    tokens: list[Row] = [tuple(row) for row in record["AuthTokenAttributes"]]
-    extra: list[Row] = list(record["JobExtraInfo"].items())
-    return {
-        "AuthTokenAttributes": [list(row) for row in tokens_of_version_1(tokens, record["FQAN"])],
-        "JobExtraInfo": {str(key): value for key, value in with_benchmark(extra, record["Benchmark"])},
-    }
 
 
 def _children(con: Connection, record_id: int) -> ArcctlJob:

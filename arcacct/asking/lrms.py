@@ -7,6 +7,7 @@ Jobs are matched by the batch system's number and their times. Runs of one job o
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import reduce
 from typing import NamedTuple
 
 from arcacct.asking.verify import Deviation, Source
@@ -30,10 +31,6 @@ class Amounts(NamedTuple):
     core_s: int = 0
     """Wall time times cores."""
     cpu_s: int = 0
-
-    def plus(self, wall_s: int, cores: int, cpu_s: int) -> Amounts:
-        """With one more job."""
-        return Amounts(self.jobs + 1, self.wall_s + wall_s, self.core_s + wall_s * cores, self.cpu_s + cpu_s)
 
     def and_(self, other: Amounts) -> Amounts:
         """Of both."""
@@ -91,66 +88,55 @@ def lrms_month(name: str, figures: Iterable[Figures], con: Connection, lrms: str
     start, end = month_bounds(*month)
     here = _records(con, lrms, start - DAY_S, end + DAY_S)
     matched: dict[str, tuple[_Record, list[Figures]]] = {}
-    found = _Comparison(name)
+    pairs: list[tuple[_Record | None, list[Figures]]] = []
     for one in figures:
         record = _match(one, here.get(one.local_job_id, ()))
         if record is not None:
             matched.setdefault(record.job_id, (record, []))[1].append(one)
         elif start <= one.end_time < end:
-            found.job(None, [one])
-    for record, runs in matched.values():
-        if start <= max(run.end_time for run in runs) < end:
-            found.job(record, runs)
+            pairs.append((None, [one]))
+    pairs += [pair for pair in matched.values() if start <= max(run.end_time for run in pair[1]) < end]
     for record in (one for some in here.values() for one in some):
         is_used = record.is_its and (record.wall_s or record.cpu_s)
         if record.job_id not in matched and start <= record.end_time < end and is_used:
-            found.job(record, [])
-    return found.report()
+            pairs.append((record, []))
+    return _compared(name, pairs)
 
 
-class _Comparison:
-    """What was compared so far."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._there: dict[tuple[str, str], Amounts] = {}
-        self._here: dict[tuple[str, str], Amounts] = {}
-        self._differing: set[tuple[str, str]] = set()
-        self._differences: list[Deviation] = []
-
-    def job(self, record: _Record | None, runs: list[Figures]) -> None:
-        """One job, with the runs that it has in the batch system; one of both may lack."""
+def _compared(name: str, pairs: Iterable[tuple[_Record | None, list[Figures]]]) -> LrmsReport:
+    """Each job with the runs that it has in the batch system; one of both may lack."""
+    theirs: dict[tuple[str, str], Amounts] = {}
+    ours: dict[tuple[str, str], Amounts] = {}
+    differing: set[tuple[str, str]] = set()
+    differences: list[Deviation] = []
+    for record, runs in pairs:
         key = (
             (runs[-1].account, runs[-1].user) if runs else ("", "") if record is None else (record.account, record.user)
         )
         if runs:
-            there = _NOTHING
-            for run in runs:
-                # What sacct does not say of CPU time is no difference.
-                cpu_s = run.cpu_s if run.cpu_s is not None else record.cpu_s if record is not None else 0
-                there = there.plus(run.wall_s, run.cores, cpu_s)
-            self._there[key] = self._there.get(key, _NOTHING).and_(there._replace(jobs=1))
+            # What sacct does not say of CPU time is no difference.
+            unsaid_s = 0 if record is None else record.cpu_s
+            there = Amounts(
+                1,
+                sum(run.wall_s for run in runs),
+                sum(run.wall_s * run.cores for run in runs),
+                sum(unsaid_s if run.cpu_s is None else run.cpu_s for run in runs),
+            )
+            theirs[key] = theirs.get(key, _NOTHING).and_(there)
         if record is not None:
-            here = _NOTHING.plus(record.wall_s, record.cores, record.cpu_s)
-            self._here[key] = self._here.get(key, _NOTHING).and_(here)
+            here = Amounts(1, record.wall_s, record.wall_s * record.cores, record.cpu_s)
+            ours[key] = ours.get(key, _NOTHING).and_(here)
         text = _difference(record, runs)
         if text:
-            self._differing.add(key)
-            job_id = runs[0].local_job_id if record is None else record.job_id
-            self._differences.append(Deviation(self._name, job_id, text))
-
-    def report(self) -> LrmsReport:
-        """All of it."""
-        groups = [
-            Group(*key, self._there.get(key, _NOTHING), self._here.get(key, _NOTHING), key not in self._differing)
-            for key in sorted({*self._there, *self._here})
-        ]
-        total = _NOTHING
-        for group in groups:
-            total = total.and_(group.there)
-        agrees = not self._differences
-        source = Source(self._name, total.jobs, total.wall_s, total.cpu_s, agrees=agrees, proof="batch system")
-        return LrmsReport(source, self._differences, groups)
+            differing.add(key)
+            differences.append(Deviation(name, runs[0].local_job_id if record is None else record.job_id, text))
+    groups = [
+        Group(*key, theirs.get(key, _NOTHING), ours.get(key, _NOTHING), key not in differing)
+        for key in sorted({*theirs, *ours})
+    ]
+    total = reduce(Amounts.and_, theirs.values(), _NOTHING)
+    source = Source(name, total.jobs, total.wall_s, total.cpu_s, agrees=not differences, proof="batch system")
+    return LrmsReport(source, differences, groups)
 
 
 def _records(con: Connection, lrms: str, start: int, end: int) -> dict[str, list[_Record]]:
@@ -202,9 +188,5 @@ def _difference(record: _Record | None, runs: list[Figures]) -> str:
     return "; ".join(
         f"{name} {there} s, in the database {here} s"
         for name, there, here in pairs
-        if there is not None and not (there == here or (record.is_arex and _agree(there, here)))
+        if there is not None and abs(there - here) > (max(_SLACK_S, _SLACK * max(there, here)) if record.is_arex else 0)
     )
-
-
-def _agree(one: int, other: int) -> bool:
-    return abs(one - other) <= max(_SLACK_S, _SLACK * max(one, other))

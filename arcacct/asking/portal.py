@@ -15,8 +15,7 @@ from typing import NamedTuple
 from arcacct.benchmark import FALLBACK, parsed_benchmark
 from arcacct.errors import InputError
 from arcacct.jobs.aar import UsageCell
-
-Month = tuple[int, int]
+from arcacct.publishing.instants import Month
 
 _NAMES_OF_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _NO_ROW = re.compile(r"\s*(total|percent(age)?|%)?\s*", re.IGNORECASE)
@@ -59,14 +58,6 @@ MEASURES: dict[str, Callable[[UsageCell], float]] = {
 _NORMALISED = "normalised "
 
 
-def _amount(measure: str, cell: UsageCell) -> float:
-    """What a table of the measure would have of a usage cell."""
-    amount = MEASURES[measure.removeprefix(_NORMALISED)](cell)
-    if not measure.startswith(_NORMALISED):
-        return amount
-    return amount * (parsed_benchmark(cell.benchmark) or FALLBACK).normalised(1) / 10**6
-
-
 def compare_portal(path: str, month: Month, cells: Sequence[UsageCell]) -> Compared:
     """
     One export beside the usage cells of the same month; raises InputError for a file that has no such table.
@@ -76,26 +67,26 @@ def compare_portal(path: str, month: Month, cells: Sequence[UsageCell]) -> Compa
     table = read_portal(path, month)
     ours: Counter[str] = Counter()
     for cell in cells:
-        ours[(cell.vo or _NO_VO).casefold()] += _amount(table.measure, cell)  # type: ignore[assignment]
+        amount = MEASURES[table.measure.removeprefix(_NORMALISED)](cell)
+        if table.measure.startswith(_NORMALISED):
+            amount *= (parsed_benchmark(cell.benchmark) or FALLBACK).normalised(1) / 10**6
+        ours[(cell.vo or _NO_VO).casefold()] += amount  # type: ignore[assignment]
     found = {name.casefold(): value for name, value in table.values.items()}
     if not ours.keys() & found.keys() and ours:
         # A table by something else, such as sites: only its sum can be compared.
         ours, found = Counter({"in all": sum(ours.values())}), {"in all": table.total}
     tolerance = 0.5 if table.measure == "jobs" else 1.0
-    return Compared(table.measure, table.total, float(sum(ours.values())), _causes(found, ours, tolerance))
-
-
-def _causes(found: dict[str, float], ours: Counter[str], tolerance: float) -> list[str]:
     groups: dict[str, list[str]] = {}
     for name in sorted(found.keys() | ours.keys()):
         there, here = found.get(name), float(ours.get(name, 0))
         if abs((there or 0.0) - here) < tolerance:
             continue
         groups.setdefault(_cause(there, here), []).append(f"{name} {there or 0:.0f}, in the database {here:.0f}")
-    return [
+    causes = [
         f"{cause}: {'; '.join(names[:_SHOWN])}{f'; and {len(names) - _SHOWN} more' if len(names) > _SHOWN else ''}"
         for cause, names in groups.items()
     ]
+    return Compared(table.measure, table.total, float(sum(ours.values())), causes)
 
 
 def _cause(there: float | None, here: float) -> str:

@@ -122,6 +122,11 @@ class JobTotals:
     last_end: int
     first_end: int
 
+    @property
+    def cputime(self) -> int:
+        """Of user and kernel."""
+        return self.cpuusertime + self.cpukerneltime
+
 
 class UsagePart(NamedTuple):
     """Some jobs that agree in what was asked for; texts as stored, unescaped."""
@@ -153,38 +158,25 @@ def totals(con: Connection, selection: Selection) -> JobTotals:
     return JobTotals(*map(whole, row))
 
 
-def owners(con: Connection, selection: Selection) -> list[str]:
-    """The users of the selected jobs as stored, in the order in which they first came."""
-    return _distinct(con, selection, "users")
+def distinct(con: Connection, selection: Selection, field: str) -> list[str]:
+    """
+    The users, VOs or first FQANs (``users``, ``vos``, ``fqans``) of the selected jobs, as stored.
 
-
-def vos(con: Connection, selection: Selection) -> list[str]:
-    """The VOs of the selected jobs as stored, in the order in which they first came."""
-    return _distinct(con, selection, "vos")
-
-
-def fqans(con: Connection, selection: Selection) -> list[str]:
-    """The first FQANs of the selected jobs as stored, in the order in which they first came; empty for having none."""
-    if schema_version(con) == 2:
-        return _distinct(con, selection, "fqans")
+    In the order in which they first came; empty for having no FQAN.
+    """
     where, values = _where(con, selection)
-    rows = con.execute(
-        f"SELECT ifnull({_FIRST_FQAN}, '') FROM AAR WHERE {where} GROUP BY 1 ORDER BY min(RecordID)", values
-    )
-    return [plain_text(name) for (name,) in rows]
-
-
-def _distinct(con: Connection, selection: Selection, field: str) -> list[str]:
-    where, values = _where(con, selection)
-    _said, column, table, _name = _NAMES[field]
-    # Without conditions it is quicker to ask for each name whether there is a job.
-    condition = (
-        f"EXISTS (SELECT 1 FROM AAR WHERE {column} = {table}.ID)"
-        if not values
-        else f"ID IN (SELECT {column} FROM AAR WHERE {where})"
-    )
-    rows = con.execute(f"SELECT Name FROM {table} WHERE {condition} ORDER BY ID", values)
-    return [plain_text(name) for (name,) in rows]
+    if field == "fqans" and schema_version(con) != 2:
+        asked = f"SELECT ifnull({_FIRST_FQAN}, '') FROM AAR WHERE {where} GROUP BY 1 ORDER BY min(RecordID)"
+    else:
+        _said, column, table, _name = _NAMES[field]
+        # Without conditions it is quicker to ask for each name whether there is a job.
+        condition = (
+            f"EXISTS (SELECT 1 FROM AAR WHERE {column} = {table}.ID)"
+            if not values
+            else f"ID IN (SELECT {column} FROM AAR WHERE {where})"
+        )
+        asked = f"SELECT Name FROM {table} WHERE {condition} ORDER BY ID"
+    return [plain_text(name) for (name,) in con.execute(asked, values)]
 
 
 def job_ids(con: Connection, selection: Selection) -> Iterator[str]:

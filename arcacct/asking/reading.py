@@ -46,8 +46,13 @@ def _ours(path: str, *, anybodys: bool) -> Connection | None:
     """Our database, open; ``None`` for one of A-REX, which SQLite opens only with care."""
     if not os.path.exists(path):
         raise StoreError(f"{path}: no such database; create it with `arcacct db init`")
-    if header_of(path).journal != WAL or not (os.path.exists(f"{path}-shm") or _is_marked(path)):
+    if header_of(path).journal != WAL:
         return None
+    if not os.path.exists(f"{path}-shm"):
+        with open(path, "rb") as file:
+            # Our mark, looked for without SQLite: the table with it is among the first pages.
+            if b"ARCACCT_INCARNATION" not in file.read(_FIRST_BYTES):
+                return None
     try:
         if anybodys:
             _require_our_views(path)
@@ -68,12 +73,6 @@ def _require_our_views(path: str) -> None:
             require_own_schema(con, path, ACCOUNTING, exactly=False)
     except (DatabaseError, UnicodeDecodeError) as error:
         raise translated(error, path) from error
-
-
-def _is_marked(path: str) -> bool:
-    """Whether the file has our mark, looked for without SQLite: the table with it is among the first pages."""
-    with open(path, "rb") as file:
-        return b"ARCACCT_INCARNATION" in file.read(_FIRST_BYTES)
 
 
 def is_ours(con: Connection) -> bool:

@@ -24,16 +24,15 @@ from arcacct.db.engine import Connection
 from arcacct.db.lives import MEANING
 from arcacct.errors import InputError, StoreError
 from arcacct.jobs import reading
-from arcacct.jobs.aar import UsageCell
 from arcacct.jobs.cells import usage_cells
-from arcacct.publishing import given, ledger, months, sent
-from arcacct.publishing import held as publishing_held
+from arcacct.publishing import given, held, ledger, months, sent
 from arcacct.publishing.digests import digests_of
 from arcacct.publishing.floor import held_text
 from arcacct.publishing.instants import Month, month_bounds
 from arcacct.publishing.ledger import COUNTS, SentSum
 from arcacct.publishing.plug import Plug
 from arcacct.publishing.selection import names_in_doubt
+from arcacct.publishing.target_run import Databases
 from arcacct.publishing.unsettled import unsettled
 from arcacct.targets import plugs
 
@@ -74,6 +73,11 @@ class MonthReport(NamedTuple):
         """Whether every place has what the database has."""
         return all(source.agrees for source in self.sources)
 
+    def add(self, source: Source, differences: list[Deviation]) -> None:
+        """One more place."""
+        self.sources.append(source)
+        self.differences.extend(differences)
+
 
 class _Job(NamedTuple):
     """What is compared of a job."""
@@ -87,11 +91,6 @@ class _Job(NamedTuple):
     end_time: int
 
 
-class _Both(NamedTuple):
-    accounting: Connection
-    publishing: Connection
-
-
 def verify(
     settings: Settings, accounting: Connection, publishing: Connection, month: Month, portal: Sequence[str] = ()
 ) -> MonthReport:
@@ -100,7 +99,7 @@ def verify(
 
     Raises InputError for an export that cannot be read, StoreError when a database cannot.
     """
-    both = _Both(accounting, publishing)
+    both = Databases(accounting, publishing)
     jobs = {
         aar.job_id: _Job(aar.wall_s, aar.cpu_s, aar.vo, digests_of(aar), aar.record_id, aar.end_time)
         for page in reading.ended_between(accounting, *month_bounds(*month))
@@ -108,32 +107,23 @@ def verify(
     }
     unknown = [Deviation("database", *one) for one in unsettled(settings.places, accounting, month)]
     report = MonthReport([_source("database", list(jobs.values()), agrees=not unknown)], unknown)
-    _add(report, *_control_directory(settings, jobs, month))
-    _add(report, *_arex(settings, accounting, jobs, month))
+    report.add(*_control_directory(settings, jobs, month))
+    for one in _arex(settings, accounting, jobs, month):
+        report.add(*one)
     for doubt in lives.doubts(lives.known(accounting, publishing, rehearsing=settings.places.rehearsal is not None)):
-        _add(report, Source("ledger", None, None, None, agrees=False), [Deviation("ledger", None, MEANING[doubt])])
+        report.add(Source("ledger", None, None, None, agrees=False), [Deviation("ledger", None, MEANING[doubt])])
     for plug in plugs(settings):
-        for source, differences in _target(plug, both, jobs, month):
-            _add(report, source, differences)
+        for one in _target(plug, both, jobs, month):
+            report.add(*one)
     for path in portal:
-        _add(report, *_portal(path, month, usage_cells(accounting, [month])))
+        found = compare_portal(path, month, usage_cells(accounting, [month]))
+        name, amount = f"portal {found.measure}", round(found.found)
+        what = f"{found.found:.0f} {found.measure}, in the database {found.ours:.0f}"
+        differences = [Deviation(name, None, text) for text in (what, *found.differences)] if found.differences else []
+        count, hours = (amount, None) if found.measure == "jobs" else (None, amount * _HOUR_S)
+        wall_s, cpu_s = (None, hours) if "CPU" in found.measure else (hours, None)
+        report.add(Source(name, count, wall_s, cpu_s, agrees=not differences, proof="confirmed"), differences)
     return report
-
-
-def _portal(path: str, month: Month, cells: Sequence[UsageCell]) -> tuple[Source, list[Deviation]]:
-    found = compare_portal(path, month, cells)
-    name, amount = f"portal {found.measure}", round(found.found)
-    what = f"{found.found:.0f} {found.measure}, in the database {found.ours:.0f}"
-    differences = [Deviation(name, None, text) for text in (what, *found.differences)] if found.differences else []
-    jobs, hours = (amount, None) if found.measure == "jobs" else (None, amount * _HOUR_S)
-    wall_s, cpu_s = (None, hours) if "CPU" in found.measure else (hours, None)
-    return Source(name, jobs, wall_s, cpu_s, agrees=not differences, proof="confirmed"), differences
-
-
-def _add(report: MonthReport, source: Source | None, differences: list[Deviation]) -> None:
-    if source is not None:
-        report.sources.append(source)
-    report.differences.extend(differences)
 
 
 def _source(name: str, jobs: list[_Job], *, agrees: bool) -> Source:
@@ -171,32 +161,25 @@ def _control_jobs(settings: Settings, month: Month, differences: list[Deviation]
         if "/finished/" not in path or not start <= stat.st_mtime < end:
             continue
         try:
-            job = _finished_job(settings, job_id, path)
+            if not is_job_id(job_id):
+                raise InputError(f"{path}: not a status file of A-REX, by its name")  # noqa: TRY301  as any other
+            status = read_status_file(path)
+            if status is None or status.state != "FINISHED":
+                continue
+            files = JobFiles(settings.places.controldir, job_id, status.state)
+            files = read_rest(files, status, lambda _stat: "", _LOCKED_S)
+            usage = job_facts(files, settings.places.rules).usage
         except Exception as error:  # noqa: BLE001  whatever it is, the other jobs are compared
             wrong(job_id, path, error)
             continue
-        if job is not None:
-            yield job_id, job
-
-
-def _finished_job(settings: Settings, job_id: str, path: str) -> _Job | None:
-    """What the files of a job say that it used; ``None`` when it is not finished. Raises OSError, InputError."""
-    if not is_job_id(job_id):
-        raise InputError(f"{path}: not a status file of A-REX, by its name")
-    status = read_status_file(path)
-    if status is None or status.state != "FINISHED":
-        return None
-    files = JobFiles(settings.places.controldir, job_id, status.state)
-    files = read_rest(files, status, lambda _stat: "", _LOCKED_S)
-    usage = job_facts(files, settings.places.rules).usage
-    if usage is None:
-        return None
-    return _Job(usage.wall_s, usage.cpu_user_s + usage.cpu_kernel_s, None, (), 0, usage.end_time)
+        if usage is not None:
+            cpu_s = usage.cpu_user_s + usage.cpu_kernel_s
+            yield job_id, _Job(usage.wall_s, cpu_s, None, (), 0, usage.end_time)
 
 
 def _arex(
     settings: Settings, con: Connection, jobs: dict[str, _Job], month: Month
-) -> tuple[Source | None, list[Deviation]]:
+) -> Iterator[tuple[Source, list[Deviation]]]:
     """
     A-REX may have fewer jobs (it loses some, and knows no other sources), but none that is not in the database.
 
@@ -206,15 +189,18 @@ def _arex(
     try:
         found = arex_month(settings.places, con, month, {job_id: job.wall_s for job_id, job in jobs.items()})
     except (InputError, StoreError) as error:
-        return Source(name, None, None, None, agrees=True), [Deviation(name, None, f"cannot be compared now: {error}")]
+        yield Source(name, None, None, None, agrees=True), [Deviation(name, None, f"cannot be compared now: {error}")]
+        return
     if found is None:
-        return None, []
+        return
     differences = [Deviation(name, *one) for one in found.missing]
     notes = [Deviation(name, None, text) for text in found.notes]
-    return Source(name, found.jobs, found.wall_s, found.cpu_s, agrees=not differences), [*differences, *notes]
+    yield Source(name, found.jobs, found.wall_s, found.cpu_s, agrees=not differences), [*differences, *notes]
 
 
-def _target(plug: Plug, both: _Both, jobs: dict[str, _Job], month: Month) -> Iterator[tuple[Source, list[Deviation]]]:
+def _target(
+    plug: Plug, both: Databases, jobs: dict[str, _Job], month: Month
+) -> Iterator[tuple[Source, list[Deviation]]]:
     """What the ledger says that a receiver was given: its jobs or its sums, and the counts of the sync message."""
     target = plug.target
     wanted = {job_id: job for job_id, job in jobs.items() if target.wants(job.vo)}
@@ -225,36 +211,33 @@ def _target(plug: Plug, both: _Both, jobs: dict[str, _Job], month: Month) -> Ite
         source, differences = _delivered(plug, both, wanted, month, missing)
     else:
         source, differences = _sums(f"{target.name} {kind}", both, target, month, kind, wanted, missing)
-    open_questions = [Deviation(source.name, None, text) for text in _unproven(both, plug, month)]
+    # Why nobody can say that the receiver has what it should have.
+    doubts = []
+    if held_month := months.held_month(both.publishing, target.block, month):
+        doubts.append(held_text(held_month))
+    if in_doubt := names_in_doubt(both.accounting, both.publishing, plug):
+        doubts.append(in_doubt)
+    elif lives.doubt_seq(both.publishing, target.block) is not None:
+        doubts.append(
+            "an older ledger was put back: what was sent since is unknown until the next run has sent it again"
+        )
+    open_questions = [Deviation(source.name, None, text) for text in doubts]
     yield (
         source._replace(proof=plug.proof, agrees=source.agrees and not open_questions),
         [*open_questions, *differences],
     )
     if plug.counts is not None:
-        yield _sync(both, plug, month, source.jobs if source.jobs or not wanted else None)
+        # It tells the receiver how many jobs it was given.
+        name = f"{target.name} sync"
+        said = sum(one.jobs for one in _live_sums(both, target, month, COUNTS))
+        missed = not source.jobs and bool(wanted)
+        counted = "and the database has some" if missed else f"{source.jobs or 'none'} were given"
+        text = f"announces {said} jobs, {counted}"
+        differences = [] if said == source.jobs and not missed else [Deviation(name, None, text)]
+        yield Source(name, said, None, None, agrees=not differences, proof=plug.proof), differences
 
 
-def _unproven(both: _Both, plug: Plug, month: Month) -> Iterator[str]:
-    """Why nobody can say that the receiver has what it should have of a month."""
-    block = plug.target.block
-    if held := months.held_month(both.publishing, block, month):
-        yield held_text(held)
-    if doubt := names_in_doubt(both.accounting, both.publishing, plug):
-        yield doubt
-    elif lives.doubt_seq(both.publishing, block) is not None:
-        yield "an older ledger was put back: what was sent since is unknown until the next run has sent it again"
-
-
-def _sync(both: _Both, plug: Plug, month: Month, jobs: int | None) -> tuple[Source, list[Deviation]]:
-    """The sync message tells the receiver how many jobs it was given; ``None`` jobs: it should have been given some."""
-    name = f"{plug.target.name} sync"
-    said = sum(one.jobs for one in _live_sums(both, plug.target, month, COUNTS))
-    given = "and the database has some" if jobs is None else f"{jobs or 'none'} were given"
-    differences = [] if said == jobs else [Deviation(name, None, f"announces {said} jobs, {given}")]
-    return Source(name, said, None, None, agrees=not differences, proof=plug.proof), differences
-
-
-def _live_sums(both: _Both, target: Target, month: Month, kind: str) -> list[SentSum]:
+def _live_sums(both: Databases, target: Target, month: Month, kind: str) -> list[SentSum]:
     """The sums of a kind that a receiver has of a month, without those in doubt."""
     unanswered = sent.unanswered_keys(both.publishing, target.block)
     live = sent.live_sums(both.publishing, target.block, *month)
@@ -264,13 +247,13 @@ def _live_sums(both: _Both, target: Target, month: Month, kind: str) -> list[Sen
 class _Reasons:
     """Why a target has not got a job, or has one that it should not have."""
 
-    def __init__(self, both: _Both, target: Target, month: Month, jobs: dict[str, _Job]) -> None:
+    def __init__(self, both: Databases, target: Target, month: Month, jobs: dict[str, _Job]) -> None:
         start, end = month_bounds(*month)
         self._jobs = jobs
         self._month_is_held = months.held_month(both.publishing, target.block, month) is not None
         self.held = {
             one.job_id: one
-            for one in publishing_held.set_aside(both.publishing, target=target.block)
+            for one in held.set_aside(both.publishing, target=target.block)
             if start <= one.end_time < end
         }
         self._both = both
@@ -299,7 +282,7 @@ class _Reasons:
 
 
 def _delivered(
-    plug: Plug, both: _Both, wanted: dict[str, _Job], month: Month, reasons: _Reasons
+    plug: Plug, both: Databases, wanted: dict[str, _Job], month: Month, reasons: _Reasons
 ) -> tuple[Source, list[Deviation]]:
     target = plug.target
     unanswered = sent.unanswered_keys(both.publishing, target.block)
@@ -328,7 +311,7 @@ def _delivered(
 
 
 def _sums(
-    name: str, both: _Both, target: Target, month: Month, kind: str, wanted: dict[str, _Job], reasons: _Reasons
+    name: str, both: Databases, target: Target, month: Month, kind: str, wanted: dict[str, _Job], reasons: _Reasons
 ) -> tuple[Source, list[Deviation]]:
     """Sums are known by how many jobs they stand for, and how long these ran; who is missing, as far as it is known."""
     live = _live_sums(both, target, month, kind)

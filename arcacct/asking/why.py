@@ -33,10 +33,29 @@ def why(settings: Settings, accounting: Connection, publishing: Connection, foun
     yield f"job {aar.job_id}"
     yield f"  in the batch system: {aar.local_job_id or 'no id'}"
     yield f"  user {aar.user_dn or 'unknown'}, VO {aar.vo or 'none'}"
-    yield f"  record {found.record_id}: {_record(aar)}"
+    record = f"{aar.status}, submitted {iso(aar.submit_time)}"
+    if aar.end_time:
+        # The sum of CPU times; of what are no numbers what stands there.
+        both = aar.cpu_user_s, aar.cpu_kernel_s
+        cpu = str(sum(both)) if {int}.issuperset(map(type, both)) else " + ".join(map(str, both))
+        record = (
+            f"{aar.status}, exit code {aar.exit_code}, submitted {iso(aar.submit_time)},"
+            f" ended {iso(aar.end_time)}, wall {aar.wall_s} s, CPU {cpu} s, {aar.core_count} cores on"
+            f" {aar.node_count} nodes, benchmark {aar.benchmark or 'unknown'}"
+        )
+    yield f"  record {found.record_id}: {record}"
     for field, note in story.notes_of(accounting, found.record_id):
         yield f"  left out: {field}: {note}"
-    yield f"  control directory: {_files(settings.places.controldir, aar.job_id)}"
+    controldir = settings.places.controldir
+    hashed = is_hashed(controldir, aar.job_id)
+    files = [(suffix, job_file(controldir, aar.job_id, suffix, hashed=hashed)) for suffix in _SUFFIXES]
+    there = [f".{suffix}" for suffix, path in files if os.path.lexists(path)]
+    there += [
+        path.removeprefix(f"{controldir}/")
+        for path in status_files(controldir, aar.job_id, "", hashed=hashed)
+        if os.path.exists(path)
+    ]
+    yield f"  control directory: {', '.join(there) if there else 'no files of this job any more'}"
     seen = story.sighting(accounting, found.record_id)
     if seen is not None:
         swept = "and its files were read by a sweep" if seen.swept else "not yet confirmed by a sweep"
@@ -60,32 +79,6 @@ def why(settings: Settings, accounting: Connection, publishing: Connection, foun
         yield from _at_target(plug, publishing, aar, seq)
 
 
-def _record(aar: AAR) -> str:
-    if not aar.end_time:
-        return f"{aar.status}, submitted {iso(aar.submit_time)}"
-    # The sum of CPU times; of what are no numbers what stands there.
-    both = aar.cpu_user_s, aar.cpu_kernel_s
-    cpu = str(sum(both)) if {int}.issuperset(map(type, both)) else " + ".join(map(str, both))
-    return (
-        f"{aar.status}, exit code {aar.exit_code}, submitted {iso(aar.submit_time)},"
-        f" ended {iso(aar.end_time)}, wall {aar.wall_s} s, CPU {cpu} s, {aar.core_count} cores on"
-        f" {aar.node_count} nodes, benchmark {aar.benchmark or 'unknown'}"
-    )
-
-
-def _files(controldir: str, job_id: str) -> str:
-    """Which of the job's files are there now."""
-    hashed = is_hashed(controldir, job_id)
-    files = [(suffix, job_file(controldir, job_id, suffix, hashed=hashed)) for suffix in _SUFFIXES]
-    there = [f".{suffix}" for suffix, path in files if os.path.lexists(path)]
-    there += [
-        path.removeprefix(f"{controldir}/")
-        for path in status_files(controldir, job_id, "", hashed=hashed)
-        if os.path.exists(path)
-    ]
-    return ", ".join(there) if there else "no files of this job any more"
-
-
 def _at_target(plug: Plug, con: Connection, aar: AAR, seq: int) -> Iterator[str]:
     target = plug.target
     sent = story.messages_of(con, target.block, aar.job_id)
@@ -100,7 +93,12 @@ def _at_target(plug: Plug, con: Connection, aar: AAR, seq: int) -> Iterator[str]
         again = f"; {one_aside.again}" if one_aside.again else ""
         yield f"  {target.name}: {one_aside.state} since {iso(one_aside.since_s)}: {one_aside.reason}{again}"
     if not aside and counted is None and not any(one.state in ("accepted", "sending") for one in sent):
-        yield f"  {target.name}: not sent: {_held_month(target, con, aar) or _reason(target, con, aar, seq)}"
+        month = instants.month_of(aar.end_time) if reading.is_time(aar.end_time) else None
+        if month is not None and months.held_month(con, target.block, month) is not None:
+            reason = f"{instants.month_name(month)} is held; `arcacct status` says why and what to do"
+        else:
+            reason = _reason(target, con, aar, seq)
+        yield f"  {target.name}: not sent: {reason}"
 
 
 def _message(one: Carried, aar: AAR) -> str:
@@ -132,14 +130,6 @@ def _sum_message(con: Connection, plug: Plug, aar: AAR) -> tuple[Carried | None,
         return None, ()
     ((_text, one),) = family.sums([verdict.cell])
     return story.message_of_sum(con, plug.target.block, one.key), verdict.notes
-
-
-def _held_month(target: Target, con: Connection, aar: AAR) -> str:
-    """That the month of a job is held; empty if it is not."""
-    if not reading.is_time(aar.end_time):
-        return ""
-    one = months.held_month(con, target.block, instants.month_of(aar.end_time))
-    return "" if one is None else f"{one.year:04d}-{one.month:02d} is held; `arcacct status` says why and what to do"
 
 
 def _reason(target: Target, con: Connection, aar: AAR, seq: int) -> str:

@@ -82,7 +82,11 @@ def arcacct(ctx: click.Context, config: str | None, database: str | None, debug:
 def main(args: list[str] | None = None) -> None:
     """Run a command; the one place where an error becomes a line on stderr and an exit code."""
     debug = "--debug" in (sys.argv if args is None else args)
-    _open_what_is_closed()
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # Who starts us may have closed it: to print is no error, and no file of ours becomes one. It gets the
+            # lowest number that is free: just that of the stream.
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  open as long as we run
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal of another alphabet shows in letters what it has no sign for.
@@ -102,14 +106,6 @@ def main(args: list[str] | None = None) -> None:
         sys.exit(known.exit_code)
 
 
-def _open_what_is_closed() -> None:
-    """Who starts us may have closed the standard streams: to print is no error, and no file of ours becomes one."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            # It gets the lowest number that is free: just that of the stream.
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  open as long as we run
-
-
 def as_ours(error: Exception) -> ArcacctError:
     """An error of the tree, whatever was raised: no user meets a traceback."""
     if isinstance(error, ArcacctError):
@@ -117,19 +113,17 @@ def as_ours(error: Exception) -> ArcacctError:
     name = type(error).__name__
     if isinstance(error, OSError):
         return StoreError(f"{error.filename or 'system'}: {error.strerror or error}")
-    if isinstance(error, UnicodeEncodeError) and (given := _not_utf8()):
-        return UsageError(f"{given!a}: not UTF-8, as all is that a database can keep or find; use another name")
+    if isinstance(error, UnicodeEncodeError):
+        # Python keeps bytes of the command line that are no text as halves of characters.
+        for given in sys.argv:
+            if any("\ud800" <= letter <= "\udfff" for letter in given):
+                return UsageError(f"{given!a}: not UTF-8, as all is that a database can keep or find; use another name")
     from arcacct.db.damage import blamed  # noqa: PLC0415  only then
 
     # What comes out of a damaged database may make anything fail.
     if (known := blamed(error)) is not None:
         return known
     return ArcacctError(f"internal error: {name}: {error}; please report what `arcacct --debug ...` says")
-
-
-def _not_utf8() -> str | None:
-    """What was given on the command line and is no text: Python keeps such bytes as halves of characters."""
-    return next((arg for arg in sys.argv if any("\ud800" <= letter <= "\udfff" for letter in arg)), None)
 
 
 def _run(args: list[str] | None) -> int:
@@ -142,17 +136,12 @@ def _run(args: list[str] | None) -> int:
         error.show()
         return UsageError.exit_code
     except click.ClickException as error:
-        raise UsageError(_sentence(error)) from error
+        words = " ".join(error.format_message().split()).rstrip(".")
+        ctx = error.ctx if isinstance(error, click.UsageError) else None
+        raise UsageError(f"{words}; see `{ctx.command_path if ctx else 'arcacct'} --help`") from error
     except SystemExit:
         if "_ARCACCT_COMPLETE" in os.environ:
             raise
         # Else click itself exits only when the reader of our output went away (`arcacct ... | head`): no error of ours.
         return 0
     return result if isinstance(result, int) else 0
-
-
-def _sentence(error: click.ClickException) -> str:
-    """What is wrong with the command line, in one line."""
-    words = " ".join(error.format_message().split()).rstrip(".")
-    ctx = error.ctx if isinstance(error, click.UsageError) else None
-    return f"{words}; see `{ctx.command_path if ctx else 'arcacct'} --help`"

@@ -123,3 +123,11 @@ def _with_options(ctx: click.Context) -> click.Context:
     if ctx.obj is None:
         ctx.obj = {"config": None, "database": None, "debug": False} | ctx.find_root().params
     return ctx
+
+
+target_option = click.option(
+    "--target",
+    metavar="NAME",
+    shell_complete=complete_target,
+    help="Only this target: sgas:x, apel:x, directory:x, or x if unique.",
+)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from arcacct.cli.context import conf_of
-from arcacct.cli.examples import examples
-from arcacct.cli.speech import block, say
+from arcacct.cli.speech import block, examples, say
 from arcacct.conf.check import check
 from arcacct.conf.places import places
 from arcacct.conf.problems import WARNING, Problem, errors

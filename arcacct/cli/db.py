@@ -9,9 +9,8 @@ from contextlib import closing
 import click
 
 from arcacct.cli.context import places_of, settings_of
-from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT
-from arcacct.cli.speech import complain, confirm, say
+from arcacct.cli.speech import complain, confirm, examples, say
 from arcacct.db.opening import (
     accounting,
     initialise,
@@ -26,8 +25,6 @@ from arcacct.errors import ConfigError, InputError, StoreError, UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.conf.places import Places
-    from arcacct.conf.settings import Settings
-    from arcacct.jobs.prune import Plan, Wishes
 
 
 @click.group(epilog=examples("arcacct db init", "arcacct db backup /var/backups/arcacct"))
@@ -84,17 +81,15 @@ def upgrade(ctx: click.Context) -> None:
 def _initialise(here: Places, made: tuple[int, ...] = ()) -> None:
     """Create or take forward; ``made``: the scripts by which the accounting database was created just now."""
     for path, ran in initialise(here).items():
-        say(f"{path}: {_what([*made, *ran] if path == here.database else ran)}")
+        steps = [*made, *ran] if path == here.database else ran
+        if steps:
+            say(f"{path}: {'created' if steps[0] == 1 else f'taken forward to schema version {steps[-1]}'}")
+        else:
+            say(f"{path}: is there and up to date")
     # Whoever may only read needs the files that an open database has.
     with accounting(here):
         pass
     leave_open(open_publishing(here), here.publishing_database)
-
-
-def _what(ran: list[int]) -> str:
-    if not ran:
-        return "is there and up to date"
-    return "created" if ran[0] == 1 else f"taken forward to schema version {ran[-1]}"
 
 
 @db.command(short_help="Look for damage in both databases; changes nothing.", epilog=examples("arcacct db check"))
@@ -153,8 +148,7 @@ def backup(ctx: click.Context, directory: str | None) -> None:
     """
     from arcacct.db import maintain  # noqa: PLC0415  psutil is slow to import
 
-    here = places_of(ctx)
-    _refuse_rehearsal(here)
+    here = _site(places_of(ctx))
     for copy in maintain.backups(here, directory or os.path.join(here.directory, "backups")):
         say(f"{copy.path}: {copy.size_bytes:,} bytes")
 
@@ -177,8 +171,7 @@ def restore(ctx: click.Context, file: str, yes: bool) -> None:
     from arcacct.db import maintain  # noqa: PLC0415  slow to import
     from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import
 
-    here = places_of(ctx)
-    _refuse_rehearsal(here)
+    here = _site(places_of(ctx))
     maintain.may_restore(here)
     _ask(f"put {file} in the place of the database in {here.directory}?", yes=yes)
     with publishing_lock(here.publishing_lock):
@@ -205,8 +198,7 @@ def move(ctx: click.Context, directory: str, yes: bool) -> None:
     from arcacct.db import moving  # noqa: PLC0415  slow to import
     from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import
 
-    here = places_of(ctx)
-    _refuse_rehearsal(here)
+    here = _site(places_of(ctx))
     moving.check(here, directory)
     _ask(f"move the databases in {here.directory} to {directory}?", yes=yes)
     with publishing_lock(here.publishing_lock):
@@ -252,16 +244,37 @@ def prune(
     Monthly usage still counts them; queries can attach the archive. The file becomes smaller by `arcacct db optimize
     --shrink`.
     """
+    from arcacct.arex.layout import scan_status_files  # noqa: PLC0415  with its command
     from arcacct.jobs import prune as pruning  # noqa: PLC0415  slow to import
+    from arcacct.publishing.instants import iso  # noqa: PLC0415  slow to import
     from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import
 
     found = settings_of(ctx)
-    here = found.places
-    _refuse_rehearsal(here)
-    wishes = _wishes(found, before, archive, without, controldir)
+    here = _site(found.places)
+    directory = os.path.abspath(controldir) if controldir else here.controldir
+    try:
+        present = frozenset(job_id for job_id, _path, _stat in scan_status_files(directory))
+    except OSError as error:
+        raise InputError(
+            f"{directory}: cannot read the control directory: {error.strerror}; a job that it still has must not be "
+            "pruned: give --controldir"
+        ) from error
+    wishes = pruning.Wishes(
+        before,
+        os.path.abspath(archive) if archive else os.path.join(here.directory, "archive.db"),
+        tuple(target.block for target in found.targets),
+        without,
+        present,
+    )
     with closing(read_accounting(here)) as con, closing(read_publishing(here)) as publishing:
         plan = pruning.plan(con, publishing, wishes)
-    _show(plan, "to be moved" if dry_run else "can be moved")
+    if plan.first_end is None or plan.last_end is None:
+        say("no jobs to move")
+    else:
+        ended = f"ended from {iso(plan.first_end)} to {iso(plan.last_end)}"
+        say(f"{plan.jobs} jobs {'to be' if dry_run else 'can be'} moved, which {ended}")
+    for reason, jobs in plan.left:
+        say(f"{jobs} jobs stay: {reason}", err=True)
     if dry_run or not plan.jobs:
         return
     _ask(f"move {plan.jobs} jobs into {wishes.archive}?", yes=yes)
@@ -274,46 +287,13 @@ def prune(
     say(f"{wishes.archive}: {moved.jobs} jobs moved")
 
 
-def _wishes(
-    found: Settings, before: int, archive: str | None, without: tuple[str, ...], controldir: str | None
-) -> Wishes:
-    from arcacct.arex.layout import scan_status_files  # noqa: PLC0415  with its command
-    from arcacct.jobs.prune import Wishes  # noqa: PLC0415  with its command
-
-    directory = os.path.abspath(controldir) if controldir else found.places.controldir
-    try:
-        present = frozenset(job_id for job_id, _path, _stat in scan_status_files(directory))
-    except OSError as error:
-        raise InputError(
-            f"{directory}: cannot read the control directory: {error.strerror}; a job that it still has must not be "
-            "pruned: give --controldir"
-        ) from error
-    return Wishes(
-        before,
-        os.path.abspath(archive) if archive else os.path.join(found.places.directory, "archive.db"),
-        tuple(target.block for target in found.targets),
-        without,
-        present,
-    )
-
-
-def _show(plan: Plan, verb: str) -> None:
-    from arcacct.publishing.instants import iso  # noqa: PLC0415  slow to import
-
-    if plan.first_end is None or plan.last_end is None:
-        say("no jobs to move")
-    else:
-        say(f"{plan.jobs} jobs {verb}, which ended from {iso(plan.first_end)} to {iso(plan.last_end)}")
-    for reason, jobs in plan.left:
-        say(f"{jobs} jobs stay: {reason}", err=True)
-
-
-def _refuse_rehearsal(here: Places) -> None:
+def _site(here: Places) -> Places:
     """The ledger of a rehearsal says nothing about what the site has published."""
     if here.rehearsal is not None:
         raise ConfigError(
             f"[arcacct] rehearsal={here.rehearsal}: this configuration is one of a rehearsal; use that of the site"
         )
+    return here
 
 
 def _ask(question: str, *, yes: bool) -> None:

@@ -7,13 +7,12 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import click
 
-from arcacct.cli.examples import examples
-from arcacct.cli.speech import say
-from arcacct.demo import Rehearsal, rehearse
+from arcacct.cli.speech import examples, say
+from arcacct.demo import rehearse
 from arcacct.errors import ArcacctError
 from arcacct.publishing.target_run import Outcome
 
@@ -41,69 +40,46 @@ def demo(directory: str) -> None:
     this machine. Exits with 0 only if every record was recorded, sent and accepted, else with 70 and what is missing.
     """
     done = rehearse(directory)
-    for line in _story(done):
-        say(line)
+    say(f"Twelve jobs of an ARC computing element, their times moved to yesterday, {done.day}.")
+    say()
+    say(f"Recorded      {len(dict(done.hooked))} jobs by the hook, in {len(done.hooked)} changes of state")
+    say(f"              {done.swept.recorded} jobs that the hook never saw, by sweep")
+    _tell("Published", done.published)
+    _tell("Republished", done.republished)
+    say()
     if done.missing:
         raise ArcacctError(f"{done.directory}: not everything arrived:", *(f"  {line}" for line in done.missing))
-    for line in _conclusion(done):
-        say(line)
+    say(f"All {len(done.records)} jobs were recorded, sent and accepted. Nothing counts twice: of what came again,")
+    say(f"SGAS ignored all {done.ignored_repeats} records, and APEL replaced what it had.")
+    say()
+    say(f"Where to look, in {done.directory}:")
+    width = max(map(len, PLACES))
+    for name, what in PLACES.items():
+        say(f"  {name:<{width}}  {what.format(documents=done.documents)}")
+    say()
+    say("What to try next:")
+    # How this program can be called again from where it was called.
+    program = shlex.quote(sys.argv[0])
+    if os.path.basename(sys.argv[0]) != "arcacct" or shutil.which("arcacct") == os.path.abspath(sys.argv[0]):
+        program = "arcacct"
+    conf = shlex.quote(os.path.join(done.directory, "arc.conf"))
+    say(f"  {program} --config {conf} config show")
+    say(f"  {program} --config {conf} publish --now --dry-run")
+    database = os.path.join(done.directory, "accounting.db")
+    if shutil.which("sqlite3"):
+        say(f'  sqlite3 {shlex.quote(database)} "{QUERY}"')
+        return
+    # The sqlite3 program may not be there, Python is.
+    rows = f"sqlite3.connect({json.dumps(database)}).execute({json.dumps(QUERY)})"
+    say(f"  python3 -c {shlex.quote(f'import sqlite3; [print(*row) for row in {rows}]')}")
 
 
-def _story(done: Rehearsal) -> Iterator[str]:
-    jobs = len(dict(done.hooked))
-    yield f"Twelve jobs of an ARC computing element, their times moved to yesterday, {done.day}."
-    yield ""
-    yield f"Recorded      {jobs} jobs by the hook, in {len(done.hooked)} changes of state"
-    yield f"              {done.swept.recorded} jobs that the hook never saw, by sweep"
-    yield from _table("Published", done.published)
-    yield from _table("Republished", done.republished)
-    yield ""
-
-
-def _table(verb: str, outcomes: Sequence[Outcome]) -> Iterator[str]:
+def _tell(verb: str, outcomes: Sequence[Outcome]) -> None:
     width = max((len(outcome.target) for outcome in outcomes), default=0)
     for outcome in outcomes:
-        yield f"{verb:<12}  {outcome.target:<{width}}  {_sent(outcome)}"
+        sent = outcome.tally.sent
+        parts = [f"{sent[kind].records} {name}" for kind, name in KINDS.items() if kind in sent]
+        if "sync" in sent:
+            parts.append("the sync message")
+        say(f"{verb:<12}  {outcome.target:<{width}}  {' and '.join(parts) or 'nothing'}")
         verb = ""
-
-
-def _sent(outcome: Outcome) -> str:
-    sent = outcome.tally.sent
-    parts = [f"{sent[kind].records} {name}" for kind, name in KINDS.items() if kind in sent]
-    if "sync" in sent:
-        parts.append("the sync message")
-    return " and ".join(parts) or "nothing"
-
-
-def _conclusion(done: Rehearsal) -> Iterator[str]:
-    width = max(map(len, PLACES))
-    yield f"All {len(done.records)} jobs were recorded, sent and accepted. Nothing counts twice: of what came again,"
-    yield f"SGAS ignored all {done.ignored_repeats} records, and APEL replaced what it had."
-    yield ""
-    yield f"Where to look, in {done.directory}:"
-    for name, what in PLACES.items():
-        yield f"  {name:<{width}}  {what.format(documents=done.documents)}"
-    yield ""
-    yield "What to try next:"
-    conf = shlex.quote(os.path.join(done.directory, "arc.conf"))
-    yield f"  {_program()} --config {conf} config show"
-    yield f"  {_program()} --config {conf} publish --now --dry-run"
-    yield f"  {_query(os.path.join(done.directory, 'accounting.db'))}"
-
-
-def _program() -> str:
-    """How this program can be called again from where it was called."""
-    name = sys.argv[0]
-    if os.path.basename(name) != "arcacct" or shutil.which("arcacct") == os.path.abspath(name):
-        return "arcacct"
-    return shlex.quote(name)
-
-
-def _query(database: str) -> str:
-    if shutil.which("sqlite3"):
-        return f'sqlite3 {shlex.quote(database)} "{QUERY}"'
-    # The sqlite3 program may not be there, Python is.
-    code = (
-        f"import sqlite3; [print(*row) for row in sqlite3.connect({json.dumps(database)}).execute({json.dumps(QUERY)})]"
-    )
-    return f"python3 -c {shlex.quote(code)}"

@@ -11,9 +11,8 @@ import click
 
 from arcacct.cli.arguments import together
 from arcacct.cli.context import conf_of, places_of, settings_of
-from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT
-from arcacct.cli.speech import complain, say
+from arcacct.cli.speech import complain, examples, say
 from arcacct.db.opening import accounting, read_accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.features import values as values_of
@@ -29,7 +28,6 @@ from arcacct.jobs.reading import by_job_id
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.features.keys import Key
-    from arcacct.features.reader import Features
 
 _Result = TypeVar("_Result")
 _FORCE = click.option("--force", is_flag=True, help="Also write what looks wrong or should not change.")
@@ -43,17 +41,17 @@ def _key_options(
     wanted = [key for key in keys if key.name not in but]
 
     def add(command: Callable[..., _Result]) -> Callable[..., _Result]:
-        command = together(_given, "given", [key.name for key in wanted])(command)
+
+        def given(**values: str | None) -> dict[str, str]:
+            return {key: value for key, value in values.items() if value is not None}
+
+        command = together(given, "given", [key.name for key in wanted])(command)
         for key in reversed(wanted):
             option = click.option(f"--{key.name.replace('_', '-')}", key.name, metavar="VALUE", help=f"{key.meaning}.")
             command = option(command)
         return command
 
     return add
-
-
-def _given(**values: str | None) -> dict[str, str]:
-    return {key: value for key, value in values.items() if value is not None}
 
 
 class _Where(NamedTuple):
@@ -144,11 +142,23 @@ def job_write(
 
     Options win over the environment of a batch system (Slurm, Torque, LSF, Grid Engine), that wins over our record.
     """
-    values = _of_record(ctx, record, hepscore_is_hs06) if record else {}
+    values: dict[str, str] = {}
+    if record:
+        aar = by_job_id(read_accounting(settings_of(ctx).places), [record]).get(record)
+        if aar is None:
+            raise InputError(f"{record}: there is no record of this job")
+        values = values_of.job_values_of_record(aar, hepscore_is_hs06=hepscore_is_hs06)
     values |= (values_of.job_values_of_environment(os.environ) if environment else {}) | given
     place = machine_place or os.environ.get("MACHINEFEATURES")
     values |= values_of.share_of_machine(values, read(valid({"machine": place})["machine"]) if place else None)
-    values_of.write_job(directory, values, force=force, owner=_owner(owner))
+    ids = None
+    if owner is not None:
+        try:
+            known = pwd.getpwnam(owner)
+        except KeyError:
+            raise UsageError(f"--owner {owner}: this host has no such user") from None
+        ids = known.pw_uid, known.pw_gid
+    values_of.write_job(directory, values, force=force, owner=ids)
     _say_values(values)
 
 
@@ -197,10 +207,13 @@ def shutdown_clear(directory: str, of_job: bool) -> None:
 @_places
 def show(ctx: click.Context, where: _Where) -> int:
     """Show what a job would read: values, what is missing or wrong, the time that is left."""
-    web = _web(ctx)
-    found = {kind: read(place, fetch=web.get) for kind, place in valid(_locations(web, where)).items()}
+    web, places = _found(ctx, where)
+    found = {kind: read(place, fetch=web.get) for kind, place in valid(places).items()}
     for kind, one in found.items():
-        _say_features(kind, one)
+        say(f"{kind} {one.location}")
+        _say_values(one.values | one.extra)
+        complain(*(f"{kind}: {key} is missing" for key in missing(one, kind)))
+        complain(*(f"{kind}: {warning}" for warning in one.warnings))
     left = remaining_s(found.get("machine"), found.get("job"))
     say(f"remaining_secs {'unlimited' if left is None else left}")
     return InputError.exit_code if any(one.warnings for one in found.values()) else 0
@@ -211,8 +224,8 @@ def show(ctx: click.Context, where: _Where) -> int:
 @_places
 def check(ctx: click.Context, where: _Where) -> int:
     """Judge what is provided by 35 rules, one verdict a line; exits with 65 if one says fail."""
-    web = _web(ctx)
-    verdicts = check_all(_locations(web, where), web=web)
+    web, places = _found(ctx, where)
+    verdicts = check_all(places, web=web)
     for verdict in verdicts:
         say(str(verdict))
     return InputError.exit_code if any(verdict.verdict == "fail" for verdict in verdicts) else 0
@@ -238,45 +251,17 @@ def record(ctx: click.Context, jobid: tuple[str, ...], *, pattern: str, retry: b
     return InputError.exit_code if done.complaints else 0
 
 
-def _web(ctx: click.Context) -> Web:
-    """The web, trusting the grid's authorities if the configuration names them; a worker node may have none."""
-    conf = conf_of(ctx)
-    ca_dir = conf.get("common", "x509_cert_dir", "/etc/grid-security/certificates")
-    return Web(ca_dir if ca_dir and os.path.isdir(ca_dir) else None)
-
-
-def _locations(web: Web, where: _Where) -> dict[str, str]:
+def _found(ctx: click.Context, where: _Where) -> tuple[Web, dict[str, str]]:
+    """The web, and where features are; it trusts the grid's authorities, of which a worker node may have none."""
+    ca_dir = conf_of(ctx).get("common", "x509_cert_dir", "/etc/grid-security/certificates")
+    web = Web(ca_dir if ca_dir and os.path.isdir(ca_dir) else None)
     known = where._replace(metadata_file=where.metadata_file or default_file(os.environ))
     found = locations(os.environ, **known._asdict(), fetch=web.get)
     if not found:
         raise UsageError("neither $MACHINEFEATURES nor $JOBFEATURES is set; give --machine or --job")
-    return found
-
-
-def _owner(name: str | None) -> tuple[int, int] | None:
-    if name is None:
-        return None
-    try:
-        known = pwd.getpwnam(name)
-    except KeyError:
-        raise UsageError(f"--owner {name}: this host has no such user") from None
-    return known.pw_uid, known.pw_gid
-
-
-def _of_record(ctx: click.Context, job_id: str, hepscore_is_hs06: bool) -> dict[str, str]:
-    aar = by_job_id(read_accounting(settings_of(ctx).places), [job_id]).get(job_id)
-    if aar is None:
-        raise InputError(f"{job_id}: there is no record of this job")
-    return values_of.job_values_of_record(aar, hepscore_is_hs06=hepscore_is_hs06)
+    return web, found
 
 
 def _say_values(values: dict[str, str]) -> None:
     for key, value in values.items():
         say(f"{key} {value}")
-
-
-def _say_features(kind: str, found: Features) -> None:
-    say(f"{kind} {found.location}")
-    _say_values(found.values | found.extra)
-    complain(*(f"{kind}: {key} is missing" for key in missing(found, kind)))
-    complain(*(f"{kind}: {warning}" for warning in found.warnings))

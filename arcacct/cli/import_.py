@@ -8,11 +8,9 @@ import click
 
 from arcacct.arex.importing import arex_databases, import_arex, retry_rejected
 from arcacct.cli.context import places_of
-from arcacct.cli.examples import examples
-from arcacct.cli.import_rejected import tell_retried
-from arcacct.cli.progress import progress
-from arcacct.cli.speech import say
-from arcacct.cli.zones import zone_of
+from arcacct.cli.instants import zone_of
+from arcacct.cli.speech import examples, say
+from arcacct.cli.working import progress, tell_retried
 from arcacct.db.opening import accounting, refuse_unasked
 from arcacct.errors import InputError
 

@@ -10,16 +10,14 @@ import click
 
 from arcacct.cli.arguments import together
 from arcacct.cli.context import settings_of
-from arcacct.cli.examples import examples
 from arcacct.cli.gridengine_options import Qacct, question_of, question_options
-from arcacct.cli.import_options import progress, until_asked
-from arcacct.cli.import_rejected import tell_retried
 from arcacct.cli.instants import INSTANT
-from arcacct.cli.speech import complain, say
+from arcacct.cli.speech import complain, examples, say
 from arcacct.cli.tables import FORMATS, show
+from arcacct.cli.working import progress, tell_counts, tell_retried, until_asked, wait_option
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
-from arcacct.gridengine.importing import GridEngineReport, Import
+from arcacct.gridengine.importing import Import
 from arcacct.gridengine.local_jobs import Site
 from arcacct.gridengine.slices import Policy
 from arcacct.gridengine.summary import Summary
@@ -58,14 +56,7 @@ class GridEngineOptions(NamedTuple):
 @click.option("--follow", is_flag=True, help="Go on reading what is added, through rotation, until SIGTERM or Ctrl-C.")
 @click.option("--lenient", is_flag=True, help="Exit with 0 also if lines or files could not be used.")
 @click.option("--cell", default="default", show_default=True, help="Name of the cell; part of each job's identity.")
-@click.option(
-    "--wait",
-    type=click.FloatRange(min=0),
-    default=24,
-    show_default=True,
-    metavar="HOURS",
-    help="How long a job waits for A-REX to finish one that it may be.",
-)
+@wait_option
 @click.option("--prefer-gridengine", is_flag=True, help="In jobs of A-REX, Grid Engine's measured values win.")
 @click.option(
     "--derive-again", is_flag=True, help="Make all jobs anew from their records, after a change of map lines."
@@ -98,13 +89,35 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: GridEngineOpti
     if given.summary:
         return _summary(files, given)
     settings = settings_of(ctx)
-    with accounting(settings.places) as con, progress(files, follow=given.follow) as show_progress:
+    with (
+        accounting(settings.places) as con,
+        progress("Bytes", has_end=not given.follow and "-" not in files) as show_progress,
+    ):
         site = Site(given.cell, settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
         policy = Policy(site, int(time.time()), round(given.wait * 3600), not given.prefer_gridengine)
-        work = Import(settings.places, con, policy, complain, show_progress)
-        _run(work, files, given)
-    _tell(work.report)
-    return _exit_code(work.report.bad_lines + work.report.unreadable + work.report.failed_jobs, given)
+        work = Import(settings.places, con, policy, complain, lambda _path, done, size: show_progress(done, size))
+        if given.retry:
+            tell_retried(work.retry())
+        if given.derive_again:
+            work.again()
+        if given.follow:
+            with until_asked():
+                work.follow(files)
+        elif files:
+            work.files(files)
+    report, taken = work.report, work.report.taken
+    tell_counts(
+        (report.bad_lines, "lines could not be used; all others are imported"),
+        (report.failed_jobs, "jobs could not be made from their records"),
+        (report.more_conflicts, "further values of A-REX and Grid Engine differ"),
+        (taken.waiting, "jobs wait for A-REX to finish a job that they may be"),
+        (taken.pruned, "jobs that `arcacct db prune` has put away: left out"),
+    )
+    say(
+        f"{report.lines} lines read: {taken.new} new records, {taken.known} known; "
+        f"{taken.added} jobs added, {taken.changed} changed, {taken.enriched} jobs of A-REX completed"
+    )
+    return _exit_code(report.bad_lines + report.unreadable + report.failed_jobs, given)
 
 
 def _check(files: tuple[str, ...], given: GridEngineOptions) -> None:
@@ -118,18 +131,6 @@ def _check(files: tuple[str, ...], given: GridEngineOptions) -> None:
         raise UsageError(f"{options[0]} asks about files: it needs --summary")
     if given.summary and (given.follow or given.derive_again or given.retry):
         raise UsageError("--summary imports nothing: it cannot be combined with --follow, --derive-again or --retry")
-
-
-def _run(work: Import, files: tuple[str, ...], given: GridEngineOptions) -> None:
-    if given.retry:
-        tell_retried(work.retry())
-    if given.derive_again:
-        work.again()
-    if given.follow:
-        with until_asked():
-            work.follow(files)
-    elif files:
-        work.files(files)
 
 
 def _summary(files: tuple[str, ...], given: GridEngineOptions) -> int:
@@ -148,21 +149,3 @@ def _summary(files: tuple[str, ...], given: GridEngineOptions) -> int:
 
 def _exit_code(unusable: int, given: GridEngineOptions) -> int:
     return InputError.exit_code if unusable and not given.lenient else 0
-
-
-def _tell(report: GridEngineReport) -> None:
-    taken = report.taken
-    if report.bad_lines:
-        complain(f"{report.bad_lines} lines could not be used; all others are imported")
-    if report.failed_jobs:
-        complain(f"{report.failed_jobs} jobs could not be made from their records")
-    if report.more_conflicts:
-        complain(f"{report.more_conflicts} further values of A-REX and Grid Engine differ")
-    if taken.waiting:
-        complain(f"{taken.waiting} jobs wait for A-REX to finish a job that they may be")
-    if taken.pruned:
-        complain(f"{taken.pruned} jobs that `arcacct db prune` has put away: left out")
-    say(
-        f"{report.lines} lines read: {taken.new} new records, {taken.known} known; "
-        f"{taken.added} jobs added, {taken.changed} changed, {taken.enriched} jobs of A-REX completed"
-    )

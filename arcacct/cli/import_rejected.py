@@ -5,13 +5,12 @@ from __future__ import annotations
 import click
 
 from arcacct.cli.context import settings_of
-from arcacct.cli.examples import examples
-from arcacct.cli.speech import block, complain, say
+from arcacct.cli.speech import block, examples, say
 from arcacct.cli.tables import FORMATS
 from arcacct.cli.tables import show as show_rows
 from arcacct.db.opening import accounting, read_accounting, writing
 from arcacct.errors import UsageError
-from arcacct.jobs.rejected import Retried, content_of, drop, listed
+from arcacct.jobs.rejected import content_of, drop, listed
 from arcacct.targets.xml import iso_time
 
 _SOURCES = ("arex", "features", "gridengine", "slurm", "sonar")
@@ -63,13 +62,3 @@ def rejected(
             show_rows(_COLUMNS, rows, form)
         else:
             say("no record is rejected", err=True)
-
-
-def tell_retried(done: Retried) -> None:
-    """What became of rejected records that were tried again."""
-    say(f"{done.tried} rejected records tried again: {done.good} can be used now")
-    if done.needs_file:
-        complain(
-            f"of {done.needs_file} further records not all is kept: import the files again that "
-            "`arcacct import rejected` names, with --retry"
-        )

@@ -9,15 +9,13 @@ import click
 
 from arcacct.cli.arguments import together
 from arcacct.cli.context import settings_of
-from arcacct.cli.examples import examples
-from arcacct.cli.import_rejected import tell_retried
-from arcacct.cli.instants import INSTANT
-from arcacct.cli.speech import say
-from arcacct.cli.zones import zone_of
+from arcacct.cli.instants import INSTANT, zone_of
+from arcacct.cli.speech import complain, examples, say
+from arcacct.cli.working import tell_counts, tell_retried, wait_option
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.slurm.command import TIMEOUT_S, SacctCommand
-from arcacct.slurm.importing import RunsReport, SlurmImport
+from arcacct.slurm.importing import SlurmImport
 from arcacct.slurm.local_jobs import SlurmSite
 from arcacct.slurm.output import OutputForm
 from arcacct.slurm.slices import SlurmPolicy
@@ -69,14 +67,7 @@ class SlurmOptions(NamedTuple):
 @click.option("--cluster", metavar="NAME", help="Name of the cluster, part of each job's identity; else Slurm's own.")
 @click.option("--timezone", metavar="ZONE", help="Zone of the times in FILE, e.g. Europe/Oslo; else this host's.")
 @click.option("--delimiter", metavar="TEXT", help="What divides fields in FILE, if it has letters.")
-@click.option(
-    "--wait",
-    type=click.FloatRange(min=0),
-    default=24,
-    show_default=True,
-    metavar="HOURS",
-    help="How long a job waits for A-REX to finish one that it may be.",
-)
+@wait_option
 @click.option("--prefer-slurm", is_flag=True, help="In jobs of A-REX, Slurm's measured values win.")
 @click.option("--derive-again", is_flag=True, help="Make all jobs anew from their runs, after a change of map lines.")
 @click.option("--retry", is_flag=True, help="Try again what was rejected, see `import rejected`; then FILE, if given.")
@@ -101,7 +92,7 @@ def slurm(ctx: click.Context, files: tuple[str, ...], given: SlurmOptions) -> in
     site = SlurmSite(settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
     policy = SlurmPolicy(site, int(time.time()), round(given.wait * 3600), not given.prefer_slurm)
     with accounting(settings.places) as con:
-        work = SlurmImport(settings.places, con, policy, given.form, _complain)
+        work = SlurmImport(settings.places, con, policy, given.form, complain)
         if given.retry:
             tell_retried(work.retry())
         if given.derive_again:
@@ -110,28 +101,18 @@ def slurm(ctx: click.Context, files: tuple[str, ...], given: SlurmOptions) -> in
         if given.run:
             work.ask(SacctCommand(given.sacct, given.timeout), given.since)
         work.finish()
-    _tell(work.report)
-    unusable = work.report.rejected + work.report.unreadable + work.report.failed_jobs
-    return InputError.exit_code if unusable and not given.lenient else 0
-
-
-def _complain(what: str) -> None:
-    say(f"arcacct: {what}", err=True)
-
-
-def _tell(report: RunsReport) -> None:
-    taken = report.taken
-    for number, what in (
+    report, taken = work.report, work.report.taken
+    tell_counts(
         (report.rejected, "jobs could not be used; all others are imported"),
         (report.failed_jobs, "jobs could not be made from their runs"),
         (report.more_conflicts, "further values of A-REX and Slurm differ"),
         (taken.waiting, "runs wait for A-REX to finish a job that they may be"),
         (taken.pruned, "runs of jobs that `arcacct db prune` has put away: left out"),
-    ):
-        if number:
-            _complain(f"{number} {what}")
+    )
     say(
         f"{report.jobs} jobs read, {report.unfinished} not over, {report.never_started} never started: {taken.new} new"
         f" runs, {taken.known} known; {taken.added} jobs added, {taken.changed} changed, {taken.enriched} jobs of"
         " others completed"
     )
+    unusable = report.rejected + report.unreadable + report.failed_jobs
+    return InputError.exit_code if unusable and not given.lenient else 0

@@ -5,10 +5,8 @@ from __future__ import annotations
 import click
 
 from arcacct.cli.context import settings_of
-from arcacct.cli.examples import examples
-from arcacct.cli.import_options import progress, until_asked
-from arcacct.cli.import_rejected import tell_retried
-from arcacct.cli.speech import complain, say
+from arcacct.cli.speech import complain, examples, say
+from arcacct.cli.working import progress, tell_retried, until_asked
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.sonar.importing import Importer
@@ -17,8 +15,6 @@ from arcacct.sonar.site import Site
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.conf.settings import Settings
-    from arcacct.db.engine import Connection
     from arcacct.sonar.importing import SonarReport
 
 
@@ -51,14 +47,22 @@ def sonar(ctx: click.Context, files: tuple[str, ...], *, follow: bool, retry: bo
     settings = settings_of(ctx)
     codes = []
     with accounting(settings.places) as con:
-        site = _site(con, settings, records)
+        site = Site(
+            settings.map,
+            settings.node_benchmarks,
+            settings.queue_benchmarks,
+            settings.places.rules.default_benchmark,
+            not has_arex_records(con) if records is None else records,
+        )
         if retry:
             run = Importer(con, settings.places, site, complain, keeps=False)
             tell_retried(run.retry())
             codes.append(_tell(run.report))
         if files:
-            with progress(files, follow=follow) as show_progress:
-                run = Importer(con, settings.places, site, complain, show_progress)
+            with progress("Bytes", has_end=not follow and "-" not in files) as show_progress:
+                run = Importer(
+                    con, settings.places, site, complain, lambda _path, done, size: show_progress(done, size)
+                )
                 if follow:
                     with until_asked():
                         run.follow(files)
@@ -66,16 +70,6 @@ def sonar(ctx: click.Context, files: tuple[str, ...], *, follow: bool, retry: bo
                     run.files(files)
             codes.append(_tell(run.report))
     return max(codes)
-
-
-def _site(con: Connection, settings: Settings, records: bool | None) -> Site:
-    return Site(
-        settings.map,
-        settings.node_benchmarks,
-        settings.queue_benchmarks,
-        settings.places.rules.default_benchmark,
-        not has_arex_records(con) if records is None else records,
-    )
 
 
 def _tell(report: SonarReport) -> int:

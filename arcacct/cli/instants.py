@@ -1,7 +1,7 @@
 """
 Times on the command line: a date, a date-time or seconds since 1970; UTC unless a zone is written.
 
-Also as qacct takes them, CCYYMMDDhhmm[.SS], which is in this host's time zone.
+Also as qacct takes them, CCYYMMDDhhmm[.SS], which means this host's time zone there and therefore here.
 """
 
 from __future__ import annotations
@@ -9,8 +9,11 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfo, available_timezones
 
 import click
+
+from arcacct.errors import UsageError
 
 _EPOCH = re.compile("[0-9]{9,11}")
 """Until after the year 5000; with 12 digits it is a time of qacct."""
@@ -26,7 +29,10 @@ class Instant(click.ParamType[int]):
         """The seconds; fails with what would be right."""
         text = str(value).strip()
         if _QACCT.fullmatch(text):
-            return self._of_qacct(text, param, ctx)
+            try:
+                return int(datetime.strptime(text, "%Y%m%d%H%M.%S" if "." in text else "%Y%m%d%H%M").timestamp())
+            except (ValueError, OverflowError):
+                self.fail(f"{text!r} is no time; write CCYYMMDDhhmm[.SS], as 202611201030", param, ctx)
         if _EPOCH.fullmatch(text):
             return int(text)
         try:
@@ -34,13 +40,6 @@ class Instant(click.ParamType[int]):
         except ValueError:
             self.fail(f"{text!r} is no time; write 2026-11-20, 2026-11-20T10:30:00 (UTC) or an epoch", param, ctx)
         return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp())
-
-    def _of_qacct(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Grid Engine's CCYYMMDDhhmm[.SS], which means this host's time zone there and therefore here."""
-        try:
-            return int(datetime.strptime(text, "%Y%m%d%H%M.%S" if "." in text else "%Y%m%d%H%M").timestamp())
-        except (ValueError, OverflowError):
-            self.fail(f"{text!r} is no time; write CCYYMMDDhhmm[.SS], as 202611201030", param, ctx)
 
 
 class MonthName(click.ParamType[tuple[int, int]]):
@@ -54,6 +53,15 @@ class MonthName(click.ParamType[tuple[int, int]]):
         if not re.fullmatch(r"[0-9]{4}-(0[1-9]|1[0-2])", text):
             self.fail(f"{text!r} is no month; write it like 2026-11", param, ctx)
         return int(text[:4]), int(text[5:])
+
+
+def zone_of(name: str | None) -> ZoneInfo | None:
+    """A zone of the tz database; ``None``: this host's. Raises UsageError for a name that it has not."""
+    if name is None:
+        return None
+    if name not in available_timezones():
+        raise UsageError(f"--timezone {name}: there is no such zone; write a name of the tz database, as Europe/Oslo")
+    return ZoneInfo(name)
 
 
 INSTANT = Instant()

@@ -11,8 +11,7 @@ from arcacct.asking import arcctl as words
 from arcacct.asking.job_record import arcctl_record
 from arcacct.cli.asking import arcctl_option, arcctl_version, asking, completed
 from arcacct.cli.context import settings_of
-from arcacct.cli.examples import examples
-from arcacct.cli.speech import complain, data, say
+from arcacct.cli.speech import complain, data, examples, say
 from arcacct.db import opening
 from arcacct.jobs.lookup import find_job
 
@@ -52,7 +51,8 @@ def info(ctx: click.Context, output: str, arcctl: str | None, job_id: str) -> No
     elif output == "json":
         data(json.dumps(record))
     else:
-        _print(words.info(record, output))
+        for line in words.info(record, output):
+            say(line)
 
 
 @job.command(short_help="When it changed its state.", epilog=examples("arcacct job events rUkNDmRi"))
@@ -80,14 +80,10 @@ def _record(ctx: click.Context, job_id: str, arcctl: str | None) -> words.Arcctl
 
 def _some(record: words.ArcctlJob, lines: Callable[[words.ArcctlJob], Iterable[str]], what: str) -> None:
     found = list(lines(record))
-    _print(found)
+    for line in found:
+        say(line)
     if not found:
         complain(f"There are no {what} registered for job {record['JobID']}")
-
-
-def _print(lines: Iterable[str]) -> None:
-    for line in lines:
-        say(line)
 
 
 @job.command(

@@ -10,8 +10,7 @@ from prometheus_client.registry import Collector
 from arcacct.asking import health
 from arcacct.asking.health import Health, TargetHealth
 from arcacct.cli.context import settings_of
-from arcacct.cli.examples import examples
-from arcacct.cli.speech import block, data
+from arcacct.cli.speech import block, data, examples
 from arcacct.cli.thresholds import threshold_options
 from arcacct.errors import InputError
 from arcacct.files.foreign import open_parent

@@ -7,9 +7,8 @@ from functools import partial
 
 import click
 
-from arcacct.cli.ending import end_when_asked
-from arcacct.cli.examples import examples
-from arcacct.cli.speech import data
+from arcacct.cli.speech import data, examples
+from arcacct.cli.working import until_asked
 from arcacct.errors import TargetBusy
 from arcacct.sonar.producing import Host, line
 from arcacct.sonar.producing import sample as probe_sample
@@ -66,21 +65,15 @@ def sample(cluster: str, node: str, interval: float | None, exclude_system_jobs:
 
 
 def _tell(probe: Callable[[], dict[str, object]], kind: str, host: Host, interval_s: float | None) -> int:
-    if interval_s is not None:
-        return _repeat(interval_s, lambda: data(line(probe, kind, host)[0]))
-    text, succeeded = line(probe, kind, host)
-    data(text)
-    return 0 if succeeded else TargetBusy.exit_code
-
-
-def _repeat(interval_s: float, act: Callable[[], None]) -> int:
-    end_when_asked()
-    due = time.monotonic()
-    try:
+    if interval_s is None:
+        text, succeeded = line(probe, kind, host)
+        data(text)
+        return 0 if succeeded else TargetBusy.exit_code
+    with until_asked():
+        due = time.monotonic()
         while True:
-            act()
+            data(line(probe, kind, host)[0])
             # On the beat, whatever a probe takes: gaps would look like lost samples.
             due = max(due + interval_s, time.monotonic())
             time.sleep(max(0.0, due - time.monotonic()))
-    except KeyboardInterrupt:
-        return 0
+    return 0

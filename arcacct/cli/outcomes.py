@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from arcacct.cli.speech import say, say_error
 from arcacct.errors import InputError, TargetBusy
 from arcacct.publishing.run import Outcome
-from arcacct.publishing.task import Tally
 
 GRAVEST_FIRST = (78, 77, 69, 74, 70, 75, 65)
 
@@ -26,22 +25,17 @@ def show(outcomes: Sequence[Outcome], *, planned: bool = False) -> None:
             say(f"{outcome.target}: {verb} {amount} ({sent.bytes:,} bytes)")
         if not outcome.tally.sent and outcome.error is None:
             say(f"{outcome.target}: nothing new")
-        for line in _asides(outcome.tally):
-            say(f"{outcome.target}: {line}")
+        tally = outcome.tally
+        for number, what, became in (
+            (tally.resent, "message", "of an earlier run had no answer"),
+            (tally.quarantined, "record", "set aside"),
+            (tally.refused_once, "record", "refused, to be tried again"),
+            (tally.ahead, "record", "of the future, by this host's clock: sent once it is right"),
+        ):
+            if number:
+                say(f"{outcome.target}: {_plural(number, what)} {became}")
         if outcome.error is not None:
             say_error(outcome.error, f"arcacct: {outcome.target}: ")
-
-
-def _asides(tally: Tally) -> Iterator[str]:
-    """What is to be said beside what was sent."""
-    if tally.resent:
-        yield f"{_plural(tally.resent, 'message')} of an earlier run had no answer"
-    if tally.quarantined:
-        yield f"{_plural(tally.quarantined, 'record')} set aside"
-    if tally.refused_once:
-        yield f"{_plural(tally.refused_once, 'record')} refused, to be tried again"
-    if tally.ahead:
-        yield f"{_plural(tally.ahead, 'record')} of the future, by this host's clock: sent once it is right"
 
 
 def announce(target: str, note: str) -> None:

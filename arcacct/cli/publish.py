@@ -9,12 +9,11 @@ import time
 
 import click
 
-from arcacct.cli.asking import complete_target
+from arcacct.cli.asking import target_option
 from arcacct.cli.context import settings_of
-from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT, MONTH
 from arcacct.cli.outcomes import announce, exit_code, show
-from arcacct.cli.speech import complain
+from arcacct.cli.speech import complain, examples
 from arcacct.publishing import run
 from arcacct.targets import plugs
 
@@ -25,12 +24,7 @@ from arcacct.targets import plugs
         "arcacct publish --dry-run", "arcacct publish --target apel:egi --now", "arcacct publish --since 2026-11-01"
     ),
 )
-@click.option(
-    "--target",
-    metavar="NAME",
-    shell_complete=complete_target,
-    help="Only this target: sgas:x, apel:x, directory:x, or x if unique.",
-)
+@target_option
 @click.option("--now", is_flag=True, help="Also targets whose urdelivery_frequency is not over.")
 @click.option(
     "--since", type=INSTANT, metavar="TIME", help="Also jobs that ended since then and were never sent, and now."
@@ -72,6 +66,11 @@ def publish(
             raise click.UsageError(f"--accept-lower: {year:04d}-{month:02d} has not begun yet")
     settings = settings_of(ctx)
     targets = plugs(settings, target)
+    try:
+        # The user who gives the command, also behind sudo.
+        who = os.environ.get("SUDO_USER") or getpass.getuser()
+    except (OSError, KeyError):
+        who = f"uid {os.getuid()}"
     planned = dry_run or write_to is not None
     complaints: list[str] = []
     wishes = run.Wishes(
@@ -80,7 +79,7 @@ def publish(
         dry_run=planned,
         write_to=write_to,
         accept_lower=accepted,
-        who=_operator(),
+        who=who,
         announce=announce,
         complain=complaints.append,
     )
@@ -88,11 +87,3 @@ def publish(
     complain(*complaints)
     show(outcomes, planned=planned)
     return exit_code(outcomes, complaints)
-
-
-def _operator() -> str:
-    """The name of the user who gives the command, also behind sudo; the number of one without a name."""
-    try:
-        return os.environ.get("SUDO_USER") or getpass.getuser()
-    except (OSError, KeyError):
-        return f"uid {os.getuid()}"

@@ -6,10 +6,9 @@ import json
 
 import click
 
-from arcacct.cli.asking import complete_target
+from arcacct.cli.asking import complete_target, target_option
 from arcacct.cli.context import settings_of
-from arcacct.cli.examples import examples
-from arcacct.cli.speech import block, data, say
+from arcacct.cli.speech import block, data, examples, say
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import select_targets
 from arcacct.db import opening
@@ -17,13 +16,6 @@ from arcacct.errors import InputError
 from arcacct.publishing import held
 from arcacct.publishing.instants import iso
 from arcacct.targets import plugs
-
-_TARGET = click.option(
-    "--target",
-    metavar="NAME",
-    shell_complete=complete_target,
-    help="Only this target: sgas:x, apel:x, directory:x, or x if unique.",
-)
 
 
 @click.group(
@@ -43,7 +35,7 @@ def quarantine() -> None:
     short_help="Every record that is set aside, with the reason.",
     epilog=examples("arcacct quarantine list --format json"),
 )
-@_TARGET
+@target_option
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", help="How to print them.")
 @click.pass_context
 def list_(ctx: click.Context, target: str | None, form: str) -> None:
@@ -87,7 +79,7 @@ def show(ctx: click.Context, job_id: str) -> None:
 )
 @click.argument("job_ids", metavar="JOBID...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Every record that is set aside.")
-@_TARGET
+@target_option
 @click.pass_context
 def retry(ctx: click.Context, job_ids: tuple[str, ...], everything: bool, target: str | None) -> None:
     """Send records again with the next run: after the cause was removed, here or at the receiver."""
@@ -99,7 +91,7 @@ def retry(ctx: click.Context, job_ids: tuple[str, ...], everything: bool, target
 )
 @click.argument("job_ids", metavar="JOBID...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Every record that is set aside.")
-@_TARGET
+@target_option
 @click.pass_context
 def drop(ctx: click.Context, job_ids: tuple[str, ...], everything: bool, target: str | None) -> None:
     """Never send these records; they stay in the database, and `quarantine retry` brings them back."""

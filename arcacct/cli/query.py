@@ -12,8 +12,7 @@ import click
 
 from arcacct.cli.asking import at_work, opened
 from arcacct.cli.context import places_of
-from arcacct.cli.examples import examples
-from arcacct.cli.speech import complain
+from arcacct.cli.speech import complain, examples
 from arcacct.cli.tables import format_option, show
 from arcacct.db import adhoc, opening
 from arcacct.errors import InputError

@@ -8,14 +8,9 @@ from arcacct.arex.control_files import read_job
 from arcacct.arex.hook import record_event
 from arcacct.arex.layout import STATES, is_job_id
 from arcacct.cli.context import places_of
-from arcacct.cli.examples import examples
-from arcacct.cli.speech import say
+from arcacct.cli.speech import examples, say
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.arex.control_files import JobFiles
 
 
 @click.command(epilog=examples("arcacct record /var/spool/arc/jobstatus rUkNDmRi FINISHED"))
@@ -32,19 +27,15 @@ def record(ctx: click.Context, controldir: str, jobid: str, state: str) -> None:
     record it says why, and `arcacct sweep` finds what is missing later.
     """
     here = places_of(ctx, controldir)
-    files = _read(here.controldir, jobid, state)
+    if not is_job_id(jobid):
+        raise UsageError(f"{jobid!r} is not the id of a job; give the id alone, without job. and path")
+    try:
+        files = read_job(here.controldir, jobid, state)
+    except OSError as error:
+        raise InputError(f"{error.filename}: cannot be read: {error.strerror}; run as the user of A-REX") from error
     if state == "DELETED":
         say(f"{jobid} DELETED: nothing to record, a record outlives its job")
         return
     with accounting(here) as con:
         new = record_event(here, files, con)
     say(f"{jobid} {state}: {'recorded' if new else 'nothing new'} in {here.database}")
-
-
-def _read(controldir: str, jobid: str, state: str) -> JobFiles:
-    if not is_job_id(jobid):
-        raise UsageError(f"{jobid!r} is not the id of a job; give the id alone, without job. and path")
-    try:
-        return read_job(controldir, jobid, state)
-    except OSError as error:
-        raise InputError(f"{error.filename}: cannot be read: {error.strerror}; run as the user of A-REX") from error

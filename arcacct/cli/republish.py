@@ -11,17 +11,15 @@ import click
 from arcacct.cli.arguments import together
 from arcacct.cli.asking import complete_target
 from arcacct.cli.context import conf_of, settings_of
-from arcacct.cli.examples import examples
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.outcomes import announce, exit_code, show
-from arcacct.cli.speech import complain, confirm, say
+from arcacct.cli.speech import complain, confirm, examples, say
 from arcacct.conf.settings import Settings, settings
 from arcacct.db import opening
 from arcacct.errors import UsageError
 from arcacct.publishing import run
 from arcacct.publishing.instants import iso
 from arcacct.publishing.plug import Plug
-from arcacct.publishing.task import Tally
 from arcacct.targets import kinds, plugs
 
 
@@ -112,7 +110,14 @@ def republish(
     if sys.stdin.isatty() and not yes:
         confirm("send this?")
     complaints: list[str] = []
-    outcomes = _send(found, targets, period, planned, complaints)
+    wishes = run.Wishes(complain=complaints.append)
+    if sys.stderr.isatty():
+        total = sum(sent.messages for outcome in planned for sent in outcome.tally.sent.values())
+        with click.progressbar(length=total, label="messages", file=sys.stderr) as bar:
+            told = wishes._replace(watch=lambda _target, _tally: bar.update(1))
+            outcomes = run.republish(found, targets, period, told)
+    else:
+        outcomes = run.republish(found, targets, period, wishes)
     complain(*complaints)
     show(outcomes)
     return exit_code(outcomes, complaints)
@@ -137,22 +142,3 @@ def _targets(
     conf.add("\n".join(lines) + "\n", "command line")
     found = settings(conf, kinds(), database=ctx.obj["database"])
     return found, plugs(found, f"{kind}:command-line")
-
-
-def _send(
-    found: Settings,
-    targets: Sequence[Plug],
-    period: run.Period,
-    planned: Sequence[run.Outcome],
-    complaints: list[str],
-) -> list[run.Outcome]:
-    """Send, with a bar on a terminal; what of the spool could not be used is added to ``complaints``."""
-    total = sum(sent.messages for outcome in planned for sent in outcome.tally.sent.values())
-    if not sys.stderr.isatty():
-        return run.republish(found, targets, period, run.Wishes(complain=complaints.append))
-    with click.progressbar(length=total, label="messages", file=sys.stderr) as bar:
-
-        def watch(_target: str, _tally: Tally) -> None:
-            bar.update(1)
-
-        return run.republish(found, targets, period, run.Wishes(watch=watch, complain=complaints.append))

@@ -6,8 +6,7 @@ import signal
 
 import click
 
-from arcacct.cli.examples import examples
-from arcacct.cli.speech import block, say
+from arcacct.cli.speech import block, examples, say
 from arcacct.sandbox import RECEIVERS, Sandbox
 
 TYPE_CHECKING = False
@@ -46,13 +45,10 @@ def sandbox(directory: str, **ports: int) -> None:
             block(f"[arcacct]\nrehearsal = {running.directory}/ledger\n\n{running.configuration()}")
             say(running.addresses, err=True)
             say(f"Received documents: {running.received}. Stop with Ctrl-C.", err=True)
-            while signal.sigwait(wanted) == signal.SIGUSR1:
-                _show(running)
-            _show(running)
+            goes_on = True
+            while goes_on:
+                goes_on = signal.sigwait(wanted) == signal.SIGUSR1
+                for line in running.totals():
+                    say(line, err=True)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _show(running: Sandbox) -> None:
-    for line in running.totals():
-        say(line, err=True)

@@ -69,3 +69,9 @@ def confirm(question: str) -> None:
 def redraw(text: str) -> None:
     """Write over the line of a terminal on which a command says that it is at work; empty: remove it."""
     click.echo(f"\r{fit(text)}" if text else "\r\033[K", nl=False, err=True)
+
+
+def examples(*lines: str) -> str:
+    """Command lines below a command's help, as an epilog that click does not wrap."""
+    # \b before a paragraph tells click to leave its lines alone.
+    return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))

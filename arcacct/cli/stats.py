@@ -14,10 +14,9 @@ from arcacct.asking.questions import Selection
 from arcacct.asking.usage import NEEDS, usage
 from arcacct.cli.arguments import together
 from arcacct.cli.asking import arcctl_option, arcctl_version, asking, completed
-from arcacct.cli.examples import examples
 from arcacct.cli.gridengine_options import Qacct, question_of, question_options, tasks_of
 from arcacct.cli.instants import INSTANT
-from arcacct.cli.speech import complain, data, say
+from arcacct.cli.speech import complain, data, examples, say
 from arcacct.cli.tables import format_option, lines
 from arcacct.errors import UsageError
 from arcacct.gridengine.questions import records, sums
@@ -186,16 +185,15 @@ def _of_jobs(con: Connection, chosen: Selection, given: StatsOptions) -> Iterato
         complain(f"there are no jobs with {kind} {name} in the database")
     if chosen.states and given.show_active:
         chosen = chosen._replace(states=(*chosen.states, IN_PROGRESS))
-    yield from _by(con, chosen, given.by, given) if given.by else _arcctl(con, chosen, given)
-
-
-def _by(con: Connection, chosen: Selection, columns: str, given: StatsOptions) -> Iterator[str]:
-    by = tuple(dict.fromkeys(name.strip() for name in columns.split(",")))
+    if not given.by:
+        yield from _arcctl(con, chosen, given)
+        return
+    by = tuple(dict.fromkeys(name.strip() for name in given.by.split(",")))
     for name in by:
         if name not in NEEDS:
             raise UsageError(f"--by {name}: it can be any of {', '.join(NEEDS)}")
     table = usage(con, chosen, by, details=given.details, active=given.show_active)
-    return lines(table.columns, table.rows, given.form)
+    yield from lines(table.columns, table.rows, given.form)
 
 
 def _arcctl(con: Connection, chosen: Selection, given: StatsOptions) -> Iterator[str]:
@@ -208,7 +206,7 @@ def _arcctl(con: Connection, chosen: Selection, given: StatsOptions) -> Iterator
         yield from questions.job_ids(con, chosen)
         return
     if output in _NAMES:
-        names = _NAMES[output](con, chosen)
+        names = questions.distinct(con, chosen, _NAMES[output])
         if names != [""]:
             yield from names
         return
@@ -216,8 +214,8 @@ def _arcctl(con: Connection, chosen: Selection, given: StatsOptions) -> Iterator
     if not totals.count:
         complain("There are no jobs matching defined filtering criteria")
     if output == "json":
-        fqans = [] if version == 6 else questions.fqans(con, chosen)
-        users, vos = questions.owners(con, chosen), questions.vos(con, chosen)
+        users, vos = (questions.distinct(con, chosen, field) for field in ("users", "vos"))
+        fqans = [] if version == 6 else questions.distinct(con, chosen, "fqans")
         yield json.dumps(words.stats_json(totals, version, users=users, vos=vos, fqans=fqans))
     elif output == "brief":
         if totals.count:
@@ -226,11 +224,12 @@ def _arcctl(con: Connection, chosen: Selection, given: StatsOptions) -> Iterator
         amounts = {
             "jobcount": totals.count,
             "walltime": totals.walltime,
-            "cputime": totals.cpuusertime + totals.cpukerneltime,
+            "cputime": totals.cputime,
             "data-staged-in": totals.stagein,
             "data-staged-out": totals.stageout,
         }
         yield str(amounts[output])
 
 
-_NAMES = {"users": questions.owners, "wlcgvos": questions.vos, "fqans": questions.fqans}
+_NAMES = {"users": "users", "wlcgvos": "vos", "fqans": "fqans"}
+"""By output: the field of Selection whose names are listed."""

@@ -8,8 +8,7 @@ import click
 
 from arcacct.asking import health
 from arcacct.cli.context import settings_of
-from arcacct.cli.examples import examples
-from arcacct.cli.speech import Coloured, block, data, say, say_error
+from arcacct.cli.speech import Coloured, block, data, examples, say, say_error
 from arcacct.cli.thresholds import threshold_options
 from arcacct.errors import ConfigError
 from arcacct.wording import fit

@@ -12,9 +12,8 @@ from arcacct.arex.following import follow as follow_all
 from arcacct.arex.sweep import Found, SweepReport
 from arcacct.arex.sweep import sweep as sweep_all
 from arcacct.cli.context import places_of
-from arcacct.cli.examples import examples
-from arcacct.cli.progress import progress
-from arcacct.cli.speech import complain, say
+from arcacct.cli.speech import complain, examples, say
+from arcacct.cli.working import progress
 from arcacct.conf.places import Places, places
 from arcacct.db import opening
 from arcacct.errors import InputError, UsageError
@@ -65,7 +64,17 @@ def sweep(
     here = places_of(ctx, controldir)
     own = controldir is None or here.database == places(None, here.controldir).database
     if follow:
-        return _follow(here, interval or _INTERVAL_S, take_vanished=own)
+        stop = Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: stop.set())
+
+        def tell(report: SweepReport | None, complaints: list[str]) -> None:
+            complain(*complaints)
+            if report is not None and (report.spooled or report.recorded):
+                say(_summary(report, here))
+
+        follow_all(here, interval or _INTERVAL_S, stop, tell, take_vanished=own)
+        return 0
     con = opening.open_as_it_is(here) if dry_run else opening.open_accounting(here)
     try:
         with progress("Jobs") as show:
@@ -77,20 +86,6 @@ def sweep(
     complain(*report.complaints)
     say(_summary(report, here, dry_run=dry_run))
     return InputError.exit_code if report.complaints else 0
-
-
-def _follow(here: Places, interval_s: float, *, take_vanished: bool) -> int:
-    stop = Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stop.set())
-
-    def told(report: SweepReport | None, complaints: list[str]) -> None:
-        complain(*complaints)
-        if report is not None and (report.spooled or report.recorded):
-            say(_summary(report, here))
-
-    follow_all(here, interval_s, stop, told, take_vanished=take_vanished)
-    return 0
 
 
 def _summary(report: SweepReport, here: Places, *, dry_run: bool = False) -> str:

@@ -11,8 +11,7 @@ import click
 from arcacct.arex.importing import arex_databases
 from arcacct.cli.asking import complete_target
 from arcacct.cli.context import settings_of
-from arcacct.cli.examples import examples
-from arcacct.cli.speech import confirm, say
+from arcacct.cli.speech import confirm, examples, say
 from arcacct.cli.tables import format_option, show
 from arcacct.errors import UsageError
 from arcacct.publishing.instants import Month, month_name
@@ -102,36 +101,27 @@ def _month(text: str) -> Month:
 def _rows(one: TargetPlan) -> Iterator[tuple[object, ...]]:
     for month in one.sums:
         left = {summary.key for summary in month.left}
-        for summary in month.sums:
-            replaced = "no" if summary.key in left else "yes"
-            yield _row(one.target, month.month, replaced, summary.spelling, (summary.jobs, summary.wall_s))
-        for key in month.perhaps:
-            yield _row(one.target, month.month, "perhaps", key, None)
-
-
-def _row(
-    target: str, month: Month, replaced: str, key: SummaryKey, amount: tuple[int, int] | None
-) -> tuple[object, ...]:
-    jobs, wall_h = (None, None) if amount is None else (amount[0], round(amount[1] / 3600, 2))
-    level = f"{key.benchmark_type}:{key.benchmark_value}"
-    return (
-        target, month_name(month), replaced, jobs, wall_h, key.user, key.vo, key.group, key.role, key.submit_host,
-        key.node_count, key.processors, level,
-    )  # fmt: skip
+        told: list[tuple[str, SummaryKey, int | None, float | None]] = [
+            ("no" if summary.key in left else "yes", summary.spelling, summary.jobs, round(summary.wall_s / 3600, 2))
+            for summary in month.sums
+        ]
+        told += [("perhaps", key, None, None) for key in month.perhaps]
+        for replaced, key, jobs, wall_h in told:
+            level = f"{key.benchmark_type}:{key.benchmark_value}"
+            yield (
+                one.target, month_name(month.month), replaced, jobs, wall_h, key.user, key.vo, key.group, key.role,
+                key.submit_host, key.node_count, key.processors, level,
+            )  # fmt: skip
 
 
 def _tell(one: TargetPlan) -> None:
-    say(f"{one.target}: {one.says}", err=True)
-    for month in one.sums:
-        say(f"{one.target}: {_sentence(month)}", err=True)
+    told = [one.says, *map(_sentence, one.sums)]
     for jobs in one.jobs:
-        say(f"{one.target}: {_job_sentence(jobs)}", err=True)
-        for job_id in jobs.differing[:_SHOWN]:
-            say(f"{one.target}: {job_id}: here with another end or id of the batch system", err=True)
-        for job_id in jobs.again[:_SHOWN]:
-            say(f"{one.target}: {job_id}: resumed; APEL may have it with an earlier end, too", err=True)
-    for note in one.notes:
-        say(f"{one.target}: {note}", err=True)
+        told.append(_job_sentence(jobs))
+        told += [f"{job_id}: here with another end or id of the batch system" for job_id in jobs.differing[:_SHOWN]]
+        told += [f"{job_id}: resumed; APEL may have it with an earlier end, too" for job_id in jobs.again[:_SHOWN]]
+    for text in (*told, *one.notes):
+        say(f"{one.target}: {text}", err=True)
 
 
 def _sentence(one: SumsOfMonth) -> str:

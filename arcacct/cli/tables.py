@@ -136,26 +136,19 @@ def _csv(
 
 
 def _json(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    def encoded(value: bytes) -> dict[str, bool | str]:
+        # As sqlite-utils writes and reads it.
+        return {"$base64": True, "encoded": base64.b64encode(value).decode()}
+
     pending = "["
     for row in rows:
         yield pending if pending == "[" else f"{pending},"
-        pending = _in_ascii_where_unseen(
-            json.dumps(dict(zip(columns, row, strict=True)), default=_encoded, ensure_ascii=False)
-        )
+        pending = json.dumps(dict(zip(columns, row, strict=True)), default=encoded, ensure_ascii=False)
+        if not pending.isprintable():
+            # It may be read on a terminal: every character that is not one to see as \u....
+            pending = "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in pending)
     if pending == "[":
         yield "[]"
         return
     yield pending
     yield "]"
-
-
-def _in_ascii_where_unseen(text: str) -> str:
-    r"""The same JSON, with every character that is not one to see as ``\u....``: it may be read on a terminal."""
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
-
-
-def _encoded(value: bytes) -> dict[str, bool | str]:
-    # As sqlite-utils writes and reads it.
-    return {"$base64": True, "encoded": base64.b64encode(value).decode()}

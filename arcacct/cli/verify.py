@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from typing import NamedTuple
+from functools import partial
 
 import click
 
@@ -12,11 +12,9 @@ from arcacct.asking.lrms import DAY_S, Group, lrms_month
 from arcacct.asking.verify import MonthReport
 from arcacct.asking.verify import verify as compare
 from arcacct.cli.context import settings_of
-from arcacct.cli.examples import examples
-from arcacct.cli.instants import MONTH
-from arcacct.cli.speech import block, data, say
+from arcacct.cli.instants import MONTH, zone_of
+from arcacct.cli.speech import block, data, examples, say
 from arcacct.cli.tables import FORMATS, show
-from arcacct.cli.zones import zone_of
 from arcacct.db import opening
 from arcacct.errors import UsageError
 from arcacct.gridengine import figures as of_gridengine
@@ -29,7 +27,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from arcacct.db.engine import Connection
     from arcacct.jobs.local import Figures
 
 _SHOWN = 20
@@ -83,7 +80,19 @@ def verify(
     portal. SGAS names each record that it stored; what was handed to AMS is only confirmed by the portal. Exits with 0
     when all agree, with 1 when not; differences are told job by job.
     """
-    asked = [_asked(one, SacctCommand(sacct), OutputForm(zone=zone_of(timezone), cluster="-")) for one in lrms]
+    asked: list[tuple[str, str, partial[Iterator[Figures]]]] = []
+    for text in lrms:
+        output = OutputForm(zone=zone_of(timezone), cluster="-")
+        kind, has_path, path = text.partition(":")
+        if kind not in ("slurm", "gridengine") or (has_path and not path) or (kind != "slurm" and not path):
+            raise UsageError(f"--lrms {text}: write slurm, slurm:FILE or gridengine:FILE")
+        if not path:
+            figures = partial(of_slurm.of_sacct, SacctCommand(sacct), output)
+        elif kind == "slurm":
+            figures = partial(of_slurm.of_file, path, output)
+        else:
+            figures = partial(of_gridengine.of_file, path)
+        asked.append((kind, f"{kind} {path or sacct}", figures))
     settings = settings_of(ctx)
     groups: dict[str, list[Group]] = {}
     with (
@@ -92,47 +101,13 @@ def verify(
         closing(opening.read_publishing(settings.places)) as ledger,
     ):
         report = compare(settings, ours, ledger, month, portal)
-        for one in asked:
-            groups[one.name] = _compare_lrms(one, report, ours, month)
+        for kind, name, figures in asked:
+            start, end = month_bounds(*month)
+            found = lrms_month(name, figures(start - DAY_S, end + DAY_S), ours, kind, month)
+            report.add(found.source, found.differences)
+            groups[name] = found.groups
     _show(report, groups, form, len(report.differences) if everything else _SHOWN)
     return 0 if report.agrees else 1
-
-
-class _Lrms(NamedTuple):
-    """An accounting of a batch system that is to be compared."""
-
-    lrms: str
-    path: str | None
-    command: SacctCommand
-    form: OutputForm
-
-    @property
-    def name(self) -> str:
-        """For people."""
-        return f"{self.lrms} {self.path or self.command.program}"
-
-    def figures(self, start: int, end: int) -> Iterator[Figures]:
-        """What it says of a span of time."""
-        if self.path is None:
-            return of_slurm.of_sacct(self.command, self.form, start, end)
-        if self.lrms == "slurm":
-            return of_slurm.of_file(self.path, self.form, start, end)
-        return of_gridengine.of_file(self.path, start, end)
-
-
-def _asked(text: str, command: SacctCommand, form: OutputForm) -> _Lrms:
-    lrms, has_path, path = text.partition(":")
-    if lrms not in ("slurm", "gridengine") or (has_path and not path) or (lrms != "slurm" and not path):
-        raise UsageError(f"--lrms {text}: write slurm, slurm:FILE or gridengine:FILE")
-    return _Lrms(lrms, path or None, command, form)
-
-
-def _compare_lrms(one: _Lrms, report: MonthReport, con: Connection, month: tuple[int, int]) -> list[Group]:
-    start, end = month_bounds(*month)
-    found = lrms_month(one.name, one.figures(start - DAY_S, end + DAY_S), con, one.lrms, month)
-    report.sources.append(found.source)
-    report.differences.extend(found.differences)
-    return found.groups
 
 
 def _show(report: MonthReport, groups: dict[str, list[Group]], form: str, most: int) -> None:

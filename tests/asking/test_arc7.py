@@ -326,7 +326,7 @@ def _bytes(directory: pathlib.Path) -> dict[str, bytes]:
 PLANS = (
     ("parts", lambda con, selection: list(questions.parts(con, selection, ("fqan", "benchmark"), everything=False))),
     ("totals", questions.totals),
-    ("fqans", questions.fqans),
+    ("fqans", lambda con, selection: questions.distinct(con, selection, "fqans")),
 )
 
 

@@ -1,0 +1,74 @@
+"""What commands that take long, go on or import have in common: how they end, and say how far they are."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from contextlib import contextmanager
+
+import click
+
+from arcacct.cli.speech import complain, say
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from arcacct.jobs.rejected import Retried
+
+wait_option = click.option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    default=24,
+    show_default=True,
+    metavar="HOURS",
+    help="How long a job waits for A-REX to finish one that it may be.",
+)
+
+
+@contextmanager
+def until_asked() -> Iterator[None]:
+    """
+    What goes on until SIGTERM, as service managers send it, or Ctrl-C, and ends well with these.
+
+    So does SIGINT where it was ignored: a shell starts what it puts into the background (``&``) deaf to it.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        return
+
+
+@contextmanager
+def progress(label: str, *, has_end: bool = True) -> Iterator[Callable[[int, int], None]]:
+    """To be told how many of how many are done: a bar on a terminal, nothing elsewhere, or with no end to come to."""
+    if not has_end or not sys.stderr.isatty():
+        yield lambda _done, _all: None
+        return
+    with click.progressbar(length=0, label=label, file=sys.stderr) as bar:
+
+        def show(done: int, of: int) -> None:
+            if done < bar.pos:
+                # Of the next file.
+                bar.pos = 0
+            bar.length = max(of, done)
+            bar.update(done - bar.pos)
+
+        yield show
+
+
+def tell_retried(done: Retried) -> None:
+    """What became of rejected records that were tried again."""
+    say(f"{done.tried} rejected records tried again: {done.good} can be used now")
+    if done.needs_file:
+        complain(
+            f"of {done.needs_file} further records not all is kept: import the files again that "
+            "`arcacct import rejected` names, with --retry"
+        )
+
+
+def tell_counts(*counts: tuple[int, str]) -> None:
+    """What an import could not do, or left out; nothing of what there was none of."""
+    complain(*(f"{number} {what}" for number, what in counts if number))
