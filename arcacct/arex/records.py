@@ -50,7 +50,7 @@ def written_whole(rows: ArexRows) -> bool:
 
 def job_of(rows: ArexRows, clock: EventClock) -> Job:
     """The job, whatever version of A-REX wrote it."""
-    ends = sum(key == "FINISHED" for key, _when in rows.events) or 1
+    ends = [key for key, _when in rows.events].count("FINISHED") or 1
     once = rows._replace(
         vo=rows.vo if rows.fqan is None else _without_issuer(rows.vo),
         auth_tokens=(

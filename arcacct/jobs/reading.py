@@ -278,7 +278,7 @@ class _Children:
 
 def transfer_of(url: object, *numbers: object) -> Transfer:
     """A row of DataTransfers; what is no number in it is 0."""
-    size, start, end, kind = (number if isinstance(number, int) else 0 for number in numbers)
+    size, start, end, kind = [number if isinstance(number, int) else 0 for number in numbers]
     return Transfer(unescaped(url), size, start, end, TRANSFER_KINDS.get(kind, "input"))
 
 
