@@ -28,7 +28,7 @@ INFO_KEYS = {
 }
 """JobExtraInfo.InfoKey of the fields of a `Job` that are kept there."""
 UNKNOWN = Numbers._make((1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0))
-_FIELDS = {key: field for field, key in INFO_KEYS.items()}
+INFO_FIELDS = {key: field for field, key in INFO_KEYS.items()}
 _NAMED = ("node_names", *(field for field in INFO_KEYS if field != "node_names"))
 _NAMED_KEYS = tuple(INFO_KEYS[field] for field in _NAMED)
 _named = attrgetter(*_NAMED)
@@ -85,7 +85,7 @@ def as_job(rows: ArexRows, events: tuple[tuple[str, int | str], ...]) -> Job:
     named: dict[str, Any] = {}
     extra: list[tuple[str, str]] = []
     for key, value in rows.extra:
-        field = _FIELDS.get(str(key))
+        field = INFO_FIELDS.get(str(key))
         if field is None or field in named:
             extra.append((str(key), unescaped(value)))
         else:
