@@ -293,7 +293,13 @@ class _Import(ImportRun):
     ) -> None:
         """One transaction: the jobs of a slice, what is to be looked at again, and how far we are."""
         parts = sorted_out(rows if refused is None else (), self._settled_before)
-        jobs, bad = self._jobs(parts.usable)
+        jobs: list[Job] = []
+        bad: list[Reject] = []
+        for one in parts.usable:
+            try:
+                jobs.append(job_of(one, self._clock))
+            except Exception as error:  # noqa: BLE001  whatever it is, it costs this record alone
+                bad.append(_reject(self._origin, one, fault(error)))
         bad += [
             # To be read again when its file is: nothing of it is here.
             Reject(self._origin, _place(one.record_id), Fault(one.fault or ""), b"", LONGEST_BYTES + 1)
@@ -328,16 +334,6 @@ class _Import(ImportRun):
                 archived=self._report.archived + len(jobs) - len(kept),
             )
         )
-
-    def _jobs(self, usable: Sequence[ArexRows]) -> tuple[list[Job], list[Reject]]:
-        """The records as jobs, and those that cannot be."""
-        jobs, bad = [], []
-        for one in usable:
-            try:
-                jobs.append(job_of(one, self._clock))
-            except Exception as error:  # noqa: BLE001  whatever it is, it costs this record alone
-                bad.append(_reject(self._origin, one, fault(error)))
-        return jobs, bad
 
     def _adapt(self, records: int, seconds: float) -> None:
         super()._adapt(records, seconds)
