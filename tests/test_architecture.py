@@ -66,7 +66,7 @@ def test_imports_point_one_way() -> None:
 SPEAKERS = {
     "arex": {"database", "importing", "own", "recorded"},
     "asking": {"health_rows", "job_record", "questions", "reading", "story"},
-    "features": {"rows"},
+    "features": {"collect"},
     "gridengine": {"importing", "positions", "questions", "rows", "slices"},
     "publishing": {"given", "held", "jura", "ledger", "months", "sent"},
     "slurm": {"stored_runs"},

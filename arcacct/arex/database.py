@@ -12,7 +12,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import NamedTuple
 
 from arcacct.db.connect import translated, uri
@@ -70,17 +70,27 @@ def opened(
     live = header.journal == WAL and _is_open_somewhere(path)
     if header.journal == WAL and not live and not at_rest:
         raise StoreBusy(f"{path}: A-REX does not use it now; try again when A-REX runs")
-    _take_way((header.device, header.inode), "live" if live else "copy", path)
+    way = "live" if live else "copy"
+    if _ways.setdefault((header.device, header.inode), way) != way:
+        raise StoreBusy(f"{path}: another program changed its journal mode meanwhile; start the command again")
     copy = os.path.join(workspace, f"arex-copy-{os.path.basename(path)}")
     try:
         stamp = "" if live else _copied(path, copy, patience_s)
-        con = _connect_live(path) if live else _connect_copy(os.path.join(copy, "accounting.db"), path)
+        # Nobody else knows the copy: without locks, and without the -shm that a WAL database would need.
+        copied = f"{uri(os.path.join(copy, 'accounting.db'), 'ro')}&immutable=1"
         try:
-            yield ArexDatabase(con, path, _version(con, path), stamp)
+            with closing(open_foreign(uri(path, "ro") if live else copied)) as con:
+                # The tables first: the check would run what a virtual table stands for.
+                version = require_tables(con, path)
+                found = "ok" if live else con.execute("PRAGMA quick_check(1)").fetchone()[0]
+                if found != "ok":
+                    raise _damaged(path, str(found))
+                if con.execute("SELECT 1 FROM DBConfig WHERE KeyName = 'ARCACCT_SCHEMA'").fetchone():
+                    raise InputError(f"{path}: a database of arcacct; give the path of the one that A-REX writes")
+                con.more_time()
+                yield ArexDatabase(con, path, version, stamp)
         except (DatabaseError, UnicodeDecodeError) as error:
             raise _refused(error, path) from error
-        finally:
-            con.close()
     finally:
         shutil.rmtree(copy, ignore_errors=True)
 
@@ -102,40 +112,6 @@ def _has_wal(path: str) -> bool:
         return os.stat(f"{path}-wal").st_size > 0
     except FileNotFoundError:
         return False
-
-
-def _take_way(identity: tuple[int, int], way: str, path: str) -> None:
-    if _ways.setdefault(identity, way) != way:
-        raise StoreBusy(f"{path}: another program changed its journal mode meanwhile; start the command again")
-
-
-def _connect_live(path: str) -> Foreign:
-    try:
-        return open_foreign(uri(path, "ro"))
-    except DatabaseError as error:
-        raise _refused(error, path) from error
-
-
-def _connect_copy(copy: str, path: str) -> Foreign:
-    # Nobody else knows the copy: without locks, and without the -shm that a WAL database would need.
-    try:
-        con = open_foreign(f"{uri(copy, 'ro')}&immutable=1")
-    except DatabaseError as error:
-        raise _refused(error, path) from error
-    try:
-        # The tables first: the check would run what a virtual table stands for.
-        require_tables(con, path)
-        found = con.execute("PRAGMA quick_check(1)").fetchone()[0]
-    except (DatabaseError, UnicodeDecodeError) as error:
-        con.close()
-        raise _refused(error, path) from error
-    except InputError:
-        con.close()
-        raise
-    if found != "ok":
-        con.close()
-        raise _damaged(path, str(found))
-    return con
 
 
 def _refused(error: DatabaseError | UnicodeDecodeError, path: str) -> StoreError:
@@ -190,13 +166,9 @@ def _copied_once(path: str, target: str) -> str | None:
     journal, then the same header, so that whatever began meanwhile is seen by one or the other.
     """
     before = header_of(path)
-    if _in_use(path, before):
+    if _in_use(path, before) or not _copy_bytes(path, target, before):
         return None
-    if not _copy_bytes(path, target, before):
-        return None
-    if _in_use(path, before) or header_of(path) != before:
-        return None
-    return before.stamp
+    return None if _in_use(path, before) or header_of(path) != before else before.stamp
 
 
 def _in_use(path: str, header: Header) -> bool:
@@ -220,11 +192,3 @@ def _copy_bytes(path: str, target: str, before: Header) -> bool:
         raise StoreError(
             f"{path}: cannot be copied to {target}: {error.strerror}; {before.size_bytes} bytes are needed there"
         ) from error
-
-
-def _version(con: Foreign, path: str) -> int:
-    version = require_tables(con, path)
-    if con.execute("SELECT 1 FROM DBConfig WHERE KeyName = 'ARCACCT_SCHEMA'").fetchone():
-        raise InputError(f"{path}: a database of arcacct; give the path of the one that A-REX writes")
-    con.more_time()
-    return version

@@ -75,37 +75,29 @@ def _drain(task: Task, witness: Witness, folder: str) -> int:
         raise InputError(f"{folder}: cannot read the spool: {error.strerror}; run as the user of A-REX") from error
     with spooled:
         owner = spooled.status.st_uid
-        if owner not in _trusted(task.here):
+        # An event says which jobs there were, and which control directory root is to read.
+        trusted = {0, os.geteuid()}
+        for path in (task.here.controldir, task.here.directory):
+            with suppress(OSError):
+                trusted.add(os.stat(path).st_uid)
+        if owner not in trusted:
             task.complaints.append(
                 f"{folder}: it belongs to user {owner}, who is neither root nor the user of A-REX, so no event in it "
                 "is believed; look who made it"
             )
             return 0
-        return _drain_opened(task, witness, spooled)
-
-
-def _trusted(here: Places) -> set[int]:
-    """Whose spools are drained: an event says which jobs there were, and which control directory root is to read."""
-    users = {0, os.geteuid()}
-    for path in (here.controldir, here.directory):
-        with suppress(OSError):
-            users.add(os.stat(path).st_uid)
-    return users
-
-
-def _drain_opened(task: Task, witness: Witness, folder: Directory) -> int:
-    drained = 0
-    for batch in task.slices(_spool_files(task, folder)):
-        if task.stopping():
-            break
-        events = [event for name in batch if (event := _spooled(task, folder, name)) is not None]
-        done = _recorded(task, witness, folder, events)
-        if done and not task.dry_run:
-            checkpoint.make_durable(task.here.database)
-        for name in done:
-            _remove(task, folder, name)
-        drained += len(done)
-    return drained
+        drained = 0
+        for batch in task.slices(_spool_files(task, spooled)):
+            if task.stopping():
+                break
+            events = [event for name in batch if (event := _spooled(task, spooled, name)) is not None]
+            done = _recorded(task, witness, spooled, events)
+            if done and not task.dry_run:
+                checkpoint.make_durable(task.here.database)
+            for name in done:
+                _remove(task, spooled, name)
+            drained += len(done)
+        return drained
 
 
 def _recorded(task: Task, witness: Witness, folder: Directory, events: list[_Event]) -> set[str]:
@@ -156,19 +148,15 @@ def _spool_files(task: Task, folder: Directory) -> Iterator[str]:
             continue
         with suppress(FileNotFoundError):
             status = folder.lstat(name)
-            stranger = _stranger(folder, status, owners)
+            # What neither hook nor launcher makes.
+            stranger = folder.doubt(status)
+            if status.st_uid not in owners:
+                stranger = f"a file of user {status.st_uid}, who has no business in the spool"
             if stranger:
                 _leave_alone(task, folder, name, stranger)
             # A time to come is of a clock that was wrong: then nobody is at it any more either.
             elif not begun or not abandoned_before < status.st_mtime <= time.time():
                 yield name
-
-
-def _stranger(folder: Directory, status: os.stat_result, owners: set[int]) -> str:
-    """What is wrong with something in the spool that neither hook nor launcher makes."""
-    if status.st_uid not in owners:
-        return f"a file of user {status.st_uid}, who has no business in the spool"
-    return folder.doubt(status)
 
 
 def _leave_alone(task: Task, folder: Directory, name: str, why: str) -> None:
@@ -270,8 +258,6 @@ def _set_aside(task: Task, folder: Directory, name: str, why: str) -> None:
 def _remove(task: Task, folder: Directory, name: str) -> None:
     if task.dry_run:
         return
-    try:
+    # Another sweep may have been as fast: recording twice changes nothing.
+    with suppress(FileNotFoundError):
         os.unlink(name, dir_fd=folder.fd)
-    except FileNotFoundError:
-        # Another sweep was as fast: recording twice changes nothing.
-        return

@@ -69,7 +69,12 @@ def job_facts(files: JobFiles, rules: "JobRules") -> StateChange:
         _read_usage(facts, files, rules.default_benchmark, gate)
     elif files.diag:
         # Nothing else of a .diag is final before the job is.
-        facts.events += _lrms_events(files.diag, gate)
+        times = []
+        for line in gate.lines("diag", files.diag):
+            name, equals, value = line.partition("=")
+            if equals and name.lower() in _LRMS_EVENTS:
+                times.append((name.lower(), value))
+        facts.events += _last_events(times, gate)
     facts.notes = gate.notes
     return facts
 
@@ -198,17 +203,8 @@ def _read_usage(facts: StateChange, files: JobFiles, default_benchmark: str, gat
     facts.usage = usage
 
 
-def _lrms_events(content: bytes, gate: Gate) -> list[tuple[str, int]]:
-    """When the batch system started and ended the job, in the order of .diag."""
-    times = []
-    for line in gate.lines("diag", content):
-        name, equals, value = line.partition("=")
-        if equals and name.lower() in _LRMS_EVENTS:
-            times.append((name.lower(), value))
-    return _last_events(times, gate)
-
-
 def _last_events(times: list[tuple[str, str]], gate: Gate) -> list[tuple[str, int]]:
+    """When the batch system started and ended the job, in the order of .diag."""
     if len(times) > MOST_LRMS_EVENTS:
         gate.notes["lrms_times"] = f"{MOST_LRMS_EVENTS} of {len(times)} kept, the last ones"
     events = []
@@ -243,7 +239,15 @@ def _read_diag(facts: StateChange, usage: Usage, content: bytes, gate: Gate, *, 
         facts.extra[key] = gate.text(_DIAG_EXTRA[key], value)
     facts.events += _last_events(times, gate)
     _set_rtes(usage, several["runtimeenvironments"], gate)
-    _set_numbers(usage, numbers)
+    usage.exit_code = numbers.get("exitcode", 1)
+    usage.wall_s = numbers.get("walltime", 0)
+    usage.cpu_user_s = numbers.get("usertime", 0)
+    usage.cpu_kernel_s = numbers.get("kerneltime", 0)
+    usage.scratch_bytes = numbers.get("usedscratch", 0)
+    usage.memory_kib = numbers.get("maxresidentmemory") or numbers.get("averageresidentmemory", 0)
+    total = numbers.get("maxtotalmemory") or numbers.get("averagetotalmemory", 0)
+    # Nothing measured the virtual size: A-REX repeats the resident one.
+    usage.virtual_memory_kib = total or usage.memory_kib
     _set_nodes(facts, usage, several["nodename"], gate)
     if several["benchmark"]:
         _set_benchmark(facts, several["benchmark"], gate, is_last=last_benchmark)
@@ -276,18 +280,6 @@ def _set_nodes(facts: StateChange, usage: Usage, nodes: list[str], gate: Gate) -
         # Names are cut at whole ones: part of a name is another host.
         kept = gate.most("node_names", (stored_bytes(node) + 1 for node in nodes), len(nodes))
         facts.extra["nodenames"] = ":".join(nodes[:kept])
-
-
-def _set_numbers(usage: Usage, numbers: dict[str, int]) -> None:
-    usage.exit_code = numbers.get("exitcode", 1)
-    usage.wall_s = numbers.get("walltime", 0)
-    usage.cpu_user_s = numbers.get("usertime", 0)
-    usage.cpu_kernel_s = numbers.get("kerneltime", 0)
-    usage.scratch_bytes = numbers.get("usedscratch", 0)
-    usage.memory_kib = numbers.get("maxresidentmemory") or numbers.get("averageresidentmemory", 0)
-    total = numbers.get("maxtotalmemory") or numbers.get("averagetotalmemory", 0)
-    # Nothing measured the virtual size: A-REX repeats the resident one.
-    usage.virtual_memory_kib = total or usage.memory_kib
 
 
 def leading_digits(text: str) -> int | None:

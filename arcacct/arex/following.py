@@ -67,7 +67,12 @@ class _Database:
 
         (A file system that is not mounted is an empty directory: a database made in there would be lost below it.)
         """
-        self._make_way()
+        try:
+            place.refuse_another(self._here)
+            refuse_maintenance(self._here.database)
+        except ArcacctError:
+            self._close()
+            raise
         identity = _identity(self._here.database)
         if self._con is not None and identity == self._identity:
             return self._con
@@ -87,14 +92,6 @@ class _Database:
             if self._con is not None and os.path.exists(self._here.maintenance):
                 self._close()
             stop.wait(min(left, _LOOK_S))
-
-    def _make_way(self) -> None:
-        try:
-            place.refuse_another(self._here)
-            refuse_maintenance(self._here.database)
-        except ArcacctError:
-            self._close()
-            raise
 
     def leave(self) -> None:
         """For the end of the process."""

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from arcacct.arex.control_files import JobFiles
-    from arcacct.conf.parser import Conf
     from arcacct.conf.places import Places
     from arcacct.db.engine import Connection
 
@@ -115,10 +114,16 @@ def run(arguments: list[str]) -> str:
     if state == "DELETED":
         return ""
     problem, here = _places(controldir, arguments[3] if len(arguments) == 4 else None)
-    _alarm(here.deadline_s)
+    # From now on the time runs: its end is a DeadlineError, or with `_in_c` the end of the process.
+    _in_c(False)
+    # Whoever starts us may have blocked it, and a process inherits that.
+    pthread_sigmask(SIG_UNBLOCK, (SIGALRM,))
+    setitimer(_ITIMER_REAL, here.deadline_s)
     files = None
     try:
-        files = _read(controldir, job_id, state)
+        from arcacct.arex.control_files import read_job  # noqa: PLC0415
+
+        files = read_job(controldir, job_id, state)
         problem = problem or _broken(here.breaker)
         if not problem:
             write_back_apart(here.database, here.maintenance)
@@ -204,30 +209,21 @@ def _places(controldir: str, config: str | None) -> "tuple[str, Places]":
     from arcacct.conf.parser import load  # noqa: PLC0415
     from arcacct.conf.places import places  # noqa: PLC0415
 
-    try:
-        return "", places(_conf(load, config), controldir)
-    except Exception as error:  # noqa: BLE001  with a broken configuration the event is spooled in the usual place
-        return f"{type(error).__name__}: {error}", places(None, controldir)
-
-
-def _conf(load: "object", config: str | None) -> "Conf | None":
-    try:
-        conf: Conf = load(config, _environment())  # type: ignore[operator]  # typing.Callable costs an import
-    except Exception:
-        if config is not None:
-            raise
-        # No configuration anywhere: the control directory is on the command line, the rest has defaults.
-        if not _is_there("/etc/arc.conf"):
-            return None
-        raise
-    return conf
-
-
-def _environment() -> dict[str, str]:
-    return {
+    environment = {
         name.decode("utf-8", "surrogateescape"): value.decode("utf-8", "surrogateescape")
         for name, value in posix.environ.items()
     }
+    try:
+        try:
+            conf = load(config, environment)
+        except Exception:
+            if config is not None or _is_there("/etc/arc.conf"):
+                raise
+            # No configuration anywhere: the control directory is on the command line, the rest has defaults.
+            conf = None
+        return "", places(conf, controldir)
+    except Exception as error:  # noqa: BLE001  with a broken configuration the event is spooled in the usual place
+        return f"{type(error).__name__}: {error}", places(None, controldir)
 
 
 def _is_there(path: str) -> bool:
@@ -236,14 +232,6 @@ def _is_there(path: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def _alarm(deadline_s: float) -> None:
-    """From now on the time runs: its end is a DeadlineError, or with `_in_c` the end of the process."""
-    _in_c(False)
-    # Whoever starts us may have blocked it, and a process inherits that.
-    pthread_sigmask(SIG_UNBLOCK, (SIGALRM,))
-    setitimer(_ITIMER_REAL, deadline_s)
 
 
 def _in_c(yes: bool) -> None:
@@ -375,12 +363,6 @@ def apart(work: "object", keep: int = -1) -> None:
         pass
     finally:
         posix._exit(0)  # noqa: SLF001  the name that os._exit has there
-
-
-def _read(controldir: str, job_id: str, state: str) -> "JobFiles":
-    from arcacct.arex.control_files import read_job  # noqa: PLC0415
-
-    return read_job(controldir, job_id, state)
 
 
 def record_event(here: "Places", files: "JobFiles", con: "Connection | None" = None) -> str:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from arcacct.arex import database as arex_database
 from arcacct.arex.database import ArexDatabase
 from arcacct.arex.records import EventClock, job_of, lost, written_whole
+from arcacct.arex.sweeping import batches
 from arcacct.conf.places import AREX_DATABASES, Places
 from arcacct.db import opening
 from arcacct.db.connect import ACCOUNTING_SCHEMA, open_for_reading
@@ -29,6 +30,7 @@ from arcacct.errors import InputError, StoreBusy, StoreError
 from arcacct.jobs import cells
 from arcacct.jobs import rows as arex_rows
 from arcacct.jobs.faults import Fault
+from arcacct.jobs.imports import ImportRun
 from arcacct.jobs.job import Job
 from arcacct.jobs.rejected import LONGEST_BYTES, Quarantine, Reject, Retried, drop, fault, is_of_record, needing_file
 from arcacct.jobs.rows import ArexRows, Numbers
@@ -38,8 +40,6 @@ from arcacct.jobs.writing import Difference, JobWriter, Written, known_jobs
 SOURCE = "arex"
 SETTLED_S = 3600
 """A-REX is done with a job that ended longer ago, also if it did not write everything it should have."""
-_SLICE_S = 0.02
-"""How long a slice should hold the queue of writers."""
 _PAGE = 500
 _WRITE_BACK = 500
 """Records after which the WAL is written back: it has some 5 MB then."""
@@ -99,11 +99,11 @@ class _Position(NamedTuple):
     """A row of ImportedFiles."""
 
     file_id: int
-    record_id: int
-    job_id: str
-    event_row: int
-    event: str
-    stamp: str
+    record_id: int = 0
+    job_id: str = ""
+    event_row: int = 0
+    event: str = ""
+    stamp: str = ""
 
 
 def arex_databases(controldir: str) -> list[str]:
@@ -170,7 +170,7 @@ def _position(con: Connection, origin: str) -> _Position:
     if row is not None:
         return _Position._make(row)
     highest = con.execute("SELECT ifnull(max(FileID), 0) FROM ImportedFiles").fetchone()[0]
-    return _Position(highest + 1, 0, "", 0, "", "")
+    return _Position(highest + 1)
 
 
 def _pending(con: Connection, file_id: int) -> list[int]:
@@ -178,8 +178,11 @@ def _pending(con: Connection, file_id: int) -> list[int]:
     return [record_id for (record_id,) in rows]
 
 
-class _Import:
+class _Import(ImportRun):
     """One import from one open database."""
+
+    _slice_s = 0.02
+    _smallest = 5
 
     def __init__(
         self,
@@ -190,8 +193,7 @@ class _Import:
         clock: EventClock,
         progress: Progress,
     ) -> None:
-        self._here = here
-        self._con = con
+        super().__init__(here, con, SOURCE, "", lambda _text: None)
         self._database = database
         self._there = database.con
         self._origin = os.path.realpath(database.path)
@@ -199,11 +201,9 @@ class _Import:
         self._clock = clock
         self._progress = progress
         self._writer = self._new_writer()
-        self._quarantine = Quarantine(con, SOURCE)
         self._rejected = self._quarantine.at(self._origin)
         self._archives = Archives(con)
         self._report = ImportReport(database.path)
-        self._slice = 50
         self._in_wal = 0
         self._settled_before = settled_before()
 
@@ -216,14 +216,16 @@ class _Import:
         self._con.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         with closing(self._archives):
             if self._is_another_file():
-                self._position = self._position._replace(record_id=0, job_id="", event_row=0, event="", stamp="")
+                self._position = _Position(self._position.file_id)
             if self._position.record_id == 0:
                 # Before the first record is read: whatever happens to it from now on has a later event.
                 row, event = arex_rows.last_event(self._there)
                 self._position = self._position._replace(event_row=row, event=event)
             self._look_again_at_pending()
             self._look_again_at_changed()
-            self._look_at_unnumbered()
+            # No counter ever gave a number to these, as somebody's SQL can: each time, since they have no order.
+            for chunk in batches(arex_rows.records_below(self._there, 1), _PAGE):
+                self._take(arex_rows.rows_of(self._there, self._database.version, chunk))
             self._look_at_new()
             if self._position.stamp != self._database.stamp:
                 self._write((), self._position._replace(stamp=self._database.stamp))
@@ -242,7 +244,7 @@ class _Import:
 
     def _look_again_at_pending(self) -> None:
         pending = _pending(self._con, self._position.file_id)
-        for ids in _chunks(pending, _PAGE):
+        for ids in batches(pending, _PAGE):
             statuses = arex_rows.statuses_of(self._there, ids)
             gone = [one for one in ids if one not in statuses]
             if gone:
@@ -258,14 +260,9 @@ class _Import:
                 return
             event = arex_rows.event_at(self._there, last) or ""
             known = sorted(record_id for record_id in ids if record_id <= self._position.record_id)
-            for chunk in _chunks(known, _PAGE):
+            for chunk in batches(known, _PAGE):
                 self._take(arex_rows.rows_of(self._there, self._database.version, chunk))
             self._write((), self._position._replace(event_row=last, event=event))
-
-    def _look_at_unnumbered(self) -> None:
-        """Records that no counter ever gave a number to, as somebody's SQL can: each time, since they have no order."""
-        for chunk in _chunks(arex_rows.records_below(self._there, 1), _PAGE):
-            self._take(arex_rows.rows_of(self._there, self._database.version, chunk))
 
     def _look_at_new(self) -> None:
         first = self._position.record_id
@@ -277,37 +274,32 @@ class _Import:
 
     def _take(self, rows: Sequence[ArexRows], *, advance: bool = False) -> None:
         """Write these records in slices; with ``advance`` they are the next ones, and the position moves with them."""
-        start = 0
-        while start < len(rows):
-            part = rows[start : start + self._slice]
-            start += len(part)
-            self._part(part, advance=advance)
 
-    def _part(self, part: Sequence[ArexRows], *, advance: bool, refused: Fault | None = None) -> None:
-        """One slice; ``refused``: why its only record cannot be used."""
-        position = self._position
-        if advance:
-            position = position._replace(record_id=part[-1].record_id, job_id=part[-1].job_id)
-        try:
+        def write(part: Sequence[ArexRows], refused: Fault | None = None) -> None:
+            last, position = part[-1], self._position
+            if advance:
+                position = position._replace(record_id=last.record_id, job_id=last.job_id)
             self._write(part, position, refused=refused)
-        except Exception as error:
-            # What was remembered of the transaction is wrong.
-            self._writer = self._new_writer()
-            self._quarantine.forget()
-            if refused is not None or not is_of_record(error):
-                raise
-            if len(part) == 1:
-                self._part(part, advance=advance, refused=fault(error))
-                return
-            for half in (part[: len(part) // 2], part[len(part) // 2 :]):
-                self._part(half, advance=advance)
+
+        for part in self._slices(rows):
+            self._in_halves(part, write, lambda one, why: write([one], why))
+
+    def _taken_back(self) -> None:
+        super()._taken_back()
+        self._writer = self._new_writer()
 
     def _write(
         self, rows: Sequence[ArexRows], position: _Position, gone: Sequence[int] = (), refused: Fault | None = None
     ) -> None:
         """One transaction: the jobs of a slice, what is to be looked at again, and how far we are."""
         parts = sorted_out(rows if refused is None else (), self._settled_before)
-        jobs, bad = self._jobs(parts.usable)
+        jobs: list[Job] = []
+        bad: list[Reject] = []
+        for one in parts.usable:
+            try:
+                jobs.append(job_of(one, self._clock))
+            except Exception as error:  # noqa: BLE001  whatever it is, it costs this record alone
+                bad.append(_reject(self._origin, one, fault(error)))
         bad += [
             # To be read again when its file is: nothing of it is here.
             Reject(self._origin, _place(one.record_id), Fault(one.fault or ""), b"", LONGEST_BYTES + 1)
@@ -343,20 +335,9 @@ class _Import:
             )
         )
 
-    def _jobs(self, usable: Sequence[ArexRows]) -> tuple[list[Job], list[Reject]]:
-        """The records as jobs, and those that cannot be."""
-        jobs, bad = [], []
-        for one in usable:
-            try:
-                jobs.append(job_of(one, self._clock))
-            except Exception as error:  # noqa: BLE001  whatever it is, it costs this record alone
-                bad.append(_reject(self._origin, one, fault(error)))
-        return jobs, bad
-
-    def _adapt(self, rows: int, seconds: float) -> None:
-        wanted = int(rows * _SLICE_S / max(seconds, 1e-6))
-        self._slice = max(5, min(wanted, 2 * self._slice, _PAGE))
-        self._in_wal += rows
+    def _adapt(self, records: int, seconds: float) -> None:
+        super()._adapt(records, seconds)
+        self._in_wal += records
         if self._in_wal >= _WRITE_BACK:
             opening.write_back(self._con)
             self._in_wal = 0
@@ -498,8 +479,3 @@ def _remember_pending(con: Connection, file_id: int, unfinished: Iterable[int], 
         "INSERT OR IGNORE INTO ImportPending (FileID, RecordID) VALUES (?, ?)",
         [(file_id, record_id) for record_id in unfinished],
     )
-
-
-def _chunks(ids: Sequence[int], size: int) -> Iterator[Sequence[int]]:
-    for start in range(0, len(ids), size):
-        yield ids[start : start + size]

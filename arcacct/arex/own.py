@@ -10,6 +10,7 @@ from typing import NamedTuple
 from arcacct.arex.database import ArexDatabase
 from arcacct.conf.places import AREX_DATABASES, Places
 from arcacct.db.engine import Connection
+from arcacct.db.notes import note, noted
 from arcacct.jobs.reading import unescaped
 from arcacct.jobs.statuses import SQL_FINAL
 
@@ -54,16 +55,14 @@ def own_origins(here: Places) -> list[str]:
 
 def ask_after(con: Connection) -> float:
     """When they may be asked again, in UTC seconds; in the past: now."""
-    row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = ?", (_ASK_AFTER,)).fetchone()
-    after = float(row[0]) if row is not None else 0.0
+    after = float(noted(con, _ASK_AFTER) or 0)
     # A clock that was put back must not silence A-REX.
     return after if after < time.time() + _LONGEST_PAUSE_S else 0.0
 
 
 def remember_pause(con: Connection, seconds: float) -> None:
     """Do not ask again for so long; inside the caller's transaction."""
-    after = time.time() + min(seconds, _LONGEST_PAUSE_S / 2)
-    con.execute("INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (_ASK_AFTER, f"{after:.0f}"))
+    note(con, _ASK_AFTER, round(time.time() + min(seconds, _LONGEST_PAUSE_S / 2)))
 
 
 def ended_between(database: ArexDatabase, start: int, end: int, settled_before: int) -> Iterator[dict[str, Ended]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from arcacct.db.engine import Connection
+from arcacct.db.notes import note
 from arcacct.jobs.recorder import escaped
 
 
@@ -35,11 +36,6 @@ def recorded_ends(con: Connection, job_ids: list[str]) -> dict[str, tuple[int, i
     }
 
 
-def record_count(con: Connection, job_id: str) -> int:
-    """1 when the database has a record of the job, else 0."""
-    return int(con.execute("SELECT count(*) FROM AAR WHERE JobID = ?", (escaped(job_id),)).fetchone()[0])
-
-
 def remember_sweep(con: Connection) -> None:
     """A sweep has come to its end; inside the caller's transaction."""
-    con.execute("INSERT OR REPLACE INTO DBConfig VALUES ('ARCACCT_LAST_SWEEP', ?)", (str(int(time.time())),))
+    note(con, "ARCACCT_LAST_SWEEP", int(time.time()))

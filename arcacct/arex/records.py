@@ -50,9 +50,10 @@ def written_whole(rows: ArexRows) -> bool:
 
 def job_of(rows: ArexRows, clock: EventClock) -> Job:
     """The job, whatever version of A-REX wrote it."""
-    ends = sum(key == "FINISHED" for key, _when in rows.events) or 1
+    ends = [key for key, _when in rows.events].count("FINISHED") or 1
     once = rows._replace(
-        vo=rows.vo if rows.fqan is None else _without_issuer(rows.vo),
+        # A-REX 7 writes ``VO#ISSUER`` of a line `vomsless_vo` as it stands (``#`` escaped).
+        vo=rows.vo if rows.fqan is None else rows.vo.partition("%23")[0].strip(),
         auth_tokens=(
             tuple(dict.fromkeys(rows.auth_tokens))
             if rows.fqan is None
@@ -63,11 +64,6 @@ def job_of(rows: ArexRows, clock: EventClock) -> Job:
         extra=_extra(rows.extra, rows.benchmark),
     )
     return as_job(once, clock.utc(rows.events, rows.numbers.submit_time, rows.numbers.end_time))
-
-
-def _without_issuer(vo: str) -> str:
-    """``VO#ISSUER`` of a line `vomsless_vo`, which A-REX 7 writes as it stands (``#`` escaped), without the issuer."""
-    return vo.partition("%23")[0].strip()
 
 
 def tokens_of_version_1(rows: Sequence[Row], fqan: str) -> tuple[Row, ...]:

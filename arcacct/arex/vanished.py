@@ -82,7 +82,10 @@ class Unfinished:
 def _end(task: Task, jobs: list[Gone]) -> None:
     """Abort the jobs of a slice, or put them on hold."""
     here = task.here
-    wrong = partial(_refused, task)
+
+    def wrong(job: Gone, error: Exception) -> None:
+        complain(task, job[0], here.database, error)
+
     for aborted, held in record_each(task, jobs, partial(_settled, task), wrong):
         if aborted:
             task.found[Found.VANISHED] += aborted
@@ -97,10 +100,6 @@ def _settled(task: Task, jobs: Sequence[Gone]) -> tuple[int, list[str]]:
     """Inside a transaction; returns how many jobs were aborted, and those that were put on hold."""
     aborted = sum(abort(task.con, job, STATES) for _job_id, job in jobs if job.finished_s is None)
     return aborted, [job_id for job_id, job in jobs if job.finished_s is not None and hold(task.con, job)]
-
-
-def _refused(task: Task, job: Gone, error: Exception) -> None:
-    complain(task, job[0], task.here.database, error)
 
 
 def give_up(task: Task, job_ids: Sequence[str]) -> None:

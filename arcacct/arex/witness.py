@@ -132,9 +132,13 @@ class Witness:
                 self._patience_ns[unescaped(row.job_id)] = patience_ns
         jobs = [job_of(row, self._clock) for row in parts.usable]
         whole: set[str] = set()
+
+        def refused(job: Job, error: Exception) -> None:
+            self._task.complaints.append(f"{job.job_id}: {reason(error, path)}; what A-REX has of it is not taken over")
+
         for some in self._task.slices(jobs):
             write = partial(self._write, os.path.realpath(path))
-            whole.update(*record_each(self._task, some, write, partial(self._refused, path)))
+            whole.update(*record_each(self._task, some, write, refused))
         return whole
 
     def _rows(self, path: str, keys: Sequence[str]) -> list[ArexRows]:
@@ -153,11 +157,13 @@ class Witness:
     def _database(self, path: str) -> ArexDatabase | None:
         if path in self._open:
             return self._open[path]
-        if self._is_silent or self._is_paused():
-            # What could not be had a moment ago is not tried again: the next sweep does.
-            self._is_silent = True
-            return None
         here = self._task.here
+        if not self._is_silent and not self._open:
+            with opening.translating(here.database):
+                self._is_silent = own.ask_after(self._task.con) > time.time()
+        if self._is_silent:
+            # What could not be had a moment ago is not tried again: the next sweep does.
+            return None
         begun = time.monotonic()
         try:
             if not self._open:
@@ -165,20 +171,11 @@ class Witness:
             opened = arex_database.opened(path, here.directory, patience_s=_PATIENCE_S, at_rest=not self._task.goes_on)
             self._open[path] = self._stack.enter_context(opened)
         finally:
-            self._remember_cost(time.monotonic() - begun)
+            self._pause_s += time.monotonic() - begun
+            if self._pause_s > _CHEAP_S:
+                with self._task.writing():
+                    own.remember_pause(self._task.con, _PAUSES * self._pause_s)
         return self._open[path]
-
-    def _is_paused(self) -> bool:
-        if self._open:
-            return False
-        with opening.translating(self._task.here.database):
-            return own.ask_after(self._task.con) > time.time()
-
-    def _remember_cost(self, seconds: float) -> None:
-        self._pause_s += seconds
-        if self._pause_s > _CHEAP_S:
-            with self._task.writing():
-                own.remember_pause(self._task.con, _PAUSES * self._pause_s)
 
     def _write(self, origin: str, jobs: list[Job]) -> set[str]:
         """One transaction: which of these jobs are at their end in our database now."""
@@ -191,6 +188,3 @@ class Witness:
         JobWriter(con, SOURCE, origin).write(kept)
         ended = known_jobs(con, [job.job_id for job in kept if job.status in FINAL])
         return {job_id for job_id, known in ended.items() if known.status != IN_PROGRESS}
-
-    def _refused(self, path: str, job: Job, error: Exception) -> None:
-        self._task.complaints.append(f"{job.job_id}: {reason(error, path)}; what A-REX has of it is not taken over")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+from contextlib import suppress
 from typing import NamedTuple
 
 import psutil
@@ -99,24 +100,17 @@ def check(given: Mapping[str, str], *, web: Web | None = None, now: int | None =
 
     Raises InputError when a directory cannot be read.
     """
-    seen = _look(given, web, now)
+    locations: dict[str, str] = {}
+    for kind, value in given.items():
+        with suppress(UsageError):
+            locations[kind] = location_of(value, f"${VARIABLES[kind]}")
+    features = {kind: read(place, fetch=web.get if web is not None else None) for kind, place in locations.items()}
+    folders = {kind: _folder(place) for kind, place in locations.items() if place.startswith("/")}
+    judged_at = now if now is not None else int(time.time())
+    seen = Seen(dict(given), locations, features, folders, judged_at, int(psutil.boot_time()))
     verdicts = {number: judge(seen) for number, judge in _RULES.items()}
     verdicts |= check_web(seen.locations, seen.features, web)
     return [Verdict(number, *verdicts[number]) for number in sorted(verdicts)]
-
-
-def _look(given: Mapping[str, str], web: Web | None, now: int | None) -> Seen:
-    locations: dict[str, str] = {}
-    for kind, value in given.items():
-        try:
-            locations[kind] = location_of(value, f"${VARIABLES[kind]}")
-        except UsageError:
-            continue
-    features = {kind: read(place, fetch=web.get if web is not None else None) for kind, place in locations.items()}
-    folders = {kind: _folder(place) for kind, place in locations.items() if place.startswith("/")}
-    return Seen(
-        dict(given), locations, features, folders, now if now is not None else int(time.time()), int(psutil.boot_time())
-    )
 
 
 def _folder(location: str) -> Folder:

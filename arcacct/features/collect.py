@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import NamedTuple
 
+from arcacct.benchmark import Benchmark
 from arcacct.conf.places import Places
 from arcacct.db.engine import Connection
+from arcacct.db.notes import note, noted
 from arcacct.db.opening import translating, writing
-from arcacct.features.reader import Features
-from arcacct.features.rows import finished_since, remember, take_features
 from arcacct.features.saved import place_of, saved
+from arcacct.jobs.filling import enrich
+from arcacct.jobs.precedence import FEATURES
+from arcacct.jobs.reading import unescaped
+from arcacct.jobs.recorder import escaped
 from arcacct.jobs.rejected import Quarantine, Reject, drop, fault, is_of_record
 
 
@@ -25,6 +30,10 @@ class Collected(NamedTuple):
 
 SOURCE = "features"
 """Of the quarantine of imports."""
+_CURSOR = "FEATURES_SEQ"
+_LONGEST_EXTRA = 1000
+_MOST_EXTRA = 100
+_LIMIT = Decimal(10_000_000)
 
 
 def collect(
@@ -43,7 +52,14 @@ def collect(
         waiting = {kept.position: kept.rejected_id for kept, _content in quarantine.waiting()} if retry else {}
         todo: list[tuple[int | None, str]] = [(None, job_id) for job_id in waiting or job_ids]
         if not todo and not retry:
-            todo = [*finished_since(con)]
+            # What became final, or changed, since features were last looked for.
+            todo = [
+                (seq, unescaped(job_id))
+                for seq, job_id in con.execute(
+                    "SELECT Seq, JobID FROM FinishedLog JOIN AAR USING (RecordID) WHERE Seq > ? ORDER BY Seq",
+                    (int(noted(con, _CURSOR) or 0),),
+                )
+            ]
     found = changed = 0
     complaints: list[str] = []
     for seq, job_id in todo:
@@ -55,7 +71,10 @@ def collect(
                 continue
             with writing(con, here):
                 told: list[str] = []
-                changed += features is not None and _take(con, job_id, features, told)
+                if features is not None:
+                    taken = take_features(con, job_id, features.values, features.for_accounting())
+                    changed += taken.changed
+                    told += [taken.complaint] if taken.complaint else []
                 _looked_at(con, quarantine, path, job_id, seq)
                 drop(con, [waiting[job_id]] if retry else [])
         except Exception as error:
@@ -79,14 +98,41 @@ def _looked_at(con: Connection, quarantine: Quarantine, path: str, job_id: str, 
     """What was rejected of this job before is outdated; and the next time begins behind it."""
     drop(con, quarantine.at(path).get(job_id, []))
     if seq is not None:
-        remember(con, seq)
+        note(con, _CURSOR, seq)
 
 
-def _take(con: Connection, job_id: str, features: Features, complaints: list[str]) -> bool:
-    taken = take_features(con, job_id, features.values, features.for_accounting())
-    if taken is None:
-        complaints.append(f"{job_id}: there is no record of this job; run `arcacct sweep` first")
-        return False
-    if taken.complaint:
-        complaints.append(taken.complaint)
-    return taken.changed
+class Taken(NamedTuple):
+    """What became of the features of a job."""
+
+    changed: bool
+    complaint: str | None
+
+
+def take_features(con: Connection, job_id: str, values: dict[str, str], extra: dict[str, str]) -> Taken:
+    """
+    Put the features of a job into its record.
+
+    ``hs06_job`` over ``allocated_cpu`` becomes its benchmark, of which FieldSources says so. Features of another job
+    (``job_id`` is not our LocalJobID) are not taken.
+    """
+    row = con.execute("SELECT RecordID, LocalJobID FROM AAR WHERE JobID = ?", (escaped(job_id),)).fetchone()
+    if row is None:
+        return Taken(False, f"{job_id}: there is no record of this job; run `arcacct sweep` first")
+    record_id, local_job_id = row[0], unescaped(row[1] or "")
+    theirs = values.get("job_id")
+    if theirs and local_job_id and theirs.partition(".")[0] != local_job_id.partition(".")[0]:
+        return Taken(False, f"{job_id}: the features are of job {theirs}, the record is of {local_job_id}; left out")
+    told = {"benchmark": benchmark_of(values)}
+    told |= {key: value[:_LONGEST_EXTRA] for key, value in sorted(extra.items())[:_MOST_EXTRA]}
+    return Taken(enrich(con, record_id, FEATURES, told).changed, None)
+
+
+def benchmark_of(values: dict[str, str]) -> str | None:
+    """HS06 of one core of a job; ``None`` when its features do not tell, or tell nonsense."""
+    try:
+        value = Decimal(values["hs06_job"]) / Decimal(values["allocated_cpu"])
+    except (KeyError, InvalidOperation, ZeroDivisionError):
+        return None
+    if not Decimal("0.0005") <= value < _LIMIT:
+        return None
+    return str(Benchmark("HEPSPEC", int((value * 1000).to_integral_value(ROUND_HALF_UP))))

@@ -40,7 +40,12 @@ def write(
     with _failures(directory), open_directory(directory, make=DIRECTORY_MODE, link=False) as place:
         for name, value in values.items():
             _refuse_other_than_file(place, name)
-            _replace(place, name, value, owner)
+            try:
+                place.replace(name, value.encode("ascii") + b"\n", FILE_MODE, owner)
+            except UnicodeEncodeError as error:
+                raise UsageError(f"{name}={value!r}: not ASCII") from error
+            except OSError as error:
+                raise StoreError(f"{place.path_of(name)}: cannot be written: {error.strerror}") from error
         # At the end: until then nobody else can change a directory that was made here.
         if owner is not None and place.made:
             os.fchown(place.fd, *owner)
@@ -94,14 +99,3 @@ def _refuse_other_than_file(place: Directory, name: str) -> None:
         return
     if not stat.S_ISREG(kind):
         raise InputError(f"{place.path_of(name)} is no plain file: somebody else put it there; remove it first")
-
-
-def _replace(place: Directory, name: str, value: str, owner: tuple[int, int] | None) -> None:
-    try:
-        content = value.encode("ascii") + b"\n"
-    except UnicodeEncodeError as error:
-        raise UsageError(f"{name}={value!r}: not ASCII") from error
-    try:
-        place.replace(name, content, FILE_MODE, owner)
-    except OSError as error:
-        raise StoreError(f"{place.path_of(name)}: cannot be written: {error.strerror}") from error

@@ -20,7 +20,6 @@ from arcacct.features.reader import LARGEST_VALUE, value_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable
     from email.message import Message
 
@@ -122,14 +121,12 @@ class Web:
             # No proxy variables: a worker's own server is meant.
             handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({}), _SameHost()]
             if scheme == "https":
-                handlers.append(urllib.request.HTTPSHandler(context=self._tls()))
+                from arcacct.tls import tls_context  # noqa: PLC0415  plain HTTP needs none of it
+
+                context = tls_context(None, None, ca_dir=self._ca_dir, system_store=True)
+                handlers.append(urllib.request.HTTPSHandler(context=context))
             self._openers[scheme] = urllib.request.build_opener(*handlers)
         return self._openers[scheme]
-
-    def _tls(self) -> ssl.SSLContext:
-        from arcacct.tls import tls_context  # noqa: PLC0415  plain HTTP needs none of it
-
-        return tls_context(None, None, ca_dir=self._ca_dir, system_store=True)
 
 
 def freshness_s(headers: Message) -> float:
@@ -140,9 +137,7 @@ def freshness_s(headers: Message) -> float:
     match = _MAX_AGE.search(control)
     if match is not None:
         return float(match[1])
-    expires = email.utils.parsedate_to_datetime(headers["Expires"]) if _is_date(headers.get("Expires")) else None
-    return max(0.0, expires.timestamp() - time.time()) if expires is not None else 0.0
-
-
-def _is_date(text: str | None) -> bool:
-    return text is not None and email.utils.parsedate_tz(text) is not None
+    expires = headers.get("Expires")
+    if expires is None or email.utils.parsedate_tz(expires) is None:
+        return 0.0
+    return max(0.0, email.utils.parsedate_to_datetime(expires).timestamp() - time.time())

@@ -8,12 +8,23 @@ checked before, and what we read is doubted.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 NAME = re.compile(r"[a-z0-9_]{1,255}", re.ASCII)
 _DIGITS = re.compile(r"[0-9]{1,18}", re.ASCII)
 _DECIMAL = re.compile(r"[0-9]{1,12}(\.[0-9]{0,12})?", re.ASCII)
 _ID = re.compile(r"[!-~]{1,1024}", re.ASCII)
+_FORMS: dict[str, tuple[re.Pattern[str], Callable[[str], bool], str]] = {
+    "count": (_DIGITS, lambda value: int(value) >= 1, "not a whole number from 1 on"),
+    "seconds": (_DIGITS, bool, "not a whole number of seconds (digits alone, no unit)"),
+    # Digits alone are no proof: one producer writes the id of the virtual machine here.
+    "instant": (_DIGITS, lambda value: 0 < int(value) < 10**11, "not a time in seconds since 1970"),
+    "rating": (_DECIMAL, lambda value: float(value) > 0, "not a number above 0"),
+    "bytes": (_DIGITS, bool, "not a whole number of bytes (digits alone, no unit)"),
+    "id": (_ID, bool, "not one word of printable ASCII"),
+}
+"""What a value looks like, what it has to be besides, and what is said of another."""
 _LEAST_BYTES = 1024 * 1024
 
 
@@ -69,36 +80,9 @@ def problem(name: str, value: str, *, force: bool = False) -> str | None:
     key = KEYS.get(name)
     if key is None:
         return None if value.isprintable() else "more than one line, or not printable"
-    return _CHECKS[key.form](value, force)
-
-
-def _count(value: str, _force: bool) -> str | None:
-    return None if _DIGITS.fullmatch(value) and int(value) >= 1 else "not a whole number from 1 on"
-
-
-def _seconds(value: str, _force: bool) -> str | None:
-    return None if _DIGITS.fullmatch(value) else "not a whole number of seconds (digits alone, no unit)"
-
-
-def _instant(value: str, _force: bool) -> str | None:
-    # Digits alone: one producer writes the id of the virtual machine here.
-    if _DIGITS.fullmatch(value) and 0 < int(value) < 10**11:
-        return None
-    return "not a time in seconds since 1970"
-
-
-def _rating(value: str, _force: bool) -> str | None:
-    return None if _DECIMAL.fullmatch(value) and float(value) > 0 else "not a number above 0"
-
-
-def _bytes(value: str, force: bool) -> str | None:
-    if not _DIGITS.fullmatch(value):
-        return "not a whole number of bytes (digits alone, no unit)"
-    return None if force or int(value) >= _LEAST_BYTES else "less than 1 MiB: is it in bytes?"
-
-
-def _id(value: str, _force: bool) -> str | None:
-    return None if _ID.fullmatch(value) else "not one word of printable ASCII"
-
-
-_CHECKS = {"count": _count, "seconds": _seconds, "instant": _instant, "rating": _rating, "bytes": _bytes, "id": _id}
+    pattern, is_possible, wrong = _FORMS[key.form]
+    if not pattern.fullmatch(value) or not is_possible(value):
+        return wrong
+    if key.form == "bytes" and not force and int(value) < _LEAST_BYTES:
+        return "less than 1 MiB: is it in bytes?"
+    return None

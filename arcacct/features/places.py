@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from arcacct.errors import InputError
-from arcacct.features.reader import VARIABLES, of_environment, of_metadata
+from arcacct.features.reader import VARIABLES, location_of
 from arcacct.files.foreign import open_parent, read_file
 
 _LARGEST_FILE = 1 << 16
@@ -38,7 +39,7 @@ def locations(
 
 def valid(given: Mapping[str, str]) -> dict[str, str]:
     """The same as locations to read from. Raises UsageError for one that is neither path nor URL."""
-    return of_environment({VARIABLES[kind]: value for kind, value in given.items()})
+    return {kind: location_of(value, f"${VARIABLES[kind]}") for kind, value in given.items() if value}
 
 
 def default_file(environ: Mapping[str, str]) -> str:
@@ -47,31 +48,23 @@ def default_file(environ: Mapping[str, str]) -> str:
 
 
 def _of_metadata(url: str, path: str | None, fetch: Callable[[str], str | None]) -> dict[str, str]:
-    kept = _kept(path, url)
-    if kept is not None:
-        return kept
-    found = of_metadata(url, fetch)
-    if path is not None:
-        _keep(path, url, found)
-    return found
-
-
-def _kept(path: str | None, url: str) -> dict[str, str] | None:
-    if path is None:
-        return None
+    """The locations under the keys ``machinefeatures`` and ``jobfeatures``, as they were when they were asked for."""
     try:
-        known = json.loads(read_file(path, _LARGEST_FILE))
+        known = json.loads(read_file(path, _LARGEST_FILE)) if path is not None else None
     except (OSError, ValueError, InputError, RecursionError):
-        return None
-    found = known.get(url) if isinstance(known, dict) else None
-    return {kind: str(value) for kind, value in found.items()} if isinstance(found, dict) else None
-
-
-def _keep(path: str, url: str, found: dict[str, str]) -> None:
-    try:
-        folder, name = open_parent(path)
-        with folder:
-            folder.replace(name, json.dumps({url: found}).encode())
-    except (OSError, InputError):
-        # It is asked again next time: better than no features at all.
-        return
+        known = None
+    kept = known.get(url) if isinstance(known, dict) else None
+    if isinstance(kept, dict):
+        return {kind: str(value) for kind, value in kept.items()}
+    found = {}
+    for kind, name in VARIABLES.items():
+        value = fetch(f"{url.rstrip('/')}/{name.lower()}")
+        if value:
+            found[kind] = location_of(value.strip(), name.lower())
+    if path is not None:
+        # If that fails it is asked again next time: better than no features at all.
+        with suppress(OSError, InputError):
+            folder, name = open_parent(path)
+            with folder:
+                folder.replace(name, json.dumps({url: found}).encode())
+    return found

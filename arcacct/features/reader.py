@@ -69,25 +69,27 @@ def read(location: str, *, fetch: Callable[[str], str | None] | None = None) -> 
     directory that cannot be listed.
     """
     if location.startswith("/"):
-        raw, warnings = _directory(location)
-    else:
-        raw, warnings = _served(location, fetch or _fetch())
+        try:
+            with open_directory(location) as place:
+                return doubted(location, *values_in(place))
+        except (OSError, ValueError) as error:
+            raise InputError(f"{location}: cannot be read: {getattr(error, 'strerror', error)}") from error
+    if fetch is None:
+        # Paths need nothing of what the web needs, which takes a tenth of a second to import.
+        from arcacct.features.http import Web  # noqa: PLC0415
+
+        fetch = Web().get
+    raw: dict[str, str] = {}
+    warnings: list[str] = []
+    for name in KEYS:
+        try:
+            value = fetch(f"{location}/{name}")
+        except (InputError, ValueError) as error:
+            warnings.append(f"{name}: {error}; taken as absent")
+            continue
+        if value is not None:
+            raw[name] = value
     return doubted(location, raw, warnings)
-
-
-def _fetch() -> Callable[[str], str | None]:
-    # Paths need nothing of what the web needs, which takes a tenth of a second to import.
-    from arcacct.features.http import Web  # noqa: PLC0415
-
-    return Web().get
-
-
-def _directory(location: str) -> tuple[dict[str, str], list[str]]:
-    try:
-        with open_directory(location) as place:
-            return values_in(place)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{location}: cannot be read: {getattr(error, 'strerror', error)}") from error
 
 
 def values_in(place: Directory) -> tuple[dict[str, str], list[str]]:
@@ -106,7 +108,8 @@ def values_in(place: Directory) -> tuple[dict[str, str], list[str]]:
             # It was taken away meanwhile, and so it is absent.
             continue
         except (OSError, ValueError, InputError) as error:
-            warnings.append(f"{name}: {_why(error, place, name)}; taken as absent")
+            why = getattr(error, "strerror", None) or str(error).removeprefix(f"{place.path_of(name)}: ")
+            warnings.append(f"{name}: {why}; taken as absent")
     return raw, warnings
 
 
@@ -119,12 +122,6 @@ def names_in(place: Directory) -> tuple[list[str], list[str]]:
     return [*KEYS, *DEPRECATED], [f"more than {_LARGEST_DIRECTORY} files: only keys of the specification are read"]
 
 
-def _why(error: Exception, place: Directory, name: str) -> str:
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    return str(error).removeprefix(f"{place.path_of(name)}: ")
-
-
 def value_of(content: bytes) -> str:
     """A value without the newline at its end; raises ValueError when it is not text, or too long to be a value."""
     if len(content) > LARGEST_VALUE:
@@ -135,27 +132,18 @@ def value_of(content: bytes) -> str:
         raise ValueError("not ASCII") from None
 
 
-def _served(location: str, fetch: Callable[[str], str | None]) -> tuple[dict[str, str], list[str]]:
-    raw: dict[str, str] = {}
-    warnings: list[str] = []
-    for name in KEYS:
-        try:
-            value = fetch(f"{location}/{name}")
-        except (InputError, ValueError) as error:
-            warnings.append(f"{name}: {error}; taken as absent")
-            continue
-        if value is not None:
-            raw[name] = value
-    return raw, warnings
-
-
 def doubted(location: str, raw: Mapping[str, str], warnings: list[str]) -> Features:
     """Values as they stand somewhere, each believed only if it is one that its key may have."""
     values: dict[str, str] = {}
     extra: dict[str, str] = {}
     for name, value in raw.items():
         if name in DEPRECATED:
-            _take_deprecated(values, raw, warnings, name)
+            today, factor = DEPRECATED[name]
+            warnings.append(f"{name}: a key of an old draft; {today} is its name today")
+            if today not in raw and value.isdigit() and len(value) <= 11:
+                amount = str(int(value) * factor)
+                if problem(today, amount) is None:
+                    values[today] = amount
         elif (wrong := problem(name, value)) is not None:
             warnings.append(f"{name}: {wrong}; taken as absent")
         elif name in KEYS:
@@ -163,36 +151,6 @@ def doubted(location: str, raw: Mapping[str, str], warnings: list[str]) -> Featu
         else:
             extra[name] = value
     return Features(location, values, extra, tuple(warnings))
-
-
-def _take_deprecated(values: dict[str, str], raw: Mapping[str, str], warnings: list[str], name: str) -> None:
-    today, factor = DEPRECATED[name]
-    warnings.append(f"{name}: a key of an old draft; {today} is its name today")
-    if today in raw or not raw[name].isdigit() or len(raw[name]) > 11:
-        return
-    value = str(int(raw[name]) * factor)
-    if problem(today, value) is None:
-        values[today] = value
-
-
-def of_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The locations that the environment names, by ``machine`` and ``job``; one of them may be missing."""
-    return {kind: location_of(environ[name], f"${name}") for kind, name in VARIABLES.items() if environ.get(name)}
-
-
-def of_metadata(url: str, fetch: Callable[[str], str | None]) -> dict[str, str]:
-    """
-    The locations that a cloud's metadata names under the keys ``machinefeatures`` and ``jobfeatures``.
-
-    Each is asked for once: they should not be read again in the life of a virtual machine, so keep the answer.
-    """
-    base = url.rstrip("/")
-    found = {}
-    for kind, name in VARIABLES.items():
-        value = fetch(f"{base}/{name.lower()}")
-        if value:
-            found[kind] = location_of(value.strip(), name.lower())
-    return found
 
 
 def missing(features: Features, kind: str) -> list[str]:

@@ -12,7 +12,7 @@ import stat
 from arcacct.errors import InputError, UsageError
 from arcacct.features.keys import KEYS, NAME, problem
 from arcacct.features.reader import Features, doubted, values_in
-from arcacct.files.foreign import Directory, open_parent
+from arcacct.files.foreign import open_parent
 
 PLACE = "{jobid}"
 _LARGEST_FILE = 256 * 1024
@@ -42,19 +42,15 @@ def saved(path: str) -> Features | None:
                     return doubted(path, *values_in(place))
             if not stat.S_ISREG(kind):
                 raise InputError(f"{path}: neither a directory nor a file")
-            return _of_lines(path, _text(folder, name))
+            content = folder.read(name, _LARGEST_FILE, for_all=True)
+            if len(content) == _LARGEST_FILE:
+                # The last line may be half of one.
+                content = content[: content.rfind(b"\n") + 1]
+            return _of_lines(path, content.decode("ascii", "replace"))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', error)}") from error
-
-
-def _text(folder: Directory, name: str) -> str:
-    content = folder.read(name, _LARGEST_FILE, for_all=True)
-    if len(content) == _LARGEST_FILE:
-        # The last line may be half of one.
-        content = content[: content.rfind(b"\n") + 1]
-    return content.decode("ascii", "replace")
 
 
 def _of_lines(path: str, text: str) -> Features:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import psutil
 
-from arcacct.benchmark import parsed_benchmark
+from arcacct.benchmark import Benchmark, parsed_benchmark
 from arcacct.errors import InputError, UsageError
 from arcacct.features.files import remove_keys, write
 from arcacct.features.keys import problem
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from arcacct.jobs.aar import AAR
 
 _MIB = 1024 * 1024
-_SCALES = ("HEPSPEC", "HEPscore23")
 
 
 class BatchSystem(NamedTuple):
@@ -70,20 +69,21 @@ def machine_values(
     benchmark in HEPscore23 unless ``hepscore_is_hs06``.
     """
     cores = total_cpu if total_cpu is not None else psutil.cpu_count() or 1
-    found = {"total_cpu": str(cores)}
-    rating = hs06 or _rating(benchmark, cores, hepscore_is_hs06=hepscore_is_hs06)
-    return found | ({"hs06": rating} if rating else {})
-
-
-def _rating(benchmark: str | None, cores: int, *, hepscore_is_hs06: bool) -> str | None:
+    values = {"total_cpu": str(cores)}
+    if hs06:
+        return values | {"hs06": hs06}
+    if not benchmark:
+        return values
     found = parsed_benchmark(benchmark)
-    if benchmark and found is None:
-        raise UsageError(f"{benchmark!r} is no benchmark; write TYPE:VALUE, as HEPSPEC:12.5")
     if found is None:
-        return None
-    if found.type not in _SCALES or (found.type != "HEPSPEC" and not hepscore_is_hs06):
+        raise UsageError(f"{benchmark!r} is no benchmark; write TYPE:VALUE, as HEPSPEC:12.5")
+    if not _is_hs06(found, hepscore_is_hs06):
         raise UsageError(f"{benchmark} is not HS06; give --hs06, or --hepscore-is-hs06 if your users know of it")
-    return decimal(found.thousandths * cores)
+    return values | {"hs06": decimal(found.thousandths * cores)}
+
+
+def _is_hs06(benchmark: Benchmark, hepscore_is_hs06: bool) -> bool:
+    return benchmark.type == "HEPSPEC" or (benchmark.type == "HEPscore23" and hepscore_is_hs06)
 
 
 def decimal(thousandths: int) -> str:
@@ -101,7 +101,11 @@ def job_values_of_environment(environ: Mapping[str, str]) -> dict[str, str]:
         start, end = _number(environ, system.start), _number(environ, system.end)
         wall = _number(environ, system.wall_s)
         memory = _number(environ, system.memory_mib)
-        found = {"job_id": job_id, "allocated_cpu": _cores(environ, system), "jobstart_secs": start}
+        cores = _first(environ, system.cores)
+        # Slurm's form for several nodes: 4(x2),1. The first is this node's only if there is one kind.
+        cores = cores.partition("(")[0] if cores is not None and "," not in cores else ""
+        cores = cores if cores.isdigit() and int(cores) else None
+        found = {"job_id": job_id, "allocated_cpu": cores, "jobstart_secs": start}
         found["wall_limit_secs"] = wall or (
             str(int(end) - int(start)) if start and end and int(end) > int(start) else None
         )
@@ -119,13 +123,6 @@ def _number(environ: Mapping[str, str], names: tuple[str, ...]) -> str | None:
     return value if value is not None and value.isascii() and value.isdigit() and len(value) < 16 else None
 
 
-def _cores(environ: Mapping[str, str], system: BatchSystem) -> str | None:
-    value = _first(environ, system.cores)
-    # Slurm's form for several nodes: 4(x2),1. The first is this node's only if there is one kind.
-    value = value.partition("(")[0] if value is not None and "," not in value else None
-    return value if value is not None and value.isdigit() and int(value) else None
-
-
 def job_values_of_record(aar: AAR, *, hepscore_is_hs06: bool = False) -> dict[str, str]:
     """What our record of a job says; the job should be finished, since before that the batch system knows more."""
     found: dict[str, str] = {"allocated_cpu": str(max(1, aar.core_count))}
@@ -134,7 +131,7 @@ def job_values_of_record(aar: AAR, *, hepscore_is_hs06: bool = False) -> dict[st
     if aar.lrms_start_time:
         found["jobstart_secs"] = str(aar.lrms_start_time)
     benchmark = parsed_benchmark(aar.benchmark)
-    if benchmark is not None and (benchmark.type == "HEPSPEC" or (benchmark.type == "HEPscore23" and hepscore_is_hs06)):
+    if benchmark is not None and _is_hs06(benchmark, hepscore_is_hs06):
         found["hs06_job"] = decimal(benchmark.thousandths * max(1, aar.core_count))
     return found
 
@@ -164,24 +161,19 @@ def write_job(
     """Write the features of a job."""
     there = read(directory).values if os.path.isdir(directory) else {}
     _refuse_no_grace(values, {**there, **values}, "_job")
-    if not force:
-        _refuse_changes(directory, there, values)
+    for key, value in values.items():
+        # Static keys stay as the job found them when it started.
+        if not force and there.get(key, value) != value and key != "shutdowntime_job":
+            raise UsageError(
+                f"{directory}/{key} is {there[key]} and does not change while the job lives; "
+                "--force if the batch system has told the job of it"
+            )
     write(directory, values, force=force, owner=owner)
 
 
 def _refuse_no_grace(values: Mapping[str, str], all_values: Mapping[str, str], suffix: str) -> None:
     if f"shutdowntime{suffix}" in values and f"grace_secs{suffix}" not in all_values:
         raise UsageError(f"shutdowntime{suffix} needs grace_secs{suffix}: how long before it jobs are told at least")
-
-
-def _refuse_changes(directory: str, there: Mapping[str, str], values: Mapping[str, str]) -> None:
-    """Static keys stay as the job found them when it started."""
-    for key, value in values.items():
-        if key in there and there[key] != value and key != "shutdowntime_job":
-            raise UsageError(
-                f"{directory}/{key} is {there[key]} and does not change while the job lives; "
-                "--force if the batch system has told the job of it"
-            )
 
 
 def set_shutdown(directory: str, at: int, *, job: bool = False, now: int | None = None, force: bool = False) -> None:

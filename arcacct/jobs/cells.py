@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from arcacct.conf.places import Places
 from arcacct.db.engine import Connection
 from arcacct.db.opening import writing
 from arcacct.jobs.aar import UsageCell
-from arcacct.jobs.reading import auth_groups_of, unescaped
+from arcacct.jobs.reading import auth_groups_of, unescaped_name
 
 Month = tuple[int, int]
 
@@ -82,23 +81,18 @@ def advance(con: Connection, here: Places) -> int:
     while True:
         begun = time.monotonic()
         with writing(con, here):
-            count = _advance_slice(con, size)
-        total += count
+            first = position(con)
+            last, count = con.execute(
+                "SELECT max(Seq), count(*) FROM (SELECT Seq FROM FinishedLog WHERE Seq > ? ORDER BY Seq LIMIT ?)",
+                (first, size),
+            ).fetchone()
+            for statement in _ADVANCE if count else ():
+                con.execute(statement, {"first": first, "last": last})
+        total += int(count)
         if count < size:
             return total
         elapsed = time.monotonic() - begun
         size = max(50, min(_LARGEST_SLICE, int(size * _SLICE_S / max(elapsed, 1e-4))))
-
-
-def _advance_slice(con: Connection, size: int) -> int:
-    first = con.execute("SELECT Seq FROM CellsPosition").fetchone()[0]
-    last, count = con.execute(
-        "SELECT max(Seq), count(*) FROM (SELECT Seq FROM FinishedLog WHERE Seq > ? ORDER BY Seq LIMIT ?)", (first, size)
-    ).fetchone()
-    if count:
-        for statement in _ADVANCE:
-            con.execute(statement, {"first": first, "last": last})
-    return int(count)
 
 
 def position(con: Connection) -> int:
@@ -131,21 +125,28 @@ _NAMED = """
       LEFT JOIN Users ON Users.ID = UserID
       LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID
       LEFT JOIN Endpoints ON Endpoints.ID = EndpointID
-     WHERE Jobs > 0 {months}
+     WHERE {chosen}
 """
 
 
 def usage_cells(con: Connection, months: Iterable[Month] | None = None) -> list[UsageCell]:
     """The cells of some months, or all: the present, also where the cells are not up to date."""
-    chosen = "" if months is None else f"AND Month IN ({','.join(str(year * 100 + month) for year, month in months)})"
-    return _cells(con.execute(_NAMED.format(cells=_present(con), months=chosen)))
+    chosen = "Jobs > 0" if months is None else f"Jobs > 0 AND {_in(months)}"
+    # The view takes its time to find that nothing changed.
+    tail = con.execute("SELECT 1 FROM FinishedLog WHERE Seq > (SELECT Seq FROM CellsPosition) LIMIT 1").fetchone()
+    return _cells(con.execute(_NAMED.format(cells="UsageCells" if tail else "Cells", chosen=chosen)))
+
+
+def _in(months: Iterable[Month]) -> str:
+    return f"Month IN ({','.join(str(year * 100 + month) for year, month in months)})"
 
 
 def _cells(rows: Iterable[Any]) -> list[UsageCell]:
     return [
         UsageCell(
-            month // 100, month % 100, _text(user_dn), _text(vo), _text(fqan), _text(url), nodes, cores,
-            _text(benchmark), jobs, wall_s, cpu_s, first, last, auth_groups_of(groups),
+            month // 100, month % 100, unescaped_name(user_dn), unescaped_name(vo), unescaped_name(fqan),
+            unescaped_name(url), nodes, cores, unescaped_name(benchmark), jobs, wall_s, cpu_s, first, last,
+            auth_groups_of(groups),
         )
         for month, user_dn, vo, fqan, url, nodes, cores, benchmark, jobs, wall_s, cpu_s, first, last, groups in rows
     ]  # fmt: skip
@@ -168,7 +169,7 @@ def counted_until(con: Connection, month: Month, ended_until: int) -> list[Count
         " WHERE Month = ? AND EndTime <= ? GROUP BY VOID, EndpointID",
         (month[0] * 100 + month[1], ended_until),
     )
-    return [Counted(_text(vo), _text(url), jobs, wall_s) for vo, url, jobs, wall_s in rows]
+    return [Counted(unescaped_name(vo), unescaped_name(url), jobs, wall_s) for vo, url, jobs, wall_s in rows]
 
 
 def cells_of_changed(con: Connection, month: Month, seq: int, ended_until: int) -> list[UsageCell]:
@@ -179,37 +180,13 @@ def cells_of_changed(con: Connection, month: Month, seq: int, ended_until: int) 
         " CROSS JOIN RecordUsage USING (RecordID)"
         f" WHERE Month = {month[0] * 100 + month[1]} AND EndTime <= {int(ended_until)} GROUP BY {_KEY})"
     )
-    return _cells(con.execute(_NAMED.format(cells=changed, months="")))
+    return _cells(con.execute(_NAMED.format(cells=changed, chosen="Jobs > 0")))
 
 
 def emptied_cells(con: Connection, months: Iterable[Month]) -> list[UsageCell]:
     """The cells of some months that every job has left, as they were called: what may have been published of them."""
-    chosen = ",".join(str(year * 100 + month) for year, month in months)
-    rows = con.execute(
-        "SELECT Month, Users.Name, WLCGVOs.Name, FQAN, URL, NodeCount, CPUCount, Benchmark, AuthGroups FROM Cells"
-        " LEFT JOIN Users ON Users.ID = UserID LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID"
-        " LEFT JOIN Endpoints ON Endpoints.ID = EndpointID"
-        f" WHERE Jobs = 0 AND Month IN ({chosen})"
-    )
-    return [
-        UsageCell(
-            month // 100, month % 100, _text(user_dn), _text(vo), _text(fqan), _text(url), nodes, cores,
-            _text(benchmark), 0, 0, 0, 0, 0, auth_groups_of(groups),
-        )
-        for month, user_dn, vo, fqan, url, nodes, cores, benchmark, groups in rows
-    ]  # fmt: skip
-
-
-def _present(con: Connection) -> str:
-    """Where the cells of this moment are: the view takes its time to find that nothing changed."""
-    tail = con.execute("SELECT 1 FROM FinishedLog WHERE Seq > (SELECT Seq FROM CellsPosition) LIMIT 1").fetchone()
-    return "UsageCells" if tail else "Cells"
-
-
-# The same few names come back with every month.
-@lru_cache(maxsize=8192)
-def _text(stored: object) -> str | None:
-    return unescaped(stored) or None if stored else None
+    emptied = _cells(con.execute(_NAMED.format(cells="Cells", chosen=f"Jobs = 0 AND {_in(months)}")))
+    return [one._replace(wall_s=0, cpu_s=0, earliest_end_time=0, latest_end_time=0) for one in emptied]
 
 
 def differences(con: Connection) -> list[str]:

@@ -15,12 +15,11 @@ from arcacct.jobs.precedence import ARC, DEFAULT, OF_AREX, PROGRAMS, UNASKED, ke
 from arcacct.jobs.reading import unescaped
 from arcacct.jobs.recorder import escaped, event_time
 from arcacct.jobs.rows import COLUMNS, NUMBERS, Numbers
-from arcacct.jobs.stored import INFO_KEYS
+from arcacct.jobs.stored import INFO_FIELDS, INFO_KEYS
 
 Value = int | str
 EVENTS = {"lrms_start_time": "LRMSSTART", "lrms_end_time": "LRMSEND"}
 """JobEvents.EventKey of the values that are kept there."""
-_FIELDS = {key: field for field, key in INFO_KEYS.items()}
 _AMOUNTS = ("memory_kib", "virtual_memory_kib", "wall_s")
 _SLACK = {"wall_s": 5, "cpu_user_s": 5, "cpu_kernel_s": 5, "memory_kib": 10_240, "virtual_memory_kib": 10_240}
 """A-REX cuts to seconds and samples otherwise: less than this, or 5 %, is no conflict."""
@@ -86,7 +85,7 @@ def present(con: Connection, record_id: int) -> Present:
         (record_id,),
     ).fetchall()
     for key, value in extra:
-        values.setdefault(_FIELDS.get(key, key), unescaped(value))
+        values.setdefault(INFO_FIELDS.get(key, key), unescaped(value))
     query = "SELECT EventKey, EventTime FROM JobEvents WHERE RecordID = ? AND +EventKey IN ('LRMSSTART', 'LRMSEND')"
     events = tuple(con.execute(f"{query} ORDER BY rowid", (record_id,)).fetchall())
     told = unmeasured(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from arcacct.db.engine import Connection
-from arcacct.jobs.reading import LAST_SECOND, unescaped
+from arcacct.jobs.reading import LAST_SECOND, unescaped, unescaped_name
 
 Month = tuple[int, int]
 
@@ -43,7 +43,7 @@ def left_since(con: Connection, month: Month, seq: int) -> list[Left]:
         """,
         (seq, f"{year:04d}-{number:02d}"),
     )
-    return [Left(_text(vo), _text(url), jobs, wall_s) for vo, url, jobs, wall_s in rows]
+    return [Left(unescaped_name(vo), unescaped_name(url), jobs, wall_s) for vo, url, jobs, wall_s in rows]
 
 
 def former_keys(con: Connection, seq: int) -> list[FormerKey]:
@@ -53,7 +53,9 @@ def former_keys(con: Connection, seq: int) -> list[FormerKey]:
         " ORDER BY Seq, rowid",
         (seq, LAST_SECOND),
     )
-    return [FormerKey(unescaped(job_id), _text(local_job_id), end_time) for job_id, local_job_id, end_time in rows]
+    return [
+        FormerKey(unescaped(job_id), unescaped_name(local_job_id), end_time) for job_id, local_job_id, end_time in rows
+    ]
 
 
 def former_places(con: Connection, seq: int) -> set[tuple[str | None, int, int]]:
@@ -65,7 +67,7 @@ def former_places(con: Connection, seq: int) -> set[tuple[str | None, int, int]]
         " WHERE Seq > ? AND EndTime BETWEEN 1 AND ?",
         (seq, LAST_SECOND),
     )
-    return {(_text(url), year, month) for url, year, month in rows}
+    return {(unescaped_name(url), year, month) for url, year, month in rows}
 
 
 def deleted_jobs(con: Connection, seq: int, horizon: int) -> list[str]:
@@ -89,7 +91,3 @@ def nameless_deleted(con: Connection, seq: int, horizon: int) -> list[int]:
         (seq, horizon),
     )
     return [record_id for (record_id,) in rows]
-
-
-def _text(stored: str | None) -> str | None:
-    return unescaped(stored) if stored else None

@@ -18,7 +18,7 @@ Progress = Callable[[str, int, int], None]
 
 SLICE_S = 0.03
 """How long a slice should hold the queue of writers."""
-_SMALLEST, _LARGEST = 50, 500
+_FIRST, _LARGEST = 50, 500
 
 SHOWN = 10
 """So many things of a kind that cannot be used are said one by one."""
@@ -32,6 +32,10 @@ class ImportRun:
     system ends the run with a StoreError and its kinds, and nothing that was taken is lost then.
     """
 
+    _slice_s = SLICE_S
+    _smallest = _FIRST
+    """Records of the smallest slice."""
+
     def __init__(self, here: Places, con: Connection, source: str, scope: str, say: Say) -> None:
         self._here = here
         self._con = con
@@ -39,7 +43,7 @@ class ImportRun:
         self._scope = scope
         self._say = say
         self._quarantine = Quarantine(con, source, scope)
-        self._slice = _SMALLEST
+        self._slice = _FIRST
         self._to_read: set[str] = set()
         """Files of which a retry needs what is not kept whole: they are read from their beginning."""
 
@@ -77,8 +81,8 @@ class ImportRun:
 
     def _adapt(self, records: int, seconds: float) -> None:
         """So many records took so long."""
-        wanted = int(records * SLICE_S / max(seconds, 1e-6))
-        self._slice = max(_SMALLEST, min(wanted, 2 * self._slice, _LARGEST))
+        wanted = int(records * self._slice_s / max(seconds, 1e-6))
+        self._slice = max(self._smallest, min(wanted, 2 * self._slice, _LARGEST))
 
     def _in_halves(
         self, work: Sequence[T], run: Callable[[Sequence[T]], None], refuse: Callable[[T, Fault], None]

@@ -138,15 +138,10 @@ def prune(here: Places, con: Connection, publishing: Connection, wishes: Wishes)
                 began = time.monotonic()
                 moved = _move(here, con, archive, part, wishes)
                 size = max(10, min(int(size * _SLICE_S / max(time.monotonic() - began, 1e-6)), 2 * size, _PAGE))
-                result = _plus(result, moved)
+                if moved:
+                    first = moved[0].end_time if result.first_end is None else result.first_end
+                    result = Plan(result.jobs + len(moved), first, moved[-1].end_time)
     return result._replace(left=tuple(sorted(left.items())))
-
-
-def _plus(result: Plan, moved: Sequence[_Candidate]) -> Plan:
-    if not moved:
-        return result
-    first = moved[0].end_time if result.first_end is None else result.first_end
-    return Plan(result.jobs + len(moved), first, moved[-1].end_time)
 
 
 def _candidates(con: Connection, ended_before: int) -> Iterator[list[_Candidate]]:
@@ -173,9 +168,10 @@ def _judged(
     publishing: Connection, page: Sequence[_Candidate], found: Limits, wishes: Wishes
 ) -> Iterator[tuple[_Candidate, str | None]]:
     """Each candidate, and why it has to stay."""
-    held = _held(publishing, [unescaped(one.job_id) for one in page])
-    for one in page:
-        job_id = unescaped(one.job_id)
+    job_ids = [unescaped(one.job_id) for one in page]
+    query = "SELECT DISTINCT JobID FROM HeldRecords WHERE State <> 'dropped' AND JobID IN"
+    held = {row[0] for row in publishing.execute(f"{query} ({','.join('?' * len(page))})", job_ids)}
+    for one, job_id in zip(page, job_ids, strict=True):
         waiting = found.waiting(one.seq)
         if job_id in wishes.present:
             yield one, "the control directory still has them"
@@ -187,14 +183,6 @@ def _judged(
             yield one, "held back or set aside (`arcacct quarantine list`)"
         else:
             yield one, None
-
-
-def _held(publishing: Connection, job_ids: Sequence[str]) -> set[str]:
-    marks = ",".join("?" * len(job_ids))
-    rows = publishing.execute(
-        f"SELECT DISTINCT JobID FROM HeldRecords WHERE State <> 'dropped' AND JobID IN ({marks})", tuple(job_ids)
-    )
-    return {job_id for (job_id,) in rows}
 
 
 def _open_archive(here: Places, path: str) -> Connection:
@@ -278,16 +266,14 @@ def _store(archive: Connection, rows: Sequence[ArexRows], beside: Beside, origin
             rows_beside = [(numbers[int(str(record_id))], *values) for record_id, *values in beside[table]]
             if rows_beside:
                 archive.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows_beside[0]))})", rows_beside)
-        _store_telemetry(archive, numbers, beside[TELEMETRY])
+        archive.executemany(
+            "INSERT OR IGNORE INTO Clusters (Name) VALUES (?)", {(row[1],) for row in beside[TELEMETRY]}
+        )
+        clusters = dict(archive.execute("SELECT Name, ID FROM Clusters").fetchall())
+        for record_id, cluster, _record_id, _cluster_id, *values in beside[TELEMETRY]:
+            found = (numbers[int(str(record_id))], clusters[cluster], *values)
+            archive.execute(f"INSERT OR REPLACE INTO {TELEMETRY} VALUES ({', '.join('?' * len(found))})", found)
         archive.execute("COMMIT")
     except BaseException:
         archive.execute("ROLLBACK")
         raise
-
-
-def _store_telemetry(archive: Connection, numbers: dict[int, int], rows: Sequence[tuple[object, ...]]) -> None:
-    archive.executemany("INSERT OR IGNORE INTO Clusters (Name) VALUES (?)", {(row[1],) for row in rows})
-    clusters = dict(archive.execute("SELECT Name, ID FROM Clusters").fetchall())
-    for record_id, cluster, _record_id, _cluster_id, *values in rows:
-        found = (numbers[int(str(record_id))], clusters[cluster], *values)
-        archive.execute(f"INSERT OR REPLACE INTO {TELEMETRY} VALUES ({', '.join('?' * len(found))})", found)

@@ -250,11 +250,11 @@ class _Children:
                 record_id,
                 unescaped(job_id),
                 unescaped(local_job_id) if local_job_id else None,
-                _name(interface),
-                _name(url),
-                _name(queue),
-                _name(user_dn),
-                _name(vo),
+                unescaped_name(interface),
+                unescaped_name(url),
+                unescaped_name(queue),
+                unescaped_name(user_dn),
+                unescaped_name(vo),
                 *(rest if _PLAIN.issuperset(map(type, rest)) else map(_plain, rest)),
                 tuple(self.fqans.get(record_id, ())),
                 extra("jobname"),
@@ -278,7 +278,7 @@ class _Children:
 
 def transfer_of(url: object, *numbers: object) -> Transfer:
     """A row of DataTransfers; what is no number in it is 0."""
-    size, start, end, kind = (number if isinstance(number, int) else 0 for number in numbers)
+    size, start, end, kind = [number if isinstance(number, int) else 0 for number in numbers]
     return Transfer(unescaped(url), size, start, end, TRANSFER_KINDS.get(kind, "input"))
 
 
@@ -286,9 +286,10 @@ _NOTHING: dict[str, str] = {}
 _NO_EVENTS: dict[str, int] = {}
 
 
-# Names come back with every job.
+# Names come back with every job, and with every month.
 @lru_cache(maxsize=8192)
-def _name(text: object) -> str | None:
+def unescaped_name(text: object) -> str | None:
+    """A name of the shared tables, `unescaped`; ``None`` for an empty one or none."""
     return unescaped(text) if text else None
 
 

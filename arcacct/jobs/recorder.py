@@ -150,7 +150,8 @@ def record(con: Connection, facts: "StateChange", *, present: bool = False, sett
         _go_on(con, known, facts)
     changes = con.total_changes - before
     if latest:
-        _remember(con, known.record_id, facts, settled=settled)
+        # The hook does not say that the file is read: .failed may still appear after it, so the sweep reads it once.
+        con.execute(_REMEMBER, (known.record_id, *_identity(facts, settled=settled)))
     if not changes:
         return NOTHING
     if usage is not None and not known.has_ended():
@@ -239,7 +240,9 @@ def _insert(con: Connection, jobs: "list[tuple[StateChange, bool]]") -> None:
     files: list[tuple[object, ...]] = []
     names: dict[tuple[str, ...], tuple[int, ...]] = {}
     for record_id, (facts, settled) in enumerate(jobs, last_record_id(con) + 1):
-        for table, rows in (*_first_children(facts), *_final_children(facts)):
+        children["AuthTokenAttributes"] += [(record_id, *row) for row in _auth_tokens(facts)]
+        children["JobEvents"] += [(record_id, *event) for event in _events(facts)]
+        for table, rows in _final_children(facts):
             children[table] += [(record_id, *row) for row in rows]
         records.append((record_id, escaped(facts.job_id), facts.submit_time, *_named(con, facts, names), *_used(facts)))
         files.append((record_id, *_identity(facts, settled=settled)))
@@ -268,7 +271,7 @@ def _named(con: Connection, facts: "StateChange", known: "dict[tuple[str, ...], 
     status = facts.usage.status if facts.usage is not None else IN_PROGRESS
     key = (facts.endpoint_type, facts.endpoint_url, facts.queue, facts.user_dn, facts.vo, status)
     if key not in known:
-        known[key] = (*_dimensions(con, facts), name_id(con, "Status", status))
+        known[key] = (*dimension_ids(con, tuple(map(escaped, key[:5]))), name_id(con, "Status", status))
     return known[key]
 
 
@@ -324,11 +327,6 @@ def _is_part(some: "list[tuple[object, ...]]", rows: "list[tuple[object, ...]]")
     return True
 
 
-def _dimensions(con: Connection, facts: "StateChange") -> tuple[int, int, int, int]:
-    names = (facts.endpoint_type, facts.endpoint_url, facts.queue, facts.user_dn, facts.vo)
-    return dimension_ids(con, tuple(map(escaped, names)))
-
-
 def dimension_ids(con: Connection, names: "tuple[str, ...]") -> tuple[int, int, int, int]:
     """IDs of endpoint, queue, user and VO, by names as they are stored; new ones are added."""
     endpoint, queue, user, vo = con.execute(
@@ -356,13 +354,6 @@ def _new_id(con: Connection, into: str, *names: str) -> int:
     return con.execute(f"INSERT INTO {into} VALUES ({marks})", names).lastrowid or 0
 
 
-def endpoint_id(con: Connection, interface: str, url: str) -> int:
-    """The ID of a submission endpoint, added when it is new."""
-    key = (escaped(interface), escaped(url))
-    row = con.execute("SELECT ID FROM Endpoints WHERE Interface = ? AND URL = ?", key).fetchone()
-    return _new_id(con, "Endpoints (Interface, URL)", *key) if row is None else int(row[0])
-
-
 def _auth_tokens(facts: "StateChange") -> "list[tuple[object, ...]]":
     return [(key, escaped(value)) for key, value in facts.auth_tokens]
 
@@ -382,10 +373,6 @@ def _add_events(con: Connection, known: RecordedJob, facts: "StateChange") -> No
     for event in con.execute(query, (known.record_id,)).fetchall():
         wanted.pop(event, None)
     con.executemany(_insert_child("JobEvents"), [(known.record_id, *event) for event in wanted])
-
-
-def _first_children(facts: "StateChange") -> "tuple[tuple[str, list[tuple[object, ...]]], ...]":
-    return ("AuthTokenAttributes", _auth_tokens(facts)), ("JobEvents", [*_events(facts)])
 
 
 def _final_children(facts: "StateChange") -> "tuple[tuple[str, list[tuple[object, ...]]], ...]":
@@ -502,20 +489,6 @@ def set_children(con: Connection, record_id: int, table: str, rows: "list[tuple[
 
     (v1 has no unique index on them, and each needless write would log the record as changed.)
     """
-    rows = _missing(con, record_id, table, rows)
-    if rows:
-        con.executemany(_insert_child(table), [(record_id, *row) for row in rows])
-
-
-def _insert_child(table: str) -> str:
-    columns = CHILDREN[table]
-    return f"{_INSERT} INTO {table} (RecordID, {', '.join(columns)}) VALUES (?{', ?' * len(columns)})"
-
-
-def _missing(
-    con: Connection, record_id: int, table: str, rows: "list[tuple[object, ...]]"
-) -> "list[tuple[object, ...]]":
-    """Those rows that a child table lacks; rows that it has and should not have are deleted."""
     names = ", ".join(CHILDREN[table])
     missing: dict[tuple[object, ...], int] = {}
     for row in rows:
@@ -526,16 +499,14 @@ def _missing(
             missing[key] -= 1
         else:
             con.execute(f"DELETE FROM {table} WHERE rowid = ?", (rowid,))
-    return [key for key, count in missing.items() for _ in range(count)]
+    lacking = [(record_id, *key) for key, count in missing.items() for _ in range(count)]
+    if lacking:
+        con.executemany(_insert_child(table), lacking)
 
 
-def _remember(con: Connection, record_id: int, facts: "StateChange", *, settled: bool) -> None:
-    """
-    The last state and its time; with ``settled`` also which status file that was.
-
-    The hook does not say that the file is read: .failed may still appear after it, so the sweep reads each job once.
-    """
-    con.execute(_REMEMBER, (record_id, *_identity(facts, settled=settled)))
+def _insert_child(table: str) -> str:
+    columns = CHILDREN[table]
+    return f"{_INSERT} INTO {table} (RecordID, {', '.join(columns)}) VALUES (?{', ?' * len(columns)})"
 
 
 def _identity(facts: "StateChange", *, settled: bool) -> "tuple[object, ...]":

@@ -110,12 +110,6 @@ def is_of_record(error: Exception) -> bool:
     return not isinstance(error, OSError | ArcacctError) or isinstance(error, InputError)
 
 
-def cause_of(error: Exception) -> Exception:
-    """What SQLite or Python said, where the complaint about the database wraps it."""
-    cause = error.__cause__
-    return cause if isinstance(error, ArcacctError) and isinstance(cause, Exception) else error
-
-
 class Quarantine:
     """
     The rejected records of one source (and scope).
@@ -286,5 +280,6 @@ def drop(con: Connection, rejected_ids: Sequence[int]) -> int:
 
 
 def fault(error: Exception) -> Fault:
-    """Why a record is left out, of whatever its handling raised."""
-    return fault_of(cause_of(error))
+    """Why a record is left out, of whatever its handling raised: of a complaint about the database what it wraps."""
+    cause = error.__cause__
+    return fault_of(cause if isinstance(error, ArcacctError) and isinstance(cause, Exception) else error)

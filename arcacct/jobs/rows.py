@@ -134,15 +134,13 @@ def _rows(con: Connection, version: int, condition: str, values: tuple[int | str
     except (_TooMuch, DataError):
         pass
     # One of them alone may be too much: then the others are read without it.
-    found = con.execute(f"SELECT AAR.RecordID FROM AAR WHERE {condition}", values).fetchall()
-    return [one for (record_id,) in found for one in _alone(con, version, record_id)]
-
-
-def _alone(con: Connection, version: int, record_id: int) -> list[ArexRows]:
-    try:
-        return _read(con, version, "AAR.RecordID = ?", (record_id,))
-    except (_TooMuch, DataError) as error:
-        return [unusable(record_id, f"it is too large: {error}")]
+    rows: list[ArexRows] = []
+    for (record_id,) in con.execute(f"SELECT AAR.RecordID FROM AAR WHERE {condition}", values).fetchall():
+        try:
+            rows += _read(con, version, "AAR.RecordID = ?", (record_id,))
+        except (_TooMuch, DataError) as error:
+            rows.append(unusable(record_id, f"it is too large: {error}"))
+    return rows
 
 
 class _TooMuch(Exception):

@@ -6,6 +6,7 @@ What is unknown is kept as A-REX writes it: 0, one node, one core, exit code 1.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -27,12 +28,20 @@ INFO_KEYS = {
 }
 """JobExtraInfo.InfoKey of the fields of a `Job` that are kept there."""
 UNKNOWN = Numbers._make((1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0))
-_FIELDS = {key: field for field, key in INFO_KEYS.items()}
+INFO_FIELDS = {key: field for field, key in INFO_KEYS.items()}
 _NAMED = ("node_names", *(field for field in INFO_KEYS if field != "node_names"))
 _NAMED_KEYS = tuple(INFO_KEYS[field] for field in _NAMED)
 _named = attrgetter(*_NAMED)
 _numbers = attrgetter(*Numbers._fields)
 _KIND_NUMBERS = {kind: number for number, kind in TRANSFER_KINDS.items()}
+_SECONDS = tuple(f"{second:02}" for second in range(60))
+# Names come back with every job, and so do minutes.
+_name = lru_cache(maxsize=8192)(escaped)
+
+
+@lru_cache(maxsize=8192)
+def _minute(minute: int) -> str:
+    return event_time(60 * minute)[:-2]
 
 
 def stored(job: Job) -> ArexRows:
@@ -48,11 +57,11 @@ def stored(job: Job) -> ArexRows:
         0,
         escaped(job.job_id),
         escaped(job.local_job_id),
-        escaped(job.endpoint_type),
-        escaped(job.endpoint_url),
-        escaped(job.queue),
-        escaped(job.user_dn),
-        escaped(job.vo),
+        _name(job.endpoint_type),
+        _name(job.endpoint_url),
+        _name(job.queue),
+        _name(job.user_dn),
+        _name(job.vo),
         job.status,
         Numbers._make(numbers),
         None,
@@ -64,7 +73,10 @@ def stored(job: Job) -> ArexRows:
             for one in job.transfers
         ],
         extra,
-        [(key, event_time(when) if isinstance(when, int) else when) for key, when in job.events],
+        [
+            (key, _minute(when // 60) + _SECONDS[when % 60] if isinstance(when, int) else when)
+            for key, when in job.events
+        ],
     )
 
 
@@ -73,7 +85,7 @@ def as_job(rows: ArexRows, events: tuple[tuple[str, int | str], ...]) -> Job:
     named: dict[str, Any] = {}
     extra: list[tuple[str, str]] = []
     for key, value in rows.extra:
-        field = _FIELDS.get(str(key))
+        field = INFO_FIELDS.get(str(key))
         if field is None or field in named:
             extra.append((str(key), unescaped(value)))
         else:

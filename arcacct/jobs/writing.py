@@ -159,7 +159,10 @@ class JobWriter:
         before = self._con.total_changes
         job, events = self._judged(known, job)
         rows = stored(job)
-        self._set_events(known.record_id, [*rows.events, *events])
+        events = [*rows.events, *events]
+        if _rows_of(self._con, known.record_id, "JobEvents") != events:
+            self._con.execute("DELETE FROM JobEvents WHERE RecordID = ?", (known.record_id,))
+            self._con.executemany(_INSERT_EVENT, [(known.record_id, *event) for event in events])
         self._put(known, rows)
         return Written(changed=int(self._con.total_changes != before))
 
@@ -175,14 +178,13 @@ class JobWriter:
         # Aborted is what a sweep calls a job that vanished: a guess.
         if known.status in (IN_PROGRESS, ABORTED) or job.end_time > known.end_time:
             rows = stored(self._judged(known, job)[0])
-            self._put(known, rows if rows.vo else rows._replace(vo=self._known_vo(known)))
+            if not rows.vo:
+                # A rule may have told one that the source does not have.
+                query = "SELECT Name FROM WLCGVOs WHERE ID = (SELECT VOID FROM AAR WHERE RecordID = ?)"
+                rows = rows._replace(vo=str(self._con.execute(query, (known.record_id,)).fetchone()[0]))
+            self._put(known, rows)
             return Written(completed=1)
         return Written(differences=self._differences(known, rows))
-
-    def _known_vo(self, known: KnownJob) -> str:
-        """The VO of our record: a rule may have told it that the source does not have."""
-        query = "SELECT Name FROM WLCGVOs WHERE ID = (SELECT VOID FROM AAR WHERE RecordID = ?)"
-        return str(self._con.execute(query, (known.record_id,)).fetchone()[0])
 
     def _differences(self, known: KnownJob, rows: ArexRows) -> tuple[Difference, ...]:
         """Both have the job's end: what is not the same."""
@@ -202,7 +204,9 @@ class JobWriter:
         what = [
             f"{name} is {mine!r} here, {other!r} there"
             for name, mine, other in zip(_RECORD_NAMES, ours, (*theirs, *rows.numbers), strict=True)
-            if mine != other and not (name == "VO" and not has_voms and self._is_by_rule(mine, other))
+            if mine != other
+            # A VO by a rule of our configuration that the source does not know: nothing is wrong then.
+            and not (name == "VO" and not has_voms and mine and (not other or self._vo_by_claims))
         ]
         for table, (mine, others) in children.items():
             if sorted(mine, key=repr) != sorted(others, key=repr):
@@ -210,10 +214,6 @@ class JobWriter:
                     f"{table} has {_listed(set(mine) - set(others))} here, {_listed(set(others) - set(mine))} there"
                 )
         return (Difference(unescaped(rows.job_id), tuple(what)),) if what else ()
-
-    def _is_by_rule(self, mine: object, other: object) -> bool:
-        """Whether we have a VO by a rule of our configuration that the source does not know: nothing is wrong then."""
-        return bool(mine) and (not other or self._vo_by_claims)
 
     def _judged(self, known: KnownJob, job: Job) -> tuple[Job, list[tuple[str, str]]]:
         """The job with what others told of it and whose word holds, and their events; FieldSources say so."""
@@ -227,7 +227,8 @@ class JobWriter:
         kept = {
             field: holder
             for field, holder in others
-            if holder not in (self._source, *UNASKED) and self._holds(job, field, holder, labels.get(field))
+            if holder not in (self._source, *UNASKED)
+            and (not self._tells(job, field) or precedes(field, holder, labels.get(field) or self._source))
         }
         gone = [(known.record_id, field) for field in now.holders if field not in {**labels, **kept}]
         self._con.executemany("DELETE FROM FieldSources WHERE (RecordID, Field) = (?, ?)", gone)
@@ -236,10 +237,6 @@ class JobWriter:
         return _with(job, {field: now.values[field] for field in kept if field not in EVENTS}), [
             event for event in now.events if event[0] in keys
         ]
-
-    def _holds(self, job: Job, field: str, holder: str, label: str | None) -> bool:
-        """Whether what another told of a field stays, whatever this job says."""
-        return not self._tells(job, field) or precedes(field, holder, label or self._source)
 
     def _tells(self, job: Job, field: str) -> bool:
         if field in EVENTS:
@@ -262,12 +259,6 @@ class JobWriter:
         )
         values = self._values(rows)
         self._con.execute(_UPDATE, (*values, known.record_id, *values))
-
-    def _set_events(self, record_id: int, events: Sequence[tuple[str, str]]) -> None:
-        """The events of a job that only the source knows, in its order."""
-        if _rows_of(self._con, record_id, "JobEvents") != events:
-            self._con.execute("DELETE FROM JobEvents WHERE RecordID = ?", (record_id,))
-            self._con.executemany(_INSERT_EVENT, [(record_id, *event) for event in events])
 
 
 def _with(job: Job, values: Mapping[str, Value]) -> Job:

@@ -8,10 +8,11 @@ from contextlib import closing
 import pytest
 from control_directory import set_up
 from gridengine_files import BEGIN, NOW, World, ran
+from stored_jobs import endpoint_id
 
 from arcacct.conf.places import places
 from arcacct.db.opening import open_accounting, writing
-from arcacct.jobs.recorder import endpoint_id, name_id
+from arcacct.jobs.recorder import name_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import pytest
 from control_directory import set_up
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stored_jobs import endpoint_id
 
 from arcacct.conf.places import Places, places
 from arcacct.db import opening
@@ -52,7 +53,7 @@ def apply(con: Connection, here: Places, step: tuple) -> None:
     record_id = con.execute("SELECT RecordID FROM AAR WHERE JobID = ?", (name,)).fetchone()
     if kind == "record" and record_id is None:
         ids = [
-            recorder.endpoint_id(con, "rest", f"https://ce{values[0] % 2}/"),
+            endpoint_id(con, "rest", f"https://ce{values[0] % 2}/"),
             *(recorder.name_id(con, table, "x") for table in ("Queues", "Users", "WLCGVOs")),
             recorder.name_id(con, "Status", "completed"),
         ]

@@ -12,6 +12,7 @@ import sqlite3
 from typing import Any, NamedTuple
 
 from control_directory import set_up
+from stored_jobs import endpoint_id
 
 from arcacct.conf.parser import load
 from arcacct.conf.settings import Settings, settings
@@ -107,7 +108,7 @@ def write(con: sqlite3.Connection, job: Job) -> None:
     facts = facts_of(job)
     recorder.record(con, facts, present=True)
     values = (
-        recorder.endpoint_id(con, facts.endpoint_type, facts.endpoint_url),
+        endpoint_id(con, facts.endpoint_type, facts.endpoint_url),
         recorder.name_id(con, "Users", job.user_dn),
         recorder.name_id(con, "WLCGVOs", job.vo),
     )

@@ -8,11 +8,12 @@ import sqlite3
 from typing import Any
 
 from control_directory import set_up
+from stored_jobs import endpoint_id
 
 from arcacct.conf.places import places
 from arcacct.db.opening import open_accounting, writing
 from arcacct.jobs.faults import Fault
-from arcacct.jobs.recorder import endpoint_id, name_id
+from arcacct.jobs.recorder import name_id
 from arcacct.jobs.rejected import Retried
 from arcacct.slurm.importing import RunsReport, SlurmImport
 from arcacct.slurm.local_jobs import SlurmSite

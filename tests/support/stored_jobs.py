@@ -16,6 +16,13 @@ END_S = 1_780_000_000
 """2026-05-28 20:26:40 UTC."""
 
 
+def endpoint_id(con: sqlite3.Connection, interface: str, url: str) -> int:
+    """The ID of a submission endpoint, added when it is new."""
+    row = con.execute("SELECT ID FROM Endpoints WHERE Interface = ? AND URL = ?", (interface, url)).fetchone()
+    into = "INSERT INTO Endpoints (Interface, URL) VALUES (?, ?)"
+    return con.execute(into, (interface, url)).lastrowid or 0 if row is None else int(row[0])
+
+
 def job(number: int, *, end_s: int = END_S, status: str = "completed") -> Job:
     """A finished job with all kinds of children."""
     start_s = end_s - 3600
