@@ -67,7 +67,7 @@ SPEAKERS = {
     "arex": {"database", "importing", "own", "recorded"},
     "asking": {"health_rows", "job_record", "questions", "reading", "story"},
     "features": {"rows"},
-    "gridengine": {"importing", "positions", "questions", "rows", "slices"},
+    "gridengine": {"positions", "questions", "rows"},
     "publishing": {"given", "held", "jura", "ledger", "months", "sent"},
     "slurm": {"stored_runs"},
     "sonar": {"dropped", "hardware", "job_telemetry", "points", "records", "slurm_rows"},

@@ -20,10 +20,9 @@ from arcacct.cli.tables import FORMATS, show
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.gridengine.importing import GridEngineReport, Import
-from arcacct.gridengine.local_jobs import Site
-from arcacct.gridengine.slices import Policy
 from arcacct.gridengine.summary import Summary
 from arcacct.gridengine.totals import qacct_lines, table, table_columns
+from arcacct.jobs.batch import BatchPolicy, BatchSite
 
 _CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -99,8 +98,8 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: GridEngineOpti
         return _summary(files, given)
     settings = settings_of(ctx)
     with accounting(settings.places) as con, progress(files, follow=given.follow) as show_progress:
-        site = Site(given.cell, settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
-        policy = Policy(site, int(time.time()), round(given.wait * 3600), not given.prefer_gridengine)
+        site = BatchSite(given.cell, settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
+        policy = BatchPolicy(site, int(time.time()), round(given.wait * 3600), not given.prefer_gridengine)
         work = Import(settings.places, con, policy, complain, show_progress)
         _run(work, files, given)
     _tell(work.report)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from arcacct.errors import InputError
 from arcacct.files.reading import Overlong, Reader
 from arcacct.gridengine.lines import record
-from arcacct.gridengine.local_jobs import Site, local_job
+from arcacct.gridengine.local_jobs import local_job
 from arcacct.gridengine.runs import jobs
+from arcacct.jobs.batch import BatchSite
 from arcacct.jobs.local import Figures
 
 TYPE_CHECKING = False
@@ -40,7 +41,7 @@ def of_file(path: str, start: int, end: int) -> Iterator[Figures]:
             bad += isinstance(lines, Overlong)
         if reader.complaint:
             raise InputError(reader.complaint)
-    site = Site("")
+    site = BatchSite()
     for records in found.values():
         for job in (local_job(runs, site) for runs in jobs(records)):
             if job is not None and start <= job.end_time < end:

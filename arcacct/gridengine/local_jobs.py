@@ -7,8 +7,6 @@ under the site's ``lrms_host``.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from arcacct.gridengine.record import NOT_FINAL, failed_text
 from arcacct.gridengine.runs import JobRuns, Run, deciding, end_us, used, wall_us
 from arcacct.jobs import local
@@ -20,8 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from arcacct.conf.values import MapRule
     from arcacct.gridengine.record import Record
+    from arcacct.jobs.batch import BatchSite
 
 NEVER_REALLY_RAN = 271
 """ExitCode of a job that failed although its script returned 0: what A-REX's own Grid Engine backend writes."""
@@ -32,21 +30,7 @@ _LARGEST = 2**53
 _US = 1_000_000
 
 
-class Site(NamedTuple):
-    """What the site's configuration says about jobs of Grid Engine."""
-
-    cell: str
-    """Part of each job's identity: it must stay the same."""
-    rules: tuple[MapRule, ...] = ()
-    default_benchmark: str | None = None
-    queue_benchmarks: tuple[tuple[str, str], ...] = ()
-
-    def benchmark(self, queue: str | None) -> str | None:
-        """The benchmark of a queue's nodes."""
-        return local.queue_benchmark(queue, self.queue_benchmarks, self.default_benchmark)
-
-
-def local_job(runs: JobRuns, site: Site) -> Job | None:
+def local_job(runs: JobRuns, site: BatchSite) -> Job | None:
     """The accounting record of a job; ``None`` when no run of it got to the job itself."""
     counted = runs.counted
     if not counted:
@@ -83,7 +67,11 @@ def local_job(runs: JobRuns, site: Site) -> Job | None:
         project=record.project,
         benchmark=site.benchmark(record.qname),
         extra=tuple(_extra(record)),
-        events=tuple(_events(counted)),
+        events=tuple(
+            event
+            for run in counted
+            for event in (("LRMSSTART", run.master.start_time_us // _US), ("LRMSEND", end_us(run.master) // _US))
+        ),
         field_sources=tuple(_field_sources(last, site)),
     )
 
@@ -106,14 +94,11 @@ def submit_time(runs: JobRuns) -> int:
 
 def status(record: Record) -> str:
     """``completed``; ``aborted`` when a user or administrator deleted the job; else ``failed``."""
-    if record.failed == _REMOVED or (_is_person(record.deleted_by) and record.failed not in NOT_FINAL):
+    # Daemons that enforce limits sign as well.
+    by_person = record.deleted_by is not None and record.deleted_by.partition("@")[0] not in _DAEMONS
+    if record.failed == _REMOVED or (by_person and record.failed not in NOT_FINAL):
         return ABORTED
     return COMPLETED if record.failed == 0 and record.exit_status == 0 else FAILED
-
-
-def _is_person(deleted_by: str | None) -> bool:
-    """Whether someone deleted the job: daemons that enforce limits sign as well."""
-    return deleted_by is not None and deleted_by.partition("@")[0] not in _DAEMONS
 
 
 def exit_code(record: Record) -> int:
@@ -128,12 +113,6 @@ def _amount(value: float) -> int | None:
 
 def _hosts(run: Run) -> tuple[str, ...]:
     return used((run.master, *run.tasks)).hosts if run.tasks else (run.master.hostname,) if run.master.hostname else ()
-
-
-def _events(counted: tuple[Run, ...]) -> Iterator[tuple[str, int]]:
-    for run in counted:
-        yield "LRMSSTART", run.master.start_time_us // _US
-        yield "LRMSEND", end_us(run.master) // _US
 
 
 def _extra(record: Record) -> Iterator[tuple[str, str]]:
@@ -158,7 +137,7 @@ def _chosen(name: str | None) -> str | None:
     return None if name in _CHOSEN_BY_NOBODY else name
 
 
-def _field_sources(run: Run, site: Site) -> Iterator[tuple[str, str]]:
+def _field_sources(run: Run, site: BatchSite) -> Iterator[tuple[str, str]]:
     if site.benchmark(run.master.qname):
         yield "benchmark", CONFIGURED if run.master.qname in dict(site.queue_benchmarks) else DEFAULT
     if run.master.granted_pe and run.master.slots > 1 and not run.tasks:
