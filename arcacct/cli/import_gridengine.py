@@ -133,10 +133,8 @@ def _run(work: Import, files: tuple[str, ...], given: GridEngineOptions) -> None
 
 def _summary(files: tuple[str, ...], given: GridEngineOptions) -> int:
     question = question_of(given.qacct, given.by, given.begin, given.end)
-    found = Summary(question, complain)
-    for path in files:
-        found.file(path)
-    rows = found.rows()
+    found = Summary(complain)
+    rows = found.rows(files, question)
     if given.form == "qacct":
         for line in qacct_lines(question, rows):
             say(line)

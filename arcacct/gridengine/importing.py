@@ -20,13 +20,13 @@ from arcacct.errors import InputError
 from arcacct.files.following import Follower
 from arcacct.files.reading import STDIN, Overlong, Position, Reader
 from arcacct.gridengine import rows
-from arcacct.gridengine.lines import record
+from arcacct.gridengine.lines import read_lines, record
 from arcacct.gridengine.positions import FilePositions
 from arcacct.gridengine.record import Record
 from arcacct.gridengine.rows import Number, Place
 from arcacct.gridengine.slices import make_again, take
 from arcacct.jobs.batch import BatchImport, BatchPolicy, BatchReport, BatchTaken
-from arcacct.jobs.faults import Fault, fault_of
+from arcacct.jobs.faults import Fault
 from arcacct.jobs.imports import Progress, Say
 from arcacct.jobs.precedence import GRIDENGINE as SOURCE
 from arcacct.jobs.rejected import Kept, Reject, drop
@@ -130,14 +130,11 @@ class Import(BatchImport[Number]):
         position = reader.position
         found: list[tuple[Record, int]] = []
         bad = []
-        for number, line in enumerate(lines, 1):
-            try:
-                one = record(line)
-            except Exception as error:  # noqa: BLE001  whatever it is, it costs this line alone
-                bad.append(_reject(reader, number, line, fault_of(error)))
+        for number, one in read_lines(lines):
+            if isinstance(one, Fault):
+                bad.append(_reject(reader, number, lines[number - 1], one))
             else:
-                if one is not None:
-                    found.append((one, position.lines + number))
+                found.append((one, position.lines + number))
         if not found and not bad and reader.head is None:
             # Only the header so far: the file cannot be told from others yet.
             reader.position = position.after(lines)
@@ -222,11 +219,5 @@ def _reject(reader: Reader, number: int, line: bytes, why: Fault) -> Reject:
 def _first_time_us(path: str) -> int:
     """When the first record of a file ended, so that a requeued job is seen from its beginning; 0 if unknown."""
     with Reader(path) as reader:
-        for line in reader.beginning().split(b"\n")[:-1]:
-            try:
-                found = record(line)
-            except Exception:  # noqa: BLE001, S112  the import says what is wrong with it
-                continue
-            if found is not None and found.end_time_us:
-                return found.end_time_us
-    return 0
+        found = (one for _, one in read_lines(reader.beginning().split(b"\n")[:-1]) if not isinstance(one, Fault))
+        return next((one.end_time_us for one in found if one.end_time_us), 0)

@@ -109,19 +109,15 @@ def _chains(runs: list[Run]) -> list[list[Run]]:
         if not _no_time(master):
             end = max(end, master.end_time_us, master.submission_time_us)
             final = started(master) and master.failed not in NOT_FINAL
-    return _with_times(chains)
+    # Empty records sort first: they are no job of their own, but go with the first that has a time.
+    if len(chains) > 1 and all(_no_time(run.master) for run in chains[0]):
+        return [chains[0] + chains[1], *chains[2:]]
+    return chains
 
 
 def _no_time(record: Record) -> bool:
     """Whether it is one of the empty records that a reschedule by hand leaves: they say nothing of when."""
     return not (record.start_time_us or record.submission_time_us)
-
-
-def _with_times(chains: list[list[Run]]) -> list[list[Run]]:
-    """Empty records sort first: they are no job of their own, but go with the first that has a time."""
-    if len(chains) > 1 and all(_no_time(run.master) for run in chains[0]):
-        return [chains[0] + chains[1], *chains[2:]]
-    return chains
 
 
 def deciding(counted: tuple[Run, ...]) -> Run:
