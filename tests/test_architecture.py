@@ -70,7 +70,7 @@ SPEAKERS = {
     "gridengine": {"positions", "questions", "rows"},
     "publishing": {"given", "held", "jura", "ledger", "months", "sent"},
     "slurm": {"stored_runs"},
-    "sonar": {"dropped", "hardware", "job_telemetry", "points", "records", "slurm_rows"},
+    "sonar": {"hardware", "job_telemetry", "points", "records", "slurm_rows"},
     "targets.apel": {"jura_cells"},
 }
 """The modules with SQL, beside what it is about, in each folder that has any; all of db and jobs may."""
