@@ -41,10 +41,19 @@ def local_job(runs: JobRuns, site: BatchSite) -> Job | None:
     whose = {"owner": record.owner, "group": record.group, "account": record.account, "project": record.project}
     owner = local.accounted_to(whose, site.rules)
     kernel = round(totals.stime_s)
+    submitted = submit_time(runs)
+    benchmark = site.benchmark(record.qname)
+    sources = []
+    if benchmark:
+        sources.append(("benchmark", CONFIGURED if record.qname in dict(site.queue_benchmarks) else DEFAULT))
+    if record.granted_pe and record.slots > 1 and not last.tasks:
+        # The records of the other nodes are summed into this one, or were never written: at least one node.
+        sources.append(("node_count", DEFAULT))
     return Job(
-        job_id(runs, site.cell),
+        # A requeue resets the time of submission, so it is the smallest one.
+        local.job_id("gesge", site.cell, local_job_id(runs.runs[0].master), submitted),
         status(record),
-        submit_time(runs),
+        submitted,
         round(max([end_us(run.master) for run in counted]) / _US),
         local_job_id=local_job_id(record),
         endpoint_type=local.LOCAL,
@@ -65,20 +74,15 @@ def local_job(runs: JobRuns, site: BatchSite) -> Job | None:
         node_names=_hosts(last),
         local_user=f"{record.owner}:{record.group}" if record.owner and record.group else record.owner,
         project=record.project,
-        benchmark=site.benchmark(record.qname),
+        benchmark=benchmark,
         extra=tuple(_extra(record)),
         events=tuple(
             event
             for run in counted
             for event in (("LRMSSTART", run.master.start_time_us // _US), ("LRMSEND", end_us(run.master) // _US))
         ),
-        field_sources=tuple(_field_sources(last, site)),
+        field_sources=tuple(sources),
     )
-
-
-def job_id(runs: JobRuns, cell: str) -> str:
-    """The identity of a job. (A requeue resets the time of submission, so it is the smallest one.)"""
-    return local.job_id("gesge", cell, local_job_id(runs.runs[0].master), submit_time(runs))
 
 
 def local_job_id(record: Record) -> str:
@@ -135,11 +139,3 @@ def _extra(record: Record) -> Iterator[tuple[str, str]]:
 def _chosen(name: str | None) -> str | None:
     """An account or department unless it is the one that Grid Engine gives to those who choose none."""
     return None if name in _CHOSEN_BY_NOBODY else name
-
-
-def _field_sources(run: Run, site: BatchSite) -> Iterator[tuple[str, str]]:
-    if site.benchmark(run.master.qname):
-        yield "benchmark", CONFIGURED if run.master.qname in dict(site.queue_benchmarks) else DEFAULT
-    if run.master.granted_pe and run.master.slots > 1 and not run.tasks:
-        # The records of the other nodes are summed into this one, or were never written: at least one node.
-        yield "node_count", DEFAULT

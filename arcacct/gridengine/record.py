@@ -172,13 +172,13 @@ def richer(one: Record, other: Record) -> Record:
 
     (Colon lines lack maxrss, deleted_by and custom usage, so a site that converts its files has both.)
     """
-    return max(one, other, key=_amount)
 
+    def amount(record: Record) -> tuple[object, ...]:
+        known = [value is not None for value in record[:-1]]
+        custom = [(group, name, str(value)) for group, name, value in record.custom]
+        return sum(known) + len(custom), known, [value for value in record[:-1] if value is not None], custom
 
-def _amount(record: Record) -> tuple[object, ...]:
-    known = [value is not None for value in record[:-1]]
-    custom = [(group, name, str(value)) for group, name, value in record.custom]
-    return sum(known) + len(custom), known, [value for value in record[:-1] if value is not None], custom
+    return max(one, other, key=amount)
 
 
 def failed_text(code: int) -> str:
