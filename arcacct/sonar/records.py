@@ -82,25 +82,22 @@ def settle_logged(con: Connection, site: Site, complain: Callable[[str, Exceptio
         return Settled()
     enriched = 0
     for _, record_id, local_job_id, source in rows:
-        if source == SLURM or not _is_number(local_job_id):
+        number = local_job_id or ""
+        if source == SLURM or not (number.isascii() and number.isdigit() and len(number) < 19):
             continue
         con.execute("SAVEPOINT record")
         try:
-            for cluster_id in _clusters_with(con, int(local_job_id)):
-                known = runs(con, cluster_id, int(local_job_id))
-                enriched += _enrich(con, site, record_id, cluster_id, int(local_job_id), known)
+            for cluster_id in _clusters_with(con, int(number)):
+                known = runs(con, cluster_id, int(number))
+                enriched += _enrich(con, site, record_id, cluster_id, int(number), known)
         except Exception as error:
             if not is_of_record(error):
                 raise
             con.execute("ROLLBACK TO record")
-            complain(f"job {local_job_id}", error)
+            complain(f"job {number}", error)
         con.execute("RELEASE record")
     note(con, ENRICHED, rows[-1][0])
     return Settled(enriched=enriched, more=len(rows) == _PAGE)
-
-
-def _is_number(local_job_id: str | None) -> bool:
-    return local_job_id is not None and local_job_id.isascii() and local_job_id.isdigit() and len(local_job_id) < 19
 
 
 def _clusters_with(con: Connection, job_id: int) -> list[int]:
