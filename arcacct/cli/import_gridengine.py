@@ -20,7 +20,7 @@ from arcacct.cli.tables import FORMATS, show
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.gridengine.importing import GridEngineReport, Import
-from arcacct.gridengine.summary import Summary
+from arcacct.gridengine.summary import FileSummary
 from arcacct.gridengine.totals import qacct_lines, table, table_columns
 from arcacct.jobs.batch import BatchPolicy, BatchSite
 
@@ -133,7 +133,7 @@ def _run(work: Import, files: tuple[str, ...], given: GridEngineOptions) -> None
 
 def _summary(files: tuple[str, ...], given: GridEngineOptions) -> int:
     question = question_of(given.qacct, given.by, given.begin, given.end)
-    found = Summary(complain)
+    found = FileSummary(complain)
     rows = found.rows(files, question)
     if given.form == "qacct":
         for line in qacct_lines(question, rows):

@@ -23,7 +23,7 @@ from arcacct.gridengine import rows
 from arcacct.gridengine.lines import read_lines, record
 from arcacct.gridengine.positions import FilePositions
 from arcacct.gridengine.record import Record
-from arcacct.gridengine.rows import Number, Place
+from arcacct.gridengine.rows import LinePlace, Number
 from arcacct.gridengine.slices import make_again, take
 from arcacct.jobs.batch import BatchImport, BatchPolicy, BatchReport, BatchTaken
 from arcacct.jobs.faults import Fault
@@ -144,7 +144,7 @@ class Import(BatchImport[Number]):
             begun = time.monotonic()
             if position.file_id == 0:
                 position = self._positions.keep(reader, position)
-            places = [(one, Place(position.file_id, line)) for one, line in found]
+            places = [(one, LinePlace(position.file_id, line)) for one, line in found]
             taken = take(con, self._now(), self._writer, places)
             position = position.after(lines)._replace(
                 records=position.records + taken.new, bad_lines=position.bad_lines + len(bad)
@@ -205,7 +205,7 @@ class Import(BatchImport[Number]):
         taken = BatchTaken()
         with writing(self._con, self._here) as con:
             if one is not None:
-                place = Place(self._positions.file_of(kept.file), int(number) if number.isdecimal() else 0)
+                place = LinePlace(self._positions.file_of(kept.file), int(number) if number.isdecimal() else 0)
                 taken = take(con, self._now(), self._writer, [(one, place)])
             drop(con, [kept.rejected_id])
         self._count(taken)

@@ -87,7 +87,7 @@ class Record(NamedTuple):
     """``(group, name, value)`` of usage that the site added, sorted; group ``''``: fields of the record itself."""
 
 
-class Key(NamedTuple):
+class RecordKey(NamedTuple):
     """What makes two lines the same record, in whatever dialect and file they stand."""
 
     job_number: int
@@ -150,9 +150,9 @@ STORED = Record._fields[:-1]
 """What has a column of its own."""
 
 
-def key(record: Record) -> Key:
+def key(record: Record) -> RecordKey:
     """What a record is known by."""
-    return Key(
+    return RecordKey(
         record.job_number,
         record.task_number,
         record.pe_taskid or "",

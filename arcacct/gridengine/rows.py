@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from arcacct.db.engine import Connection
-from arcacct.gridengine.record import DID_NOT_RUN, STORED, Key, Record
+from arcacct.gridengine.record import DID_NOT_RUN, STORED, Record, RecordKey
 from arcacct.jobs.precedence import GRIDENGINE
 from arcacct.jobs.reading import unescaped
 
@@ -49,7 +49,7 @@ class Stored(NamedTuple):
     record: Record
 
 
-class Place(NamedTuple):
+class LinePlace(NamedTuple):
     """Where a record was read."""
 
     file_id: int
@@ -81,7 +81,7 @@ def tasks(con: Connection, cell: str, number: Number) -> list[Stored]:
     return _stored(con, f"{_JOB} AND coalesce(PeTaskID, '') > ''", (*number, cell))
 
 
-def same(con: Connection, cell: str, key: Key) -> Stored | None:
+def same(con: Connection, cell: str, key: RecordKey) -> Stored | None:
     """The record that is known by this key."""
     found = _stored(con, _KEY, (*key, cell))
     return found[0] if found else None
@@ -95,7 +95,7 @@ def _stored(con: Connection, condition: str, values: tuple[object, ...]) -> list
     return [Stored(row[0], row[1], Record._make((*row[2:], tuple(con.execute(usage, row[:1]))))) for row in rows]
 
 
-def add(con: Connection, cell: str, rows: Sequence[tuple[Stored, Place]]) -> None:
+def add(con: Connection, cell: str, rows: Sequence[tuple[Stored, LinePlace]]) -> None:
     """Write new records under the numbers that they have been given."""
     con.executemany(_INSERT, [(new.record_no, cell, new.record_id, *place, *new.record[:-1]) for new, place in rows])
     _add_usage(con, [new for new, _place in rows])

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from arcacct.db.engine import Connection
 from arcacct.gridengine import rows
 from arcacct.gridengine.local_jobs import local_job
-from arcacct.gridengine.record import Key, Record, key, richer
-from arcacct.gridengine.rows import Number, Place, Stored
+from arcacct.gridengine.record import Record, RecordKey, key, richer
+from arcacct.gridengine.rows import LinePlace, Number, Stored
 from arcacct.gridengine.runs import JobRuns, Run, jobs
 from arcacct.jobs.batch import BatchPolicy, BatchSlice, BatchTaken
 from arcacct.jobs.job import Job
@@ -37,11 +37,11 @@ class _Slice(BatchSlice):
         self.cell = policy.site.cell
         self.writer = writer
         self.next_no = rows.next_record_no(con)
-        self.new: dict[int, tuple[Stored, Place]] = {}
+        self.new: dict[int, tuple[Stored, LinePlace]] = {}
         self.links: dict[int, int | None] = {}
         self.plans: list[_Plan] = []
 
-    def number(self, number: Number, records: Sequence[tuple[Record, Place]], *, anyway: bool = False) -> None:
+    def number(self, number: Number, records: Sequence[tuple[Record, LinePlace]], *, anyway: bool = False) -> None:
         """The records of one job number, and what they change; ``anyway``: make the jobs also if nothing is new."""
         found = {key(one.record): one for one in rows.masters(self.con, self.cell, number)}
         affected = anyway
@@ -53,20 +53,20 @@ class _Slice(BatchSlice):
             found = {key(one.record): one for one in rows.tasks(self.con, self.cell, number)} | found
         self._jobs(found)
 
-    def single(self, record: Record, place: Place) -> None:
+    def single(self, record: Record, place: LinePlace) -> None:
         """The only record of a number: most jobs have no more, and need no looking up."""
         new = self._new(record, place)
         job = local_job(JobRuns((Run(record),)), self.policy.site)
         if job is not None:
             self._job(job, (new,), {}, set())
 
-    def _new(self, record: Record, place: Place) -> Stored:
+    def _new(self, record: Record, place: LinePlace) -> Stored:
         new = Stored(self.next_no, None, record)
         self.next_no += 1
         self.new[new.record_no] = new, place
         return new
 
-    def _record(self, record: Record, place: Place, found: dict[Key, Stored]) -> bool:
+    def _record(self, record: Record, place: LinePlace, found: dict[RecordKey, Stored]) -> bool:
         """Put a record among those of its number; whether it changed anything."""
         known_by = key(record)
         old = found.get(known_by)
@@ -87,7 +87,7 @@ class _Slice(BatchSlice):
             rows.replace(self.con, found[known_by])
         return True
 
-    def _jobs(self, found: dict[Key, Stored]) -> None:
+    def _jobs(self, found: dict[RecordKey, Stored]) -> None:
         """Make the jobs of one number, and see which AAR each of them has."""
         before = {one.record_id for one in found.values() if one.record_id is not None}
         existing = rows.own_jobs(self.con, before)
@@ -148,10 +148,10 @@ class _Slice(BatchSlice):
 
 
 def take(
-    con: Connection, policy: BatchPolicy, writer: JobWriter, records: Sequence[tuple[Record, Place]]
+    con: Connection, policy: BatchPolicy, writer: JobWriter, records: Sequence[tuple[Record, LinePlace]]
 ) -> BatchTaken:
     """Write new records and what they change; inside the caller's transaction."""
-    by_number: dict[Number, list[tuple[Record, Place]]] = {}
+    by_number: dict[Number, list[tuple[Record, LinePlace]]] = {}
     for record, place in records:
         by_number.setdefault((record.job_number, record.task_number), []).append((record, place))
     work = _Slice(con, policy, writer)

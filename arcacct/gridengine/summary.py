@@ -13,7 +13,7 @@ from arcacct.jobs.faults import Fault
 from arcacct.jobs.imports import SHOWN
 
 
-class Summary:
+class FileSummary:
     """
     What there is in some files.
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from arcacct.db.engine import Connection
 from arcacct.jobs.hostlists import compress
 from arcacct.sonar.envelopes import Cluster, ProducerError, Sysinfo
-from arcacct.sonar.samples import JobKey
+from arcacct.sonar.samples import SampledKey
 
 _REMEMBERED = 50_000
 
@@ -37,7 +37,7 @@ class Names:
         """The number of a node."""
         return self._id("NodeNames", ("ClusterID", "Name"), (self.cluster(cluster), name))
 
-    def job(self, cluster: str, node: str, key: JobKey) -> tuple[int, int]:
+    def job(self, cluster: str, node: str, key: SampledKey) -> tuple[int, int]:
         """The numbers of a sampled job and of the node it was sampled on."""
         node_id = self.node(cluster, node)
         columns = ("ClusterID", "JobID", "Epoch", "NodeID")

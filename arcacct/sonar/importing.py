@@ -36,7 +36,7 @@ from arcacct.sonar.envelopes import (
 from arcacct.sonar.hardware import Names, observe_cluster, observe_sysinfo, remember_complaint
 from arcacct.sonar.points import add_job_points, add_node_points, forget_points, fuller
 from arcacct.sonar.records import Settled, settle, settle_logged
-from arcacct.sonar.samples import JobKey, JobSnapshot, Reading, Sample
+from arcacct.sonar.samples import JobSnapshot, Reading, Sample, SampledKey
 from arcacct.sonar.site import Site
 from arcacct.sonar.slurm_rows import merge_report
 from arcacct.sonar.stream import RejectedObject
@@ -126,7 +126,7 @@ class Importer(ImportRun):
     def _empty(self) -> None:
         self._single: list[_Piece] = []
         self._readings: dict[tuple[str, str], dict[int, Reading]] = {}
-        self._snapshots: dict[tuple[str, str, JobKey], dict[int, JobSnapshot]] = {}
+        self._snapshots: dict[tuple[str, str, SampledKey], dict[int, JobSnapshot]] = {}
         self._touched: set[tuple[str, int]] = set()
         self._sources: dict[tuple[str, str, int], _Source] = {}
         self._texts = 0

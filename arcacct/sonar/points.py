@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from arcacct.db.engine import Connection
 from arcacct.sonar.hardware import Names
-from arcacct.sonar.samples import CardShare, JobKey, JobSnapshot, Reading
+from arcacct.sonar.samples import CardShare, JobSnapshot, Reading, SampledKey
 from arcacct.sonar.use import job_use, node_use
 
 KEPT_S = 14 * 86400
@@ -103,7 +103,7 @@ def add_job_points(
     names: Names,
     cluster: str,
     node: str,
-    key: JobKey,
+    key: SampledKey,
     now: int,
 ) -> bool:
     """Add snapshots to an hour of a job on a node; False when the hour is closed and they came too late."""

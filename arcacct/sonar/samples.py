@@ -32,7 +32,7 @@ class CardShare(NamedTuple):
     """Its share of what the card drew; ``None`` when the card was not read."""
 
 
-class JobKey(NamedTuple):
+class SampledKey(NamedTuple):
     """
     A job of a cluster, over all its nodes (``epoch`` 0), or a process group of one node since it booted.
 
@@ -65,7 +65,7 @@ class Sample(NamedTuple):
     cluster: str
     node: str
     reading: Reading
-    jobs: dict[JobKey, JobSnapshot]
+    jobs: dict[SampledKey, JobSnapshot]
     errors: tuple[tuple[int, str], ...]
     """Time and text of what the probe could not read."""
 
@@ -122,14 +122,17 @@ class _Gathered:
         )
 
 
-def _jobs(entries: list[Any], node: str, fields: Strict) -> tuple[dict[JobKey, _Gathered], int]:
-    found: dict[JobKey, _Gathered] = {}
+def _jobs(entries: list[Any], node: str, fields: Strict) -> tuple[dict[SampledKey, _Gathered], int]:
+    found: dict[SampledKey, _Gathered] = {}
     processes = 0
     for place, entry in enumerate(entries, 1):
         try:
             if type(entry) is not dict:
                 raise MalformedError("not an object")  # noqa: TRY301  as a reader of fields does
-            key, own = JobKey(field.uint(entry, "job"), field.uint(entry, "epoch")), field.elements(entry, "processes")
+            key, own = (
+                SampledKey(field.uint(entry, "job"), field.uint(entry, "epoch")),
+                field.elements(entry, "processes"),
+            )
         except Exception as error:  # noqa: BLE001  strict readers raise it again
             fields.lose("jobs", place, error, entry)
             continue
@@ -205,7 +208,7 @@ def card_id(card: dict[str, Any], node: str) -> str:
 
 
 def _share_power(
-    reading: Reading, entries: list[Any], node: str, jobs: dict[JobKey, _Gathered], fields: Strict
+    reading: Reading, entries: list[Any], node: str, jobs: dict[SampledKey, _Gathered], fields: Strict
 ) -> None:
     """Divide what each card drew among those who used it: by their use of it, alike when none shows."""
     if not any(job.cards for job in jobs.values()):
