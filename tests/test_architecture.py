@@ -67,10 +67,10 @@ SPEAKERS = {
     "arex": {"database", "importing", "own", "recorded"},
     "asking": {"health_rows", "job_record", "questions", "reading", "story"},
     "features": {"collect"},
-    "gridengine": {"importing", "positions", "questions", "rows", "slices"},
+    "gridengine": {"positions", "questions", "rows"},
     "publishing": {"given", "held", "jura", "ledger", "months", "sent"},
     "slurm": {"stored_runs"},
-    "sonar": {"dropped", "hardware", "job_telemetry", "points", "records", "slurm_rows"},
+    "sonar": {"hardware", "job_telemetry", "points", "records", "slurm_rows"},
     "targets.apel": {"jura_cells"},
 }
 """The modules with SQL, beside what it is about, in each folder that has any; all of db and jobs may."""

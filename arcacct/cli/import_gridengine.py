@@ -18,10 +18,9 @@ from arcacct.cli.working import progress, tell_counts, tell_retried, until_asked
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.gridengine.importing import Import
-from arcacct.gridengine.local_jobs import Site
-from arcacct.gridengine.slices import Policy
-from arcacct.gridengine.summary import Summary
+from arcacct.gridengine.summary import FileSummary
 from arcacct.gridengine.totals import qacct_lines, table, table_columns
+from arcacct.jobs.batch import BatchPolicy, BatchSite
 
 _CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -93,8 +92,8 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: GridEngineOpti
         accounting(settings.places) as con,
         progress("Bytes", has_end=not given.follow and "-" not in files) as show_progress,
     ):
-        site = Site(given.cell, settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
-        policy = Policy(site, int(time.time()), round(given.wait * 3600), not given.prefer_gridengine)
+        site = BatchSite(given.cell, settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
+        policy = BatchPolicy(site, int(time.time()), round(given.wait * 3600), not given.prefer_gridengine)
         work = Import(settings.places, con, policy, complain, lambda _path, done, size: show_progress(done, size))
         if given.retry:
             tell_retried(work.retry())
@@ -135,10 +134,8 @@ def _check(files: tuple[str, ...], given: GridEngineOptions) -> None:
 
 def _summary(files: tuple[str, ...], given: GridEngineOptions) -> int:
     question = question_of(given.qacct, given.by, given.begin, given.end)
-    found = Summary(question, complain)
-    for path in files:
-        found.file(path)
-    rows = found.rows()
+    found = FileSummary(complain)
+    rows = found.rows(files, question)
     if given.form == "qacct":
         for line in qacct_lines(question, rows):
             say(line)

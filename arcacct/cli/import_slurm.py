@@ -14,11 +14,10 @@ from arcacct.cli.speech import complain, examples, say
 from arcacct.cli.working import tell_counts, tell_retried, wait_option
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
+from arcacct.jobs.batch import BatchPolicy, BatchSite
 from arcacct.slurm.command import TIMEOUT_S, SacctCommand
 from arcacct.slurm.importing import SlurmImport
-from arcacct.slurm.local_jobs import SlurmSite
 from arcacct.slurm.output import OutputForm
-from arcacct.slurm.slices import SlurmPolicy
 
 
 class SlurmOptions(NamedTuple):
@@ -89,8 +88,8 @@ def slurm(ctx: click.Context, files: tuple[str, ...], given: SlurmOptions) -> in
     if given.since is not None and not given.run:
         raise UsageError("--since asks sacct: it needs --run")
     settings = settings_of(ctx)
-    site = SlurmSite(settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
-    policy = SlurmPolicy(site, int(time.time()), round(given.wait * 3600), not given.prefer_slurm)
+    site = BatchSite("", settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
+    policy = BatchPolicy(site, int(time.time()), round(given.wait * 3600), not given.prefer_slurm)
     with accounting(settings.places) as con:
         work = SlurmImport(settings.places, con, policy, given.form, complain)
         if given.retry:

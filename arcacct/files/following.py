@@ -114,12 +114,9 @@ class Follower:
         except InputError as error:
             wrong = str(error)
             one.close()
-        self._say(one.path, wrong)
-
-    def _say(self, path: str, complaint: str) -> None:
-        if complaint and self._said.get(path) != complaint:
-            self._complain(complaint)
-        self._said[path] = complaint
+        if wrong and self._said.get(one.path) != wrong:
+            self._complain(wrong)
+        self._said[one.path] = wrong
 
     def _path(self, path: str) -> _Path:
         return _Path(path, self._complain, self._positions, named=path in self._paths)

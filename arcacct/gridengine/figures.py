@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from arcacct.errors import InputError
 from arcacct.files.reading import Overlong, Reader
-from arcacct.gridengine.lines import record
-from arcacct.gridengine.local_jobs import Site, local_job
+from arcacct.gridengine.lines import read_lines
+from arcacct.gridengine.local_jobs import local_job
 from arcacct.gridengine.runs import jobs
+from arcacct.jobs.batch import BatchSite
+from arcacct.jobs.faults import Fault
 from arcacct.jobs.local import Figures
 
 TYPE_CHECKING = False
@@ -29,18 +31,15 @@ def of_file(path: str, start: int, end: int) -> Iterator[Figures]:
     bad = 0
     with Reader(path) as reader:
         for lines in reader.lines():
-            for line in () if isinstance(lines, Overlong) else lines:
-                try:
-                    one = record(line)
-                except Exception:  # noqa: BLE001  whatever it is, it is no record
-                    bad += 1
-                    continue
-                if one is not None and start - _RUNS_S <= one.end_time_us // 10**6 < end:
-                    found.setdefault((one.job_number, one.task_number), []).append(one)
             bad += isinstance(lines, Overlong)
+            for _, one in read_lines(() if isinstance(lines, Overlong) else lines):
+                if isinstance(one, Fault):
+                    bad += 1
+                elif start - _RUNS_S <= one.end_time_us // 10**6 < end:
+                    found.setdefault((one.job_number, one.task_number), []).append(one)
         if reader.complaint:
             raise InputError(reader.complaint)
-    site = Site("")
+    site = BatchSite()
     for records in found.values():
         for job in (local_job(runs, site) for runs in jobs(records)):
             if job is not None and start <= job.end_time < end:

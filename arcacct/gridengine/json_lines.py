@@ -35,7 +35,12 @@ def json_record(text: str) -> Record:
     usage = _members(line.get("usage"), "usage")
     rusage = _members(usage.get("rusage", line.get("rusage")), "usage.rusage")
     eusage = _members(usage.get("eusage", usage.get("usage", line.get("eusage", {}))), "usage.eusage")
-    qname, hostname, owner, group, account, project, department, granted_pe, *texts = _words(line)
+    words = list(map(line.get, _TEXTS))
+    for name, value in zip(_TEXTS, words, strict=True):
+        if value is not None and not isinstance(value, str):
+            raise ValueError(f"{name} is {value!r:.40}, not a text")
+    words = [None if value in _NOTHING else value for value in words]
+    qname, hostname, owner, group, account, project, department, granted_pe, *texts = words
     job_name, submit_cmd_line, category, deleted_by, pe_taskid, pe_task_id = texts
     job_number, slots, submission, start, end, failed, exit_status = (_whole(line, name) for name in _WHOLES)
     task_number, arid, priority, ar_submission = (_whole(line, name, 0) for name in _OPTIONAL_WHOLES)
@@ -137,14 +142,6 @@ def _members(value: Any, name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"{name} is missing" if value is None else f"{name} is no object")  # noqa: TRY004  one kind
     return value
-
-
-def _words(line: dict[str, Any]) -> list[str | None]:
-    values = list(map(line.get, _TEXTS))
-    for name, value in zip(_TEXTS, values, strict=True):
-        if value is not None and not isinstance(value, str):
-            raise ValueError(f"{name} is {value!r:.40}, not a text")
-    return [None if value in _NOTHING else value for value in values]
 
 
 def _whole(line: dict[str, Any], name: str, missing: int | None = None) -> int:

@@ -12,6 +12,11 @@ from typing import NamedTuple
 
 from arcacct.gridengine.json_lines import json_record, us_of
 from arcacct.gridengine.record import Record
+from arcacct.jobs.faults import Fault, fault_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 LATEST_US = 253_402_300_799 * 1_000_000
 """The end of the year 9999: what is later is no time."""
@@ -50,6 +55,18 @@ class _Tail(NamedTuple):
     wallclock: str = ""
     ioops: str = ""
     bound_cores: str = ""
+
+
+def read_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, Record | Fault]]:
+    """The records of some lines, each with the number of its line from 1; of a line that cannot be used why."""
+    for number, line in enumerate(lines, 1):
+        try:
+            one = record(line)
+        except Exception as error:  # noqa: BLE001  whatever it is, it costs this line alone
+            yield number, fault_of(error)
+        else:
+            if one is not None:
+                yield number, one
 
 
 def record(line: bytes) -> Record | None:

@@ -7,8 +7,6 @@ under the site's ``lrms_host``.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from arcacct.gridengine.record import NOT_FINAL, failed_text
 from arcacct.gridengine.runs import JobRuns, Run, deciding, end_us, used, wall_us
 from arcacct.jobs import local
@@ -20,8 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from arcacct.conf.values import MapRule
     from arcacct.gridengine.record import Record
+    from arcacct.jobs.batch import BatchSite
 
 NEVER_REALLY_RAN = 271
 """ExitCode of a job that failed although its script returned 0: what A-REX's own Grid Engine backend writes."""
@@ -32,21 +30,7 @@ _LARGEST = 2**53
 _US = 1_000_000
 
 
-class Site(NamedTuple):
-    """What the site's configuration says about jobs of Grid Engine."""
-
-    cell: str
-    """Part of each job's identity: it must stay the same."""
-    rules: tuple[MapRule, ...] = ()
-    default_benchmark: str | None = None
-    queue_benchmarks: tuple[tuple[str, str], ...] = ()
-
-    def benchmark(self, queue: str | None) -> str | None:
-        """The benchmark of a queue's nodes."""
-        return local.queue_benchmark(queue, self.queue_benchmarks, self.default_benchmark)
-
-
-def local_job(runs: JobRuns, site: Site) -> Job | None:
+def local_job(runs: JobRuns, site: BatchSite) -> Job | None:
     """The accounting record of a job; ``None`` when no run of it got to the job itself."""
     counted = runs.counted
     if not counted:
@@ -57,10 +41,19 @@ def local_job(runs: JobRuns, site: Site) -> Job | None:
     whose = {"owner": record.owner, "group": record.group, "account": record.account, "project": record.project}
     owner = local.accounted_to(whose, site.rules)
     kernel = round(totals.stime_s)
+    submitted = submit_time(runs)
+    benchmark = site.benchmark(record.qname)
+    sources = []
+    if benchmark:
+        sources.append(("benchmark", CONFIGURED if record.qname in dict(site.queue_benchmarks) else DEFAULT))
+    if record.granted_pe and record.slots > 1 and not last.tasks:
+        # The records of the other nodes are summed into this one, or were never written: at least one node.
+        sources.append(("node_count", DEFAULT))
     return Job(
-        job_id(runs, site.cell),
+        # A requeue resets the time of submission, so it is the smallest one.
+        local.job_id("gesge", site.cell, local_job_id(runs.runs[0].master), submitted),
         status(record),
-        submit_time(runs),
+        submitted,
         round(max([end_us(run.master) for run in counted]) / _US),
         local_job_id=local_job_id(record),
         endpoint_type=local.LOCAL,
@@ -81,16 +74,15 @@ def local_job(runs: JobRuns, site: Site) -> Job | None:
         node_names=_hosts(last),
         local_user=f"{record.owner}:{record.group}" if record.owner and record.group else record.owner,
         project=record.project,
-        benchmark=site.benchmark(record.qname),
+        benchmark=benchmark,
         extra=tuple(_extra(record)),
-        events=tuple(_events(counted)),
-        field_sources=tuple(_field_sources(last, site)),
+        events=tuple(
+            event
+            for run in counted
+            for event in (("LRMSSTART", run.master.start_time_us // _US), ("LRMSEND", end_us(run.master) // _US))
+        ),
+        field_sources=tuple(sources),
     )
-
-
-def job_id(runs: JobRuns, cell: str) -> str:
-    """The identity of a job. (A requeue resets the time of submission, so it is the smallest one.)"""
-    return local.job_id("gesge", cell, local_job_id(runs.runs[0].master), submit_time(runs))
 
 
 def local_job_id(record: Record) -> str:
@@ -106,14 +98,11 @@ def submit_time(runs: JobRuns) -> int:
 
 def status(record: Record) -> str:
     """``completed``; ``aborted`` when a user or administrator deleted the job; else ``failed``."""
-    if record.failed == _REMOVED or (_is_person(record.deleted_by) and record.failed not in NOT_FINAL):
+    # Daemons that enforce limits sign as well.
+    by_person = record.deleted_by is not None and record.deleted_by.partition("@")[0] not in _DAEMONS
+    if record.failed == _REMOVED or (by_person and record.failed not in NOT_FINAL):
         return ABORTED
     return COMPLETED if record.failed == 0 and record.exit_status == 0 else FAILED
-
-
-def _is_person(deleted_by: str | None) -> bool:
-    """Whether someone deleted the job: daemons that enforce limits sign as well."""
-    return deleted_by is not None and deleted_by.partition("@")[0] not in _DAEMONS
 
 
 def exit_code(record: Record) -> int:
@@ -128,12 +117,6 @@ def _amount(value: float) -> int | None:
 
 def _hosts(run: Run) -> tuple[str, ...]:
     return used((run.master, *run.tasks)).hosts if run.tasks else (run.master.hostname,) if run.master.hostname else ()
-
-
-def _events(counted: tuple[Run, ...]) -> Iterator[tuple[str, int]]:
-    for run in counted:
-        yield "LRMSSTART", run.master.start_time_us // _US
-        yield "LRMSEND", end_us(run.master) // _US
 
 
 def _extra(record: Record) -> Iterator[tuple[str, str]]:
@@ -156,11 +139,3 @@ def _extra(record: Record) -> Iterator[tuple[str, str]]:
 def _chosen(name: str | None) -> str | None:
     """An account or department unless it is the one that Grid Engine gives to those who choose none."""
     return None if name in _CHOSEN_BY_NOBODY else name
-
-
-def _field_sources(run: Run, site: Site) -> Iterator[tuple[str, str]]:
-    if site.benchmark(run.master.qname):
-        yield "benchmark", CONFIGURED if run.master.qname in dict(site.queue_benchmarks) else DEFAULT
-    if run.master.granted_pe and run.master.slots > 1 and not run.tasks:
-        # The records of the other nodes are summed into this one, or were never written: at least one node.
-        yield "node_count", DEFAULT

@@ -87,7 +87,7 @@ class Record(NamedTuple):
     """``(group, name, value)`` of usage that the site added, sorted; group ``''``: fields of the record itself."""
 
 
-class Key(NamedTuple):
+class RecordKey(NamedTuple):
     """What makes two lines the same record, in whatever dialect and file they stand."""
 
     job_number: int
@@ -150,9 +150,9 @@ STORED = Record._fields[:-1]
 """What has a column of its own."""
 
 
-def key(record: Record) -> Key:
+def key(record: Record) -> RecordKey:
     """What a record is known by."""
-    return Key(
+    return RecordKey(
         record.job_number,
         record.task_number,
         record.pe_taskid or "",
@@ -172,13 +172,13 @@ def richer(one: Record, other: Record) -> Record:
 
     (Colon lines lack maxrss, deleted_by and custom usage, so a site that converts its files has both.)
     """
-    return max(one, other, key=_amount)
 
+    def amount(record: Record) -> tuple[object, ...]:
+        known = [value is not None for value in record[:-1]]
+        custom = [(group, name, str(value)) for group, name, value in record.custom]
+        return sum(known) + len(custom), known, [value for value in record[:-1] if value is not None], custom
 
-def _amount(record: Record) -> tuple[object, ...]:
-    known = [value is not None for value in record[:-1]]
-    custom = [(group, name, str(value)) for group, name, value in record.custom]
-    return sum(known) + len(custom), known, [value for value in record[:-1] if value is not None], custom
+    return max(one, other, key=amount)
 
 
 def failed_text(code: int) -> str:

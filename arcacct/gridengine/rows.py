@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from arcacct.db.engine import Connection
-from arcacct.gridengine.record import DID_NOT_RUN, STORED, Key, Record
+from arcacct.gridengine.record import DID_NOT_RUN, STORED, Record, RecordKey
+from arcacct.jobs.precedence import GRIDENGINE
+from arcacct.jobs.reading import unescaped
 
 _SPELT = {"group": "GroupName", "pe_taskid": "PeTaskID", "qname": "QName", "granted_pe": "GrantedPE", "arid": "ArID"}
 _SPELT |= {"ioops": "IoOps", "maxvmem_bytes": "MaxVmem", "maxrss_bytes": "MaxRss", "maxpss_bytes": "MaxPss"}
@@ -47,7 +49,7 @@ class Stored(NamedTuple):
     record: Record
 
 
-class Place(NamedTuple):
+class LinePlace(NamedTuple):
     """Where a record was read."""
 
     file_id: int
@@ -79,7 +81,7 @@ def tasks(con: Connection, cell: str, number: Number) -> list[Stored]:
     return _stored(con, f"{_JOB} AND coalesce(PeTaskID, '') > ''", (*number, cell))
 
 
-def same(con: Connection, cell: str, key: Key) -> Stored | None:
+def same(con: Connection, cell: str, key: RecordKey) -> Stored | None:
     """The record that is known by this key."""
     found = _stored(con, _KEY, (*key, cell))
     return found[0] if found else None
@@ -89,19 +91,11 @@ def _stored(con: Connection, condition: str, values: tuple[object, ...]) -> list
     rows = con.execute(
         f"SELECT RecordNo, RecordID, {COLUMNS} FROM GridEngineRecords WHERE {condition} ORDER BY RecordNo", values
     ).fetchall()
-    return [Stored(row[0], row[1], Record._make((*row[2:], _custom(con, row[0])))) for row in rows]
+    usage = "SELECT UsageGroup, Name, Value FROM GridEngineUsage WHERE RecordNo = ? ORDER BY UsageGroup, Name"
+    return [Stored(row[0], row[1], Record._make((*row[2:], tuple(con.execute(usage, row[:1]))))) for row in rows]
 
 
-def _custom(con: Connection, record_no: int) -> tuple[tuple[str, str, float | str], ...]:
-    return tuple(
-        con.execute(
-            "SELECT UsageGroup, Name, Value FROM GridEngineUsage WHERE RecordNo = ? ORDER BY UsageGroup, Name",
-            (record_no,),
-        )
-    )
-
-
-def add(con: Connection, cell: str, rows: Sequence[tuple[Stored, Place]]) -> None:
+def add(con: Connection, cell: str, rows: Sequence[tuple[Stored, LinePlace]]) -> None:
     """Write new records under the numbers that they have been given."""
     con.executemany(_INSERT, [(new.record_no, cell, new.record_id, *place, *new.record[:-1]) for new, place in rows])
     _add_usage(con, [new for new, _place in rows])
@@ -125,6 +119,23 @@ def link(con: Connection, links: Iterable[tuple[int | None, int]]) -> None:
     con.executemany(
         "UPDATE GridEngineRecords SET RecordID = ?1 WHERE RecordNo = ?2 AND RecordID IS NOT ?1", list(links)
     )
+
+
+def own_jobs(con: Connection, record_ids: Collection[int]) -> dict[int, str]:
+    """JobID of our own AARs among these; others are of A-REX, or were pruned."""
+    marks = ",".join(map(str, record_ids))
+    ours = con.execute(
+        f"SELECT RecordID, JobID FROM AAR JOIN RecordSources USING (RecordID) WHERE RecordID IN ({marks})"
+        " AND Source = ?",
+        (GRIDENGINE,),
+    )
+    return {record_id: unescaped(job_id) for record_id, job_id in ours}
+
+
+def has_records(con: Connection, record_ids: Collection[int]) -> bool:
+    """Whether any of some AARs still exists: others were pruned."""
+    marks = ",".join(map(str, record_ids))
+    return con.execute(f"SELECT 1 FROM AAR WHERE RecordID IN ({marks})").fetchone() is not None
 
 
 def numbers_without_record(con: Connection, cell: str) -> list[Number]:

@@ -72,7 +72,11 @@ def jobs(records: Iterable[Record]) -> list[JobRuns]:
     masters.sort(key=_order)
     of_run: list[list[Record]] = [[] for _ in masters]
     for task in sorted(tasks, key=_order) if masters else ():
-        of_run[_run_of(task, masters)].append(task)
+        # The run that contains a task, else the next one that ends after it (tasks come first), else the last.
+        ran = [place for place, master in enumerate(masters) if master.start_time_us]
+        after = [place for place in ran if masters[place].end_time_us >= task.end_time_us]
+        within = [place for place in after if masters[place].start_time_us <= task.start_time_us]
+        of_run[(within or after or ran[-1:] or [len(masters) - 1])[0]].append(task)
     runs = [Run(master, tuple(of_run[place])) for place, master in enumerate(masters)]
     return [JobRuns(tuple(chain)) for chain in _chains(runs)]
 
@@ -83,16 +87,6 @@ def _order(record: Record) -> tuple[object, ...]:
     final = record.failed not in NOT_FINAL
     rest = (record.failed, record.exit_status, record.pe_taskid or "", record.qname or "", record.hostname or "")
     return begin, record.end_time_us, record.submission_time_us, final, rest
-
-
-def _run_of(task: Record, masters: list[Record]) -> int:
-    """The run that contains a task, else the next one that ends after it (tasks come first), else the last."""
-    ran = [place for place, master in enumerate(masters) if master.start_time_us]
-    for place in ran:
-        if masters[place].start_time_us <= task.start_time_us and task.end_time_us <= masters[place].end_time_us:
-            return place
-    following = [place for place in ran if masters[place].end_time_us >= task.end_time_us]
-    return following[0] if following else ran[-1] if ran else len(masters) - 1
 
 
 def _chains(runs: list[Run]) -> list[list[Run]]:
@@ -109,19 +103,15 @@ def _chains(runs: list[Run]) -> list[list[Run]]:
         if not _no_time(master):
             end = max(end, master.end_time_us, master.submission_time_us)
             final = started(master) and master.failed not in NOT_FINAL
-    return _with_times(chains)
+    # Empty records sort first: they are no job of their own, but go with the first that has a time.
+    if len(chains) > 1 and all(_no_time(run.master) for run in chains[0]):
+        return [chains[0] + chains[1], *chains[2:]]
+    return chains
 
 
 def _no_time(record: Record) -> bool:
     """Whether it is one of the empty records that a reschedule by hand leaves: they say nothing of when."""
     return not (record.start_time_us or record.submission_time_us)
-
-
-def _with_times(chains: list[list[Run]]) -> list[list[Run]]:
-    """Empty records sort first: they are no job of their own, but go with the first that has a time."""
-    if len(chains) > 1 and all(_no_time(run.master) for run in chains[0]):
-        return [chains[0] + chains[1], *chains[2:]]
-    return chains
 
 
 def deciding(counted: tuple[Run, ...]) -> Run:

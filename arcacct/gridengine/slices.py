@@ -12,52 +12,16 @@ from typing import NamedTuple
 
 from arcacct.db.engine import Connection
 from arcacct.gridengine import rows
-from arcacct.gridengine.local_jobs import Site, local_job
-from arcacct.gridengine.record import Key, Record, key, richer
-from arcacct.gridengine.rows import Number, Place, Stored
+from arcacct.gridengine.local_jobs import local_job
+from arcacct.gridengine.record import Record, RecordKey, key, richer
+from arcacct.gridengine.rows import LinePlace, Number, Stored
 from arcacct.gridengine.runs import JobRuns, Run, jobs
-from arcacct.jobs import local
-from arcacct.jobs.filling import Conflict, enrich
+from arcacct.jobs.batch import BatchPolicy, BatchSlice, BatchTaken
 from arcacct.jobs.job import Job
 from arcacct.jobs.precedence import GRIDENGINE
-from arcacct.jobs.reading import unescaped
 from arcacct.jobs.writing import JobWriter, forget, rename
 
 _LRMS_NAMES = ("sge", "gridengine", "ge", "ogs", "uge")
-
-
-class Policy(NamedTuple):
-    """How jobs are made."""
-
-    site: Site
-    now: int
-    """UTC seconds."""
-    wait_s: int
-    """How long a job waits for A-REX to finish one that it may be."""
-    prefer_arc: bool = True
-
-
-class Taken(NamedTuple):
-    """What became of some records."""
-
-    new: int = 0
-    known: int = 0
-    """Records that were there already."""
-    added: int = 0
-    """Jobs that were not there."""
-    changed: int = 0
-    """Jobs that are not what they were."""
-    enriched: int = 0
-    """Jobs of A-REX's that were given something."""
-    waiting: int = 0
-    """Jobs that may be one that A-REX has not finished yet."""
-    pruned: int = 0
-    """Jobs that were pruned from the database: they are counted and published already."""
-    conflicts: tuple[Conflict, ...] = ()
-
-    def plus(self, other: Taken) -> Taken:
-        """The sum of two."""
-        return Taken._make(one + more for one, more in zip(self, other, strict=True))  # type: ignore[operator]
 
 
 class _Plan(NamedTuple):
@@ -67,23 +31,17 @@ class _Plan(NamedTuple):
     members: tuple[Stored, ...]
 
 
-class _Slice:
-    """The work of one transaction."""
-
-    def __init__(self, con: Connection, policy: Policy, writer: JobWriter) -> None:
-        self.con = con
-        self.policy = policy
+class _Slice(BatchSlice):
+    def __init__(self, con: Connection, policy: BatchPolicy, writer: JobWriter) -> None:
+        super().__init__(con, policy, GRIDENGINE, _LRMS_NAMES)
         self.cell = policy.site.cell
         self.writer = writer
-        self.with_arc = local.has_arc_jobs(con)
-        self.unfinished = local.earliest_unfinished(con) if self.with_arc else None
         self.next_no = rows.next_record_no(con)
-        self.new: dict[int, tuple[Stored, Place]] = {}
+        self.new: dict[int, tuple[Stored, LinePlace]] = {}
         self.links: dict[int, int | None] = {}
         self.plans: list[_Plan] = []
-        self.taken = Taken()
 
-    def number(self, number: Number, records: Sequence[tuple[Record, Place]], *, anyway: bool = False) -> None:
+    def number(self, number: Number, records: Sequence[tuple[Record, LinePlace]], *, anyway: bool = False) -> None:
         """The records of one job number, and what they change; ``anyway``: make the jobs also if nothing is new."""
         found = {key(one.record): one for one in rows.masters(self.con, self.cell, number)}
         affected = anyway
@@ -95,20 +53,20 @@ class _Slice:
             found = {key(one.record): one for one in rows.tasks(self.con, self.cell, number)} | found
         self._jobs(found)
 
-    def single(self, record: Record, place: Place) -> None:
+    def single(self, record: Record, place: LinePlace) -> None:
         """The only record of a number: most jobs have no more, and need no looking up."""
         new = self._new(record, place)
         job = local_job(JobRuns((Run(record),)), self.policy.site)
         if job is not None:
             self._job(job, (new,), {}, set())
 
-    def _new(self, record: Record, place: Place) -> Stored:
+    def _new(self, record: Record, place: LinePlace) -> Stored:
         new = Stored(self.next_no, None, record)
         self.next_no += 1
         self.new[new.record_no] = new, place
         return new
 
-    def _record(self, record: Record, place: Place, found: dict[Key, Stored]) -> bool:
+    def _record(self, record: Record, place: LinePlace, found: dict[RecordKey, Stored]) -> bool:
         """Put a record among those of its number; whether it changed anything."""
         known_by = key(record)
         old = found.get(known_by)
@@ -129,10 +87,10 @@ class _Slice:
             rows.replace(self.con, found[known_by])
         return True
 
-    def _jobs(self, found: dict[Key, Stored]) -> None:
+    def _jobs(self, found: dict[RecordKey, Stored]) -> None:
         """Make the jobs of one number, and see which AAR each of them has."""
         before = {one.record_id for one in found.values() if one.record_id is not None}
-        existing = self._existing(before)
+        existing = rows.own_jobs(self.con, before)
         claimed: set[int] = set()
         for runs in jobs(one.record for one in found.values()):
             members = tuple(found[key(record)] for run in runs.runs for record in run.records)
@@ -144,24 +102,16 @@ class _Slice:
         # No job is left for these: their records went to another.
         forget(self.con, sorted(existing.keys() - claimed))
 
-    def _existing(self, record_ids: set[int]) -> dict[int, str]:
-        """JobID of our own AARs among these; others are of A-REX, or were pruned."""
-        if not record_ids:
-            return {}
-        marks = ",".join(map(str, record_ids))
-        ours = self.con.execute(
-            f"SELECT RecordID, JobID FROM AAR JOIN RecordSources USING (RecordID) WHERE RecordID IN ({marks})"
-            " AND Source = ?",
-            (GRIDENGINE,),
-        )
-        return {record_id: unescaped(job_id) for record_id, job_id in ours}
-
     def _job(self, job: Job, members: tuple[Stored, ...], existing: dict[int, str], claimed: set[int]) -> None:
         linked = {one.record_id for one in members if one.record_id is not None}
         candidates = sorted(linked & existing.keys() - claimed, key=lambda one: (existing[one] != job.job_id, one))
-        if self.with_arc and self._is_arc_job(job, members):
+        record_id = self.arc_job(job)
+        if record_id is not None:
+            # Its record is completed, and there is no other.
+            self.enrich(record_id, job)
+            self._link(members, record_id)
             return
-        if linked and not candidates and not linked & claimed and self._pruned(linked):
+        if linked and not candidates and not linked & claimed and not rows.has_records(self.con, linked):
             claimed |= linked
             self._link(members, min(linked))
             self.taken = self.taken._replace(pruned=self.taken.pruned + 1)
@@ -170,34 +120,11 @@ class _Slice:
             if existing[candidates[0]] != job.job_id:
                 rename(self.con, candidates[0], job.job_id)
             self.plans.append(_Plan(job, members))
-        elif self._waits(job):
+        elif self.waits(job):
             self._link(members, None)
             self.taken = self.taken._replace(waiting=self.taken.waiting + 1)
         else:
             self.plans.append(_Plan(job, members))
-
-    def _is_arc_job(self, job: Job, members: tuple[Stored, ...]) -> bool:
-        """Whether A-REX has the job: then its record is completed, and there is no other."""
-        record_id = local.arc_job(self.con, job, _LRMS_NAMES)
-        if record_id is None:
-            return False
-        over_arex = not self.policy.prefer_arc
-        told = local.measured(job)
-        done = enrich(self.con, record_id, GRIDENGINE, told, events=job.events, over_arex=over_arex)
-        self._link(members, record_id)
-        self.taken = self.taken.plus(Taken(enriched=int(done.changed), conflicts=done.conflicts))
-        return True
-
-    def _pruned(self, linked: set[int]) -> bool:
-        marks = ",".join(map(str, linked))
-        return self.con.execute(f"SELECT 1 FROM AAR WHERE RecordID IN ({marks})").fetchone() is None
-
-    def _waits(self, job: Job) -> bool:
-        return (
-            self.unfinished is not None
-            and self.unfinished <= job.submit_time + local.CLOCKS_S
-            and self.policy.now - job.end_time < self.policy.wait_s
-        )
 
     def _link(self, members: Iterable[Stored], record_id: int | None) -> None:
         for one in members:
@@ -206,7 +133,7 @@ class _Slice:
             elif one.record_id != record_id:
                 self.links[one.record_no] = record_id
 
-    def write(self) -> Taken:
+    def write(self) -> BatchTaken:
         """Write everything that was planned."""
         plans = {plan.job.job_id: plan for plan in self.plans}
         if plans:
@@ -220,9 +147,11 @@ class _Slice:
         return self.taken
 
 
-def take(con: Connection, policy: Policy, writer: JobWriter, records: Sequence[tuple[Record, Place]]) -> Taken:
+def take(
+    con: Connection, policy: BatchPolicy, writer: JobWriter, records: Sequence[tuple[Record, LinePlace]]
+) -> BatchTaken:
     """Write new records and what they change; inside the caller's transaction."""
-    by_number: dict[Number, list[tuple[Record, Place]]] = {}
+    by_number: dict[Number, list[tuple[Record, LinePlace]]] = {}
     for record, place in records:
         by_number.setdefault((record.job_number, record.task_number), []).append((record, place))
     work = _Slice(con, policy, writer)
@@ -235,7 +164,7 @@ def take(con: Connection, policy: Policy, writer: JobWriter, records: Sequence[t
     return work.write()
 
 
-def make_again(con: Connection, policy: Policy, writer: JobWriter, numbers: Iterable[Number]) -> Taken:
+def make_again(con: Connection, policy: BatchPolicy, writer: JobWriter, numbers: Iterable[Number]) -> BatchTaken:
     """Make the jobs of these numbers again from their records; inside the caller's transaction."""
     work = _Slice(con, policy, writer)
     for number in numbers:

@@ -137,7 +137,10 @@ def sums(records: Iterable[Record], question: Question) -> list[Row]:
 
 def table(rows: Iterable[Row]) -> list[tuple[Any, ...]]:
     """The rows with all that is known: the columns asked by, the sums, the efficiency."""
-    return [(*key, *(_rounded(value) for value in total), total.cpu_efficiency) for key, total in rows]
+    return [
+        (*key, *(value if isinstance(value, int) else round(value, 6) for value in total), total.cpu_efficiency)
+        for key, total in rows
+    ]
 
 
 def table_columns(question: Question) -> tuple[str, ...]:
@@ -160,8 +163,8 @@ def qacct_lines(question: Question, rows: list[Row]) -> Iterator[str]:
     yield header
     yield "=" * len(header)
     for key, total in rows:
-        cells = [_cell(value, width) for value, width in zip(key, widths, strict=True)]
-        yield "".join(cells) + (
+        cells = [f"{value:5}" if isinstance(value, int) else value for value in key]
+        yield "".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) + (
             f"{total.wallclock_s:13.0f} {total.utime_s:13.3f} {total.stime_s:13.3f} {total.cpu_s:13.3f}"
             f" {total.memory_gib_s:18.3f} {total.io_gib:18.3f} {total.iow_s:18.3f}"
         )
@@ -175,16 +178,8 @@ def _width(name: str, wanted: str | None, values: list[str | int]) -> int:
     return max(len(COLUMNS[name].title), *map(len, texts)) + 1
 
 
-def _cell(value: str | int, width: int) -> str:
-    return f"{value:5}".ljust(width) if isinstance(value, int) else value.ljust(width)
-
-
 def _matches(record: Record, column: str, pattern: str) -> bool:
     value = str(COLUMNS[column].of(record))
     if column == "queue" and fnmatchcase(f"{value}@{record.hostname}", pattern):
         return True
     return value == pattern or fnmatchcase(value, pattern)
-
-
-def _rounded(value: float) -> float:
-    return value if isinstance(value, int) else round(value, 6)

@@ -109,6 +109,9 @@ class _Reader:
                 if len(self._text) - self._place > LARGEST_OBJECT or not self._more(least):
                     raise InputError(f"damaged or cut: {error}") from error
                 least *= 2
+            except ValueError:
+                # A number that is too long for Python costs its job alone.
+                self._json = json.JSONDecoder(parse_int=float)
             else:
                 text = self._text[self._place : end]
                 self._place = end
@@ -125,8 +128,13 @@ def parts(text: str) -> tuple[SacctPart, StepsUse]:
     if type(job) is not dict:
         raise ValueError("not an object")
     time = _inside(job, "time")
-    at = _state(_inside(job, "state").get("current", job.get("state")))
-    status, signal = _exit_code(_inside(job, "exit_code"))
+    states = _inside(job, "state").get("current", job.get("state"))
+    names = [state(one) for one in (states if type(states) is list else [states]) if type(one) is str]
+    # Of several the one that says that the job goes on, else the first: the others are flags.
+    at = next((one for one in names if one in UNFINISHED), names[0] if names else "")
+    code = _inside(job, "exit_code")
+    of_signal = _inside(code, "signal")
+    status, signal = _number(code.get("return_code")), _number(of_signal.get("signal_id", of_signal.get("id")))
     if not status and not signal and at != "COMPLETED":
         status = signal = None
     steps = StepsUse()
@@ -178,13 +186,9 @@ def _step(step: dict[str, Any]) -> SacctPart:
     return nothing._replace(
         cpu_us=max(total_us, user_us + kernel_us),
         cpu_kernel_us=kernel_us,
-        memory_kib=_kib(most.get("mem")),
-        virtual_memory_kib=_kib(most.get("vmem")),
+        memory_kib=-(-most["mem"] // 1024) if "mem" in most else None,
+        virtual_memory_kib=-(-most["vmem"] // 1024) if "vmem" in most else None,
     )
-
-
-def _kib(size_bytes: int | None) -> int | None:
-    return None if size_bytes is None else -(-size_bytes // 1024)
 
 
 def _inside(value: dict[str, Any], name: str) -> dict[str, Any]:
@@ -216,17 +220,6 @@ def _instants(time: dict[str, Any], name: str) -> Instants | None:
 def _cpu_us(time: dict[str, Any], name: str) -> int:
     value = _inside(time, name)
     return (_number(value.get("seconds")) or 0) * 10**6 + (_number(value.get("microseconds")) or 0)
-
-
-def _state(value: Any) -> str:
-    """The state; of a list the one that says that the job goes on, else the first: the others are flags."""
-    names = [state(one) for one in (value if type(value) is list else [value]) if type(one) is str]
-    return next((one for one in names if one in UNFINISHED), names[0] if names else "")
-
-
-def _exit_code(value: dict[str, Any]) -> tuple[int | None, int | None]:
-    signal = _inside(value, "signal")
-    return _number(value.get("return_code")), _number(signal.get("signal_id", signal.get("id")))
 
 
 def _tres(value: Any) -> dict[str, int]:

@@ -6,8 +6,6 @@ Each run is a job of its own: so Slurm counts, and Sonar, whose records of the s
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from arcacct.jobs import local
 from arcacct.jobs.hostlists import expand
 from arcacct.jobs.job import Job
@@ -18,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from arcacct.conf.values import MapRule
+    from arcacct.jobs.batch import BatchSite
     from arcacct.slurm.record import SlurmRun
 
 _US = 10**6
@@ -29,20 +27,12 @@ _STATUS = {"COMPLETED": COMPLETED, "RESIZING": COMPLETED, "CANCELLED": ABORTED}
 """Of a job that was resized the other part is a run of its own."""
 
 
-class SlurmSite(NamedTuple):
-    """What the site's configuration says about jobs of Slurm."""
-
-    rules: tuple[MapRule, ...] = ()
-    default_benchmark: str | None = None
-    queue_benchmarks: tuple[tuple[str, str], ...] = ()
-
-
-def local_job(run: SlurmRun, site: SlurmSite) -> Job:
+def local_job(run: SlurmRun, site: BatchSite) -> Job:
     """The accounting record of a run."""
     # Slurm's account is what other batch systems call project, too.
     whose = {"owner": run.user, "group": run.group, "account": run.account, "project": run.account}
     owner = local.accounted_to(whose, site.rules)
-    benchmark = local.queue_benchmark(run.partition, site.queue_benchmarks, site.default_benchmark)
+    benchmark = site.benchmark(run.partition)
     names = node_names(run)
     kernel_s = None if run.cpu_kernel_us is None else round(run.cpu_kernel_us / _US)
     return Job(

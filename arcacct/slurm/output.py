@@ -7,6 +7,7 @@ What cannot be used comes with everything that is needed to read it again: it st
 from __future__ import annotations
 
 import codecs
+from itertools import chain
 from typing import NamedTuple
 
 from arcacct.errors import InputError
@@ -56,17 +57,10 @@ def read(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ToldJob]:
         begun.append(chunk)
         if chunk.strip():
             break
-    beginning = b"".join(begun)
-    whole = _again(beginning, coming)
-    if beginning.lstrip().startswith(b"{"):
+    whole = chain(begun, coming)
+    if b"".join(begun).lstrip().startswith(b"{"):
         return _json(whole, form)
     return _table(whole, form)
-
-
-def _again(beginning: bytes, coming: Iterator[bytes]) -> Iterator[bytes]:
-    if beginning:
-        yield beginning
-    yield from coming
 
 
 def _json(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ToldJob]:
@@ -139,7 +133,8 @@ class _Jobs:
                 yield from self.end()
             self._add(row)
             self._fault = self._fault or Fault(row.reason)
-            self._job_id = int(number or -1)
+            # A number may be longer than any of Slurm's, and than Python reads.
+            self._job_id = int(number[:20] or -1)
             return
         try:
             one = part(row.values, self._form.zone)

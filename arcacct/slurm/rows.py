@@ -172,7 +172,9 @@ class TableRows:
         while place < len(stretch):
             row, count = self._next(stretch, place)
             place += count
-            if isinstance(row, Misfit) and self._is_rest(row.lines[0]):
+            line = row.lines[0]
+            is_short = line.count(self._delimiter) + 1 < self._width
+            if isinstance(row, Misfit) and is_short and not self._may_begin(line):
                 broken = (
                     at for at in reversed(range(len(found))) if isinstance(found[at], Misfit) or found[at].lines[1:]
                 )
@@ -202,11 +204,12 @@ class TableRows:
                     return TableRow(values, tuple(lines), number), len(lines)
                 if (lines[1:] and self._alone(number, own) is not None) or sum(map(len, lines)) > HORIZON:
                     break
-        return Misfit(self._wrong(line), (line,), number, self._job(line)), 1
-
-    def _is_rest(self, line: str) -> bool:
-        """Whether a line must be what is left of another row, as it is no beginning of one."""
-        return line.count(self._delimiter) + 1 < self._width and not self._may_begin(line)
+        fields = line.split(self._delimiter)
+        wrong = f"{len(fields)} fields where the header names {self._width}"
+        if len(fields) == self._width:
+            at = next(at for at, shape in self._checked if not shape.fullmatch(fields[at]))
+            wrong = f"{self._names[at]}: {fields[at][:40]!r} is not what stands there"
+        return Misfit(wrong, (line,), number, self._job(line)), 1
 
     def _job(self, line: str) -> str:
         fields = line.split(self._delimiter)
@@ -214,13 +217,6 @@ class TableRows:
         if any(self._is_text[:place]) or place >= len(fields) or not self._shapes[place].fullmatch(fields[place]):
             return ""
         return fields[place]
-
-    def _wrong(self, line: str) -> str:
-        fields = line.split(self._delimiter)
-        if len(fields) != self._width:
-            return f"{len(fields)} fields where the header names {self._width}"
-        place = next(place for place, shape in self._checked if not shape.fullmatch(fields[place]))
-        return f"{self._names[place]}: {fields[place][:40]!r} is not what stands there"
 
     def _put_together(self, text: str) -> dict[str, str] | None:
         """

@@ -8,64 +8,23 @@ often; what is made again and is the same writes nothing and logs nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from arcacct.db.engine import Connection
-from arcacct.jobs import local
-from arcacct.jobs.filling import Conflict, enrich
+from arcacct.jobs.batch import BatchPolicy, BatchSlice, BatchTaken
 from arcacct.jobs.job import Job
 from arcacct.jobs.precedence import SACCT
 from arcacct.jobs.writing import JobWriter, forget
 from arcacct.slurm import stored_runs
-from arcacct.slurm.local_jobs import SlurmSite, local_job, together
+from arcacct.slurm.local_jobs import local_job, together
 from arcacct.slurm.record import SlurmRun, joined
 from arcacct.slurm.stored_runs import JobNumber, KeptRun
 
 _LRMS_NAMES = ("slurm",)
 
 
-class SlurmPolicy(NamedTuple):
-    """How jobs are made."""
-
-    site: SlurmSite
-    now: int
-    """UTC seconds."""
-    wait_s: int
-    """How long a job waits for A-REX to finish one that it may be."""
-    prefer_arc: bool = True
-
-
-class RunsTaken(NamedTuple):
-    """What became of some runs."""
-
-    new: int = 0
-    known: int = 0
-    """Runs that were there already."""
-    added: int = 0
-    """Jobs that were not there."""
-    changed: int = 0
-    """Jobs that are not what they were."""
-    enriched: int = 0
-    """Jobs of A-REX's, or of Sonar's, that were given something."""
-    waiting: int = 0
-    """Jobs that may be one that A-REX has not finished yet."""
-    pruned: int = 0
-    """Runs that were pruned from the database: they are counted and published already."""
-    conflicts: tuple[Conflict, ...] = ()
-
-    def plus(self, other: RunsTaken) -> RunsTaken:
-        """The sum of two."""
-        return RunsTaken._make(one + more for one, more in zip(self, other, strict=True))  # type: ignore[operator]
-
-
-class _RunsSlice:
-    """The work of one transaction."""
-
-    def __init__(self, con: Connection, policy: SlurmPolicy) -> None:
-        self.con = con
-        self.policy = policy
-        self.with_arc = local.has_arc_jobs(con)
-        self.unfinished = local.earliest_unfinished(con) if self.with_arc else None
+class _RunsSlice(BatchSlice):
+    def __init__(self, con: Connection, policy: BatchPolicy) -> None:
+        super().__init__(con, policy, SACCT, _LRMS_NAMES)
         self.next_no = stored_runs.next_run_no(con)
         self.kept: dict[int, KeptRun] = {}
         """By RunNo, as they are in the database."""
@@ -73,7 +32,6 @@ class _RunsSlice:
         """As they have to be."""
         self.writes: dict[str, list[tuple[Job, KeptRun]]] = {}
         """By cluster."""
-        self.taken = RunsTaken()
 
     def known(self, cluster: str, job_ids: Iterable[int]) -> dict[int, dict[int, KeptRun]]:
         """What is kept of some numbers of a cluster: by number and submission."""
@@ -104,38 +62,23 @@ class _RunsSlice:
         of_arc: dict[int, list[tuple[Job, KeptRun]]] = {}
         for _, one in sorted(known.items()):
             job = local_job(one.run, self.policy.site)
-            record_id = local.arc_job(self.con, job, _LRMS_NAMES) if self.with_arc else None
+            record_id = self.arc_job(job)
             if record_id is not None:
                 of_arc.setdefault(record_id, []).append((job, one))
+            elif (of_sonar := stored_runs.sonars_record(self.con, one.run)) is not None:
+                self._complete(of_sonar, job, [one])
+            elif one.record_id is not None and not stored_runs.existing(self.con, [one.record_id]):
+                self.taken = self.taken._replace(pruned=self.taken.pruned + 1)
+            elif one.record_id is None and self.waits(job):
+                self.taken = self.taken._replace(waiting=self.taken.waiting + 1)
             else:
-                self._alone(job, one)
+                self.writes.setdefault(one.run.cluster, []).append((job, one))
         for record_id, members in of_arc.items():
-            job = together([job for job, _ in members])
-            self._enrich(record_id, job, [one for _, one in members])
+            self._complete(record_id, together([job for job, _ in members]), [one for _, one in members])
 
-    def _alone(self, job: Job, one: KeptRun) -> None:
-        """A run that A-REX does not know."""
-        record_id = stored_runs.sonars_record(self.con, one.run)
-        if record_id is not None:
-            self._enrich(record_id, job, [one])
-        elif one.record_id is not None and not stored_runs.existing(self.con, [one.record_id]):
-            self.taken = self.taken._replace(pruned=self.taken.pruned + 1)
-        elif one.record_id is None and self._waits(job):
-            self.taken = self.taken._replace(waiting=self.taken.waiting + 1)
-        else:
-            self.writes.setdefault(one.run.cluster, []).append((job, one))
-
-    def _enrich(self, record_id: int, job: Job, members: Sequence[KeptRun]) -> None:
+    def _complete(self, record_id: int, job: Job, members: Sequence[KeptRun]) -> None:
         """Give a record of A-REX's or Sonar's what Slurm measured; one that was made of the run before goes."""
-        done = enrich(
-            self.con,
-            record_id,
-            SACCT,
-            local.measured(job),
-            events=job.events,
-            over_arex=not self.policy.prefer_arc,
-        )
-        self.taken = self.taken.plus(RunsTaken(enriched=int(done.changed), conflicts=done.conflicts))
+        self.enrich(record_id, job)
         before = {one.record_id for one in members if one.record_id not in (None, record_id)}
         sources = stored_runs.existing(self.con, before)
         forget(self.con, sorted(number for number, source in sources.items() if source == SACCT))
@@ -145,26 +88,19 @@ class _RunsSlice:
     def _link(self, one: KeptRun, record_id: int) -> None:
         self.now[one.run_no] = self.now[one.run_no]._replace(record_id=record_id)
 
-    def _waits(self, job: Job) -> bool:
-        return (
-            self.unfinished is not None
-            and self.unfinished <= job.submit_time + local.CLOCKS_S
-            and self.policy.now - job.end_time < self.policy.wait_s
-        )
-
-    def write(self) -> RunsTaken:
+    def write(self) -> BatchTaken:
         """Write everything that was planned."""
         for cluster, some in self.writes.items():
             written = JobWriter(self.con, SACCT, cluster).write([job for job, _ in some])
             for job, one in some:
                 self._link(one, written.record_ids[job.job_id])
-            self.taken = self.taken.plus(RunsTaken(added=written.added, changed=written.changed))
+            self.taken = self.taken.plus(BatchTaken(added=written.added, changed=written.changed))
         changed = [one for number, one in self.now.items() if number in self.kept and one != self.kept[number]]
         stored_runs.keep(self.con, [one for number, one in self.now.items() if number not in self.kept], changed)
         return self.taken
 
 
-def take(con: Connection, policy: SlurmPolicy, runs: Sequence[SlurmRun]) -> RunsTaken:
+def take(con: Connection, policy: BatchPolicy, runs: Sequence[SlurmRun]) -> BatchTaken:
     """Write runs and what they change; inside the caller's transaction."""
     by_cluster: dict[str, dict[int, list[SlurmRun]]] = {}
     for run in runs:
@@ -179,7 +115,7 @@ def take(con: Connection, policy: SlurmPolicy, runs: Sequence[SlurmRun]) -> Runs
     return work.write()
 
 
-def make_again(con: Connection, policy: SlurmPolicy, numbers: Iterable[JobNumber]) -> RunsTaken:
+def make_again(con: Connection, policy: BatchPolicy, numbers: Iterable[JobNumber]) -> BatchTaken:
     """Make the jobs of these numbers again from their runs; inside the caller's transaction."""
     by_cluster: dict[str, list[int]] = {}
     for cluster, job_id in numbers:

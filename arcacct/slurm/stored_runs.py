@@ -1,4 +1,4 @@
-"""Slurm's runs in the database, and how far A-REX's records were looked at for them."""
+"""Slurm's runs in the database, and until when sacct was asked."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from arcacct.db.engine import Connection
-from arcacct.jobs.precedence import OF_AREX, SLURM
+from arcacct.jobs.precedence import SLURM
 from arcacct.slurm.record import SlurmRun
 
 _SPELT = {"job_id": "JobID", "shown": "ShownID", "elapsed_s": "Elapsed", "cores": "CPUs", "partition": "QPartition"}
@@ -19,7 +19,6 @@ COLUMNS = ", ".join(
 _INSERT = f"INSERT INTO SlurmRuns (RunNo, RecordID, {COLUMNS}) VALUES (?, ?{', ?' * len(SlurmRun._fields)})"
 _REPLACE = f"UPDATE SlurmRuns SET (RecordID, {COLUMNS}) = (?{', ?' * len(SlurmRun._fields)}) WHERE RunNo = ?"
 _PAGE = 500
-_CACHE_KIB = 16 * 1024
 _OFF_S = 3600
 """Sonar takes the time zone that holds now for all of Slurm's times."""
 
@@ -33,11 +32,6 @@ class KeptRun(NamedTuple):
     run_no: int
     record_id: int | None
     run: SlurmRun
-
-
-def prepare(con: Connection) -> None:
-    """Make room for a long import: a job goes into some twenty indexes, whose pages should stay."""
-    con.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
 
 
 def of_jobs(con: Connection, cluster: str, job_ids: Iterable[int]) -> list[KeptRun]:
@@ -116,39 +110,6 @@ def existing(con: Connection, record_ids: Iterable[int]) -> dict[int, str | None
     marks = ",".join(map(str, record_ids))
     query = "SELECT AAR.RecordID, Source FROM AAR LEFT JOIN RecordSources USING (RecordID) WHERE AAR.RecordID IN"
     return dict(con.execute(f"{query} ({marks})").fetchall())
-
-
-def horizon(con: Connection) -> int:
-    """The last number that a finished record was logged under."""
-    return int(con.execute("SELECT ifnull(max(Seq), 0) FROM FinishedLog").fetchone()[0])
-
-
-def seen(con: Connection, cluster: str) -> int:
-    """How far A-REX's records were looked at for a cluster."""
-    row = con.execute("SELECT Seq FROM SlurmProgress WHERE Cluster = ?", (cluster,)).fetchone()
-    return 0 if row is None else int(row[0])
-
-
-def see(con: Connection, cluster: str, seq: int) -> None:
-    """Remember that."""
-    con.execute(
-        "INSERT INTO SlurmProgress (Cluster, Seq) VALUES (?, ?) ON CONFLICT (Cluster) DO UPDATE SET Seq = excluded.Seq",
-        (cluster, seq),
-    )
-
-
-def logged_since(con: Connection, seq: int, until: int) -> list[tuple[int, int]]:
-    """``(Seq, job number)`` of A-REX's jobs that were logged after a place, a page of them; 0: none of Slurm's."""
-    rows = con.execute(
-        "SELECT Seq, LocalJobID, coalesce(Source, ?) FROM FinishedLog LEFT JOIN AAR USING (RecordID)"
-        " LEFT JOIN RecordSources USING (RecordID) WHERE Seq > ? AND Seq <= ? ORDER BY Seq LIMIT ?",
-        (OF_AREX[0], seq, until, _PAGE),
-    ).fetchall()
-    return [(found, _number(local_id) if source in OF_AREX else 0) for found, local_id, source in rows]
-
-
-def _number(text: str | None) -> int:
-    return int(text) if text and text.isascii() and text.isdecimal() and len(text) < 17 else 0
 
 
 def asked_until(con: Connection, cluster: str) -> int | None:

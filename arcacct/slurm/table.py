@@ -59,11 +59,8 @@ def part(row: Mapping[str, str], zone: tzinfo | None) -> SacctPart:
     number = read("JobIDRaw", job_number)
     status, signal = read("ExitCode", exit_code) or (None, None)
     elapsed_s = read("ElapsedRaw", amount)
-    cpu = [
-        one
-        for one in (_sum(read("UserCPU", duration_us), read("SystemCPU", duration_us)), read("TotalCPU", duration_us))
-        if one is not None
-    ]
+    user_us, kernel_us, total_us = (read(column, duration_us) for column in ("UserCPU", "SystemCPU", "TotalCPU"))
+    known = [one for one in (user_us, kernel_us, total_us) if one is not None]
     cores = read("AllocCPUS", amount), read("NCPUS", amount), parse(text("AllocTRES")).get("cpu")
     return SacctPart(
         job_id=number.job_id,
@@ -89,12 +86,8 @@ def part(row: Mapping[str, str], zone: tzinfo | None) -> SacctPart:
         wckey=text("WCKey").removeprefix("*"),
         name=text("JobName"),
         tres=text("AllocTRES"),
-        cpu_us=max(cpu, default=None),
-        cpu_kernel_us=read("SystemCPU", duration_us),
+        cpu_us=max(total_us or 0, (user_us or 0) + (kernel_us or 0)) if known else None,
+        cpu_kernel_us=kernel_us,
         memory_kib=read("MaxRSS", size_kib),
         virtual_memory_kib=read("MaxVMSize", size_kib),
     )
-
-
-def _sum(one: int | None, other: int | None) -> int | None:
-    return None if one is None and other is None else (one or 0) + (other or 0)

@@ -85,18 +85,12 @@ def users(smi: str) -> dict[int, list[Fields]]:
 
 
 def _query(smi: str, fields: dict[str, str]) -> list[Fields]:
-    lines = _run(smi, f"--query-gpu={','.join(fields.values())}", "--format=csv,noheader,nounits")
-    return [_card(fields, line) for line in lines if line.strip()]
-
-
-def _card(fields: dict[str, str], line: str) -> Fields:
-    found: Fields = {}
-    for key, text in zip(fields, (part.strip() for part in line.split(",")), strict=False):
-        if not text or text.startswith("["):
-            continue
-        value = text if key in _TEXTS else _number(key, text)
-        if value is not None:
-            found[key] = value
+    found = []
+    for line in _run(smi, f"--query-gpu={','.join(fields.values())}", "--format=csv,noheader,nounits"):
+        texts = zip(fields, map(str.strip, line.split(",")), strict=False)
+        told = {key: text if key in _TEXTS else _number(key, text) for key, text in texts if text and text[0] != "["}
+        if line.strip():
+            found.append({key: value for key, value in told.items() if value is not None})
     return found
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from arcacct.db.engine import Connection
+from arcacct.db.notes import note, noted
 
 _KEY = "SONAR_DROPPED"
 """Of DBConfig: a JSON object; its names are those of the format, so it stays small."""
@@ -14,12 +15,10 @@ _KEY = "SONAR_DROPPED"
 
 def dropped(con: Connection) -> Counter[str]:
     """The counts by field."""
-    row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = ?", (_KEY,)).fetchone()
-    return Counter(json.loads(row[0])) if row is not None else Counter()
+    return Counter(json.loads(noted(con, _KEY) or "{}"))
 
 
 def add_dropped(con: Connection, counts: Mapping[str, int]) -> None:
     """Count some more, inside the caller's transaction."""
     if counts:
-        text = json.dumps(dropped(con) + Counter(counts), sort_keys=True)
-        con.execute("INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (_KEY, text))
+        note(con, _KEY, json.dumps(dropped(con) + Counter(counts), sort_keys=True))

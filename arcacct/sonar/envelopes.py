@@ -191,23 +191,15 @@ def _errors(values: list[Any], fields: Strict) -> Errors:
     found = []
     for value in values:
         try:
-            found.append(_complaint(value, fields))
+            if type(value) is not dict:
+                raise MalformedError("errors is not a list of objects")  # noqa: TRY301  as a reader of fields does
+            at, cluster = field.timestamp(value, "time"), fields.text(value, "cluster")
+            found.append(ProducerError(at, cluster, fields.text(value, "node"), field.name(value, "detail")))
         except MalformedError as error:
             fields.drop("errors", error)
     if not found:
         raise MalformedError("no error of it has a time and a detail")
     return Errors(tuple(found))
-
-
-def _complaint(value: Any, fields: Strict) -> ProducerError:
-    if type(value) is not dict:
-        raise MalformedError("errors is not a list of objects")
-    return ProducerError(
-        field.timestamp(value, "time"),
-        fields.text(value, "cluster"),
-        fields.text(value, "node"),
-        field.name(value, "detail"),
-    )
 
 
 def _nonzero(value: dict[str, Any], key: str) -> int:

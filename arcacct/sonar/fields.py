@@ -46,7 +46,13 @@ def text(holder: dict[str, Any], key: str, longest: int = LONGEST_TEXT) -> str:
         raise MalformedError(f"{key} is not a string")
     if len(value) > longest:
         raise MalformedError(f"{key} has {len(value)} characters")
-    _refuse_unprintable(value, key)
+    # What terminals obey, or no text of a database can be; blanks of any kind are no harm.
+    if _CONTROL.search(value):
+        raise MalformedError(f"{key} has control characters")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise MalformedError(f"{key} is not Unicode") from None
     return value
 
 
@@ -194,16 +200,6 @@ def seconds_of(value: str) -> int:
     if not 0 <= found <= 253402300799:
         raise ValueError(value)
     return found
-
-
-def _refuse_unprintable(value: str, key: str) -> None:
-    """What terminals obey, or no text of a database can be; blanks of any kind are no harm."""
-    if _CONTROL.search(value):
-        raise MalformedError(f"{key} has control characters")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise MalformedError(f"{key} is not Unicode") from None
 
 
 class Lost(NamedTuple):

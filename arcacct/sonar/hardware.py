@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from arcacct.db.engine import Connection
 from arcacct.jobs.hostlists import compress
 from arcacct.sonar.envelopes import Cluster, ProducerError, Sysinfo
-from arcacct.sonar.samples import JobKey
+from arcacct.sonar.samples import SampledKey
 
 _REMEMBERED = 50_000
 
@@ -37,29 +37,24 @@ class Names:
         """The number of a node."""
         return self._id("NodeNames", ("ClusterID", "Name"), (self.cluster(cluster), name))
 
-    def job(self, cluster: str, node: str, key: JobKey) -> tuple[int, int, JobKey]:
+    def job(self, cluster: str, node: str, key: SampledKey) -> tuple[int, int]:
         """The numbers of a sampled job and of the node it was sampled on."""
         node_id = self.node(cluster, node)
         columns = ("ClusterID", "JobID", "Epoch", "NodeID")
         values = (self.cluster(cluster), key.job, key.epoch, node_id if key.epoch else 0)
-        return self._id("SampledJobs", columns, values), node_id, key
+        return self._id("SampledJobs", columns, values), node_id
 
     def _id(self, table: str, columns: Sequence[str], values: tuple[object, ...]) -> int:
         found = self._ids.get((table, *values))
         if found is None:
             if len(self._ids) > _REMEMBERED:
                 self._ids.clear()
-            found = self._look_up(table, columns, values)
+            condition = " AND ".join(f"{column} = ?" for column in columns)
+            row = self._con.execute(f"SELECT ID FROM {table} WHERE {condition}", values).fetchone()
+            insert = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(values))})"
+            found = int(row[0]) if row is not None else self._con.execute(insert, values).lastrowid or 0
             self._ids[table, *values] = found
         return found
-
-    def _look_up(self, table: str, columns: Sequence[str], values: tuple[object, ...]) -> int:
-        condition = " AND ".join(f"{column} = ?" for column in columns)
-        row = self._con.execute(f"SELECT ID FROM {table} WHERE {condition}", values).fetchone()
-        if row is not None:
-            return int(row[0])
-        marks = ", ".join("?" * len(values))
-        return self._con.execute(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", values).lastrowid or 0
 
 
 def observe_sysinfo(con: Connection, names: Names, told: Sysinfo) -> None:
@@ -82,16 +77,13 @@ def observe_sysinfo(con: Connection, names: Names, told: Sysinfo) -> None:
         # Two truths for one second: always the same one holds.
         if content < rows[0][3]:
             return
-        _delete_hardware(con, rows[0][0])
+        for table, column in (("NodeCards", "NodesID"), ("NodeSoftware", "NodesID"), ("Nodes", "ID")):
+            con.execute(f"DELETE FROM {table} WHERE {column} = ?", rows[0][:1])
     elif rows and rows[0][2] > told.time:
         _cut_hardware(con, rows[0][0], told.time)
     elif later is not None and later[1] == content:
         con.execute("UPDATE Nodes SET ValidFrom = ? WHERE ID = ?", (told.time, later[0]))
         return
-    _insert_hardware(con, node_id, told, content)
-
-
-def _insert_hardware(con: Connection, node_id: int, told: Sysinfo, content: str) -> None:
     values = (node_id, told.time, told.time, content, *told[3:15])
     row_id = con.execute(
         "INSERT INTO Nodes (NodeID, ValidFrom, LastSeen, Content, OSName, OSRelease, NumaNodes, Sockets,"
@@ -126,12 +118,6 @@ def _cut_hardware(con: Connection, row_id: int, at: int) -> None:
         con.execute(
             f"INSERT INTO {table} (NodesID, {rest}) SELECT ?, {rest} FROM {table} WHERE NodesID = ?", (copy, row_id)
         )
-
-
-def _delete_hardware(con: Connection, row_id: int) -> None:
-    con.execute("DELETE FROM NodeCards WHERE NodesID = ?", (row_id,))
-    con.execute("DELETE FROM NodeSoftware WHERE NodesID = ?", (row_id,))
-    con.execute("DELETE FROM Nodes WHERE ID = ?", (row_id,))
 
 
 def observe_cluster(con: Connection, names: Names, told: Cluster) -> None:

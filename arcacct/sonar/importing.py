@@ -12,7 +12,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -37,9 +36,8 @@ from arcacct.sonar.envelopes import (
 from arcacct.sonar.hardware import Names, observe_cluster, observe_sysinfo, remember_complaint
 from arcacct.sonar.points import add_job_points, add_node_points, forget_points, fuller
 from arcacct.sonar.records import Settled, settle, settle_logged
-from arcacct.sonar.samples import JobKey, JobSnapshot, Reading, Sample
+from arcacct.sonar.samples import JobSnapshot, Reading, Sample, SampledKey
 from arcacct.sonar.site import Site
-from arcacct.sonar.slurm_jobs import SlurmReport
 from arcacct.sonar.slurm_rows import merge_report
 from arcacct.sonar.stream import RejectedObject
 from arcacct.sonar.use import HOUR_S
@@ -128,7 +126,7 @@ class Importer(ImportRun):
     def _empty(self) -> None:
         self._single: list[_Piece] = []
         self._readings: dict[tuple[str, str], dict[int, Reading]] = {}
-        self._snapshots: dict[tuple[str, str, JobKey], dict[int, JobSnapshot]] = {}
+        self._snapshots: dict[tuple[str, str, SampledKey], dict[int, JobSnapshot]] = {}
         self._touched: set[tuple[str, int]] = set()
         self._sources: dict[tuple[str, str, int], _Source] = {}
         self._texts = 0
@@ -213,14 +211,14 @@ class Importer(ImportRun):
         if isinstance(what, Sample):
             self._take_sample(what, source)
         elif isinstance(what, Sysinfo):
-            self._wait(lambda con: observe_sysinfo(con, names, what), source)
+            self._wait(partial(observe_sysinfo, names=names, told=what), source)
         elif isinstance(what, Cluster):
-            self._wait(lambda con: observe_cluster(con, names, what), source, 1 + len(what.nodes))
+            self._wait(partial(observe_cluster, names=names, told=what), source, 1 + len(what.nodes))
         elif isinstance(what, Errors):
             self._wait_complaints(what.complaints, source)
         else:
             for report in what.reports:
-                self._wait(partial(self._merge_report, what.cluster, report), source)
+                self._wait(partial(merge_report, names=names, cluster=what.cluster, report=report), source)
                 self._touched.add((what.cluster, report.job_id))
 
     def _wait(self, run: Callable[[Connection], None], source: _Source, samples: int = 1) -> None:
@@ -228,12 +226,9 @@ class Importer(ImportRun):
         self._single.append(_Piece(run, (source,)))
         self._weight += _WRITES_OF_A_SAMPLE * samples
 
-    def _merge_report(self, cluster: str, report: SlurmReport, con: Connection) -> None:
-        merge_report(con, self._names, cluster, report)
-
     def _wait_complaints(self, complaints: Iterable[ProducerError], source: _Source) -> None:
         for one in complaints:
-            self._single.append(_Piece(lambda con, one=one: remember_complaint(con, self._names, one), (source,)))  # type: ignore[misc]
+            self._single.append(_Piece(partial(remember_complaint, names=self._names, told=one), (source,)))
             self._weight += 1
 
     def _take_sample(self, sample: Sample, source: _Source) -> None:
@@ -255,9 +250,11 @@ class Importer(ImportRun):
         now = int(time.time())
         todo = self._single
         for (cluster, node), readings in self._readings.items():
-            todo += self._hours(partial(self._add_node_points, cluster, node, now), cluster, node, readings)
+            add = partial(add_node_points, names=self._names, cluster=cluster, node=node, now=now)
+            todo += self._hours(add, cluster, node, readings)
         for (cluster, node, key), shots in self._snapshots.items():
-            todo += self._hours(partial(self._add_job_points, cluster, node, key, now), cluster, node, shots)
+            add = partial(add_job_points, names=self._names, cluster=cluster, node=node, key=key, now=now)
+            todo += self._hours(add, cluster, node, shots)
         self._store(todo)
         touched = sorted(self._touched)
         self._empty()
@@ -293,16 +290,6 @@ class Importer(ImportRun):
         self.report.rejected += 1
         self._show(self.report.rejected, f"{job_id}: telemetry cannot be added: {fault(error).reason}")
 
-    def _add_node_points(
-        self, cluster: str, node: str, now: int, con: Connection, hour: int, own: dict[int, Reading]
-    ) -> bool:
-        return add_node_points(con, self._names.node(cluster, node), hour, own, now)
-
-    def _add_job_points(
-        self, cluster: str, node: str, key: JobKey, now: int, con: Connection, hour: int, own: dict[int, JobSnapshot]
-    ) -> bool:
-        return add_job_points(con, self._names.job(cluster, node, key), hour, own, now)
-
     def _hours(self, add: _Add[T], cluster: str, node: str, points: dict[int, T]) -> Iterator[_Piece]:
         """The points of a node, or of a job on it, hour by hour."""
         hours: dict[int, dict[int, T]] = {}
@@ -323,11 +310,7 @@ class Importer(ImportRun):
             return settle(con, self.site, self._names.cluster(cluster), cluster, job_id)
 
         # Its reports are stored: one that says nothing has the job's records made again.
-        said = {
-            "time": datetime.fromtimestamp(0, UTC).isoformat(),
-            "cluster": cluster,
-            "slurm_jobs": [{"job_id": job_id}],
-        }
+        said = {"time": "1970-01-01T00:00:00+00:00", "cluster": cluster, "slurm_jobs": [{"job_id": job_id}]}
         text = json.dumps({"data": {"type": "job", "attributes": said}})
         return _Piece(run, (_Source("", f"cluster {cluster!r}, job {job_id}", text),))
 

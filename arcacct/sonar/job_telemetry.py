@@ -6,7 +6,6 @@ Nothing that is right already is written, so that nothing is published again wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from arcacct.db.engine import Connection
@@ -87,11 +86,15 @@ def telemetry_of(
         " GROUP BY UUID ORDER BY UUID",
         own,
     ).fetchall()
+    newest = "SELECT Model FROM NodeCards WHERE UUID = ? ORDER BY NodesID DESC LIMIT 1"
+    card_models = [model for card in cards for (model,) in con.execute(newest, card[:1])]
     tres = allocated(main) if main is not None else {}
     usage = slurm_usage(main, (), 0) if main is not None else None
     gpus = gpu_count(tres) if main is not None else None
     start = (main.number("start_time") if main is not None else None) or use[5] or 0
-    hardware = list(_hardware_of(con, cluster_id, job_id if sampled else 0, main, record_id, start))
+    # Each node as it was when the job started.
+    names = _node_names(con, cluster_id, job_id if sampled else 0, main, record_id)
+    hardware = [found for name in names if (found := hardware_at(con, cluster_id, name, start)) is not None]
     models = dict.fromkeys(one.cpu_model for one in hardware if one.cpu_model)
     energies = [card[4] for card in cards if card[4] is not None]
     telemetry = Telemetry(
@@ -106,7 +109,7 @@ def telemetry_of(
         gpus,
         # A count beyond all measure makes a product that no column holds.
         min(gpus * usage.wall_s, LARGEST) if gpus is not None and usage is not None else None,
-        _card_models(con, [card[0] for card in cards]),
+        ";".join(dict.fromkeys(filter(None, card_models))) or None,
         sum(card[1] for card in cards) if cards else None,
         sum(card[2] for card in cards) if cards else None,
         max(card[3] for card in cards) if cards else None,
@@ -117,30 +120,10 @@ def telemetry_of(
     return telemetry, hardware
 
 
-def _card_models(con: Connection, uuids: list[str]) -> str | None:
-    found: dict[str, None] = {}
-    for uuid in uuids:
-        row = con.execute(
-            "SELECT Model FROM NodeCards WHERE UUID = ? ORDER BY NodesID DESC LIMIT 1", (uuid,)
-        ).fetchone()
-        if row is not None and row[0]:
-            found[row[0]] = None
-    return ";".join(found) or None
-
-
-def _hardware_of(
-    con: Connection, cluster_id: int, job_id: int, main: SlurmJob | None, record_id: int | None, start: int
-) -> Iterator[Hardware]:
-    """Each node of a job as it was when the job started: as Slurm lists them, else the record, else the samples."""
-    for name in _node_names(con, cluster_id, job_id, main, record_id):
-        found = hardware_at(con, cluster_id, name, start)
-        if found is not None:
-            yield found
-
-
 def _node_names(
     con: Connection, cluster_id: int, job_id: int, main: SlurmJob | None, record_id: int | None
 ) -> list[str]:
+    """The nodes of a job: as Slurm lists them, else the samples, else the record."""
     if main is not None and main.text("nodes"):
         return expand([main.text("nodes") or ""])
     rows = con.execute(

@@ -31,18 +31,15 @@ def record_run(
     if usage is None:
         return False
     before = con.total_changes
-    job = slurm_job(site, _job_id(cluster, main, usage, earlier), main, usage, hardware)
+    job_id = local.job_id("sonar", cluster, main.job_id, usage.submit_time)
+    # Of two runs with one time of submission the later has its start as well.
+    if any(one.number("submit_time") == main.number("submit_time") for one in earlier):
+        job_id = f"{job_id}:{usage.start_time}"
+    job = slurm_job(site, job_id, main, usage, hardware)
     record_id = JobWriter(con, SLURM, cluster).write([job]).record_ids[job.job_id]
     store_telemetry(con, record_id, told._replace(cpu_source=usage.cpu.source))
     enrich(con, record_id, SAMPLES, {"memory_kib": told.peak_memory_kib or None})
     return con.total_changes != before
-
-
-def _job_id(cluster: str, main: SlurmJob, usage: SlurmUsage, earlier: list[SlurmJob]) -> str:
-    """The identity of a run: of two runs with one time of submission the later has its start as well."""
-    found = local.job_id("sonar", cluster, main.job_id, usage.submit_time)
-    same = any(one.number("submit_time") == main.number("submit_time") for one in earlier)
-    return f"{found}:{usage.start_time}" if same else found
 
 
 def slurm_job(site: Site, job_id: str, main: SlurmJob, usage: SlurmUsage, hardware: list[Hardware]) -> Job:

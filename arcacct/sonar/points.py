@@ -10,97 +10,123 @@ from __future__ import annotations
 
 import json
 import zlib
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 from arcacct.db.engine import Connection
-from arcacct.sonar.samples import CardShare, JobKey, JobSnapshot, Reading
+from arcacct.sonar.hardware import Names
+from arcacct.sonar.samples import CardShare, JobSnapshot, Reading, SampledKey
 from arcacct.sonar.use import job_use, node_use
 
 KEPT_S = 14 * 86400
 """How long after its last change an hour takes further samples."""
 
 Json = Any
+Point = tuple[int, Json]
+"""Time and what was seen then."""
 T = TypeVar("T")
 
 
-def add_node_points(con: Connection, node_id: int, hour: int, points: dict[int, Reading], now: int) -> bool:
-    """Add readings to an hour of a node; False when the hour is closed and they came too late."""
-    stored = _load(con, "NodePoints", "NodeID = ?", (node_id,), hour)
-    if not stored and _closed(con, "NodeUsage", "NodeID = ?", (node_id,), hour):
-        return False
-    merged = _merged(stored, {str(at): reading for at, reading in points.items()})
-    if merged == stored:
+class _Series(NamedTuple):
+    """What is seen of nodes, or of jobs on nodes, hour by hour."""
+
+    con: Connection
+    points: str
+    """The table of what was seen ..."""
+    usage: str
+    """... and that of what it comes to."""
+    columns: tuple[str, ...]
+    own: tuple[int, ...]
+    measure: Callable[[int, list[Point], Point | None], None]
+    """Writes what an hour comes to: of its points, and of the last one before them."""
+
+    def _one(self, what: str, table: str, condition: str, hour: int) -> Any:
+        where = "".join(f"{column} = ? AND " for column in self.columns)
+        row = self.con.execute(f"SELECT {what} FROM {table} WHERE {where}{condition}", (*self.own, hour)).fetchone()
+        return None if row is None else row[0]
+
+    def _load(self, hour: int) -> dict[str, Json]:
+        packed = self._one("Points", self.points, "Hour = ?", hour)
+        found: dict[str, Json] = {} if packed is None else json.loads(zlib.decompress(packed))
+        return found
+
+    def add(self, hour: int, points: Mapping[int, Json], now: int) -> bool:
+        """Add to an hour; False when it is closed and they came too late."""
+        stored = self._load(hour)
+        if not stored and self._one("1", self.usage, "Hour = ?", hour) is not None:
+            return False
+        # Through JSON, so that what was stored and what is new compare.
+        fresh = json.loads(json.dumps({str(at): point for at, point in points.items()}))
+        merged = stored | {at: fuller(stored.get(at), value) for at, value in fresh.items()}
+        if merged == stored:
+            return True
+        packed = zlib.compress(json.dumps(merged, separators=(",", ":")).encode(), 1)
+        columns = (*self.columns, "Hour", "Written", "Points")
+        self.con.execute(
+            f"INSERT OR REPLACE INTO {self.points} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
+            (*self.own, hour, now, packed),
+        )
+        self._measure(hour, merged)
+        following = self._one("Hour", self.points, "Hour > ? ORDER BY Hour LIMIT 1", hour)
+        if following is not None:
+            self._measure(following, self._load(following))
         return True
-    con.execute(
-        "INSERT OR REPLACE INTO NodePoints (NodeID, Hour, Written, Points) VALUES (?, ?, ?, ?)",
-        (node_id, hour, now, _packed(merged)),
-    )
-    _measure_node(con, node_id, hour)
-    following = _beside(con, "NodePoints", "NodeID = ?", (node_id,), hour, after=True)
-    if following is not None:
-        _measure_node(con, node_id, following)
-    return True
+
+    def _measure(self, hour: int, points: dict[str, Json]) -> None:
+        earlier = self._one("Hour", self.points, "Hour < ? ORDER BY Hour DESC LIMIT 1", hour)
+        before = _in_order(self._load(earlier))[-1] if earlier is not None else None
+        self.measure(hour, _in_order(points), before)
 
 
-def _measure_node(con: Connection, node_id: int, hour: int) -> None:
-    key: tuple[object, ...] = (node_id,)
-    readings: list[tuple[int, Reading]] = _in_order(_load(con, "NodePoints", "NodeID = ?", key, hour))
-    earlier = _beside(con, "NodePoints", "NodeID = ?", key, hour, after=False)
-    before = _in_order(_load(con, "NodePoints", "NodeID = ?", key, earlier))[-1] if earlier is not None else None
-    con.execute("DELETE FROM NodeUsage WHERE NodeID = ? AND Hour = ?", (node_id, hour))
-    con.executemany(
-        "INSERT INTO NodeUsage (NodeID, Hour, Device, Measure, Samples, CoveredS, Mean, Low, High, Increase, Text)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [(node_id, hour, *measure) for measure in node_use(readings, before)],
-    )
+def add_node_points(
+    con: Connection, hour: int, points: dict[int, Reading], *, names: Names, cluster: str, node: str, now: int
+) -> bool:
+    """Add readings to an hour of a node; False when the hour is closed and they came too late."""
+    node_id = names.node(cluster, node)
+
+    def measure(hour: int, readings: list[Point], before: Point | None) -> None:
+        con.execute("DELETE FROM NodeUsage WHERE NodeID = ? AND Hour = ?", (node_id, hour))
+        con.executemany(
+            "INSERT INTO NodeUsage (NodeID, Hour, Device, Measure, Samples, CoveredS, Mean, Low, High, Increase, Text)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [(node_id, hour, *one) for one in node_use(readings, before)],
+        )
+
+    return _Series(con, "NodePoints", "NodeUsage", ("NodeID",), (node_id,), measure).add(hour, points, now)
 
 
 def add_job_points(
-    con: Connection, job: tuple[int, int, JobKey], hour: int, points: dict[int, JobSnapshot], now: int
+    con: Connection,
+    hour: int,
+    points: dict[int, JobSnapshot],
+    *,
+    names: Names,
+    cluster: str,
+    node: str,
+    key: SampledKey,
+    now: int,
 ) -> bool:
     """Add snapshots to an hour of a job on a node; False when the hour is closed and they came too late."""
-    job_id, node_id, key = job
-    where, own = "SampledJobID = ? AND NodeID = ?", (job_id, node_id)
-    stored = _load(con, "JobPoints", where, own, hour)
-    if not stored and _closed(con, "JobUsage", where, own, hour):
-        return False
-    # Through JSON, so that what was stored and what is new compare.
-    fresh = json.loads(json.dumps({str(at): shot for at, shot in points.items()}))
-    merged = _merged(stored, fresh)
-    if merged == stored:
-        return True
-    con.execute(
-        "INSERT OR REPLACE INTO JobPoints (SampledJobID, NodeID, Hour, Written, Points) VALUES (?, ?, ?, ?, ?)",
-        (*own, hour, now, _packed(merged)),
-    )
-    _measure_job(con, own, hour, key, merged)
-    following = _beside(con, "JobPoints", where, own, hour, after=True)
-    if following is not None:
-        _measure_job(con, own, following, key, _load(con, "JobPoints", where, own, following))
-    return True
+    own = names.job(cluster, node, key)
 
+    def measure(hour: int, points: list[Point], before: Point | None) -> None:
+        shots = [(at, _snapshot(value)) for at, value in points]
+        earlier = None if before is None else (before[0], _snapshot(before[1]))
+        use = job_use(shots, earlier, group=bool(key.epoch))
+        con.execute(
+            "INSERT OR REPLACE INTO JobUsage (SampledJobID, NodeID, Hour, UserName, Samples, FirstTime, LastTime,"
+            " Starts, CPUS, ReadKiB, WrittenKiB, PeakMemory, PeakVirtMem, PeakProcesses, PeakThreads, CancelledKiB,"
+            f" InContainer) VALUES ({', '.join('?' * 17)})",
+            (*own, hour, shots[-1][1].user, *use[:4], *use.use, *use[5:11]),
+        )
+        con.execute("DELETE FROM JobCardUsage WHERE SampledJobID = ? AND NodeID = ? AND Hour = ?", (*own, hour))
+        con.executemany(
+            "INSERT INTO JobCardUsage (SampledJobID, NodeID, Hour, UUID, Samples, OccupiedS, BusyS, EnergyJ,"
+            " PeakMemory) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [(*own, hour, uuid, *card) for uuid, card in sorted(use.cards.items())],
+        )
 
-def _measure_job(con: Connection, own: tuple[int, int], hour: int, key: JobKey, points: dict[str, Json]) -> None:
-    where = "SampledJobID = ? AND NodeID = ?"
-    earlier = _beside(con, "JobPoints", where, own, hour, after=False)
-    before = None
-    if earlier is not None:
-        at, last = _in_order(_load(con, "JobPoints", where, own, earlier))[-1]
-        before = at, _snapshot(last)
-    shots = [(at, _snapshot(value)) for at, value in _in_order(points)]
-    use = job_use(shots, before, group=bool(key.epoch))
-    con.execute(
-        "INSERT OR REPLACE INTO JobUsage (SampledJobID, NodeID, Hour, UserName, Samples, FirstTime, LastTime, Starts,"
-        " CPUS, ReadKiB, WrittenKiB, PeakMemory, PeakVirtMem, PeakProcesses, PeakThreads, CancelledKiB, InContainer)"
-        f" VALUES ({', '.join('?' * 17)})",
-        (*own, hour, shots[-1][1].user, *use[:4], *use.use, *use[5:11]),
-    )
-    con.execute(f"DELETE FROM JobCardUsage WHERE {where} AND Hour = ?", (*own, hour))
-    con.executemany(
-        "INSERT INTO JobCardUsage (SampledJobID, NodeID, Hour, UUID, Samples, OccupiedS, BusyS, EnergyJ, PeakMemory)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [(*own, hour, uuid, *card) for uuid, card in sorted(use.cards.items())],
-    )
+    return _Series(con, "JobPoints", "JobUsage", ("SampledJobID", "NodeID"), own, measure).add(hour, points, now)
 
 
 def _snapshot(value: list[Json]) -> JobSnapshot:
@@ -124,37 +150,10 @@ def fuller(one: T | None, other: T) -> T:
     return other if one is None or one == other else max(one, other, key=_weight)
 
 
-def _merged(stored: dict[str, Json], fresh: dict[str, Json]) -> dict[str, Json]:
-    return stored | {at: fuller(stored.get(at), value) for at, value in fresh.items()}
-
-
 def _weight(value: Json) -> tuple[int, str]:
     text = json.dumps(value, sort_keys=True)
     return len(text), text
 
 
-def _packed(points: dict[str, Json]) -> bytes:
-    return zlib.compress(json.dumps(points, separators=(",", ":")).encode(), 1)
-
-
-def _load(con: Connection, table: str, where: str, own: tuple[object, ...], hour: int) -> dict[str, Json]:
-    row = con.execute(f"SELECT Points FROM {table} WHERE {where} AND Hour = ?", (*own, hour)).fetchone()
-    found: dict[str, Json] = json.loads(zlib.decompress(row[0])) if row is not None else {}
-    return found
-
-
-def _closed(con: Connection, table: str, where: str, own: tuple[object, ...], hour: int) -> bool:
-    return con.execute(f"SELECT 1 FROM {table} WHERE {where} AND Hour = ?", (*own, hour)).fetchone() is not None
-
-
-def _beside(con: Connection, table: str, where: str, own: tuple[object, ...], hour: int, *, after: bool) -> int | None:
-    """The next hour that has points, or the one before."""
-    comparison, order = (">", "ASC") if after else ("<", "DESC")
-    row = con.execute(
-        f"SELECT Hour FROM {table} WHERE {where} AND Hour {comparison} ? ORDER BY Hour {order} LIMIT 1", (*own, hour)
-    ).fetchone()
-    return None if row is None else int(row[0])
-
-
-def _in_order(points: dict[str, Json]) -> list[tuple[int, Json]]:
+def _in_order(points: dict[str, Json]) -> list[Point]:
     return sorted(((int(at), value) for at, value in points.items()), key=lambda point: point[0])

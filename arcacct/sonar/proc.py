@@ -76,7 +76,11 @@ def _process(proc: str, name: str, variable: str | None) -> Process | None:
     state, *rest = stat[close + 2 :].split()
     numbers = [int(one) for one in rest[:19]]
     own, children = numbers[10] + numbers[11], numbers[12] + numbers[13]
-    read, written, cancelled = _moved(folder)
+    try:
+        moved = dict(line.split(b": ") for line in _read(f"{folder}/io").splitlines())
+    except OSError:
+        # Another user's.
+        moved = dict.fromkeys((b"read_bytes", b"write_bytes", b"cancelled_write_bytes"), b"0")
     return Process(
         pid=int(name),
         ppid=numbers[0],
@@ -91,9 +95,9 @@ def _process(proc: str, name: str, variable: str | None) -> Process | None:
         threads=numbers[16],
         resident_kib=max(0, int(pages[1]) - int(pages[2])) * _PAGE_KIB,
         data_kib=int(pages[5]) * _PAGE_KIB,
-        read_bytes=read,
-        written_bytes=written,
-        cancelled_bytes=cancelled,
+        read_bytes=int(moved[b"read_bytes"]),
+        written_bytes=int(moved[b"write_bytes"]),
+        cancelled_bytes=int(moved[b"cancelled_write_bytes"]),
     )
 
 
@@ -103,15 +107,6 @@ def _read(path: str) -> bytes:
         return os.read(fd, 65536)
     finally:
         os.close(fd)
-
-
-def _moved(folder: str) -> tuple[int, int, int]:
-    """Bytes read, written, and written in vain; zeros of processes that are another user's."""
-    try:
-        lines = dict(line.split(b": ") for line in _read(f"{folder}/io").splitlines())
-    except OSError:
-        return 0, 0, 0
-    return int(lines[b"read_bytes"]), int(lines[b"write_bytes"]), int(lines[b"cancelled_write_bytes"])
 
 
 def _batch_job(folder: str, cgroup: bytes, variable: str | None) -> int | None:

@@ -52,7 +52,10 @@ def line(probe: Callable[[], Fields], kind: str, host: Host) -> tuple[str, bool]
 
     A probe that fails makes an errors envelope: whoever reads the stream learns why there is nothing.
     """
-    meta = {"producer": "arcacct", "version": _semver(__version__)}
+    # Python's 0.1.dev3 or 0.1 as a semantic version.
+    numbers = re.match(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?", __version__)
+    version = ".".join(part or "0" for part in numbers.groups()) if numbers is not None else "0.0.0"
+    meta = {"producer": "arcacct", "version": version}
     try:
         attributes = _with_content({"time": now(), "cluster": host.cluster, "node": host.name}) | probe()
         found: Fields = {"meta": meta, "data": {"type": kind, "attributes": attributes}}
@@ -60,12 +63,6 @@ def line(probe: Callable[[], Fields], kind: str, host: Host) -> tuple[str, bool]
         complaint = {"detail": f"{kind}: {error}", "time": now(), "cluster": host.cluster, "node": host.name}
         found = {"meta": meta, "errors": [_with_content(complaint)]}
     return json.dumps(found, separators=(",", ":"), ensure_ascii=False), "data" in found
-
-
-def _semver(version: str) -> str:
-    """Python's 0.1.dev3 or 0.1 as a semantic version."""
-    numbers = re.match(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?", version)
-    return ".".join(part or "0" for part in numbers.groups()) if numbers is not None else "0.0.0"
 
 
 def now() -> str:
@@ -103,7 +100,10 @@ def sysinfo(host: Host, *, topology: bool = False) -> Fields:
 
 def cpu_layout(host: Host) -> tuple[int, int, int, str]:
     """Sockets, cores of each, threads of each core, and the model, as /proc/cpuinfo has them."""
-    blocks = [_block(text) for text in _text(f"{host.proc}/cpuinfo").split("\n\n")]
+    blocks = []
+    for text in _text(f"{host.proc}/cpuinfo").split("\n\n"):
+        pairs = (one.partition(":") for one in text.splitlines())
+        blocks.append({key.strip(): value.strip() for key, _, value in pairs})
     cpus = [block for block in blocks if "processor" in block]
     if not cpus:
         raise ValueError(f"{host.proc}/cpuinfo lists no processor")
@@ -114,11 +114,6 @@ def cpu_layout(host: Host) -> tuple[int, int, int, str]:
     sockets = len({cpu.get("physical id") for cpu in cpus})
     cores, siblings = int(first["cpu cores"]), int(first.get("siblings", first["cpu cores"]))
     return sockets, cores, max(1, siblings // cores), first.get("model name", "")
-
-
-def _block(text: str) -> dict[str, str]:
-    pairs = (one.partition(":") for one in text.splitlines())
-    return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def _text(path: str) -> str:
@@ -217,15 +212,10 @@ def _jobs(found: list[Process], boot: int, used: dict[int, list[Fields]], *, sys
         job = batch if batch is not None else process.group
         key = (job, process.user) if job else (0, process.pid)
         if key not in jobs:
-            jobs[key] = {"job": job, "user": process.user, "processes": []}
-            if batch is None:
-                jobs[key]["epoch"] = boot - _EPOCH
+            epoch = {"epoch": boot - _EPOCH} if batch is None else {}
+            jobs[key] = {"job": job, "user": process.user, **epoch, "processes": []}
         jobs[key]["processes"].append(_entry(process, by_pid, uptime, used.get(process.pid, [])))
-    return [_ordered(job) for job in jobs.values()]
-
-
-def _ordered(job: Fields) -> Fields:
-    return {key: job[key] for key in ("job", "user", "epoch", "processes") if key in job}
+    return list(jobs.values())
 
 
 def _entry(process: Process, by_pid: dict[int, Process], uptime_s: float, gpus: Iterable[Fields]) -> Fields:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from arcacct.db.engine import Connection
+from arcacct.db.notes import note, noted
 from arcacct.jobs.precedence import SLURM
 from arcacct.jobs.rejected import is_of_record
 from arcacct.jobs.statuses import SQL_FINAL
@@ -43,12 +44,20 @@ def settle(con: Connection, site: Site, cluster_id: int, cluster: str, job_id: i
     """Make, correct or enrich every record of one job of a batch system."""
     found = runs(con, cluster_id, job_id)
     recorded = unrecorded = 0
-    theirs = _records_of(con, str(job_id))
+    # The finished records of other sources that have this number.
+    theirs = [
+        record_id
+        for (record_id,) in con.execute(
+            "SELECT AAR.RecordID FROM AAR JOIN Status ON Status.ID = StatusID LEFT JOIN RecordSources USING (RecordID)"
+            f" WHERE LocalJobID = ? AND Status.Name IN {SQL_FINAL} AND coalesce(Source, '') <> ?",
+            (str(job_id), SLURM),
+        ).fetchall()
+    ]
     enriched = sum(_enrich(con, site, record_id, cluster_id, job_id, found) for record_id in theirs)
     for number, main in enumerate(found):
         if not main.finished or main.number("start_time") is None:
             continue
-        if theirs and any(_overlaps(con, record_id, main) for record_id in theirs):
+        if any(_overlaps(con, record_id, main) for record_id in theirs):
             continue
         if site.make_records:
             sampled = len(found) == 1
@@ -64,45 +73,31 @@ def settle_logged(con: Connection, site: Site, complain: Callable[[str, Exceptio
 
     A record that cannot be enriched is told to ``complain``, and stays as it is.
     """
-    row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = ?", (ENRICHED,)).fetchone()
     rows = con.execute(
         "SELECT Seq, RecordID, LocalJobID, Source FROM FinishedLog JOIN AAR USING (RecordID)"
         " LEFT JOIN RecordSources USING (RecordID) WHERE Seq > ? ORDER BY Seq LIMIT ?",
-        (int(row[0]) if row else 0, _PAGE),
+        (int(noted(con, ENRICHED) or 0), _PAGE),
     ).fetchall()
     if not rows:
         return Settled()
     enriched = 0
     for _, record_id, local_job_id, source in rows:
-        if source == SLURM or not _is_number(local_job_id):
+        number = local_job_id or ""
+        if source == SLURM or not (number.isascii() and number.isdigit() and len(number) < 19):
             continue
         con.execute("SAVEPOINT record")
         try:
-            for cluster_id in _clusters_with(con, int(local_job_id)):
-                known = runs(con, cluster_id, int(local_job_id))
-                enriched += _enrich(con, site, record_id, cluster_id, int(local_job_id), known)
+            for cluster_id in _clusters_with(con, int(number)):
+                known = runs(con, cluster_id, int(number))
+                enriched += _enrich(con, site, record_id, cluster_id, int(number), known)
         except Exception as error:
             if not is_of_record(error):
                 raise
             con.execute("ROLLBACK TO record")
-            complain(f"job {local_job_id}", error)
+            complain(f"job {number}", error)
         con.execute("RELEASE record")
-    con.execute("INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (ENRICHED, str(rows[-1][0])))
+    note(con, ENRICHED, rows[-1][0])
     return Settled(enriched=enriched, more=len(rows) == _PAGE)
-
-
-def _is_number(local_job_id: str | None) -> bool:
-    return local_job_id is not None and local_job_id.isascii() and local_job_id.isdigit() and len(local_job_id) < 19
-
-
-def _records_of(con: Connection, local_job_id: str) -> list[int]:
-    """The finished records of other sources that have this number."""
-    rows = con.execute(
-        "SELECT AAR.RecordID FROM AAR JOIN Status ON Status.ID = StatusID LEFT JOIN RecordSources USING (RecordID)"
-        f" WHERE LocalJobID = ? AND Status.Name IN {SQL_FINAL} AND coalesce(Source, '') <> ?",
-        (local_job_id, SLURM),
-    )
-    return [row[0] for row in rows]
 
 
 def _clusters_with(con: Connection, job_id: int) -> list[int]:
@@ -126,23 +121,17 @@ def _overlaps(con: Connection, record_id: int, main: SlurmJob) -> bool:
     return since <= end and start <= until
 
 
-def _sampled_between(con: Connection, cluster_id: int, job_id: int) -> tuple[int, int] | None:
-    row = con.execute(
-        "SELECT min(FirstTime), max(LastTime) FROM JobUsage JOIN SampledJobs ON SampledJobs.ID = SampledJobID"
-        " WHERE ClusterID = ? AND JobID = ? AND Epoch = 0",
-        (cluster_id, job_id),
-    ).fetchone()
-    return None if row[0] is None else (row[0], row[1])
-
-
 def _enrich(con: Connection, site: Site, record_id: int, cluster_id: int, job_id: int, found: list[SlurmJob]) -> bool:
     """Add telemetry to a record of another source; True when it changed."""
     since, until = _span(con, record_id)
     main = next((one for one in reversed(found) if _overlaps(con, record_id, one)), None)
-    sampled = _sampled_between(con, cluster_id, job_id)
-    if sampled is not None and not (since <= sampled[1] and sampled[0] <= until):
-        sampled = None
-    if main is None and sampled is None:
+    first, last = con.execute(
+        "SELECT min(FirstTime), max(LastTime) FROM JobUsage JOIN SampledJobs ON SampledJobs.ID = SampledJobID"
+        " WHERE ClusterID = ? AND JobID = ? AND Epoch = 0",
+        (cluster_id, job_id),
+    ).fetchone()
+    sampled = first is not None and since <= last and first <= until
+    if main is None and not sampled:
         # The number is the same, the job is not.
         return False
-    return tell(con, site, record_id, telemetry_of(con, cluster_id, job_id, main, record_id, sampled is not None))
+    return tell(con, site, record_id, telemetry_of(con, cluster_id, job_id, main, record_id, sampled))

@@ -32,7 +32,7 @@ class CardShare(NamedTuple):
     """Its share of what the card drew; ``None`` when the card was not read."""
 
 
-class JobKey(NamedTuple):
+class SampledKey(NamedTuple):
     """
     A job of a cluster, over all its nodes (``epoch`` 0), or a process group of one node since it booted.
 
@@ -65,7 +65,7 @@ class Sample(NamedTuple):
     cluster: str
     node: str
     reading: Reading
-    jobs: dict[JobKey, JobSnapshot]
+    jobs: dict[SampledKey, JobSnapshot]
     errors: tuple[tuple[int, str], ...]
     """Time and text of what the probe could not read."""
 
@@ -115,26 +115,24 @@ class _Gathered:
 
     def snapshot(self) -> JobSnapshot:
         # Many large numbers make one that no column holds.
-        most = field.LARGEST
+        sums = (self.total, self.threads, self.memory, self.virtual, self.cancelled)
+        total, threads, memory, virtual, cancelled = (min(one, field.LARGEST) for one in sums)
         return JobSnapshot(
-            self.user,
-            self.processes,
-            min(self.total, most),
-            min(self.threads, most),
-            min(self.memory, most),
-            min(self.virtual, most),
-            min(self.cancelled, most),
-            self.container,
-            self.cards,
+            self.user, self.processes, total, threads, memory, virtual, cancelled, self.container, self.cards
         )
 
 
-def _jobs(entries: list[Any], node: str, fields: Strict) -> tuple[dict[JobKey, _Gathered], int]:
-    found: dict[JobKey, _Gathered] = {}
+def _jobs(entries: list[Any], node: str, fields: Strict) -> tuple[dict[SampledKey, _Gathered], int]:
+    found: dict[SampledKey, _Gathered] = {}
     processes = 0
     for place, entry in enumerate(entries, 1):
         try:
-            key, own = _told_apart(entry)
+            if type(entry) is not dict:
+                raise MalformedError("not an object")  # noqa: TRY301  as a reader of fields does
+            key, own = (
+                SampledKey(field.uint(entry, "job"), field.uint(entry, "epoch")),
+                field.elements(entry, "processes"),
+            )
         except Exception as error:  # noqa: BLE001  strict readers raise it again
             fields.lose("jobs", place, error, entry)
             continue
@@ -150,13 +148,6 @@ def _jobs(entries: list[Any], node: str, fields: Strict) -> tuple[dict[JobKey, _
         if key.job:
             found[key] = gathered
     return found, processes
-
-
-def _told_apart(entry: Any) -> tuple[JobKey, list[Any]]:
-    """Which job an entry is of, and its processes. Raises MalformedError."""
-    if type(entry) is not dict:
-        raise MalformedError("not an object")
-    return JobKey(field.uint(entry, "job"), field.uint(entry, "epoch")), field.elements(entry, "processes")
 
 
 def _add_process(gathered: _Gathered, process: Any, node: str, fields: Strict) -> int:
@@ -217,10 +208,20 @@ def card_id(card: dict[str, Any], node: str) -> str:
 
 
 def _share_power(
-    reading: Reading, entries: list[Any], node: str, jobs: dict[JobKey, _Gathered], fields: Strict
+    reading: Reading, entries: list[Any], node: str, jobs: dict[SampledKey, _Gathered], fields: Strict
 ) -> None:
     """Divide what each card drew among those who used it: by their use of it, alike when none shows."""
-    users = _users_of_cards(entries, node, jobs, fields) if any(job.cards for job in jobs.values()) else {}
+    if not any(job.cards for job in jobs.values()):
+        return
+    # Percent of each card of those who use it: processes of no job, and jobs.
+    users: dict[str, list[float]] = {}
+    for entry in entries:
+        for process in fields.items(entry, "processes") if type(entry) is dict and not entry.get("job") else ():
+            for uuid, util, _memory in _process_cards(process, node, fields) if "gpus" in process else ():
+                users.setdefault(uuid, []).append(util)
+    for gathered in jobs.values():
+        for uuid, share in gathered.cards.items():
+            users.setdefault(uuid, []).append(share.util_percent)
     for gathered in jobs.values():
         for uuid, share in gathered.cards.items():
             power = reading.get(uuid, {}).get("power_w")
@@ -228,23 +229,6 @@ def _share_power(
                 total = sum(users[uuid])
                 part = share.util_percent / total if total else 1 / len(users[uuid])
                 gathered.cards[uuid] = share._replace(power_w=power * part)
-
-
-def _users_of_cards(
-    entries: list[Any], node: str, jobs: dict[JobKey, _Gathered], fields: Strict
-) -> dict[str, list[float]]:
-    """Percent of each card, by uuid, of those who use it: jobs, and processes of none."""
-    users: dict[str, list[float]] = {}
-    for entry in entries:
-        if type(entry) is not dict or entry.get("job"):
-            continue
-        for process in fields.items(entry, "processes"):
-            for uuid, util, _memory in _process_cards(process, node, fields) if "gpus" in process else ():
-                users.setdefault(uuid, []).append(util)
-    for gathered in jobs.values():
-        for uuid, share in gathered.cards.items():
-            users.setdefault(uuid, []).append(share.util_percent)
-    return users
 
 
 _SECTOR_BYTES = 512

@@ -59,15 +59,6 @@ def is_final(state: str | None) -> bool:
     return state is not None and state not in _UNFINISHED
 
 
-def _nodes(value: dict[str, Any], key: str) -> str:
-    # Ranges are checked here and kept in one form.
-    return compress(expand(field.texts(value, key)))
-
-
-def _listed(value: dict[str, Any], key: str) -> str:
-    return ",".join(field.texts(value, key))
-
-
 def _distribution(value: dict[str, Any], key: str) -> str:
     """Sonar's filter is the wrong way round: it lets "Unknown" through."""
     found = field.text(value, key)
@@ -99,10 +90,11 @@ FIELDS: dict[str, Callable[[dict[str, Any], str], Value | None]] = {
     "time_limit": field.extended,
     "partition": field.text,
     "reservation": field.text,
-    "nodes": _nodes,
+    # Ranges are checked here and kept in one form.
+    "nodes": lambda value, key: compress(expand(field.texts(value, key))),
     "priority": field.extended,
     "distribution": _distribution,
-    "gres_detail": _listed,
+    "gres_detail": lambda value, key: ",".join(field.texts(value, key)),
     "requested_resources": field.text,
     "allocated_resources": field.text,
     "requested_cpus": field.known,
@@ -150,7 +142,13 @@ def slurm_report(value: Any, time: int, fields: Strict = STRICT) -> SlurmReport:
     sacct = fields.inside(value, "sacct")
     if sacct is not None:
         _take(found, sacct, SACCT_FIELDS, fields)
-    return SlurmReport(time, job_id, step, _with_index(found))
+    # The index in an array or a heterogeneous job is left out when it is 0, and is 0 then. A pending array as a whole
+    # has none either; its last element keeps the job_id of the whole.
+    if found.get("array_job_id") and found.get("job_state", PENDING) != PENDING:
+        found.setdefault("array_task_id", 0)
+    if found.get("het_job_id"):
+        found.setdefault("het_job_offset", 0)
+    return SlurmReport(time, job_id, step, found)
 
 
 def refuse_without_span(value: dict[str, Any], report: SlurmReport) -> None:
@@ -184,19 +182,6 @@ def _take(
                 found[name] = read
 
 
-def _with_index(found: dict[str, Value]) -> dict[str, Value]:
-    """
-    The index in an array or a heterogeneous job is left out when it is 0, and is 0 then.
-
-    A pending array as a whole has none either; its last element keeps the job_id of the whole.
-    """
-    if found.get("array_job_id") and found.get("job_state", PENDING) != PENDING:
-        found.setdefault("array_task_id", 0)
-    if found.get("het_job_id"):
-        found.setdefault("het_job_offset", 0)
-    return found
-
-
 def merged(job: SlurmJob, report: SlurmReport) -> SlurmJob:
     """A job with one more report: what is said later holds, what is not said stays."""
     values, times = dict(job.values), dict(job.times)
@@ -227,7 +212,7 @@ def same_run(job: SlurmJob, report: SlurmReport) -> bool:
     """
     start, other = job.number("start_time"), report.values.get("start_time")
     if start is not None and isinstance(other, int):
-        return start == other or not is_final(_state_of_earlier(job, start, report, other))
+        return start == other or not is_final(job.text("job_state") if start < other else _state_of(report))
     if start is not None:
         end = job.number("end_time")
         waits = report.values.get("job_state") == PENDING
@@ -238,10 +223,6 @@ def same_run(job: SlurmJob, report: SlurmReport) -> bool:
         waits_since = min((said for name, said in job.times.items() if name == "job_state"), default=0)
         return not (is_final(_state_of(report)) and isinstance(ended, int) and waits_since > ended)
     return True
-
-
-def _state_of_earlier(job: SlurmJob, start: int, report: SlurmReport, other: int) -> str | None:
-    return job.text("job_state") if start < other else _state_of(report)
 
 
 def _state_of(report: SlurmReport) -> str | None:

@@ -8,47 +8,14 @@ from arcacct.db.engine import Connection
 from arcacct.sonar.hardware import Names
 from arcacct.sonar.slurm_jobs import FIELDS, SACCT_FIELDS, SlurmJob, SlurmReport, Value, first, merged, same_run
 
-COLUMNS = {
-    "job_name": "JobName",
-    "job_state": "JobState",
-    "array_job_id": "ArrayJobID",
-    "array_task_id": "ArrayTaskID",
-    "het_job_id": "HetJobID",
-    "het_job_offset": "HetJobOffset",
-    "user_name": "UserName",
-    "account": "Account",
-    "submit_time": "SubmitTime",
-    "time_limit": "TimeLimitS",
-    "partition": "Partition",
-    "reservation": "Reservation",
-    "nodes": "Nodes",
-    "priority": "Priority",
-    "distribution": "Distribution",
-    "gres_detail": "GresDetail",
-    "requested_resources": "RequestedResources",
-    "allocated_resources": "AllocatedResources",
-    "requested_cpus": "RequestedCPUs",
-    "minimum_cpus_per_node": "MinimumCPUsPerNode",
-    "requested_memory_per_node": "RequestedMemoryPerNode",
-    "requested_node_count": "RequestedNodeCount",
-    "start_time": "StartTime",
-    "suspend_time": "SuspendTimeS",
-    "end_time": "EndTime",
-    "exit_code": "ExitCode",
-    "MinCPU": "MinCPUS",
-    "AllocTRES": "AllocTRES",
-    "AveCPU": "AveCPUS",
-    "AveDiskRead": "AveDiskRead",
-    "AveDiskWrite": "AveDiskWrite",
-    "AveRSS": "AveRSS",
-    "AveVMSize": "AveVMSize",
-    "ElapsedRaw": "ElapsedRawS",
-    "SystemCPU": "SystemCPUS",
-    "UserCPU": "UserCPUS",
-    "MaxRSS": "MaxRSS",
-    "MaxVMSize": "MaxVMSize",
-}
-"""The column of each field; every field of the format has one (a test counts)."""
+_SPELT = {"array_job_id": "ArrayJobID", "array_task_id": "ArrayTaskID", "het_job_id": "HetJobID"}
+_SPELT |= {"requested_cpus": "RequestedCPUs", "minimum_cpus_per_node": "MinimumCPUsPerNode"}
+# Seconds say so.
+_SPELT |= {"time_limit": "TimeLimitS", "suspend_time": "SuspendTimeS"}
+_SPELT |= {name: f"{name}S" for name in ("MinCPU", "AveCPU", "ElapsedRaw", "SystemCPU", "UserCPU")}
+COLUMNS = {name: "".join(part.capitalize() for part in name.split("_")) for name in FIELDS}
+COLUMNS |= {name: name for name in SACCT_FIELDS} | _SPELT
+"""The column of each field of the format."""
 
 _NAMES = tuple(COLUMNS)
 _LIST = ", ".join(COLUMNS.values())
@@ -57,7 +24,6 @@ _REPLACE = (
     f"INSERT OR REPLACE INTO SlurmJobs (ClusterID, JobID, JobStep, Run, FieldTimes, {_LIST})"
     f" VALUES ({', '.join('?' * (5 + len(COLUMNS)))})"
 )
-assert {*FIELDS, *SACCT_FIELDS} == {*COLUMNS}
 
 
 def merge_report(con: Connection, names: Names, cluster: str, report: SlurmReport) -> None:

@@ -116,14 +116,17 @@ class Objects:
             if self.buffer[position] == "{":
                 value, after = _DECODER.raw_decode(self.buffer, position)
         except json.JSONDecodeError as error:
-            fault, is_cut = Fault(f"not JSON: {error.msg} at character {error.pos - position}"), self._is_cut(error)
+            fault = Fault(f"not JSON: {error.msg} at character {error.pos - position}")
+            is_cut = error.msg.startswith("Unterminated") or len(self.buffer) - error.pos <= _LONGEST_TOKEN
         except (ValueError, RecursionError) as error:
             fault, is_cut = Fault(f"not JSON: {fault_of(error).reason}"), False
             found = self._patiently(position)
             if found is not None:
                 value, after = found
         if value is _NOTHING:
-            following = self._next(position)
+            # At the first one that begins, also if what is broken goes on behind it: that may be somebody else's.
+            match = _NEXT_OBJECT.search(self.buffer, position + 1)
+            following = None if match is None else match.end()
             if not final and (is_cut or following is None) and len(self.buffer) - position < LARGEST_OBJECT:
                 return None, position
             after = len(self.buffer) if following is None else following
@@ -159,15 +162,3 @@ class Objects:
                 # A string without its end.
                 return None
         return None
-
-    def _is_cut(self, error: json.JSONDecodeError) -> bool:
-        return error.msg.startswith("Unterminated") or len(self.buffer) - error.pos <= _LONGEST_TOKEN
-
-    def _next(self, position: int) -> int | None:
-        """
-        Where the next object begins: at a line that opens one, or where an envelope does; ``None``: none has come yet.
-
-        (At the first one, also if what is broken goes on behind it: that may be somebody else's.)
-        """
-        match = _NEXT_OBJECT.search(self.buffer, position + 1)
-        return None if match is None else match.end()

@@ -11,7 +11,7 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-from arcacct.sonar.samples import CardShare, Counters, JobSnapshot, Reading
+from arcacct.sonar.samples import Counters, JobSnapshot, Reading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +31,10 @@ class Use(NamedTuple):
     cpu_s: int
     read_kib: int
     written_kib: int
+
+    def plus(self, more: tuple[int, int, int]) -> Use:
+        """The sum with some more."""
+        return Use(self.cpu_s + more[0], self.read_kib + more[1], self.written_kib + more[2])
 
 
 class CardUse(NamedTuple):
@@ -86,8 +90,12 @@ def job_use(
     """
     if group and before is not None and snapshots[0][0] - before[0] > NEW_JOB_GAP_S:
         before = None
-    use = _total(snapshots, before)
     shots = [shot for _, shot in snapshots]
+    use = Use(0, 0, 0)
+    earlier: dict[str, Counters] = before[1].processes if before is not None else {}
+    for shot in shots:
+        use = use.plus(_growth(earlier, shot.processes))
+        earlier = shot.processes
     return JobUse(
         len(shots),
         snapshots[0][0],
@@ -104,16 +112,6 @@ def job_use(
     )
 
 
-def _total(snapshots: Sequence[tuple[int, JobSnapshot]], before: tuple[int, JobSnapshot] | None) -> Use:
-    earlier: dict[str, Counters] = before[1].processes if before is not None else {}
-    total = Use(0, 0, 0)
-    for _, shot in snapshots:
-        added = _growth(earlier, shot.processes)
-        total = Use(total[0] + added[0], total[1] + added[1], total[2] + added[2])
-        earlier = shot.processes
-    return total
-
-
 def _growth(earlier: dict[str, Counters], now: dict[str, Counters]) -> Use:
     """
     How much the processes of a job added to their counters between two snapshots.
@@ -127,11 +125,16 @@ def _growth(earlier: dict[str, Counters], now: dict[str, Counters]) -> Use:
         cpu += added[0]
         read += added[1]
         written += added[2]
-    for heir, left in _inherited(earlier, now).items():
+    left: dict[str, Use] = {}
+    for key in earlier.keys() - now.keys():
+        heir = _survivor(earlier[key][0], earlier, now)
+        if heir is not None:
+            left[heir] = left.get(heir, Use(0, 0, 0)).plus(earlier[key][1:])
+    for heir, inherited in left.items():
         own = _added_by(earlier[heir], now[heir], group=False)
-        cpu -= min(own[0], left[0])
-        read -= min(own[1], left[1])
-        written -= min(own[2], left[2])
+        cpu -= min(own[0], inherited[0])
+        read -= min(own[1], inherited[1])
+        written -= min(own[2], inherited[2])
     return Use(cpu, read, written)
 
 
@@ -143,18 +146,6 @@ def _added_by(old: Counters | None, now: Counters, *, group: bool) -> tuple[int,
     if cpu >= 0 and read >= 0 and written >= 0:
         return cpu, read, written
     return (max(0, cpu), max(0, read), max(0, written)) if group else now[1:]
-
-
-def _inherited(earlier: dict[str, Counters], now: dict[str, Counters]) -> dict[str, Use]:
-    """The counters of processes that are gone, by the process that has waited for them."""
-    found: dict[str, Use] = {}
-    for key in earlier.keys() - now.keys():
-        old = earlier[key]
-        heir = _survivor(old[0], earlier, now)
-        if heir is not None:
-            left = found.get(heir, Use(0, 0, 0))
-            found[heir] = Use(left[0] + old[1], left[1] + old[2], left[2] + old[3])
-    return found
 
 
 def _survivor(parent: int, earlier: dict[str, Counters], now: dict[str, Counters]) -> str | None:
@@ -191,21 +182,15 @@ def _cards(snapshots: Sequence[tuple[int, JobSnapshot]], before: tuple[int, JobS
     found: dict[str, CardUse] = {}
     for (_, shot), step in zip(snapshots, steps, strict=True):
         for uuid, share in shot.cards.items():
-            found[uuid] = _added(found.get(uuid, CardUse(0, 0.0, 0.0, None, 0)), share, step)
+            old = found.get(uuid, CardUse(0, 0.0, 0.0, None, 0))
+            found[uuid] = CardUse(
+                old.samples + 1,
+                old.occupied_s + step,
+                old.busy_s + share.util_percent / 100 * step,
+                old.energy_j if share.power_w is None else (old.energy_j or 0.0) + share.power_w * step,
+                max(old.peak_memory_kib, share.memory_kib),
+            )
     return found
-
-
-def _added(use: CardUse, share: CardShare, step_s: float) -> CardUse:
-    energy = use.energy_j
-    if share.power_w is not None:
-        energy = (energy or 0.0) + share.power_w * step_s
-    return CardUse(
-        use.samples + 1,
-        use.occupied_s + step_s,
-        use.busy_s + share.util_percent / 100 * step_s,
-        energy,
-        max(use.peak_memory_kib, share.memory_kib),
-    )
 
 
 def node_use(readings: Sequence[tuple[int, Reading]], before: tuple[int, Reading] | None) -> list[Measure]:
@@ -222,18 +207,15 @@ def _measured(
         before = None
     values = [reading[device][measure] for _, reading in rows]
     steps = _steps([time for time, _ in rows], before[0] if before is not None else None)
+    told = Measure(device, measure, len(rows), sum(steps), None, None, None, None, None)
     if isinstance(values[-1], str):
-        return Measure(device, measure, len(rows), sum(steps), None, None, None, None, values[-1])
-    numbers = [float(value) for value in values]
-    increase = None
+        return told._replace(text=values[-1])
     if measure in _COUNTERS:
-        return Measure(
-            device, measure, len(rows), sum(steps), None, None, None, _rise(rows, before, device, measure), None
-        )
+        return told._replace(increase=_rise(rows, before, device, measure))
+    numbers = [float(value) for value in values]
     if measure == "power_w":
-        increase = sum(power * step for power, step in zip(numbers, steps, strict=True))
-    mean = sum(numbers) / len(numbers)
-    return Measure(device, measure, len(rows), sum(steps), mean, min(numbers), max(numbers), increase, None)
+        told = told._replace(increase=sum(power * step for power, step in zip(numbers, steps, strict=True)))
+    return told._replace(mean=sum(numbers) / len(numbers), low=min(numbers), high=max(numbers))
 
 
 def _rise(rows: Iterable[tuple[int, Reading]], before: tuple[int, Reading] | None, device: str, measure: str) -> float:

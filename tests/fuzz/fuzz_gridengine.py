@@ -23,7 +23,7 @@ from fuzz.database import differing, dump, opened
 from gridengine_files import BEGIN, COLON, JSON_90, JSON_91, World, ran
 
 from arcacct.files import reading
-from arcacct.gridengine import importing
+from arcacct.gridengine import importing, lines
 from arcacct.gridengine.lines import LATEST_US, record
 from arcacct.gridengine.record import Record
 from arcacct.jobs import rejected
@@ -295,7 +295,7 @@ def _faults(con: sqlite3.Connection) -> Iterator[None]:
         f"CREATE TEMP TRIGGER fault BEFORE INSERT ON main.AAR WHEN NEW.LocalJobID = '{_GOOD + 40}'"
         " BEGIN SELECT RAISE(ABORT, 'a fault of ours'); END"
     )
-    with patch.object(importing, "record", _faulty_record):
+    with patch.object(importing, "record", _faulty_record), patch.object(lines, "record", _faulty_record):
         yield
     con.execute("DROP TRIGGER fault")
 

@@ -17,10 +17,9 @@ from fuzz.database import differing, dump, opened
 from slurm_files import BEGIN, COLUMNS, JSON, TABLE, row, table
 
 from arcacct.conf.places import Places
+from arcacct.jobs.batch import BatchPolicy, BatchSite
 from arcacct.slurm.importing import RunsReport, SlurmImport
-from arcacct.slurm.local_jobs import SlurmSite
 from arcacct.slurm.output import OutputForm
-from arcacct.slurm.slices import SlurmPolicy
 from arcacct.slurm.text import LARGEST, LATEST_S
 
 _GOOD = 900_000
@@ -85,7 +84,7 @@ def _import(here: Places, con: sqlite3.Connection, path: pathlib.Path) -> RunsRe
 
 
 def _work(here: Places, con: sqlite3.Connection) -> SlurmImport:
-    policy = SlurmPolicy(SlurmSite(), BEGIN + 86_400, 0)
+    policy = BatchPolicy(BatchSite(), BEGIN + 86_400, 0)
     return SlurmImport(here, con, policy, OutputForm(), lambda _text: None)
 
 

@@ -37,7 +37,7 @@ from arcacct.conf.values import map_rule
 from arcacct.db.opening import open_accounting
 from arcacct.errors import StoreError
 from arcacct.gridengine import slices
-from arcacct.gridengine.local_jobs import Site
+from arcacct.jobs.batch import BatchSite
 from arcacct.jobs.reading import ended_between
 from arcacct.targets.apel.car import car
 from arcacct.targets.apel.messages import APELOptions
@@ -468,7 +468,7 @@ def test_a_new_map_line(world) -> None:
     """Making the jobs again applies the configuration of today, and logs those that it changes."""
     world.take(COLON)
     seq = world.seq()
-    world.site = Site("default", (map_rule("owner gebob vo=atlas group=higgs"),), SITE.default_benchmark)
+    world.site = BatchSite("default", (map_rule("owner gebob vo=atlas group=higgs"),), SITE.default_benchmark)
     work = world.work()
     work.again()
 

@@ -22,9 +22,10 @@ from gridengine_files import (
 
 from arcacct.conf.values import map_rule
 from arcacct.gridengine.lines import record
-from arcacct.gridengine.local_jobs import Site, local_job
+from arcacct.gridengine.local_jobs import local_job
 from arcacct.gridengine.record import Record
 from arcacct.gridengine.runs import JobRuns, is_reserved, jobs, used, wall_us
+from arcacct.jobs.batch import BatchSite
 from arcacct.jobs.job import Job
 
 EXPECTED = {(one["job"], one["task"]): one for one in json.loads((DATA / "expected-runs.json").read_text())}
@@ -47,7 +48,7 @@ def only(found: list[JobRuns]) -> JobRuns:
     return job
 
 
-def accounted(*lines: bytes, site: Site = SITE) -> Job:
+def accounted(*lines: bytes, site: BatchSite = SITE) -> Job:
     """The one job of some lines."""
     found = local_job(only(jobs(read(*lines))), site)
     assert found is not None
@@ -253,7 +254,7 @@ def test_any_order_of_records_gives_the_same_jobs(order) -> None:
 )
 def test_whom_a_job_is_accounted_to(rule, owner) -> None:
     """The first map line that matches says VO, group and user; without one they are unknown."""
-    site = Site("default", (map_rule(rule), map_rule("owner nobody vo=wrong")))
+    site = BatchSite("default", (map_rule(rule), map_rule("owner nobody vo=wrong")))
     found = accounted(ran(7, 1, 10, 20, project="phys"), site=site)
 
     assert (found.vo, dict(found.auth_tokens).get("mainfqan"), found.user_dn) == owner
@@ -261,7 +262,7 @@ def test_whom_a_job_is_accounted_to(rule, owner) -> None:
 
 def test_the_first_rule_holds() -> None:
     """Of two map lines that match the first is taken."""
-    site = Site("default", (map_rule("owner a* vo=first"), map_rule("owner alice vo=second")))
+    site = BatchSite("default", (map_rule("owner a* vo=first"), map_rule("owner alice vo=second")))
 
     assert accounted(ran(7, 1, 10, 20), site=site).vo == "first"
 
@@ -283,7 +284,7 @@ def test_what_else_is_known_of_a_job() -> None:
 
 def test_the_benchmark_of_the_queue() -> None:
     """A queue's own benchmark wins over the site's."""
-    site = Site("default", (), "HEPSPEC:1.0", (("all.q", "HEPscore23:12.5"),))
+    site = BatchSite("default", (), "HEPSPEC:1.0", (("all.q", "HEPscore23:12.5"),))
 
     assert accounted(ran(7, 1, 10, 20), site=site).benchmark == "HEPscore23:12.5"
     assert accounted(ran(7, 1, 10, 20, qname="long.q"), site=site).benchmark == "HEPSPEC:1.0"

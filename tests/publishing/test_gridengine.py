@@ -10,8 +10,7 @@ from publishing_site import CARS, SGAS, SUMMARIES, Site, at_apel, at_sgas, usage
 
 from arcacct.db.opening import open_accounting
 from arcacct.gridengine.importing import Import
-from arcacct.gridengine.local_jobs import Site as GridEngine
-from arcacct.gridengine.slices import Policy
+from arcacct.jobs.batch import BatchPolicy, BatchSite
 
 
 def take(site: Site, path: pathlib.Path) -> None:
@@ -19,8 +18,8 @@ def take(site: Site, path: pathlib.Path) -> None:
     here = site.settings.places
     con = open_accounting(here)
     try:
-        known = GridEngine("default", site.settings.map, SITE.default_benchmark)
-        Import(here, con, Policy(known, NOW, 0), print).files([str(path)])
+        known = BatchSite("default", site.settings.map, SITE.default_benchmark)
+        Import(here, con, BatchPolicy(known, NOW, 0), print).files([str(path)])
     finally:
         con.close()
 

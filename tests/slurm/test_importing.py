@@ -13,9 +13,9 @@ from slurm_files import BEGIN, CLUSTER, DATA, JSON, SONAR, TABLE, SlurmHost, arc
 from arcacct.conf.values import map_rule
 from arcacct.db.opening import writing
 from arcacct.errors import StoreError
+from arcacct.jobs.batch import BatchSite
 from arcacct.jobs.recorder import name_id
 from arcacct.slurm import slices
-from arcacct.slurm.local_jobs import SlurmSite
 from arcacct.sonar.importing import Importer
 from arcacct.sonar.site import Site
 
@@ -65,7 +65,7 @@ def test_a_real_output(host) -> None:
 def test_a_job_as_a_record(host) -> None:
     """Two GPUs, two cores, steps: each value where others look for it."""
     rule = map_rule("account lz vo=lz.example.org group=sim user=withheld")
-    host.site = SlurmSite((rule,), "HEPSPEC:1.0", (("grid", "HEPSPEC:2.5"),))
+    host.site = BatchSite("", (rule,), "HEPSPEC:1.0", (("grid", "HEPSPEC:2.5"),))
     host.take(TABLE)
     (found,) = host.rows(
         "SELECT job_id, queue, vo, fqan, user_dn, local_user, project, status, exit_code, submit_time, lrms_start_time,"
@@ -371,7 +371,7 @@ def test_files(host, tmp_path) -> None:
 
 def test_a_change_of_map_lines(host) -> None:
     host.take(table(row()))
-    host.site = SlurmSite((map_rule("owner alice vo=atlas"),))
+    host.site = BatchSite("", (map_rule("owner alice vo=atlas"),))
     host.take(table(row()))
     assert host.value("SELECT vo FROM v1_jobs") is None
     host.work().again()

@@ -228,6 +228,16 @@ def test_faults_in_json() -> None:
         assert again.what == one.what
 
 
+def test_a_number_without_end_costs_its_job() -> None:
+    """Python refuses to read numbers of more than 4,300 digits."""
+    digits = "9" * 5000
+    jobs = json.loads(JSON.read_text(encoding="utf-8"))["jobs"][:2]
+    long = json.dumps({"jobs": [{"job_id": 0}, *jobs]}).replace('"job_id": 0', f'"job_id": {digits}', 1)
+
+    assert len(faults(long.encode())) == 1
+    assert len(faults(table(row(JobIDRaw=digits), row()))) == 1
+
+
 def test_values_of_json_that_are_none() -> None:
     """Each is absent for itself."""
     job = json.loads(JSON.read_text(encoding="utf-8"))["jobs"][20]

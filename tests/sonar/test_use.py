@@ -7,10 +7,10 @@ import json
 import pytest
 from sonar_site import REAL, SERIES, read, sample, stream
 
-from arcacct.sonar.samples import JobKey, Sample
+from arcacct.sonar.samples import Sample, SampledKey
 from arcacct.sonar.use import job_use, node_use
 
-SEVEN = JobKey(7, 0)
+SEVEN = SampledKey(7, 0)
 
 
 def snapshots(content, key=SEVEN):
@@ -31,7 +31,7 @@ def process(pid, cpu, ppid=1, **more):
 def test_the_real_series():
     """Two processes of which one ends: CPU, memory, and what each interval added are as observed."""
     expected = json.loads((REAL / "expected-job4242.json").read_text())
-    shots = snapshots(SERIES.read_bytes(), JobKey(4242, 0))
+    shots = snapshots(SERIES.read_bytes(), SampledKey(4242, 0))
     found = job_use(shots, None, group=False)
     assert (found.use.cpu_s, found.peak_memory_kib, found.samples) == (30, 207684, 8)
     before = None
@@ -86,7 +86,7 @@ def test_what_was_before_is_not_counted_again():
 def test_a_process_group_after_a_long_gap_is_another_job():
     """Two hours without a sample: the number is used again, and counting starts anew."""
     shots = snapshots(
-        stream(sample(0, [process(5, 10)], epoch=9), sample(7201, [process(5, 25)], epoch=9)), JobKey(7, 9)
+        stream(sample(0, [process(5, 10)], epoch=9), sample(7201, [process(5, 25)], epoch=9)), SampledKey(7, 9)
     )
     assert job_use(shots[1:], shots[0], group=True)[3:5] == (True, (25, 0, 0))
     assert job_use(shots[1:], shots[0], group=False)[3:5] == (False, (15, 0, 0))

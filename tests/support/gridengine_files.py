@@ -9,9 +9,8 @@ import sqlite3
 from arcacct.conf.places import Places
 from arcacct.gridengine.importing import GridEngineReport, Import
 from arcacct.gridengine.lines import record
-from arcacct.gridengine.local_jobs import Site
 from arcacct.gridengine.record import Record
-from arcacct.gridengine.slices import Policy
+from arcacct.jobs.batch import BatchPolicy, BatchSite
 
 DATA = pathlib.Path(__file__).parents[1] / "data" / "gridengine"
 COLON = DATA / "accounting.sge819-real"
@@ -21,7 +20,7 @@ ENCODINGS = (COLON, JSON_90, JSON_91)
 NOW = 1_795_200_000
 """A few hours after the jobs of the real file."""
 BEGIN = 1_795_168_000
-SITE = Site("default", default_benchmark="HEPSPEC:11.11")
+SITE = BatchSite("default", default_benchmark="HEPSPEC:11.11")
 
 _USUAL = {
     "qname": "all.q",
@@ -92,7 +91,7 @@ def json_line(job_number: int = 1, path: pathlib.Path = JSON_91) -> bytes:
 class World:
     """A database and imports into it."""
 
-    def __init__(self, here: Places, con: sqlite3.Connection, site: Site = SITE) -> None:
+    def __init__(self, here: Places, con: sqlite3.Connection, site: BatchSite = SITE) -> None:
         self.here = here
         self.con = con
         self.site = site
@@ -103,7 +102,7 @@ class World:
 
     def work(self) -> Import:
         """An import that has done nothing yet."""
-        policy = Policy(self.site, self.now, self.wait_s, self.prefer_arc)
+        policy = BatchPolicy(self.site, self.now, self.wait_s, self.prefer_arc)
         return Import(self.here, self.con, policy, self.said.append, clock=lambda: self.now)
 
     def take(self, *paths: pathlib.Path) -> GridEngineReport:

@@ -12,14 +12,13 @@ from stored_jobs import endpoint_id
 
 from arcacct.conf.places import places
 from arcacct.db.opening import open_accounting, writing
+from arcacct.jobs.batch import BatchPolicy, BatchSite
 from arcacct.jobs.faults import Fault
 from arcacct.jobs.recorder import name_id
 from arcacct.jobs.rejected import Retried
 from arcacct.slurm.importing import RunsReport, SlurmImport
-from arcacct.slurm.local_jobs import SlurmSite
 from arcacct.slurm.output import OutputForm, ToldJob, read
 from arcacct.slurm.record import NoUsage, SlurmRun
-from arcacct.slurm.slices import SlurmPolicy
 
 DATA = pathlib.Path(__file__).parent.parent / "data" / "slurm"
 SONAR = pathlib.Path(__file__).parent.parent / "data" / "sonar"
@@ -108,17 +107,17 @@ def _wrapped(number: int | None) -> dict[str, Any]:
 class SlurmHost:
     """A host with a database; each import is a run of its own, as of the command."""
 
-    def __init__(self, folder: pathlib.Path, site: SlurmSite | None = None) -> None:
+    def __init__(self, folder: pathlib.Path, site: BatchSite | None = None) -> None:
         self.here = places(None, set_up(folder / "control"))
         self.con = open_accounting(self.here)
-        self.site = SlurmSite() if site is None else site
+        self.site = BatchSite() if site is None else site
         self.said: list[str] = []
         self.now = NOW
         self.prefer_arc = True
 
     def work(self, **form: Any) -> SlurmImport:
         """An import that has done nothing yet."""
-        policy = SlurmPolicy(self.site, self.now, 86_400, self.prefer_arc)
+        policy = BatchPolicy(self.site, self.now, 86_400, self.prefer_arc)
         return SlurmImport(self.here, self.con, policy, OutputForm(**form), self.said.append, lambda: self.now)
 
     def take(self, *outputs: bytes | pathlib.Path, **form: Any) -> RunsReport:

@@ -1,0 +1,250 @@
+"""
+Importing the accounting of batch systems: what all such sources do alike.
+
+What is told of a job is kept, and the job is always made from all that is kept. So it does not matter in which order,
+or how often, it is told; what is made again and is the same writes nothing and logs nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
+
+from arcacct.conf.places import Places
+from arcacct.conf.values import MapRule
+from arcacct.db.engine import Connection
+from arcacct.db.opening import writing
+from arcacct.jobs import cells, local
+from arcacct.jobs.faults import Fault
+from arcacct.jobs.filling import Conflict, enrich
+from arcacct.jobs.imports import SHOWN, ImportRun, Say
+from arcacct.jobs.job import Job
+from arcacct.jobs.precedence import OF_AREX
+from arcacct.jobs.rejected import Kept
+
+N = TypeVar("N")
+"""What a source knows a job by."""
+
+_CACHE_KIB = 16 * 1024
+"""A job goes into some twenty indexes: their pages should stay while much is imported."""
+_PAGE = 500
+
+
+class BatchSite(NamedTuple):
+    """What the site's configuration says about jobs of a batch system."""
+
+    cell: str = ""
+    """Part of each job's identity: it must stay the same. Slurm's runs tell their cluster themselves."""
+    rules: tuple[MapRule, ...] = ()
+    default_benchmark: str | None = None
+    queue_benchmarks: tuple[tuple[str, str], ...] = ()
+
+    def benchmark(self, queue: str | None) -> str | None:
+        """The benchmark of a queue's nodes."""
+        return local.queue_benchmark(queue, self.queue_benchmarks, self.default_benchmark)
+
+
+class BatchPolicy(NamedTuple):
+    """How jobs are made."""
+
+    site: BatchSite
+    now: int
+    """UTC seconds."""
+    wait_s: int
+    """How long a job waits for A-REX to finish one that it may be."""
+    prefer_arc: bool = True
+
+
+class BatchTaken(NamedTuple):
+    """What became of some records of a batch system."""
+
+    new: int = 0
+    known: int = 0
+    """Records that were there already."""
+    added: int = 0
+    """Jobs that were not there."""
+    changed: int = 0
+    """Jobs that are not what they were."""
+    enriched: int = 0
+    """Jobs of other sources that were given something."""
+    waiting: int = 0
+    """Jobs that may be one that A-REX has not finished yet."""
+    pruned: int = 0
+    """Jobs that were pruned from the database: they are counted and published already."""
+    conflicts: tuple[Conflict, ...] = ()
+
+    def plus(self, other: BatchTaken) -> BatchTaken:
+        """The sum of two."""
+        return BatchTaken._make(one + more for one, more in zip(self, other, strict=True))  # type: ignore[operator]
+
+
+@dataclass
+class BatchReport:
+    """What an import did."""
+
+    failed_jobs: int = 0
+    """Jobs that could not be made again from what is kept of them."""
+    unreadable: int = 0
+    """Files that are none of the source's, could not be read, or not to their end."""
+    more_conflicts: int = 0
+    """Differences to A-REX that were not said one by one."""
+    taken: BatchTaken = field(default_factory=BatchTaken)
+
+
+class BatchSlice:
+    """The work of one transaction."""
+
+    def __init__(self, con: Connection, policy: BatchPolicy, source: str, lrms_names: Collection[str]) -> None:
+        """``lrms_names``: what [lrms] of arc.conf may call the batch system, in small letters."""
+        self.con = con
+        self.policy = policy
+        self.taken = BatchTaken()
+        self._source = source
+        self._lrms_names = lrms_names
+        self._with_arc = local.has_arc_jobs(con)
+        self._unfinished = local.earliest_unfinished(con) if self._with_arc else None
+
+    def arc_job(self, job: Job) -> int | None:
+        """The record of A-REX's that a job is."""
+        return local.arc_job(self.con, job, self._lrms_names) if self._with_arc else None
+
+    def enrich(self, record_id: int, job: Job) -> None:
+        """Give a record of another source what the batch system measured."""
+        over_arex = not self.policy.prefer_arc
+        told = local.measured(job)
+        done = enrich(self.con, record_id, self._source, told, events=job.events, over_arex=over_arex)
+        self.taken = self.taken.plus(BatchTaken(enriched=int(done.changed), conflicts=done.conflicts))
+
+    def waits(self, job: Job) -> bool:
+        """Whether a job may be one that A-REX has not finished yet."""
+        return (
+            self._unfinished is not None
+            and self._unfinished <= job.submit_time + local.CLOCKS_S
+            and self.policy.now - job.end_time < self.policy.wait_s
+        )
+
+
+class BatchImport(ImportRun, Generic[N]):
+    """One import, or many while it follows: what it has done so far is in ``report``, of the source's own kind."""
+
+    progress_of: tuple[str, str]
+    """The table of how far A-REX's records were looked at, and its column of the cell or cluster."""
+    report: BatchReport
+
+    def __init__(
+        self, here: Places, con: Connection, policy: BatchPolicy, source: str, say: Say, clock: Callable[[], float]
+    ) -> None:
+        super().__init__(here, con, source, policy.site.cell, say)
+        con.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        self._policy = policy
+        self._clock = clock
+        self._conflicts: set[Conflict] = set()
+
+    @abstractmethod
+    def _cells(self) -> Sequence[str]:
+        """The cells, or clusters, that there are jobs of."""
+
+    @abstractmethod
+    def _numbered(self, cell: str, number: int) -> N:
+        """What a job is known by that has this number in a cell."""
+
+    @abstractmethod
+    def _pages(self, *, waiting: bool) -> Iterable[Sequence[N]]:
+        """All jobs, or those that have no record."""
+
+    @abstractmethod
+    def _made(self, con: Connection, policy: BatchPolicy, part: Sequence[N]) -> BatchTaken:
+        """Make some jobs again, inside the transaction."""
+
+    @abstractmethod
+    def _called(self, job: N) -> str:
+        """A job, and what it is made from, for people."""
+
+    @abstractmethod
+    def _once_more(self, kept: Kept, content: bytes) -> None:
+        """Take what was rejected, in a transaction of its own."""
+
+    def _cannot_read(self, complaint: str) -> None:
+        self._say(complaint)
+        self.report.unreadable += 1
+
+    def _now(self) -> BatchPolicy:
+        return self._policy._replace(now=int(self._clock()))
+
+    def _count(self, taken: BatchTaken) -> None:
+        for conflict in taken.conflicts:
+            if conflict in self._conflicts:
+                continue
+            if len(self._conflicts) < SHOWN:
+                self._say(f"{conflict}; {'the first' if self._policy.prefer_arc else 'the second'} is kept")
+                self._conflicts.add(conflict)
+            else:
+                self.report.more_conflicts += 1
+        self.report.taken = self.report.taken.plus(taken._replace(conflicts=()))
+
+    def finish(self) -> None:
+        """What is left after the files: jobs that A-REX finished since, jobs that waited, and the monthly sums."""
+        # What is completed now is logged after this: the next import looks at it once and changes nothing.
+        horizon = self._con.execute("SELECT ifnull(max(Seq), 0) FROM FinishedLog").fetchone()[0]
+        with_arc = local.has_arc_jobs(self._con)
+        for cell in self._cells():
+            self._make_again(self._logged_by_arc(cell, horizon) if with_arc else ())
+            self._see(cell, horizon)
+        self.report.taken = self.report.taken._replace(waiting=0)
+        self._make_again(self._pages(waiting=True))
+        cells.advance(self._con, self._here)
+
+    def _logged_by_arc(self, cell: str, horizon: int) -> Iterator[list[N]]:
+        """A-REX's jobs that ended or changed since the last import, in pages."""
+        while logged := self._con.execute(
+            "SELECT Seq, LocalJobID, coalesce(Source, ?) FROM FinishedLog LEFT JOIN AAR USING (RecordID)"
+            " LEFT JOIN RecordSources USING (RecordID) WHERE Seq > ? AND Seq <= ? ORDER BY Seq LIMIT ?",
+            (OF_AREX[0], self._seen(cell), horizon, _PAGE),
+        ).fetchall():
+            yield [
+                self._numbered(cell, int(number))
+                for _seq, number, source in logged
+                if source in OF_AREX and number and number.isascii() and number.isdecimal() and len(number) < 18
+            ]
+            self._see(cell, logged[-1][0])
+
+    def _seen(self, cell: str) -> int:
+        table, column = self.progress_of
+        row = self._con.execute(f"SELECT Seq FROM {table} WHERE {column} = ?", (cell,)).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def _see(self, cell: str, seq: int) -> None:
+        if self._seen(cell) < seq:
+            table, column = self.progress_of
+            insert = f"INSERT INTO {table} ({column}, Seq) VALUES (?, ?)"
+            with writing(self._con, self._here) as con:
+                con.execute(f"{insert} ON CONFLICT ({column}) DO UPDATE SET Seq = excluded.Seq", (cell, seq))
+
+    def again(self) -> None:
+        """Make every job again from what is kept of it: the configuration says something else now."""
+        self._make_again(self._pages(waiting=False))
+
+    def _make_again(self, pages: Iterable[Sequence[N]]) -> None:
+        for page in pages:
+            for part in self._slices(page):
+                self._in_halves(part, self._make_part, self._cannot_make)
+
+    def _make_part(self, part: Sequence[N]) -> None:
+        with writing(self._con, self._here) as con:
+            begun = time.monotonic()
+            taken = self._made(con, self._now(), part)
+            self._adapt(len(part), time.monotonic() - begun)
+        self._count(taken)
+
+    def _cannot_make(self, job: N, why: Fault) -> None:
+        self.report.failed_jobs += 1
+        if self.report.failed_jobs <= SHOWN:
+            self._say(f"{self._called(job)}: {why.reason}; it stays as it was")
+
+    def _retried(self, kept: Kept, content: bytes) -> bool:
+        refused: list[object] = []
+        self._in_halves([content], lambda _all: self._once_more(kept, content), lambda *why: refused.append(why))
+        return not refused
