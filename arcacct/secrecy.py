@@ -20,7 +20,10 @@ _BEFORE_PATH = re.compile(r"[^/?#]*")
 
 def keep(secret: str) -> None:
     """Hide a token or password from now on, wherever anything is printed, logged or noted in the ledger."""
-    keep_secret(_forms(secret))
+    for text in {secret, unquote(secret)}:
+        quoted = {quote(text, safe="", errors="surrogatepass"), quote(text, errors="surrogatepass")}
+        escaped = {html.escape(text), json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
+        keep_secret({text, text.encode("unicode_escape").decode("ascii")} | quoted | escaped | _in_base64(text))
 
 
 def keep_login(url: str) -> None:
@@ -69,16 +72,6 @@ def _is_login(text: str) -> bool:
 def _after_scheme(url: str) -> str:
     found = _SCHEME.match(url)
     return url[found.end() :] if found else url
-
-
-def _forms(secret: str) -> set[str]:
-    found = set()
-    for text in {secret, unquote(secret)}:
-        quoted = quote(text, safe="", errors="surrogatepass")
-        found |= {text, quoted, quote(text, errors="surrogatepass"), html.escape(text), json.dumps(text)[1:-1]}
-        found |= {json.dumps(text, ensure_ascii=False)[1:-1], text.encode("unicode_escape").decode("ascii")}
-        found |= _in_base64(text)
-    return found
 
 
 def _in_base64(text: str) -> set[str]:

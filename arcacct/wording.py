@@ -26,22 +26,8 @@ SHORTEST = 4
 _EVERYTHING = 1 << 62
 _SHORT_FORMS = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _INVISIBLE = frozenset(
-    map(
-        chr,
-        (
-            0x034F,
-            0x115F,
-            0x1160,
-            0x17B4,
-            0x17B5,
-            *range(0x180B, 0x1810),
-            0x2800,
-            0x3164,
-            *range(0xFE00, 0xFE10),
-            0xFFA0,
-            *range(0xE0100, 0xE01F0),
-        ),
-    )
+    "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
+    + "".join(map(chr, (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
 )
 """Printable for Unicode, and nothing to see: fillers, joiners and selectors of variants."""
 _LOWER = {ord(letter): ord(letter) + 32 for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
@@ -61,7 +47,16 @@ def fit(text: str, limit: int | None = LONGEST, keep: str = "") -> str:
     shown = plain(hidden, keep)
     if limit is None or (is_whole and len(shown) <= limit):
         return shown
-    return _cut(hidden, limit, keep)
+    mark = CUT[:limit]
+    left = limit - len(mark)
+    kept = []
+    # What is shown in letters stays in one piece.
+    for piece in _pieces(hidden, keep):
+        left -= len(piece)
+        if left < 0:
+            break
+        kept.append(piece)
+    return "".join(kept) + mark
 
 
 def without_secrets(text: str, enough: int = _EVERYTHING) -> str:
@@ -94,19 +89,6 @@ def _pieces(text: str, keep: str) -> "Iterator[str]":
         else:
             code = ord(letter)
             yield f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
-def _cut(text: str, limit: int, keep: str) -> str:
-    """As much of a text as there is room for before the mark; what is shown in letters stays in one piece."""
-    mark = CUT[:limit]
-    left = limit - len(mark)
-    kept = []
-    for piece in _pieces(text, keep):
-        left -= len(piece)
-        if left < 0:
-            break
-        kept.append(piece)
-    return "".join(kept) + mark
 
 
 def _lower(text: str) -> str:

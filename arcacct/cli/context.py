@@ -9,8 +9,7 @@ import click
 from arcacct.cli.speech import complain
 from arcacct.conf.parser import Conf, load
 from arcacct.conf.places import Places, places
-from arcacct.conf.secrets import remember_secrets
-from arcacct.conf.settings import Settings, settings
+from arcacct.conf.settings import Settings, remember_secrets, settings
 from arcacct.errors import ConfigError
 from arcacct.targets import kinds
 

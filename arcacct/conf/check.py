@@ -17,8 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from arcacct.conf.options import Spec
-    from arcacct.conf.parser import Block, Conf
+    from arcacct.conf.parser import Block, Conf, Option
     from arcacct.conf.targets import Kinds, Target
 
 HOOK = "arcacct"
@@ -37,10 +36,12 @@ def check(conf: Conf, kinds: Kinds, *, now: int | None = None) -> list[Problem]:
     _, problems = examine(conf, kinds)
     # A configuration with errors still has targets whose files can be looked at.
     for target in targets(conf, kinds, None, []):
-        options = kinds[conf.blocks[target.block].kind].options
+        block = conf.blocks[target.block]
         for option, finding in _findings(target, int(time.time()) if now is None else now):
-            spec = next(spec for spec in options if spec.name == option)
-            problems.append(_problem(conf, conf.blocks[target.block], spec, finding))
+            found = find(conf, block.name, next(spec for spec in kinds[block.kind].options if spec.name == option))
+            # At the line that sets the option, be it the target's or one that it inherits; else at the target.
+            line: Option | Block = found.lines[-1] if found.lines else block
+            problems.append(Problem(finding.severity, line.file, line.line, found.block, option, finding.text))
     return in_order([*problems, *_not_restarted(conf), *_callouts(conf)], conf.files)
 
 
@@ -77,15 +78,6 @@ def _findings(target: Target, now: int) -> Iterator[tuple[str, Finding]]:
     }
     for option, findings in found.items():
         yield from ((option, finding) for finding in findings)
-
-
-def _problem(conf: Conf, block: Block, spec: Spec, finding: Finding) -> Problem:
-    """At the line that sets the option, be it the target's or one that it inherits; else at the target."""
-    found = find(conf, block.name, spec)
-    if found.lines:
-        line = found.lines[-1]
-        return Problem(finding.severity, line.file, line.line, found.block, spec.name, finding.text)
-    return Problem(finding.severity, block.file, block.line, block.name, spec.name, finding.text)
 
 
 def _callouts(conf: Conf) -> Iterator[Problem]:

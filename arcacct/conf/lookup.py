@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from arcacct.conf.options import Spec
-    from arcacct.conf.parser import Block, Conf, Option
+    from arcacct.conf.parser import Conf, Option
 
 
 class Found(NamedTuple):
@@ -22,11 +22,6 @@ class Found(NamedTuple):
     """As many as there are texts, none for a default; without texts those that say that nothing holds."""
     block: str
     """The block that sets it: the option's own, or one that it inherits from."""
-
-
-def kind_of(block: Block) -> str:
-    """The kind of a block; [custom:arcacct] is another name of [arcacct]."""
-    return "arcacct" if block.name == "custom:arcacct" else block.kind
 
 
 def find(conf: Conf, block: str, spec: Spec) -> Found:
@@ -58,7 +53,9 @@ def read_block(conf: Conf, block: str, options: Iterable[Spec], problems: list[P
 def _value(conf: Conf, block: str, spec: Spec, problems: list[Problem]) -> Any:
     found = find(conf, block, spec)
     if spec.required and not found.texts:
-        problems.append(_missing(conf, block, spec))
+        there = conf.blocks[block]
+        wrong = f"is not set and this target needs it; add a line {spec.name} = ..."
+        problems.append(Problem(ERROR, there.file, there.line, there.name, spec.name, wrong))
     values = []
     for number, text in enumerate(found.texts):
         try:
@@ -68,9 +65,3 @@ def _value(conf: Conf, block: str, spec: Spec, problems: list[Problem]) -> Any:
             name = conf.blocks[found.block].name
             problems.append(Problem(ERROR, line.file, line.line, name, spec.name, str(error)))
     return tuple(values) if spec.repeated else next(iter(values), None)
-
-
-def _missing(conf: Conf, block: str, spec: Spec) -> Problem:
-    there = conf.blocks[block]
-    text = f"is not set and this target needs it; add a line {spec.name} = ..."
-    return Problem(ERROR, there.file, there.line, there.name, spec.name, text)

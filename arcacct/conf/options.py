@@ -64,7 +64,7 @@ COMMON = (
     plain("x509_cert_dir", values.path, "/etc/grid-security/certificates"),
 )
 _X509 = tuple(spec._replace(inherits=("common",)) for spec in COMMON[2:])
-_VO = (plain("vomsless_vo", values.vomsless_vo, repeated=True), plain("vo_group", values.text, repeated=True))
+_VO = (plain("vomsless_vo", values.vomsless_vo, repeated=True), plain("vo_group", str, repeated=True))
 JURA = (*_X509, *_VO)
 
 ARCACCT = (
@@ -79,7 +79,7 @@ ARCACCT = (
     Spec("settle", "settle_s", values.whole, "0"),
     plain("lrms_host", values.host),
     plain("local_group_prefix", values.word),
-    plain("vo_claim", values.vo_claim, repeated=True),
+    plain("vo_claim", places.vo_claim, repeated=True),
     plain("map", values.map_rule, repeated=True),
     plain("node_benchmark", values.node_benchmark, repeated=True),
 )
@@ -114,7 +114,7 @@ OPTIONS: dict[str, tuple[Spec, ...]] = {
     "common": COMMON,
     "arex": (
         plain("controldir", values.path, places.CONTROLDIR),
-        plain("authtokenmap", values.claim_names, places.CLAIM_NAMES, repeated=True, may_be_empty=True),
+        plain("authtokenmap", places.claim_names, places.CLAIM_NAMES, repeated=True, may_be_empty=True),
     ),
     "lrms": (plain("benchmark", values.benchmark, places.BENCHMARK),),
     "queue": (plain("benchmark", values.benchmark, repeated=True),),

@@ -79,9 +79,12 @@ def parse(text: str, file: str, complaints: list[Complaint] | None = None) -> li
         if not line or line[0] == "#":
             continue
         if line[0] == "[":
-            wrong = _wrong_block(line)
-            if wrong is None:
-                blocks.append(Block(line[1:-1].strip(), file, number))
+            inside = line[1:-1]
+            wrong = None
+            if line[-1] != "]" or not inside.strip(" :\t") or "[" in inside or "]" in inside:
+                wrong = f"{line!r} is not the name of a block; write [block] or [block:name] alone on its line"
+            else:
+                blocks.append(Block(inside.strip(), file, number))
                 options = blocks[-1].options
         else:
             name, equals, value = line.partition("=")
@@ -94,13 +97,6 @@ def parse(text: str, file: str, complaints: list[Complaint] | None = None) -> li
                 raise ConfigError(f"{file}:{number}: {wrong}")
             complaints.append(Complaint(file, number, wrong))
     return blocks
-
-
-def _wrong_block(line: str) -> str | None:
-    inside = line[1:-1]
-    if line[-1] != "]" or not inside.strip(" :\t") or "[" in inside or "]" in inside:
-        return f"{line!r} is not the name of a block; write [block] or [block:name] alone on its line"
-    return None
 
 
 def _wrong_option(name: str, equals: str, options: dict[str, list[Option]] | None) -> str | None:

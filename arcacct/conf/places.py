@@ -175,10 +175,22 @@ def benchmark(text: str) -> str | None:
 
 def job_rules(conf: "Conf | None") -> JobRules:
     """What the configuration says about records of jobs; ARC's defaults without one. Raises ConfigError."""
+    text = _get(conf, "lrms", "benchmark") or BENCHMARK
+    default_benchmark = benchmark(text)
+    if default_benchmark is None:
+        raise ConfigError(
+            f"{_where(conf, 'lrms', 'benchmark')}: {text!r} is no benchmark; write TYPE:VALUE, as {BENCHMARK}"
+        )
+    vomsless_vos = tuple(_each(conf, "arex/jura", "vomsless_vo", vomsless_vo))
+    names = None
+    arex = conf.blocks.get("arex") if conf is not None else None
+    if arex is not None and "authtokenmap" in arex.options:
+        # Lines without a value keep nothing: A-REX takes them so.
+        names = _named_claims([pair for line in _each(conf, "arex", "authtokenmap", claim_names) for pair in line])
     return JobRules(
-        _default_benchmark(conf),
-        tuple(_each(conf, "arex/jura", "vomsless_vo", vomsless_vo)),
-        _claim_names(conf),
+        default_benchmark,
+        vomsless_vos,
+        names,
         tuple(_each(conf, "arcacct", "vo_claim", vo_claim)),
     )
 
@@ -269,14 +281,6 @@ def _named_claims(pairs: "list[tuple[str, str]]") -> "dict[str, tuple[str, ...]]
 _ARC_CLAIM_NAMES = _named_claims(claim_names(CLAIM_NAMES))
 
 
-def _claim_names(conf: "Conf | None") -> "dict[str, tuple[str, ...]] | None":
-    found = conf.blocks.get("arex") if conf is not None else None
-    if found is None or "authtokenmap" not in found.options:
-        return None
-    # Lines without a value keep nothing: A-REX takes them so.
-    return _named_claims([pair for line in _each(conf, "arex", "authtokenmap", claim_names) for pair in line])
-
-
 def _database(conf: "Conf | None", controldir: str, given: str | None, *, alone: bool) -> str:
     configured = given or _get(conf, "arcacct", "database")
     if not configured:
@@ -285,16 +289,6 @@ def _database(conf: "Conf | None", controldir: str, given: str | None, *, alone:
     if not alone and arex_writes(path, controldir):
         raise ConfigError(f"{path if given else _where(conf, 'arcacct', 'database')}: {AREX_WRITES}")
     return path
-
-
-def _default_benchmark(conf: "Conf | None") -> str:
-    text = _get(conf, "lrms", "benchmark") or BENCHMARK
-    found = benchmark(text)
-    if found is None:
-        raise ConfigError(
-            f"{_where(conf, 'lrms', 'benchmark')}: {text!r} is no benchmark; write TYPE:VALUE, as {BENCHMARK}"
-        )
-    return found
 
 
 def _deadline(conf: "Conf | None") -> float:

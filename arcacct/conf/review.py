@@ -6,7 +6,6 @@ from difflib import get_close_matches
 
 from arcacct.benchmark import canonical_type
 from arcacct.conf import places
-from arcacct.conf.lookup import kind_of
 from arcacct.conf.options import ARC_BLOCKS, ARC_ONLY, OBSOLETE
 from arcacct.conf.parser import ARC_CONF, OUR_CONF, is_run_time
 from arcacct.conf.problems import ERROR, WARNING, Problem
@@ -27,8 +26,17 @@ LIKE = 0.75
 
 def review(conf: Conf, kinds: Kinds, *, allow_jura: bool) -> list[Problem]:
     """Everything that can be said without understanding a value."""
-    problems = [_complaint(conf, found.file, found.line, found.text) for found in conf.complaints]
-    problems += _without_arc_conf(conf)
+    problems = [
+        # A-REX passes over such lines of arc.conf, and so do we; our own file has no excuse.
+        Problem(ERROR if found.file == conf.our_conf else WARNING, found.file, found.line, None, None, found.text)
+        for found in conf.complaints
+    ]
+    if conf.arc_files and conf.arc_files[0] != conf.arc_conf:
+        text = (
+            "there is no such file, and A-REX does not start without it; write it, if only with a comment "
+            f"(what is in {conf.arc_conf}.d counts all the same)"
+        )
+        problems.append(Problem(WARNING, conf.arc_conf, None, None, None, text))
     problems += _two_publishers(conf, kinds, allow_jura=allow_jura)
     for block in conf.blocks.values():
         problems += _block(conf, block, kinds)
@@ -37,28 +45,17 @@ def review(conf: Conf, kinds: Kinds, *, allow_jura: bool) -> list[Problem]:
     return problems
 
 
-def _complaint(conf: Conf, file: str, line: int, text: str) -> Problem:
-    # A-REX passes over such lines of arc.conf, and so do we; our own file has no excuse.
-    return Problem(ERROR if file == conf.our_conf else WARNING, file, line, None, None, text)
-
-
-def _without_arc_conf(conf: Conf) -> Iterator[Problem]:
-    if conf.arc_files and conf.arc_files[0] != conf.arc_conf:
-        text = (
-            "there is no such file, and A-REX does not start without it; write it, if only with a comment "
-            f"(what is in {conf.arc_conf}.d counts all the same)"
-        )
-        yield Problem(WARNING, conf.arc_conf, None, None, None, text)
-
-
 def _two_publishers(conf: Conf, kinds: Kinds, *, allow_jura: bool) -> Iterator[Problem]:
     if allow_jura:
         return
     arcs = [block for block in [*conf.replaced, *conf.blocks.values()] if block.file in conf.arc_files]
     targets = [block for block in arcs if block.kind in kinds and kinds[block.kind].is_arcs]
     for block in targets:
+        there = conf.blocks[block.name].file == conf.our_conf
+        what = f"is also in {conf.our_conf}: A-REX's jura-ng" if there else "is a target of A-REX's jura-ng, which"
+        text = f"{what} would publish beside arcacct; {_moving(conf)}, or set allow_jura=yes"
         for file, line in _places(block):
-            yield Problem(ERROR, file, line, block.name, None, _move(conf, block))
+            yield Problem(ERROR, file, line, block.name, None, text)
     for block in arcs:
         # A-REX 7 reads vomsless_vo there for its own database: that block has to stay, and jura-ng finds nothing to do.
         if block.kind == "arex/jura" and not targets and "vomsless_vo" not in block.options:
@@ -74,12 +71,6 @@ def _places(block: Block) -> list[tuple[str, int]]:
     return list(first.items())
 
 
-def _move(conf: Conf, block: Block) -> str:
-    there = conf.blocks[block.name].file == conf.our_conf
-    what = f"is also in {conf.our_conf}: A-REX's jura-ng" if there else "is a target of A-REX's jura-ng, which"
-    return f"{what} would publish beside arcacct; {_moving(conf)}, or set allow_jura=yes"
-
-
 def _moving(conf: Conf) -> str:
     run_time = is_run_time(conf.arc_conf)
     return f"move [arex/jura] and all its targets from {ARC_CONF if run_time else 'here'} to {conf.our_conf} " + (
@@ -88,7 +79,8 @@ def _moving(conf: Conf) -> str:
 
 
 def _block(conf: Conf, block: Block, kinds: Kinds) -> Iterator[Problem]:
-    kind, options = kind_of(block), options_of(kinds)
+    # [custom:arcacct] is another name of [arcacct].
+    kind, options = "arcacct" if block.name == "custom:arcacct" else block.kind, options_of(kinds)
     yield from _contradictions(block, options.get(kind, ()))
     is_ours = block.kind == "arcacct" or (block.kind in kinds and not kinds[block.kind].is_arcs)
     ours = block.file == conf.our_conf or is_ours or kind == "arcacct"

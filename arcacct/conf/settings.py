@@ -7,15 +7,16 @@ Not on the hook's path: that needs only ``parser`` and ``places``.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from typing import Any
 
+from arcacct import secrecy
 from arcacct.conf.lookup import read_block
 from arcacct.conf.options import OPTIONS
 from arcacct.conf.places import AREX_WRITES, CONTROLDIR, arex_writes, places
 from arcacct.conf.problems import ERROR, WARNING, Problem, errors, in_order, refuse
 from arcacct.conf.review import review
-from arcacct.conf.secrets import remember_secrets
 from arcacct.conf.targets import Target, shared_receivers, targets
 
 TYPE_CHECKING = False
@@ -96,6 +97,29 @@ def examine(
         warnings=tuple(problem for problem in problems if problem.severity == WARNING),
     )
     return made, problems
+
+
+def remember_secrets(conf: Conf) -> None:
+    """
+    Hide the password of every URL from now on, also where the option is misspelt or the URL is none.
+
+    And what stands behind its path: no URL of ours has a query, but that of another program may have a token there.
+    """
+    for block in [*conf.blocks.values(), *conf.replaced]:
+        for name, lines in block.options.items():
+            if ":" in name:
+                # No option has a colon in its name, but a URL on the wrong side of the equals sign has.
+                _remember_url(name)
+            for line in lines:
+                if name.lower().endswith(("url", "proxy")) or "://" in line.value:
+                    _remember_url(line.value)
+
+
+def _remember_url(text: str) -> None:
+    secrecy.keep_login(text.strip("'\""))
+    if behind := re.search("[?#](.*)", text):
+        for part in behind[1].strip("'\"").split("&"):
+            secrecy.keep(part.partition("=")[2] or part)
 
 
 def _queue_benchmarks(conf: Conf, problems: list[Problem]) -> tuple[tuple[str, str], ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from arcacct.conf.lookup import find
 from arcacct.conf.options import OPTIONS
 from arcacct.conf.places import places
@@ -60,14 +62,8 @@ def _computed(conf: Conf, block: str, spec: Spec) -> Iterator[str]:
     elif block == "arcacct" and spec.name == "lrms_host":
         value = conf.get("common", "hostname") or OPTIONS["common"][0].read("$EXEC{hostname -f}")
     elif block == "arcacct" and spec.name == "database":
-        value = _database(conf)
+        with suppress(ConfigError):  # `config check` says what is wrong
+            value = places(conf).database
     if value is not None:
         yield "# default"
         yield f"{spec.name} = {value}"
-
-
-def _database(conf: Conf) -> str | None:
-    try:
-        return places(conf).database
-    except ConfigError:
-        return None  # `config check` says what is wrong

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, NamedTuple, TypeVar
 
 from arcacct.conf.lookup import read_block
@@ -16,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from arcacct.conf.parser import Block, Conf
+    from arcacct.conf.parser import Conf
     from arcacct.conf.values import VomslessVO
 
 
@@ -168,25 +169,17 @@ def select_targets(found: Sequence[Found], name: str | None) -> tuple[Found, ...
     raise UsageError(f"{name!r} {what}; the targets are: {names}")
 
 
-def shared_receivers(conf: Conf, found: Sequence[Target]) -> list[Problem]:
+def shared_receivers(conf: Conf, found: Sequence[Target]) -> Iterator[Problem]:
     """Pairs of targets that reach the same receiver with jobs in common: an error where that counts them twice."""
-    return [
-        _shared(conf.blocks[target.block], target, other)
-        for number, target in enumerate(found)
-        for other in found[:number]
-        if (type(target), target.receiver) == (type(other), other.receiver) and _overlap(target, other)
-    ]
-
-
-def _overlap(target: Target, other: Target) -> bool:
-    return not target.vofilter or not other.vofilter or bool({*target.vofilter} & {*other.vofilter})
-
-
-def _shared(block: Block, target: Target, other: Target) -> Problem:
-    text = f"goes to the same receiver as {other.name}"
-    why = target.doubles(other)
-    if why is None:
-        text += "; every job is sent twice and counted once, keep one of them"
-        return Problem(WARNING, block.file, block.line, block.name, None, text)
-    text += f" {why}; keep one of them, or give each its own VOs by vofilter"
-    return Problem(ERROR, block.file, block.line, block.name, None, text)
+    for other, target in combinations(found, 2):
+        apart = target.vofilter and other.vofilter and not {*target.vofilter} & {*other.vofilter}
+        if apart or (type(target), target.receiver) != (type(other), other.receiver):
+            continue
+        why = target.doubles(other)
+        text = f"goes to the same receiver as {other.name}" + (
+            "; every job is sent twice and counted once, keep one of them"
+            if why is None
+            else f" {why}; keep one of them, or give each its own VOs by vofilter"
+        )
+        block = conf.blocks[target.block]
+        yield Problem(WARNING if why is None else ERROR, block.file, block.line, block.name, None, text)

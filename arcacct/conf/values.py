@@ -74,11 +74,6 @@ class Address:
         return Address(self.host, port)
 
 
-def text(value: str) -> str:
-    """Any text."""
-    return value
-
-
 def word(value: str) -> str:
     """One word of printable ASCII."""
     if not value.isascii() or not value.isprintable() or " " in value:
@@ -113,17 +108,13 @@ def batch(value: str) -> int | None:
     return whole(value) or None
 
 
-def seconds(value: str) -> float:
-    """A time longer than nothing, in seconds; at most an hour."""
-    return _time(value, 3600, "5")
-
-
 def many_seconds(value: str) -> float:
     """A time longer than nothing, in seconds; at most a day."""
-    return _time(value, 86400, "3600")
+    return seconds(value, 86400, "3600")
 
 
-def _time(value: str, most_s: int, example: str) -> float:
+def seconds(value: str, most_s: int = 3600, example: str = "5") -> float:
+    """A time longer than nothing, in seconds; at most an hour."""
     try:
         found = float(value)
     except ValueError:
@@ -193,16 +184,6 @@ def vomsless_vo(value: str) -> VomslessVO:
     """``NAME``, ``AUTHGROUP NAME``, each with ``#ISSUER``; the issuer is a DN and may have blanks."""
     authgroup, name, issuer = places.vomsless_vo(value)
     return VomslessVO(name, issuer, authgroup)
-
-
-def claim_names(value: str) -> tuple[tuple[str, str], ...]:
-    """``CLAIM:NAME,...``."""
-    return tuple(places.claim_names(value))
-
-
-def vo_claim(value: str) -> tuple[str, str | None]:
-    """``CLAIM`` or ``CLAIM ISSUER``."""
-    return places.vo_claim(value)
 
 
 def map_rule(value: str) -> MapRule:

@@ -74,7 +74,16 @@ def answered(
     when the database is locked; also while the rows come. The connection is good for nothing else after.
     """
     row = _Row(limits)
-    _confine(con, limits, row)
+    con.execute("PRAGMA query_only = 1")
+    # Sorting and temporary tables count as memory then, instead of filling a disk.
+    con.execute("PRAGMA temp_store = MEMORY")
+    con.execute(f"PRAGMA hard_heap_limit = {limits.memory_mib * MIB // 2}")
+    con.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_VALUE)
+    con.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    con.text_factory = row.text
+    # SQLite declares these tables when they are first used, which the authorizer would take for CREATE TABLE.
+    for table in ("json_each('[]')", "json_tree('[]')", "pragma_table_info('AAR')", "pragma_index_list('AAR')"):
+        con.execute(f"SELECT 1 FROM {table}").fetchall()
     refusals = _Refusals(con)
     con.set_authorizer(refusals)
     began = time.monotonic()
@@ -119,19 +128,6 @@ class _Row:
         return content.decode("utf-8", "replace")
 
 
-def _confine(con: Connection, limits: QueryLimits, row: _Row) -> None:
-    con.execute("PRAGMA query_only = 1")
-    # Sorting and temporary tables count as memory then, instead of filling a disk.
-    con.execute("PRAGMA temp_store = MEMORY")
-    con.execute(f"PRAGMA hard_heap_limit = {limits.memory_mib * MIB // 2}")
-    con.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_VALUE)
-    con.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-    con.text_factory = row.text
-    # SQLite declares these tables when they are first used, which the authorizer would take for CREATE TABLE.
-    for table in ("json_each('[]')", "json_tree('[]')", "pragma_table_info('AAR')", "pragma_index_list('AAR')"):
-        con.execute(f"SELECT 1 FROM {table}").fetchall()
-
-
 def _counted(cursor: sqlite3.Cursor, limits: QueryLimits, row: _Row) -> Iterator[tuple[Any, ...]]:
     for number, values in enumerate(cursor):
         if number == limits.rows:
@@ -146,14 +142,16 @@ def _explaining(sql: str, limits: QueryLimits, refusals: Sequence[str]) -> Itera
     """What SQLite says, as one line that says what to do."""
     try:
         yield
-    except MemoryError:
-        raise _too_much_memory(limits) from None
-    except (sqlite3.Error, sqlite3.Warning, UnicodeError) as error:
+    except (MemoryError, sqlite3.Error, sqlite3.Warning, UnicodeError) as error:
         text = str(error)
         if "interrupted" in text:
             raise InputError(too_long(limits.seconds)) from None
-        if "out of memory" in text:
-            raise _too_much_memory(limits) from None
+        if isinstance(error, MemoryError) or "out of memory" in text:
+            row_mib = limits.memory_mib // _ROW_SHARE
+            raise InputError(
+                f"the query needs more than {limits.memory_mib} MiB, or a row of it more than {row_mib}: make it"
+                " smaller, or raise --max-memory"
+            ) from None
         if "too big" in text:
             raise InputError(f"the query makes a value of more than {_LARGEST_VALUE // MIB} MiB") from None
         if "locked" in text:
@@ -161,14 +159,6 @@ def _explaining(sql: str, limits: QueryLimits, refusals: Sequence[str]) -> Itera
         if refusals:
             raise UsageError(f"{_beginning(sql)}: queries can only read; {refusals[-1]} is refused") from None
         raise UsageError(f"{_beginning(sql)}: {text}") from None
-
-
-def _too_much_memory(limits: QueryLimits) -> InputError:
-    row_mib = limits.memory_mib // _ROW_SHARE
-    return InputError(
-        f"the query needs more than {limits.memory_mib} MiB, or a row of it more than {row_mib}: make it smaller, or"
-        " raise --max-memory"
-    )
 
 
 def _beginning(sql: str) -> str:

@@ -24,22 +24,21 @@ _MOST_WAL_BYTES = 64 * WAL_LIMIT_BYTES
 """A WAL that never stays still is reset all the same: from here on it costs every hook more than one wait."""
 
 
-def shrink(con: Connection, database: str, limit_bytes: int = WAL_LIMIT_BYTES) -> None:
+def shrink(con: Connection, database: str) -> None:
     """
     Write back a WAL that has grown above its limit and begin it anew.
 
     Does nothing when a reader is in the way or another process is at it, and raises nothing that SQLite or the file
     system refuses: what was committed is safe.
     """
-    if wal_bytes(database) <= limit_bytes:
+    if _wal_bytes(database) <= WAL_LIMIT_BYTES:
         return
     fd = begun(database)
-    if fd < 0:
-        return
-    try:
-        shrink_begun(con, database)
-    finally:
-        posix.close(fd)
+    if fd >= 0:
+        try:
+            shrink_begun(con, database)
+        finally:
+            posix.close(fd)
 
 
 def begun(database: str) -> int:
@@ -84,9 +83,14 @@ def _written_back(con: Connection, reader: Connection, database: str, *, force: 
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
         reader.execute("COMMIT")
-        if _data_version(con) != before and not (force and wal_bytes(database) > _MOST_WAL_BYTES):
+        if _data_version(con) != before and not (force and _wal_bytes(database) > _MOST_WAL_BYTES):
             return False
-        if not _reset(con):
+        # A hook that just opens the database reads for a moment.
+        for _ in range(_RESETS):
+            if not con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+                break
+            time.sleep(_RESET_PAUSE_S)
+        else:
             # A reader still needs it.
             return True
         # The first commit syncs the new header: A-REX need not wait for that. (SQLite writes nothing that is there
@@ -103,15 +107,6 @@ def _written_back(con: Connection, reader: Connection, database: str, *, force: 
         posix.close(fd)
 
 
-def _reset(con: Connection) -> bool:
-    """Truncate a WAL of which all is written back; a hook that just opens the database reads for a moment."""
-    for _ in range(_RESETS):
-        if not con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
-            return True
-        time.sleep(_RESET_PAUSE_S)
-    return False
-
-
 def _beside(database: str, name: str) -> str:
     return f"{database.rpartition('/')[0]}/{name}"
 
@@ -121,8 +116,7 @@ def _data_version(con: Connection) -> int:
     return int(con.execute("PRAGMA data_version").fetchone()[0])
 
 
-def wal_bytes(database: str) -> int:
-    """The size of a database's WAL; 0 without one."""
+def _wal_bytes(database: str) -> int:
     try:
         return posix.stat(database + "-wal").st_size
     except OSError:

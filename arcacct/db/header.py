@@ -67,17 +67,15 @@ def refuse_foreign(path: str) -> None:
     Raises SchemaError. (Any reader of SQLite's makes A-REX lose rows then. Ours are in WAL mode from their first page.)
     """
     try:
-        foreign = header_of(path).journal == ROLLBACK_JOURNAL and not _begins_as_ours(path)
+        if header_of(path).journal != ROLLBACK_JOURNAL:
+            return
+        with open(path, "rb") as file:
+            begin = file.read(_FIRST_BYTES)
     except (OSError, InputError):
         # Missing, empty or no database: whoever opens it says what is wrong.
         return
-    if foreign:
+    if b"ARCACCT_SCHEMA" not in begin:
         raise SchemaError(
             f"{path}: not a database of arcacct, it may be one that A-REX writes; give the path of ours "
             "(`arcacct import arex` takes over what A-REX has)"
         )
-
-
-def _begins_as_ours(path: str) -> bool:
-    with open(path, "rb") as file:
-        return b"ARCACCT_SCHEMA" in file.read(_FIRST_BYTES)

@@ -17,8 +17,8 @@ from typing import NamedTuple
 from arcacct.conf.places import Places
 from arcacct.db import fence, schema
 from arcacct.db.durable import transaction
-from arcacct.db.notes import note, noted
 from arcacct.db.opening import writing
+from arcacct.db.schema import note, noted
 from arcacct.errors import ConfigError
 
 _LAST_ROW = "LAST_ROW "
@@ -92,7 +92,6 @@ class LivesKnown(NamedTuple):
     """Those, and all that it has ever met with what they came from."""
     restored: bool
     """publishing.db came from a backup, and nothing was published since."""
-    has_cursors: bool
     life_before: str | None
     """The life of accounting.db at the last run that it knows of."""
     last_run: int | None
@@ -115,7 +114,7 @@ def known(accounting: Connection, publishing: Connection, *, rehearsing: bool = 
     ours = dict(accounting.execute("SELECT KeyName, KeyValue FROM DBConfig").fetchall())
     theirs = dict(publishing.execute("SELECT KeyName, KeyValue FROM DBConfig").fetchall())
     horizon, passed = accounting.execute("SELECT Horizon, Passed FROM Fence").fetchone()
-    lives = {one for (one,) in publishing.execute("SELECT DISTINCT Incarnation FROM Targets") if one}
+    lives = frozenset(one for (one,) in publishing.execute("SELECT DISTINCT Incarnation FROM Targets") if one)
     fences = theirs.get("FENCES_PASSED")
     life = schema.incarnation(accounting)
     (last_run,) = publishing.execute("SELECT max(LastRun) FROM Targets").fetchone()
@@ -130,10 +129,9 @@ def known(accounting: Connection, publishing: Connection, *, rehearsing: bool = 
         ledger=theirs.get("ARCACCT_INCARNATION", ""),
         runs=int(theirs.get("RUNS", 0)),
         fences=None if fences is None else int(fences),
-        lives_of=frozenset(lives),
-        lives_ever=frozenset((*lives, *theirs.get("ACCOUNTING_LIVES", "").split())),
+        lives_of=lives,
+        lives_ever=lives.union(theirs.get("ACCOUNTING_LIVES", "").split()),
         restored="ARCACCT_RESTORED" in theirs,
-        has_cursors=bool(lives),
         life_before=None if rehearsing else ours.get("LEDGER_LIFE"),
         last_run=last_run,
         is_behind=reached is not None and reached > fence.highest_seq(accounting),
@@ -146,13 +144,13 @@ def doubts(what: LivesKnown) -> list[Doubt]:
     if what.lives_of and not what.lives_ever & what.lineage:
         found.append(Doubt.FOREIGN)
     if what.ledger_of is not None and what.ledger_of != what.ledger:
-        found.append(Doubt.LEDGER_LOST if not what.has_cursors else Doubt.LEDGER_OLD)
+        found.append(Doubt.LEDGER_OLD if what.lives_of else Doubt.LEDGER_LOST)
     elif what.runs_of > what.runs or what.restored:
         found.append(Doubt.LEDGER_OLD)
     # An older program noted no fences: what it sent is all that tells.
     if what.life in what.lives_ever and (what.is_behind or what.passed < (what.fences or 0)):
         found.append(Doubt.ACCOUNTING_OLD)
-    elif what.has_cursors and what.life not in what.lives_of and Doubt.FOREIGN not in found:
+    elif what.lives_of and what.life not in what.lives_of and Doubt.FOREIGN not in found:
         found.append(Doubt.ACCOUNTING_OTHER)
     return found
 
@@ -187,8 +185,14 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> B
             schema.begin_new_life(accounting, seq=what.horizon)
         if not rehearsing:
             if _both_are_old(what, found):
-                since = _age(accounting) if what.last_run is None else what.last_run
-                note(accounting, _FORGOTTEN, f"{since} {int(time.time())}")
+                since, now = what.last_run, int(time.time())
+                if since is None:
+                    # When the backup was made that this life began with, as its last job tells.
+                    sql = (
+                        "SELECT max(EndTime) FROM FinishedLog JOIN AAR USING (RecordID) WHERE Seq <= ? AND EndTime <= ?"
+                    )
+                    (since,) = accounting.execute(sql, (schema.life_seq(accounting), now)).fetchone()
+                note(accounting, _FORGOTTEN, f"{since or 0} {now}")
             note(accounting, "LEDGER_LIFE", schema.incarnation(accounting))
 
     # Never fewer than the ledger knows: a copy that is known for one must not be taken for an older one again.
@@ -207,15 +211,6 @@ def _both_are_old(what: LivesKnown, found: list[Doubt]) -> bool:
     if what.life_before is None:
         return Doubt.ACCOUNTING_OTHER in found or Doubt.ACCOUNTING_OLD in found
     return Doubt.ACCOUNTING_OLD in found or what.life_before != what.life
-
-
-def _age(con: Connection) -> int:
-    """When the backup was made that this life began with, as its last job tells, UTC seconds."""
-    row = con.execute(
-        "SELECT max(EndTime) FROM FinishedLog JOIN AAR USING (RecordID) WHERE Seq <= ? AND EndTime <= ?",
-        (schema.life_seq(con), int(time.time())),
-    ).fetchone()
-    return int(row[0] or 0)
 
 
 def forgotten(con: Connection) -> tuple[int, int] | None:

@@ -13,7 +13,7 @@ import shutil
 import time
 from _sqlite3 import Connection, DatabaseError, connect
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from itertools import chain, count
 from typing import NamedTuple
 
@@ -23,7 +23,6 @@ from arcacct.conf.places import Places
 from arcacct.db import opening, place
 from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database, open_for_reading, uri
 from arcacct.db.maintenance import alone, maintenance, refuse_maintenance
-from arcacct.db.notes import note, noted
 from arcacct.db.own_schema import require_own_schema
 from arcacct.db.schema import (
     ACCOUNTING,
@@ -33,6 +32,8 @@ from arcacct.db.schema import (
     begin_new_life,
     ensure,
     lineage,
+    note,
+    noted,
     open_to_group,
     succeed,
     sync,
@@ -253,7 +254,11 @@ def _prepared(here: Places, source: str, kind: DatabaseKind) -> Iterator[tuple[s
             con.execute("BEGIN IMMEDIATE")
             if kind is ACCOUNTING:
                 # The publisher's cursors belong to the old life: what is sent is compared with what was (INVARIANTS 3).
-                begin_new_life(con, sorted(_replaced_lives(here)))
+                # It goes on from the database that it replaces; where none can be read, from what was noted.
+                lives = place.lives_of(here.database)
+                if not lives and (before := place.read(here)) is not None:
+                    lives = frozenset((before.incarnation,))
+                begin_new_life(con, sorted(lives))
             else:
                 # What was sent since the backup is not in it: the next run has to know, whatever else is restored.
                 note(con, "ARCACCT_RESTORED", 1)
@@ -275,13 +280,6 @@ def _workshop(here: Places, name: str) -> Iterator[str]:
         raise StoreError(f"{folder}: {error.strerror}; nothing was changed") from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _replaced_lives(here: Places) -> frozenset[str]:
-    """The lives of the database that a backup replaces; where there is none that can be read, what was noted."""
-    lives = place.lives_of(here.database)
-    note = None if lives else place.read(here)
-    return lives if note is None else frozenset((note.incarnation,))
 
 
 def wait_until_unused(path: str, patience_s: float) -> None:
@@ -312,8 +310,14 @@ def _exchange(path: str, copy: str, work: str) -> str | None:
 
     Killed in between, there is no database, and `maintenance` tells everybody why.
     """
-    _take_in_wal(path)
-    kept = _free_name(f"{path}.before-{work}.{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}")
+    if place.is_begun(path):
+        # A power cut between two renames would part it from its WAL. One that is damaged is put away as it is.
+        with suppress(DatabaseError), closing(connect(uri(path, "rw"), isolation_level=None, uri=True)) as con:
+            con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    begin = f"{path}.before-{work}.{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
+    # What was put away within the same second stays.
+    names = chain([f"{begin}Z"], (f"{begin}.{number}Z" for number in count(2)))
+    kept = next(name for name in names if not any(os.path.exists(name + suffix) for suffix in SUFFIXES))
     old = [suffix for suffix in SUFFIXES if os.path.exists(path + suffix)]
     for suffix in old:
         os.rename(path + suffix, kept + suffix)
@@ -322,27 +326,6 @@ def _exchange(path: str, copy: str, work: str) -> str | None:
     os.rename(copy, path)
     sync(os.path.dirname(path))
     return kept if "" in old else None
-
-
-def _free_name(begin: str) -> str:
-    """A name that nothing has: what was put away within the same second stays."""
-    names = chain([f"{begin}Z"], (f"{begin}.{number}Z" for number in count(2)))
-    return next(name for name in names if not any(os.path.exists(name + suffix) for suffix in SUFFIXES))
-
-
-def _take_in_wal(path: str) -> None:
-    """
-    Leave nothing in the WAL of a database that is put away: a power cut between two renames would part them.
-
-    One that is damaged is put away with its WAL as it is.
-    """
-    if not place.is_begun(path):
-        return
-    try:
-        with closing(connect(uri(path, "rw"), isolation_level=None, uri=True)) as con:
-            con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    except DatabaseError:
-        return
 
 
 def optimize(here: Places, con: Connection) -> None:

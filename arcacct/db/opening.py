@@ -6,7 +6,7 @@ import ctypes
 import fcntl
 import os
 from _sqlite3 import Connection, DatabaseError, DataError, IntegrityError, InterfaceError, ProgrammingError
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 
 from arcacct.db import checkpoint, place
@@ -65,7 +65,13 @@ def open_accounting(here: Places) -> Connection:
     StoreError and its kinds.
     """
     is_there = refuse_unasked(here)
-    con = _ready(here) if is_there else None
+    con = None
+    if is_there:
+        # To look whether it has to be taken forward one would open and close it: whoever closes last writes the WAL
+        # back, and all hooks wait for his disk.
+        refuse_foreign(here.database)
+        with suppress(SchemaError):
+            con = open_database(here.database, ACCOUNTING_SCHEMA)
     if con is None:
         # What is there now may be moved away by another process in this moment: no empty one takes its place.
         ensure(here.database, ACCOUNTING, read_group=here.read_group, may_create=not is_there)
@@ -84,20 +90,6 @@ def _for_records(con: Connection) -> Connection:
     # SQLite's own 2 MB are less than the index pages that a sweep comes back to.
     con.execute("PRAGMA cache_size = -16000")
     return con
-
-
-def _ready(here: Places) -> Connection | None:
-    """
-    The database, if it is as it has to be.
-
-    (To look whether it has to be taken forward one would open and close it: whoever closes last writes the WAL back,
-    and all hooks wait for his disk.)
-    """
-    refuse_foreign(here.database)
-    try:
-        return open_database(here.database, ACCOUNTING_SCHEMA)
-    except SchemaError:
-        return None
 
 
 def open_as_it_is(here: Places) -> Connection:
@@ -276,8 +268,6 @@ def write_back(con: Connection) -> None:
 
     (It takes longer than the transactions that filled it: an fsync of each file.)
     """
-    try:
+    # What was committed is safe: this is housekeeping.
+    with suppress(DatabaseError):
         con.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-    except DatabaseError:
-        # What was committed is safe: this is housekeeping.
-        return

@@ -203,10 +203,10 @@ def astray(here: Places) -> str:
     (It would be empty for ever: A-REX works elsewhere, or the file system is not mounted.)
     """
     usual = _same(here.database, usual_database(here.controldir))
-    # Or A-REX at least writes its own accounting there.
-    own = (f"{here.controldir}/accounting/{name}" for name in AREX_DATABASES)
-    is_arexs = is_control_directory(here.controldir) or any(map(os.path.exists, own))
-    if not usual or is_begun(here.database) or is_arexs:
+    # A-REX makes all four folders when it starts; a copy may lack those that were empty. Or it at least writes its own
+    # accounting there.
+    made = (*STATUS_FOLDERS, *(f"accounting/{name}" for name in AREX_DATABASES))
+    if not usual or is_begun(here.database) or any(os.path.exists(f"{here.controldir}/{name}") for name in made):
         return ""
     if not os.path.isdir(here.controldir):
         return "there is no such control directory"
@@ -337,12 +337,3 @@ def _looked_at(path: str) -> Iterator[Connection]:
 
 def _same(path: str, other: str) -> bool:
     return path == other or os.path.realpath(path) == os.path.realpath(other)
-
-
-def is_control_directory(controldir: str) -> bool:
-    """
-    Whether A-REX has set up this directory: it has one of the four folders at least.
-
-    (A-REX makes all four when it starts; a copy may lack those that were empty.)
-    """
-    return any(os.path.exists(f"{controldir}/{folder}") for folder in STATUS_FOLDERS)

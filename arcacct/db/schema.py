@@ -13,13 +13,12 @@ import secrets
 import stat
 import time
 from _sqlite3 import Connection, DatabaseError, connect
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from arcacct.db.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, other_version, translated, uri, version
 from arcacct.db.header import refuse_foreign
 from arcacct.db.maintenance import maintenance
-from arcacct.db.notes import note, noted
 from arcacct.errors import ConfigError, SchemaError, StoreError
 from arcacct.files.private import private_directory
 from arcacct.resources import resource
@@ -65,14 +64,22 @@ def ensure(path: str, kind: DatabaseKind, *, read_group: str | None = None, may_
     except DatabaseError as error:
         raise translated(error, path) from error
     try:
-        if not _is_empty(con) and version(con, path) == kind.schema:
+        if _found(con, path) == kind.schema:
             return []
-        with _turn(os.path.dirname(path)):
-            if not _is_empty(con):
-                return _upgrade(con, path, kind)
-            con.execute("PRAGMA journal_mode = WAL")
-            done = [_run(con, path, number, script) for number, script in scripts(kind)]
-            open_to_group(path, read_group)
+        with _turn(os.path.dirname(path)), ExitStack() as work:
+            found = _found(con, path)
+            if found > kind.schema:
+                raise other_version(path, found, kind.schema)
+            if not found:
+                con.execute("PRAGMA journal_mode = WAL")
+            elif found < kind.schema:
+                # Hooks would wait for a script that takes long: with the file there they spool at once.
+                work.enter_context(maintenance(path, "upgrade"))
+                now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+                backup(con, f"{path}.before-schema-{kind.schema}.{now}")
+            done = [_run(con, path, number, script) for number, script in scripts(kind) if number > found]
+            if not found:
+                open_to_group(path, read_group)
             return done
     except DatabaseError as error:
         raise translated(error, path) from error
@@ -94,9 +101,9 @@ def _make_file(path: str, read_group: str | None) -> None:
         raise StoreError(f"{path}: cannot be created: {error.strerror}; run as the user of A-REX") from error
 
 
-def _is_empty(con: Connection) -> bool:
-    """Whether nothing was made yet: also after a first creation that was interrupted."""
-    return bool(con.execute("SELECT count(*) = 0 FROM sqlite_master").fetchone()[0])
+def _found(con: Connection, path: str) -> int:
+    """Its schema's number; 0 where nothing was made yet: also after a first creation that was interrupted."""
+    return version(con, path) if con.execute("SELECT 1 FROM sqlite_master").fetchone() else 0
 
 
 @contextmanager
@@ -145,18 +152,6 @@ def _group_id(read_group: str | None) -> int | None:
         return None if read_group is None else grp.getgrnam(read_group).gr_gid
     except KeyError:
         raise ConfigError(f"[arcacct] read_group={read_group}: this host has no such group; create it first") from None
-
-
-def _upgrade(con: Connection, path: str, kind: DatabaseKind) -> list[int]:
-    found = version(con, path)
-    if found > kind.schema:
-        raise other_version(path, found, kind.schema)
-    if found == kind.schema:
-        return []
-    # Hooks would wait for a script that takes long: with the file there they spool at once.
-    with maintenance(path, "upgrade"):
-        backup(con, f"{path}.before-schema-{kind.schema}.{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
-        return [_run(con, path, number, script) for number, script in scripts(kind) if number > found]
 
 
 def backup(con: Connection, path: str) -> None:
@@ -210,6 +205,17 @@ def _run(con: Connection, path: str, number: int, script: str) -> int:
             con.execute("ROLLBACK")
         raise translated(error, f"{path} ({os.path.basename(script)})") from error
     return number
+
+
+def noted(con: Connection, name: str) -> str | None:
+    """What a database notes of itself under a name in its table DBConfig; ``None`` for nothing."""
+    row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = ?", (name,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def note(con: Connection, name: str, value: object) -> None:
+    """Note a value, as text, instead of what was noted before; inside the caller's transaction."""
+    con.execute("INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (name, str(value)))
 
 
 def created(con: Connection) -> int:

@@ -51,7 +51,7 @@ KIND = TargetKind(
     "sgas",
     (
         Spec("targeturl", "insert_url", _insert_url, required=True, is_url=True, advice=_pathless),
-        plain("localid_prefix", values.text),
+        plain("localid_prefix", str),
         *messages("50", "0"),
         *SELECTION,
         choice("memory_type", "shared", "shared", "virtual"),
