@@ -10,7 +10,7 @@ from typing import NamedTuple
 from arcacct.arex.database import ArexDatabase
 from arcacct.conf.places import AREX_DATABASES, Places
 from arcacct.db.engine import Connection
-from arcacct.db.notes import note, noted
+from arcacct.db.schema import note, noted
 from arcacct.jobs.reading import unescaped
 from arcacct.jobs.statuses import SQL_FINAL
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from arcacct.db.engine import Connection
-from arcacct.db.notes import note
+from arcacct.db.schema import note
 from arcacct.jobs.recorder import escaped
 
 

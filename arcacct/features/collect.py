@@ -9,8 +9,8 @@ from typing import NamedTuple
 from arcacct.benchmark import Benchmark
 from arcacct.conf.places import Places
 from arcacct.db.engine import Connection
-from arcacct.db.notes import note, noted
 from arcacct.db.opening import translating, writing
+from arcacct.db.schema import note, noted
 from arcacct.features.saved import place_of, saved
 from arcacct.jobs.filling import enrich
 from arcacct.jobs.precedence import FEATURES

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from arcacct.db.engine import Connection
-from arcacct.db.notes import note, noted
+from arcacct.db.schema import note, noted
 
 _KEY = "SONAR_DROPPED"
 """Of DBConfig: a JSON object; its names are those of the format, so it stays small."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from arcacct.db.engine import Connection
-from arcacct.db.notes import note, noted
+from arcacct.db.schema import note, noted
 from arcacct.jobs.precedence import SLURM
 from arcacct.jobs.rejected import is_of_record
 from arcacct.jobs.statuses import SQL_FINAL
