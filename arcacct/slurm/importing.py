@@ -117,7 +117,7 @@ class SlurmImport(ImportRun):
 
     def ask(self, command: SacctCommand, since: int | None) -> None:
         """
-        SlurmImport what sacct says of all time since the last asking, or ``since``, each window whole.
+        Import what sacct says of all time since the last asking, or ``since``, each window whole.
 
         Raises UsageError when neither is known.
         """
