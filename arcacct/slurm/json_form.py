@@ -24,6 +24,8 @@ LARGEST_OBJECT = 64 * 1024 * 1024
 """Of one job, or of what stands around the jobs; in characters."""
 _BLANK = re.compile(r"[ \t\r\n]*")
 _READ_MORE = 64 * 1024
+_MOST_COMPLAINT = 500
+"""Characters."""
 
 
 class JobElement(NamedTuple):
@@ -35,24 +37,37 @@ class JobElement(NamedTuple):
 
 def elements(chunks: Iterable[bytes]) -> Iterator[JobElement]:
     """
-    The jobs of an output, however long it is, each as its text.
+    The jobs of an output, however long it is, each as its text; of several outputs, one behind the other, all.
 
-    Raises InputError when it ends before its end, or is no output of sacct; what came before is good.
+    Raises InputError when it ends before its end, is no output of sacct, or sacct says in it that something failed;
+    what came before is good.
     """
     reader = _Reader(chunks)
-    reader.expect("{")
-    while not reader.skip("}"):
-        name, _ = reader.value()
-        reader.expect(":")
-        if name != "jobs" or not reader.skip("["):
-            reader.value()
-        else:
-            number = 0
-            while not reader.skip("]"):
-                number += 1
-                yield JobElement(number, reader.value()[1])
-                reader.skip(",")
-        reader.skip(",")
+    number = 0
+    failed: list[object] = []
+    while True:
+        has_jobs = False
+        reader.expect("{")
+        while not reader.skip("}"):
+            name, _ = reader.value()
+            reader.expect(":")
+            if name == "jobs" and reader.skip("["):
+                has_jobs = True
+                while not reader.skip("]"):
+                    number += 1
+                    yield JobElement(number, reader.value()[1])
+                    reader.skip(",")
+            else:
+                value, _ = reader.value()
+                if name == "errors" and value:
+                    failed.append(value)
+            reader.skip(",")
+        if not has_jobs:
+            raise InputError("there is no list of jobs in it, as sacct prints one with --json")
+        if reader.is_at_end():
+            break
+    if failed:
+        raise InputError(f"sacct says in it: {json.dumps(failed)[:_MOST_COMPLAINT]}")
 
 
 class _Reader:
@@ -77,13 +92,19 @@ class _Reader:
         self._text, self._place = "".join(pieces), 0
         return got > 0
 
-    def _to_next(self) -> str:
+    def is_at_end(self) -> bool:
+        """Whether nothing comes any more; blanks are passed."""
         while True:
             self._place = _BLANK.match(self._text, self._place).end()  # type: ignore[union-attr]
             if self._place < len(self._text):
-                return self._text[self._place]
+                return False
             if not self._more():
-                raise InputError("cut: it ends before the end of its JSON")
+                return True
+
+    def _to_next(self) -> str:
+        if self.is_at_end():
+            raise InputError("cut: it ends before the end of its JSON")
+        return self._text[self._place]
 
     def skip(self, sign: str) -> bool:
         """Whether this sign comes next; then it is passed."""

@@ -267,6 +267,33 @@ def test_what_is_no_output(content: bytes, reason: str) -> None:
         told(content)
 
 
+@pytest.mark.parametrize("text", ["{}", '{"jobs": null}', '{"jobs": {"a": 1}}', '{"meta": {}, "nodes": []}'])
+def test_json_without_jobs_is_no_output(text: str) -> None:
+    """Also that of another of Slurm's programs: none of it was read, and that is not well."""
+    with pytest.raises(InputError, match="no list of jobs"):
+        told(text.encode())
+
+
+def test_what_sacct_says_that_failed_is_said() -> None:
+    """It ends well, with no job or some of them, when its database does not answer: what it has is taken, and told."""
+    jobs = json.loads(JSON.read_bytes())["jobs"][:2]
+    text = json.dumps({"errors": [{"error": "Unable to connect to database", "error_number": 7000}], "jobs": jobs})
+    coming = read([text.encode()], OutputForm())
+    found = [next(coming) for _ in jobs]
+
+    assert [one.what.job_id for one in found if isinstance(one.what, SlurmRun)]
+    with pytest.raises(InputError, match="Unable to connect to database"):
+        next(coming)
+
+
+def test_outputs_of_json_behind_each_other_are_all_read() -> None:
+    """As `cat` makes one file of those of several days."""
+    day = (DATA / "sacct-job12-as-printed.json").read_bytes()
+
+    assert runs(day + JSON.read_bytes()) == runs(JSON)
+    assert len(told(day + b"\n" + JSON.read_bytes())) == 1 + len(told(JSON))
+
+
 def test_what_came_before_a_cut_is_good() -> None:
     content = JSON.read_bytes()
     coming = read([content[: len(content) // 2]], OutputForm())
