@@ -34,6 +34,7 @@ from arcacct.publishing.session import Patience, TargetSession
 from arcacct.sandbox.authority import Authority
 from arcacct.targets.apel.ams import AMSClient
 from arcacct.targets.apel.answers import classify_ams, classify_authn
+from arcacct.targets.auditor.answers import RECORD_EXISTS, UNEXPECTED_ERROR, classify, classify_read
 from arcacct.targets.sgas.answers import classify_sgas
 from arcacct.targets.sgas.sending import insert
 from arcacct.tls import tls_context
@@ -88,6 +89,11 @@ BODIES = (
     b"<p>PASSWORD</p>",
     b"[" * 100_000,
     b"value too long for type character varying(200)\nCONTEXT: x",
+    b"RECORD_EXISTS",
+    b" RECORD_EXISTS\r\n",
+    b"RECORD_EXISTSX",
+    b"UNEXPECTED_ERROR",
+    b"Json deserialize error: missing field `record_id` at line 1 column 2",
 )
 ROWS: tuple[Any, ...] = (1, "7", 2**70, "9" * 60, "\x1b[2J", None, [1], "żółć 🚀" * 10)
 """What SGAS may call a row."""
@@ -206,12 +212,15 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
 def _check_judged(status: int, headers: dict[str, str], body: bytes, token: str) -> None:
     ams, authn = classify_ams(status, headers, body), classify_authn(status, headers, body)
     sgas = classify_sgas(status, headers, body, IDS)
-    for answer in (ams, authn, sgas):
+    auditor, read = classify(status, headers, body), classify_read(status, headers, body)
+    for answer in (ams, authn, sgas, auditor, read):
         _check(answer, token)
         _check_wait(answer, headers)
     _check_ams(ams, status, body)
     _check_authn(authn, status, body)
     _check_sgas(sgas, status, body)
+    _check_auditor(auditor, status, body)
+    assert (read.kind == Kind.ACCEPTED) == (status == 200), read
 
 
 def _begin(token: str) -> None:
@@ -281,6 +290,16 @@ def _check_sgas(answer: Answer, status: int, body: bytes) -> None:
         assert answer.kind == (Kind.TRY_LATER if passes else Kind.RECORDS_REFUSED), answer
     if status != 500 or answer.kind == Kind.TRY_LATER:
         _check_doubt(answer, status)
+
+
+def _check_auditor(answer: Answer, status: int, body: bytes) -> None:
+    exists = status == 500 and body.strip() == RECORD_EXISTS.encode()
+    assert (answer.kind == Kind.ACCEPTED) == (exists or (status == 200 and not body.strip())), answer
+    # The sender takes this one, and no other, for a record that is there.
+    assert (answer.kind == Kind.ACCEPTED and answer.status == 500) == exists, answer
+    if answer.kind == Kind.RECORDS_REFUSED:
+        assert status == 400 or (status == 500 and body.strip() == UNEXPECTED_ERROR.encode()), answer
+    _check_doubt(answer, status)
 
 
 def _check_doubt(answer: Answer, status: int) -> None:

@@ -196,6 +196,15 @@ def test_an_answer_that_is_cut(box, server, sender, plug, texts) -> None:
     assert send(sender, plug, texts[0], in_doubt=True).receiver_rows == {ids(texts)[0]: KEPT}
 
 
+def test_a_record_without_a_bottom(box, server, sender, plug, texts) -> None:
+    """What is read back may be anything: as deep as a parser takes it, it is another record, and stops nobody."""
+    send(sender, plug, texts[0])
+    deep = '{"record_id": ' + "[" * 900 + "]" * 900 + "}"
+    box.faults.answer("auditor", 200, deep, path="/record/", times=None)
+    answer = send(sender, plug, texts[0], in_doubt=True)
+    assert (answer.kind, answer.receiver_rows) == (Kind.ACCEPTED, {ids(texts)[0]: OTHER})
+
+
 def test_in_clear(box, server, site) -> None:
     """Over plain HTTP nobody is asked who he is, and no certificate is needed."""
     open_to_all = Server(server, None, 0, Faults(["auditor"]), server.journal)
