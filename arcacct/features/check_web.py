@@ -7,12 +7,12 @@ from urllib.parse import quote
 
 from arcacct.errors import InputError
 from arcacct.features.keys import KEYS
+from arcacct.features.reader import Features
 from arcacct.features.verdict import Judgement, of_problems, ok, unseen, warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arcacct.features.http import Answer, Web
-    from arcacct.features.reader import Features
 
 _SHORT_S = 60.0
 _LIMIT_S = 5.0

@@ -12,16 +12,13 @@ import re
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
+from email.message import Message
 from typing import IO, NamedTuple
 from urllib.parse import urlsplit
 
 from arcacct.errors import InputError
 from arcacct.features.reader import LARGEST_VALUE, value_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from email.message import Message
 
 TIMEOUT_S = 5.0
 _MAX_AGE = re.compile(r"(?:^|[\s,])max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)

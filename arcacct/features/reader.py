@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import NamedTuple
 
 from arcacct.errors import InputError, UsageError
 from arcacct.features.keys import DEPRECATED, JOB_KEYS, KEYS, MACHINE_KEYS, NAME, problem
 from arcacct.files.foreign import Directory, open_directory
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 LARGEST_VALUE = 4096
 _LARGEST_DIRECTORY = 1000

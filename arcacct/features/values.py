@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import psutil
@@ -17,12 +18,7 @@ from arcacct.errors import InputError, UsageError
 from arcacct.features.files import remove_keys, write
 from arcacct.features.keys import problem
 from arcacct.features.reader import Features, read
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from arcacct.jobs.aar import AAR
+from arcacct.jobs.aar import AAR
 
 _MIB = 1024 * 1024
 

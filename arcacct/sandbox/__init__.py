@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+from types import TracebackType
 
 from arcacct.errors import ConfigError
 from arcacct.sandbox import authority
@@ -16,17 +17,12 @@ from arcacct.sandbox.ams import AMS
 from arcacct.sandbox.apel import APEL
 from arcacct.sandbox.auditor import Auditor
 from arcacct.sandbox.authn import Authn
+from arcacct.sandbox.authority import Credential
 from arcacct.sandbox.faults import Faults
 from arcacct.sandbox.journal import Journal
 from arcacct.sandbox.server import Server, server_context
 from arcacct.sandbox.sgas import SGAS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from arcacct.sandbox.authority import Credential
-    from arcacct.sandbox.wire import Receiver
+from arcacct.sandbox.wire import Receiver
 
 RECEIVERS: tuple[type[Receiver], ...] = (SGAS, AMS, Authn, Auditor)
 """What is served, each on a port of its own; a new one is a module beside these, and its name here."""

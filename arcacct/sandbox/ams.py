@@ -16,17 +16,15 @@ import re
 import secrets
 import threading
 import time
+from collections.abc import Callable
+from typing import Any, Self
 
-from arcacct.sandbox.wire import Arrival, HTTPAnswer, Receiver
+from arcacct.sandbox.apel import APEL
+from arcacct.sandbox.wire import Arrival, HTTPAnswer, HTTPRequest, Receiver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, Self
-
     from arcacct.sandbox import Sandbox
-    from arcacct.sandbox.apel import APEL
-    from arcacct.sandbox.wire import HTTPRequest
 
 LARGEST_MESSAGE = 1_500_000
 """Bytes of the stored JSON (base64, attributes, layout): the limit of the real server's producer."""

@@ -6,19 +6,14 @@ from __future__ import annotations
 
 import calendar
 import datetime as dt
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from arcacct.sandbox.iso8601 import iso_instant
 from arcacct.sandbox.ssm import Crashed, MessageRejected
 from arcacct.targets.apel import rules
 from arcacct.targets.apel.rules import BENCHMARK_TYPES
-from arcacct.targets.rules import FUTURE_S, Form
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from arcacct.targets.rules import Rule
+from arcacct.targets.rules import FUTURE_S, Form, Rule
 
 JOBS, SUMMARIES, NORMALISED_SUMMARIES, SYNCS = "job_records", "summaries", "normalised_summaries", "sync_records"
 

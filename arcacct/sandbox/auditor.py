@@ -13,21 +13,18 @@ import operator
 import re
 import threading
 from collections import Counter
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, Self
 from urllib.parse import unquote
 
 from arcacct.sandbox.auditor_records import StoredRecord, UnexpectedError, array, instant, read, read_update
-from arcacct.sandbox.wire import Arrival, HTTPAnswer, Receiver
+from arcacct.sandbox.journal import Journal
+from arcacct.sandbox.wire import Arrival, HTTPAnswer, HTTPRequest, Receiver
 from arcacct.targets.auditor.rules import LARGEST_BODY, LONGEST_NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from typing import Any, Self
-
     from arcacct.sandbox import Sandbox
-    from arcacct.sandbox.journal import Journal
-    from arcacct.sandbox.wire import HTTPRequest
 
     Test = Callable[[StoredRecord], bool]
 

@@ -13,6 +13,7 @@ import hashlib
 import ipaddress
 import os
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from cryptography import x509
@@ -23,10 +24,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from arcacct.errors import ConfigError
 from arcacct.files.foreign import open_directory, open_parent
 from arcacct.sandbox import der
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 DAY_S = 86_400
 LOOPBACK = ("localhost", "127.0.0.1", "::1")

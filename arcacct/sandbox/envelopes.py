@@ -17,11 +17,7 @@ from cryptography.hazmat.primitives.padding import PKCS7
 
 from arcacct.errors import InputError
 from arcacct.sandbox import der
-from arcacct.sandbox.authority import issuer_and_serial
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.sandbox.authority import Credential
+from arcacct.sandbox.authority import Credential, issuer_and_serial
 
 _ENVELOPED_DATA = "1.2.840.113549.1.7.3"
 _AES_CBC = {f"2.16.840.1.101.3.4.1.{arc}": bits for arc, bits in ((2, 128), (22, 192), (42, 256))}

@@ -21,15 +21,10 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from arcacct.errors import ConfigError, TargetBusy
-from arcacct.sandbox.authority import slash_dn, validity
-from arcacct.sandbox.wire import Arrival, HTTPAnswer, HTTPRequest, Peer
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.sandbox.authority import Credential
-    from arcacct.sandbox.faults import Faults, Misbehaviour
-    from arcacct.sandbox.journal import Journal
-    from arcacct.sandbox.wire import Receiver
+from arcacct.sandbox.authority import Credential, slash_dn, validity
+from arcacct.sandbox.faults import Faults, Misbehaviour
+from arcacct.sandbox.journal import Journal
+from arcacct.sandbox.wire import Arrival, HTTPAnswer, HTTPRequest, Peer, Receiver
 
 HANDSHAKE_S = 10.0
 _REASONS = {status.value: status.phrase for status in HTTPStatus}

@@ -11,22 +11,19 @@ import itertools
 import json
 import threading
 import time
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, Self
 
 from arcacct.sandbox import sgas_records
+from arcacct.sandbox.journal import Journal
 from arcacct.sandbox.sgas_records import DatabaseRefuses, Row, UnreadableRecord
-from arcacct.sandbox.wire import Arrival, HTTPAnswer, Receiver
+from arcacct.sandbox.wire import Arrival, HTTPAnswer, HTTPRequest, Peer, Receiver
 from arcacct.targets.rules import INT2, INT4, INT8
 from arcacct.targets.sgas.rules import RULES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from typing import Self
-
     from arcacct.sandbox import Sandbox
-    from arcacct.sandbox.journal import Journal
-    from arcacct.sandbox.wire import HTTPRequest, Peer
 
 PATH = "/sgas/ur"
 LARGEST_BODY = 2 * 1024 * 1024

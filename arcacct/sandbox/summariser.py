@@ -8,15 +8,10 @@ a run put there stays until a run replaces it.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from arcacct.sandbox.apel_text import int_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from arcacct.sandbox.apel_text import Value
+from arcacct.sandbox.apel_text import Value, int_of
 
 Row = dict[str, "Value"]
 Key = tuple["Value", ...]

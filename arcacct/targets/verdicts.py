@@ -17,16 +17,12 @@ from typing import Any
 
 from arcacct.benchmark import Benchmark, parsed_benchmark
 from arcacct.errors import InputError
+from arcacct.jobs.aar import AAR, UsageCell
 from arcacct.jobs.states import FINAL
 from arcacct.publishing.plug import Verdict
 from arcacct.targets.ascii import ascii_text
 from arcacct.targets.rules import EXACT, FUTURE_S, INT2, INT4
 from arcacct.targets.xml import LAST_SECOND, has_forbidden, iso_time
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.jobs.aar import AAR, UsageCell
-
 
 _FREE_TEXTS = ("job_name", "user_dn", "vo", "queue", "project", "local_user", "local_job_id", "wn_instance")
 _OPTIONAL_AMOUNTS = ("memory_kib", "virtual_memory_kib", "scratch_bytes", "stage_in_bytes", "stage_out_bytes")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
+from arcacct.benchmark import Benchmark
+from arcacct.jobs.aar import AAR, UsageCell
 from arcacct.jobs.identity import has_value
 from arcacct.publishing.instants import month_bounds
 from arcacct.publishing.plug import CellVerdict, Verdict
 from arcacct.targets.apel import rules
 from arcacct.targets.apel.messages import APELOptions, apel_local_job_id
 from arcacct.targets.ascii import ascii_text
-from arcacct.targets.rules import EXACT, Care
+from arcacct.targets.rules import EXACT, Care, Rule
 from arcacct.targets.verdicts import (
     ahead,
     benchmark_problem,
@@ -26,15 +30,7 @@ from arcacct.targets.verdicts import (
 )
 from arcacct.targets.xml import iso_time
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from arcacct.benchmark import Benchmark
-    from arcacct.jobs.aar import AAR, UsageCell
-    from arcacct.targets.rules import Rule
-
-    Repair = Callable[[AAR, list[str]], AAR]
+Repair = Callable[[AAR, list[str]], AAR]
 
 
 def _limits(table: Mapping[str, Rule], care: Care) -> tuple[tuple[str, int], ...]:

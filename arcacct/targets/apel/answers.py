@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from arcacct import secrecy
 from arcacct.publishing.answers import TEXT_LIMIT, Answer, Kind, by_status, error_message, json_of, words
 from arcacct.wording import fit
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 _LONGEST_TOKEN = 4096
 

@@ -13,6 +13,7 @@ import re
 from functools import lru_cache
 
 from arcacct import __version__
+from arcacct.jobs.aar import AAR
 from arcacct.jobs.identity import is_domain_name, job_record_id, machine_host, start_time
 from arcacct.targets.apel.messages import (
     APELOptions,
@@ -26,10 +27,6 @@ from arcacct.targets.apel.messages import (
 from arcacct.targets.apel.rules import DESCRIPTION, LONG, QUEUE
 from arcacct.targets.apel.text import field
 from arcacct.targets.xml import duration, element, escape, instant, iso_time, positive
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.jobs.aar import AAR
 
 _NAMESPACE = "http://eu-emi.eu/namespaces/2012/11/computerecord"
 HEAD = f'<?xml version="1.0" encoding="UTF-8"?>\n<UsageRecords xmlns="{_NAMESPACE}" xmlns:urf="{_NAMESPACE}">\n'

@@ -8,6 +8,7 @@ are those of jura-ng 6.17 and 7.0, faults included; they take values as A-REX wr
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from arcacct.benchmark import Benchmark
@@ -16,10 +17,6 @@ from arcacct.targets.apel.messages import JobKey
 from arcacct.targets.apel.rules import LONG
 from arcacct.targets.apel.summaries import Summary, SummaryKey, Sync, SyncKey, folded_key, summed
 from arcacct.targets.apel.text import field, folded
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 VERSIONS = (6, 7)
 """The jura-ng of ARC 6 and that of ARC 7."""

@@ -9,16 +9,13 @@ int64) and the fields of the plugin.
 from __future__ import annotations
 
 from arcacct.benchmark import parsed_benchmark
+from arcacct.jobs.aar import AAR
 from arcacct.publishing.plug import Verdict
 from arcacct.targets.ascii import ascii_text
 from arcacct.targets.auditor.record import RecordOptions, benchmark, headnode, record_id
 from arcacct.targets.auditor.rules import LONGEST_NAME
 from arcacct.targets.rules import EXACT, INT4
 from arcacct.targets.verdicts import ahead, benchmark_problem, job_refusal, looks_sound, repair_amounts, repair_times
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.jobs.aar import AAR
 
 
 def accept(aar: AAR, options: RecordOptions, now: int) -> Verdict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from arcacct.benchmark import TYPES
@@ -9,10 +10,6 @@ from arcacct.conf import values
 from arcacct.conf.options import SELECTION, TRANSPORT, Spec, choice, flag, messages, plain
 from arcacct.conf.targets import Target, TargetKind, Transport
 from arcacct.targets.auditor.rules import LONGEST_NAME
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 META = {
     "site_id": "site_id",

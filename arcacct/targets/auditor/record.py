@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from arcacct.benchmark import FALLBACK, Benchmark, parsed_benchmark
+from arcacct.jobs.aar import AAR
 from arcacct.jobs.fqan import VOs, parsed_fqan
 from arcacct.jobs.identity import job_record_id, machine_host, start_time, vo_name
 from arcacct.publishing.plug import Document
@@ -20,10 +21,6 @@ from arcacct.targets.ascii import ascii_text, cut
 from arcacct.targets.auditor.options import COMPONENTS, META, NO_NAME, SCORES
 from arcacct.targets.auditor.rules import LONGEST_NAME
 from arcacct.targets.xml import iso_time
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.jobs.aar import AAR
 
 DOCUMENT = Document("auditor", "[", "]", "\n", ",")
 """An array, a record on each line."""

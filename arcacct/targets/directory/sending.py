@@ -17,16 +17,13 @@ import re
 import secrets
 import stat
 import time
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from arcacct.errors import ConfigError, InputError
 from arcacct.files.foreign import Directory, open_directory
 from arcacct.publishing.answers import Answer, Kind
 from arcacct.targets.apel.text import ssm_text
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LAYOUTS = ("dirq", "directory")
 

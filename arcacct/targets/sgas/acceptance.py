@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from arcacct.jobs.aar import AAR, Transfer
 from arcacct.jobs.fqan import FQAN, parsed_fqan
 from arcacct.jobs.identity import machine_host
 from arcacct.publishing.plug import Verdict
@@ -21,10 +22,6 @@ from arcacct.targets.verdicts import (
     repair_times,
 )
 from arcacct.targets.xml import LAST_SECOND, has_forbidden
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.jobs.aar import AAR, Transfer
 
 _MOST = {column: int(rule.most) for column, rule in RULES.items()}
 _ENVIRONMENT, _URL, _MACHINE, _GROUP = map(

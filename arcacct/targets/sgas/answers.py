@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from arcacct.publishing.answers import TEXT_LIMIT, Answer, Kind, by_status, json_of, words
 from arcacct.wording import fit
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
 
 _LONGEST_ROW = 40
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from arcacct import __version__
 from arcacct.benchmark import parsed_benchmark
+from arcacct.jobs.aar import AAR, Transfer
 from arcacct.jobs.fqan import FQAN, VOs, parsed_fqan
 from arcacct.jobs.identity import (
     client_host_name,
@@ -24,10 +25,6 @@ from arcacct.jobs.identity import (
 )
 from arcacct.targets.sgas.rules import RULES
 from arcacct.targets.xml import carried, duration, element, escape, instant, iso_time, positive
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.jobs.aar import AAR, Transfer
 
 HEAD = (
     '<?xml version="1.0" encoding="UTF-8"?>\n'
