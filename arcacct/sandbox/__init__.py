@@ -62,7 +62,13 @@ class Sandbox:
         for kind in RECEIVERS:
             self.receivers.append(kind.beside(self))
             setattr(self, kind.endpoint, self.receivers[-1])
+        self.received = self.journal.directory
         self.servers = self._serve(ports)
+        # For targeturl, and authn_port, of targets.
+        self.sgas_url = f"https://localhost:{self.servers['sgas'].port}/sgas"
+        self.ams_url = f"https://localhost:{self.servers['ams'].port}"
+        self.auditor_url = f"https://localhost:{self.servers['auditor'].port}"
+        self.authn_port = self.servers["authn"].port
 
     @property
     def token(self) -> str:
@@ -80,31 +86,6 @@ class Sandbox:
         """The certificate to which messages for APEL may be encrypted (``server_cert`` of SSM); made when asked for."""
         self.apel.credential = self.authority.issue("localhost", stem="apel")
         return self.apel.credential
-
-    @property
-    def sgas_url(self) -> str:
-        """For ``targeturl`` of an SGAS target."""
-        return f"https://localhost:{self.servers['sgas'].port}/sgas"
-
-    @property
-    def ams_url(self) -> str:
-        """For ``targeturl`` of an APEL target."""
-        return f"https://localhost:{self.servers['ams'].port}"
-
-    @property
-    def auditor_url(self) -> str:
-        """For ``targeturl`` of an AUDITOR target."""
-        return f"https://localhost:{self.servers['auditor'].port}"
-
-    @property
-    def authn_port(self) -> int:
-        """For ``authn_port`` of an APEL target."""
-        return self.servers["authn"].port
-
-    @property
-    def received(self) -> str:
-        """The directory of what came in."""
-        return self.journal.directory
 
     @property
     def credentials(self) -> list[str]:

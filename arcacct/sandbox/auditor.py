@@ -73,11 +73,9 @@ class Auditor(Receiver):
         return auditor
 
     def address(self, port: int) -> str:
-        """The server's, as a target has it."""
         return f"AUDITOR https://localhost:{port}"
 
     def block(self, box: Sandbox) -> list[str]:
-        """Of an AUDITOR target."""
         words = [f"targeturl = {box.auditor_url}", "site_id = SANDBOX-SITE"]
         return ["[arcacct/auditor:sandbox]", *words, *box.credentials]
 
@@ -104,11 +102,9 @@ class Auditor(Receiver):
                 del self._stored[record_id]
 
     def delivers(self, request: HTTPRequest) -> bool:
-        """True for a request that brings records."""
         return request.method in {"POST", "PUT"} and request.path in {*_POSTS, "/record"}
 
     def answer(self, request: HTTPRequest) -> HTTPAnswer:
-        """What the server says to a request."""
         if not self._may(request):
             return HTTPAnswer(403)
         if request.method == "GET":

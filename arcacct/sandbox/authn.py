@@ -40,7 +40,6 @@ class Authn(Receiver):
         return f"authn port {port}"
 
     def answer(self, request: HTTPRequest) -> HTTPAnswer:
-        """A token, or the reason why not."""
         match = _PATH.fullmatch(request.path)
         if match is None or request.method != "GET":
             return NOT_FOUND

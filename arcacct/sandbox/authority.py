@@ -32,23 +32,15 @@ _BACKDATED_S = 3600
 """Certificates begin an hour ago: the other end's clock may be a little late."""
 
 _SHORT_NAMES = {
-    NameOID.COMMON_NAME: "CN",
     NameOID.SURNAME: "SN",
     NameOID.SERIAL_NUMBER: "serialNumber",
-    NameOID.COUNTRY_NAME: "C",
-    NameOID.LOCALITY_NAME: "L",
-    NameOID.STATE_OR_PROVINCE_NAME: "ST",
     NameOID.STREET_ADDRESS: "street",
-    NameOID.ORGANIZATION_NAME: "O",
-    NameOID.ORGANIZATIONAL_UNIT_NAME: "OU",
     NameOID.TITLE: "title",
     NameOID.GIVEN_NAME: "GN",
-    NameOID.DOMAIN_COMPONENT: "DC",
-    NameOID.USER_ID: "UID",
     NameOID.EMAIL_ADDRESS: "emailAddress",
     NameOID.UNSTRUCTURED_NAME: "unstructuredName",
 }
-"""OpenSSL's."""
+"""OpenSSL's, where RFC 4514 has another or none."""
 
 
 def slash_dn(name: x509.Name) -> str:
@@ -57,7 +49,7 @@ def slash_dn(name: x509.Name) -> str:
 
     As SSM compares it with its allow-list (apel 2.2).
     """
-    return "".join(f"/{_SHORT_NAMES.get(part.oid, part.oid.dotted_string)}={part.value!s}" for part in name)
+    return "".join(f"/{_SHORT_NAMES.get(part.oid, part.rfc4514_attribute_name)}={part.value!s}" for part in name)
 
 
 class Credential(NamedTuple):

@@ -95,11 +95,9 @@ class SGAS(Receiver):
         return sgas
 
     def address(self, port: int) -> str:
-        """Where records are posted."""
         return f"SGAS https://localhost:{port}{PATH}"
 
     def block(self, box: Sandbox) -> list[str]:
-        """Of an SGAS target."""
         return ["[arex/jura/sgas:sandbox]", f"targeturl = {box.sgas_url}", *box.credentials]
 
     def totals(self) -> list[str]:
@@ -170,7 +168,6 @@ class SGAS(Receiver):
         return len(found)
 
     def answer(self, request: HTTPRequest) -> HTTPAnswer:
-        """What the server says to a request."""
         refusal = self._refusal(request)
         if refusal is not None:
             return refusal
@@ -184,7 +181,6 @@ class SGAS(Receiver):
         return self._insert(request, file)
 
     def delivers(self, request: HTTPRequest) -> bool:
-        """True for a request that brings usage records."""
         return request.method == "POST" and request.path == PATH
 
     def _refusal(self, request: HTTPRequest) -> HTTPAnswer | None:
