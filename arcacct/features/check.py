@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _SLACK_S = 60
 _TOLERANCE = 0.01
 
-Found = list[str] | str | None
+Judgement = list[str] | str | None
 """What is wrong; or what is to be said of what is right; or ``None``: not to be judged from here."""
 
 
@@ -91,7 +91,7 @@ class Demand(NamedTuple):
     """One rule."""
 
     title: str
-    judge: Callable[[Seen], Found] = lambda _seen: None
+    judge: Callable[[Seen], Judgement] = lambda _seen: None
     unseen: str = ""
     """Why it cannot be judged, where it cannot."""
     verdict: str = "fail"
@@ -162,14 +162,14 @@ def _file(place: Directory, name: str) -> File | None:
         return File(status, "")
 
 
-def _names(seen: Seen) -> Found:
+def _names(seen: Seen) -> Judgement:
     names = [name for folder in seen.folders.values() for name in folder.files]
     wrong = [name for name in names if not NAME.fullmatch(name) and not name.startswith(".")]
     return [f"{name!r}: not lower-case letters, digits and _" for name in wrong] if seen.folders else None
 
 
-def _of_forms(*forms: str) -> Callable[[Seen], Found]:
-    def judge(seen: Seen) -> Found:
+def _of_forms(*forms: str) -> Callable[[Seen], Judgement]:
+    def judge(seen: Seen) -> Judgement:
         there = {name: text for name, text in seen.raw_values().items() if name in KEYS and KEYS[name].form in forms}
         # One newline at the end is allowed, and nothing else.
         wrong = {name: problem(name, text.removesuffix("\n")) for name, text in there.items()}
@@ -178,7 +178,7 @@ def _of_forms(*forms: str) -> Callable[[Seen], Found]:
     return judge
 
 
-def _job_start(seen: Seen) -> Found:
+def _job_start(seen: Seen) -> Judgement:
     start = seen.number("jobstart_secs")
     if start is None:
         return _of_forms("instant")(seen)
@@ -187,8 +187,8 @@ def _job_start(seen: Seen) -> Found:
     return [] if start >= seen.boot - _SLACK_S else ["jobstart_secs is before this host booted"]
 
 
-def _limits(wrong: str, is_wrong: Callable[[int, int, int], bool]) -> Callable[[Seen], Found]:
-    def judge(seen: Seen) -> Found:
+def _limits(wrong: str, is_wrong: Callable[[int, int, int], bool]) -> Callable[[Seen], Judgement]:
+    def judge(seen: Seen) -> Judgement:
         wall, cpu, cores = map(seen.number, ("wall_limit_secs", "cpu_limit_secs", "allocated_cpu"))
         if wall is None or cpu is None or cores is None:
             return None
@@ -197,7 +197,7 @@ def _limits(wrong: str, is_wrong: Callable[[int, int, int], bool]) -> Callable[[
     return judge
 
 
-def _rating(seen: Seen) -> Found:
+def _rating(seen: Seen) -> Judgement:
     values = seen.values()
     if not {"hs06", "hs06_job", "allocated_cpu", "total_cpu"} <= values.keys():
         return None
@@ -207,14 +207,14 @@ def _rating(seen: Seen) -> Found:
     return [f"hs06_job is {values['hs06_job']}, the job's share of the machine is {share:.2f}"]
 
 
-def _order(seen: Seen) -> Found:
+def _order(seen: Seen) -> Judgement:
     job, machine = seen.number("shutdowntime_job"), seen.number("shutdowntime")
     if job is None or machine is None:
         return None
     return [] if job <= machine else ["shutdowntime_job is later than shutdowntime"]
 
 
-def _grace(seen: Seen) -> Found:
+def _grace(seen: Seen) -> Judgement:
     promised = [suffix for suffix in ("", "_job") if seen.number(f"grace_secs{suffix}") is not None]
     wrong = [
         f"shutdowntime{suffix} without grace_secs{suffix}"
@@ -224,7 +224,7 @@ def _grace(seen: Seen) -> Found:
     return wrong if wrong or promised else None
 
 
-def _notice(seen: Seen) -> Found:
+def _notice(seen: Seen) -> Judgement:
     wrong, there = [], 0
     for kind, suffix in (("machine", ""), ("job", "_job")):
         at, grace = seen.number(f"shutdowntime{suffix}"), seen.number(f"grace_secs{suffix}")
@@ -239,7 +239,7 @@ def _notice(seen: Seen) -> Found:
     return wrong if there else None
 
 
-def _static(seen: Seen) -> Found:
+def _static(seen: Seen) -> Judgement:
     start, folder = seen.number("jobstart_secs"), seen.folders.get("job")
     if start is None or folder is None:
         return None
@@ -247,18 +247,12 @@ def _static(seen: Seen) -> Found:
     return _listed("written after the job started", [k.name for k in JOB_KEYS if not k.dynamic and k.name in late])
 
 
-def _no_shutdown(seen: Seen) -> Found:
-    raw = seen.raw_values()
-    wrong = [name for name in ("shutdowntime", "shutdowntime_job") if raw.get(name, "1").strip() in {"", "0"}]
-    return [f"{name} is empty or 0: take the file away when none is foreseen" for name in wrong]
+def _disjoint(seen: Seen) -> Judgement:
+    places = seen.locations.values()
+    return ["both variables name one place"] if len(set(places)) < len(places) else None
 
 
-def _disjoint(seen: Seen) -> Found:
-    places = list(seen.locations.values())
-    return ["both variables name one place"] if len(places) == 2 and places[0] == places[1] else None
-
-
-def _permissions(seen: Seen) -> Found:
+def _permissions(seen: Seen) -> Judgement:
     wrong = []
     for kind, folder in seen.folders.items():
         place = seen.locations[kind]
@@ -271,7 +265,7 @@ def _permissions(seen: Seen) -> Found:
     return wrong if seen.folders else None
 
 
-def _links(seen: Seen) -> Found:
+def _links(seen: Seen) -> Judgement:
     wrong = [
         f"{_shown(seen.locations[kind], name)} is no plain file"
         for kind, folder in seen.folders.items()
@@ -287,7 +281,7 @@ def _shown(place: str, name: str) -> str:
     return path if path.isprintable() else repr(path)
 
 
-def _left(seen: Seen) -> Found:
+def _left(seen: Seen) -> Judgement:
     left = remaining_s(seen.features.get("machine"), seen.features.get("job"), seen.now)
     return None if left is None else f"{left} s are left to the job"
 
@@ -339,7 +333,14 @@ RULES = {
         verdict="warn",
     ),
     15: Demand("static keys stay as they are", _static, "shows over the life of a job", "warn"),
-    16: Demand("no shutdown is no file", _no_shutdown),
+    16: Demand(
+        "no shutdown is no file",
+        lambda seen: [
+            f"{name} is empty or 0: take the file away when none is foreseen"
+            for name in ("shutdowntime", "shutdowntime_job")
+            if seen.raw_values().get(name, "1").strip() in {"", "0"}
+        ],
+    ),
     17: Demand("a shutdown is taken back at once", unseen="shows when an announced shutdown is taken back"),
     18: Demand("no reader sees half of a value", unseen="shows while values change"),
     19: Demand("the directory goes after the job, and nothing else", unseen="shows after the job"),

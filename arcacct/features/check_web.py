@@ -12,7 +12,7 @@ from arcacct.features.reader import Features
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.features.http import Answer, Web
+    from arcacct.features.http import Reply, Web
 
 _OK = "ok", ""
 _SHORT_S = 60.0
@@ -94,5 +94,5 @@ def _methods(web: Web, place: str, features: Features) -> list[str]:
     return wrong
 
 
-def _told(answer: Answer) -> list[str | None]:
+def _told(answer: Reply) -> list[str | None]:
     return [answer.headers.get(name) for name in _HEADERS]

@@ -21,7 +21,6 @@ from arcacct.jobs.aar import AAR
 
 _MIB = 1024 * 1024
 
-
 _BATCH_SYSTEMS: tuple[dict[str, tuple[str, ...]], ...] = (
     # Slurm
     {
@@ -65,17 +64,11 @@ def machine_values(
         raise UsageError(f"{benchmark!r} is no benchmark; write TYPE:VALUE, as HEPSPEC:12.5")
     if not _is_hs06(found, hepscore_is_hs06):
         raise UsageError(f"{benchmark} is not HS06; give --hs06, or --hepscore-is-hs06 if your users know of it")
-    return values | {"hs06": decimal(found.thousandths * cores)}
+    return values | {"hs06": Benchmark(found.type, found.thousandths * cores).value}
 
 
 def _is_hs06(benchmark: Benchmark, hepscore_is_hs06: bool) -> bool:
     return benchmark.type == "HEPSPEC" or (benchmark.type == "HEPscore23" and hepscore_is_hs06)
-
-
-def decimal(thousandths: int) -> str:
-    """A number of thousandths without trailing zeros."""
-    whole, rest = divmod(thousandths, 1000)
-    return f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)
 
 
 def job_values_of_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -109,7 +102,7 @@ def job_values_of_record(aar: AAR, *, hepscore_is_hs06: bool = False) -> dict[st
         found["jobstart_secs"] = str(aar.lrms_start_time)
     benchmark = parsed_benchmark(aar.benchmark)
     if benchmark is not None and _is_hs06(benchmark, hepscore_is_hs06):
-        found["hs06_job"] = decimal(benchmark.thousandths * max(1, aar.core_count))
+        found["hs06_job"] = Benchmark(benchmark.type, benchmark.thousandths * max(1, aar.core_count)).value
     return found
 
 
@@ -120,7 +113,7 @@ def share_of_machine(values: Mapping[str, str], machine: Features | None) -> dic
     hs06, total = machine.values.get("hs06"), machine.number("total_cpu")
     if hs06 is None or total is None:
         return {}
-    share = decimal(round(float(hs06) * 1000 * int(values["allocated_cpu"]) / total))
+    share = Benchmark("HEPSPEC", round(float(hs06) * 1000 * int(values["allocated_cpu"]) / total)).value
     # What somebody wrote there may be next to nothing, and a rating of 0 is none.
     return {} if problem("hs06_job", share) else {"hs06_job": share}
 
