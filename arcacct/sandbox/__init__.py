@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
-from types import TracebackType
+from contextlib import ExitStack
 
 from arcacct.errors import ConfigError
 from arcacct.sandbox import authority
@@ -63,7 +63,17 @@ class Sandbox:
             self.receivers.append(kind.beside(self))
             setattr(self, kind.endpoint, self.receivers[-1])
         self.received = self.journal.directory
-        self.servers = self._serve(ports)
+        # EC and of its own: made in no time, and the computing element's key is nobody else's.
+        credential = self.authority.issue("localhost", stem="receiver", rsa_key=False)
+        self.servers: dict[str, Server] = {}
+        with ExitStack() as started:
+            for receiver in self.receivers:
+                context = server_context(credential, self.ca_file, receiver)
+                port = ports.get(f"{receiver.endpoint}_port", 0)
+                server = Server(receiver, context, port, self.faults, self.journal)
+                started.callback(server.stop)
+                self.servers[receiver.endpoint] = server
+            started.pop_all()
         # For targeturl, and authn_port, of targets.
         self.sgas_url = f"https://localhost:{self.servers['sgas'].port}/sgas"
         self.ams_url = f"https://localhost:{self.servers['ams'].port}"
@@ -121,27 +131,5 @@ class Sandbox:
             server.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
-
-    def _serve(self, ports: dict[str, int]) -> dict[str, Server]:
-        # EC and of its own: made in no time, and the computing element's key is nobody else's.
-        credential = self.authority.issue("localhost", stem="receiver", rsa_key=False)
-        servers: dict[str, Server] = {}
-        try:
-            for receiver in self.receivers:
-                context = server_context(
-                    credential,
-                    self.ca_file,
-                    wants_certificate=receiver.wants_certificate,
-                    demands_certificate=receiver.demands_certificate,
-                )
-                port = ports.get(f"{receiver.endpoint}_port", 0)
-                servers[receiver.endpoint] = Server(receiver, context, port, self.faults, self.journal)
-        except BaseException:
-            for server in servers.values():
-                server.stop()
-            raise
-        return servers

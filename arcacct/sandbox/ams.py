@@ -8,7 +8,7 @@ Messages stay for ever, one list a topic; a subscription is an offset into it. B
 from __future__ import annotations
 
 import base64
-import calendar
+import contextlib
 import dataclasses
 import datetime as dt
 import json
@@ -41,10 +41,8 @@ _ROLES = {
 }
 _ADMIN = {"project_admin"}
 
-
 NOT_FOUND = HTTPAnswer(404, b"404 page not found\n", "text/plain; charset=utf-8")
 """A path or a method that the service does not know."""
-
 
 _EMPTY = HTTPAnswer(200, b"", "application/json")
 
@@ -70,10 +68,9 @@ def error(code: int, status: str, message: str) -> HTTPAnswer:
 
 def read_object(body: bytes, complaint: str) -> dict[str, Any]:
     """The JSON object of a request; 400 with this complaint if it is none."""
-    try:
+    value = None
+    with contextlib.suppress(ValueError):
         value = json.loads(body)
-    except ValueError as problem:
-        raise Refusal(400, "INVALID_ARGUMENT", complaint) from problem
     if not isinstance(value, dict):
         raise Refusal(400, "INVALID_ARGUMENT", complaint)
     return value
@@ -183,8 +180,8 @@ class Subscription:
         match = _TIME.fullmatch(request.query.get("time", ""))
         if match is None:
             raise Refusal(400, "INVALID_ARGUMENT", "Time is not in valid Zulu format.")
-        day = dt.datetime.strptime(f"{match[1]} {match[2]}", "%Y-%m-%d %H:%M:%S")
-        wanted_ms = calendar.timegm(day.timetuple()) * 1000 + int((match[3] or "0").ljust(3, "0"))
+        second = dt.datetime.fromisoformat(f"{match[1]}T{match[2]}Z")
+        wanted_ms = int(second.timestamp()) * 1000 + int((match[3] or "0").ljust(3, "0"))
         offset = next((n for n, at_ms in enumerate(self.topic.times_ms) if at_ms >= wanted_ms), None)
         if offset is None:
             raise Refusal(409, "CONFLICT", "Timestamp is out of bounds for the subscription's topic/partition")
@@ -316,7 +313,7 @@ class AMS(Receiver):
             raise Refusal(404, "NOT_FOUND", "Subscription doesn't exist")
         return subscription
 
-    def _publish(self, request: HTTPRequest, project: str, name: str) -> HTTPAnswer:
+    def publish(self, request: HTTPRequest, project: str, name: str) -> HTTPAnswer:
         topic = self._topic(project, name)
         reader = self.readers.get((project, name))
         ids: list[str] = []
@@ -331,25 +328,25 @@ class AMS(Receiver):
                 arrivals.append(reader.receive(message.get("data", ""), message.get("attributes", {}).get("empaid")))
         return pretty({"messageIds": ids})._replace(arrivals=tuple(arrivals))
 
-    def _create_topic(self, _request: HTTPRequest, project: str, name: str) -> HTTPAnswer:
+    def create_topic(self, _request: HTTPRequest, project: str, name: str) -> HTTPAnswer:
         if name in self.projects[project]:
             raise Refusal(409, "ALREADY_EXISTS", "Topic already exists")
         self.projects[project][name] = Topic()
         return pretty(_topic_json(project, name))
 
-    def _get_topic(self, _request: HTTPRequest, project: str, name: str) -> HTTPAnswer:
+    def get_topic(self, _request: HTTPRequest, project: str, name: str) -> HTTPAnswer:
         self._topic(project, name)
         return pretty(_topic_json(project, name))
 
-    def _delete_topic(self, _request: HTTPRequest, project: str, name: str) -> HTTPAnswer:
+    def delete_topic(self, _request: HTTPRequest, project: str, name: str) -> HTTPAnswer:
         self._topic(project, name).is_deleted = True
         del self.projects[project][name]
         return _EMPTY
 
-    def _list_topics(self, _request: HTTPRequest, project: str, _name: str) -> HTTPAnswer:
+    def list_topics(self, _request: HTTPRequest, project: str, _name: str) -> HTTPAnswer:
         return _listed("topics", [_topic_json(project, name) for name in self.projects[project]])
 
-    def _create_subscription(self, request: HTTPRequest, project: str, name: str) -> HTTPAnswer:
+    def create_subscription(self, request: HTTPRequest, project: str, name: str) -> HTTPAnswer:
         body = read_object(request.body, "Invalid Subscription Arguments")
         reference = re.fullmatch(r"/?projects/([\w-]+)/topics/([\w-]+)", str(field(body, "topic", "")))
         if reference is None:
@@ -370,24 +367,24 @@ class AMS(Receiver):
         )
         return self.subscriptions[project][name].shown(request)
 
-    def _delete_subscription(self, _request: HTTPRequest, project: str, name: str) -> HTTPAnswer:
+    def delete_subscription(self, _request: HTTPRequest, project: str, name: str) -> HTTPAnswer:
         self._subscription(project, name)
         del self.subscriptions[project][name]
         return _EMPTY
 
-    def _list_subscriptions(self, _request: HTTPRequest, project: str, _name: str) -> HTTPAnswer:
+    def list_subscriptions(self, _request: HTTPRequest, project: str, _name: str) -> HTTPAnswer:
         return _listed("subscriptions", [one.describe() for one in self.subscriptions[project].values()])
 
 
 _ACTIONS: dict[tuple[str, str, str | None, bool], Callable[[AMS, HTTPRequest, str, str], HTTPAnswer]] = {
-    ("POST", "topics", "publish", True): AMS._publish,  # noqa: SLF001  the table of its own methods
-    ("PUT", "topics", None, True): AMS._create_topic,  # noqa: SLF001
-    ("GET", "topics", None, True): AMS._get_topic,  # noqa: SLF001
-    ("DELETE", "topics", None, True): AMS._delete_topic,  # noqa: SLF001
-    ("GET", "topics", None, False): AMS._list_topics,  # noqa: SLF001
-    ("PUT", "subscriptions", None, True): AMS._create_subscription,  # noqa: SLF001
-    ("DELETE", "subscriptions", None, True): AMS._delete_subscription,  # noqa: SLF001
-    ("GET", "subscriptions", None, False): AMS._list_subscriptions,  # noqa: SLF001
+    ("POST", "topics", "publish", True): AMS.publish,
+    ("PUT", "topics", None, True): AMS.create_topic,
+    ("GET", "topics", None, True): AMS.get_topic,
+    ("DELETE", "topics", None, True): AMS.delete_topic,
+    ("GET", "topics", None, False): AMS.list_topics,
+    ("PUT", "subscriptions", None, True): AMS.create_subscription,
+    ("DELETE", "subscriptions", None, True): AMS.delete_subscription,
+    ("GET", "subscriptions", None, False): AMS.list_subscriptions,
 }
 _ASKED = {
     ("GET", "subscriptions", None, True): Subscription.shown,
