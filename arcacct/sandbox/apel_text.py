@@ -17,7 +17,6 @@ from arcacct.targets.rules import FUTURE_S, Form, Rule
 
 JOBS, SUMMARIES, NORMALISED_SUMMARIES, SYNCS = "job_records", "summaries", "normalised_summaries", "sync_records"
 
-
 Value = str | int | float | dict[str, float] | None
 
 
@@ -29,7 +28,7 @@ class LoadedRecord(NamedTuple):
 
 
 class _Family(NamedTuple):
-    """What a header announces: the table, the fields, and the check of a whole record."""
+    """What a header announces: the table, the fields, and the checks of a whole record."""
 
     table: str
     rules: Mapping[str, Rule]

@@ -7,7 +7,6 @@ their keys. Its own key never leaves memory, so what it signed cannot be added t
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import hashlib
 import ipaddress
@@ -247,8 +246,4 @@ def _make(directory: str) -> None:
 def _write(path: str, content: bytes) -> None:
     folder, name = open_parent(path)
     with folder:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=folder.fd)
-        # The mode holds from the first byte on, also where a file of another mode stood.
-        with open(folder.create(name), "wb") as file:
-            file.write(content)
+        folder.replace(name, content)
