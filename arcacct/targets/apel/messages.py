@@ -19,10 +19,7 @@ from arcacct.targets.apel.rules import DESCRIPTION, LONG, QUEUE
 from arcacct.targets.apel.text import field, folded, record_text
 from arcacct.targets.ascii import ascii_text
 
-JOB_HEADERS = {
-    "v0.3": "APEL-individual-job-message: v0.3\n",
-    "v0.4": "APEL-individual-job-message: v0.4\n",
-}
+JOB_HEADERS = {version: f"APEL-individual-job-message: {version}\n" for version in ("v0.3", "v0.4")}
 
 
 class APELOptions(NamedTuple):
