@@ -18,7 +18,7 @@ from arcacct.publishing.instants import Month, month_name
 from arcacct.targets import plugs
 from arcacct.targets.apel import switch as switching
 from arcacct.targets.apel.summaries import SummaryKey
-from arcacct.targets.apel.switch import JobsOfMonth, SumsOfMonth, TargetPlan, Wishes, hours
+from arcacct.targets.apel.switch import JobsOfMonth, SumsOfMonth, Takeover, TargetPlan, hours
 
 _COLUMNS = (
     "target", "month", "replaced", "jobs", "wall_h", "user", "vo", "group", "role", "submit_host", "nodes", "cores",
@@ -71,7 +71,7 @@ def switch(
     """
     settings = settings_of(ctx)
     databases = [path] if path else arex_databases(settings.places.controldir)
-    wishes = Wishes(databases, [_month(text) for text in months], int(arc) if arc else None)
+    wishes = Takeover(databases, [_month(text) for text in months], int(arc) if arc else None)
     plans = switching.plan(settings, plugs(settings, target), wishes)
     rows = [row for one in plans for row in _rows(one)]
     if rows or form != "table":

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -28,17 +29,17 @@ from arcacct.features.reader import (
     read,
     remaining_s,
 )
-from arcacct.features.verdict import Judgement, Verdict, fail, of_problems, ok, unseen, warn
 from arcacct.files.foreign import Directory, open_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from arcacct.features.http import Web
 
 _SLACK_S = 60
 _TOLERANCE = 0.01
+
+Judgement = list[str] | str | None
+"""What is wrong; or what is to be said of what is right; or ``None``: not to be judged from here."""
 
 
 class File(NamedTuple):
@@ -59,7 +60,7 @@ class Folder(NamedTuple):
 class Seen(NamedTuple):
     """What there is to judge."""
 
-    given: dict[str, str]
+    given: Mapping[str, str]
     """What the variables say, by ``machine`` and ``job``."""
     locations: dict[str, str]
     features: dict[str, Features]
@@ -76,17 +77,9 @@ class Seen(NamedTuple):
         """Every value of both as it is there, good or not."""
         found: dict[str, str] = {}
         for kind, one in self.features.items():
-            found |= self.contents(kind) if kind in self.folders else one.values
+            folder = self.folders.get(kind)
+            found |= one.values if folder is None else {name: file.content for name, file in folder.files.items()}
         return found
-
-    def contents(self, kind: str) -> dict[str, str]:
-        """Every file of a directory with its content."""
-        return {name: file.content for name, file in self.folders[kind].files.items()}
-
-    def file(self, kind: str, name: str) -> File | None:
-        """A file of a directory, if there is one."""
-        folder = self.folders.get(kind)
-        return None if folder is None else folder.files.get(name)
 
     def number(self, key: str) -> int | None:
         """A good value that is a whole number."""
@@ -94,7 +87,40 @@ class Seen(NamedTuple):
         return int(value) if value is not None and value.isdigit() else None
 
 
-def check(given: Mapping[str, str], *, web: Web | None = None, now: int | None = None) -> list[Verdict]:
+class Demand(NamedTuple):
+    """One rule."""
+
+    title: str
+    judge: Callable[[Seen], Judgement] = lambda _seen: None
+    unseen: str = ""
+    """Why it cannot be judged, where it cannot."""
+    verdict: str = "fail"
+    """On what is wrong: ``fail`` or ``warn``."""
+
+    def judged(self, seen: Seen) -> tuple[str, str]:
+        """Verdict and reason."""
+        found = self.judge(seen)
+        if found is None:
+            return "unseen", self.unseen
+        if isinstance(found, str):
+            return "ok", found
+        return self.verdict if found else "ok", "; ".join(found)
+
+
+class Ruling(NamedTuple):
+    """What holds of one rule."""
+
+    rule: int
+    verdict: str
+    """``ok``, ``fail``, ``warn`` or ``unseen``."""
+    reason: str
+
+    def __str__(self) -> str:
+        """One line."""
+        return f"{self.rule:2d} {self.verdict:6} {RULES[self.rule].title}{': ' + self.reason if self.reason else ''}"
+
+
+def check(given: Mapping[str, str], *, web: Web | None = None, now: int | None = None) -> list[Ruling]:
     """
     The verdict of each rule about the locations given, by ``machine`` and ``job`` (one may be missing).
 
@@ -107,10 +133,9 @@ def check(given: Mapping[str, str], *, web: Web | None = None, now: int | None =
     features = {kind: read(place, fetch=web.get if web is not None else None) for kind, place in locations.items()}
     folders = {kind: _folder(place) for kind, place in locations.items() if place.startswith("/")}
     judged_at = now if now is not None else int(time.time())
-    seen = Seen(dict(given), locations, features, folders, judged_at, int(psutil.boot_time()))
-    verdicts = {number: judge(seen) for number, judge in _RULES.items()}
-    verdicts |= check_web(seen.locations, seen.features, web)
-    return [Verdict(number, *verdicts[number]) for number in sorted(verdicts)]
+    seen = Seen(given, locations, features, folders, judged_at, int(psutil.boot_time()))
+    of_web = check_web(locations, features, web)
+    return [Ruling(number, *(of_web.get(number) or rule.judged(seen))) for number, rule in RULES.items()]
 
 
 def _folder(location: str) -> Folder:
@@ -138,145 +163,93 @@ def _file(place: Directory, name: str) -> File | None:
 
 
 def _names(seen: Seen) -> Judgement:
-    if not seen.folders:
-        return unseen("a web server does not list its keys")
     names = [name for folder in seen.folders.values() for name in folder.files]
     wrong = [name for name in names if not NAME.fullmatch(name) and not name.startswith(".")]
-    return of_problems([f"{name!r}: not lower-case letters, digits and _" for name in wrong])
+    return [f"{name!r}: not lower-case letters, digits and _" for name in wrong] if seen.folders else None
 
 
 def _of_forms(*forms: str) -> Callable[[Seen], Judgement]:
     def judge(seen: Seen) -> Judgement:
-        wrong, there = [], 0
-        for name, value in seen.raw_values().items():
-            key = KEYS.get(name)
-            if key is None or key.form not in forms:
-                continue
-            there += 1
-            # One newline at the end is allowed, and nothing else.
-            what = problem(name, value.removesuffix("\n"))
-            if what is not None:
-                wrong.append(f"{name}: {what}")
-        return of_problems(wrong) if there else unseen("no such key is there")
+        there = {name: text for name, text in seen.raw_values().items() if name in KEYS and KEYS[name].form in forms}
+        # One newline at the end is allowed, and nothing else.
+        wrong = {name: problem(name, text.removesuffix("\n")) for name, text in there.items()}
+        return [f"{name}: {what}" for name, what in wrong.items() if what is not None] if there else None
 
     return judge
 
 
 def _job_start(seen: Seen) -> Judgement:
-    form = _of_forms("instant")(seen)
     start = seen.number("jobstart_secs")
     if start is None:
-        return form
+        return _of_forms("instant")(seen)
     if start > seen.now:
-        return fail("jobstart_secs is in the future")
-    return ok() if start >= seen.boot - _SLACK_S else fail("jobstart_secs is before this host booted")
+        return ["jobstart_secs is in the future"]
+    return [] if start >= seen.boot - _SLACK_S else ["jobstart_secs is before this host booted"]
 
 
-def _wall_limit(seen: Seen) -> Judgement:
-    wall, cpu, cores = seen.number("wall_limit_secs"), seen.number("cpu_limit_secs"), seen.number("allocated_cpu")
-    if wall is None or cpu is None or cores is None:
-        return unseen("needs wall_limit_secs, cpu_limit_secs and allocated_cpu")
-    return warn("wall_limit_secs is more than cpu_limit_secs: is it scaled by processors?") if wall > cpu else ok()
+def _limits(wrong: str, is_wrong: Callable[[int, int, int], bool]) -> Callable[[Seen], Judgement]:
+    def judge(seen: Seen) -> Judgement:
+        wall, cpu, cores = map(seen.number, ("wall_limit_secs", "cpu_limit_secs", "allocated_cpu"))
+        if wall is None or cpu is None or cores is None:
+            return None
+        return [wrong] if is_wrong(wall, cpu, cores) else []
 
-
-def _cpu_limit(seen: Seen) -> Judgement:
-    wall, cpu, cores = seen.number("wall_limit_secs"), seen.number("cpu_limit_secs"), seen.number("allocated_cpu")
-    if wall is None or cpu is None or cores is None:
-        return unseen("needs wall_limit_secs, cpu_limit_secs and allocated_cpu")
-    if cores > 1 and cpu <= wall:
-        return warn("cpu_limit_secs is that of one processor: is it the total of all processes?")
-    return ok()
+    return judge
 
 
 def _rating(seen: Seen) -> Judgement:
     values = seen.values()
     if not {"hs06", "hs06_job", "allocated_cpu", "total_cpu"} <= values.keys():
-        return unseen("needs hs06, total_cpu, hs06_job and allocated_cpu")
+        return None
     share = float(values["hs06"]) * int(values["allocated_cpu"]) / int(values["total_cpu"])
     if abs(float(values["hs06_job"]) - share) <= _TOLERANCE * share:
-        return ok()
-    return warn(f"hs06_job is {values['hs06_job']}, the job's share of the machine is {share:.2f}")
+        return []
+    return [f"hs06_job is {values['hs06_job']}, the job's share of the machine is {share:.2f}"]
 
 
 def _order(seen: Seen) -> Judgement:
     job, machine = seen.number("shutdowntime_job"), seen.number("shutdowntime")
     if job is None or machine is None:
-        return unseen("there are not two times of shutdown")
-    return ok() if job <= machine else fail("shutdowntime_job is later than shutdowntime")
+        return None
+    return [] if job <= machine else ["shutdowntime_job is later than shutdowntime"]
 
 
 def _grace(seen: Seen) -> Judgement:
+    promised = [suffix for suffix in ("", "_job") if seen.number(f"grace_secs{suffix}") is not None]
     wrong = [
         f"shutdowntime{suffix} without grace_secs{suffix}"
         for suffix in ("", "_job")
-        if seen.number(f"shutdowntime{suffix}") is not None and seen.number(f"grace_secs{suffix}") is None
+        if seen.number(f"shutdowntime{suffix}") is not None and suffix not in promised
     ]
-    if wrong:
-        return fail("; ".join(wrong))
-    promised = [key for key in ("grace_secs", "grace_secs_job") if seen.number(key) is not None]
-    return ok() if promised else unseen("no shutdown can be announced without grace_secs")
+    return wrong if wrong or promised else None
 
 
 def _notice(seen: Seen) -> Judgement:
     wrong, there = [], 0
     for kind, suffix in (("machine", ""), ("job", "_job")):
         at, grace = seen.number(f"shutdowntime{suffix}"), seen.number(f"grace_secs{suffix}")
-        file = seen.file(kind, f"shutdowntime{suffix}")
+        folder = seen.folders.get(kind)
+        file = None if folder is None else folder.files.get(f"shutdowntime{suffix}")
         if at is None or grace is None or file is None:
             continue
         there += 1
         announced = int(file.status.st_mtime)
         if at < announced + grace:
             wrong.append(f"shutdowntime{suffix} was announced {at - announced} s before, grace_secs is {grace}")
-    return of_problems(wrong) if there else unseen("no shutdown is announced in a directory")
-
-
-def _complete(seen: Seen) -> Judgement:
-    lacking = [name for kind, features in seen.features.items() for name in missing(features, kind)]
-    return warn(f"missing: {', '.join(lacking)}") if lacking else ok()
+    return wrong if there else None
 
 
 def _static(seen: Seen) -> Judgement:
-    start = seen.number("jobstart_secs")
-    if start is None or "job" not in seen.folders:
-        return unseen("shows over the life of a job")
-    changed = [
-        key.name
-        for key in JOB_KEYS
-        if not key.dynamic
-        and (file := seen.file("job", key.name)) is not None
-        and file.status.st_mtime > start + _SLACK_S
-    ]
-    return warn(f"written after the job started: {', '.join(changed)}") if changed else ok()
-
-
-def _no_shutdown(seen: Seen) -> Judgement:
-    raw = seen.raw_values()
-    wrong = [name for name in ("shutdowntime", "shutdowntime_job") if raw.get(name, "1").strip() in {"", "0"}]
-    return of_problems([f"{name} is empty or 0: take the file away when none is foreseen" for name in wrong])
+    start, folder = seen.number("jobstart_secs"), seen.folders.get("job")
+    if start is None or folder is None:
+        return None
+    late = {name for name, file in folder.files.items() if file.status.st_mtime > start + _SLACK_S}
+    return _listed("written after the job started", [k.name for k in JOB_KEYS if not k.dynamic and k.name in late])
 
 
 def _disjoint(seen: Seen) -> Judgement:
-    places = list(seen.locations.values())
-    if len(places) == 2 and places[0] == places[1]:
-        return fail("both variables name one place")
-    return unseen("needs two jobs on one machine")
-
-
-def _slash(seen: Seen) -> Judgement:
-    return of_problems(
-        [f"${VARIABLES[kind]} ends in a slash" for kind, value in seen.given.items() if value[-1:] == "/"]
-    )
-
-
-def _prefix(seen: Seen) -> Judgement:
-    return of_problems(
-        [
-            f"${VARIABLES[kind]} begins neither with / nor with http:// or https://"
-            for kind in seen.given
-            if kind not in seen.locations
-        ]
-    )
+    places = seen.locations.values()
+    return ["both variables name one place"] if len(set(places)) < len(places) else None
 
 
 def _permissions(seen: Seen) -> Judgement:
@@ -289,7 +262,7 @@ def _permissions(seen: Seen) -> Judgement:
             own = file.status.st_mode
             if stat.S_ISREG(own) and (not own & stat.S_IROTH or own & (stat.S_IWGRP | stat.S_IWOTH)):
                 wrong.append(f"{_shown(place, name)} has mode {stat.S_IMODE(own):04o}; 0644 is right")
-    return of_problems(wrong) if seen.folders else unseen("a web server does not show permissions")
+    return wrong if seen.folders else None
 
 
 def _links(seen: Seen) -> Judgement:
@@ -299,7 +272,7 @@ def _links(seen: Seen) -> Judgement:
         for name, file in folder.files.items()
         if not stat.S_ISREG(file.status.st_mode)
     ]
-    return of_problems(wrong) if seen.folders else unseen("a web server does not show links")
+    return wrong if seen.folders else None
 
 
 def _shown(place: str, name: str) -> str:
@@ -308,59 +281,107 @@ def _shown(place: str, name: str) -> str:
     return path if path.isprintable() else repr(path)
 
 
-def _absent(seen: Seen) -> Judgement:
-    warnings = [f"{kind}: {text}" for kind, features in seen.features.items() for text in features.warnings]
-    return warn("; ".join(warnings)) if warnings else ok()
-
-
-def _remaining(seen: Seen) -> Judgement:
+def _left(seen: Seen) -> Judgement:
     left = remaining_s(seen.features.get("machine"), seen.features.get("job"), seen.now)
-    return ok(f"{left} s are left to the job") if left is not None else unseen("nothing limits the job's time")
+    return None if left is None else f"{left} s are left to the job"
 
 
-def _unknown(seen: Seen) -> Judgement:
-    names = [name for features in seen.features.values() for name in features.extra]
-    return ok(f"kept for accounting: {', '.join(names)}" if names else "")
+def _listed(what: str, names: Iterable[str]) -> list[str]:
+    """All of them as one thing that is to be said."""
+    text = ", ".join(names)
+    return [f"{what}: {text}"] if text else []
 
 
-def _deprecated(seen: Seen) -> Judgement:
-    there = [name for folder in seen.folders.values() for name in folder.files if name in DEPRECATED]
-    return warn(f"keys of an old draft: {', '.join(there)}") if there else ok()
-
-
-def _only_over_time(what: str) -> Callable[[Seen], Judgement]:
-    return lambda _seen: unseen(what)
-
-
-_RULES: dict[int, Callable[[Seen], Judgement]] = {
-    1: _names,
-    2: _of_forms("count", "seconds", "instant", "bytes"),
-    3: _of_forms("rating"),
-    4: _of_forms("count"),
-    5: _of_forms("id"),
-    6: _job_start,
-    7: _wall_limit,
-    8: _cpu_limit,
-    9: _of_forms("bytes"),
-    10: _rating,
-    11: _order,
-    12: _grace,
-    13: _notice,
-    14: _complete,
-    15: _static,
-    16: _no_shutdown,
-    17: _only_over_time("shows when an announced shutdown is taken back"),
-    18: _only_over_time("shows while values change"),
-    19: _only_over_time("shows after the job"),
-    20: _disjoint,
-    21: _slash,
-    22: _prefix,
-    23: lambda seen: ok("only one variable is set") if len(seen.given) == 1 else ok(),
-    24: _only_over_time("shows over the life of a virtual machine"),
-    25: _permissions,
-    26: _links,
-    32: _absent,
-    33: _remaining,
-    34: _unknown,
-    35: _deprecated,
+_NEEDS_LIMITS = "needs wall_limit_secs, cpu_limit_secs and allocated_cpu"
+_NO_KEY = "no such key is there"
+_BEGINS = "begins neither with / nor with http:// or https://"
+RULES = {
+    1: Demand("names are lower-case letters, digits and _", _names, "a web server does not list its keys"),
+    2: Demand("whole numbers are digits alone", _of_forms("count", "seconds", "instant", "bytes"), _NO_KEY),
+    3: Demand("ratings are numbers above 0", _of_forms("rating"), _NO_KEY),
+    4: Demand("processors are at least 1", _of_forms("count"), _NO_KEY),
+    5: Demand("job_id is one printable word", _of_forms("id"), _NO_KEY),
+    6: Demand("jobstart_secs is a time since the boot", _job_start, _NO_KEY),
+    7: Demand(
+        "wall_limit_secs is not scaled by processors",
+        _limits(
+            "wall_limit_secs is more than cpu_limit_secs: is it scaled by processors?",
+            lambda wall, cpu, _cores: wall > cpu,
+        ),
+        _NEEDS_LIMITS,
+        "warn",
+    ),
+    8: Demand(
+        "cpu_limit_secs is of all processes together",
+        _limits(
+            "cpu_limit_secs is that of one processor: is it the total of all processes?",
+            lambda wall, cpu, cores: cores > 1 and cpu <= wall,
+        ),
+        _NEEDS_LIMITS,
+        "warn",
+    ),
+    9: Demand("sizes are in bytes", _of_forms("bytes"), _NO_KEY),
+    10: Demand(
+        "hs06_job is the job's share of hs06", _rating, "needs hs06, total_cpu, hs06_job and allocated_cpu", "warn"
+    ),
+    11: Demand("the job's shutdown is not after the machine's", _order, "there are not two times of shutdown"),
+    12: Demand("a shutdown comes with grace_secs", _grace, "no shutdown can be announced without grace_secs"),
+    13: Demand("a shutdown is announced grace_secs before", _notice, "no shutdown is announced in a directory"),
+    14: Demand(
+        "every key is there before the job starts",
+        lambda seen: _listed("missing", (name for kind, one in seen.features.items() for name in missing(one, kind))),
+        verdict="warn",
+    ),
+    15: Demand("static keys stay as they are", _static, "shows over the life of a job", "warn"),
+    16: Demand(
+        "no shutdown is no file",
+        lambda seen: [
+            f"{name} is empty or 0: take the file away when none is foreseen"
+            for name in ("shutdowntime", "shutdowntime_job")
+            if seen.raw_values().get(name, "1").strip() in {"", "0"}
+        ],
+    ),
+    17: Demand("a shutdown is taken back at once", unseen="shows when an announced shutdown is taken back"),
+    18: Demand("no reader sees half of a value", unseen="shows while values change"),
+    19: Demand("the directory goes after the job, and nothing else", unseen="shows after the job"),
+    20: Demand("two jobs have two directories", _disjoint, "needs two jobs on one machine"),
+    21: Demand(
+        "variables have no slash at their end",
+        lambda seen: [f"${VARIABLES[kind]} ends in a slash" for kind, said in seen.given.items() if said[-1:] == "/"],
+    ),
+    22: Demand(
+        "variables are paths or http(s) URLs",
+        lambda seen: [f"${VARIABLES[kind]} {_BEGINS}" for kind in seen.given if kind not in seen.locations],
+    ),
+    23: Demand(
+        "one of the variables is enough", lambda seen: "only one variable is set" if len(seen.given) == 1 else ""
+    ),
+    24: Demand("a cloud's metadata are read once", unseen="shows over the life of a virtual machine"),
+    25: Demand("jobs can read and not write", _permissions, "a web server does not show permissions"),
+    26: Demand("no links", _links, "a web server does not show links"),
+    # Judged by `check_web`.
+    27: Demand("a served key is plain text, a missing one 404 with nothing"),
+    28: Demand("a server says how long a value holds"),
+    29: Demand("HEAD is as GET, and no other file is served"),
+    30: Demand("TLS is verified, no other host is followed to"),
+    31: Demand("a server answers within 5 s"),
+    32: Demand(
+        "every value can be read",
+        lambda seen: [f"{kind}: {text}" for kind, one in seen.features.items() for text in one.warnings],
+        verdict="warn",
+    ),
+    33: Demand("the time that is left is never negative", _left, "nothing limits the job's time"),
+    34: Demand(
+        "unknown keys are kept",
+        lambda seen: "; ".join(
+            _listed("kept for accounting", (name for one in seen.features.values() for name in one.extra))
+        ),
+    ),
+    35: Demand(
+        "no keys of the old draft",
+        lambda seen: _listed(
+            "keys of an old draft", (name for one in seen.folders.values() for name in one.files if name in DEPRECATED)
+        ),
+        verdict="warn",
+    ),
 }

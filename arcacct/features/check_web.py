@@ -3,42 +3,48 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from urllib.parse import quote
 
 from arcacct.errors import InputError
 from arcacct.features.keys import KEYS
-from arcacct.features.verdict import Judgement, of_problems, ok, unseen, warn
+from arcacct.features.reader import Features
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.features.http import Answer, Web
-    from arcacct.features.reader import Features
+    from arcacct.features.http import Reply, Web
 
+_OK = "ok", ""
 _SHORT_S = 60.0
 _LIMIT_S = 5.0
 _NOT_SERVED = "features are read from directories"
 _HEADERS = ("Content-Type", "Content-Length", "ETag", "Last-Modified")
 
 
-def check_web(locations: dict[str, str], features: dict[str, Features], web: Web | None) -> dict[int, Judgement]:
-    """The verdicts of rules 27 to 31."""
+def check_web(locations: dict[str, str], features: dict[str, Features], web: Web | None) -> dict[int, tuple[str, str]]:
+    """The verdicts of rules 27 to 31, each with its reason."""
     served = {kind: place for kind, place in locations.items() if not place.startswith("/")}
     if not served or web is None:
-        return dict.fromkeys(range(27, 32), unseen(_NOT_SERVED))
+        return dict.fromkeys(range(27, 32), ("unseen", _NOT_SERVED))
     began = time.monotonic()
     try:
         found = {
-            27: of_problems([text for kind, place in served.items() for text in _served(web, place, features[kind])]),
+            27: _of_problems(text for kind, place in served.items() for text in _served(web, place, features[kind])),
             28: _freshness(web, served, features),
-            29: of_problems([text for kind, place in served.items() for text in _methods(web, place, features[kind])]),
+            29: _of_problems(text for kind, place in served.items() for text in _methods(web, place, features[kind])),
         }
     except InputError as error:
         found = {rule: ("fail", str(error)) for rule in (27, 28, 29)}
     slow = time.monotonic() - began > _LIMIT_S
-    plain = [place for place in served.values() if place.startswith("http://")]
-    found[30] = unseen("http without TLS") if plain else ok()
-    found[31] = warn("slow") if slow else ok()
+    plain = any(place.startswith("http://") for place in served.values())
+    found[30] = ("unseen", "http without TLS") if plain else _OK
+    found[31] = ("warn", "slow") if slow else _OK
     return found
+
+
+def _of_problems(problems: Iterable[str]) -> tuple[str, str]:
+    text = "; ".join(problems)
+    return ("fail", text) if text else _OK
 
 
 def _served(web: Web, place: str, features: Features) -> list[str]:
@@ -57,7 +63,7 @@ def _served(web: Web, place: str, features: Features) -> list[str]:
     return wrong
 
 
-def _freshness(web: Web, served: dict[str, str], features: dict[str, Features]) -> Judgement:
+def _freshness(web: Web, served: dict[str, str], features: dict[str, Features]) -> tuple[str, str]:
     from arcacct.features.http import freshness_s  # noqa: PLC0415  only where there is a web to check
 
     wrong, silent = [], []
@@ -69,8 +75,8 @@ def _freshness(web: Web, served: dict[str, str], features: dict[str, Features]) 
             elif KEYS[key].dynamic and freshness_s(answer.headers) > _SHORT_S:
                 wrong.append(f"{key} may change and is said to hold for more than {_SHORT_S:g} s")
     if wrong:
-        return of_problems(wrong)
-    return warn(f"no Cache-Control or Expires: {', '.join(silent)}") if silent else ok()
+        return _of_problems(wrong)
+    return ("warn", f"no Cache-Control or Expires: {', '.join(silent)}") if silent else _OK
 
 
 def _methods(web: Web, place: str, features: Features) -> list[str]:
@@ -88,5 +94,5 @@ def _methods(web: Web, place: str, features: Features) -> list[str]:
     return wrong
 
 
-def _told(answer: Answer) -> list[str | None]:
+def _told(answer: Reply) -> list[str | None]:
     return [answer.headers.get(name) for name in _HEADERS]

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from arcacct.errors import InputError, StoreError, UsageError
 from arcacct.features.keys import NAME, problem
 from arcacct.files.foreign import TEMPORARY, Directory, open_directory, open_parent
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 DIRECTORY_MODE = 0o755
 FILE_MODE = 0o644

@@ -12,16 +12,13 @@ import re
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
+from email.message import Message
 from typing import IO, NamedTuple
 from urllib.parse import urlsplit
 
 from arcacct.errors import InputError
 from arcacct.features.reader import LARGEST_VALUE, value_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from email.message import Message
 
 TIMEOUT_S = 5.0
 _MAX_AGE = re.compile(r"(?:^|[\s,])max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
@@ -36,7 +33,7 @@ class _Kept(NamedTuple):
     etag: str | None
 
 
-class Answer(NamedTuple):
+class Reply(NamedTuple):
     """What a server said to one request."""
 
     status: int
@@ -102,15 +99,15 @@ class Web:
         self._kept[url] = _Kept(value, lifetime, self._clock() + lifetime, answer.headers.get("ETag"))
         return value
 
-    def request(self, url: str, *, method: str = "GET", headers: dict[str, str] | None = None) -> Answer:
+    def request(self, url: str, *, method: str = "GET", headers: dict[str, str] | None = None) -> Reply:
         """One request. Raises InputError when there is no answer in time."""
         request = urllib.request.Request(url, method=method, headers=headers or {})  # noqa: S310  the caller's URL is checked
         try:
             with self._opener(url).open(request, timeout=self._timeout_s) as response:
-                return Answer(response.status, response.headers, response.read(LARGEST_VALUE + 1))
+                return Reply(response.status, response.headers, response.read(LARGEST_VALUE + 1))
         except urllib.error.HTTPError as error:
             with error:
-                return Answer(error.code, error.headers, error.read(LARGEST_VALUE + 1))
+                return Reply(error.code, error.headers, error.read(LARGEST_VALUE + 1))
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "reason", error)
             raise InputError(f"{url}: no answer: {reason}") from error

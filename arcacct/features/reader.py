@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
 from arcacct.errors import InputError, UsageError
 from arcacct.features.keys import DEPRECATED, JOB_KEYS, KEYS, MACHINE_KEYS, NAME, problem
 from arcacct.files.foreign import Directory, open_directory
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 LARGEST_VALUE = 4096
 _LARGEST_DIRECTORY = 1000
@@ -39,11 +36,6 @@ class Features(NamedTuple):
         """A value that is a whole number."""
         value = self.values.get(key)
         return int(value) if value is not None and value.isdigit() else None
-
-    def decimal(self, key: str) -> float | None:
-        """A value that is a number."""
-        value = self.values.get(key)
-        return float(value) if value is not None else None
 
     def for_accounting(self) -> dict[str, str]:
         """The unknown keys under the names that a record keeps them by."""
@@ -79,7 +71,7 @@ def read(location: str, *, fetch: Callable[[str], str | None] | None = None) -> 
         from arcacct.features.http import Web  # noqa: PLC0415
 
         fetch = Web().get
-    raw: dict[str, str] = {}
+    raw: list[tuple[str, str]] = []
     warnings: list[str] = []
     for name in KEYS:
         try:
@@ -88,13 +80,13 @@ def read(location: str, *, fetch: Callable[[str], str | None] | None = None) -> 
             warnings.append(f"{name}: {error}; taken as absent")
             continue
         if value is not None:
-            raw[name] = value
+            raw.append((name, value))
     return doubted(location, raw, warnings)
 
 
-def values_in(place: Directory) -> tuple[dict[str, str], list[str]]:
+def values_in(place: Directory) -> tuple[list[tuple[str, str]], list[str]]:
     """The values in a directory as they stand there, and what is wrong with others. Raises OSError."""
-    raw: dict[str, str] = {}
+    raw: list[tuple[str, str]] = []
     names, warnings = names_in(place)
     for name in names:
         if name.startswith("."):
@@ -103,7 +95,7 @@ def values_in(place: Directory) -> tuple[dict[str, str], list[str]]:
             warnings.append(f"{name!r}: not the name of a key")
             continue
         try:
-            raw[name] = value_of(place.read(name, LARGEST_VALUE + 1, for_all=True))
+            raw.append((name, value_of(place.read(name, LARGEST_VALUE + 1, for_all=True))))
         except FileNotFoundError:
             # It was taken away meanwhile, and so it is absent.
             continue
@@ -132,15 +124,16 @@ def value_of(content: bytes) -> str:
         raise ValueError("not ASCII") from None
 
 
-def doubted(location: str, raw: Mapping[str, str], warnings: list[str]) -> Features:
-    """Values as they stand somewhere, each believed only if it is one that its key may have."""
+def doubted(location: str, raw: Sequence[tuple[str, str]], warnings: list[str]) -> Features:
+    """Names and values as they stand somewhere, each believed only if it is one that its key may have."""
+    names = {name for name, _value in raw}
     values: dict[str, str] = {}
     extra: dict[str, str] = {}
-    for name, value in raw.items():
+    for name, value in raw:
         if name in DEPRECATED:
             today, factor = DEPRECATED[name]
             warnings.append(f"{name}: a key of an old draft; {today} is its name today")
-            if today not in raw and value.isdigit() and len(value) <= 11:
+            if today not in names and value.isdigit() and len(value) <= 11:
                 amount = str(int(value) * factor)
                 if problem(today, amount) is None:
                     values[today] = amount

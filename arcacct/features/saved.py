@@ -10,7 +10,7 @@ import os
 import stat
 
 from arcacct.errors import InputError, UsageError
-from arcacct.features.keys import KEYS, NAME, problem
+from arcacct.features.keys import NAME
 from arcacct.features.reader import Features, doubted, values_in
 from arcacct.files.foreign import open_parent
 
@@ -46,29 +46,17 @@ def saved(path: str) -> Features | None:
             if len(content) == _LARGEST_FILE:
                 # The last line may be half of one.
                 content = content[: content.rfind(b"\n") + 1]
-            return _of_lines(path, content.decode("ascii", "replace"))
+            found = []
+            for line in content.decode("ascii", "replace").splitlines():
+                name, equals, value = line.partition("=")
+                # `grep -r . "$JOBFEATURES"` writes the path and a colon.
+                if not equals:
+                    name, _, value = line.rpartition(":")
+                name = name.rpartition("/")[2].strip()
+                if NAME.fullmatch(name) and value:
+                    found.append((name, value))
+            return doubted(path, found, [])
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', error)}") from error
-
-
-def _of_lines(path: str, text: str) -> Features:
-    values: dict[str, str] = {}
-    extra: dict[str, str] = {}
-    warnings = []
-    for line in text.splitlines():
-        name, equals, value = line.partition("=")
-        # `grep -r . "$JOBFEATURES"` writes the path and a colon.
-        if not equals:
-            name, _, value = line.rpartition(":")
-        name = name.rpartition("/")[2].strip()
-        if not NAME.fullmatch(name) or not value:
-            continue
-        if (wrong := problem(name, value)) is not None:
-            warnings.append(f"{name}: {wrong}; taken as absent")
-        elif name in KEYS:
-            values[name] = value
-        else:
-            extra[name] = value
-    return Features(path, values, extra, tuple(warnings))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import NamedTuple
+from collections.abc import Mapping
 
 import psutil
 
@@ -17,42 +17,27 @@ from arcacct.errors import InputError, UsageError
 from arcacct.features.files import remove_keys, write
 from arcacct.features.keys import problem
 from arcacct.features.reader import Features, read
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from arcacct.jobs.aar import AAR
+from arcacct.jobs.aar import AAR
 
 _MIB = 1024 * 1024
 
-
-class BatchSystem(NamedTuple):
-    """Where a batch system tells a job about itself: for each key the variables to try, in order."""
-
-    name: str
-    job_id: tuple[str, ...]
-    cores: tuple[str, ...]
-    start: tuple[str, ...] = ()
-    end: tuple[str, ...] = ()
-    wall_s: tuple[str, ...] = ()
-    memory_mib: tuple[str, ...] = ()
-
-
-BATCH_SYSTEMS = (
-    BatchSystem(
-        "slurm",
-        ("SLURM_JOB_ID", "SLURM_JOBID"),
-        ("SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE"),
-        ("SLURM_JOB_START_TIME",),
-        ("SLURM_JOB_END_TIME",),
-        (),
-        ("SLURM_MEM_PER_NODE",),
-    ),
-    BatchSystem("torque", ("PBS_JOBID",), ("PBS_NP", "PBS_NUM_PPN", "NCPUS"), wall_s=("PBS_WALLTIME",)),
-    BatchSystem("lsf", ("LSB_JOBID",), ("LSB_DJOB_NUMPROC",)),
-    BatchSystem("gridengine", ("JOB_ID",), ("NSLOTS",)),
+_BATCH_SYSTEMS: tuple[dict[str, tuple[str, ...]], ...] = (
+    # Slurm
+    {
+        "job_id": ("SLURM_JOB_ID", "SLURM_JOBID"),
+        "cores": ("SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE"),
+        "start": ("SLURM_JOB_START_TIME",),
+        "end": ("SLURM_JOB_END_TIME",),
+        "memory_mib": ("SLURM_MEM_PER_NODE",),
+    },
+    # Torque
+    {"job_id": ("PBS_JOBID",), "cores": ("PBS_NP", "PBS_NUM_PPN", "NCPUS"), "wall_s": ("PBS_WALLTIME",)},
+    # LSF
+    {"job_id": ("LSB_JOBID",), "cores": ("LSB_DJOB_NUMPROC",)},
+    # Grid Engine
+    {"job_id": ("JOB_ID",), "cores": ("NSLOTS",)},
 )
+"""Where each tells a job about itself: for each value the variables to try, in order."""
 
 
 def machine_values(
@@ -79,48 +64,33 @@ def machine_values(
         raise UsageError(f"{benchmark!r} is no benchmark; write TYPE:VALUE, as HEPSPEC:12.5")
     if not _is_hs06(found, hepscore_is_hs06):
         raise UsageError(f"{benchmark} is not HS06; give --hs06, or --hepscore-is-hs06 if your users know of it")
-    return values | {"hs06": decimal(found.thousandths * cores)}
+    return values | {"hs06": Benchmark(found.type, found.thousandths * cores).value}
 
 
 def _is_hs06(benchmark: Benchmark, hepscore_is_hs06: bool) -> bool:
     return benchmark.type == "HEPSPEC" or (benchmark.type == "HEPscore23" and hepscore_is_hs06)
 
 
-def decimal(thousandths: int) -> str:
-    """A number of thousandths without trailing zeros."""
-    whole, rest = divmod(thousandths, 1000)
-    return f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)
-
-
 def job_values_of_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """What a batch system tells a job in its environment; empty when there is none that we know."""
-    for system in BATCH_SYSTEMS:
-        job_id = _first(environ, system.job_id)
-        if job_id is None:
+    for system in _BATCH_SYSTEMS:
+        told = {what: next(filter(None, map(environ.get, names)), "") for what, names in system.items()}
+        if not told["job_id"]:
             continue
-        start, end = _number(environ, system.start), _number(environ, system.end)
-        wall = _number(environ, system.wall_s)
-        memory = _number(environ, system.memory_mib)
-        cores = _first(environ, system.cores)
+        numbers = {what: text for what, text in told.items() if text.isascii() and text.isdigit() and len(text) < 16}
+        start, end, memory = map(numbers.get, ("start", "end", "memory_mib"))
+        limit_s = int(end) - int(start) if start and end else 0
         # Slurm's form for several nodes: 4(x2),1. The first is this node's only if there is one kind.
-        cores = cores.partition("(")[0] if cores is not None and "," not in cores else ""
-        cores = cores if cores.isdigit() and int(cores) else None
-        found = {"job_id": job_id, "allocated_cpu": cores, "jobstart_secs": start}
-        found["wall_limit_secs"] = wall or (
-            str(int(end) - int(start)) if start and end and int(end) > int(start) else None
-        )
-        found["max_rss_bytes"] = str(int(memory) * _MIB) if memory and int(memory) else None
+        cores = told["cores"].partition("(")[0] if "," not in told["cores"] else ""
+        found = {
+            "job_id": told["job_id"],
+            "allocated_cpu": cores if cores.isdigit() and int(cores) else None,
+            "jobstart_secs": start,
+            "wall_limit_secs": numbers.get("wall_s") or (str(limit_s) if limit_s > 0 else None),
+            "max_rss_bytes": str(int(memory) * _MIB) if memory and int(memory) else None,
+        }
         return {key: value for key, value in found.items() if value}
     return {}
-
-
-def _first(environ: Mapping[str, str], names: tuple[str, ...]) -> str | None:
-    return next((environ[name] for name in names if environ.get(name)), None)
-
-
-def _number(environ: Mapping[str, str], names: tuple[str, ...]) -> str | None:
-    value = _first(environ, names)
-    return value if value is not None and value.isascii() and value.isdigit() and len(value) < 16 else None
 
 
 def job_values_of_record(aar: AAR, *, hepscore_is_hs06: bool = False) -> dict[str, str]:
@@ -132,7 +102,7 @@ def job_values_of_record(aar: AAR, *, hepscore_is_hs06: bool = False) -> dict[st
         found["jobstart_secs"] = str(aar.lrms_start_time)
     benchmark = parsed_benchmark(aar.benchmark)
     if benchmark is not None and _is_hs06(benchmark, hepscore_is_hs06):
-        found["hs06_job"] = decimal(benchmark.thousandths * max(1, aar.core_count))
+        found["hs06_job"] = Benchmark(benchmark.type, benchmark.thousandths * max(1, aar.core_count)).value
     return found
 
 
@@ -140,18 +110,17 @@ def share_of_machine(values: Mapping[str, str], machine: Features | None) -> dic
     """The job's part of the machine's rating, by its processors, where the job has none of its own."""
     if machine is None or "hs06_job" in values or problem("allocated_cpu", values.get("allocated_cpu", "")):
         return {}
-    hs06, total = machine.decimal("hs06"), machine.number("total_cpu")
+    hs06, total = machine.values.get("hs06"), machine.number("total_cpu")
     if hs06 is None or total is None:
         return {}
-    share = decimal(round(hs06 * 1000 * int(values["allocated_cpu"]) / total))
+    share = Benchmark("HEPSPEC", round(float(hs06) * 1000 * int(values["allocated_cpu"]) / total)).value
     # What somebody wrote there may be next to nothing, and a rating of 0 is none.
     return {} if problem("hs06_job", share) else {"hs06_job": share}
 
 
 def write_machine(directory: str, values: Mapping[str, str], *, force: bool = False) -> None:
     """Write the features of a machine; a time of shutdown needs grace_secs, so that jobs could rely on it."""
-    there = read(directory).values if os.path.isdir(directory) else {}
-    _refuse_no_grace(values, {**there, **values}, "")
+    _there(directory, values, "")
     write(directory, values, force=force)
 
 
@@ -159,8 +128,7 @@ def write_job(
     directory: str, values: Mapping[str, str], *, force: bool = False, owner: tuple[int, int] | None = None
 ) -> None:
     """Write the features of a job."""
-    there = read(directory).values if os.path.isdir(directory) else {}
-    _refuse_no_grace(values, {**there, **values}, "_job")
+    there = _there(directory, values, "_job")
     for key, value in values.items():
         # Static keys stay as the job found them when it started.
         if not force and there.get(key, value) != value and key != "shutdowntime_job":
@@ -171,9 +139,12 @@ def write_job(
     write(directory, values, force=force, owner=owner)
 
 
-def _refuse_no_grace(values: Mapping[str, str], all_values: Mapping[str, str], suffix: str) -> None:
-    if f"shutdowntime{suffix}" in values and f"grace_secs{suffix}" not in all_values:
+def _there(directory: str, values: Mapping[str, str], suffix: str) -> dict[str, str]:
+    """What stands in a directory into which these values may be written."""
+    there = read(directory).values if os.path.isdir(directory) else {}
+    if f"shutdowntime{suffix}" in values and f"grace_secs{suffix}" not in {*there, *values}:
         raise UsageError(f"shutdowntime{suffix} needs grace_secs{suffix}: how long before it jobs are told at least")
+    return there
 
 
 def set_shutdown(directory: str, at: int, *, job: bool = False, now: int | None = None, force: bool = False) -> None:

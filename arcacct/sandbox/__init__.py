@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+from contextlib import ExitStack
 
 from arcacct.errors import ConfigError
 from arcacct.sandbox import authority
@@ -16,17 +17,12 @@ from arcacct.sandbox.ams import AMS
 from arcacct.sandbox.apel import APEL
 from arcacct.sandbox.auditor import Auditor
 from arcacct.sandbox.authn import Authn
+from arcacct.sandbox.authority import Credential
 from arcacct.sandbox.faults import Faults
 from arcacct.sandbox.journal import Journal
 from arcacct.sandbox.server import Server, server_context
 from arcacct.sandbox.sgas import SGAS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from arcacct.sandbox.authority import Credential
-    from arcacct.sandbox.wire import Receiver
+from arcacct.sandbox.wire import Receiver
 
 RECEIVERS: tuple[type[Receiver], ...] = (SGAS, AMS, Authn, Auditor)
 """What is served, each on a port of its own; a new one is a module beside these, and its name here."""
@@ -66,7 +62,23 @@ class Sandbox:
         for kind in RECEIVERS:
             self.receivers.append(kind.beside(self))
             setattr(self, kind.endpoint, self.receivers[-1])
-        self.servers = self._serve(ports)
+        self.received = self.journal.directory
+        # EC and of its own: made in no time, and the computing element's key is nobody else's.
+        credential = self.authority.issue("localhost", stem="receiver", rsa_key=False)
+        self.servers: dict[str, Server] = {}
+        with ExitStack() as started:
+            for receiver in self.receivers:
+                context = server_context(credential, self.ca_file, receiver)
+                port = ports.get(f"{receiver.endpoint}_port", 0)
+                server = Server(receiver, context, port, self.faults, self.journal)
+                started.callback(server.stop)
+                self.servers[receiver.endpoint] = server
+            started.pop_all()
+        # For targeturl, and authn_port, of targets.
+        self.sgas_url = f"https://localhost:{self.servers['sgas'].port}/sgas"
+        self.ams_url = f"https://localhost:{self.servers['ams'].port}"
+        self.auditor_url = f"https://localhost:{self.servers['auditor'].port}"
+        self.authn_port = self.servers["authn"].port
 
     @property
     def token(self) -> str:
@@ -84,31 +96,6 @@ class Sandbox:
         """The certificate to which messages for APEL may be encrypted (``server_cert`` of SSM); made when asked for."""
         self.apel.credential = self.authority.issue("localhost", stem="apel")
         return self.apel.credential
-
-    @property
-    def sgas_url(self) -> str:
-        """For ``targeturl`` of an SGAS target."""
-        return f"https://localhost:{self.servers['sgas'].port}/sgas"
-
-    @property
-    def ams_url(self) -> str:
-        """For ``targeturl`` of an APEL target."""
-        return f"https://localhost:{self.servers['ams'].port}"
-
-    @property
-    def auditor_url(self) -> str:
-        """For ``targeturl`` of an AUDITOR target."""
-        return f"https://localhost:{self.servers['auditor'].port}"
-
-    @property
-    def authn_port(self) -> int:
-        """For ``authn_port`` of an APEL target."""
-        return self.servers["authn"].port
-
-    @property
-    def received(self) -> str:
-        """The directory of what came in."""
-        return self.journal.directory
 
     @property
     def credentials(self) -> list[str]:
@@ -144,27 +131,5 @@ class Sandbox:
             server.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
-
-    def _serve(self, ports: dict[str, int]) -> dict[str, Server]:
-        # EC and of its own: made in no time, and the computing element's key is nobody else's.
-        credential = self.authority.issue("localhost", stem="receiver", rsa_key=False)
-        servers: dict[str, Server] = {}
-        try:
-            for receiver in self.receivers:
-                context = server_context(
-                    credential,
-                    self.ca_file,
-                    wants_certificate=receiver.wants_certificate,
-                    demands_certificate=receiver.demands_certificate,
-                )
-                port = ports.get(f"{receiver.endpoint}_port", 0)
-                servers[receiver.endpoint] = Server(receiver, context, port, self.faults, self.journal)
-        except BaseException:
-            for server in servers.values():
-                server.stop()
-            raise
-        return servers

@@ -8,7 +8,7 @@ Messages stay for ever, one list a topic; a subscription is an offset into it. B
 from __future__ import annotations
 
 import base64
-import calendar
+import contextlib
 import dataclasses
 import datetime as dt
 import json
@@ -16,17 +16,15 @@ import re
 import secrets
 import threading
 import time
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
-from arcacct.sandbox.wire import Arrival, HTTPAnswer, Receiver
+from arcacct.sandbox.apel import APEL
+from arcacct.sandbox.wire import Arrival, HTTPAnswer, HTTPRequest, Receiver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, Self
-
     from arcacct.sandbox import Sandbox
-    from arcacct.sandbox.apel import APEL
-    from arcacct.sandbox.wire import HTTPRequest
 
 LARGEST_MESSAGE = 1_500_000
 """Bytes of the stored JSON (base64, attributes, layout): the limit of the real server's producer."""
@@ -43,9 +41,10 @@ _ROLES = {
 }
 _ADMIN = {"project_admin"}
 
-
 NOT_FOUND = HTTPAnswer(404, b"404 page not found\n", "text/plain; charset=utf-8")
 """A path or a method that the service does not know."""
+
+_EMPTY = HTTPAnswer(200, b"", "application/json")
 
 
 class Refusal(Exception):
@@ -69,10 +68,9 @@ def error(code: int, status: str, message: str) -> HTTPAnswer:
 
 def read_object(body: bytes, complaint: str) -> dict[str, Any]:
     """The JSON object of a request; 400 with this complaint if it is none."""
-    try:
+    value = None
+    with contextlib.suppress(ValueError):
         value = json.loads(body)
-    except ValueError as problem:
-        raise Refusal(400, "INVALID_ARGUMENT", complaint) from problem
     if not isinstance(value, dict):
         raise Refusal(400, "INVALID_ARGUMENT", complaint)
     return value
@@ -163,7 +161,7 @@ class Subscription:
         if not isinstance(seconds, int) or not 0 <= seconds <= 600:
             raise Refusal(400, "INVALID_ARGUMENT", complaint)
         self.ack_deadline_s = seconds
-        return HTTPAnswer(200, b"", "application/json")
+        return _EMPTY
 
     def offsets(self, _request: HTTPRequest) -> HTTPAnswer:
         """Where the topic begins and ends, and where the subscription stands."""
@@ -175,15 +173,15 @@ class Subscription:
         if not isinstance(offset, int) or not 0 <= offset <= len(self.topic.messages):
             raise Refusal(400, "INVALID_ARGUMENT", "Offset out of bounds")
         self.offset, self.pulled_until = offset, None
-        return HTTPAnswer(200, b"", "application/json")
+        return _EMPTY
 
     def time_to_offset(self, request: HTTPRequest) -> HTTPAnswer:
         """The first message published at this time or later; 409 if there is none."""
         match = _TIME.fullmatch(request.query.get("time", ""))
         if match is None:
             raise Refusal(400, "INVALID_ARGUMENT", "Time is not in valid Zulu format.")
-        day = dt.datetime.strptime(f"{match[1]} {match[2]}", "%Y-%m-%d %H:%M:%S")
-        wanted_ms = calendar.timegm(day.timetuple()) * 1000 + int((match[3] or "0").ljust(3, "0"))
+        second = dt.datetime.fromisoformat(f"{match[1]}T{match[2]}Z")
+        wanted_ms = int(second.timestamp()) * 1000 + int((match[3] or "0").ljust(3, "0"))
         offset = next((n for n, at_ms in enumerate(self.topic.times_ms) if at_ms >= wanted_ms), None)
         if offset is None:
             raise Refusal(409, "CONFLICT", "Timestamp is out of bounds for the subscription's topic/partition")
@@ -224,11 +222,9 @@ class AMS(Receiver):
         return ams
 
     def address(self, port: int) -> str:
-        """The service's, as a target has it."""
         return f"AMS https://localhost:{port}"
 
     def block(self, box: Sandbox) -> list[str]:
-        """Of an APEL target."""
         return [
             "[arex/jura/apel:sandbox]",
             f"targeturl = {box.ams_url}",
@@ -256,22 +252,25 @@ class AMS(Receiver):
         return token
 
     def answer(self, request: HTTPRequest) -> HTTPAnswer:
-        """What the service says to a request."""
         if (request.method, request.path) == ("GET", "/v1/status"):
             return pretty({"status": "ok", "push_enabled": False, "push_functionality": "disabled"})
         match = _PATH.fullmatch(request.path)
-        action = match and _ACTIONS.get((request.method, match["kind"], match["verb"], match["name"] is not None))
-        if match is None or action is None:
+        if match is None:
+            return NOT_FOUND
+        project, name = match["project"], match["name"]
+        what = (request.method, match["kind"], match["verb"], name is not None)
+        if what not in _ACTIONS and what not in _ASKED:
             return NOT_FOUND
         try:
             self._admit(request, match)
             with self._lock:
-                return action(self, request, match)
+                if what in _ASKED:
+                    return _ASKED[what](self._subscription(project, name), request)
+                return _ACTIONS[what](self, request, project, name)
         except Refusal as refusal:
             return refusal.answer
 
     def delivers(self, request: HTTPRequest) -> bool:
-        """True for a request that publishes."""
         return request.method == "POST" and request.path.endswith(":publish")
 
     def text(self, request: HTTPRequest) -> str:
@@ -308,19 +307,18 @@ class AMS(Receiver):
             raise Refusal(404, "NOT_FOUND", "Topic doesn't exist")
         return topic
 
-    def _subscription(self, match: re.Match[str]) -> Subscription:
-        subscription = self.subscriptions[match["project"]].get(match["name"])
+    def _subscription(self, project: str, name: str) -> Subscription:
+        subscription = self.subscriptions[project].get(name)
         if subscription is None:
             raise Refusal(404, "NOT_FOUND", "Subscription doesn't exist")
         return subscription
 
-    def _publish(self, request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
-        topic = self._topic(match["project"], match["name"])
-        messages = _messages(request.body)
-        reader = self.readers.get((match["project"], match["name"]))
+    def publish(self, request: HTTPRequest, project: str, name: str) -> HTTPAnswer:
+        topic = self._topic(project, name)
+        reader = self.readers.get((project, name))
         ids: list[str] = []
         arrivals: list[Arrival] = []
-        for message in messages:
+        for message in _messages(request.body):
             # One by one, as the real one hands them to its broker: what went before a refusal stays.
             if len(json.dumps(message, indent=3)) > self.largest_message:
                 too_large = error(413, "INVALID_ARGUMENT", "Message size is too large")
@@ -330,28 +328,25 @@ class AMS(Receiver):
                 arrivals.append(reader.receive(message.get("data", ""), message.get("attributes", {}).get("empaid")))
         return pretty({"messageIds": ids})._replace(arrivals=tuple(arrivals))
 
-    def _create_topic(self, _request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
-        if match["name"] in self.projects[match["project"]]:
+    def create_topic(self, _request: HTTPRequest, project: str, name: str) -> HTTPAnswer:
+        if name in self.projects[project]:
             raise Refusal(409, "ALREADY_EXISTS", "Topic already exists")
-        self.projects[match["project"]][match["name"]] = Topic()
-        return pretty(_topic_json(match["project"], match["name"]))
+        self.projects[project][name] = Topic()
+        return pretty(_topic_json(project, name))
 
-    def _get_topic(self, _request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
-        self._topic(match["project"], match["name"])
-        return pretty(_topic_json(match["project"], match["name"]))
+    def get_topic(self, _request: HTTPRequest, project: str, name: str) -> HTTPAnswer:
+        self._topic(project, name)
+        return pretty(_topic_json(project, name))
 
-    def _delete_topic(self, _request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
-        self._topic(match["project"], match["name"]).is_deleted = True
-        del self.projects[match["project"]][match["name"]]
-        return HTTPAnswer(200, b"", "application/json")
+    def delete_topic(self, _request: HTTPRequest, project: str, name: str) -> HTTPAnswer:
+        self._topic(project, name).is_deleted = True
+        del self.projects[project][name]
+        return _EMPTY
 
-    def _list_topics(self, _request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
-        names = self.projects[match["project"]]
-        topics = [_topic_json(match["project"], name) for name in names]
-        return pretty({"topics": topics, "nextPageToken": "", "totalSize": len(topics)})
+    def list_topics(self, _request: HTTPRequest, project: str, _name: str) -> HTTPAnswer:
+        return _listed("topics", [_topic_json(project, name) for name in self.projects[project]])
 
-    def _create_subscription(self, request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
-        project = match["project"]
+    def create_subscription(self, request: HTTPRequest, project: str, name: str) -> HTTPAnswer:
         body = read_object(request.body, "Invalid Subscription Arguments")
         reference = re.fullmatch(r"/?projects/([\w-]+)/topics/([\w-]+)", str(field(body, "topic", "")))
         if reference is None:
@@ -359,60 +354,48 @@ class AMS(Receiver):
         if reference[1] not in self.projects:
             raise Refusal(404, "NOT_FOUND", "project doesn't exist")
         topic = self._topic(reference[1], reference[2])
-        if match["name"] in self.subscriptions[project]:
+        if name in self.subscriptions[project]:
             raise Refusal(409, "ALREADY_EXISTS", "Subscription already exists")
         deadline = field(body, "ackDeadlineSeconds", 0)
-        subscription = Subscription(
-            f"projects/{project}/subscriptions/{match['name']}",
+        self.subscriptions[project][name] = Subscription(
+            f"projects/{project}/subscriptions/{name}",
             f"projects/{reference[1]}/topics/{reference[2]}",
             topic,
             ack_deadline_s=deadline if isinstance(deadline, int) and deadline else 10,
             offset=len(topic.messages),  # what is there already is not for a new subscription
             created_on=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         )
-        self.subscriptions[project][match["name"]] = subscription
-        return pretty(subscription.describe())
+        return self.subscriptions[project][name].shown(request)
 
-    def _delete_subscription(self, _request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
-        self._subscription(match)
-        del self.subscriptions[match["project"]][match["name"]]
-        return HTTPAnswer(200, b"", "application/json")
+    def delete_subscription(self, _request: HTTPRequest, project: str, name: str) -> HTTPAnswer:
+        self._subscription(project, name)
+        del self.subscriptions[project][name]
+        return _EMPTY
 
-    def _list_subscriptions(self, _request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
-        found = [one.describe() for one in self.subscriptions[match["project"]].values()]
-        return pretty({"subscriptions": found, "nextPageToken": "", "totalSize": len(found)})
-
-    def _ask(self, request: HTTPRequest, match: re.Match[str]) -> HTTPAnswer:
-        """What needs a subscription and nothing else of the service."""
-        return _ASKED[match["verb"]](self._subscription(match), request)
+    def list_subscriptions(self, _request: HTTPRequest, project: str, _name: str) -> HTTPAnswer:
+        return _listed("subscriptions", [one.describe() for one in self.subscriptions[project].values()])
 
 
+_ACTIONS: dict[tuple[str, str, str | None, bool], Callable[[AMS, HTTPRequest, str, str], HTTPAnswer]] = {
+    ("POST", "topics", "publish", True): AMS.publish,
+    ("PUT", "topics", None, True): AMS.create_topic,
+    ("GET", "topics", None, True): AMS.get_topic,
+    ("DELETE", "topics", None, True): AMS.delete_topic,
+    ("GET", "topics", None, False): AMS.list_topics,
+    ("PUT", "subscriptions", None, True): AMS.create_subscription,
+    ("DELETE", "subscriptions", None, True): AMS.delete_subscription,
+    ("GET", "subscriptions", None, False): AMS.list_subscriptions,
+}
 _ASKED = {
-    None: Subscription.shown,
-    "pull": Subscription.pull,
-    "acknowledge": Subscription.acknowledge,
-    "modifyAckDeadline": Subscription.modify_ack_deadline,
-    "modifyOffset": Subscription.modify_offset,
-    "offsets": Subscription.offsets,
-    "timeToOffset": Subscription.time_to_offset,
+    ("GET", "subscriptions", None, True): Subscription.shown,
+    ("POST", "subscriptions", "pull", True): Subscription.pull,
+    ("POST", "subscriptions", "acknowledge", True): Subscription.acknowledge,
+    ("POST", "subscriptions", "modifyAckDeadline", True): Subscription.modify_ack_deadline,
+    ("POST", "subscriptions", "modifyOffset", True): Subscription.modify_offset,
+    ("GET", "subscriptions", "offsets", True): Subscription.offsets,
+    ("GET", "subscriptions", "timeToOffset", True): Subscription.time_to_offset,
 }
-_ACTIONS: dict[tuple[str, str, str | None, bool], Callable[[AMS, HTTPRequest, re.Match[str]], HTTPAnswer]] = {
-    ("POST", "topics", "publish", True): AMS._publish,  # noqa: SLF001  the table of its own methods
-    ("PUT", "topics", None, True): AMS._create_topic,  # noqa: SLF001
-    ("GET", "topics", None, True): AMS._get_topic,  # noqa: SLF001
-    ("DELETE", "topics", None, True): AMS._delete_topic,  # noqa: SLF001
-    ("GET", "topics", None, False): AMS._list_topics,  # noqa: SLF001
-    ("PUT", "subscriptions", None, True): AMS._create_subscription,  # noqa: SLF001
-    ("GET", "subscriptions", None, True): AMS._ask,  # noqa: SLF001
-    ("DELETE", "subscriptions", None, True): AMS._delete_subscription,  # noqa: SLF001
-    ("GET", "subscriptions", None, False): AMS._list_subscriptions,  # noqa: SLF001
-    ("POST", "subscriptions", "pull", True): AMS._ask,  # noqa: SLF001
-    ("POST", "subscriptions", "acknowledge", True): AMS._ask,  # noqa: SLF001
-    ("POST", "subscriptions", "modifyAckDeadline", True): AMS._ask,  # noqa: SLF001
-    ("POST", "subscriptions", "modifyOffset", True): AMS._ask,  # noqa: SLF001
-    ("GET", "subscriptions", "offsets", True): AMS._ask,  # noqa: SLF001
-    ("GET", "subscriptions", "timeToOffset", True): AMS._ask,  # noqa: SLF001
-}
+"""What a subscription answers by itself."""
 
 
 def _messages(body: bytes) -> list[dict[str, Any]]:
@@ -436,3 +419,7 @@ def _is_message(message: object) -> bool:
 
 def _topic_json(project: str, name: str) -> dict[str, str]:
     return {"name": f"/projects/{project}/topics/{name}", "created_on": "2026-01-01T00:00:00Z"}
+
+
+def _listed(kind: str, found: Sequence[object]) -> HTTPAnswer:
+    return pretty({kind: found, "nextPageToken": "", "totalSize": len(found)})

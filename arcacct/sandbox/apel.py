@@ -13,16 +13,12 @@ import time
 from typing import NamedTuple
 
 from arcacct.sandbox import apel_car, apel_text, summariser
-from arcacct.sandbox.apel_text import JOBS, NORMALISED_SUMMARIES, SUMMARIES, SYNCS, LoadedRecord
+from arcacct.sandbox.apel_text import JOBS, NORMALISED_SUMMARIES, SUMMARIES, SYNCS, LoadedRecord, Value
+from arcacct.sandbox.authority import Credential
+from arcacct.sandbox.journal import Journal
 from arcacct.sandbox.ssm import Crashed, MessageRejected, VerifiedMessage, accept
 from arcacct.sandbox.summariser import HYBRID_KEY, SIZE, WHOSE, Key, PortalTotals, Row, folded
 from arcacct.sandbox.wire import Arrival
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.sandbox.apel_text import Value
-    from arcacct.sandbox.authority import Credential
-    from arcacct.sandbox.journal import Journal
 
 HYBRID = "hybrid"
 KEYS = {

@@ -7,6 +7,7 @@ namespace. Memory, the record's identity and everything about status are not loo
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from xml.dom import minidom
 from xml.parsers.expat import ExpatError
 
@@ -14,10 +15,6 @@ from arcacct.sandbox.apel_text import JOBS, LoadedRecord, check_job, read_fields
 from arcacct.sandbox.iso8601 import apel_duration_s, iso_instant
 from arcacct.sandbox.ssm import MessageRejected
 from arcacct.targets.apel.rules import JOB
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 CAR = "http://eu-emi.eu/namespaces/2012/11/computerecord"
 _TEXTS = (

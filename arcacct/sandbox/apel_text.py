@@ -6,22 +6,16 @@ from __future__ import annotations
 
 import calendar
 import datetime as dt
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from arcacct.sandbox.iso8601 import iso_instant
 from arcacct.sandbox.ssm import Crashed, MessageRejected
 from arcacct.targets.apel import rules
 from arcacct.targets.apel.rules import BENCHMARK_TYPES
-from arcacct.targets.rules import FUTURE_S, Form
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from arcacct.targets.rules import Rule
+from arcacct.targets.rules import FUTURE_S, Form, Rule
 
 JOBS, SUMMARIES, NORMALISED_SUMMARIES, SYNCS = "job_records", "summaries", "normalised_summaries", "sync_records"
-
 
 Value = str | int | float | dict[str, float] | None
 
@@ -34,11 +28,11 @@ class LoadedRecord(NamedTuple):
 
 
 class _Family(NamedTuple):
-    """What a header announces: the table, the fields, and the check of a whole record."""
+    """What a header announces: the table, the fields, and the checks of a whole record."""
 
     table: str
     rules: Mapping[str, Rule]
-    check: Callable[[dict[str, Value], float], None]
+    checks: tuple[Callable[[dict[str, Value], float], None], ...] = ()
 
 
 def read(text: str, now: float) -> list[LoadedRecord]:
@@ -62,9 +56,13 @@ def _family(header: str) -> _Family:
     if not colon:
         raise MessageRejected(f"Header not recognised: {header}")
     if kind == "APEL-individual-job-message":
-        return _Family(JOBS, rules.JOB_04, _job_04) if exact == "v0.4" else _Family(JOBS, rules.JOB, _job)
+        return (
+            _Family(JOBS, rules.JOB_04, (_level, check_job))
+            if exact == "v0.4"
+            else _Family(JOBS, rules.JOB, (_job, check_job))
+        )
     if kind == "APEL-sync-message":
-        return _Family(SYNCS, rules.SYNC, lambda _values, _now: None)
+        return _Family(SYNCS, rules.SYNC)
     # These need their blank and their exact version.
     family = _EXACT.get(header.strip())
     if family is None:
@@ -82,7 +80,8 @@ def _record(family: _Family, chunk: str, now: float) -> LoadedRecord:
             raise MessageRejected(f"A line without a colon: {line}")
         texts[key.strip()] = value.strip()
     values = read_fields(family.rules, texts)
-    family.check(values, now)
+    for check in family.checks:
+        check(values, now)
     return LoadedRecord(family.table, values)
 
 
@@ -124,7 +123,7 @@ def benchmark(name: str, text: str) -> dict[str, float]:
     chosen = next((kind for kind in BENCHMARK_TYPES if kind in lowered), None)
     if chosen is None:
         raise MessageRejected(f"{name}: no known benchmark in {text}")
-    return {chosen: _float(name, lowered[chosen])}
+    return {chosen: _number(name, lowered[chosen], float, "number")}
 
 
 def one_benchmark(values: dict[str, Value], *names: str) -> None:
@@ -158,12 +157,12 @@ def _value(name: str, rule: Rule, text: str) -> Value:
             raise MessageRejected(f"Data too long for column {name}: {len(text)} characters of {rule.most}")
         return text
     if rule.form is Form.INTEGER:
-        return int(_in_range(name, rule, _int(name, text)))
+        return int(_in_range(name, rule, _number(name, text, int, "integer")))
     if rule.form is Form.TIME:
-        return _time(name, text)
+        return _number(name, text, _seconds, "time")
     if rule.form is Form.BENCHMARK:
         return {kind: _in_range(name, rule, round(value, 3)) for kind, value in benchmark(name, text).items()}
-    return _in_range(name, rule, round(_float(name, text), 3))
+    return _in_range(name, rule, round(_number(name, text, float, "number"), 3))
 
 
 def _in_range(name: str, rule: Rule, value: float) -> float:
@@ -172,25 +171,15 @@ def _in_range(name: str, rule: Rule, value: float) -> float:
     return value
 
 
-def _int(name: str, text: str) -> int:
+def _number(name: str, text: str, convert: Callable[[str], float], what: str) -> float:
     try:
-        return int(text)
+        return convert(text)
     except ValueError as error:
-        raise MessageRejected(f"{name}: {text!r} is no integer") from error
+        raise MessageRejected(f"{name}: {text!r} is no {what}") from error
 
 
-def _float(name: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise MessageRejected(f"{name}: {text!r} is no number") from error
-
-
-def _time(name: str, text: str) -> int:
-    try:
-        return int(text) if text.lstrip("+-").isdecimal() else iso_instant(text)
-    except ValueError as error:
-        raise MessageRejected(f"{name}: {text!r} is no time") from error
+def _seconds(text: str) -> int:
+    return int(text) if text.lstrip("+-").isdecimal() else iso_instant(text)
 
 
 def check_job(values: dict[str, Value], now: float) -> None:
@@ -227,18 +216,16 @@ def int_of(values: dict[str, Value], name: str) -> int:
     return int(value)
 
 
-def _job(values: dict[str, Value], now: float) -> None:
+def _job(values: dict[str, Value], _now: float) -> None:
     if values["ServiceLevelType"] == "None" and values["ServiceLevel"] is None:
         values["ServiceLevelType"], values["ServiceLevel"] = "custom", 1.0
     if values["ServiceLevel"] is None:
         raise MessageRejected("ServiceLevelType without ServiceLevel")
-    check_job(values, now)
 
 
-def _job_04(values: dict[str, Value], now: float) -> None:
+def _level(values: dict[str, Value], _now: float) -> None:
     one_benchmark(values, "ServiceLevel")
     values["ServiceLevel"] = round(float(str(values["ServiceLevel"])), 3)
-    check_job(values, now)
 
 
 def _month(values: dict[str, Value], now: float) -> None:
@@ -260,23 +247,18 @@ def _month(values: dict[str, Value], now: float) -> None:
         raise MessageRejected("EarliestEndTime is after LatestEndTime.")
 
 
-def _summary_04(values: dict[str, Value], now: float) -> None:
-    one_benchmark(values, "ServiceLevel")
-    values["ServiceLevel"] = round(float(str(values["ServiceLevel"])), 3)
-    _month(values, now)
-
-
-def _normalised_04(values: dict[str, Value], now: float) -> None:
+def _normalised(values: dict[str, Value], _now: float) -> None:
     names = ("NormalisedWallDuration", "NormalisedCpuDuration")
     one_benchmark(values, *names)
     for name in names:
         values[name] = int_of(values, name)
-    _month(values, now)
 
 
+_JOB = _Family(JOBS, rules.JOB, (_job, check_job))
+_JOB_04 = _Family(JOBS, rules.JOB_04, (_level, check_job))
 _EXACT = {
-    "APEL-summary-job-message: v0.2": _Family(SUMMARIES, rules.SUMMARY, _month),
-    "APEL-summary-job-message: v0.3": _Family(NORMALISED_SUMMARIES, rules.NORMALISED, _month),
-    "APEL-summary-job-message: v0.4": _Family(SUMMARIES, rules.SUMMARY_04, _summary_04),
-    "APEL-normalised-summary-message: v0.4": _Family(NORMALISED_SUMMARIES, rules.NORMALISED_04, _normalised_04),
+    "APEL-summary-job-message: v0.2": _Family(SUMMARIES, rules.SUMMARY, (_month,)),
+    "APEL-summary-job-message: v0.3": _Family(NORMALISED_SUMMARIES, rules.NORMALISED, (_month,)),
+    "APEL-summary-job-message: v0.4": _Family(SUMMARIES, rules.SUMMARY_04, (_level, _month)),
+    "APEL-normalised-summary-message: v0.4": _Family(NORMALISED_SUMMARIES, rules.NORMALISED_04, (_normalised, _month)),
 }

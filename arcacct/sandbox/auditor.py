@@ -13,21 +13,18 @@ import operator
 import re
 import threading
 from collections import Counter
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, Self
 from urllib.parse import unquote
 
 from arcacct.sandbox.auditor_records import StoredRecord, UnexpectedError, array, instant, read, read_update
-from arcacct.sandbox.wire import Arrival, HTTPAnswer, Receiver
+from arcacct.sandbox.journal import Journal
+from arcacct.sandbox.wire import Arrival, HTTPAnswer, HTTPRequest, Receiver
 from arcacct.targets.auditor.rules import LARGEST_BODY, LONGEST_NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from typing import Any, Self
-
     from arcacct.sandbox import Sandbox
-    from arcacct.sandbox.journal import Journal
-    from arcacct.sandbox.wire import HTTPRequest
 
     Test = Callable[[StoredRecord], bool]
 
@@ -76,11 +73,9 @@ class Auditor(Receiver):
         return auditor
 
     def address(self, port: int) -> str:
-        """The server's, as a target has it."""
         return f"AUDITOR https://localhost:{port}"
 
     def block(self, box: Sandbox) -> list[str]:
-        """Of an AUDITOR target."""
         words = [f"targeturl = {box.auditor_url}", "site_id = SANDBOX-SITE"]
         return ["[arcacct/auditor:sandbox]", *words, *box.credentials]
 
@@ -107,11 +102,9 @@ class Auditor(Receiver):
                 del self._stored[record_id]
 
     def delivers(self, request: HTTPRequest) -> bool:
-        """True for a request that brings records."""
         return request.method in {"POST", "PUT"} and request.path in {*_POSTS, "/record"}
 
     def answer(self, request: HTTPRequest) -> HTTPAnswer:
-        """What the server says to a request."""
         if not self._may(request):
             return HTTPAnswer(403)
         if request.method == "GET":

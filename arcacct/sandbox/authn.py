@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import re
 import time
+from typing import Self
 
 from arcacct.sandbox.ams import NOT_FOUND, error
-from arcacct.sandbox.wire import HTTPAnswer, Receiver
+from arcacct.sandbox.wire import HTTPAnswer, HTTPRequest, Receiver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Self
-
     from arcacct.sandbox import Sandbox
-    from arcacct.sandbox.wire import HTTPRequest
 
 _PATH = re.compile(r"/v1/service-types/(?P<service>[^/:]+)/hosts/(?P<host>[^/:]+):(?P<method>\w+)")
 
@@ -42,7 +40,6 @@ class Authn(Receiver):
         return f"authn port {port}"
 
     def answer(self, request: HTTPRequest) -> HTTPAnswer:
-        """A token, or the reason why not."""
         match = _PATH.fullmatch(request.path)
         if match is None or request.method != "GET":
             return NOT_FOUND

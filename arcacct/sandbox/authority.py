@@ -7,12 +7,12 @@ their keys. Its own key never leaves memory, so what it signed cannot be added t
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import hashlib
 import ipaddress
 import os
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from cryptography import x509
@@ -24,10 +24,6 @@ from arcacct.errors import ConfigError
 from arcacct.files.foreign import open_directory, open_parent
 from arcacct.sandbox import der
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 DAY_S = 86_400
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -35,23 +31,15 @@ _BACKDATED_S = 3600
 """Certificates begin an hour ago: the other end's clock may be a little late."""
 
 _SHORT_NAMES = {
-    NameOID.COMMON_NAME: "CN",
     NameOID.SURNAME: "SN",
     NameOID.SERIAL_NUMBER: "serialNumber",
-    NameOID.COUNTRY_NAME: "C",
-    NameOID.LOCALITY_NAME: "L",
-    NameOID.STATE_OR_PROVINCE_NAME: "ST",
     NameOID.STREET_ADDRESS: "street",
-    NameOID.ORGANIZATION_NAME: "O",
-    NameOID.ORGANIZATIONAL_UNIT_NAME: "OU",
     NameOID.TITLE: "title",
     NameOID.GIVEN_NAME: "GN",
-    NameOID.DOMAIN_COMPONENT: "DC",
-    NameOID.USER_ID: "UID",
     NameOID.EMAIL_ADDRESS: "emailAddress",
     NameOID.UNSTRUCTURED_NAME: "unstructuredName",
 }
-"""OpenSSL's."""
+"""OpenSSL's, where RFC 4514 has another or none."""
 
 
 def slash_dn(name: x509.Name) -> str:
@@ -60,7 +48,7 @@ def slash_dn(name: x509.Name) -> str:
 
     As SSM compares it with its allow-list (apel 2.2).
     """
-    return "".join(f"/{_SHORT_NAMES.get(part.oid, part.oid.dotted_string)}={part.value!s}" for part in name)
+    return "".join(f"/{_SHORT_NAMES.get(part.oid, part.rfc4514_attribute_name)}={part.value!s}" for part in name)
 
 
 class Credential(NamedTuple):
@@ -258,8 +246,4 @@ def _make(directory: str) -> None:
 def _write(path: str, content: bytes) -> None:
     folder, name = open_parent(path)
     with folder:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=folder.fd)
-        # The mode holds from the first byte on, also where a file of another mode stood.
-        with open(folder.create(name), "wb") as file:
-            file.write(content)
+        folder.replace(name, content)

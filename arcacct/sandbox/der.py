@@ -7,11 +7,8 @@ OpenSSL's program need not be there. Only definite lengths and one-byte tags: al
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 INTEGER = 0x02
 OCTET_STRING = 0x04

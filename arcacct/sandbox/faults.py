@@ -8,14 +8,10 @@ fault follow a record (its id in the readable text of a request) instead of the 
 from __future__ import annotations
 
 import threading
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from arcacct.sandbox.wire import HTTPAnswer
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from typing import Any
 
 
 class Misbehaviour(NamedTuple):

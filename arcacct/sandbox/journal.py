@@ -11,14 +11,10 @@ import json
 import os
 import threading
 import time
+from collections.abc import Iterable
 
 from arcacct.files.foreign import open_directory, private
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from arcacct.sandbox.wire import Arrival
+from arcacct.sandbox.wire import Arrival
 
 
 class Journal:

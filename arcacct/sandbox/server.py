@@ -11,7 +11,7 @@ import contextlib
 import socket
 import ssl
 import threading
-from http import HTTPStatus
+from http.client import responses
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Any
@@ -21,39 +21,31 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from arcacct.errors import ConfigError, TargetBusy
-from arcacct.sandbox.authority import slash_dn, validity
-from arcacct.sandbox.wire import Arrival, HTTPAnswer, HTTPRequest, Peer
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.sandbox.authority import Credential
-    from arcacct.sandbox.faults import Faults, Misbehaviour
-    from arcacct.sandbox.journal import Journal
-    from arcacct.sandbox.wire import Receiver
+from arcacct.sandbox.authority import Credential, slash_dn, validity
+from arcacct.sandbox.faults import Faults, Misbehaviour
+from arcacct.sandbox.journal import Journal
+from arcacct.sandbox.wire import Arrival, HTTPAnswer, HTTPRequest, Peer, Receiver
 
 HANDSHAKE_S = 10.0
-_REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 _NO_CHECK_TIME = 0x200000
 """OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which the ssl module knows no name for."""
 
 
-def server_context(
-    credential: Credential, ca_file: str, *, wants_certificate: bool, demands_certificate: bool = False
-) -> ssl.SSLContext:
+def server_context(credential: Credential, ca_file: str, receiver: Receiver) -> ssl.SSLContext:
     """
     TLS 1.2 or newer with this certificate; clients' certificates must come from `ca_file` if they show one.
 
-    Without a good one that is demanded the handshake fails.
+    Without a good one that the receiver demands the handshake fails.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(credential.cert_path, credential.key_path)
-    if wants_certificate:
+    if receiver.wants_certificate:
         context.load_verify_locations(cafile=ca_file)
         # Optional for TLS: without one, nginx and authn answer 400 in HTTP.
-        context.verify_mode = ssl.CERT_REQUIRED if demands_certificate else ssl.CERT_OPTIONAL
-        if not demands_certificate:
+        context.verify_mode = ssl.CERT_REQUIRED if receiver.demands_certificate else ssl.CERT_OPTIONAL
+        if not receiver.demands_certificate:
             context.verify_flags = ssl.VerifyFlags(context.verify_flags | _NO_CHECK_TIME)
     return context
 
@@ -237,16 +229,13 @@ class _Handler(BaseHTTPRequestHandler):
         return chunk
 
     def _write(self, answer: HTTPAnswer) -> None:
-        headers = [
-            ("Server", "arcacct-sandbox"),
-            ("Date", self.date_time_string()),
-            ("Content-Type", answer.content_type),
-            ("Content-Length", str(len(answer.body))),
-            *answer.headers,
-        ]
         lines = [
-            f"HTTP/1.1 {answer.status} {_REASONS.get(answer.status, 'Unknown')}",
-            *(f"{name}: {value}" for name, value in headers),
+            f"HTTP/1.1 {answer.status} {responses.get(answer.status, 'Unknown')}",
+            "Server: arcacct-sandbox",
+            f"Date: {self.date_time_string()}",
+            f"Content-Type: {answer.content_type}",
+            f"Content-Length: {len(answer.body)}",
+            *(f"{name}: {value}" for name, value in answer.headers),
         ]
         head = "\r\n".join([*lines, "", ""]).encode("latin-1")
         self.wfile.write(head if self.command == "HEAD" else head + answer.body)

@@ -11,22 +11,19 @@ import itertools
 import json
 import threading
 import time
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, Self
 
 from arcacct.sandbox import sgas_records
+from arcacct.sandbox.journal import Journal
 from arcacct.sandbox.sgas_records import DatabaseRefuses, Row, UnreadableRecord
-from arcacct.sandbox.wire import Arrival, HTTPAnswer, Receiver
+from arcacct.sandbox.wire import Arrival, HTTPAnswer, HTTPRequest, Peer, Receiver
 from arcacct.targets.rules import INT2, INT4, INT8
 from arcacct.targets.sgas.rules import RULES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from typing import Self
-
     from arcacct.sandbox import Sandbox
-    from arcacct.sandbox.journal import Journal
-    from arcacct.sandbox.wire import HTTPRequest, Peer
 
 PATH = "/sgas/ur"
 LARGEST_BODY = 2 * 1024 * 1024
@@ -98,11 +95,9 @@ class SGAS(Receiver):
         return sgas
 
     def address(self, port: int) -> str:
-        """Where records are posted."""
         return f"SGAS https://localhost:{port}{PATH}"
 
     def block(self, box: Sandbox) -> list[str]:
-        """Of an SGAS target."""
         return ["[arex/jura/sgas:sandbox]", f"targeturl = {box.sgas_url}", *box.credentials]
 
     def totals(self) -> list[str]:
@@ -173,7 +168,6 @@ class SGAS(Receiver):
         return len(found)
 
     def answer(self, request: HTTPRequest) -> HTTPAnswer:
-        """What the server says to a request."""
         refusal = self._refusal(request)
         if refusal is not None:
             return refusal
@@ -187,7 +181,6 @@ class SGAS(Receiver):
         return self._insert(request, file)
 
     def delivers(self, request: HTTPRequest) -> bool:
-        """True for a request that brings usage records."""
         return request.method == "POST" and request.path == PATH
 
     def _refusal(self, request: HTTPRequest) -> HTTPAnswer | None:

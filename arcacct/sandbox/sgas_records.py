@@ -9,16 +9,13 @@ of them is read, though: a number or a time that is empty fails wherever it stan
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 from xml.etree import ElementTree as ET
 
 from arcacct.sandbox.iso8601 import duration_s, sgas_instant
 from arcacct.targets.rules import Form
 from arcacct.targets.sgas.rules import NAMESPACES, RULES
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 Value = TypeVar("Value")
 

@@ -8,17 +8,12 @@ which leaves it unacknowledged, so that it comes back and nothing behind it gets
 from __future__ import annotations
 
 import quopri
+from collections.abc import Container
 from typing import NamedTuple
 
 from arcacct.errors import InputError
 from arcacct.sandbox import envelopes, signatures
-from arcacct.sandbox.authority import slash_dn
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Container
-
-    from arcacct.sandbox.authority import Credential
+from arcacct.sandbox.authority import Credential, slash_dn
 
 
 class MessageRejected(Exception):

@@ -8,15 +8,10 @@ a run put there stays until a run replaces it.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from arcacct.sandbox.apel_text import int_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from arcacct.sandbox.apel_text import Value
+from arcacct.sandbox.apel_text import Value, int_of
 
 Row = dict[str, "Value"]
 Key = tuple["Value", ...]
@@ -45,10 +40,6 @@ class PortalTotals(NamedTuple):
     """Seconds times the benchmark (HEPSPEC06 or HEPscore23)."""
     normalised_cpu_s: int = 0
 
-    def plus(self, other: PortalTotals) -> PortalTotals:
-        """Both together."""
-        return PortalTotals(*map(sum, zip(self, other, strict=True)))
-
 
 def folded(values: Row, columns: Iterable[str]) -> Key:
     """The columns' values, compared as MySQL does: letters' case and trailing blanks do not count."""
@@ -72,7 +63,7 @@ def totals(hybrid: Iterable[Row]) -> dict[tuple[str, int, int], PortalTotals]:
     for row in hybrid:
         month = (str(row["Site"]), int_of(row, "Year"), int_of(row, "Month"))
         usage = PortalTotals(*(int_of(row, name) for name in _SHOWN))
-        found[month] = found.get(month, PortalTotals()).plus(usage)
+        found[month] = PortalTotals(*map(sum, zip(found.get(month, PortalTotals()), usage, strict=True)))
     return dict(sorted(found.items()))
 
 

@@ -34,6 +34,7 @@ def ascii_text(text: str) -> str:
     return text
 
 
-def cut(value: str, limit: int) -> str:
-    """The beginning of an escaped text, without half an escape at its end."""
-    return _CUT_ESCAPE.sub("", value[:limit]).rstrip()
+def spelt(text: str, limit: int) -> str:
+    """The same, of at most so many characters, without blanks around it or half an escape at its end."""
+    value = ascii_text(text).strip()
+    return _CUT_ESCAPE.sub("", value[:limit]).rstrip() if len(value) > limit else value

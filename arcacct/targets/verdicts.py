@@ -17,16 +17,12 @@ from typing import Any
 
 from arcacct.benchmark import Benchmark, parsed_benchmark
 from arcacct.errors import InputError
+from arcacct.jobs.aar import AAR, UsageCell
 from arcacct.jobs.states import FINAL
 from arcacct.publishing.plug import Verdict
 from arcacct.targets.ascii import ascii_text
 from arcacct.targets.rules import EXACT, FUTURE_S, INT2, INT4
 from arcacct.targets.xml import LAST_SECOND, has_forbidden, iso_time
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.jobs.aar import AAR, UsageCell
-
 
 _FREE_TEXTS = ("job_name", "user_dn", "vo", "queue", "project", "local_user", "local_job_id", "wn_instance")
 _OPTIONAL_AMOUNTS = ("memory_kib", "virtual_memory_kib", "scratch_bytes", "stage_in_bytes", "stage_out_bytes")
@@ -96,14 +92,15 @@ def job_refusal(aar: AAR, largest_wall_s: int, largest_cpu_s: int) -> str | None
     ) or outside(("CPU time", aar.cpu_s, largest_cpu_s))
 
 
-def ahead(aar: AAR, now: int) -> Verdict | None:
+def refused(aar: AAR, refusal: str | None, now: int) -> Verdict | None:
     """
-    The verdict on a job that ends in the future: nothing is wrong with it if it is the clock that is behind.
+    The verdict on a job with this to say against it, or that ends in the future; ``None``: on no other.
 
-    To be asked of a job that nothing else is refused of. As APEL has it; SGAS would count it on a day to come.
+    Nothing is wrong with one in the future if it is the clock that is behind. As APEL has it; SGAS would count it on a
+    day to come.
     """
-    if aar.end_time <= now + FUTURE_S:
-        return None
+    if refusal or aar.end_time <= now + FUTURE_S:
+        return Verdict(aar, (), refusal) if refusal else None
     refusal = f"EndTime {iso_time(aar.end_time)} lies in the future by this host's clock ({iso_time(now)})"
     return Verdict(aar, (), refusal, aar.end_time - FUTURE_S)
 
@@ -155,8 +152,12 @@ def changed(aar: AAR, **values: Any) -> AAR:
     return aar._replace(**values)
 
 
-def repair_times(aar: AAR, notes: list[str]) -> AAR:
-    """A start after the end is taken to the end: what is accounted are durations and the end."""
+def repair_values(aar: AAR, notes: list[str]) -> AAR:
+    """
+    A start after the end is taken to the end: what is accounted are durations and the end.
+
+    Optional amounts that cannot have been measured are left out: none of them keeps a job from being counted.
+    """
     if not _is_within(aar.submit_time, 0, aar.end_time):
         notes.append(f"StartTime {_shown(aar.submit_time)} is not before EndTime: EndTime is used")
         aar = aar._replace(submit_time=aar.end_time)
@@ -165,11 +166,6 @@ def repair_times(aar: AAR, notes: list[str]) -> AAR:
         if seconds is not None and not 0 <= seconds <= LAST_SECOND:
             notes.append(f"{name} {seconds} is not a time: left out")
             aar = changed(aar, **{name: None})
-    return aar
-
-
-def repair_amounts(aar: AAR, notes: list[str]) -> AAR:
-    """Optional amounts that cannot have been measured are left out: none of them keeps a job from being counted."""
     for name in _OPTIONAL_AMOUNTS:
         amount = getattr(aar, name)
         if not _is_within(amount, 0, EXACT - 1):
@@ -183,28 +179,27 @@ def repair_amounts(aar: AAR, notes: list[str]) -> AAR:
     return aar
 
 
-def repair_hosts(aar: AAR, notes: list[str]) -> AAR:
-    """Names of nodes that cannot be names, and more of them than any job has, are left out."""
+def repair_texts(aar: AAR, notes: list[str]) -> AAR:
+    """
+    Names of nodes that cannot be names, and more of them than any job has, are left out.
+
+    Which other names lose characters is only said: taking them out is the formats' business.
+    """
     good = _sound_hosts(aar.node_names)
     if good != aar.node_names:
         count = len(aar.node_names) - len(good)
         notes.append(f"node names: {count} left out, unprintable, too long or too many")
         aar = aar._replace(node_names=good)
+    for name in _FREE_TEXTS:
+        text = getattr(aar, name)
+        if text and not text.isprintable() and has_forbidden(text):
+            notes.append(f"{name}: control characters are removed or escaped")
     return aar
 
 
 @lru_cache(maxsize=4096)
 def _sound_hosts(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in names if name.isprintable() and len(name) <= LONGEST_HOST)[:MOST_HOSTS]
-
-
-def note_characters(aar: AAR, notes: list[str]) -> AAR:
-    """Say which names lose characters; taking them out is the formats' business."""
-    for name in _FREE_TEXTS:
-        text = getattr(aar, name)
-        if text and not text.isprintable() and has_forbidden(text):
-            notes.append(f"{name}: control characters are removed or escaped")
-    return aar
 
 
 def cut_texts(aar: AAR, widths: tuple[tuple[str, int], ...], notes: list[str]) -> AAR:

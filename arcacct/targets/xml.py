@@ -8,8 +8,11 @@ not even as a reference: they are removed. A document with one of them is not we
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import date
 from functools import lru_cache
+
+from arcacct.jobs.identity import is_domain_name
 
 # White space is written as references: parsers turn plain line ends into LF, and any of the three into a blank
 # inside an attribute. The apostrophe stays, because all our attributes stand in double quotes.
@@ -62,6 +65,12 @@ def positive(name: str, number: int, attributes: str = "") -> str:
 def instant(kind: str, seconds: int | None) -> str:
     """The TimeInstant of usage records, or nothing for what is unknown."""
     return f'<TimeInstant urf:type="{kind}">{iso_time(seconds)}</TimeInstant>' if seconds else ""
+
+
+def hosts(names: Iterable[str]) -> list[str]:
+    """A Host for each text that is the name of one, the first of them the primary."""
+    good = [name for name in dict.fromkeys(names) if is_domain_name(name)]
+    return [f'<Host urf:primary="true">{name}</Host>' if name == good[0] else f"<Host>{name}</Host>" for name in good]
 
 
 @lru_cache(maxsize=1024)

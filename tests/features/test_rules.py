@@ -17,14 +17,13 @@ import pytest
 
 from arcacct.errors import InputError, StoreError, UsageError
 from arcacct.features import values as own
-from arcacct.features.check import check
+from arcacct.features.check import RULES, check
 from arcacct.features.files import remove, remove_keys, write
 from arcacct.features.http import Web
 from arcacct.features.keys import JOB_KEYS, MACHINE_KEYS, problem
 from arcacct.features.places import locations, valid
 from arcacct.features.reader import location_of, read, remaining_s
 from arcacct.features.saved import place_of
-from arcacct.features.verdict import RULES
 from arcacct.sandbox import authority
 
 NOW = int(time.time())

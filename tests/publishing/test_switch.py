@@ -16,7 +16,7 @@ from arcacct.publishing import run
 from arcacct.sandbox import Sandbox
 from arcacct.targets import plugs
 from arcacct.targets.apel import switch
-from arcacct.targets.apel.switch import TargetPlan, Wishes
+from arcacct.targets.apel.switch import Takeover, TargetPlan
 
 NAMES = {6: ("6.17-summaries.txt", "6.17-sync.txt"), 7: ("7.0-summaries.txt", "7.0-sync.txt")}
 URL = "https://ce.example.org:443/arex"
@@ -42,7 +42,7 @@ def site(tmp_path, box, version) -> rehearsal.Site:
 
 def plan(site: rehearsal.Site, **wishes: Any) -> TargetPlan:
     settings = site.settings()
-    (found,) = switch.plan(settings, plugs(settings), Wishes(arex_databases(settings.places.controldir), **wishes))
+    (found,) = switch.plan(settings, plugs(settings), Takeover(arex_databases(settings.places.controldir), **wishes))
     return found
 
 

@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
+from arcacct.benchmark import Benchmark
+from arcacct.jobs.aar import AAR, UsageCell
 from arcacct.jobs.identity import has_value
 from arcacct.publishing.instants import month_bounds
 from arcacct.publishing.plug import CellVerdict, Verdict
 from arcacct.targets.apel import rules
 from arcacct.targets.apel.messages import APELOptions, apel_local_job_id
 from arcacct.targets.ascii import ascii_text
-from arcacct.targets.rules import EXACT, Care
+from arcacct.targets.rules import EXACT, Care, Rule
 from arcacct.targets.verdicts import (
-    ahead,
     benchmark_problem,
     changed,
     job_refusal,
     known_count,
     looks_sound,
-    note_characters,
     note_cuts,
     outside,
-    repair_amounts,
-    repair_hosts,
-    repair_times,
+    refused,
+    repair_texts,
+    repair_values,
     shared_texts_sound,
 )
 from arcacct.targets.xml import iso_time
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from arcacct.benchmark import Benchmark
-    from arcacct.jobs.aar import AAR, UsageCell
-    from arcacct.targets.rules import Rule
-
-    Repair = Callable[[AAR, list[str]], AAR]
+Repair = Callable[[AAR, list[str]], AAR]
 
 
 def _limits(table: Mapping[str, Rule], care: Care) -> tuple[tuple[str, int], ...]:
@@ -77,9 +71,7 @@ def apel_verdict(aar: AAR, prefix: str, default: Benchmark, now: int, *repairs_o
     refusal = job_refusal(aar, _WALL_S, _CPU_S)
     if not refusal and (len(ascii_text(aar.job_id)) > _LONG or not has_value(aar.job_id)):
         refusal = f"JobID is longer than {_LONG} characters or means nothing to APEL"
-    if refusal:
-        return Verdict(aar, (), refusal)
-    if verdict := ahead(aar, now):
+    if verdict := refused(aar, refusal, now):
         return verdict
     notes: list[str] = []
     if note := _benchmark_note(aar.benchmark, default):
@@ -88,8 +80,7 @@ def apel_verdict(aar: AAR, prefix: str, default: Benchmark, now: int, *repairs_o
     by_job_id = apel_local_job_id(aar._replace(local_job_id=None), prefix)
     if aar.local_job_id and apel_local_job_id(aar, prefix) == by_job_id:
         notes.append("LocalJobId: the batch system's id is too long or means nothing to APEL: the JobID is used")
-    for repair in (repair_times, repair_amounts, repair_hosts, note_characters):
-        aar = repair(aar, notes)
+    aar = repair_texts(repair_values(aar, notes), notes)
     note_cuts(aar._replace(local_user=(aar.local_user or "").partition(":")[0]), _CUT_OF_JOB, notes)
     longest = int(rules.JOB["FQAN"].most)
     if aar.fqans and len(ascii_text(aar.fqans[0])) > longest:

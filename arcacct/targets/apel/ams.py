@@ -11,20 +11,15 @@ import base64
 import re
 import secrets
 import time
+from collections.abc import Mapping
 
 from arcacct.publishing.answers import Answer, Kind
+from arcacct.publishing.ledger import Message
 from arcacct.publishing.plug import Sender
-from arcacct.publishing.session import Request, TargetSession, session_to
+from arcacct.publishing.session import Patience, Request, TargetSession, session_to
 from arcacct.targets.apel.answers import classify_ams, classify_authn, token_of
+from arcacct.targets.apel.options import APELTarget
 from arcacct.targets.apel.signing import Signer, signed_text
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from arcacct.publishing.ledger import Message
-    from arcacct.publishing.session import Patience
-    from arcacct.targets.apel.options import APELTarget
 
 MAX_ENCODED_BYTES = 1_000_000
 """The documented limit of a message's base64 text; the server itself gives up at 1,500,000 bytes as stored."""

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from arcacct import secrecy
 from arcacct.publishing.answers import TEXT_LIMIT, Answer, Kind, by_status, error_message, json_of, words
 from arcacct.wording import fit
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 _LONGEST_TOKEN = 4096
 
@@ -82,14 +77,12 @@ def _tokens(body: bytes) -> Iterator[str]:
 
 _ADVICE_TOKEN = "the token was rotated, or its user is not a member of the project: ask the AMS team"  # noqa: S105  no token
 
-
 _ADVICE_AMS = {
     400: "check project, topic and targeturl",
     403: "our AMS user may not publish to this topic: ask the AMS team for the publisher role",
     404: "check project, topic and targeturl: AMS has no such project or topic",
     None: "check targeturl: this is not what AMS answers",
 }
-
 
 _ADVICE_AUTHN = {
     400: "check x509_host_cert, and that this host's address resolves back to its name",

@@ -13,6 +13,7 @@ import re
 from functools import lru_cache
 
 from arcacct import __version__
+from arcacct.jobs.aar import AAR
 from arcacct.jobs.identity import is_domain_name, job_record_id, machine_host, start_time
 from arcacct.targets.apel.messages import (
     APELOptions,
@@ -25,11 +26,7 @@ from arcacct.targets.apel.messages import (
 )
 from arcacct.targets.apel.rules import DESCRIPTION, LONG, QUEUE
 from arcacct.targets.apel.text import field
-from arcacct.targets.xml import duration, element, escape, instant, iso_time, positive
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.jobs.aar import AAR
+from arcacct.targets.xml import duration, element, escape, hosts, instant, iso_time, positive
 
 _NAMESPACE = "http://eu-emi.eu/namespaces/2012/11/computerecord"
 HEAD = f'<?xml version="1.0" encoding="UTF-8"?>\n<UsageRecords xmlns="{_NAMESPACE}" xmlns:urf="{_NAMESPACE}">\n'
@@ -138,8 +135,4 @@ def _places(endpoint_url: str | None, queue: str | None, options: APELOptions) -
 
 @lru_cache(maxsize=4096)
 def _hosts(names: tuple[str, ...]) -> str:
-    good = [name for name in dict.fromkeys(names) if is_domain_name(name)]
-    if not good:
-        return ""
-    others = "".join(f"<Host>{name}</Host>" for name in good[1:])
-    return f'<Host urf:primary="true">{good[0]}</Host>{others}'
+    return "".join(hosts(names))

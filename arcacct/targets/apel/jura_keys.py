@@ -8,18 +8,14 @@ are those of jura-ng 6.17 and 7.0, faults included; they take values as A-REX wr
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from arcacct.benchmark import Benchmark
-from arcacct.errors import InputError
+from arcacct.benchmark import Benchmark, parsed_benchmark
 from arcacct.targets.apel.messages import JobKey
 from arcacct.targets.apel.rules import LONG
 from arcacct.targets.apel.summaries import Summary, SummaryKey, Sync, SyncKey, folded_key, summed
 from arcacct.targets.apel.text import field, folded
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 VERSIONS = (6, 7)
 """The jura-ng of ARC 6 and that of ARC 7."""
@@ -87,22 +83,18 @@ def sums(cells: Iterable[JuraCell], site: str, version: int) -> list[JuraSum]:
     for cell in cells:
         what = (*cell[:8], cell.benchmark, "" if version == 6 else cell.fqan)
         groups.setdefault(what, []).append(cell)
-    return [found for group in groups.values() if (found := _sum(group, site, version)) is not None]
-
-
-def _sum(group: list[JuraCell], site: str, version: int) -> JuraSum | None:
-    """None for a value that APEL's loader refuses: nothing of it got there."""
-    last = max(group, key=lambda cell: cell.latest_end_time)
-    kind, value = _service_level(last.benchmark, version)
-    try:
-        benchmark = Benchmark.parse(f"{kind}:{value}")
-    except InputError:
-        return None
-    spelling = _spelling(last, site, version)
-    key = _key(spelling, benchmark)
-    keys = dict.fromkeys(_key(_spelling(cell, site, version), benchmark) for cell in group)
-    summary = summed(key, spelling, [(benchmark, cell) for cell in group])
-    return JuraSum(summary, tuple(one for one in keys if one != key))
+    found = []
+    for group in groups.values():
+        last = max(group, key=lambda cell: cell.latest_end_time)
+        benchmark = parsed_benchmark(":".join(_service_level(last.benchmark, version)))
+        # Of a value that APEL's loader refuses nothing got there.
+        if benchmark is not None:
+            spelling = _spelling(last, site, version)
+            key = _key(spelling, benchmark)
+            keys = dict.fromkeys(_key(_spelling(cell, site, version), benchmark) for cell in group)
+            summary = summed(key, spelling, [(benchmark, cell) for cell in group])
+            found.append(JuraSum(summary, tuple(one for one in keys if one != key)))
+    return found
 
 
 def _spelling(cell: JuraCell, site: str, version: int) -> SummaryKey:
@@ -192,8 +184,4 @@ def service_level_of_job(benchmark: str, version: int) -> Benchmark | None:
 
     Version 7.0 looks for the benchmark where version 6 of the database had it, and sends HEPSPEC 1.0 for every job.
     """
-    kind, value = _FALLBACK if version != 6 else _service_level(benchmark, version)
-    try:
-        return Benchmark.parse(f"{kind}:{value}")
-    except InputError:
-        return None
+    return parsed_benchmark(":".join(_FALLBACK if version != 6 else _service_level(benchmark, version)))

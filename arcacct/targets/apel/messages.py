@@ -12,20 +12,14 @@ from typing import NamedTuple
 
 from arcacct.benchmark import FALLBACK, Benchmark, parsed_benchmark
 from arcacct.errors import InputError
+from arcacct.jobs.aar import AAR
 from arcacct.jobs.fqan import FQAN, VOs, parsed_fqan
 from arcacct.jobs.identity import has_value, machine_host, start_time, vo_name
 from arcacct.targets.apel.rules import DESCRIPTION, LONG, QUEUE
 from arcacct.targets.apel.text import field, folded, record_text
 from arcacct.targets.ascii import ascii_text
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.jobs.aar import AAR
-
-JOB_HEADERS = {
-    "v0.3": "APEL-individual-job-message: v0.3\n",
-    "v0.4": "APEL-individual-job-message: v0.4\n",
-}
+JOB_HEADERS = {version: f"APEL-individual-job-message: {version}\n" for version in ("v0.3", "v0.4")}
 
 
 class APELOptions(NamedTuple):

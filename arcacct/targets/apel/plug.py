@@ -7,6 +7,7 @@ job records under another key, and sums beside records of the same month, count 
 
 from __future__ import annotations
 
+from arcacct.conf.settings import Settings
 from arcacct.publishing.plug import Plug, Records, Repeat, Sender, Summaries
 from arcacct.targets.apel import families
 from arcacct.targets.apel.messages import APELOptions
@@ -15,7 +16,6 @@ from arcacct.targets.apel.text import folded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.conf.settings import Settings
     from arcacct.publishing.session import Patience
 
 

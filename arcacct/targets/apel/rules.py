@@ -16,7 +16,6 @@ LONG, QUEUE, DESCRIPTION, INFRASTRUCTURE = 255, 100, 100, 20
 BENCHMARK_TYPES = ("hepscore23", "hepspec", "si2k")
 """In any case; of several in a dictionary the first of these is taken."""
 
-
 _LEVEL = 10**7 - 0.001
 """The largest that DECIMAL(10,3) holds."""
 

@@ -8,9 +8,11 @@ Durations are seconds, whatever the format's document says: the server adds up s
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from arcacct.benchmark import TYPES
+from arcacct.benchmark import TYPES, Benchmark
+from arcacct.jobs.aar import UsageCell
 from arcacct.targets.apel.messages import (
     APELOptions,
     benchmark_of,
@@ -24,10 +26,6 @@ from arcacct.targets.apel.text import field, folded, record_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from arcacct.benchmark import Benchmark
-    from arcacct.jobs.aar import UsageCell
     from arcacct.targets.apel.jura_keys import JuraCell
 
 SUMMARY_HEADERS = {

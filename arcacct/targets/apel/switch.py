@@ -11,7 +11,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import NamedTuple
 
@@ -40,7 +40,7 @@ SUMMARIES = "summaries"
 _MILLION = 10**6
 
 
-class Wishes(NamedTuple):
+class Takeover(NamedTuple):
     """What a switch is about."""
 
     databases: Sequence[str]
@@ -98,14 +98,20 @@ class _Sources(NamedTuple):
     accounting: Connection
     publishing: Connection
     databases: list[ArexDatabase]
-    wishes: Wishes
+    wishes: Takeover
 
     def version(self, database: ArexDatabase) -> int:
         """Whose jura-ng read a database."""
         return self.wishes.arc or (6 if database.version == 1 else 7)
 
+    def cells(self, plug: APELMessages, month: Month, period: tuple[int, int]) -> Iterator[tuple[list[JuraCell], int]]:
+        """What jura-ng read of a month for a target, and whose it was, by database."""
+        for database in self.databases:
+            found = jura_cells.cells(database, *month, period)
+            yield [cell for cell in found if plug.target.wants(cell.vo)], self.version(database)
 
-def plan(settings: Settings, plugs: Sequence[Plug], wishes: Wishes) -> list[TargetPlan]:
+
+def plan(settings: Settings, plugs: Sequence[Plug], wishes: Takeover) -> list[TargetPlan]:
     """
     What jura-ng sent to each target, and what of it ours do not replace. Only reads.
 
@@ -121,7 +127,7 @@ def plan(settings: Settings, plugs: Sequence[Plug], wishes: Wishes) -> list[Targ
 
 
 @contextmanager
-def _sources(settings: Settings, wishes: Wishes) -> Iterator[_Sources]:
+def _sources(settings: Settings, wishes: Takeover) -> Iterator[_Sources]:
     here = settings.places
     with ExitStack() as stack:
         stack.enter_context(opening.translating(here.database))
@@ -146,21 +152,18 @@ def _plan(sources: _Sources, plug: Plug, stopped: int | None) -> TargetPlan:
     if not plug.has_records(plug.kind):
         says = f"jura-ng of ARC {arc} sent summaries of the jobs that ended until {until}"
         found = [_sums_of_month(sources, plug, month, stopped) for month in months]
-        return TargetPlan(name, block, says, sums=tuple(found), notes=_notes(sources, block, months))
+        since = schema.complete_since(sources.accounting)
+        published = ledger_months.published(sources.publishing, block)
+        notes = (
+            f"{month_name(month)}: this database does not have every job of it, so nothing of it is sent or taken back:"
+            " `arcacct import arex` brings what is missing"
+            for month in sorted(months)
+            if month_bounds(*month)[0] < since and month not in published
+        )
+        return TargetPlan(name, block, says, sums=tuple(found), notes=tuple(notes))
     says = f"jura-ng of ARC {arc} sent records of the jobs that ended until {until}"
     jobs = [_jobs_of_month(sources, plug, month, stopped) for month in months]
     return TargetPlan(name, block, says, jobs=tuple(jobs), notes=_job_notes(jobs))
-
-
-def _notes(sources: _Sources, block: str, months: Sequence[Month]) -> tuple[str, ...]:
-    since = schema.complete_since(sources.accounting)
-    published = ledger_months.published(sources.publishing, block)
-    return tuple(
-        f"{month_name(month)}: this database does not have every job of it, so nothing of it is sent or taken back:"
-        " `arcacct import arex` brings what is missing"
-        for month in sorted(months)
-        if month_bounds(*month)[0] < since and month not in published
-    )
 
 
 def _sums_of_month(sources: _Sources, plug: APELMessages, month: Month, stopped: int) -> SumsOfMonth:
@@ -188,17 +191,8 @@ def _sums_of_month(sources: _Sources, plug: APELMessages, month: Month, stopped:
 
 
 def _jura_sums(sources: _Sources, plug: APELMessages, month: Month, period: tuple[int, int]) -> list[JuraSum]:
-    return [
-        one
-        for database in sources.databases
-        for one in jura_keys.sums(
-            _wanted(plug, jura_cells.cells(database, *month, period)), plug.site, sources.version(database)
-        )
-    ]
-
-
-def _wanted(plug: APELMessages, found: Iterable[JuraCell]) -> list[JuraCell]:
-    return [cell for cell in found if plug.target.wants(cell.vo)]
+    found = sources.cells(plug, month, period)
+    return [one for group, version in found for one in jura_keys.sums(group, plug.site, version)]
 
 
 def _syncs_left(sources: _Sources, plug: APELMessages, month: Month, stopped: int) -> tuple[Sync, ...]:
@@ -235,18 +229,22 @@ def _jobs_of_month(sources: _Sources, plug: APELMessages, month: Month, stopped:
             wanted = [one for one in page if plug.target.wants(one.vo)]
             jobs += len(wanted)
             differing += _differing(sources, plug, wanted)
+    default = plug.options.default_benchmark
     found = [
-        (cell, sources.version(database))
-        for database in sources.databases
-        for cell in _wanted(plug, jura_cells.cells(database, *month, period))
+        (cell, jura_keys.service_level_of_job(cell.benchmark, version))
+        for group, version in sources.cells(plug, month, period)
+        for cell in group
     ]
     return JobsOfMonth(
         month,
         jobs,
         tuple(differing),
         tuple(job_id for database in sources.databases for job_id in jura_cells.ended_again(database, period)),
-        sum(cell.wall_s for cell, _version in found),
-        _normalised(plug, found),
+        sum(cell.wall_s for cell, _level in found),
+        (
+            sum(level.normalised(cell.wall_s) for cell, level in found if level is not None),
+            sum((parsed_benchmark(cell.benchmark) or default).normalised(cell.wall_s) for cell, _level in found),
+        ),
         _syncs_left(sources, plug, month, stopped),
     )
 
@@ -262,17 +260,6 @@ def _differing(sources: _Sources, plug: APELMessages, page: Sequence[jura_cells.
             if messages.job_key(aar, plug.site, "") != key:
                 different.append(job_id)
     return different
-
-
-def _normalised(plug: APELMessages, found: Sequence[tuple[JuraCell, int]]) -> tuple[int, int]:
-    default = plug.options.default_benchmark
-    theirs = ours = 0
-    for cell, version in found:
-        level = jura_keys.service_level_of_job(cell.benchmark, version)
-        theirs += 0 if level is None else level.normalised(cell.wall_s)
-        recorded = parsed_benchmark(cell.benchmark) or default
-        ours += recorded.normalised(cell.wall_s)
-    return theirs, ours
 
 
 def _job_notes(jobs: Sequence[JobsOfMonth]) -> tuple[str, ...]:

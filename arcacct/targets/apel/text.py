@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from arcacct.errors import InputError
-from arcacct.targets.ascii import ascii_text, cut
+from arcacct.targets.ascii import spelt
 
 END = "%%\n"
 """The end of a record."""
@@ -25,9 +25,7 @@ def field(text: str | None, limit: int) -> str | None:
     """
     if text is None:
         return None
-    value = ascii_text(text).strip()
-    if len(value) > limit:
-        value = cut(value, limit)
+    value = spelt(text, limit)
     return None if value.lower() in _NO_VALUE else value
 
 

@@ -9,16 +9,13 @@ int64) and the fields of the plugin.
 from __future__ import annotations
 
 from arcacct.benchmark import parsed_benchmark
+from arcacct.jobs.aar import AAR
 from arcacct.publishing.plug import Verdict
 from arcacct.targets.ascii import ascii_text
 from arcacct.targets.auditor.record import RecordOptions, benchmark, headnode, record_id
 from arcacct.targets.auditor.rules import LONGEST_NAME
 from arcacct.targets.rules import EXACT, INT4
-from arcacct.targets.verdicts import ahead, benchmark_problem, job_refusal, looks_sound, repair_amounts, repair_times
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.jobs.aar import AAR
+from arcacct.targets.verdicts import benchmark_problem, job_refusal, looks_sound, refused, repair_values
 
 
 def accept(aar: AAR, options: RecordOptions, now: int) -> Verdict:
@@ -26,13 +23,10 @@ def accept(aar: AAR, options: RecordOptions, now: int) -> Verdict:
     if looks_sound(aar, now) and min(aar.core_count, aar.node_count) > 0 and _refusal(aar, options) is None:
         return Verdict(aar)
     refusal = job_refusal(aar, INT4, EXACT) or _refusal(aar, options)
-    if refusal:
-        return Verdict(aar, (), refusal)
-    if verdict := ahead(aar, now):
+    if verdict := refused(aar, refusal, now):
         return verdict
     notes: list[str] = []
-    for repair in (repair_times, repair_amounts):
-        aar = repair(aar, notes)
+    aar = repair_values(aar, notes)
     for what, count in (("cores", aar.core_count), ("nodes", aar.node_count)):
         if count < 1:
             notes.append(f"number of {what} unknown: sent as 1")

@@ -7,11 +7,9 @@ answer of its own: whoever sent the record, it is there.
 
 from __future__ import annotations
 
-from arcacct.publishing.answers import Answer, Kind, by_status, words
+from collections.abc import Mapping
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from arcacct.publishing.answers import Answer, Kind, by_status, words
 
 RECORD_EXISTS = "RECORD_EXISTS"
 """The body of the 500 for a record that is there, or for several of which one is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from arcacct.benchmark import TYPES
@@ -10,20 +11,8 @@ from arcacct.conf.options import SELECTION, TRANSPORT, Spec, choice, flag, messa
 from arcacct.conf.targets import Target, TargetKind, Transport
 from arcacct.targets.auditor.rules import LONGEST_NAME
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-META = {
-    "site_id": "site_id",
-    "headnode": "headnode",
-    "voms": "voms",
-    "subject": "subject",
-    "user_id": "user_id",
-    "group_id": "group_id",
-    "collector_type": "collector_type",
-}
-COMPONENTS = {"Cores": "Cores", "TotalCPU": "TotalCPU", "NNodes": "NNodes", "Memory": "Memory"}
+META = {name: name for name in ("site_id", "headnode", "voms", "subject", "user_id", "group_id", "collector_type")}
+COMPONENTS = {name: name for name in ("Cores", "TotalCPU", "NNodes", "Memory")}
 SCORES = {"HEPscore23": "hepscore23", "HEPSPEC": "HEPSPEC06", "Si2k": "si2k"}
 """What a record has, and what it is called by AUDITOR's Slurm collector and in the template of its APEL plugin."""
 

@@ -7,6 +7,8 @@ administrator has to delete the record from the database.
 
 from __future__ import annotations
 
+from arcacct.conf.settings import Settings
+from arcacct.db.engine import Connection
 from arcacct.jobs.aar import AAR
 from arcacct.publishing.plug import Plug, Records, Repeat, Sender, Verdict
 from arcacct.targets.auditor import record
@@ -17,8 +19,6 @@ from arcacct.targets.postgresql import quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.conf.settings import Settings
-    from arcacct.db.engine import Connection
     from arcacct.publishing.session import Patience
 
 

@@ -13,17 +13,14 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from arcacct.benchmark import FALLBACK, Benchmark, parsed_benchmark
+from arcacct.jobs.aar import AAR
 from arcacct.jobs.fqan import VOs, parsed_fqan
 from arcacct.jobs.identity import job_record_id, machine_host, start_time, vo_name
 from arcacct.publishing.plug import Document
-from arcacct.targets.ascii import ascii_text, cut
+from arcacct.targets.ascii import spelt
 from arcacct.targets.auditor.options import COMPONENTS, META, NO_NAME, SCORES
 from arcacct.targets.auditor.rules import LONGEST_NAME
 from arcacct.targets.xml import iso_time
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.jobs.aar import AAR
 
 DOCUMENT = Document("auditor", "[", "]", "\n", ",")
 """An array, a record on each line."""
@@ -90,10 +87,7 @@ def headnode(aar: AAR, options: RecordOptions) -> str | None:
 @lru_cache(maxsize=16384)
 def name(text: str | None) -> str | None:
     """A text as AUDITOR and its plugin take it; ``None`` for what would be blank."""
-    if text is None:
-        return None
-    value = ascii_text(text).strip()
-    return (cut(value, LONGEST_NAME) if len(value) > LONGEST_NAME else value) or None
+    return spelt(text, LONGEST_NAME) or None if text else None
 
 
 # Users come back with every job: a site has thousands of jobs for each combination.

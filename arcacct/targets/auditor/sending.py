@@ -13,24 +13,17 @@ its end alone is put right; of another the ledger is told that the server keeps 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
 from arcacct.publishing.answers import Answer, Kind, json_of
-from arcacct.publishing.ledger import KEPT, OTHER
+from arcacct.publishing.ledger import KEPT, OTHER, Message
 from arcacct.publishing.plug import Sender
-from arcacct.publishing.session import Request
+from arcacct.publishing.session import Request, TargetSession
 from arcacct.targets.auditor.answers import classify, classify_read
 from arcacct.targets.auditor.record import DOCUMENT
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from arcacct.publishing.ledger import Message
-    from arcacct.publishing.session import TargetSession
 
 _HEADERS = {"Content-Type": "application/json"}
 

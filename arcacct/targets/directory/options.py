@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from arcacct.conf import values
 from arcacct.conf.options import choice, plain
 from arcacct.conf.targets import TargetKind
 from arcacct.targets.apel.options import CONTENT, PACE, APELContent
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from arcacct.publishing.answers import Answer
+from arcacct.publishing.ledger import Message
 from arcacct.publishing.plug import Sender
 from arcacct.targets.apel.plug import APELMessages
 from arcacct.targets.apel.text import ssm_text
@@ -10,8 +12,6 @@ from arcacct.targets.directory.sending import MessageDirectory, new_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.publishing.answers import Answer
-    from arcacct.publishing.ledger import Message
     from arcacct.publishing.session import Patience
 
 

@@ -17,16 +17,12 @@ import re
 import secrets
 import stat
 import time
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from arcacct.errors import ConfigError, InputError
 from arcacct.files.foreign import Directory, open_directory
 from arcacct.publishing.answers import Answer, Kind
 from arcacct.targets.apel.text import ssm_text
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LAYOUTS = ("dirq", "directory")
 
@@ -110,12 +106,8 @@ class MessageDirectory:
         return Answer(Kind.ACCEPTED, text=os.path.join(self.path, name), receiver_id=name)
 
 
-class _Draft(NamedTuple):
-    """A complete file that nobody takes for a message yet."""
-
-    name: str
-    folder_fd: int | None
-    """What the name is relative to; ``None``: to nothing, it is a path."""
+_Draft = tuple[str, int | None]
+"""A complete file that nobody takes for a message yet: its name, and what that is relative to; ``None``: a path."""
 
 
 def _folder(directory: Directory, name: str) -> Directory:
@@ -154,7 +146,7 @@ def _draft(folder: Directory, name: str, data: bytes, directory: Directory) -> I
     descriptor = folder.create(name)
     try:
         _fill(descriptor, data, directory)
-        yield _Draft(name, folder.fd)
+        yield name, folder.fd
     finally:
         os.close(descriptor)
         with contextlib.suppress(FileNotFoundError):
@@ -189,7 +181,7 @@ def _unnamed_draft(directory: Directory, data: bytes) -> Iterator[_Draft]:
         return
     try:
         _fill(descriptor, data, directory)
-        yield _Draft(f"/proc/self/fd/{descriptor}", None)
+        yield f"/proc/self/fd/{descriptor}", None
     finally:
         os.close(descriptor)
 
@@ -206,8 +198,8 @@ def _appear(folder: Directory, draft: _Draft, name: str, data: bytes) -> None:
     try:
         # Only /proc/self/fd/N is followed (linkat, which Python calls with a directory): what else has become a link
         # leads to a file of somebody else.
-        follow = draft.folder_fd is None
-        os.link(draft.name, name, src_dir_fd=draft.folder_fd, dst_dir_fd=folder.fd, follow_symlinks=follow)
+        path, beside = draft
+        os.link(path, name, src_dir_fd=beside, dst_dir_fd=folder.fd, follow_symlinks=beside is None)
     except FileExistsError:
         if folder.read(name, len(data) + 1) != data:
             raise

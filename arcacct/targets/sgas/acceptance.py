@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from arcacct.jobs.aar import AAR, Transfer
 from arcacct.jobs.fqan import FQAN, parsed_fqan
 from arcacct.jobs.identity import machine_host
 from arcacct.publishing.plug import Verdict
@@ -9,22 +10,16 @@ from arcacct.targets.rules import EXACT, Care
 from arcacct.targets.sgas.rules import RULES
 from arcacct.targets.sgas.usage_record import UROptions, local_job_id, record_id
 from arcacct.targets.verdicts import (
-    ahead,
     benchmark_problem,
     cut_local_user,
     cut_texts,
     job_refusal,
     looks_sound,
-    note_characters,
-    repair_amounts,
-    repair_hosts,
-    repair_times,
+    refused,
+    repair_texts,
+    repair_values,
 )
 from arcacct.targets.xml import LAST_SECOND, has_forbidden
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.jobs.aar import AAR, Transfer
 
 _MOST = {column: int(rule.most) for column, rule in RULES.items()}
 _ENVIRONMENT, _URL, _MACHINE, _GROUP = map(
@@ -66,13 +61,10 @@ def sgas_verdict(aar: AAR, options: UROptions, now: int) -> Verdict:
     """All of SGAS's rules, one after the other."""
     # What its column of eight bytes holds beyond EXACT is no measurement.
     refusal = job_refusal(aar, _MOST["wall_duration"], min(_MOST["cpu_duration"], EXACT)) or _refusal(aar, options)
-    if refusal:
-        return Verdict(aar, (), refusal)
-    if verdict := ahead(aar, now):
+    if verdict := refused(aar, refusal, now):
         return verdict
     notes: list[str] = []
-    for repair in (repair_times, repair_amounts, repair_hosts, note_characters):
-        aar = repair(aar, notes)
+    aar = repair_texts(repair_values(aar, notes), notes)
     aar = cut_texts(aar, _CUT, notes)
     aar = cut_local_user(aar, _MOST["local_user"], notes)
     if aar.local_job_id and local_job_id(aar, options) is None:

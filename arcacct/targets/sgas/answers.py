@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from arcacct.publishing.answers import TEXT_LIMIT, Answer, Kind, by_status, json_of, words
 from arcacct.wording import fit
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
 
 _LONGEST_ROW = 40
 
@@ -63,24 +58,14 @@ def _sgas_inserted(body: bytes, sent_ids: Collection[str]) -> Answer:
     if not isinstance(parsed, dict):
         said = words(body) or "an empty answer"
         return Answer(Kind.WE_ARE_REFUSED, 200, said, outcome_known=False, advice=_ADVICE_SGAS[None])
-    stored = _acknowledged(parsed.keys(), sent_ids)
-    missing = sorted(set(sent_ids) - stored)
+    names = sent_ids if isinstance(sent_ids, Mapping) else {one: one for one in sent_ids}
+    # By themselves, or by the GlobalJobId that SGAS put in their place.
+    stored = frozenset(one for one, job_id in names.items() if one in parsed or job_id in parsed)
+    missing = sorted(names.keys() - stored)
     if not missing:
-        return Answer(Kind.ACCEPTED, 200, record_ids=stored, receiver_rows=_rows(parsed, sent_ids))
+        numbers = {one: parsed.get(one, parsed.get(job_id)) for one, job_id in names.items()}
+        rows = {one: fit(str(row))[:_LONGEST_ROW] for one, row in numbers.items() if isinstance(row, str | int)}
+        return Answer(Kind.ACCEPTED, 200, record_ids=stored, receiver_rows=rows)
     # One transaction for all: an id that is not named is a record that SGAS did not see as a record.
-    said = f"{len(missing)} of {len(set(sent_ids))} records not named in the answer: {', '.join(missing)}"
+    said = f"{len(missing)} of {len(names)} records not named in the answer: {', '.join(missing)}"
     return Answer(Kind.RECORDS_REFUSED, 200, fit(said, TEXT_LIMIT), outcome_known=False, record_ids=stored)
-
-
-def _acknowledged(keys: Collection[str], sent_ids: Collection[str]) -> frozenset[str]:
-    """The sent ids that `keys` name, by themselves or by the GlobalJobId that SGAS put in their place."""
-    if not isinstance(sent_ids, Mapping):
-        return frozenset(sent_ids) & frozenset(keys)
-    return frozenset(record_id for record_id, job_id in sent_ids.items() if record_id in keys or job_id in keys)
-
-
-def _rows(parsed: Mapping[str, object], sent_ids: Collection[str]) -> dict[str, str]:
-    """The number of each record's row, by the id that was sent."""
-    names = sent_ids if isinstance(sent_ids, Mapping) else {}
-    found = {one: parsed.get(one, parsed.get(names.get(one, ""))) for one in sent_ids}
-    return {one: fit(str(row))[:_LONGEST_ROW] for one, row in found.items() if isinstance(row, str | int)}

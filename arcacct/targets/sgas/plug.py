@@ -7,6 +7,8 @@ under another GlobalJobId (`sgas_corrections=replace`), its administrator has to
 
 from __future__ import annotations
 
+from arcacct.conf.settings import Settings
+from arcacct.db.engine import Connection
 from arcacct.jobs.aar import AAR
 from arcacct.publishing.plug import Document, Plug, Records, Repeat, Sender, Verdict
 from arcacct.targets.postgresql import quoted
@@ -16,8 +18,6 @@ from arcacct.targets.sgas.usage_record import UROptions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.conf.settings import Settings
-    from arcacct.db.engine import Connection
     from arcacct.publishing.session import Patience
 
 _SUFFIX_DIGITS = 12

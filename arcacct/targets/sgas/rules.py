@@ -32,14 +32,8 @@ RULES = {
     "create_time": _time("urf:RecordIdentity/@urf:createTime", needed=True, breach=Breach.REFUSED),
     "global_job_id": _text(1000, "urf:JobIdentity/urf:GlobalJobId", Care.REFUSE, "job_id"),
     # Also one that begins with a slash. The column would hold 500.
-    "local_job_id": Rule(
-        Form.TEXT,
-        120,
-        Care.OTHERWISE,
-        "local_job_id",
-        breach=Breach.RENAMED,
-        source="parser",
-        element="urf:JobIdentity/urf:LocalJobId",
+    "local_job_id": _text(120, "urf:JobIdentity/urf:LocalJobId", Care.OTHERWISE, "local_job_id")._replace(
+        breach=Breach.RENAMED, source="parser"
     ),
     "job_name": _text(1000, "urf:JobName", Care.CUT, "job_name"),
     "global_user_name": _text(1000, "urf:UserIdentity/urf:GlobalUserName", Care.CUT, "user_dn"),

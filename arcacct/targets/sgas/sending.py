@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Collection, Mapping
 
 from arcacct.publishing.answers import Answer
+from arcacct.publishing.ledger import Message
 from arcacct.publishing.plug import Sender
-from arcacct.publishing.session import Request, TargetSession, session_to
+from arcacct.publishing.session import Patience, Request, TargetSession, session_to
 from arcacct.targets.sgas.answers import classify_sgas
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from arcacct.publishing.ledger import Message
-    from arcacct.publishing.session import Patience
-    from arcacct.targets.sgas.options import SGASTarget
+from arcacct.targets.sgas.options import SGASTarget
 
 _HEADERS = {"Content-Type": "application/xml; charset=UTF-8"}
 _RECORD_ID = re.compile('urf:recordId="([^"]*)"')

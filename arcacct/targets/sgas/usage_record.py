@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from arcacct import __version__
 from arcacct.benchmark import parsed_benchmark
+from arcacct.jobs.aar import AAR, Transfer
 from arcacct.jobs.fqan import FQAN, VOs, parsed_fqan
 from arcacct.jobs.identity import (
     client_host_name,
@@ -22,24 +23,12 @@ from arcacct.jobs.identity import (
     start_time,
     vo_name,
 )
-from arcacct.targets.sgas.rules import RULES
-from arcacct.targets.xml import carried, duration, element, escape, instant, iso_time, positive
+from arcacct.targets.sgas.rules import NAMESPACES, RULES
+from arcacct.targets.xml import carried, duration, element, escape, hosts, instant, iso_time, positive
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.jobs.aar import AAR, Transfer
-
-HEAD = (
-    '<?xml version="1.0" encoding="UTF-8"?>\n'
-    '<UsageRecords xmlns="http://schema.ogf.org/urf/2003/09/urf"'
-    ' xmlns:urf="http://schema.ogf.org/urf/2003/09/urf"'
-    ' xmlns:vo="http://www.sgas.se/namespaces/2009/05/ur/vo"'
-    ' xmlns:tr="http://www.sgas.se/namespaces/2010/10/filetransfer"'
-    ' xmlns:arc="http://www.nordugrid.org/ws/schemas/ur-arc"'
-    ' xmlns:sgas="http://www.sgas.se/namespaces/2009/07/ur"'
-    ' xmlns:deisa="http://rmis.deisa.org/acct"'
-    ' xmlns:logger="http://www.sgas.se/namespaces/2010/08/logger">\n'
-)
+_NAMED = NAMESPACES | {"logger": "http://www.sgas.se/namespaces/2010/08/logger"}
+_DECLARED = "".join(f' xmlns:{prefix}="{name}"' for prefix, name in _NAMED.items())
+HEAD = f'<?xml version="1.0" encoding="UTF-8"?>\n<UsageRecords xmlns="{NAMESPACES["urf"]}"{_DECLARED}>\n'
 TAIL = "</UsageRecords>\n"
 """A document is HEAD, records, TAIL: callers that batch by bytes add up ``len(record.encode())``."""
 
@@ -227,11 +216,8 @@ def _hosts(names: tuple[str, ...], style: str) -> str:
         if len(joined) > _LONGEST_JOINED_HOSTS:
             joined = joined[:_LONGEST_JOINED_HOSTS].rpartition(",")[0]
         return element("Host", joined)
-    good = [name for name in dict.fromkeys(names) if is_domain_name(name)]
-    if not good:
-        return ""
-    others = "".join(f"<Host>{name}</Host>" for name in good[1:])
-    return f'{others}<Host urf:primary="true">{good[0]}</Host>'
+    found = hosts(names)
+    return "".join([*found[1:], *found[:1]])
 
 
 def _transfers(transfers: tuple[Transfer, ...]) -> str:
