@@ -20,14 +20,10 @@ from arcacct.features.check import check as check_all
 from arcacct.features.collect import collect
 from arcacct.features.files import remove as remove_directory
 from arcacct.features.http import Web
-from arcacct.features.keys import JOB_KEYS, MACHINE_KEYS
+from arcacct.features.keys import JOB_KEYS, MACHINE_KEYS, Key
 from arcacct.features.places import default_file, locations, valid
 from arcacct.features.reader import missing, read, remaining_s
 from arcacct.jobs.reading import by_job_id
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.features.keys import Key
 
 _Result = TypeVar("_Result")
 _FORCE = click.option("--force", is_flag=True, help="Also write what looks wrong or should not change.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import click
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -14,10 +16,6 @@ from arcacct.cli.speech import block, data, examples
 from arcacct.cli.thresholds import threshold_options
 from arcacct.errors import InputError
 from arcacct.files.foreign import open_parent
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 HELP: dict[str, tuple[str, tuple[str, ...]]] = {
     "arcacct_check": ("0 ok, 1 warning, 2 critical, 3 unknown, as `arcacct status` judges", ("subject",)),

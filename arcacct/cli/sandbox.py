@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 
 import click
 
 from arcacct.cli.speech import block, examples, say
 from arcacct.sandbox import RECEIVERS, Sandbox
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def _port_options(command: Callable[..., None]) -> Callable[..., None]:

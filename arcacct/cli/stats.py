@@ -18,14 +18,11 @@ from arcacct.cli.gridengine_options import Qacct, question_of, question_options,
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.speech import complain, data, examples, say
 from arcacct.cli.tables import format_option, lines
+from arcacct.db.engine import Connection
 from arcacct.errors import UsageError
 from arcacct.gridengine.questions import records, sums
 from arcacct.gridengine.totals import COLUMNS, table, table_columns
 from arcacct.jobs.states import FINAL, IN_PROGRESS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.db.engine import Connection
 
 OUTPUTS = (
     "brief",

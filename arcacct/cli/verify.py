@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 
@@ -18,16 +19,11 @@ from arcacct.cli.tables import FORMATS, show
 from arcacct.db import opening
 from arcacct.errors import UsageError
 from arcacct.gridengine import figures as of_gridengine
+from arcacct.jobs.local import Figures
 from arcacct.publishing.instants import month_bounds
 from arcacct.slurm import figures as of_slurm
 from arcacct.slurm.command import SacctCommand
 from arcacct.slurm.output import OutputForm
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from arcacct.jobs.local import Figures
 
 _SHOWN = 20
 _HOUR_S = 3600

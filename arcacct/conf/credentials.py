@@ -14,13 +14,10 @@ from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
 from arcacct.conf.problems import ERROR, WARNING
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 
 DAY_S = 86400
 SOON_S = 14 * DAY_S

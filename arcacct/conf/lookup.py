@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from arcacct.conf.options import Spec
+from arcacct.conf.parser import Conf, Option
 from arcacct.conf.problems import ERROR, Problem
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from arcacct.conf.options import Spec
-    from arcacct.conf.parser import Conf, Option
 
 
 class Found(NamedTuple):

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
 from arcacct.benchmark import canonical_type
 from arcacct.conf import places
-from arcacct.conf.options import ARC_BLOCKS, ARC_ONLY, OBSOLETE
-from arcacct.conf.parser import ARC_CONF, OUR_CONF, is_run_time
+from arcacct.conf.options import ARC_BLOCKS, ARC_ONLY, OBSOLETE, Spec
+from arcacct.conf.parser import ARC_CONF, OUR_CONF, Block, Conf, Option, is_run_time
 from arcacct.conf.problems import ERROR, WARNING, Problem
-from arcacct.conf.targets import options_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from arcacct.conf.options import Spec
-    from arcacct.conf.parser import Block, Conf, Option
-    from arcacct.conf.targets import Kinds
+from arcacct.conf.targets import Kinds, options_of
 
 ARCHIVING = "arex/jura/archiving"
 LIKE = 0.75

@@ -14,17 +14,12 @@ from typing import Any
 from arcacct import secrecy
 from arcacct.conf.lookup import read_block
 from arcacct.conf.options import OPTIONS
-from arcacct.conf.places import AREX_WRITES, CONTROLDIR, arex_writes, places
+from arcacct.conf.parser import Conf
+from arcacct.conf.places import AREX_WRITES, CONTROLDIR, Places, arex_writes, places
 from arcacct.conf.problems import ERROR, WARNING, Problem, errors, in_order, refuse
 from arcacct.conf.review import review
-from arcacct.conf.targets import Target, shared_receivers, targets
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.conf.parser import Conf
-    from arcacct.conf.places import Places
-    from arcacct.conf.targets import Kinds
-    from arcacct.conf.values import MapRule, NodeBenchmark
+from arcacct.conf.targets import Kinds, Target, shared_receivers, targets
+from arcacct.conf.values import MapRule, NodeBenchmark
 
 
 @dataclass(frozen=True, slots=True)

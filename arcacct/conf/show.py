@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 
 from arcacct.conf.lookup import find
-from arcacct.conf.options import OPTIONS
+from arcacct.conf.options import OPTIONS, Spec
+from arcacct.conf.parser import Conf
 from arcacct.conf.places import places
-from arcacct.conf.targets import options_of
+from arcacct.conf.targets import Kinds, options_of
 from arcacct.errors import ConfigError
 from arcacct.secrecy import without_login
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from arcacct.conf.options import Spec
-    from arcacct.conf.parser import Conf
-    from arcacct.conf.targets import Kinds
 
 ALWAYS = ("common", "arex", "lrms", "arcacct")
 """Blocks whose defaults hold even if no file has them."""
