@@ -52,10 +52,7 @@ Value = tuple[str, float | None, tuple[str, ...]]
 """Name, value (``None``: not known), values of the labels."""
 
 
-@click.command(
-    short_help="The same for Prometheus, as a file for its textfile collector.",
-    epilog=examples("arcacct metrics", "arcacct metrics --output /var/lib/node_exporter/arcacct.prom"),
-)
+@click.command(epilog=examples("arcacct metrics", "arcacct metrics --output /var/lib/node_exporter/arcacct.prom"))
 @click.option("--output", metavar="FILE", help="Write this file, as a whole or not at all, instead of stdout.")
 @click.pass_context
 @threshold_options

@@ -30,13 +30,12 @@ _HOUR_S = 3600
 
 
 @click.command(
-    short_help="Compare a month's counts and hours in all places that have them.",
     epilog=examples(
         "arcacct verify 2026-11",
         "arcacct verify 2026-11 --portal portal.csv --all",
         "arcacct verify 2026-11 --lrms slurm",
         "arcacct verify 2026-11 --format json",
-    ),
+    )
 )
 @click.argument("month", type=MONTH, metavar="YYYY-MM")
 @click.option(
