@@ -34,7 +34,14 @@ def review(conf: Conf, kinds: Kinds, *, allow_jura: bool) -> list[Problem]:
     for block in conf.blocks.values():
         problems += _block(conf, block, kinds)
         problems += _vomsless(conf, block)
-    problems += _unheard(conf)
+    # Lines of arc.conf for the VO of jobs that arcacct does not see, since arcacct.conf has the block without them.
+    for block in conf.replaced:
+        ours = conf.blocks[block.name]
+        for line in block.options.get("vomsless_vo", ()) if "vomsless_vo" not in ours.options else ():
+            text = (
+                f"counts for A-REX alone, since [{ours.name}] in {ours.file} replaces this block; repeat the line there"
+            )
+            problems.append(_option(block, line, "vomsless_vo", WARNING, text))
     return problems
 
 
@@ -47,21 +54,17 @@ def _two_publishers(conf: Conf, kinds: Kinds, *, allow_jura: bool) -> Iterator[P
         there = conf.blocks[block.name].file == conf.our_conf
         what = f"is also in {conf.our_conf}: A-REX's jura-ng" if there else "is a target of A-REX's jura-ng, which"
         text = f"{what} would publish beside arcacct; {_moving(conf)}, or set allow_jura=yes"
-        for file, line in _places(block):
-            yield Problem(ERROR, file, line, block.name, None, text)
+        # In each file that has something of it: at the block's line, in further files at that of its first option.
+        first = {block.file: block.line}
+        for line in sorted((line for lines in block.options.values() for line in lines), key=lambda line: line.line):
+            first.setdefault(line.file, line.line)
+        for file, number in first.items():
+            yield Problem(ERROR, file, number, block.name, None, text)
     for block in arcs:
         # A-REX 7 reads vomsless_vo there for its own database: that block has to stay, and jura-ng finds nothing to do.
         if block.kind == "arex/jura" and not targets and "vomsless_vo" not in block.options:
             text = f"makes A-REX start jura-ng, which has no target; {_moving(conf)}"
             yield Problem(WARNING, block.file, block.line, block.name, None, text)
-
-
-def _places(block: Block) -> list[tuple[str, int]]:
-    """Each file that has something of a block, with the block's line, in further files that of its first option."""
-    first = {block.file: block.line}
-    for line in sorted((line for lines in block.options.values() for line in lines), key=lambda line: line.line):
-        first.setdefault(line.file, line.line)
-    return list(first.items())
 
 
 def _moving(conf: Conf) -> str:
@@ -103,17 +106,6 @@ def _contradictions(block: Block, options: Iterable[Spec]) -> Iterator[Problem]:
             if other.file != lines[-1].file and other.value != lines[-1].value:
                 text = f"holds, but {other.file}:{other.line} has another value; keep one of them"
                 yield _option(block, lines[-1], spec.name, WARNING, text)
-
-
-def _unheard(conf: Conf) -> Iterator[Problem]:
-    """Lines of arc.conf for the VO of jobs that arcacct does not see, since arcacct.conf has the block without them."""
-    for block in conf.replaced:
-        ours = conf.blocks[block.name]
-        for line in block.options.get("vomsless_vo", ()) if "vomsless_vo" not in ours.options else ():
-            text = (
-                f"counts for A-REX alone, since [{ours.name}] in {ours.file} replaces this block; repeat the line there"
-            )
-            yield _option(block, line, "vomsless_vo", WARNING, text)
 
 
 def _vomsless(conf: Conf, block: Block) -> Iterator[Problem]:

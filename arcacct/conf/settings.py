@@ -68,7 +68,11 @@ def examine(
         for kind in ("common", "arex", "lrms", "arex/jura", "arcacct")
     }
     common, ours = values["common"], values["arcacct"]
-    queues = _queue_benchmarks(conf, problems)
+    queues = []
+    for block in conf.blocks.values():
+        if block.kind == "queue" and block.label:
+            rated = read_block(conf, block.name, OPTIONS["queue"], problems)["benchmark"]
+            queues += [(block.label, rated[0])] if rated else []
     found = targets(conf, kinds, common["http_proxy"], problems)
     problems += shared_receivers(conf, found)
     problems += review(conf, kinds, allow_jura=bool(ours["allow_jura"]))
@@ -86,7 +90,7 @@ def examine(
         local_group_prefix=ours["local_group_prefix"],
         map=ours["map"],
         node_benchmarks=ours["node_benchmark"],
-        queue_benchmarks=queues,
+        queue_benchmarks=tuple(queues),
         keep_messages_days=ours["keep_messages_days"],
         settle_s=ours["settle_s"],
         warnings=tuple(problem for problem in problems if problem.severity == WARNING),
@@ -115,15 +119,6 @@ def _remember_url(text: str) -> None:
     if behind := re.search("[?#](.*)", text):
         for part in behind[1].strip("'\"").split("&"):
             secrecy.keep(part.partition("=")[2] or part)
-
-
-def _queue_benchmarks(conf: Conf, problems: list[Problem]) -> tuple[tuple[str, str], ...]:
-    found = []
-    for block in list(conf.blocks.values()):
-        if block.kind == "queue" and block.label:
-            benchmarks = read_block(conf, block.name, OPTIONS["queue"], problems)["benchmark"]
-            found += [(block.label, benchmarks[0])] if benchmarks else []
-    return tuple(found)
 
 
 def _database(conf: Conf, controldir: str, given: str | None, ours: dict[str, Any]) -> list[Problem]:
