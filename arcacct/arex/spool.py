@@ -102,7 +102,11 @@ def from_bytes(content: bytes, name: str) -> tuple[JobFiles, bool]:
         if not equals or not end:
             raise InputError(f"{name}: torn or not a spool file of arcacct: line {line[:60]!r}")
         if key == "file":
-            rest = _take(blobs, value, rest, name)
+            which, _, text = value.partition(" ")
+            length = _number(text)
+            if which not in _FILES or length is None or rest[length : length + 1] != b"\n":
+                raise InputError(f"{name}: torn or not a spool file: file={value[:60]!r}")
+            blobs[which], rest = rest[:length], rest[length + 1 :]
         elif key == "parts":
             _take_all(blobs, value, rest, name)
             rest = b""
@@ -125,15 +129,6 @@ def from_name(name: str, controldir: str) -> JobFiles | None:
     files = JobFiles(controldir, job_id, state)
     files.event_ns = event_ns
     return files
-
-
-def _take(blobs: dict[str, bytes], value: str, rest: bytes, name: str) -> bytes:
-    which, _, text = value.partition(" ")
-    length = _number(text)
-    if which not in _FILES or length is None or rest[length : length + 1] != b"\n":
-        raise InputError(f"{name}: torn or not a spool file: file={value[:60]!r}")
-    blobs[which] = rest[:length]
-    return rest[length + 1 :]
 
 
 def _take_all(blobs: dict[str, bytes], value: str, rest: bytes, name: str) -> None:
