@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from arcacct.arex.sweeping import Task
+from arcacct.arex.sweeping import SweepRun
 from arcacct.db import opening
 from arcacct.errors import ArcacctError, StoreError
 
@@ -43,7 +43,7 @@ def is_of_one_job(error: Exception) -> bool:
     return not isinstance(error, MemoryError)
 
 
-def attempt(task: Task, job_id: str, path: str, work: Callable[[], T]) -> T | None:
+def attempt(run: SweepRun, job_id: str, path: str, work: Callable[[], T]) -> T | None:
     """
     What ``work`` returns; ``None`` when something is wrong with this one job, which is told.
 
@@ -54,17 +54,17 @@ def attempt(task: Task, job_id: str, path: str, work: Callable[[], T]) -> T | No
     except Exception as error:
         if not is_of_one_job(error):
             raise
-        complain(task, job_id, path, error)
+        complain(run, job_id, path, error)
         return None
 
 
-def complain(task: Task, job_id: str, path: str, error: Exception) -> None:
+def complain(run: SweepRun, job_id: str, path: str, error: Exception) -> None:
     """Tell what is wrong with a job of the control directory."""
-    task.complaints.append(f"{job_id}: {reason(error, path)}; {LATER}")
+    run.complaints.append(f"{job_id}: {reason(error, path)}; {LATER}")
 
 
 def record_each(
-    task: Task, items: list[T], record: Callable[[list[T]], R], wrong: Callable[[T, Exception], None]
+    run: SweepRun, items: list[T], record: Callable[[list[T]], R], wrong: Callable[[T, Exception], None]
 ) -> list[R]:
     """
     ``record`` a slice in one transaction, or when one of its items spoils that, each item in one of its own.
@@ -73,7 +73,7 @@ def record_each(
     recorded, outside of any transaction. Raises StoreError when the database is at fault.
     """
     try:
-        with task.recording(len(items)):
+        with run.recording(len(items)):
             done = record(items)
     except Exception as error:
         if not is_of_one_job(error):
@@ -83,4 +83,4 @@ def record_each(
             return []
     else:
         return [done]
-    return [done for item in items for done in record_each(task, [item], record, wrong)]
+    return [done for item in items for done in record_each(run, [item], record, wrong)]

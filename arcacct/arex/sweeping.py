@@ -32,7 +32,7 @@ Progress = Callable[[int, int], None]
 T = TypeVar("T")
 
 
-class Found:
+class Gap:
     """What a job was to the database: the keys of ``SweepReport.found``."""
 
     NEW_JOB = recorder.NEW_JOB
@@ -64,7 +64,7 @@ class SweepReport(NamedTuple):
     looked_at: int
     """Jobs whose files had to be read."""
     found: dict[str, int]
-    """Of the control directory's jobs, those for which the database lacked something, by kind (`Found`)."""
+    """Of the control directory's jobs, those for which the database lacked something, by kind (`Gap`)."""
     complaints: tuple[str, ...]
     """What could not be used, each with the file, the reason and what to do."""
 
@@ -74,21 +74,8 @@ class SweepReport(NamedTuple):
         return sum(self.found.values())
 
 
-class Task:
+class SweepRun:
     """A sweep under way."""
-
-    __slots__ = (
-        "_in_wal",
-        "_slice_jobs",
-        "complaints",
-        "con",
-        "dry_run",
-        "found",
-        "goes_on",
-        "here",
-        "owner",
-        "stopping",
-    )
 
     def __init__(
         self,
@@ -163,11 +150,6 @@ def _looked_up_once() -> Owner:
 
 def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """Lists of ``size`` items, the last one shorter."""
-    batch: list[T] = []
-    for item in items:
-        batch.append(item)
-        if len(batch) == size:
-            yield batch
-            batch = []
-    if batch:
+    items = iter(items)
+    while batch := [*islice(items, size)]:
         yield batch
