@@ -10,7 +10,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from arcacct.asking import health
-from arcacct.asking.health import Health, TargetHealth
+from arcacct.asking.health import Health
+from arcacct.asking.health_rows import TargetState
 from arcacct.cli.context import settings_of
 from arcacct.cli.speech import block, data, examples
 from arcacct.cli.thresholds import threshold_options
@@ -117,25 +118,25 @@ def _values(found: Health, checks: list[health.Check]) -> Iterator[Value]:
     yield "arcacct_spool_oldest_timestamp_seconds", found.spool.oldest_s, ()
     yield "arcacct_spool_unusable_files", found.spool.unusable, ()
     if found.recorded is not None:
-        yield "arcacct_ledger_doubts", len(found.doubts) + sum(one.state.in_doubt for one in found.targets), ()
+        yield "arcacct_ledger_doubts", len(found.doubts) + sum(one.in_doubt for one in found.targets), ()
     for target in found.targets:
         yield from _target_values(target)
     for path, end in found.certificates.items():
         yield "arcacct_certificate_not_after_timestamp_seconds", end if isinstance(end, int) else None, (path,)
 
 
-def _target_values(target: TargetHealth) -> Iterator[Value]:
-    state, name = target.state, (target.name,)
-    yield "arcacct_target_last_success_timestamp_seconds", state.last_success_s, name
+def _target_values(target: TargetState) -> Iterator[Value]:
+    name = (target.name,)
+    yield "arcacct_target_last_success_timestamp_seconds", target.last_success_s, name
     yield "arcacct_target_due_timestamp_seconds", target.due_s or None, name
-    yield "arcacct_target_waiting_records", state.waiting.records, name
-    yield "arcacct_target_oldest_waiting_timestamp_seconds", state.waiting.oldest_end_s, name
-    yield "arcacct_target_unanswered_messages", state.unanswered, name
-    yield "arcacct_target_never_sent_records", state.never_sent, name
-    yield "arcacct_target_held_months", len(state.held_months), name
-    for one in state.held_months:
+    yield "arcacct_target_waiting_records", target.waiting.records, name
+    yield "arcacct_target_oldest_waiting_timestamp_seconds", target.waiting.oldest_end_s, name
+    yield "arcacct_target_unanswered_messages", target.unanswered, name
+    yield "arcacct_target_never_sent_records", target.never_sent, name
+    yield "arcacct_target_held_months", len(target.held_months), name
+    for one in target.held_months:
         month = f"{one.year:04d}-{one.month:02d}"
         yield "arcacct_target_held_month_jobs", one.given_jobs, (target.name, month, "given")
         yield "arcacct_target_held_month_jobs", one.found_jobs, (target.name, month, "found")
     for held in _STATES:
-        yield "arcacct_target_held_records", state.held.get(held, 0), (target.name, held)
+        yield "arcacct_target_held_records", target.held.get(held, 0), (target.name, held)
