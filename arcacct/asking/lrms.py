@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import reduce
+from operator import add
 from typing import NamedTuple
 
 from arcacct.asking.verify import Deviation, Source
@@ -34,7 +35,7 @@ class Amounts(NamedTuple):
 
     def and_(self, other: Amounts) -> Amounts:
         """Of both."""
-        return Amounts(*(one + more for one, more in zip(self, other, strict=True)))
+        return Amounts(*map(add, self, other))
 
 
 _NOTHING = Amounts()

@@ -24,19 +24,17 @@ from arcacct.gridengine.questions import records, sums
 from arcacct.gridengine.totals import COLUMNS, table, table_columns
 from arcacct.jobs.states import FINAL, IN_PROGRESS
 
-OUTPUTS = (
-    "brief",
-    "jobcount",
-    "walltime",
-    "cputime",
-    "data-staged-in",
-    "data-staged-out",
-    "wlcgvos",
-    "fqans",
-    "users",
-    "jobids",
-    "json",
-)
+_AMOUNTS = {
+    "jobcount": "count",
+    "walltime": "walltime",
+    "cputime": "cputime",
+    "data-staged-in": "stagein",
+    "data-staged-out": "stageout",
+}
+"""By output: the one of JobTotals that is shown."""
+_NAMES = {"wlcgvos": "vos", "fqans": "fqans", "users": "users"}
+"""By output: the field of Selection whose names are listed."""
+OUTPUTS = ("brief", *_AMOUNTS, *_NAMES, "jobids", "json")
 _FILTERS = {
     "vo": ("vos", "VO", "Jobs of this VO."),
     "fqan": ("fqans", "FQAN", "With this first FQAN."),
@@ -215,15 +213,4 @@ def _arcctl(con: Connection, chosen: Selection, given: StatsOptions) -> Iterator
         if totals.count:
             yield from words.brief(totals, version, active=active)
     else:
-        amounts = {
-            "jobcount": totals.count,
-            "walltime": totals.walltime,
-            "cputime": totals.cputime,
-            "data-staged-in": totals.stagein,
-            "data-staged-out": totals.stageout,
-        }
-        yield str(amounts[output])
-
-
-_NAMES = {"users": "users", "wlcgvos": "vos", "fqans": "fqans"}
-"""By output: the field of Selection whose names are listed."""
+        yield str(getattr(totals, _AMOUNTS[output]))
