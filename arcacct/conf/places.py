@@ -124,11 +124,21 @@ def places(conf: Conf | None, controldir: str | None = None, database: str | Non
     path = absolute(configured) if configured else usual_database(control)
     if configured and not alone and arex_writes(path, control):
         raise ConfigError(f"{path if database else _where(conf, 'arcacct', 'database')}: {AREX_WRITES}")
+    rules = job_rules(conf)
+    deadline_s = DEADLINE_S
+    text = conf.get("arcacct", "deadline")
+    if text is not None:
+        try:
+            deadline_s = float(text)
+        except ValueError:
+            deadline_s = 0.0
+        if not 0 < deadline_s <= 3600:
+            raise ConfigError(f"{_where(conf, 'arcacct', 'deadline')}: {text!r} is no time; write seconds, as 5")
     return Places(
         control,
         path,
-        job_rules(conf),
-        _deadline(conf),
+        rules,
+        deadline_s,
         conf.get("arcacct", "read_group"),
         absolute(rehearsal) if rehearsal else None,
         absolute(fallback) if fallback else None,
@@ -256,16 +266,3 @@ def _named_claims(pairs: "list[tuple[str, str]]") -> "dict[str, tuple[str, ...]]
 
 
 _ARC_CLAIM_NAMES = _named_claims(claim_names(CLAIM_NAMES))
-
-
-def _deadline(conf: Conf) -> float:
-    text = conf.get("arcacct", "deadline")
-    if text is None:
-        return DEADLINE_S
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= 3600:
-        raise ConfigError(f"{_where(conf, 'arcacct', 'deadline')}: {text!r} is no time; write seconds, as 5")
-    return seconds

@@ -83,7 +83,11 @@ def _block(conf: Conf, block: Block, kinds: Kinds) -> Iterator[Problem]:
     if kind == ARCHIVING:
         yield _about(block, WARNING, "is obsolete since ARC 6.8; remove it, arcacct keeps every record in its database")
     elif kind in ("lrms", "queue"):
-        yield from _benchmarks(block)
+        for line in block.options.get("benchmark", ()):
+            rated = (places.benchmark(line.value) or "").partition(":")[0]
+            if rated and canonical_type(rated) is None:
+                text = f"is of a type that APEL refuses, {rated!r}; it knows HEPscore23, HEPSPEC (HS06) and Si2k"
+                yield _option(block, line, "benchmark", WARNING, text)
     elif kind in kinds or kind == "arcacct" or (kind == "arex/jura" and ours):
         yield from _options(block, kind, kinds, strict=ours and kind != "arex/jura")
     elif ours and kind not in ARC_BLOCKS:
@@ -130,14 +134,6 @@ def _vomsless(conf: Conf, block: Block) -> Iterator[Problem]:
             right = _instead(authgroup, authgroups, "is it right?")
             text = f"names authgroup {authgroup!r}, which there is not; {right}"
             yield _option(block, line, "vomsless_vo", WARNING, text)
-
-
-def _benchmarks(block: Block) -> Iterator[Problem]:
-    for line in block.options.get("benchmark", ()):
-        kind = (places.benchmark(line.value) or "").partition(":")[0]
-        if kind and canonical_type(kind) is None:
-            text = f"is of a type that APEL refuses, {kind!r}; it knows HEPscore23, HEPSPEC (HS06) and Si2k"
-            yield _option(block, line, "benchmark", WARNING, text)
 
 
 def _options(block: Block, kind: str, kinds: Kinds, *, strict: bool) -> Iterator[Problem]:
