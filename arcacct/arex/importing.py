@@ -88,11 +88,10 @@ class ImportReport(NamedTuple):
             differences=self.differences + written.differences[:room],
         )
 
-    def plus_rejected(self, rejects: Sequence[Reject]) -> ImportReport:
-        """The report after some more records that cannot be used."""
-        room = _COMPLAINTS_KEPT - len(self.complaints)
-        more = tuple(f"{one.position}: {one.fault.reason}" for one in rejects[: max(0, room)])
-        return self._replace(rejected=self.rejected + len(rejects), complaints=self.complaints + more)
+    def plus_rejected(self, *rejects: str) -> ImportReport:
+        """The report after some more records that cannot be used, each with the reason."""
+        complaints = (*self.complaints, *rejects)[:_COMPLAINTS_KEPT]
+        return self._replace(rejected=self.rejected + len(rejects), complaints=complaints)
 
 
 class _Position(NamedTuple):
@@ -307,8 +306,7 @@ class _Import(ImportRun):
             started = time.monotonic()
             kept = self._archives.without_archived(con, jobs)
             written = self._writer.write(kept)
-            _remember(con, position, self._origin)
-            _remember_pending(con, position.file_id, parts.unfinished, [*done, *gone])
+            _remember(con, position, self._origin, parts.unfinished, [*done, *gone])
             if bad or self._rejected:
                 # Whatever was wrong with these records, they are looked at anew.
                 drop(con, [one for row in rows for one in self._rejected.get(_place(row.record_id), ())])
@@ -321,7 +319,7 @@ class _Import(ImportRun):
             self._rejected = self._quarantine.at(self._origin)
         self._report = (
             self._report.plus(written)
-            .plus_rejected(bad)
+            .plus_rejected(*(f"{one.position}: {one.fault.reason}" for one in bad))
             ._replace(
                 looked_at=self._report.looked_at + len(rows),
                 lost=(*self._report.lost, *parts.lost),
@@ -361,8 +359,7 @@ def retry_rejected(here: Places, con: Connection, zone: tzinfo | None = None) ->
             except Exception as error:
                 if not is_of_record(error):
                     raise
-                reason = f"{kept.file}: {kept.position}: {fault(error).reason}"
-                report = report._replace(rejected=report.rejected + 1, complaints=(*report.complaints, reason)[:20])
+                report = report.plus_rejected(f"{kept.file}: {kept.position}: {fault(error).reason}")
             else:
                 done = done._replace(good=done.good + 1)
                 report = report.plus(written)._replace(looked_at=report.looked_at + 1)
@@ -450,7 +447,9 @@ class Archives:
             con.close()
 
 
-def _remember(con: Connection, position: _Position, origin: str) -> None:
+def _remember(
+    con: Connection, position: _Position, origin: str, unfinished: Iterable[int], done: Iterable[int]
+) -> None:
     con.execute(
         "INSERT INTO ImportedFiles (FileID, Origin, RecordID, JobID, EventRow, Event, Stamp, Imported)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
@@ -460,13 +459,11 @@ def _remember(con: Connection, position: _Position, origin: str) -> None:
         " IS NOT (excluded.RecordID, excluded.JobID, excluded.EventRow, excluded.Event, excluded.Stamp)",
         (position.file_id, origin, *position[1:], int(time.time())),
     )
-
-
-def _remember_pending(con: Connection, file_id: int, unfinished: Iterable[int], done: Iterable[int]) -> None:
     con.executemany(
-        "DELETE FROM ImportPending WHERE FileID = ? AND RecordID = ?", [(file_id, record_id) for record_id in done]
+        "DELETE FROM ImportPending WHERE FileID = ? AND RecordID = ?",
+        [(position.file_id, record_id) for record_id in done],
     )
     con.executemany(
         "INSERT OR IGNORE INTO ImportPending (FileID, RecordID) VALUES (?, ?)",
-        [(file_id, record_id) for record_id in unfinished],
+        [(position.file_id, record_id) for record_id in unfinished],
     )
