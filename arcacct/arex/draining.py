@@ -14,10 +14,9 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from arcacct.arex import spool
-from arcacct.arex.barrier import is_of_one_job, printable, reason, record_each
 from arcacct.arex.control_files import JobFiles, read_job
 from arcacct.arex.facts import job_facts
-from arcacct.arex.sweeping import PATIENCE_S, SweepRun
+from arcacct.arex.sweeping import PATIENCE_S, SweepRun, is_of_one_job, printable, reason
 from arcacct.arex.witness import Witness
 from arcacct.conf.places import Places, usual_database
 from arcacct.db import checkpoint, place
@@ -136,7 +135,7 @@ def _record(
                 done.add(name)
         return done
 
-    return set().union(*record_each(run, events, record, wrong)) if events else set()
+    return set().union(*run.record_each(events, record, wrong)) if events else set()
 
 
 def _spool_files(run: SweepRun, folder: Directory) -> Iterator[str]:
@@ -180,8 +179,14 @@ def _spooled(run: SweepRun, folder: Directory, name: str) -> _Event | None:
         first = content.partition(b"\n")[0]
         foreign = not f"version={spool.VERSION}".encode().startswith(first) and first.strip(b"\0") != b""
         if named is None or foreign:
-            # What another version of ours was writing when it was killed is an event, too.
-            _put_away(run, folder, name, torn, is_event=named is not None and foreign)
+            # What another version of ours was writing when it was killed is an event, too. All else is for people,
+            # but what nobody ever gave a name is nothing after a day.
+            if (named is not None and foreign) or not name.startswith(spool.TEMPORARY):
+                _set_aside(run, folder, name, torn)
+                return None
+            with suppress(FileNotFoundError):
+                if not 0 <= time.time() - folder.lstat(name).st_mtime < _NOTHING_S:
+                    _remove(run, folder, name)
             return None
         event = named
     try:
@@ -208,16 +213,6 @@ def _content(run: SweepRun, folder: Directory, name: str) -> bytes | None:
     except InputError:
         _leave_alone(run, folder, name, "somebody exchanged it while it was read")
     return None
-
-
-def _put_away(run: SweepRun, folder: Directory, name: str, why: str, *, is_event: bool) -> None:
-    """A file that we cannot read: what nobody ever gave a name is nothing after a day, all else is for people."""
-    if is_event or not name.startswith(spool.TEMPORARY):
-        _set_aside(run, folder, name, why)
-        return
-    with suppress(FileNotFoundError):
-        if not 0 <= time.time() - folder.lstat(name).st_mtime < _NOTHING_S:
-            _remove(run, folder, name)
 
 
 def _explained(run: SweepRun, event: JobFiles) -> StateChange:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import NamedTuple
 
-from arcacct.arex.barrier import attempt, complain, record_each
-from arcacct.arex.control_files import JobFiles, read_rest, read_status_file
+from arcacct.arex.control_files import read_job, read_status_file
 from arcacct.arex.facts import job_facts
 from arcacct.arex.instants import parse_instant
 from arcacct.arex.layout import STATES, count_status_files, is_job_id, scan_status_files
-from arcacct.arex.sweeping import PATIENCE_S, Progress, SweepRun, batches
+from arcacct.arex.sweeping import PATIENCE_S, Progress, SweepRun, batches, is_of_one_job
 from arcacct.arex.vanished import Unfinished
 from arcacct.db import opening
 from arcacct.db.engine import Connection
@@ -64,11 +62,10 @@ def reconcile(run: SweepRun, unfinished: Unfinished | None, progress: Progress |
     looked_at = 0
     for batch in run.slices(_changed(run, counter)):
         looked_at += len(batch)
-        for kinds in record_each(
-            run,
+        for kinds in run.record_each(
             batch,
             lambda jobs: _record(run, jobs, scanned_ns - SETTLED_NS),
-            lambda job, error: complain(run, job.facts.job_id, job.path, error),
+            lambda job, error: run.complain(job.facts.job_id, job.path, error),
         ):
             run.found.update(kind for kind in kinds if kind)
     return counter.jobs, looked_at
@@ -88,7 +85,7 @@ class _Counter:
         """A status file that cannot be used, or not even be looked at."""
         if self._unfinished is not None:
             self._unfinished.is_there(job_id)
-        complain(self._run, job_id, path, error)
+        self._run.complain(job_id, path, error)
 
     def counted(self, found: Iterable[StatusFileFound]) -> Iterator[StatusFileFound]:
         for one in found:
@@ -112,7 +109,13 @@ def _changed(run: SweepRun, counter: _Counter) -> Iterator[_Present]:
             read_before = remembered_status_files(run.con, [job_id for job_id, _path, _stat in batch])
         for job_id, path, stat in batch:
             if read_before.get(job_id) != (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns):
-                present = attempt(run, job_id, path, partial(_present, run, job_id, path))
+                try:
+                    present = _present(run, job_id, path)
+                except Exception as error:
+                    if not is_of_one_job(error):
+                        raise
+                    run.complain(job_id, path, error)
+                    continue
                 if present is not None:
                     yield present
 
@@ -146,7 +149,7 @@ def _present(run: SweepRun, job_id: str, path: str) -> _Present | None:
     is_deleted = status.state == "DELETED"
     if is_deleted:
         status.state = "FINISHED"
-    files = read_rest(JobFiles(here.controldir, job_id, status.state), status, run.owner, PATIENCE_S)
+    files = read_job(here.controldir, job_id, status.state, run.owner, PATIENCE_S, status)
     told_end = _told_end(files.local or b"") if status.state == "FINISHED" else None
     if is_deleted and told_end is not None and told_end * 10**9 <= status.mtime_ns:
         # Else it is the moment of the deletion.

@@ -10,11 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from arcacct.arex.barrier import printable
 from arcacct.arex.control_files import owner_of
 from arcacct.arex.draining import drain_all
 from arcacct.arex.reconciling import reconcile
-from arcacct.arex.sweeping import Gap, Owner, Progress, SweepReport, SweepRun
+from arcacct.arex.sweeping import Gap, Owner, Progress, SweepReport, SweepRun, printable
 from arcacct.arex.vanished import Unfinished, give_up
 from arcacct.arex.witness import Witness
 from arcacct.conf.places import Places

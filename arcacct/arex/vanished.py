@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 
 from arcacct.arex import own
-from arcacct.arex.barrier import complain, record_each
 from arcacct.arex.layout import STATES, is_gone, is_whole
 from arcacct.arex.sweeping import Gap, SweepRun, batches
 from arcacct.arex.witness import Witness
@@ -83,13 +82,13 @@ def _end(run: SweepRun, jobs: list[Gone]) -> None:
     here = run.here
 
     def wrong(job: Gone, error: Exception) -> None:
-        complain(run, job[0], here.database, error)
+        run.complain(job[0], here.database, error)
 
     def settle(some: Sequence[Gone]) -> tuple[int, list[str]]:
         aborted = sum(abort(run.con, job, STATES) for _job_id, job in some if job.finished_s is None)
         return aborted, [job_id for job_id, job in some if job.finished_s is not None and hold(run.con, job)]
 
-    for aborted, held in record_each(run, jobs, settle, wrong):
+    for aborted, held in run.record_each(jobs, settle, wrong):
         if aborted:
             run.found[Gap.VANISHED] += aborted
         for job_id in held:

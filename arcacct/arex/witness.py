@@ -16,11 +16,10 @@ from functools import partial
 
 from arcacct.arex import database as arex_database
 from arcacct.arex import own
-from arcacct.arex.barrier import reason, record_each
 from arcacct.arex.database import ArexDatabase
 from arcacct.arex.importing import SOURCE, Archives, import_lock, settled_before, sorted_out
 from arcacct.arex.records import EventClock, job_of
-from arcacct.arex.sweeping import Gap, SweepRun, batches
+from arcacct.arex.sweeping import Gap, SweepRun, batches, reason
 from arcacct.db import opening
 from arcacct.errors import InputError, StoreError
 from arcacct.jobs import rows as arex_rows
@@ -124,7 +123,16 @@ class Witness:
         return self._paths
 
     def _taken(self, path: str, keys: Sequence[str]) -> set[str]:
-        rows = self._rows(path, keys)
+        rows: list[ArexRows] = []
+        try:
+            database = self._database(path)
+            if database is not None:
+                with opening.translating(path):
+                    rows = arex_rows.rows_of_jobs(database.con, database.version, keys)
+        except (StoreError, InputError, OSError) as error:
+            # Nothing, when it cannot be read now.
+            self._is_silent = True
+            self._problem = reason(error, path)
         parts = sorted_out(rows, settled_before())
         for row in rows:
             if row.record_id in parts.unfinished:
@@ -138,21 +146,8 @@ class Witness:
 
         for some in self._run.slices(jobs):
             write = partial(self._write, os.path.realpath(path))
-            whole.update(*record_each(self._run, some, write, refused))
+            whole.update(*self._run.record_each(some, write, refused))
         return whole
-
-    def _rows(self, path: str, keys: Sequence[str]) -> list[ArexRows]:
-        """What a database has of these jobs; nothing when it cannot be read now."""
-        try:
-            database = self._database(path)
-            if database is None:
-                return []
-            with opening.translating(path):
-                return arex_rows.rows_of_jobs(database.con, database.version, keys)
-        except (StoreError, InputError, OSError) as error:
-            self._is_silent = True
-            self._problem = reason(error, path)
-            return []
 
     def _database(self, path: str) -> ArexDatabase | None:
         if path in self._open:
