@@ -134,15 +134,14 @@ def examine(settings: Settings) -> Health:
 
 
 def _spool(folders: Sequence[str]) -> Spool:
-    files, unusable, times = 0, 0, []
+    unusable, times = 0, []
     for folder in folders:
         for name in _names(folder):
             if name[:1].isdigit():
-                files += 1
                 digits = name.partition("-")[0]
                 times.append(int(digits[:10]) if digits.isdecimal() else 0)
         unusable += len(_names(os.path.join(folder, "unusable")))
-    return Spool(files, min(times, default=None), unusable)
+    return Spool(len(times), min(times, default=None), unusable)
 
 
 def _names(folder: str) -> list[str]:

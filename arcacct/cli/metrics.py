@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import click
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -64,9 +64,7 @@ def metrics(ctx: click.Context, output: str | None, limits: health.Thresholds) -
     What is not known is left out. Run it from a timer, as a user who may read the databases and write the file.
     """
     found = health.examine(settings_of(ctx))
-    registry = CollectorRegistry()
-    registry.register(_Known(found, health.judge(found, limits)))
-    text = generate_latest(registry)
+    text = generate_latest(_Known(found, health.judge(found, limits)))
     if output is None:
         block(text.decode(), data)
         return
