@@ -216,9 +216,13 @@ def open_directory(path: str, *, make: int | None = None, link: bool = True) -> 
     links = 0
     try:
         while todo:
-            there = None if here.sure else _rest(here, todo)
-            if there is not None:
-                todo = []
+            # Where the kernel can do that, all that is left of the way in one step, without any link. Where it cannot,
+            # and when it finds a link or an error, going step by step tells which part it is.
+            rest = "/".join(reversed(todo))
+            fd = -1 if here.sure else _openat2(here.fd, rest)
+            there: Directory | None
+            if fd >= 0:
+                there, todo = Directory(fd, here.path_of(rest), sure=False), []
             else:
                 name = todo.pop()
                 there = _step(here, name, make)
@@ -323,17 +327,6 @@ def _target(here: Directory, name: str, *, followed: bool) -> str:
         return os.readlink("", dir_fd=fd)
     finally:
         os.close(fd)
-
-
-def _rest(here: Directory, todo: list[str]) -> Directory | None:
-    """
-    All that is left of the way in one step, without any link, where the kernel can do that.
-
-    ``None`` where it cannot, and when it finds a link or an error: going step by step tells which part it is.
-    """
-    path = "/".join(reversed(todo))
-    fd = _openat2(here.fd, path)
-    return None if fd < 0 else Directory(fd, here.path_of(path), sure=False)
 
 
 def _openat2(folder: int, path: str) -> int:
