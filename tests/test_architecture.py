@@ -64,7 +64,7 @@ def test_imports_point_one_way() -> None:
 
 
 SPEAKERS = {
-    "arex": {"database", "importing", "own", "recorded"},
+    "arex": {"database", "importing", "own", "reconciling"},
     "asking": {"health_rows", "job_record", "questions", "reading", "story"},
     "features": {"collect"},
     "gridengine": {"positions", "questions", "rows"},

@@ -25,20 +25,6 @@ class JobFiles:
     ``hashed``: ARC 7 keeps the job, whose rules for benchmarks differ.
     """
 
-    __slots__ = (
-        "controldir",
-        "diag",
-        "event_ns",
-        "failed",
-        "hashed",
-        "job_id",
-        "local",
-        "owner",
-        "state",
-        "statistics",
-        "status",
-    )
-
     def __init__(self, controldir: str, job_id: str, state: str) -> None:
         self.controldir = controldir
         self.job_id = job_id
@@ -153,55 +139,41 @@ def read_status_file(path: str) -> StatusFile | None:
 
 
 def read_job(
-    controldir: str, job_id: str, state: str, owner: "object" = owner_of, patience_s: float | None = None
+    controldir: str,
+    job_id: str,
+    state: str,
+    owner: "object" = owner_of,
+    patience_s: float | None = None,
+    status: StatusFile | None = None,
 ) -> JobFiles:
     """
     Everything a state change needs of a job's files; only FINISHING and FINISHED need more than .local.
 
     ``owner`` turns the stat of .diag into ``user:group``; a .local that somebody else keeps locked is waited for
-    ``patience_s`` at most. Raises OSError when a file is there but unreadable.
+    ``patience_s`` at most; ``status`` is for callers that have read it. Raises OSError when a file is there but
+    unreadable.
     """
-    hashed = is_hashed(controldir, job_id)
     files = JobFiles(controldir, job_id, state)
-    _set_event(files, read_status(controldir, job_id, state, hashed=hashed))
-    return _read_files(files, owner, patience_s, hashed=hashed)
-
-
-def read_rest(
-    files: JobFiles, status: StatusFile | None, owner: "object" = owner_of, patience_s: float | None = None
-) -> JobFiles:
-    """`read_job` for a caller that has the status file already."""
-    _set_event(files, status)
-    return _read_files(files, owner, patience_s, hashed=is_hashed(files.controldir, files.job_id))
-
-
-def _set_event(files: JobFiles, status: StatusFile | None) -> None:
-    if status is not None and status.state == files.state:
+    files.hashed = hashed = is_hashed(controldir, job_id)
+    if status is None:
+        status = read_status(controldir, job_id, state, hashed=hashed)
+    if status is not None and status.state == state:
         files.status = status
         files.event_ns = status.mtime_ns
-    elif status is not None or files.state != "ACCEPTED":
+    elif status is not None or state != "ACCEPTED":
         # The job has moved on, so the file's time belongs to another state, or the file is gone.
         files.event_ns = time.time_ns()
-
-
-def _read_files(files: JobFiles, owner: "object", patience_s: float | None, *, hashed: bool) -> JobFiles:
-    controldir, job_id = files.controldir, files.job_id
-    files.hashed = hashed
     files.local = read_bytes(job_file(controldir, job_id, "local", hashed=hashed), lock=True, patience_s=patience_s)[0]
     # .diag has its content from FINISHING on: the batch system's times, which no hook of ARC 6 tells earlier.
-    if files.state in ("FINISHING", "FINISHED"):
+    if state in ("FINISHING", "FINISHED"):
         files.diag, stat = read_bytes(job_file(controldir, job_id, "diag", hashed=hashed))
-        if files.state == "FINISHED":
+        if state == "FINISHED":
             if stat is not None:
                 files.owner = owner(stat)  # type: ignore[operator]  # typing.Callable costs the hook an import
             files.statistics = read_bytes(job_file(controldir, job_id, "statistics", hashed=hashed))[0]
-            files.failed = _is_there(job_file(controldir, job_id, "failed", hashed=hashed))
+            try:
+                posix.lstat(job_file(controldir, job_id, "failed", hashed=hashed))
+                files.failed = True
+            except FileNotFoundError:
+                files.failed = False
     return files
-
-
-def _is_there(path: str) -> bool:
-    try:
-        posix.lstat(path)
-    except FileNotFoundError:
-        return False
-    return True

@@ -90,7 +90,15 @@ def opened(
                 con.more_time()
                 yield ArexDatabase(con, path, version, stamp)
         except (DatabaseError, UnicodeDecodeError) as error:
-            raise _refused(error, path) from error
+            text = str(error)
+            if "locked" in text or "busy" in text or "unable to open" in text:
+                raise translated(error, path) from error
+            if "interrupted" in text:
+                raise StoreError(
+                    f"{path}: reading it took more than {LONGEST_S:g} s at one place, and was given up"
+                ) from error
+            said = "a name in it is no text" if isinstance(error, UnicodeDecodeError) else text
+            raise _damaged(path, said) from error
     finally:
         shutil.rmtree(copy, ignore_errors=True)
 
@@ -112,18 +120,6 @@ def _has_wal(path: str) -> bool:
         return os.stat(f"{path}-wal").st_size > 0
     except FileNotFoundError:
         return False
-
-
-def _refused(error: DatabaseError | UnicodeDecodeError, path: str) -> StoreError:
-    """What SQLite says of a database of A-REX, as one of our errors."""
-    text = str(error)
-    if "locked" in text or "busy" in text or "unable to open" in text:
-        return translated(error, path)
-    if "interrupted" in text:
-        return StoreError(f"{path}: reading it took more than {LONGEST_S:g} s at one place, and was given up")
-    if isinstance(error, UnicodeDecodeError):
-        text = "a name in it is no text"
-    return _damaged(path, text)
 
 
 def _damaged(path: str, what: str) -> StoreError:

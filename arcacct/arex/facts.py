@@ -238,7 +238,7 @@ def _read_diag(facts: StateChange, usage: Usage, content: bytes, gate: Gate, *, 
     for key, value in extra.items():
         facts.extra[key] = gate.text(_DIAG_EXTRA[key], value)
     facts.events += _last_events(times, gate)
-    _set_rtes(usage, several["runtimeenvironments"], gate)
+    _set_several(facts, usage, several, gate, last_benchmark=last_benchmark)
     usage.exit_code = numbers.get("exitcode", 1)
     usage.wall_s = numbers.get("walltime", 0)
     usage.cpu_user_s = numbers.get("usertime", 0)
@@ -248,38 +248,35 @@ def _read_diag(facts: StateChange, usage: Usage, content: bytes, gate: Gate, *, 
     total = numbers.get("maxtotalmemory") or numbers.get("averagetotalmemory", 0)
     # Nothing measured the virtual size: A-REX repeats the resident one.
     usage.virtual_memory_kib = total or usage.memory_kib
-    _set_nodes(facts, usage, several["nodename"], gate)
-    if several["benchmark"]:
-        _set_benchmark(facts, several["benchmark"], gate, is_last=last_benchmark)
     usage.cpu_count = numbers.get("processors") or len(several["nodename"]) or 1
 
 
-def _set_benchmark(facts: StateChange, benchmarks: list[str], gate: Gate, *, is_last: bool) -> None:
-    given = [value for value in benchmarks if value] or [""]
-    facts.benchmarks = (gate.text("benchmark", given[0]), gate.text("benchmark", given[-1]))
-    # A first one that is empty counts for A-REX 6, as none.
-    facts.extra["benchmark"] = facts.benchmarks[1] if is_last else facts.benchmarks[0] if benchmarks[0] else ""
-
-
-def _set_rtes(usage: Usage, lines: list[str], gate: Gate) -> None:
+def _set_several(
+    facts: StateChange, usage: Usage, several: dict[str, list[str]], gate: Gate, *, last_benchmark: bool
+) -> None:
     field = "run_time_environments"
     most = MOST_ROWS[field][0]
     rtes: list[str] = []
-    for line in lines:
+    for line in several["runtimeenvironments"]:
         # What is far above the limit need not be kept to be told as too much.
         if len(rtes) <= most:
             rtes += [rte for rte in line.split(";") if rte]
-    found = len(rtes)
     usage.rtes = [gate.text(field, rte, 0) for rte in rtes[:most]]
-    del usage.rtes[gate.most(field, (2 * stored_bytes(rte) + _ROW_BYTES for rte in usage.rtes), found) :]
-
-
-def _set_nodes(facts: StateChange, usage: Usage, nodes: list[str], gate: Gate) -> None:
+    del usage.rtes[gate.most(field, (2 * stored_bytes(rte) + _ROW_BYTES for rte in usage.rtes), len(rtes)) :]
+    nodes = several["nodename"]
     if nodes:
         usage.node_count = len(set(nodes))
         # Names are cut at whole ones: part of a name is another host.
         kept = gate.most("node_names", (stored_bytes(node) + 1 for node in nodes), len(nodes))
         facts.extra["nodenames"] = ":".join(nodes[:kept])
+    benchmarks = several["benchmark"]
+    if benchmarks:
+        given = [value for value in benchmarks if value] or [""]
+        facts.benchmarks = (gate.text("benchmark", given[0]), gate.text("benchmark", given[-1]))
+        # A first one that is empty counts for A-REX 6, as none.
+        facts.extra["benchmark"] = (
+            facts.benchmarks[1] if last_benchmark else facts.benchmarks[0] if benchmarks[0] else ""
+        )
 
 
 def leading_digits(text: str) -> int | None:

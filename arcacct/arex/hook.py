@@ -152,7 +152,11 @@ def _load_needed() -> None:
     for name in _NEEDED:
         try:
             if name[-1] == "/":
-                _make_package(folder, name[:-1])
+                if f"arcacct.{name[:-1]}" not in sys.modules:
+                    # Without running its __init__, which would do nothing.
+                    package = sys.modules[f"arcacct.{name[:-1]}"] = type(sys)(f"arcacct.{name[:-1]}")
+                    package.__path__ = [f"{folder}/{name[:-1]}"]
+                    setattr(sys.modules["arcacct"], name[:-1], package)
                 continue
             code = _compiled(folder, name)
             if code is None:
@@ -179,15 +183,6 @@ def _compiled(folder: str, name: str) -> "CodeType | None":
         return None
     code: CodeType = marshal.loads(memoryview(content)[16:])  # noqa: S302  what an import does
     return code
-
-
-def _make_package(folder: str, name: str) -> None:
-    """A package without running its __init__, which would do nothing."""
-    if f"arcacct.{name}" in sys.modules:
-        return
-    package = sys.modules[f"arcacct.{name}"] = type(sys)(f"arcacct.{name}")
-    package.__path__ = [f"{folder}/{name}"]
-    setattr(sys.modules["arcacct"], name, package)
 
 
 def _run_module(folder: str, name: str, code: "CodeType") -> None:

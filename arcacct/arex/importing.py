@@ -88,11 +88,10 @@ class ImportReport(NamedTuple):
             differences=self.differences + written.differences[:room],
         )
 
-    def plus_rejected(self, rejects: Sequence[Reject]) -> ImportReport:
-        """The report after some more records that cannot be used."""
-        room = _COMPLAINTS_KEPT - len(self.complaints)
-        more = tuple(f"{one.position}: {one.fault.reason}" for one in rejects[: max(0, room)])
-        return self._replace(rejected=self.rejected + len(rejects), complaints=self.complaints + more)
+    def plus_rejected(self, *rejects: str) -> ImportReport:
+        """The report after some more records that cannot be used, each with the reason."""
+        complaints = (*self.complaints, *rejects)[:_COMPLAINTS_KEPT]
+        return self._replace(rejected=self.rejected + len(rejects), complaints=complaints)
 
 
 class _Position(NamedTuple):
@@ -215,8 +214,13 @@ class _Import(ImportRun):
         # Indexes are filled in no order: with SQLite's usual 2 MB nearly every page would be read again.
         self._con.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         with closing(self._archives):
-            if self._is_another_file():
-                self._position = _Position(self._position.file_id)
+            position = self._position
+            if position.record_id > 0 and (
+                arex_rows.job_id_of(self._there, position.record_id) != position.job_id
+                or (arex_rows.event_at(self._there, position.event_row) or "") != position.event
+            ):
+                # What the last import looked at last is not there any more: it is another file.
+                self._position = _Position(position.file_id)
             if self._position.record_id == 0:
                 # Before the first record is read: whatever happens to it from now on has a later event.
                 row, event = arex_rows.last_event(self._there)
@@ -226,20 +230,17 @@ class _Import(ImportRun):
             # No counter ever gave a number to these, as somebody's SQL can: each time, since they have no order.
             for chunk in batches(arex_rows.records_below(self._there, 1), _PAGE):
                 self._take(arex_rows.rows_of(self._there, self._database.version, chunk))
-            self._look_at_new()
+            first = self._position.record_id
+            highest = arex_rows.highest_record(self._there)
+            while rows := arex_rows.rows_after(self._there, self._database.version, self._position.record_id, _PAGE):
+                self._take(rows, advance=True)
+                done = self._position.record_id - first
+                self._progress(done, max(highest - first, done))
             if self._position.stamp != self._database.stamp:
                 self._write((), self._position._replace(stamp=self._database.stamp))
         cells.advance(self._con, self._here)
         return self._report._replace(
             unfinished=len(_pending(self._con, self._position.file_id)), other_zone=self._clock.elsewhere
-        )
-
-    def _is_another_file(self) -> bool:
-        """Whether what the last import looked at last is not there any more: then everything is looked at."""
-        position = self._position
-        return position.record_id > 0 and (
-            arex_rows.job_id_of(self._there, position.record_id) != position.job_id
-            or (arex_rows.event_at(self._there, position.event_row) or "") != position.event
         )
 
     def _look_again_at_pending(self) -> None:
@@ -263,14 +264,6 @@ class _Import(ImportRun):
             for chunk in batches(known, _PAGE):
                 self._take(arex_rows.rows_of(self._there, self._database.version, chunk))
             self._write((), self._position._replace(event_row=last, event=event))
-
-    def _look_at_new(self) -> None:
-        first = self._position.record_id
-        highest = arex_rows.highest_record(self._there)
-        while rows := arex_rows.rows_after(self._there, self._database.version, self._position.record_id, _PAGE):
-            self._take(rows, advance=True)
-            done = self._position.record_id - first
-            self._progress(done, max(highest - first, done))
 
     def _take(self, rows: Sequence[ArexRows], *, advance: bool = False) -> None:
         """Write these records in slices; with ``advance`` they are the next ones, and the position moves with them."""
@@ -313,8 +306,7 @@ class _Import(ImportRun):
             started = time.monotonic()
             kept = self._archives.without_archived(con, jobs)
             written = self._writer.write(kept)
-            _remember(con, position, self._origin)
-            _remember_pending(con, position.file_id, parts.unfinished, [*done, *gone])
+            _remember(con, position, self._origin, parts.unfinished, [*done, *gone])
             if bad or self._rejected:
                 # Whatever was wrong with these records, they are looked at anew.
                 drop(con, [one for row in rows for one in self._rejected.get(_place(row.record_id), ())])
@@ -327,7 +319,7 @@ class _Import(ImportRun):
             self._rejected = self._quarantine.at(self._origin)
         self._report = (
             self._report.plus(written)
-            .plus_rejected(bad)
+            .plus_rejected(*(f"{one.position}: {one.fault.reason}" for one in bad))
             ._replace(
                 looked_at=self._report.looked_at + len(rows),
                 lost=(*self._report.lost, *parts.lost),
@@ -356,7 +348,10 @@ def retry_rejected(here: Places, con: Connection, zone: tzinfo | None = None) ->
             done = done._replace(tried=done.tried + 1)
             writer = JobWriter(con, SOURCE, kept.file, vo_by_claims=bool(here.rules.vo_claims))
             try:
-                usable = sorted_out([_rows(content)], settled_before()).usable
+                values = json.loads(content)
+                children = [[tuple(row) for row in rows] for rows in values[12:17]]
+                rows = ArexRows._make((*values[:9], Numbers._make(values[9]), *values[10:12], *children, *values[17:]))
+                usable = sorted_out([rows], settled_before()).usable
                 jobs = [job_of(one, EventClock(zone)) for one in usable]
                 with opening.writing(con, here):
                     written = writer.write(archives.without_archived(con, jobs))
@@ -364,8 +359,7 @@ def retry_rejected(here: Places, con: Connection, zone: tzinfo | None = None) ->
             except Exception as error:
                 if not is_of_record(error):
                     raise
-                reason = f"{kept.file}: {kept.position}: {fault(error).reason}"
-                report = report._replace(rejected=report.rejected + 1, complaints=(*report.complaints, reason)[:20])
+                report = report.plus_rejected(f"{kept.file}: {kept.position}: {fault(error).reason}")
             else:
                 done = done._replace(good=done.good + 1)
                 report = report.plus(written)._replace(looked_at=report.looked_at + 1)
@@ -378,14 +372,8 @@ def _place(record_id: int) -> str:
 
 
 def _reject(origin: str, rows: ArexRows, why: Fault) -> Reject:
-    """A record as JSON: `_rows` reads it."""
+    """A record as JSON: `retry_rejected` reads it."""
     return Reject(origin, _place(rows.record_id), why, json.dumps(rows, default=repr).encode())
-
-
-def _rows(content: bytes) -> ArexRows:
-    values = json.loads(content)
-    children = [[tuple(row) for row in rows] for rows in values[12:17]]
-    return ArexRows._make((*values[:9], Numbers._make(values[9]), *values[10:12], *children, *values[17:]))
 
 
 class Sorted(NamedTuple):
@@ -459,7 +447,9 @@ class Archives:
             con.close()
 
 
-def _remember(con: Connection, position: _Position, origin: str) -> None:
+def _remember(
+    con: Connection, position: _Position, origin: str, unfinished: Iterable[int], done: Iterable[int]
+) -> None:
     con.execute(
         "INSERT INTO ImportedFiles (FileID, Origin, RecordID, JobID, EventRow, Event, Stamp, Imported)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
@@ -469,13 +459,11 @@ def _remember(con: Connection, position: _Position, origin: str) -> None:
         " IS NOT (excluded.RecordID, excluded.JobID, excluded.EventRow, excluded.Event, excluded.Stamp)",
         (position.file_id, origin, *position[1:], int(time.time())),
     )
-
-
-def _remember_pending(con: Connection, file_id: int, unfinished: Iterable[int], done: Iterable[int]) -> None:
     con.executemany(
-        "DELETE FROM ImportPending WHERE FileID = ? AND RecordID = ?", [(file_id, record_id) for record_id in done]
+        "DELETE FROM ImportPending WHERE FileID = ? AND RecordID = ?",
+        [(position.file_id, record_id) for record_id in done],
     )
     con.executemany(
         "INSERT OR IGNORE INTO ImportPending (FileID, RecordID) VALUES (?, ?)",
-        [(file_id, record_id) for record_id in unfinished],
+        [(position.file_id, record_id) for record_id in unfinished],
     )

@@ -39,14 +39,11 @@ def parse_instant(text: str) -> int | None:
     if date not in _MIDNIGHTS:
         if len(_MIDNIGHTS) >= _MOST_MIDNIGHTS:
             _MIDNIGHTS.clear()
-        _MIDNIGHTS[date] = _midnight(int(date[:4]), int(date[4:6]), int(date[6:]))
+        year, month, day = int(date[:4]), int(date[4:6]), int(date[6:])
+        _MIDNIGHTS[date] = None
+        if year >= 1970 and 1 <= month <= 12:
+            days = days_since_1970(year, month, day)
+            if day >= 1 and days < days_since_1970(year + month // 12, month % 12 + 1, 1):
+                _MIDNIGHTS[date] = days * 86400
     midnight = _MIDNIGHTS[date]
     return None if midnight is None else midnight + hour * 3600 + minute * 60 + second
-
-
-def _midnight(year: int, month: int, day: int) -> int | None:
-    if year < 1970 or not 1 <= month <= 12:
-        return None
-    days = days_since_1970(year, month, day)
-    month_after = days_since_1970(year + month // 12, month % 12 + 1, 1)
-    return days * 86400 if day >= 1 and days < month_after else None

@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import NamedTuple
 
-from arcacct.arex import recorded
-from arcacct.arex.barrier import attempt, complain, record_each
-from arcacct.arex.control_files import JobFiles, read_rest, read_status_file
+from arcacct.arex.control_files import read_job, read_status_file
 from arcacct.arex.facts import job_facts
 from arcacct.arex.instants import parse_instant
 from arcacct.arex.layout import STATES, count_status_files, is_job_id, scan_status_files
-from arcacct.arex.sweeping import PATIENCE_S, Progress, Task, batches
+from arcacct.arex.sweeping import PATIENCE_S, Progress, SweepRun, batches, is_of_one_job
 from arcacct.arex.vanished import Unfinished
 from arcacct.db import opening
+from arcacct.db.engine import Connection
 from arcacct.errors import InputError
 from arcacct.jobs import recorder
+from arcacct.jobs.recorder import escaped
 from arcacct.jobs.states import StateChange, StatusFile
 
 LOOKED_UP_JOBS = 500
@@ -51,7 +50,7 @@ class _Present(NamedTuple):
     """A-REX has thrown away the results, and some of the files: what is recorded knows more."""
 
 
-def reconcile(task: Task, unfinished: Unfinished | None, progress: Progress | None) -> tuple[int, int]:
+def reconcile(run: SweepRun, unfinished: Unfinished | None, progress: Progress | None) -> tuple[int, int]:
     """
     Record each job whose status file is not the one that an earlier sweep has read.
 
@@ -59,39 +58,38 @@ def reconcile(task: Task, unfinished: Unfinished | None, progress: Progress | No
     ``unfinished``. Raises OSError for a control directory that cannot be read, StoreError and its kinds.
     """
     scanned_ns = time.time_ns()
-    counter = _Counter(task, unfinished, progress)
+    counter = _Counter(run, unfinished, progress)
     looked_at = 0
-    for batch in task.slices(_changed(task, counter)):
+    for batch in run.slices(_changed(run, counter)):
         looked_at += len(batch)
-        for kinds in record_each(
-            task,
+        for kinds in run.record_each(
             batch,
-            lambda jobs: _record(task, jobs, scanned_ns - SETTLED_NS),
-            lambda job, error: complain(task, job.facts.job_id, job.path, error),
+            lambda jobs: _record(run, jobs, scanned_ns - SETTLED_NS),
+            lambda job, error: run.complain(job.facts.job_id, job.path, error),
         ):
-            task.found.update(kind for kind in kinds if kind)
+            run.found.update(kind for kind in kinds if kind)
     return counter.jobs, looked_at
 
 
 class _Counter:
     """Passes on what a scan finds, counts it, and tells how far it is."""
 
-    def __init__(self, task: Task, unfinished: Unfinished | None, progress: Progress | None) -> None:
+    def __init__(self, run: SweepRun, unfinished: Unfinished | None, progress: Progress | None) -> None:
         self.jobs = 0
-        self._task = task
+        self._run = run
         self._unfinished = unfinished
         self._progress = progress
-        self._expected = count_status_files(task.here.controldir) if progress else 0
+        self._expected = count_status_files(run.here.controldir) if progress else 0
 
     def wrong(self, job_id: str, path: str, error: Exception) -> None:
         """A status file that cannot be used, or not even be looked at."""
         if self._unfinished is not None:
             self._unfinished.is_there(job_id)
-        complain(self._task, job_id, path, error)
+        self._run.complain(job_id, path, error)
 
     def counted(self, found: Iterable[StatusFileFound]) -> Iterator[StatusFileFound]:
         for one in found:
-            if self._task.stopping():
+            if self._run.stopping():
                 return
             if self._unfinished is not None:
                 self._unfinished.is_there(one[0])
@@ -105,20 +103,44 @@ class _Counter:
                 self._progress(self.jobs, max(self.jobs, self._expected))
 
 
-def _changed(task: Task, counter: _Counter) -> Iterator[_Present]:
-    for batch in batches(counter.counted(scan_status_files(task.here.controldir, counter.wrong)), LOOKED_UP_JOBS):
-        with opening.translating(task.here.database):
-            read_before = recorded.remembered_status_files(task.con, [job_id for job_id, _path, _stat in batch])
+def _changed(run: SweepRun, counter: _Counter) -> Iterator[_Present]:
+    for batch in batches(counter.counted(scan_status_files(run.here.controldir, counter.wrong)), LOOKED_UP_JOBS):
+        with opening.translating(run.here.database):
+            read_before = remembered_status_files(run.con, [job_id for job_id, _path, _stat in batch])
         for job_id, path, stat in batch:
             if read_before.get(job_id) != (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns):
-                present = attempt(task, job_id, path, partial(_present, task, job_id, path))
+                try:
+                    present = _present(run, job_id, path)
+                except Exception as error:
+                    if not is_of_one_job(error):
+                        raise
+                    run.complain(job_id, path, error)
+                    continue
                 if present is not None:
                     yield present
 
 
-def _present(task: Task, job_id: str, path: str) -> _Present | None:
+def remembered_status_files(con: Connection, job_ids: list[str]) -> dict[str, tuple[int, ...]]:
+    """``(size, mtime_ns, ctime_ns)`` by JobID of those status files that a sweep has read."""
+    return _known(con, job_ids, "Size, MTimeNs, CTimeNs", "Size IS NOT NULL")
+
+
+def _known(con: Connection, job_ids: list[str], columns: str, condition: str) -> dict[str, tuple[int, ...]]:
+    """By id what the database knows of these jobs and their status files."""
+    plain = {escaped(job_id): job_id for job_id in job_ids}
+    return {
+        plain[job_id]: tuple(values)
+        for job_id, *values in con.execute(
+            f"SELECT JobID, {columns} FROM AAR LEFT JOIN StatusFiles ON StatusFiles.RecordID = AAR.RecordID"
+            f" WHERE JobID IN ({', '.join('?' * len(plain))}) AND {condition}",
+            tuple(plain),
+        )
+    }
+
+
+def _present(run: SweepRun, job_id: str, path: str) -> _Present | None:
     """What the files of a job say now; ``None`` for a job that is being written. Raises OSError and InputError."""
-    here = task.here
+    here = run.here
     status = read_status_file(path)
     if status is None or not status.state:
         return None
@@ -127,7 +149,7 @@ def _present(task: Task, job_id: str, path: str) -> _Present | None:
     is_deleted = status.state == "DELETED"
     if is_deleted:
         status.state = "FINISHED"
-    files = read_rest(JobFiles(here.controldir, job_id, status.state), status, task.owner, PATIENCE_S)
+    files = read_job(here.controldir, job_id, status.state, run.owner, PATIENCE_S, status)
     told_end = _told_end(files.local or b"") if status.state == "FINISHED" else None
     if is_deleted and told_end is not None and told_end * 10**9 <= status.mtime_ns:
         # Else it is the moment of the deletion.
@@ -155,7 +177,7 @@ def _told_end(local: bytes) -> int | None:
     return end if end >= (start or 0) else None
 
 
-def _keep_ends(task: Task, batch: list[_Present]) -> None:
+def _keep_ends(run: SweepRun, batch: list[_Present]) -> None:
     """
     Of a job whose status file is a copy (its time is that of the copying) the end that is recorded stays.
 
@@ -168,22 +190,26 @@ def _keep_ends(task: Task, batch: list[_Present]) -> None:
             copies[one.facts.job_id] = one
     if not copies:
         return
-    for job_id, (end_time, event_ns) in recorded.recorded_ends(task.con, list(copies)).items():
+    # None of a job of which something later is known.
+    ends = _known(
+        run.con, list(copies), "EndTime, EventNs", "EndTime <> 0 AND coalesce(State, 'FINISHED') = 'FINISHED'"
+    )
+    for job_id, (end_time, event_ns) in ends.items():
         one = copies[job_id]
         assert one.told_end is not None
         assert one.facts.usage is not None
         if 0 <= end_time - one.told_end <= COPIED_S:
-            one.facts.usage.end_time, one.facts.event_ns = end_time, event_ns
+            one.facts.usage.end_time, one.facts.event_ns = end_time, event_ns or end_time * 10**9
 
 
-def _record(task: Task, batch: list[_Present], settled_before_ns: int) -> list[str]:
+def _record(run: SweepRun, batch: list[_Present], settled_before_ns: int) -> list[str]:
     """What each job was to the database. One that is seen twice has moved on: deleted jobs come last."""
-    _keep_ends(task, batch)
+    _keep_ends(run, batch)
     jobs = [(one.facts, one.status.mtime_ns < settled_before_ns) for one in batch if not one.is_deleted]
-    kinds = recorder.record_present(task.con, jobs)
+    kinds = recorder.record_present(run.con, jobs)
     for one in batch:
-        if one.is_deleted and recorder.has_ended(task.con, one.facts.job_id):
-            recorder.remember_status_file(task.con, one.facts.job_id, one.status)
+        if one.is_deleted and recorder.has_ended(run.con, one.facts.job_id):
+            recorder.remember_status_file(run.con, one.facts.job_id, one.status)
         elif one.is_deleted:
-            kinds += recorder.record_present(task.con, [(one.facts, one.status.mtime_ns < settled_before_ns)])
+            kinds += recorder.record_present(run.con, [(one.facts, one.status.mtime_ns < settled_before_ns)])
     return kinds

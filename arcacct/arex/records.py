@@ -61,7 +61,7 @@ def job_of(rows: ArexRows, clock: EventClock) -> Job:
         ),
         rtes=_once(rows.rtes, ends),
         transfers=_once(rows.transfers, ends),
-        extra=_extra(rows.extra, rows.benchmark),
+        extra=with_benchmark(rows.extra[_last_end(rows.extra) :], rows.benchmark),
     )
     return as_job(once, clock.utc(rows.events, rows.numbers.submit_time, rows.numbers.end_time))
 
@@ -102,13 +102,9 @@ def _once(rows: Sequence[Row], ends: int) -> tuple[Row, ...]:
     return tuple(row for row, count in counts.items() for _ in range(-(-count // ends)))
 
 
-def _extra(rows: Sequence[Row], benchmark: str | None) -> tuple[Row, ...]:
-    """The values of the last end: A-REX writes those of one end in the order of their keys, each key once."""
-    start = 0
-    for position in range(1, len(rows)):
-        if str(rows[position][0]) <= str(rows[position - 1][0]):
-            start = position
-    return with_benchmark(rows[start:], benchmark)
+def _last_end(rows: Sequence[Row]) -> int:
+    """Where the values of the last end begin: A-REX writes those of one in the order of their keys, each key once."""
+    return max((at for at in range(1, len(rows)) if _key(rows[at]) <= _key(rows[at - 1])), default=0)
 
 
 def with_benchmark(rows: Sequence[Row], benchmark: str | None) -> tuple[Row, ...]:
@@ -147,7 +143,10 @@ class EventClock:
                 break
             found.append((key, minutes[0] + second))
         else:
-            if _agrees(found, submit_time, end_time):
+            # The job's own times, as far as it has these events.
+            accepted = next((when for key, when in found if key == "ACCEPTED"), submit_time)
+            finished = next((when for key, when in reversed(found) if key == "FINISHED"), end_time)
+            if (not submit_time or accepted == submit_time) and (not end_time or finished == end_time):
                 return tuple(dict.fromkeys(found))
         return tuple(dict.fromkeys(self._one_by_one(events, submit_time, end_time)))
 
@@ -165,8 +164,18 @@ class EventClock:
 
     def _one_by_one(self, events: Sequence[Event], submit_time: int, end_time: int) -> list[TimedEvent]:
         """The slow way: each event is the earliest instant it can be that is not before the one it follows."""
-        anchors = _anchors(events, submit_time, end_time)
-        offsets = _own_offsets(anchors)
+        # The first ACCEPTED and the last FINISHED, with the instants that they are.
+        accepted = [event for event in events if event[0] == "ACCEPTED"][:1]
+        finished = [event for event in events if event[0] == "FINISHED"][-1:]
+        known = [(event, submit_time) for event in accepted] + [(event, end_time) for event in finished]
+        anchors = {event: instant for event, instant in known if instant > 0}
+        # The offsets from UTC, in seconds, that the job's own times show: those that a zone may have.
+        offsets = set()
+        for (_name, text), instant in anchors.items():
+            local = _seconds(text)
+            offset = instant if local is None else local - instant
+            if offset % _QUARTER_HOUR_S == 0 and abs(offset) <= _LARGEST_OFFSET_S:
+                offsets.add(offset)
         fits = all(instant in self._instants(text) for (_key, text), instant in anchors.items())
         self.elsewhere += bool(offsets) and not fits
         floors: dict[str, int] = {}
@@ -177,7 +186,8 @@ class EventClock:
                 found.append((key, text))
                 continue
             possible = self._instants(text) if fits or not offsets else sorted(when - offset for offset in offsets)
-            chain = _chain(key)
+            # Events that follow each other in the rows do so in time within: states, batch system, transfers.
+            chain = key.removesuffix("START").removesuffix("END") if key.startswith(("LRMS", "DTR")) else ""
             instant = anchors.get((key, text), -1)
             if instant not in possible:
                 floor = floors.get(chain, submit_time)
@@ -190,41 +200,6 @@ class EventClock:
         when = _seconds(text)
         minutes = self._minutes.get(text[:16]) or self._utc_minutes(text[:16])
         return [] if when is None else [minute + when % 60 for minute in minutes]
-
-
-def _agrees(found: Sequence[TimedEvent], submit_time: int, end_time: int) -> bool:
-    """Whether the job's own times are among its events, as far as it has these events."""
-    accepted = [when for key, when in found if key == "ACCEPTED"]
-    finished = [when for key, when in found if key == "FINISHED"]
-    if accepted and submit_time and accepted[0] != submit_time:
-        return False
-    return not finished or not end_time or finished[-1] == end_time
-
-
-def _anchors(events: Sequence[Event], submit_time: int, end_time: int) -> dict[Event, int]:
-    """The first ACCEPTED and the last FINISHED, with the instants that they are."""
-    accepted = [event for event in events if event[0] == "ACCEPTED"][:1]
-    finished = [event for event in events if event[0] == "FINISHED"][-1:]
-    known = [(event, submit_time) for event in accepted] + [(event, end_time) for event in finished]
-    return {event: instant for event, instant in known if instant > 0}
-
-
-def _own_offsets(anchors: dict[Event, int]) -> set[int]:
-    """The offsets from UTC, in seconds, that a job's own times show; empty when they show none that a zone has."""
-    offsets = set()
-    for (_name, text), instant in anchors.items():
-        when = _seconds(text)
-        offset = instant if when is None else when - instant
-        if offset % _QUARTER_HOUR_S == 0 and abs(offset) <= _LARGEST_OFFSET_S:
-            offsets.add(offset)
-    return offsets
-
-
-def _chain(key: str) -> str:
-    """Events that follow each other in the rows follow each other in time within: states, batch system, transfers."""
-    if key.startswith(("LRMS", "DTR")):
-        return key.removesuffix("START").removesuffix("END")
-    return ""
 
 
 def _seconds(text: str) -> int | None:

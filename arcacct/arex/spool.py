@@ -102,10 +102,19 @@ def from_bytes(content: bytes, name: str) -> tuple[JobFiles, bool]:
         if not equals or not end:
             raise InputError(f"{name}: torn or not a spool file of arcacct: line {line[:60]!r}")
         if key == "file":
-            rest = _take(blobs, value, rest, name)
+            which, _, text = value.partition(" ")
+            length = _number(text)
+            if which not in _FILES or length is None or rest[length : length + 1] != b"\n":
+                raise InputError(f"{name}: torn or not a spool file: file={value[:60]!r}")
+            blobs[which], rest = rest[:length], rest[length + 1 :]
         elif key == "parts":
-            _take_all(blobs, value, rest, name)
-            rest = b""
+            words = value.split(" ") if value else []
+            lengths = [_number(text) for text in words[1::2]]
+            known = [length for length in lengths if length is not None]
+            if len(words) % 2 or known != lengths or not set(words[::2]) <= set(_FILES) or sum(known) != len(rest):
+                raise InputError(f"{name}: torn or not a spool file: parts={value[:60]!r} and {len(rest)} bytes")
+            for which, length in zip(words[::2], known, strict=True):
+                blobs[which], rest = whole_lines(rest[:length]), rest[length:]
         else:
             values[key] = value
     return _job_files(values, blobs, name), "local" in blobs
@@ -127,25 +136,6 @@ def from_name(name: str, controldir: str) -> JobFiles | None:
     return files
 
 
-def _take(blobs: dict[str, bytes], value: str, rest: bytes, name: str) -> bytes:
-    which, _, text = value.partition(" ")
-    length = _number(text)
-    if which not in _FILES or length is None or rest[length : length + 1] != b"\n":
-        raise InputError(f"{name}: torn or not a spool file: file={value[:60]!r}")
-    blobs[which] = rest[:length]
-    return rest[length + 1 :]
-
-
-def _take_all(blobs: dict[str, bytes], value: str, rest: bytes, name: str) -> None:
-    words = value.split(" ") if value else []
-    lengths = [_number(text) for text in words[1::2]]
-    known = [length for length in lengths if length is not None]
-    if len(words) % 2 or known != lengths or not set(words[::2]) <= set(_FILES) or sum(known) != len(rest):
-        raise InputError(f"{name}: torn or not a spool file: parts={value[:60]!r} and {len(rest)} bytes")
-    for which, length in zip(words[::2], known, strict=True):
-        blobs[which], rest = whole_lines(rest[:length]), rest[length:]
-
-
 def _job_files(values: dict[str, str], blobs: dict[str, bytes], name: str) -> JobFiles:
     if values.get("version") != VERSION:
         raise InputError(f"{name}: spool version {values.get('version')!r}; this program knows {VERSION}")
@@ -156,7 +146,12 @@ def _job_files(values: dict[str, str], blobs: dict[str, bytes], name: str) -> Jo
     files = JobFiles(controldir, job_id, state)
     files.event_ns = _nanoseconds(values.get("time", ""), name)
     files.failed = values.get("failed") == "yes"
-    files.owner = _known_names(values.get("owner"))
+    files.owner = values.get("owner")
+    if files.owner is not None and _UNKNOWN in files.owner:
+        # As `control_files.owner_of` says it: names that the host does not know are left out.
+        user, _, group = files.owner.partition(":")
+        user = "" if user == _UNKNOWN else user
+        files.owner = user if group == _UNKNOWN else f"{user}:{group}"
     files.hashed = values.get("hashed") == "yes"
     files.local, files.diag, files.statistics = (blobs.get(which) for which in _FILES)
     status = [_number(part) for part in values.get("status", "").split()]
@@ -165,15 +160,6 @@ def _job_files(values: dict[str, str], blobs: dict[str, bytes], name: str) -> Jo
         if size is not None and mtime_ns is not None and ctime_ns is not None:
             files.status = StatusFile(state, size, mtime_ns, ctime_ns)
     return files
-
-
-def _known_names(owner: str | None) -> str | None:
-    """``user:group`` as `control_files.owner_of` says it: names that the host does not know are left out."""
-    if owner is None or _UNKNOWN not in owner:
-        return owner
-    user, _, group = owner.partition(":")
-    user = "" if user == _UNKNOWN else user
-    return user if group == _UNKNOWN else f"{user}:{group}"
 
 
 def _number(text: str) -> int | None:

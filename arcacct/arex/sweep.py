@@ -7,23 +7,23 @@ with the number of jobs: names are taken from the directory as they come, and lo
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 
-from arcacct.arex import recorded
-from arcacct.arex.barrier import printable
 from arcacct.arex.control_files import owner_of
 from arcacct.arex.draining import drain_all
 from arcacct.arex.reconciling import reconcile
-from arcacct.arex.sweeping import Found, Owner, Progress, SweepReport, Task
+from arcacct.arex.sweeping import Gap, Owner, Progress, SweepReport, SweepRun, printable
 from arcacct.arex.vanished import Unfinished, give_up
 from arcacct.arex.witness import Witness
 from arcacct.conf.places import Places
 from arcacct.db import opening
 from arcacct.db.engine import Connection
+from arcacct.db.schema import note
 from arcacct.errors import InputError
 from arcacct.jobs import cells
 
-__all__ = ["Found", "Owner", "Progress", "SweepReport", "drain", "sweep"]
+__all__ = ["Gap", "Owner", "Progress", "SweepReport", "drain", "sweep"]
 
 
 def sweep(
@@ -47,36 +47,41 @@ def sweep(
     ``given_up`` are jobs on hold (`vanished.give_up`). Raises StoreError when the database
     refuses and InputError when the control directory cannot be read; anything about one job is a complaint.
     """
-    task = Task(here, con, owner, dry_run, stopping, goes_on=goes_on)
-    with Witness(task) as witness:
-        spooled = drain_all(task, witness)
-        unfinished = Unfinished.of(task) if take_vanished else None
+    run = SweepRun(here, con, owner, dry_run, stopping, goes_on=goes_on)
+    with Witness(run) as witness:
+        spooled = drain_all(run, witness)
+        unfinished = Unfinished.of(run) if take_vanished else None
         try:
-            jobs, looked_at = reconcile(task, unfinished, progress)
+            jobs, looked_at = reconcile(run, unfinished, progress)
         except OSError as error:
             raise InputError(
                 f"{error.filename or here.controldir}: cannot read the control directory: {error.strerror}; "
                 "run as the user of A-REX, and check [arex] controldir"
             ) from error
         if unfinished is not None and not stopping():
-            unfinished.settle(task, witness)
+            unfinished.settle(run, witness)
     if given_up:
-        give_up(task, given_up)
+        give_up(run, given_up)
     if not dry_run and not stopping():
         # Whoever commits next would have to do it with the queue waiting.
-        task.write_back()
-        with task.writing():
-            recorded.remember_sweep(con)
+        run.write_back()
+        with run.writing():
+            remember_sweep(con)
         with opening.translating(here.database):
             cells.advance(con, here)
-    return SweepReport(spooled, jobs, looked_at, dict(task.found), tuple(map(printable, task.complaints)))
+    return SweepReport(spooled, jobs, looked_at, dict(run.found), tuple(map(printable, run.complaints)))
 
 
-def drain(here: Places, con: Connection, complaints: list[str], *, owner: Owner = owner_of) -> int:
+def remember_sweep(con: Connection) -> None:
+    """A sweep has come to its end; inside the caller's transaction."""
+    note(con, "ARCACCT_LAST_SWEEP", int(time.time()))
+
+
+def drain(here: Places, con: Connection, complaints: list[str]) -> int:
     """The first half of a sweep alone: record every event of the spool; returns how many."""
-    task = Task(here, con, owner)
+    run = SweepRun(here, con, owner_of)
     try:
-        with Witness(task) as witness:
-            return drain_all(task, witness)
+        with Witness(run) as witness:
+            return drain_all(run, witness)
     finally:
-        complaints += map(printable, task.complaints)
+        complaints += map(printable, run.complaints)

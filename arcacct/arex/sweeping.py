@@ -1,4 +1,9 @@
-"""What one sweep works with, and what it reports."""
+"""
+What one sweep works with, and what it reports.
+
+What is wrong with one job is told, with the file that it is about, and stops no other. A fault of the database is
+everybody's: it ends the sweep, and nothing is lost.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +19,7 @@ from arcacct.arex.control_files import owner_of
 from arcacct.conf.places import Places
 from arcacct.db import opening
 from arcacct.db.engine import Connection
+from arcacct.errors import ArcacctError, StoreError
 from arcacct.jobs import recorder
 
 SLICE_JOBS = 20
@@ -30,9 +36,10 @@ Owner = Callable[[os.stat_result], str]
 Progress = Callable[[int, int], None]
 """Called with the jobs that are done and the jobs that there are."""
 T = TypeVar("T")
+R = TypeVar("R")
 
 
-class Found:
+class Gap:
     """What a job was to the database: the keys of ``SweepReport.found``."""
 
     NEW_JOB = recorder.NEW_JOB
@@ -64,7 +71,7 @@ class SweepReport(NamedTuple):
     looked_at: int
     """Jobs whose files had to be read."""
     found: dict[str, int]
-    """Of the control directory's jobs, those for which the database lacked something, by kind (`Found`)."""
+    """Of the control directory's jobs, those for which the database lacked something, by kind (`Gap`)."""
     complaints: tuple[str, ...]
     """What could not be used, each with the file, the reason and what to do."""
 
@@ -74,21 +81,8 @@ class SweepReport(NamedTuple):
         return sum(self.found.values())
 
 
-class Task:
+class SweepRun:
     """A sweep under way."""
-
-    __slots__ = (
-        "_in_wal",
-        "_slice_jobs",
-        "complaints",
-        "con",
-        "dry_run",
-        "found",
-        "goes_on",
-        "here",
-        "owner",
-        "stopping",
-    )
 
     def __init__(
         self,
@@ -141,6 +135,32 @@ class Task:
         with opening.writing_much(self.con, self.here):
             yield
 
+    def complain(self, job_id: str, path: str, error: Exception) -> None:
+        """Tell what is wrong with a job of the control directory; ``path`` is the file at hand."""
+        self.complaints.append(f"{job_id}: {reason(error, path)}; the job is looked at again by the next sweep")
+
+    def record_each(
+        self, items: list[T], record: Callable[[list[T]], R], wrong: Callable[[T, Exception], None]
+    ) -> list[R]:
+        """
+        ``record`` a slice in one transaction, or when one of its items spoils that, each item in one of its own.
+
+        Returns what ``record`` returned each time that it was committed; ``wrong`` is told of each item that cannot be
+        recorded, outside of any transaction. Raises StoreError when the database is at fault.
+        """
+        try:
+            with self.recording(len(items)):
+                done = record(items)
+        except Exception as error:
+            if not is_of_one_job(error):
+                raise
+            if len(items) == 1:
+                wrong(items[0], error)
+                return []
+        else:
+            return [done]
+        return [done for item in items for done in self.record_each([item], record, wrong)]
+
     def write_back(self) -> None:
         """Write what was recorded from the WAL into the database, with nobody waiting."""
         if self._in_wal and not self.dry_run:
@@ -161,13 +181,32 @@ def _looked_up_once() -> Owner:
     return owner
 
 
+def printable(text: str) -> str:
+    r"""A text that any terminal and file takes: bytes of a name that are not UTF-8, and control characters, as \xHH."""
+    if text.isprintable():
+        return text
+    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def reason(error: Exception, path: str) -> str:
+    """What is said of an error: the file, ``path`` if it names none, and what is wrong with it."""
+    if isinstance(error, ArcacctError):
+        return str(error)
+    if isinstance(error, OSError):
+        return f"{error.filename or path}: {error.strerror or error}"
+    return f"{path}: unforeseen {type(error).__name__}: {error}; please report it"
+
+
+def is_of_one_job(error: Exception) -> bool:
+    """Whether an error is about the job at hand; else it is about the database or this process, and ends the sweep."""
+    if isinstance(error, StoreError):
+        return opening.refuses_values(error)
+    return not isinstance(error, MemoryError)
+
+
 def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """Lists of ``size`` items, the last one shorter."""
-    batch: list[T] = []
-    for item in items:
-        batch.append(item)
-        if len(batch) == size:
-            yield batch
-            batch = []
-    if batch:
+    items = iter(items)
+    while batch := [*islice(items, size)]:
         yield batch

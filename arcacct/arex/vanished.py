@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from functools import partial
 
 from arcacct.arex import own
-from arcacct.arex.barrier import complain, record_each
 from arcacct.arex.layout import STATES, is_gone, is_whole
-from arcacct.arex.sweeping import Found, Task, batches
+from arcacct.arex.sweeping import Gap, SweepRun, batches
 from arcacct.arex.witness import Witness
 from arcacct.db import opening
 from arcacct.jobs.aborting import WAYS_OUT, InProgress, abort, hold, in_progress, is_gone_since, on_hold
@@ -35,23 +33,23 @@ class Unfinished:
         self._jobs = jobs
 
     @classmethod
-    def of(cls, task: Task) -> Unfinished:
+    def of(cls, run: SweepRun) -> Unfinished:
         """All that the database has now. Only those of a control directory: other sources follow their jobs up."""
-        with opening.translating(task.here.database):
-            return cls(in_progress(task.con, own.own_origins(task.here)))
+        with opening.translating(run.here.database):
+            return cls(in_progress(run.con, own.own_origins(run.here)))
 
     def is_there(self, job_id: str) -> None:
         """Strike off a job."""
         self._jobs.pop(job_id, None)
 
-    def settle(self, task: Task, witness: Witness) -> None:
+    def settle(self, run: SweepRun, witness: Witness) -> None:
         """
         Give those that have vanished the end that A-REX's own database has; without one, abort them.
 
         One that has told us its end is never aborted: it is put on hold, and told. Raises StoreError and its kinds.
         Does nothing in a directory that is not whole.
         """
-        controldir, now_ns = task.here.controldir, time.time_ns()
+        controldir, now_ns = run.here.controldir, time.time_ns()
         gone = (
             (job_id, job)
             for job_id, job in self._jobs.items()
@@ -59,7 +57,7 @@ class Unfinished:
         )
         for batch in batches(gone, _ASKED_JOBS):
             # Asked behind the jobs: a file system that went away in between has taken all of them with it.
-            if task.stopping() or not is_whole(controldir):
+            if run.stopping() or not is_whole(controldir):
                 return
             taken = witness.take(job_id for job_id, _job in batch)
             lost: list[Gone] = []
@@ -71,47 +69,45 @@ class Unfinished:
                     lost.append((job_id, job))
                 elif job.gone_ns is None:
                     missed.append(job)
-            for some in task.slices(lost):
-                _end(task, some)
-            for waiting in task.slices(missed):
-                with task.recording(len(waiting)):
+            for some in run.slices(lost):
+                _end(run, some)
+            for waiting in run.slices(missed):
+                with run.recording(len(waiting)):
                     for job in waiting:
-                        is_gone_since(task.con, job, now_ns)
+                        is_gone_since(run.con, job, now_ns)
 
 
-def _end(task: Task, jobs: list[Gone]) -> None:
+def _end(run: SweepRun, jobs: list[Gone]) -> None:
     """Abort the jobs of a slice, or put them on hold."""
-    here = task.here
+    here = run.here
 
     def wrong(job: Gone, error: Exception) -> None:
-        complain(task, job[0], here.database, error)
+        run.complain(job[0], here.database, error)
 
-    for aborted, held in record_each(task, jobs, partial(_settled, task), wrong):
+    def settle(some: Sequence[Gone]) -> tuple[int, list[str]]:
+        aborted = sum(abort(run.con, job, STATES) for _job_id, job in some if job.finished_s is None)
+        return aborted, [job_id for job_id, job in some if job.finished_s is not None and hold(run.con, job)]
+
+    for aborted, held in run.record_each(jobs, settle, wrong):
         if aborted:
-            task.found[Found.VANISHED] += aborted
+            run.found[Gap.VANISHED] += aborted
         for job_id in held:
-            task.complaints.append(
+            run.complaints.append(
                 f"{job_id}: it has ended, its files in {here.controldir} are gone, and nothing tells what it used, not "
                 f"A-REX's own database either; it stays in progress and is not published: {WAYS_OUT}"
             )
 
 
-def _settled(task: Task, jobs: Sequence[Gone]) -> tuple[int, list[str]]:
-    """Inside a transaction; returns how many jobs were aborted, and those that were put on hold."""
-    aborted = sum(abort(task.con, job, STATES) for _job_id, job in jobs if job.finished_s is None)
-    return aborted, [job_id for job_id, job in jobs if job.finished_s is not None and hold(task.con, job)]
-
-
-def give_up(task: Task, job_ids: Sequence[str]) -> None:
+def give_up(run: SweepRun, job_ids: Sequence[str]) -> None:
     """Make jobs that are on hold aborted, as somebody wants who knows that nothing will tell their usage any more."""
-    with opening.translating(task.here.database):
-        waiting = on_hold(task.con)
+    with opening.translating(run.here.database):
+        waiting = on_hold(run.con)
     wanted = dict.fromkeys(waiting if ALL in job_ids else job_ids)
     for job_id in wanted:
         if job_id not in waiting:
-            task.complaints.append(
+            run.complaints.append(
                 f"{job_id}: not given up: no sweep has put it on hold; `arcacct job info` shows what is known of it"
             )
-    for some in task.slices([waiting[job_id] for job_id in wanted if job_id in waiting]):
-        with task.recording(len(some)):
-            task.found[Found.GIVEN_UP] += sum(abort(task.con, job, STATES) for job in some)
+    for some in run.slices([waiting[job_id] for job_id in wanted if job_id in waiting]):
+        with run.recording(len(some)):
+            run.found[Gap.GIVEN_UP] += sum(abort(run.con, job, STATES) for job in some)

@@ -16,11 +16,10 @@ from functools import partial
 
 from arcacct.arex import database as arex_database
 from arcacct.arex import own
-from arcacct.arex.barrier import reason, record_each
 from arcacct.arex.database import ArexDatabase
 from arcacct.arex.importing import SOURCE, Archives, import_lock, settled_before, sorted_out
 from arcacct.arex.records import EventClock, job_of
-from arcacct.arex.sweeping import Found, Task, batches
+from arcacct.arex.sweeping import Gap, SweepRun, batches, reason
 from arcacct.db import opening
 from arcacct.errors import InputError, StoreError
 from arcacct.jobs import rows as arex_rows
@@ -54,10 +53,10 @@ class Witness:
     Nothing is opened before it is asked for a job. Whatever is wrong with A-REX's database, the sweep goes on.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, run: SweepRun) -> None:
         self.taken: set[str] = set()
         """Jobs that are whole in our database, as far as A-REX knew them, since this sweep."""
-        self._task = task
+        self._run = run
         self._paths: list[str] | None = None
         self._open: dict[str, ArexDatabase] = {}
         self._stack = ExitStack()
@@ -77,7 +76,7 @@ class Witness:
         self._stack.close()
         # A pause is no trouble: the look before it was told, or went well.
         if self._waited_for and self._problem:
-            self._task.complaints.append(
+            self._run.complaints.append(
                 f"{self._problem}; {self._waited_for} jobs or events whose files are gone wait for what A-REX has "
                 "recorded of them, for a day at most; `arcacct import arex` takes it over later, too"
             )
@@ -98,7 +97,7 @@ class Witness:
                     whole |= self._taken(path, some)
         self.taken |= whole
         if whole:
-            self._task.found[Found.TAKEN] += len(whole)
+            self._run.found[Gap.TAKEN] += len(whole)
         return whole
 
     def may_still_tell(self, job_id: str, event_ns: int, gone_ns: int) -> bool:
@@ -120,11 +119,20 @@ class Witness:
 
     def _databases(self) -> list[str]:
         if self._paths is None:
-            self._paths = own.own_databases(self._task.here)
+            self._paths = own.own_databases(self._run.here)
         return self._paths
 
     def _taken(self, path: str, keys: Sequence[str]) -> set[str]:
-        rows = self._rows(path, keys)
+        rows: list[ArexRows] = []
+        try:
+            database = self._database(path)
+            if database is not None:
+                with opening.translating(path):
+                    rows = arex_rows.rows_of_jobs(database.con, database.version, keys)
+        except (StoreError, InputError, OSError) as error:
+            # Nothing, when it cannot be read now.
+            self._is_silent = True
+            self._problem = reason(error, path)
         parts = sorted_out(rows, settled_before())
         for row in rows:
             if row.record_id in parts.unfinished:
@@ -134,33 +142,20 @@ class Witness:
         whole: set[str] = set()
 
         def refused(job: Job, error: Exception) -> None:
-            self._task.complaints.append(f"{job.job_id}: {reason(error, path)}; what A-REX has of it is not taken over")
+            self._run.complaints.append(f"{job.job_id}: {reason(error, path)}; what A-REX has of it is not taken over")
 
-        for some in self._task.slices(jobs):
+        for some in self._run.slices(jobs):
             write = partial(self._write, os.path.realpath(path))
-            whole.update(*record_each(self._task, some, write, refused))
+            whole.update(*self._run.record_each(some, write, refused))
         return whole
-
-    def _rows(self, path: str, keys: Sequence[str]) -> list[ArexRows]:
-        """What a database has of these jobs; nothing when it cannot be read now."""
-        try:
-            database = self._database(path)
-            if database is None:
-                return []
-            with opening.translating(path):
-                return arex_rows.rows_of_jobs(database.con, database.version, keys)
-        except (StoreError, InputError, OSError) as error:
-            self._is_silent = True
-            self._problem = reason(error, path)
-            return []
 
     def _database(self, path: str) -> ArexDatabase | None:
         if path in self._open:
             return self._open[path]
-        here = self._task.here
+        here = self._run.here
         if not self._is_silent and not self._open:
             with opening.translating(here.database):
-                self._is_silent = own.ask_after(self._task.con) > time.time()
+                self._is_silent = own.ask_after(self._run.con) > time.time()
         if self._is_silent:
             # What could not be had a moment ago is not tried again: the next sweep does.
             return None
@@ -168,18 +163,18 @@ class Witness:
         try:
             if not self._open:
                 self._stack.enter_context(import_lock(os.path.join(here.directory, "import.lock")))
-            opened = arex_database.opened(path, here.directory, patience_s=_PATIENCE_S, at_rest=not self._task.goes_on)
+            opened = arex_database.opened(path, here.directory, patience_s=_PATIENCE_S, at_rest=not self._run.goes_on)
             self._open[path] = self._stack.enter_context(opened)
         finally:
             self._pause_s += time.monotonic() - begun
             if self._pause_s > _CHEAP_S:
-                with self._task.writing():
-                    own.remember_pause(self._task.con, _PAUSES * self._pause_s)
+                with self._run.writing():
+                    own.remember_pause(self._run.con, _PAUSES * self._pause_s)
         return self._open[path]
 
     def _write(self, origin: str, jobs: list[Job]) -> set[str]:
         """One transaction: which of these jobs are at their end in our database now."""
-        con = self._task.con
+        con = self._run.con
         if self._archives is None:
             self._archives = Archives(con)
             self._stack.callback(self._archives.close)

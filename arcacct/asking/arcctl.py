@@ -12,12 +12,9 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+from arcacct.asking.questions import JobTotals
 from arcacct.jobs.states import IN_PROGRESS
 from arcacct.targets.xml import LAST_SECOND
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.asking.questions import JobTotals
 
 ArcctlJob = dict[str, Any]
 """A record under arcctl's keys, as its JSON has it (`job_record`)."""

@@ -12,6 +12,7 @@ from arcacct.arex import own
 from arcacct.arex.database import opened
 from arcacct.arex.importing import Archives, import_lock, settled_before
 from arcacct.arex.own import Ended
+from arcacct.arex.sweeping import batches
 from arcacct.conf.places import Places
 from arcacct.db import opening
 from arcacct.db.engine import Connection
@@ -63,10 +64,8 @@ def arex_month(here: Places, con: Connection, month: Month, wall_s: Mapping[str,
                     if wall_s.get(job_id, one.wall_s) < one.wall_s:
                         text = f"wall {one.wall_s} s, in the database {wall_s[job_id]} s"
                         found.missing.append((job_id, f"{text}; `arcacct job info` shows what ours is from"))
-                absent = {job_id: one for job_id, one in ended.items() if job_id not in wall_s}
-                items = list(absent.items())
-                for start in range(0, len(items), _LOOKED_UP_JOBS):
-                    some = dict(items[start : start + _LOOKED_UP_JOBS])
+                absent = [(job_id, one) for job_id, one in ended.items() if job_id not in wall_s]
+                for some in map(dict, batches(absent, _LOOKED_UP_JOBS)):
                     put_away = archives.archived(con, {job_id: one.end_time for job_id, one in some.items()})
                     archived += len(put_away)
                     found.missing.extend(_absent(con, some, put_away))

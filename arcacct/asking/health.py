@@ -24,7 +24,6 @@ from arcacct.errors import ArcacctError, StoreError
 from arcacct.jobs import aborting
 from arcacct.publishing.floor import held_text
 from arcacct.publishing.instants import iso
-from arcacct.publishing.selection import names_in_doubt
 from arcacct.targets import plugs
 
 DAY_S = 86400
@@ -74,17 +73,6 @@ class Spool(NamedTuple):
     unusable: int
 
 
-class TargetHealth(NamedTuple):
-    """A configured target."""
-
-    name: str
-    state: TargetState
-    due_s: int
-    """When it is due next; in the past: with the next run. 0: it never published."""
-    names_in_doubt: str = ""
-    """Why nothing may be sent, since nobody knows what the receiver has under other names."""
-
-
 class Health(NamedTuple):
     """All that was found out."""
 
@@ -98,7 +86,7 @@ class Health(NamedTuple):
     """The process that does not let anybody write."""
     maintenance: bool
     spool: Spool
-    targets: tuple[TargetHealth, ...]
+    targets: tuple[TargetState, ...]
     certificates: dict[str, int | str]
     """By file: when it ends, or why that is not known."""
     doubts: tuple[Doubt, ...] = ()
@@ -134,17 +122,11 @@ def examine(settings: Settings) -> Health:
             closing(opening.read_accounting(here)) as ours,
             closing(opening.read_publishing(here)) as ledger,
         ):
-            targets = []
-            for plug in plugs(settings):
-                target = plug.target
-                state = health_rows.target_state(ledger, ours, target.block, target.vofilter)
-                due_s = 0 if state.last_success_s is None else state.last_success_s + target.urdelivery_frequency_s
-                targets.append(TargetHealth(target.name, state, due_s, names_in_doubt(ours, ledger, plug)))
             return found._replace(
                 size_bytes=reading.size_bytes(here.database),
                 recorded=health_rows.recorded(ours),
                 on_hold=len(aborting.on_hold(ours)),
-                targets=tuple(targets),
+                targets=tuple(health_rows.target_state(ledger, ours, plug) for plug in plugs(settings)),
                 doubts=tuple(lives.doubts(lives.known(ours, ledger, rehearsing=here.rehearsal is not None))),
             )
     except StoreError as error:
@@ -152,15 +134,14 @@ def examine(settings: Settings) -> Health:
 
 
 def _spool(folders: Sequence[str]) -> Spool:
-    files, unusable, times = 0, 0, []
+    unusable, times = 0, []
     for folder in folders:
         for name in _names(folder):
             if name[:1].isdigit():
-                files += 1
                 digits = name.partition("-")[0]
                 times.append(int(digits[:10]) if digits.isdecimal() else 0)
         unusable += len(_names(os.path.join(folder, "unusable")))
-    return Spool(files, min(times, default=None), unusable)
+    return Spool(len(times), min(times, default=None), unusable)
 
 
 def _names(folder: str) -> list[str]:
@@ -222,17 +203,17 @@ def _database_checks(found: Health) -> Iterator[Check]:
         yield Check("writers", CRITICAL, text)
 
 
-def _figures_checks(target: TargetHealth) -> Iterator[Check]:
+def _figures_checks(target: TargetState) -> Iterator[Check]:
     """Whether the receiver's figures may be sent, or would fall without proof."""
-    for held in target.state.held_months:
+    for held in target.held_months:
         yield Check(f"{target.name} figures", CRITICAL, held_text(held))
     if target.names_in_doubt:
         yield Check(f"{target.name} figures", CRITICAL, target.names_in_doubt)
-    for one in target.state.refused_sums:
+    for one in target.refused_sums:
         what = f"{one.year:04d}-{one.month:02d}: a record of {one.kind} refused in {one.refusals} runs: {one.reason}"
         severity = OK if one.refusals == 1 else WARNING
         yield Check(f"{target.name} sums", severity, f"{what}; each run sends it again")
-    if target.state.in_doubt:
+    if target.in_doubt:
         text = "an older ledger was put back: what was sent since is unknown until the next run has sent it again"
         yield Check(f"{target.name} ledger", WARNING, text)
 
@@ -281,14 +262,13 @@ def _recorder_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
     yield Check("spool", severity, text)
 
 
-def _target_check(now: int, target: TargetHealth, limits: Thresholds) -> Check:
-    state = target.state
+def _target_check(now: int, state: TargetState, limits: Thresholds) -> Check:
     parts = ["never published" if state.last_success_s is None else f"last success {_ago(now, state.last_success_s)}"]
     severity = OK
     if state.waiting.records and state.waiting.oldest_end_s is not None:
         parts.append(f"{state.waiting.records} records wait, the oldest ended {_ago(now, state.waiting.oldest_end_s)}")
         # Not before they could have gone: when they ended, or when the target was due.
-        severity = _over(now - max(state.waiting.oldest_end_s, target.due_s), limits.unsent_s)
+        severity = _over(now - max(state.waiting.oldest_end_s, state.due_s), limits.unsent_s)
     else:
         parts.append("nothing waits")
     if state.unanswered:
@@ -300,18 +280,18 @@ def _target_check(now: int, target: TargetHealth, limits: Thresholds) -> Check:
         and (state.last_run_s or 0) > (state.last_success_s or 0)
     ):
         # Also when nothing waits: the run failed all the same, sync message and all.
-        severity = max(severity, _over(now - target.due_s, limits.unsent_s) if state.last_success_s else WARNING)
+        severity = max(severity, _over(now - state.due_s, limits.unsent_s) if state.last_success_s else WARNING)
         parts.append(f"last error: {' '.join(state.last_error.split())}")
     if state.never_sent:
         parts.append(
             f"{state.never_sent} jobs that ended before {iso(state.start_s)} were never sent (`arcacct republish` does)"
         )
-    parts.append("due" if target.due_s <= now else f"due {iso(target.due_s)}")
-    return Check(target.name, severity, "; ".join(parts))
+    parts.append("due" if state.due_s <= now else f"due {iso(state.due_s)}")
+    return Check(state.name, severity, "; ".join(parts))
 
 
-def _quarantine_check(now: int, target: TargetHealth, limits: Thresholds) -> Check:
-    held, once, ahead = target.state.held, target.state.refused_once, target.state.ahead
+def _quarantine_check(now: int, target: TargetState, limits: Thresholds) -> Check:
+    held, once, ahead = target.held, target.refused_once, target.ahead
     refused = held.get("quarantined", 0)
     settling = held.get("held", 0) - sum(one.records for one in (once, ahead) if one is not None)
     counts = {**held, "held": settling}

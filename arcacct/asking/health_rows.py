@@ -15,6 +15,8 @@ from arcacct.jobs.rejected import Rejections, rejections
 from arcacct.publishing import given, ledger, months
 from arcacct.publishing.held import Again, waiting_again
 from arcacct.publishing.months import HeldMonth
+from arcacct.publishing.plug import Plug
+from arcacct.publishing.selection import names_in_doubt
 from arcacct.publishing.sent import RefusedSum, not_sent_again, of_vos, refused_sums
 from arcacct.sonar.dropped import dropped
 
@@ -59,8 +61,13 @@ class Waiting(NamedTuple):
 
 
 class TargetState(NamedTuple):
-    """What the ledger remembers of a target."""
+    """What both databases tell of a configured target."""
 
+    name: str
+    due_s: int
+    """When it is due next; in the past: with the next run. 0: it never published."""
+    names_in_doubt: str
+    """Why nothing may be sent, since nobody knows what the receiver has under other names."""
     last_run_s: int | None
     last_success_s: int | None
     last_error: str | None
@@ -166,8 +173,9 @@ def waiting(con: Connection, seq: int, ended_from: int, vos: tuple[str, ...]) ->
     return Waiting._make(row)
 
 
-def target_state(publishing: Connection, accounting: Connection, target: str, vos: tuple[str, ...]) -> TargetState:
-    """What is known of a target, by the name of its block; all of nothing for one that never published."""
+def target_state(publishing: Connection, accounting: Connection, plug: Plug) -> TargetState:
+    """What is known of a target; all of nothing for one that never published."""
+    target, vos = plug.target.block, plug.target.vofilter
     row = publishing.execute(
         "SELECT LastSeq, StartEndTime, LastRun, LastSuccess, LastError FROM Targets WHERE Target = ?", (target,)
     ).fetchone()
@@ -177,6 +185,9 @@ def target_state(publishing: Connection, accounting: Connection, target: str, vo
     seq, start, last_run, last_success, error = row or (0, schema.created(accounting), None, None, None)
     refused_once, ahead = waiting_again(publishing, target)
     return TargetState(
+        name=plug.target.name,
+        due_s=0 if last_success is None else last_success + plug.target.urdelivery_frequency_s,
+        names_in_doubt=names_in_doubt(accounting, publishing, plug),
         last_run_s=last_run,
         last_success_s=last_success,
         last_error=error,

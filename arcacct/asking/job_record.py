@@ -73,31 +73,15 @@ def arcctl_record(con: Connection, record_id: int, arcctl: int | None = None) ->
     ).fetchone()
     found: ArcctlJob = dict.fromkeys(_VALUES)
     found |= dict(zip(known, map(_printable, row), strict=True))
-    found |= _children(con, record_id)
-    found |= {key: when(found[key]) for key in ("SubmitTime", "EndTime")}
-    tokens: Sequence[Row] = [tuple(row) for row in found["AuthTokenAttributes"]]
-    if version == 1 and arcctl != 6:
-        # What ARC 7 has elsewhere: the first FQAN and the benchmark of a record of version 1.
-        found["FQAN"], tokens = tokens_of_version_2(tokens)
-        found["Benchmark"] = found["JobExtraInfo"].pop("benchmark", "")
-    elif version != 1 and arcctl == 6:
-        tokens = tokens_of_version_1(tokens, found["FQAN"])
-        extra: list[Row] = list(found["JobExtraInfo"].items())
-        found["JobExtraInfo"] = {str(key): value for key, value in with_benchmark(extra, found["Benchmark"])}
-    found["AuthTokenAttributes"] = [list(row) for row in tokens]
-    if arcctl == 6:
-        found["JobEvents"].sort(key=lambda event: event[1])
-        return {key: value for key, value in found.items() if key not in _OF_VERSION_2}
-    return found
 
-
-def _children(con: Connection, record_id: int) -> ArcctlJob:
     def rows(columns: str, table: str) -> list[tuple[Any, ...]]:
-        found = con.execute(f"SELECT {columns} FROM {table} WHERE RecordID = ? ORDER BY rowid", (record_id,))
-        return [tuple(map(_printable, row)) for row in found]
+        children = con.execute(f"SELECT {columns} FROM {table} WHERE RecordID = ? ORDER BY rowid", (record_id,))
+        return [tuple(map(_printable, row)) for row in children]
 
-    return {
-        "AuthTokenAttributes": [list(row) for row in rows("AttrKey, AttrValue", "AuthTokenAttributes")],
+    tokens: Sequence[Row] = rows("AttrKey, AttrValue", "AuthTokenAttributes")
+    found |= {
+        # Its place among the keys; the rows are below.
+        "AuthTokenAttributes": None,
         "JobEvents": [list(row) for row in rows("EventKey, EventTime", "JobEvents")],
         "RunTimeEnvironments": [plain_text(name) for (name,) in rows("RTEName", "RunTimeEnvironments")],
         "DataTransfers": [
@@ -114,6 +98,20 @@ def _children(con: Connection, record_id: int) -> ArcctlJob:
         ],
         "JobExtraInfo": {plain_text(key): value for key, value in rows("InfoKey, InfoValue", "JobExtraInfo")},
     }
+    found |= {key: when(found[key]) for key in ("SubmitTime", "EndTime")}
+    if version == 1 and arcctl != 6:
+        # What ARC 7 has elsewhere: the first FQAN and the benchmark of a record of version 1.
+        found["FQAN"], tokens = tokens_of_version_2(tokens)
+        found["Benchmark"] = found["JobExtraInfo"].pop("benchmark", "")
+    elif version != 1 and arcctl == 6:
+        tokens = tokens_of_version_1(tokens, found["FQAN"])
+        extra: list[Row] = list(found["JobExtraInfo"].items())
+        found["JobExtraInfo"] = {str(key): value for key, value in with_benchmark(extra, found["Benchmark"])}
+    found["AuthTokenAttributes"] = [list(row) for row in tokens]
+    if arcctl == 6:
+        found["JobEvents"].sort(key=lambda event: event[1])
+        return {key: value for key, value in found.items() if key not in _OF_VERSION_2}
+    return found
 
 
 def _printable(value: object) -> object:

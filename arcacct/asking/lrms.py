@@ -7,7 +7,7 @@ Jobs are matched by the batch system's number and their times. Runs of one job o
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import reduce
+from operator import add
 from typing import NamedTuple
 
 from arcacct.asking.verify import Deviation, Source
@@ -32,9 +32,9 @@ class Amounts(NamedTuple):
     """Wall time times cores."""
     cpu_s: int = 0
 
-    def and_(self, other: Amounts) -> Amounts:
-        """Of both."""
-        return Amounts(*(one + more for one, more in zip(self, other, strict=True)))
+    def and_(self, *more: int) -> Amounts:
+        """With some more of each."""
+        return Amounts(*map(add, self, more))
 
 
 _NOTHING = Amounts()
@@ -105,36 +105,32 @@ def lrms_month(name: str, figures: Iterable[Figures], con: Connection, lrms: str
 
 def _compared(name: str, pairs: Iterable[tuple[_Record | None, list[Figures]]]) -> LrmsReport:
     """Each job with the runs that it has in the batch system; one of both may lack."""
-    theirs: dict[tuple[str, str], Amounts] = {}
-    ours: dict[tuple[str, str], Amounts] = {}
+    sums: dict[tuple[str, str], tuple[Amounts, Amounts]] = {}
     differing: set[tuple[str, str]] = set()
     differences: list[Deviation] = []
     for record, runs in pairs:
         key = (
             (runs[-1].account, runs[-1].user) if runs else ("", "") if record is None else (record.account, record.user)
         )
+        there, here = sums.get(key, (_NOTHING, _NOTHING))
         if runs:
             # What sacct does not say of CPU time is no difference.
             unsaid_s = 0 if record is None else record.cpu_s
-            there = Amounts(
+            there = there.and_(
                 1,
                 sum(run.wall_s for run in runs),
                 sum(run.wall_s * run.cores for run in runs),
                 sum(unsaid_s if run.cpu_s is None else run.cpu_s for run in runs),
             )
-            theirs[key] = theirs.get(key, _NOTHING).and_(there)
         if record is not None:
-            here = Amounts(1, record.wall_s, record.wall_s * record.cores, record.cpu_s)
-            ours[key] = ours.get(key, _NOTHING).and_(here)
+            here = here.and_(1, record.wall_s, record.wall_s * record.cores, record.cpu_s)
+        sums[key] = there, here
         text = _difference(record, runs)
         if text:
             differing.add(key)
             differences.append(Deviation(name, runs[0].local_job_id if record is None else record.job_id, text))
-    groups = [
-        Group(*key, theirs.get(key, _NOTHING), ours.get(key, _NOTHING), key not in differing)
-        for key in sorted({*theirs, *ours})
-    ]
-    total = reduce(Amounts.and_, theirs.values(), _NOTHING)
+    groups = [Group(*key, *sums[key], key not in differing) for key in sorted(sums)]
+    total = Amounts(*map(sum, zip(*(group.there for group in groups), strict=True)))
     source = Source(name, total.jobs, total.wall_s, total.cpu_s, agrees=not differences, proof="batch system")
     return LrmsReport(source, differences, groups)
 

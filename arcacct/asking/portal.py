@@ -123,23 +123,19 @@ def read_portal(path: str, month: Month) -> Export:
             return Export(_measure(rows[: number + 1]), found)
     for number, row in enumerate(rows):
         if number and _month_of(row[0]) == month:
-            names = rows[number - 1 - _months_above(rows, number)]
+            # Months may stand directly above it: the header is above them.
+            above = number - 1
+            while above > 0 and _month_of(rows[above][0]) is not None:
+                above -= 1
+            names = rows[above]
             cells = zip(names[1:], row[1:], strict=False)
             found = {
                 name or "all": _number(cell, path) for name, cell in cells if not _NO_ROW.fullmatch(name) or not name
             }
-            return Export(_measure(rows[: number - _months_above(rows, number)]), found)
+            return Export(_measure(rows[: above + 1]), found)
     raise InputError(
         f"{path}: no {month[0]:04d}-{month[1]:02d} in it; export a table of the number of jobs with months on one side"
     )
-
-
-def _months_above(rows: Sequence[Sequence[str]], number: int) -> int:
-    """How many rows of months stand directly above a row: the header is above them."""
-    count = 0
-    while number - 1 - count > 0 and _month_of(rows[number - 1 - count][0]) is not None:
-        count += 1
-    return count
 
 
 def _measure(above: Sequence[Sequence[str]]) -> str:

@@ -19,6 +19,7 @@ from arcacct.jobs.rows import schema_version
 from arcacct.jobs.statuses import SQL_ABORTED, SQL_BY_ITSELF, SQL_FAILED
 
 _LARGEST = 2**53
+_MOST_NAMES = 200
 _FINAL = f"StatusID IN (SELECT ID FROM Status WHERE Name IN {SQL_BY_ITSELF})"
 # The same jobs as are published: one that vanished unfinished counts if the batch system measured something.
 _COUNTED = (
@@ -258,7 +259,7 @@ def monthly_parts(
         yield UsagePart(tuple(key), cores, benchmark, jobs, wall_s, cpu_s, 0, 0, 0)
 
 
-def names(con: Connection, kind: str, prefix: str, limit: int = 200) -> list[str]:
+def names(con: Connection, kind: str, prefix: str) -> list[str]:
     """Names that begin so, for completion: kind is user, vo, fqan, queue, state, endpoint or job."""
     _said, _number, source, column = _Name("", "", "AAR", "JobID") if kind == "job" else _NAMES[f"{kind}s"]
     begin = escaped(prefix)
@@ -271,7 +272,7 @@ def names(con: Connection, kind: str, prefix: str, limit: int = 200) -> list[str
     rows = con.execute(
         f"SELECT DISTINCT {column} FROM {source} WHERE {column} >= ? AND {column} < ? AND {column} <> ''"
         f" ORDER BY {column} LIMIT ?",
-        (begin, begin + "\U0010ffff", limit),
+        (begin, begin + "\U0010ffff", _MOST_NAMES),
     )
     return [shown(name) for (name,) in rows]
 

@@ -91,11 +91,7 @@ class UsageSum:
             "cpu_efficiency": round(self.cpu_s / self.core_s, 4) if self.core_s else None,
         }
         if details:
-            shown |= {
-                "failed_jobs": self.failed_jobs,
-                "stage_in_bytes": self.stage_in_bytes,
-                "stage_out_bytes": self.stage_out_bytes,
-            }
+            shown |= {name: getattr(self, name) for name in ("failed_jobs", "stage_in_bytes", "stage_out_bytes")}
         return shown
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from arcacct.arex.barrier import printable, reason
-from arcacct.arex.control_files import JobFiles, read_rest, read_status_file
+from arcacct.arex.control_files import read_job, read_status_file
 from arcacct.arex.facts import job_facts
 from arcacct.arex.layout import is_job_id, scan_status_files
+from arcacct.arex.sweeping import printable, reason
 from arcacct.asking import story
 from arcacct.asking.arex_month import arex_month
 from arcacct.asking.portal import compare_portal
@@ -166,8 +166,7 @@ def _control_jobs(settings: Settings, month: Month, differences: list[Deviation]
             status = read_status_file(path)
             if status is None or status.state != "FINISHED":
                 continue
-            files = JobFiles(settings.places.controldir, job_id, status.state)
-            files = read_rest(files, status, lambda _stat: "", _LOCKED_S)
+            files = read_job(settings.places.controldir, job_id, status.state, lambda _stat: "", _LOCKED_S, status)
             usage = job_facts(files, settings.places.rules).usage
         except Exception as error:  # noqa: BLE001  whatever it is, the other jobs are compared
             wrong(job_id, path, error)

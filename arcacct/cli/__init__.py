@@ -56,6 +56,8 @@ class LazyGroup(click.Group):
         # No module can be called `import`.
         name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
         command: click.Command = getattr(import_module(f"arcacct.cli.{name}"), name)
+        # In full, for shells that show it beside what they complete.
+        command.short_help = command.get_short_help_str(200)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 import click
@@ -17,16 +17,11 @@ from arcacct.cli.context import conf_of, places_of
 from arcacct.cli.speech import redraw
 from arcacct.conf.settings import examine
 from arcacct.db import foreign, opening
+from arcacct.db.engine import Connection
 from arcacct.errors import ArcacctError
 from arcacct.jobs.rows import schema_version
 from arcacct.targets import kinds
 from arcacct.wording import plain
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from arcacct.db.engine import Connection
 
 _PATIENCE_S = 1.0
 _HARMLESS = re.compile(r"[\w/.,:=@%+ -]+")

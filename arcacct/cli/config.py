@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
 from arcacct.cli.context import conf_of
 from arcacct.cli.speech import block, examples, say
 from arcacct.conf.check import check
+from arcacct.conf.parser import Conf
 from arcacct.conf.places import places
 from arcacct.conf.problems import WARNING, Problem, errors
 from arcacct.conf.show import show
@@ -14,12 +17,6 @@ from arcacct.db.place import astray
 from arcacct.errors import ConfigError
 from arcacct.publishing.vos import unknown_vos
 from arcacct.targets import kinds
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from arcacct.conf.parser import Conf
 
 
 @click.group(epilog=examples("arcacct config check", "arcacct config show"))

@@ -11,6 +11,7 @@ import click
 from arcacct.cli.context import places_of, settings_of
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.speech import complain, confirm, examples, say
+from arcacct.conf.places import Places
 from arcacct.db.opening import (
     accounting,
     initialise,
@@ -21,10 +22,6 @@ from arcacct.db.opening import (
     require,
 )
 from arcacct.errors import ConfigError, InputError, StoreError, UsageError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.conf.places import Places
 
 
 @click.group(epilog=examples("arcacct db init", "arcacct db backup /var/backups/arcacct"))

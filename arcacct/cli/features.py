@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import click
 
-from arcacct.cli.arguments import together
+from arcacct.cli.arguments import Decorator, in_order, together
 from arcacct.cli.context import conf_of, places_of, settings_of
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.speech import complain, examples, say
@@ -20,38 +19,29 @@ from arcacct.features.check import check as check_all
 from arcacct.features.collect import collect
 from arcacct.features.files import remove as remove_directory
 from arcacct.features.http import Web
-from arcacct.features.keys import JOB_KEYS, MACHINE_KEYS
+from arcacct.features.keys import JOB_KEYS, MACHINE_KEYS, Key
 from arcacct.features.places import default_file, locations, valid
 from arcacct.features.reader import missing, read, remaining_s
 from arcacct.jobs.reading import by_job_id
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.features.keys import Key
-
-_Result = TypeVar("_Result")
 _FORCE = click.option("--force", is_flag=True, help="Also write what looks wrong or should not change.")
 _HEPSCORE = click.option("--hepscore-is-hs06", is_flag=True, help="Write ratings in HEPscore23 as hs06.")
 
 
-def _key_options(
-    keys: tuple[Key, ...], but: tuple[str, ...] = ()
-) -> Callable[[Callable[..., _Result]], Callable[..., _Result]]:
+def _key_options(keys: tuple[Key, ...], but: tuple[str, ...] = ()) -> Decorator:
     """One option for each key of the specification; the command gets the keys that have a value as ``given``."""
-    wanted = [key for key in keys if key.name not in but]
 
-    def add(command: Callable[..., _Result]) -> Callable[..., _Result]:
+    def given(**values: str | None) -> dict[str, str]:
+        return {key: value for key, value in values.items() if value is not None}
 
-        def given(**values: str | None) -> dict[str, str]:
-            return {key: value for key, value in values.items() if value is not None}
-
-        command = together(given, "given", [key.name for key in wanted])(command)
-        for key in reversed(wanted):
-            option = click.option(f"--{key.name.replace('_', '-')}", key.name, metavar="VALUE", help=f"{key.meaning}.")
-            command = option(command)
-        return command
-
-    return add
+    wanted = {key.name: key.meaning for key in keys if key.name not in but}
+    return in_order(
+        *(
+            click.option(f"--{name.replace('_', '-')}", name, metavar="VALUE", help=f"{meaning}.")
+            for name, meaning in wanted.items()
+        ),
+        together(given, "given", wanted),
+    )
 
 
 class _Where(NamedTuple):
@@ -63,17 +53,14 @@ class _Where(NamedTuple):
     metadata_file: str | None
 
 
-def _places(command: Callable[..., _Result]) -> Callable[..., _Result]:
-    """The options that say where features are; the command gets them as ``where``."""
-    command = together(_Where, "where")(command)
-    for option in (
-        click.option("--metadata-file", metavar="FILE", help="Where its answer is kept (only read once)."),
-        click.option("--metadata-url", metavar="URL", help="A cloud's metadata that name both places."),
-        click.option("--job", metavar="PLACE", help="Directory or URL; $JOBFEATURES without it."),
-        click.option("--machine", metavar="PLACE", help="Directory or URL; $MACHINEFEATURES without it."),
-    ):
-        command = option(command)
-    return command
+_places = in_order(
+    click.option("--machine", metavar="PLACE", help="Directory or URL; $MACHINEFEATURES without it."),
+    click.option("--job", metavar="PLACE", help="Directory or URL; $JOBFEATURES without it."),
+    click.option("--metadata-url", metavar="URL", help="A cloud's metadata that name both places."),
+    click.option("--metadata-file", metavar="FILE", help="Where its answer is kept (only read once)."),
+    together(_Where, "where"),
+)
+"""The options that say where features are; the command gets them as ``where``."""
 
 
 @click.group(epilog=examples("arcacct features show", "arcacct features check"))

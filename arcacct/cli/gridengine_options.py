@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeVar
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import click
 
-from arcacct.cli.arguments import together
+from arcacct.cli.arguments import in_order, together
 from arcacct.cli.instants import INSTANT
 from arcacct.errors import UsageError
 from arcacct.gridengine.questions import Tasks
 from arcacct.gridengine.totals import COLUMNS, Question, window
 
-_Result = TypeVar("_Result")
 _TASKS = re.compile(r"([0-9]+)(?:-([0-9]+)(?::([0-9]+))?)?")
 
 
@@ -35,28 +34,24 @@ class Qacct(NamedTuple):
         yield from (f"--{name}" for name, value in (*self.patterns.items(), *others) if value is not None)
 
 
-def question_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
-    """The options that both commands have; they get what these say as ``qacct``."""
-    command = together(_qacct, "qacct", (*COLUMNS, "days", "now", "on", "masters"))(command)
-    options = [
-        *(
-            click.option(f"--{name}", metavar="PATTERN", help=f"Records of this {column.meaning}.")
-            for name, column in COLUMNS.items()
-        ),
-        click.option(
-            "-d", "--days", type=click.IntRange(min=0), metavar="DAYS", help="So long from -b, up to -e, or up to now."
-        ),
-        click.option("--now", type=INSTANT, metavar="TIME", help="What -d takes for now."),
-        click.option("--on", type=click.Choice(("start", "end")), help="Which time -b, -e and -d mean; default start."),
-        click.option("-m", "--masters", is_flag=True, help="No tasks of parallel jobs, only the jobs themselves."),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
 def _qacct(days: int | None, now: int | None, on: str | None, masters: bool, **patterns: str | None) -> Qacct:
     return Qacct({name: text for name, text in patterns.items() if text is not None}, days, now, on, masters)
+
+
+question_options = in_order(
+    *(
+        click.option(f"--{name}", metavar="PATTERN", help=f"Records of this {column.meaning}.")
+        for name, column in COLUMNS.items()
+    ),
+    click.option(
+        "-d", "--days", type=click.IntRange(min=0), metavar="DAYS", help="So long from -b, up to -e, or up to now."
+    ),
+    click.option("--now", type=INSTANT, metavar="TIME", help="What -d takes for now."),
+    click.option("--on", type=click.Choice(("start", "end")), help="Which time -b, -e and -d mean; default start."),
+    click.option("-m", "--masters", is_flag=True, help="No tasks of parallel jobs, only the jobs themselves."),
+    together(_qacct, "qacct", (*COLUMNS, "days", "now", "on", "masters")),
+)
+"""The options that both commands have; they get what these say as ``qacct``."""
 
 
 def question_of(given: Qacct, columns: str | None, from_s: int | None, until_s: int | None) -> Question:

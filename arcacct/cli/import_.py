@@ -6,17 +6,13 @@ from importlib import import_module
 
 import click
 
-from arcacct.arex.importing import arex_databases, import_arex, retry_rejected
+from arcacct.arex.importing import ImportReport, arex_databases, import_arex, retry_rejected
 from arcacct.cli.context import places_of
 from arcacct.cli.instants import zone_of
 from arcacct.cli.speech import examples, say
 from arcacct.cli.working import progress, tell_retried
 from arcacct.db.opening import accounting, refuse_unasked
 from arcacct.errors import InputError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.arex.importing import ImportReport
 
 _SHOWN = 20
 

@@ -9,13 +9,9 @@ from arcacct.cli.speech import complain, examples, say
 from arcacct.cli.working import progress, tell_retried, until_asked
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
-from arcacct.sonar.importing import Importer
+from arcacct.sonar.importing import Importer, SonarReport
 from arcacct.sonar.records import has_arex_records
 from arcacct.sonar.site import Site
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.sonar.importing import SonarReport
 
 
 @click.command(

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import click
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from arcacct.asking import health
-from arcacct.asking.health import Health, TargetHealth
+from arcacct.asking.health import Health
+from arcacct.asking.health_rows import TargetState
 from arcacct.cli.context import settings_of
 from arcacct.cli.speech import block, data, examples
 from arcacct.cli.thresholds import threshold_options
 from arcacct.errors import InputError
 from arcacct.files.foreign import open_parent
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 HELP: dict[str, tuple[str, tuple[str, ...]]] = {
     "arcacct_check": ("0 ok, 1 warning, 2 critical, 3 unknown, as `arcacct status` judges", ("subject",)),
@@ -54,10 +53,7 @@ Value = tuple[str, float | None, tuple[str, ...]]
 """Name, value (``None``: not known), values of the labels."""
 
 
-@click.command(
-    short_help="The same for Prometheus, as a file for its textfile collector.",
-    epilog=examples("arcacct metrics", "arcacct metrics --output /var/lib/node_exporter/arcacct.prom"),
-)
+@click.command(epilog=examples("arcacct metrics", "arcacct metrics --output /var/lib/node_exporter/arcacct.prom"))
 @click.option("--output", metavar="FILE", help="Write this file, as a whole or not at all, instead of stdout.")
 @click.pass_context
 @threshold_options
@@ -68,9 +64,7 @@ def metrics(ctx: click.Context, output: str | None, limits: health.Thresholds) -
     What is not known is left out. Run it from a timer, as a user who may read the databases and write the file.
     """
     found = health.examine(settings_of(ctx))
-    registry = CollectorRegistry()
-    registry.register(_Known(found, health.judge(found, limits)))
-    text = generate_latest(registry)
+    text = generate_latest(_Known(found, health.judge(found, limits)))
     if output is None:
         block(text.decode(), data)
         return
@@ -122,25 +116,25 @@ def _values(found: Health, checks: list[health.Check]) -> Iterator[Value]:
     yield "arcacct_spool_oldest_timestamp_seconds", found.spool.oldest_s, ()
     yield "arcacct_spool_unusable_files", found.spool.unusable, ()
     if found.recorded is not None:
-        yield "arcacct_ledger_doubts", len(found.doubts) + sum(one.state.in_doubt for one in found.targets), ()
+        yield "arcacct_ledger_doubts", len(found.doubts) + sum(one.in_doubt for one in found.targets), ()
     for target in found.targets:
         yield from _target_values(target)
     for path, end in found.certificates.items():
         yield "arcacct_certificate_not_after_timestamp_seconds", end if isinstance(end, int) else None, (path,)
 
 
-def _target_values(target: TargetHealth) -> Iterator[Value]:
-    state, name = target.state, (target.name,)
-    yield "arcacct_target_last_success_timestamp_seconds", state.last_success_s, name
+def _target_values(target: TargetState) -> Iterator[Value]:
+    name = (target.name,)
+    yield "arcacct_target_last_success_timestamp_seconds", target.last_success_s, name
     yield "arcacct_target_due_timestamp_seconds", target.due_s or None, name
-    yield "arcacct_target_waiting_records", state.waiting.records, name
-    yield "arcacct_target_oldest_waiting_timestamp_seconds", state.waiting.oldest_end_s, name
-    yield "arcacct_target_unanswered_messages", state.unanswered, name
-    yield "arcacct_target_never_sent_records", state.never_sent, name
-    yield "arcacct_target_held_months", len(state.held_months), name
-    for one in state.held_months:
+    yield "arcacct_target_waiting_records", target.waiting.records, name
+    yield "arcacct_target_oldest_waiting_timestamp_seconds", target.waiting.oldest_end_s, name
+    yield "arcacct_target_unanswered_messages", target.unanswered, name
+    yield "arcacct_target_never_sent_records", target.never_sent, name
+    yield "arcacct_target_held_months", len(target.held_months), name
+    for one in target.held_months:
         month = f"{one.year:04d}-{one.month:02d}"
         yield "arcacct_target_held_month_jobs", one.given_jobs, (target.name, month, "given")
         yield "arcacct_target_held_month_jobs", one.found_jobs, (target.name, month, "found")
     for held in _STATES:
-        yield "arcacct_target_held_records", state.held.get(held, 0), (target.name, held)
+        yield "arcacct_target_held_records", target.held.get(held, 0), (target.name, held)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
 
 import click
@@ -13,10 +14,6 @@ from arcacct.errors import TargetBusy
 from arcacct.sonar.producing import Host, line
 from arcacct.sonar.producing import sample as probe_sample
 from arcacct.sonar.producing import sysinfo as probe_sysinfo
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _CLUSTER = click.option("--cluster", default="", metavar="NAME", help="Name of the cluster, as in all its telemetry.")
 _NODE = click.option("--node", default="", metavar="NAME", help="Name of this node, if not that of the host.")

@@ -19,10 +19,9 @@ from arcacct.targets import plugs
 
 
 @click.command(
-    short_help="Send new records to every configured target.",
     epilog=examples(
         "arcacct publish --dry-run", "arcacct publish --target apel:egi --now", "arcacct publish --since 2026-11-01"
-    ),
+    )
 )
 @target_option
 @click.option("--now", is_flag=True, help="Also targets whose urdelivery_frequency is not over.")

@@ -21,12 +21,11 @@ _GRACE_S = 2.0
 
 
 @click.command(
-    short_help="Run one SQL query that only reads.",
     epilog=examples(
         'arcacct query "SELECT vo, sum(jobs) FROM v1_usage_by_month GROUP BY vo"',
         'arcacct query --format csv "SELECT * FROM v1_jobs LIMIT 10"',
         "arcacct query - < report.sql",
-    ),
+    )
 )
 @click.argument("sql")
 @format_option

@@ -6,28 +6,25 @@ import signal
 
 import click
 
+from arcacct.cli.arguments import in_order
 from arcacct.cli.speech import block, examples, say
 from arcacct.sandbox import RECEIVERS, Sandbox
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-def _port_options(command: Callable[..., None]) -> Callable[..., None]:
-    """An option for the port of each receiver."""
-    for receiver in reversed(RECEIVERS):
-        words = f"Port of {receiver.title}{'; a free one if not given' if receiver is RECEIVERS[0] else ''}."
-        option = click.option(
-            f"--{receiver.endpoint}-port", type=click.IntRange(0, 65535), default=0, metavar="PORT", help=words
-        )
-        command = option(command)
-    return command
 
 
 @click.command(epilog=examples("arcacct sandbox --dir /tmp/receivers"))
 @click.option("--dir", "directory", required=True, metavar="DIR", help="Keep certificates and received documents here.")
-@_port_options
+@in_order(
+    *(
+        click.option(
+            f"--{receiver.endpoint}-port",
+            type=click.IntRange(0, 65535),
+            default=0,
+            metavar="PORT",
+            help=f"Port of {receiver.title}{'; a free one if not given' if receiver is RECEIVERS[0] else ''}.",
+        )
+        for receiver in RECEIVERS
+    )
+)
 def sandbox(directory: str, **ports: int) -> None:
     """
     Run receivers on this machine to rehearse publishing.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeVar
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import click
 
@@ -12,34 +12,29 @@ from arcacct.asking import arcctl as words
 from arcacct.asking import questions
 from arcacct.asking.questions import Selection
 from arcacct.asking.usage import NEEDS, usage
-from arcacct.cli.arguments import together
+from arcacct.cli.arguments import in_order, together
 from arcacct.cli.asking import arcctl_option, arcctl_version, asking, completed
 from arcacct.cli.gridengine_options import Qacct, question_of, question_options, tasks_of
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.speech import complain, data, examples, say
 from arcacct.cli.tables import format_option, lines
+from arcacct.db.engine import Connection
 from arcacct.errors import UsageError
 from arcacct.gridengine.questions import records, sums
 from arcacct.gridengine.totals import COLUMNS, table, table_columns
 from arcacct.jobs.states import FINAL, IN_PROGRESS
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.db.engine import Connection
-
-OUTPUTS = (
-    "brief",
-    "jobcount",
-    "walltime",
-    "cputime",
-    "data-staged-in",
-    "data-staged-out",
-    "wlcgvos",
-    "fqans",
-    "users",
-    "jobids",
-    "json",
-)
+_AMOUNTS = {
+    "jobcount": "count",
+    "walltime": "walltime",
+    "cputime": "cputime",
+    "data-staged-in": "stagein",
+    "data-staged-out": "stageout",
+}
+"""By output: the one of JobTotals that is shown."""
+_NAMES = {"wlcgvos": "vos", "fqans": "fqans", "users": "users"}
+"""By output: the field of Selection whose names are listed."""
+OUTPUTS = ("brief", *_AMOUNTS, *_NAMES, "jobids", "json")
 _FILTERS = {
     "vo": ("vos", "VO", "Jobs of this VO."),
     "fqan": ("fqans", "FQAN", "With this first FQAN."),
@@ -51,7 +46,6 @@ _FILTERS = {
 """Field of Selection, metavar and help of each --filter-... that the database can complete."""
 _OF_JOBS = {*Selection._fields, "show_active", "output", "arcctl", "details"} - {"after_s", "until_s"}
 """What means nothing with --gridengine."""
-_Result = TypeVar("_Result")
 
 
 class StatsOptions(NamedTuple):
@@ -69,23 +63,14 @@ class StatsOptions(NamedTuple):
     qacct: Qacct
 
 
-def _filter_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
-    for name, (field, metavar, text) in reversed(_FILTERS.items()):
-        command = click.option(
-            f"--filter-{name}", field, multiple=True, metavar=metavar, shell_complete=completed(name), help=text
-        )(command)
-    return command
-
-
 @click.command(
-    short_help="Sums over jobs, as arcctl prints them or by month, VO, user, ...",
     epilog=examples(
         "arcacct stats -b 2026-11-01 -e 2026-12-01 --filter-vo atlas",
         "arcacct stats -o json",
         "arcacct stats --by month,vo --format csv",
         "arcacct stats --from 2026-11-01 --to 2026-12-01 --by user,queue --details",
         "arcacct stats --gridengine --by owner,project -d 30",
-    ),
+    )
 )
 @click.option(
     "-b", "--end-from", "after_s", type=INSTANT, metavar="TIME", help="Jobs that ended after this time (UTC)."
@@ -103,7 +88,14 @@ def _filter_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
 )
 @click.option("--from", "from_s", type=INSTANT, metavar="TIME", help="Jobs that ended at this time or later.")
 @click.option("--to", "before_s", type=INSTANT, metavar="TIME", help="Jobs that ended before this time.")
-@_filter_options
+@in_order(
+    *(
+        click.option(
+            f"--filter-{name}", field, multiple=True, metavar=metavar, shell_complete=completed(name), help=text
+        )
+        for name, (field, metavar, text) in _FILTERS.items()
+    )
+)
 @click.option(
     "--filter-extra",
     "extra",
@@ -221,15 +213,4 @@ def _arcctl(con: Connection, chosen: Selection, given: StatsOptions) -> Iterator
         if totals.count:
             yield from words.brief(totals, version, active=active)
     else:
-        amounts = {
-            "jobcount": totals.count,
-            "walltime": totals.walltime,
-            "cputime": totals.cputime,
-            "data-staged-in": totals.stagein,
-            "data-staged-out": totals.stageout,
-        }
-        yield str(amounts[output])
-
-
-_NAMES = {"users": "users", "wlcgvos": "vos", "fqans": "fqans"}
-"""By output: the field of Selection whose names are listed."""
+        yield str(getattr(totals, _AMOUNTS[output]))

@@ -17,8 +17,7 @@ _COLOURS = ("green", "yellow", "red", "magenta")
 
 
 @click.command(
-    short_help="Whether all is well, on one screen and by exit code.",
-    epilog=examples("arcacct status", "arcacct status --warn-unsent 6 --crit-unsent 48", "arcacct status --json"),
+    epilog=examples("arcacct status", "arcacct status --warn-unsent 6 --crit-unsent 48", "arcacct status --json")
 )
 @click.option("--json", "as_json", is_flag=True, help="A list of checks instead: subject, severity (0-3), text.")
 @click.pass_context

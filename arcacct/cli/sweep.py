@@ -9,7 +9,7 @@ from threading import Event
 import click
 
 from arcacct.arex.following import follow as follow_all
-from arcacct.arex.sweep import Found, SweepReport
+from arcacct.arex.sweep import Gap, SweepReport
 from arcacct.arex.sweep import sweep as sweep_all
 from arcacct.cli.context import places_of
 from arcacct.cli.speech import complain, examples, say
@@ -89,7 +89,7 @@ def sweep(
 
 
 def _summary(report: SweepReport, here: Places, *, dry_run: bool = False) -> str:
-    kinds = ", ".join(f"{report.found[kind]} {words}" for kind, words in Found.WORDS.items() if report.found.get(kind))
+    kinds = ", ".join(f"{report.found[kind]} {words}" for kind, words in Gap.WORDS.items() if report.found.get(kind))
     return (
         f"{'dry run, nothing written: ' if dry_run else ''}{report.spooled} events from the spool; {report.jobs} jobs "
         f"in {here.controldir}, {report.looked_at} read, {report.recorded} recorded{': ' if kinds else ''}{kinds}"

@@ -27,10 +27,7 @@ _COLUMNS = (
 _SHOWN = 20
 
 
-@click.command(
-    short_help="Take over from jura-ng without counting a job twice.",
-    epilog=examples("arcacct switch --plan", "arcacct switch --target apel:egi --yes"),
-)
+@click.command(epilog=examples("arcacct switch --plan", "arcacct switch --target apel:egi --yes"))
 @click.argument("path", required=False)
 @click.option("--plan", "plan_only", is_flag=True, help="Show the plan and stop: change nothing.")
 @click.option(

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
-
 import click
 
 from arcacct.asking.health import DAY_S, HOUR_S, Limit, Thresholds
-from arcacct.cli.arguments import together
+from arcacct.cli.arguments import in_order, together
 
-_Result = TypeVar("_Result")
 _OPTIONS = {
     "unsent_s": ("unsent", HOUR_S, "H", "hours that records wait for a target"),
     "sweep_s": ("sweep", HOUR_S, "H", "hours since the last sweep"),
@@ -21,27 +17,28 @@ _OPTIONS = {
 }
 
 
-def threshold_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
-    """Add --warn-X and --crit-X for each threshold; the command gets what they say as ``limits``."""
-    names = [f"{kind}_{field}" for field in _OPTIONS for kind in ("warn", "crit")]
-    command = together(_thresholds, "limits", names)(command)
-    for field, default in reversed(Thresholds()._asdict().items()):
-        name, unit, metavar, what = _OPTIONS[field]
-        for kind, word, value in (("crit", "Critical", default.critical), ("warn", "Warning", default.warning)):
-            command = click.option(
-                f"--{kind}-{name}",
-                f"{kind}_{field}",
-                type=click.FloatRange(0),
-                default=value / unit,
-                metavar=metavar,
-                help=f"{word} at so many {what}; default {value / unit:g}.",
-            )(command)
-    return command
-
-
 def _thresholds(**given: float) -> Thresholds:
     limits = {
         field: Limit(int(given[f"warn_{field}"] * unit), int(given[f"crit_{field}"] * unit))
         for field, (_name, unit, _metavar, _what) in _OPTIONS.items()
     }
     return Thresholds(**limits)
+
+
+_DEFAULTS: dict[str, Limit] = Thresholds()._asdict()
+threshold_options = in_order(
+    *(
+        click.option(
+            f"--{kind}-{name}",
+            f"{kind}_{field}",
+            type=click.FloatRange(0),
+            default=_DEFAULTS[field][place] / unit,
+            metavar=metavar,
+            help=f"{word} at so many {what}; default {_DEFAULTS[field][place] / unit:g}.",
+        )
+        for field, (name, unit, metavar, what) in _OPTIONS.items()
+        for place, (kind, word) in enumerate((("warn", "Warning"), ("crit", "Critical")))
+    ),
+    together(_thresholds, "limits", [f"{kind}_{field}" for field in _OPTIONS for kind in ("warn", "crit")]),
+)
+"""--warn-X and --crit-X for each threshold; the command gets what they say as ``limits``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 
@@ -18,29 +19,23 @@ from arcacct.cli.tables import FORMATS, show
 from arcacct.db import opening
 from arcacct.errors import UsageError
 from arcacct.gridengine import figures as of_gridengine
+from arcacct.jobs.local import Figures
 from arcacct.publishing.instants import month_bounds
 from arcacct.slurm import figures as of_slurm
 from arcacct.slurm.command import SacctCommand
 from arcacct.slurm.output import OutputForm
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from arcacct.jobs.local import Figures
 
 _SHOWN = 20
 _HOUR_S = 3600
 
 
 @click.command(
-    short_help="Compare a month's counts and hours in all places that have them.",
     epilog=examples(
         "arcacct verify 2026-11",
         "arcacct verify 2026-11 --portal portal.csv --all",
         "arcacct verify 2026-11 --lrms slurm",
         "arcacct verify 2026-11 --format json",
-    ),
+    )
 )
 @click.argument("month", type=MONTH, metavar="YYYY-MM")
 @click.option(

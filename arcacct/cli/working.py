@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import click
 
 from arcacct.cli.speech import complain, say
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from arcacct.jobs.rejected import Retried
+from arcacct.jobs.rejected import Retried
 
 wait_option = click.option(
     "--wait",

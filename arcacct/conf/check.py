@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 
 from arcacct.conf import credentials, parser, places
 from arcacct.conf.credentials import Finding
 from arcacct.conf.lookup import find
+from arcacct.conf.parser import Block, Conf, Option
 from arcacct.conf.problems import ERROR, WARNING, Problem, in_order
 from arcacct.conf.settings import examine
-from arcacct.conf.targets import targets
+from arcacct.conf.targets import Kinds, Target, targets
 from arcacct.errors import ConfigError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from arcacct.conf.parser import Block, Conf, Option
-    from arcacct.conf.targets import Kinds, Target
 
 HOOK = "arcacct"
 """What the name of our callout contains."""

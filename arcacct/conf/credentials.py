@@ -14,13 +14,9 @@ from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from arcacct.conf.problems import ERROR, WARNING
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 
 DAY_S = 86400
 SOON_S = 14 * DAY_S
@@ -76,7 +72,7 @@ def key_findings(key: str, cert: str) -> list[Finding]:
     if stat.S_IMODE(os.stat(key).st_mode) & 0o077:
         findings.append(Finding(WARNING, f"{key} can be read by others than its owner; chmod 600 it"))
     certificate = _certificate(cert)
-    if not isinstance(certificate, Finding) and _bytes(certificate.public_key()) != _bytes(public):
+    if not isinstance(certificate, Finding) and certificate.public_key() != public:
         findings.append(Finding(ERROR, f"{key} is not the key of {cert}; name the pair that belongs together"))
     return findings
 
@@ -115,7 +111,3 @@ def _read(path: str) -> bytes | Finding:
             return file.read()
     except OSError as error:
         return Finding(ERROR, f"{path} cannot be read: {error.strerror}; name a file that this user may read")
-
-
-def _bytes(key: PublicKeyTypes) -> bytes:
-    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)

@@ -9,13 +9,10 @@ describes each one, and a test keeps both in step.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from arcacct.conf import places, values
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Spec(NamedTuple):

@@ -4,15 +4,13 @@ Where this host keeps its accounting, and the few settings the recorder needs.
 On the hook's path: nothing but string methods and the parser; ``os`` only where a path needs it.
 """
 
-from arcacct.conf.parser import absolute
+from arcacct.conf.parser import Conf, absolute
 from arcacct.errors import ConfigError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import TypeVar
-
-    from arcacct.conf.parser import Conf
 
     _Read = TypeVar("_Read")
 
@@ -41,8 +39,6 @@ NO = ("no", "false", "0", "off")
 class JobRules:
     """What the site has decided about records of jobs, beside what the jobs' files say."""
 
-    __slots__ = ("claim_names", "default_benchmark", "vo_claims", "vomsless_vos")
-
     def __init__(
         self,
         default_benchmark: str,
@@ -64,26 +60,6 @@ class JobRules:
 
 class Places:
     """Paths, all absolute, and what the recorder has to know about each job's surroundings."""
-
-    __slots__ = (
-        "arex_accounting",
-        "breaker",
-        "controldir",
-        "controldir_from",
-        "database",
-        "deadline_s",
-        "directory",
-        "maintenance",
-        "place_note",
-        "publishing_database",
-        "publishing_lock",
-        "queue_lock",
-        "read_group",
-        "rehearsal",
-        "rules",
-        "spool",
-        "spool_fallback",
-    )
 
     def __init__(
         self,
@@ -125,7 +101,7 @@ class Places:
         self.rehearsal = rehearsal
 
 
-def places(conf: "Conf | None", controldir: str | None = None, database: str | None = None) -> Places:
+def places(conf: Conf | None, controldir: str | None = None, database: str | None = None) -> Places:
     """
     The places of this host: those given, else those of the configuration, else ARC's defaults.
 
@@ -133,20 +109,41 @@ def places(conf: "Conf | None", controldir: str | None = None, database: str | N
     no time, and rules about VOs and claims that are none. In the hook that means: spool in the usual directory, and
     lose nothing.
     """
-    rehearsal = _get(conf, "arcacct", "rehearsal")
-    fallback = _get(conf, "arcacct", "spool_fallback")
-    control = absolute(controldir or _get(conf, "arex", "controldir") or CONTROLDIR)
-    alone = yes_or_no(_get(conf, "arcacct", "arex_writes_no_accounting") or "no") or False
+    if conf is None:
+        conf = Conf("", "")
+    rehearsal = conf.get("arcacct", "rehearsal")
+    fallback = conf.get("arcacct", "spool_fallback")
+    control = absolute(controldir or conf.get("arex", "controldir") or CONTROLDIR)
+    alone = yes_or_no(conf.get("arcacct", "arex_writes_no_accounting") or "no") or False
+    origin = "ARC's default, since [arex] controldir is set nowhere"
+    if controldir:
+        origin = GIVEN
+    elif conf.option("arex", "controldir") is not None:
+        origin = _where(conf, "arex", "controldir")
+    configured = database or conf.get("arcacct", "database")
+    path = absolute(configured) if configured else usual_database(control)
+    if configured and not alone and arex_writes(path, control):
+        raise ConfigError(f"{path if database else _where(conf, 'arcacct', 'database')}: {AREX_WRITES}")
+    rules = job_rules(conf)
+    deadline_s = DEADLINE_S
+    text = conf.get("arcacct", "deadline")
+    if text is not None:
+        try:
+            deadline_s = float(text)
+        except ValueError:
+            deadline_s = 0.0
+        if not 0 < deadline_s <= 3600:
+            raise ConfigError(f"{_where(conf, 'arcacct', 'deadline')}: {text!r} is no time; write seconds, as 5")
     return Places(
         control,
-        _database(conf, control, database, alone=alone),
-        job_rules(conf),
-        _deadline(conf),
-        _get(conf, "arcacct", "read_group"),
+        path,
+        rules,
+        deadline_s,
+        conf.get("arcacct", "read_group"),
         absolute(rehearsal) if rehearsal else None,
         absolute(fallback) if fallback else None,
         arex_accounting=not alone,
-        controldir_from=GIVEN if controldir else _origin(conf),
+        controldir_from=origin,
     )
 
 
@@ -173,9 +170,9 @@ def benchmark(text: str) -> str | None:
     return f"{kind}:{value}" if kind and " " not in kind and 0 < number < 1e9 else None
 
 
-def job_rules(conf: "Conf | None") -> JobRules:
-    """What the configuration says about records of jobs; ARC's defaults without one. Raises ConfigError."""
-    text = _get(conf, "lrms", "benchmark") or BENCHMARK
+def job_rules(conf: Conf) -> JobRules:
+    """What the configuration says about records of jobs. Raises ConfigError."""
+    text = conf.get("lrms", "benchmark") or BENCHMARK
     default_benchmark = benchmark(text)
     if default_benchmark is None:
         raise ConfigError(
@@ -183,7 +180,7 @@ def job_rules(conf: "Conf | None") -> JobRules:
         )
     vomsless_vos = tuple(_each(conf, "arex/jura", "vomsless_vo", vomsless_vo))
     names = None
-    arex = conf.blocks.get("arex") if conf is not None else None
+    arex = conf.blocks.get("arex")
     if arex is not None and "authtokenmap" in arex.options:
         # Lines without a value keep nothing: A-REX takes them so.
         names = _named_claims([pair for line in _each(conf, "arex", "authtokenmap", claim_names) for pair in line])
@@ -245,24 +242,14 @@ def yes_or_no(text: str) -> bool | None:
     return True if word in YES else False if word in NO else None
 
 
-def _get(conf: "Conf | None", block: str, option: str) -> str | None:
-    return conf.get(block, option) if conf is not None else None
-
-
-def _where(conf: "Conf | None", block: str, option: str) -> str:
-    found = conf.option(block, option) if conf is not None else None
+def _where(conf: Conf, block: str, option: str) -> str:
+    found = conf.option(block, option)
     return f"{found.file}:{found.line}: [{block}] {option}" if found is not None else f"[{block}] {option}"
 
 
-def _origin(conf: "Conf | None") -> str:
-    if conf is None or conf.option("arex", "controldir") is None:
-        return "ARC's default, since [arex] controldir is set nowhere"
-    return _where(conf, "arex", "controldir")
-
-
-def _each(conf: "Conf | None", block: str, option: str, read: "Callable[[str], _Read]") -> "Iterator[_Read]":
+def _each(conf: Conf, block: str, option: str, read: "Callable[[str], _Read]") -> "Iterator[_Read]":
     """Every value of a repeated option. Raises ConfigError with file and line."""
-    found = conf.blocks.get(block) if conf is not None else None
+    found = conf.blocks.get(block)
     for line in found.options.get(option, ()) if found is not None else ():
         if line.value:
             try:
@@ -279,26 +266,3 @@ def _named_claims(pairs: "list[tuple[str, str]]") -> "dict[str, tuple[str, ...]]
 
 
 _ARC_CLAIM_NAMES = _named_claims(claim_names(CLAIM_NAMES))
-
-
-def _database(conf: "Conf | None", controldir: str, given: str | None, *, alone: bool) -> str:
-    configured = given or _get(conf, "arcacct", "database")
-    if not configured:
-        return usual_database(controldir)
-    path = absolute(configured)
-    if not alone and arex_writes(path, controldir):
-        raise ConfigError(f"{path if given else _where(conf, 'arcacct', 'database')}: {AREX_WRITES}")
-    return path
-
-
-def _deadline(conf: "Conf | None") -> float:
-    text = _get(conf, "arcacct", "deadline")
-    if text is None:
-        return DEADLINE_S
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= 3600:
-        raise ConfigError(f"{_where(conf, 'arcacct', 'deadline')}: {text!r} is no time; write seconds, as 5")
-    return seconds

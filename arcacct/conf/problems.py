@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-
-from arcacct.errors import ConfigError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 ERROR = "error"
 WARNING = "warning"
@@ -47,11 +42,3 @@ def in_order(problems: Iterable[Problem], files: list[str]) -> list[Problem]:
     """Each complaint once, by file as they were read, then by line."""
     places = {file: number for number, file in enumerate(files)}
     return sorted(dict.fromkeys(problems), key=lambda found: (places.get(found.file, len(places)), found.line or 0))
-
-
-def refuse(problems: Iterable[Problem]) -> None:
-    """Raise one ConfigError that lists every error, one a line; warnings pass."""
-    found = errors(problems)
-    if found:
-        count = "one error" if len(found) == 1 else f"{len(found)} errors"
-        raise ConfigError(f"{count} in the configuration:", *map(str, found))

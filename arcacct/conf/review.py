@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
 from arcacct.benchmark import canonical_type
 from arcacct.conf import places
-from arcacct.conf.options import ARC_BLOCKS, ARC_ONLY, OBSOLETE
-from arcacct.conf.parser import ARC_CONF, OUR_CONF, is_run_time
+from arcacct.conf.options import ARC_BLOCKS, ARC_ONLY, OBSOLETE, Spec
+from arcacct.conf.parser import ARC_CONF, OUR_CONF, Block, Conf, Option, is_run_time
 from arcacct.conf.problems import ERROR, WARNING, Problem
-from arcacct.conf.targets import options_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from arcacct.conf.options import Spec
-    from arcacct.conf.parser import Block, Conf, Option
-    from arcacct.conf.targets import Kinds
+from arcacct.conf.targets import Kinds, options_of
 
 ARCHIVING = "arex/jura/archiving"
 LIKE = 0.75
@@ -41,7 +34,14 @@ def review(conf: Conf, kinds: Kinds, *, allow_jura: bool) -> list[Problem]:
     for block in conf.blocks.values():
         problems += _block(conf, block, kinds)
         problems += _vomsless(conf, block)
-    problems += _unheard(conf)
+    # Lines of arc.conf for the VO of jobs that arcacct does not see, since arcacct.conf has the block without them.
+    for block in conf.replaced:
+        ours = conf.blocks[block.name]
+        for line in block.options.get("vomsless_vo", ()) if "vomsless_vo" not in ours.options else ():
+            text = (
+                f"counts for A-REX alone, since [{ours.name}] in {ours.file} replaces this block; repeat the line there"
+            )
+            problems.append(_option(block, line, "vomsless_vo", WARNING, text))
     return problems
 
 
@@ -54,21 +54,17 @@ def _two_publishers(conf: Conf, kinds: Kinds, *, allow_jura: bool) -> Iterator[P
         there = conf.blocks[block.name].file == conf.our_conf
         what = f"is also in {conf.our_conf}: A-REX's jura-ng" if there else "is a target of A-REX's jura-ng, which"
         text = f"{what} would publish beside arcacct; {_moving(conf)}, or set allow_jura=yes"
-        for file, line in _places(block):
-            yield Problem(ERROR, file, line, block.name, None, text)
+        # In each file that has something of it: at the block's line, in further files at that of its first option.
+        first = {block.file: block.line}
+        for line in sorted((line for lines in block.options.values() for line in lines), key=lambda line: line.line):
+            first.setdefault(line.file, line.line)
+        for file, number in first.items():
+            yield Problem(ERROR, file, number, block.name, None, text)
     for block in arcs:
         # A-REX 7 reads vomsless_vo there for its own database: that block has to stay, and jura-ng finds nothing to do.
         if block.kind == "arex/jura" and not targets and "vomsless_vo" not in block.options:
             text = f"makes A-REX start jura-ng, which has no target; {_moving(conf)}"
             yield Problem(WARNING, block.file, block.line, block.name, None, text)
-
-
-def _places(block: Block) -> list[tuple[str, int]]:
-    """Each file that has something of a block, with the block's line, in further files that of its first option."""
-    first = {block.file: block.line}
-    for line in sorted((line for lines in block.options.values() for line in lines), key=lambda line: line.line):
-        first.setdefault(line.file, line.line)
-    return list(first.items())
 
 
 def _moving(conf: Conf) -> str:
@@ -87,7 +83,11 @@ def _block(conf: Conf, block: Block, kinds: Kinds) -> Iterator[Problem]:
     if kind == ARCHIVING:
         yield _about(block, WARNING, "is obsolete since ARC 6.8; remove it, arcacct keeps every record in its database")
     elif kind in ("lrms", "queue"):
-        yield from _benchmarks(block)
+        for line in block.options.get("benchmark", ()):
+            rated = (places.benchmark(line.value) or "").partition(":")[0]
+            if rated and canonical_type(rated) is None:
+                text = f"is of a type that APEL refuses, {rated!r}; it knows HEPscore23, HEPSPEC (HS06) and Si2k"
+                yield _option(block, line, "benchmark", WARNING, text)
     elif kind in kinds or kind == "arcacct" or (kind == "arex/jura" and ours):
         yield from _options(block, kind, kinds, strict=ours and kind != "arex/jura")
     elif ours and kind not in ARC_BLOCKS:
@@ -112,17 +112,6 @@ def _contradictions(block: Block, options: Iterable[Spec]) -> Iterator[Problem]:
                 yield _option(block, lines[-1], spec.name, WARNING, text)
 
 
-def _unheard(conf: Conf) -> Iterator[Problem]:
-    """Lines of arc.conf for the VO of jobs that arcacct does not see, since arcacct.conf has the block without them."""
-    for block in conf.replaced:
-        ours = conf.blocks[block.name]
-        for line in block.options.get("vomsless_vo", ()) if "vomsless_vo" not in ours.options else ():
-            text = (
-                f"counts for A-REX alone, since [{ours.name}] in {ours.file} replaces this block; repeat the line there"
-            )
-            yield _option(block, line, "vomsless_vo", WARNING, text)
-
-
 def _vomsless(conf: Conf, block: Block) -> Iterator[Problem]:
     """Lines that no job can meet: for an authgroup that there is not or was named before; those replaced later."""
     authgroups = [one.label for one in conf.blocks.values() if one.kind == "authgroup" and one.label]
@@ -145,14 +134,6 @@ def _vomsless(conf: Conf, block: Block) -> Iterator[Problem]:
             right = _instead(authgroup, authgroups, "is it right?")
             text = f"names authgroup {authgroup!r}, which there is not; {right}"
             yield _option(block, line, "vomsless_vo", WARNING, text)
-
-
-def _benchmarks(block: Block) -> Iterator[Problem]:
-    for line in block.options.get("benchmark", ()):
-        kind = (places.benchmark(line.value) or "").partition(":")[0]
-        if kind and canonical_type(kind) is None:
-            text = f"is of a type that APEL refuses, {kind!r}; it knows HEPscore23, HEPSPEC (HS06) and Si2k"
-            yield _option(block, line, "benchmark", WARNING, text)
 
 
 def _options(block: Block, kind: str, kinds: Kinds, *, strict: bool) -> Iterator[Problem]:

@@ -9,22 +9,17 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from arcacct import secrecy
 from arcacct.conf.lookup import read_block
 from arcacct.conf.options import OPTIONS
-from arcacct.conf.places import AREX_WRITES, CONTROLDIR, arex_writes, places
-from arcacct.conf.problems import ERROR, WARNING, Problem, errors, in_order, refuse
+from arcacct.conf.parser import Conf
+from arcacct.conf.places import AREX_WRITES, CONTROLDIR, Places, arex_writes, places
+from arcacct.conf.problems import ERROR, WARNING, Problem, errors, in_order
 from arcacct.conf.review import review
-from arcacct.conf.targets import Target, shared_receivers, targets
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.conf.parser import Conf
-    from arcacct.conf.places import Places
-    from arcacct.conf.targets import Kinds
-    from arcacct.conf.values import MapRule, NodeBenchmark
+from arcacct.conf.targets import Kinds, Target, shared_receivers, targets
+from arcacct.conf.values import MapRule, NodeBenchmark
+from arcacct.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +43,23 @@ class Settings:
     warnings: tuple[Problem, ...]
 
 
-def settings(conf: Conf, kinds: Kinds, *, controldir: str | None = None, database: str | None = None) -> Settings:
+def settings(conf: Conf, kinds: Kinds, *, database: str | None = None) -> Settings:
     """
-    The settings of this host; ``controldir`` and ``database`` of the command line win.
+    The settings of this host; ``database`` of the command line wins.
 
     ``kinds``: the targets that there may be (`arcacct.targets.kinds`).
 
     Raises ConfigError whose text has one line for each error of the configuration.
     """
-    found, problems = examine(conf, kinds, controldir=controldir, database=database)
-    refuse(problems)
-    assert found is not None
+    found, problems = examine(conf, kinds, database=database)
+    if found is None:
+        wrong = errors(problems)
+        count = "one error" if len(wrong) == 1 else f"{len(wrong)} errors"
+        raise ConfigError(f"{count} in the configuration:", *map(str, wrong))
     return found
 
 
-def examine(
-    conf: Conf, kinds: Kinds, *, controldir: str | None = None, database: str | None = None
-) -> tuple[Settings | None, list[Problem]]:
+def examine(conf: Conf, kinds: Kinds, *, database: str | None = None) -> tuple[Settings | None, list[Problem]]:
     """The settings, ``None`` where an error keeps them from being made, and every problem in the order of the files."""
     remember_secrets(conf)
     problems: list[Problem] = []
@@ -73,15 +68,27 @@ def examine(
         for kind in ("common", "arex", "lrms", "arex/jura", "arcacct")
     }
     common, ours = values["common"], values["arcacct"]
-    queues = _queue_benchmarks(conf, problems)
+    queues = []
+    for block in conf.blocks.values():
+        if block.kind == "queue" and block.label:
+            rated = read_block(conf, block.name, OPTIONS["queue"], problems)["benchmark"]
+            queues += [(block.label, rated[0])] if rated else []
     found = targets(conf, kinds, common["http_proxy"], problems)
     problems += shared_receivers(conf, found)
     problems += review(conf, kinds, allow_jura=bool(ours["allow_jura"]))
-    problems += _database(conf, controldir or values["arex"]["controldir"] or CONTROLDIR, database, ours)
+    path = database or conf.get("arcacct", "database")
+    controldir = os.path.abspath(values["arex"]["controldir"] or CONTROLDIR)
+    if path and not ours["arex_writes_no_accounting"] and arex_writes(path, controldir):
+        line = None if database else conf.option("arcacct", "database")
+        if line is None:
+            problems.append(Problem(ERROR, path, None, None, None, AREX_WRITES))
+        else:
+            name = conf.blocks["arcacct"].name
+            problems.append(Problem(ERROR, line.file, line.line, name, "database", AREX_WRITES))
     problems = in_order(problems, conf.files)
     if errors(problems):
         return None, problems
-    where = places(conf, controldir, database)
+    where = places(conf, None, database)
     made = Settings(
         hostname=common["hostname"],
         places=where,
@@ -91,7 +98,7 @@ def examine(
         local_group_prefix=ours["local_group_prefix"],
         map=ours["map"],
         node_benchmarks=ours["node_benchmark"],
-        queue_benchmarks=queues,
+        queue_benchmarks=tuple(queues),
         keep_messages_days=ours["keep_messages_days"],
         settle_s=ours["settle_s"],
         warnings=tuple(problem for problem in problems if problem.severity == WARNING),
@@ -120,22 +127,3 @@ def _remember_url(text: str) -> None:
     if behind := re.search("[?#](.*)", text):
         for part in behind[1].strip("'\"").split("&"):
             secrecy.keep(part.partition("=")[2] or part)
-
-
-def _queue_benchmarks(conf: Conf, problems: list[Problem]) -> tuple[tuple[str, str], ...]:
-    found = []
-    for block in list(conf.blocks.values()):
-        if block.kind == "queue" and block.label:
-            benchmarks = read_block(conf, block.name, OPTIONS["queue"], problems)["benchmark"]
-            found += [(block.label, benchmarks[0])] if benchmarks else []
-    return tuple(found)
-
-
-def _database(conf: Conf, controldir: str, given: str | None, ours: dict[str, Any]) -> list[Problem]:
-    path = given or conf.get("arcacct", "database")
-    if not path or ours["arex_writes_no_accounting"] or not arex_writes(path, os.path.abspath(controldir)):
-        return []
-    line = conf.option("arcacct", "database")
-    if given or line is None:
-        return [Problem(ERROR, path, None, None, None, AREX_WRITES)]
-    return [Problem(ERROR, line.file, line.line, conf.blocks["arcacct"].name, "database", AREX_WRITES)]

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 
 from arcacct.conf.lookup import find
-from arcacct.conf.options import OPTIONS
+from arcacct.conf.options import OPTIONS, Spec
+from arcacct.conf.parser import Conf
 from arcacct.conf.places import places
-from arcacct.conf.targets import options_of
+from arcacct.conf.targets import Kinds, options_of
 from arcacct.errors import ConfigError
 from arcacct.secrecy import without_login
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from arcacct.conf.options import Spec
-    from arcacct.conf.parser import Conf
-    from arcacct.conf.targets import Kinds
 
 ALWAYS = ("common", "arex", "lrms", "arcacct")
 """Blocks whose defaults hold even if no file has them."""
@@ -31,17 +25,16 @@ def show(conf: Conf, kinds: Kinds, database: str | None = None) -> str:
     """
     options = options_of(kinds)
     names = [*ALWAYS, *(name for name in conf.blocks if name not in ALWAYS and conf.blocks[name].kind in options)]
-    return "\n".join(_block(conf, name, options[name.partition(":")[0]], database) for name in names)
-
-
-def _block(conf: Conf, name: str, options: tuple[Spec, ...], database: str | None) -> str:
-    lines = [f"[{name}]"]
-    for spec in options:
-        texts = [*_set(conf, name, spec)] or [*_computed(conf, name, spec)]
-        if name == "arcacct" and spec.name == "database" and database:
-            texts = ["# --database", f"database = {database}"]
-        lines += texts
-    return "\n".join([*lines, ""])
+    lines = []
+    for name in names:
+        lines.append(f"[{name}]")
+        for spec in options[name.partition(":")[0]]:
+            if name == "arcacct" and spec.name == "database" and database:
+                lines += ["# --database", f"database = {database}"]
+            else:
+                lines += [*_set(conf, name, spec)] or _computed(conf, name, spec)
+        lines.append("")
+    return "\n".join(lines)
 
 
 def _set(conf: Conf, block: str, spec: Spec) -> Iterator[str]:

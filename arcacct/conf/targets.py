@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, NamedTuple, TypeVar
 
 from arcacct.conf.lookup import read_block
 from arcacct.conf.options import OPTIONS, TRANSPORT, Spec
+from arcacct.conf.parser import Conf
 from arcacct.conf.problems import ERROR, WARNING, Problem, errors
+from arcacct.conf.values import VomslessVO
 from arcacct.errors import UsageError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from arcacct.conf.parser import Conf
-    from arcacct.conf.values import VomslessVO
 
 
 @dataclass(frozen=True, slots=True)

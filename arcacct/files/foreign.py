@@ -18,10 +18,6 @@ from contextlib import suppress
 
 from arcacct.errors import InputError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import TracebackType
-
 _CLOSED = os.O_NOFOLLOW | os.O_CLOEXEC
 _SEARCH = os.O_PATH | os.O_DIRECTORY | _CLOSED
 _LIST = os.O_RDONLY | os.O_DIRECTORY | _CLOSED
@@ -60,9 +56,7 @@ class Directory:
     def __enter__(self) -> "Directory":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -159,7 +153,11 @@ class Directory:
             raise self._named(error, name) from None
         try:
             self._refuse(name, os.fstat(fd), for_all=for_all)
-            return _content(fd, most_bytes)
+            chunks = []
+            while most_bytes > 0 and (chunk := os.read(fd, min(most_bytes, 1 << 20))):
+                chunks.append(chunk)
+                most_bytes -= len(chunk)
+            return b"".join(chunks)
         except OSError as error:
             raise self._named(error, name) from None
         finally:
@@ -194,17 +192,15 @@ class Directory:
     def _named(self, error: OSError, name: str) -> Exception:
         """An error of a file in it with the whole path; for a link an InputError."""
         path = self.path_of(name)
-        # With O_DIRECTORY the kernel says of a link that it is no directory.
-        if error.errno == errno.ELOOP or (error.errno == errno.ENOTDIR and self._is_link(name)):
+        is_link = error.errno == errno.ELOOP
+        if error.errno == errno.ENOTDIR:
+            # With O_DIRECTORY the kernel says so of a link, too.
+            with suppress(OSError):
+                is_link = stat.S_ISLNK(self.lstat(name).st_mode)
+        if is_link:
             return InputError(f"{path} is a symbolic link, which is not followed; remove it, or name what it leads to")
         error.filename = path
         return error
-
-    def _is_link(self, name: str) -> bool:
-        try:
-            return stat.S_ISLNK(self.lstat(name).st_mode)
-        except OSError:
-            return False
 
 
 def open_directory(path: str, *, make: int | None = None, link: bool = True) -> Directory:
@@ -220,9 +216,13 @@ def open_directory(path: str, *, make: int | None = None, link: bool = True) -> 
     links = 0
     try:
         while todo:
-            there = None if here.sure else _rest(here, todo)
-            if there is not None:
-                todo = []
+            # Where the kernel can do that, all that is left of the way in one step, without any link. Where it cannot,
+            # and when it finds a link or an error, going step by step tells which part it is.
+            rest = "/".join(reversed(todo))
+            fd = -1 if here.sure else _openat2(here.fd, rest)
+            there: Directory | None
+            if fd >= 0:
+                there, todo = Directory(fd, here.path_of(rest), sure=False), []
             else:
                 name = todo.pop()
                 there = _step(here, name, make)
@@ -283,15 +283,11 @@ def _is_ours(status: os.stat_result) -> bool:
 
 def _others_write(fd: int, status: os.stat_result) -> bool:
     """Whether others than its owner may write in a directory."""
-    if not status.st_mode & stat.S_IWGRP:
-        return bool(status.st_mode & stat.S_IWOTH)
     # Where every user has a group of his own (it has his number, as root's has), directories are often writable by it.
-    return bool(status.st_mode & stat.S_IWOTH) or status.st_gid != status.st_uid or _has_list(fd)
-
-
-def _has_list(fd: int) -> bool:
-    """Whether an access control list names further users: then the bits of the group are the most that they may do."""
+    if status.st_mode & stat.S_IWOTH or not status.st_mode & stat.S_IWGRP or status.st_gid != status.st_uid:
+        return bool(status.st_mode & (stat.S_IWOTH | stat.S_IWGRP))
     try:
+        # A list that names further users: then the bits of the group are the most that they may do.
         # By its name in /proc: a descriptor that is open for searching alone tells nothing.
         return "system.posix_acl_access" in os.listxattr(f"/proc/self/fd/{fd}")
     except OSError:
@@ -333,17 +329,6 @@ def _target(here: Directory, name: str, *, followed: bool) -> str:
         os.close(fd)
 
 
-def _rest(here: Directory, todo: list[str]) -> Directory | None:
-    """
-    All that is left of the way in one step, without any link, where the kernel can do that.
-
-    ``None`` where it cannot, and when it finds a link or an error: going step by step tells which part it is.
-    """
-    path = "/".join(reversed(todo))
-    fd = _openat2(here.fd, path)
-    return None if fd < 0 else Directory(fd, here.path_of(path), sure=False)
-
-
 def _openat2(folder: int, path: str) -> int:
     """A directory below a directory by openat2(2), which Linux has since 5.6; a negative number if that fails."""
     number = _OPENAT2.get(os.uname().machine)
@@ -360,11 +345,3 @@ def _openat2(folder: int, path: str) -> int:
     call.restype = ctypes.c_long
     size = ctypes.c_size_t(ctypes.sizeof(how))
     return int(call(ctypes.c_long(number), folder, os.fsencode(path), ctypes.byref(how), size))
-
-
-def _content(fd: int, most_bytes: int) -> bytes:
-    chunks = []
-    while most_bytes > 0 and (chunk := os.read(fd, min(most_bytes, 1 << 20))):
-        chunks.append(chunk)
-        most_bytes -= len(chunk)
-    return b"".join(chunks)

@@ -101,8 +101,11 @@ class Reader:
             status = os.fstat(fd)
         self._file = self._raw
         is_file = stat.S_ISREG(status.st_mode)
+        if not is_file and not named:
+            self.close()
+            raise InputError(f"{self.path}: a pipe or a device, so it is left out; name it to read from it")
         try:
-            self._file = self._decompressed() if is_file else self._refused(named=named)
+            self._file = self._decompressed() if is_file else self._raw
         except BaseException:
             self.close()
             raise
@@ -124,11 +127,6 @@ class Reader:
         """How far was read: up to the position, and what is left."""
         self._tail = b""
         self._seen = (-1, -1)
-
-    def _refused(self, *, named: bool) -> BinaryIO:
-        if not named:
-            raise InputError(f"{self.path}: a pipe or a device, so it is left out; name it to read from it")
-        return self._raw
 
     def _decompressed(self) -> BinaryIO:
         with _complaining(self.path):

@@ -17,7 +17,7 @@ from installed import arcacct
 from other_users import public_dir
 from prometheus_client.parser import text_string_to_metric_families
 
-from arcacct.arex.recorded import remember_sweep
+from arcacct.arex.sweep import remember_sweep
 from arcacct.asking import health
 from arcacct.conf.parser import load
 from arcacct.conf.settings import settings

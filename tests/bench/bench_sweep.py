@@ -27,7 +27,7 @@ from job_files import DIAG, LOCAL, NOON_NS, STATISTICS, Files, lay
 
 from arcacct.arex.control_files import JobFiles, owner_of
 from arcacct.arex.facts import job_facts
-from arcacct.arex.sweeping import Task
+from arcacct.arex.sweeping import SweepRun
 from arcacct.conf.places import JobRules, places
 from arcacct.db.opening import open_accounting
 from arcacct.jobs import recorder
@@ -86,12 +86,12 @@ def _ours_us(folder: pathlib.Path, jobs: int) -> float:
     here = places(None, set_up(folder))
     facts = [_finished(number) for number in range(jobs)]
     with closing(open_accounting(here)) as con:
-        task = Task(here, con, owner_of)
+        run = SweepRun(here, con, owner_of)
         begun = time.perf_counter()
-        for batch in task.slices(facts):
-            with task.recording(len(batch)):
+        for batch in run.slices(facts):
+            with run.recording(len(batch)):
                 recorder.record_present(con, [(one, True) for one in batch])
-        task.write_back()
+        run.write_back()
         return (time.perf_counter() - begun) / jobs * 1e6
 
 

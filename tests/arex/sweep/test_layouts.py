@@ -17,7 +17,7 @@ from arcacct.arex import spool
 from arcacct.arex.control_files import read_job
 from arcacct.arex.hook import record_event
 from arcacct.arex.layout import job_file
-from arcacct.arex.sweep import Found, sweep
+from arcacct.arex.sweep import Gap, sweep
 from arcacct.asking import questions
 from arcacct.asking.questions import Selection
 from arcacct.conf.parser import load
@@ -193,7 +193,7 @@ def test_both_layouts_in_one_directory(here: Places, con: sqlite3.Connection) ->
 
     report = sweep(here, con)
 
-    assert (report.jobs, report.found, report.complaints) == (2, {Found.NEW_JOB: 2}, ())
+    assert (report.jobs, report.found, report.complaints) == (2, {Gap.NEW_JOB: 2}, ())
     assert (benchmark(con, "OldJob1"), benchmark(con, "NewJob1")) == ("HEPSPEC:12.26", "HEPscore23:17.5")
 
 

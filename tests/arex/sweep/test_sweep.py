@@ -18,7 +18,7 @@ from arcacct.arex import spool
 from arcacct.arex.control_files import read_job
 from arcacct.arex.hook import record_event
 from arcacct.arex.layout import job_file
-from arcacct.arex.sweep import Found, SweepReport, sweep
+from arcacct.arex.sweep import Gap, SweepReport, sweep
 from arcacct.conf.places import Places, places
 from arcacct.errors import InputError, StoreBusy, StoreError
 from arcacct.files import private
@@ -40,7 +40,7 @@ def test_every_job_of_the_directory_is_recorded(here: Places, con: sqlite3.Conne
 
     report = sweep(here, con)
 
-    assert report == SweepReport(spooled=0, jobs=4, looked_at=4, found={Found.NEW_JOB: 4}, complaints=())
+    assert report == SweepReport(spooled=0, jobs=4, looked_at=4, found={Gap.NEW_JOB: 4}, complaints=())
     assert statuses(con) == [
         ("A", "in-progress", 0),
         ("B", "in-progress", 0),
@@ -195,7 +195,7 @@ def test_a_deleted_job_that_nobody_recorded_has_its_end(
 
     report = sweep(here, con)
 
-    assert report.found == {Found.NEW_JOB: 1}
+    assert report.found == {Gap.NEW_JOB: 1}
     assert statuses(con) == [(JOB, "failed", LONG_AGO_S)]
     assert sweep(here, con).looked_at == 0
 
@@ -596,11 +596,11 @@ def test_one_job_that_spoils_a_transaction_is_told_and_the_others_are_recorded(
     report = sweep(here, con)
 
     assert sorted(job_id for job_id, _status, _end in statuses(con)) == ["Job0", "Job1", "Job3", "Job4"]
-    assert report.found == {Found.NEW_JOB: 4}
+    assert report.found == {Gap.NEW_JOB: 4}
     (text,) = report.complaints
     assert text.startswith(f"Job2: {status}: ")
     os.utime(status, ns=(NOON_NS, NOON_NS))
-    assert sweep(here, con).found == {Found.NEW_JOB: 1}
+    assert sweep(here, con).found == {Gap.NEW_JOB: 1}
 
 
 def test_a_row_that_the_database_refuses_is_one_jobs_fault(

@@ -16,7 +16,7 @@ from arcacct.arex import spool
 from arcacct.arex.control_files import read_job
 from arcacct.arex.hook import record_event
 from arcacct.arex.layout import job_file
-from arcacct.arex.sweep import Found, sweep
+from arcacct.arex.sweep import Gap, sweep
 from arcacct.conf.places import Places, places
 
 TYPE_CHECKING = False
@@ -42,7 +42,7 @@ def test_a_job_that_vanished_is_aborted(here: Places, con: sqlite3.Connection, c
 
     report = sweep(here, con)
 
-    assert report.found == {Found.VANISHED: 1}
+    assert report.found == {Gap.VANISHED: 1}
     assert sorted(statuses(con)) == [("Other", "in-progress", 0), (JOB, "aborted", max(AGO_S, NOON_S - 3600))]
     assert len(finished_log(con)) == 1
     assert sweep(here, con).found == {}
@@ -129,7 +129,7 @@ def test_a_job_that_comes_back_goes_on(
     sweep(here, con)
     shutil.move(control / "processing" / f"job.{JOB}.status", control.parent / "status")
     shutil.move(job_file(str(control), JOB, "local"), control.parent / "local")
-    assert sweep(here, con).found == {Found.VANISHED: 1}
+    assert sweep(here, con).found == {Gap.VANISHED: 1}
     shutil.move(control.parent / "local", job_file(str(control), JOB, "local"))
     shutil.move(control.parent / "status", control / "processing" / f"job.{JOB}.status")
     if state == "FINISHED":
@@ -140,7 +140,7 @@ def test_a_job_that_comes_back_goes_on(
     found = sweep(here, con).found
 
     assert statuses(con) == [(JOB, "in-progress", 0) if state == "INLRMS" else (JOB, "completed", AGO_S + 1)]
-    kind = Found.CORRECTION if state == "INLRMS" else Found.NEW_END
+    kind = Gap.CORRECTION if state == "INLRMS" else Gap.NEW_END
     assert found == ({} if how == "hook" else {kind: 1})
 
 

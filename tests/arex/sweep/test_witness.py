@@ -22,7 +22,7 @@ from job_files import Files, lay, remove, rows, statuses
 from arcacct.arex.control_files import read_job
 from arcacct.arex.hook import record_event
 from arcacct.arex.importing import import_arex
-from arcacct.arex.sweep import Found, sweep
+from arcacct.arex.sweep import Gap, sweep
 from arcacct.conf.places import Places, places
 from arcacct.db.opening import open_accounting
 from arcacct.resources import resource
@@ -124,7 +124,7 @@ def test_jobs_that_only_the_launcher_saw_are_whole(
     report = sweep(here, con)
 
     assert report.complaints == ()
-    assert report.found == {Found.TAKEN: len(ended)}
+    assert report.found == {Gap.TAKEN: len(ended)}
     found = rows(con)
     assert found == {table: [row for row in rows if row[0] in ended] for table, rows in wanted.items()}
     assert waiting(here) == []
@@ -161,7 +161,7 @@ def test_a_job_that_vanished_has_the_end_that_arex_recorded(
 
     report = sweep(here, con)
 
-    assert report.found == {Found.TAKEN: 1}
+    assert report.found == {Gap.TAKEN: 1}
     assert statuses(con) == [(FIRST, "completed", FIRST_S + 61)]
     found = rows(con)
     assert found["AAR"][0][15] == 3500
@@ -189,7 +189,7 @@ def test_a_job_that_is_in_progress_there_is_waited_for(here: Places, con: sqlite
     wait(con, HOUR_S // 2)
     report = sweep(here, con)
 
-    assert (report.found, report.complaints) == ({Found.VANISHED: 1}, ())
+    assert (report.found, report.complaints) == ({Gap.VANISHED: 1}, ())
     assert statuses(con)[0][1] == "aborted"
 
 
@@ -198,7 +198,7 @@ def test_a_job_that_arex_never_had_is_aborted_as_ever(here: Places, con: sqlite3
     arex.accept(2)
     hooked(here, con, "ACCEPTED", HOUR_S // 2)
 
-    assert sweep(here, con).found == {Found.VANISHED: 1}
+    assert sweep(here, con).found == {Gap.VANISHED: 1}
 
 
 def test_an_end_that_is_being_written_is_waited_for(here: Places, con: sqlite3.Connection, arex: Writer) -> None:
@@ -213,7 +213,7 @@ def test_an_end_that_is_being_written_is_waited_for(here: Places, con: sqlite3.C
     assert (statuses(con), len(waiting(here))) == ([], len(LIFE))
 
     arex.event(1, "FINISHED", now)
-    assert sweep(here, con).found == {Found.TAKEN: 1}
+    assert sweep(here, con).found == {Gap.TAKEN: 1}
     assert waiting(here) == []
 
 
@@ -255,7 +255,7 @@ def test_a_finished_job_is_never_aborted(here: Places, con: sqlite3.Connection) 
     assert (again.complaints, again.found) == ((), {})
 
     lay(pathlib.Path(here.controldir), Files("FINISHED"), FIRST)
-    assert sweep(here, con).found == {Found.NEW_END: 1}
+    assert sweep(here, con).found == {Gap.NEW_END: 1}
     assert statuses(con)[0][1] == "completed"
 
 
@@ -290,7 +290,7 @@ def test_somebody_may_give_it_up(here: Places, con: sqlite3.Connection, word: st
 
     report = sweep(here, con, given_up=(word,))
 
-    assert (report.found, report.complaints) == ({Found.GIVEN_UP: 1}, ())
+    assert (report.found, report.complaints) == ({Gap.GIVEN_UP: 1}, ())
     assert statuses(con) == [(FIRST, "aborted", end)]
     (text,) = sweep(here, con, given_up=(FIRST,)).complaints
     assert text.startswith(f"{FIRST}: not given up")
@@ -301,7 +301,7 @@ def test_giving_up_is_rehearsed(here: Places, con: sqlite3.Connection) -> None:
     on_hold(here, con)
     before = rows(con)
 
-    assert sweep(here, con, given_up=("all",), dry_run=True).found == {Found.GIVEN_UP: 1}
+    assert sweep(here, con, given_up=("all",), dry_run=True).found == {Gap.GIVEN_UP: 1}
 
     assert rows(con) == before
 
@@ -313,7 +313,7 @@ def test_a_dry_run_takes_nothing(here: Places, con: sqlite3.Connection, arex: Wr
     launched(here, FIRST)
     before = con.execute("SELECT * FROM DBConfig").fetchall(), waiting(here), sorted(os.listdir(here.directory))
 
-    assert sweep(here, con, dry_run=True).found[Found.TAKEN] == 1
+    assert sweep(here, con, dry_run=True).found[Gap.TAKEN] == 1
 
     assert statuses(con) == []
     names = [name for name in sorted(os.listdir(here.directory)) if not name.endswith(".lock")]
@@ -408,7 +408,7 @@ def test_a_database_that_takes_long_to_read_is_left_alone_for_a_while(
 
     assert statuses(con) == [(FIRST, "in-progress", 0)]
     con.execute("DELETE FROM DBConfig WHERE KeyName = 'ARCACCT_ASK_AREX_AFTER'")
-    assert sweep(here, con).found == {Found.TAKEN: 1}
+    assert sweep(here, con).found == {Gap.TAKEN: 1}
 
 
 def test_a_host_that_was_upgraded_has_two_databases(
@@ -432,7 +432,7 @@ def test_a_host_that_was_upgraded_has_two_databases(
 
     report = sweep(here, con)
 
-    assert (report.found, report.complaints) == ({Found.TAKEN: 3}, ())
+    assert (report.found, report.complaints) == ({Gap.TAKEN: 3}, ())
     assert sorted(job_id for job_id, _status, end in statuses(con) if end) == sorted(jobs)
 
 
@@ -451,7 +451,7 @@ def test_a_service_leaves_a_database_alone_that_nobody_uses(
 
     with closing(sqlite3.connect(control / "accounting" / "accounting.db")) as back:
         back.execute("SELECT count(*) FROM AAR").fetchone()
-        assert sweep(here, con, goes_on=True).found == {Found.TAKEN: 1}
+        assert sweep(here, con, goes_on=True).found == {Gap.TAKEN: 1}
 
 
 def test_a_pruned_job_does_not_come_back(
@@ -479,12 +479,12 @@ def test_arex_loses_no_row_while_it_is_asked(here: Places, con: sqlite3.Connecti
     for number in range(1, 13):
         launched(here, arex_writer.job_id(number), "FINISHED")
         con.execute("DELETE FROM DBConfig WHERE KeyName = 'ARCACCT_ASK_AREX_AFTER'")
-        taken += sweep(here, con).found.get(Found.TAKEN, 0)
+        taken += sweep(here, con).found.get(Gap.TAKEN, 0)
     believed = arex_writer.believed(process)
     con.execute("DELETE FROM DBConfig WHERE KeyName = 'ARCACCT_ASK_AREX_AFTER'")
     # Those that were in progress there have been recorded as that, with an event of a moment ago.
     wait(con, HOUR_S)
-    taken += sweep(here, con).found.get(Found.TAKEN, 0)
+    taken += sweep(here, con).found.get(Gap.TAKEN, 0)
 
     assert believed["lost"] == 0
     with closing(sqlite3.connect(path)) as there:
