@@ -6,9 +6,11 @@ import ctypes
 import fcntl
 import os
 from _sqlite3 import Connection, DatabaseError, DataError, IntegrityError, InterfaceError, ProgrammingError
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 
+from arcacct.conf.places import Places
 from arcacct.db import checkpoint, place
 from arcacct.db.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, open_database, open_for_reading, translated
 from arcacct.db.header import refuse_foreign
@@ -20,12 +22,6 @@ from arcacct.errors import SchemaError, StoreError
 READABLE = partial(str, encoding="utf-8", errors="replace")
 """How a database's texts are read: one name that is no UTF-8 must not hide what there is beside it."""
 _OF_VALUES = (DataError, IntegrityError, InterfaceError, ProgrammingError)
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from arcacct.conf.places import Places
 
 
 def initialise(here: Places) -> dict[str, list[int]]:

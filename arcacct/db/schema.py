@@ -13,6 +13,7 @@ import secrets
 import stat
 import time
 from _sqlite3 import Connection, DatabaseError, connect
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
@@ -22,10 +23,6 @@ from arcacct.db.maintenance import maintenance
 from arcacct.errors import ConfigError, SchemaError, StoreError
 from arcacct.files.private import private_directory
 from arcacct.resources import resource
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 
 class DatabaseKind(NamedTuple):

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from arcacct.conf.targets import Target
 from arcacct.db.durable import transaction
 from arcacct.db.engine import Connection
 from arcacct.errors import InputError
@@ -13,10 +14,6 @@ from arcacct.jobs.reading import LAST_SECOND
 from arcacct.publishing.instants import iso
 from arcacct.publishing.ledger import Held, hold
 from arcacct.publishing.sent import MANY, versions
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.conf.targets import Target
 
 
 class Due(NamedTuple):

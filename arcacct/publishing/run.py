@@ -7,7 +7,7 @@ fence -> what began and has no answer -> records after the target's last Seq (or
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 
 from arcacct.arex.sweep import drain
@@ -23,13 +23,8 @@ from arcacct.publishing.plug import Plug
 from arcacct.publishing.target_run import AS_CONFIGURED, Databases, Outcome, Period, TargetRun, Wishes
 from arcacct.publishing.task import Tally
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Work = Callable[[TargetRun, int], Outcome]
-
 __all__ = ["Outcome", "Period", "Wishes", "publish", "publishing_lock", "republish"]
+Work = Callable[[TargetRun, int], Outcome]
 
 
 def publish(settings: Settings, plugs: Sequence[Plug], wishes: Wishes = AS_CONFIGURED) -> list[Outcome]:

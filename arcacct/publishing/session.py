@@ -17,6 +17,7 @@ import re
 import socket
 import ssl
 import zlib
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -30,19 +31,14 @@ from urllib3.util.ssltransport import SSLTransport
 
 import arcacct
 from arcacct import secrecy
+from arcacct.conf.targets import Transport
 from arcacct.errors import ArcacctError, CredentialError, TargetBusy, TargetRefuses
 from arcacct.publishing.answers import Answer, Kind
 from arcacct.publishing.clock import Clock
 from arcacct.publishing.sockets import Budget, OutOfTime, TimedSocket, TooMuch, timed_sockets
 from arcacct.tls import tls_context
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from arcacct.conf.targets import Transport
-
-    Judge = Callable[[int, Mapping[str, str], bytes], Answer]
+Judge = Callable[[int, Mapping[str, str], bytes], Answer]
 
 LARGEST_ANSWER = 4 * 1024 * 1024
 _PACKED = ("gzip", "x-gzip", "deflate")
