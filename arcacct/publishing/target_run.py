@@ -16,12 +16,11 @@ from arcacct.errors import ArcacctError, FiguresHeld
 from arcacct.jobs import cells, former, reading
 from arcacct.publishing import given, held, ledger, monthly, months, sent
 from arcacct.publishing.clock import Clock
-from arcacct.publishing.delivery import Deliverer, Delivery
+from arcacct.publishing.delivery import Deliverer, Delivery, Plan
 from arcacct.publishing.feed import Router, add_held, add_logged, add_period
 from arcacct.publishing.floor import Floor
 from arcacct.publishing.instants import Month, iso, month_bounds, month_name, months_between, next_month, recent_months
 from arcacct.publishing.ledger import Cursor, Unknown
-from arcacct.publishing.plan import Plan
 from arcacct.publishing.plug import Plug, Sender
 from arcacct.publishing.position import position
 from arcacct.publishing.selection import left_in_doubt, names_in_doubt, of_records, to_remember
