@@ -112,6 +112,7 @@ class Delivery(Deliverer):
         self._con = task.publishing
         self._target = task.block
         self._plug = task.plug
+        self._one_kind = task.plug.months_have_one_kind
         self._sender = sender
         self._tally = task.tally
         self._origin = origin
@@ -159,8 +160,8 @@ class Delivery(Deliverer):
         # Its answers come before the next is written down: whatever they are, at most one set has none.
         self._hear()
         aside = [*what.held, *aside]
-        batches = [batch for batch, _message in packed]
-        messages = [message for _batch, message in packed]
+        groups = [group for group, _message in packed]
+        messages = [message for _group, message in packed]
         if messages:
             messages[-1] = messages[-1]._replace(seq=what.seq)
         self._tally.set_aside(held.newly_aside(self._con, self._target, aside))
@@ -170,15 +171,8 @@ class Delivery(Deliverer):
             return
         seq = None if messages else what.seq
         intended = ledger.intend(
-            self._con,
-            self._target,
-            messages,
-            aside,
-            seq=seq,
-            proofs=what.proofs,
-            one_kind=self._plug.months_have_one_kind,
+            self._con, self._target, messages, aside, seq=seq, proofs=what.proofs, one_kind=self._one_kind
         )
-        groups = [batch[0].group for batch in batches]
         if what.ahead and not self._forbidden.keys() & set(groups):
             # Where the host lets no more threads begin the caller waits for the answers.
             with suppress(RuntimeError):
@@ -270,14 +264,14 @@ class Delivery(Deliverer):
 
     def _packed(
         self, document: Document, batches: Sequence[Sequence[Part]]
-    ) -> tuple[list[tuple[Sequence[Part], Message]], list[Held]]:
+    ) -> tuple[list[tuple[str | None, Message]], list[Held]]:
         """
-        Each batch with its message, but for those of machines that are forbidden: their records are held.
+        The message of each batch, with its group, but for those that are forbidden: their records are held.
 
         A text that cannot be packed at all is set aside, alone. The rules of its `Records.accept` should have found it;
         if they did not, the others must not wait for it.
         """
-        packed: list[tuple[Sequence[Part], Message]] = []
+        packed: list[tuple[str | None, Message]] = []
         # A republish leaves what it may not send.
         aside = [
             _forbidden(part.record, self._forbidden[part.group])
@@ -289,7 +283,7 @@ class Delivery(Deliverer):
         while waiting:
             batch = waiting.pop()
             try:
-                packed.append((batch, self._message(document, batch, None)))
+                packed.append((batch[0].group, self._message(document, batch, None)))
             except InputError as error:
                 if len(batch) > 1:
                     waiting += [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
@@ -338,17 +332,8 @@ class Delivery(Deliverer):
             raise error_of(answer)
 
     def _accept(self, message: Message, answer: Answer) -> None:
-        kept = ledger.accepted(
-            self._con,
-            self._target,
-            message,
-            answer.status,
-            answer.text,
-            answer.receiver_id,
-            answer.receiver_rows,
-            self._still_there,
-            self._unknown,
-        )
+        said = (answer.status, answer.text, answer.receiver_id, answer.receiver_rows)
+        kept = ledger.accepted(self._con, self._target, message, *said, self._still_there, self._unknown)
         # What is sent again on purpose was counted and named before.
         for job_id in kept if self._origin == "publish" else ():
             self._tally.corrections += 1
@@ -363,11 +348,8 @@ class Delivery(Deliverer):
 
     def _refuse(self, message: Message, answer: Answer, accepted: int) -> None:
         if message.record_count > 1:
-            now = self._accepted
-            halves = self._halves(message)
-            for part in ledger.split(
-                self._con, self._target, message, halves, one_kind=self._plug.months_have_one_kind
-            ):
+            now, halves = self._accepted, self._halves(message)
+            for part in ledger.split(self._con, self._target, message, halves, one_kind=self._one_kind):
                 self._hear_of(part, self._sender.send(part), now, None)
         elif (answer.kind == Kind.TOO_LARGE and answer.status is None) or self._has_evidence(message, accepted):
             # Without a status it was never sent: no message can be that large.

@@ -146,13 +146,14 @@ _BY_TARGET = (
 )
 """The tables that know a target by its name."""
 
+_MESSAGE_COLUMNS = "Kind, Origin, Seq, Destination, EmpaID, Digest, RecordCount"
+"""A Message between its id and its bytes, from Messages."""
 RECORD_COLUMNS = (
     "MessageRecords.JobID, MessageRecords.RecordID, MessageRecords.Seq, MessageRecords.EndTime, MessageRecords.Digest,"
     " MessageRecords.Key, MessageRecords.Notes, coalesce(Given.Site, ''), Given.SubmitHost,"
     " coalesce(MessageRecords.Wall, 0), MessageRecords.ReplacedID, coalesce(MessageRecords.ReplacedWall, 0)"
 )
 """A SentRecord, from MessageRecords LEFT JOIN Given."""
-
 
 KEPT, OTHER = "0", "other"
 """
@@ -280,21 +281,9 @@ def intend(
 
 def _insert(con: Connection, target: str, message: Message, now: int, *, one_kind: bool) -> Message:
     row = con.execute(
-        "INSERT INTO Messages (Target, Kind, Origin, State, Seq, Created, RecordCount, ByteCount, Digest, Destination,"
-        " EmpaID, Bytes) VALUES (?, ?, ?, 'sending', ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            target,
-            message.kind,
-            message.origin,
-            message.seq,
-            now,
-            message.record_count,
-            len(message.data),
-            message.digest,
-            message.destination,
-            message.empaid,
-            zlib.compress(message.data, 1),
-        ),
+        f"INSERT INTO Messages (Target, {_MESSAGE_COLUMNS}, State, Created, ByteCount, Bytes)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'sending', ?, ?, ?)",
+        (target, *message[1:8], now, len(message.data), zlib.compress(message.data, 1)),
     )
     message_id = row.lastrowid or 0
     places = [
@@ -341,7 +330,6 @@ def given_id(con: Connection, target: str, place: tuple[str, str, int, int]) -> 
 
 def hold(con: Connection, target: str, held: Held, now: int) -> None:
     """Inside a transaction: note that a record is not sent, unless an operator has decided that already."""
-    record = held.record
     con.execute(
         "INSERT INTO HeldRecords (Target, JobID, RecordID, Seq, EndTime, State, Reason, NextTry, Refusals, RefusedRun,"
         " Tried, Since) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?11, ?11)"
@@ -349,17 +337,7 @@ def hold(con: Connection, target: str, held: Held, now: int) -> None:
         " EndTime = excluded.EndTime, State = excluded.State, Reason = excluded.Reason, NextTry = excluded.NextTry,"
         " Refusals = excluded.Refusals, RefusedRun = excluded.RefusedRun, Tried = excluded.Tried,"
         " Attempts = Attempts + 1 WHERE State <> 'dropped'",
-        (
-            target,
-            record.job_id,
-            record.record_id,
-            record.seq,
-            record.end_time,
-            held.state,
-            fit(held.reason),
-            *held[3:],
-            now,
-        ),
+        (target, *held.record[:4], held.state, fit(held.reason), *held[3:], now),
     )
 
 
@@ -389,9 +367,7 @@ def renew(con: Connection, message_id: int, data: bytes) -> None:
 def stored(con: Connection, message_id: int) -> Message:
     """One message of the ledger, with its bytes."""
     *values, packed = con.execute(
-        "SELECT MessageID, Kind, Origin, Seq, Destination, EmpaID, Digest, RecordCount, Bytes FROM Messages"
-        " WHERE MessageID = ?",
-        (message_id,),
+        f"SELECT MessageID, {_MESSAGE_COLUMNS}, Bytes FROM Messages WHERE MessageID = ?", (message_id,)
     ).fetchone()
     records = con.execute(
         f"SELECT {RECORD_COLUMNS} FROM MessageRecords LEFT JOIN Given USING (GivenID) WHERE MessageID = ?"
