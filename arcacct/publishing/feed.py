@@ -37,11 +37,9 @@ class Router(JobBatcher):
     def __init__(self, task: Task, delivery: Deliverer, *, republish: bool = False) -> None:
         """Of a target that is sent records, or ever was."""
         self._task = task
-        self._kinds = {month: one.kind for month, one in task.months.items()}
-        self._configured = task.plug.kind
-        jobs = set(filter(task.plug.has_records, (self._configured, *self._kinds.values())))
-        main = self._configured if self._configured in jobs else min(jobs)
-        self._is_one_family = jobs == {self._configured, *self._kinds.values()} == {main}
+        jobs = set(filter(task.plug.has_records, task.kinds))
+        main = task.plug.kind if task.plug.kind in jobs else min(jobs)
+        self._is_one_family = task.kinds == {main}
         self._others = {
             kind: JobBatcher(task, task.plug.records(kind), delivery, republish=republish, moves_cursor=False)
             for kind in sorted(jobs - {main})
@@ -53,7 +51,7 @@ class Router(JobBatcher):
         if self._is_one_family:
             return self
         known = reading.is_time(end_time)
-        kind = self._kinds.get(month_of(end_time), self._configured) if known else self._configured  # type: ignore[arg-type]
+        kind = self._task.kind_of(month_of(end_time)) if known else self._task.plug.kind  # type: ignore[arg-type]
         if kind in self._others:
             return self._others[kind]
         return self if self._task.plug.has_records(kind) else None

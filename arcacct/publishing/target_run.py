@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from threading import Event
 from typing import NamedTuple
@@ -107,7 +107,8 @@ class TargetRun:
         # A success that lies ahead was noted by a clock that was wrong.
         wanted = self._wishes.now or self._wishes.accept_lower or self._wishes.since is not None
         if not wanted and (start.last_success or 0) <= time.time() < due:
-            return self._outcome(None, f"not due before {iso(due)} (urdelivery_frequency)")
+            skipped = f"not due before {iso(due)} (urdelivery_frequency)"
+            return Outcome(self._target.name, self.tally, None, skipped)
         task = self._numbered(task)
         error = self._attempt(task, "publish", lambda delivery: self._send_new(task, delivery, start, horizon))
         if not self._wishes.dry_run:
@@ -121,7 +122,7 @@ class TargetRun:
             # A whole run has looked at every month that was held before.
             months.set_held(task.publishing, block, task.floor.held.values(), None if self._is_whole else ())
             self._finish(task, error)
-        return self._outcome(error)
+        return Outcome(self._target.name, self.tally, error)
 
     def republish(self, period: Period, horizon: int) -> Outcome:
         """A period again, the cursor untouched."""
@@ -133,7 +134,7 @@ class TargetRun:
             # A month of which nothing was published is nobody's alarm once it is not asked for any more.
             holding = [one for one in task.floor.held.values() if (one.year, one.month) in task.months]
             months.set_held(task.publishing, self._target.block, holding, ())
-        return self._outcome(error)
+        return Outcome(self._target.name, self.tally, error)
 
     def _begun(self) -> Task:
         """The run with all that its steps share, as the ledger is now; an operator's word is noted first."""
@@ -155,22 +156,25 @@ class TargetRun:
         published = months.published(publishing, block)
         return Task(self._plug, *self._both, self.tally, self._wishes.dry_run, floor, published, life)
 
-    def _outcome(self, error: ArcacctError | None, skipped: str | None = None) -> Outcome:
-        return Outcome(self._target.name, self.tally, error, skipped)
-
     def _attempt(self, task: Task, origin: str, work: Callable[[Deliverer], None]) -> ArcacctError | None:
         """Do the work with an open way to the target; an error ends this target's run only."""
         try:
-            if self._wishes.dry_run:
-                _do(work, Plan(task, lambda: self._wishes.make_sender(self._plug), self._wishes.write_to))
-            else:
-                with closing(self._wishes.make_sender(self._plug)) as sender:
+            with ExitStack() as ending:
+                delivery: Deliverer
+                if self._wishes.dry_run:
+                    delivery = Plan(task, lambda: self._wishes.make_sender(self._plug), self._wishes.write_to)
+                else:
+                    sender = ending.enter_context(closing(self._wishes.make_sender(self._plug)))
                     transport = self._target.transport
                     # An operator who republishes waits as long as it takes: no next run would go on.
                     ends = None if origin == "republish" or transport is None else transport.run_timeout_s
                     sender.heed(Clock(ends, self._stopping))
                     watch = partial(self._wishes.watch, self._target.name, self.tally)
-                    _do(work, Delivery(task, sender, origin, self._unknown(), watch))
+                    delivery = Delivery(task, sender, origin, self._unknown(), watch)
+                ending.callback(delivery.stop)
+                delivery.resume()
+                work(delivery)
+                delivery.settle()
         except ArcacctError as error:
             return error
         except DatabaseError:
@@ -242,13 +246,11 @@ class TargetRun:
 
     def _say_families(self, task: Task) -> None:
         """Which of the months that are sent each time stay in other messages than those that are configured now."""
-        configured = self._plug.kind
         for month in sorted(recent_months(int(time.time())) & task.months.keys()):
-            kind = task.months[month].kind
-            if kind != configured:
+            if (kind := task.kind_of(month)) != self._plug.kind:
                 self.tally.note(
                     f"{month_name(month)} was begun as {kind} and stays so: a month has one family;"
-                    f" {configured} begins with the first month of which nothing was published"
+                    f" {self._plug.kind} begins with the first month of which nothing was published"
                 )
 
     def _refuse_other_names(self, task: Task) -> None:
@@ -282,16 +284,16 @@ class TargetRun:
 
     def _has_records(self, task: Task) -> bool:
         """Whether the target is sent records of jobs, or ever was."""
-        return any(map(self._plug.has_records, (self._plug.kind, *(one.kind for one in task.months.values()))))
+        return any(map(self._plug.has_records, task.kinds))
 
     def _months_of_sums(
         self, task: Task, start: Cursor, horizon: int, holding: set[Month], doubt: int | None
     ) -> dict[str, set[Month]]:
         """By kind of message: the months whose sums are sent now."""
         has_records = self._plug.has_records
-        configured = None if has_records(self._plug.kind) else self._plug.kind
         in_sums = {month for month, one in task.months.items() if not has_records(one.kind)}
-        if configured is None and not in_sums:
+        by_kind: dict[str, set[Month]] = {} if has_records(self._plug.kind) else {self._plug.kind: set()}
+        if not by_kind and not in_sums:
             return {}
         touched = reading.months_logged_after(task.accounting, start.last_seq, horizon, ended_from=start.start_end_time)
         # A job that moved to another month changed the old one, too, whatever came of the run that sent it there.
@@ -309,13 +311,11 @@ class TargetRun:
             for month in recent_months(int(time.time()))
             if month in task.months or month_bounds(*month)[1] > start.start_end_time
         }
-        by_kind: dict[str, set[Month]] = {} if configured is None else {configured: set()}
         # By our own rules a job may have been left out that is not any more.
         again = held.held_months(task.publishing, self._target.block, task.due)
         for month in touched | left | elsewhere | unknown | holding | recent | again | {*self._wishes.accept_lower}:
-            known = task.months.get(month)
-            kind = configured if known is None else known.kind
-            if kind is not None and not has_records(kind):
+            kind = task.kind_of(month)
+            if not has_records(kind):
                 by_kind.setdefault(kind, set()).add(month)
         return by_kind
 
@@ -325,10 +325,8 @@ class TargetRun:
 
         One that is published under the name of another site stays as it is there, if that has all of it.
         """
-        configured = self._plug.kind
         for month in reading.months_logged_after(task.accounting, 0, horizon, ended_from=begin.start_end_time):
-            known = task.months.get(month)
-            kind = configured if known is None else known.kind
+            kind = task.kind_of(month)
             if self._plug.has_records(kind):
                 continue
             elsewhere = task.floor.is_elsewhere(month, self._plug.site)
@@ -357,11 +355,9 @@ class TargetRun:
     def _send_again(self, task: Task, delivery: Deliverer, period: Period, horizon: int) -> None:
         self._refuse_other_names(task)
         given.count_given(task)
-        configured = self._plug.kind
         by_kind: dict[str, set[Month]] = {}
         for month in months_between(*period):
-            known = task.months.get(month)
-            by_kind.setdefault(configured if known is None else known.kind, set()).add(month)
+            by_kind.setdefault(task.kind_of(month), set()).add(month)
         for kind in sorted(kind for kind in by_kind if not self._plug.has_records(kind)):
             family = self._plug.summaries(kind)
             monthly.send_summaries(task, family, by_kind[kind], delivery, horizon=horizon, seq=None)
@@ -408,12 +404,3 @@ def fault_of(error: BaseException, database: str) -> ArcacctError:
     )
     fault.__cause__ = error
     return fault
-
-
-def _do(work: Callable[[Deliverer], None], delivery: Deliverer) -> None:
-    try:
-        delivery.resume()
-        work(delivery)
-        delivery.settle()
-    finally:
-        delivery.stop()
