@@ -87,10 +87,10 @@ def held_months(con: Connection, target: str, due: Due) -> set[tuple[int, int]]:
     rows = con.execute(
         "SELECT DISTINCT CAST(strftime('%Y', EndTime, 'unixepoch') AS INTEGER),"
         " CAST(strftime('%m', EndTime, 'unixepoch') AS INTEGER) FROM HeldRecords WHERE Target = :target"
-        f" AND {_IS_DUE} AND EndTime BETWEEN 1 AND 253402300799",
+        f" AND {_IS_DUE} AND EndTime BETWEEN 1 AND {LAST_SECOND}",
         {**due._asdict(), "target": target},
     )
-    return {(year, month) for year, month in rows}
+    return set(rows)
 
 
 class Again(NamedTuple):

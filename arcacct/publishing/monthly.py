@@ -50,7 +50,10 @@ def send_summaries(
     coming = next_month(int(time.time()))
     wanted = sorted(month for month in months if month_bounds(*month)[0] < coming)
     _leave(task, sorted(set(months) - set(wanted)))
-    by_month = {month: sent.live_summaries(task.publishing, task.block, *month) for month in wanted}
+    by_month = {
+        month: [one for one in sent.live_sums(task.publishing, task.block, *month) if one[0] != COUNTS]
+        for month in wanted
+    }
     with one_moment(task.accounting):
         sums = summed(task.plug, family, cells.usage_cells(task.accounting, wanted), task.tally)
         allowed = [
