@@ -100,15 +100,6 @@ class LivesKnown(NamedTuple):
     """Whether a target was sent more of this very life of accounting.db than it has logged."""
 
 
-class Begun(NamedTuple):
-    """A run that may go on."""
-
-    horizon: int
-    """The highest Seq that is on disk."""
-    life: str
-    doubts: tuple[Doubt, ...]
-
-
 def known(accounting: Connection, publishing: Connection, *, rehearsing: bool = False) -> LivesKnown:
     """What both remember, by reading alone; of the ledger of a rehearsal accounting.db knows nothing."""
     ours = dict(accounting.execute("SELECT KeyName, KeyValue FROM DBConfig").fetchall())
@@ -155,9 +146,9 @@ def doubts(what: LivesKnown) -> list[Doubt]:
     return found
 
 
-def begin_run(accounting: Connection, publishing: Connection, here: Places) -> Begun:
+def begin_run(accounting: Connection, publishing: Connection, here: Places) -> fence.Fence:
     """
-    Begin a run of publishing: each database notes the other, and a fence makes the accounting database durable.
+    Begin a run of publishing: each database notes the other, and the fence makes the accounting database durable.
 
     An older copy of the accounting database begins a life of its own here, and after an older ledger every target has
     a doubt. Raises ConfigError for two databases that do not belong together. Killed anywhere, the next run notices
@@ -201,7 +192,7 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> B
         note(publishing, "FENCES_PASSED", passed.passed)
         note(publishing, "ACCOUNTING_LIVES", " ".join(sorted(what.lives_ever | schema.lineage(accounting))))
         publishing.execute("DELETE FROM DBConfig WHERE KeyName = 'ARCACCT_RESTORED'")
-    return Begun(passed.horizon, schema.incarnation(accounting), tuple(found))
+    return passed
 
 
 def _both_are_old(what: LivesKnown, found: list[Doubt]) -> bool:
