@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import time
 from _sqlite3 import Connection
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
 from arcacct.conf.places import Places
-from arcacct.db import fence, schema
+from arcacct.db import schema
+from arcacct.db.checkpoint import make_durable
 from arcacct.db.durable import transaction
 from arcacct.db.opening import writing
 from arcacct.db.schema import note, noted
@@ -100,6 +101,15 @@ class LivesKnown(NamedTuple):
     """Whether a target was sent more of this very life of accounting.db than it has logged."""
 
 
+class Fence(NamedTuple):
+    """What a fence tells."""
+
+    horizon: int
+    """The highest Seq that is on disk."""
+    passed: int
+    """How many fences this database has seen: a number that comes again betrays an older copy of it."""
+
+
 def known(accounting: Connection, publishing: Connection, *, rehearsing: bool = False) -> LivesKnown:
     """What both remember, by reading alone; of the ledger of a rehearsal accounting.db knows nothing."""
     ours = dict(accounting.execute("SELECT KeyName, KeyValue FROM DBConfig").fetchall())
@@ -125,7 +135,7 @@ def known(accounting: Connection, publishing: Connection, *, rehearsing: bool = 
         restored="ARCACCT_RESTORED" in theirs,
         life_before=None if rehearsing else ours.get("LEDGER_LIFE"),
         last_run=last_run,
-        is_behind=reached is not None and reached > fence.highest_seq(accounting),
+        is_behind=reached is not None and reached > highest_seq(accounting),
     )
 
 
@@ -146,7 +156,7 @@ def doubts(what: LivesKnown) -> list[Doubt]:
     return found
 
 
-def begin_run(accounting: Connection, publishing: Connection, here: Places) -> fence.Fence:
+def begin_run(accounting: Connection, publishing: Connection, here: Places) -> Fence:
     """
     Begin a run of publishing: each database notes the other, and the fence makes the accounting database durable.
 
@@ -187,7 +197,7 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> f
             note(accounting, "LEDGER_LIFE", schema.incarnation(accounting))
 
     # Never fewer than the ledger knows: a copy that is known for one must not be taken for an older one again.
-    passed = fence.pass_fence(accounting, here, note_the_ledger, at_least=what.fences or 0)
+    passed = pass_fence(accounting, here, note_the_ledger, at_least=what.fences or 0)
     with transaction(publishing):
         note(publishing, "FENCES_PASSED", passed.passed)
         note(publishing, "ACCOUNTING_LIVES", " ".join(sorted(what.lives_ever | schema.lineage(accounting))))
@@ -202,6 +212,35 @@ def _both_are_old(what: LivesKnown, found: list[Doubt]) -> bool:
     if what.life_before is None:
         return Doubt.ACCOUNTING_OTHER in found or Doubt.ACCOUNTING_OLD in found
     return Doubt.ACCOUNTING_OLD in found or what.life_before != what.life
+
+
+def pass_fence(con: Connection, here: Places, also: Callable[[], None] = lambda: None, *, at_least: int = 0) -> Fence:
+    """
+    Commit one real row with an fsync: all that was committed before is on disk since, and no power cut takes it back.
+
+    With synchronous=NORMAL the last commits may be lost with the power; their Seq would be issued again for other jobs
+    while the publisher's cursor stands behind them (INVARIANTS 3).
+
+    (Synced before the turn as well, so that the sync in the turn, for which hooks wait, has next to nothing to write.)
+    ``also`` is done in the same transaction; the fences are counted on from ``at_least``.
+    """
+    make_durable(here.database)
+    con.execute("PRAGMA synchronous = FULL")
+    try:
+        with writing(con, here):
+            horizon = highest_seq(con)
+            con.execute("UPDATE Fence SET Horizon = ?, Passed = max(Passed, ?) + 1", (horizon, at_least))
+            (passed,) = con.execute("SELECT Passed FROM Fence").fetchone()
+            also()
+    finally:
+        con.execute("PRAGMA synchronous = NORMAL")
+    return Fence(horizon, int(passed))
+
+
+def highest_seq(con: Connection) -> int:
+    """The highest Seq that FinishedLog ever had."""
+    row = con.execute("SELECT seq FROM sqlite_sequence WHERE name = 'FinishedLog'").fetchone()
+    return int(row[0]) if row else 0
 
 
 def forgotten(con: Connection) -> tuple[int, int] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arcacct.db import fence, lives, schema
+from arcacct.db import lives, schema
 from arcacct.db.lives import MEANING, Doubt
 from arcacct.publishing import jura, ledger, sent
 from arcacct.publishing.instants import DAY_S, iso
@@ -21,7 +21,7 @@ def position(task: Task, since: int | None) -> Cursor:
         start, why = _start(task, since)
         task.tally.note(f"new target: jobs that ended since {iso(start)} are sent ({why}; --since TIME changes that)")
         begun = Cursor(task.block, task.life, 0, start, last_success=None)
-    elif found.incarnation != task.life or fence.highest_seq(task.accounting) < found.last_seq:
+    elif found.incarnation != task.life or lives.highest_seq(task.accounting) < found.last_seq:
         task.tally.note(MEANING[Doubt.ACCOUNTING_OTHER])
         start = found.start_end_time if since is None else min(since, found.start_end_time)
         begun = found._replace(incarnation=task.life, last_seq=0, start_end_time=start)
