@@ -6,20 +6,19 @@ Each script and the new number commit together. Nothing goes backward: a databas
 
 from __future__ import annotations
 
-import fcntl
 import grp
 import os
 import secrets
 import stat
 import time
 from _sqlite3 import Connection, DatabaseError, connect
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable
+from contextlib import ExitStack
 from typing import NamedTuple
 
 from arcacct.db.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, other_version, translated, uri, version
 from arcacct.db.header import refuse_foreign
-from arcacct.db.maintenance import maintenance
+from arcacct.db.maintenance import locked, maintenance
 from arcacct.errors import ConfigError, SchemaError, StoreError
 from arcacct.files.private import private_directory
 from arcacct.resources import resource
@@ -63,7 +62,8 @@ def ensure(path: str, kind: DatabaseKind, *, read_group: str | None = None, may_
     try:
         if _found(con, path) == kind.schema:
             return []
-        with _turn(os.path.dirname(path)), ExitStack() as work:
+        # Only one process makes or changes a schema; the directory is there before any file.
+        with locked(os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)), ExitStack() as work:
             found = _found(con, path)
             if found > kind.schema:
                 raise other_version(path, found, kind.schema)
@@ -101,17 +101,6 @@ def _make_file(path: str, read_group: str | None) -> None:
 def _found(con: Connection, path: str) -> int:
     """Its schema's number; 0 where nothing was made yet: also after a first creation that was interrupted."""
     return version(con, path) if con.execute("SELECT 1 FROM sqlite_master").fetchone() else 0
-
-
-@contextmanager
-def _turn(directory: str) -> Iterator[None]:
-    """Only one process makes or changes a schema; the lock is on the directory, which is there before any file."""
-    fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
 
 
 def in_memory(kind: DatabaseKind, version: int | None = None) -> Connection:
