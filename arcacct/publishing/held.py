@@ -60,7 +60,6 @@ class Aside(NamedTuple):
         return f"tried again from {iso(self.next_try_s)}" if self.next_try_s else "tried again with the next run"
 
 
-_ASIDE = "SELECT Target, JobID, RecordID, EndTime, State, Reason, Attempts, Since, NextTry, Refusals FROM HeldRecords"
 # A time at which it was tried that lies ahead was noted by a clock that was wrong, and so was the next.
 _IS_DUE = (
     "(State = 'retry' OR (State = 'held' AND NextTry IS NULL AND EndTime <= :settled_at)"
@@ -199,7 +198,9 @@ def set_aside(con: Connection, *, target: str | None = None, job_id: str | None 
     """What is set aside, of all targets or one, of all jobs or one; by target and end time."""
     asked = {f"{column} = ?": value for column, value in (("Target", target), ("JobID", job_id)) if value is not None}
     rows = con.execute(
-        f"{_ASIDE} WHERE {' AND '.join(asked) or '1'} ORDER BY Target, EndTime, JobID", tuple(asked.values())
+        "SELECT Target, JobID, RecordID, EndTime, State, Reason, Attempts, Since, NextTry, Refusals FROM HeldRecords"
+        f" WHERE {' AND '.join(asked) or '1'} ORDER BY Target, EndTime, JobID",
+        tuple(asked.values()),
     )
     return [Aside._make(row) for row in rows]
 

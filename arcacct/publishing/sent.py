@@ -27,7 +27,7 @@ def versions(con: Connection, target: str, job_ids: Sequence[str], *, keeps_firs
         some = job_ids[start : start + MANY]
         for job_id, origin, *values in con.execute(
             # CROSS: from the jobs, or SQLite looks at every message that the target was ever sent.
-            "SELECT JobID, Origin, Kind, Key, MessageRecords.Digest, EndTime, RecordID, GivenID, coalesce(Wall, 0),"
+            "SELECT JobID, Origin, Key, MessageRecords.Digest, EndTime, RecordID, GivenID, coalesce(Wall, 0),"
             " MessageID, Notes FROM MessageRecords"
             f" CROSS JOIN Messages USING (MessageID) WHERE JobID IN ({','.join('?' * len(some))}) AND Target = ?"
             " AND State IN ('accepted', 'sending') ORDER BY MessageID",
