@@ -429,7 +429,7 @@ class Delivery(Deliverer):
     def _set_aside_sum(self, message: Message, answer: Answer) -> None:
         """Every run sends it again, until the receiver takes it."""
         words = _words_of(answer)
-        months = self._plug.months(message.kind, self._sender.unpack(message.data))
+        months = self._plug.sums(message.kind).months(self._sender.unpack(message.data))
         count = ledger.refused(self._con, self._target, message, answer.status, words, [], months, self._run)
         if count > 1:
             self._tally.quarantined += 1

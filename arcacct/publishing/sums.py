@@ -65,7 +65,7 @@ def zeros(plug: Plug, live: Sequence[tuple[str, SentSum]], current: Sequence[Par
     found: dict[str, list[Part]] = {}
     for kind, old in live:
         if old.key not in kept:
-            part = Part(plug.zero(kind, old.key), sum=old._replace(jobs=0, wall_s=0))
+            part = Part(plug.sums(kind).zero(old.key), sum=old._replace(jobs=0, wall_s=0))
             found.setdefault(kind, []).append(part)
     return found
 
