@@ -155,20 +155,9 @@ def _falls(task: Task, family: Summaries, month: Month, live: Sequence[Live], pa
     came_back = [(place, Amount(-amount.jobs, -(amount.wall_s or 0))) for place, amount in back.items()]
     if task.floor.falls(month, given, found, totals([*left.items(), *came_back])):
         return True
-    return task.floor.filter_changed and _falls_by_vo(task, family, month, ours, new, left)
-
-
-def _falls_by_vo(
-    task: Task,
-    family: Summaries,
-    month: Month,
-    ours: Sequence[SentSum],
-    new: Sequence[SentSum],
-    left: dict[Place, Amount],
-) -> bool:
-    """Whether another filter leaves out VOs that were published, however many jobs the others have by now."""
+    # Another filter leaves out VOs that were published, however many jobs the others have by now.
     by_vo: dict[str | None, list[SentSum]] = {}
-    for one in ours:
+    for one in ours if task.floor.filter_changed else ():
         by_vo.setdefault(family.vo_of(one.key), []).append(one)
     return any(
         task.floor.falls(month, _amounts(sums), _amounts(one for one in new if family.vo_of(one.key) == vo), left)
