@@ -164,30 +164,26 @@ class TargetSession:
         else:
             self._budget.begin(total_s, f"no whole answer within {total_s:g} s (exchange_timeout)")
         try:
-            said = self._send(request)
+            with self._http.request(
+                request.method,
+                request.url,
+                data=request.body,
+                headers=request.headers,
+                timeout=(self._patience.connect_s, self._patience.read_s),
+                allow_redirects=False,
+                stream=True,
+            ) as response:
+                # Bounded: whoever answers may not be who we think. Read to its end, the connection can be used again.
+                response.raw.headers.discard("Content-Encoding")
+                body = response.raw.read(LARGEST_ANSWER, decode_content=True)
+                if response.headers.get("Content-Encoding", "").strip().lower() in _PACKED:
+                    body = _unpacked(body)
         except _OF_THE_WIRE as exc:
             where = re.sub(r"^\w+://(?:[^/@]*@)?|[/?#].*$", "", request.url)
             # Asking for something changes nothing there.
             asked = self._budget.asked and request.method != "GET"
             return _meaning(f"{where}: ", [*_causes(exc)], asked=asked)
-        return judge(*said)
-
-    def _send(self, request: Request) -> tuple[int, Mapping[str, str], bytes]:
-        with self._http.request(
-            request.method,
-            request.url,
-            data=request.body,
-            headers=request.headers,
-            timeout=(self._patience.connect_s, self._patience.read_s),
-            allow_redirects=False,
-            stream=True,
-        ) as response:
-            # Bounded: whoever answers may not be who we think. Read to its end, the connection can be used again.
-            response.raw.headers.discard("Content-Encoding")
-            body = response.raw.read(LARGEST_ANSWER, decode_content=True)
-            if response.headers.get("Content-Encoding", "").strip().lower() in _PACKED:
-                body = _unpacked(body)
-            return response.status_code, response.headers, body
+        return judge(response.status_code, response.headers, body)
 
 
 def _unpacked(body: bytes) -> bytes:
