@@ -131,20 +131,16 @@ def _gone_through(
 
 def _candidates(con: Connection, ended_before: int) -> Iterator[list[_Candidate]]:
     """Pages of the finished jobs that ended before then, by their end."""
+    # The plus keeps SQLite on the index of EndTime.
+    query = (
+        "SELECT AAR.RecordID, JobID, EndTime, ifnull(Seq, 0) FROM AAR"
+        " JOIN Status ON Status.ID = +StatusID"
+        " LEFT JOIN FinishedLog ON FinishedLog.RecordID = AAR.RecordID"
+        " WHERE (EndTime, AAR.RecordID) > (?, ?) AND EndTime > 0 AND EndTime < ?"
+        f" AND Status.Name IN {SQL_FINAL} ORDER BY EndTime, AAR.RecordID LIMIT ?"
+    )
     position = (0, 0)
-    while True:
-        # The plus keeps SQLite on the index of EndTime.
-        rows = con.execute(
-            "SELECT AAR.RecordID, JobID, EndTime, ifnull(Seq, 0) FROM AAR"
-            " JOIN Status ON Status.ID = +StatusID"
-            " LEFT JOIN FinishedLog ON FinishedLog.RecordID = AAR.RecordID"
-            " WHERE (EndTime, AAR.RecordID) > (?, ?) AND EndTime > 0 AND EndTime < ?"
-            f" AND Status.Name IN {SQL_FINAL} ORDER BY EndTime, AAR.RecordID LIMIT ?",
-            (*position, ended_before, _PAGE),
-        ).fetchall()
-        if not rows:
-            return
-        page = [_Candidate(*row) for row in rows]
+    while page := [_Candidate._make(row) for row in con.execute(query, (*position, ended_before, _PAGE))]:
         yield page
         position = (page[-1].end_time, page[-1].record_id)
 
