@@ -13,7 +13,7 @@ import stat
 import time
 from _sqlite3 import Connection, DatabaseError, connect
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import NamedTuple
 
 from arcacct.db.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, other_version, translated, uri, version
@@ -56,32 +56,27 @@ def ensure(path: str, kind: DatabaseKind, *, read_group: str | None = None, may_
     if may_create:
         _make_file(path, read_group)
     try:
-        con = connect(uri(path, "rw"), timeout=30.0, isolation_level=None, uri=True)
+        with closing(connect(uri(path, "rw"), timeout=30.0, isolation_level=None, uri=True)) as con:
+            if _found(con, path) == kind.schema:
+                return []
+            # Only one process makes or changes a schema; the directory is there before any file.
+            with locked(os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)), ExitStack() as work:
+                found = _found(con, path)
+                if found > kind.schema:
+                    raise other_version(path, found, kind.schema)
+                if not found:
+                    con.execute("PRAGMA journal_mode = WAL")
+                elif found < kind.schema:
+                    # Hooks would wait for a script that takes long: with the file there they spool at once.
+                    work.enter_context(maintenance(path, "upgrade"))
+                    now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+                    backup(con, f"{path}.before-schema-{kind.schema}.{now}")
+                done = [_run(con, path, number, script) for number, script in scripts(kind) if number > found]
+                if not found:
+                    open_to_group(path, read_group)
+                return done
     except DatabaseError as error:
         raise translated(error, path) from error
-    try:
-        if _found(con, path) == kind.schema:
-            return []
-        # Only one process makes or changes a schema; the directory is there before any file.
-        with locked(os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)), ExitStack() as work:
-            found = _found(con, path)
-            if found > kind.schema:
-                raise other_version(path, found, kind.schema)
-            if not found:
-                con.execute("PRAGMA journal_mode = WAL")
-            elif found < kind.schema:
-                # Hooks would wait for a script that takes long: with the file there they spool at once.
-                work.enter_context(maintenance(path, "upgrade"))
-                now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-                backup(con, f"{path}.before-schema-{kind.schema}.{now}")
-            done = [_run(con, path, number, script) for number, script in scripts(kind) if number > found]
-            if not found:
-                open_to_group(path, read_group)
-            return done
-    except DatabaseError as error:
-        raise translated(error, path) from error
-    finally:
-        con.close()
 
 
 def _make_file(path: str, read_group: str | None) -> None:
@@ -151,12 +146,9 @@ def backup(con: Connection, path: str) -> None:
         if os.path.exists(partial):
             os.unlink(partial)
         _make_file(partial, None)
-        target = connect(partial)
-        try:
+        with closing(connect(partial)) as target:
             # In one step, so in one read transaction: other writers would make it begin again and again.
             con.backup(target)
-        finally:
-            target.close()
         sync(partial)
         os.rename(partial, path)
         sync(os.path.dirname(path) or ".")
