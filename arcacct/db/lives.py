@@ -2,7 +2,8 @@
 One life of two databases (INVARIANTS 11): each remembers the other; what is old, lost or foreign is noticed.
 
 accounting.db is an older copy if the ledger knows a later fence of it, the ledger if accounting.db knows a later run.
-A ledger that knows neither this accounting database nor one that it came from belongs to another site.
+A ledger that knows neither this accounting database nor one that it came from belongs to another site. A run begins
+with a fence: what is read below it can be taken back by no power cut (INVARIANTS 3).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import time
 from _sqlite3 import Connection
 from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
+from enum import Enum
 from typing import NamedTuple
 
 from arcacct.conf.places import Places
@@ -30,45 +31,33 @@ _FORGOTTEN = "FORGOTTEN"
 _ANY_ROW = 2**63 - 1
 
 
-class Doubt(StrEnum):
-    """What is wrong with how the two databases know each other."""
+class Doubt(Enum):
+    """What is wrong with how the two databases know each other, and what that means, for people."""
 
-    LEDGER_OLD = "ledger_old"
-    """publishing.db is an older copy: what was sent since is not in it."""
-    LEDGER_LOST = "ledger_lost"
-    """There was another publishing.db, and this one knows nothing of it."""
-    ACCOUNTING_OLD = "accounting_old"
-    """accounting.db is an older copy, put in place by hand."""
-    ACCOUNTING_OTHER = "accounting_other"
-    """accounting.db was restored, or begun anew, since the last run."""
-    FOREIGN = "foreign"
-    """publishing.db belongs to another accounting database."""
-
-
-MEANING = {
-    Doubt.LEDGER_OLD: (
+    LEDGER_OLD = (
         "publishing.db is an older copy of itself: what was sent since it was made is not known any more. What may have"
         " gone out then is sent again, which changes nothing where it did, and keys in doubt are sent with zeros"
-    ),
-    Doubt.LEDGER_LOST: (
+    )
+    LEDGER_LOST = (
         "publishing.db was lost: what was sent before is not known any more. Everything since the target's beginning is"
         " sent again, which changes nothing where it was sent before, and keys in doubt are sent with zeros"
-    ),
-    Doubt.ACCOUNTING_OLD: (
+    )
+    ACCOUNTING_OLD = (
         "accounting.db is an older copy of itself: what is sent is compared with what was sent before, and no published"
         " figure falls for it"
-    ),
-    Doubt.ACCOUNTING_OTHER: (
+    )
+    ACCOUNTING_OTHER = (
         "the accounting database was restored or begun anew: what is sent is compared with what was sent before, and no"
         " published figure falls for it"
-    ),
-    Doubt.FOREIGN: (
+    )
+    FOREIGN = (
         "publishing.db is the ledger of another accounting database: publishing from both would take back what that one"
         " sent. Put back the files that belong together (`arcacct db restore`), or, if this is meant,"
         " say `arcacct db init --new-life`"
-    ),
-}
-"""What each doubt means, for people."""
+    )
+
+
+MEANING = {doubt: doubt.value for doubt in Doubt}
 
 
 class LivesKnown(NamedTuple):
@@ -216,11 +205,10 @@ def _both_are_old(what: LivesKnown, found: list[Doubt]) -> bool:
 
 def pass_fence(con: Connection, here: Places, also: Callable[[], None] = lambda: None, *, at_least: int = 0) -> Fence:
     """
-    Commit one real row with an fsync: all that was committed before is on disk since, and no power cut takes it back.
+    Commit one real row with an fsync: all that was committed before is on disk since.
 
     With synchronous=NORMAL the last commits may be lost with the power; their Seq would be issued again for other jobs
-    while the publisher's cursor stands behind them (INVARIANTS 3).
-
+    while the publisher's cursor stands behind them.
     (Synced before the turn as well, so that the sync in the turn, for which hooks wait, has next to nothing to write.)
     ``also`` is done in the same transaction; the fences are counted on from ``at_least``.
     """
