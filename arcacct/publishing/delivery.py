@@ -23,7 +23,7 @@ from arcacct.publishing.held import Refused
 from arcacct.publishing.instants import DAY_S, iso
 from arcacct.publishing.ledger import Held, Message, MonthProof, SentRecord, SentSum, Unknown
 from arcacct.publishing.plug import Document, Sender
-from arcacct.publishing.task import Task
+from arcacct.publishing.this_run import ThisRun
 from arcacct.publishing.under_way import UnderWay
 
 _STILL_THERE = (
@@ -102,21 +102,21 @@ class Delivery(Deliverer):
     """Sends messages to one target and keeps its ledger."""
 
     def __init__(
-        self, task: Task, sender: Sender, origin: str, unknown: Unknown | None, watch: Callable[[], None]
+        self, this: ThisRun, sender: Sender, origin: str, unknown: Unknown | None, watch: Callable[[], None]
     ) -> None:
         """
         ``origin``: ``publish`` or ``republish``; ``watch`` is told of each answer.
 
         ``unknown``: what an older ledger does not know of a receiver that keeps the first version of a record.
         """
-        self._con = task.publishing
-        self._target = task.block
-        self._plug = task.plug
-        self._one_kind = task.plug.months_have_one_kind
+        self._con = this.publishing
+        self._target = this.block
+        self._plug = this.plug
+        self._one_kind = this.plug.months_have_one_kind
         self._sender = sender
-        self._tally = task.tally
+        self._tally = this.tally
         self._origin = origin
-        self._run = task.run
+        self._run = this.run
         self._unknown = unknown
         room, named = self._plug.makes_room, ": it named the same row of its database again"
         self._still_there = _STILL_THERE.format(
@@ -447,10 +447,10 @@ class Plan(Deliverer):
     since signing needs the host's key.
     """
 
-    def __init__(self, task: Task, make_sender: Callable[[], Sender], write_to: str | None) -> None:
-        self._con = task.publishing
-        self._target = task.block
-        self._tally = task.tally
+    def __init__(self, this: ThisRun, make_sender: Callable[[], Sender], write_to: str | None) -> None:
+        self._con = this.publishing
+        self._target = this.block
+        self._tally = this.tally
         self._make_sender = make_sender
         self._write_to = write_to
         self._sender: Sender | None = None

@@ -20,7 +20,7 @@ from arcacct.db import opening
 from arcacct.errors import TargetBusy
 from arcacct.publishing.plug import Plug
 from arcacct.publishing.target_run import Databases, Outcome, TargetRun, Wishes, fault_of
-from arcacct.publishing.task import Tally
+from arcacct.publishing.this_run import Tally
 
 Work = Callable[[TargetRun], Outcome]
 """What is done with each target."""

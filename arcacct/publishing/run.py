@@ -21,7 +21,7 @@ from arcacct.publishing.lanes import Lane, in_use, run_all
 from arcacct.publishing.locks import beginning, lock_targets, publisher, publishing_lock
 from arcacct.publishing.plug import Plug
 from arcacct.publishing.target_run import AS_CONFIGURED, Databases, Outcome, Period, TargetRun, Wishes
-from arcacct.publishing.task import Tally
+from arcacct.publishing.this_run import Tally
 
 __all__ = ["Outcome", "Period", "Wishes", "publish", "publishing_lock", "republish"]
 Work = Callable[[TargetRun, int], Outcome]

@@ -67,7 +67,7 @@ class Tally:
         self.sent[kind] = Sent(sent.messages + 1, sent.records + records, sent.bytes + n_bytes)
 
 
-class Task(NamedTuple):
+class ThisRun(NamedTuple):
     """One target's run: what its steps share."""
 
     plug: Plug
