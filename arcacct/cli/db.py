@@ -256,7 +256,7 @@ def prune(
             f"{directory}: cannot read the control directory: {error.strerror}; a job that it still has must not be "
             "pruned: give --controldir"
         ) from error
-    wishes = pruning.Wishes(
+    wishes = pruning.PruneWishes(
         before,
         os.path.abspath(archive) if archive else os.path.join(here.directory, "archive.db"),
         tuple(target.block for target in found.targets),

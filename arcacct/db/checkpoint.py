@@ -131,13 +131,11 @@ def make_durable(database: str) -> None:
     """
     try:
         fd = posix.open(database + "-wal", posix.O_RDONLY | posix.O_CLOEXEC)
+        try:
+            posix.fsync(fd)
+        finally:
+            posix.close(fd)
     except FileNotFoundError:
         return
     except OSError as error:
         raise translated(error, database) from error
-    try:
-        posix.fsync(fd)
-    except OSError as error:
-        raise translated(error, database) from error
-    finally:
-        posix.close(fd)

@@ -2,7 +2,8 @@
 One life of two databases (INVARIANTS 11): each remembers the other; what is old, lost or foreign is noticed.
 
 accounting.db is an older copy if the ledger knows a later fence of it, the ledger if accounting.db knows a later run.
-A ledger that knows neither this accounting database nor one that it came from belongs to another site.
+A ledger that knows neither this accounting database nor one that it came from belongs to another site. A run begins
+with a fence: what is read below it can be taken back by no power cut (INVARIANTS 3).
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import json
 import time
 from _sqlite3 import Connection
-from collections.abc import Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from typing import NamedTuple
 
 from arcacct.conf.places import Places
-from arcacct.db import fence, schema
+from arcacct.db import schema
+from arcacct.db.checkpoint import make_durable
 from arcacct.db.durable import transaction
 from arcacct.db.opening import writing
 from arcacct.db.schema import note, noted
@@ -29,45 +31,33 @@ _FORGOTTEN = "FORGOTTEN"
 _ANY_ROW = 2**63 - 1
 
 
-class Doubt(StrEnum):
-    """What is wrong with how the two databases know each other."""
+class Doubt(Enum):
+    """What is wrong with how the two databases know each other, and what that means, for people."""
 
-    LEDGER_OLD = "ledger_old"
-    """publishing.db is an older copy: what was sent since is not in it."""
-    LEDGER_LOST = "ledger_lost"
-    """There was another publishing.db, and this one knows nothing of it."""
-    ACCOUNTING_OLD = "accounting_old"
-    """accounting.db is an older copy, put in place by hand."""
-    ACCOUNTING_OTHER = "accounting_other"
-    """accounting.db was restored, or begun anew, since the last run."""
-    FOREIGN = "foreign"
-    """publishing.db belongs to another accounting database."""
-
-
-MEANING = {
-    Doubt.LEDGER_OLD: (
+    LEDGER_OLD = (
         "publishing.db is an older copy of itself: what was sent since it was made is not known any more. What may have"
         " gone out then is sent again, which changes nothing where it did, and keys in doubt are sent with zeros"
-    ),
-    Doubt.LEDGER_LOST: (
+    )
+    LEDGER_LOST = (
         "publishing.db was lost: what was sent before is not known any more. Everything since the target's beginning is"
         " sent again, which changes nothing where it was sent before, and keys in doubt are sent with zeros"
-    ),
-    Doubt.ACCOUNTING_OLD: (
+    )
+    ACCOUNTING_OLD = (
         "accounting.db is an older copy of itself: what is sent is compared with what was sent before, and no published"
         " figure falls for it"
-    ),
-    Doubt.ACCOUNTING_OTHER: (
+    )
+    ACCOUNTING_OTHER = (
         "the accounting database was restored or begun anew: what is sent is compared with what was sent before, and no"
         " published figure falls for it"
-    ),
-    Doubt.FOREIGN: (
+    )
+    FOREIGN = (
         "publishing.db is the ledger of another accounting database: publishing from both would take back what that one"
         " sent. Put back the files that belong together (`arcacct db restore`), or, if this is meant,"
         " say `arcacct db init --new-life`"
-    ),
-}
-"""What each doubt means, for people."""
+    )
+
+
+MEANING = {doubt: doubt.value for doubt in Doubt}
 
 
 class LivesKnown(NamedTuple):
@@ -100,13 +90,13 @@ class LivesKnown(NamedTuple):
     """Whether a target was sent more of this very life of accounting.db than it has logged."""
 
 
-class Begun(NamedTuple):
-    """A run that may go on."""
+class Fence(NamedTuple):
+    """What a fence tells."""
 
     horizon: int
     """The highest Seq that is on disk."""
-    life: str
-    doubts: tuple[Doubt, ...]
+    passed: int
+    """How many fences this database has seen: a number that comes again betrays an older copy of it."""
 
 
 def known(accounting: Connection, publishing: Connection, *, rehearsing: bool = False) -> LivesKnown:
@@ -134,7 +124,7 @@ def known(accounting: Connection, publishing: Connection, *, rehearsing: bool = 
         restored="ARCACCT_RESTORED" in theirs,
         life_before=None if rehearsing else ours.get("LEDGER_LIFE"),
         last_run=last_run,
-        is_behind=reached is not None and reached > fence.highest_seq(accounting),
+        is_behind=reached is not None and reached > highest_seq(accounting),
     )
 
 
@@ -155,9 +145,9 @@ def doubts(what: LivesKnown) -> list[Doubt]:
     return found
 
 
-def begin_run(accounting: Connection, publishing: Connection, here: Places) -> Begun:
+def begin_run(accounting: Connection, publishing: Connection, here: Places) -> Fence:
     """
-    Begin a run of publishing: each database notes the other, and a fence makes the accounting database durable.
+    Begin a run of publishing: each database notes the other, and the fence makes the accounting database durable.
 
     An older copy of the accounting database begins a life of its own here, and after an older ledger every target has
     a doubt. Raises ConfigError for two databases that do not belong together. Killed anywhere, the next run notices
@@ -196,12 +186,12 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> B
             note(accounting, "LEDGER_LIFE", schema.incarnation(accounting))
 
     # Never fewer than the ledger knows: a copy that is known for one must not be taken for an older one again.
-    passed = fence.pass_fence(accounting, here, note_the_ledger, at_least=what.fences or 0)
+    passed = pass_fence(accounting, here, note_the_ledger, at_least=what.fences or 0)
     with transaction(publishing):
         note(publishing, "FENCES_PASSED", passed.passed)
         note(publishing, "ACCOUNTING_LIVES", " ".join(sorted(what.lives_ever | schema.lineage(accounting))))
         publishing.execute("DELETE FROM DBConfig WHERE KeyName = 'ARCACCT_RESTORED'")
-    return Begun(passed.horizon, schema.incarnation(accounting), tuple(found))
+    return passed
 
 
 def _both_are_old(what: LivesKnown, found: list[Doubt]) -> bool:
@@ -211,6 +201,34 @@ def _both_are_old(what: LivesKnown, found: list[Doubt]) -> bool:
     if what.life_before is None:
         return Doubt.ACCOUNTING_OTHER in found or Doubt.ACCOUNTING_OLD in found
     return Doubt.ACCOUNTING_OLD in found or what.life_before != what.life
+
+
+def pass_fence(con: Connection, here: Places, also: Callable[[], None] = lambda: None, *, at_least: int = 0) -> Fence:
+    """
+    Commit one real row with an fsync: all that was committed before is on disk since.
+
+    With synchronous=NORMAL the last commits may be lost with the power; their Seq would be issued again for other jobs
+    while the publisher's cursor stands behind them.
+    (Synced before the turn as well, so that the sync in the turn, for which hooks wait, has next to nothing to write.)
+    ``also`` is done in the same transaction; the fences are counted on from ``at_least``.
+    """
+    make_durable(here.database)
+    con.execute("PRAGMA synchronous = FULL")
+    try:
+        with writing(con, here):
+            horizon = highest_seq(con)
+            con.execute("UPDATE Fence SET Horizon = ?, Passed = max(Passed, ?) + 1", (horizon, at_least))
+            (passed,) = con.execute("SELECT Passed FROM Fence").fetchone()
+            also()
+    finally:
+        con.execute("PRAGMA synchronous = NORMAL")
+    return Fence(horizon, int(passed))
+
+
+def highest_seq(con: Connection) -> int:
+    """The highest Seq that FinishedLog ever had."""
+    row = con.execute("SELECT seq FROM sqlite_sequence WHERE name = 'FinishedLog'").fetchone()
+    return int(row[0]) if row else 0
 
 
 def forgotten(con: Connection) -> tuple[int, int] | None:

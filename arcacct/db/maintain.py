@@ -89,7 +89,6 @@ def backups(here: Places, directory: str) -> list[Copy]:
     """
     opening.require(here)
     now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    both = ((here.database, ACCOUNTING), (here.publishing_database, PUBLISHING))
     try:
         with open_directory(directory, make=0o700) as place:
             # SQLite goes by paths. Whose the databases are may do with them what he likes anyway.
@@ -97,11 +96,7 @@ def backups(here: Places, directory: str) -> list[Copy]:
                 raise StoreError(
                     f"{place.path}: others than this user can exchange what is there; choose a directory of your own"
                 )
-            return [
-                _backup(path, kind, place, f"{kind.folder}-{now}.db")
-                for path, kind in both
-                if kind is ACCOUNTING or os.path.exists(path)
-            ]
+            return [_backup(path, kind, place, f"{kind.folder}-{now}.db") for path, kind in files(here)]
     except OSError as error:
         raise StoreError(
             f"{error.filename or directory}: {error.strerror}; choose a directory that this user may write"
@@ -116,9 +111,7 @@ def _backup(path: str, kind: DatabaseKind, place: Directory, name: str) -> Copy:
     with place.make(f"{TEMPORARY}{secrets.token_hex(8)}") as folder:
         copy = folder.path_of(name)
         try:
-            with closing(open_for_reading(path, kind.schema)) as con:
-                backup(con, copy)
-            check_copy(copy)
+            copy_whole(path, kind, copy)
             size_bytes = os.path.getsize(copy)
             os.rename(copy, target)
             sync(place.path)
@@ -127,12 +120,20 @@ def _backup(path: str, kind: DatabaseKind, place: Directory, name: str) -> Copy:
     return Copy(target, size_bytes)
 
 
-def check_copy(path: str) -> None:
-    """Raises StoreError for a copy that is damaged, which means that what was copied is."""
-    with opening.translating(path), closing(_connect_unused(path)) as con:
+def files(here: Places) -> list[tuple[str, DatabaseKind]]:
+    """The databases that there are: one that never published has no ledger."""
+    both = ((here.database, ACCOUNTING), (here.publishing_database, PUBLISHING))
+    return [(path, kind) for path, kind in both if os.path.exists(path)]
+
+
+def copy_whole(path: str, kind: DatabaseKind, copy: str) -> None:
+    """Copy a database, on disk. Raises StoreError, also for a copy that is damaged: then what was copied is."""
+    with closing(open_for_reading(path, kind.schema)) as con:
+        backup(con, copy)
+    with opening.translating(copy), closing(_connect_unused(copy)) as con:
         (found,) = con.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
-        raise StoreError(f"{path}: the copy is damaged, so the database is: {found}; run `arcacct db check`")
+        raise StoreError(f"{copy}: the copy is damaged, so the database is: {found}; run `arcacct db check`")
 
 
 def _connect_unused(path: str) -> Connection:

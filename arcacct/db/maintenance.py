@@ -51,13 +51,19 @@ def alone(database: str, queue_lock: str, work: str) -> Iterator[None]:
     Whoever holds it is waited for: each hook looks for the file when its turn comes.
     """
     with maintenance(database, work):
-        fd = open_lock(queue_lock)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            fcntl.flock(fd, fcntl.LOCK_UN)
-            yield
-        finally:
-            os.close(fd)
+        with locked(open_lock(queue_lock)):
+            pass
+        yield
+
+
+@contextmanager
+def locked(fd: int) -> Iterator[None]:
+    """Hold the lock on an open file, however long others have it; closes the descriptor."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 def refuse_maintenance(database: str) -> None:

@@ -16,11 +16,11 @@ from typing import NamedTuple
 from arcacct.conf.places import AREX_WRITES, Places, arex_writes
 from arcacct.db import place
 from arcacct.db.connect import open_for_reading
-from arcacct.db.maintain import PATIENCE_S, SUFFIXES, check_copy, wait_until_unused
+from arcacct.db.maintain import PATIENCE_S, SUFFIXES, copy_whole, files, wait_until_unused
 from arcacct.db.maintenance import alone, maintenance
 from arcacct.db.opening import refuse_unasked, require
 from arcacct.db.place import Note
-from arcacct.db.schema import ACCOUNTING, PUBLISHING, DatabaseKind, backup, ensure, incarnation, open_to_group, sync
+from arcacct.db.schema import ACCOUNTING, ensure, incarnation, open_to_group, sync
 from arcacct.errors import ConfigError, StoreError, UsageError
 from arcacct.files.private import private_directory
 
@@ -92,7 +92,7 @@ def move(here: Places, directory: str, *, patience_s: float = PATIENCE_S) -> Mov
         # What an earlier move was interrupted in: the file `maintenance` in the old place is its own.
         with maintenance(here.database, "move"):
             return _finished(here, new, 0)
-    for path, kind in _files(here):
+    for path, kind in files(here):
         ensure(path, kind, read_group=here.read_group, may_create=False)
     with alone(here.database, here.queue_lock, "move"):
         for path in (here.database, here.publishing_database):
@@ -115,12 +115,6 @@ def _is_noted(here: Places, new: str) -> bool:
     return note is not None and os.path.realpath(note.database) == os.path.realpath(new) and place.is_begun(new)
 
 
-def _files(here: Places) -> list[tuple[str, DatabaseKind]]:
-    """The databases that there are: one that never published has no ledger."""
-    both = ((here.database, ACCOUNTING), (here.publishing_database, PUBLISHING))
-    return [(path, kind) for path, kind in both if os.path.exists(path)]
-
-
 def _copied(here: Places, directory: str) -> int:
     """Whole copies of everything in the new place, on disk; returns how many events of the spool there are."""
     workshop = os.path.join(directory, _UNFINISHED)
@@ -136,14 +130,12 @@ def _copied(here: Places, directory: str) -> int:
         for name in ("accounting.db", "publishing.db"):
             for path in filter(os.path.lexists, (os.path.join(directory, name + suffix) for suffix in SUFFIXES)):
                 os.unlink(path)
-        for path, kind in _files(here):
+        for path, kind in files(here):
             target = os.path.join(workshop, f"{kind.folder}.db")
-            with closing(open_for_reading(path, kind.schema)) as con:
-                backup(con, target)
-            check_copy(target)
+            copy_whole(path, kind, target)
             place.own_as(target, here.directory)
         spooled = _copied_spool(here, os.path.join(directory, "spool"), workshop)
-        for _path, kind in _files(here):
+        for _path, kind in files(here):
             final = os.path.join(directory, f"{kind.folder}.db")
             os.rename(os.path.join(workshop, f"{kind.folder}.db"), final)
             open_to_group(final, here.read_group)
@@ -201,7 +193,7 @@ def _finished(here: Places, new: str, spooled: int) -> Moved:
     directory = os.path.dirname(new)
     now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     kept = []
-    for path, _kind in _files(here):
+    for path, _kind in files(here):
         for suffix in SUFFIXES:
             if os.path.exists(path + suffix):
                 os.rename(path + suffix, f"{path}.moved.{now}{suffix}")

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import os
 from _sqlite3 import Connection, DatabaseError, DataError, IntegrityError, InterfaceError, ProgrammingError
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import partial
 
+from arcacct.conf.places import Places
 from arcacct.db import checkpoint, place
 from arcacct.db.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, open_database, open_for_reading, translated
 from arcacct.db.header import refuse_foreign
-from arcacct.db.maintenance import refuse_maintenance
+from arcacct.db.maintenance import locked, refuse_maintenance
 from arcacct.db.schema import ACCOUNTING, PUBLISHING, ensure, in_memory, open_to_group
 from arcacct.db.transaction import Transaction, open_lock
 from arcacct.errors import SchemaError, StoreError
@@ -20,12 +21,6 @@ from arcacct.errors import SchemaError, StoreError
 READABLE = partial(str, encoding="utf-8", errors="replace")
 """How a database's texts are read: one name that is no UTF-8 must not hide what there is beside it."""
 _OF_VALUES = (DataError, IntegrityError, InterfaceError, ProgrammingError)
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from arcacct.conf.places import Places
 
 
 def initialise(here: Places) -> dict[str, list[int]]:
@@ -213,9 +208,7 @@ def read_accounting(here: Places) -> Connection:
 def require(here: Places) -> None:
     """For commands that only read: raise StoreError when there is no database, with what can be done about it."""
     place.refuse_no_file(here.database)
-    complaint = place.missing(here)
-    if complaint is not None:
-        raise complaint
+    place.refuse_missing(here)
 
 
 def read_publishing(here: Places) -> Connection:
@@ -242,19 +235,13 @@ def writing(con: Connection, here: Places) -> Iterator[Connection]:
 @contextmanager
 def rehearsing(con: Connection, here: Places) -> Iterator[Connection]:
     """A transaction on the accounting database that is taken back at its end, in turn with the hooks as `writing`."""
-    fd = open_lock(here.queue_lock) if os.path.isdir(here.directory) else -1
-    try:
-        if fd >= 0:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-        with translating(here.database):
-            con.execute("BEGIN IMMEDIATE")
-            try:
-                yield con
-            finally:
-                con.execute("ROLLBACK")
-    finally:
-        if fd >= 0:
-            os.close(fd)
+    turn = locked(open_lock(here.queue_lock)) if os.path.isdir(here.directory) else nullcontext()
+    with turn, translating(here.database):
+        con.execute("BEGIN IMMEDIATE")
+        try:
+            yield con
+        finally:
+            con.execute("ROLLBACK")
 
 
 def writing_much(con: Connection, here: Places) -> Transaction:

@@ -227,10 +227,10 @@ def refuse_no_file(*paths: str) -> None:
             raise StoreError(f"{path}: {what}, and no database; give the path of the database, or move this away")
 
 
-def missing(here: Places) -> StoreError | None:
-    """The complaint of a command that only reads, when there is no database; ``None`` when there is one."""
+def refuse_missing(here: Places) -> None:
+    """Raise the StoreError of a command that only reads, when there is no database."""
     if os.path.exists(here.database):
-        return None
+        return
     todo = "create it with `arcacct db init`"
     try:
         refuse_another(here)
@@ -239,11 +239,11 @@ def missing(here: Places) -> StoreError | None:
         if not why:
             refuse_astray(here)
     except ConfigError as error:
-        return StoreError(str(error))
+        raise StoreError(str(error)) from None
     except StoreError:
         # A ledger that this user may not read tells him nothing.
         pass
-    return StoreError(f"{here.database}: no such database; {todo}")
+    raise StoreError(f"{here.database}: no such database; {todo}")
 
 
 def _elsewhere(here: Places, other: str, how: str) -> ConfigError:

@@ -6,26 +6,22 @@ Each script and the new number commit together. Nothing goes backward: a databas
 
 from __future__ import annotations
 
-import fcntl
 import grp
 import os
 import secrets
 import stat
 import time
 from _sqlite3 import Connection, DatabaseError, connect
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable
+from contextlib import ExitStack, closing
 from typing import NamedTuple
 
 from arcacct.db.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, other_version, translated, uri, version
 from arcacct.db.header import refuse_foreign
-from arcacct.db.maintenance import maintenance
+from arcacct.db.maintenance import locked, maintenance
 from arcacct.errors import ConfigError, SchemaError, StoreError
 from arcacct.files.private import private_directory
 from arcacct.resources import resource
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 
 class DatabaseKind(NamedTuple):
@@ -60,31 +56,27 @@ def ensure(path: str, kind: DatabaseKind, *, read_group: str | None = None, may_
     if may_create:
         _make_file(path, read_group)
     try:
-        con = connect(uri(path, "rw"), timeout=30.0, isolation_level=None, uri=True)
+        with closing(connect(uri(path, "rw"), timeout=30.0, isolation_level=None, uri=True)) as con:
+            if _found(con, path) == kind.schema:
+                return []
+            # Only one process makes or changes a schema; the directory is there before any file.
+            with locked(os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)), ExitStack() as work:
+                found = _found(con, path)
+                if found > kind.schema:
+                    raise other_version(path, found, kind.schema)
+                if not found:
+                    con.execute("PRAGMA journal_mode = WAL")
+                elif found < kind.schema:
+                    # Hooks would wait for a script that takes long: with the file there they spool at once.
+                    work.enter_context(maintenance(path, "upgrade"))
+                    now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+                    backup(con, f"{path}.before-schema-{kind.schema}.{now}")
+                done = [_run(con, path, number, script) for number, script in scripts(kind) if number > found]
+                if not found:
+                    open_to_group(path, read_group)
+                return done
     except DatabaseError as error:
         raise translated(error, path) from error
-    try:
-        if _found(con, path) == kind.schema:
-            return []
-        with _turn(os.path.dirname(path)), ExitStack() as work:
-            found = _found(con, path)
-            if found > kind.schema:
-                raise other_version(path, found, kind.schema)
-            if not found:
-                con.execute("PRAGMA journal_mode = WAL")
-            elif found < kind.schema:
-                # Hooks would wait for a script that takes long: with the file there they spool at once.
-                work.enter_context(maintenance(path, "upgrade"))
-                now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-                backup(con, f"{path}.before-schema-{kind.schema}.{now}")
-            done = [_run(con, path, number, script) for number, script in scripts(kind) if number > found]
-            if not found:
-                open_to_group(path, read_group)
-            return done
-    except DatabaseError as error:
-        raise translated(error, path) from error
-    finally:
-        con.close()
 
 
 def _make_file(path: str, read_group: str | None) -> None:
@@ -104,17 +96,6 @@ def _make_file(path: str, read_group: str | None) -> None:
 def _found(con: Connection, path: str) -> int:
     """Its schema's number; 0 where nothing was made yet: also after a first creation that was interrupted."""
     return version(con, path) if con.execute("SELECT 1 FROM sqlite_master").fetchone() else 0
-
-
-@contextmanager
-def _turn(directory: str) -> Iterator[None]:
-    """Only one process makes or changes a schema; the lock is on the directory, which is there before any file."""
-    fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
 
 
 def in_memory(kind: DatabaseKind, version: int | None = None) -> Connection:
@@ -165,12 +146,9 @@ def backup(con: Connection, path: str) -> None:
         if os.path.exists(partial):
             os.unlink(partial)
         _make_file(partial, None)
-        target = connect(partial)
-        try:
+        with closing(connect(partial)) as target:
             # In one step, so in one read transaction: other writers would make it begin again and again.
             con.backup(target)
-        finally:
-            target.close()
         sync(partial)
         os.rename(partial, path)
         sync(os.path.dirname(path) or ".")

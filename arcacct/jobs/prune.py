@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
 from arcacct.conf.places import Places
 from arcacct.db import opening
 from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database
+from arcacct.db.durable import transaction
 from arcacct.db.engine import Connection
 from arcacct.db.maintain import ARCHIVE_MARK
 from arcacct.db.maintenance import maintenance
@@ -39,7 +41,7 @@ _PAGE = 500
 _SLICE_S = 0.02
 
 
-class Wishes(NamedTuple):
+class PruneWishes(NamedTuple):
     """What is to be pruned."""
 
     ended_before: int
@@ -53,8 +55,8 @@ class Wishes(NamedTuple):
     """Jobs that the control directory still has."""
 
 
-class Plan(NamedTuple):
-    """What a prune would move, and what it would leave, why."""
+class Pruned(NamedTuple):
+    """What a prune would move, or moved, and what it leaves, why."""
 
     jobs: int = 0
     first_end: int | None = None
@@ -70,46 +72,12 @@ class _Candidate(NamedTuple):
     seq: int
 
 
-class Limits(NamedTuple):
-    """How far everybody is who has to see a record before it may go."""
-
-    seqs: tuple[tuple[str, int], ...]
-    """``(who, the highest Seq that he has handled)``."""
-
-    def waiting(self, seq: int) -> str | None:
-        """Who has not handled a record yet."""
-        return next((who for who, handled in self.seqs if handled < seq), None)
-
-
-def limits(con: Connection, publishing: Connection, wishes: Wishes) -> Limits:
-    """How far the targets are; one that has not begun, or that a restore set back, is at 0."""
-    life = incarnation(con)
-    cursors = {
-        target: last_seq if owner == life else 0
-        for target, owner, last_seq in publishing.execute("SELECT Target, Incarnation, LastSeq FROM Targets")
-    }
-    cursors |= {target: 0 for target in wishes.targets if target not in cursors}
-    seqs = [(f"[{target}]", seq) for target, seq in sorted(cursors.items()) if target not in wishes.without]
-    return Limits(tuple(seqs))
-
-
-def plan(con: Connection, publishing: Connection, wishes: Wishes) -> Plan:
+def plan(con: Connection, publishing: Connection, wishes: PruneWishes) -> Pruned:
     """What `prune` would do now."""
-    found = limits(con, publishing, wishes)
-    jobs, first, last = 0, None, None
-    left: dict[str, int] = {}
-    for page in _candidates(con, wishes.ended_before):
-        for one, reason in _judged(publishing, page, found, wishes):
-            if reason is None:
-                jobs += 1
-                first = one.end_time if first is None else first
-                last = one.end_time
-            else:
-                left[reason] = left.get(reason, 0) + 1
-    return Plan(jobs, first, last, tuple(sorted(left.items())))
+    return _gone_through(con, publishing, wishes, lambda page: page)
 
 
-def prune(here: Places, con: Connection, publishing: Connection, wishes: Wishes) -> Plan:
+def prune(here: Places, con: Connection, publishing: Connection, wishes: PruneWishes) -> Pruned:
     """
     Move what may go; returns what was moved and what was left.
 
@@ -120,59 +88,72 @@ def prune(here: Places, con: Connection, publishing: Connection, wishes: Wishes)
     with closing(archive), maintenance(here.database, "prune"):
         # What is not in the cells when it goes would be in no sum any more.
         cells.advance(con, here)
-        found = limits(con, publishing, wishes)
-        counted = cells.position(con)
-        size, result = 100, Plan()
-        left: dict[str, int] = {}
-        for page in _candidates(con, wishes.ended_before):
-            movable = []
-            for one, reason in _judged(publishing, page, found, wishes):
-                if reason is None and one.seq <= counted:
-                    movable.append(one)
-                elif reason is not None:
-                    left[reason] = left.get(reason, 0) + 1
-            start = 0
-            while start < len(movable):
-                part = movable[start : start + size]
-                start += len(part)
+        counted, size = cells.position(con), 100
+
+        def move(page: Sequence[_Candidate]) -> list[_Candidate]:
+            nonlocal size
+            moved: list[_Candidate] = []
+            waiting = [one for one in page if one.seq <= counted]
+            while waiting:
+                part, waiting = waiting[:size], waiting[size:]
                 began = time.monotonic()
-                moved = _move(here, con, archive, part, wishes)
+                moved += _move(here, con, archive, part, wishes)
                 size = max(10, min(int(size * _SLICE_S / max(time.monotonic() - began, 1e-6)), 2 * size, _PAGE))
-                if moved:
-                    first = moved[0].end_time if result.first_end is None else result.first_end
-                    result = Plan(result.jobs + len(moved), first, moved[-1].end_time)
+            return moved
+
+        return _gone_through(con, publishing, wishes, move)
+
+
+def _gone_through(
+    con: Connection,
+    publishing: Connection,
+    wishes: PruneWishes,
+    move: Callable[[list[_Candidate]], list[_Candidate]],
+) -> Pruned:
+    """Every candidate, judged; ``move`` has those of a page that may go, and returns what went."""
+    life = incarnation(con)
+    # How far the targets are; one that has not begun, or that a restore set back, is at 0.
+    cursors = dict.fromkeys(wishes.targets, 0) | {
+        target: last_seq if owner == life else 0
+        for target, owner, last_seq in publishing.execute("SELECT Target, Incarnation, LastSeq FROM Targets")
+    }
+    handled = {f"[{target}]": seq for target, seq in sorted(cursors.items()) if target not in wishes.without}
+    result = Pruned()
+    left: Counter[str] = Counter()
+    for page in _candidates(con, wishes.ended_before):
+        judged = list(_judged(publishing, page, handled, wishes))
+        left.update(reason for _one, reason in judged if reason is not None)
+        if moved := move([one for one, reason in judged if reason is None]):
+            first = moved[0].end_time if result.first_end is None else result.first_end
+            result = Pruned(result.jobs + len(moved), first, moved[-1].end_time)
     return result._replace(left=tuple(sorted(left.items())))
 
 
 def _candidates(con: Connection, ended_before: int) -> Iterator[list[_Candidate]]:
     """Pages of the finished jobs that ended before then, by their end."""
+    # The plus keeps SQLite on the index of EndTime.
+    query = (
+        "SELECT AAR.RecordID, JobID, EndTime, ifnull(Seq, 0) FROM AAR"
+        " JOIN Status ON Status.ID = +StatusID"
+        " LEFT JOIN FinishedLog ON FinishedLog.RecordID = AAR.RecordID"
+        " WHERE (EndTime, AAR.RecordID) > (?, ?) AND EndTime > 0 AND EndTime < ?"
+        f" AND Status.Name IN {SQL_FINAL} ORDER BY EndTime, AAR.RecordID LIMIT ?"
+    )
     position = (0, 0)
-    while True:
-        # The plus keeps SQLite on the index of EndTime.
-        rows = con.execute(
-            "SELECT AAR.RecordID, JobID, EndTime, ifnull(Seq, 0) FROM AAR"
-            " JOIN Status ON Status.ID = +StatusID"
-            " LEFT JOIN FinishedLog ON FinishedLog.RecordID = AAR.RecordID"
-            " WHERE (EndTime, AAR.RecordID) > (?, ?) AND EndTime > 0 AND EndTime < ?"
-            f" AND Status.Name IN {SQL_FINAL} ORDER BY EndTime, AAR.RecordID LIMIT ?",
-            (*position, ended_before, _PAGE),
-        ).fetchall()
-        if not rows:
-            return
-        page = [_Candidate(*row) for row in rows]
+    while page := [_Candidate._make(row) for row in con.execute(query, (*position, ended_before, _PAGE))]:
         yield page
         position = (page[-1].end_time, page[-1].record_id)
 
 
 def _judged(
-    publishing: Connection, page: Sequence[_Candidate], found: Limits, wishes: Wishes
+    publishing: Connection, page: Sequence[_Candidate], handled: Mapping[str, int], wishes: PruneWishes
 ) -> Iterator[tuple[_Candidate, str | None]]:
-    """Each candidate, and why it has to stay."""
+    """Each candidate, and why it has to stay; ``handled``: up to which Seq those who wait for records have had them."""
     job_ids = [unescaped(one.job_id) for one in page]
     query = "SELECT DISTINCT JobID FROM HeldRecords WHERE State <> 'dropped' AND JobID IN"
     held = {row[0] for row in publishing.execute(f"{query} ({','.join('?' * len(page))})", job_ids)}
     for one, job_id in zip(page, job_ids, strict=True):
-        waiting = found.waiting(one.seq)
+        waiting = next((who for who, seq in handled.items() if seq < one.seq), None)
         if job_id in wishes.present:
             yield one, "the control directory still has them"
         elif one.seq == 0:
@@ -204,16 +185,19 @@ def _open_archive(here: Places, path: str) -> Connection:
 
 
 def _move(
-    here: Places, con: Connection, archive: Connection, part: Sequence[_Candidate], wishes: Wishes
+    here: Places, con: Connection, archive: Connection, part: Sequence[_Candidate], wishes: PruneWishes
 ) -> list[_Candidate]:
     """One slice into the archive and out of the database; what changed meanwhile stays."""
-    rows = arex_rows.rows_of(con, 1, [one.record_id for one in part])
-    sources = _beside(con, [one.record_id for one in part])
-    with opening.translating(wishes.archive):
-        _store(archive, rows, sources, here.database)
     by_id = {one.record_id: one for one in part}
+    ids = ",".join(map(str, by_id))
+    beside = {table: con.execute(f"SELECT * FROM {table} WHERE RecordID IN ({ids})").fetchall() for table in MOVED}
+    beside[TELEMETRY] = con.execute(
+        f"SELECT RecordID, Clusters.Name, JobTelemetry.* FROM {TELEMETRY} JOIN Clusters ON Clusters.ID = ClusterID"
+        f" WHERE RecordID IN ({ids})"
+    ).fetchall()
+    with opening.translating(wishes.archive):
+        _store(archive, arex_rows.rows_of(con, 1, list(by_id)), beside, here.database)
     with opening.writing(con, here):
-        ids = ",".join(str(record_id) for record_id in by_id)
         now = con.execute(f"SELECT RecordID, Seq FROM FinishedLog WHERE RecordID IN ({ids})").fetchall()
         moved = [by_id[record_id] for record_id, seq in now if by_id[record_id].seq == seq]
         con.execute(
@@ -236,44 +220,26 @@ def _delete(con: Connection, record_ids: Sequence[int]) -> None:
     forget(con, record_ids)
 
 
-Beside = dict[str, list[tuple[object, ...]]]
-"""Rows by table, the RecordID first."""
-
-
-def _beside(con: Connection, record_ids: Sequence[int]) -> Beside:
-    ids = ",".join(map(str, record_ids))
-    return {
-        **{table: con.execute(f"SELECT * FROM {table} WHERE RecordID IN ({ids})").fetchall() for table in MOVED},
-        TELEMETRY: con.execute(
-            f"SELECT RecordID, Clusters.Name, JobTelemetry.* FROM {TELEMETRY} JOIN Clusters ON Clusters.ID = ClusterID"
-            f" WHERE RecordID IN ({ids})"
-        ).fetchall(),
-    }
-
-
-def _store(archive: Connection, rows: Sequence[ArexRows], beside: Beside, origin: str) -> None:
-    """Jobs as they are, under numbers of the archive's own."""
-    archive.execute("BEGIN IMMEDIATE")
-    try:
+def _store(
+    archive: Connection, rows: Sequence[ArexRows], beside: Mapping[str, list[tuple[object, ...]]], origin: str
+) -> None:
+    """Jobs as they are, with what stands ``beside`` them by table (the RecordID first), under numbers of its own."""
+    with transaction(archive):
         # An earlier prune may have ended between the two databases, and the job may have changed since.
         there = known_jobs(archive, [unescaped(one.job_id) for one in rows])
         _delete(archive, [known.record_id for known in there.values()])
         # A writer for each slice: were one rolled back, it would remember names that are gone.
         first = JobWriter(archive, "archive", origin).insert(rows)
-        numbers = {one.record_id: number for number, one in enumerate(rows, first)}
-        for table in MOVED:
+        numbers: dict[object, int] = {one.record_id: number for number, one in enumerate(rows, first)}
+        clusters = {row[1] for row in beside[TELEMETRY]}
+        archive.executemany("INSERT OR IGNORE INTO Clusters (Name) VALUES (?)", [(name,) for name in clusters])
+        number_of = dict(archive.execute("SELECT Name, ID FROM Clusters").fetchall())
+        for table in (*MOVED, TELEMETRY):
+            found = [(numbers[record_id], *values) for record_id, *values in beside[table]]
+            if table == TELEMETRY:
+                found = [
+                    (number, number_of[cluster], *values) for number, cluster, _record_id, _cluster_id, *values in found
+                ]
             archive.executemany(f"DELETE FROM {table} WHERE RecordID = ?", [(number,) for number in numbers.values()])
-            rows_beside = [(numbers[int(str(record_id))], *values) for record_id, *values in beside[table]]
-            if rows_beside:
-                archive.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows_beside[0]))})", rows_beside)
-        archive.executemany(
-            "INSERT OR IGNORE INTO Clusters (Name) VALUES (?)", {(row[1],) for row in beside[TELEMETRY]}
-        )
-        clusters = dict(archive.execute("SELECT Name, ID FROM Clusters").fetchall())
-        for record_id, cluster, _record_id, _cluster_id, *values in beside[TELEMETRY]:
-            found = (numbers[int(str(record_id))], clusters[cluster], *values)
-            archive.execute(f"INSERT OR REPLACE INTO {TELEMETRY} VALUES ({', '.join('?' * len(found))})", found)
-        archive.execute("COMMIT")
-    except BaseException:
-        archive.execute("ROLLBACK")
-        raise
+            if found:
+                archive.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(found[0]))})", found)

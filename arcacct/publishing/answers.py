@@ -19,8 +19,6 @@ from typing import Any, NamedTuple
 from arcacct.errors import ArcacctError, CredentialError, TargetBusy, TargetError, TargetRefuses
 from arcacct.wording import fit, without_secrets
 
-TYPE_CHECKING = False
-
 TEXT_LIMIT = 500
 _LOOKED_AT = 64 * TEXT_LIMIT
 _LONGEST_DATE = 100

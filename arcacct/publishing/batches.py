@@ -14,7 +14,7 @@ from arcacct.publishing.digests import digest, is_same
 from arcacct.publishing.instants import DAY_S
 from arcacct.publishing.ledger import Held, SentRecord, Version
 from arcacct.publishing.plug import Records
-from arcacct.publishing.task import Task
+from arcacct.publishing.this_run import ThisRun
 
 _GONE = (
     "the receiver has this record, but the database has no such job to publish any more: {room}, then run"
@@ -64,7 +64,7 @@ class JobBatcher:
 
     def __init__(
         self,
-        task: Task,
+        this: ThisRun,
         family: Records,
         delivery: Deliverer,
         *,
@@ -72,17 +72,17 @@ class JobBatcher:
         moves_cursor: bool = True,
     ) -> None:
         self._family = family
-        self._plug = task.plug
-        self._keeps_first = task.plug.keeps_first
-        self._floor = task.floor
+        self._plug = this.plug
+        self._keeps_first = this.plug.keeps_first
+        self._floor = this.floor
         self._moves_cursor = moves_cursor and not republish
         self._delivery = delivery
-        self._tally = task.tally
-        self._limits = task.limits
+        self._tally = this.tally
+        self._limits = this.limits
         self._room = self._limits.max_bytes - len(family.document.head) - len(family.document.tail)
         self._republish = republish
         self._now = int(time.time())
-        self._settle_s = task.plug.target.settle_s
+        self._settle_s = this.plug.target.settle_s
         self._parts: dict[str | None, list[Part]] = {}
         self._count = 0
         self._bytes = 0

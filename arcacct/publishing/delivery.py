@@ -8,6 +8,7 @@ the record; a lost answer leaves the message in the ledger, and the next run sen
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -15,13 +16,14 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from arcacct.errors import ArcacctError, InputError, TargetBusy, TargetRefuses
+from arcacct.files.foreign import open_directory
 from arcacct.publishing import held, ledger, sent
 from arcacct.publishing.answers import Answer, Kind, error_of
 from arcacct.publishing.held import Refused
 from arcacct.publishing.instants import DAY_S, iso
 from arcacct.publishing.ledger import Held, Message, MonthProof, SentRecord, SentSum, Unknown
 from arcacct.publishing.plug import Document, Sender
-from arcacct.publishing.task import Task
+from arcacct.publishing.this_run import ThisRun
 from arcacct.publishing.under_way import UnderWay
 
 _STILL_THERE = (
@@ -100,20 +102,21 @@ class Delivery(Deliverer):
     """Sends messages to one target and keeps its ledger."""
 
     def __init__(
-        self, task: Task, sender: Sender, origin: str, unknown: Unknown | None, watch: Callable[[], None]
+        self, this: ThisRun, sender: Sender, origin: str, unknown: Unknown | None, watch: Callable[[], None]
     ) -> None:
         """
         ``origin``: ``publish`` or ``republish``; ``watch`` is told of each answer.
 
         ``unknown``: what an older ledger does not know of a receiver that keeps the first version of a record.
         """
-        self._con = task.publishing
-        self._target = task.block
-        self._plug = task.plug
+        self._con = this.publishing
+        self._target = this.block
+        self._plug = this.plug
+        self._one_kind = this.plug.months_have_one_kind
         self._sender = sender
-        self._tally = task.tally
+        self._tally = this.tally
         self._origin = origin
-        self._run = task.run
+        self._run = this.run
         self._unknown = unknown
         room, named = self._plug.makes_room, ": it named the same row of its database again"
         self._still_there = _STILL_THERE.format(
@@ -157,8 +160,8 @@ class Delivery(Deliverer):
         # Its answers come before the next is written down: whatever they are, at most one set has none.
         self._hear()
         aside = [*what.held, *aside]
-        batches = [batch for batch, _message in packed]
-        messages = [message for _batch, message in packed]
+        groups = [group for group, _message in packed]
+        messages = [message for _group, message in packed]
         if messages:
             messages[-1] = messages[-1]._replace(seq=what.seq)
         self._tally.set_aside(held.newly_aside(self._con, self._target, aside))
@@ -168,15 +171,8 @@ class Delivery(Deliverer):
             return
         seq = None if messages else what.seq
         intended = ledger.intend(
-            self._con,
-            self._target,
-            messages,
-            aside,
-            seq=seq,
-            proofs=what.proofs,
-            one_kind=self._plug.months_have_one_kind,
+            self._con, self._target, messages, aside, seq=seq, proofs=what.proofs, one_kind=self._one_kind
         )
-        groups = [batch[0].group for batch in batches]
         if what.ahead and not self._forbidden.keys() & set(groups):
             # Where the host lets no more threads begin the caller waits for the answers.
             with suppress(RuntimeError):
@@ -268,14 +264,14 @@ class Delivery(Deliverer):
 
     def _packed(
         self, document: Document, batches: Sequence[Sequence[Part]]
-    ) -> tuple[list[tuple[Sequence[Part], Message]], list[Held]]:
+    ) -> tuple[list[tuple[str | None, Message]], list[Held]]:
         """
-        Each batch with its message, but for those of machines that are forbidden: their records are held.
+        The message of each batch, with its group, but for those that are forbidden: their records are held.
 
         A text that cannot be packed at all is set aside, alone. The rules of its `Records.accept` should have found it;
         if they did not, the others must not wait for it.
         """
-        packed: list[tuple[Sequence[Part], Message]] = []
+        packed: list[tuple[str | None, Message]] = []
         # A republish leaves what it may not send.
         aside = [
             _forbidden(part.record, self._forbidden[part.group])
@@ -287,7 +283,7 @@ class Delivery(Deliverer):
         while waiting:
             batch = waiting.pop()
             try:
-                packed.append((batch, self._message(document, batch, None)))
+                packed.append((batch[0].group, self._message(document, batch, None)))
             except InputError as error:
                 if len(batch) > 1:
                     waiting += [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
@@ -336,17 +332,8 @@ class Delivery(Deliverer):
             raise error_of(answer)
 
     def _accept(self, message: Message, answer: Answer) -> None:
-        kept = ledger.accepted(
-            self._con,
-            self._target,
-            message,
-            answer.status,
-            answer.text,
-            answer.receiver_id,
-            answer.receiver_rows,
-            self._still_there,
-            self._unknown,
-        )
+        said = (answer.status, answer.text, answer.receiver_id, answer.receiver_rows)
+        kept = ledger.accepted(self._con, self._target, message, *said, self._still_there, self._unknown)
         # What is sent again on purpose was counted and named before.
         for job_id in kept if self._origin == "publish" else ():
             self._tally.corrections += 1
@@ -361,11 +348,8 @@ class Delivery(Deliverer):
 
     def _refuse(self, message: Message, answer: Answer, accepted: int) -> None:
         if message.record_count > 1:
-            now = self._accepted
-            halves = self._halves(message)
-            for part in ledger.split(
-                self._con, self._target, message, halves, one_kind=self._plug.months_have_one_kind
-            ):
+            now, halves = self._accepted, self._halves(message)
+            for part in ledger.split(self._con, self._target, message, halves, one_kind=self._one_kind):
                 self._hear_of(part, self._sender.send(part), now, None)
         elif (answer.kind == Kind.TOO_LARGE and answer.status is None) or self._has_evidence(message, accepted):
             # Without a status it was never sent: no message can be that large.
@@ -445,7 +429,7 @@ class Delivery(Deliverer):
     def _set_aside_sum(self, message: Message, answer: Answer) -> None:
         """Every run sends it again, until the receiver takes it."""
         words = _words_of(answer)
-        months = self._plug.months(message.kind, self._sender.unpack(message.data))
+        months = self._plug.sums(message.kind).months(self._sender.unpack(message.data))
         count = ledger.refused(self._con, self._target, message, answer.status, words, [], months, self._run)
         if count > 1:
             self._tally.quarantined += 1
@@ -453,6 +437,52 @@ class Delivery(Deliverer):
             self._tally.refused_once += 1
         again = "the next run sends it again" if count == 1 else f"so it was in {count} runs; each sends it again"
         self._tally.note(f"a record of a {message.kind} message: refused by the receiver: {words}; {again}")
+
+
+class Plan(Deliverer):
+    """
+    Takes the place of `Delivery`: counts the messages of one target.
+
+    With ``write_to`` each becomes a file of exactly the bytes that would be sent; only then is ``make_sender`` called,
+    since signing needs the host's key.
+    """
+
+    def __init__(self, this: ThisRun, make_sender: Callable[[], Sender], write_to: str | None) -> None:
+        self._con = this.publishing
+        self._target = this.block
+        self._tally = this.tally
+        self._make_sender = make_sender
+        self._write_to = write_to
+        self._sender: Sender | None = None
+
+    def resume(self) -> None:
+        """Count what an earlier run began."""
+        self._tally.resent = ledger.count_unanswered(self._con, self._target)
+
+    def deliver(self, what: Consignment) -> None:
+        """Count its batches; the cursor stays where it is."""
+        document = what.document
+        self._tally.set_aside(held.newly_aside(self._con, self._target, what.held))
+        for batch in what.batches:
+            text = document.join([part.text for part in batch])
+            data = text.encode("utf-8") if self._write_to is None else self._written(document, text, self._write_to)
+            self._tally.add(document.kind, len(batch), len(data))
+
+    def _written(self, document: Document, text: str, directory: str) -> bytes:
+        if self._sender is None:
+            self._sender = self._make_sender()
+        data = self._sender.pack(text)
+        number = sum(sent.messages for sent in self._tally.sent.values()) + 1
+        name = f"{self._target.rpartition('/')[2].replace(':', '-')}-{number:04d}-{document.kind}"
+        try:
+            # For this user alone, whatever the umask: messages have the names of users.
+            with open_directory(directory, make=0o700) as folder, open(folder.create(name), "wb") as file:
+                file.write(data)
+        except OSError as error:
+            raise InputError(
+                f"{os.path.join(directory, name)}: cannot write: {error.strerror}; give an empty directory"
+            ) from error
+        return data
 
 
 def _forbidden(record: SentRecord, answer: Answer) -> Held:

@@ -14,7 +14,7 @@ from arcacct.publishing.delivery import Deliverer
 from arcacct.publishing.digests import is_same
 from arcacct.publishing.instants import month_of
 from arcacct.publishing.ledger import Cursor, SentRecord, Version
-from arcacct.publishing.task import Task
+from arcacct.publishing.this_run import ThisRun
 
 Versions = dict[str, list[Version]]
 """What the receiver has of each job."""
@@ -34,29 +34,27 @@ class Router(JobBatcher):
     records share a table.
     """
 
-    def __init__(self, task: Task, delivery: Deliverer, *, republish: bool = False) -> None:
+    def __init__(self, this: ThisRun, delivery: Deliverer, *, republish: bool = False) -> None:
         """Of a target that is sent records, or ever was."""
-        self._task = task
-        self._kinds = {month: one.kind for month, one in task.months.items()}
-        self._configured = task.plug.kind
-        jobs = set(filter(task.plug.has_records, (self._configured, *self._kinds.values())))
-        main = self._configured if self._configured in jobs else min(jobs)
-        self._is_one_family = jobs == {self._configured, *self._kinds.values()} == {main}
+        self._this = this
+        jobs = set(filter(this.plug.has_records, this.kinds))
+        main = this.plug.kind if this.plug.kind in jobs else min(jobs)
+        self._is_one_family = this.kinds == {main}
         self._others = {
-            kind: JobBatcher(task, task.plug.records(kind), delivery, republish=republish, moves_cursor=False)
+            kind: JobBatcher(this, this.plug.records(kind), delivery, republish=republish, moves_cursor=False)
             for kind in sorted(jobs - {main})
         }
-        super().__init__(task, task.plug.records(main), delivery, republish=republish)
+        super().__init__(this, this.plug.records(main), delivery, republish=republish)
 
     def _at(self, end_time: object) -> JobBatcher | None:
         """Who takes a record that ended then; ``None``: a sum of its month does."""
         if self._is_one_family:
             return self
         known = reading.is_time(end_time)
-        kind = self._kinds.get(month_of(end_time), self._configured) if known else self._configured  # type: ignore[arg-type]
+        kind = self._this.kind_of(month_of(end_time)) if known else self._this.plug.kind  # type: ignore[arg-type]
         if kind in self._others:
             return self._others[kind]
-        return self if self._task.plug.has_records(kind) else None
+        return self if self._this.plug.has_records(kind) else None
 
     def add(self, aar: AAR, seq: int, known: Sequence[Version] = ()) -> bool:
         """As `JobBatcher.add`."""
@@ -67,7 +65,7 @@ class Router(JobBatcher):
             return batcher.add(aar, seq, known)
         self.passed(seq)
         changed = [one for one in known if not is_same(aar, one.digest)]
-        if self._task.floor.forbids_taking_back(aar, seq, changed, unwanted=False):
+        if self._this.floor.forbids_taking_back(aar, seq, changed, unwanted=False):
             return True
         return not self.take_back(aar.job_id, aar, known)
 
@@ -77,18 +75,18 @@ class Router(JobBatcher):
 
         For a ledger that does not know what was sent since then. Returns how many.
         """
-        task, count = self._task, 0
-        if task.plug.keeps_first:
+        this, count = self._this, 0
+        if this.plug.keeps_first:
             return 0
-        family = task.plug.any_records()
+        family = this.plug.any_records()
         keys = {
             family.key(bare(one.job_id, one.end_time, one.local_job_id)): one
-            for one in former.former_keys(task.accounting, doubt_seq)
+            for one in former.former_keys(this.accounting, doubt_seq)
             if one.end_time >= ended_from and self._at(one.end_time) is not None
         }
         job_ids = list({one.job_id for one in keys.values()})
-        there = {family.key(aar) for aar in reading.by_job_id(task.accounting, job_ids).values()}
-        there |= {one.key for known in _versions(task, job_ids).values() for one in known}
+        there = {family.key(aar) for aar in reading.by_job_id(this.accounting, job_ids).values()}
+        there |= {one.key for known in _versions(this, job_ids).values() for one in known}
         for key, one in keys.items():
             if key not in there:
                 self.neutralise(None, SentRecord(one.job_id, 0, 0, one.end_time, b"", key))
@@ -109,11 +107,11 @@ class Router(JobBatcher):
 
         APEL's key is the id in the batch system and the end; of two the one recorded first goes.
         """
-        if not self._task.plug.has_twins or not records:
+        if not self._this.plug.has_twins or not records:
             return {}
-        key = self._task.plug.any_records().key
+        key = self._this.plug.any_records().key
         seconds, own_ids = {aar.end_time for aar in records}, {aar.record_id for aar in records}
-        others = reading.ended_at(self._task.accounting, seconds, besides=own_ids)
+        others = reading.ended_at(self._this.accounting, seconds, besides=own_ids)
         ends = Counter(end_time for *_name, end_time in others)
         ends.update(aar.end_time for aar in records)
         # A key holds the end: where few jobs end in a second, few keys have to be made.
@@ -126,12 +124,12 @@ class Router(JobBatcher):
             aar = mine.get(other)
             if aar is not None and record_id < aar.record_id and job_id != aar.job_id:
                 first.setdefault(aar.job_id, job_id)
-        there = reading.by_job_id(self._task.accounting, list(first.values()))
-        states = held.states(self._task.publishing, self._task.block, list(there))
+        there = reading.by_job_id(self._this.accounting, list(first.values()))
+        states = held.states(self._this.publishing, self._this.block, list(there))
         for job_id, twin in first.items():
             # The receiver has it, or will have it.
             is_sent = twin in there and states.get(twin) not in ("quarantined", "dropped")
-            if is_sent and self._task.plug.target.wants(there[twin].vo):
+            if is_sent and self._this.plug.target.wants(there[twin].vo):
                 found[job_id] = twin
         return found
 
@@ -139,94 +137,94 @@ class Router(JobBatcher):
         """Before the cursor may move: what other families are sent, and a note of the months that have to wait."""
         for batcher in self._others.values():
             batcher.flush()
-        task = self._task
-        if not task.dry_run and task.floor.has_kept_more():
-            task.floor.hold_kept()
-            months.set_held(task.publishing, task.block, task.floor.held.values(), ())
+        this = self._this
+        if not this.dry_run and this.floor.has_kept_more():
+            this.floor.hold_kept()
+            months.set_held(this.publishing, this.block, this.floor.held.values(), ())
         super()._deliver(ahead=ahead)
 
 
-def add_logged(task: Task, router: Router, position: Cursor, horizon: int) -> None:
+def add_logged(this: ThisRun, router: Router, position: Cursor, horizon: int) -> None:
     """What was logged after the cursor, in that order; what is not to be published any more is taken back."""
-    _take_back_deleted(task, router, position.last_seq, horizon)
+    _take_back_deleted(this, router, position.last_seq, horizon)
     seq = position.last_seq
-    while page := reading.logged_after(task.accounting, seq, horizon, ended_from=position.start_end_time):
+    while page := reading.logged_after(this.accounting, seq, horizon, ended_from=position.start_end_time):
         job_ids = [*(one.aar.job_id for one in page.records), *(job_id for _seq, job_id in page.others)]
-        known = _versions(task, job_ids)
-        aside = held.states(task.publishing, task.block, job_ids)
+        known = _versions(this, job_ids)
+        aside = held.states(this.publishing, this.block, job_ids)
         twins = router.twins([one.aar for one in page.records if not known.get(one.aar.job_id)])
         settled = [
             one.aar.job_id
             for one in page.records
             if aside.get(one.aar.job_id) != "dropped"
-            and _add(task, router, one.seq, one.aar, known.get(one.aar.job_id, []), twins.get(one.aar.job_id))
+            and _add(this, router, one.seq, one.aar, known.get(one.aar.job_id, []), twins.get(one.aar.job_id))
         ]
-        settled += _add_others(task, router, page, known)
+        settled += _add_others(this, router, page, known)
         # A record that was held back for what it was, and is again what the receiver has, waits for nothing.
-        _release(task, [job_id for job_id in settled if job_id in aside])
+        _release(this, [job_id for job_id in settled if job_id in aside])
         seq = page.last_seq
         router.passed(seq)
 
 
-def _add(task: Task, router: Router, seq: int, aar: AAR, known: Sequence[Version], twin: str | None = None) -> bool:
+def _add(this: ThisRun, router: Router, seq: int, aar: AAR, known: Sequence[Version], twin: str | None = None) -> bool:
     """
     True if nothing has to be sent: the receiver has it, or it is none of the target's business.
 
     ``twin`` is another job that the receiver would take for this one.
     """
-    if task.plug.target.wants(aar.vo):
+    if this.plug.target.wants(aar.vo):
         if twin is not None:
             router.set_aside(aar, seq, TWIN.format(twin))
             return False
         return not router.add(aar, seq, known)
-    if known and task.floor.forbids_taking_back(aar, seq, known, unwanted=True):
+    if known and this.floor.forbids_taking_back(aar, seq, known, unwanted=True):
         return False
     return router.take_back(aar.job_id, aar, known)
 
 
-def _add_others(task: Task, router: Router, page: Page, known: Versions) -> list[str]:
+def _add_others(this: ThisRun, router: Router, page: Page, known: Versions) -> list[str]:
     """Records that are not to be published: taken back if they were; returns those that nothing is left of."""
-    records = reading.by_job_id(task.accounting, [job_id for _seq, job_id in page.others if known.get(job_id)])
+    records = reading.by_job_id(this.accounting, [job_id for _seq, job_id in page.others if known.get(job_id)])
     settled = []
     for seq, job_id in page.others:
         aar, versions = records.get(job_id), known.get(job_id, [])
         if aar is not None and reading.is_publishable(aar):
             # It ended before the target's time, and was sent all the same: by a republish.
-            gone = _add(task, router, seq, aar, versions)
+            gone = _add(this, router, seq, aar, versions)
         else:
-            forbidden = task.floor.forbids_taking_back(None, seq, versions, unwanted=False)
+            forbidden = this.floor.forbids_taking_back(None, seq, versions, unwanted=False)
             gone = not forbidden and router.take_back(job_id, aar, versions)
         if gone:
             settled.append(job_id)
     return settled
 
 
-def _take_back_deleted(task: Task, router: Router, seq: int, horizon: int) -> None:
-    job_ids = former.deleted_jobs(task.accounting, seq, horizon)
+def _take_back_deleted(this: ThisRun, router: Router, seq: int, horizon: int) -> None:
+    job_ids = former.deleted_jobs(this.accounting, seq, horizon)
     if seq:
         # Deleted under an older program, which noted no JobIDs: the ledger knows them by their numbers in this life.
         job_ids += sent.jobs_of_records(
-            task.publishing, task.block, former.nameless_deleted(task.accounting, seq, horizon)
+            this.publishing, this.block, former.nameless_deleted(this.accounting, seq, horizon)
         )
-    there = reading.by_job_id(task.accounting, job_ids)
+    there = reading.by_job_id(this.accounting, job_ids)
     gone = [job_id for job_id in dict.fromkeys(job_ids) if job_id not in there]
-    known = _versions(task, gone)
-    _release(task, [job_id for job_id in gone if router.take_back(job_id, None, known.get(job_id, []))])
+    known = _versions(this, gone)
+    _release(this, [job_id for job_id in gone if router.take_back(job_id, None, known.get(job_id, []))])
 
 
-def add_held(task: Task, router: Router) -> None:
+def add_held(this: ThisRun, router: Router) -> None:
     """
     Records that were held back and whose time has come, page by page.
 
     What the receiver refused before goes last, in messages of its own: it must not cost others anything.
     """
-    due = task.due
+    due = this.due
     for refused in (False, True):
         page = [("", "")]
-        while page := held.held_to_send(task.publishing, task.block, due, refused=refused, after=page[-1][0]):
+        while page := held.held_to_send(this.publishing, this.block, due, refused=refused, after=page[-1][0]):
             job_ids = [job_id for job_id, _state in page]
-            records = reading.by_job_id(task.accounting, job_ids)
-            known = _versions(task, job_ids)
+            records = reading.by_job_id(this.accounting, job_ids)
+            known = _versions(this, job_ids)
             twins = router.twins([aar for job_id, aar in records.items() if not known.get(job_id)])
             for job_id, state in page:
                 # Who says "retry" has made room at the receiver: whatever that had, it is something else now.
@@ -236,29 +234,29 @@ def add_held(task: Task, router: Router) -> None:
                 job_id
                 for job_id in job_ids
                 if job_id not in records
-                or _add(task, router, 0, records[job_id], known.get(job_id, []), twins.get(job_id))
+                or _add(this, router, 0, records[job_id], known.get(job_id, []), twins.get(job_id))
             ]
             # Before the log, which may have the same records again: by then the ledger has to know these.
             router.flush()
-            _release(task, settled)
+            _release(this, settled)
 
 
-def add_period(task: Task, router: Router, ended_from: int, ended_before: int) -> None:
+def add_period(this: ThisRun, router: Router, ended_from: int, ended_before: int) -> None:
     """Every record that ended in a period, but for those that an operator dropped."""
-    for page in reading.ended_between(task.accounting, ended_from, ended_before):
+    for page in reading.ended_between(this.accounting, ended_from, ended_before):
         job_ids = [aar.job_id for aar in page]
-        known = _versions(task, job_ids)
-        aside = held.states(task.publishing, task.block, job_ids)
+        known = _versions(this, job_ids)
+        aside = held.states(this.publishing, this.block, job_ids)
         twins = router.twins([aar for aar in page if not known.get(aar.job_id)])
         for aar in page:
-            if aside.get(aar.job_id) != "dropped" and task.plug.target.wants(aar.vo):
-                _add(task, router, 0, aar, known.get(aar.job_id, []), twins.get(aar.job_id))
+            if aside.get(aar.job_id) != "dropped" and this.plug.target.wants(aar.vo):
+                _add(this, router, 0, aar, known.get(aar.job_id, []), twins.get(aar.job_id))
 
 
-def _versions(task: Task, job_ids: Sequence[str]) -> Versions:
-    return sent.versions(task.publishing, task.block, job_ids, keeps_first=task.plug.keeps_first)
+def _versions(this: ThisRun, job_ids: Sequence[str]) -> Versions:
+    return sent.versions(this.publishing, this.block, job_ids, keeps_first=this.plug.keeps_first)
 
 
-def _release(task: Task, job_ids: Sequence[str]) -> None:
-    if job_ids and not task.dry_run:
-        held.release(task.publishing, task.block, job_ids)
+def _release(this: ThisRun, job_ids: Sequence[str]) -> None:
+    if job_ids and not this.dry_run:
+        held.release(this.publishing, this.block, job_ids)

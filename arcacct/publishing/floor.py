@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from arcacct.errors import FiguresHeld
 from arcacct.jobs.aar import AAR
@@ -25,14 +24,6 @@ WAYS_OUT = (
     "it goes on by itself once the jobs are back (`arcacct sweep`, `arcacct import arex`, `arcacct db restore`) or the"
     " configuration is mended; `arcacct publish --accept-lower {month}` sends what the database has"
 )
-
-
-class Fall(NamedTuple):
-    """Figures of a month at one place that would fall."""
-
-    place: Place
-    given: Amount
-    found: Amount
 
 
 class Floor:
@@ -169,20 +160,20 @@ class Floor:
             return False
         there, gone = self._by_place(found), self._by_place(left)
         fallen = [
-            Fall(place, had, has)
+            (place, had, has)
             for place, had in self._by_place(given).items()
             if _fell(had, has := there.get(place, NOTHING), gone.get(place, NOTHING))
         ]
         if not fallen:
             return False
-        jobs, wall_s = (sum(one.given.jobs for one in fallen), sum(one.given.wall_s or 0 for one in fallen))
-        now, now_s = (sum(one.found.jobs for one in fallen), sum(one.found.wall_s or 0 for one in fallen))
+        jobs, wall_s = (sum(had.jobs for _, had, _ in fallen), sum(had.wall_s or 0 for _, had, _ in fallen))
+        now, now_s = (sum(has.jobs for *_, has in fallen), sum(has.wall_s or 0 for *_, has in fallen))
         # What another selection passes over is in the database all the same.
         where = "would be sent now" if self._changes else "in the database now"
         figures = f"{jobs} jobs published, {now} {where}"
         if now >= jobs:
             figures = f"{wall_s / 3600:.1f} h of wall time published, {now_s / 3600:.1f} h {where}"
-        hosts = sorted({one.place.submit_host for one in fallen})
+        hosts = sorted({place.submit_host for place, *_ in fallen})
         why = self._changes or " (was the database lost, restored or exchanged?)"
         self.hold(HeldMonth(*month, f"{figures} ({', '.join(hosts)}): nothing logged explains it{why}", jobs, now))
         return True

@@ -15,7 +15,7 @@ from arcacct.publishing.sent import MANY, sums_of_kind, versions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from arcacct.publishing.task import Task
+    from arcacct.publishing.this_run import ThisRun
 
 
 class Place(NamedTuple):
@@ -72,17 +72,17 @@ def is_counted(con: Connection, target: str) -> bool:
     return row is None or bool(row[0])
 
 
-def count_given(task: Task) -> None:
+def count_given(this: ThisRun) -> None:
     """
     Count all job records that the target was given, once, after the ledger came from an older program.
 
     That kept records by their keys alone. A job that is not in the database any more is counted where most jobs of its
     month were said to be. One transaction.
     """
-    con, target = task.publishing, task.block
-    if task.dry_run or is_counted(con, target):
+    con, target = this.publishing, this.block
+    if this.dry_run or is_counted(con, target):
         return
-    family = task.plug.any_records()
+    family = this.plug.any_records()
     said = sorted(sums_of_kind(con, target, COUNTS), key=lambda one: one.jobs)
     hosts = {(one.year, one.month): one.submit_host for one in said}
     with transaction(con):
@@ -93,8 +93,8 @@ def count_given(task: Task) -> None:
         # A page of the JobIDs that were ever sent to anybody.
         next_page = "SELECT DISTINCT JobID FROM MessageRecords WHERE JobID > ? ORDER BY JobID LIMIT ?"
         while page := [job_id for (job_id,) in con.execute(next_page, (page[-1], MANY))]:
-            known = versions(con, target, page, keeps_first=task.plug.keeps_first)
-            records = reading.by_job_id(task.accounting, list(known))
+            known = versions(con, target, page, keeps_first=this.plug.keeps_first)
+            records = reading.by_job_id(this.accounting, list(known))
             for job_id, one in ((job_id, one) for job_id, found in known.items() for one in found):
                 aar, month = records.get(job_id), month_of(one.end_time)
                 host = hosts.get(month, "") if aar is None else family.place(aar)[1]

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from arcacct.conf.targets import Target
 from arcacct.db.durable import transaction
 from arcacct.db.engine import Connection
 from arcacct.errors import InputError
@@ -13,10 +14,6 @@ from arcacct.jobs.reading import LAST_SECOND
 from arcacct.publishing.instants import iso
 from arcacct.publishing.ledger import Held, hold
 from arcacct.publishing.sent import MANY, versions
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.conf.targets import Target
 
 
 class Due(NamedTuple):
@@ -63,7 +60,6 @@ class Aside(NamedTuple):
         return f"tried again from {iso(self.next_try_s)}" if self.next_try_s else "tried again with the next run"
 
 
-_ASIDE = "SELECT Target, JobID, RecordID, EndTime, State, Reason, Attempts, Since, NextTry, Refusals FROM HeldRecords"
 # A time at which it was tried that lies ahead was noted by a clock that was wrong, and so was the next.
 _IS_DUE = (
     "(State = 'retry' OR (State = 'held' AND NextTry IS NULL AND EndTime <= :settled_at)"
@@ -90,10 +86,10 @@ def held_months(con: Connection, target: str, due: Due) -> set[tuple[int, int]]:
     rows = con.execute(
         "SELECT DISTINCT CAST(strftime('%Y', EndTime, 'unixepoch') AS INTEGER),"
         " CAST(strftime('%m', EndTime, 'unixepoch') AS INTEGER) FROM HeldRecords WHERE Target = :target"
-        f" AND {_IS_DUE} AND EndTime BETWEEN 1 AND 253402300799",
+        f" AND {_IS_DUE} AND EndTime BETWEEN 1 AND {LAST_SECOND}",
         {**due._asdict(), "target": target},
     )
-    return {(year, month) for year, month in rows}
+    return set(rows)
 
 
 class Again(NamedTuple):
@@ -202,7 +198,9 @@ def set_aside(con: Connection, *, target: str | None = None, job_id: str | None 
     """What is set aside, of all targets or one, of all jobs or one; by target and end time."""
     asked = {f"{column} = ?": value for column, value in (("Target", target), ("JobID", job_id)) if value is not None}
     rows = con.execute(
-        f"{_ASIDE} WHERE {' AND '.join(asked) or '1'} ORDER BY Target, EndTime, JobID", tuple(asked.values())
+        "SELECT Target, JobID, RecordID, EndTime, State, Reason, Attempts, Since, NextTry, Refusals FROM HeldRecords"
+        f" WHERE {' AND '.join(asked) or '1'} ORDER BY Target, EndTime, JobID",
+        tuple(asked.values()),
     )
     return [Aside._make(row) for row in rows]
 

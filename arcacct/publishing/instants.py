@@ -15,25 +15,21 @@ Month = tuple[int, int]
 
 def recent_months(seconds: int) -> set[Month]:
     """The current and the previous month: APEL never reports a rejected message, so they are sent each time."""
-    now = time.gmtime(seconds)
-    previous = (now.tm_year, now.tm_mon - 1) if now.tm_mon > 1 else (now.tm_year - 1, 12)
-    return {(now.tm_year, now.tm_mon), previous}
+    now = month_of(seconds)
+    return {now, month_of(month_bounds(*now)[0] - 1)}
 
 
 def next_month(seconds: int) -> int:
     """The first second of the month after this one."""
-    now = time.gmtime(seconds)
-    return month_bounds(now.tm_year, now.tm_mon)[1]
+    return month_bounds(*month_of(seconds))[1]
 
 
 def months_between(first_s: int, before_s: int) -> set[Month]:
     """Every month that has a second of ``[first_s, before_s)``."""
-    months = set()
-    start = time.gmtime(first_s)
-    year, month = start.tm_year, start.tm_mon
-    while month_bounds(year, month)[0] < before_s:
-        months.add((year, month))
-        year, month = (year, month + 1) if month < 12 else (year + 1, 1)
+    months, start = set(), month_bounds(*month_of(first_s))[0]
+    while start < before_s:
+        months.add(month_of(start))
+        start = next_month(start)
     return months
 
 
@@ -55,11 +51,11 @@ def iso(seconds: object) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
-def month_of(end_time: int) -> tuple[int, int]:
+def month_of(end_time: int) -> Month:
     """Year and month of an end, UTC."""
     return _month_of_day(end_time // DAY_S)
 
 
 @lru_cache(maxsize=1024)
-def _month_of_day(day: int) -> tuple[int, int]:
+def _month_of_day(day: int) -> Month:
     return time.gmtime(day * DAY_S)[:2]

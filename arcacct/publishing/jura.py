@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from contextlib import closing
 
 from arcacct.db.engine import DatabaseError, connect
 
@@ -23,14 +24,8 @@ def jura_end_times(path: str) -> dict[str, int]:
                     shutil.copyfile(path + suffix, copy + suffix)
             if not os.path.exists(copy):
                 return {}
-            con = connect(copy)
-        except (OSError, DatabaseError):
+            with closing(connect(copy)) as con:
+                rows = con.execute("SELECT TargetID, LastEndTime FROM AccountingTargets")
+                return {str(name): int(end) for name, end in rows}
+        except (OSError, DatabaseError, ValueError):
             return {}
-        try:
-            return {
-                str(name): int(end) for name, end in con.execute("SELECT TargetID, LastEndTime FROM AccountingTargets")
-            }
-        except (DatabaseError, ValueError):
-            return {}
-        finally:
-            con.close()

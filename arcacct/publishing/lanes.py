@@ -20,7 +20,7 @@ from arcacct.db import opening
 from arcacct.errors import TargetBusy
 from arcacct.publishing.plug import Plug
 from arcacct.publishing.target_run import Databases, Outcome, TargetRun, Wishes, fault_of
-from arcacct.publishing.task import Tally
+from arcacct.publishing.this_run import Tally
 
 Work = Callable[[TargetRun], Outcome]
 """What is done with each target."""
@@ -66,7 +66,11 @@ def run_all(settings: Settings, lanes: Sequence[Lane], wishes: Wishes, work: Wor
 
     def go() -> None:
         try:
-            while not stopping.is_set() and (lane := _next_of(waiting)) is not None:
+            while not stopping.is_set():
+                try:
+                    lane = waiting.popleft()
+                except IndexError:
+                    return
                 lane.go(settings, voice.wishes, stopping, work)
         finally:
             finished.put(None)
@@ -92,13 +96,6 @@ def run_all(settings: Settings, lanes: Sequence[Lane], wishes: Wishes, work: Wor
             voice.end()
         raise
     _wait(threads, GRACE_S)
-
-
-def _next_of(waiting: deque[Lane]) -> Lane | None:
-    try:
-        return waiting.popleft()
-    except IndexError:
-        return None
 
 
 def _refuse_none(threads: Sequence[Thread], lanes: Sequence[Lane]) -> None:

@@ -105,7 +105,6 @@ class Message(NamedTuple):
 class Version(NamedTuple):
     """What a receiver has of a job under one key."""
 
-    kind: str
     key: str
     digest: bytes
     end_time: int
@@ -146,13 +145,14 @@ _BY_TARGET = (
 )
 """The tables that know a target by its name."""
 
+_MESSAGE_COLUMNS = "Kind, Origin, Seq, Destination, EmpaID, Digest, RecordCount"
+"""A Message between its id and its bytes, from Messages."""
 RECORD_COLUMNS = (
     "MessageRecords.JobID, MessageRecords.RecordID, MessageRecords.Seq, MessageRecords.EndTime, MessageRecords.Digest,"
     " MessageRecords.Key, MessageRecords.Notes, coalesce(Given.Site, ''), Given.SubmitHost,"
     " coalesce(MessageRecords.Wall, 0), MessageRecords.ReplacedID, coalesce(MessageRecords.ReplacedWall, 0)"
 )
 """A SentRecord, from MessageRecords LEFT JOIN Given."""
-
 
 KEPT, OTHER = "0", "other"
 """
@@ -280,21 +280,9 @@ def intend(
 
 def _insert(con: Connection, target: str, message: Message, now: int, *, one_kind: bool) -> Message:
     row = con.execute(
-        "INSERT INTO Messages (Target, Kind, Origin, State, Seq, Created, RecordCount, ByteCount, Digest, Destination,"
-        " EmpaID, Bytes) VALUES (?, ?, ?, 'sending', ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            target,
-            message.kind,
-            message.origin,
-            message.seq,
-            now,
-            message.record_count,
-            len(message.data),
-            message.digest,
-            message.destination,
-            message.empaid,
-            zlib.compress(message.data, 1),
-        ),
+        f"INSERT INTO Messages (Target, {_MESSAGE_COLUMNS}, State, Created, ByteCount, Bytes)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'sending', ?, ?, ?)",
+        (target, *message[1:8], now, len(message.data), zlib.compress(message.data, 1)),
     )
     message_id = row.lastrowid or 0
     places = [
@@ -341,7 +329,6 @@ def given_id(con: Connection, target: str, place: tuple[str, str, int, int]) -> 
 
 def hold(con: Connection, target: str, held: Held, now: int) -> None:
     """Inside a transaction: note that a record is not sent, unless an operator has decided that already."""
-    record = held.record
     con.execute(
         "INSERT INTO HeldRecords (Target, JobID, RecordID, Seq, EndTime, State, Reason, NextTry, Refusals, RefusedRun,"
         " Tried, Since) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?11, ?11)"
@@ -349,17 +336,7 @@ def hold(con: Connection, target: str, held: Held, now: int) -> None:
         " EndTime = excluded.EndTime, State = excluded.State, Reason = excluded.Reason, NextTry = excluded.NextTry,"
         " Refusals = excluded.Refusals, RefusedRun = excluded.RefusedRun, Tried = excluded.Tried,"
         " Attempts = Attempts + 1 WHERE State <> 'dropped'",
-        (
-            target,
-            record.job_id,
-            record.record_id,
-            record.seq,
-            record.end_time,
-            held.state,
-            fit(held.reason),
-            *held[3:],
-            now,
-        ),
+        (target, *held.record[:4], held.state, fit(held.reason), *held[3:], now),
     )
 
 
@@ -389,9 +366,7 @@ def renew(con: Connection, message_id: int, data: bytes) -> None:
 def stored(con: Connection, message_id: int) -> Message:
     """One message of the ledger, with its bytes."""
     *values, packed = con.execute(
-        "SELECT MessageID, Kind, Origin, Seq, Destination, EmpaID, Digest, RecordCount, Bytes FROM Messages"
-        " WHERE MessageID = ?",
-        (message_id,),
+        f"SELECT MessageID, {_MESSAGE_COLUMNS}, Bytes FROM Messages WHERE MessageID = ?", (message_id,)
     ).fetchone()
     records = con.execute(
         f"SELECT {RECORD_COLUMNS} FROM MessageRecords LEFT JOIN Given USING (GivenID) WHERE MessageID = ?"
@@ -462,27 +437,20 @@ def _note_rows(
     con: Connection, target: str, message: Message, rows: Mapping[str, str], unknown: Unknown | None
 ) -> list[SentRecord]:
     """Note the receiver's numbers; returns the records of which it kept another version than the one just sent."""
-    if not rows:
-        return []
-    con.executemany(
-        "UPDATE MessageRecords SET ReceiverRow = ? WHERE MessageID = ? AND Position = ?",
-        [
-            (rows[one.key], message.message_id, position)
-            for position, one in enumerate(message.records)
-            if one.key in rows
-        ],
-    )
+
+    def note(what: str, position: int, *values: object) -> None:
+        update = f"UPDATE MessageRecords SET {what} WHERE MessageID = ? AND Position = ?"
+        con.execute(update, (*values, message.message_id, position))
+
     kept = []
     for position, one in enumerate(message.records):
         row = rows.get(one.key)
         if row is None:
             continue
+        note("ReceiverRow = ?", position, row)
         if one.replaced_id is None:
             if row == OTHER or (unknown is not None and unknown.has(one, row)):
-                con.execute(
-                    "UPDATE MessageRecords SET Digest = ? WHERE MessageID = ? AND Position = ?",
-                    (UNKNOWN_DIGEST, message.message_id, position),
-                )
+                note("Digest = ?", position, UNKNOWN_DIGEST)
                 kept.append(one)
             continue
         before = con.execute(
@@ -491,16 +459,11 @@ def _note_rows(
             " AND MessageID < ? ORDER BY MessageID DESC LIMIT 1",
             (one.job_id, target, one.key, message.message_id),
         ).fetchone()
-        if before is None:
-            continue
-        digest, given, wall_s, row_before = before
-        if row not in (row_before, KEPT, OTHER):
+        if before is None or row not in (before[3], KEPT, OTHER):
             continue
         # What the receiver has is the earlier version: the ledger says so, whatever was sent.
-        con.execute(
-            "UPDATE MessageRecords SET (Digest, GivenID, Wall) = (?, ?, ?) WHERE MessageID = ? AND Position = ?",
-            (digest, given, wall_s, message.message_id, position),
-        )
+        digest, given, wall_s, _row = before
+        note("(Digest, GivenID, Wall) = (?, ?, ?)", position, digest, given, wall_s)
         if digest != one.digest:
             kept.append(one)
     return kept
@@ -508,19 +471,11 @@ def _note_rows(
 
 def _count(con: Connection, message: Message) -> None:
     """What the receiver has more now, and what less, by where it counts it."""
-    if not message.records:
-        return
-    con.execute(
-        "UPDATE Given SET Jobs = Given.Jobs + New.Jobs, Wall = Given.Wall + New.Wall FROM"
-        " (SELECT GivenID, count(*) AS Jobs, sum(Wall) AS Wall FROM MessageRecords WHERE MessageID = ?"
-        " AND GivenID IS NOT NULL GROUP BY GivenID) AS New WHERE Given.GivenID = New.GivenID",
-        (message.message_id,),
-    )
-    if any(one.replaced_id is not None for one in message.records):
+    for place, wall, sign in (("GivenID", "Wall", "+"), ("ReplacedID", "ReplacedWall", "-")):
         con.execute(
-            "UPDATE Given SET Jobs = Given.Jobs - Old.Jobs, Wall = Given.Wall - Old.Wall FROM"
-            " (SELECT ReplacedID, count(*) AS Jobs, sum(ReplacedWall) AS Wall FROM MessageRecords WHERE MessageID = ?"
-            " AND ReplacedID IS NOT NULL GROUP BY ReplacedID) AS Old WHERE Given.GivenID = Old.ReplacedID",
+            f"UPDATE Given SET Jobs = Given.Jobs {sign} Change.Jobs, Wall = Given.Wall {sign} Change.Wall FROM"
+            f" (SELECT {place} AS Place, count(*) AS Jobs, sum({wall}) AS Wall FROM MessageRecords WHERE MessageID = ?"
+            f" AND {place} IS NOT NULL GROUP BY {place}) AS Change WHERE Given.GivenID = Change.Place",
             (message.message_id,),
         )
 
@@ -608,7 +563,18 @@ def refused(
         for one in held:
             hold(con, target, one, now)
         for month in months:
-            refusals = max(refusals, _note_refused_sum(con, target, (message.kind, *month), words, run))
+            con.execute(
+                "INSERT INTO RefusedSums (Target, Kind, Year, Month, Reason, Refusals, RefusedRun, Since)"
+                " VALUES (?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT (Target, Kind, Year, Month) DO UPDATE SET"
+                " Reason = excluded.Reason, Refusals = Refusals + (RefusedRun <> excluded.RefusedRun),"
+                " RefusedRun = excluded.RefusedRun",
+                (target, message.kind, *month, fit(words), run, now),
+            )
+            (count,) = con.execute(
+                "SELECT Refusals FROM RefusedSums WHERE Target = ? AND Kind = ? AND Year = ? AND Month = ?",
+                (target, message.kind, *month),
+            ).fetchone()
+            refusals = max(refusals, count)
             if message.kind == COUNTS:
                 # Counts of every month are sent in every run.
                 continue
@@ -620,20 +586,6 @@ def refused(
         if message.seq is not None:
             _move(con, target, message.seq)
     return refusals
-
-
-def _note_refused_sum(con: Connection, target: str, which: tuple[str, int, int], words: str, run: int) -> int:
-    con.execute(
-        "INSERT INTO RefusedSums (Target, Kind, Year, Month, Reason, Refusals, RefusedRun, Since)"
-        " VALUES (?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT (Target, Kind, Year, Month) DO UPDATE SET"
-        " Reason = excluded.Reason, Refusals = Refusals + (RefusedRun <> excluded.RefusedRun),"
-        " RefusedRun = excluded.RefusedRun",
-        (target, *which, fit(words), run, int(time.time())),
-    )
-    row = con.execute(
-        "SELECT Refusals FROM RefusedSums WHERE Target = ? AND Kind = ? AND Year = ? AND Month = ?", (target, *which)
-    ).fetchone()
-    return int(row[0])
 
 
 def _answer(

@@ -21,7 +21,7 @@ from arcacct.publishing.ledger import COUNTS, Held, MonthProof, SentRecord, Sent
 from arcacct.publishing.months import held as held_months
 from arcacct.publishing.plug import Summaries
 from arcacct.publishing.sums import send_zeros, summed, zeros, zeros_note
-from arcacct.publishing.task import Tally, Task
+from arcacct.publishing.this_run import Tally, ThisRun
 
 _END_OF_TIME = math.inf
 Live = tuple[str, SentSum]
@@ -29,7 +29,7 @@ Live = tuple[str, SentSum]
 
 
 def send_summaries(
-    task: Task,
+    this: ThisRun,
     family: Summaries,
     months: Iterable[Month],
     delivery: Deliverer,
@@ -49,50 +49,53 @@ def send_summaries(
     """
     coming = next_month(int(time.time()))
     wanted = sorted(month for month in months if month_bounds(*month)[0] < coming)
-    _leave(task, sorted(set(months) - set(wanted)))
-    by_month = {month: sent.live_summaries(task.publishing, task.block, *month) for month in wanted}
-    with one_moment(task.accounting):
-        sums = summed(task.plug, family, cells.usage_cells(task.accounting, wanted), task.tally)
+    _leave(this, sorted(set(months) - set(wanted)))
+    by_month = {
+        month: [one for one in sent.live_sums(this.publishing, this.block, *month) if one[0] != COUNTS]
+        for month in wanted
+    }
+    with one_moment(this.accounting):
+        sums = summed(this.plug, family, cells.usage_cells(this.accounting, wanted), this.tally)
         allowed = [
             month
             for month in wanted
-            if not _falls(task, family, month, by_month[month], sums.parts)
-            and not _misses_the_beginning(task, month, by_month[month])
+            if not _falls(this, family, month, by_month[month], sums.parts)
+            and not _misses_the_beginning(this, month, by_month[month])
         ]
     parts = [part for part in sums.parts if part.sum is not None and (part.sum.year, part.sum.month) in allowed]
     refused = [cell for cell in sums.refused if (cell.year, cell.month) in allowed]
-    _hold_refused(task, family, allowed, refused, logged)
+    _hold_refused(this, family, allowed, refused, logged)
     live = [one for month in allowed for one in by_month[month]]
     if doubt:
         # The sums that these months had once and do not have any more: a ledger that was lost may have known them.
-        emptied = [family.accept(cell, int(time.time())) for cell in cells.emptied_cells(task.accounting, allowed)]
+        emptied = [family.accept(cell, int(time.time())) for cell in cells.emptied_cells(this.accounting, allowed)]
         sound = [verdict.cell for verdict in emptied if verdict.refusal is None]
         live += [(family.document.kind, one) for _text, one in family.sums(sound)]
-    send_zeros(task, live, parts, delivery)
+    send_zeros(this, live, parts, delivery)
     filled = {(part.sum.year, part.sum.month) for part in parts if part.sum is not None}
     proofs = [
-        MonthProof(*month, family.document.kind, horizon, task.life)
+        MonthProof(*month, family.document.kind, horizon, this.life)
         for month in allowed
         if by_month[month] or month in filled
     ]
-    delivery.deliver(Consignment(family.document, batched(parts, *task.limits), seq, proofs=proofs))
-    if not task.dry_run:
-        sent.close_months(task.publishing, task.block, allowed, task.run)
+    delivery.deliver(Consignment(family.document, batched(parts, *this.limits), seq, proofs=proofs))
+    if not this.dry_run:
+        sent.close_months(this.publishing, this.block, allowed, this.run)
 
 
-def _leave(task: Task, months: Sequence[Month]) -> None:
+def _leave(this: ThisRun, months: Sequence[Month]) -> None:
     """Months that have not begun stay as they are: at the receiver, and held or not."""
     for month in months:
-        task.tally.note(f"{month_name(month)}: has not begun by this host's clock: nothing of it is sent")
-    holding = held_months(task.publishing, task.block) if months else {}
-    for one in holding.get(task.block, ()):
+        this.tally.note(f"{month_name(month)}: has not begun by this host's clock: nothing of it is sent")
+    holding = held_months(this.publishing, this.block) if months else {}
+    for one in holding.get(this.block, ()):
         if (one.year, one.month) in months:
-            task.floor.hold(one)
+            this.floor.hold(one)
 
 
-def _was_forgotten(task: Task, month: Month) -> str | None:
+def _was_forgotten(this: ThisRun, month: Month) -> str | None:
     """Why nobody knows what the receiver has of a month, since both databases are copies of the past."""
-    span = lives.forgotten(task.accounting)
+    span = lives.forgotten(this.accounting)
     begin, end = month_bounds(*month)
     if span is None or begin >= span[1] or end <= span[0]:
         return None
@@ -102,84 +105,73 @@ def _was_forgotten(task: Task, month: Month) -> str | None:
     )
 
 
-def _misses_the_beginning(task: Task, month: Month, live: Sequence[Live]) -> bool:
+def _misses_the_beginning(this: ThisRun, month: Month, live: Sequence[Live]) -> bool:
     """
     Whether the database does not have a month from its first day, and nobody accepted that.
 
     Another program may have published the rest: APEL replaces a sum by the next one, and that of a part is lower.
     """
-    since = schema.complete_since(task.accounting)
-    cause = _was_forgotten(task, month)
-    if cause is None and (month_bounds(*month)[0] >= since or month in task.months):
+    since = schema.complete_since(this.accounting)
+    cause = _was_forgotten(this, month)
+    if cause is None and (month_bounds(*month)[0] >= since or month in this.months):
         return False
-    counted = cells.counted_until(task.accounting, month, reading.LAST_SECOND)
-    jobs = sum(one.jobs for one in counted if task.plug.target.wants(one.vo))
-    return bool(jobs or live) and task.floor.is_incomplete(month, jobs, cause or _begun_later(since))
+    counted = cells.counted_until(this.accounting, month, reading.LAST_SECOND)
+    jobs = sum(one.jobs for one in counted if this.plug.target.wants(one.vo))
+    return bool(jobs or live) and this.floor.is_incomplete(month, jobs, cause or _begun_later(since))
 
 
 def _begun_later(since: int) -> str:
     return f"the database was begun at {iso(since)} and may lack the month's earlier jobs"
 
 
-def _falls(task: Task, family: Summaries, month: Month, live: Sequence[Live], parts: Sequence[Part]) -> bool:
-    known = task.months.get(month)
+def _falls(this: ThisRun, family: Summaries, month: Month, live: Sequence[Live], parts: Sequence[Part]) -> bool:
+    known = this.months.get(month)
     if not live or known is None:
         return False
     ours = [one for _kind, one in live if not one.is_adopted]
     new = [part.sum for part in parts if part.sum is not None and (part.sum.year, part.sum.month) == month]
     given, found = _amounts(ours), _amounts(new)
-    if known.incarnation != task.life:
+    if known.incarnation != this.life:
         # In another life of the database only jobs of that time prove anything: new ones must not hide that they
         # are gone.
         until = reading.LAST_SECOND if known.sent is None else known.sent
-        seq = schema.life_seq(task.accounting)
-        found = _placed(task, family, month, cells.counted_until(task.accounting, month, until))
-        back = _placed(task, family, month, cells.cells_of_changed(task.accounting, month, seq, until))
+        seq = schema.life_seq(this.accounting)
+        found = _placed(this, family, month, cells.counted_until(this.accounting, month, until))
+        back = _placed(this, family, month, cells.cells_of_changed(this.accounting, month, seq, until))
     elif known.seq is None:
         # Sums that an older program published from this very database, noting no place in the log: what was logged
         # behind the cursor may be a proof, each record of one job.
-        reached = ledger.cursor(task.publishing, task.block)
-        logged = reading.count_logged(task.accounting, 0 if reached is None else reached.last_seq)
-        return task.floor.falls(month, given, found, dict.fromkeys(given, Amount(logged, None)))
+        reached = ledger.cursor(this.publishing, this.block)
+        logged = reading.count_logged(this.accounting, 0 if reached is None else reached.last_seq)
+        return this.floor.falls(month, given, found, dict.fromkeys(given, Amount(logged, None)))
     else:
         seq = known.seq
-        changed = cells.cells_of_changed(task.accounting, month, seq, reading.LAST_SECOND)
-        now_parts = summed(task.plug, family, changed, Tally()).parts
+        changed = cells.cells_of_changed(this.accounting, month, seq, reading.LAST_SECOND)
+        now_parts = summed(this.plug, family, changed, Tally()).parts
         back = _amounts(part.sum for part in now_parts if part.sum is not None)
     # What changed or was deleted in the month after that place in the log.
-    left = _placed(task, family, month, former.left_since(task.accounting, month, seq))
+    left = _placed(this, family, month, former.left_since(this.accounting, month, seq))
     # A record that only changed, and so came back, explains no more than its change.
     came_back = [(place, Amount(-amount.jobs, -(amount.wall_s or 0))) for place, amount in back.items()]
-    if task.floor.falls(month, given, found, totals([*left.items(), *came_back])):
+    if this.floor.falls(month, given, found, totals([*left.items(), *came_back])):
         return True
-    return task.floor.filter_changed and _falls_by_vo(task, family, month, ours, new, left)
-
-
-def _falls_by_vo(
-    task: Task,
-    family: Summaries,
-    month: Month,
-    ours: Sequence[SentSum],
-    new: Sequence[SentSum],
-    left: dict[Place, Amount],
-) -> bool:
-    """Whether another filter leaves out VOs that were published, however many jobs the others have by now."""
+    # Another filter leaves out VOs that were published, however many jobs the others have by now.
     by_vo: dict[str | None, list[SentSum]] = {}
-    for one in ours:
+    for one in ours if this.floor.filter_changed else ():
         by_vo.setdefault(family.vo_of(one.key), []).append(one)
     return any(
-        task.floor.falls(month, _amounts(sums), _amounts(one for one in new if family.vo_of(one.key) == vo), left)
+        this.floor.falls(month, _amounts(sums), _amounts(one for one in new if family.vo_of(one.key) == vo), left)
         for vo, sums in by_vo.items()
     )
 
 
 def _placed(
-    task: Task, family: Summaries, month: Month, counted: Iterable[Counted | Left | UsageCell]
+    this: ThisRun, family: Summaries, month: Month, counted: Iterable[Counted | Left | UsageCell]
 ) -> dict[Place, Amount]:
     return totals(
         (Place(*family.place(one.endpoint_url), *month), Amount(one.jobs, one.wall_s))
         for one in counted
-        if task.plug.target.wants(one.vo)
+        if this.plug.target.wants(one.vo)
     )
 
 
@@ -187,55 +179,55 @@ def _amounts(sums: Iterable[SentSum]) -> dict[Place, Amount]:
     return totals((Place(one.site, one.submit_host, one.year, one.month), Amount(one.jobs, one.wall_s)) for one in sums)
 
 
-def send_counts(task: Task, delivery: Deliverer, doubt_seq: int | None = None) -> None:
+def send_counts(this: ThisRun, delivery: Deliverer, doubt_seq: int | None = None) -> None:
     """
     How many jobs the receiver was given of every month and submit host, as the ledger knows it; last in every run.
 
     Not what the database has: late, set aside and filtered jobs are not at the receiver, and it compares with its own.
     With ``doubt_seq`` the ledger does not know what was announced after that place in the log.
     """
-    counts = task.plug.counts
+    counts = this.plug.counts
     if counts is None:
         return
-    live = sent.sums_of_kind(task.publishing, task.block, COUNTS)
-    unknown = sent.open_months(task.publishing, task.block)
-    jobs, sums = given.given_jobs(task.publishing, task.block), given.given_sums(task.publishing, task.block)
+    live = sent.sums_of_kind(this.publishing, this.block, COUNTS)
+    unknown = sent.open_months(this.publishing, this.block)
+    jobs, sums = given.given_jobs(this.publishing, this.block), given.given_sums(this.publishing, this.block)
     parts = []
     for text, one in counts.counts([(place, amount.jobs) for found in (jobs, sums) for place, amount in found.items()]):
         month = (one.year, one.month)
-        if month not in unknown and month not in task.floor.held and _may_count(task, month, one, live):
+        if month not in unknown and month not in this.floor.held and _may_count(this, month, one, live):
             parts.append(Part(text, sum=one))
-    kept = {one.key for one in live if (one.year, one.month) in unknown | task.floor.held.keys()}
+    kept = {one.key for one in live if (one.year, one.month) in unknown | this.floor.held.keys()}
     if doubt_seq is not None:
         # Counts of months and hosts that jobs have left since: a ledger that was lost may have known them.
-        former_places = former.former_places(task.accounting, doubt_seq)
+        former_places = former.former_places(this.accounting, doubt_seq)
         perhaps = [(Place(*counts.place(url), year, month), 0) for url, year, month in former_places]
         live += [one for _text, one in counts.counts(perhaps)]
-    taken = zeros(task.plug, [(COUNTS, one) for one in live if one.key not in kept], parts).get(COUNTS, [])
+    taken = zeros(this.plug, [(COUNTS, one) for one in live if one.key not in kept], parts).get(COUNTS, [])
     if taken:
-        task.tally.note(zeros_note(COUNTS, taken))
-    delivery.deliver(Consignment(counts.document, batched([*taken, *parts], *task.limits)))
+        this.tally.note(zeros_note(COUNTS, taken))
+    delivery.deliver(Consignment(counts.document, batched([*taken, *parts], *this.limits)))
 
 
-def _may_count(task: Task, month: Month, one: SentSum, live: Sequence[SentSum]) -> bool:
+def _may_count(this: ThisRun, month: Month, one: SentSum, live: Sequence[SentSum]) -> bool:
     """Whether a month's count is ours to tell: another program may have published its beginning."""
-    since = schema.complete_since(task.accounting)
-    known = task.months.get(month)
-    if cause := _was_forgotten(task, month):
-        return not task.floor.is_incomplete(month, one.jobs, cause)
+    since = schema.complete_since(this.accounting)
+    known = this.months.get(month)
+    if cause := _was_forgotten(this, month):
+        return not this.floor.is_incomplete(month, one.jobs, cause)
     if any(old.key == one.key for old in live) or (known is not None and known.seq is not None):
         return True
     begin, end = month_bounds(*month)
     if begin < since:
-        return not task.floor.is_incomplete(month, one.jobs, _begun_later(since))
-    block, vos = task.block, task.plug.target.vofilter
-    reached = ledger.cursor(task.publishing, block)
+        return not this.floor.is_incomplete(month, one.jobs, _begun_later(since))
+    block, vos = this.block, this.plug.target.vofilter
+    reached = ledger.cursor(this.publishing, block)
     before = 0 if reached is None else min(end, reached.start_end_time)
-    if before <= begin or task.floor.was_accepted(month):
+    if before <= begin or this.floor.was_accepted(month):
         return True
-    others = sent.not_sent_again(task.publishing, task.accounting, block, (begin, before), vos)
+    others = sent.not_sent_again(this.publishing, this.accounting, block, (begin, before), vos)
     if others:
-        task.tally.note(
+        this.tally.note(
             f"{month_name(month)}: no count is announced: {others} jobs that ended before {iso(before)}, when the"
             " target began, were another's to publish; `arcacct republish` of the month sends them and counts all"
         )
@@ -243,7 +235,7 @@ def _may_count(task: Task, month: Month, one: SentSum, live: Sequence[SentSum]) 
 
 
 def _hold_refused(
-    task: Task, family: Summaries, months: Sequence[Month], refused: Sequence[UsageCell], logged: Sequence[str]
+    this: ThisRun, family: Summaries, months: Sequence[Month], refused: Sequence[UsageCell], logged: Sequence[str]
 ) -> None:
     """Name each job that is left out of the summaries, or that they hold without its usage."""
     now = int(time.time())
@@ -253,22 +245,22 @@ def _hold_refused(
     # A job that ends in the future may be mended at any time, and is in none of the months then.
     everything = [*(month_bounds(*month) for month in months), (now, _END_OF_TIME)]
     for period in [*periods, beyond]:
-        for page in reading.ended_between(task.accounting, *period):
+        for page in reading.ended_between(this.accounting, *period):
             for aar in page:
-                _hold_one(task, family, aar, now, aside)
-    known = set(held.quarantined(task.publishing, task.block, everything))
-    for aar in reading.by_job_id(task.accounting, [*logged, *known]).values():
-        _hold_one(task, family, aar, now, aside)
-    task.tally.ahead += sum(one.state == "held" for one in aside.values() if one.record.job_id not in known)
-    if task.dry_run:
-        task.tally.quarantined += len(held.newly_aside(task.publishing, task.block, list(aside.values())))
+                _hold_one(this, family, aar, now, aside)
+    known = set(held.quarantined(this.publishing, this.block, everything))
+    for aar in reading.by_job_id(this.accounting, [*logged, *known]).values():
+        _hold_one(this, family, aar, now, aside)
+    this.tally.ahead += sum(one.state == "held" for one in aside.values() if one.record.job_id not in known)
+    if this.dry_run:
+        this.tally.quarantined += len(held.newly_aside(this.publishing, this.block, list(aside.values())))
     else:
-        task.tally.quarantined += held.hold_only(task.publishing, task.block, list(aside.values()), everything)
+        this.tally.quarantined += held.hold_only(this.publishing, this.block, list(aside.values()), everything)
 
 
-def _hold_one(task: Task, family: Summaries, aar: AAR, now: int, aside: dict[str, Held]) -> None:
+def _hold_one(this: ThisRun, family: Summaries, aar: AAR, now: int, aside: dict[str, Held]) -> None:
     """Set a job aside if it is in no sum, or without its usage."""
-    if not task.plug.target.wants(aar.vo):
+    if not this.plug.target.wants(aar.vo):
         return
     reason: str | None
     not_before: int | None = None

@@ -79,12 +79,8 @@ def set_held(con: Connection, target: str, months: Iterable[HeldMonth], looked_a
     now = int(time.time())
     holding = list(months)
     with transaction(con):
-        before = {
-            (year, month): since
-            for year, month, since in con.execute(
-                "SELECT Year, Month, Since FROM HeldMonths WHERE Target = ?", (target,)
-            ).fetchall()
-        }
+        rows = con.execute("SELECT Year, Month, Since FROM HeldMonths WHERE Target = ?", (target,)).fetchall()
+        before = {(year, month): since for year, month, since in rows}
         gone = before.keys() if looked_at is None else before.keys() & set(looked_at)
         con.executemany(
             "DELETE FROM HeldMonths WHERE Target = ? AND Year = ? AND Month = ?", [(target, *month) for month in gone]

@@ -296,20 +296,13 @@ class Plug(ABC):
         """Whether messages of a kind have a record for each job, and no sums."""
         return kind in self.record_kinds
 
-    def _sums(self, kind: str) -> Sums:
+    def sums(self, kind: str) -> Sums:
+        """Of a kind that has no record for each job: the counts, or the sums of months."""
         return self.counts if self.counts is not None and kind == COUNTS else self.summaries(kind)
 
     def document(self, kind: str) -> Document:
         """The form of messages of any kind."""
-        return (self.records(kind) if self.has_records(kind) else self._sums(kind)).document
-
-    def zero(self, kind: str, key: str) -> str:
-        """The text of a sum or count of a kind that says there is nothing (any more) under a key of the ledger."""
-        return self._sums(kind).zero(key)
-
-    def months(self, kind: str, message: str) -> list[Month]:
-        """Year and month of each sum or count in the text of a message."""
-        return self._sums(kind).months(message)
+        return (self.records(kind) if self.has_records(kind) else self.sums(kind)).document
 
     @abstractmethod
     def sender(self, patience: Patience | None = None) -> Sender:

@@ -2,58 +2,58 @@
 
 from __future__ import annotations
 
-from arcacct.db import fence, lives, schema
+from arcacct.db import lives, schema
 from arcacct.db.lives import MEANING, Doubt
 from arcacct.publishing import jura, ledger, sent
 from arcacct.publishing.instants import DAY_S, iso
 from arcacct.publishing.ledger import Cursor
-from arcacct.publishing.task import Task
+from arcacct.publishing.this_run import ThisRun
 
 
-def position(task: Task, since: int | None) -> Cursor:
+def position(this: ThisRun, since: int | None) -> Cursor:
     """
     Where a target stands; begun when it is new, begun anew in another life of the accounting database.
 
     ``since`` makes it begin anew, too, if it asks for earlier jobs than the target has known.
     """
-    found = ledger.cursor(task.publishing, task.block) or _taken_over(task)
+    found = ledger.cursor(this.publishing, this.block) or _taken_over(this)
     if found is None:
-        start, why = _start(task, since)
-        task.tally.note(f"new target: jobs that ended since {iso(start)} are sent ({why}; --since TIME changes that)")
-        begun = Cursor(task.block, task.life, 0, start, last_success=None)
-    elif found.incarnation != task.life or fence.highest_seq(task.accounting) < found.last_seq:
-        task.tally.note(MEANING[Doubt.ACCOUNTING_OTHER])
+        start, why = _start(this, since)
+        this.tally.note(f"new target: jobs that ended since {iso(start)} are sent ({why}; --since TIME changes that)")
+        begun = Cursor(this.block, this.life, 0, start, last_success=None)
+    elif found.incarnation != this.life or lives.highest_seq(this.accounting) < found.last_seq:
+        this.tally.note(MEANING[Doubt.ACCOUNTING_OTHER])
         start = found.start_end_time if since is None else min(since, found.start_end_time)
-        begun = found._replace(incarnation=task.life, last_seq=0, start_end_time=start)
+        begun = found._replace(incarnation=this.life, last_seq=0, start_end_time=start)
     elif since is not None and since < found.start_end_time:
         begun = found._replace(start_end_time=since, last_seq=0)
     else:
         return found
-    if not task.dry_run:
-        ledger.set_cursor(task.publishing, begun, in_doubt=found is None and lives.is_successor(task.publishing))
+    if not this.dry_run:
+        ledger.set_cursor(this.publishing, begun, in_doubt=found is None and lives.is_successor(this.publishing))
     return begun
 
 
-def _taken_over(task: Task) -> Cursor | None:
+def _taken_over(this: ThisRun) -> Cursor | None:
     """The cursor of the only target that went to the same receiver and is not configured any more: its other name."""
-    configured = {one.block for one in task.plug.settings.targets}
-    kind = task.block.partition(":")[0]
+    configured = {one.block for one in this.plug.settings.targets}
+    kind = this.block.partition(":")[0]
     candidates = [
         block
-        for block, destination in sent.destinations(task.publishing).items()
-        if destination == task.plug.target.url and block not in configured and block.startswith(f"{kind}:")
+        for block, destination in sent.destinations(this.publishing).items()
+        if destination == this.plug.target.url and block not in configured and block.startswith(f"{kind}:")
     ]
     if len(candidates) != 1:
         return None
     (old,) = candidates
-    task.tally.note(f"goes on where [{old}] stopped: it went to the same receiver and is not configured any more")
-    found = ledger.cursor(task.publishing, old)
-    if not task.dry_run:
-        ledger.rename_target(task.publishing, old, task.block)
-    return None if found is None else found._replace(target=task.block)
+    this.tally.note(f"goes on where [{old}] stopped: it went to the same receiver and is not configured any more")
+    found = ledger.cursor(this.publishing, old)
+    if not this.dry_run:
+        ledger.rename_target(this.publishing, old, this.block)
+    return None if found is None else found._replace(target=this.block)
 
 
-def _start(task: Task, since: int | None) -> tuple[int, str]:
+def _start(this: ThisRun, since: int | None) -> tuple[int, str]:
     """
     A day before jura-ng stopped (repeats are harmless), else when our own recording began; or as it is wished.
 
@@ -61,9 +61,9 @@ def _start(task: Task, since: int | None) -> tuple[int, str]:
     """
     if since is not None:
         return since, "as wished"
-    stopped = ledger.jura_end_time(task.publishing, task.block)
+    stopped = ledger.jura_end_time(this.publishing, this.block)
     if stopped is None:
-        stopped = jura.jura_end_times(task.plug.settings.jura_database).get(task.block)
+        stopped = jura.jura_end_times(this.plug.settings.jura_database).get(this.block)
     if stopped is not None:
         return max(0, stopped - DAY_S), f"a day before jura-ng stopped at {iso(stopped)}"
-    return schema.created(task.accounting), "when the database was made, and recording began"
+    return schema.created(this.accounting), "when the database was made, and recording began"

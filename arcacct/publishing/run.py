@@ -7,12 +7,12 @@ fence -> what began and has no answer -> records after the target's last Seq (or
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 
 from arcacct.arex.sweep import drain
 from arcacct.conf.settings import Settings
-from arcacct.db import fence, lives, opening
+from arcacct.db import lives, opening
 from arcacct.errors import StoreBusy
 from arcacct.jobs import cells
 from arcacct.publishing import ledger
@@ -21,15 +21,10 @@ from arcacct.publishing.lanes import Lane, in_use, run_all
 from arcacct.publishing.locks import beginning, lock_targets, publisher, publishing_lock
 from arcacct.publishing.plug import Plug
 from arcacct.publishing.target_run import AS_CONFIGURED, Databases, Outcome, Period, TargetRun, Wishes
-from arcacct.publishing.task import Tally
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Work = Callable[[TargetRun, int], Outcome]
+from arcacct.publishing.this_run import Tally
 
 __all__ = ["Outcome", "Period", "Wishes", "publish", "publishing_lock", "republish"]
+Work = Callable[[TargetRun, int], Outcome]
 
 
 def publish(settings: Settings, plugs: Sequence[Plug], wishes: Wishes = AS_CONFIGURED) -> list[Outcome]:
@@ -59,7 +54,7 @@ def _each(settings: Settings, plugs: Sequence[Plug], wishes: Wishes, work: Work)
         # Of the databases just as they are, with no lock.
         both = Databases(opening.read_accounting(here), opening.read_publishing(here))
         with closing(both.accounting), closing(both.publishing), opening.translating(here.database):
-            horizon = fence.highest_seq(both.accounting)
+            horizon = lives.highest_seq(both.accounting)
             return [work(TargetRun(plug, both, wishes), horizon) for plug in plugs]
     # Before the locks: where no database is begun, no directory for it is made either.
     opening.refuse_unasked(here)
@@ -68,7 +63,15 @@ def _each(settings: Settings, plugs: Sequence[Plug], wishes: Wishes, work: Work)
         if lanes or not plugs:
             both = Databases(opening.open_accounting(here), opening.open_publishing(here))
             with in_use(here, both), opening.translating(here.publishing_database):
-                horizon = _begun(settings, both, wishes)
+                # What waits in the spool is new, too; what is set aside there no sweep will find again.
+                complaints: list[str] = []
+                drain(here, both.accounting, complaints)
+                for complaint in complaints:
+                    wishes.complain(complaint)
+                cells.advance(both.accounting, here)
+                opening.read_once(both.accounting)
+                with beginning(here):
+                    horizon = lives.begin_run(both.accounting, both.publishing, here).horizon
                 # Each lane gives its own back, as soon as it is done and not before.
                 locks.pop_all()
                 run_all(settings, lanes, wishes, lambda run: work(run, horizon))
@@ -91,17 +94,3 @@ def _lanes(settings: Settings, plugs: Sequence[Plug], locks: ExitStack) -> tuple
         except StoreBusy as error:
             outcomes += [Outcome(plug.target.name, Tally(), error) for plug in same]
     return lanes, outcomes
-
-
-def _begun(settings: Settings, both: Databases, wishes: Wishes) -> int:
-    """What a run begins with, whatever its targets; returns the horizon."""
-    here = settings.places
-    # What waits in the spool is new, too; what is set aside there no sweep will find again.
-    complaints: list[str] = []
-    drain(here, both.accounting, complaints)
-    for complaint in complaints:
-        wishes.complain(complaint)
-    cells.advance(both.accounting, here)
-    opening.read_once(both.accounting)
-    with beginning(here):
-        return lives.begin_run(both.accounting, both.publishing, here).horizon

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from arcacct.db.durable import transaction
 from arcacct.db.engine import Connection
 from arcacct.jobs.statuses import SQL_BY_ITSELF
-from arcacct.publishing.ledger import COUNTS, RECORD_COLUMNS, Message, SentRecord, SentSum, Version, stored
+from arcacct.publishing.ledger import RECORD_COLUMNS, Message, SentRecord, SentSum, Version, stored
 
 MANY = 500
 """As many ids as go into one question."""
@@ -27,7 +27,7 @@ def versions(con: Connection, target: str, job_ids: Sequence[str], *, keeps_firs
         some = job_ids[start : start + MANY]
         for job_id, origin, *values in con.execute(
             # CROSS: from the jobs, or SQLite looks at every message that the target was ever sent.
-            "SELECT JobID, Origin, Kind, Key, MessageRecords.Digest, EndTime, RecordID, GivenID, coalesce(Wall, 0),"
+            "SELECT JobID, Origin, Key, MessageRecords.Digest, EndTime, RecordID, GivenID, coalesce(Wall, 0),"
             " MessageID, Notes FROM MessageRecords"
             f" CROSS JOIN Messages USING (MessageID) WHERE JobID IN ({','.join('?' * len(some))}) AND Target = ?"
             " AND State IN ('accepted', 'sending') ORDER BY MessageID",
@@ -57,15 +57,13 @@ def live_versions(con: Connection, target: str, kinds: Sequence[str], ended: tup
 
 def unanswered_keys(con: Connection, target: str) -> set[str]:
     """The keys of records and sums in messages that began and have no answer: nobody knows whether they arrived."""
-    records = con.execute(
-        "SELECT Key FROM Messages JOIN MessageRecords USING (MessageID) WHERE Target = ? AND State = 'sending'",
+    rows = con.execute(
+        "SELECT Key FROM Messages JOIN MessageRecords USING (MessageID) WHERE Target = ?1 AND State = 'sending'"
+        " UNION ALL SELECT Key FROM Messages JOIN SumKeys USING (MessageID)"
+        " WHERE Messages.Target = ?1 AND State = 'sending'",
         (target,),
-    ).fetchall()
-    sums = con.execute(
-        "SELECT Key FROM Messages JOIN SumKeys USING (MessageID) WHERE Messages.Target = ? AND State = 'sending'",
-        (target,),
-    ).fetchall()
-    return {key for (key,) in (*records, *sums)}
+    )
+    return {key for (key,) in rows}
 
 
 def jobs_of_records(con: Connection, target: str, record_ids: Sequence[int]) -> list[str]:
@@ -84,8 +82,7 @@ def jobs_of_records(con: Connection, target: str, record_ids: Sequence[int]) -> 
 
 def open_months(con: Connection, target: str) -> set[tuple[int, int]]:
     """The months of which a sum was refused, so that nobody knows what the receiver has: the next run sends them."""
-    rows = con.execute("SELECT Year, Month FROM OpenMonths WHERE Target = ?", (target,))
-    return {(year, month) for year, month in rows}
+    return set(con.execute("SELECT Year, Month FROM OpenMonths WHERE Target = ?", (target,)))
 
 
 def close_months(con: Connection, target: str, months: Iterable[tuple[int, int]], run: int) -> None:
@@ -133,11 +130,6 @@ def live_sums(con: Connection, target: str, year: int, month: int) -> list[tuple
             (target, year, month),
         )
     ]
-
-
-def live_summaries(con: Connection, target: str, year: int, month: int) -> list[tuple[str, SentSum]]:
-    """The same without the counts of sync messages: what APEL adds up."""
-    return [(kind, one) for kind, one in live_sums(con, target, year, month) if kind != COUNTS]
 
 
 def adopt(con: Connection, target: str, kind: str, sums: Iterable[SentSum]) -> int:

@@ -17,7 +17,8 @@ import re
 import socket
 import ssl
 import zlib
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -30,19 +31,13 @@ from urllib3.util.ssltransport import SSLTransport
 
 import arcacct
 from arcacct import secrecy
-from arcacct.errors import ArcacctError, CredentialError, TargetBusy, TargetRefuses
+from arcacct.conf.targets import Transport
 from arcacct.publishing.answers import Answer, Kind
 from arcacct.publishing.clock import Clock
 from arcacct.publishing.sockets import Budget, OutOfTime, TimedSocket, TooMuch, timed_sockets
 from arcacct.tls import tls_context
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from arcacct.conf.targets import Transport
-
-    Judge = Callable[[int, Mapping[str, str], bytes], Answer]
+Judge = Callable[[int, Mapping[str, str], bytes], Answer]
 
 LARGEST_ANSWER = 4 * 1024 * 1024
 _PACKED = ("gzip", "x-gzip", "deflate")
@@ -98,15 +93,6 @@ class Request(NamedTuple):
     url: str
     headers: Mapping[str, str]
     body: bytes | None = None
-
-
-class LinkLost(TargetBusy):
-    """The network gave no answer; `outcome_known` is True if the request certainly did not reach the target."""
-
-    def __init__(self, text: str, *, outcome_known: bool) -> None:
-        """Keep what is known beside the text."""
-        super().__init__(text)
-        self.outcome_known = outcome_known
 
 
 class TargetSession:
@@ -178,31 +164,26 @@ class TargetSession:
         else:
             self._budget.begin(total_s, f"no whole answer within {total_s:g} s (exchange_timeout)")
         try:
-            with _speaking_to(request, self._budget):
-                said = self._send(request)
-        except LinkLost as exc:
-            return Answer(Kind.TRY_LATER, text=str(exc), outcome_known=exc.outcome_known)
-        except (CredentialError, TargetRefuses) as exc:
-            refused = isinstance(exc, CredentialError)
-            return Answer(Kind.WE_ARE_REFUSED, text=str(exc), about_credentials=refused)
-        return judge(*said)
-
-    def _send(self, request: Request) -> tuple[int, Mapping[str, str], bytes]:
-        with self._http.request(
-            request.method,
-            request.url,
-            data=request.body,
-            headers=request.headers,
-            timeout=(self._patience.connect_s, self._patience.read_s),
-            allow_redirects=False,
-            stream=True,
-        ) as response:
-            # Bounded: whoever answers may not be who we think. Read to its end, the connection can be used again.
-            response.raw.headers.discard("Content-Encoding")
-            body = response.raw.read(LARGEST_ANSWER, decode_content=True)
-            if response.headers.get("Content-Encoding", "").strip().lower() in _PACKED:
-                body = _unpacked(body)
-            return response.status_code, response.headers, body
+            with self._http.request(
+                request.method,
+                request.url,
+                data=request.body,
+                headers=request.headers,
+                timeout=(self._patience.connect_s, self._patience.read_s),
+                allow_redirects=False,
+                stream=True,
+            ) as response:
+                # Bounded: whoever answers may not be who we think. Read to its end, the connection can be used again.
+                response.raw.headers.discard("Content-Encoding")
+                body = response.raw.read(LARGEST_ANSWER, decode_content=True)
+                if response.headers.get("Content-Encoding", "").strip().lower() in _PACKED:
+                    body = _unpacked(body)
+        except _OF_THE_WIRE as exc:
+            where = re.sub(r"^\w+://(?:[^/@]*@)?|[/?#].*$", "", request.url)
+            # Asking for something changes nothing there.
+            asked = self._budget.asked and request.method != "GET"
+            return _meaning(f"{where}: ", [*_causes(exc)], asked=asked)
+        return judge(response.status_code, response.headers, body)
 
 
 def _unpacked(body: bytes) -> bytes:
@@ -231,23 +212,7 @@ _OF_THE_WIRE = (
     OverflowError,
     ValueError,
 )
-
-
-@contextmanager
-def _speaking_to(request: Request, budget: Budget) -> Iterator[None]:
-    """
-    Translate what requests, urllib3 and ssl raise into our errors, in words of our own.
-
-    LinkLost (try later), CredentialError (the target refuses our certificate), TargetRefuses (we cannot trust the
-    target or its proxy refuses us). Their own texts may quote a proxy's password.
-    """
-    try:
-        yield
-    except _OF_THE_WIRE as exc:
-        where = re.sub(r"^\w+://(?:[^/@]*@)?|[/?#].*$", "", request.url)
-        # Asking for something changes nothing there.
-        asked = budget.asked and request.method != "GET"
-        raise _meaning(where, [*_causes(exc)], asked=asked) from exc
+"""What requests, urllib3 and ssl raise."""
 
 
 class _Response(http.client.HTTPResponse):
@@ -414,20 +379,31 @@ def _causes(exc: BaseException) -> Iterator[BaseException]:
         waiting += [part for part in (*inside, current.__cause__) if isinstance(part, BaseException)]
 
 
-def _meaning(where: str, causes: list[BaseException], *, asked: bool) -> ArcacctError:
-    """``asked``: whether anything of the request may have reached the target."""
+def _meaning(where: str, causes: list[BaseException], *, asked: bool) -> Answer:
+    """
+    What an exchange came to that failed, in words of our own: those of others may quote a proxy's password.
+
+    ``asked``: whether anything of the request may have reached the target.
+    """
     for cause in causes:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return _untrusted(where, cause)
         if isinstance(cause, ssl.SSLError):
             return _tls_meaning(where, cause, asked=asked)
     if any(isinstance(cause, urllib3.exceptions.ProxyError) for cause in causes):
-        return _proxy_meaning(where, causes)
-    if not asked and any(isinstance(cause, _NOT_ASKED) for cause in causes):
-        return TargetRefuses(f"{where}: this URL, or that of the proxy, cannot be used; check targeturl and http_proxy")
-    if not asked:
-        return LinkLost(f"{where}: {_reason(causes)}", outcome_known=True)
-    return LinkLost(f"{where}: {_reason(causes)}; the work may have been done", outcome_known=False)
+        refused = re.search(r"Tunnel connection failed: ([0-9]{3})", " ".join(str(cause) for cause in causes))
+        if refused and refused[1].startswith("4") and refused[1] not in {"408", "429"}:
+            return _stopped(f"{where}the proxy refuses to connect us (HTTP {refused[1]}); check http_proxy")
+        why = f"HTTP {refused[1]}" if refused else _reason(causes)
+        return Answer(Kind.TRY_LATER, text=f"{where}the proxy cannot connect us ({why})")
+    if asked:
+        text = f"{where}{_reason(causes)}; the work may have been done"
+        return Answer(Kind.TRY_LATER, text=text, outcome_known=False)
+    if any(isinstance(cause, _NOT_ASKED) for cause in causes):
+        return _stopped(f"{where}this URL, or that of the proxy, cannot be used; check targeturl and http_proxy")
+    return Answer(Kind.TRY_LATER, text=f"{where}{_reason(causes)}")
+
+
+def _stopped(text: str, *, about_credentials: bool = False) -> Answer:
+    return Answer(Kind.WE_ARE_REFUSED, text=text, about_credentials=about_credentials)
 
 
 _NOT_ASKED = (
@@ -439,44 +415,31 @@ _NOT_ASKED = (
 )
 
 
-def _untrusted(where: str, cause: ssl.SSLCertVerificationError) -> TargetRefuses:
-    if cause.verify_code in _OTHER_NAME:
-        return TargetRefuses(
-            f"{where}: its certificate is not for this name, which has to stand among its subject alternative names (a"
-            " common name alone does not count): check targeturl, or ask the target's administrator for such a one"
-        )
-    return TargetRefuses(
-        f"{where}: its certificate cannot be verified ({cause.verify_message}); check targeturl and x509_cert_dir, and"
-        " the CAs in it"
-    )
-
-
 _OTHER_NAME = (62, 64)
 """OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
 
 
-def _tls_meaning(where: str, cause: ssl.SSLError, *, asked: bool) -> ArcacctError:
+def _tls_meaning(where: str, cause: ssl.SSLError, *, asked: bool) -> Answer:
     """Alerts are the target's word on us; with TLS 1.3 they arrive with the first answer, after the handshake."""
     what = cause.reason or ""
-    if "ALERT" in what and re.search("CERTIFICATE|UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE_FAILURE|DECRYPT", what):
-        return CredentialError(
-            f"{where}: our certificate is refused ({_tls_words(cause)}); check x509_host_cert: its end, its CA"
+    words = (cause.reason or "closed in the middle").replace("_", " ").lower()
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        if cause.verify_code in _OTHER_NAME:
+            return _stopped(
+                f"{where}its certificate is not for this name, which has to stand among its subject alternative names"
+                " (a common name alone does not count): check targeturl, or ask the target's administrator for such a"
+                " one"
+            )
+        return _stopped(
+            f"{where}its certificate cannot be verified ({cause.verify_message}); check targeturl and x509_cert_dir,"
+            " and the CAs in it"
         )
+    if "ALERT" in what and re.search("CERTIFICATE|UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE_FAILURE|DECRYPT", what):
+        text = f"{where}our certificate is refused ({words}); check x509_host_cert: its end, its CA"
+        return _stopped(text, about_credentials=True)
     if re.search("VERSION|PROTOCOL|HTTP_REQUEST|HTTPS_PROXY|INSUFFICIENT_SECURITY|TOO_SMALL|CIPHER", what):
-        return TargetRefuses(f"{where}: no common TLS ({_tls_words(cause)}); check the port in targeturl")
-    return LinkLost(f"{where}: TLS broke off ({_tls_words(cause)})", outcome_known=not asked)
-
-
-def _tls_words(cause: ssl.SSLError) -> str:
-    return (cause.reason or "closed in the middle").replace("_", " ").lower()
-
-
-def _proxy_meaning(where: str, causes: list[BaseException]) -> ArcacctError:
-    refused = re.search(r"Tunnel connection failed: ([0-9]{3})", " ".join(str(cause) for cause in causes))
-    if refused and refused[1].startswith("4") and refused[1] not in {"408", "429"}:
-        return TargetRefuses(f"{where}: the proxy refuses to connect us (HTTP {refused[1]}); check http_proxy")
-    why = f"HTTP {refused[1]}" if refused else _reason(causes)
-    return LinkLost(f"{where}: the proxy cannot connect us ({why})", outcome_known=True)
+        return _stopped(f"{where}no common TLS ({words}); check the port in targeturl")
+    return Answer(Kind.TRY_LATER, text=f"{where}TLS broke off ({words})", outcome_known=not asked)
 
 
 _REASONS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (

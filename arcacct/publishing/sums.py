@@ -13,7 +13,7 @@ from arcacct.publishing.delivery import Consignment, Deliverer, Part
 from arcacct.publishing.instants import Month, month_name
 from arcacct.publishing.ledger import COUNTS, SentSum
 from arcacct.publishing.plug import Plug, Summaries
-from arcacct.publishing.task import Tally, Task
+from arcacct.publishing.this_run import Tally, ThisRun
 
 _SHOWN = 10
 """So many kinds of repairs are told in a run."""
@@ -65,7 +65,7 @@ def zeros(plug: Plug, live: Sequence[tuple[str, SentSum]], current: Sequence[Par
     found: dict[str, list[Part]] = {}
     for kind, old in live:
         if old.key not in kept:
-            part = Part(plug.zero(kind, old.key), sum=old._replace(jobs=0, wall_s=0))
+            part = Part(plug.sums(kind).zero(old.key), sum=old._replace(jobs=0, wall_s=0))
             found.setdefault(kind, []).append(part)
     return found
 
@@ -81,8 +81,10 @@ def zeros_note(kind: str, parts: Sequence[Part]) -> str:
     )
 
 
-def send_zeros(task: Task, live: Sequence[tuple[str, SentSum]], current: Sequence[Part], delivery: Deliverer) -> None:
+def send_zeros(
+    this: ThisRun, live: Sequence[tuple[str, SentSum]], current: Sequence[Part], delivery: Deliverer
+) -> None:
     """Take back what the receiver has under keys that are not sent now; arguments as of `zeros`."""
-    for kind, parts in zeros(task.plug, live, current).items():
-        task.tally.note(zeros_note(kind, parts))
-        delivery.deliver(Consignment(task.plug.document(kind), batched(parts, *task.limits)))
+    for kind, parts in zeros(this.plug, live, current).items():
+        this.tally.note(zeros_note(kind, parts))
+        delivery.deliver(Consignment(this.plug.document(kind), batched(parts, *this.limits)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from threading import Event
 from typing import NamedTuple
@@ -16,16 +16,15 @@ from arcacct.errors import ArcacctError, FiguresHeld
 from arcacct.jobs import cells, former, reading
 from arcacct.publishing import given, held, ledger, monthly, months, sent
 from arcacct.publishing.clock import Clock
-from arcacct.publishing.delivery import Deliverer, Delivery
+from arcacct.publishing.delivery import Deliverer, Delivery, Plan
 from arcacct.publishing.feed import Router, add_held, add_logged, add_period
 from arcacct.publishing.floor import Floor
 from arcacct.publishing.instants import Month, iso, month_bounds, month_name, months_between, next_month, recent_months
 from arcacct.publishing.ledger import Cursor, Unknown
-from arcacct.publishing.plan import Plan
 from arcacct.publishing.plug import Plug, Sender
 from arcacct.publishing.position import position
 from arcacct.publishing.selection import left_in_doubt, names_in_doubt, of_records, to_remember
-from arcacct.publishing.task import Tally, Task
+from arcacct.publishing.this_run import Tally, ThisRun
 
 
 class Period(NamedTuple):
@@ -102,41 +101,42 @@ class TargetRun:
 
     def publish(self, horizon: int) -> Outcome:
         """What is new up to ``horizon``."""
-        task, block = self._begun(), self._target.block
-        start = position(task, self._wishes.since)
+        this, block = self._begun(), self._target.block
+        start = position(this, self._wishes.since)
         due = (start.last_success or 0) + self._target.urdelivery_frequency_s
         # A success that lies ahead was noted by a clock that was wrong.
         wanted = self._wishes.now or self._wishes.accept_lower or self._wishes.since is not None
         if not wanted and (start.last_success or 0) <= time.time() < due:
-            return self._outcome(None, f"not due before {iso(due)} (urdelivery_frequency)")
-        task = self._numbered(task)
-        error = self._attempt(task, "publish", lambda delivery: self._send_new(task, delivery, start, horizon))
+            skipped = f"not due before {iso(due)} (urdelivery_frequency)"
+            return Outcome(self._target.name, self.tally, None, skipped)
+        this = self._numbered(this)
+        error = self._attempt(this, "publish", lambda delivery: self._send_new(this, delivery, start, horizon))
         if not self._wishes.dry_run:
             if self._is_whole:
-                self._prove(task)
-                sent.forget_refused_sums(task.publishing, block, task.run)
+                self._prove(this)
+                sent.forget_refused_sums(this.publishing, block, this.run)
             else:
                 # What was said of a month that nobody saw fall here is no word for a later fall.
-                seen = {(one.year, one.month) for one in months.held(task.publishing, block).get(block, ())}
-                months.close_accepted(task.publishing, block, but=seen)
+                seen = {(one.year, one.month) for one in months.held(this.publishing, block).get(block, ())}
+                months.close_accepted(this.publishing, block, but=seen)
             # A whole run has looked at every month that was held before.
-            months.set_held(task.publishing, block, task.floor.held.values(), None if self._is_whole else ())
-            self._finish(task, error)
-        return self._outcome(error)
+            months.set_held(this.publishing, block, this.floor.held.values(), None if self._is_whole else ())
+            self._finish(this, error)
+        return Outcome(self._target.name, self.tally, error)
 
     def republish(self, period: Period, horizon: int) -> Outcome:
         """A period again, the cursor untouched."""
-        task = self._begun()
-        position(task, self._wishes.since)
-        task = self._numbered(task)
-        error = self._attempt(task, "republish", lambda delivery: self._send_again(task, delivery, period, horizon))
+        this = self._begun()
+        position(this, self._wishes.since)
+        this = self._numbered(this)
+        error = self._attempt(this, "republish", lambda delivery: self._send_again(this, delivery, period, horizon))
         if not self._wishes.dry_run:
             # A month of which nothing was published is nobody's alarm once it is not asked for any more.
-            holding = [one for one in task.floor.held.values() if (one.year, one.month) in task.months]
-            months.set_held(task.publishing, self._target.block, holding, ())
-        return self._outcome(error)
+            holding = [one for one in this.floor.held.values() if (one.year, one.month) in this.months]
+            months.set_held(this.publishing, self._target.block, holding, ())
+        return Outcome(self._target.name, self.tally, error)
 
-    def _begun(self) -> Task:
+    def _begun(self) -> ThisRun:
         """The run with all that its steps share, as the ledger is now; an operator's word is noted first."""
         publishing, block = self._both.publishing, self._target.block
         life = schema.incarnation(self._both.accounting)
@@ -154,24 +154,27 @@ class TargetRun:
             folded=self._plug.folded,
         )
         published = months.published(publishing, block)
-        return Task(self._plug, *self._both, self.tally, self._wishes.dry_run, floor, published, life)
+        return ThisRun(self._plug, *self._both, self.tally, self._wishes.dry_run, floor, published, life)
 
-    def _outcome(self, error: ArcacctError | None, skipped: str | None = None) -> Outcome:
-        return Outcome(self._target.name, self.tally, error, skipped)
-
-    def _attempt(self, task: Task, origin: str, work: Callable[[Deliverer], None]) -> ArcacctError | None:
+    def _attempt(self, this: ThisRun, origin: str, work: Callable[[Deliverer], None]) -> ArcacctError | None:
         """Do the work with an open way to the target; an error ends this target's run only."""
         try:
-            if self._wishes.dry_run:
-                _do(work, Plan(task, lambda: self._wishes.make_sender(self._plug), self._wishes.write_to))
-            else:
-                with closing(self._wishes.make_sender(self._plug)) as sender:
+            with ExitStack() as ending:
+                delivery: Deliverer
+                if self._wishes.dry_run:
+                    delivery = Plan(this, lambda: self._wishes.make_sender(self._plug), self._wishes.write_to)
+                else:
+                    sender = ending.enter_context(closing(self._wishes.make_sender(self._plug)))
                     transport = self._target.transport
                     # An operator who republishes waits as long as it takes: no next run would go on.
                     ends = None if origin == "republish" or transport is None else transport.run_timeout_s
                     sender.heed(Clock(ends, self._stopping))
                     watch = partial(self._wishes.watch, self._target.name, self.tally)
-                    _do(work, Delivery(task, sender, origin, self._unknown(), watch))
+                    delivery = Delivery(this, sender, origin, self._unknown(), watch)
+                ending.callback(delivery.stop)
+                delivery.resume()
+                work(delivery)
+                delivery.settle()
         except ArcacctError as error:
             return error
         except DatabaseError:
@@ -179,13 +182,13 @@ class TargetRun:
         except Exception as error:  # noqa: BLE001  a fault of ours ends with an entry in the ledger, too
             return fault_of(error, self._plug.settings.places.publishing_database)
         self._is_whole = True
-        return task.floor.error()
+        return this.floor.error()
 
-    def _numbered(self, task: Task) -> Task:
+    def _numbered(self, this: ThisRun) -> ThisRun:
         """The run with its number: a receiver's refusal is believed when a later run hears it again."""
         publishing, block = self._both.publishing, self._target.block
         last = ledger.last_run(publishing, block)
-        return task._replace(run=last + 1 if task.dry_run else ledger.begin_run(publishing, block))
+        return this._replace(run=last + 1 if this.dry_run else ledger.begin_run(publishing, block))
 
     def _unknown(self) -> Unknown | None:
         """What an older ledger does not know of a receiver that keeps the first version of a record."""
@@ -195,206 +198,198 @@ class TargetRun:
         changed = frozenset(one.job_id for one in former.former_keys(self._both.accounting, doubt))
         return Unknown(lives.last_row(self._both.accounting, self._target.block), changed)
 
-    def _send_new(self, task: Task, delivery: Deliverer, start: Cursor, horizon: int) -> None:
+    def _send_new(self, this: ThisRun, delivery: Deliverer, start: Cursor, horizon: int) -> None:
         block = self._target.block
-        self._refuse_other_names(task)
+        self._refuse_other_names(this)
         # Read again: the cursor may have moved with what was sent again.
-        start = ledger.cursor(task.publishing, block) or start
-        holding = {(one.year, one.month) for one in months.held(task.publishing, block).get(block, ())}
-        given.count_given(task)
-        walked = months.selections(task.publishing, block)[1]
+        start = ledger.cursor(this.publishing, block) or start
+        holding = {(one.year, one.month) for one in months.held(this.publishing, block).get(block, ())}
+        given.count_given(this)
+        walked = months.selections(this.publishing, block)[1]
         # The log is gone through from its beginning when what is selected has changed, or is held. Sums that are held,
         # or accepted, are looked at by themselves; of records it is the log that tells.
         walks = self._walked = (walked is not None and walked != of_records(self._plug)) or (
-            self._has_records(task) and bool(holding or self._wishes.accept_lower)
+            self._has_records(this) and bool(holding or self._wishes.accept_lower)
         )
-        self._note_walk(task, start)
-        doubt = lives.doubt_seq(task.publishing, block)
+        self._note_walk(this, start)
+        doubt = lives.doubt_seq(this.publishing, block)
         if doubt is not None:
             self.tally.note("publishing.db was lost, or is an older copy: what was sent since is sent again")
-            if left := left_in_doubt(task.accounting, self._plug):
+            if left := left_in_doubt(this.accounting, self._plug):
                 self.tally.note(left)
         begin = start._replace(last_seq=0) if walks else start
-        by_kind = self._months_of_sums(task, start, horizon, holding, doubt)
+        by_kind = self._months_of_sums(this, start, horizon, holding, doubt)
         if walks:
-            self._add_passed_over(task, by_kind, begin, horizon)
-        router = Router(task, delivery) if self._has_records(task) else None
-        self._say_families(task)
+            self._add_passed_over(this, by_kind, begin, horizon)
+        router = Router(this, delivery) if self._has_records(this) else None
+        self._say_families(this)
         # Sums before records: the cursor moves with these, and by then every month that was touched is dealt with.
         for kind in sorted(by_kind, key=lambda kind: kind == self._plug.kind):
             family = self._plug.summaries(kind)
             logged = [
-                *reading.without_measure(task.accounting, begin.last_seq, horizon),
-                *reading.logged_ended_from(task.accounting, begin.last_seq, horizon, next_month(int(time.time()))),
+                *reading.without_measure(this.accounting, begin.last_seq, horizon),
+                *reading.logged_ended_from(this.accounting, begin.last_seq, horizon, next_month(int(time.time()))),
             ]
             last = router is None and kind == self._plug.kind
             seq = horizon if last else None
             monthly.send_summaries(
-                task, family, by_kind[kind], delivery, horizon=horizon, seq=seq, logged=logged, doubt=doubt is not None
+                this, family, by_kind[kind], delivery, horizon=horizon, seq=seq, logged=logged, doubt=doubt is not None
             )
         if router is not None:
             if doubt is not None and (count := router.neutralise_former(doubt, start.start_end_time)):
                 self.tally.note(f"{count} keys that the receiver may have from before are sent with zeros")
-            add_held(task, router)
-            add_logged(task, router, begin, horizon)
+            add_held(this, router)
+            add_logged(this, router, begin, horizon)
             router.flush()
-            task.floor.hold_kept()
-        monthly.send_counts(task, delivery, doubt)
+            this.floor.hold_kept()
+        monthly.send_counts(this, delivery, doubt)
 
-    def _say_families(self, task: Task) -> None:
+    def _say_families(self, this: ThisRun) -> None:
         """Which of the months that are sent each time stay in other messages than those that are configured now."""
-        configured = self._plug.kind
-        for month in sorted(recent_months(int(time.time())) & task.months.keys()):
-            kind = task.months[month].kind
-            if kind != configured:
+        for month in sorted(recent_months(int(time.time())) & this.months.keys()):
+            if (kind := this.kind_of(month)) != self._plug.kind:
                 self.tally.note(
                     f"{month_name(month)} was begun as {kind} and stays so: a month has one family;"
-                    f" {configured} begins with the first month of which nothing was published"
+                    f" {self._plug.kind} begins with the first month of which nothing was published"
                 )
 
-    def _refuse_other_names(self, task: Task) -> None:
+    def _refuse_other_names(self, this: ThisRun) -> None:
         """Raises FiguresHeld when nobody knows what a receiver has under other names, and nobody accepted that."""
-        why = names_in_doubt(task.accounting, task.publishing, self._plug)
+        why = names_in_doubt(this.accounting, this.publishing, self._plug)
         if why and not self._wishes.accept_lower:
             raise FiguresHeld(why)
-        if not task.dry_run:
+        if not this.dry_run:
             # Before anything goes out under them: killed in between, they are known all the same.
-            self._remember_names(task)
+            self._remember_names(this)
 
-    def _remember_names(self, task: Task, *, alone: bool = False, whole: bool = False) -> None:
-        known = lives.remembered(task.accounting, self._target.block)
+    def _remember_names(self, this: ThisRun, *, alone: bool = False, whole: bool = False) -> None:
+        known = lives.remembered(this.accounting, self._target.block)
         names = to_remember(known, self._plug, alone=alone, whole=whole)
-        lives.remember(task.accounting, self._plug.settings.places, self._target.block, names)
+        lives.remember(this.accounting, self._plug.settings.places, self._target.block, names)
 
-    def _note_walk(self, task: Task, start: Cursor) -> None:
+    def _note_walk(self, this: ThisRun, start: Cursor) -> None:
         """
         Note by what the log is gone through before the cursor passes anything.
 
         A run that fails leaves a cursor that passed what this selection leaves out: another one has to begin again.
         """
-        if task.dry_run:
+        if this.dry_run:
             return
         block, chosen = self._target.block, of_records(self._plug)
-        walked = months.selections(task.publishing, block)[1]
+        walked = months.selections(this.publishing, block)[1]
         if walked is None and start.last_seq == 0:
-            months.set_selection(task.publishing, block, "Walked", chosen)
+            months.set_selection(this.publishing, block, "Walked", chosen)
         elif walked not in (None, chosen):
-            months.set_selection(task.publishing, block, "Walked", {})
+            months.set_selection(this.publishing, block, "Walked", {})
 
-    def _has_records(self, task: Task) -> bool:
+    def _has_records(self, this: ThisRun) -> bool:
         """Whether the target is sent records of jobs, or ever was."""
-        return any(map(self._plug.has_records, (self._plug.kind, *(one.kind for one in task.months.values()))))
+        return any(map(self._plug.has_records, this.kinds))
 
     def _months_of_sums(
-        self, task: Task, start: Cursor, horizon: int, holding: set[Month], doubt: int | None
+        self, this: ThisRun, start: Cursor, horizon: int, holding: set[Month], doubt: int | None
     ) -> dict[str, set[Month]]:
         """By kind of message: the months whose sums are sent now."""
         has_records = self._plug.has_records
-        configured = None if has_records(self._plug.kind) else self._plug.kind
-        in_sums = {month for month, one in task.months.items() if not has_records(one.kind)}
-        if configured is None and not in_sums:
+        in_sums = {month for month, one in this.months.items() if not has_records(one.kind)}
+        by_kind: dict[str, set[Month]] = {} if has_records(self._plug.kind) else {self._plug.kind: set()}
+        if not by_kind and not in_sums:
             return {}
-        touched = reading.months_logged_after(task.accounting, start.last_seq, horizon, ended_from=start.start_end_time)
+        touched = reading.months_logged_after(this.accounting, start.last_seq, horizon, ended_from=start.start_end_time)
         # A job that moved to another month changed the old one, too, whatever came of the run that sent it there.
         if doubt is None:
-            left = cells.months_changed_after(task.accounting, start.last_seq) & in_sums
+            left = cells.months_changed_after(this.accounting, start.last_seq) & in_sums
         else:
             # A ledger that was lost may have known months that no job is in any more.
-            changed = cells.months_changed_after(task.accounting, min(doubt, start.last_seq))
+            changed = cells.months_changed_after(this.accounting, min(doubt, start.last_seq))
             left = {month for month in changed if month_bounds(*month)[1] > start.start_end_time}
-        elsewhere = {month for month in in_sums if task.months[month].incarnation != task.life}
-        unknown = sent.open_months(task.publishing, self._target.block)
+        elsewhere = {month for month in in_sums if this.months[month].incarnation != this.life}
+        unknown = sent.open_months(this.publishing, self._target.block)
         # A month that ended before the target began was another's to publish.
         recent = {
             month
             for month in recent_months(int(time.time()))
-            if month in task.months or month_bounds(*month)[1] > start.start_end_time
+            if month in this.months or month_bounds(*month)[1] > start.start_end_time
         }
-        by_kind: dict[str, set[Month]] = {} if configured is None else {configured: set()}
         # By our own rules a job may have been left out that is not any more.
-        again = held.held_months(task.publishing, self._target.block, task.due)
+        again = held.held_months(this.publishing, self._target.block, this.due)
         for month in touched | left | elsewhere | unknown | holding | recent | again | {*self._wishes.accept_lower}:
-            known = task.months.get(month)
-            kind = configured if known is None else known.kind
-            if kind is not None and not has_records(kind):
+            kind = this.kind_of(month)
+            if not has_records(kind):
                 by_kind.setdefault(kind, set()).add(month)
         return by_kind
 
-    def _add_passed_over(self, task: Task, by_kind: dict[str, set[Month]], begin: Cursor, horizon: int) -> None:
+    def _add_passed_over(self, this: ThisRun, by_kind: dict[str, set[Month]], begin: Cursor, horizon: int) -> None:
         """
         Months whose jobs may have been passed over by another selection.
 
         One that is published under the name of another site stays as it is there, if that has all of it.
         """
-        configured = self._plug.kind
-        for month in reading.months_logged_after(task.accounting, 0, horizon, ended_from=begin.start_end_time):
-            known = task.months.get(month)
-            kind = configured if known is None else known.kind
+        for month in reading.months_logged_after(this.accounting, 0, horizon, ended_from=begin.start_end_time):
+            kind = this.kind_of(month)
             if self._plug.has_records(kind):
                 continue
-            elsewhere = task.floor.is_elsewhere(month, self._plug.site)
-            counted = cells.counted_until(task.accounting, month, reading.LAST_SECOND) if elsewhere else ()
+            elsewhere = this.floor.is_elsewhere(month, self._plug.site)
+            counted = cells.counted_until(this.accounting, month, reading.LAST_SECOND) if elsewhere else ()
             jobs = sum(one.jobs for one in counted if self._target.wants(one.vo))
-            if not elsewhere or task.floor.given_in(month) != jobs:
+            if not elsewhere or this.floor.given_in(month) != jobs:
                 by_kind.setdefault(kind, set()).add(month)
 
-    def _prove(self, task: Task) -> None:
+    def _prove(self, this: ThisRun) -> None:
         """All has been dealt with, and answered: from now on a change is one of what the target selects today."""
         block = self._target.block
-        months.close_accepted(task.publishing, block)
-        in_doubt = lives.doubt_seq(task.publishing, block) is not None
+        months.close_accepted(this.publishing, block)
+        in_doubt = lives.doubt_seq(this.publishing, block) is not None
         accepted = bool(self._wishes.accept_lower)
         # Of a month that is held nothing was sent, the zeros for keys in doubt neither.
-        if not task.floor.held and not (in_doubt and not accepted and left_in_doubt(task.accounting, self._plug)):
-            self._remember_names(task, alone=in_doubt and accepted, whole=True)
+        if not this.floor.held and not (in_doubt and not accepted and left_in_doubt(this.accounting, self._plug)):
+            self._remember_names(this, alone=in_doubt and accepted, whole=True)
             if in_doubt:
-                lives.end_doubt(task.publishing, block)
-        proven, before = months.selections(task.publishing, block)
+                lives.end_doubt(this.publishing, block)
+        proven, before = months.selections(this.publishing, block)
         if self._walked or before is None:
-            months.set_selection(task.publishing, block, "Walked", of_records(self._plug))
-        if proven != self._selection and not task.floor.held:
-            months.set_selection(task.publishing, block, "Selection", self._selection)
+            months.set_selection(this.publishing, block, "Walked", of_records(self._plug))
+        if proven != self._selection and not this.floor.held:
+            months.set_selection(this.publishing, block, "Selection", self._selection)
 
-    def _send_again(self, task: Task, delivery: Deliverer, period: Period, horizon: int) -> None:
-        self._refuse_other_names(task)
-        given.count_given(task)
-        configured = self._plug.kind
+    def _send_again(self, this: ThisRun, delivery: Deliverer, period: Period, horizon: int) -> None:
+        self._refuse_other_names(this)
+        given.count_given(this)
         by_kind: dict[str, set[Month]] = {}
         for month in months_between(*period):
-            known = task.months.get(month)
-            by_kind.setdefault(configured if known is None else known.kind, set()).add(month)
+            by_kind.setdefault(this.kind_of(month), set()).add(month)
         for kind in sorted(kind for kind in by_kind if not self._plug.has_records(kind)):
             family = self._plug.summaries(kind)
-            monthly.send_summaries(task, family, by_kind[kind], delivery, horizon=horizon, seq=None)
-        router = Router(task, delivery, republish=True) if self._has_records(task) else None
+            monthly.send_summaries(this, family, by_kind[kind], delivery, horizon=horizon, seq=None)
+        router = Router(this, delivery, republish=True) if self._has_records(this) else None
         if router is not None:
-            add_period(task, router, *period)
+            add_period(this, router, *period)
             router.flush()
-            task.floor.hold_kept()
+            this.floor.hold_kept()
             if self.tally.corrections:
                 self.tally.note(
                     f"{self.tally.corrections} records differ from what the receiver got first, which it keeps:"
                     " `arcacct quarantine list` says what to do about each"
                 )
-        monthly.send_counts(task, delivery)
+        monthly.send_counts(this, delivery)
 
-    def _finish(self, task: Task, error: ArcacctError | None) -> None:
+    def _finish(self, this: ThisRun, error: ArcacctError | None) -> None:
         """Close the run; jura's watermark is just before the earliest record that is not delivered."""
         block = self._target.block
         # A ledger that was lost knows no numbers until all has been sent again: what was noted before holds till then.
-        if self._plug.numbers_records and lives.doubt_seq(task.publishing, block) is None:
-            row = ledger.highest_row(task.publishing, block, self._plug.kind)
-            lives.note_last_row(task.accounting, self._plug.settings.places, block, row)
-        reached = ledger.cursor(task.publishing, block)
+        if self._plug.numbers_records and lives.doubt_seq(this.publishing, block) is None:
+            row = ledger.highest_row(this.publishing, block, self._plug.kind)
+            lives.note_last_row(this.accounting, self._plug.settings.places, block, row)
+        reached = ledger.cursor(this.publishing, block)
         assert reached is not None
-        unhandled = reading.earliest_unhandled_end(task.accounting, reached.last_seq, ended_from=reached.start_end_time)
-        undelivered = held.earliest_undelivered_end(task.publishing, block)
+        unhandled = reading.earliest_unhandled_end(this.accounting, reached.last_seq, ended_from=reached.start_end_time)
+        undelivered = held.earliest_undelivered_end(this.publishing, block)
         waiting = [end for end in (unhandled, undelivered) if end is not None]
         ledger.finish_run(
-            task.publishing,
+            this.publishing,
             block,
             error=None if error is None else str(error),
-            last_end_time=min(waiting) - 1 if waiting else reading.latest_end(task.accounting),
+            last_end_time=min(waiting) - 1 if waiting else reading.latest_end(this.accounting),
         )
 
 
@@ -409,12 +404,3 @@ def fault_of(error: BaseException, database: str) -> ArcacctError:
     )
     fault.__cause__ = error
     return fault
-
-
-def _do(work: Callable[[Deliverer], None], delivery: Deliverer) -> None:
-    try:
-        delivery.resume()
-        work(delivery)
-        delivery.settle()
-    finally:
-        delivery.stop()

@@ -21,7 +21,7 @@ from arcacct.arex.sweep import remember_sweep
 from arcacct.asking import health
 from arcacct.conf.parser import load
 from arcacct.conf.settings import settings
-from arcacct.db.fence import highest_seq
+from arcacct.db.lives import highest_seq
 from arcacct.db.opening import open_accounting, open_publishing, writing
 from arcacct.db.schema import incarnation
 from arcacct.publishing import ledger

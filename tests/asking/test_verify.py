@@ -15,7 +15,7 @@ from installed import arcacct
 from rehearsal import SGAS_AND_CARS
 
 from arcacct.asking.portal import read_portal
-from arcacct.db import fence
+from arcacct.db import lives
 from arcacct.db.opening import open_accounting, open_publishing, read_accounting
 from arcacct.db.schema import incarnation
 from arcacct.errors import InputError
@@ -118,7 +118,7 @@ def deliver(asked_database, *, but: int = 0) -> list[str]:
     with closing(read_accounting(here)) as con:
         aars = [aar for page in reading.ended_between(con, *NOVEMBER) for aar in page]
         life = incarnation(con)
-        last = fence.highest_seq(con)
+        last = lives.highest_seq(con)
     sent, unsent = (aars[:-but], aars[-but:]) if but else (aars, [])
     records = tuple(
         ledger.SentRecord(

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 from publishing_site import JUNE, Job, Site, jobs
 
-from arcacct.db import fence, opening
+from arcacct.db import lives, opening
 from arcacct.jobs import former
 
 MONTH = (2024, 6)
@@ -28,7 +28,7 @@ def left(site: Site, seq: int) -> list[tuple[str | None, int, int]]:
 
 def highest(site: Site) -> int:
     with closing(opening.read_accounting(site.settings.places)) as con:
-        return fence.highest_seq(con)
+        return lives.highest_seq(con)
 
 
 def test_finishing_explains_nothing(site) -> None:

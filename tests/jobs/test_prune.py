@@ -24,7 +24,7 @@ from arcacct.db.schema import incarnation
 from arcacct.errors import InputError, SchemaError, StoreBusy
 from arcacct.jobs import cells
 from arcacct.jobs.check import check
-from arcacct.jobs.prune import KEPT, MOVED, TELEMETRY, Plan, Wishes, plan, prune
+from arcacct.jobs.prune import KEPT, MOVED, TELEMETRY, Pruned, PruneWishes, plan, prune
 from arcacct.jobs.writing import OF_RECORD
 from arcacct.publishing import ledger
 from arcacct.publishing.ledger import Cursor, Held, SentRecord
@@ -48,13 +48,13 @@ class Site:
         self.publishing = open_publishing(here)
         self.archive = os.path.join(here.directory, "archive.db")
 
-    def wishes(self, **changed: object) -> Wishes:
-        return Wishes(END_S + 50, self.archive, (TARGET,))._replace(**changed)
+    def wishes(self, **changed: object) -> PruneWishes:
+        return PruneWishes(END_S + 50, self.archive, (TARGET,))._replace(**changed)
 
-    def plan(self, **changed: object) -> Plan:
+    def plan(self, **changed: object) -> Pruned:
         return plan(self.con, self.publishing, self.wishes(**changed))
 
-    def prune(self, **changed: object) -> Plan:
+    def prune(self, **changed: object) -> Pruned:
         return prune(self.here, self.con, self.publishing, self.wishes(**changed))
 
     def delivered(self, seq: int) -> None:
@@ -89,14 +89,14 @@ def test_old_jobs_move(site) -> None:
     before = job_files.rows(site.con)
     old = {table: [row for row in rows if row[0] != name(4)] for table, rows in before.items()}
 
-    assert site.plan() == Plan(3, END_S, END_S + 20)
-    assert site.prune() == Plan(3, END_S, END_S + 20)
+    assert site.plan() == Pruned(3, END_S, END_S + 20)
+    assert site.prune() == Pruned(3, END_S, END_S + 20)
 
     assert site.jobs() == [name(4)]
     assert site.archived() == old
     assert job_files.finished_log(site.con) == [(4, 4)]
     assert [one.problems for one in check(site.here)] == [()] * 9
-    assert site.prune() == Plan()
+    assert site.prune() == Pruned()
 
 
 def test_usage_still_counts_what_was_pruned(site) -> None:
@@ -267,7 +267,7 @@ def test_a_prune_that_is_killed_goes_on(site, point) -> None:
         "if sys.argv[4] == 'deleting': prune._delete = delete\n"
         "else: opening.writing = die; prune.cells.advance = lambda *_: 0\n"
         "prune.prune(here, con, opening.open_publishing(here),\n"
-        "            prune.Wishes(int(sys.argv[2]), sys.argv[3], ()))"
+        "            prune.PruneWishes(int(sys.argv[2]), sys.argv[3], ()))"
     )
     cells.advance(site.con, site.here)
     arguments = [site.here.controldir, str(END_S + 50), site.archive, point]

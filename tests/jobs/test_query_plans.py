@@ -20,7 +20,7 @@ from arcacct.asking import health_rows, job_record, story
 from arcacct.asking.questions import Selection
 from arcacct.asking.usage import usage
 from arcacct.conf.places import Places
-from arcacct.db import fence, lives, opening
+from arcacct.db import lives, opening
 from arcacct.db.connect import Connection
 from arcacct.jobs import aborting, cells, former, lookup, reading, recorder
 from arcacct.publishing import given, held, ledger, months, sent
@@ -187,7 +187,7 @@ def test_pages_of_new_records_follow_the_log(ours) -> None:
     """Reading what is new walks from the log to the records and to their children."""
 
     def read(con: Connection, site: Site) -> None:
-        horizon = fence.highest_seq(con)
+        horizon = lives.highest_seq(con)
         page = reading.logged_after(con, site.jobs, horizon, ended_from=FIRST_END)
         assert page is not None
         assert len(page.records) == NEW
@@ -202,7 +202,7 @@ def test_why_figures_may_fall_is_asked_of_what_is_new(ours) -> None:
     """What changed or was deleted since a place in the log, and the keys and months that it had before."""
 
     def ask(con: Connection, site: Site) -> None:
-        horizon = fence.highest_seq(con)
+        horizon = lives.highest_seq(con)
         assert former.deleted_jobs(con, site.jobs, horizon) == ["deleted"]
         assert former.nameless_deleted(con, site.jobs, horizon) == []
         assert sum(one.jobs for one in former.left_since(con, (2026, 7), site.jobs)) == 1
@@ -236,7 +236,7 @@ def test_times_of_new_records_follow_the_log(ours, ended_from) -> None:
     """The months of what is new, and how far everything is handled."""
 
     def ask(con: Connection, site: Site) -> None:
-        reading.months_logged_after(con, site.jobs, fence.highest_seq(con), ended_from=ended_from)
+        reading.months_logged_after(con, site.jobs, lives.highest_seq(con), ended_from=ended_from)
         reading.earliest_unhandled_end(con, site.jobs, ended_from=ended_from)
         reading.latest_end(con)
 
@@ -247,7 +247,7 @@ def test_a_new_target_looks_at_the_ends_of_its_time(ours) -> None:
     """A target that has had nothing yet is asked from the time that it begins with."""
 
     def ask(con: Connection, site: Site) -> None:
-        reading.months_logged_after(con, 0, fence.highest_seq(con), ended_from=site.late)
+        reading.months_logged_after(con, 0, lives.highest_seq(con), ended_from=site.late)
         reading.earliest_unhandled_end(con, 0, ended_from=site.late)
         health_rows.waiting(con, 0, site.late, ())
 
@@ -269,7 +269,7 @@ def test_what_changed_is_asked_of_what_is_new(ours) -> None:
     """Which months changed, also before the cells are advanced."""
 
     def read(con: Connection, site: Site) -> None:
-        assert cells.position(con) < fence.highest_seq(con)
+        assert cells.position(con) < lives.highest_seq(con)
         cells.months_changed_after(con, site.jobs)
 
     assert_flat(ours, read)
@@ -282,7 +282,7 @@ def test_advancing_the_cells_costs_what_is_new(ours) -> None:
         con.execute("UPDATE CellsPosition SET Seq = ?", (site.jobs,))
         cells.advance(con, site.here)
         cells.months_changed_after(con, site.jobs)
-        fence.pass_fence(con, site.here)
+        lives.pass_fence(con, site.here)
 
     assert_flat(ours, advance)
 

@@ -8,7 +8,7 @@ import pytest
 from publishing_site import CARS, SGAS, Job, Site, jobs, publish_well, received_by_both
 
 from arcacct.db import opening
-from arcacct.db.fence import pass_fence
+from arcacct.db.lives import pass_fence
 from arcacct.db.schema import PUBLISHING, scripts
 
 BOTH = SGAS + CARS

@@ -180,7 +180,7 @@ class Pruning(Care):
 
     def repeat(self) -> Places:
         here = self.host.places
-        wishes = prune.Wishes(archive=str(self.archive), ended_before=1_900_000_000)
+        wishes = prune.PruneWishes(archive=str(self.archive), ended_before=1_900_000_000)
         with closing(open_accounting(here)) as con, closing(open_publishing(here)) as publishing:
             prune.prune(here, con, publishing, wishes)
         return here

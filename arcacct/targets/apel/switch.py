@@ -29,7 +29,7 @@ from arcacct.publishing.ledger import COUNTS, SentSum
 from arcacct.publishing.plug import Plug
 from arcacct.publishing.run import publishing_lock
 from arcacct.publishing.sums import summed
-from arcacct.publishing.task import Tally
+from arcacct.publishing.this_run import Tally
 from arcacct.targets.apel import jura_cells, jura_keys, messages, summaries
 from arcacct.targets.apel.jura_keys import JuraCell, JuraSum
 from arcacct.targets.apel.plug import APELMessages

@@ -67,7 +67,7 @@ class Tally:
         self.sent[kind] = Sent(sent.messages + 1, sent.records + records, sent.bytes + n_bytes)
 
 
-class Task(NamedTuple):
+class ThisRun(NamedTuple):
     """One target's run: what its steps share."""
 
     plug: Plug
@@ -87,6 +87,16 @@ class Task(NamedTuple):
     def block(self) -> str:
         """What the ledger knows the target by."""
         return self.plug.target.block
+
+    def kind_of(self, month: Month) -> str:
+        """The kind of the messages of a month: the one that it was begun in, else what the target is sent now."""
+        known = self.months.get(month)
+        return self.plug.kind if known is None else known.kind
+
+    @property
+    def kinds(self) -> set[str]:
+        """Every kind of message that the target is sent, or that one of its months is in."""
+        return {self.plug.kind, *(one.kind for one in self.months.values())}
 
     @property
     def limits(self) -> Limits:
