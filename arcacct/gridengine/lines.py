@@ -99,44 +99,15 @@ def colon_record(text: str) -> Record:
     qname, hostname, group, owner, job_name, _, account = [text or None for text in parts[:7]]
     submission, start, end = int(submission), int(start), int(end)
     unit = us_of((submission, start, end))
-    reserved = int(tail.ar_submission_time or 0) * unit
-    return Record._make(
-        (
-            round(job_number),
-            round(task_number),
-            _word(tail.pe_taskid),
-            qname,
-            hostname,
-            owner,
-            group,
-            account,
-            *map(_word, parts[31:34]),
-            round(slots),
-            int(tail.arid or 0) or None,
-            job_name,
-            round(priority),
-            submission * unit,
-            start * unit,
-            end * unit,
-            reserved or None,
-            _word(tail.submit_cmd),
-            _word(tail.category),
-            round(failed),
-            round(exit_status),
-            _word(tail.qdel_info),
-            *rusage,
-            _optional(tail.wallclock),
-            cpu,
-            mem,
-            io,
-            _optional(tail.ioops),
-            iow,
-            maxvmem,
-            *map(_optional, (tail.maxrss, tail.maxpss)),
-            *map(_word, (tail.job_class, tail.submit_host, tail.cwd, tail.bound_cores)),
-            (),
-        )
-    )
+    who = (qname, hostname, owner, group, account, *map(_word, parts[31:34]))
+    number = (round(job_number), round(task_number), _word(tail.pe_taskid))
+    job = (round(slots), int(tail.arid or 0) or None, job_name, round(priority))
+    times = (submission * unit, start * unit, end * unit, int(tail.ar_submission_time or 0) * unit or None)
+    ending = (_word(tail.submit_cmd), _word(tail.category), round(failed), round(exit_status), _word(tail.qdel_info))
+    usage = (_optional(tail.wallclock), cpu, mem, io, _optional(tail.ioops), iow, maxvmem)
+    rest = map(_word, (tail.job_class, tail.submit_host, tail.cwd, tail.bound_cores))
+    largest = map(_optional, (tail.maxrss, tail.maxpss))
+    return Record._make((*number, *who, *job, *times, *ending, *rusage, *usage, *largest, *rest, ()))
 
 
 def _tail(parts: list[str]) -> _Tail:
@@ -219,18 +190,14 @@ def _not_a_number(parts: list[str]) -> str:
 
 def in_range(found: Record) -> Record:
     """The record, if everything in it can be: raises ValueError for what no file of Grid Engine has."""
+    times = (found.submission_time_us, found.start_time_us, found.end_time_us, found.ar_submission_time_us or 0)
+    numbers = (found.job_number, found.task_number, found.arid or 0)
+    codes = (found.failed, found.exit_status, found.priority or 0)
     if not (
-        0 <= found.submission_time_us <= LATEST_US
-        and 0 <= found.start_time_us <= LATEST_US
-        and 0 <= found.end_time_us <= LATEST_US
-        and 0 <= found.job_number < _LARGEST_ID
-        and 0 <= found.task_number < _LARGEST_ID
+        (min(times) >= 0 and max(times) <= LATEST_US)
+        and (min(numbers) >= 0 and max(numbers) < _LARGEST_ID)
+        and (min(codes) > -_LARGEST_CODE and max(codes) < _LARGEST_CODE)
         and 0 <= found.slots < _LARGEST_CODE
-        and -_LARGEST_CODE < found.failed < _LARGEST_CODE
-        and -_LARGEST_CODE < found.exit_status < _LARGEST_CODE
-        and -_LARGEST_CODE < (found.priority or 0) < _LARGEST_CODE
-        and 0 <= (found.arid or 0) < _LARGEST_ID
-        and 0 <= (found.ar_submission_time_us or 0) <= LATEST_US
     ):
         raise ValueError(
             f"a number is out of range: job {found.job_number}.{found.task_number}, {found.slots} slots, failed "
