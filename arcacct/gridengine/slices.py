@@ -90,7 +90,8 @@ class _Slice(BatchSlice):
     def _jobs(self, found: dict[RecordKey, Stored]) -> None:
         """Make the jobs of one number, and see which AAR each of them has."""
         before = {one.record_id for one in found.values() if one.record_id is not None}
-        existing = rows.own_jobs(self.con, before)
+        # Others are of A-REX, or were pruned.
+        existing = {one: job_id for one, (job_id, source) in self.existing(before).items() if source == GRIDENGINE}
         claimed: set[int] = set()
         for runs in jobs(one.record for one in found.values()):
             members = tuple(found[key(record)] for run in runs.runs for record in run.records)
@@ -111,7 +112,7 @@ class _Slice(BatchSlice):
             self.enrich(record_id, job)
             self._link(members, record_id)
             return
-        if linked and not candidates and not linked & claimed and not rows.has_records(self.con, linked):
+        if linked and not candidates and not linked & claimed and not self.existing(linked):
             claimed |= linked
             self._link(members, min(linked))
             self.taken = self.taken._replace(pruned=self.taken.pruned + 1)

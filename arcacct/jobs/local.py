@@ -122,3 +122,17 @@ class Figures(NamedTuple):
     cores: int
     cpu_s: int | None
     """``None``: not known."""
+
+
+def figures(job: Job) -> Figures:
+    """Those of a whole job."""
+    return Figures(
+        job.local_job_id,
+        job.project or "",
+        (job.local_user or "").partition(":")[0],
+        job.submit_time,
+        job.end_time,
+        job.wall_s or 0,
+        job.core_count or 1,
+        None if job.cpu_user_s is None else job.cpu_user_s + (job.cpu_kernel_s or 0),
+    )
