@@ -32,10 +32,9 @@ class _Plan(NamedTuple):
 
 
 class _Slice(BatchSlice):
-    def __init__(self, con: Connection, policy: BatchPolicy, writer: JobWriter) -> None:
+    def __init__(self, con: Connection, policy: BatchPolicy) -> None:
         super().__init__(con, policy, GRIDENGINE, _LRMS_NAMES)
         self.cell = policy.site.cell
-        self.writer = writer
         self.next_no = rows.next_record_no(con)
         self.new: dict[int, tuple[Stored, LinePlace]] = {}
         self.links: dict[int, int | None] = {}
@@ -138,7 +137,7 @@ class _Slice(BatchSlice):
         """Write everything that was planned."""
         plans = {plan.job.job_id: plan for plan in self.plans}
         if plans:
-            written = self.writer.write([plan.job for plan in plans.values()])
+            written = JobWriter(self.con, GRIDENGINE, self.cell).write([plan.job for plan in plans.values()])
             for job_id, plan in plans.items():
                 self._link(plan.members, written.record_ids[job_id])
             self.taken = self.taken._replace(added=written.added, changed=written.changed)
@@ -148,14 +147,12 @@ class _Slice(BatchSlice):
         return self.taken
 
 
-def take(
-    con: Connection, policy: BatchPolicy, writer: JobWriter, records: Sequence[tuple[Record, LinePlace]]
-) -> BatchTaken:
+def take(con: Connection, policy: BatchPolicy, records: Sequence[tuple[Record, LinePlace]]) -> BatchTaken:
     """Write new records and what they change; inside the caller's transaction."""
     by_number: dict[Number, list[tuple[Record, LinePlace]]] = {}
     for record, place in records:
         by_number.setdefault((record.job_number, record.task_number), []).append((record, place))
-    work = _Slice(con, policy, writer)
+    work = _Slice(con, policy)
     known = rows.known_numbers(con, work.cell, list({job for job, _task in by_number}))
     for number, some in by_number.items():
         if number not in known and len(some) == 1 and some[0][0].pe_taskid is None:
@@ -165,9 +162,9 @@ def take(
     return work.write()
 
 
-def make_again(con: Connection, policy: BatchPolicy, writer: JobWriter, numbers: Iterable[Number]) -> BatchTaken:
+def make_again(con: Connection, policy: BatchPolicy, numbers: Iterable[Number]) -> BatchTaken:
     """Make the jobs of these numbers again from their records; inside the caller's transaction."""
-    work = _Slice(con, policy, writer)
+    work = _Slice(con, policy)
     for number in numbers:
         work.number(number, (), anyway=True)
     return work.write()

@@ -150,6 +150,8 @@ class BatchImport(ImportRun, Generic[N]):
     progress_of: tuple[str, str]
     """The table of how far A-REX's records were looked at, and its column of the cell or cluster."""
     report: BatchReport
+    made: Callable[[Connection, BatchPolicy, Sequence[N]], BatchTaken]
+    """Makes some jobs again, inside the transaction."""
 
     def __init__(
         self, here: Places, con: Connection, policy: BatchPolicy, source: str, say: Say, clock: Callable[[], float]
@@ -171,10 +173,6 @@ class BatchImport(ImportRun, Generic[N]):
     @abstractmethod
     def _pages(self, *, waiting: bool) -> Iterable[Sequence[N]]:
         """All jobs, or those that have no record."""
-
-    @abstractmethod
-    def _made(self, con: Connection, policy: BatchPolicy, part: Sequence[N]) -> BatchTaken:
-        """Make some jobs again, inside the transaction."""
 
     @abstractmethod
     def _called(self, job: N) -> str:
@@ -252,7 +250,7 @@ class BatchImport(ImportRun, Generic[N]):
     def _make_part(self, part: Sequence[N]) -> None:
         with writing(self._con, self._here) as con:
             begun = time.monotonic()
-            taken = self._made(con, self._now(), part)
+            taken = self.made(con, self._now(), part)
             self._adapt(len(part), time.monotonic() - begun)
         self._count(taken)
 

@@ -55,6 +55,7 @@ class SlurmImport(BatchImport[JobNumber]):
 
     progress_of = ("SlurmProgress", "Cluster")
     report: RunsReport
+    made = staticmethod(make_again)
 
     def __init__(
         self,
@@ -154,9 +155,6 @@ class SlurmImport(BatchImport[JobNumber]):
 
     def _pages(self, *, waiting: bool) -> Iterator[list[JobNumber]]:
         return stored_runs.waiting(self._con) if waiting else stored_runs.all_jobs(self._con)
-
-    def _made(self, con: Connection, policy: BatchPolicy, part: Sequence[JobNumber]) -> BatchTaken:
-        return make_again(con, policy, part)
 
     def _called(self, job: JobNumber) -> str:
         cluster, number = job
