@@ -26,14 +26,13 @@ INFO_KEYS = {
     "system_software": "systemsoftware",
     "wn_instance": "wninstance",
 }
-"""JobExtraInfo.InfoKey of the fields of a `Job` that are kept there."""
+"""JobExtraInfo.InfoKey of the fields of a `Job` that are kept there, in the order of the keys."""
 UNKNOWN = Numbers._make((1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0))
 INFO_FIELDS = {key: field for field, key in INFO_KEYS.items()}
-_NAMED = ("node_names", *(field for field in INFO_KEYS if field != "node_names"))
-_NAMED_KEYS = tuple(INFO_KEYS[field] for field in _NAMED)
-_named = attrgetter(*_NAMED)
+_named = attrgetter(*INFO_KEYS)
 _numbers = attrgetter(*Numbers._fields)
 _KIND_NUMBERS = {kind: number for number, kind in TRANSFER_KINDS.items()}
+_NONE = (None, ())
 _SECONDS = tuple(f"{second:02}" for second in range(60))
 # Names come back with every job, and so do minutes.
 _name = lru_cache(maxsize=8192)(escaped)
@@ -46,10 +45,11 @@ def _minute(minute: int) -> str:
 
 def stored(job: Job) -> ArexRows:
     """The rows of a job; its extra values in the order of their keys, as A-REX writes them."""
-    # Node names stand first among the values.
-    nodes, *texts = _named(job)
-    named = zip(_NAMED_KEYS, (":".join(nodes) or None, *texts), strict=True)
-    extra = sorted((key, escaped(value)) for key, value in (*named, *job.extra) if value is not None)
+    named = zip(INFO_FIELDS, _named(job), strict=True)
+    # Node names are several.
+    extra = [(key, escaped(text if type(text) is str else ":".join(text))) for key, text in named if text not in _NONE]
+    if job.extra:
+        extra = sorted([*extra, *((key, escaped(text)) for key, text in job.extra)])
     numbers = _numbers(job)
     if None in numbers:
         numbers = tuple(unknown if value is None else value for value, unknown in zip(numbers, UNKNOWN, strict=True))
