@@ -13,7 +13,7 @@ from typing import NamedTuple
 from arcacct.benchmark import Benchmark, parsed_benchmark
 from arcacct.jobs.hostlists import expand
 from arcacct.jobs.states import ABORTED, COMPLETED, FAILED
-from arcacct.jobs.tres import gpu_count, parse
+from arcacct.jobs.tres import parse
 from arcacct.sonar.fields import LARGEST
 from arcacct.sonar.slurm_jobs import SlurmJob
 
@@ -51,8 +51,6 @@ class SlurmUsage(NamedTuple):
     core_count: int
     node_names: tuple[str, ...]
     node_count: int
-    gpu_count: int
-    energy_j: int | None
 
 
 def slurm_usage(main: SlurmJob, steps: Sequence[SlurmJob], sampled_cpu_s: int) -> SlurmUsage | None:
@@ -82,8 +80,6 @@ def slurm_usage(main: SlurmJob, steps: Sequence[SlurmJob], sampled_cpu_s: int) -
         core_count=cores,
         node_names=names,
         node_count=tres.get("node") or len(names) or 1,
-        gpu_count=gpu_count(tres),
-        energy_j=tres.get("energy"),
     )
 
 
