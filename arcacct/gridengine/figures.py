@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from arcacct.errors import InputError
 from arcacct.files.reading import Overlong, Reader
 from arcacct.gridengine.lines import read_lines
 from arcacct.gridengine.local_jobs import local_job
+from arcacct.gridengine.record import Record
 from arcacct.gridengine.runs import jobs
 from arcacct.jobs.batch import BatchSite
 from arcacct.jobs.faults import Fault
 from arcacct.jobs.local import Figures, figures
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from arcacct.gridengine.record import Record
 
 _RUNS_S = 31 * 86_400
 """So long before a job's last run its first may have ended."""

@@ -8,15 +8,12 @@ The format is told line by line, as qacct does. Nothing is escaped in the colon 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from arcacct.gridengine.json_lines import json_record, us_of
 from arcacct.gridengine.record import Record
 from arcacct.jobs.faults import Fault, fault_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 LATEST_US = 253_402_300_799 * 1_000_000
 """The end of the year 9999: what is later is no time."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from arcacct.errors import InputError
 from arcacct.files.reading import Reader
 from arcacct.jobs.batch import BatchSite
@@ -11,10 +13,6 @@ from arcacct.slurm.command import SacctCommand, new_delimiter, windows
 from arcacct.slurm.local_jobs import local_job
 from arcacct.slurm.output import OutputForm, read
 from arcacct.slurm.record import SlurmRun
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 
 def of_file(path: str, form: OutputForm, start: int, end: int) -> Iterator[Figures]:

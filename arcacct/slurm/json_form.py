@@ -10,15 +10,12 @@ from __future__ import annotations
 import codecs
 import json
 import re
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from arcacct.errors import InputError
 from arcacct.slurm.record import UNFINISHED, SacctPart, SlurmRun, Use
 from arcacct.slurm.text import LARGEST, LATEST_S, Instants, clean, state
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 LARGEST_OBJECT = 64 * 1024 * 1024
 """Of one job, or of what stands around the jobs; in characters."""

@@ -7,6 +7,8 @@ What cannot be used comes with everything that is needed to read it again: it st
 from __future__ import annotations
 
 import codecs
+from collections.abc import Iterable, Iterator
+from datetime import tzinfo
 from itertools import chain
 from typing import NamedTuple
 
@@ -16,11 +18,6 @@ from arcacct.slurm import json_form
 from arcacct.slurm.record import NoUsage, SacctPart, SlurmRun, Use, run_of
 from arcacct.slurm.rows import LONGEST_LINE, Misfit, TableHeader, TableRow, TableRows, header_of
 from arcacct.slurm.table import check, part
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from datetime import tzinfo
 
 
 class OutputForm(NamedTuple):

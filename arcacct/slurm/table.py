@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from datetime import tzinfo
+from typing import TypeVar
+
 from arcacct.errors import InputError
 from arcacct.jobs.tres import parse
 from arcacct.slurm.record import SacctPart, SlurmRun, Use
-from arcacct.slurm.text import amount, clean, duration_us, exit_code, instants, job_number, size_kib, state
+from arcacct.slurm.rows import TableHeader
+from arcacct.slurm.text import Instants, amount, clean, duration_us, exit_code, instants, job_number, size_kib, state
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from datetime import tzinfo
-    from typing import TypeVar
-
-    from arcacct.slurm.rows import TableHeader
-    from arcacct.slurm.text import Instants
-
-    T = TypeVar("T")
+T = TypeVar("T")
 
 NEEDED = ("JobIDRaw", "State", "Submit", "Start", "End")
 """Columns without which nothing can be accounted; and one of CORES."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 from arcacct.jobs.faults import fault_of
@@ -18,10 +19,6 @@ from arcacct.sonar.fields import STRICT, Lost, Strict, Tolerant
 from arcacct.sonar.samples import Sample, card_id, sample
 from arcacct.sonar.slurm_jobs import SlurmReport, refuse_without_span, slurm_report
 from arcacct.sonar.stream import Objects, RejectedObject
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 T = TypeVar("T")
 

@@ -6,15 +6,12 @@ The merged state does not depend on the order in which reports came: each field 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from arcacct.jobs.hostlists import MalformedError, compress, expand
 from arcacct.sonar import fields as field
 from arcacct.sonar.fields import STRICT, Strict
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Value = int | str
 PENDING = "PENDING"

@@ -7,21 +7,17 @@ bounds is taken, and said which.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from arcacct.benchmark import Benchmark, parsed_benchmark
+from arcacct.conf.values import NodeBenchmark
 from arcacct.jobs.hostlists import expand
 from arcacct.jobs.states import ABORTED, COMPLETED, FAILED
 from arcacct.jobs.tres import parse
 from arcacct.sonar.fields import LARGEST
 from arcacct.sonar.slurm_jobs import SlurmJob
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from arcacct.conf.values import NodeBenchmark
 
 _TERM = 15
 _STATUS = {"COMPLETED": COMPLETED, "CANCELLED": ABORTED}
