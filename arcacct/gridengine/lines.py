@@ -112,7 +112,8 @@ def _tail(parts: list[str]) -> _Tail:
     count = len(parts)
     if count >= 52:
         for place in range(_HEAD + 1, count - 11):
-            if _is_univa(parts, place):
+            measured = _is_number(parts[place + 7]) and _is_number(parts[place + 8])
+            if _is_tail(parts, place, 12) and measured and not parts[place + 9].isdecimal():
                 return _Tail(":".join(parts[_HEAD:place]), *_univa(parts, place))
     for length in (5, 6, 3):
         if count - _HEAD > length and _is_tail(parts, count - length, length):
@@ -128,15 +129,6 @@ def _is_tail(parts: list[str], place: int, length: int) -> bool:
         # No task has a mere number for its name: that is arid, behind other fields.
         return "." in parts[-1] and not parts[place + 1].isdecimal()
     return parts[place + 3].isdecimal() and parts[place + 4].isdecimal()
-
-
-def _is_univa(parts: list[str], place: int) -> bool:
-    return (
-        _is_tail(parts, place, 12)
-        and _is_number(parts[place + 7])
-        and _is_number(parts[place + 8])
-        and not parts[place + 9].isdecimal()
-    )
 
 
 def _univa(parts: list[str], place: int) -> list[str]:
