@@ -58,14 +58,15 @@ def slurm_usage(main: SlurmJob, steps: Sequence[SlurmJob], sampled_cpu_s: int) -
     start, end = main.number("start_time"), main.number("end_time")
     if not main.finished or start is None or end is None or end < start:
         return None
-    tres = allocated(main)
+    tres, state = allocated(main), main.text("job_state") or ""
     names = tuple(expand([main.text("nodes") or ""])) if main.text("nodes") else ()
     cores = tres.get("cpu") or main.number("requested_cpus") or 1
     # suspend_time may be later than the end of a job that was killed while suspended.
     wall = max(0, end - start - (main.number("suspend_time") or 0))
     return SlurmUsage(
-        status=_STATUS.get(main.text("job_state") or "", FAILED),
-        exit_code=_exit_code(main),
+        status=_STATUS.get(state, FAILED),
+        # Sonar loses the signal: success is only what the state says (exit_code is 0 for a job that was killed).
+        exit_code=main.number("exit_code") or {"COMPLETED": 0, "CANCELLED": _TERM}.get(state, 1),
         submit_time=main.number("submit_time") or start,
         start_time=start,
         end_time=end,
@@ -82,14 +83,6 @@ def slurm_usage(main: SlurmJob, steps: Sequence[SlurmJob], sampled_cpu_s: int) -
 def allocated(main: SlurmJob) -> dict[str, int]:
     """What a job was given, each resource as sacct has it, else as scontrol: an amount of one may be unusable."""
     return parse(main.text("allocated_resources") or "") | parse(main.text("AllocTRES") or "")
-
-
-def _exit_code(main: SlurmJob) -> int:
-    """Sonar loses the signal: success is only what the state says (exit_code is 0 for a job that was killed)."""
-    code, state = main.number("exit_code") or 0, main.text("job_state")
-    if state == "COMPLETED" or code:
-        return code
-    return _TERM if state == "CANCELLED" else 1
 
 
 def _cpu_time(main: SlurmJob, steps: Sequence[SlurmJob], sampled_s: int, limit_s: int) -> CPUTime:
