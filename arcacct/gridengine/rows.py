@@ -132,10 +132,10 @@ def numbers_without_record(con: Connection, cell: str) -> list[Number]:
     return [(job, task) for job, task in rows]
 
 
-def all_numbers(con: Connection, cell: str, size: int = 1000) -> Iterator[list[Number]]:
+def all_numbers(con: Connection, cell: str) -> Iterator[list[Number]]:
     """Every job and task number of a cell, in pages."""
     query = (
         "SELECT DISTINCT JobNumber, TaskNumber FROM GridEngineRecords"
-        " WHERE (JobNumber, TaskNumber) > (?, ?) AND Cell = ? ORDER BY JobNumber, TaskNumber LIMIT ?"
+        " WHERE (JobNumber, TaskNumber) > (?, ?) AND Cell = ? ORDER BY JobNumber, TaskNumber LIMIT 1000"
     )
-    return pages(con, query, (-1, -1), cell, size)
+    return pages(con, query, (-1, -1), cell)
