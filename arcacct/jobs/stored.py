@@ -29,6 +29,7 @@ INFO_KEYS = {
 """JobExtraInfo.InfoKey of the fields of a `Job` that are kept there, in the order of the keys."""
 UNKNOWN = Numbers._make((1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0))
 INFO_FIELDS = {key: field for field, key in INFO_KEYS.items()}
+_names = attrgetter("endpoint_type", "endpoint_url", "queue", "user_dn", "vo")
 _named = attrgetter(*INFO_KEYS)
 _numbers = attrgetter(*Numbers._fields)
 _KIND_NUMBERS = {kind: number for number, kind in TRANSFER_KINDS.items()}
@@ -53,31 +54,17 @@ def stored(job: Job) -> ArexRows:
     numbers = _numbers(job)
     if None in numbers:
         numbers = tuple(unknown if value is None else value for value, unknown in zip(numbers, UNKNOWN, strict=True))
-    return ArexRows(
-        0,
-        escaped(job.job_id),
-        escaped(job.local_job_id),
-        _name(job.endpoint_type),
-        _name(job.endpoint_url),
-        _name(job.queue),
-        _name(job.user_dn),
-        _name(job.vo),
-        job.status,
-        Numbers._make(numbers),
-        None,
-        None,
-        [(key, escaped(value)) for key, value in job.auth_tokens],
-        [(escaped(name),) for name in job.run_time_environments],
-        [
-            (escaped(one.url), one.size_bytes, one.start_time, one.end_time, _KIND_NUMBERS[one.kind])
-            for one in job.transfers
-        ],
-        extra,
-        [
-            (key, _minute(when // 60) + _SECONDS[when % 60] if isinstance(when, int) else when)
-            for key, when in job.events
-        ],
-    )
+    transfers = [
+        (escaped(one.url), one.size_bytes, one.start_time, one.end_time, _KIND_NUMBERS[one.kind])
+        for one in job.transfers
+    ]
+    events = [
+        (key, _minute(when // 60) + _SECONDS[when % 60] if isinstance(when, int) else when) for key, when in job.events
+    ]
+    texts = (escaped(job.job_id), escaped(job.local_job_id), *map(_name, _names(job)), job.status)
+    tokens = [(key, escaped(value)) for key, value in job.auth_tokens]
+    rtes = [(escaped(name),) for name in job.run_time_environments]
+    return ArexRows._make((0, *texts, Numbers._make(numbers), None, None, tokens, rtes, transfers, extra, events, None))
 
 
 def as_job(rows: ArexRows, events: tuple[tuple[str, int | str], ...]) -> Job:
