@@ -196,21 +196,11 @@ class Quarantine:
     def _insert(
         self, file: str, position: str, digest: bytes, fault: Fault, now: int, size: int, content: bytes | None
     ) -> None:
+        what = (self._source, self._scope, _storable(file), position, digest, _storable(fault.reason), fault.is_ours)
         self._con.execute(
             "INSERT INTO RejectedRecords (Source, Scope, File, Position, Digest, Reason, IsOurs, Records, Rejected,"
             " Bytes, Content) VALUES (?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?)",
-            (
-                self._source,
-                self._scope,
-                _storable(file),
-                position,
-                digest,
-                _storable(fault.reason),
-                fault.is_ours,
-                now,
-                size,
-                content,
-            ),
+            (*what, now, size, content),
         )
 
     def waiting(self) -> Iterator[tuple[Kept, bytes]]:
