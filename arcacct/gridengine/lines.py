@@ -179,14 +179,18 @@ def _not_a_number(parts: list[str]) -> str:
 
 def in_range(found: Record) -> Record:
     """The record, if everything in it can be: raises ValueError for what no file of Grid Engine has."""
-    times = (found.submission_time_us, found.start_time_us, found.end_time_us, found.ar_submission_time_us or 0)
-    numbers = (found.job_number, found.task_number, found.arid or 0)
-    codes = (found.failed, found.exit_status, found.priority or 0)
     if not (
-        (min(times) >= 0 and max(times) <= LATEST_US)
-        and (min(numbers) >= 0 and max(numbers) < _LARGEST_ID)
-        and (min(codes) > -_LARGEST_CODE and max(codes) < _LARGEST_CODE)
+        0 <= found.submission_time_us <= LATEST_US
+        and 0 <= found.start_time_us <= LATEST_US
+        and 0 <= found.end_time_us <= LATEST_US
+        and 0 <= found.job_number < _LARGEST_ID
+        and 0 <= found.task_number < _LARGEST_ID
         and 0 <= found.slots < _LARGEST_CODE
+        and -_LARGEST_CODE < found.failed < _LARGEST_CODE
+        and -_LARGEST_CODE < found.exit_status < _LARGEST_CODE
+        and -_LARGEST_CODE < (found.priority or 0) < _LARGEST_CODE
+        and 0 <= (found.arid or 0) < _LARGEST_ID
+        and 0 <= (found.ar_submission_time_us or 0) <= LATEST_US
     ):
         raise ValueError(
             f"a number is out of range: job {found.job_number}.{found.task_number}, {found.slots} slots, failed "
