@@ -13,7 +13,7 @@ from arcacct.conf.targets import Target
 from arcacct.db.engine import Connection
 from arcacct.jobs import aborting, reading
 from arcacct.jobs.aar import AAR
-from arcacct.jobs.lookup import Found
+from arcacct.jobs.lookup import FoundJob
 from arcacct.jobs.states import ABORTED
 from arcacct.publishing import held, instants, ledger, months
 from arcacct.publishing.digests import is_same
@@ -24,7 +24,7 @@ from arcacct.targets import plugs
 _SUFFIXES = ("local", "diag", "statistics", "failed")
 
 
-def why(settings: Settings, accounting: Connection, publishing: Connection, found: Found) -> Iterator[str]:
+def why(settings: Settings, accounting: Connection, publishing: Connection, found: FoundJob) -> Iterator[str]:
     """The story in lines, in the order in which things happened."""
     aar = reading.by_record_id(accounting, [found.record_id]).get(found.record_id)
     if aar is None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from arcacct.errors import InputError
 from arcacct.files.reading import Overlong, Reader
 from arcacct.gridengine.lines import read_lines
 from arcacct.gridengine.local_jobs import local_job
+from arcacct.gridengine.record import Record
 from arcacct.gridengine.runs import jobs
 from arcacct.jobs.batch import BatchSite
 from arcacct.jobs.faults import Fault
-from arcacct.jobs.local import Figures
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from arcacct.gridengine.record import Record
+from arcacct.jobs.local import Figures, figures
 
 _RUNS_S = 31 * 86_400
 """So long before a job's last run its first may have ended."""
@@ -43,15 +40,6 @@ def of_file(path: str, start: int, end: int) -> Iterator[Figures]:
     for records in found.values():
         for job in (local_job(runs, site) for runs in jobs(records)):
             if job is not None and start <= job.end_time < end:
-                yield Figures(
-                    job.local_job_id,
-                    job.project or "",
-                    (job.local_user or "").partition(":")[0],
-                    job.submit_time,
-                    job.end_time,
-                    job.wall_s or 0,
-                    job.core_count or 1,
-                    (job.cpu_user_s or 0) + (job.cpu_kernel_s or 0),
-                )
+                yield figures(job)
     if bad:
         raise InputError(f"{path}: {bad} lines cannot be used; `arcacct import gridengine` says why")

@@ -30,7 +30,6 @@ from arcacct.jobs.faults import Fault
 from arcacct.jobs.imports import Progress, Say
 from arcacct.jobs.precedence import GRIDENGINE as SOURCE
 from arcacct.jobs.rejected import Kept, Reject, drop
-from arcacct.jobs.writing import JobWriter
 
 POLL_S = 2.0
 """The writer appends every 15 s, unless it is told otherwise (accounting_flush_time)."""
@@ -55,6 +54,7 @@ class Import(BatchImport[Number]):
 
     progress_of = ("GridEngineProgress", "Cell")
     report: GridEngineReport
+    made = staticmethod(make_again)
 
     def __init__(
         self,
@@ -67,7 +67,6 @@ class Import(BatchImport[Number]):
     ) -> None:
         super().__init__(here, con, policy, SOURCE, say, clock)
         self._progress = progress
-        self._writer = JobWriter(con, SOURCE, self._scope)
         self._positions = FilePositions(con, self._scope)
         self.report = GridEngineReport()
 
@@ -145,7 +144,7 @@ class Import(BatchImport[Number]):
             if position.file_id == 0:
                 position = self._positions.keep(reader, position)
             places = [(one, LinePlace(position.file_id, line)) for one, line in found]
-            taken = take(con, self._now(), self._writer, places)
+            taken = take(con, self._now(), places)
             position = position.after(lines)._replace(
                 records=position.records + taken.new, bad_lines=position.bad_lines + len(bad)
             )
@@ -163,10 +162,6 @@ class Import(BatchImport[Number]):
             self._quarantine.keep([bad])
         reader.position = position
         self._read(1, [bad])
-
-    def _taken_back(self) -> None:
-        super()._taken_back()
-        self._writer = JobWriter(self._con, SOURCE, self._scope)
 
     def _read(self, lines: int, bad: Sequence[Reject]) -> None:
         """Count lines that were read, and say what is wrong with them."""
@@ -187,9 +182,6 @@ class Import(BatchImport[Number]):
             return [rows.numbers_without_record(self._con, self._scope)]
         return rows.all_numbers(self._con, self._scope)
 
-    def _made(self, con: Connection, policy: BatchPolicy, part: Sequence[Number]) -> BatchTaken:
-        return make_again(con, policy, self._writer, part)
-
     def _called(self, job: Number) -> str:
         number, task = job
         return f"job {f'{number}.{task}' if task else number}: cannot be made from its records"
@@ -206,7 +198,7 @@ class Import(BatchImport[Number]):
         with writing(self._con, self._here) as con:
             if one is not None:
                 place = LinePlace(self._positions.file_of(kept.file), int(number) if number.isdecimal() else 0)
-                taken = take(con, self._now(), self._writer, [(one, place)])
+                taken = take(con, self._now(), [(one, place)])
             drop(con, [kept.rejected_id])
         self._count(taken)
 

@@ -39,49 +39,18 @@ def json_record(text: str) -> Record:
     for name, value in zip(_TEXTS, words, strict=True):
         if value is not None and not isinstance(value, str):
             raise ValueError(f"{name} is {value!r:.40}, not a text")
-    words = [None if value in _NOTHING else value for value in words]
-    qname, hostname, owner, group, account, project, department, granted_pe, *texts = words
-    job_name, submit_cmd_line, category, deleted_by, pe_taskid, pe_task_id = texts
+    texts = [None if value in _NOTHING else value for value in words]
+    job_name, submit_cmd_line, category, deleted_by, pe_taskid, pe_task_id = texts[8:]
     job_number, slots, submission, start, end, failed, exit_status = (_whole(line, name) for name in _WHOLES)
     task_number, arid, priority, ar_submission = (_whole(line, name, 0) for name in _OPTIONAL_WHOLES)
     unit = us_of((submission, start, end))
-    wallclock, utime, stime, maxrss, *counts = _measures(rusage, _RUSAGE, "usage.rusage")
-    return Record._make(
-        (
-            job_number,
-            task_number,
-            pe_taskid or pe_task_id,
-            qname,
-            hostname,
-            owner,
-            group,
-            account,
-            project,
-            department,
-            granted_pe,
-            slots,
-            arid or None,
-            job_name,
-            priority,
-            submission * unit,
-            start * unit,
-            end * unit,
-            ar_submission * unit or None,
-            submit_cmd_line,
-            category,
-            failed,
-            exit_status,
-            deleted_by,
-            wallclock or 0.0,
-            utime or 0.0,
-            stime or 0.0,
-            maxrss or 0.0,
-            *counts,
-            *_measures(eusage, _EUSAGE, "usage.eusage"),
-            *(None, None, None, None),
-            _custom(line, usage),
-        )
-    )
+    job = (job_number, task_number, pe_taskid or pe_task_id, *texts[:8], slots, arid or None, job_name, priority)
+    times = (submission * unit, start * unit, end * unit, ar_submission * unit or None)
+    ending = (submit_cmd_line, category, failed, exit_status, deleted_by)
+    measured = _measures(rusage, _RUSAGE, "usage.rusage")
+    measured[:4] = [value or 0.0 for value in measured[:4]]
+    measured += _measures(eusage, _EUSAGE, "usage.eusage")
+    return Record._make((*job, *times, *ending, *measured, *(None, None, None, None), _custom(line, usage)))
 
 
 def us_of(times: tuple[int, ...]) -> int:

@@ -8,15 +8,12 @@ The format is told line by line, as qacct does. Nothing is escaped in the colon 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from arcacct.gridengine.json_lines import json_record, us_of
 from arcacct.gridengine.record import Record
 from arcacct.jobs.faults import Fault, fault_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 LATEST_US = 253_402_300_799 * 1_000_000
 """The end of the year 9999: what is later is no time."""
@@ -99,44 +96,15 @@ def colon_record(text: str) -> Record:
     qname, hostname, group, owner, job_name, _, account = [text or None for text in parts[:7]]
     submission, start, end = int(submission), int(start), int(end)
     unit = us_of((submission, start, end))
-    reserved = int(tail.ar_submission_time or 0) * unit
-    return Record._make(
-        (
-            round(job_number),
-            round(task_number),
-            _word(tail.pe_taskid),
-            qname,
-            hostname,
-            owner,
-            group,
-            account,
-            *map(_word, parts[31:34]),
-            round(slots),
-            int(tail.arid or 0) or None,
-            job_name,
-            round(priority),
-            submission * unit,
-            start * unit,
-            end * unit,
-            reserved or None,
-            _word(tail.submit_cmd),
-            _word(tail.category),
-            round(failed),
-            round(exit_status),
-            _word(tail.qdel_info),
-            *rusage,
-            _optional(tail.wallclock),
-            cpu,
-            mem,
-            io,
-            _optional(tail.ioops),
-            iow,
-            maxvmem,
-            *map(_optional, (tail.maxrss, tail.maxpss)),
-            *map(_word, (tail.job_class, tail.submit_host, tail.cwd, tail.bound_cores)),
-            (),
-        )
-    )
+    who = (qname, hostname, owner, group, account, *map(_word, parts[31:34]))
+    number = (round(job_number), round(task_number), _word(tail.pe_taskid))
+    job = (round(slots), int(tail.arid or 0) or None, job_name, round(priority))
+    times = (submission * unit, start * unit, end * unit, int(tail.ar_submission_time or 0) * unit or None)
+    ending = (_word(tail.submit_cmd), _word(tail.category), round(failed), round(exit_status), _word(tail.qdel_info))
+    usage = (_optional(tail.wallclock), cpu, mem, io, _optional(tail.ioops), iow, maxvmem)
+    rest = map(_word, (tail.job_class, tail.submit_host, tail.cwd, tail.bound_cores))
+    largest = map(_optional, (tail.maxrss, tail.maxpss))
+    return Record._make((*number, *who, *job, *times, *ending, *rusage, *usage, *largest, *rest, ()))
 
 
 def _tail(parts: list[str]) -> _Tail:
@@ -144,7 +112,8 @@ def _tail(parts: list[str]) -> _Tail:
     count = len(parts)
     if count >= 52:
         for place in range(_HEAD + 1, count - 11):
-            if _is_univa(parts, place):
+            measured = _is_number(parts[place + 7]) and _is_number(parts[place + 8])
+            if _is_tail(parts, place, 12) and measured and not parts[place + 9].isdecimal():
                 return _Tail(":".join(parts[_HEAD:place]), *_univa(parts, place))
     for length in (5, 6, 3):
         if count - _HEAD > length and _is_tail(parts, count - length, length):
@@ -160,15 +129,6 @@ def _is_tail(parts: list[str], place: int, length: int) -> bool:
         # No task has a mere number for its name: that is arid, behind other fields.
         return "." in parts[-1] and not parts[place + 1].isdecimal()
     return parts[place + 3].isdecimal() and parts[place + 4].isdecimal()
-
-
-def _is_univa(parts: list[str], place: int) -> bool:
-    return (
-        _is_tail(parts, place, 12)
-        and _is_number(parts[place + 7])
-        and _is_number(parts[place + 8])
-        and not parts[place + 9].isdecimal()
-    )
 
 
 def _univa(parts: list[str], place: int) -> list[str]:

@@ -7,19 +7,15 @@ under the site's ``lrms_host``.
 
 from __future__ import annotations
 
-from arcacct.gridengine.record import NOT_FINAL, failed_text
+from collections.abc import Iterator
+
+from arcacct.gridengine.record import NOT_FINAL, Record, failed_text
 from arcacct.gridengine.runs import JobRuns, Run, deciding, end_us, used, wall_us
 from arcacct.jobs import local
+from arcacct.jobs.batch import BatchSite
 from arcacct.jobs.job import Job
 from arcacct.jobs.precedence import CONFIGURED, DEFAULT
 from arcacct.jobs.states import ABORTED, COMPLETED, FAILED
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from arcacct.gridengine.record import Record
-    from arcacct.jobs.batch import BatchSite
 
 NEVER_REALLY_RAN = 271
 """ExitCode of a job that failed although its script returned 0: what A-REX's own Grid Engine backend writes."""

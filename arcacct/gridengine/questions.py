@@ -10,10 +10,7 @@ from arcacct.errors import InputError
 from arcacct.gridengine.rows import column
 from arcacct.gridengine.totals import COLUMNS, Question, Row, Sum
 
-_FIELDS = {"host": "hostname", "queue": "qname", "pe": "granted_pe"}
-"""Where a field of records has another name than qacct's column of it."""
-_VALUES = {name: f"coalesce({column(_FIELDS.get(name, name))}, 'NONE')" for name in COLUMNS}
-_VALUES |= {"slots": "Slots", "ar": "coalesce(ArID, 0)"}
+_VALUES = {name: f"coalesce({column(one.field)}, {one.unknown!r})" for name, one in COLUMNS.items()}
 _SUMS = (
     "count(*), total(RuWallclock), total(RuUtime), total(RuStime), total(Cpu), total(Mem), total(Io), total(Iow),"
     " total(CASE WHEN PeTaskID IS NULL THEN RuWallclock * Slots ELSE 0 END)"

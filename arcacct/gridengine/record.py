@@ -7,6 +7,7 @@ them, since they are part of what a record is known by.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import NamedTuple
 
 
@@ -102,6 +103,8 @@ class RecordKey(NamedTuple):
     hostname: str
 
 
+_key = attrgetter(*RecordKey._fields)
+
 FAILED = {
     0: "no failure",
     1: "assumedly before job",
@@ -152,18 +155,7 @@ STORED = Record._fields[:-1]
 
 def key(record: Record) -> RecordKey:
     """What a record is known by."""
-    return RecordKey(
-        record.job_number,
-        record.task_number,
-        record.pe_taskid or "",
-        record.submission_time_us,
-        record.start_time_us,
-        record.end_time_us,
-        record.failed,
-        record.exit_status,
-        record.qname or "",
-        record.hostname or "",
-    )
+    return RecordKey._make(["" if value is None else value for value in _key(record)])
 
 
 def richer(one: Record, other: Record) -> Record:

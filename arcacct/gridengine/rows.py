@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from arcacct.db.engine import Connection
 from arcacct.gridengine.record import DID_NOT_RUN, STORED, Record, RecordKey
-from arcacct.jobs.precedence import GRIDENGINE
-from arcacct.jobs.reading import unescaped
+from arcacct.jobs.batch import pages
 
 _SPELT = {"group": "GroupName", "pe_taskid": "PeTaskID", "qname": "QName", "granted_pe": "GrantedPE", "arid": "ArID"}
 _SPELT |= {"ioops": "IoOps", "maxvmem_bytes": "MaxVmem", "maxrss_bytes": "MaxRss", "maxpss_bytes": "MaxPss"}
@@ -121,23 +120,6 @@ def link(con: Connection, links: Iterable[tuple[int | None, int]]) -> None:
     )
 
 
-def own_jobs(con: Connection, record_ids: Collection[int]) -> dict[int, str]:
-    """JobID of our own AARs among these; others are of A-REX, or were pruned."""
-    marks = ",".join(map(str, record_ids))
-    ours = con.execute(
-        f"SELECT RecordID, JobID FROM AAR JOIN RecordSources USING (RecordID) WHERE RecordID IN ({marks})"
-        " AND Source = ?",
-        (GRIDENGINE,),
-    )
-    return {record_id: unescaped(job_id) for record_id, job_id in ours}
-
-
-def has_records(con: Connection, record_ids: Collection[int]) -> bool:
-    """Whether any of some AARs still exists: others were pruned."""
-    marks = ",".join(map(str, record_ids))
-    return con.execute(f"SELECT 1 FROM AAR WHERE RecordID IN ({marks})").fetchone() is not None
-
-
 def numbers_without_record(con: Connection, cell: str) -> list[Number]:
     """Jobs that ran and went into no AAR yet: they wait for A-REX's."""
     never = ",".join(map(str, sorted(DID_NOT_RUN)))
@@ -150,16 +132,10 @@ def numbers_without_record(con: Connection, cell: str) -> list[Number]:
     return [(job, task) for job, task in rows]
 
 
-def all_numbers(con: Connection, cell: str, size: int = 1000) -> Iterator[list[Number]]:
+def all_numbers(con: Connection, cell: str) -> Iterator[list[Number]]:
     """Every job and task number of a cell, in pages."""
-    position = (-1, -1)
-    while True:
-        page = con.execute(
-            "SELECT DISTINCT JobNumber, TaskNumber FROM GridEngineRecords"
-            " WHERE (JobNumber, TaskNumber) > (?, ?) AND Cell = ? ORDER BY JobNumber, TaskNumber LIMIT ?",
-            (*position, cell, size),
-        ).fetchall()
-        if not page:
-            return
-        yield page
-        position = page[-1]
+    query = (
+        "SELECT DISTINCT JobNumber, TaskNumber FROM GridEngineRecords"
+        " WHERE (JobNumber, TaskNumber) > (?, ?) AND Cell = ? ORDER BY JobNumber, TaskNumber LIMIT 1000"
+    )
+    return pages(con, query, (-1, -1), cell)

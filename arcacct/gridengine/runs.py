@@ -7,13 +7,10 @@ cut and in whatever order they are imported, the same jobs come out.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from arcacct.gridengine.record import NOT_FINAL, Record, started
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 SAME_US = 60_000_000
 """A job requeued by its own exit code is submitted again within this; another job does not get the number so soon."""

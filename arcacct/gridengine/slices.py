@@ -32,10 +32,9 @@ class _Plan(NamedTuple):
 
 
 class _Slice(BatchSlice):
-    def __init__(self, con: Connection, policy: BatchPolicy, writer: JobWriter) -> None:
+    def __init__(self, con: Connection, policy: BatchPolicy) -> None:
         super().__init__(con, policy, GRIDENGINE, _LRMS_NAMES)
         self.cell = policy.site.cell
-        self.writer = writer
         self.next_no = rows.next_record_no(con)
         self.new: dict[int, tuple[Stored, LinePlace]] = {}
         self.links: dict[int, int | None] = {}
@@ -90,7 +89,8 @@ class _Slice(BatchSlice):
     def _jobs(self, found: dict[RecordKey, Stored]) -> None:
         """Make the jobs of one number, and see which AAR each of them has."""
         before = {one.record_id for one in found.values() if one.record_id is not None}
-        existing = rows.own_jobs(self.con, before)
+        # Others are of A-REX, or were pruned.
+        existing = {one: job_id for one, (job_id, source) in self.existing(before).items() if source == GRIDENGINE}
         claimed: set[int] = set()
         for runs in jobs(one.record for one in found.values()):
             members = tuple(found[key(record)] for run in runs.runs for record in run.records)
@@ -111,7 +111,7 @@ class _Slice(BatchSlice):
             self.enrich(record_id, job)
             self._link(members, record_id)
             return
-        if linked and not candidates and not linked & claimed and not rows.has_records(self.con, linked):
+        if linked and not candidates and not linked & claimed and not self.existing(linked):
             claimed |= linked
             self._link(members, min(linked))
             self.taken = self.taken._replace(pruned=self.taken.pruned + 1)
@@ -137,7 +137,7 @@ class _Slice(BatchSlice):
         """Write everything that was planned."""
         plans = {plan.job.job_id: plan for plan in self.plans}
         if plans:
-            written = self.writer.write([plan.job for plan in plans.values()])
+            written = JobWriter(self.con, GRIDENGINE, self.cell).write([plan.job for plan in plans.values()])
             for job_id, plan in plans.items():
                 self._link(plan.members, written.record_ids[job_id])
             self.taken = self.taken._replace(added=written.added, changed=written.changed)
@@ -147,14 +147,12 @@ class _Slice(BatchSlice):
         return self.taken
 
 
-def take(
-    con: Connection, policy: BatchPolicy, writer: JobWriter, records: Sequence[tuple[Record, LinePlace]]
-) -> BatchTaken:
+def take(con: Connection, policy: BatchPolicy, records: Sequence[tuple[Record, LinePlace]]) -> BatchTaken:
     """Write new records and what they change; inside the caller's transaction."""
     by_number: dict[Number, list[tuple[Record, LinePlace]]] = {}
     for record, place in records:
         by_number.setdefault((record.job_number, record.task_number), []).append((record, place))
-    work = _Slice(con, policy, writer)
+    work = _Slice(con, policy)
     known = rows.known_numbers(con, work.cell, list({job for job, _task in by_number}))
     for number, some in by_number.items():
         if number not in known and len(some) == 1 and some[0][0].pe_taskid is None:
@@ -164,9 +162,9 @@ def take(
     return work.write()
 
 
-def make_again(con: Connection, policy: BatchPolicy, writer: JobWriter, numbers: Iterable[Number]) -> BatchTaken:
+def make_again(con: Connection, policy: BatchPolicy, numbers: Iterable[Number]) -> BatchTaken:
     """Make the jobs of these numbers again from their records; inside the caller's transaction."""
-    work = _Slice(con, policy, writer)
+    work = _Slice(con, policy)
     for number in numbers:
         work.number(number, (), anyway=True)
     return work.write()

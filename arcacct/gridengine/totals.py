@@ -7,7 +7,7 @@ What it lacks is beside it: wall clock times slots, where tasks do not count twi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -21,22 +21,28 @@ class Column(NamedTuple):
     """Something that records can be summed by."""
 
     title: str
-    of: Callable[[Record], str | int]
-    """Its value in a record; what is unknown is NONE, or 0 for numbers, as qacct shows it."""
+    field: str
+    """Of a record."""
     meaning: str
+    unknown: str | int = "NONE"
+    """What qacct shows for what is unknown."""
+
+    def of(self, record: Record) -> str | int:
+        """Its value in a record."""
+        return getattr(record, self.field) or self.unknown
 
 
 COLUMNS: dict[str, Column] = {
-    "host": Column("HOST", lambda record: record.hostname or "NONE", "execution host"),
-    "queue": Column("CLUSTER QUEUE", lambda record: record.qname or "NONE", "cluster queue, or queue@host"),
-    "group": Column("GROUP", lambda record: record.group or "NONE", "group of the owner"),
-    "owner": Column("OWNER", lambda record: record.owner or "NONE", "account that the job ran under"),
-    "project": Column("PROJECT", lambda record: record.project or "NONE", "project"),
-    "department": Column("DEPARTMENT", lambda record: record.department or "NONE", "department"),
-    "pe": Column("PE", lambda record: record.granted_pe or "NONE", "parallel environment"),
-    "slots": Column("SLOTS", lambda record: record.slots, "number of slots"),
-    "ar": Column("AR", lambda record: record.arid or 0, "advance reservation"),
-    "account": Column("ACCOUNT", lambda record: record.account or "NONE", "account string (qsub -A)"),
+    "host": Column("HOST", "hostname", "execution host"),
+    "queue": Column("CLUSTER QUEUE", "qname", "cluster queue, or queue@host"),
+    "group": Column("GROUP", "group", "group of the owner"),
+    "owner": Column("OWNER", "owner", "account that the job ran under"),
+    "project": Column("PROJECT", "project", "project"),
+    "department": Column("DEPARTMENT", "department", "department"),
+    "pe": Column("PE", "granted_pe", "parallel environment"),
+    "slots": Column("SLOTS", "slots", "number of slots", 0),
+    "ar": Column("AR", "arid", "advance reservation", 0),
+    "account": Column("ACCOUNT", "account", "account string (qsub -A)"),
 }
 """In the order of qacct's columns."""
 

@@ -29,7 +29,6 @@ _FINISHED = _LAST_OF.format("'FINISHED'")
 _IN_PROGRESS = f"StatusID = (SELECT ID FROM Status WHERE Name = {SQL_IN_PROGRESS})"
 _NO_FILE = -1
 """StatusFiles.Size of a job that a sweep has found gone; MTimeNs is since when."""
-_FORGET_FILE = "UPDATE StatusFiles SET (Size, MTimeNs, CTimeNs) = (NULL, NULL, NULL) WHERE RecordID = ?"
 
 
 class InProgress(NamedTuple):
@@ -94,9 +93,7 @@ def abort(con: Connection, job: InProgress, states: Sequence[str]) -> bool:
         """,
         job._asdict(),
     )
-    if cursor.rowcount:
-        con.execute(_FORGET_FILE, (job.record_id,))
-    return cursor.rowcount > 0
+    return _settled(con, job, cursor.rowcount)
 
 
 def hold(con: Connection, job: InProgress) -> bool:
@@ -110,9 +107,13 @@ def hold(con: Connection, job: InProgress) -> bool:
         f" AND EXISTS (SELECT 1 FROM AAR WHERE AAR.RecordID = StatusFiles.RecordID AND {_IN_PROGRESS})",
         (ON_HOLD, job.record_id, job.event_ns),
     )
-    if cursor.rowcount:
-        con.execute(_FORGET_FILE, (job.record_id,))
-    return cursor.rowcount > 0
+    return _settled(con, job, cursor.rowcount)
+
+
+def _settled(con: Connection, job: InProgress, changed: int) -> bool:
+    if changed:
+        con.execute("UPDATE StatusFiles SET (Size, MTimeNs, CTimeNs) = (NULL, NULL, NULL) WHERE RecordID = ?", job[:1])
+    return changed > 0
 
 
 def on_hold(con: Connection) -> dict[str, InProgress]:

@@ -11,7 +11,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from arcacct.conf.places import Places
 from arcacct.conf.values import MapRule
@@ -23,6 +23,7 @@ from arcacct.jobs.filling import Conflict, enrich
 from arcacct.jobs.imports import SHOWN, ImportRun, Say
 from arcacct.jobs.job import Job
 from arcacct.jobs.precedence import OF_AREX
+from arcacct.jobs.reading import unescaped
 from arcacct.jobs.rejected import Kept
 
 N = TypeVar("N")
@@ -94,6 +95,13 @@ class BatchReport:
     taken: BatchTaken = field(default_factory=BatchTaken)
 
 
+def pages(con: Connection, query: str, last: tuple[Any, ...], *values: object) -> Iterator[list[Any]]:
+    """The rows of a query that takes the last row of the page before, for the first one ``last``, and ``values``."""
+    while page := con.execute(query, (*last, *values)).fetchall():
+        yield page
+        last = page[-1]
+
+
 class BatchSlice:
     """The work of one transaction."""
 
@@ -110,6 +118,15 @@ class BatchSlice:
     def arc_job(self, job: Job) -> int | None:
         """The record of A-REX's that a job is."""
         return local.arc_job(self.con, job, self._lrms_names) if self._with_arc else None
+
+    def existing(self, record_ids: Iterable[int]) -> dict[int, tuple[str, str | None]]:
+        """JobID and source of those of some records that still exist: others were pruned."""
+        marks = ",".join(map(str, record_ids))
+        rows = self.con.execute(
+            "SELECT AAR.RecordID, JobID, Source FROM AAR LEFT JOIN RecordSources USING (RecordID)"
+            f" WHERE AAR.RecordID IN ({marks})"
+        )
+        return {record_id: (unescaped(job_id), source) for record_id, job_id, source in rows}
 
     def enrich(self, record_id: int, job: Job) -> None:
         """Give a record of another source what the batch system measured."""
@@ -133,6 +150,8 @@ class BatchImport(ImportRun, Generic[N]):
     progress_of: tuple[str, str]
     """The table of how far A-REX's records were looked at, and its column of the cell or cluster."""
     report: BatchReport
+    made: Callable[[Connection, BatchPolicy, Sequence[N]], BatchTaken]
+    """Makes some jobs again, inside the transaction."""
 
     def __init__(
         self, here: Places, con: Connection, policy: BatchPolicy, source: str, say: Say, clock: Callable[[], float]
@@ -154,10 +173,6 @@ class BatchImport(ImportRun, Generic[N]):
     @abstractmethod
     def _pages(self, *, waiting: bool) -> Iterable[Sequence[N]]:
         """All jobs, or those that have no record."""
-
-    @abstractmethod
-    def _made(self, con: Connection, policy: BatchPolicy, part: Sequence[N]) -> BatchTaken:
-        """Make some jobs again, inside the transaction."""
 
     @abstractmethod
     def _called(self, job: N) -> str:
@@ -235,7 +250,7 @@ class BatchImport(ImportRun, Generic[N]):
     def _make_part(self, part: Sequence[N]) -> None:
         with writing(self._con, self._here) as con:
             begun = time.monotonic()
-            taken = self._made(con, self._now(), part)
+            taken = self.made(con, self._now(), part)
             self._adapt(len(part), time.monotonic() - begun)
         self._count(taken)
 

@@ -24,6 +24,13 @@ _FIRST_SLICE, _LARGEST_SLICE = 500, 20_000
 _KEY = "Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups"
 _SAME_KEY = " AND ".join(f"Cells.{column} = Slice.{column}" for column in _KEY.split(", "))
 
+_COUNT = """
+    UPDATE Cells SET Jobs = Cells.Jobs {0} Part.Jobs, Wall = Cells.Wall {0} Part.Wall, Cpu = Cells.Cpu {0} Part.Cpu,
+                     ChangedSeq = :last
+      FROM (SELECT CellID, count(*) AS Jobs, sum(Contributions.Wall) AS Wall, sum(Contributions.Cpu) AS Cpu
+              FROM Slice CROSS JOIN Contributions USING (RecordID) GROUP BY CellID) AS Part
+     WHERE Cells.CellID = Part.CellID
+"""
 _ADVANCE = (
     "DELETE FROM Slice",
     "INSERT INTO Slice (RecordID) SELECT RecordID FROM FinishedLog WHERE Seq > :first AND Seq <= :last",
@@ -33,13 +40,7 @@ _ADVANCE = (
       (SELECT {_KEY}, EndTime, Wall, Cpu FROM RecordUsage WHERE RecordUsage.RecordID = Slice.RecordID)
     """,
     # What the records contributed before ...
-    """
-    UPDATE Cells SET Jobs = Cells.Jobs - Old.Jobs, Wall = Cells.Wall - Old.Wall, Cpu = Cells.Cpu - Old.Cpu,
-                     ChangedSeq = :last
-      FROM (SELECT CellID, count(*) AS Jobs, sum(Contributions.Wall) AS Wall, sum(Contributions.Cpu) AS Cpu
-              FROM Slice CROSS JOIN Contributions USING (RecordID) GROUP BY CellID) AS Old
-     WHERE Cells.CellID = Old.CellID
-    """,
+    _COUNT.format("-"),
     "DELETE FROM Contributions WHERE RecordID IN (SELECT RecordID FROM Slice)",
     # ... and what they contribute now; a deleted record has no month and contributes nothing.
     f"""
@@ -50,13 +51,7 @@ _ADVANCE = (
     INSERT INTO Contributions (RecordID, CellID, EndTime, Wall, Cpu)
     SELECT RecordID, CellID, EndTime, Slice.Wall, Slice.Cpu FROM Slice JOIN Cells ON {_SAME_KEY}
     """,
-    """
-    UPDATE Cells SET Jobs = Cells.Jobs + New.Jobs, Wall = Cells.Wall + New.Wall, Cpu = Cells.Cpu + New.Cpu,
-                     ChangedSeq = :last
-      FROM (SELECT CellID, count(*) AS Jobs, sum(Contributions.Wall) AS Wall, sum(Contributions.Cpu) AS Cpu
-              FROM Slice CROSS JOIN Contributions USING (RecordID) GROUP BY CellID) AS New
-     WHERE Cells.CellID = New.CellID
-    """,
+    _COUNT.format("+"),
     """
     UPDATE Cells
        SET Earliest = (SELECT min(EndTime) FROM Contributions WHERE Contributions.CellID = Cells.CellID),

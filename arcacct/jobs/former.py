@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from arcacct.db.engine import Connection
+from arcacct.jobs.cells import Month
 from arcacct.jobs.reading import LAST_SECOND, unescaped, unescaped_name
-
-Month = tuple[int, int]
 
 
 class Left(NamedTuple):

@@ -7,12 +7,8 @@ Zero padding of the lower bound is kept (``n[08-11]`` is n08, n09, n10, n11).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from itertools import islice, product
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
 
 LARGEST_LIST = 100_000
 """A list of more names than this is a mistake, and would take our memory."""

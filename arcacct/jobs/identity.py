@@ -6,12 +6,8 @@ import re
 from functools import lru_cache
 from ipaddress import ip_address
 
-from arcacct.jobs.fqan import parsed_fqan
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.jobs.aar import AAR
-    from arcacct.jobs.fqan import VOs
+from arcacct.jobs.aar import AAR
+from arcacct.jobs.fqan import VOs, parsed_fqan
 
 # domainNameType of both schemas: labels of two characters or more, so 127.0.0.1 is none and wn001.example.org is one.
 _DOMAIN_NAME = re.compile(r"(?:[a-zA-Z0-9][a-zA-Z0-9'\-]*[a-zA-Z0-9]\.)*[a-zA-Z0-9][a-zA-Z0-9'\-]*[a-zA-Z0-9]")

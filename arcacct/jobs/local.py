@@ -96,12 +96,8 @@ def arc_job(con: Connection, job: Job, lrms_names: Collection[str]) -> int | Non
 def measured(job: Job) -> dict[str, int | str | None]:
     """What the batch system measured of a job, for the record of A-REX's that it is (`filling.enrich`)."""
     has_cpu = job.cpu_user_s or job.cpu_kernel_s
-    return {
-        "exit_code": job.exit_code,
-        "node_count": job.node_count,
-        "core_count": job.core_count,
-        "memory_kib": job.memory_kib,
-        "virtual_memory_kib": job.virtual_memory_kib,
+    plain = ("exit_code", "node_count", "core_count", "memory_kib", "virtual_memory_kib")
+    return {field: getattr(job, field) for field in plain} | {
         "wall_s": job.wall_s or None,
         "cpu_user_s": job.cpu_user_s if has_cpu else None,
         "cpu_kernel_s": job.cpu_kernel_s if has_cpu else None,
@@ -122,3 +118,17 @@ class Figures(NamedTuple):
     cores: int
     cpu_s: int | None
     """``None``: not known."""
+
+
+def figures(job: Job) -> Figures:
+    """Those of a whole job."""
+    return Figures(
+        job.local_job_id,
+        job.project or "",
+        (job.local_user or "").partition(":")[0],
+        job.submit_time,
+        job.end_time,
+        job.wall_s or 0,
+        job.core_count or 1,
+        None if job.cpu_user_s is None else job.cpu_user_s + (job.cpu_kernel_s or 0),
+    )

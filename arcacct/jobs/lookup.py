@@ -12,14 +12,14 @@ from arcacct.jobs.recorder import escaped
 _MOST_NAMED = 5
 
 
-class Found(NamedTuple):
+class FoundJob(NamedTuple):
     """A record of the database."""
 
     record_id: int
     job_id: str
 
 
-def find_job(con: Connection, text: str) -> Found:
+def find_job(con: Connection, text: str) -> FoundJob:
     """
     The job with this JobID, this LocalJobID, or the only one whose JobID begins so; of a URL the last part counts.
 
@@ -39,14 +39,14 @@ def find_job(con: Connection, text: str) -> Found:
     return _only(found, text)
 
 
-def _rows(con: Connection, condition: str, values: tuple[str, ...]) -> list[Found]:
+def _rows(con: Connection, condition: str, values: tuple[str, ...]) -> list[FoundJob]:
     rows = con.execute(
         f"SELECT RecordID, JobID FROM AAR WHERE {condition} ORDER BY RecordID DESC LIMIT {_MOST_NAMED + 1}", values
     )
-    return [Found(record_id, unescaped(job_id)) for record_id, job_id in rows]
+    return [FoundJob(record_id, unescaped(job_id)) for record_id, job_id in rows]
 
 
-def _only(found: list[Found], text: str) -> Found:
+def _only(found: list[FoundJob], text: str) -> FoundJob:
     if len(found) == 1:
         return found[0]
     names = ", ".join(one.job_id for one in found[:_MOST_NAMED])

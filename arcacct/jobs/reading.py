@@ -10,6 +10,7 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -76,9 +77,7 @@ def plain_text(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def logged_after(
-    con: Connection, seq: int, horizon: int, *, ended_from: int = 0, size: int = PAGE_RECORDS
-) -> Page | None:
+def logged_after(con: Connection, seq: int, horizon: int, *, ended_from: int = 0) -> Page | None:
     """
     The next records with ``seq < Seq <= horizon`` that ended at ``ended_from`` or later; ``None`` when there are none.
 
@@ -87,22 +86,34 @@ def logged_after(
     readable, con.text_factory = con.text_factory, str
     try:
         # SQLite's own decoding is a quarter of the cost of a page; few databases have texts that it cannot read.
-        return _page_after(con, seq, horizon, ended_from, size)
+        return _page_after(con, seq, horizon, ended_from)
     except OperationalError as error:
         if "decode" not in str(error):
             raise
     finally:
         con.text_factory = readable
-    return _page_after(con, seq, horizon, ended_from, size)
+    return _page_after(con, seq, horizon, ended_from)
 
 
-def _page_after(con: Connection, seq: int, horizon: int, ended_from: int, size: int) -> Page | None:
+@contextmanager
+def one_state(con: Connection) -> Iterator[None]:
+    """What is read inside is of one state of the database; in a transaction that is open, of its own."""
+    if con.in_transaction:
+        yield
+        return
     con.execute("BEGIN")
     try:
+        yield
+    finally:
+        con.execute("COMMIT")
+
+
+def _page_after(con: Connection, seq: int, horizon: int, ended_from: int) -> Page | None:
+    with one_state(con):
         row = con.execute(
             "SELECT max(Seq), count(*) FROM (SELECT Seq FROM FinishedLog WHERE Seq > ? AND Seq <= ?"
             " ORDER BY Seq LIMIT ?)",
-            (seq, horizon, size),
+            (seq, horizon, PAGE_RECORDS),
         ).fetchone()
         if not row[1]:
             return None
@@ -120,13 +131,11 @@ def _page_after(con: Connection, seq: int, horizon: int, ended_from: int, size: 
             (seq, last, ended_from),
         ).fetchall()
         children = _Children(con, "FinishedLog", "Seq", "Seq > ? AND Seq <= ?", (seq, last))
-        return Page(
-            [Logged(values[0], children.record(values[1:])) for values in main],
-            last,
-            [(seq, unescaped(job_id)) for seq, job_id in others],
-        )
-    finally:
-        con.execute("COMMIT")
+    return Page(
+        [Logged(values[0], children.record(values[1:])) for values in main],
+        last,
+        [(seq, unescaped(job_id)) for seq, job_id in others],
+    )
 
 
 def ended_between(
@@ -135,23 +144,18 @@ def ended_between(
     """Pages of the publishable records with ``ended_from <= EndTime < ended_before``, by end time."""
     position = (ended_from, 0)
     while True:
-        con.execute("BEGIN")
-        try:
-            # The plus keeps SQLite on the index of EndTime: the one of StatusID would walk the whole table.
-            main = con.execute(
-                f"SELECT {_RECORD} FROM AAR {_NAMES.replace('= StatusID', '= +StatusID')}"
-                " WHERE (EndTime, AAR.RecordID) > (?, ?) AND EndTime >= ? AND EndTime < ?"
-                f" AND {_PUBLISHABLE} ORDER BY EndTime, AAR.RecordID LIMIT ?",
-                (*position, ended_from, ended_before, size),
-            ).fetchall()
-            ids = ",".join(str(int(values[0])) for values in main)
-            children = _Children(con, "AAR", "AAR.RecordID", f"AAR.RecordID IN ({ids})", ())
-        finally:
-            con.execute("COMMIT")
-        if not main:
+        # The plus keeps SQLite on the index of EndTime: the one of StatusID would walk the whole table.
+        found = _records(
+            con,
+            f"FROM AAR {_NAMES.replace('= StatusID', '= +StatusID')}"
+            " WHERE (EndTime, AAR.RecordID) > (?, ?) AND EndTime >= ? AND EndTime < ?"
+            f" AND {_PUBLISHABLE} ORDER BY EndTime, AAR.RecordID LIMIT ?",
+            (*position, ended_from, ended_before, size),
+        )
+        if not found:
             return
-        yield [children.record(values) for values in main]
-        position = (main[-1][11], main[-1][0])
+        yield [aar for _place, aar in found]
+        position = found[-1][0]
 
 
 def ended_at(
@@ -189,13 +193,16 @@ def by_job_id(con: Connection, job_ids: Sequence[str]) -> dict[str, AAR]:
 def by_record_id(con: Connection, record_ids: Sequence[int]) -> dict[int, AAR]:
     """These records, whatever their status; those that no longer exist are left out."""
     ids = ",".join(str(int(record_id)) for record_id in record_ids)
-    con.execute("BEGIN")
-    try:
-        main = con.execute(f"SELECT {_RECORD} FROM AAR {_NAMES} WHERE AAR.RecordID IN ({ids})").fetchall()
+    return {aar.record_id: aar for _place, aar in _records(con, f"FROM AAR {_NAMES} WHERE AAR.RecordID IN ({ids})", ())}
+
+
+def _records(con: Connection, chosen: str, values: tuple[float, ...]) -> list[tuple[tuple[int, int], AAR]]:
+    """The records that a query chooses, each with its end and number as they are stored."""
+    with one_state(con):
+        main = con.execute(f"SELECT EndTime, {_RECORD} {chosen}", values).fetchall()
+        ids = ",".join(str(int(record_id)) for _end, record_id, *_ in main)
         children = _Children(con, "AAR", "AAR.RecordID", f"AAR.RecordID IN ({ids})", ())
-    finally:
-        con.execute("COMMIT")
-    return {values[0]: children.record(values) for values in main}
+    return [((row[0], row[1]), children.record(row[1:])) for row in main]
 
 
 class _Children:
@@ -242,7 +249,8 @@ class _Children:
 
     def record(self, values: tuple[Any, ...]) -> AAR:
         """A row of AAR, names resolved, with its children."""
-        record_id, job_id, local_job_id, interface, url, queue, user_dn, vo, *rest = values
+        record_id, job_id, local_job_id, *rest = values
+        names, rest = rest[:5], rest[5:]
         extra = self.extra.get(record_id, _NOTHING).get
         events = self.events.get(record_id, _NO_EVENTS).get
         return AAR._make(
@@ -250,27 +258,16 @@ class _Children:
                 record_id,
                 unescaped(job_id),
                 unescaped(local_job_id) if local_job_id else None,
-                unescaped_name(interface),
-                unescaped_name(url),
-                unescaped_name(queue),
-                unescaped_name(user_dn),
-                unescaped_name(vo),
+                *map(unescaped_name, names),
                 *(rest if _PLAIN.issuperset(map(type, rest)) else map(_plain, rest)),
                 tuple(self.fqans.get(record_id, ())),
                 extra("jobname"),
                 extra("lrms"),
                 _node_names(extra("nodenames") or extra("nodename")),
-                extra("clienthost"),
-                extra("localuser"),
-                extra("projectname"),
-                extra("systemsoftware"),
-                extra("wninstance"),
-                extra("benchmark"),
+                *map(extra, ("clienthost", "localuser", "projectname", "systemsoftware", "wninstance", "benchmark")),
                 tuple(self.rtes.get(record_id, ())),
                 tuple(self.transfers.get(record_id, ())),
-                events("SUBMIT"),
-                events("LRMSSTART"),
-                events("LRMSEND"),
+                *map(events, ("SUBMIT", "LRMSSTART", "LRMSEND")),
                 self.auth_groups.get(record_id, ()),
             )
         )
@@ -332,31 +329,15 @@ def count_logged(con: Connection, seq: int) -> int:
     return int(row[0])
 
 
-def _measured(seconds: object) -> int:
-    return seconds if isinstance(seconds, int) and 0 <= seconds <= LARGEST_EXACT else 0
-
-
 def cell_of(aar: AAR) -> UsageCell:
     """The cell of a single job."""
     when = time.gmtime(aar.end_time)
-    wall_s, user_s, kernel_s = map(_measured, (aar.wall_s, aar.cpu_user_s, aar.cpu_kernel_s))
-    return UsageCell(
-        when.tm_year,
-        when.tm_mon,
-        aar.user_dn,
-        aar.vo,
-        aar.fqans[0] if aar.fqans else None,
-        aar.endpoint_url,
-        aar.node_count,
-        aar.core_count,
-        aar.benchmark,
-        1,
-        wall_s,
-        user_s + kernel_s,
-        aar.end_time,
-        aar.end_time,
-        aar.auth_groups,
-    )
+    durations: tuple[object, ...] = (aar.wall_s, aar.cpu_user_s, aar.cpu_kernel_s)
+    wall_s, user_s, kernel_s = (one if isinstance(one, int) and 0 <= one <= LARGEST_EXACT else 0 for one in durations)
+    key = (aar.user_dn, aar.vo, aar.fqans[0] if aar.fqans else None, aar.endpoint_url)
+    size = (aar.node_count, aar.core_count, aar.benchmark)
+    used = (1, wall_s, user_s + kernel_s)
+    return UsageCell(when.tm_year, when.tm_mon, *key, *size, *used, aar.end_time, aar.end_time, aar.auth_groups)
 
 
 def months_logged_after(con: Connection, seq: int, horizon: int, *, ended_from: int = 0) -> set[tuple[int, int]]:

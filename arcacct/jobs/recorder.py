@@ -238,13 +238,18 @@ def _insert(con: Connection, jobs: "list[tuple[StateChange, bool]]") -> None:
     children: dict[str, list[tuple[object, ...]]] = {table: [] for table in CHILDREN}
     records: list[tuple[object, ...]] = []
     files: list[tuple[object, ...]] = []
+    # IDs of endpoint, queue, user, VO and status.
     names: dict[tuple[str, ...], tuple[int, ...]] = {}
     for record_id, (facts, settled) in enumerate(jobs, last_record_id(con) + 1):
         children["AuthTokenAttributes"] += [(record_id, *row) for row in _auth_tokens(facts)]
         children["JobEvents"] += [(record_id, *event) for event in _events(facts)]
         for table, rows in _final_children(facts):
             children[table] += [(record_id, *row) for row in rows]
-        records.append((record_id, escaped(facts.job_id), facts.submit_time, *_named(con, facts, names), *_used(facts)))
+        status = facts.usage.status if facts.usage is not None else IN_PROGRESS
+        key = (facts.endpoint_type, facts.endpoint_url, facts.queue, facts.user_dn, facts.vo, status)
+        if key not in names:
+            names[key] = (*dimension_ids(con, tuple(map(escaped, key[:5]))), name_id(con, "Status", status))
+        records.append((record_id, escaped(facts.job_id), facts.submit_time, *names[key], *_used(facts)))
         files.append((record_id, *_identity(facts, settled=settled)))
         if facts.auth_groups:
             con.execute(_SET_AUTH_GROUPS, (record_id, _auth_groups(facts)))
@@ -264,15 +269,6 @@ def last_record_id(con: Connection) -> int:
         " coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'AAR'), 0))"
     ).fetchone()
     return int(row[0])
-
-
-def _named(con: Connection, facts: "StateChange", known: "dict[tuple[str, ...], tuple[int, ...]]") -> "tuple[int, ...]":
-    """IDs of endpoint, queue, user, VO and status; ``known`` are those of this transaction."""
-    status = facts.usage.status if facts.usage is not None else IN_PROGRESS
-    key = (facts.endpoint_type, facts.endpoint_url, facts.queue, facts.user_dn, facts.vo, status)
-    if key not in known:
-        known[key] = (*dimension_ids(con, tuple(map(escaped, key[:5]))), name_id(con, "Status", status))
-    return known[key]
 
 
 def _correct_owner(con: Connection, known: RecordedJob, facts: "StateChange", *, latest: bool) -> None:

@@ -8,6 +8,7 @@ counted. A record that is met again, in whatever file, is the same row.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -22,10 +23,6 @@ from arcacct.db.engine import (
 )
 from arcacct.errors import ArcacctError, InputError
 from arcacct.jobs.faults import Fault, fault_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 LONGEST_BYTES = 1024 * 1024
 """A record of more bytes is kept up to here, and is read from its file again to be retried."""
@@ -199,21 +196,11 @@ class Quarantine:
     def _insert(
         self, file: str, position: str, digest: bytes, fault: Fault, now: int, size: int, content: bytes | None
     ) -> None:
+        what = (self._source, self._scope, _storable(file), position, digest, _storable(fault.reason), fault.is_ours)
         self._con.execute(
             "INSERT INTO RejectedRecords (Source, Scope, File, Position, Digest, Reason, IsOurs, Records, Rejected,"
             " Bytes, Content) VALUES (?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?)",
-            (
-                self._source,
-                self._scope,
-                _storable(file),
-                position,
-                digest,
-                _storable(fault.reason),
-                fault.is_ours,
-                now,
-                size,
-                content,
-            ),
+            (*what, now, size, content),
         )
 
     def waiting(self) -> Iterator[tuple[Kept, bytes]]:

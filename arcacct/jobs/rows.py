@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from arcacct.db.engine import Connection, DataError, OperationalError
 from arcacct.db.foreign import Foreign
+from arcacct.jobs.reading import one_state
 from arcacct.jobs.recorder import CHILDREN
 
 
@@ -187,24 +188,24 @@ def _readable(content: bytes) -> str:
 
 def _read_texts(con: Connection, version: int, condition: str, values: tuple[int | str, ...]) -> list[ArexRows]:
     room = _Room()
-    con.execute("BEGIN")
-    try:
+    with one_state(con):
         main = room.fetched(con.execute(f"{_RECORD_QUERIES[version]} WHERE {condition}", values))
         ids = ",".join(str(row[0]) for row in main)
         children = {table: _children(con, room, table, ", ".join(CHILDREN[table]), ids) for table in CHILDREN}
-    finally:
-        con.execute("COMMIT")
     return [
-        ArexRows(
-            *_names(row[:9]),
-            numbers=_numbers(row[11:]),
-            fqan=_text(row[9]),
-            benchmark=_text(row[10]),
-            auth_tokens=_texts(children["AuthTokenAttributes"].get(row[0], ())),
-            rtes=_texts(children["RunTimeEnvironments"].get(row[0], ())),
-            transfers=children["DataTransfers"].get(row[0], ()),
-            extra=_texts(children["JobExtraInfo"].get(row[0], ())),
-            events=[(str(key), str(when)) for key, when in children["JobEvents"].get(row[0], ())],
+        ArexRows._make(
+            (
+                row[0],
+                *_names(row[1:9]),
+                _numbers(row[11:]),
+                *map(_text, row[9:11]),
+                _texts(children["AuthTokenAttributes"].get(row[0], ())),
+                _texts(children["RunTimeEnvironments"].get(row[0], ())),
+                children["DataTransfers"].get(row[0], ()),
+                _texts(children["JobExtraInfo"].get(row[0], ())),
+                [(str(key), str(when)) for key, when in children["JobEvents"].get(row[0], ())],
+                None,
+            )
         )
         for row in main
     ]
@@ -219,10 +220,8 @@ def _numbers(values: tuple[Any, ...]) -> Numbers:
     return Numbers._make(value if isinstance(value, int) else 0 for value in values)
 
 
-def _names(row: tuple[Any, ...]) -> tuple[int, str, str, str, str, str, str, str, str]:
-    texts = row[1:] if set(map(type, row[1:])) == {str} else [_text(text) or "" for text in row[1:]]
-    job_id, local, interface, url, queue, user, vo, status = texts
-    return row[0], job_id, local, interface, url, queue, user, vo, status
+def _names(texts: tuple[Any, ...]) -> tuple[Any, ...]:
+    return texts if set(map(type, texts)) == {str} else tuple(_text(text) or "" for text in texts)
 
 
 def _text(value: Any) -> str | None:

@@ -26,14 +26,14 @@ INFO_KEYS = {
     "system_software": "systemsoftware",
     "wn_instance": "wninstance",
 }
-"""JobExtraInfo.InfoKey of the fields of a `Job` that are kept there."""
+"""JobExtraInfo.InfoKey of the fields of a `Job` that are kept there, in the order of the keys."""
 UNKNOWN = Numbers._make((1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0))
 INFO_FIELDS = {key: field for field, key in INFO_KEYS.items()}
-_NAMED = ("node_names", *(field for field in INFO_KEYS if field != "node_names"))
-_NAMED_KEYS = tuple(INFO_KEYS[field] for field in _NAMED)
-_named = attrgetter(*_NAMED)
+_names = attrgetter("endpoint_type", "endpoint_url", "queue", "user_dn", "vo")
+_named = attrgetter(*INFO_KEYS)
 _numbers = attrgetter(*Numbers._fields)
 _KIND_NUMBERS = {kind: number for number, kind in TRANSFER_KINDS.items()}
+_NONE = (None, ())
 _SECONDS = tuple(f"{second:02}" for second in range(60))
 # Names come back with every job, and so do minutes.
 _name = lru_cache(maxsize=8192)(escaped)
@@ -46,38 +46,25 @@ def _minute(minute: int) -> str:
 
 def stored(job: Job) -> ArexRows:
     """The rows of a job; its extra values in the order of their keys, as A-REX writes them."""
-    # Node names stand first among the values.
-    nodes, *texts = _named(job)
-    named = zip(_NAMED_KEYS, (":".join(nodes) or None, *texts), strict=True)
-    extra = sorted((key, escaped(value)) for key, value in (*named, *job.extra) if value is not None)
+    named = zip(INFO_FIELDS, _named(job), strict=True)
+    # Node names are several.
+    extra = [(key, escaped(text if type(text) is str else ":".join(text))) for key, text in named if text not in _NONE]
+    if job.extra:
+        extra = sorted([*extra, *((key, escaped(text)) for key, text in job.extra)])
     numbers = _numbers(job)
     if None in numbers:
         numbers = tuple(unknown if value is None else value for value, unknown in zip(numbers, UNKNOWN, strict=True))
-    return ArexRows(
-        0,
-        escaped(job.job_id),
-        escaped(job.local_job_id),
-        _name(job.endpoint_type),
-        _name(job.endpoint_url),
-        _name(job.queue),
-        _name(job.user_dn),
-        _name(job.vo),
-        job.status,
-        Numbers._make(numbers),
-        None,
-        None,
-        [(key, escaped(value)) for key, value in job.auth_tokens],
-        [(escaped(name),) for name in job.run_time_environments],
-        [
-            (escaped(one.url), one.size_bytes, one.start_time, one.end_time, _KIND_NUMBERS[one.kind])
-            for one in job.transfers
-        ],
-        extra,
-        [
-            (key, _minute(when // 60) + _SECONDS[when % 60] if isinstance(when, int) else when)
-            for key, when in job.events
-        ],
-    )
+    transfers = [
+        (escaped(one.url), one.size_bytes, one.start_time, one.end_time, _KIND_NUMBERS[one.kind])
+        for one in job.transfers
+    ]
+    events = [
+        (key, _minute(when // 60) + _SECONDS[when % 60] if isinstance(when, int) else when) for key, when in job.events
+    ]
+    texts = (escaped(job.job_id), escaped(job.local_job_id), *map(_name, _names(job)), job.status)
+    tokens = [(key, escaped(value)) for key, value in job.auth_tokens]
+    rtes = [(escaped(name),) for name in job.run_time_environments]
+    return ArexRows._make((0, *texts, Numbers._make(numbers), None, None, tokens, rtes, transfers, extra, events, None))
 
 
 def as_job(rows: ArexRows, events: tuple[tuple[str, int | str], ...]) -> Job:

@@ -18,7 +18,7 @@ from arcacct.jobs.job import Job
 from arcacct.jobs.precedence import OF_AREX, UNASKED, precedes
 from arcacct.jobs.reading import unescaped
 from arcacct.jobs.recorder import CHILDREN, dimension_ids, escaped, last_record_id, name_id, set_children
-from arcacct.jobs.rows import NUMBERS, ArexRows, Numbers, Row
+from arcacct.jobs.rows import NUMBERS, ArexRows, Numbers, Row, rows_of
 from arcacct.jobs.states import ABORTED, FINAL, FQAN_KEYS, IN_PROGRESS
 from arcacct.jobs.stored import stored
 
@@ -160,7 +160,7 @@ class JobWriter:
         job, events = self._judged(known, job)
         rows = stored(job)
         events = [*rows.events, *events]
-        if _rows_of(self._con, known.record_id, "JobEvents") != events:
+        if self._events(known) != events:
             self._con.execute("DELETE FROM JobEvents WHERE RecordID = ?", (known.record_id,))
             self._con.executemany(_INSERT_EVENT, [(known.record_id, *event) for event in events])
         self._put(known, rows)
@@ -170,7 +170,7 @@ class JobWriter:
         """A job that our recorder has seen: what it missed is added, and what it has stays."""
         rows = stored(job)
         # States that it has never seen: ARC 6 has no hook for INLRMS and CANCELING.
-        have = {row[0] for row in _rows_of(self._con, known.record_id, "JobEvents")}
+        have = {row[0] for row in self._events(known)}
         missing = [(known.record_id, *event) for event in rows.events if event[0] not in have]
         self._con.executemany(_INSERT_EVENT, missing)
         if job.status not in FINAL:
@@ -186,24 +186,20 @@ class JobWriter:
             return Written(completed=1)
         return Written(differences=self._differences(known, rows))
 
+    def _events(self, known: KnownJob) -> list[Row]:
+        query = "SELECT EventKey, EventTime FROM JobEvents WHERE RecordID = ? ORDER BY rowid"
+        return self._con.execute(query, (known.record_id,)).fetchall()
+
     def _differences(self, known: KnownJob, rows: ArexRows) -> tuple[Difference, ...]:
         """Both have the job's end: what is not the same."""
-        ours = self._con.execute(
-            f"SELECT LocalJobID, Interface, URL, Queues.Name, Users.Name, WLCGVOs.Name, Status.Name, {NUMBERS} FROM AAR"
-            " JOIN Endpoints ON Endpoints.ID = EndpointID JOIN Queues ON Queues.ID = QueueID"
-            " JOIN Users ON Users.ID = UserID JOIN WLCGVOs ON WLCGVOs.ID = VOID JOIN Status ON Status.ID = +StatusID"
-            " WHERE RecordID = ?",
-            (known.record_id,),
-        ).fetchone()
-        theirs = (rows.local_job_id, rows.interface, rows.url, rows.queue, rows.user_dn, rows.vo, rows.status)
-        children = {
-            table: (_rows_of(self._con, known.record_id, table), getattr(rows, field))
-            for table, field in _CHILDREN.items()
-        }
+        (ours,) = rows_of(self._con, 1, [known.record_id])
+        children = {table: (getattr(ours, field), getattr(rows, field)) for table, field in _CHILDREN.items()}
         has_voms = any(row[0] in FQAN_KEYS for some in children["AuthTokenAttributes"] for row in some)
         what = [
             f"{name} is {mine!r} here, {other!r} there"
-            for name, mine, other in zip(_RECORD_NAMES, ours, (*theirs, *rows.numbers), strict=True)
+            for name, mine, other in zip(
+                _RECORD_NAMES, (*ours[2:9], *ours.numbers), (*rows[2:9], *rows.numbers), strict=True
+            )
             if mine != other
             # A VO by a rule of our configuration that the source does not know: nothing is wrong then.
             and not (name == "VO" and not has_voms and mine and (not other or self._vo_by_claims))
@@ -315,11 +311,6 @@ def forget(con: Connection, record_ids: Sequence[int]) -> None:
     """
     for table in (*OF_RECORD, "AAR"):
         con.executemany(f"DELETE FROM {table} WHERE RecordID = ?", [(record_id,) for record_id in record_ids])
-
-
-def _rows_of(con: Connection, record_id: int, table: str) -> list[Row]:
-    columns = ", ".join(CHILDREN[table])
-    return con.execute(f"SELECT {columns} FROM {table} WHERE RecordID = ? ORDER BY rowid", (record_id,)).fetchall()
 
 
 def _listed(rows: Iterable[Row]) -> str:

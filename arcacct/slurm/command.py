@@ -13,16 +13,13 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from arcacct.errors import InputError
 from arcacct.slurm.rows import COLUMNS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 DAY_S = 86_400
 WINDOW_S = DAY_S

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from arcacct.errors import InputError
 from arcacct.files.reading import Reader
+from arcacct.jobs.batch import BatchSite
 from arcacct.jobs.faults import Fault
-from arcacct.jobs.local import Figures
+from arcacct.jobs.local import Figures, figures
 from arcacct.slurm.command import SacctCommand, new_delimiter, windows
+from arcacct.slurm.local_jobs import local_job
 from arcacct.slurm.output import OutputForm, read
 from arcacct.slurm.record import SlurmRun
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 
 def of_file(path: str, form: OutputForm, start: int, end: int) -> Iterator[Figures]:
@@ -54,7 +54,4 @@ def _figures(outputs: Iterable[tuple[Iterable[bytes], OutputForm]], start: int, 
 
 def of_run(run: SlurmRun) -> Figures:
     """What is compared of a run."""
-    cpu_s = None if run.cpu_us is None else round(run.cpu_us / 10**6)
-    return Figures(
-        str(run.job_id), run.account, run.user, run.submit_time, run.end_time, run.elapsed_s, run.cores, cpu_s
-    )
+    return figures(local_job(run, BatchSite()))

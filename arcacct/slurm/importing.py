@@ -55,6 +55,7 @@ class SlurmImport(BatchImport[JobNumber]):
 
     progress_of = ("SlurmProgress", "Cluster")
     report: RunsReport
+    made = staticmethod(make_again)
 
     def __init__(
         self,
@@ -79,7 +80,11 @@ class SlurmImport(BatchImport[JobNumber]):
         if name in self._quarantine.files_to_read():
             with writing(self._con, self._here):
                 self._quarantine.anew(name)
-        take_slice, refuse = partial(self._take, name), partial(self._refuse, name)
+        take_slice = partial(self._take, name)
+
+        def refuse(job: ToldJob, why: Fault) -> None:
+            take_slice([job._replace(what=why)])
+
         wait: list[ToldJob] = []
         size = 0
         complaint = ""
@@ -120,7 +125,11 @@ class SlurmImport(BatchImport[JobNumber]):
     def _take(self, name: str, jobs: Sequence[ToldJob]) -> None:
         """One slice in one transaction."""
         runs = [one.what for one in jobs if isinstance(one.what, SlurmRun)]
-        bad = [_reject(name, one, one.what) for one in jobs if isinstance(one.what, Fault)]
+        bad = [
+            Reject(name, one.position, one.what, one.content.encode("utf-8", "surrogateescape"), one.length)
+            for one in jobs
+            if isinstance(one.what, Fault)
+        ]
         taken = BatchTaken()
         if runs or bad:
             with writing(self._con, self._here) as con:
@@ -128,16 +137,6 @@ class SlurmImport(BatchImport[JobNumber]):
                 taken = take(con, self._now(), runs)
                 self._quarantine.keep(bad)
                 self._adapt(len(runs), time.monotonic() - begun)
-        self._told(jobs, bad)
-        self._count(taken)
-
-    def _refuse(self, name: str, job: ToldJob, why: Fault) -> None:
-        bad = _reject(name, job, why)
-        with writing(self._con, self._here):
-            self._quarantine.keep([bad])
-        self._told([job], [bad])
-
-    def _told(self, jobs: Sequence[ToldJob], bad: Sequence[Reject]) -> None:
         for count, one in enumerate(bad, self.report.rejected + 1):
             self._show(count, f"{one.file}: {one.position}: {one.fault.reason}; left out")
         unused = Counter(one.what.is_unfinished for one in jobs if isinstance(one.what, NoUsage))
@@ -145,6 +144,7 @@ class SlurmImport(BatchImport[JobNumber]):
         self.report.rejected += len(bad)
         self.report.unfinished += unused[True]
         self.report.never_started += unused[False]
+        self._count(taken)
 
     def _cells(self) -> list[str]:
         return stored_runs.clusters(self._con)
@@ -154,9 +154,6 @@ class SlurmImport(BatchImport[JobNumber]):
 
     def _pages(self, *, waiting: bool) -> Iterator[list[JobNumber]]:
         return stored_runs.waiting(self._con) if waiting else stored_runs.all_jobs(self._con)
-
-    def _made(self, con: Connection, policy: BatchPolicy, part: Sequence[JobNumber]) -> BatchTaken:
-        return make_again(con, policy, part)
 
     def _called(self, job: JobNumber) -> str:
         cluster, number = job
@@ -171,7 +168,3 @@ class SlurmImport(BatchImport[JobNumber]):
             taken = take(con, self._now(), [one for one in found if isinstance(one, SlurmRun)])
             drop(con, [kept.rejected_id])
         self._count(taken)
-
-
-def _reject(name: str, job: ToldJob, why: Fault) -> Reject:
-    return Reject(name, job.position, why, job.content.encode("utf-8", "surrogateescape"), job.length)

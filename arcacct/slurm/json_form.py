@@ -10,15 +10,12 @@ from __future__ import annotations
 import codecs
 import json
 import re
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from arcacct.errors import InputError
-from arcacct.slurm.record import UNFINISHED, SacctPart, StepsUse
+from arcacct.slurm.record import UNFINISHED, SacctPart, SlurmRun, Use
 from arcacct.slurm.text import LARGEST, LATEST_S, Instants, clean, state
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 LARGEST_OBJECT = 64 * 1024 * 1024
 """Of one job, or of what stands around the jobs; in characters."""
@@ -139,7 +136,7 @@ class _Reader:
                 return found, text
 
 
-def parts(text: str) -> tuple[SacctPart, StepsUse]:
+def parts(text: str) -> tuple[SacctPart, Use]:
     """
     A job and its steps, of the text of one element.
 
@@ -158,7 +155,7 @@ def parts(text: str) -> tuple[SacctPart, StepsUse]:
     status, signal = _number(code.get("return_code")), _number(of_signal.get("signal_id", of_signal.get("id")))
     if not status and not signal and at != "COMPLETED":
         status = signal = None
-    steps = StepsUse()
+    steps = Use()
     for one in job["steps"] if type(job.get("steps")) is list else ():
         if type(one) is dict:
             steps = steps.plus(_step(one))
@@ -166,21 +163,13 @@ def parts(text: str) -> tuple[SacctPart, StepsUse]:
     number = _number(job.get("job_id"))
     if not number:
         raise ValueError("job_id is missing")
-    user_us, kernel_us, total_us = (_cpu_us(time, name) for name in ("user", "system", "total"))
-    part = SacctPart(
-        job_id=number,
-        step="",
+    run = SlurmRun(
+        _text(job.get("cluster")) or _text(_inside(job, "association").get("cluster")),
+        number,
         shown=_shown(job, number),
-        cluster=_text(job.get("cluster")) or _text(_inside(job, "association").get("cluster")),
         state=at,
-        submit=_instants(time, "submission"),
-        start=_instants(time, "start"),
-        end=_instants(time, "end"),
-        elapsed_s=_number(time.get("elapsed")),
-        suspended_s=_number(time.get("suspended")),
         exit_status=status,
         exit_signal=signal,
-        cores=allocated.get("cpu") or _number(_inside(job, "required").get("CPUs")),
         nodes=allocated.get("node") or _number(job.get("allocation_nodes")),
         node_list=_text(job.get("nodes")),
         partition=_text(job.get("partition")),
@@ -191,25 +180,33 @@ def parts(text: str) -> tuple[SacctPart, StepsUse]:
         wckey=_text(_inside(job, "wckey").get("wckey")),
         name=_text(job.get("name")),
         tres=",".join(f"{name}={count}{'M' if name == 'mem' else ''}" for name, count in sorted(allocated.items())),
-        cpu_us=max(total_us, user_us + kernel_us) or None,
-        cpu_kernel_us=kernel_us or None,
-        memory_kib=None,
-        virtual_memory_kib=None,
+    )
+    part = SacctPart(
+        step="",
+        submit=_instants(time, "submission"),
+        start=_instants(time, "start"),
+        end=_instants(time, "end"),
+        elapsed_s=_number(time.get("elapsed")),
+        suspended_s=_number(time.get("suspended")),
+        cores=allocated.get("cpu") or _number(_inside(job, "required").get("CPUs")),
+        use=_cpu(time),
+        run=run,
     )
     return part, steps
 
 
-def _step(step: dict[str, Any]) -> SacctPart:
-    time = _inside(step, "time")
+def _step(step: dict[str, Any]) -> Use:
     most = _tres(_inside(_inside(step, "tres"), "requested").get("max"))
-    user_us, kernel_us, total_us = (_cpu_us(time, name) for name in ("user", "system", "total"))
-    nothing = SacctPart(*[None] * len(SacctPart._fields))  # type: ignore[arg-type]
-    return nothing._replace(
-        cpu_us=max(total_us, user_us + kernel_us),
-        cpu_kernel_us=kernel_us,
-        memory_kib=-(-most["mem"] // 1024) if "mem" in most else None,
-        virtual_memory_kib=-(-most["vmem"] // 1024) if "vmem" in most else None,
+    memory, virtual = (-(-most[name] // 1024) if name in most else None for name in ("mem", "vmem"))
+    return _cpu(_inside(step, "time"))._replace(memory_kib=memory, virtual_memory_kib=virtual)
+
+
+def _cpu(time: dict[str, Any]) -> Use:
+    values = (_inside(time, name) for name in ("user", "system", "total"))
+    user_us, kernel_us, total_us = (
+        (_number(one.get("seconds")) or 0) * 10**6 + (_number(one.get("microseconds")) or 0) for one in values
     )
+    return Use(cpu_us=max(total_us, user_us + kernel_us), cpu_kernel_us=kernel_us)
 
 
 def _inside(value: dict[str, Any], name: str) -> dict[str, Any]:
@@ -236,11 +233,6 @@ def _instants(time: dict[str, Any], name: str) -> Instants | None:
     if found >= LATEST_S:
         raise ValueError(f"time.{name}: {found} is no time of a job")
     return Instants(found, found)
-
-
-def _cpu_us(time: dict[str, Any], name: str) -> int:
-    value = _inside(time, name)
-    return (_number(value.get("seconds")) or 0) * 10**6 + (_number(value.get("microseconds")) or 0)
 
 
 def _tres(value: Any) -> dict[str, int]:

@@ -6,18 +6,15 @@ Each run is a job of its own: so Slurm counts, and Sonar, whose records of the s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from arcacct.jobs import local
+from arcacct.jobs.batch import BatchSite
 from arcacct.jobs.hostlists import expand
 from arcacct.jobs.job import Job
 from arcacct.jobs.precedence import CONFIGURED
 from arcacct.jobs.states import ABORTED, COMPLETED, FAILED
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from arcacct.jobs.batch import BatchSite
-    from arcacct.slurm.record import SlurmRun
+from arcacct.slurm.record import SlurmRun
 
 _US = 10**6
 _TERM = 15

@@ -7,20 +7,17 @@ What cannot be used comes with everything that is needed to read it again: it st
 from __future__ import annotations
 
 import codecs
+from collections.abc import Iterable, Iterator
+from datetime import tzinfo
 from itertools import chain
 from typing import NamedTuple
 
 from arcacct.errors import InputError
 from arcacct.jobs.faults import Fault, fault_of
 from arcacct.slurm import json_form
-from arcacct.slurm.record import NoUsage, SacctPart, SlurmRun, StepsUse, run_of
+from arcacct.slurm.record import NoUsage, SacctPart, SlurmRun, Use, run_of
 from arcacct.slurm.rows import LONGEST_LINE, Misfit, TableHeader, TableRow, TableRows, header_of
 from arcacct.slurm.table import check, part
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from datetime import tzinfo
 
 
 class OutputForm(NamedTuple):
@@ -117,7 +114,7 @@ class _Jobs:
 
     def _empty(self) -> None:
         self._job: SacctPart | None = None
-        self._steps = StepsUse()
+        self._steps = Use()
         self._fault: Fault | None = None
         self._number = 0
         self._job_id = 0
@@ -141,12 +138,12 @@ class _Jobs:
         except Exception as error:  # noqa: BLE001  whatever it is, it costs this job alone
             yield from self.take(Misfit(fault_of(error).reason, row.lines, row.number, row.values["JobIDRaw"]))
             return
-        if not one.step or one.job_id != self._job_id:
+        if not one.step or one.run.job_id != self._job_id:
             yield from self.end()
-            self._job_id = one.job_id
+            self._job_id = one.run.job_id
         self._add(row)
         if one.step:
-            self._steps = self._steps.plus(one)
+            self._steps = self._steps.plus(one.use)
         else:
             self._job = one
 

@@ -14,18 +14,8 @@ from arcacct.slurm.text import LARGEST, Instants
 
 UNFINISHED = frozenset(
     (
-        "PENDING",
-        "RUNNING",
-        "SUSPENDED",
-        "COMPLETING",
-        "CONFIGURING",
-        "REQUEUE_FED",
-        "REQUEUE_HOLD",
-        "RESV_DEL_HOLD",
-        "SIGNALING",
-        "SPECIAL_EXIT",
-        "STAGE_OUT",
-        "STOPPED",
+        *("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUE_FED", "REQUEUE_HOLD"),
+        *("RESV_DEL_HOLD", "SIGNALING", "SPECIAL_EXIT", "STAGE_OUT", "STOPPED"),
     )
 )
 """States of jobs that go on. Every other one is an end, also one that a future Slurm invents, once there is an end."""
@@ -35,57 +25,23 @@ NOWHERE = frozenset(("None assigned", "None", "(null)", "N/A"))
 _TWICE = "is a local time that the clock showed twice that night; print it with SLURM_TIME_FORMAT=%s"
 
 
-class SacctPart(NamedTuple):
-    """One row of sacct: a job (``step`` empty) or one of its steps; ``None``: not said."""
+class Use(NamedTuple):
+    """What a row of sacct says of use; of steps together."""
 
-    job_id: int
-    """Of an element of an array, or a component of a heterogeneous job, its own number."""
-    step: str
-    shown: str
-    """As sacct shows it: ``21_5``, ``51+1``."""
-    cluster: str
-    state: str
-    submit: Instants | None
-    start: Instants | None
-    end: Instants | None
-    elapsed_s: int | None
-    suspended_s: int | None
-    exit_status: int | None
-    exit_signal: int | None
-    cores: int | None
-    nodes: int | None
-    node_list: str
-    partition: str
-    user: str
-    group: str
-    account: str
-    qos: str
-    wckey: str
-    name: str
-    tres: str
-    """AllocTRES."""
-    cpu_us: int | None
-    cpu_kernel_us: int | None
-    memory_kib: int | None
-    """Of the task that used most."""
-    virtual_memory_kib: int | None
-
-
-class StepsUse(NamedTuple):
-    """What the steps of a job used, together."""
-
-    number: int = 0
+    steps: int = 0
+    """How many of them."""
     cpu_us: int = 0
     cpu_kernel_us: int = 0
     memory_kib: int | None = None
+    """Of the task that used most; ``None``: not said."""
     virtual_memory_kib: int | None = None
 
-    def plus(self, step: SacctPart) -> StepsUse:
+    def plus(self, step: Use) -> Use:
         """With one more step."""
-        return StepsUse(
-            self.number + 1,
-            self.cpu_us + (step.cpu_us or 0),
-            self.cpu_kernel_us + (step.cpu_kernel_us or 0),
+        return Use(
+            self.steps + 1,
+            self.cpu_us + step.cpu_us,
+            self.cpu_kernel_us + step.cpu_kernel_us,
             _most(self.memory_kib, step.memory_kib),
             _most(self.virtual_memory_kib, step.virtual_memory_kib),
         )
@@ -96,36 +52,54 @@ class SlurmRun(NamedTuple):
 
     cluster: str
     job_id: int
-    submit_time: int
-    shown: str
-    state: str
-    start_time: int
-    end_time: int
-    elapsed_s: int
+    """Of an element of an array, or a component of a heterogeneous job, its own number."""
+    submit_time: int = 0
+    shown: str = ""
+    """As sacct shows the number: ``21_5``, ``51+1``."""
+    state: str = ""
+    start_time: int = 0
+    end_time: int = 0
+    elapsed_s: int = 0
     """Without the time that it was suspended, as Slurm counts."""
-    exit_status: int | None
-    exit_signal: int | None
-    cores: int
-    nodes: int | None
-    node_list: str
-    partition: str
-    user: str
-    group: str
-    account: str
-    qos: str
-    wckey: str
-    name: str
-    tres: str
-    cpu_us: int | None
+    exit_status: int | None = None
+    exit_signal: int | None = None
+    cores: int = 1
+    nodes: int | None = None
+    node_list: str = ""
+    partition: str = ""
+    user: str = ""
+    group: str = ""
+    account: str = ""
+    qos: str = ""
+    wckey: str = ""
+    name: str = ""
+    tres: str = ""
+    """AllocTRES."""
+    cpu_us: int | None = None
     """User and kernel together, of all steps; ``None``: sacct was asked without steps."""
-    cpu_kernel_us: int | None
-    memory_kib: int | None
-    virtual_memory_kib: int | None
+    cpu_kernel_us: int | None = None
+    memory_kib: int | None = None
+    virtual_memory_kib: int | None = None
 
     @property
     def key(self) -> tuple[str, int, int]:
         """What Slurm knows a run by: cluster, number, submission."""
         return self[:3]
+
+
+class SacctPart(NamedTuple):
+    """One row of sacct: a job (``step`` empty) or one of its steps; ``None``: not said."""
+
+    step: str
+    submit: Instants | None
+    start: Instants | None
+    end: Instants | None
+    elapsed_s: int | None
+    suspended_s: int | None
+    cores: int | None
+    use: Use
+    run: SlurmRun
+    """What it says of its run besides; `run_of` puts the rest in."""
 
 
 class NoUsage(NamedTuple):
@@ -135,22 +109,23 @@ class NoUsage(NamedTuple):
     """It goes on, or its end is not written yet; else it never started."""
 
 
-def run_of(job: SacctPart, steps: StepsUse, cluster: str | None) -> SlurmRun | NoUsage:
+def run_of(job: SacctPart, steps: Use, cluster: str | None) -> SlurmRun | NoUsage:
     """
     The run that a row of a job and those of its steps tell of; ``cluster`` is its name if it is not to be Slurm's.
 
     Raises ValueError when they contradict each other, or say too little.
     """
-    if job.state in UNFINISHED or not job.state:
+    state = job.run.state
+    if state in UNFINISHED or not state:
         return NoUsage(is_unfinished=True)
-    if job.start is None or job.node_list in NOWHERE:
+    if job.start is None or job.run.node_list in NOWHERE:
         return NoUsage(is_unfinished=False)
     if job.end is None:
         return NoUsage(is_unfinished=True)
-    if job.state == "CANCELLED" and job.end.late < job.start.early:
+    if state == "CANCELLED" and job.end.late < job.start.early:
         # The start that it was to have.
         return NoUsage(is_unfinished=False)
-    name = cluster or job.cluster
+    name = cluster or job.run.cluster
     if not name:
         raise ValueError("nothing says which cluster it ran on; print the column Cluster, or give --cluster")
     if job.submit is None:
@@ -163,33 +138,18 @@ def run_of(job: SacctPart, steps: StepsUse, cluster: str | None) -> SlurmRun | N
     elapsed_s = max(0, end - start - (job.suspended_s or 0)) if job.elapsed_s is None else job.elapsed_s
     if elapsed_s > end - start + 1:
         raise ValueError(f"it took {elapsed_s} s between a start and an end that are {end - start} s apart")
-    cpu_us, kernel_us = _cpu(job, steps)
-    return SlurmRun(
-        name,
-        job.job_id,
-        job.submit.early,
-        job.shown,
-        job.state,
-        start,
-        end,
-        elapsed_s,
-        job.exit_status,
-        job.exit_signal,
-        max(1, job.cores),
-        job.nodes,
-        job.node_list,
-        job.partition,
-        job.user,
-        job.group,
-        job.account,
-        job.qos,
-        job.wckey,
-        job.name,
-        job.tres,
-        cpu_us,
-        kernel_us,
-        _most(job.memory_kib, steps.memory_kib),
-        _most(job.virtual_memory_kib, steps.virtual_memory_kib),
+    cpu_us, kernel_us = _cpu(job.use, steps)
+    return job.run._replace(
+        cluster=name,
+        submit_time=job.submit.early,
+        start_time=start,
+        end_time=end,
+        elapsed_s=elapsed_s,
+        cores=max(1, job.cores),
+        cpu_us=cpu_us,
+        cpu_kernel_us=kernel_us,
+        memory_kib=_most(job.use.memory_kib, steps.memory_kib),
+        virtual_memory_kib=_most(job.use.virtual_memory_kib, steps.virtual_memory_kib),
     )
 
 
@@ -210,16 +170,16 @@ def _span(job: SacctPart, start: Instants, end: Instants) -> tuple[int, int]:
     return pairs[0]
 
 
-def _cpu(job: SacctPart, steps: StepsUse) -> tuple[int | None, int | None]:
+def _cpu(job: Use, steps: Use) -> tuple[int | None, int | None]:
     """
     CPU times: the job's own row has the sum of its steps, but only where steps were asked for (else 0).
 
     (`sacct --json` of Slurm 22.05 has 0 there in any case; the steps are right.)
     """
-    if not steps.number and not job.cpu_us:
+    if not steps.steps and not job.cpu_us:
         return None, None
-    kernel = max(job.cpu_kernel_us or 0, steps.cpu_kernel_us)
-    total = max(job.cpu_us or 0, steps.cpu_us, kernel)
+    kernel = max(job.cpu_kernel_us, steps.cpu_kernel_us)
+    total = max(job.cpu_us, steps.cpu_us, kernel)
     if total > LARGEST:
         raise ValueError("its CPU time is larger than any measurement")
     return total, kernel

@@ -12,14 +12,11 @@ a delimiter that nobody knew (as `command` uses), or JSON.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from arcacct.errors import InputError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 LONGEST_LINE = 1024 * 1024
 HORIZON = 64 * 1024

@@ -67,7 +67,7 @@ class _RunsSlice(BatchSlice):
                 of_arc.setdefault(record_id, []).append((job, one))
             elif (of_sonar := stored_runs.sonars_record(self.con, one.run)) is not None:
                 self._complete(of_sonar, job, [one])
-            elif one.record_id is not None and not stored_runs.existing(self.con, [one.record_id]):
+            elif one.record_id is not None and not self.existing([one.record_id]):
                 self.taken = self.taken._replace(pruned=self.taken.pruned + 1)
             elif one.record_id is None and self.waits(job):
                 self.taken = self.taken._replace(waiting=self.taken.waiting + 1)
@@ -80,8 +80,7 @@ class _RunsSlice(BatchSlice):
         """Give a record of A-REX's or Sonar's what Slurm measured; one that was made of the run before goes."""
         self.enrich(record_id, job)
         before = {one.record_id for one in members if one.record_id not in (None, record_id)}
-        sources = stored_runs.existing(self.con, before)
-        forget(self.con, sorted(number for number, source in sources.items() if source == SACCT))
+        forget(self.con, sorted(number for number, (_, source) in self.existing(before).items() if source == SACCT))
         for one in members:
             self._link(one, record_id)
 

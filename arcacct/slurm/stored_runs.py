@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from arcacct.db.engine import Connection
+from arcacct.jobs.batch import pages
 from arcacct.jobs.precedence import SLURM
 from arcacct.slurm.record import SlurmRun
 
@@ -58,17 +59,8 @@ def keep(con: Connection, new: Iterable[KeptRun], changed: Iterable[KeptRun]) ->
 
 def waiting(con: Connection) -> Iterator[list[JobNumber]]:
     """The jobs that have no record, in pages."""
-    last: JobNumber = ("", 0)
-    while True:
-        page: list[JobNumber] = con.execute(
-            "SELECT DISTINCT Cluster, JobID FROM SlurmRuns WHERE RecordID IS NULL AND (Cluster, JobID) > (?, ?)"
-            f" ORDER BY Cluster, JobID LIMIT {_PAGE}",
-            last,
-        ).fetchall()
-        if not page:
-            return
-        yield page
-        last = page[-1]
+    query = "SELECT DISTINCT Cluster, JobID FROM SlurmRuns WHERE RecordID IS NULL AND (Cluster, JobID) > (?, ?)"
+    return pages(con, f"{query} ORDER BY Cluster, JobID LIMIT {_PAGE}", ("", 0))
 
 
 def clusters(con: Connection) -> list[str]:
@@ -78,17 +70,9 @@ def clusters(con: Connection) -> list[str]:
 
 def all_jobs(con: Connection) -> Iterator[list[JobNumber]]:
     """Every job, in pages."""
-    last = (0, "")
-    while True:
-        page = con.execute(
-            "SELECT DISTINCT JobID, Cluster FROM SlurmRuns WHERE (JobID, Cluster) > (?, ?)"
-            f" ORDER BY JobID, Cluster LIMIT {_PAGE}",
-            last,
-        ).fetchall()
-        if not page:
-            return
+    query = f"SELECT DISTINCT JobID, Cluster FROM SlurmRuns WHERE (JobID, Cluster) > (?, ?) ORDER BY 1, 2 LIMIT {_PAGE}"
+    for page in pages(con, query, (0, "")):
         yield [(cluster, job_id) for job_id, cluster in page]
-        last = page[-1]
 
 
 def sonars_record(con: Connection, run: SlurmRun) -> int | None:
@@ -103,13 +87,6 @@ def sonars_record(con: Connection, run: SlurmRun) -> int | None:
         (str(run.job_id), run.end_time, SLURM, _OFF_S),
     ).fetchall()
     return next((record_id for record_id, off in rows if off <= 1 or abs(off - _OFF_S) <= 1), None)
-
-
-def existing(con: Connection, record_ids: Iterable[int]) -> dict[int, str | None]:
-    """The sources of those of some records that still exist: others were pruned."""
-    marks = ",".join(map(str, record_ids))
-    query = "SELECT AAR.RecordID, Source FROM AAR LEFT JOIN RecordSources USING (RecordID) WHERE AAR.RecordID IN"
-    return dict(con.execute(f"{query} ({marks})").fetchall())
 
 
 def asked_until(con: Connection, cluster: str) -> int | None:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from datetime import tzinfo
+from typing import TypeVar
+
 from arcacct.errors import InputError
 from arcacct.jobs.tres import parse
-from arcacct.slurm.record import SacctPart
-from arcacct.slurm.text import amount, clean, duration_us, exit_code, instants, job_number, size_kib, state
+from arcacct.slurm.record import SacctPart, SlurmRun, Use
+from arcacct.slurm.rows import TableHeader
+from arcacct.slurm.text import Instants, amount, clean, duration_us, exit_code, instants, job_number, size_kib, state
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from datetime import tzinfo
-    from typing import TypeVar
-
-    from arcacct.slurm.rows import TableHeader
-    from arcacct.slurm.text import Instants
-
-    T = TypeVar("T")
+T = TypeVar("T")
 
 NEEDED = ("JobIDRaw", "State", "Submit", "Start", "End")
 """Columns without which nothing can be accounted; and one of CORES."""
@@ -59,23 +55,15 @@ def part(row: Mapping[str, str], zone: tzinfo | None) -> SacctPart:
     number = read("JobIDRaw", job_number)
     status, signal = read("ExitCode", exit_code) or (None, None)
     elapsed_s = read("ElapsedRaw", amount)
-    user_us, kernel_us, total_us = (read(column, duration_us) for column in ("UserCPU", "SystemCPU", "TotalCPU"))
-    known = [one for one in (user_us, kernel_us, total_us) if one is not None]
+    user_us, kernel_us, total_us = (read(column, duration_us) or 0 for column in ("UserCPU", "SystemCPU", "TotalCPU"))
     cores = read("AllocCPUS", amount), read("NCPUS", amount), parse(text("AllocTRES")).get("cpu")
-    return SacctPart(
-        job_id=number.job_id,
-        step=number.step,
+    run = SlurmRun(
+        text("Cluster"),
+        number.job_id,
         shown=text("JobID"),
-        cluster=text("Cluster"),
         state=read("State", state),
-        submit=time("Submit"),
-        start=time("Start"),
-        end=time("End"),
-        elapsed_s=seconds("Elapsed") if elapsed_s is None else elapsed_s,
-        suspended_s=seconds("Suspended"),
         exit_status=status,
         exit_signal=signal,
-        cores=next((one for one in cores if one is not None), None),
         nodes=read("NNodes", amount),
         node_list=text("NodeList"),
         partition=text("Partition"),
@@ -86,8 +74,17 @@ def part(row: Mapping[str, str], zone: tzinfo | None) -> SacctPart:
         wckey=text("WCKey").removeprefix("*"),
         name=text("JobName"),
         tres=text("AllocTRES"),
-        cpu_us=max(total_us or 0, (user_us or 0) + (kernel_us or 0)) if known else None,
-        cpu_kernel_us=kernel_us,
-        memory_kib=read("MaxRSS", size_kib),
-        virtual_memory_kib=read("MaxVMSize", size_kib),
+    )
+    return SacctPart(
+        step=number.step,
+        submit=time("Submit"),
+        start=time("Start"),
+        end=time("End"),
+        elapsed_s=seconds("Elapsed") if elapsed_s is None else elapsed_s,
+        suspended_s=seconds("Suspended"),
+        cores=next((one for one in cores if one is not None), None),
+        use=Use(
+            0, max(total_us, user_us + kernel_us), kernel_us, read("MaxRSS", size_kib), read("MaxVMSize", size_kib)
+        ),
+        run=run,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 from arcacct.jobs.faults import fault_of
@@ -19,15 +20,11 @@ from arcacct.sonar.samples import Sample, card_id, sample
 from arcacct.sonar.slurm_jobs import SlurmReport, refuse_without_span, slurm_report
 from arcacct.sonar.stream import Objects, RejectedObject
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 T = TypeVar("T")
 
 
 class Card(NamedTuple):
-    """One GPU of a node."""
+    """One GPU of a node; but for the units of numbers the names are those of the format."""
 
     card_index: int
     uuid: str
@@ -254,22 +251,10 @@ def _software(value: dict[str, Any], _node: str, fields: Strict) -> Software:
 
 
 def _card(value: dict[str, Any], node: str, fields: Strict) -> Card:
-    return Card(
-        field.uint(value, "index"),
-        card_id(value, node),
-        fields.text(value, "address"),
-        fields.text(value, "manufacturer"),
-        fields.text(value, "model"),
-        fields.text(value, "architecture"),
-        fields.text(value, "driver"),
-        fields.text(value, "firmware"),
-        fields.uint(value, "memory"),
-        fields.uint(value, "power_limit"),
-        fields.uint(value, "max_power_limit"),
-        fields.uint(value, "min_power_limit"),
-        fields.uint(value, "max_ce_clock"),
-        fields.uint(value, "max_memory_clock"),
-    )
+    index, uuid = field.uint(value, "index"), card_id(value, node)
+    texts = [fields.text(value, key) for key in Card._fields[2:8]]
+    numbers = [fields.uint(value, key.rpartition("_")[0]) for key in Card._fields[8:]]
+    return Card._make((index, uuid, *texts, *numbers))
 
 
 def _jobs(value: dict[str, Any], fields: Strict) -> Jobs:

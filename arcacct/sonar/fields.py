@@ -12,15 +12,12 @@ from __future__ import annotations
 import re
 from calendar import timegm
 from collections import Counter
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from arcacct.jobs.faults import Fault, fault_of
 from arcacct.jobs.hostlists import MalformedError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 LARGEST = 2**53
 """What is more than this is no measurement."""

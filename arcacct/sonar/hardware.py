@@ -16,6 +16,16 @@ from arcacct.sonar.envelopes import Cluster, ProducerError, Sysinfo
 from arcacct.sonar.samples import SampledKey
 
 _REMEMBERED = 50_000
+_NODE = (
+    "NodeID, Content, OSName, OSRelease, NumaNodes, Sockets, CoresPerSocket, ThreadsPerCore, CPUModel, Architecture,"
+    " Memory, Distances, TopoSVG, TopoText"
+)
+_OF_NODE = {
+    "NodeCards": "CardIndex, UUID, Address, Manufacturer, Model, Architecture, Driver, Firmware, Memory, PowerLimitW,"
+    " MaxPowerLimitW, MinPowerLimitW, MaxCEClockMHz, MaxMemoryClockMHz",
+    "NodeSoftware": "Key, Name, Version",
+}
+"""By table the columns of what a node has."""
 
 
 class Names:
@@ -61,35 +71,32 @@ def observe_sysinfo(con: Connection, names: Names, told: Sysinfo) -> None:
     """Keep what a node said that it is."""
     node_id = names.node(told.cluster, told.node)
     content = hashlib.sha256(repr(told[3:]).encode()).hexdigest()
-    rows = con.execute(
+    row = con.execute(
         "SELECT ID, ValidFrom, LastSeen, Content FROM Nodes WHERE NodeID = ? AND ValidFrom <= ?"
         " ORDER BY ValidFrom DESC LIMIT 1",
         (node_id, told.time),
-    ).fetchall()
+    ).fetchone()
     later = con.execute(
         "SELECT ID, Content FROM Nodes WHERE NodeID = ? AND ValidFrom > ? ORDER BY ValidFrom LIMIT 1",
         (node_id, told.time),
     ).fetchone()
-    if rows and rows[0][3] == content:
-        con.execute("UPDATE Nodes SET LastSeen = ? WHERE ID = ? AND LastSeen < ?", (told.time, rows[0][0], told.time))
+    if row is not None and row[3] == content:
+        con.execute("UPDATE Nodes SET LastSeen = ? WHERE ID = ? AND LastSeen < ?", (told.time, row[0], told.time))
         return
-    if rows and rows[0][1] == told.time:
+    if row is not None and row[1] == told.time:
         # Two truths for one second: always the same one holds.
-        if content < rows[0][3]:
+        if content < row[3]:
             return
         for table, column in (("NodeCards", "NodesID"), ("NodeSoftware", "NodesID"), ("Nodes", "ID")):
-            con.execute(f"DELETE FROM {table} WHERE {column} = ?", rows[0][:1])
-    elif rows and rows[0][2] > told.time:
-        _cut_hardware(con, rows[0][0], told.time)
+            con.execute(f"DELETE FROM {table} WHERE {column} = ?", row[:1])
+    elif row is not None and row[2] > told.time:
+        _cut_hardware(con, row[0], told.time)
     elif later is not None and later[1] == content:
         con.execute("UPDATE Nodes SET ValidFrom = ? WHERE ID = ?", (told.time, later[0]))
         return
-    values = (node_id, told.time, told.time, content, *told[3:15])
     row_id = con.execute(
-        "INSERT INTO Nodes (NodeID, ValidFrom, LastSeen, Content, OSName, OSRelease, NumaNodes, Sockets,"
-        " CoresPerSocket, ThreadsPerCore, CPUModel, Architecture, Memory, Distances, TopoSVG, TopoText)"
-        f" VALUES ({', '.join('?' * 16)})",
-        values,
+        f"INSERT INTO Nodes (ValidFrom, LastSeen, {_NODE}) VALUES ({', '.join('?' * 16)})",
+        (told.time, told.time, node_id, content, *told[3:15]),
     ).lastrowid
     # A card or package that is listed twice is one.
     con.executemany(
@@ -102,19 +109,11 @@ def _cut_hardware(con: Connection, row_id: int, at: int) -> None:
     """Make two rows of one: it was otherwise in between, so the second begins where the first was last seen."""
     last_seen = con.execute("SELECT LastSeen FROM Nodes WHERE ID = ?", (row_id,)).fetchone()[0]
     con.execute("UPDATE Nodes SET LastSeen = min(LastSeen, max(ValidFrom, ? - 1)) WHERE ID = ?", (at, row_id))
-    columns = (
-        "NodeID, Content, OSName, OSRelease, NumaNodes, Sockets, CoresPerSocket, ThreadsPerCore, CPUModel,"
-        " Architecture, Memory, Distances, TopoSVG, TopoText"
-    )
     copy = con.execute(
-        f"INSERT INTO Nodes (ValidFrom, LastSeen, {columns}) SELECT ?, ?, {columns} FROM Nodes WHERE ID = ?",
+        f"INSERT INTO Nodes (ValidFrom, LastSeen, {_NODE}) SELECT ?, ?, {_NODE} FROM Nodes WHERE ID = ?",
         (last_seen, last_seen, row_id),
     ).lastrowid
-    cards = (
-        "CardIndex, UUID, Address, Manufacturer, Model, Architecture, Driver, Firmware, Memory, PowerLimitW,"
-        " MaxPowerLimitW, MinPowerLimitW, MaxCEClockMHz, MaxMemoryClockMHz"
-    )
-    for table, rest in (("NodeCards", cards), ("NodeSoftware", "Key, Name, Version")):
+    for table, rest in _OF_NODE.items():
         con.execute(
             f"INSERT INTO {table} (NodesID, {rest}) SELECT ?, {rest} FROM {table} WHERE NodesID = ?", (copy, row_id)
         )

@@ -24,15 +24,7 @@ from arcacct.jobs.faults import Fault
 from arcacct.jobs.imports import SLICE_S, ImportRun, Progress, Say
 from arcacct.jobs.rejected import Kept, Reject, drop, fault, is_of_record
 from arcacct.sonar.dropped import add_dropped
-from arcacct.sonar.envelopes import (
-    Cluster,
-    Dropped,
-    Envelope,
-    Errors,
-    ProducerError,
-    Sysinfo,
-    TelemetryStream,
-)
+from arcacct.sonar.envelopes import Cluster, Dropped, Envelope, Errors, ProducerError, Sysinfo, TelemetryStream
 from arcacct.sonar.hardware import Names, observe_cluster, observe_sysinfo, remember_complaint
 from arcacct.sonar.points import add_job_points, add_node_points, forget_points, fuller
 from arcacct.sonar.records import Settled, settle, settle_logged

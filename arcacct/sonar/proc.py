@@ -9,12 +9,9 @@ from __future__ import annotations
 import os
 import pwd
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024

@@ -7,15 +7,12 @@ Of a job's processes only running totals are kept (CPU, bytes), and sums over th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from arcacct.jobs.hostlists import MalformedError
 from arcacct.sonar import fields as field
 from arcacct.sonar.fields import STRICT, Strict
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Counters = tuple[int, int, int, int]
 """Parent's pid, CPU seconds, KiB read, KiB written: the last three only grow while a process lives."""

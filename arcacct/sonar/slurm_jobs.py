@@ -6,15 +6,12 @@ The merged state does not depend on the order in which reports came: each field 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from arcacct.jobs.hostlists import MalformedError, compress, expand
 from arcacct.sonar import fields as field
 from arcacct.sonar.fields import STRICT, Strict
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Value = int | str
 PENDING = "PENDING"
@@ -59,12 +56,6 @@ def is_final(state: str | None) -> bool:
     return state is not None and state not in _UNFINISHED
 
 
-def _distribution(value: dict[str, Any], key: str) -> str:
-    """Sonar's filter is the wrong way round: it lets "Unknown" through."""
-    found = field.text(value, key)
-    return "" if found == "Unknown" else found
-
-
 def _state(value: dict[str, Any], key: str) -> str:
     """
     The state's first word: "CANCELLED by 2101037" names the user who did it.
@@ -93,7 +84,8 @@ FIELDS: dict[str, Callable[[dict[str, Any], str], Value | None]] = {
     # Ranges are checked here and kept in one form.
     "nodes": lambda value, key: compress(expand(field.texts(value, key))),
     "priority": field.extended,
-    "distribution": _distribution,
+    # Sonar's filter is the wrong way round: it lets "Unknown" through.
+    "distribution": lambda value, key: {"Unknown": ""}.get(found := field.text(value, key), found),
     "gres_detail": lambda value, key: ",".join(field.texts(value, key)),
     "requested_resources": field.text,
     "allocated_resources": field.text,
@@ -111,16 +103,8 @@ FIELDS: dict[str, Callable[[dict[str, Any], str], Value | None]] = {
 SACCT_FIELDS: dict[str, Callable[[dict[str, Any], str], Value | None]] = {
     "MinCPU": field.known,
     "AllocTRES": field.text,
-    "AveCPU": field.known,
-    "AveDiskRead": field.known,
-    "AveDiskWrite": field.known,
-    "AveRSS": field.known,
-    "AveVMSize": field.known,
-    "ElapsedRaw": field.known,
-    "SystemCPU": field.known,
-    "UserCPU": field.known,
-    "MaxRSS": field.known,
-    "MaxVMSize": field.known,
+    **dict.fromkeys(("AveCPU", "AveDiskRead", "AveDiskWrite", "AveRSS", "AveVMSize", "ElapsedRaw"), field.known),
+    **dict.fromkeys(("SystemCPU", "UserCPU", "MaxRSS", "MaxVMSize"), field.known),
 }
 """The fields of SacctData; CPU in seconds, memory and disk in KiB."""
 

@@ -7,21 +7,17 @@ bounds is taken, and said which.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from arcacct.benchmark import Benchmark, parsed_benchmark
+from arcacct.conf.values import NodeBenchmark
 from arcacct.jobs.hostlists import expand
 from arcacct.jobs.states import ABORTED, COMPLETED, FAILED
-from arcacct.jobs.tres import gpu_count, parse
+from arcacct.jobs.tres import parse
 from arcacct.sonar.fields import LARGEST
 from arcacct.sonar.slurm_jobs import SlurmJob
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from arcacct.conf.values import NodeBenchmark
 
 _TERM = 15
 _STATUS = {"COMPLETED": COMPLETED, "CANCELLED": ABORTED}
@@ -51,8 +47,6 @@ class SlurmUsage(NamedTuple):
     core_count: int
     node_names: tuple[str, ...]
     node_count: int
-    gpu_count: int
-    energy_j: int | None
 
 
 def slurm_usage(main: SlurmJob, steps: Sequence[SlurmJob], sampled_cpu_s: int) -> SlurmUsage | None:
@@ -64,14 +58,15 @@ def slurm_usage(main: SlurmJob, steps: Sequence[SlurmJob], sampled_cpu_s: int) -
     start, end = main.number("start_time"), main.number("end_time")
     if not main.finished or start is None or end is None or end < start:
         return None
-    tres = allocated(main)
+    tres, state = allocated(main), main.text("job_state") or ""
     names = tuple(expand([main.text("nodes") or ""])) if main.text("nodes") else ()
     cores = tres.get("cpu") or main.number("requested_cpus") or 1
     # suspend_time may be later than the end of a job that was killed while suspended.
     wall = max(0, end - start - (main.number("suspend_time") or 0))
     return SlurmUsage(
-        status=_STATUS.get(main.text("job_state") or "", FAILED),
-        exit_code=_exit_code(main),
+        status=_STATUS.get(state, FAILED),
+        # Sonar loses the signal: success is only what the state says (exit_code is 0 for a job that was killed).
+        exit_code=main.number("exit_code") or {"COMPLETED": 0, "CANCELLED": _TERM}.get(state, 1),
         submit_time=main.number("submit_time") or start,
         start_time=start,
         end_time=end,
@@ -82,22 +77,12 @@ def slurm_usage(main: SlurmJob, steps: Sequence[SlurmJob], sampled_cpu_s: int) -
         core_count=cores,
         node_names=names,
         node_count=tres.get("node") or len(names) or 1,
-        gpu_count=gpu_count(tres),
-        energy_j=tres.get("energy"),
     )
 
 
 def allocated(main: SlurmJob) -> dict[str, int]:
     """What a job was given, each resource as sacct has it, else as scontrol: an amount of one may be unusable."""
     return parse(main.text("allocated_resources") or "") | parse(main.text("AllocTRES") or "")
-
-
-def _exit_code(main: SlurmJob) -> int:
-    """Sonar loses the signal: success is only what the state says (exit_code is 0 for a job that was killed)."""
-    code, state = main.number("exit_code") or 0, main.text("job_state")
-    if state == "COMPLETED" or code:
-        return code
-    return _TERM if state == "CANCELLED" else 1
 
 
 def _cpu_time(main: SlurmJob, steps: Sequence[SlurmJob], sampled_s: int, limit_s: int) -> CPUTime:

@@ -9,13 +9,10 @@ from __future__ import annotations
 import codecs
 import json
 import re
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from arcacct.jobs.faults import Fault, fault_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LARGEST_OBJECT = 64 * 1024 * 1024
 

@@ -7,15 +7,12 @@ not depend on the order in which they came here, nor on how often.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
 from arcacct.sonar.samples import Counters, JobSnapshot, Reading
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 HOUR_S = 3600
 NEW_JOB_GAP_S = 2 * 3600
