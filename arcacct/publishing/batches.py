@@ -25,7 +25,7 @@ _CORRECTION = (
     " `arcacct quarantine retry`"
 )
 
-_UNFORESEEN = (InputError, ValueError, TypeError, OverflowError)
+UNFORESEEN = (InputError, ValueError, TypeError, OverflowError)
 """What comes of a value that no rule foresees (SQLite holds text in a column of numbers): it must stop nobody else."""
 _SET_BYTES = 700_000
 _SET_MESSAGES = 20
@@ -191,7 +191,7 @@ class JobBatcher:
         try:
             verdict = family.accept(self._family.neutral(aar, key), self._now)
             return None if verdict.refusal is not None else family.text(verdict.aar, self._now)
-        except _UNFORESEEN:
+        except UNFORESEEN:
             return None
 
     def _correction(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> Held | None:
@@ -216,7 +216,7 @@ class JobBatcher:
                 self._hold(record, verdict.refusal, verdict.not_before)
                 return
             text = self._text(verdict.aar, record, known)
-        except _UNFORESEEN as error:
+        except UNFORESEEN as error:
             self._hold(record, f"cannot be written: {error}")
             return
         for old in known:

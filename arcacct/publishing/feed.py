@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 
@@ -9,7 +10,7 @@ from arcacct.jobs import former, reading
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.reading import Page
 from arcacct.publishing import held, months, sent
-from arcacct.publishing.batches import JobBatcher, bare
+from arcacct.publishing.batches import UNFORESEEN, JobBatcher, bare
 from arcacct.publishing.delivery import Deliverer
 from arcacct.publishing.digests import is_same
 from arcacct.publishing.instants import month_of
@@ -105,33 +106,53 @@ class Router(JobBatcher):
         """
         Of records that the receiver does not have: those that it would take for another job, with that one's JobID.
 
-        APEL's key is the id in the batch system and the end; of two the one recorded first goes.
+        APEL's key is the id in the batch system and the end. Of several the one that was sent stays, else the one
+        recorded first goes; what goes nowhere keeps none out.
         """
-        if not self._this.plug.has_twins or not records:
+        this, key = self._this, self._this.plug.any_records().key
+        records = [aar for aar in records if this.plug.target.wants(aar.vo)]
+        if not this.plug.has_twins or not records:
             return {}
-        key = self._this.plug.any_records().key
         seconds, own_ids = {aar.end_time for aar in records}, {aar.record_id for aar in records}
-        others = reading.ended_at(self._this.accounting, seconds, besides=own_ids)
+        others = reading.ended_at(this.accounting, seconds, besides=own_ids)
         ends = Counter(end_time for *_name, end_time in others)
         ends.update(aar.end_time for aar in records)
-        # A key holds the end: where few jobs end in a second, few keys have to be made.
-        some = [(key(aar), aar) for aar in records if ends[aar.end_time] > 1]
-        mine = dict(sorted(some, key=lambda one: one[1].record_id, reverse=True))
-        found = {aar.job_id: mine[own].job_id for own, aar in some if mine[own] is not aar}
-        first: dict[str, str] = {}
-        for record_id, job_id, local_job_id, end_time in others:
+        same: dict[str, list[AAR]] = {}
+        for aar in records:
+            # A key holds the end: where few jobs end in a second, few keys have to be made.
+            if ends[aar.end_time] > 1:
+                same.setdefault(key(aar), []).append(aar)
+        rivals: dict[str, list[str]] = {one: [] for one in same}
+        for _record_id, job_id, local_job_id, end_time in others:
             other = key(bare(job_id, end_time, local_job_id))
-            aar = mine.get(other)
-            if aar is not None and record_id < aar.record_id and job_id != aar.job_id:
-                first.setdefault(aar.job_id, job_id)
-        there = reading.by_job_id(self._this.accounting, list(first.values()))
-        states = held.states(self._this.publishing, self._this.block, list(there))
-        for job_id, twin in first.items():
-            # The receiver has it, or will have it.
-            is_sent = twin in there and states.get(twin) not in ("quarantined", "dropped")
-            if is_sent and self._this.plug.target.wants(there[twin].vo):
-                found[job_id] = twin
+            if other in same:
+                rivals[other].append(job_id)
+        found: dict[str, str] = {}
+        for one, ours in same.items():
+            if len(ours) > 1 or rivals[one]:
+                found |= self._taken_for(one, ours, rivals[one])
         return found
+
+    def _taken_for(self, key: str, ours: Sequence[AAR], rivals: Sequence[str]) -> dict[str, str]:
+        """Of records with a key: those that another one of it goes, or went, before, and which."""
+        this, family = self._this, self._this.plug.any_records()
+        for job_id, known in _versions(this, rivals).items():
+            if any(one.key == key for one in known):
+                return dict.fromkeys((aar.job_id for aar in ours), job_id)
+        states = held.states(this.publishing, this.block, [*rivals, *(aar.job_id for aar in ours)])
+
+        def goes(aar: AAR) -> bool:
+            state = states.get(aar.job_id)
+            if aar.job_id in rivals:
+                return this.plug.target.wants(aar.vo) and state not in ("quarantined", "dropped")
+            try:
+                return state != "dropped" and family.accept(aar, int(time.time())).refusal is None
+            except UNFORESEEN:
+                return False
+
+        candidates = [*reading.by_job_id(this.accounting, rivals).values(), *ours]
+        first = min(filter(goes, candidates), key=lambda aar: aar.record_id, default=None)
+        return {} if first is None else {one.job_id: first.job_id for one in ours if one.record_id > first.record_id}
 
     def _deliver(self, *, ahead: bool) -> None:
         """Before the cursor may move: what other families are sent, and a note of the months that have to wait."""

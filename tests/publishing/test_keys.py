@@ -341,3 +341,50 @@ def test_a_job_that_apel_would_take_for_another_is_set_aside(memory, empty_box, 
     assert {job_id: state for job_id, (state, _why) in site.held().items()} == {"second": "quarantined"}
     assert "take it for job first" in site.held()["second"][1]
     assert usage(empty_box.apel.job_records)[0] == 3 * first.wall_s
+
+
+def wanted_by_apel(memory, empty_box) -> Site:
+    """A site whose APEL wants the jobs of one VO."""
+    return Site(memory, empty_box, CARS + "vofilter=atlas\n")
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["in one run", "one run later"])
+def test_a_job_that_is_not_sent_keeps_none_of_the_same_id_out(memory, empty_box, together) -> None:
+    """What goes elsewhere, as another VO's, replaces nothing at this receiver."""
+    site = wanted_by_apel(memory, empty_box)
+    site.record(Job("first", vo="cms", local_id="77"))
+    if not together:
+        site.publish()
+    site.record(Job("second", local_id="77"))
+    site.publish()
+
+    assert (site.held(), len(empty_box.apel.job_records)) == ({}, 1)
+
+
+def test_of_several_with_one_id_the_one_that_was_sent_counts(memory, empty_box) -> None:
+    """Though the first of all is another VO's."""
+    site = wanted_by_apel(memory, empty_box)
+    site.record(Job("first", vo="cms", local_id="77"), Job("second", local_id="77"))
+    site.publish()
+    site.record(Job("third", local_id="77", wall_s=50))
+    site.publish()
+
+    assert "take it for job second" in site.held()["third"][1]
+    assert usage(empty_box.apel.job_records)[0] == Job("second").wall_s
+
+
+def test_a_job_that_is_refused_keeps_none_of_the_same_id_out(memory, empty_box) -> None:
+    """Once it may go all the same, it is set aside for the one that went."""
+    site = Site(memory, empty_box, CARS)
+    # More seconds than APEL has room for.
+    first, second = Job("first", local_id="77", cpu_s=2**31), Job("second", local_id="77", wall_s=50)
+    site.record(first, second)
+    site.publish()
+
+    assert list(site.held()) == ["first"]
+    assert usage(empty_box.apel.job_records)[0] == second.wall_s
+
+    site.record(first._replace(cpu_s=1))
+    site.publish()
+    assert "take it for job second" in site.held()["first"][1]
+    assert usage(empty_box.apel.job_records)[0] == second.wall_s
