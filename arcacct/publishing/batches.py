@@ -215,7 +215,11 @@ class JobBatcher:
             if verdict.refusal is not None:
                 self._hold(record, verdict.refusal, verdict.not_before)
                 return
-            text = self._text(verdict.aar, record, known)
+            replaces = self._is_replacement(aar, record, known)
+            if replaces:
+                text = self._family.replacement(verdict.aar, self._now, record.digest)
+            else:
+                text = self._family.text(verdict.aar, self._now)
         except UNFORESEEN as error:
             self._hold(record, f"cannot be written: {error}")
             return
@@ -226,16 +230,11 @@ class JobBatcher:
                     " the receiver counts one job too many"
                 )
                 self.neutralise(aar, _taken_back(aar.job_id, old))
-        if self._is_replacement(aar, record, known):
+        if replaces:
             record = record._replace(notes=self._plug.replaced)
         elif verdict.notes:
             record = record._replace(notes="; ".join(verdict.notes))
         self._collect(text, self._family.group(verdict.aar), record)
-
-    def _text(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> str:
-        if self._is_replacement(aar, record, known):
-            return self._family.replacement(aar, self._now, record.digest)
-        return self._family.text(aar, self._now)
 
     def _is_replacement(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> bool:
         """Whether a record goes in the form in which it replaces the one there: it is to do that, or has done it."""

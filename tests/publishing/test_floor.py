@@ -11,6 +11,7 @@ import pathlib
 import shutil
 import sqlite3
 import time
+import zlib
 from contextlib import closing
 
 import pytest
@@ -702,6 +703,19 @@ def test_corrections_that_replace(memory, empty_box) -> None:
     assert site.held() == {}
     empty_box.sgas.update_aggregates()
     assert sum(one.jobs for one in empty_box.sgas.aggregates.values()) == 2
+
+
+def test_a_record_that_is_repaired_replaces_nothing_when_it_is_sent_again(memory, empty_box) -> None:
+    """The same version goes as it went, though what is written differs from what is recorded (a name cut to fit)."""
+    site = Site(memory, empty_box, f"{SGAS}sgas_corrections=replace\n")
+    site.record(jobs(1)[0]._replace(name="n" * 1200))
+    site.publish()
+    before = {one.global_job_id for one in empty_box.sgas.records.values()}
+    site.republish()
+
+    (again,) = site.ledger("SELECT Bytes FROM Messages ORDER BY MessageID DESC LIMIT 1")
+    assert before == {"job00000"}
+    assert b"<GlobalJobId>job00000</GlobalJobId>" in zlib.decompress(again[0])
 
 
 def at_sgas_walls(site: Site) -> dict[str, int]:
