@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+from contextlib import closing
 from typing import NamedTuple
 
 import click
@@ -131,7 +132,8 @@ def job_write(
     """
     values: dict[str, str] = {}
     if record:
-        aar = by_job_id(read_accounting(settings_of(ctx).places), [record]).get(record)
+        with closing(read_accounting(settings_of(ctx).places)) as con:
+            aar = by_job_id(con, [record]).get(record)
         if aar is None:
             raise InputError(f"{record}: there is no record of this job")
         values = values_of.job_values_of_record(aar, hepscore_is_hs06=hepscore_is_hs06)

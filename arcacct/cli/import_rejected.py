@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import click
 
 from arcacct.cli.context import settings_of
@@ -52,12 +54,14 @@ def rejected(
             ids = [one.rejected_id for one in listed(con, source)] if drop_all else list(dropped)
             say(f"{drop(con, ids)} rejected records dropped")
     elif show is not None:
-        block(content_of(read_accounting(here), show).decode("utf-8", "backslashreplace"))
+        with closing(read_accounting(here)) as con:
+            block(content_of(con, show).decode("utf-8", "backslashreplace"))
     else:
-        rows = [
-            (one.rejected_id, one.source, one.file, one.position, one.records, iso_time(one.rejected_s), one.reason)
-            for one in listed(read_accounting(here), source)
-        ]
+        with closing(read_accounting(here)) as con:
+            rows = [
+                (one.rejected_id, one.source, one.file, one.position, one.records, iso_time(one.rejected_s), one.reason)
+                for one in listed(con, source)
+            ]
         if rows or form != "table":
             show_rows(_COLUMNS, rows, form)
         else:

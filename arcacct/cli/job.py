@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from contextlib import closing
 
 import click
 
@@ -101,6 +102,9 @@ def why(ctx: click.Context, job_id: str) -> None:
     from arcacct.asking.why import why as story_of  # noqa: PLC0415  all of publishing is slow to import
 
     settings = settings_of(ctx)
-    con = opening.read_accounting(settings.places)
-    for line in story_of(settings, con, opening.read_publishing(settings.places), find_job(con, job_id)):
-        say(line)
+    with (
+        closing(opening.read_accounting(settings.places)) as con,
+        closing(opening.read_publishing(settings.places)) as ledger,
+    ):
+        for line in story_of(settings, con, ledger, find_job(con, job_id)):
+            say(line)

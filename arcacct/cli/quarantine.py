@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 
 import click
 
@@ -41,7 +42,8 @@ def quarantine() -> None:
 def list_(ctx: click.Context, target: str | None, form: str) -> None:
     """List every record that is set aside, with the reason."""
     settings = settings_of(ctx)
-    found = held.set_aside(opening.read_publishing(settings.places), target=_block(settings, target))
+    with closing(opening.read_publishing(settings.places)) as con:
+        found = held.set_aside(con, target=_block(settings, target))
     if form == "json":
         block(json.dumps([one._asdict() for one in found], indent=2), data)
         return
@@ -60,7 +62,8 @@ def list_(ctx: click.Context, target: str | None, form: str) -> None:
 def show(ctx: click.Context, job_id: str) -> None:
     """Show where and why a record is set aside; `arcacct job why` tells the rest of its story."""
     settings = settings_of(ctx)
-    found = held.set_aside(opening.read_publishing(settings.places), job_id=job_id)
+    with closing(opening.read_publishing(settings.places)) as con:
+        found = held.set_aside(con, job_id=job_id)
     if not found:
         raise InputError(f"{job_id}: not set aside; see `arcacct quarantine list` and `arcacct job why {job_id}`")
     for one in found:
@@ -114,15 +117,16 @@ def sql(ctx: click.Context, target: str) -> None:
     """
     settings = settings_of(ctx)
     (found,) = plugs(settings, target)
-    block(found.corrections(opening.read_publishing(settings.places)), data)
+    with closing(opening.read_publishing(settings.places)) as con:
+        block(found.corrections(con), data)
 
 
 def _change(ctx: click.Context, job_ids: tuple[str, ...], state: str, *, everything: bool, target: str | None) -> None:
     if bool(job_ids) == everything:
         raise click.UsageError("give the ids of jobs, or --all")
     settings = settings_of(ctx)
-    con = opening.open_publishing(settings.places)
-    changed = held.change_state(con, _block(settings, target), job_ids, state)
+    with closing(opening.open_publishing(settings.places)) as con:
+        changed = held.change_state(con, _block(settings, target), job_ids, state)
     say(f"{changed} records: {state}")
 
 

@@ -123,9 +123,9 @@ _MEASURE = (
     "value", ["zeroblob(3900000)", "hex(zeroblob(1900000))", "replace(hex(zeroblob(900000)), '0', '\x01')"]
 )
 def test_the_result_counts_as_memory(ours, form, value) -> None:
-    """Sixty rows of 4 MB each take no more than one: each is written before the next one is read."""
+    """Forty rows of 4 MB each take no more than one: each is written before the next one is read."""
     ask = [ARCACCT, "--config", ours.conf, "query", "--timeout", 900, "--max-memory", 64, "--format", form]
-    rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 60)"
+    rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 40)"
 
     small = peak_mib(*ask, "SELECT 1")
     large = peak_mib(*ask, f"{rows} SELECT {value} FROM n")

@@ -13,6 +13,7 @@ from contextlib import closing
 import arex_corpus as corpus
 import pytest
 from attackers import SECRET, relinking, secret_of_root, theirs
+from in_process import said
 from installed import arcacct
 from other_users import public_dir
 from prometheus_client.parser import text_string_to_metric_families
@@ -321,13 +322,13 @@ def test_metrics_tell_the_same(site, tmp_path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, whom users attack")
-def test_metrics_open_no_file_of_roots(site, public_dir) -> None:
+def test_metrics_open_no_file_of_roots(site, public_dir, capfd) -> None:
     """Root writes where the collector's user may write, who puts links into the place of what is being written."""
     secret = secret_of_root(public_dir / "of_root")
     place = theirs(public_dir / "textfiles")
     with relinking(place, secret):
         for _ in range(20):
-            arcacct("--config", site.conf, "metrics", "--output", place / "arcacct.prom")
+            said(capfd, "--config", site.conf, "metrics", "--output", place / "arcacct.prom")
     assert secret.read_text() == f"{SECRET}\n"
     assert stat.S_IMODE(secret.stat().st_mode) == 0o600
     done = arcacct("--config", site.conf, "metrics", "--output", place / "arcacct.prom")

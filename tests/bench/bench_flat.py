@@ -25,7 +25,7 @@ from arcacct.publishing import ledger
 SIZES = {"smoke": (300, 600), "small": (20_000, 200_000), "large": (200_000, 5_000_000)}
 ARCACCT = os.path.join(os.path.dirname(sys.executable), "arcacct")
 NEW_RECORDS, NEW_JOBS = 200, 1_000
-RUNS = 3
+RUNS = {"smoke": 1, "small": 3, "large": 3}
 """Of each thing the cheapest run counts."""
 _SENT = """
     INSERT INTO Messages (MessageID, Target, Kind, Origin, State, Created, Answered, RecordCount, ByteCount, Digest,
@@ -46,7 +46,7 @@ def bench(size: str) -> list[Figure]:
     """One row for each thing done: CPU after the long history beside CPU after the short one."""
     short, long = SIZES[size]
     with tempfile.TemporaryDirectory() as folder:
-        after_short, after_long = (_costs(pathlib.Path(folder), jobs) for jobs in (short, long))
+        after_short, after_long = (_costs(pathlib.Path(folder), jobs, RUNS[size]) for jobs in (short, long))
     return [
         Figure(f"{what} after {long:,} jobs", cost.cpu_s, "CPU s", after_short[what].cpu_s, _note(short, cost))
         for what, cost in after_long.items()
@@ -59,17 +59,17 @@ def _note(short: int, cost: Cost) -> str:
     return f"peer: after {short:,}; {cost.peak_mib:.0f} MiB{failed}"
 
 
-def _costs(folder: pathlib.Path, jobs: int) -> dict[str, Cost]:
+def _costs(folder: pathlib.Path, jobs: int, runs: int) -> dict[str, Cost]:
     """What is measured, on a site that has published its history."""
     site = folder / f"site{jobs}"
     here = generate(site, jobs, children=False)
     with receivers(folder / f"box{jobs}") as box:
-        costs = measured(site, here, box, jobs)
+        costs = measured(site, here, box, jobs, runs)
     shutil.rmtree(site)
     return costs
 
 
-def measured(site: pathlib.Path, here: Places, box: dict[str, str], jobs: int) -> dict[str, Cost]:
+def measured(site: pathlib.Path, here: Places, box: dict[str, str], jobs: int, runs: int) -> dict[str, Cost]:
     """Every figure of one site."""
     with sqlite3.connect(here.database) as con:
         job_id = con.execute("SELECT JobID FROM AAR WHERE RecordID = ?", (jobs // 2,)).fetchone()[0]
@@ -77,10 +77,10 @@ def measured(site: pathlib.Path, here: Places, box: dict[str, str], jobs: int) -
     summaries = APEL.format(ams=box["ams"], messages="summaries")
     configure(site, box, SGAS.format(sgas=box["sgas"]))
     publish_history(here, "arex/jura/sgas:bench", "ur", batch=50)
-    costs = {f"publish {NEW_RECORDS} new records": _new(site, here, NEW_RECORDS)}
+    costs = {f"publish {NEW_RECORDS} new records": _new(site, here, NEW_RECORDS, runs)}
     configure(site, box, summaries)
     _run(site, "publish", "--now", "--since", "2026-01-01")
-    costs[f"summaries and sync, {NEW_JOBS:,} new jobs"] = _new(site, here, NEW_JOBS)
+    costs[f"summaries and sync, {NEW_JOBS:,} new jobs"] = _new(site, here, NEW_JOBS, runs)
     configure(site, box, SGAS.format(sgas=box["sgas"]) + summaries)
     for name, line in {
         "status": ("status",),
@@ -89,7 +89,7 @@ def measured(site: pathlib.Path, here: Places, box: dict[str, str], jobs: int) -
         "job why": ("job", "why", job_id),
         "stats --by month,vo": ("stats", "--by", "month,vo"),
     }.items():
-        costs[name] = min((_run(site, *line) for _ in range(RUNS)), key=lambda cost: cost.cpu_s)
+        costs[name] = min((_run(site, *line) for _ in range(runs)), key=lambda cost: cost.cpu_s)
     return costs
 
 
@@ -113,10 +113,10 @@ def publish_history(here: Places, target: str, kind: str, *, batch: int) -> None
     con.close()
 
 
-def _new(site: pathlib.Path, here: Places, jobs: int) -> Cost:
+def _new(site: pathlib.Path, here: Places, jobs: int, runs: int) -> Cost:
     """Publishing what is new, everything else being handled."""
     costs = []
-    for _ in range(RUNS):
+    for _ in range(runs):
         add_jobs(here, jobs)
         costs.append(_run(site, "publish", "--now"))
     return min(costs, key=lambda cost: cost.cpu_s)

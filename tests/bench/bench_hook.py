@@ -33,6 +33,8 @@ from arcacct.conf.places import Places, places
 from arcacct.db.opening import initialise
 
 JOBS = {"smoke": 1, "small": 25, "large": 1700}
+TRACED = {"smoke": 5, "small": 100, "large": 100}
+"""How many hooks are looked at for what they sync."""
 RECORDERS = {"smoke": (4, 2), "small": (200, 3), "large": (200, 20)}
 """How many at once, and how often."""
 LIFE = ("ACCEPTED", "ACCEPTED", "PREPARING", "SUBMIT", "FINISHING", "FINISHED")
@@ -46,7 +48,7 @@ def bench(size: str) -> list[Figure]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = pathlib.Path(name)
         scripts = installed(folder)
-        return [*_figures(folder, scripts, JOBS[size]), *_at_once(folder, scripts, *RECORDERS[size])]
+        return [*_figures(folder, scripts, JOBS[size], TRACED[size]), *_at_once(folder, scripts, *RECORDERS[size])]
 
 
 def installed(folder: pathlib.Path) -> pathlib.Path:
@@ -60,7 +62,7 @@ def installed(folder: pathlib.Path) -> pathlib.Path:
     return folder / "venv" / "bin"
 
 
-def _figures(folder: pathlib.Path, scripts: pathlib.Path, jobs: int) -> list[Figure]:
+def _figures(folder: pathlib.Path, scripts: pathlib.Path, jobs: int, traced: int) -> list[Figure]:
     control, conf = folder / "control", folder / "arc.conf"
     control.mkdir()
     conf.write_text("[common]\n[lrms]\nbenchmark=HEPSPEC:11.11\n")
@@ -91,7 +93,7 @@ def _figures(folder: pathlib.Path, scripts: pathlib.Path, jobs: int) -> list[Fig
         _figure("hook: CPU, all states of a life", hooks, bare, note),
         *(_figure(f"hook: CPU of {state}", costs[state], bare) for state in dict.fromkeys(LIFE)),
         _figure("hook: CPU of the launcher that only spools", costs["launcher"], bare),
-        *_syncs(folder, scripts),
+        *_syncs(folder, scripts, traced),
         *_hostile(folder, scripts),
         _burst(folder, scripts),
         Figure("hook: transactions of a hook, at most", commits, ""),
@@ -99,9 +101,9 @@ def _figures(folder: pathlib.Path, scripts: pathlib.Path, jobs: int) -> list[Fig
     ]
 
 
-def _syncs(folder: pathlib.Path, scripts: pathlib.Path) -> list[Figure]:
+def _syncs(folder: pathlib.Path, scripts: pathlib.Path, hooks: int) -> list[Figure]:
     """Syncs that A-REX waits for, and those of the children it knows nothing of; none where strace may not be used."""
-    control, trace, hooks = folder / "control", folder / "trace", 100
+    control, trace = folder / "control", folder / "trace"
     strace = ["strace", "-ff", "-qq", "-o", str(trace), "-e", "trace=fsync,fdatasync,sync_file_range,msync"]
     if not shutil.which("strace") or subprocess.run([*strace, "true"], capture_output=True, check=False).returncode:
         return []

@@ -15,6 +15,7 @@ import pytest
 import stored_jobs
 from control_directory import set_up
 from hook_host import Host, host
+from in_process import said
 from installed import arcacct, configured
 from job_files import Files, lay
 
@@ -32,8 +33,8 @@ ENDED = "2026-05-01"
 class CE:
     """A host that publishes sums to a directory, with three jobs recorded and published."""
 
-    def __init__(self, path: pathlib.Path) -> None:
-        self.path = path
+    def __init__(self, path: pathlib.Path, capture: pytest.CaptureFixture[str]) -> None:
+        self.path, self.capture = path, capture
         self.here: Places = places(None, str(path / "control"))
         set_up(path / "control")
         (path / "out").mkdir()
@@ -51,7 +52,7 @@ class CE:
 
     def run(self, *words: object) -> subprocess.CompletedProcess[str]:
         """One command with this configuration."""
-        return arcacct("--config", self.conf, *words)
+        return said(self.capture, "--config", self.conf, *words)
 
     @property
     def sent(self) -> list[pathlib.Path]:
@@ -65,9 +66,9 @@ class CE:
 
 
 @pytest.fixture
-def ce(tmp_path) -> CE:
+def ce(tmp_path, capfd) -> CE:
     """A host that has published."""
-    return CE(tmp_path)
+    return CE(tmp_path, capfd)
 
 
 def jobs(path: str | pathlib.Path) -> int:

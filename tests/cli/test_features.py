@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import sqlite3
+from contextlib import closing
 
 from installed import arcacct, configured
 from sonar_site import REAL
@@ -120,7 +121,7 @@ def test_features_that_cannot_be_used_are_tried_again(tmp_path):
     conf = configured(tmp_path)
     arcacct("--config", conf, "import", "sonar", str(REAL / "real-jobs-completed.json"))
     database = tmp_path / "control" / "accounting" / "arcacct" / "accounting.db"
-    with sqlite3.connect(database) as con:
+    with closing(sqlite3.connect(database)) as con, con:
         job_ids = [job_id for (job_id,) in con.execute("SELECT job_id FROM v1_jobs ORDER BY 1 LIMIT 3")]
         con.execute(
             "CREATE TRIGGER refuse BEFORE INSERT ON JobExtraInfo WHEN new.InfoValue = '66'"
@@ -142,7 +143,7 @@ def test_features_that_cannot_be_used_are_tried_again(tmp_path):
     (folder / job_ids[0]).write_text("allocated_cpu=4\nhs06_job=50\n")
     again = arcacct(*command, "--retry")
     assert (again.returncode, again.stdout) == (65, "2 jobs looked at, 1 with features, 1 records changed\n")
-    with sqlite3.connect(database) as con:
+    with closing(sqlite3.connect(database)) as con, con:
         con.execute("DROP TRIGGER refuse")
     folder.rename(tmp_path / "away")
     gone = arcacct(*command, "--retry")

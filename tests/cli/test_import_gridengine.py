@@ -14,6 +14,7 @@ import time
 import pytest
 from gridengine_files import COLON, DATA, ENCODINGS, JSON_91, json_line, ran
 from gridengine_questions import ANSWERS, OPTIONS
+from in_process import said
 from installed import ARCACCT, arcacct, configured
 
 MAP = "[arcacct]\nlrms_host = ge.example.org\nmap = owner gebob vo=atlas group=higgs\nmap = group geal* vo=local\n"
@@ -165,14 +166,21 @@ def _has(conf: pathlib.Path, number: int) -> bool:
         return False
 
 
-UTC = {"TZ": "UTC"}
-"""The zone of the host where qacct was asked."""
+@pytest.fixture
+def utc():
+    """The zone of the host where qacct was asked."""
+    with pytest.MonkeyPatch.context() as here:
+        here.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
 
 
+@pytest.mark.usefixtures("utc")
 @pytest.mark.parametrize("name", ANSWERS)
-def test_the_totals_of_qacct(name) -> None:
+def test_the_totals_of_qacct(capfd, name) -> None:
     """Asked what qacct was asked, our summary of the file prints what it printed."""
-    done = arcacct("import", "gridengine", "--summary", *OPTIONS[name], str(COLON), environment=UTC)
+    done = said(capfd, "import", "gridengine", "--summary", *OPTIONS[name], COLON)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == printed(name)
@@ -195,11 +203,12 @@ def database(tmp_path_factory) -> str:
     return path
 
 
+@pytest.mark.usefixtures("utc")
 @pytest.mark.parametrize("name", ANSWERS)
-def test_the_totals_of_qacct_from_the_database(database, name) -> None:
+def test_the_totals_of_qacct_from_the_database(database, capfd, name) -> None:
     """The same questions asked of the database have the same sums."""
     words = ["stats", "--gridengine", "--format", "json", *OPTIONS[name]]
-    done = arcacct("--database", database, *words, environment=UTC)
+    done = said(capfd, "--database", database, *words)
     found = json.loads(done.stdout)
     by = (OPTIONS[name][OPTIONS[name].index("--by") + 1]).split(",") if "--by" in OPTIONS[name] else []
 

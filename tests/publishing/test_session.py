@@ -174,7 +174,8 @@ def test_an_accepted_message_leaves_no_doubt(session, receiver):
     ("step", "says"),
     [
         pytest.param(Say(hang_up=True), "closed without an answer", id="hung up"),
-        pytest.param(Say(reset=True), "closed without an answer", id="reset"),
+        # What Python says of it: from 3.13 on that it was a reset.
+        pytest.param(Say(reset=True), ("closed without an answer", "connection reset by peer"), id="reset"),
         pytest.param(Say(silent=True), "no answer within the time limit", id="silence"),
         pytest.param(Say(200, b'{"messageIds":', cut=True), "cut short", id="half an answer"),
         pytest.param(Say(raw=b"hello\r\n", cut=True), "the answer is no HTTP", id="HTTP/0.9"),
@@ -196,7 +197,7 @@ def test_a_lost_answer_leaves_the_outcome_unknown(session_of, receiver, step, sa
     receiver.script = [step]
     answer = session_of(backoff_s=(), read_s=0.3).exchange(post(receiver), classify_ams)
     assert (answer.kind, answer.status, answer.outcome_known) == (Kind.TRY_LATER, None, False)
-    assert says in answer.text
+    assert any(words in answer.text for words in ((says,) if isinstance(says, str) else says))
     assert f"localhost:{receiver.port}" in answer.text
 
 

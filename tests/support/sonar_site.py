@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import weakref
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
@@ -37,6 +38,7 @@ class Host:
         self.here = places(tmp_path)
         self.site = Site() if site is None else site
         self.con = open_accounting(self.here)
+        weakref.finalize(self, self.con.close)
         self.said: list[str] = []
 
     def take(self, *contents: bytes, site: Site | None = None) -> SonarReport:
