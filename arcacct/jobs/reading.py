@@ -110,14 +110,13 @@ def one_state(con: Connection) -> Iterator[None]:
 
 def _page_after(con: Connection, seq: int, horizon: int, ended_from: int) -> Page | None:
     with one_state(con):
-        row = con.execute(
+        last, count = con.execute(
             "SELECT max(Seq), count(*) FROM (SELECT Seq FROM FinishedLog WHERE Seq > ? AND Seq <= ?"
             " ORDER BY Seq LIMIT ?)",
             (seq, horizon, PAGE_RECORDS),
         ).fetchone()
-        if not row[1]:
+        if not count:
             return None
-        last = int(row[0])
         main = con.execute(
             # CROSS: from the log, whatever else looks cheap to SQLite.
             f"SELECT Seq, {_RECORD} FROM FinishedLog CROSS JOIN AAR ON AAR.RecordID = FinishedLog.RecordID {_NAMES}"
@@ -132,7 +131,7 @@ def _page_after(con: Connection, seq: int, horizon: int, ended_from: int) -> Pag
         ).fetchall()
         children = _Children(con, "FinishedLog", "Seq", "Seq > ? AND Seq <= ?", (seq, last))
     return Page(
-        [Logged(values[0], children.record(values[1:])) for values in main],
+        [Logged(place, children.record(values)) for place, *values in main],
         last,
         [(seq, unescaped(job_id)) for seq, job_id in others],
     )
@@ -247,7 +246,7 @@ class _Children:
             record_id: auth_groups_of(names) for record_id, names, _ in rows("AuthGroups", "Names, NULL")
         }
 
-    def record(self, values: tuple[Any, ...]) -> AAR:
+    def record(self, values: Sequence[Any]) -> AAR:
         """A row of AAR, names resolved, with its children."""
         record_id, job_id, local_job_id, *rest = values
         names, rest = rest[:5], rest[5:]

@@ -81,15 +81,17 @@ class RecordedJob:
     )
 
     def __init__(self, row: "tuple[Any, ...]") -> None:
-        self.record_id: int = row[0]
-        self.end_time: int = row[1]
-        self.is_aborted = row[2] == ABORTED
-        self.state: str | None = row[3]
-        self.event_ns: int = row[4] or 0
-        self.has_notes = bool(row[5])
-        self.local_job_id: str | None = row[6]
-        self.auth_groups: str | None = row[7]
-        self.owner: tuple[Any, ...] = row[8:]
+        self.record_id: int
+        self.end_time: int
+        self.state: str | None
+        self.local_job_id: str | None
+        self.auth_groups: str | None
+        self.record_id, self.end_time, status, self.state, event_ns, notes, *rest = row
+        self.local_job_id, self.auth_groups, *owner = rest
+        self.owner: tuple[Any, ...] = tuple(owner)
+        self.is_aborted = status == ABORTED
+        self.event_ns: int = event_ns or 0
+        self.has_notes = bool(notes)
 
     def has_ended(self) -> bool:
         """An aborted job has only vanished."""

@@ -235,7 +235,7 @@ def listed(con: Connection, source: str | None = None, scope: str | None = None)
         " ORDER BY RejectedID",
         (source, scope),
     )
-    return [Kept._make((*row[:6], bool(row[6]), *row[7:])) for row in rows]
+    return [kept._replace(is_ours=bool(kept.is_ours)) for kept in map(Kept._make, rows)]
 
 
 def rejections(con: Connection) -> Rejections:
@@ -243,8 +243,9 @@ def rejections(con: Connection) -> Rejections:
     rows = con.execute(
         "SELECT Source, sum(Records), min(Rejected), sum(IsOurs) FROM RejectedRecords GROUP BY Source ORDER BY Source"
     ).fetchall()
-    oldest = min((row[2] for row in rows), default=None)
-    return Rejections({row[0]: row[1] for row in rows}, oldest, sum(row[3] for row in rows))
+    oldest = min((rejected for _source, _records, rejected, _ours in rows), default=None)
+    ours = sum(ours for _source, _records, _rejected, ours in rows)
+    return Rejections({source: records for source, records, _rejected, _ours in rows}, oldest, ours)
 
 
 def needing_file(con: Connection, source: str, scope: str = "") -> int:

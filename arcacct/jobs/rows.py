@@ -6,7 +6,7 @@ Our own tables are those of ARC 6, so the same queries read the records that are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -101,7 +101,24 @@ class ArexRows(NamedTuple):
 def unusable(record_id: int, fault: str) -> ArexRows:
     """What stands for a record that cannot be read."""
     return ArexRows(
-        record_id, "?", "", "", "", "", "", "", "", Numbers._make((0,) * 13), None, None, (), (), (), (), (), fault
+        record_id,
+        "?",
+        "",
+        "",
+        "",
+        "",
+        "",
+        "",
+        "",
+        Numbers._make((0,) * len(Numbers._fields)),
+        None,
+        None,
+        (),
+        (),
+        (),
+        (),
+        (),
+        fault,
     )
 
 
@@ -192,23 +209,32 @@ def _read_texts(con: Connection, version: int, condition: str, values: tuple[int
         main = room.fetched(con.execute(f"{_RECORD_QUERIES[version]} WHERE {condition}", values))
         ids = ",".join(str(row[0]) for row in main)
         children = {table: _children(con, room, table, ", ".join(CHILDREN[table]), ids) for table in CHILDREN}
-    return [
-        ArexRows._make(
-            (
-                row[0],
-                *_names(row[1:9]),
-                _numbers(row[11:]),
-                *map(_text, row[9:11]),
-                _texts(children["AuthTokenAttributes"].get(row[0], ())),
-                _texts(children["RunTimeEnvironments"].get(row[0], ())),
-                children["DataTransfers"].get(row[0], ()),
-                _texts(children["JobExtraInfo"].get(row[0], ())),
-                [(str(key), str(when)) for key, when in children["JobEvents"].get(row[0], ())],
-                None,
-            )
-        )
-        for row in main
-    ]
+    return [_arex_rows(row, children) for row in main]
+
+
+def _arex_rows(row: tuple[Any, ...], children: Mapping[str, Mapping[Any, Sequence[Any]]]) -> ArexRows:
+    record_id, *texts = row[: -len(Numbers._fields)]
+    job_id, local_job_id, interface, url, queue, user_dn, vo, status = _names(tuple(texts[:8]))
+    fqan, benchmark = map(_text, texts[8:])
+    return ArexRows(
+        record_id=record_id,
+        job_id=job_id,
+        local_job_id=local_job_id,
+        interface=interface,
+        url=url,
+        queue=queue,
+        user_dn=user_dn,
+        vo=vo,
+        status=status,
+        numbers=_numbers(row[-len(Numbers._fields) :]),
+        fqan=fqan,
+        benchmark=benchmark,
+        auth_tokens=_texts(children["AuthTokenAttributes"].get(record_id, ())),
+        rtes=_texts(children["RunTimeEnvironments"].get(record_id, ())),
+        transfers=children["DataTransfers"].get(record_id, ()),
+        extra=_texts(children["JobExtraInfo"].get(record_id, ())),
+        events=[(str(key), str(when)) for key, when in children["JobEvents"].get(record_id, ())],
+    )
 
 
 # SQLite keeps anything in any column, but hardly ever has to: the kind of all values is looked at once.

@@ -134,32 +134,28 @@ def observe_cluster(con: Connection, names: Names, told: Cluster) -> None:
 
 def _observe(con: Connection, table: str, key: tuple[int, str], at: int, content: str) -> None:
     same = f"FROM {table} WHERE ClusterID = ? AND Name = ?"
-    row = con.execute(
+    before = con.execute(
         f"SELECT ValidFrom, LastSeen, Content {same} AND ValidFrom <= ? ORDER BY ValidFrom DESC LIMIT 1", (*key, at)
     ).fetchone()
     later = con.execute(
         f"SELECT ValidFrom, Content {same} AND ValidFrom > ? ORDER BY ValidFrom LIMIT 1", (*key, at)
     ).fetchone()
-    update = f"UPDATE {table} SET LastSeen = ? WHERE ClusterID = ? AND Name = ? AND ValidFrom = ?"
-    if row is not None and row[2] == content:
-        if row[1] < at:
-            con.execute(update, (at, *key, row[0]))
+    valid_from, last_seen, known = before or (at + 1, at, None)
+    later_from, later_content = later or (None, None)
+    update = f"UPDATE {table} SET {{}} WHERE ClusterID = ? AND Name = ? AND ValidFrom = ?"
+    if known == content:
+        if last_seen < at:
+            con.execute(update.format("LastSeen = ?"), (at, *key, valid_from))
         return
-    if row is not None and row[0] == at:
-        con.execute(
-            f"UPDATE {table} SET Content = max(Content, ?) WHERE ClusterID = ? AND Name = ? AND ValidFrom = ?",
-            (content, *key, at),
-        )
+    if valid_from == at:
+        con.execute(update.format("Content = max(Content, ?)"), (content, *key, at))
         return
     insert = f"INSERT INTO {table} (ClusterID, Name, ValidFrom, LastSeen, Content) VALUES (?, ?, ?, ?, ?)"
-    if row is not None and row[1] > at:
-        con.execute(update, (max(row[0], at - 1), *key, row[0]))
-        con.execute(insert, (*key, row[1], row[1], row[2]))
-    elif later is not None and later[1] == content:
-        con.execute(
-            f"UPDATE {table} SET ValidFrom = ? WHERE ClusterID = ? AND Name = ? AND ValidFrom = ?",
-            (at, *key, later[0]),
-        )
+    if last_seen > at:
+        con.execute(update.format("LastSeen = ?"), (max(valid_from, at - 1), *key, valid_from))
+        con.execute(insert, (*key, last_seen, last_seen, known))
+    elif later_content == content:
+        con.execute(update.format("ValidFrom = ?"), (at, *key, later_from))
         return
     con.execute(insert, (*key, at, at, content))
 
