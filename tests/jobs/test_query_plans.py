@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import pytest
+from conf_files import SGAS, read
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "bench"))
 
@@ -20,10 +21,12 @@ from arcacct.asking import health_rows, job_record, story
 from arcacct.asking.questions import Selection
 from arcacct.asking.usage import usage
 from arcacct.conf.places import Places
+from arcacct.conf.settings import settings
 from arcacct.db import lives, opening
 from arcacct.db.connect import Connection
 from arcacct.jobs import aborting, cells, former, lookup, reading, recorder
 from arcacct.publishing import given, held, ledger, months, sent
+from arcacct.targets import kinds, plugs
 
 GROWING = ("AAR", "JobEvents", "AuthTokenAttributes", "JobExtraInfo", "RunTimeEnvironments", "DataTransfers")
 GROWING += ("FinishedLog", "StatusFiles", "RecordSources", "Contributions", "Messages", "MessageRecords")
@@ -439,14 +442,15 @@ def test_what_the_receiver_has_is_asked_by_job_id(ledgers) -> None:
     assert_flat(ledgers, ask)
 
 
-def test_the_state_of_a_target_is_asked_by_its_indexes(ledgers, ours) -> None:
+def test_the_state_of_a_target_is_asked_by_its_indexes(ledgers, ours, tmp_path) -> None:
     """What `status` says of a target costs what waits for it."""
+    (plug,) = plugs(settings(read(tmp_path, ours=SGAS.replace(":one]", ":x]")), kinds()))
     for one, accounts in zip(ledgers, ours, strict=True):
         con, site = accounts.con, accounts.site
         if ledger.cursor(one.con, TARGET) is None:
             ledger.set_cursor(one.con, ledger.Cursor(TARGET, "life", site.jobs, FIRST_END, last_success=None))
         one.steps = 0
-        assert health_rows.target_state(one.con, con, TARGET, ()).waiting.records >= NEW
+        assert health_rows.target_state(one.con, con, plug).waiting.records >= NEW
 
     assert_flat(ledgers, lambda _con, _site: None)
     assert_flat(ours, lambda _con, _site: None)
