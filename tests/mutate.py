@@ -112,10 +112,11 @@ class Copy:
 class Runs:
     """Which tests run which lines."""
 
-    def __init__(self, file: pathlib.Path) -> None:
+    def __init__(self, file: pathlib.Path, tree: pathlib.Path) -> None:
+        """``tree``: where the program lay that was measured; tests make copies of it elsewhere."""
         self._data = coverage.CoverageData(str(file))
         self._data.read()
-        self._files = {name[name.rfind("arcacct/") :]: name for name in self._data.measured_files()}
+        self._tree = tree
         self._tests: dict[str, dict[int, list[str]]] = {}
 
     def tests_of(self, one: Break) -> list[str]:
@@ -125,7 +126,7 @@ class Runs:
         Lines that run at import are run by the tests of all lines of the module.
         """
         if one.module not in self._tests:
-            self._tests[one.module] = self._data.contexts_by_lineno(self._files.get(one.module, ""))
+            self._tests[one.module] = self._data.contexts_by_lineno(str(self._tree / one.module))
         by_line = self._tests[one.module]
         names = {_test_of(context) for context in by_line.get(one.line, ())} - {""}
         names = names or {_test_of(context) for contexts in by_line.values() for context in contexts} - {""}
@@ -173,7 +174,7 @@ def seen(copy: Copy, work: pathlib.Path, tests: Sequence[str]) -> Runs:
         sys.exit(f"{printed[-10_000:]}\nnothing was broken yet, and not all tests pass")
     command = [copy.python, "-m", "coverage", "combine", "-q", f"--rcfile={settings}", f"--data-file={work / 'lines'}"]
     subprocess.run([*command, work], check=True)
-    return Runs(work / "lines")
+    return Runs(work / "lines", copy.tree)
 
 
 def tried(chosen: Sequence[Break], copies: Sequence[Copy], runs: Runs) -> list[Break]:
