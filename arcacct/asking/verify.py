@@ -21,8 +21,8 @@ from arcacct.arex.importing import Archives, import_lock, settled_before
 from arcacct.arex.layout import is_job_id, scan_status_files
 from arcacct.arex.own import Ended
 from arcacct.arex.sweeping import batches, printable, reason
-from arcacct.asking import story
 from arcacct.asking.portal import compare_portal
+from arcacct.asking.why import seq_of
 from arcacct.conf.places import Places
 from arcacct.conf.settings import Settings
 from arcacct.db import lives, opening
@@ -314,7 +314,7 @@ class _AtTarget:
             return "not sent: it ended before the target began; `arcacct republish` sends it"
         if self._held_month is not None:
             return "waits: its month is held"
-        seq = story.seq_of(self._accounting, job.record_id)
+        seq = seq_of(self._accounting, job.record_id)
         if seq is not None and seq > self._cursor.last_seq:
             return "waits for the next run"
         return "not sent, for a reason that the ledger does not know; `arcacct republish` sends it"
