@@ -50,7 +50,7 @@ class _Present(NamedTuple):
     """A-REX has thrown away the results, and some of the files: what is recorded knows more."""
 
 
-def reconcile(run: SweepRun, unfinished: Unfinished | None, progress: Progress | None) -> tuple[int, int]:
+def reconcile(run: SweepRun, unfinished: Unfinished, progress: Progress | None) -> tuple[int, int]:
     """
     Record each job whose status file is not the one that an earlier sweep has read.
 
@@ -74,7 +74,7 @@ def reconcile(run: SweepRun, unfinished: Unfinished | None, progress: Progress |
 class _Counter:
     """Passes on what a scan finds, counts it, and tells how far it is."""
 
-    def __init__(self, run: SweepRun, unfinished: Unfinished | None, progress: Progress | None) -> None:
+    def __init__(self, run: SweepRun, unfinished: Unfinished, progress: Progress | None) -> None:
         self.jobs = 0
         self._run = run
         self._unfinished = unfinished
@@ -83,16 +83,14 @@ class _Counter:
 
     def wrong(self, job_id: str, path: str, error: Exception) -> None:
         """A status file that cannot be used, or not even be looked at."""
-        if self._unfinished is not None:
-            self._unfinished.is_there(job_id)
+        self._unfinished.is_there(job_id)
         self._run.complain(job_id, path, error)
 
     def counted(self, found: Iterable[StatusFileFound]) -> Iterator[StatusFileFound]:
         for one in found:
             if self._run.stopping():
                 return
-            if self._unfinished is not None:
-                self._unfinished.is_there(one[0])
+            self._unfinished.is_there(one[0])
             if one[0].isascii():
                 yield one
             else:

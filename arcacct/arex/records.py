@@ -7,6 +7,7 @@ all its children once more for each end; ARC 7 keeps the first FQAN and the benc
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 
@@ -51,6 +52,9 @@ def written_whole(rows: ArexRows) -> bool:
 def job_of(rows: ArexRows, clock: EventClock) -> Job:
     """The job, whatever version of A-REX wrote it."""
     ends = [key for key, _when in rows.events].count("FINISHED") or 1
+    # The values of the last end: A-REX writes those of one in the order of their keys, each key once.
+    keys = [_key(row) for row in rows.extra]
+    last_end = max((at for at in range(1, len(keys)) if keys[at] <= keys[at - 1]), default=0)
     once = rows._replace(
         # A-REX 7 writes ``VO#ISSUER`` of a line `vomsless_vo` as it stands (``#`` escaped).
         vo=rows.vo if rows.fqan is None else rows.vo.partition("%23")[0].strip(),
@@ -61,7 +65,7 @@ def job_of(rows: ArexRows, clock: EventClock) -> Job:
         ),
         rtes=_once(rows.rtes, ends),
         transfers=_once(rows.transfers, ends),
-        extra=with_benchmark(rows.extra[_last_end(rows.extra) :], rows.benchmark),
+        extra=with_benchmark(rows.extra[last_end:], rows.benchmark),
     )
     return as_job(once, clock.utc(rows.events, rows.numbers.submit_time, rows.numbers.end_time))
 
@@ -94,17 +98,9 @@ def _once(rows: Sequence[Row], ends: int) -> tuple[Row, ...]:
 
     A row may rightly be there twice: a file that was fetched twice within a second.
     """
-    if ends == 1 or not rows:
+    if ends == 1:
         return tuple(rows)
-    counts: dict[Row, int] = {}
-    for row in rows:
-        counts[row] = counts.get(row, 0) + 1
-    return tuple(row for row, count in counts.items() for _ in range(-(-count // ends)))
-
-
-def _last_end(rows: Sequence[Row]) -> int:
-    """Where the values of the last end begin: A-REX writes those of one in the order of their keys, each key once."""
-    return max((at for at in range(1, len(rows)) if _key(rows[at]) <= _key(rows[at - 1])), default=0)
+    return tuple(row for row, count in Counter(rows).items() for _ in range(-(-count // ends)))
 
 
 def with_benchmark(rows: Sequence[Row], benchmark: str | None) -> tuple[Row, ...]:

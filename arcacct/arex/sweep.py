@@ -50,7 +50,7 @@ def sweep(
     run = SweepRun(here, con, owner, dry_run, stopping, goes_on=goes_on)
     with Witness(run) as witness:
         spooled = drain_all(run, witness)
-        unfinished = Unfinished.of(run) if take_vanished else None
+        unfinished = Unfinished.of(run) if take_vanished else Unfinished({})
         try:
             jobs, looked_at = reconcile(run, unfinished, progress)
         except OSError as error:
@@ -58,7 +58,7 @@ def sweep(
                 f"{error.filename or here.controldir}: cannot read the control directory: {error.strerror}; "
                 "run as the user of A-REX, and check [arex] controldir"
             ) from error
-        if unfinished is not None and not stopping():
+        if not stopping():
             unfinished.settle(run, witness)
     if given_up:
         give_up(run, given_up)

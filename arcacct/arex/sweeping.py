@@ -11,7 +11,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
@@ -125,15 +125,11 @@ class SweepRun:
         if self._in_wal >= _WRITE_BACK_JOBS:
             self.write_back()
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
+    def writing(self) -> AbstractContextManager[Connection]:
         """One transaction in turn with the hooks; a dry run takes it back."""
         if self.dry_run:
-            with opening.rehearsing(self.con, self.here):
-                yield
-            return
-        with opening.writing_much(self.con, self.here):
-            yield
+            return opening.rehearsing(self.con, self.here)
+        return opening.writing_much(self.con, self.here)
 
     def complain(self, job_id: str, path: str, error: Exception) -> None:
         """Tell what is wrong with a job of the control directory; ``path`` is the file at hand."""

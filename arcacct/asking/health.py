@@ -15,7 +15,7 @@ from typing import NamedTuple
 from cryptography import x509
 
 from arcacct.arex.draining import spools
-from arcacct.asking import health_rows, reading
+from arcacct.asking import health_rows
 from arcacct.asking.health_rows import Recorded, TargetState
 from arcacct.conf.settings import Settings
 from arcacct.db import lives, opening
@@ -116,6 +116,7 @@ def examine(settings: Settings) -> Health:
         (),
         _certificates(settings),
     )
+    files = (here.database, f"{here.database}-wal")
     try:
         with (
             opening.translating(here.database),
@@ -123,7 +124,7 @@ def examine(settings: Settings) -> Health:
             closing(opening.read_publishing(here)) as ledger,
         ):
             return found._replace(
-                size_bytes=reading.size_bytes(here.database),
+                size_bytes=sum(os.stat(file).st_size for file in files if os.path.exists(file)),
                 recorded=health_rows.recorded(ours),
                 on_hold=len(aborting.on_hold(ours)),
                 targets=tuple(health_rows.target_state(ledger, ours, plug) for plug in plugs(settings)),

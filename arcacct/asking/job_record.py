@@ -11,40 +11,14 @@ from arcacct.db.engine import Connection
 from arcacct.jobs.reading import plain_text
 from arcacct.jobs.rows import Row, schema_version
 
-_VALUES = {
-    "RecordID": "RecordID",
-    "JobID": "JobID",
-    "LocalJobID": "LocalJobID",
-    "EndpointID": "EndpointID",
-    "Interface": "Interface",
-    "EndpointURL": "URL",
-    "QueueID": "QueueID",
-    "Queue": "Queues.Name",
-    "UserID": "UserID",
-    "UserSN": "Users.Name",
-    "VOID": "VOID",
-    "WLCGVO": "WLCGVOs.Name",
-    "FQANID": "FQANID",
-    "FQAN": "FQANs.Name",
-    "StatusID": "StatusID",
-    "Status": "Status.Name",
-    "ExitCode": "ExitCode",
-    "BenchmarkID": "BenchmarkID",
-    "Benchmark": "Benchmarks.Name",
-    "SubmitTime": "SubmitTime",
-    "EndTime": "EndTime",
-    "NodeCount": "NodeCount",
-    "CPUCount": "CPUCount",
-    "UsedMemory": "UsedMemory",
-    "UsedVirtMem": "UsedVirtMem",
-    "UsedWalltime": "UsedWalltime",
-    "UsedCPUUserTime": "UsedCPUUserTime",
-    "UsedCPUKernelTime": "UsedCPUKernelTime",
-    "UsedCPUTime": "UsedCPUUserTime + UsedCPUKernelTime",
-    "UsedScratch": "UsedScratch",
-    "StageInVolume": "StageInVolume",
-    "StageOutVolume": "StageOutVolume",
-}
+_COLUMNS = (
+    "RecordID, JobID, LocalJobID, EndpointID, Interface, URL AS EndpointURL, QueueID, Queues.Name AS Queue, UserID,"
+    " Users.Name AS UserSN, VOID, WLCGVOs.Name AS WLCGVO, FQANID, FQANs.Name AS FQAN, StatusID, Status.Name AS Status,"
+    " ExitCode, BenchmarkID, Benchmarks.Name AS Benchmark, SubmitTime, EndTime, NodeCount, CPUCount, UsedMemory,"
+    " UsedVirtMem, UsedWalltime, UsedCPUUserTime, UsedCPUKernelTime,"
+    " UsedCPUUserTime + UsedCPUKernelTime AS UsedCPUTime, UsedScratch, StageInVolume, StageOutVolume"
+)
+_VALUES = {column.rpartition(" ")[2]: column for column in _COLUMNS.split(", ")}
 """arcctl's keys in its order, and where their values are."""
 _OF_VERSION_2 = ("FQANID", "FQAN", "BenchmarkID", "Benchmark")
 # LEFT: a name that is missing must not make the job disappear.

@@ -32,9 +32,10 @@ class Amounts(NamedTuple):
     """Wall time times cores."""
     cpu_s: int = 0
 
-    def and_(self, *more: int) -> Amounts:
-        """With some more of each."""
-        return Amounts(*map(add, self, more))
+    def and_(self, runs: Iterable[Figures], unsaid_s: int = 0) -> Amounts:
+        """With one more job, of these runs; CPU time that is not said counts ``unsaid_s``."""
+        told = [(run.wall_s, run.wall_s * run.cores, unsaid_s if run.cpu_s is None else run.cpu_s) for run in runs]
+        return Amounts(*map(add, self, (1, *map(sum, zip(*told, strict=True)))))
 
 
 _NOTHING = Amounts()
@@ -69,13 +70,7 @@ class _Record(NamedTuple):
     is_arex: bool
     is_its: bool
     """Whether it says that it is of this batch system; A-REX's may not say."""
-    account: str
-    user: str
-    submit_time: int
-    end_time: int
-    wall_s: int
-    cores: int
-    cpu_s: int
+    figures: Figures
 
 
 def lrms_month(name: str, figures: Iterable[Figures], con: Connection, lrms: str, month: Month) -> LrmsReport:
@@ -97,8 +92,8 @@ def lrms_month(name: str, figures: Iterable[Figures], con: Connection, lrms: str
             pairs.append((None, [one]))
     pairs += [pair for pair in matched.values() if start <= max(run.end_time for run in pair[1]) < end]
     for record in (one for some in here.values() for one in some):
-        is_used = record.is_its and (record.wall_s or record.cpu_s)
-        if record.job_id not in matched and start <= record.end_time < end and is_used:
+        is_used = record.is_its and (record.figures.wall_s or record.figures.cpu_s)
+        if record.job_id not in matched and start <= record.figures.end_time < end and is_used:
             pairs.append((record, []))
     return _compared(name, pairs)
 
@@ -109,21 +104,15 @@ def _compared(name: str, pairs: Iterable[tuple[_Record | None, list[Figures]]]) 
     differing: set[tuple[str, str]] = set()
     differences: list[Deviation] = []
     for record, runs in pairs:
-        key = (
-            (runs[-1].account, runs[-1].user) if runs else ("", "") if record is None else (record.account, record.user)
-        )
+        ours = [] if record is None else [record.figures]
+        last = runs[-1] if runs else ours[-1]
+        key = last.account, last.user
         there, here = sums.get(key, (_NOTHING, _NOTHING))
         if runs:
             # What sacct does not say of CPU time is no difference.
-            unsaid_s = 0 if record is None else record.cpu_s
-            there = there.and_(
-                1,
-                sum(run.wall_s for run in runs),
-                sum(run.wall_s * run.cores for run in runs),
-                sum(unsaid_s if run.cpu_s is None else run.cpu_s for run in runs),
-            )
-        if record is not None:
-            here = here.and_(1, record.wall_s, record.wall_s * record.cores, record.cpu_s)
+            there = there.and_(runs, sum(one.cpu_s or 0 for one in ours))
+        if ours:
+            here = here.and_(ours)
         sums[key] = there, here
         text = _difference(record, runs)
         if text:
@@ -139,21 +128,13 @@ def _records(con: Connection, lrms: str, start: int, end: int) -> dict[str, list
     """The records of a batch system's jobs by its number."""
     found: dict[str, list[_Record]] = {}
     for aar in (aar for page in reading.ended_between(con, start, end) for aar in page):
-        if aar.local_job_id and (aar.lrms is None or aar.lrms.lower() in _NAMES[lrms]):
-            user = (aar.local_user or "").partition(":")[0]
-            record = _Record(
-                aar.job_id,
-                aar.endpoint_url is not None,
-                aar.lrms is not None,
-                aar.project or "",
-                user,
-                aar.submit_time,
-                aar.end_time,
-                aar.wall_s,
-                aar.core_count,
-                aar.cpu_s,
-            )
-            found.setdefault(aar.local_job_id, []).append(record)
+        if not aar.local_job_id or (aar.lrms is not None and aar.lrms.lower() not in _NAMES[lrms]):
+            continue
+        user = (aar.local_user or "").partition(":")[0]
+        times = aar.submit_time, aar.end_time, aar.wall_s
+        figures = Figures(aar.local_job_id, aar.project or "", user, *times, aar.core_count, aar.cpu_s)
+        record = _Record(aar.job_id, aar.endpoint_url is not None, aar.lrms is not None, figures)
+        found.setdefault(aar.local_job_id, []).append(record)
     return found
 
 
@@ -161,11 +142,12 @@ def _match(one: Figures, records: Iterable[_Record]) -> _Record | None:
     """The record of a run: A-REX's if it ran within its job, else the one that ended then."""
 
     def fits(record: _Record) -> bool:
+        ours = record.figures
         if record.is_arex:
-            return record.submit_time <= one.submit_time + CLOCKS_S and record.end_time >= one.end_time - CLOCKS_S
-        return abs(record.end_time - one.end_time) <= 1
+            return ours.submit_time <= one.submit_time + CLOCKS_S and ours.end_time >= one.end_time - CLOCKS_S
+        return abs(ours.end_time - one.end_time) <= 1
 
-    return max(filter(fits, records), key=lambda record: (record.is_arex, record.submit_time), default=None)
+    return max(filter(fits, records), key=lambda record: (record.is_arex, record.figures.submit_time), default=None)
 
 
 def _difference(record: _Record | None, runs: list[Figures]) -> str:
@@ -174,15 +156,13 @@ def _difference(record: _Record | None, runs: list[Figures]) -> str:
         cpu = "unknown" if runs[0].cpu_s is None else f"{runs[0].cpu_s} s"
         return f"wall {runs[0].wall_s} s and CPU {cpu}, and not in the database"
     if not runs:
-        return f"wall {record.wall_s} s and CPU {record.cpu_s} s in the database, and not there"
-    cpu_s = [run.cpu_s for run in runs]
-    pairs = [
-        ("wall", sum(run.wall_s for run in runs), record.wall_s),
-        ("core seconds", sum(run.wall_s * run.cores for run in runs), record.wall_s * record.cores),
-        ("CPU", None if None in cpu_s else sum(one or 0 for one in cpu_s), record.cpu_s),
-    ]
+        return f"wall {record.figures.wall_s} s and CPU {record.figures.cpu_s} s in the database, and not there"
+    theirs, ours = _NOTHING.and_(runs), _NOTHING.and_([record.figures])
+    pairs = [("wall", theirs.wall_s, ours.wall_s), ("core seconds", theirs.core_s, ours.core_s)]
+    if all(run.cpu_s is not None for run in runs):
+        pairs.append(("CPU", theirs.cpu_s, ours.cpu_s))
     return "; ".join(
         f"{name} {there} s, in the database {here} s"
         for name, there, here in pairs
-        if there is not None and abs(there - here) > (max(_SLACK_S, _SLACK * max(there, here)) if record.is_arex else 0)
+        if abs(there - here) > (max(_SLACK_S, _SLACK * max(there, here)) if record.is_arex else 0)
     )

@@ -78,8 +78,3 @@ def _require_our_views(path: str) -> None:
 def is_ours(con: Connection) -> bool:
     """Whether an open database has the views of ours; A-REX's has only the tables."""
     return con.execute("SELECT 1 FROM sqlite_master WHERE name = 'v1_usage_by_month'").fetchone() is not None
-
-
-def size_bytes(path: str) -> int:
-    """How much of the disk a database takes, its WAL included."""
-    return sum(os.stat(file).st_size for file in (path, f"{path}-wal") if os.path.exists(file))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from arcacct.arex.layout import is_hashed, job_file, status_files
-from arcacct.asking import story
-from arcacct.asking.story import Carried
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import Target
 from arcacct.db.engine import Connection
@@ -22,6 +21,38 @@ from arcacct.publishing.plug import Plug
 from arcacct.targets import plugs
 
 _SUFFIXES = ("local", "diag", "statistics", "failed")
+_CARRIED = (
+    "SELECT Messages.MessageID, Messages.Kind, Origin, State, Created, Answered, AnswerCode, Answer, ReceiverID,"
+    " {record} FROM Messages"
+)
+
+
+class Sighting(NamedTuple):
+    """How the recorder last saw the job's status file."""
+
+    state: str
+    event_s: int
+    swept: bool
+    """Whether a sweep has read the job's files since."""
+
+
+class Carried(NamedTuple):
+    """One message that carried a job, or a sum that it is part of."""
+
+    message_id: int
+    kind: str
+    origin: str
+    state: str
+    created_s: int
+    answered_s: int | None
+    answer_code: int | None
+    answer: str | None
+    receiver_id: str | None
+    zeros: bool
+    """Whether it took back what was sent before."""
+    notes: str | None
+    digest: bytes | None
+    """Of the record as it was sent; ``None`` for sums."""
 
 
 def why(settings: Settings, accounting: Connection, publishing: Connection, found: FoundJob) -> Iterator[str]:
@@ -44,7 +75,7 @@ def why(settings: Settings, accounting: Connection, publishing: Connection, foun
             f" {aar.node_count} nodes, benchmark {aar.benchmark or 'unknown'}"
         )
     yield f"  record {found.record_id}: {record}"
-    for field, note in story.notes_of(accounting, found.record_id):
+    for field, note in notes_of(accounting, found.record_id):
         yield f"  left out: {field}: {note}"
     controldir = settings.places.controldir
     hashed = is_hashed(controldir, aar.job_id)
@@ -56,7 +87,7 @@ def why(settings: Settings, accounting: Connection, publishing: Connection, foun
         if os.path.exists(path)
     ]
     yield f"  control directory: {', '.join(there) if there else 'no files of this job any more'}"
-    seen = story.sighting(accounting, found.record_id)
+    seen = sighting(accounting, found.record_id)
     if seen is not None:
         swept = "and its files were read by a sweep" if seen.swept else "not yet confirmed by a sweep"
         if seen.state == aborting.ON_HOLD and not aar.end_time:
@@ -65,9 +96,9 @@ def why(settings: Settings, accounting: Connection, publishing: Connection, foun
         else:
             yield f"  last state recorded: {seen.state} at {iso(seen.event_s)}, {swept}"
     yield "events (UTC)"
-    for when, event in story.events_of(accounting, found.record_id):
+    for when, event in events_of(accounting, found.record_id):
         yield f"  {when}  {event}"
-    seq = story.seq_of(accounting, found.record_id)
+    seq = seq_of(accounting, found.record_id)
     yield "publishing"
     if seq is None:
         yield "  not final yet: nothing is published before the job has ended"
@@ -81,7 +112,7 @@ def why(settings: Settings, accounting: Connection, publishing: Connection, foun
 
 def _at_target(plug: Plug, con: Connection, aar: AAR, seq: int) -> Iterator[str]:
     target = plug.target
-    sent = story.messages_of(con, target.block, aar.job_id)
+    sent = messages_of(con, target.block, aar.job_id)
     for one in sent:
         yield f"  {target.name}: {_message(one, aar)}"
     counted, notes = (None, ()) if plug.has_records(plug.kind) else _sum_message(con, plug, aar)
@@ -129,7 +160,7 @@ def _sum_message(con: Connection, plug: Plug, aar: AAR) -> tuple[Carried | None,
     if verdict.refusal is not None or not plug.target.wants(aar.vo):
         return None, ()
     ((_text, one),) = family.sums([verdict.cell])
-    return story.message_of_sum(con, plug.target.block, one.key), verdict.notes
+    return message_of_sum(con, plug.target.block, one.key), verdict.notes
 
 
 def _reason(target: Target, con: Connection, aar: AAR, seq: int) -> str:
@@ -146,3 +177,49 @@ def _reason(target: Target, con: Connection, aar: AAR, seq: int) -> str:
     if seq > position.last_seq:
         return "it waits for the next run"
     return "the ledger does not know why; `arcacct republish` sends it"
+
+
+def sighting(con: Connection, record_id: int) -> Sighting | None:
+    """The last state recorded; ``None`` for records of other sources."""
+    row = con.execute(
+        "SELECT State, EventNs / 1000000000, ifnull(Size, -1) >= 0 FROM StatusFiles WHERE RecordID = ?", (record_id,)
+    ).fetchone()
+    return None if row is None else Sighting._make(row)
+
+
+def notes_of(con: Connection, record_id: int) -> list[tuple[str, str]]:
+    """``(field, note)`` of all that was left out of a record."""
+    return con.execute("SELECT Field, Note FROM RecordNotes WHERE RecordID = ? ORDER BY Field", (record_id,)).fetchall()
+
+
+def seq_of(con: Connection, record_id: int) -> int | None:
+    """The record's place in FinishedLog; ``None`` while it is not final."""
+    rows = con.execute("SELECT Seq FROM FinishedLog WHERE RecordID = ?", (record_id,))
+    return next((int(seq) for (seq,) in rows), None)
+
+
+def events_of(con: Connection, record_id: int) -> list[tuple[str, str]]:
+    """``(time, event)`` of a job, oldest first; times as text, UTC."""
+    return con.execute(
+        "SELECT EventTime, EventKey FROM JobEvents WHERE RecordID = ? ORDER BY EventTime, rowid", (record_id,)
+    ).fetchall()
+
+
+def messages_of(con: Connection, target: str, job_id: str) -> list[Carried]:
+    """Every message to a target that carried a job's record, oldest first."""
+    rows = con.execute(
+        _CARRIED.format(record="length(MessageRecords.Digest) = 0, Notes, MessageRecords.Digest")
+        + " JOIN MessageRecords USING (MessageID) WHERE JobID = ? AND Target = ? ORDER BY Messages.MessageID",
+        (job_id, target),
+    )
+    return list(map(Carried._make, rows))
+
+
+def message_of_sum(con: Connection, target: str, key: str) -> Carried | None:
+    """The last message to a target with a sum of this key."""
+    row = con.execute(
+        _CARRIED.format(record="Jobs = 0, NULL, NULL")
+        + " JOIN SumKeys USING (MessageID) WHERE SumKeys.Target = ? AND Key = ?",
+        (target, key),
+    ).fetchone()
+    return None if row is None else Carried._make(row)

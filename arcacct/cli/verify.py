@@ -99,7 +99,7 @@ def verify(
         for kind, name, figures in asked:
             start, end = month_bounds(*month)
             found = lrms_month(name, figures(start - DAY_S, end + DAY_S), ours, kind, month)
-            report.add(found.source, found.differences)
+            report.add(found.source, [(one.job_id, one.text) for one in found.differences])
             groups[name] = found.groups
     _show(report, groups, form, len(report.differences) if everything else _SHOWN)
     return 0 if report.agrees else 1

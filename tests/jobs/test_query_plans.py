@@ -17,7 +17,7 @@ from generate import DAYS, FIRST_END, add_jobs, fill
 
 from arcacct.arex import reconciling
 from arcacct.arex.layout import STATES
-from arcacct.asking import health_rows, job_record, story
+from arcacct.asking import health_rows, job_record, why
 from arcacct.asking.questions import Selection
 from arcacct.asking.usage import usage
 from arcacct.conf.places import Places
@@ -346,10 +346,10 @@ def test_telling_of_one_job_reads_one_job(ours) -> None:
         found = lookup.find_job(con, job_id)
         assert found == lookup.find_job(con, local_id) == lookup.find_job(con, job_id[:40])
         job_record.arcctl_record(con, found.record_id)
-        story.events_of(con, found.record_id)
-        story.seq_of(con, found.record_id)
-        story.notes_of(con, found.record_id)
-        story.sighting(con, found.record_id)
+        why.events_of(con, found.record_id)
+        why.seq_of(con, found.record_id)
+        why.notes_of(con, found.record_id)
+        why.sighting(con, found.record_id)
 
     assert_flat(ours, tell)
 
@@ -387,7 +387,7 @@ def test_the_ledger_is_asked_by_its_indexes(ledgers) -> None:
         ledger.count_unanswered(con, TARGET)
         ledger.finish_run(con, TARGET, error=None, last_end_time=1)
         ledger.forget_bytes(con, FIRST_END)
-        story.messages_of(con, TARGET, "1-1")
+        why.messages_of(con, TARGET, "1-1")
 
     assert_flat(ledgers, publish)
 
