@@ -11,7 +11,7 @@ import codecs
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from arcacct.errors import InputError
 from arcacct.slurm.record import UNFINISHED, SacctPart, SlurmRun, Use
@@ -25,14 +25,7 @@ _MOST_COMPLAINT = 500
 """Characters."""
 
 
-class JobElement(NamedTuple):
-    """One element of ``jobs``."""
-
-    number: int
-    text: str
-
-
-def elements(chunks: Iterable[bytes]) -> Iterator[JobElement]:
+def elements(chunks: Iterable[bytes]) -> Iterator[str]:
     """
     The jobs of an output, however long it is, each as its text; of several outputs, one behind the other, all.
 
@@ -40,7 +33,6 @@ def elements(chunks: Iterable[bytes]) -> Iterator[JobElement]:
     what came before is good.
     """
     reader = _Reader(chunks)
-    number = 0
     failed: list[object] = []
     while True:
         has_jobs = False
@@ -51,8 +43,7 @@ def elements(chunks: Iterable[bytes]) -> Iterator[JobElement]:
             if name == "jobs" and reader.skip("["):
                 has_jobs = True
                 while not reader.skip("]"):
-                    number += 1
-                    yield JobElement(number, reader.value()[1])
+                    yield reader.value()[1]
                     reader.skip(",")
             else:
                 value, _ = reader.value()

@@ -61,7 +61,7 @@ def read(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ToldJob]:
 
 
 def _json(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ToldJob]:
-    for number, text in json_form.elements(chunks):
+    for number, text in enumerate(json_form.elements(chunks), 1):
         position = f"job {number}"
         what: SlurmRun | NoUsage | Fault
         try:

@@ -52,14 +52,14 @@ def part(row: Mapping[str, str], zone: tzinfo | None) -> SacctPart:
     def time(column: str) -> Instants | None:
         return read(column, lambda text: instants(text, zone))
 
-    number = read("JobIDRaw", job_number)
+    job_id, step = read("JobIDRaw", job_number)
     status, signal = read("ExitCode", exit_code) or (None, None)
     elapsed_s = read("ElapsedRaw", amount)
     user_us, kernel_us, total_us = (read(column, duration_us) or 0 for column in ("UserCPU", "SystemCPU", "TotalCPU"))
     cores = read("AllocCPUS", amount), read("NCPUS", amount), parse(text("AllocTRES")).get("cpu")
     run = SlurmRun(
         text("Cluster"),
-        number.job_id,
+        job_id,
         shown=text("JobID"),
         state=read("State", state),
         exit_status=status,
@@ -76,7 +76,7 @@ def part(row: Mapping[str, str], zone: tzinfo | None) -> SacctPart:
         tres=text("AllocTRES"),
     )
     return SacctPart(
-        step=number.step,
+        step=step,
         submit=time("Submit"),
         start=time("Start"),
         end=time("End"),
