@@ -15,7 +15,7 @@ from typing import NamedTuple
 from arcacct.errors import InputError
 from arcacct.jobs.faults import Fault, fault_of
 from arcacct.slurm import json_form
-from arcacct.slurm.record import NoUsage, SacctPart, SlurmRun, Use, run_of
+from arcacct.slurm.record import NoUsage, SacctPart, SacctUse, SlurmRun, run_of
 from arcacct.slurm.rows import LONGEST_LINE, Misfit, TableHeader, TableRow, TableRows, header_of
 from arcacct.slurm.table import check, part
 
@@ -114,7 +114,7 @@ class _Jobs:
 
     def _empty(self) -> None:
         self._job: SacctPart | None = None
-        self._steps = Use()
+        self._steps = SacctUse()
         self._fault: Fault | None = None
         self._number = 0
         self._job_id = 0

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from arcacct.errors import InputError
 from arcacct.jobs.tres import parse
-from arcacct.slurm.record import SacctPart, SlurmRun, Use
+from arcacct.slurm.record import SacctPart, SacctUse, SlurmRun
 from arcacct.slurm.rows import TableHeader
 from arcacct.slurm.text import Instants, amount, clean, duration_us, exit_code, instants, job_number, size_kib, state
 
@@ -83,7 +83,7 @@ def part(row: Mapping[str, str], zone: tzinfo | None) -> SacctPart:
         elapsed_s=seconds("Elapsed") if elapsed_s is None else elapsed_s,
         suspended_s=seconds("Suspended"),
         cores=next((one for one in cores if one is not None), None),
-        use=Use(
+        use=SacctUse(
             0, max(total_us, user_us + kernel_us), kernel_us, read("MaxRSS", size_kib), read("MaxVMSize", size_kib)
         ),
         run=run,
