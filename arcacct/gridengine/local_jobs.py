@@ -35,7 +35,6 @@ def local_job(runs: JobRuns, site: BatchSite) -> Job | None:
     record = last.master
     totals = used([record for run in counted for record in (run.master, *run.tasks)])
     whose = {"owner": record.owner, "group": record.group, "account": record.account, "project": record.project}
-    owner = local.accounted_to(whose, site.rules)
     kernel = round(totals.stime_s)
     submitted = submit_time(runs)
     benchmark = site.benchmark(record.qname)
@@ -54,9 +53,7 @@ def local_job(runs: JobRuns, site: BatchSite) -> Job | None:
         local_job_id=local_job_id(record),
         endpoint_type=local.LOCAL,
         queue=record.qname or "",
-        user_dn=owner.user_dn,
-        vo=owner.vo,
-        auth_tokens=owner.auth_tokens,
+        **local.accounted_to(whose, site.rules)._asdict(),
         exit_code=exit_code(record),
         node_count=len(_hosts(last)) or 1,
         core_count=max(record.slots, 1),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from arcacct.db.engine import Connection
 from arcacct.files.reading import Position, Reader
 
 _COLUMNS = "FileID, Position, Tail, Checksum, Lines, Records, BadLines"
+_LATEST = "ORDER BY ReadAt DESC, FileID DESC LIMIT 1"
 
 
 class FilePositions:
@@ -24,39 +26,25 @@ class FilePositions:
         A position at the beginning has no number yet (0), but that of what has no beginning to go back to.
         """
         if reader.identity is None:
-            row = self._con.execute(
-                f"SELECT {_COLUMNS} FROM GridEngineFiles WHERE Cell = ? AND Path = ? AND Device IS NULL",
-                (self._cell, reader.path),
-            ).fetchone()
-            return Position() if row is None else Position._make(row)._replace(position=0, checksum=0, lines=0)
+            rows = self._chosen(_COLUMNS, "Path = ? AND Device IS NULL", reader.path)
+            return Position._make(rows[0])._replace(position=0, checksum=0, lines=0) if rows else Position()
         reader.look_at_head()
-        rows = self._con.execute(
-            f"SELECT {_COLUMNS} FROM GridEngineFiles WHERE Cell = ? AND Head = ? ORDER BY Position DESC",
-            (self._cell, reader.head),
-        ).fetchall()
+        rows = self._chosen(_COLUMNS, "Head = ? ORDER BY Position DESC", reader.head)
         return next((one for one in map(Position._make, rows) if reader.holds(one)), Position())
 
     def latest(self, path: str) -> tuple[Position, int] | None:
         """Where the last import stopped in the file that stood at a path then, and when that was, in UTC seconds."""
-        row = self._con.execute(
-            f"SELECT {_COLUMNS}, ReadAt FROM GridEngineFiles WHERE Cell = ? AND Path = ? AND Device IS NOT NULL"
-            " ORDER BY ReadAt DESC, FileID DESC LIMIT 1",
-            (self._cell, path),
-        ).fetchone()
-        return None if row is None else (Position._make(row[:-1]), row[-1])
+        rows = self._chosen(f"{_COLUMNS}, ReadAt", f"Path = ? AND Device IS NOT NULL {_LATEST}", path)
+        return (Position._make(rows[0][:-1]), rows[0][-1]) if rows else None
 
     def was_read(self, reader: Reader) -> bool:
         """Whether what begins as this file does was read before."""
-        query = "SELECT 1 FROM GridEngineFiles WHERE Cell = ? AND Head = ? AND Position > 0"
-        return self._con.execute(query, (self._cell, reader.head)).fetchone() is not None
+        return bool(self._chosen("1", "Head = ? AND Position > 0", reader.head))
 
     def file_of(self, path: str) -> int:
         """The number of the file that was read last at a path; inside a transaction, since it may get one now."""
-        row = self._con.execute(
-            "SELECT FileID FROM GridEngineFiles WHERE Cell = ? AND Path = ? ORDER BY ReadAt DESC, FileID DESC LIMIT 1",
-            (self._cell, path),
-        ).fetchone()
-        return self._new(path, None) if row is None else int(row[0])
+        rows = self._chosen("FileID", f"Path = ? {_LATEST}", path)
+        return int(rows[0][0]) if rows else self._new(path, None)
 
     def keep(self, reader: Reader, position: Position) -> Position:
         """
@@ -73,6 +61,10 @@ class FilePositions:
             (reader.path, device, inode, *position[1:], int(time.time()), position.file_id),
         )
         return position
+
+    def _chosen(self, columns: str, condition: str, value: object) -> list[Any]:
+        query = f"SELECT {columns} FROM GridEngineFiles WHERE Cell = ? AND {condition}"
+        return self._con.execute(query, (self._cell, value)).fetchall()
 
     def _new(self, path: str, head: bytes | None) -> int:
         insert = "INSERT INTO GridEngineFiles (Cell, Path, Head) VALUES (?, ?, ?)"

@@ -44,7 +44,6 @@ class JobRuns(NamedTuple):
 class Used(NamedTuple):
     """What some records measured, in the units of an accounting record."""
 
-    utime_s: float
     stime_s: float
     cpu_s: float
     memory_kib: float
@@ -155,12 +154,11 @@ def end_us(record: Record) -> int:
 
 def used(records: Iterable[Record]) -> Used:
     """The sum of CPU times and the maximum of memory over records, with the distinct hosts, the first one first."""
-    utime = stime = cpu = memory = virtual = 0.0
+    stime = cpu = memory = virtual = 0.0
     hosts: dict[str, None] = {}
     for record in records:
         reserved = is_reserved(record)
         both = record.ru_utime_s + record.ru_stime_s
-        utime += record.ru_utime_s
         stime += record.ru_stime_s
         cpu += both if reserved else max(both, record.cpu_s or 0.0)
         resident = 0.0 if reserved else (record.maxrss_bytes or 0.0) / 1024
@@ -168,4 +166,4 @@ def used(records: Iterable[Record]) -> Used:
         virtual = max(virtual, 0.0 if reserved else (record.maxvmem_bytes or 0.0) / 1024)
         if record.hostname:
             hosts[record.hostname] = None
-    return Used(utime, stime, cpu, memory, virtual, tuple(hosts))
+    return Used(stime, cpu, memory, virtual, tuple(hosts))

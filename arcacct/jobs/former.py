@@ -5,17 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from arcacct.db.engine import Connection
-from arcacct.jobs.cells import Month
+from arcacct.jobs.cells import Counted, Month
 from arcacct.jobs.reading import LAST_SECOND, unescaped, unescaped_name
-
-
-class Left(NamedTuple):
-    """Jobs that a month had and that changed or were deleted since: what it may have less."""
-
-    vo: str | None
-    endpoint_url: str | None
-    jobs: int
-    wall_s: int
 
 
 class FormerKey(NamedTuple):
@@ -26,8 +17,8 @@ class FormerKey(NamedTuple):
     end_time: int
 
 
-def left_since(con: Connection, month: Month, seq: int) -> list[Left]:
-    """What changed or was deleted in a month after a place in FinishedLog, as it was there."""
+def left_since(con: Connection, month: Month, seq: int) -> list[Counted]:
+    """What changed or was deleted in a month after a place in FinishedLog, as it was there: it may have that less."""
     year, number = month
     rows = con.execute(
         # The first change after that place tells what the record was at it. The plus keeps SQLite on the index of Seq:
@@ -42,7 +33,7 @@ def left_since(con: Connection, month: Month, seq: int) -> list[Left]:
         """,
         (seq, f"{year:04d}-{number:02d}"),
     )
-    return [Left(unescaped_name(vo), unescaped_name(url), jobs, wall_s) for vo, url, jobs, wall_s in rows]
+    return [Counted(unescaped_name(vo), unescaped_name(url), jobs, wall_s) for vo, url, jobs, wall_s in rows]
 
 
 def former_keys(con: Connection, seq: int) -> list[FormerKey]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from arcacct.errors import InputError
-
 
 class FQAN(NamedTuple):
     """
@@ -19,14 +17,6 @@ class FQAN(NamedTuple):
     """With its leading slash: ``/atlas/uk``."""
     role: str | None = None
     capability: str | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> FQAN:
-        """Read one attribute; raises InputError if it does not name a group."""
-        found = parsed_fqan(text)
-        if found is None:
-            raise InputError(f"{text!r} is not a VOMS attribute: expected /GROUP[/Role=ROLE][/Capability=NAME]")
-        return found
 
     @property
     def vo(self) -> str:

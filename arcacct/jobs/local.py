@@ -21,16 +21,11 @@ CLOCKS_S = 600
 
 
 class Owner(NamedTuple):
-    """Whom a job is accounted to, as far as the site's ``map`` lines tell."""
+    """Whom a job is accounted to, as far as the site's ``map`` lines tell: the fields of a `Job` for that."""
 
     vo: str = ""
-    fqan: str | None = None
     user_dn: str = ""
-
-    @property
-    def auth_tokens(self) -> tuple[tuple[str, str], ...]:
-        """The attribute as a `Job` has it."""
-        return () if self.fqan is None else (("mainfqan", self.fqan),)
+    auth_tokens: tuple[tuple[str, str], ...] = ()
 
 
 def accounted_to(values: Mapping[str, str | None], rules: Sequence[MapRule]) -> Owner:
@@ -44,7 +39,7 @@ def accounted_to(values: Mapping[str, str | None], rules: Sequence[MapRule]) -> 
         if value is not None and fnmatchcase(value, rule.pattern):
             group = rule.group
             fqan = None if group is None else group if group.startswith("/") else f"/{rule.vo}/{group}"
-            return Owner(rule.vo, fqan, rule.user or "")
+            return Owner(rule.vo, rule.user or "", () if fqan is None else (("mainfqan", fqan),))
     return Owner()
 
 

@@ -137,9 +137,7 @@ def _page_after(con: Connection, seq: int, horizon: int, ended_from: int) -> Pag
     )
 
 
-def ended_between(
-    con: Connection, ended_from: int, ended_before: float, *, size: int = PAGE_RECORDS
-) -> Iterator[list[AAR]]:
+def ended_between(con: Connection, ended_from: int, ended_before: float) -> Iterator[list[AAR]]:
     """Pages of the publishable records with ``ended_from <= EndTime < ended_before``, by end time."""
     position = (ended_from, 0)
     while True:
@@ -149,7 +147,7 @@ def ended_between(
             f"FROM AAR {_NAMES.replace('= StatusID', '= +StatusID')}"
             " WHERE (EndTime, AAR.RecordID) > (?, ?) AND EndTime >= ? AND EndTime < ?"
             f" AND {_PUBLISHABLE} ORDER BY EndTime, AAR.RecordID LIMIT ?",
-            (*position, ended_from, ended_before, size),
+            (*position, ended_from, ended_before, PAGE_RECORDS),
         )
         if not found:
             return

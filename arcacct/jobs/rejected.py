@@ -60,17 +60,12 @@ class Kept(NamedTuple):
     """1, or how many further records of the file were only counted."""
     rejected_s: int
     bytes: int
-    """Of the whole record, of which no more than LONGEST_BYTES are kept."""
+    """Of the whole record, of which no more than LONGEST_BYTES are kept; -1: of records that were only counted."""
 
     @property
     def is_whole(self) -> bool:
         """Whether all of it was kept, so that it can be tried again without its file."""
         return 0 < self.bytes <= LONGEST_BYTES
-
-    @property
-    def is_count(self) -> bool:
-        """Whether this stands for records that were only counted."""
-        return self.bytes < 0
 
 
 class Retried(NamedTuple):
@@ -115,7 +110,6 @@ class Quarantine:
     """
 
     def __init__(self, con: Connection, source: str, scope: str = "") -> None:
-        """Nothing is read before the first record is rejected."""
         self._con = con
         self._source = source
         self._scope = scope
@@ -127,10 +121,20 @@ class Quarantine:
         self._room.clear()
         self._all = None
 
-    def keep(self, rejects: Iterable[Reject], now: int | None = None) -> int:
-        """Put records into the table, inside the caller's transaction; how many of them were not there yet."""
-        when = int(time.time()) if now is None else now
-        return sum(self._keep(one, when) for one in rejects)
+    def keep(self, rejects: Iterable[Reject]) -> None:
+        """Put those records into the table that are not there yet, inside the caller's transaction."""
+        for one in rejects:
+            # Of a record that could not be held there is nothing but the place.
+            what = one.content or f"{one.file}\0{one.position}".encode("utf-8", "surrogateescape")
+            digest = blake2b(what, digest_size=16).digest()
+            query = "SELECT 1 FROM RejectedRecords WHERE Source = ? AND Scope = ? AND Digest = ?"
+            if self._con.execute(query, (self._source, self._scope, digest)).fetchone() is not None:
+                continue
+            if self._has_room(one.file, min(len(one.content), LONGEST_BYTES)):
+                size = one.bytes or len(one.content)
+                self._insert(one.file, one.position, digest, one.fault, size, one.content[:LONGEST_BYTES])
+            else:
+                self._count(one.file)
 
     def anew(self, file: str) -> None:
         """
@@ -145,21 +149,6 @@ class Quarantine:
     def files_to_read(self) -> set[str]:
         """The files of which something is not kept whole: too long, or only counted."""
         return {one.file for one in listed(self._con, self._source, self._scope) if not one.is_whole}
-
-    def _keep(self, one: Reject, now: int) -> bool:
-        # Of a record that could not be held there is nothing but the place.
-        what = one.content or f"{one.file}\0{one.position}".encode("utf-8", "surrogateescape")
-        digest = blake2b(what, digest_size=16).digest()
-        key = (self._source, self._scope, digest)
-        query = "SELECT 1 FROM RejectedRecords WHERE Source = ? AND Scope = ? AND Digest = ?"
-        if self._con.execute(query, key).fetchone() is not None:
-            return False
-        if not self._has_room(one.file, min(len(one.content), LONGEST_BYTES)):
-            self._count(one.file, now)
-            return True
-        size = one.bytes or len(one.content)
-        self._insert(one.file, one.position, digest, one.fault, now, size, one.content[:LONGEST_BYTES])
-        return True
 
     def _has_room(self, file: str, size: int) -> bool:
         if self._all is None:
@@ -180,7 +169,7 @@ class Quarantine:
         self._all[1] -= size
         return True
 
-    def _count(self, file: str, now: int) -> None:
+    def _count(self, file: str) -> None:
         """One more of a file that has no room left."""
         digest = blake2b(b"further records of " + file.encode("utf-8", "surrogateescape"), digest_size=16).digest()
         done = self._con.execute(
@@ -191,16 +180,14 @@ class Quarantine:
             fault = Fault(
                 "only counted: there is no room for more of them; correct the file and import it with --retry"
             )
-            self._insert(file, "further records", digest, fault, now, -1, None)
+            self._insert(file, "further records", digest, fault, -1, None)
 
-    def _insert(
-        self, file: str, position: str, digest: bytes, fault: Fault, now: int, size: int, content: bytes | None
-    ) -> None:
+    def _insert(self, file: str, position: str, digest: bytes, fault: Fault, size: int, content: bytes | None) -> None:
         what = (self._source, self._scope, _storable(file), position, digest, _storable(fault.reason), fault.is_ours)
         self._con.execute(
             "INSERT INTO RejectedRecords (Source, Scope, File, Position, Digest, Reason, IsOurs, Records, Rejected,"
             " Bytes, Content) VALUES (?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?)",
-            (*what, now, size, content),
+            (*what, int(time.time()), size, content),
         )
 
     def waiting(self) -> Iterator[tuple[Kept, bytes]]:

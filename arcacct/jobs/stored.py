@@ -29,7 +29,9 @@ INFO_KEYS = {
 """JobExtraInfo.InfoKey of the fields of a `Job` that are kept there, in the order of the keys."""
 UNKNOWN = Numbers._make((1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0))
 INFO_FIELDS = {key: field for field, key in INFO_KEYS.items()}
-_names = attrgetter("endpoint_type", "endpoint_url", "queue", "user_dn", "vo")
+_TEXTS = ("job_id", "local_job_id", "endpoint_type", "endpoint_url", "queue", "user_dn", "vo")
+"""Fields of a `Job`, as the first texts of ArexRows stand."""
+_names = attrgetter(*_TEXTS[2:])
 _named = attrgetter(*INFO_KEYS)
 _numbers = attrgetter(*Numbers._fields)
 _KIND_NUMBERS = {kind: number for number, kind in TRANSFER_KINDS.items()}
@@ -69,7 +71,7 @@ def stored(job: Job) -> ArexRows:
 
 def as_job(rows: ArexRows, events: tuple[tuple[str, int | str], ...]) -> Job:
     """The job of some rows; ``events`` are its own, in UTC."""
-    named: dict[str, Any] = {}
+    named: dict[str, Any] = dict(zip(_TEXTS, map(unescaped, rows[1:8]), strict=True)) | rows.numbers._asdict()
     extra: list[tuple[str, str]] = []
     for key, value in rows.extra:
         field = INFO_FIELDS.get(str(key))
@@ -80,15 +82,7 @@ def as_job(rows: ArexRows, events: tuple[tuple[str, int | str], ...]) -> Job:
     if "node_names" in named:
         named["node_names"] = tuple(named["node_names"].split(":"))
     return Job(
-        job_id=unescaped(rows.job_id),
         status=rows.status,
-        local_job_id=unescaped(rows.local_job_id),
-        endpoint_type=unescaped(rows.interface),
-        endpoint_url=unescaped(rows.url),
-        queue=unescaped(rows.queue),
-        user_dn=unescaped(rows.user_dn),
-        vo=unescaped(rows.vo),
-        **rows.numbers._asdict(),
         extra=tuple(extra),
         auth_tokens=tuple([(str(key), unescaped(value)) for key, value in rows.auth_tokens]),
         run_time_environments=tuple([unescaped(name) for (name,) in rows.rtes]),

@@ -11,7 +11,6 @@ from arcacct.db.opening import one_moment
 from arcacct.jobs import cells, former, reading
 from arcacct.jobs.aar import AAR, UsageCell
 from arcacct.jobs.cells import Counted
-from arcacct.jobs.former import Left
 from arcacct.publishing import given, held, ledger, sent
 from arcacct.publishing.batches import batched
 from arcacct.publishing.delivery import Consignment, Deliverer, Part
@@ -166,7 +165,7 @@ def _falls(this: ThisRun, family: Summaries, month: Month, live: Sequence[Live],
 
 
 def _placed(
-    this: ThisRun, family: Summaries, month: Month, counted: Iterable[Counted | Left | UsageCell]
+    this: ThisRun, family: Summaries, month: Month, counted: Iterable[Counted | UsageCell]
 ) -> dict[Place, Amount]:
     return totals(
         (Place(*family.place(one.endpoint_url), *month), Amount(one.jobs, one.wall_s))

@@ -11,10 +11,10 @@ import codecs
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from arcacct.errors import InputError
-from arcacct.slurm.record import UNFINISHED, SacctPart, SlurmRun, Use
+from arcacct.slurm.record import UNFINISHED, SacctPart, SacctUse, SlurmRun
 from arcacct.slurm.text import LARGEST, LATEST_S, Instants, clean, state
 
 LARGEST_OBJECT = 64 * 1024 * 1024
@@ -25,14 +25,7 @@ _MOST_COMPLAINT = 500
 """Characters."""
 
 
-class JobElement(NamedTuple):
-    """One element of ``jobs``."""
-
-    number: int
-    text: str
-
-
-def elements(chunks: Iterable[bytes]) -> Iterator[JobElement]:
+def elements(chunks: Iterable[bytes]) -> Iterator[str]:
     """
     The jobs of an output, however long it is, each as its text; of several outputs, one behind the other, all.
 
@@ -40,7 +33,6 @@ def elements(chunks: Iterable[bytes]) -> Iterator[JobElement]:
     what came before is good.
     """
     reader = _Reader(chunks)
-    number = 0
     failed: list[object] = []
     while True:
         has_jobs = False
@@ -51,8 +43,7 @@ def elements(chunks: Iterable[bytes]) -> Iterator[JobElement]:
             if name == "jobs" and reader.skip("["):
                 has_jobs = True
                 while not reader.skip("]"):
-                    number += 1
-                    yield JobElement(number, reader.value()[1])
+                    yield reader.value()[1]
                     reader.skip(",")
             else:
                 value, _ = reader.value()
@@ -136,7 +127,7 @@ class _Reader:
                 return found, text
 
 
-def parts(text: str) -> tuple[SacctPart, Use]:
+def parts(text: str) -> tuple[SacctPart, SacctUse]:
     """
     A job and its steps, of the text of one element.
 
@@ -155,7 +146,7 @@ def parts(text: str) -> tuple[SacctPart, Use]:
     status, signal = _number(code.get("return_code")), _number(of_signal.get("signal_id", of_signal.get("id")))
     if not status and not signal and at != "COMPLETED":
         status = signal = None
-    steps = Use()
+    steps = SacctUse()
     for one in job["steps"] if type(job.get("steps")) is list else ():
         if type(one) is dict:
             steps = steps.plus(_step(one))
@@ -195,18 +186,18 @@ def parts(text: str) -> tuple[SacctPart, Use]:
     return part, steps
 
 
-def _step(step: dict[str, Any]) -> Use:
+def _step(step: dict[str, Any]) -> SacctUse:
     most = _tres(_inside(_inside(step, "tres"), "requested").get("max"))
     memory, virtual = (-(-most[name] // 1024) if name in most else None for name in ("mem", "vmem"))
     return _cpu(_inside(step, "time"))._replace(memory_kib=memory, virtual_memory_kib=virtual)
 
 
-def _cpu(time: dict[str, Any]) -> Use:
+def _cpu(time: dict[str, Any]) -> SacctUse:
     values = (_inside(time, name) for name in ("user", "system", "total"))
     user_us, kernel_us, total_us = (
         (_number(one.get("seconds")) or 0) * 10**6 + (_number(one.get("microseconds")) or 0) for one in values
     )
-    return Use(cpu_us=max(total_us, user_us + kernel_us), cpu_kernel_us=kernel_us)
+    return SacctUse(cpu_us=max(total_us, user_us + kernel_us), cpu_kernel_us=kernel_us)
 
 
 def _inside(value: dict[str, Any], name: str) -> dict[str, Any]:

@@ -28,7 +28,6 @@ def local_job(run: SlurmRun, site: BatchSite) -> Job:
     """The accounting record of a run."""
     # Slurm's account is what other batch systems call project, too.
     whose = {"owner": run.user, "group": run.group, "account": run.account, "project": run.account}
-    owner = local.accounted_to(whose, site.rules)
     benchmark = site.benchmark(run.partition)
     names = node_names(run)
     kernel_s = None if run.cpu_kernel_us is None else round(run.cpu_kernel_us / _US)
@@ -39,9 +38,7 @@ def local_job(run: SlurmRun, site: BatchSite) -> Job:
         run.end_time,
         local_job_id=str(run.job_id),
         queue=run.partition,
-        user_dn=owner.user_dn,
-        vo=owner.vo,
-        auth_tokens=owner.auth_tokens,
+        **local.accounted_to(whose, site.rules)._asdict(),
         exit_code=exit_code(run),
         node_count=run.nodes or len(names) or None,
         core_count=run.cores,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from arcacct.errors import InputError
 from arcacct.jobs.faults import Fault, fault_of
 from arcacct.slurm import json_form
-from arcacct.slurm.record import NoUsage, SacctPart, SlurmRun, Use, run_of
+from arcacct.slurm.record import NoUsage, SacctPart, SacctUse, SlurmRun, run_of
 from arcacct.slurm.rows import LONGEST_LINE, Misfit, TableHeader, TableRow, TableRows, header_of
 from arcacct.slurm.table import check, part
 
@@ -61,7 +61,7 @@ def read(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ToldJob]:
 
 
 def _json(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ToldJob]:
-    for number, text in json_form.elements(chunks):
+    for number, text in enumerate(json_form.elements(chunks), 1):
         position = f"job {number}"
         what: SlurmRun | NoUsage | Fault
         try:
@@ -114,7 +114,7 @@ class _Jobs:
 
     def _empty(self) -> None:
         self._job: SacctPart | None = None
-        self._steps = Use()
+        self._steps = SacctUse()
         self._fault: Fault | None = None
         self._number = 0
         self._job_id = 0

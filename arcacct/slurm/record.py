@@ -25,7 +25,7 @@ NOWHERE = frozenset(("None assigned", "None", "(null)", "N/A"))
 _TWICE = "is a local time that the clock showed twice that night; print it with SLURM_TIME_FORMAT=%s"
 
 
-class Use(NamedTuple):
+class SacctUse(NamedTuple):
     """What a row of sacct says of use; of steps together."""
 
     steps: int = 0
@@ -36,9 +36,9 @@ class Use(NamedTuple):
     """Of the task that used most; ``None``: not said."""
     virtual_memory_kib: int | None = None
 
-    def plus(self, step: Use) -> Use:
+    def plus(self, step: SacctUse) -> SacctUse:
         """With one more step."""
-        return Use(
+        return SacctUse(
             self.steps + 1,
             self.cpu_us + step.cpu_us,
             self.cpu_kernel_us + step.cpu_kernel_us,
@@ -97,7 +97,7 @@ class SacctPart(NamedTuple):
     elapsed_s: int | None
     suspended_s: int | None
     cores: int | None
-    use: Use
+    use: SacctUse
     run: SlurmRun
     """What it says of its run besides; `run_of` puts the rest in."""
 
@@ -109,7 +109,7 @@ class NoUsage(NamedTuple):
     """It goes on, or its end is not written yet; else it never started."""
 
 
-def run_of(job: SacctPart, steps: Use, cluster: str | None) -> SlurmRun | NoUsage:
+def run_of(job: SacctPart, steps: SacctUse, cluster: str | None) -> SlurmRun | NoUsage:
     """
     The run that a row of a job and those of its steps tell of; ``cluster`` is its name if it is not to be Slurm's.
 
@@ -170,7 +170,7 @@ def _span(job: SacctPart, start: Instants, end: Instants) -> tuple[int, int]:
     return pairs[0]
 
 
-def _cpu(job: Use, steps: Use) -> tuple[int | None, int | None]:
+def _cpu(job: SacctUse, steps: SacctUse) -> tuple[int | None, int | None]:
     """
     CPU times: the job's own row has the sum of its steps, but only where steps were asked for (else 0).
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from arcacct.errors import InputError
 from arcacct.jobs.tres import parse
-from arcacct.slurm.record import SacctPart, SlurmRun, Use
+from arcacct.slurm.record import SacctPart, SacctUse, SlurmRun
 from arcacct.slurm.rows import TableHeader
 from arcacct.slurm.text import Instants, amount, clean, duration_us, exit_code, instants, job_number, size_kib, state
 
@@ -52,14 +52,14 @@ def part(row: Mapping[str, str], zone: tzinfo | None) -> SacctPart:
     def time(column: str) -> Instants | None:
         return read(column, lambda text: instants(text, zone))
 
-    number = read("JobIDRaw", job_number)
+    job_id, step = read("JobIDRaw", job_number)
     status, signal = read("ExitCode", exit_code) or (None, None)
     elapsed_s = read("ElapsedRaw", amount)
     user_us, kernel_us, total_us = (read(column, duration_us) or 0 for column in ("UserCPU", "SystemCPU", "TotalCPU"))
     cores = read("AllocCPUS", amount), read("NCPUS", amount), parse(text("AllocTRES")).get("cpu")
     run = SlurmRun(
         text("Cluster"),
-        number.job_id,
+        job_id,
         shown=text("JobID"),
         state=read("State", state),
         exit_status=status,
@@ -76,14 +76,14 @@ def part(row: Mapping[str, str], zone: tzinfo | None) -> SacctPart:
         tres=text("AllocTRES"),
     )
     return SacctPart(
-        step=number.step,
+        step=step,
         submit=time("Submit"),
         start=time("Start"),
         end=time("End"),
         elapsed_s=seconds("Elapsed") if elapsed_s is None else elapsed_s,
         suspended_s=seconds("Suspended"),
         cores=next((one for one in cores if one is not None), None),
-        use=Use(
+        use=SacctUse(
             0, max(total_us, user_us + kernel_us), kernel_us, read("MaxRSS", size_kib), read("MaxVMSize", size_kib)
         ),
         run=run,

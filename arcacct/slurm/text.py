@@ -26,14 +26,6 @@ _EXIT = re.compile(r"([0-9]{1,5}):([0-9]{1,5})", re.ASCII)
 _JOB = re.compile(r"([0-9]{1,16})(?:_(?:[0-9]{1,10}|\[[^\]]*\])|\+[0-9]{1,10})?(?:\.([A-Za-z0-9_+-]{1,64}))?", re.ASCII)
 
 
-class JobNumber(NamedTuple):
-    """What a number of sacct's stands for."""
-
-    job_id: int
-    step: str
-    """``batch``, ``extern``, ``0``, ...; empty: the job itself."""
-
-
 class Instants(NamedTuple):
     """What a local time may have been, in UTC seconds: two when clocks were set back, else twice the same."""
 
@@ -138,12 +130,16 @@ def state(text: str) -> str:
     return word
 
 
-def job_number(text: str) -> JobNumber:
-    """What JobIDRaw (``24``, ``24.batch``) or JobID (``21_1``, ``51+1.0``) stands for."""
+def job_number(text: str) -> tuple[int, str]:
+    """
+    The job and step that JobIDRaw (``24``, ``24.batch``) or JobID (``21_1``, ``51+1.0``) stands for.
+
+    The step is ``batch``, ``extern``, ``0``, ...; empty: the job itself.
+    """
     match = _JOB.fullmatch(text)
     if match is None or not 0 < int(match[1]) < _LARGEST_JOB:
         raise ValueError(f"{text[:40]!r} is no number of a job")
-    return JobNumber(int(match[1]), match[2] or "")
+    return int(match[1]), match[2] or ""
 
 
 def clean(text: str) -> str:

@@ -17,7 +17,7 @@ from arcacct.jobs.hostlists import MalformedError, expand
 from arcacct.sonar import fields as field
 from arcacct.sonar.fields import STRICT, Lost, Strict, Tolerant
 from arcacct.sonar.samples import Sample, card_id, sample
-from arcacct.sonar.slurm_jobs import SlurmReport, refuse_without_span, slurm_report
+from arcacct.sonar.slurm_jobs import SlurmJob, refuse_without_span, slurm_report
 from arcacct.sonar.stream import Objects, RejectedObject
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ class Jobs(NamedTuple):
 
     time: int
     cluster: str
-    reports: tuple[SlurmReport, ...]
+    reports: tuple[SlurmJob, ...]
 
 
 class Partition(NamedTuple):

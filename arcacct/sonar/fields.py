@@ -256,7 +256,6 @@ class Tolerant(Strict):
     """The same, but an unusable value is absent, and counted."""
 
     def __init__(self) -> None:
-        """Nothing was dropped yet."""
         self.dropped: Counter[str] = Counter()
         self.lost: list[Lost] = []
         for name, absent in _ABSENT.items():

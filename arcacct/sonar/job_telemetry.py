@@ -96,28 +96,15 @@ def telemetry_of(
     names = _node_names(con, cluster_id, job_id if sampled else 0, main, record_id)
     hardware = [found for name in names if (found := hardware_at(con, cluster_id, name, start)) is not None]
     models = dict.fromkeys(one.cpu_model for one in hardware if one.cpu_model)
+    # A count beyond all measure makes a product that no column holds.
+    allocated_s = min(gpus * usage.wall_s, LARGEST) if gpus is not None and usage is not None else None
+    card_model = ";".join(dict.fromkeys(filter(None, card_models))) or None
+    seconds = (sum(card[1] for card in cards), sum(card[2] for card in cards)) if cards else (None, None)
+    peak_kib = max((card[3] for card in cards), default=None)
     energies = [card[4] for card in cards if card[4] is not None]
-    telemetry = Telemetry(
-        cluster_id,
-        job_id,
-        ";".join(models) or None,
-        use[0],
-        use[1],
-        use[2],
-        use[3],
-        use[4],
-        gpus,
-        # A count beyond all measure makes a product that no column holds.
-        min(gpus * usage.wall_s, LARGEST) if gpus is not None and usage is not None else None,
-        ";".join(dict.fromkeys(filter(None, card_models))) or None,
-        sum(card[1] for card in cards) if cards else None,
-        sum(card[2] for card in cards) if cards else None,
-        max(card[3] for card in cards) if cards else None,
-        sum(energies) if energies else None,
-        tres.get("energy"),
-        None,
-    )
-    return telemetry, hardware
+    of_cards = (gpus, allocated_s, card_model, *seconds, peak_kib, sum(energies) if energies else None)
+    of_job = (cluster_id, job_id, ";".join(models) or None, *use[:5])
+    return Telemetry._make((*of_job, *of_cards, tres.get("energy"), None)), hardware
 
 
 def _node_names(

@@ -46,32 +46,22 @@ def slurm_job(site: Site, job_id: str, main: SlurmJob, usage: SlurmUsage, hardwa
     """One finished run of a Slurm job."""
     account, partition = main.text("account"), main.text("partition")
     # Slurm's account is what other batch systems call project, too.
-    owner = local.accounted_to({"owner": main.text("user_name"), "account": account, "project": account}, site.rules)
+    whose = {"owner": main.text("user_name"), "account": account, "project": account}
     # The benchmark of its nodes, else of its queue, else of the site.
     of_nodes = node_benchmark([one.cpu_model for one in hardware], site.node_benchmarks)
     benchmark = of_nodes or local.queue_benchmark(partition, site.queue_benchmarks, site.default_benchmark)
     source = SAMPLES if of_nodes else CONFIGURED if partition in dict(site.queue_benchmarks) else DEFAULT
     return Job(
         job_id,
-        usage.status,
-        usage.submit_time,
-        usage.end_time,
+        # What both call the same.
+        **{field: value for field, value in usage._asdict().items() if field in Job._fields},
         local_job_id=str(main.job_id),
         queue=partition or "",
-        user_dn=owner.user_dn,
-        vo=owner.vo,
-        auth_tokens=owner.auth_tokens,
-        exit_code=usage.exit_code,
-        node_count=usage.node_count,
-        core_count=usage.core_count,
-        memory_kib=usage.memory_kib or None,
-        virtual_memory_kib=usage.virtual_memory_kib or None,
-        wall_s=usage.wall_s,
+        **local.accounted_to(whose, site.rules)._asdict(),
         cpu_user_s=usage.cpu.user_s,
         cpu_kernel_s=usage.cpu.kernel_s,
         job_name=main.text("job_name"),
         lrms="slurm",
-        node_names=usage.node_names,
         local_user=main.text("user_name"),
         project=account,
         system_software=";".join(dict.fromkeys(one.system for one in hardware)) or None,

@@ -18,17 +18,12 @@ PENDING = "PENDING"
 _UNFINISHED = {PENDING: 0, "RUNNING": 1, "SUSPENDED": 1, "COMPLETING": 1, "CONFIGURING": 1, "REQUEUED": 1}
 
 
-class SlurmReport(NamedTuple):
-    """What one envelope says of one job (``job_step`` empty) or step; what it does not say is not in ``values``."""
-
-    time: int
-    job_id: int
-    job_step: str
-    values: dict[str, Value]
-
-
 class SlurmJob(NamedTuple):
-    """All that is known of one run of a job or step, and when each value was said."""
+    """
+    What is known of one run of a job (``job_step`` empty) or step, and when each value was said.
+
+    What one report says of it is one, too: all of it was said at one time. What is not known is not in ``values``.
+    """
 
     job_id: int
     job_step: str
@@ -47,13 +42,9 @@ class SlurmJob(NamedTuple):
 
     @property
     def finished(self) -> bool:
-        """Whether the state is one that a job ends in."""
-        return is_final(self.text("job_state"))
-
-
-def is_final(state: str | None) -> bool:
-    """Whether a job does not leave this state by itself."""
-    return state is not None and state not in _UNFINISHED
+        """Whether the state is one that a job does not leave by itself."""
+        state = self.text("job_state")
+        return state is not None and state not in _UNFINISHED
 
 
 def _state(value: dict[str, Any], key: str) -> str:
@@ -109,7 +100,7 @@ SACCT_FIELDS: dict[str, Callable[[dict[str, Any], str], Value | None]] = {
 """The fields of SacctData; CPU in seconds, memory and disk in KiB."""
 
 
-def slurm_report(value: Any, time: int, fields: Strict = STRICT) -> SlurmReport:
+def slurm_report(value: Any, time: int, fields: Strict = STRICT) -> SlurmJob:
     """
     One element of ``slurm_jobs``, said at a time.
 
@@ -132,24 +123,23 @@ def slurm_report(value: Any, time: int, fields: Strict = STRICT) -> SlurmReport:
         found.setdefault("array_task_id", 0)
     if found.get("het_job_id"):
         found.setdefault("het_job_offset", 0)
-    return SlurmReport(time, job_id, step, found)
+    return SlurmJob(job_id, step, found, dict.fromkeys(found, time))
 
 
-def refuse_without_span(value: dict[str, Any], report: SlurmReport) -> None:
+def refuse_without_span(value: dict[str, Any], report: SlurmJob) -> None:
     """
     Raise MalformedError for a job that ended when its start or end, as it was sent, is unusable.
 
     What else the report says is good, but without them the job is no record: nobody should have to notice by himself.
     """
-    state = _state_of(report)
-    if report.job_step or not is_final(state):
+    if report.job_step or not report.finished:
         return
-    start, end = (report.values.get(name) for name in ("start_time", "end_time"))
+    start, end = report.number("start_time"), report.number("end_time")
     for name, found in (("start_time", start), ("end_time", end)):
         if value.get(name) and found is None:
             raise MalformedError(f"{name} is not a time: the job cannot be recorded without it")
     # One that was cancelled before it ran may have the start that it was to have.
-    if isinstance(start, int) and isinstance(end, int) and end < start and state != "CANCELLED":
+    if start is not None and end is not None and end < start and report.text("job_state") != "CANCELLED":
         raise MalformedError("end_time is before start_time: the job cannot be recorded")
 
 
@@ -166,20 +156,15 @@ def _take(
                 found[name] = read
 
 
-def merged(job: SlurmJob, report: SlurmReport) -> SlurmJob:
+def merged(job: SlurmJob, report: SlurmJob) -> SlurmJob:
     """A job with one more report: what is said later holds, what is not said stays."""
     values, times = dict(job.values), dict(job.times)
     for name, value in report.values.items():
-        said = times.get(name)
-        if said is None or (report.time, *_rank(name, value)) > (said, *_rank(name, values[name])):
+        said, now = times.get(name), report.times[name]
+        if said is None or (now, *_rank(name, value)) > (said, *_rank(name, values[name])):
             values[name] = value
-            times[name] = report.time
+            times[name] = now
     return job._replace(values=values, times=times)
-
-
-def first(report: SlurmReport) -> SlurmJob:
-    """A job of which this is the first report."""
-    return SlurmJob(report.job_id, report.job_step, dict(report.values), dict.fromkeys(report.values, report.time))
 
 
 def _rank(name: str, value: Value) -> tuple[int, str]:
@@ -188,27 +173,21 @@ def _rank(name: str, value: Value) -> tuple[int, str]:
     return rank, f"{value:020d}" if isinstance(value, int) else value
 
 
-def same_run(job: SlurmJob, report: SlurmReport) -> bool:
+def same_run(job: SlurmJob, report: SlurmJob) -> bool:
     """
     Whether a report is of this run: a job that is requeued keeps its job_id and starts again.
 
     A later start after a final state is another run, and so is a job that waits after its end.
     """
-    start, other = job.number("start_time"), report.values.get("start_time")
-    if start is not None and isinstance(other, int):
-        return start == other or not is_final(job.text("job_state") if start < other else _state_of(report))
+    start, other = job.number("start_time"), report.number("start_time")
+    if start is not None and other is not None:
+        return start == other or not (job if start < other else report).finished
     if start is not None:
         end = job.number("end_time")
-        waits = report.values.get("job_state") == PENDING
-        return not (job.finished and waits and end is not None and report.time > end)
-    if isinstance(other, int):
+        waits = report.text("job_state") == PENDING
+        return not (job.finished and waits and end is not None and report.times["job_state"] > end)
+    if other is not None:
         # This run never started. It was cancelled, or it is the one that starts now, or one after that.
-        ended = report.values.get("end_time")
-        waits_since = min((said for name, said in job.times.items() if name == "job_state"), default=0)
-        return not (is_final(_state_of(report)) and isinstance(ended, int) and waits_since > ended)
+        ended = report.number("end_time")
+        return not (report.finished and ended is not None and job.times.get("job_state", 0) > ended)
     return True
-
-
-def _state_of(report: SlurmReport) -> str | None:
-    state = report.values.get("job_state")
-    return state if isinstance(state, str) else None

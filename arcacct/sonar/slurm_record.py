@@ -33,7 +33,7 @@ class CPUTime(NamedTuple):
 
 
 class SlurmUsage(NamedTuple):
-    """What a finished job used, as the columns of a record."""
+    """What a finished job used, by the fields of a `Job`, and what more is needed."""
 
     status: str
     exit_code: int
@@ -42,8 +42,8 @@ class SlurmUsage(NamedTuple):
     end_time: int
     wall_s: int
     cpu: CPUTime
-    memory_kib: int
-    virtual_memory_kib: int
+    memory_kib: int | None
+    virtual_memory_kib: int | None
     core_count: int
     node_names: tuple[str, ...]
     node_count: int
@@ -72,8 +72,8 @@ def slurm_usage(main: SlurmJob, steps: Sequence[SlurmJob], sampled_cpu_s: int) -
         end_time=end,
         wall_s=wall,
         cpu=_cpu_time(main, steps, sampled_cpu_s, wall * cores),
-        memory_kib=max((step.number("MaxRSS") or 0 for step in (main, *steps)), default=0),
-        virtual_memory_kib=max((step.number("MaxVMSize") or 0 for step in (main, *steps)), default=0),
+        memory_kib=max(step.number("MaxRSS") or 0 for step in (main, *steps)) or None,
+        virtual_memory_kib=max(step.number("MaxVMSize") or 0 for step in (main, *steps)) or None,
         core_count=cores,
         node_names=names,
         node_count=tres.get("node") or len(names) or 1,

@@ -6,7 +6,7 @@ import json
 
 from arcacct.db.engine import Connection
 from arcacct.sonar.hardware import Names
-from arcacct.sonar.slurm_jobs import FIELDS, SACCT_FIELDS, SlurmJob, SlurmReport, Value, first, merged, same_run
+from arcacct.sonar.slurm_jobs import FIELDS, SACCT_FIELDS, SlurmJob, Value, merged, same_run
 
 _SPELT = {"array_job_id": "ArrayJobID", "array_task_id": "ArrayTaskID", "het_job_id": "HetJobID"}
 _SPELT |= {"requested_cpus": "RequestedCPUs", "minimum_cpus_per_node": "MinimumCPUsPerNode"}
@@ -26,14 +26,14 @@ _REPLACE = (
 )
 
 
-def merge_report(con: Connection, names: Names, cluster: str, report: SlurmReport) -> None:
+def merge_report(con: Connection, names: Names, cluster: str, report: SlurmJob) -> None:
     """Merge one report into what is known of its job or step."""
     if not report.values:
         return
     cluster_id = names.cluster(cluster)
     found = runs(con, cluster_id, report.job_id, report.job_step)
     old = next((job for job in reversed(found) if same_run(job, report)), None)
-    new = first(report) if old is None else merged(old, report)
+    new = report if old is None else merged(old, report)
     if new == old:
         return
     if old is not None and _run(old) != _run(new):

@@ -40,11 +40,6 @@ class RejectedObject(NamedTuple):
     """Which part of the object it is; empty: all of it."""
 
     @property
-    def reason(self) -> str:
-        """What is wrong with it."""
-        return self.fault.reason
-
-    @property
     def position(self) -> str:
         """Where it stood in its stream."""
         return f"object {self.number}{f', {self.part}' if self.part else ''}"
@@ -66,7 +61,6 @@ class Objects:
     """A stream of objects, fed with bytes as they come."""
 
     def __init__(self) -> None:
-        """Nothing was read yet."""
         # Bytes that are not UTF-8 become surrogates, which the readers of the fields refuse.
         self._text = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self.buffer = ""

@@ -169,7 +169,7 @@ def test_a_file_of_rubbish_does_not_fill_the_disk(host):
     host.take(b"".join(b"{ %d ]\n" % number for number in range(MOST_OF_A_FILE + 25)))
 
     *rows, rest = listed(host.con, "sonar")
-    assert (len(rows), rest.is_count, rest.records) == (MOST_OF_A_FILE, True, 25)
+    assert (len(rows), rest.bytes, rest.records) == (MOST_OF_A_FILE, -1, 25)
 
 
 @pytest.mark.parametrize(("size", "most"), [(20, MOST), (LONGEST_BYTES, MOST_BYTES // LONGEST_BYTES)])

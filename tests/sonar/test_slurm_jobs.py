@@ -8,7 +8,7 @@ import pytest
 
 from arcacct.conf.values import NodeBenchmark
 from arcacct.jobs.hostlists import MalformedError
-from arcacct.sonar.slurm_jobs import first, merged, same_run, slurm_report
+from arcacct.sonar.slurm_jobs import merged, same_run, slurm_report
 from arcacct.sonar.slurm_record import node_benchmark, slurm_usage
 
 START = "2026-11-20T10:00:00+00:00"
@@ -22,7 +22,7 @@ def report(time=0, **values):
 
 def job(*reports):
     """All of them merged, in this order."""
-    found = first(reports[0])
+    found = reports[0]
     for one in reports[1:]:
         found = merged(found, one)
     return found

@@ -86,7 +86,7 @@ def test_what_is_malformed_costs_only_itself(bad):
     good = stream(sample(0, []))
     found = list(read([good + bad + good]))
     assert [type(one) for one in found if not isinstance(one, RejectedObject)] == [Sample, Sample]
-    assert [one.reason for one in found if isinstance(one, RejectedObject)]
+    assert [one.fault.reason for one in found if isinstance(one, RejectedObject)]
 
 
 @pytest.mark.parametrize(
