@@ -193,20 +193,10 @@ def check_job(values: dict[str, Value], now: float) -> None:
     if str(kind).lower() not in BENCHMARK_TYPES:
         raise MessageRejected(f"ScalingFactorUnit {kind} not valid")
     if values["FQAN"] != "None":
-        values["VO"], values["VOGroup"], values["VORole"] = parse_fqan(str(values["FQAN"]))
+        derived = rules.derived(str(values["FQAN"]))
+        values |= zip(("VO", "VOGroup", "VORole"), ("None" if one is None else one for one in derived), strict=True)
     for count in ("Processors", "NodeCount"):
         values[count] = values[count] or 0
-
-
-def parse_fqan(text: str) -> tuple[str, str, str]:
-    """VO, group and role of the first FQAN of a list; what does not begin with a slash is a VO as it stands."""
-    first = text.partition(";")[0]
-    if not first.startswith("/"):
-        return first, "None", "None"
-    parts = first.strip("/").split("/")
-    group = [part for part in parts if not part.startswith(("Role=", "Capability="))]
-    role = next((part for part in parts if part.startswith("Role=")), "None")
-    return parts[0], "/" + "/".join(group), role
 
 
 def int_of(values: dict[str, Value], name: str) -> int:
