@@ -215,13 +215,9 @@ def _order(seen: Seen) -> Judgement:
 
 
 def _grace(seen: Seen) -> Judgement:
-    promised = [suffix for suffix in ("", "_job") if seen.number(f"grace_secs{suffix}") is not None]
-    wrong = [
-        f"shutdowntime{suffix} without grace_secs{suffix}"
-        for suffix in ("", "_job")
-        if seen.number(f"shutdowntime{suffix}") is not None and suffix not in promised
-    ]
-    return wrong if wrong or promised else None
+    told = {end: (seen.number(f"shutdowntime{end}"), seen.number(f"grace_secs{end}")) for end in ("", "_job")}
+    wrong = [f"shutdowntime{end} without grace_secs{end}" for end, (at, grace) in told.items() if at and grace is None]
+    return wrong if wrong or any(grace is not None for _at, grace in told.values()) else None
 
 
 def _notice(seen: Seen) -> Judgement:
@@ -245,11 +241,6 @@ def _static(seen: Seen) -> Judgement:
         return None
     late = {name for name, file in folder.files.items() if file.status.st_mtime > start + _SLACK_S}
     return _listed("written after the job started", [k.name for k in JOB_KEYS if not k.dynamic and k.name in late])
-
-
-def _disjoint(seen: Seen) -> Judgement:
-    places = seen.locations.values()
-    return ["both variables name one place"] if len(set(places)) < len(places) else None
 
 
 def _permissions(seen: Seen) -> Judgement:
@@ -344,7 +335,13 @@ RULES = {
     17: Demand("a shutdown is taken back at once", unseen="shows when an announced shutdown is taken back"),
     18: Demand("no reader sees half of a value", unseen="shows while values change"),
     19: Demand("the directory goes after the job, and nothing else", unseen="shows after the job"),
-    20: Demand("two jobs have two directories", _disjoint, "needs two jobs on one machine"),
+    20: Demand(
+        "two jobs have two directories",
+        lambda seen: (
+            ["both variables name one place"] if len({*seen.locations.values()}) < len(seen.locations) else None
+        ),
+        "needs two jobs on one machine",
+    ),
     21: Demand(
         "variables have no slash at their end",
         lambda seen: [f"${VARIABLES[kind]} ends in a slash" for kind, said in seen.given.items() if said[-1:] == "/"],

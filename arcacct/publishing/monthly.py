@@ -19,7 +19,7 @@ from arcacct.publishing.instants import Month, iso, month_bounds, month_name, ne
 from arcacct.publishing.ledger import COUNTS, Held, MonthProof, SentRecord, SentSum
 from arcacct.publishing.months import held as held_months
 from arcacct.publishing.plug import Summaries
-from arcacct.publishing.sums import send_zeros, summed, zeros, zeros_note
+from arcacct.publishing.sums import summed, zeros
 from arcacct.publishing.this_run import Tally, ThisRun
 
 _END_OF_TIME = math.inf
@@ -70,7 +70,8 @@ def send_summaries(
         emptied = [family.accept(cell, int(time.time())) for cell in cells.emptied_cells(this.accounting, allowed)]
         sound = [verdict.cell for verdict in emptied if verdict.refusal is None]
         live += [(family.document.kind, one) for _text, one in family.sums(sound)]
-    send_zeros(this, live, parts, delivery)
+    for kind, taken in zeros(this, live, parts):
+        delivery.deliver(Consignment(this.plug.document(kind), batched(taken, *this.limits)))
     filled = {(part.sum.year, part.sum.month) for part in parts if part.sum is not None}
     proofs = [
         MonthProof(*month, family.document.kind, horizon, this.life)
@@ -202,10 +203,9 @@ def send_counts(this: ThisRun, delivery: Deliverer, doubt_seq: int | None = None
         former_places = former.former_places(this.accounting, doubt_seq)
         perhaps = [(Place(*counts.place(url), year, month), 0) for url, year, month in former_places]
         live += [one for _text, one in counts.counts(perhaps)]
-    taken = zeros(this.plug, [(COUNTS, one) for one in live if one.key not in kept], parts).get(COUNTS, [])
-    if taken:
-        this.tally.note(zeros_note(COUNTS, taken))
-    delivery.deliver(Consignment(counts.document, batched([*taken, *parts], *this.limits)))
+    for _kind, taken in zeros(this, [(COUNTS, one) for one in live if one.key not in kept], parts):
+        parts = [*taken, *parts]
+    delivery.deliver(Consignment(counts.document, batched(parts, *this.limits)))
 
 
 def _may_count(this: ThisRun, month: Month, one: SentSum, live: Sequence[SentSum]) -> bool:

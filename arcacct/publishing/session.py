@@ -115,7 +115,23 @@ class TargetSession:
         self._sleep = sleep
         self._clock = Clock()
         self._budget = Budget()
-        self._http = _http_session(context, proxy, self._budget, self._patience.read_s)
+        self._http = _Session()
+        self._http.trust_env = False
+        plain, secured = timed_sockets(self._budget)
+        # Nothing travels in clear that was not meant to.
+        self._http.adapters.clear()
+        adapter = _Adapter(context, plain, self._patience.read_s)
+        self._http.mount("http://" if context is None else "https://", adapter)
+        if context is not None:
+            context.sslsocket_class = secured
+        self._http.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
+        self._http.headers.clear()
+        self._http.headers.update(
+            {"User-Agent": f"arcacct/{arcacct.__version__}", "Accept": "*/*", "Accept-Encoding": "identity"}
+        )
+        if proxy is not None and context is not None:
+            secrecy.keep_login(proxy)
+            self._http.proxies = {"https": proxy}
 
     def heed(self, clock: Clock) -> None:
         """From now on nothing begins, or is waited for, once the time of this run is over."""
@@ -343,26 +359,6 @@ class _Session(requests.Session):
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002  requests' signature
         return None
-
-
-def _http_session(context: ssl.SSLContext | None, proxy: str | None, budget: Budget, read_s: float) -> requests.Session:
-    session = _Session()
-    session.trust_env = False
-    plain, secured = timed_sockets(budget)
-    # Nothing travels in clear that was not meant to.
-    session.adapters.clear()
-    session.mount("http://" if context is None else "https://", _Adapter(context, plain, read_s))
-    if context is not None:
-        context.sslsocket_class = secured
-    session.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
-    session.headers.clear()
-    session.headers.update(
-        {"User-Agent": f"arcacct/{arcacct.__version__}", "Accept": "*/*", "Accept-Encoding": "identity"}
-    )
-    if proxy is not None and context is not None:
-        secrecy.keep_login(proxy)
-        session.proxies = {"https": proxy}
-    return session
 
 
 def _causes(exc: BaseException) -> Iterator[BaseException]:

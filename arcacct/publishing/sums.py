@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from arcacct.jobs.aar import UsageCell
-from arcacct.publishing.batches import batched
-from arcacct.publishing.delivery import Consignment, Deliverer, Part
+from arcacct.publishing.delivery import Part
 from arcacct.publishing.instants import Month, month_name
 from arcacct.publishing.ledger import COUNTS, SentSum
 from arcacct.publishing.plug import Plug, Summaries
@@ -55,36 +54,25 @@ def summed(plug: Plug, family: Summaries, cells: Iterable[UsageCell], tally: Tal
     return Summed([Part(text, sum=one) for text, one in family.sums(sound)], refused)
 
 
-def zeros(plug: Plug, live: Sequence[tuple[str, SentSum]], current: Sequence[Part]) -> dict[str, list[Part]]:
+def zeros(
+    this: ThisRun, live: Sequence[tuple[str, SentSum]], current: Sequence[Part]
+) -> Iterator[tuple[str, list[Part]]]:
     """
-    By kind of message: what the receiver has under keys that are not sent now, with zeros.
+    By kind of message, and told as it is asked for: what the receiver has under keys that are not sent now, with zeros.
 
     ``live`` is what it has, ``current`` what is sent now. A key of another family is neutralised in that family.
     """
     kept = {part.sum.key for part in current if part.sum is not None}
-    found: dict[str, list[Part]] = {}
+    gone: dict[str, list[SentSum]] = {}
     for kind, old in live:
         if old.key not in kept:
-            part = Part(plug.sums(kind).zero(old.key), sum=old._replace(jobs=0, wall_s=0))
-            found.setdefault(kind, []).append(part)
-    return found
-
-
-def zeros_note(kind: str, parts: Sequence[Part]) -> str:
-    """What to say of sums that are neutralised."""
-    months = sorted({(part.sum.year, part.sum.month) for part in parts if part.sum is not None})
-    what = "sync records" if kind == COUNTS else f"{kind} records"
-    return (
-        f"{', '.join(map(month_name, months))}: {len(parts)} {what} that were published before are sent again"
-        " with zeros, since nothing is counted under their keys any more"
-        " (user, VO, role, SubmitHost, benchmark, nodes, cores)"
-    )
-
-
-def send_zeros(
-    this: ThisRun, live: Sequence[tuple[str, SentSum]], current: Sequence[Part], delivery: Deliverer
-) -> None:
-    """Take back what the receiver has under keys that are not sent now; arguments as of `zeros`."""
-    for kind, parts in zeros(this.plug, live, current).items():
-        this.tally.note(zeros_note(kind, parts))
-        delivery.deliver(Consignment(this.plug.document(kind), batched(parts, *this.limits)))
+            gone.setdefault(kind, []).append(old._replace(jobs=0, wall_s=0))
+    for kind, sums in gone.items():
+        months = sorted({(one.year, one.month) for one in sums})
+        what = "sync records" if kind == COUNTS else f"{kind} records"
+        this.tally.note(
+            f"{', '.join(map(month_name, months))}: {len(sums)} {what} that were published before are sent again"
+            " with zeros, since nothing is counted under their keys any more"
+            " (user, VO, role, SubmitHost, benchmark, nodes, cores)"
+        )
+        yield kind, [Part(this.plug.sums(kind).zero(one.key), sum=one) for one in sums]

@@ -17,7 +17,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from arcacct.sandbox.apel import APEL
 from arcacct.sandbox.wire import Arrival, HTTPAnswer, HTTPRequest, Receiver
@@ -34,15 +34,14 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]+")
 _PATH = re.compile(
     r"/v1/projects/(?P<project>[^/:]+)/(?P<kind>topics|subscriptions)(?:/(?P<name>[^/:]+)(?::(?P<verb>\w+))?)?"
 )
-_ROLES = {
-    "publish": {"publisher", "project_admin"},
-    "pull": {"consumer", "project_admin"},
-    "acknowledge": {"consumer", "project_admin"},
-}
-_ADMIN = {"project_admin"}
+_ROLES = {"publish": "publisher", "pull": "consumer", "acknowledge": "consumer"}
+_ADMIN = "project_admin"
+"""The role that may do everything; anybody else needs that of what he does."""
 
 NOT_FOUND = HTTPAnswer(404, b"404 page not found\n", "text/plain; charset=utf-8")
 """A path or a method that the service does not know."""
+
+Kept = TypeVar("Kept")
 
 _EMPTY = HTTPAnswer(200, b"", "application/json")
 
@@ -55,15 +54,14 @@ class Refusal(Exception):
         self.answer = error(code, status, message)
 
 
-def pretty(value: object) -> HTTPAnswer:
-    """200 with JSON, three blanks a level."""
-    return HTTPAnswer(200, json.dumps(value, indent=3).encode(), "application/json; charset=utf-8")
+def pretty(value: object, code: int = 200) -> HTTPAnswer:
+    """JSON, three blanks a level."""
+    return HTTPAnswer(code, json.dumps(value, indent=3).encode(), "application/json; charset=utf-8")
 
 
 def error(code: int, status: str, message: str) -> HTTPAnswer:
     """An error as the service and its authn write it."""
-    body = json.dumps({"error": {"code": code, "message": message, "status": status}}, indent=3)
-    return HTTPAnswer(code, body.encode(), "application/json; charset=utf-8")
+    return pretty({"error": {"code": code, "message": message, "status": status}}, code)
 
 
 def read_object(body: bytes, complaint: str) -> dict[str, Any]:
@@ -144,7 +142,10 @@ class Subscription:
         ids = field(read_object(request.body, "Invalid ack parameter"), "ackIds", None)
         if not isinstance(ids, list) or not ids or not all(isinstance(one, str) for one in ids):
             raise Refusal(400, "INVALID_ARGUMENT", "Invalid ack parameter")
-        highest = max(self._offset_of(one) for one in ids)
+        parts = [one.rpartition(":") for one in ids]
+        if not all(name == self.name and offset.isdecimal() for name, _, offset in parts):
+            raise Refusal(400, "INVALID_ARGUMENT", "Invalid ack id")
+        highest = max(int(offset) for *_, offset in parts)
         if self.pulled_until is None:
             return error(500, "INTERNAL_SERVER_ERROR", "no ack pending")
         if not self.offset <= highest < self.pulled_until:
@@ -190,13 +191,6 @@ class Subscription:
     def shown(self, _request: HTTPRequest) -> HTTPAnswer:
         """The same, as an answer."""
         return pretty(self.describe())
-
-    def _offset_of(self, ack_id: str) -> int:
-        """The offset in an ackId of this subscription, e.g. ``projects/P/subscriptions/S:12``."""
-        name, _, offset = ack_id.rpartition(":")
-        if name != self.name or not offset.isdecimal():
-            raise Refusal(400, "INVALID_ARGUMENT", "Invalid ack id")
-        return int(offset)
 
 
 class AMS(Receiver):
@@ -245,7 +239,7 @@ class AMS(Receiver):
             for (site, year, month), total in reader.totals().items()
         ]
 
-    def new_token(self, roles: frozenset[str] = frozenset(_ADMIN)) -> str:
+    def new_token(self, roles: frozenset[str] = frozenset({_ADMIN})) -> str:
         """A token with these roles (``publisher``, ``consumer``, ``project_admin``)."""
         token = secrets.token_hex(20)
         self.tokens[token] = roles
@@ -265,7 +259,7 @@ class AMS(Receiver):
             self._admit(request, match)
             with self._lock:
                 if what in _ASKED:
-                    return _ASKED[what](self._subscription(project, name), request)
+                    return _ASKED[what](_found(self.subscriptions[project], name, "Subscription"), request)
                 return _ACTIONS[what](self, request, project, name)
         except Refusal as refusal:
             return refusal.answer
@@ -298,23 +292,11 @@ class AMS(Receiver):
         roles = self.tokens.get(request.headers.get("x-api-key") or request.query.get("key", ""))
         if roles is None:
             raise Refusal(401, "UNAUTHORIZED", "Unauthorized")
-        if not roles & _ROLES.get(match["verb"] or "", _ADMIN):
+        if roles.isdisjoint({_ADMIN, _ROLES.get(match["verb"], _ADMIN)}):
             raise Refusal(403, "FORBIDDEN", "Access to this resource is forbidden")
 
-    def _topic(self, project: str, name: str) -> Topic:
-        topic = self.projects[project].get(name)
-        if topic is None:
-            raise Refusal(404, "NOT_FOUND", "Topic doesn't exist")
-        return topic
-
-    def _subscription(self, project: str, name: str) -> Subscription:
-        subscription = self.subscriptions[project].get(name)
-        if subscription is None:
-            raise Refusal(404, "NOT_FOUND", "Subscription doesn't exist")
-        return subscription
-
     def publish(self, request: HTTPRequest, project: str, name: str) -> HTTPAnswer:
-        topic = self._topic(project, name)
+        topic = _found(self.projects[project], name, "Topic")
         reader = self.readers.get((project, name))
         ids: list[str] = []
         arrivals: list[Arrival] = []
@@ -335,11 +317,11 @@ class AMS(Receiver):
         return pretty(_topic_json(project, name))
 
     def get_topic(self, _request: HTTPRequest, project: str, name: str) -> HTTPAnswer:
-        self._topic(project, name)
+        _found(self.projects[project], name, "Topic")
         return pretty(_topic_json(project, name))
 
     def delete_topic(self, _request: HTTPRequest, project: str, name: str) -> HTTPAnswer:
-        self._topic(project, name).is_deleted = True
+        _found(self.projects[project], name, "Topic").is_deleted = True
         del self.projects[project][name]
         return _EMPTY
 
@@ -353,7 +335,7 @@ class AMS(Receiver):
             raise Refusal(400, "INVALID_ARGUMENT", "Invalid Topic name")
         if reference[1] not in self.projects:
             raise Refusal(404, "NOT_FOUND", "project doesn't exist")
-        topic = self._topic(reference[1], reference[2])
+        topic = _found(self.projects[reference[1]], reference[2], "Topic")
         if name in self.subscriptions[project]:
             raise Refusal(409, "ALREADY_EXISTS", "Subscription already exists")
         deadline = field(body, "ackDeadlineSeconds", 0)
@@ -368,7 +350,7 @@ class AMS(Receiver):
         return self.subscriptions[project][name].shown(request)
 
     def delete_subscription(self, _request: HTTPRequest, project: str, name: str) -> HTTPAnswer:
-        self._subscription(project, name)
+        _found(self.subscriptions[project], name, "Subscription")
         del self.subscriptions[project][name]
         return _EMPTY
 
@@ -396,6 +378,12 @@ _ASKED = {
     ("GET", "subscriptions", "timeToOffset", True): Subscription.time_to_offset,
 }
 """What a subscription answers by itself."""
+
+
+def _found(kept: dict[str, Kept], name: str, what: str) -> Kept:
+    if name not in kept:
+        raise Refusal(404, "NOT_FOUND", f"{what} doesn't exist")
+    return kept[name]
 
 
 def _messages(body: bytes) -> list[dict[str, Any]]:

@@ -45,29 +45,18 @@ def read(text: str, now: float) -> list[LoadedRecord]:
         # The loader takes the first line away without asking whether there is one.
         raise Crashed("IndexError: an empty message")
     header, _, rest = text.partition("\n")
-    family = _family(header)
-    return [_record(family, chunk, now) for chunk in rest.split("%%") if chunk.strip()]
-
-
-def _family(header: str) -> _Family:
-    kind, colon, version = header.partition(":")
-    kind = kind.strip()
-    exact = version.strip(": ")
+    kind, colon, version = map(str.strip, header.partition(":"))
     if not colon:
         raise MessageRejected(f"Header not recognised: {header}")
     if kind == "APEL-individual-job-message":
-        return (
-            _Family(JOBS, rules.JOB_04, (_level, check_job))
-            if exact == "v0.4"
-            else _Family(JOBS, rules.JOB, (_job, check_job))
-        )
-    if kind == "APEL-sync-message":
-        return _Family(SYNCS, rules.SYNC)
-    # These need their blank and their exact version.
-    family = _EXACT.get(header.strip())
-    if family is None:
+        family = _JOB_04 if version.strip(": ") == "v0.4" else _JOB
+    elif kind == "APEL-sync-message":
+        family = _Family(SYNCS, rules.SYNC)
+    elif header.strip() in _EXACT:
+        family = _EXACT[header.strip()]
+    else:
         raise MessageRejected(f"Message type not recognised: {header}")
-    return family
+    return [_record(family, chunk, now) for chunk in rest.split("%%") if chunk.strip()]
 
 
 def _record(family: _Family, chunk: str, now: float) -> LoadedRecord:
@@ -75,10 +64,10 @@ def _record(family: _Family, chunk: str, now: float) -> LoadedRecord:
     for line in chunk.splitlines():
         if not line.strip():
             continue
-        key, colon, value = line.partition(":")
+        key, colon, value = map(str.strip, line.partition(":"))
         if not colon:
             raise MessageRejected(f"A line without a colon: {line}")
-        texts[key.strip()] = value.strip()
+        texts[key] = value
     values = read_fields(family.rules, texts)
     for check in family.checks:
         check(values, now)
@@ -115,10 +104,10 @@ def benchmark(name: str, text: str) -> dict[str, float]:
     """``{TYPE: value, ...}``, braces optional, no quotes: the type APEL takes (lower case) with its value."""
     found: dict[str, str] = {}
     for part in text.strip().removeprefix("{").removesuffix("}").split(","):
-        key, colon, value = part.partition(":")
-        if not colon or key.strip() in found:
+        key, colon, value = map(str.strip, part.partition(":"))
+        if not colon or key in found:
             raise MessageRejected(f"{name}: not a dictionary of benchmarks: {text}")
-        found[key.strip()] = value.strip()
+        found[key] = value
     lowered = {key.lower(): value for key, value in found.items()}
     chosen = next((kind for kind in BENCHMARK_TYPES if kind in lowered), None)
     if chosen is None:
@@ -193,20 +182,10 @@ def check_job(values: dict[str, Value], now: float) -> None:
     if str(kind).lower() not in BENCHMARK_TYPES:
         raise MessageRejected(f"ScalingFactorUnit {kind} not valid")
     if values["FQAN"] != "None":
-        values["VO"], values["VOGroup"], values["VORole"] = parse_fqan(str(values["FQAN"]))
+        derived = rules.derived(str(values["FQAN"]))
+        values |= zip(("VO", "VOGroup", "VORole"), ("None" if one is None else one for one in derived), strict=True)
     for count in ("Processors", "NodeCount"):
         values[count] = values[count] or 0
-
-
-def parse_fqan(text: str) -> tuple[str, str, str]:
-    """VO, group and role of the first FQAN of a list; what does not begin with a slash is a VO as it stands."""
-    first = text.partition(";")[0]
-    if not first.startswith("/"):
-        return first, "None", "None"
-    parts = first.strip("/").split("/")
-    group = [part for part in parts if not part.startswith(("Role=", "Capability="))]
-    role = next((part for part in parts if part.startswith("Role=")), "None")
-    return parts[0], "/" + "/".join(group), role
 
 
 def int_of(values: dict[str, Value], name: str) -> int:
@@ -256,6 +235,7 @@ def _normalised(values: dict[str, Value], _now: float) -> None:
 
 _JOB = _Family(JOBS, rules.JOB, (_job, check_job))
 _JOB_04 = _Family(JOBS, rules.JOB_04, (_level, check_job))
+# These need their blank and their exact version.
 _EXACT = {
     "APEL-summary-job-message: v0.2": _Family(SUMMARIES, rules.SUMMARY, (_month,)),
     "APEL-summary-job-message: v0.3": _Family(NORMALISED_SUMMARIES, rules.NORMALISED, (_month,)),

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     Test = Callable[[StoredRecord], bool]
 
 RECORD_EXISTS, UNEXPECTED_ERROR = b"RECORD_EXISTS", b"UNEXPECTED_ERROR"
-_POSTS = {"/record": False, "/records": True}
-"""The paths that take records, and whether they take several."""
+_POSTS = ("/record", "/records")
+"""The paths that take a record, and several."""
 
 _COMPARE = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le, "equals": operator.eq}
 _PART = re.compile(r"\[([^\[\]]*)\]")
@@ -102,7 +102,7 @@ class Auditor(Receiver):
                 del self._stored[record_id]
 
     def delivers(self, request: HTTPRequest) -> bool:
-        return request.method in {"POST", "PUT"} and request.path in {*_POSTS, "/record"}
+        return request.method in {"POST", "PUT"} and request.path in _POSTS
 
     def answer(self, request: HTTPRequest) -> HTTPAnswer:
         if not self._may(request):
@@ -153,7 +153,7 @@ class Auditor(Receiver):
             sent = json.loads(request.body)
             if request.method == "PUT":
                 return 1, self._update(*read_update(sent))
-            records = list(map(read, array(sent) if _POSTS[request.path] else [sent]))
+            records = list(map(read, array(sent) if request.path == "/records" else [sent]))
         except UnexpectedError:
             return None, HTTPAnswer(500, UNEXPECTED_ERROR, "text/plain")
         except ValueError as error:

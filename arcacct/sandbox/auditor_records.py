@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import unicodedata
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from arcacct.targets.auditor.rules import LARGEST_AMOUNT, LONGEST_NAME
+
+Value = TypeVar("Value")
 
 
 class UnexpectedError(Exception):
@@ -82,27 +84,24 @@ def read_update(sent: Any) -> tuple[str, StoredRecord]:
 
 def name(text: Any) -> str:
     """A name by the server's rules, for ids, keys, values, components and scores. Raises as `read`."""
-    if not isinstance(text, str):
-        raise ValueError("invalid type, expected a string")  # noqa: TRY004  as the server has it
-    if not text.strip():
+    found = _typed(text, str, "a string")
+    if not found.strip():
         raise ValueError("the name is blank")
     # As near to graphemes as the standard library comes.
-    if sum(not unicodedata.combining(character) for character in text) > LONGEST_NAME:
+    if sum(not unicodedata.combining(character) for character in found) > LONGEST_NAME:
         raise ValueError(f"the name is longer than {LONGEST_NAME}")
     try:
-        text.encode()
+        found.encode()
     except UnicodeEncodeError:
         raise ValueError("lone leading surrogate in hex escape") from None
-    if "\0" in text:
+    if "\0" in found:
         raise UnexpectedError
-    return text
+    return found
 
 
 def instant(text: Any) -> datetime:
     """A time of RFC 3339, of any zone but with one. Raises ValueError."""
-    if not isinstance(text, str):
-        raise ValueError("invalid type, expected a time")  # noqa: TRY004
-    found = datetime.fromisoformat(text)
+    found = datetime.fromisoformat(_typed(text, str, "a time"))
     if found.tzinfo is None:
         raise ValueError("premature end of input")
     return found.astimezone(UTC)
@@ -111,9 +110,7 @@ def instant(text: Any) -> datetime:
 def _meta(sent: Any) -> dict[str, tuple[str, ...]] | None:
     if sent is None:
         return None
-    if not isinstance(sent, dict):
-        raise ValueError("invalid type, expected a map")  # noqa: TRY004
-    return {name(key): tuple(map(name, array(values))) for key, values in sent.items()}
+    return {name(key): tuple(map(name, array(values))) for key, values in _typed(sent, dict, "a map").items()}
 
 
 def _component(sent: Any) -> Component:
@@ -131,17 +128,20 @@ def _score(sent: Any) -> Score:
 
 
 def _field(sent: Any, key: str, *, optional: bool = False) -> Any:
-    if not isinstance(sent, dict):
-        raise ValueError("invalid type, expected a map")  # noqa: TRY004
-    if sent.get(key) is None and not optional:
+    value = _typed(sent, dict, "a map").get(key)
+    if value is None and not optional:
         raise ValueError(f"missing field `{key}`")
-    return sent.get(key)
+    return value
 
 
 def array(sent: Any) -> list[Any]:
     """An array. Raises ValueError."""
-    if not isinstance(sent, list):
-        raise ValueError("invalid type, expected a sequence")  # noqa: TRY004
+    return _typed(sent, list, "a sequence")
+
+
+def _typed(sent: Any, kind: type[Value], what: str) -> Value:
+    if not isinstance(sent, kind):
+        raise ValueError(f"invalid type, expected {what}")  # noqa: TRY004  as the server has it
     return sent
 
 

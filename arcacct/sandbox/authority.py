@@ -181,14 +181,8 @@ def _canonical_attribute(attribute: x509.NameAttribute[str | bytes]) -> bytes:
 
 
 def _subject(common_name: str) -> x509.Name:
-    return x509.Name(
-        [
-            x509.NameAttribute(NameOID.DOMAIN_COMPONENT, "org"),
-            x509.NameAttribute(NameOID.DOMAIN_COMPONENT, "example"),
-            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Sandbox"),
-            x509.NameAttribute(NameOID.COMMON_NAME, common_name),
-        ]
-    )
+    organisation = x509.Name.from_rfc4514_string("O=Sandbox,DC=example,DC=org")
+    return x509.Name([*organisation, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
 def _certificate(

@@ -7,18 +7,14 @@ from __future__ import annotations
 import calendar
 import re
 
-_NUMBER = r"(\d+(?:[.,]\d+)?)"
-_SGAS_DURATION = re.compile(
-    f"[+-]?P(?:{_NUMBER}Y)?(?:{_NUMBER}M)?(?:{_NUMBER}W)?(?:{_NUMBER}D)?(?:T(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?"
-)
-_APEL_DURATION = re.compile(
-    r"P(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?"
-)
+_DURATION = "P(?:{0}Y)?(?:{0}M)?(?:{0}W)?(?:{0}D)?(?:T(?:{0}H)?(?:{0}M)?(?:{1}S)?)?"
+_SGAS_DURATION = re.compile("[+-]?" + _DURATION.format(*2 * [r"(\d+(?:[.,]\d+)?)"]))
+_APEL_DURATION = re.compile(_DURATION.format(r"(\d+)", r"(\d+(?:\.\d+)?)"))
+_UNITS_S = (31_536_000, 2_592_000, 604_800, 86_400, 3600, 60, 1)
 _INSTANT = re.compile(
     r"(\d{4})-?(\d\d)-?(\d\d)(?:(?P<between>[T ])(\d\d):?(\d\d)(?::?(\d\d)(?:[.,]\d+)?)?"
     r"(?P<zone>Z|[+-]\d\d(?::?\d\d)?)?)?"
 )
-_SECONDS = {"Y": 31_536_000, "M": 2_592_000, "W": 604_800, "D": 86_400, "h": 3600, "m": 60, "s": 1}
 
 
 def duration_s(text: str) -> int | None:
@@ -30,8 +26,8 @@ def duration_s(text: str) -> int | None:
     match = _SGAS_DURATION.fullmatch(text)
     if match is None or match[1] or match[2]:
         return None
-    parts = [float((part or "0").replace(",", ".")) for part in match.groups()[2:]]
-    total = sum(value * unit for value, unit in zip(parts, (604_800, 86_400, 3600, 60, 1), strict=True))
+    parts = [float((part or "0").replace(",", ".")) for part in match.groups()]
+    total = sum(value * unit for value, unit in zip(parts, _UNITS_S, strict=True))
     return -int(total) if text.startswith("-") else int(total)
 
 
@@ -40,7 +36,7 @@ def apel_duration_s(text: str) -> int:
     match = _APEL_DURATION.fullmatch(text)
     if match is None:
         raise ValueError(f"not an ISO 8601 duration: {text!r}")
-    return round(sum(float(part or 0) * unit for part, unit in zip(match.groups(), _SECONDS.values(), strict=True)))
+    return round(sum(float(part or 0) * unit for part, unit in zip(match.groups(), _UNITS_S, strict=True)))
 
 
 def sgas_instant(text: str) -> int | None:

@@ -65,7 +65,16 @@ class Server:
         self.requests = 0
         self.refused_handshakes = 0
         self._count = threading.Lock()
-        self._listener = _listen(self, context, port)
+        try:
+            self._listener = _Listener(self, context, port)
+        except PermissionError as error:
+            raise ConfigError(f"port {port} is not ours to open ({error.strerror}): choose one above 1023") from error
+        except OverflowError as error:
+            raise ConfigError(f"port {port} does not exist: choose one from 1024 to 65535") from error
+        except OSError as error:
+            raise TargetBusy(
+                f"port {port} of the loopback address: {error.strerror}; choose another, or stop what is using it"
+            ) from error
         self.port: int = self._listener.server_address[1]
         self._thread = threading.Thread(target=self._listener.serve_forever, args=(0.02,), name=receiver.endpoint)
 
@@ -107,19 +116,6 @@ class Server:
         if fault.after_work:
             self.stopping.wait(fault.delay_s)
         return worked if fault.answer is None else fault.answer._replace(arrivals=worked.arrivals)
-
-
-def _listen(server: Server, context: ssl.SSLContext | None, port: int) -> _Listener:
-    try:
-        return _Listener(server, context, port)
-    except PermissionError as error:
-        raise ConfigError(f"port {port} is not ours to open ({error.strerror}): choose one above 1023") from error
-    except OverflowError as error:
-        raise ConfigError(f"port {port} does not exist: choose one from 1024 to 65535") from error
-    except OSError as error:
-        raise TargetBusy(
-            f"port {port} of the loopback address: {error.strerror}; choose another, or stop what is using it"
-        ) from error
 
 
 class _Listener(ThreadingMixIn, TCPServer):
@@ -193,7 +189,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         super().setup()
-        self._peer = _peer(self.request)
+        self._peer: Peer | None = None
+        if isinstance(self.request, ssl.SSLSocket) and (encoded := self.request.getpeercert(binary_form=True)):
+            certificate = x509.load_der_x509_certificate(encoded)
+            subject = certificate.subject
+            names = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+            name = str(names[-1].value) if names else ""
+            self._peer = Peer(slash_dn(subject), subject.rfc4514_string(), name, *validity(certificate))
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  http.server's signature
         """The journal tells what happened; stderr stays clean."""
@@ -239,17 +241,3 @@ class _Handler(BaseHTTPRequestHandler):
         ]
         head = "\r\n".join([*lines, "", ""]).encode("latin-1")
         self.wfile.write(head if self.command == "HEAD" else head + answer.body)
-
-
-def _peer(connection: socket.socket) -> Peer | None:
-    encoded = connection.getpeercert(binary_form=True) if isinstance(connection, ssl.SSLSocket) else None
-    if encoded is None:
-        return None
-    certificate = x509.load_der_x509_certificate(encoded)
-    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return Peer(
-        slash_dn(certificate.subject),
-        certificate.subject.rfc4514_string(),
-        str(names[-1].value) if names else "",
-        *validity(certificate),
-    )

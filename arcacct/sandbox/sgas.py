@@ -168,8 +168,13 @@ class SGAS(Receiver):
         return len(found)
 
     def answer(self, request: HTTPRequest) -> HTTPAnswer:
-        refusal = self._refusal(request)
-        if refusal is not None:
+        peer = request.peer
+        # nginx's, to a client without a good certificate.
+        if peer is None:
+            return _html(400, "400 No required SSL certificate was sent")
+        if not peer.not_before <= time.time() <= peer.not_after:
+            return _html(400, "400 The SSL certificate error")
+        if refusal := self._refusal(request):
             return refusal
         if request.method == "GET":
             href = f"https://{request.headers.get('host', 'localhost')}{PATH}"
@@ -178,18 +183,14 @@ class SGAS(Receiver):
         if len(request.body) > self.largest_body:
             return _html(413, "413 Request Entity Too Large")
         file = self.journal.keep("sgas", f"{self.journal.number('sgas')}.xml", request.body)
-        return self._insert(request, file)
+        return self._insert(peer, request.body, file)
 
     def delivers(self, request: HTTPRequest) -> bool:
         return request.method == "POST" and request.path == PATH
 
     def _refusal(self, request: HTTPRequest) -> HTTPAnswer | None:
-        """Of nginx to a client without a good certificate; of the server to all but POST and the list of services."""
-        peer, method, path = request.peer, request.method, request.path
-        if peer is None:
-            return _html(400, "400 No required SSL certificate was sent")
-        if not peer.not_before <= time.time() <= peer.not_after:
-            return _html(400, "400 The SSL certificate error")
+        """To all but POST and the list of services."""
+        method, path = request.method, request.path
         if path not in {PATH, "/sgas"}:
             return _html(404, "No Such Resource")
         if method not in {"GET", "HEAD", "POST"}:
@@ -199,52 +200,43 @@ class SGAS(Receiver):
         allowed = (("Allow", "HEAD, POST" if path == PATH else "GET, HEAD"),)
         return _html(405, "Method Not Allowed")._replace(headers=allowed)
 
-    def _insert(self, request: HTTPRequest, file: str) -> HTTPAnswer:
+    def _insert(self, peer: Peer, body: bytes, file: str) -> HTTPAnswer:
+        if peer.subject not in self.rights:
+            said = f"Rejecting job usage insert for {peer.subject}. No insert rights."
+            return HTTPAnswer(403, said.encode(), arrivals=(Arrival("sgas", None, file, said),))
         rows: list[Row] | None = None
-        status, body, verdict = 200, "", "stored"
+        status, said, verdict = 200, "", "stored"
         try:
-            right = self._right(request.peer)
-            rows = sgas_records.read(request.body)
-            self._check_machines(request.peer, right, rows)
+            rows = sgas_records.read(body)
+            self._check_machines(peer, rows)
             with self._lock:
-                body = json.dumps(self._commit(rows))
+                said = json.dumps(self._commit(rows))
         except _NotAllowed as refusal:
-            status, body, verdict = refusal.status, str(refusal), str(refusal)
+            status, said, verdict = 406, str(refusal), str(refusal)
         except UnreadableRecord as error:
-            status, body, verdict = 500, PROCESSING_FAILED, f"refused: {error}"
+            status, said, verdict = 500, PROCESSING_FAILED, f"refused: {error}"
         except DatabaseRefuses as error:
-            status, body, verdict = 500, str(error), f"refused: {error}"
+            status, said, verdict = 500, str(error), f"refused: {error}"
         records = None if rows is None else len(rows)
-        return HTTPAnswer(status, body.encode(), arrivals=(Arrival("sgas", records, file, verdict.partition("\n")[0]),))
+        return HTTPAnswer(status, said.encode(), arrivals=(Arrival("sgas", records, file, verdict.partition("\n")[0]),))
 
-    def _right(self, peer: Peer | None) -> str:
-        subject = peer.subject if peer else None
-        right = self.rights.get(subject or "")
-        if right is None:
-            raise _NotAllowed(403, f"Rejecting job usage insert for {subject}. No insert rights.")
-        return right
-
-    def _check_machines(self, peer: Peer | None, right: str, rows: list[Row]) -> None:
+    def _check_machines(self, peer: Peer, rows: list[Row]) -> None:
         """406 if a machine is not this client's to report; the words name every machine of the document."""
-        _, _, limit = right.partition(":")
+        _, _, limit = self.rights[peer.subject].partition(":")
         machines = sorted({row.machine_name for row in rows})
         if limit == "all" or not machines or self.check_depth == 0:
             return
         if limit.startswith("machine_name="):
             fine = set(limit.removeprefix("machine_name=").split(";")).issuperset(machines)
         else:
-            fine = all(self._same_domain(peer.common_name if peer else "", machine) for machine in machines)
+            labels = peer.common_name.removeprefix("host/").split(".")
+            if len(labels) < 2:
+                raise UnreadableRecord("the certificate's common name has no domain")
+            domain = labels[-self.check_depth :]
+            fine = all(machine.split(".")[-len(domain) :] == domain for machine in machines)
         if not fine:
-            subject = peer.subject if peer else None
             names = ",".join(machines)
-            raise _NotAllowed(406, f"Subject {subject} is not allowed to perform insertion for machines: {names}")
-
-    def _same_domain(self, common_name: str, machine: str) -> bool:
-        labels = common_name.removeprefix("host/").split(".")
-        if len(labels) < 2:
-            raise UnreadableRecord("the certificate's common name has no domain")
-        depth = min(self.check_depth, len(labels))
-        return machine.split(".")[-depth:] == labels[-depth:]
+            raise _NotAllowed(f"Subject {peer.subject} is not allowed to perform insertion for machines: {names}")
 
     def _commit(self, rows: list[Row]) -> dict[str, str]:
         """Store all rows or none; the answer's dictionary: one key a record id, the number of its row as text."""
@@ -275,11 +267,7 @@ class SGAS(Receiver):
 
 
 class _NotAllowed(Exception):
-    """A client without the right to insert, or not for these machines."""
-
-    def __init__(self, status: int, words: str) -> None:
-        super().__init__(words)
-        self.status = status
+    """A client without the right to insert for these machines."""
 
 
 def check(row: Row) -> None:

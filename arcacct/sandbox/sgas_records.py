@@ -113,12 +113,18 @@ def read(document: bytes) -> list[Row]:
 
 def _row(record: ET.Element) -> Row:
     columns: dict[str, Any] = {
-        column: _last(record, RULES[column].element, read) for column, read in _READ_BY_ITSELF.items()
+        column: _last(record, RULES[column].element, _READ[column])
+        if column in _READ
+        else _text(record, RULES[column].element)
+        for column in _BY_ITSELF
     }
     if not columns["machine_name"]:
         raise UnreadableRecord("no MachineName")
     if columns["local_job_id"] is None and record.find(RULES["local_job_id"].element, NAMESPACES) is not None:
         raise UnreadableRecord("an empty LocalJobId")
+    longest = int(RULES["host"].most)
+    if len(host := columns["host"] or "") > longest:
+        columns["host"] = host[: longest - 1] + "$"
     if record.find("urf:Processors", NAMESPACES) is None:
         # The server takes a lone NodeCount for the processors.
         columns["node_count"], columns["processors"] = None, columns["node_count"]
@@ -126,9 +132,9 @@ def _row(record: ET.Element) -> Row:
         **columns,
         **_identity(record),
         **_virtual_organisation(record),
-        cpu_duration=_cpu(record.findall("urf:CpuDuration", NAMESPACES)),
+        cpu_duration=_cpu(_each(record, "urf:CpuDuration", duration_s)),
         memory=tuple(_memory(element) for element in record.findall("urf:Memory", NAMESPACES)),
-        exit_code=_exit_code(record.findall("sgas:ExitCode", NAMESPACES)),
+        exit_code=_exit_code(record),
         runtime_environments=tuple(element.text for element in record if element.tag in _ENVIRONMENTS),
         transfers=tuple(_transfers(record)),
     )
@@ -161,22 +167,17 @@ def _virtual_organisation(record: ET.Element) -> dict[str, Any]:
             # Several groups of one attribute run together, and are too long for the column together.
             (
                 "".join(element.text or "" for element in attribute.findall("vo:Group", NAMESPACES)) or None,
-                _last(attribute, "vo:Role", _text),
+                _text(attribute, "vo:Role"),
             )
             for attribute in vo.findall("vo:Attribute", NAMESPACES)
         ),
     }
 
 
-def _cpu(elements: list[ET.Element]) -> int | None:
-    values = [_duration(element) for element in elements]
+def _cpu(values: list[int | None]) -> int | None:
     if len(values) > 1 and None in values:
         raise UnreadableRecord("one CpuDuration of several cannot be read")
     return sum(value for value in values if value is not None) if values and None not in values else None
-
-
-def _duration(element: ET.Element) -> int | None:
-    return duration_s(_content(element))
 
 
 def _memory(element: ET.Element) -> Memory:
@@ -199,71 +200,67 @@ def _transfers(record: ET.Element) -> Iterator[FileTransfer]:
         if element.tag in kinds:
             if not len(element):
                 raise DatabaseRefuses("lower bound of FOR loop cannot be null")
-            url = _last(element, "tr:URL", _text)
+            url = _text(element, "tr:URL")
             if not url:
                 raise DatabaseRefuses('null value in column "job_transfer_url" violates not-null constraint')
             yield FileTransfer(
                 kinds[element.tag],
                 url,
                 _last(element, "tr:Size", _integer),
-                _last(element, "tr:StartTime", _instant),
-                _last(element, "tr:EndTime", _instant),
+                _last(element, "tr:StartTime", sgas_instant),
+                _last(element, "tr:EndTime", sgas_instant),
                 _last(element, "tr:BypassCache", _boolean),
                 _last(element, "tr:RetrievedFromCache", _boolean),
             )
 
 
-def _host(element: ET.Element) -> str | None:
-    name, longest = element.text, int(RULES["host"].most)
-    return name[: longest - 1] + "$" if name is not None and len(name) > longest else name
-
-
-def _charge(element: ET.Element) -> int:
+def _charge(content: str) -> int:
     try:
-        return int(float(_content(element)))
+        return int(float(content))
     except (ValueError, OverflowError) as error:
-        raise UnreadableRecord(f"Charge {element.text!r}") from error
+        raise UnreadableRecord(f"Charge {content!r}") from error
 
 
-def _exit_code(elements: list[ET.Element]) -> int | None:
-    if len(elements) > 1:
+def _exit_code(record: ET.Element) -> int | None:
+    if len(record.findall("sgas:ExitCode", NAMESPACES)) > 1:
         raise UnreadableRecord("more than one ExitCode")
     try:
-        return int(_content(elements[0])) & 0xFF if elements else None
+        code = _last(record, "sgas:ExitCode", int)
     except ValueError as error:
         raise UnreadableRecord("ExitCode") from error
+    return None if code is None else code & 0xFF
 
 
-def _integer(element: ET.Element) -> int | None:
+def _integer(content: str) -> int | None:
     try:
-        return int(_content(element))
+        return int(content)
     except ValueError:
         return None
 
 
-def _boolean(element: ET.Element) -> bool | None:
-    return _BOOLEANS.get(_content(element).lower())
+def _boolean(content: str) -> bool | None:
+    return _BOOLEANS.get(content.lower())
 
 
-def _instant(element: ET.Element) -> int | None:
-    return sgas_instant(_content(element))
+def _text(parent: ET.Element, path: str) -> str | None:
+    """The text of the last such element, which may be empty."""
+    return next((element.text for element in reversed(parent.findall(path, NAMESPACES))), None)
 
 
-def _content(element: ET.Element) -> str:
-    """The text of an element that must not be empty."""
-    if not element.text:
-        raise UnreadableRecord(f"an empty {element.tag}")
-    return element.text
-
-
-def _text(element: ET.Element) -> str | None:
-    return element.text
-
-
-def _last(parent: ET.Element, path: str, read: Callable[[ET.Element], Value]) -> Value | None:
+def _last(parent: ET.Element, path: str, read: Callable[[str], Value]) -> Value | None:
     """What `read` makes of the last such element; it looks at the others, too."""
-    values = [read(element) for element in parent.findall(path, NAMESPACES)]
+    values = _each(parent, path, read)
     return values[-1] if values else None
+
+
+def _each(parent: ET.Element, path: str, read: Callable[[str], Value]) -> list[Value]:
+    """What `read` makes of such elements, of which none may be empty."""
+    found = []
+    for element in parent.findall(path, NAMESPACES):
+        if not element.text:
+            raise UnreadableRecord(f"an empty {element.tag}")
+        found.append(read(element.text))
+    return found
 
 
 def _qualified(name: str) -> str:
@@ -274,15 +271,11 @@ def _qualified(name: str) -> str:
 
 _ENVIRONMENTS = {_qualified("sgas:RuntimeEnvironment"), _qualified("arc:RuntimeEnvironment")}
 _COMPOSED = {"record_id", "create_time", "vo_name", "vo_type", "vo_issuer", "cpu_duration", "memory"}
-_READ_AS: dict[Form, Callable[[ET.Element], Any]] = {
-    Form.TEXT: _text,
-    Form.INTEGER: _integer,
-    Form.DURATION: _duration,
-    Form.TIME: _instant,
-}
-_READ_BY_ITSELF = {
-    **{column: _READ_AS[RULES[column].form] for column in Row._fields if column in RULES.keys() - _COMPOSED},
-    "charge": _charge,
-    "host": _host,
-}
+_BY_ITSELF = {column: RULES[column].form for column in Row._fields if column in RULES.keys() - _COMPOSED}
 """Columns that are the last of one element of the record."""
+_READ_AS: dict[Form, Callable[[str], Any]] = {
+    Form.INTEGER: _integer,
+    Form.DURATION: duration_s,
+    Form.TIME: sgas_instant,
+}
+_READ = {column: _READ_AS[form] for column, form in _BY_ITSELF.items() if form in _READ_AS} | {"charge": _charge}

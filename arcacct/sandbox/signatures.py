@@ -29,12 +29,12 @@ from arcacct.sandbox.authority import issuer_and_serial, validity
 _SIGNED_DATA = "1.2.840.113549.1.7.2"
 _MESSAGE_DIGEST = "1.2.840.113549.1.9.4"
 _RSA_PSS = "1.2.840.113549.1.1.10"
-_HASHES: dict[str, tuple[str, hashes.HashAlgorithm]] = {
-    "1.3.14.3.2.26": ("sha1", hashes.SHA1()),  # noqa: S303  OpenSSL still takes it
-    "2.16.840.1.101.3.4.2.1": ("sha256", hashes.SHA256()),
-    "2.16.840.1.101.3.4.2.2": ("sha384", hashes.SHA384()),
-    "2.16.840.1.101.3.4.2.3": ("sha512", hashes.SHA512()),
-    "2.16.840.1.101.3.4.2.4": ("sha224", hashes.SHA224()),
+_HASHES: dict[str, hashes.HashAlgorithm] = {
+    "1.3.14.3.2.26": hashes.SHA1(),  # noqa: S303  OpenSSL still takes it
+    "2.16.840.1.101.3.4.2.1": hashes.SHA256(),
+    "2.16.840.1.101.3.4.2.2": hashes.SHA384(),
+    "2.16.840.1.101.3.4.2.3": hashes.SHA512(),
+    "2.16.840.1.101.3.4.2.4": hashes.SHA224(),
 }
 
 
@@ -154,8 +154,8 @@ def _check(signer: _SignerInfo, certificates: tuple[x509.Certificate, ...], cont
         raise InputError("the signer's certificate is not in the message")
     if signer.hash_oid not in _HASHES:
         raise InputError(f"signature failure: the digest {signer.hash_oid} is neither SHA-1 nor one of SHA-2")
-    name, algorithm = _HASHES[signer.hash_oid]
-    if signer.attributes is not None and _digest(signer.attributes) != hashlib.new(name, content).digest():
+    algorithm = _HASHES[signer.hash_oid]
+    if signer.attributes is not None and _digest(signer.attributes) != hashlib.new(algorithm.name, content).digest():
         raise InputError("signature failure: the content is not what was signed (digest)")
     signed = content if signer.attributes is None else signer.attributes
     key = certificate.public_key()

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from arcacct.sandbox.apel_text import Value, int_of
+from arcacct.targets.apel.rules import rounded
 
 Row = dict[str, "Value"]
 Key = tuple["Value", ...]
@@ -93,12 +94,7 @@ def _normalised(summary: Row) -> Row:
     own: Row = {
         "Infrastructure": summary["InfrastructureType"],
         "ServiceLevel": summary["ServiceLevel"],
-        "NormalisedWallDuration": _rounded(int_of(summary, "WallDuration") * level, divisor),
-        "NormalisedCpuDuration": _rounded(int_of(summary, "CpuDuration") * level, divisor),
+        "NormalisedWallDuration": rounded(int_of(summary, "WallDuration") * level, divisor),
+        "NormalisedCpuDuration": rounded(int_of(summary, "CpuDuration") * level, divisor),
     }
     return {**{column: summary[column] for column in _COPIED}, **own}
-
-
-def _rounded(number: int, divisor: int) -> int:
-    """The quotient as MySQL rounds it: a half goes up."""
-    return (2 * number + divisor) // (2 * divisor)

@@ -43,17 +43,13 @@ _JOBS = int(rules.SUMMARY["NumberOfJobs"].most)
 _LONG = int(rules.JOB["LocalJobId"].most)
 
 
-def accept_for_car(aar: AAR, options: APELOptions, now: int) -> Verdict:
-    """Measure a job by the rules of APEL's XML parser, its database and the CAR schema."""
-    return _accept(aar, options, now)
-
-
 def accept_for_apel_job(aar: AAR, options: APELOptions, now: int) -> Verdict:
     """Measure a job by the rules of APEL's individual job records, v0.3 and v0.4."""
-    return _accept(aar, options, now, repair_apel_job)
+    return accept_for_car(aar, options, now, repair_apel_job)
 
 
-def _accept(aar: AAR, options: APELOptions, now: int, *repairs_of_format: Repair) -> Verdict:
+def accept_for_car(aar: AAR, options: APELOptions, now: int, *repairs_of_format: Repair) -> Verdict:
+    """Measure a job by the rules of APEL's parsers, its database and the CAR schema, then by those of one format."""
     prefix = options.localid_prefix
     if (
         looks_sound(aar, now)

@@ -65,38 +65,29 @@ class AMSClient:
             raise ValueError(f"an empaid consists of letters, digits and / . _ -, not {empaid!r}")
         head = b'{"messages":[{"attributes":{"empaid":"' + empaid.encode() + b'"},"data":"'
         body = head + base64.b64encode(data) + b'"}]}'
-        answer = self._obtain_token()
-        if self._token is None:
-            return answer
-        answer = self._post(body, self._token)
+        answer = self._post(body)
         if answer.kind != Kind.TOKEN_REFUSED:
             return answer
         refused, self._token = answer, None
-        answer = self._obtain_token()
-        if self._token is not None:
-            answer = self._post(body, self._token)
+        answer = self._post(body)
         if answer.kind == Kind.ACCEPTED:
             return answer
         # What is not known about the first try stays unknown.
         return answer._replace(outcome_known=answer.outcome_known and refused.outcome_known)
 
-    def _post(self, body: bytes, token: str) -> Answer:
-        headers = {"x-api-key": token, "Content-Type": "application/json"}
+    def _post(self, body: bytes) -> Answer:
+        """With the token of before, or a new one; the answer says why if there is none."""
+        if self._token is None:
+            answer = self._session.exchange(Request("GET", self._token_url, {}), self._hear_token)
+            if self._token is None:
+                return answer
+        headers = {"x-api-key": self._token, "Content-Type": "application/json"}
         return self._session.exchange(Request("POST", self._publish_url, headers, body), classify_ams)
 
-    def _obtain_token(self) -> Answer:
-        """Make sure that there is a token; the answer says why if there is none then."""
-        if self._token is not None:
-            return Answer(Kind.ACCEPTED)
-        got: list[str | None] = []
-
-        def judge(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
-            got.append(token_of(body))
-            return classify_authn(status, headers, body)
-
-        answer = self._session.exchange(Request("GET", self._token_url, {}), judge)
+    def _hear_token(self, status: int, headers: Mapping[str, str], body: bytes) -> Answer:
+        answer = classify_authn(status, headers, body)
         if answer.kind == Kind.ACCEPTED:
-            self._token = got[-1]
+            self._token = token_of(body)
         return answer
 
 

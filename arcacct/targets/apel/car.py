@@ -26,6 +26,7 @@ from arcacct.targets.apel.messages import (
 )
 from arcacct.targets.apel.rules import DESCRIPTION, LONG, QUEUE
 from arcacct.targets.apel.text import field
+from arcacct.targets.rules import INT4
 from arcacct.targets.xml import duration, element, escape, hosts, instant, iso_time, positive
 
 _NAMESPACE = "http://eu-emi.eu/namespaces/2012/11/computerecord"
@@ -33,7 +34,6 @@ HEAD = f'<?xml version="1.0" encoding="UTF-8"?>\n<UsageRecords xmlns="{_NAMESPAC
 TAIL = "</UsageRecords>\n"
 """A document is HEAD, records, TAIL; all ASCII. No comment before the root: APEL looks at the first node only."""
 
-_LARGEST_INT = 2**31 - 1
 _SHARED, _PHYSICAL = (f' urf:metric="max" urf:storageUnit="KB" urf:type="{kind}"' for kind in ("Shared", "Physical"))
 
 # RFC 2253, section 3: a type of attribute, by keyword or number, and its value. The schema has one word for such names
@@ -52,7 +52,7 @@ def car(aar: AAR, options: APELOptions, create_time: int) -> str:
         f"<LocalJobId>{escape(apel_local_job_id(aar, options.localid_prefix))}</LocalJobId></JobIdentity>"
         f"{_user_identity(aar.local_user, aar.user_dn, aar.project, member_of(aar, options))}"
         f"{element('JobName', aar.job_name)}<Status>{escape(aar.status)}</Status>"
-        f"{f'<ExitStatus>{code}</ExitStatus>' if -_LARGEST_INT <= code <= _LARGEST_INT else ''}"
+        f"{f'<ExitStatus>{code}</ExitStatus>' if -INT4 <= code <= INT4 else ''}"
         f"{_infrastructure(aar.lrms, aar.endpoint_url)}{_middleware(options.arc_version)}"
         f"<WallDuration>{duration(aar.wall_s)}</WallDuration>"
         f'<CpuDuration urf:usageType="all">{duration(aar.cpu_s)}</CpuDuration>'

@@ -15,7 +15,7 @@ from arcacct.errors import InputError
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.fqan import FQAN, VOs, parsed_fqan
 from arcacct.jobs.identity import has_value, machine_host, start_time, vo_name
-from arcacct.targets.apel.rules import DESCRIPTION, LONG, QUEUE
+from arcacct.targets.apel.rules import DESCRIPTION, LONG, QUEUE, derived
 from arcacct.targets.apel.text import field, folded, record_text
 from arcacct.targets.ascii import ascii_text
 
@@ -243,17 +243,10 @@ def membership(
         return Membership(None, field(prefix + name, LONG), field(group, LONG), "Role=NULL")
     role = field(f"Role={parsed.role or 'NULL'}", LONG)
     member = Membership(_whole_fqan(parsed), field(prefix + name, LONG), field(parsed.group, LONG), role)
-    return member if member.fqan and _derived(member.fqan) == member[1:] else member._replace(fqan=None)
+    return member if member.fqan and derived(member.fqan) == member[1:] else member._replace(fqan=None)
 
 
 def _whole_fqan(parsed: FQAN) -> str | None:
     """The FQAN, with a role in any case; None if it would have to be cut and lose the role at the server."""
     value = ascii_text(str(parsed._replace(role=parsed.role or "NULL"))).strip()
     return value if len(value) <= LONG else None
-
-
-def _derived(fqan: str) -> tuple[str, str, str | None]:
-    """VO, group and role that APEL's server makes of an FQAN: it reads up to a semicolon, and roles by their key."""
-    parts = fqan.partition(";")[0].strip("/").split("/")
-    group = "/".join(part for part in parts if not part.startswith(("Role=", "Capability=")))
-    return parts[0], f"/{group}", next((part for part in parts if part.startswith("Role=")), None)

@@ -115,3 +115,18 @@ SYNC = {
     "Month": _number(INT4, Care.OURS, "", least=-INT4),
     "Year": _number(INT4, Care.OURS, "", least=-INT4),
 }
+
+
+def derived(fqan: str) -> tuple[str, str | None, str | None]:
+    """VO, group and role that the server makes of the first of some FQANs; what begins with no slash is a VO."""
+    first = fqan.partition(";")[0]
+    if not first.startswith("/"):
+        return first, None, None
+    parts = first.strip("/").split("/")
+    group = "/".join(part for part in parts if not part.startswith(("Role=", "Capability=")))
+    return parts[0], f"/{group}", next((part for part in parts if part.startswith("Role=")), None)
+
+
+def rounded(amount: int, unit: int) -> int:
+    """Divided and rounded to the nearest, halves up, as MySQL does it; exact for any size."""
+    return (2 * amount + unit) // (2 * unit)

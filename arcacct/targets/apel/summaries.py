@@ -21,7 +21,7 @@ from arcacct.targets.apel.messages import (
     service_level,
     submit_host,
 )
-from arcacct.targets.apel.rules import LONG
+from arcacct.targets.apel.rules import LONG, rounded
 from arcacct.targets.apel.text import field, folded, record_text
 
 TYPE_CHECKING = False
@@ -179,8 +179,8 @@ def summary_record(summary: Summary, family: str = "v0.2", dialect: str = "serve
     unit = _HOUR_S if dialect == "seed" and family == "v0.3" else 1
     normalised: dict[str, object] = {}
     if is_normalised:
-        normalised["NormalisedWallDuration"] = _rounded(summary.normalised_wall, unit * _MILLION)
-        normalised["NormalisedCpuDuration"] = _rounded(summary.normalised_cpu, unit * _MILLION)
+        normalised["NormalisedWallDuration"] = rounded(summary.normalised_wall, unit * _MILLION)
+        normalised["NormalisedCpuDuration"] = rounded(summary.normalised_cpu, unit * _MILLION)
     if family == "normalised-v0.4":
         normalised = {name: f"{{{key.benchmark_type}: {value}}}" for name, value in normalised.items()}
     return record_text(
@@ -200,17 +200,12 @@ def summary_record(summary: Summary, family: str = "v0.2", dialect: str = "serve
             ("Processors", key.processors),
             ("EarliestEndTime", summary.earliest_end_time),
             ("LatestEndTime", summary.latest_end_time),
-            ("WallDuration", _rounded(summary.wall_s, unit)),
-            ("CpuDuration", _rounded(summary.cpu_s, unit)),
+            ("WallDuration", rounded(summary.wall_s, unit)),
+            ("CpuDuration", rounded(summary.cpu_s, unit)),
             *normalised.items(),
             ("NumberOfJobs", summary.jobs),
         ]
     )
-
-
-def _rounded(amount: int, unit: int) -> int:
-    """Divided and rounded to the nearest, halves up; exact for any size."""
-    return (2 * amount + unit) // (2 * unit)
 
 
 def mixed_benchmarks(cells: Iterable[UsageCell], options: APELOptions) -> dict[tuple[int, int], tuple[str, ...]]:

@@ -12,7 +12,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from typing import NamedTuple
 
 from arcacct.arex import database as arex_database
@@ -94,7 +94,6 @@ class TargetPlan(NamedTuple):
 
 
 class _Sources(NamedTuple):
-    settings: Settings
     accounting: Connection
     publishing: Connection
     databases: list[ArexDatabase]
@@ -117,17 +116,6 @@ def plan(settings: Settings, plugs: Sequence[Plug], wishes: Takeover) -> list[Ta
 
     Raises InputError when a database is none of A-REX's, StoreError and its kinds when one cannot be read.
     """
-    with _sources(settings, wishes) as sources:
-        beside = os.path.dirname(os.path.abspath(wishes.databases[0]))
-        history = jura.jura_end_times(os.path.join(beside, "publishing.db"))
-        # By the name that jura-ng knows a target by; a directory of ours may stand for a target of the same name.
-        return [
-            _plan(sources, plug, history.get(f"arex/jura/apel:{plug.target.name.partition(':')[2]}")) for plug in plugs
-        ]
-
-
-@contextmanager
-def _sources(settings: Settings, wishes: Takeover) -> Iterator[_Sources]:
     here = settings.places
     with ExitStack() as stack:
         stack.enter_context(opening.translating(here.database))
@@ -137,7 +125,13 @@ def _sources(settings: Settings, wishes: Takeover) -> Iterator[_Sources]:
         for path in wishes.databases:
             workspace = stack.enter_context(tempfile.TemporaryDirectory(prefix="switch-", dir=here.directory))
             opened.append(stack.enter_context(arex_database.opened(path, workspace)))
-        yield _Sources(settings, ours, ledger, opened, wishes)
+        sources = _Sources(ours, ledger, opened, wishes)
+        beside = os.path.dirname(os.path.abspath(wishes.databases[0]))
+        history = jura.jura_end_times(os.path.join(beside, "publishing.db"))
+        # By the name that jura-ng knows a target by; a directory of ours may stand for a target of the same name.
+        return [
+            _plan(sources, plug, history.get(f"arex/jura/apel:{plug.target.name.partition(':')[2]}")) for plug in plugs
+        ]
 
 
 def _plan(sources: _Sources, plug: Plug, stopped: int | None) -> TargetPlan:
@@ -168,7 +162,8 @@ def _plan(sources: _Sources, plug: Plug, stopped: int | None) -> TargetPlan:
 
 def _sums_of_month(sources: _Sources, plug: APELMessages, month: Month, stopped: int) -> SumsOfMonth:
     start, before = month_bounds(*month)
-    certain = _jura_sums(sources, plug, month, (start, min(before, stopped + 1)))
+    period = (start, min(before, stopped + 1))
+    certain = _jura_sums(sources, plug, month, period)
     possible = _jura_sums(sources, plug, month, (start, before))
     mine = cells.usage_cells(sources.accounting, [month])
     kept = {
@@ -186,7 +181,7 @@ def _sums_of_month(sources: _Sources, plug: APELMessages, month: Month, stopped:
         left,
         tuple(key for key in dict.fromkeys(perhaps) if json.dumps(key) not in known),
         (sum(cell.jobs for cell in wanted), sum(int(cell.wall_s) for cell in wanted)),
-        _syncs_left(sources, plug, month, stopped),
+        _syncs_left(sources, plug, month, period),
     )
 
 
@@ -195,9 +190,8 @@ def _jura_sums(sources: _Sources, plug: APELMessages, month: Month, period: tupl
     return [one for group, version in found for one in jura_keys.sums(group, plug.site, version)]
 
 
-def _syncs_left(sources: _Sources, plug: APELMessages, month: Month, stopped: int) -> tuple[Sync, ...]:
+def _syncs_left(sources: _Sources, plug: APELMessages, month: Month, period: tuple[int, int]) -> tuple[Sync, ...]:
     """The counts that jura-ng sent under a key of its own; zeros take them back when the sync message is sent."""
-    start, before = month_bounds(*month)
     mine = [
         (SyncKey(*plug.counts.place(cell.endpoint_url), *month), cell.jobs)
         for cell in cells.usage_cells(sources.accounting, [month])
@@ -208,11 +202,7 @@ def _syncs_left(sources: _Sources, plug: APELMessages, month: Month, stopped: in
         one
         for database in sources.databases
         for one in jura_keys.syncs(
-            [
-                count
-                for vo, count in jura_cells.counts(database, *month, (start, min(before, stopped + 1)))
-                if plug.target.wants(vo)
-            ],
+            [count for vo, count in jura_cells.counts(database, *month, period) if plug.target.wants(vo)],
             plug.site,
             sources.version(database),
         )
@@ -245,7 +235,7 @@ def _jobs_of_month(sources: _Sources, plug: APELMessages, month: Month, stopped:
             sum(level.normalised(cell.wall_s) for cell, level in found if level is not None),
             sum((parsed_benchmark(cell.benchmark) or default).normalised(cell.wall_s) for cell, _level in found),
         ),
-        _syncs_left(sources, plug, month, stopped),
+        _syncs_left(sources, plug, month, period),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from arcacct.benchmark import TYPES
 from arcacct.conf import values
@@ -25,7 +25,7 @@ class AuditorTarget(Target):
     """Records posted to AUDITOR."""
 
     transport: Transport
-    server_url: str
+    url: str = field()  # without field() the property of `Target` would be its default
     """``https://HOST:8443``, without a slash at its end."""
     site_id: str
     rename: tuple[tuple[str, str], ...]
@@ -34,18 +34,13 @@ class AuditorTarget(Target):
     """The benchmark that each record must have; ``any``: whatever it has; ``None``: that of jobs that have none."""
 
     @property
-    def url(self) -> str:
-        """The server's address."""
-        return self.server_url
-
-    @property
     def receiver(self) -> tuple[object, ...]:
         """One server has the records of many sites."""
-        return (self.server_url, self.site_id)
+        return (self.url, self.site_id)
 
     def credentials(self) -> Transport | None:
         """Over plain HTTP nobody is asked for any."""
-        return None if self.server_url.startswith("http://") else self.transport
+        return None if self.url.startswith("http://") else self.transport
 
     def doubles(self, other: AuditorTarget) -> str | None:
         """Under another id a job is another record."""
@@ -100,7 +95,7 @@ KIND = TargetKind(
     "arcacct/auditor",
     "auditor",
     (
-        Spec("targeturl", "server_url", server_url, required=True, is_url=True, advice=_in_clear),
+        Spec("targeturl", "url", server_url, required=True, is_url=True, advice=_in_clear),
         plain("site_id", named, required=True),
         plain("localid_prefix", values.word),
         plain("rename", renamed, repeated=True),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from arcacct.conf import values
 from arcacct.conf.options import SELECTION, TRANSPORT, Spec, choice, flag, messages, plain
@@ -15,17 +15,12 @@ class SGASTarget(Target):
     """Usage records posted to SGAS."""
 
     transport: Transport
-    insert_url: str
+    url: str = field()  # without field() the property of `Target` would be its default
     """Where records are posted: ``https://HOST[:PORT]/PATH/ur``."""
     memory_type: str
     sgas_vo_style: str
     sgas_host_style: str
     sgas_corrections: str
-
-    @property
-    def url(self) -> str:
-        """Where records are posted."""
-        return self.insert_url
 
 
 def _insert_url(value: str) -> str:
@@ -50,7 +45,7 @@ KIND = TargetKind(
     "arex/jura/sgas",
     "sgas",
     (
-        Spec("targeturl", "insert_url", _insert_url, required=True, is_url=True, advice=_pathless),
+        Spec("targeturl", "url", _insert_url, required=True, is_url=True, advice=_pathless),
         plain("localid_prefix", str),
         *messages("50", "0"),
         *SELECTION,
