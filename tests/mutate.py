@@ -121,7 +121,7 @@ class Runs:
 
     def tests_of(self, one: Break) -> list[str]:
         """
-        The tests that run a line: of each function of tests one case first, then further ones.
+        The tests that run a line: those of the module's folder first, and of each function of tests one case.
 
         Lines that run at import are run by the tests of all lines of the module.
         """
@@ -130,13 +130,14 @@ class Runs:
         by_line = self._tests[one.module]
         names = {_test_of(context) for context in by_line.get(one.line, ())} - {""}
         names = names or {_test_of(context) for contexts in by_line.values() for context in contexts} - {""}
+        folder = f"tests/{one.module.split('/')[1]}/"
         functions: dict[str, int] = {}
         ranked = []
         for name in sorted(names):
             function = name.partition("[")[0]
             functions[function] = functions.get(function, 0) + 1
-            ranked.append((functions[function], name))
-        return [name for _rank, name in sorted(ranked)][:MOST_TESTS]
+            ranked.append((functions[function], not name.startswith(folder), name))
+        return [name for *_rank, name in sorted(ranked)][:MOST_TESTS]
 
 
 def _test_of(context: str) -> str:
