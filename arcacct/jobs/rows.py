@@ -195,13 +195,28 @@ def _read_texts(con: Connection, version: int, condition: str, values: tuple[int
 
 
 def _arex_rows(row: tuple[Any, ...], children: Mapping[str, Mapping[Any, Sequence[Any]]]) -> ArexRows:
-    record_id = row[0]
-    names, of_version_2, numbers = _names(row[1:9]), map(_text, row[9:11]), _numbers(row[11:])
-    own = {table: rows.get(record_id, ()) for table, rows in children.items()}
-    tokens, rtes, extra = map(_texts, (own["AuthTokenAttributes"], own["RunTimeEnvironments"], own["JobExtraInfo"]))
-    events = [(str(key), str(when)) for key, when in own["JobEvents"]]
-    told = (numbers, *of_version_2, tokens, rtes, own["DataTransfers"], extra, events)
-    return ArexRows._make((record_id, *names, *told, None))
+    record_id, *texts = row[: -len(Numbers._fields)]
+    job_id, local_job_id, interface, url, queue, user_dn, vo, status = _names(tuple(texts[:8]))
+    fqan, benchmark = map(_text, texts[8:])
+    return ArexRows(
+        record_id=record_id,
+        job_id=job_id,
+        local_job_id=local_job_id,
+        interface=interface,
+        url=url,
+        queue=queue,
+        user_dn=user_dn,
+        vo=vo,
+        status=status,
+        numbers=_numbers(row[-len(Numbers._fields) :]),
+        fqan=fqan,
+        benchmark=benchmark,
+        auth_tokens=_texts(children["AuthTokenAttributes"].get(record_id, ())),
+        rtes=_texts(children["RunTimeEnvironments"].get(record_id, ())),
+        transfers=children["DataTransfers"].get(record_id, ()),
+        extra=_texts(children["JobExtraInfo"].get(record_id, ())),
+        events=[(str(key), str(when)) for key, when in children["JobEvents"].get(record_id, ())],
+    )
 
 
 # SQLite keeps anything in any column, but hardly ever has to: the kind of all values is looked at once.
