@@ -11,12 +11,12 @@ import pytest
 
 HERE = pathlib.Path(__file__).parent
 NAMES = sorted(file.stem.removeprefix("fuzz_") for file in HERE.glob("fuzz_*.py"))
-TRIES = "100"
+TRIES = "60"
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_found(name: str, tmp_path: pathlib.Path) -> None:
-    """No exit of 70, no hang, no silent loss: as ``python tests/fuzz NAME --tries 100`` tells it."""
+    """No exit of 70, no hang, no silent loss: as ``python tests/fuzz NAME --tries 60`` tells it."""
     command = [sys.executable, str(HERE), name, "--tries", TRIES, "--findings", str(tmp_path / "findings")]
     run = subprocess.run(
         command, capture_output=True, text=True, check=False, env={**os.environ, "TMPDIR": str(tmp_path)}
