@@ -16,7 +16,7 @@ from publishing_world import FAMILY, AuditorConfiguration, Fault, World
 from arcacct.publishing.run import Period
 
 settings.register_profile("quick", max_examples=60)
-settings.register_profile("ci", max_examples=1000, derandomize=True)
+settings.register_profile("ci", max_examples=300, derandomize=True)
 PLAY = settings(
     settings.get_profile("ci" if os.environ.get("CI") else "quick"),
     deadline=None,
