@@ -13,12 +13,21 @@ import pytest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from contextlib import AbstractContextManager
 
 TRIES = 10_000
 THEM = pwd.getpwnam("nobody")
 SECRET = "root_alone_may_read_this"
+
+
+def tries(wanted: int, met: Collection[object], kinds: int) -> Iterator[int]:
+    """So many, and more until so many kinds of results were met: on a busy machine an attacker may have had no turn."""
+    for number in range(100 * TRIES):
+        if number >= wanted and len(met) >= kinds:
+            return
+        yield number
+
 
 _SWAP = """
 exchange = ctypes.CDLL(None).renameat2
