@@ -6,8 +6,9 @@ arcacct/jobs/cells.py`` another. A night's work on a machine of two cores, so ``
 chosen by ``--seed``. What no test notices is printed as lines for `mutations_explained.txt`, beside this file: write a
 test that notices it, or say there in a few words why nobody can. Ends with 1 if anything is left that is in neither.
 
-First every test is run once, to see which lines it runs, also in processes that it starts. Each break is shown to the
-tests that run its line, in a copy of the checkout with an environment of its own.
+First every test is run once, to see which lines it runs, also in processes that it starts, and how long that takes.
+``--seen DIRECTORY`` keeps this, and takes what is there already: of the same program, since lines have numbers. Each
+break is shown to the tests that run its line, in a copy of the checkout with an environment of its own.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import os
 import pathlib
 import queue
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -57,6 +59,8 @@ CRITICAL = (
 
 MOST_TESTS = 60
 """Of those that run a line; a break that so many do not notice is not noticed."""
+SLOW_S = 2.0
+"""Of a test that is shown a break when faster ones did not notice it."""
 PATIENCE_S = 900.0
 """For the tests of one break: one that makes the program hang is noticed."""
 NOTICED_BY_PYTEST = (1, 2, 3)
@@ -112,16 +116,18 @@ class Copy:
 class Runs:
     """Which tests run which lines."""
 
-    def __init__(self, file: pathlib.Path, tree: pathlib.Path) -> None:
-        """``tree``: where the program lay that was measured; tests make copies of it elsewhere."""
-        self._data = coverage.CoverageData(str(file))
+    def __init__(self, directory: pathlib.Path) -> None:
+        """``directory``: what `see` left there."""
+        self._data = coverage.CoverageData(str(directory / "lines"))
         self._data.read()
-        self._tree = tree
+        # Where the program lay that was measured; tests make copies of it elsewhere.
+        self._tree = pathlib.Path((directory / "tree").read_text(encoding="utf-8"))
+        self._slow = set((directory / "slow").read_text(encoding="utf-8").splitlines())
         self._tests: dict[str, dict[int, list[str]]] = {}
 
     def tests_of(self, one: Break) -> list[str]:
         """
-        The tests that run a line: those of the module's folder first, and of each function of tests one case.
+        The tests that run a line: fast ones first, of those the module's folder's, and of each function one case.
 
         Lines that run at import are run by the tests of all lines of the module.
         """
@@ -136,7 +142,7 @@ class Runs:
         for name in sorted(names):
             function = name.partition("[")[0]
             functions[function] = functions.get(function, 0) + 1
-            ranked.append((functions[function], not name.startswith(folder), name))
+            ranked.append((name in self._slow, functions[function], not name.startswith(folder), name))
         return [name for *_rank, name in sorted(ranked)][:MOST_TESTS]
 
 
@@ -161,25 +167,31 @@ def _told(context):
 """
 
 
-def seen(copy: Copy, work: pathlib.Path, tests: Sequence[str]) -> Runs:
-    """Run tests once, which have to pass, and note which lines each of them runs."""
-    settings = work / "coverage.ini"
-    settings.write_text(
-        "[run]\nsource_pkgs = arcacct\nparallel = true\npatch = subprocess, _exit\ncontext = ${PYTEST_CURRENT_TEST-}\n"
-        f"data_file = {work / 'lines'}\n",
-        encoding="utf-8",
-    )
-    (copy.tree / "tests/support/sees_tests.py").write_text(SEES_TESTS, encoding="utf-8")
-    code, printed = copy.run("-p", "sees_tests", *tests, COVERAGE_PROCESS_START=str(settings))
-    if code != 0:
-        sys.exit(f"{printed[-10_000:]}\nnothing was broken yet, and not all tests pass")
-    command = [copy.python, "-m", "coverage", "combine", "-q", f"--rcfile={settings}", f"--data-file={work / 'lines'}"]
-    subprocess.run([*command, work], check=True)
-    return Runs(work / "lines", copy.tree)
+def see(copy: Copy, kept: pathlib.Path, tests: Sequence[str]) -> None:
+    """Run tests once, which have to pass, and note in a directory which lines each of them runs, and which are slow."""
+    with tempfile.TemporaryDirectory(prefix="mutate-") as directory:
+        work = pathlib.Path(directory)
+        work.chmod(0o755)
+        settings, lines = work / "coverage.ini", kept / "lines"
+        settings.write_text(
+            "[run]\nsource_pkgs = arcacct\nparallel = true\npatch = subprocess, _exit\n"
+            f"context = ${{PYTEST_CURRENT_TEST-}}\ndata_file = {work / 'lines'}\n",
+            encoding="utf-8",
+        )
+        (copy.tree / "tests/support/sees_tests.py").write_text(SEES_TESTS, encoding="utf-8")
+        durations = ("--durations=0", f"--durations-min={SLOW_S}")
+        code, printed = copy.run("-p", "sees_tests", *durations, *tests, COVERAGE_PROCESS_START=str(settings))
+        if code != 0:
+            sys.exit(f"{printed[-10_000:]}\nnothing was broken yet, and not all tests pass")
+        combine = [copy.python, "-m", "coverage", "combine", "-q", f"--rcfile={settings}", f"--data-file={lines}"]
+        subprocess.run([*combine, work], check=True)
+    slow = re.findall(r"^ *[0-9.]+s (?:call|setup|teardown) +(\S.*)$", printed, re.MULTILINE)
+    (kept / "slow").write_text("\n".join(slow), encoding="utf-8")
+    (kept / "tree").write_text(str(copy.tree), encoding="utf-8")
 
 
 def tried(chosen: Sequence[Break], copies: Sequence[Copy], runs: Runs) -> list[Break]:
-    """What no test noticed."""
+    """What no test noticed, said at once on standard error."""
     free: queue.SimpleQueue[Copy] = queue.SimpleQueue()
     for copy in copies:
         free.put(copy)
@@ -197,7 +209,9 @@ def tried(chosen: Sequence[Break], copies: Sequence[Copy], runs: Runs) -> list[B
         for number, (one, noticed) in enumerate(zip(chosen, pool.map(is_noticed, chosen), strict=True), 1):
             if not noticed:
                 left.append(one)
-            print(f"\r{number} of {len(chosen)} places broken, {len(left)} unnoticed", end="", flush=True)
+                print(f"unnoticed: {one.line}: {one.described((ROOT / one.module).read_bytes())}", file=sys.stderr)
+            if number % 10 == 0:
+                print(f"{number} of {len(chosen)} places broken, {len(left)} unnoticed", file=sys.stderr)
     return left
 
 
@@ -209,6 +223,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="by what they are chosen")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at once")
     parser.add_argument("--tests", nargs="*", default=[], help="run only these; by default all of them")
+    parser.add_argument("--seen", type=pathlib.Path, help="a directory for which tests run which lines")
     parser.add_argument("--list", action="store_true", help="only say what would be broken")
     arguments = parser.parse_args()
     sources = {module: (ROOT / module).read_bytes() for module in arguments.modules}
@@ -222,7 +237,11 @@ def main() -> int:
         # Some tests are other users, who must get at the program.
         pathlib.Path(directory).chmod(0o755)
         copies = [Copy(pathlib.Path(directory, str(number))) for number in range(arguments.jobs)]
-        left = tried(chosen, copies, seen(copies[0], pathlib.Path(directory), arguments.tests))
+        kept = arguments.seen or pathlib.Path(directory, "seen")
+        kept.mkdir(exist_ok=True)
+        if not (kept / "tree").exists():
+            see(copies[0], kept, arguments.tests)
+        left = tried(chosen, copies, Runs(kept))
     known = explained(EXPLAINED.read_text(encoding="utf-8"))
     new = sorted({text for one in left if (text := one.described(sources[one.module])) not in known})
     print(f"\n{len(chosen)} broken, {len(left)} unnoticed, {len(left) - len(new)} of them explained")
