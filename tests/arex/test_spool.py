@@ -153,6 +153,13 @@ def test_the_lines_of_the_launcher(time: str, wanted: int) -> None:
     assert (found.local, found.status, complete) == (None, None, False)
 
 
+TORN_PARTS = (
+    *(b"parts=local 9\nabc", b"parts=local 2\nabc", b"parts=local\nabc", b"parts=local x\nabc", b"parts=\nabc"),
+    *(b"parts=shadow 3\nabc", b"parts=local 1 diag\nabc", b"parts=local 3 shadow 0\nabc"),
+)
+"""Too short, too long, without lengths, of files that are none of a job's."""
+
+
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
@@ -170,6 +177,10 @@ def test_the_lines_of_the_launcher(time: str, wanted: int) -> None:
         pytest.param((LAUNCHER % "1").encode() + b"file=local 9\nabc\n", "torn", id="torn"),
         pytest.param((LAUNCHER % "1").encode() + b"file=local x\nabc\n", "torn", id="no length"),
         pytest.param((LAUNCHER % "1").encode() + b"file=shadow 3\nabc\n", "torn or not a spool file", id="other file"),
+        *(
+            pytest.param((LAUNCHER % "1").encode() + parts, "torn or not a spool file: parts=", id=parts.decode())
+            for parts in TORN_PARTS
+        ),
     ],
 )
 def test_what_is_no_event_is_refused(content: bytes, complaint: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from publishing_rig import BATCH, repair, some
-from publishing_site import DAY_S, JUNE
+from publishing_site import DAY_S, JUNE, SUMMARIES, Job, Site
 
 from arcacct.cli.outcomes import exit_code
 from arcacct.db.opening import open_publishing
@@ -214,6 +214,21 @@ def test_a_sum_is_refused(rig, user) -> None:
     assert exit_code([rig.publish()]) == 0
     rig.assert_all_is_delivered()
     assert rig.site.ledger("SELECT * FROM RefusedSums") == rig.site.ledger("SELECT * FROM OpenMonths") == []
+
+
+def test_a_month_whose_sum_is_refused_is_sent_beside_one_that_is_taken(memory, empty_box) -> None:
+    """Of two months of a year that are long over: what one gets through leaves the other to be sent again."""
+    site = Site(memory, empty_box, SUMMARIES)
+    july = JUNE + 31 * DAY_S
+    site.record(Job("june", user_dn="/CN=One"), Job("july", july, user_dn="/CN=Two"))
+    empty_box.faults.answer("ams", 400, '{"error":{"message":"Invalid"}}', containing="CN=Two", times=None)
+    for _ in range(2):
+        site.publish()
+        assert [(row["Month"], row["NumberOfJobs"]) for row in empty_box.apel.summaries.values()] == [(6, 1)]
+
+    empty_box.faults.clear()
+    assert site.publish().error is None
+    assert sorted((row["Month"], row["NumberOfJobs"]) for row in empty_box.apel.summaries.values()) == [(6, 1), (7, 1)]
 
 
 @only("rig", ["jobs"], indirect=True)
