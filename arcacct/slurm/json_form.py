@@ -48,7 +48,7 @@ def elements(chunks: Iterable[bytes]) -> Iterator[str]:
             else:
                 value, _ = reader.value()
                 if name == "errors" and value:
-                    failed.append(value)
+                    failed += value if isinstance(value, list) else [value]
             reader.skip(",")
         if not has_jobs:
             raise InputError("there is no list of jobs in it, as sacct prints one with --json")

@@ -282,7 +282,7 @@ def test_what_sacct_says_that_failed_is_said() -> None:
     found = [next(coming) for _ in jobs]
 
     assert [one.what.job_id for one in found if isinstance(one.what, SlurmRun)]
-    with pytest.raises(InputError, match="Unable to connect to database"):
+    with pytest.raises(InputError, match=r"sacct says in it: \[\{[^\[]*Unable to connect to database"):
         next(coming)
 
 
