@@ -87,6 +87,8 @@ def slurm(ctx: click.Context, files: tuple[str, ...], given: SlurmOptions) -> in
         raise UsageError("no FILE: give what sacct printed, or - for standard input; or --run")
     if given.since is not None and not given.run:
         raise UsageError("--since asks sacct: it needs --run")
+    if given.delimiter == "":
+        raise UsageError("--delimiter is empty: nothing divides fields")
     settings = settings_of(ctx)
     site = BatchSite("", settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
     policy = BatchPolicy(site, int(time.time()), round(given.wait * 3600), not given.prefer_slurm)

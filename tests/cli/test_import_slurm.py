@@ -75,6 +75,7 @@ def test_what_cannot_be_used(conf, tmp_path) -> None:
         (["--since", "2026-11-01", "x"], "needs --run"),
         (["--run"], "give --since"),
         (["--timezone", "Europe/Atlantis", "x"], "no such zone"),
+        (["--delimiter", "", "x"], "--delimiter is empty"),
     ],
 )
 def test_usage(conf, words, complaint) -> None:
