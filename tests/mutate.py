@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import json
 import os
 import pathlib
 import queue
@@ -63,8 +64,32 @@ SLOW_S = 2.0
 """Of a test that is shown a break when faster ones did not notice it."""
 PATIENCE_S = 900.0
 """For the tests of one break: one that makes the program hang is noticed."""
-NOTICED_BY_PYTEST = (1, 2, 3)
-"""Exit codes: tests failed, were interrupted (a file cannot be imported), or pytest itself fell."""
+NOTICED_BY_PYTEST = (-9, 1, 2, 3)
+"""Exit codes: killed out of patience, tests failed, were interrupted (nothing to import), or pytest itself fell."""
+PYTEST = ("-q", "-p", "no:cacheprovider", "-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning")
+FORKS = """
+# Runs pytest in a fork for each line of arguments, and says its exit code: what is slow to import is there already.
+import json, os, signal, sys, time
+import cryptography.x509, hypothesis, psutil, pytest, requests, sqlite_utils
+
+for line in sys.stdin:
+    started, child = time.monotonic(), os.fork()
+    if not child:
+        os.setsid()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number in range(3):
+            os.dup2(nothing, number)
+        code = 3
+        try:
+            code = pytest.main(json.loads(line))
+        finally:
+            os._exit(code)
+    while os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        if time.monotonic() - started > float(sys.argv[1]):
+            os.killpg(child, signal.SIGKILL)
+        time.sleep(0.02)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
 
 
 class Copy:
@@ -86,31 +111,50 @@ class Copy:
         pathlib.Path(ours, "of_the_parent.pth").write_text(line, encoding="utf-8")
         install = ["-m", "pip", "install", "-q", "--no-deps", "--editable", self.tree]
         subprocess.run([self.python, *install], check=True)
+        # Compiled once and told by their contents: a broken file that is as long and as old as it was is no other's.
+        compiled = ["-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "arcacct", "tests"]
+        subprocess.run([self.python, *compiled], cwd=self.tree, check=True)
+        self.run("--collect-only", "-n", "0", PYTHONDONTWRITEBYTECODE="")
+        self._forks: subprocess.Popen[str] | None = None
 
-    def run(self, *arguments: str, patience_s: float | None = None, **more: str) -> tuple[int | None, str]:
-        """The exit code of pytest, ``None`` if it took too long, and what it printed."""
-        # Broken and mended within a second, a module may be as long as it was: no compiled file may stand for it.
-        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(self.tree), **more}
-        environment["PATH"] = f"{self.python.parent}:{environment['PATH']}"
-        command = [self.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-        try:
-            done = subprocess.run(
-                command, cwd=self.tree, env=environment, capture_output=True, timeout=patience_s, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return None, ""
+    @property
+    def _environment(self) -> dict[str, str]:
+        path = f"{self.python.parent}:{os.environ['PATH']}"
+        return {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(self.tree), "PATH": path}
+
+    def run(self, *arguments: str, **more: str) -> tuple[int, str]:
+        """The exit code of pytest, and what it printed."""
+        command = [self.python, "-m", "pytest", *PYTEST, *arguments]
+        environment = {**self._environment, **more}
+        done = subprocess.run(command, cwd=self.tree, env=environment, capture_output=True, check=False)
         return done.returncode, done.stdout.decode(errors="replace")
 
     def notices(self, one: Break, tests: Sequence[str]) -> bool:
-        """Whether one of these tests fails once the line is broken."""
+        """Whether one of these tests fails, or hangs, once the line is broken."""
         path = self.tree / one.module
         whole = path.read_bytes()
         try:
             path.write_bytes(one.applied(whole))
-            code, _printed = self.run("-x", "-n", "0", *tests, patience_s=PATIENCE_S)
+            return self.fails(tests)
         finally:
             path.write_bytes(whole)
-        return code is None or code in NOTICED_BY_PYTEST
+
+    def fails(self, tests: Sequence[str]) -> bool:
+        """Whether one of these tests fails, or hangs, with the copy as it is."""
+        if self._forks is None:
+            command = [self.python, "-c", FORKS, str(PATIENCE_S)]
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+            self._forks = subprocess.Popen(command, cwd=self.tree, env=self._environment, text=True, **pipes)
+        assert self._forks.stdin is not None
+        assert self._forks.stdout is not None
+        self._forks.stdin.write(json.dumps([*PYTEST, "-x", "-n", "0", *tests]) + "\n")
+        self._forks.stdin.flush()
+        return int(self._forks.stdout.readline()) in NOTICED_BY_PYTEST
+
+    def close(self) -> None:
+        """End the process that was kept for runs of pytest."""
+        if self._forks is not None:
+            self._forks.communicate()
 
 
 class Runs:
@@ -194,6 +238,9 @@ def tried(chosen: Sequence[Break], copies: Sequence[Copy], runs: Runs) -> list[B
     """What no test noticed, said at once on standard error."""
     free: queue.SimpleQueue[Copy] = queue.SimpleQueue()
     for copy in copies:
+        # Else any break would be noticed.
+        if copy.fails(runs.tests_of(chosen[0])):
+            sys.exit(f"nothing was broken yet, and tests of {chosen[0].module} fail")
         free.put(copy)
 
     def is_noticed(one: Break) -> bool:
@@ -241,7 +288,11 @@ def main() -> int:
         kept.mkdir(exist_ok=True)
         if not (kept / "tree").exists():
             see(copies[0], kept, arguments.tests)
-        left = tried(chosen, copies, Runs(kept))
+        try:
+            left = tried(chosen, copies, Runs(kept))
+        finally:
+            for copy in copies:
+                copy.close()
     known = explained(EXPLAINED.read_text(encoding="utf-8"))
     new = sorted({text for one in left if (text := one.described(sources[one.module])) not in known})
     print(f"\n{len(chosen)} broken, {len(left)} unnoticed, {len(left) - len(new)} of them explained")
