@@ -2,9 +2,10 @@
 Break one line of the program at a time, and see which test notices.
 
 ``python tests/mutate.py`` breaks the modules where a wrong line costs a site its numbers; ``python tests/mutate.py
-arcacct/jobs/cells.py`` another. A night's work on a machine of two cores, so ``--sample 200`` breaks that many places,
-chosen by ``--seed``. What no test notices is printed as lines for `mutations_explained.txt`, beside this file: write a
-test that notices it, or say there in a few words why nobody can. Ends with 1 if anything is left that is in neither.
+arcacct/jobs/cells.py`` another. A night's work on a machine of two cores: ``--lines`` breaks each line in one way,
+``--sample 200`` that many places, chosen by ``--seed``. What no test notices is printed as lines for
+`mutations_explained.txt`, beside this file: write a test that notices it, or say there in a few words why nobody can.
+Ends with 1 if anything is left that is in neither.
 
 First every test is run once, to see which lines it runs, also in processes that it starts, and how long that takes.
 ``--seen DIRECTORY`` keeps this, and takes what is there already: of the same program, since lines have numbers. Each
@@ -267,6 +268,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("modules", nargs="*", default=CRITICAL, help="paths of modules, as arcacct/jobs/cells.py")
     parser.add_argument("--sample", type=int, help="how many places to break, chosen among all")
+    parser.add_argument("--lines", action="store_true", help="one break of each line, also chosen")
     parser.add_argument("--seed", type=int, default=0, help="by what they are chosen")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at once")
     parser.add_argument("--tests", nargs="*", default=[], help="run only these; by default all of them")
@@ -275,6 +277,9 @@ def main() -> int:
     arguments = parser.parse_args()
     sources = {module: (ROOT / module).read_bytes() for module in arguments.modules}
     chosen = [one for module, source in sources.items() for one in breaks_of(module, source)]
+    if arguments.lines:
+        shuffled = random.Random(arguments.seed).sample(chosen, len(chosen))
+        chosen = sorted({(one.module, one.line): one for one in shuffled}.values())
     if arguments.sample is not None and arguments.sample < len(chosen):
         chosen = sorted(random.Random(arguments.seed).sample(chosen, arguments.sample))
     if arguments.list:

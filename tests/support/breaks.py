@@ -23,12 +23,12 @@ _SUMS = {ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "+"), ast.Flo
 _SQL = (
     (r"<=", "<"),
     (r">=", ">"),
-    (r"(?<![<>])= ", "<> "),
+    (r"(?<![<>])= (?!excluded\.)", "<> "),
     (r"<>", "="),
     (r"(?<![<>=])<(?![<>=])", "<="),
     (r"(?<![<>=])>(?![<>=])", ">="),
     (r"\bAND\b", "OR"),
-    (r"\bOR\b(?! REPLACE| IGNORE)", "AND"),
+    (r"\bOR\b(?! REPLACE| IGNORE| ROLLBACK)", "AND"),
     (r"\bNOT (?=EXISTS|IN\b|NULL)", ""),
     (r"\bmax\(", "min("),
     (r"\bmin\(", "max("),
@@ -118,6 +118,9 @@ def _unbroken(node: ast.AST) -> Iterator[ast.AST]:
         yield node.annotation
     elif isinstance(node, ast.FunctionDef) and node.returns is not None:
         yield node.returns
+    elif isinstance(node, ast.Raise):
+        # How a message words it, and how much of a value it shows, is nobody's promise.
+        yield from (below for below in ast.walk(node) if isinstance(below, ast.JoinedStr))
     elif isinstance(node, ast.Assert) or ast.unparse(node).startswith(_NEVER_RUN):
         # What is asserted is for the type checker: no user meets it.
         yield node
