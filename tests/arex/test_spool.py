@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import pathlib
+import resource
 import stat
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -13,7 +15,7 @@ from job_files import DIAG, JOB, LOCAL, NOON_NS, NOON_S
 
 from arcacct.arex.control_files import JobFiles
 from arcacct.arex.layout import STATES, is_job_id
-from arcacct.arex.spool import from_bytes, to_bytes, write
+from arcacct.arex.spool import from_bytes, from_name, to_bytes, write
 from arcacct.errors import InputError
 from arcacct.files.private import private_directory
 from arcacct.jobs.states import StatusFile
@@ -156,6 +158,7 @@ def test_the_lines_of_the_launcher(time: str, wanted: int) -> None:
 TORN_PARTS = (
     *(b"parts=local 9\nabc", b"parts=local 2\nabc", b"parts=local\nabc", b"parts=local x\nabc", b"parts=\nabc"),
     *(b"parts=shadow 3\nabc", b"parts=local 1 diag\nabc", b"parts=local 3 shadow 0\nabc"),
+    *(b"parts=local 3 diag\nabc", b"parts=local x\n"),
 )
 """Too short, too long, without lengths, of files that are none of a job's."""
 
@@ -228,3 +231,47 @@ def test_a_spool_that_cannot_be_written_is_an_error(tmp_path: pathlib.Path) -> N
     with pytest.raises(OSError, match="Not a directory"):
         write(str(tmp_path / "spool"), event())
     assert os.listdir(tmp_path) == ["spool"]
+
+
+@pytest.fixture
+def small_files() -> Iterator[int]:
+    """This process may write files of so many bytes, and no larger ones."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    yield 100
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_what_is_written_in_part_is_taken_away(tmp_path: pathlib.Path, small_files: int) -> None:
+    """A disk that has no room for the whole event raises OSError; the part that was written is none for a sweep."""
+    assert len(to_bytes(event(), 1)) > small_files
+
+    with pytest.raises(OSError, match="File too large"):
+        write(str(tmp_path), event())
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_event_leaves_no_file_open(tmp_path: pathlib.Path) -> None:
+    """A sweep spools many events: none costs it a descriptor."""
+    before = len(os.listdir("/proc/self/fd"))
+    write(str(tmp_path), event())
+
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        (f"{NOON_NS}-9-SUBMIT-{JOB}", (JOB, "SUBMIT", NOON_NS)),
+        (f".tmp-{NOON_S}-9-FINISHED-a-b", ("a-b", "FINISHED", NOON_NS)),
+        (f"{NOON_NS}-9-NOWHERE-{JOB}", None),
+        (f"{NOON_NS}-9-SUBMIT-.hidden", None),
+        (f"noon-9-SUBMIT-{JOB}", None),
+        ("core", None),
+    ],
+)
+def test_what_a_name_alone_tells(name: str, wanted: tuple[str, str, int] | None) -> None:
+    """Job, state and time of an event whose content is lost; nothing of a file that is none of ours."""
+    found = from_name(name, "/control")
+
+    assert wanted == (None if found is None else (found.job_id, found.state, found.event_ns))
