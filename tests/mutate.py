@@ -279,7 +279,8 @@ def main() -> int:
     chosen = [one for module, source in sources.items() for one in breaks_of(module, source)]
     if arguments.lines:
         shuffled = random.Random(arguments.seed).sample(chosen, len(chosen))
-        chosen = sorted({(one.module, one.line): one for one in shuffled}.values())
+        one_of_each = {*{(one.module, one.line): one for one in shuffled}.values()}
+        chosen = [one for one in chosen if one in one_of_each]
     if arguments.sample is not None and arguments.sample < len(chosen):
         chosen = sorted(random.Random(arguments.seed).sample(chosen, arguments.sample))
     if arguments.list:
