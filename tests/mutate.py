@@ -59,7 +59,7 @@ CRITICAL = (
 )
 """Where a wrong line loses a record, or counts one twice."""
 
-MOST_TESTS = 60
+MOST_TESTS = 40
 """Of those that run a line; a break that so many do not notice is not noticed."""
 SLOW_S = 2.0
 """Of a test that is shown a break when faster ones did not notice it."""
@@ -172,7 +172,7 @@ class Runs:
 
     def tests_of(self, one: Break) -> list[str]:
         """
-        The tests that run a line: fast ones first, of those the module's folder's, and of each function one case.
+        The tests that run a line: fast ones first, of each function one case, then the module's own and its folder's.
 
         Lines that run at import are run by the tests of all lines of the module.
         """
@@ -182,12 +182,14 @@ class Runs:
         names = {_test_of(context) for context in by_line.get(one.line, ())} - {""}
         names = names or {_test_of(context) for contexts in by_line.values() for context in contexts} - {""}
         folder = f"tests/{one.module.split('/')[1]}/"
+        own = f"{folder}test_{pathlib.Path(one.module).name}"
         functions: dict[str, int] = {}
         ranked = []
         for name in sorted(names):
             function = name.partition("[")[0]
             functions[function] = functions.get(function, 0) + 1
-            ranked.append((name in self._slow, functions[function], not name.startswith(folder), name))
+            far = (not name.startswith(own), not name.startswith(folder))
+            ranked.append((name in self._slow, functions[function], *far, name))
         return [name for *_rank, name in sorted(ranked)][:MOST_TESTS]
 
 
