@@ -15,6 +15,7 @@ from arcacct.arex.facts import job_facts
 from arcacct.arex.reconciling import remembered_status_files
 from arcacct.conf.places import JobRules
 from arcacct.db.schema import ACCOUNTING, in_memory
+from arcacct.jobs.filling import enrich
 from arcacct.jobs.recorder import (
     CORRECTION,
     NEW_END,
@@ -523,6 +524,38 @@ def test_what_other_sources_filled_in_stays(con: sqlite3.Connection) -> None:
 
     assert record(con, event("FINISHED", 32, diag=b""), present=True) == NOTHING
     assert finished_log(con) == log
+
+
+def test_what_others_measured_stays(con: sqlite3.Connection) -> None:
+    """An end without measurements of its own keeps those of others when it is read again, whoever told of other jobs."""
+    for job_id in (JOB, "Other"):
+        record(con, event("FINISHED", 32, job_id=job_id, diag=b""))
+    enrich(con, 1, "sonar", {"wall_s": 50, "cpu_user_s": 40, "system_software": "AlmaLinux 9.6"})
+    enrich(con, 2, "sonar", {"memory_kib": 4096})
+    before, log = rows(con), finished_log(con)
+
+    for job_id in (JOB, "Other"):
+        assert record(con, event("FINISHED", 32, job_id=job_id, diag=b""), present=True) == NOTHING
+    assert (rows(con), finished_log(con)) == (before, log)
+
+
+def test_a_record_that_was_imported_is_known(con: sqlite3.Connection) -> None:
+    """A job whose record came from another database, not from its files, gets no second one; who ended it stays."""
+    whole_life(con)
+    con.execute("DELETE FROM StatusFiles")
+    owner = rows(con)["AAR"][0][2:7]
+
+    other = LOCAL.replace(b"Ada Lovelace", b"Somebody Else")
+    record(con, event("FINISHED", 32, local=other))
+    assert [one[2:7] for one in rows(con)["AAR"]] == [owner]
+
+
+def test_an_attribute_that_comes_twice_is_kept_twice(con: sqlite3.Connection) -> None:
+    """As A-REX keeps it; also where half a .local, with one of the two, was read before."""
+    record(con, event("ACCEPTED", 0, local=LOCAL.replace(b"voms=/atlas\n", b"voms=/atlas\nvo")))
+    record(con, event("PREPARING", 1, local=LOCAL.replace(b"voms=/atlas\n", b"voms=/atlas\nvoms=/atlas\n")))
+
+    assert [one[1:] for one in rows(con)["AuthTokenAttributes"]].count(("vomsfqan", "/atlas")) == 2
 
 
 def moved_on(one: tuple[object, ...], **files: bytes) -> StateChange:
