@@ -527,7 +527,7 @@ def test_what_other_sources_filled_in_stays(con: sqlite3.Connection) -> None:
 
 
 def test_what_others_measured_stays(con: sqlite3.Connection) -> None:
-    """An end without measurements of its own keeps those of others when it is read again, whoever told of other jobs."""
+    """An end without measurements of its own keeps those of others when it is read again; other jobs have theirs."""
     for job_id in (JOB, "Other"):
         record(con, event("FINISHED", 32, job_id=job_id, diag=b""))
     enrich(con, 1, "sonar", {"wall_s": 50, "cpu_user_s": 40, "system_software": "AlmaLinux 9.6"})

@@ -188,7 +188,7 @@ def _of_statement(node: ast.stmt, places: Places) -> Iterator[tuple[int, int, st
         yield places.start(node.test), places.end(node.test), f"not ({places.text(node.test)})"
     elif isinstance(node, ast.Expr | ast.Raise | ast.Delete):
         yield start, end, "pass"
-    elif isinstance(node, ast.Return) and node.value is not None and ast.unparse(node.value) != "None":
+    elif isinstance(node, ast.Return) and node.value is not None and ast.unparse(node.value) not in ("None", "False"):
         yield start, end, "return None"
     elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add | ast.Sub):
         text = places.text(node)

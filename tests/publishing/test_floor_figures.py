@@ -1,0 +1,121 @@
+"""What a run may change of published months, and the figures by which it says what it left: without a receiver."""
+
+from __future__ import annotations
+
+import pytest
+
+from arcacct.publishing.batches import bare
+from arcacct.publishing.digests import digest
+from arcacct.publishing.floor import Floor
+from arcacct.publishing.given import Amount, Place
+from arcacct.publishing.ledger import Version
+from arcacct.publishing.months import Accepted
+
+MAY = 1_778_000_000
+MONTH = (2026, 5)
+BACKUP_SEQ = 7
+
+
+def floor(jobs: int = 3, *, accepted: bool = False) -> Floor:
+    """Of a target with so many jobs in May at each of two submit hosts; records up to Seq 7 are those of a backup."""
+    given = {Place("SITE", host, *MONTH): Amount(jobs, 60 * jobs) for host in ("ce1", "ce2")}
+    months = frozenset({MONTH} if accepted else ())
+    return Floor(
+        accepted=Accepted(months, months),
+        life_seq=BACKUP_SEQ,
+        selection={"vofilter": []},
+        proven={"vofilter": []},
+        given_jobs=given,
+        given_sums={},
+        folded=str.lower,
+    )
+
+
+AAR = bare("one", MAY)
+OTHER = Version("key", b"other", MAY, 1)
+SAME = Version("key", digest(AAR), MAY, 1)
+
+
+@pytest.mark.parametrize(("seq", "is_forbidden"), [(0, False), (1, True), (BACKUP_SEQ, True), (BACKUP_SEQ + 1, False)])
+def test_records_of_a_backup_correct_nothing(seq: int, is_forbidden: bool) -> None:
+    """The last record of a backup is one of it; what was logged since, and what is asked for again, is a correction."""
+    assert floor().forbids_change(AAR, "key", seq, [OTHER], asked=False) is is_forbidden
+    assert floor().forbids_taking_back(AAR, seq, [OTHER], unwanted=False) is is_forbidden
+    assert not floor(accepted=True).forbids_change(AAR, "key", seq, [OTHER], asked=False)
+
+
+def test_a_record_as_it_is_moves_to_no_other_key() -> None:
+    """Nobody hears of it but who asked for the record."""
+    quiet, loud = floor(), floor()
+
+    assert quiet.forbids_change(AAR, "another", 0, [SAME], asked=False)
+    assert not quiet.has_kept_more()
+    assert loud.forbids_change(AAR, "another", 0, [SAME], asked=True)
+    assert loud.has_kept_more()
+    assert not floor().forbids_change(AAR, "key", 0, [SAME], asked=True)
+
+
+def test_the_figures_of_what_was_kept_grow() -> None:
+    """A month that is held says how many of its jobs were kept, of all places, and says it anew when there are more."""
+    one = floor()
+    one.forbids_change(AAR, "key", 1, [OTHER], asked=False)
+    assert one.has_kept_more()
+    one.hold_kept()
+    (held,) = one.held.values()
+    assert (held.given_jobs, held.found_jobs) == (6, 5)
+    assert held.cause.startswith("6 jobs published, and 1 would be changed, moved or taken back without proof")
+    assert not one.has_kept_more()
+
+    for _ in range(6):
+        one.forbids_taking_back(None, 2, [OTHER], unwanted=False)
+    one.hold_kept()
+    (held,) = one.held.values()
+    assert (held.given_jobs, held.found_jobs) == (6, 0)
+    assert held.cause.startswith("6 jobs published, and 7 would be")
+
+
+def test_new_jobs_of_a_month_under_another_name_wait() -> None:
+    """The receiver compares names as it folds them; a month of which it has nothing has no name yet."""
+    one = floor()
+    assert not one.forbids_new(MAY, "site")
+    assert not one.forbids_new(MAY + 40 * 86_400, "OTHER")
+    assert not one.has_kept_more()
+
+    assert one.forbids_new(MAY, "OTHER")
+    assert one.forbids_new(MAY, "OTHER")
+    assert one.has_kept_more()
+    one.hold_kept()
+    (held,) = one.held.values()
+    assert (held.given_jobs, held.found_jobs) == (6, 8)
+    assert "6 jobs published under the name SITE, and 2 more wait" in held.cause
+    assert not floor(accepted=True).forbids_new(MAY, "OTHER")
+
+
+def test_a_filter_takes_nothing_back_that_has_not_changed() -> None:
+    """What only the selection excludes stays; once the record itself has changed, that is a proof."""
+    assert floor().forbids_taking_back(AAR, 0, [SAME], unwanted=True)
+    assert not floor().forbids_taking_back(AAR, 0, [SAME], unwanted=False)
+    assert not floor().forbids_taking_back(AAR, 0, [OTHER], unwanted=True)
+
+
+@pytest.mark.parametrize(
+    ("found", "left", "falls"),
+    [
+        (Amount(3, 180), Amount(0, 0), False),
+        (Amount(2, 180), Amount(0, 0), True),
+        (Amount(2, 180), Amount(1, 0), False),
+        (Amount(3, 179), Amount(0, 0), True),
+        (Amount(3, 179), Amount(0, 1), False),
+        (Amount(3, None), Amount(0, 0), False),
+        (Amount(3, 0), Amount(0, None), False),
+        (Amount(4, 200), Amount(0, 0), False),
+    ],
+)
+def test_sums_fall_by_no_more_than_was_left(found: Amount, left: Amount, falls: bool) -> None:
+    """Of jobs and of wall time, at each place; a wall time that nobody knows proves nothing."""
+    place = Place("SITE", "ce1", *MONTH)
+    one = floor()
+
+    assert one.falls(MONTH, {place: Amount(3, 180)}, {place._replace(site="site"): found}, {place: left}) is falls
+    assert (MONTH in one.held) is falls
+    assert not floor(accepted=True).falls(MONTH, {place: Amount(3, 180)}, {}, {})
