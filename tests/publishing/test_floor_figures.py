@@ -119,3 +119,27 @@ def test_sums_fall_by_no_more_than_was_left(found: Amount, left: Amount, falls: 
     assert one.falls(MONTH, {place: Amount(3, 180)}, {place._replace(site="site"): found}, {place: left}) is falls
     assert (MONTH in one.held) is falls
     assert not floor(accepted=True).falls(MONTH, {place: Amount(3, 180)}, {}, {})
+
+
+def test_a_fall_is_told_in_what_fell() -> None:
+    """In jobs where there are fewer of them, else in hours of wall time; of the places that fell alone."""
+    ce1, ce2 = (Place("SITE", host, *MONTH) for host in ("ce1", "ce2"))
+    jobs, hours = floor(), floor()
+
+    assert jobs.falls(MONTH, {ce1: Amount(3, 180), ce2: Amount(5, 300)}, {ce1: Amount(1, 60), ce2: Amount(9, 300)}, {})
+    assert jobs.held[MONTH].cause.startswith(
+        "3 jobs published, 1 in the database now (ce1): nothing logged explains it"
+    )
+    assert (jobs.held[MONTH].given_jobs, jobs.held[MONTH].found_jobs) == (3, 1)
+
+    assert hours.falls(MONTH, {ce1: Amount(3, 36_000_000)}, {ce1: Amount(3, 18_000_000)}, {})
+    assert hours.held[MONTH].cause.startswith("10000.0 h of wall time published, 5000.0 h in the database now (ce1)")
+
+
+def test_a_month_whose_beginning_is_missing_waits_for_a_word() -> None:
+    """Nothing of it was published yet."""
+    one = floor()
+
+    assert one.is_incomplete(MONTH, 4, "its beginning is missing")
+    assert (one.held[MONTH].given_jobs, one.held[MONTH].found_jobs) == (0, 4)
+    assert not floor(accepted=True).is_incomplete(MONTH, 4, "its beginning is missing")
