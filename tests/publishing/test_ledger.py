@@ -24,6 +24,7 @@ from publishing_site import (
 )
 
 from arcacct.errors import StoreBusy
+from arcacct.publishing.ledger import SentRecord, Unknown
 from arcacct.publishing.run import publishing_lock
 
 BOTH = SGAS + CARS
@@ -170,6 +171,48 @@ def test_vofilter(site) -> None:
     assert received_by_both(site) == {"a", "c"}
     assert site.held() == {}
     assert {row["NumberOfJobs"] for row in site.box.apel.sync_records.values()} == {2}
+
+
+def test_what_nobody_wants_is_gone_through_once(site) -> None:
+    """Jobs that are none of a target's business wait for nothing: the next run does not look at them again."""
+    site.configure(f"{SGAS}vofilter=atlas\n{CARS}vofilter=atlas\n")
+    site.record(*(Job(f"other{number}", vo="lhcb", fqan="/lhcb") for number in range(3)))
+
+    assert publish_well(site) == [0, 0]
+    assert site.ledger("SELECT DISTINCT LastSeq FROM Targets") == [(3,)]
+
+
+def test_a_target_that_is_added_begins_where_no_other_stopped(site) -> None:
+    """How far another target came says nothing about what a new one was given, in which run."""
+    site.configure(SGAS)
+    site.record(*jobs(3))
+    for _ in range(3):
+        site.publish_all()
+    site.configure(BOTH)
+    site.record(Job("more"))
+
+    (_, added) = site.publish_all(since=None)
+    assert any("when the database was made" in note for note in added.tally.notes)
+    assert site.ledger("SELECT Target, Runs FROM Targets ORDER BY 1") == [
+        ("arex/jura/apel:a", 1),
+        ("arex/jura/sgas:s", 4),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("record", "row", "may_be_old"),
+    [
+        (SentRecord("changed", 1, 1, JUNE, b"d"), "10", True),
+        (SentRecord("changed", 1, 1, JUNE, b"d"), "9", True),
+        (SentRecord("changed", 1, 1, JUNE, b"d"), "11", False),
+        (SentRecord("changed", 1, 1, JUNE, b"d"), "a-uuid", False),
+        (SentRecord("changed", 1, 1, JUNE, b"d", replaced_id=4), "9", False),
+        (SentRecord("same", 1, 1, JUNE, b"d"), "9", False),
+    ],
+)
+def test_what_a_lost_ledger_may_not_know(record: SentRecord, row: str, may_be_old: bool) -> None:
+    """A record that was another version once, and has a number there that was given before the ledger was lost."""
+    assert Unknown(10, frozenset({"changed"})).has(record, row) is may_be_old
 
 
 def test_settle_waits_for_failed_jobs(site) -> None:
