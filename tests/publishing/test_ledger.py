@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import sqlite3
 import time
+from contextlib import closing
 
 import pytest
 from publishing_site import (
@@ -23,6 +24,8 @@ from publishing_site import (
     truth,
 )
 
+from arcacct.db import opening, schema
+from arcacct.db.lives import MEANING, Doubt
 from arcacct.errors import StoreBusy
 from arcacct.publishing.ledger import SentRecord, Unknown
 from arcacct.publishing.run import publishing_lock
@@ -150,7 +153,10 @@ def test_a_renamed_target_goes_on(site) -> None:
     site.configure(BOTH.replace("sgas:s", "sgas:new").replace("apel:a", "apel:new"))
     site.record(Job("more"))
 
-    assert publish_well(site, since=None) == [1, 1]
+    outcomes = site.publish_all(since=None)
+    assert [sum(sent.records for kind, sent in one.tally.sent.items() if kind != "sync") for one in outcomes] == [1, 1]
+    for outcome, old in zip(outcomes, ("sgas:s", "apel:a"), strict=True):
+        assert any(note.startswith(f"goes on where [arex/jura/{old}] stopped") for note in outcome.tally.notes)
     assert received_by_both(site) == {*(job.job_id for job in jobs(3)), "more"}
     assert site.ledger("SELECT DISTINCT Target FROM Messages ORDER BY 1") == [
         ("arex/jura/apel:new",),
@@ -171,6 +177,36 @@ def test_vofilter(site) -> None:
     assert received_by_both(site) == {"a", "c"}
     assert site.held() == {}
     assert {row["NumberOfJobs"] for row in site.box.apel.sync_records.values()} == {2}
+
+
+def test_another_life_of_the_database_is_gone_through_anew_and_says_so(site) -> None:
+    """From the time that the target has known, or an earlier one that is asked for; what is there is not sent twice."""
+    site.record(*jobs(2), Job("early", JUNE - 9 * DAY_S))
+    site.publish_all(since=JUNE - DAY_S)
+    for since, received in ((None, 2), (JUNE - DAY_S // 2, 2), (JUNE - 20 * DAY_S, 3)):
+        with closing(opening.open_accounting(site.settings.places)) as con, con:
+            schema.begin_new_life(con)
+            life = schema.incarnation(con)
+        for outcome in site.publish_all(since=since):
+            assert outcome.error is None
+            assert MEANING[Doubt.ACCOUNTING_OTHER] in outcome.tally.notes
+        assert len(received_by_both(site)) == received
+        assert site.ledger("SELECT DISTINCT Incarnation FROM Targets") == [(life,)]
+    assert site.box.sgas.ignored_repeats == 0
+
+
+def test_of_two_that_went_to_a_receiver_a_new_target_goes_on_with_neither(site) -> None:
+    """Nobody knows whose other name it is: it begins with our own recording."""
+    site.configure(SGAS + SGAS.replace("sgas:s", "sgas:t"))
+    site.record(*jobs(2))
+    site.publish_all()
+    site.configure(SGAS.replace("sgas:s", "sgas:u"))
+
+    (outcome,) = site.publish_all(since=None)
+    assert any(note.startswith("new target: ") for note in outcome.tally.notes)
+    assert {target for (target,) in site.ledger("SELECT Target FROM Targets")} == {
+        *("arex/jura/sgas:s", "arex/jura/sgas:t", "arex/jura/sgas:u")
+    }
 
 
 def test_what_nobody_wants_is_gone_through_once(site) -> None:
