@@ -15,6 +15,7 @@ import select
 import socket
 import ssl
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
@@ -68,6 +69,7 @@ class Reply(NamedTuple):
     body: bytes
 
 
+@lru_cache(maxsize=64)
 def place_of(url: str, schemes: tuple[str, ...]) -> tuple[Place, str]:
     """Where a URL leads, and what is asked for there. Raises Unusable."""
     try:
@@ -148,7 +150,8 @@ class Connection:
         fields += [f"{name}: {value}" for name, value in headers.items()]
         if method != "GET":
             fields.append(f"Content-Length: {len(body or b'')}")
-        if not all(field.isascii() and field.isprintable() for field in fields):
+        text = "".join(fields)
+        if not (text.isascii() and text.isprintable()):
             raise Unusable
         head = "\r\n".join([*fields, "", ""]).encode("ascii")
         if self._socket is None or not _is_quiet(self._socket):
