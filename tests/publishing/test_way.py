@@ -7,9 +7,12 @@ import subprocess
 import sys
 
 import pytest
+from job_files import JOB, Files, lay
 from publishing_site import CARS, SGAS, Site, at_sgas, jobs, truth
 
-from arcacct.errors import CredentialError
+from arcacct.arex import spool
+from arcacct.arex.control_files import read_job
+from arcacct.errors import CredentialError, InputError
 
 COSTLY = {"cryptography", "email", "html", "http", "psutil", "requests", "sqlite_utils", "ssl", "urllib3", "zoneinfo"}
 PROGRAM = (
@@ -98,3 +101,27 @@ def test_what_is_in_a_key_counts_when_it_is_used(site, own_credentials, targets)
         site.settings.targets[0].block,
     )
     assert known == [(5,)]
+
+
+@pytest.mark.parametrize("kind", ["none", "empty", "waits"])
+def test_what_waits_in_the_spool_is_new_too(site, kind) -> None:
+    """A job whose end no hook could record is published by the next run, without a sweep in between."""
+    here = site.settings.places
+    if kind == "empty":
+        os.makedirs(here.spool, mode=0o700)
+    if kind == "waits":
+        control = site.path / "control"
+        lay(control, Files("FINISHED"))
+        spool.write(here.spool, read_job(str(control), JOB, "FINISHED"))
+    assert site.publish().error is None
+    assert len(site.box.sgas.records) == 3 + (kind == "waits")
+    assert not os.path.isdir(here.spool) or os.listdir(here.spool) == []
+
+
+def test_a_spool_that_is_none_is_told(site) -> None:
+    """What cannot be looked into is not taken for an empty one."""
+    here = site.settings.places
+    with open(here.spool, "w"):
+        pass
+    with pytest.raises(InputError, match="cannot read the spool"):
+        site.publish()
