@@ -248,6 +248,22 @@ def test_help_imports_no_command() -> None:
     assert not {"cryptography", "psutil", "requests", "sqlite_utils", "urllib3"} & set(loaded)
 
 
+def test_a_command_runs_with_its_garbage_collected() -> None:
+    """`etc/arcacct` loads the program without looking for garbage; a command that goes on for hours has some."""
+    enabled = run_python(
+        "import gc, io, sys\n"
+        "gc.disable()\n"
+        "sys.stdout, out = io.StringIO(), sys.stdout\n"
+        "from arcacct.cli import main\n"
+        "try: main(['publish', '--help'])\n"
+        "except SystemExit as end: assert not end.code\n"
+        "sys.stdout = out\n"
+        "print(gc.isenabled())"
+    )
+
+    assert enabled == ["True"]
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_table_of_commands_says_what_the_command_says(name) -> None:
     """`arcacct --help` shows for each command the first sentence of its own help."""

@@ -18,8 +18,8 @@ from arcacct.arex.control_files import JobFiles, read_job
 from arcacct.arex.facts import job_facts
 from arcacct.arex.sweeping import PATIENCE_S, SweepRun, is_of_one_job, printable, reason
 from arcacct.arex.witness import Witness
-from arcacct.conf.places import Places, usual_database
-from arcacct.db import checkpoint, place
+from arcacct.db import checkpoint
+from arcacct.db.place import spools
 from arcacct.errors import InputError
 from arcacct.files.foreign import Directory, open_directory
 from arcacct.jobs import recorder
@@ -40,19 +40,6 @@ class _Event(NamedTuple):
     facts: StateChange
     torn: str
     """Why only its name could be read; empty for a whole one."""
-
-
-def spools(here: Places) -> list[str]:
-    """
-    The directories in which events may wait.
-
-    A launcher that cannot read the configuration, and a hook that cannot understand it, spool below the control
-    directory, wherever the database is; those that are not told yet spool where the database was before.
-    Raises ConfigError for a note of the place that is none, StoreError when the file system refuses.
-    """
-    usual = os.path.join(os.path.dirname(usual_database(here.controldir)), "spool")
-    fallback = [] if here.spool_fallback is None else [here.spool_fallback]
-    return [*dict.fromkeys((here.spool, *fallback, usual, *place.former_spools(here)))]
 
 
 def drain_all(run: SweepRun, witness: Witness) -> int:

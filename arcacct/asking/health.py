@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from cryptography import x509
 
-from arcacct.arex.draining import spools
 from arcacct.asking import health_rows
 from arcacct.asking.health_rows import Recorded, TargetState
 from arcacct.conf.settings import Settings
 from arcacct.db import lives, opening
 from arcacct.db.lives import MEANING, Doubt
+from arcacct.db.place import spools
 from arcacct.errors import ArcacctError, StoreError
 from arcacct.jobs import aborting
 from arcacct.publishing.floor import held_text

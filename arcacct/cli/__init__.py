@@ -6,6 +6,7 @@ Commands contain no logic: they read options, call one function, and print what 
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import sys
@@ -56,6 +57,10 @@ class LazyGroup(click.Group):
         # No module can be called `import`.
         name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
         command: click.Command = getattr(import_module(f"arcacct.cli.{name}"), name)
+        if not gc.isenabled():
+            # As etc/arcacct starts us: what is loaded by now never becomes garbage.
+            gc.freeze()
+            gc.enable()
         # In full, for shells that show it beside what they complete.
         command.short_help = command.get_short_help_str(200)
         return command

@@ -13,14 +13,12 @@ import click
 from click.shell_completion import CompletionItem
 
 from arcacct.asking import questions, reading
-from arcacct.cli.context import conf_of, places_of
+from arcacct.cli.context import places_of
+from arcacct.cli.naming import with_options
 from arcacct.cli.speech import redraw
-from arcacct.conf.settings import examine
 from arcacct.db import foreign, opening
 from arcacct.db.engine import Connection
-from arcacct.errors import ArcacctError
 from arcacct.jobs.rows import schema_version
-from arcacct.targets import kinds
 from arcacct.wording import plain
 
 _PATIENCE_S = 1.0
@@ -94,35 +92,10 @@ def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list
 
     def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
-            with opened(_with_options(ctx)) as con:
+            with opened(with_options(ctx)) as con:
                 names = questions.names(con, kind, incomplete)
                 return [CompletionItem(name) for name in names if _HARMLESS.fullmatch(name) and plain(name) == name]
         except Exception:  # noqa: BLE001  a shell that completes must never see an error
             return []
 
     return complete
-
-
-def complete_target(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Shell completion with the names of the configured targets."""
-    try:
-        found, _problems = examine(conf_of(_with_options(ctx)), kinds())
-    except ArcacctError:
-        return []
-    names = () if found is None else tuple(target.name for target in found.targets)
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
-
-
-def _with_options(ctx: click.Context) -> click.Context:
-    """While a shell completes, no command runs that would put the global options where `conf_of` looks for them."""
-    if ctx.obj is None:
-        ctx.obj = {"config": None, "database": None, "debug": False} | ctx.find_root().params
-    return ctx
-
-
-target_option = click.option(
-    "--target",
-    metavar="NAME",
-    shell_complete=complete_target,
-    help="Only this target: sgas:x, apel:x, directory:x, or x if unique.",
-)

@@ -9,11 +9,14 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from typing import Any
-from zoneinfo import ZoneInfo, available_timezones
 
 import click
 
 from arcacct.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 _EPOCH = re.compile("[0-9]{9,11}")
 """Until after the year 5000; with 12 digits it is a time of qacct."""
@@ -59,6 +62,8 @@ def zone_of(name: str | None) -> ZoneInfo | None:
     """A zone of the tz database; ``None``: this host's. Raises UsageError for a name that it has not."""
     if name is None:
         return None
+    from zoneinfo import ZoneInfo, available_timezones  # noqa: PLC0415  few commands know zones, and many know times
+
     if name not in available_timezones():
         raise UsageError(f"--timezone {name}: there is no such zone; write a name of the tz database, as Europe/Oslo")
     return ZoneInfo(name)

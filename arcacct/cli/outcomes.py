@@ -6,7 +6,10 @@ from collections.abc import Sequence
 
 from arcacct.cli.speech import say, say_error
 from arcacct.errors import InputError, TargetBusy
-from arcacct.publishing.run import Outcome
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.publishing.run import Outcome
 
 GRAVEST_FIRST = (78, 77, 69, 74, 70, 75, 65)
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import gc
-import getpass
 import os
 import time
 
 import click
 
-from arcacct.cli.asking import target_option
 from arcacct.cli.context import settings_of
 from arcacct.cli.instants import INSTANT, MONTH
+from arcacct.cli.naming import target_option
 from arcacct.cli.outcomes import announce, exit_code, show
 from arcacct.cli.speech import complain, examples
 from arcacct.publishing import run
@@ -65,11 +64,6 @@ def publish(
             raise click.UsageError(f"--accept-lower: {year:04d}-{month:02d} has not begun yet")
     settings = settings_of(ctx)
     targets = plugs(settings, target)
-    try:
-        # The user who gives the command, also behind sudo.
-        who = os.environ.get("SUDO_USER") or getpass.getuser()
-    except (OSError, KeyError):
-        who = f"uid {os.getuid()}"
     planned = dry_run or write_to is not None
     complaints: list[str] = []
     wishes = run.Wishes(
@@ -78,7 +72,7 @@ def publish(
         dry_run=planned,
         write_to=write_to,
         accept_lower=accepted,
-        who=who,
+        who=_name_of_user() if accepted else "",
         announce=announce,
         complain=complaints.append,
     )
@@ -86,3 +80,13 @@ def publish(
     complain(*complaints)
     show(outcomes, planned=planned)
     return exit_code(outcomes, complaints)
+
+
+def _name_of_user() -> str:
+    """The user who gives the command, also behind sudo."""
+    import getpass  # noqa: PLC0415  asked for when somebody accepts figures
+
+    try:
+        return os.environ.get("SUDO_USER") or getpass.getuser()
+    except (OSError, KeyError):
+        return f"uid {os.getuid()}"

@@ -7,8 +7,8 @@ from contextlib import closing
 
 import click
 
-from arcacct.cli.asking import complete_target, target_option
 from arcacct.cli.context import settings_of
+from arcacct.cli.naming import complete_target, target_option
 from arcacct.cli.speech import block, data, examples, say
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import select_targets

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import click
 
 from arcacct.cli.arguments import together
-from arcacct.cli.asking import complete_target
 from arcacct.cli.context import conf_of, settings_of
 from arcacct.cli.instants import INSTANT
+from arcacct.cli.naming import complete_target
 from arcacct.cli.outcomes import announce, exit_code, show
 from arcacct.cli.speech import complain, confirm, examples, say
 from arcacct.conf.settings import Settings, settings

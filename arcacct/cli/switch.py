@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 import click
 
 from arcacct.arex.importing import arex_databases
-from arcacct.cli.asking import complete_target
 from arcacct.cli.context import settings_of
+from arcacct.cli.naming import complete_target
 from arcacct.cli.speech import confirm, examples, say
 from arcacct.cli.tables import format_option, show
 from arcacct.errors import UsageError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 
 from arcacct.benchmark import canonical_type
 from arcacct.conf import places
@@ -168,7 +167,7 @@ def _unknown(block: Block, kind: str, name: str, line: Option, kinds: Kinds, *, 
     specs = names[kind]
     homes = [f"[{other}]" for other in ("arcacct", *kinds) if name in names[other]]
     if not strict:
-        if get_close_matches(name.lower(), specs, 1, LIKE):
+        if _like(name, specs):
             yield _option(block, line, name, WARNING, f"is no option of [{kind}]; {_instead(name, specs, '')}")
     elif homes:
         yield _option(block, line, name, ERROR, f"is no option of [{kind}]; it belongs in {' or '.join(homes)}")
@@ -177,8 +176,14 @@ def _unknown(block: Block, kind: str, name: str, line: Option, kinds: Kinds, *, 
 
 
 def _instead(name: str, known: Iterable[str], otherwise: str) -> str:
-    like = get_close_matches(name.lower(), list(known), 1, LIKE)
-    return f"did you mean {like[0]}?" if like else otherwise
+    like = _like(name, known)
+    return f"did you mean {like}?" if like else otherwise
+
+
+def _like(name: str, known: Iterable[str]) -> str | None:
+    from difflib import get_close_matches  # noqa: PLC0415  most configurations have every option right
+
+    return next(iter(get_close_matches(name.lower(), list(known), 1, LIKE)), None)
 
 
 def _about(block: Block, severity: str, text: str) -> Problem:

@@ -8,7 +8,6 @@ after a semicolon, what would be right.
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
@@ -147,6 +146,8 @@ def host(value: str) -> str:
     ``$EXEC{hostname -f}`` is ARC's default: asked of the system's resolver, since no command of a file is ever run.
     """
     if value.startswith("$EXEC{"):
+        import socket  # noqa: PLC0415  no other value asks the system
+
         return socket.getfqdn()
     if not _HOST.fullmatch(value):
         raise ValueError(f"{value!r} is no host name; write the full name, as ce.example.org")

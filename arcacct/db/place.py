@@ -148,6 +148,19 @@ def former_spools(here: Places) -> list[str]:
     return [] if note is None else [os.path.join(one, "spool") for one in note.former]
 
 
+def spools(here: Places) -> list[str]:
+    """
+    The directories in which events may wait.
+
+    A launcher that cannot read the configuration, and a hook that cannot understand it, spool below the control
+    directory, wherever the database is; those that are not told yet spool where the database was before.
+    Raises ConfigError for a note of the place that is none, StoreError when the file system refuses.
+    """
+    usual = os.path.join(os.path.dirname(usual_database(here.controldir)), "spool")
+    fallback = [] if here.spool_fallback is None else [here.spool_fallback]
+    return [*dict.fromkeys((here.spool, *fallback, usual, *former_spools(here)))]
+
+
 def refuse_another(here: Places) -> None:
     """
     Refuse to begin or to use a database while the control directory has another one, wherever that is.

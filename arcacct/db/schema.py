@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import grp
 import os
-import secrets
 import stat
 import time
 from _sqlite3 import Connection, DatabaseError, connect
@@ -174,7 +173,7 @@ def _run(con: Connection, path: str, number: int, script: str) -> int:
     try:
         con.executescript(f"BEGIN IMMEDIATE;\n{text}")
         if number == 1:
-            note(con, _LIFE, secrets.token_hex(16))
+            note(con, _LIFE, os.urandom(16).hex())
             note(con, _CREATED, int(time.time()))
         note(con, "ARCACCT_SCHEMA", number)
         con.execute("COMMIT")
@@ -247,7 +246,7 @@ def begin_new_life(con: Connection, lives: Iterable[str] = (), *, seq: int | Non
     """
     old = incarnation(con)
     (highest,) = con.execute("SELECT seq FROM sqlite_sequence WHERE name = 'FinishedLog'").fetchone() or (0,)
-    note(con, _LIFE, secrets.token_hex(16))
+    note(con, _LIFE, os.urandom(16).hex())
     succeed(con, (old, *lives))
     note(con, _LIFE_SEQ, highest if seq is None else seq)
 

@@ -12,7 +12,6 @@ kernel's ``protected_symlinks`` has it). ``/var/run`` is such a link; one in a u
 
 import errno
 import os
-import secrets
 import stat
 from contextlib import suppress
 
@@ -125,7 +124,7 @@ class Directory:
 
         ``owner`` (uid, gid) is whom it is given. Raises OSError, and leaves nothing behind then.
         """
-        temporary = f"{TEMPORARY}{secrets.token_hex(8)}"
+        temporary = f"{TEMPORARY}{os.urandom(8).hex()}"
         fd = self.create(temporary, mode)
         try:
             with open(fd, "wb") as file:

@@ -8,7 +8,6 @@ status alone, and never as the fault of a record: quarantine needs a receiver's 
 
 from __future__ import annotations
 
-import email.utils
 import json
 import re
 from collections.abc import Mapping
@@ -132,6 +131,8 @@ def _retry_after_s(headers: Mapping[str, str]) -> int | None:
     value = _header(headers, "Retry-After")[:_LONGEST_DATE].strip()
     if re.fullmatch(r"[0-9]{1,9}", value):
         return int(value)
+    import email.utils  # noqa: PLC0415  few answers have a date
+
     try:
         until = email.utils.parsedate_to_datetime(value)
         wait = until - email.utils.parsedate_to_datetime(_header(headers, "Date")[:_LONGEST_DATE])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from contextlib import closing
 
 from arcacct.db.engine import DatabaseError, connect
@@ -16,6 +14,10 @@ def jura_end_times(path: str) -> dict[str, int]:
 
     SQLite opens a copy: a lock on the file could stop a jura-ng that still runs.
     """
+    # Once in the life of a target.
+    import shutil  # noqa: PLC0415
+    import tempfile  # noqa: PLC0415
+
     with tempfile.TemporaryDirectory(prefix="arcacct-") as folder:
         copy = os.path.join(folder, "publishing.db")
         try:

@@ -6,13 +6,16 @@ fence -> what began and has no answer -> records after the target's last Seq (or
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 
-from arcacct.arex.sweep import drain
+from arcacct.conf.places import Places
 from arcacct.conf.settings import Settings
 from arcacct.db import lives, opening
+from arcacct.db.engine import Connection
+from arcacct.db.place import spools
 from arcacct.errors import StoreBusy
 from arcacct.jobs import cells
 from arcacct.publishing import ledger
@@ -63,10 +66,8 @@ def _each(settings: Settings, plugs: Sequence[Plug], wishes: Wishes, work: Work)
         if lanes or not plugs:
             both = Databases(opening.open_accounting(here), opening.open_publishing(here))
             with in_use(here, both), opening.translating(here.publishing_database):
-                # What waits in the spool is new, too; what is set aside there no sweep will find again.
-                complaints: list[str] = []
-                drain(here, both.accounting, complaints)
-                for complaint in complaints:
+                # What is set aside in a spool no sweep will find again.
+                for complaint in _drained(here, both.accounting):
                     wishes.complain(complaint)
                 cells.advance(both.accounting, here)
                 opening.read_once(both.accounting)
@@ -79,6 +80,27 @@ def _each(settings: Settings, plugs: Sequence[Plug], wishes: Wishes, work: Work)
     outcomes += [outcome for lane in lanes for outcome in lane.outcomes]
     names = [plug.target.name for plug in plugs]
     return sorted(outcomes, key=lambda outcome: names.index(outcome.target))
+
+
+def _drained(here: Places, con: Connection) -> list[str]:
+    """Record what waits in the spools, which is new, too; what of it could not be used."""
+    complaints: list[str] = []
+    if any(map(_has_something, spools(here))):
+        from arcacct.arex.sweep import drain  # noqa: PLC0415  hooks record nearly all by themselves
+
+        drain(here, con, complaints)
+    return complaints
+
+
+def _has_something(folder: str) -> bool:
+    try:
+        with os.scandir(folder) as found:
+            return next(found, None) is not None
+    except FileNotFoundError:
+        return False
+    except OSError:
+        # Whoever drains it says what is wrong with it.
+        return True
 
 
 def _lanes(settings: Settings, plugs: Sequence[Plug], locks: ExitStack) -> tuple[list[Lane], list[Outcome]]:

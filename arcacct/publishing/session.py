@@ -1,45 +1,45 @@
 """
-One connection to a target: TLS as grids do it, time limits always, a few patient tries, one judge of each answer.
+The way to a target: TLS as grids do it, time limits always, a few patient tries, one judge of each answer.
 
 Every exchange has a total of time and bytes (`sockets`), every run of a target a time of its own (`clock`).
 
-Nothing of the environment has a say: no proxy variables, no REQUESTS_CA_BUNDLE, no .netrc. The TLS context is made
-once for a target and one keep-alive connection carries all its messages (2.8 ms CPU against 0.5 ms a message).
+The TLS context is made once for a target, and one keep-alive connection to each of its places carries all messages
+(`connection`).
 """
 
 from __future__ import annotations
 
-import errno
 import http.client
-import http.cookiejar
-import os
 import re
 import socket
 import ssl
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
-from typing import Any, NamedTuple
-
-import requests
-import requests.adapters
-import urllib3.connection
-import urllib3.connectionpool
-import urllib3.exceptions
-from urllib3.util.ssltransport import SSLTransport
+from typing import NamedTuple
 
 import arcacct
 from arcacct import secrecy
 from arcacct.conf.targets import Transport
 from arcacct.publishing.answers import Answer, Kind
 from arcacct.publishing.clock import Clock
-from arcacct.publishing.sockets import Budget, OutOfTime, TimedSocket, TooMuch, timed_sockets
+from arcacct.publishing.connection import (
+    LARGEST_ANSWER,
+    Connection,
+    NoConnection,
+    Place,
+    Proxy,
+    ProxyFails,
+    Reply,
+    Unusable,
+    place_of,
+)
+from arcacct.publishing.sockets import Budget, OutOfTime, TooMuch, timed_sockets
 from arcacct.tls import tls_context
 
 Judge = Callable[[int, Mapping[str, str], bytes], Answer]
 
-LARGEST_ANSWER = 4 * 1024 * 1024
+_HEADERS = {"User-Agent": f"arcacct/{arcacct.__version__}", "Accept": "*/*", "Accept-Encoding": "identity"}
 _PACKED = ("gzip", "x-gzip", "deflate")
 """What an answer may be packed in, once, although we ask for it as it is: some balancers never listen."""
 _ZLIB_FORMS = (zlib.MAX_WBITS | 32, -zlib.MAX_WBITS)
@@ -115,23 +115,16 @@ class TargetSession:
         self._sleep = sleep
         self._clock = Clock()
         self._budget = Budget()
-        self._http = _Session()
-        self._http.trust_env = False
+        self._context = context
         plain, secured = timed_sockets(self._budget)
-        # Nothing travels in clear that was not meant to.
-        self._http.adapters.clear()
-        adapter = _Adapter(context, plain, self._patience.read_s)
-        self._http.mount("http://" if context is None else "https://", adapter)
+        self._sockets = plain
         if context is not None:
             context.sslsocket_class = secured
-        self._http.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
-        self._http.headers.clear()
-        self._http.headers.update(
-            {"User-Agent": f"arcacct/{arcacct.__version__}", "Accept": "*/*", "Accept-Encoding": "identity"}
-        )
-        if proxy is not None and context is not None:
+            context.set_alpn_protocols(["http/1.1"])
+        self._proxy = proxy if context is not None else None
+        if proxy is not None:
             secrecy.keep_login(proxy)
-            self._http.proxies = {"https": proxy}
+        self._connections: dict[Place, Connection] = {}
 
     def heed(self, clock: Clock) -> None:
         """From now on nothing begins, or is waited for, once the time of this run is over."""
@@ -163,7 +156,8 @@ class TargetSession:
 
     def close(self) -> None:
         """Let go of the connections."""
-        self._http.close()
+        for connection in self._connections.values():
+            connection.close()
 
     def _wait_s(self, answer: Answer, waits: Iterator[float]) -> float | None:
         """Seconds until the next try, None if there is none."""
@@ -180,33 +174,42 @@ class TargetSession:
         else:
             self._budget.begin(total_s, f"no whole answer within {total_s:g} s (exchange_timeout)")
         try:
-            with self._http.request(
-                request.method,
-                request.url,
-                data=request.body,
-                headers=request.headers,
-                timeout=(self._patience.connect_s, self._patience.read_s),
-                allow_redirects=False,
-                stream=True,
-            ) as response:
-                # Bounded: whoever answers may not be who we think. Read to its end, the connection can be used again.
-                response.raw.headers.discard("Content-Encoding")
-                body = response.raw.read(LARGEST_ANSWER, decode_content=True)
-                if response.headers.get("Content-Encoding", "").strip().lower() in _PACKED:
-                    body = _unpacked(body)
+            status, headers, body = self._asked(request)
         except _OF_THE_WIRE as exc:
             where = re.sub(r"^\w+://(?:[^/@]*@)?|[/?#].*$", "", request.url)
             # Asking for something changes nothing there.
             asked = self._budget.asked and request.method != "GET"
             return _meaning(f"{where}: ", [*_causes(exc)], asked=asked)
-        return judge(response.status_code, response.headers, body)
+        return judge(status, headers, body)
+
+    def _asked(self, request: Request) -> Reply:
+        # Nothing travels in clear that was not meant to.
+        place, path = place_of(request.url, ("http" if self._context is None else "https",))
+        connection = self._connections.get(place)
+        if connection is None:
+            proxy = None if self._proxy is None else Proxy(self._proxy)
+            connection = self._connections[place] = Connection(
+                place,
+                self._sockets,
+                self._context,
+                connect_s=self._patience.connect_s,
+                read_s=self._patience.read_s,
+                proxy=proxy,
+            )
+        reply = connection.exchange(request.method, path, {**_HEADERS, **request.headers}, request.body)
+        encoding = next((value for name, value in reply.headers.items() if name.lower() == "content-encoding"), "")
+        return reply._replace(body=_unpacked(reply.body)) if encoding.strip().lower() in _PACKED else reply
+
+
+class _Unpackable(ValueError):
+    pass
 
 
 def _unpacked(body: bytes) -> bytes:
     """
-    What was packed, as far as answers may go. Raises DecodeError when it is damaged or has no end.
+    What was packed, as far as answers may go. Raises _Unpackable when it is damaged or has no end.
 
-    Nothing behind its end is looked at: urllib3 goes on there, and copies what is left for each of many parts.
+    Nothing behind its end is looked at: to look for the next part, what is left is copied each time.
     """
     for form in _ZLIB_FORMS if body else ():
         unpacking = zlib.decompressobj(form)
@@ -215,164 +218,20 @@ def _unpacked(body: bytes) -> bytes:
             if unpacking.eof or len(found) == LARGEST_ANSWER:
                 return found
     if body:
-        raise urllib3.exceptions.DecodeError("not packed as it says")
+        raise _Unpackable
     return body
 
 
-_OF_THE_WIRE = (
-    requests.RequestException,
-    urllib3.exceptions.HTTPError,
-    http.client.HTTPException,
-    OSError,
-    # A chunk of more bytes than there are numbers for, and whatever else no library foresees in what is no HTTP.
-    OverflowError,
-    ValueError,
-)
-"""What requests, urllib3 and ssl raise."""
-
-
-class _Response(http.client.HTTPResponse):
-    """Passes over what comes before the answer, whatever it is: the standard library knows of 100 only."""
-
-    def begin(self) -> None:
-        super().begin()
-        while 101 < self.status < 200:
-            self.headers = self.msg = None  # type: ignore[assignment]  # as before the beginning
-            super().begin()
-
-
-class _Connection(urllib3.connection.HTTPConnection):
-    """
-    Lives by the budget of an exchange; with TLS as `_TLSConnection`.
-
-    Hears what a server said before it hung up in the middle of a large body: 413, or a TLS alert. Nothing that was
-    said before a request is an answer to it.
-    """
-
-    response_class = _Response
-
-    def __init__(self, *args: Any, make: type[TimedSocket], read_s: float, **kwargs: Any) -> None:
-        """``make``: the class of its sockets, with the budget; ``read_s`` also limits how long a body is sent."""
-        super().__init__(*args, **kwargs)
-        self._make = make
-        self._budget = make.budget
-        self._read_s = read_s
-
-    def _new_conn(self) -> socket.socket:
-        """As urllib3's own, but for the sockets: each of a name's addresses gets its part of what time is left."""
-        host = self._dns_host.strip("[]")
-        try:
-            host.encode("idna")
-            found = socket.getaddrinfo(host, self.port, type=socket.SOCK_STREAM)
-        except UnicodeError:
-            raise urllib3.exceptions.LocationParseError(host) from None
-        except socket.gaierror as exc:
-            raise urllib3.exceptions.NameResolutionError(self.host, self, exc) from exc
-        problem: OSError = OSError(f"{host} has no address")
-        for tried, (family, kind, protocol, _name, address) in enumerate(found):
-            connecting = self._make(family, kind, protocol)
-            try:
-                for option in self.socket_options or ():
-                    connecting.setsockopt(*option)
-                its_part_s = self._budget.wait_s(None) / (len(found) - tried)
-                connecting.settimeout(min(self._budget.wait_s(self.timeout), its_part_s))
-                connecting.connect(address)
-                connecting.settimeout(self.timeout)
-            except OSError as exc:
-                connecting.close()
-                problem = exc
-            else:
-                return connecting
-        if isinstance(problem, TimeoutError):
-            raise urllib3.exceptions.ConnectTimeoutError(self, str(problem)) from problem
-        raise urllib3.exceptions.NewConnectionError(self, str(problem)) from problem
-
-    def request(self, *args: Any, **kwargs: Any) -> None:
-        self._budget.asked = True
-        # urllib3 would give a body as long as a connection may take.
-        self.timeout = self._read_s
-        super().request(*args, **kwargs)
-
-    @property
-    def is_connected(self) -> bool:
-        return super().is_connected and not _unread(self.sock)
-
-    def getresponse(self) -> urllib3.HTTPResponse:  # type: ignore[override]  # so in urllib3
-        response = super().getresponse()
-        # Some more for chunks and trailers.
-        self._budget.expect(2 * LARGEST_ANSWER)
-        return response
-
-    def send(self, data: Any) -> None:
-        try:
-            super().send(data)
-        except ssl.SSLEOFError as exc:
-            # urllib3 goes on to the answer after a broken pipe, but knows it only by its plain TCP form.
-            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)) from exc
-
-
-def _unread(connected: object) -> int:
-    """Bytes that OpenSSL has taken from a socket, and nobody from OpenSSL: no look at the socket shows them."""
-    if isinstance(connected, SSLTransport):
-        # TLS within the TLS of a proxy.
-        return connected.incoming.pending + connected.sslobj.pending()
-    return connected.pending() if isinstance(connected, ssl.SSLSocket) else 0
-
-
-class _TLSConnection(_Connection, urllib3.connection.HTTPSConnection):
-    pass
-
-
-class _Pool(urllib3.connectionpool.HTTPConnectionPool):
-    ConnectionCls = _Connection
-
-
-class _TLSPool(urllib3.connectionpool.HTTPSConnectionPool):
-    ConnectionCls = _TLSConnection
-
-
-class _Adapter(requests.adapters.HTTPAdapter):
-    """Connections with our TLS context instead of one made by requests for each pool, and nothing but TLS or none."""
-
-    def __init__(self, context: ssl.SSLContext | None, make: type[TimedSocket], read_s: float) -> None:
-        self._context = context
-        scheme, pool = ("http", _Pool) if context is None else ("https", _TLSPool)
-        self._pools = {scheme: partial(pool, make=make, read_s=read_s)}
-        super().__init__(pool_connections=4, pool_maxsize=1, max_retries=0)
-
-    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        super().init_poolmanager(*args, ssl_context=self._context, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = self._pools
-
-    def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
-        contexts = {"ssl_context": self._context, "proxy_ssl_context": self._context}
-        manager = super().proxy_manager_for(proxy, **contexts, **kwargs)
-        manager.pool_classes_by_scheme = self._pools
-        return manager
-
-    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
-        """Leave the context as it is: requests would add the CAs of its own bundle to those we trust."""
-
-
-class _Session(requests.Session):
-    """Follows nothing, and so reads nothing of the way there: requests would take in the whole body, unpacked."""
-
-    def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002  requests' signature
-        return None
+# A chunk of more bytes than there are numbers for overflows, and no library foresees all that is no HTTP.
+_OF_THE_WIRE = (OSError, http.client.HTTPException, OverflowError, ValueError)
 
 
 def _causes(exc: BaseException) -> Iterator[BaseException]:
-    """An exception and all that it wraps: urllib3 and requests keep the reason in four different places."""
-    waiting: list[BaseException] = [exc]
-    seen: list[BaseException] = []
-    while waiting:
-        current = waiting.pop(0)
-        if any(current is other for other in seen):
-            continue
-        seen.append(current)
-        yield current
-        inside = (getattr(current, "reason", None), getattr(current, "original_error", None), *current.args)
-        waiting += [part for part in (*inside, current.__cause__) if isinstance(part, BaseException)]
+    """An exception and those that it came of."""
+    cause: BaseException | None = exc
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__
 
 
 def _meaning(where: str, causes: list[BaseException], *, asked: bool) -> Answer:
@@ -384,31 +243,21 @@ def _meaning(where: str, causes: list[BaseException], *, asked: bool) -> Answer:
     for cause in causes:
         if isinstance(cause, ssl.SSLError):
             return _tls_meaning(where, cause, asked=asked)
-    if any(isinstance(cause, urllib3.exceptions.ProxyError) for cause in causes):
-        refused = re.search(r"Tunnel connection failed: ([0-9]{3})", " ".join(str(cause) for cause in causes))
-        if refused and refused[1].startswith("4") and refused[1] not in {"408", "429"}:
-            return _stopped(f"{where}the proxy refuses to connect us (HTTP {refused[1]}); check http_proxy")
-        why = f"HTTP {refused[1]}" if refused else _reason(causes)
-        return Answer(Kind.TRY_LATER, text=f"{where}the proxy cannot connect us ({why})")
+        if isinstance(cause, ProxyFails):
+            if cause.status is not None and 400 <= cause.status < 500 and cause.status not in {408, 429}:
+                return _stopped(f"{where}the proxy refuses to connect us (HTTP {cause.status}); check http_proxy")
+            why = f"HTTP {cause.status}" if cause.status is not None else _reason(causes)
+            return Answer(Kind.TRY_LATER, text=f"{where}the proxy cannot connect us ({why})")
     if asked:
         text = f"{where}{_reason(causes)}; the work may have been done"
         return Answer(Kind.TRY_LATER, text=text, outcome_known=False)
-    if any(isinstance(cause, _NOT_ASKED) for cause in causes):
+    if isinstance(causes[0], Unusable):
         return _stopped(f"{where}this URL, or that of the proxy, cannot be used; check targeturl and http_proxy")
     return Answer(Kind.TRY_LATER, text=f"{where}{_reason(causes)}")
 
 
 def _stopped(text: str, *, about_credentials: bool = False) -> Answer:
     return Answer(Kind.WE_ARE_REFUSED, text=text, about_credentials=about_credentials)
-
-
-_NOT_ASKED = (
-    requests.exceptions.InvalidURL,
-    requests.exceptions.InvalidSchema,
-    requests.exceptions.MissingSchema,
-    requests.exceptions.InvalidHeader,
-    urllib3.exceptions.LocationValueError,
-)
 
 
 _OTHER_NAME = (62, 64)
@@ -438,25 +287,26 @@ def _tls_meaning(where: str, cause: ssl.SSLError, *, asked: bool) -> Answer:
     return Answer(Kind.TRY_LATER, text=f"{where}TLS broke off ({words})", outcome_known=not asked)
 
 
-_REASONS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
-    ((urllib3.exceptions.ReadTimeoutError, TimeoutError), "no answer within the time limit"),
-    ((http.client.IncompleteRead, urllib3.exceptions.IncompleteRead), "the answer was cut short"),
-    ((socket.gaierror,), "the host name cannot be resolved"),
-    ((http.client.RemoteDisconnected,), "the connection was closed without an answer"),
-    ((urllib3.exceptions.DecodeError,), "the answer cannot be unpacked"),
-    ((http.client.HTTPException, urllib3.exceptions.InvalidHeader, OverflowError, ValueError), "the answer is no HTTP"),
+_REASONS: tuple[tuple[type[BaseException], str], ...] = (
+    (NoConnection, "no connection within the time limit"),
+    (TimeoutError, "no answer within the time limit"),
+    (http.client.IncompleteRead, "the answer was cut short"),
+    (socket.gaierror, "the host name cannot be resolved"),
+    (http.client.RemoteDisconnected, "the connection was closed without an answer"),
+    (_Unpackable, "the answer cannot be unpacked"),
+    (http.client.HTTPException, "the answer is no HTTP"),
+    (OverflowError, "the answer is no HTTP"),
+    (ValueError, "the answer is no HTTP"),
 )
 
 
 def _reason(causes: list[BaseException]) -> str:
-    """The innermost known reason in plain words; never a foreign exception's own text, which may quote URLs."""
+    """The first known reason in plain words; never a foreign exception's own text, which may quote URLs."""
     ours = next((cause for cause in causes if isinstance(cause, OutOfTime | TooMuch)), None)
     if ours is not None:
         return str(ours)
-    if any(type(cause) is urllib3.exceptions.ConnectTimeoutError for cause in causes):
-        return "no connection within the time limit"
-    for kinds, words in _REASONS:
-        if any(isinstance(cause, kinds) for cause in causes):
+    for kind, words in _REASONS:
+        if any(isinstance(cause, kind) for cause in causes):
             return words
     strerrors = [cause.strerror for cause in causes if isinstance(cause, OSError) and isinstance(cause.strerror, str)]
     return strerrors[-1].lower() if strerrors else "the connection failed"

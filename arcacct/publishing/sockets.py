@@ -1,7 +1,7 @@
 """
 Sockets whose every wait ends with the exchange that they serve.
 
-requests and urllib3 limit single waits only, so a receiver that says one byte a second keeps them for ever: in the
+The timeout of a socket limits single waits only, so a receiver that says one byte a second keeps us for ever: in the
 handshake, in a header, in endless "100 Continue", chunk extensions or trailers. Here each call that may wait (connect,
 handshake, send, receive) is given what is left of the whole exchange, and what arrives is counted. Nothing has to be
 interrupted: no thread and no signal that could hit the next exchange of a connection that is kept. Only the resolver
@@ -116,7 +116,7 @@ class TimedTLSSocket(TimedSocket, ssl.SSLSocket):
 
 
 def timed_sockets(budget: Budget) -> tuple[type[TimedSocket], type[TimedTLSSocket]]:
-    """Classes of sockets, plain and TLS, that all live by one budget: urllib3 and ssl make them themselves."""
+    """Classes of sockets, plain and TLS, that all live by one budget: ssl makes its own by their class."""
     return (
         type("TimedSocket", (TimedSocket,), {"budget": budget}),
         type("TimedTLSSocket", (TimedTLSSocket,), {"budget": budget}),

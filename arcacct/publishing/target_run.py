@@ -25,6 +25,7 @@ from arcacct.publishing.plug import Plug, Sender
 from arcacct.publishing.position import position
 from arcacct.publishing.selection import left_in_doubt, names_in_doubt, of_records, to_remember
 from arcacct.publishing.this_run import Tally, ThisRun
+from arcacct.publishing.way import Way
 
 
 class Period(NamedTuple):
@@ -164,7 +165,8 @@ class TargetRun:
                 if self._wishes.dry_run:
                     delivery = Plan(this, lambda: self._wishes.make_sender(self._plug), self._wishes.write_to)
                 else:
-                    sender = ending.enter_context(closing(self._wishes.make_sender(self._plug)))
+                    make = partial(self._wishes.make_sender, self._plug)
+                    sender = ending.enter_context(closing(Way(self._target, make)))
                     transport = self._target.transport
                     # An operator who republishes waits as long as it takes: no next run would go on.
                     ends = None if origin == "republish" or transport is None else transport.run_timeout_s

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 
-from arcacct.arex.draining import spools
 from arcacct.conf.places import Places
 from arcacct.db.engine import Connection
+from arcacct.db.place import spools
 from arcacct.jobs import aborting
 from arcacct.jobs.writing import known_jobs
 from arcacct.publishing.instants import Month, iso, month_bounds

@@ -58,6 +58,14 @@ def test_a_lost_answer_is_asked_for_again(in_clear, plain, naps, step) -> None:
     assert naps == [1.0, 1.0]
 
 
+def test_a_closed_port_is_known_to_have_done_nothing(in_clear, plain) -> None:
+    """Nothing was sent where nobody listens."""
+    plain.stop()
+    answer = in_clear.exchange(post(plain), accept)
+    assert (answer.kind, answer.outcome_known) == (Kind.TRY_LATER, True)
+    assert answer.text.endswith("connection refused")
+
+
 def test_an_answer_has_its_time(plain) -> None:
     """All of an exchange ends with its time."""
     plain.script = [Say(silent=True)]

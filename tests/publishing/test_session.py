@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import gzip
 import os
 import socket
 import ssl
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 from cryptography import x509
@@ -47,6 +48,17 @@ def test_messages_share_one_connection(session, receiver):
     assert len(receiver.heard) == 50
 
 
+def test_a_connection_that_was_closed_meanwhile_is_opened_again(once, receiver):
+    """Receivers close what is idle for a while: that is no failure, and nothing is sent twice."""
+    receiver.script = [say(200, STORED)] * 2
+    once.exchange(post(receiver), classify_ams)
+    for connection in receiver._open:
+        with suppress(OSError):
+            socket.socket.shutdown(connection, socket.SHUT_RDWR)
+    assert once.exchange(post(receiver), classify_ams).kind == Kind.ACCEPTED
+    assert (receiver.connections, len(receiver.heard)) == (2, 2)
+
+
 def test_bytes_arrive_as_they_were_given(session, receiver):
     """A body of a megabyte and its headers reach the receiver unchanged, and nothing is compressed."""
     body = os.urandom(1_000_000)
@@ -71,6 +83,37 @@ def test_the_environment_has_no_say(session_of, receiver, monkeypatch, tmp_path)
     receiver.script = [say(200, STORED)]
     assert session_of(backoff_s=()).exchange(post(receiver), classify_ams).kind == Kind.ACCEPTED
     assert "authorization" not in receiver.heard[0].headers
+
+
+@pytest.mark.parametrize(
+    ("written", "asked"),
+    [
+        ("/sg\u00e4s ur", "/sg%C3%A4s%20ur"),
+        ("/record/a%2Fb%3F", "/record/a%2Fb%3F"),
+        ("/v1/topics/t:publish?x=1&y=\u20ac", "/v1/topics/t:publish?x=1&y=%E2%82%AC"),
+        ("", "/"),
+    ],
+)
+def test_a_path_is_asked_for_as_it_is_written(session, receiver, written, asked):
+    """What was quoted stays so, and what no request can have is quoted."""
+    receiver.script = [say(200, STORED)]
+    session.exchange(post(receiver, path=written), classify_ams)
+    assert receiver.heard[0].path == asked
+
+
+@pytest.mark.parametrize("url", ["https://ce example.org/x", "https:///x", "ftp://localhost/x", "https://[::1/x", "x"])
+def test_a_url_that_leads_nowhere_is_named(once, url):
+    """It is the configuration's, and nobody was asked anything."""
+    answer = once.exchange(Request("POST", url, {}, b""), classify_ams)
+    assert (answer.kind, answer.outcome_known) == (Kind.WE_ARE_REFUSED, True)
+    assert "check targeturl" in answer.text
+
+
+def test_no_header_becomes_two(once, receiver):
+    """Whoever has a say in a header's value has none in the request."""
+    request = Request("POST", f"{receiver.url}/x", {"x-api-key": "a\r\nX-Other: b"}, b"")
+    assert once.exchange(request, classify_ams).kind == Kind.WE_ARE_REFUSED
+    assert receiver.heard == []
 
 
 def test_cookies_are_not_kept(session, receiver):
@@ -477,6 +520,18 @@ def test_the_configured_proxy_is_used(receiver, proxy, session_of):
     assert session.exchange(post(receiver), classify_ams).kind == Kind.ACCEPTED
     assert proxy.tunnels == [f"localhost:{receiver.port}"]
     assert receiver.connections == 1
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_the_proxy_alone_hears_its_password(receiver, proxy, tls_proxy, session_of, scheme):
+    """With the request for the tunnel it gets name and password, in base64, as they are meant; the target does not."""
+    used = proxy if scheme == "http" else tls_proxy
+    receiver.script = [say(200, STORED)]
+    session = session_of(proxy=f"{scheme}://me:p%40ss:w%C3%B6rd@localhost:{used.port}")
+    assert session.exchange(post(receiver), classify_ams).kind == Kind.ACCEPTED
+    login = base64.b64decode(used.told[0]["proxy-authorization"].removeprefix("Basic "))
+    assert login.decode("latin-1") == "me:p@ss:w\u00f6rd"
+    assert "proxy-authorization" not in receiver.heard[0].headers
 
 
 @pytest.mark.parametrize(

@@ -140,12 +140,14 @@ class ConnectProxy(ScriptedReceiver):
     """A proxy that knows CONNECT only; `script` holds its refusals, without one it connects. With TLS or without."""
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
+        self.told: list[dict[str, str]] = []
+        """The headers of each request for a tunnel, names in lower case."""
         super().__init__(context)
 
     def _converse(self, connection: socket.socket, reader) -> bool:
         target = reader.readline().decode().split(" ")[1]
         self.tunnels.append(target)
-        dict(_headers(reader))
+        self.told.append(dict(_headers(reader)))
         if self.script:
             _answer(connection, self.script.pop(0))
             return False

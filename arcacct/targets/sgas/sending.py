@@ -6,7 +6,6 @@ SGAS ignores a record that it has, so a document may be sent again at any time; 
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Collection, Mapping
 
@@ -32,6 +31,8 @@ class SGASSender(Sender):
     def send(self, message: Message) -> Answer:
         ids = [one.key for one in message.records]
         if not all(map(str.isprintable, ids)):
+            import html  # noqa: PLC0415  it knows all of HTML's characters by name, and such names are rare
+
             # Of a name with characters that XML cannot carry the document has what is left.
             ids = [html.unescape(found) for found in _RECORD_ID.findall(self.unpack(message.data))]
         sent_ids = dict(zip(ids, (one.job_id for one in message.records), strict=True))
