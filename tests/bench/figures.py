@@ -97,8 +97,11 @@ def table(figures: list[Figure]) -> str:
     return "\n".join(lines)
 
 
+def as_rows(figures: list[Figure]) -> list[dict[str, object]]:
+    """The figures as values for JSON."""
+    return [{**figure._asdict(), "ratio": figure.ratio, "spread": figure.spread} for figure in figures]
+
+
 def as_json(figures: list[Figure]) -> str:
     """The figures for programs."""
-    return json.dumps(
-        [{**figure._asdict(), "ratio": figure.ratio, "spread": figure.spread} for figure in figures], indent=2
-    )
+    return json.dumps(as_rows(figures), indent=2)
