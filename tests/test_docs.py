@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import arex_corpus as corpus
 import click
+import measured
 import pytest
 import sql_contract
 
@@ -230,6 +231,14 @@ def test_the_table_of_precedence_is_that_of_the_program() -> None:
         )
         rest = readme().split(SOURCES[0])[1]
     assert rest.split(SOURCES[1])[0] == precedence()
+
+
+@pytest.mark.parametrize("name", measured.kept())
+def test_figures_of_the_manual_are_those_that_were_measured(name: str) -> None:
+    """The table of each benchmark that is kept; ``python tests/bench NAME --keep`` writes it anew."""
+    before, after = measured.marks(name)
+
+    assert readme().split(before)[1].split(after)[0] == measured.table(name)
 
 
 def test_every_command_is_mentioned_outside_the_reference() -> None:

@@ -1,7 +1,8 @@
 """
 All benchmarks, or one by name: ``python tests/bench [NAME...] [--size smoke|small|large] [--json FILE]``.
 
-Each prints our figure and the peer's, measured in turns in one run. Nothing here asserts anything.
+Each prints our figure and the peer's, measured in turns in one run. Nothing here asserts anything. ``--keep`` keeps
+what was measured beside the benchmarks, and in the manual.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import sys
 HERE = pathlib.Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
 
-from figures import Figure, as_json, table  # noqa: E402  after the path is set
+import measured  # noqa: E402  after the path is set
+from figures import Figure, as_json, as_rows, table  # noqa: E402
 
 
 def names() -> list[str]:
@@ -27,12 +29,15 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(names())}; none: all")
     parser.add_argument("--size", choices=["smoke", "small", "large"], default="small", help="how many jobs")
     parser.add_argument("--json", metavar="FILE", help="also write the figures as JSON")
+    parser.add_argument("--keep", action="store_true", help="keep the figures, and show them in the manual")
     args = parser.parse_args()
     figures: list[Figure] = []
     for name in args.names or names():
         found = importlib.import_module(f"bench_{name}").bench(args.size)
         print(table(found), flush=True)
         figures += found
+        if args.keep:
+            measured.keep(name, args.size, as_rows(found))
     if args.json:
         pathlib.Path(args.json).write_text(as_json(figures))
 

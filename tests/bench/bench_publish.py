@@ -1,6 +1,8 @@
 """
 What publishing costs: SGAS, CARs to AMS, summaries and sync, ours and ARC's jura-ng in turns, from one database.
 
+Plain jobs, and jobs with many nodes and transfers; three rounds of each, and who begins alternates.
+
 The receivers run in a process of their own; what they cost is nobody's.
 """
 
@@ -14,14 +16,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import peer
-from figures import Cost, Figure, cost_of
+from figures import ROUNDS, Cost, Figure, Turns, cost_of, in_turns
 from generate import generate
 
-SIZES = {"smoke": 300, "small": 10_000, "large": 100_000}
+SIZES = {"smoke": 300, "small": 10_000, "large": 50_000}
+HEAVY = {"smoke": 30, "small": 2_000, "large": 10_000}
 
 SGAS = "[arex/jura/sgas:bench]\ntargeturl={sgas}\n"
 APEL = "[arex/jura/apel:bench]\ntargeturl={ams}\ngocdb_name=BENCH\ntopic=gLite-APEL\napel_messages={messages}\n"
@@ -95,35 +98,78 @@ def theirs(site: pathlib.Path, root: pathlib.Path, block: str) -> Cost:
 
 
 def bench(size: str) -> list[Figure]:
-    """A row of CPU, one of memory and one of connections for each family."""
-    jobs = SIZES[size]
+    """A row of CPU, one of memory and one of connections for each family; then of heavy jobs; then two side by side."""
+    root = None if size == "smoke" else peer.arc_root()
+    rounds = 1 if size == "smoke" else ROUNDS
     figures: list[Figure] = []
-    with tempfile.TemporaryDirectory() as folder:
-        site = pathlib.Path(folder) / "site"
-        here = generate(site, jobs, plain=True)
-        shutil.copyfile(here.database, site / "accounting" / "accounting.db")
-        root = None if size == "smoke" else peer.arc_root()
-        with receivers(pathlib.Path(folder) / "box") as box:
-            for name, block, targets in (
-                ("SGAS", "arex/jura/sgas:bench", SGAS.format(sgas=box["sgas"])),
-                ("CAR", "arex/jura/apel:bench", APEL.format(ams=box["ams"], messages="urs")),
-                # A target of its own: what jura-ng has published in part we do not lower.
-                (
-                    "summaries",
-                    "arex/jura/apel:sums",
-                    APEL.format(ams=box["ams"], messages="summaries").replace("apel:bench", "apel:sums"),
-                ),
-            ):
-                configure(site, box, targets)
-                counted = [box["connections"]()]
-                mine = ours(site)
-                counted.append(box["connections"]())
-                other = theirs(site, root, block) if root else None
-                counted.append(box["connections"]())
-                figures += rows(name, jobs, mine, other, site)
-                figures.append(connected(name, jobs, counted, other))
-            figures += side_by_side(site, box, jobs)
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        with receivers(folder / "box") as box:
+            plain = Bench(folder / "plain", SIZES[size], box, root, rounds)
+            generate(plain.site, plain.jobs, plain=True)
+            heavy = Bench(folder / "heavy", HEAVY[size], box, root, rounds)
+            generate(heavy.site, heavy.jobs, plain=True, heavy=True)
+            for one, what in ((plain, ""), (heavy, " of 16 nodes and 20 transfers")):
+                for target in ("SGAS", "CAR") if one is heavy else ("SGAS", "CAR", "summaries"):
+                    figures += one.figures(target, what)
+            figures += side_by_side(plain.site, box, plain.jobs)
     return figures
+
+
+class Bench(NamedTuple):
+    """One database, and who publishes from it."""
+
+    site: pathlib.Path
+    jobs: int
+    box: dict[str, Any]
+    root: pathlib.Path | None
+    """Where ARC's programs are."""
+    rounds: int
+
+    def figures(self, name: str, what: str) -> list[Figure]:
+        """Of one family of messages."""
+        block, targets = self._target(name)
+        shutil.copyfile(self.site / "accounting/arcacct/accounting.db", self.site / "accounting/accounting.db")
+        configure(self.site, self.box, targets)
+        connections = [[], []]
+
+        def counted(run: Callable[[], Cost], made: list[int]) -> Cost:
+            before = self.box["connections"]()
+            cost = run()
+            made.append(self.box["connections"]() - before)
+            return cost
+
+        root = self.root
+        other = None if root is None else lambda: counted(lambda: theirs(self.site, root, block), connections[1])
+        turns = in_turns(lambda: counted(lambda: ours(self.site), connections[0]), other, self.rounds)
+        what = f"publish {self.jobs:,} jobs{what}, {name}"
+        note = self._note(turns, has_sent=all(connections[0]))
+        cpu = turns.figure(f"{what}: CPU", "s", lambda cost: cost.cpu_s, note)
+        if other is None and RECORDED[name]:
+            cpu = cpu._replace(peer=RECORDED[name] * self.jobs, note=f"{note} (peer as recorded in the facts)")
+        made = [max(one, default=0) for one in connections]
+        return [
+            cpu,
+            turns.figure(f"{what}: peak memory", "MiB", lambda cost: cost.peak_mib),
+            Figure(f"{what}: connections", made[0], "", made[1] or None),
+        ]
+
+    def _target(self, name: str) -> tuple[str, str]:
+        """The name of a target's block for jura-ng, and the block."""
+        if name == "SGAS":
+            return "arex/jura/sgas:bench", SGAS.format(sgas=self.box["sgas"])
+        if name == "CAR":
+            return "arex/jura/apel:bench", APEL.format(ams=self.box["ams"], messages="urs")
+        # A target of its own: what jura-ng has published in part we do not lower.
+        sums = APEL.format(ams=self.box["ams"], messages="summaries")
+        return "arex/jura/apel:sums", sums.replace("apel:bench", "apel:sums")
+
+    def _note(self, turns: Turns, *, has_sent: bool) -> str:
+        """A run that failed says so instead of being quoted."""
+        if not has_sent or any(cost.exit_code for cost in turns.ours):
+            return f"OURS FAILED: {(self.site / 'ours.log').read_text()[-300:]}"
+        failed = [cost.exit_code for cost in turns.theirs if cost.exit_code]
+        return f"jura-ng exit code {failed[0]}" if failed else ""
 
 
 def side_by_side(site: pathlib.Path, box: dict[str, Any], jobs: int) -> list[Figure]:
@@ -141,27 +187,4 @@ def side_by_side(site: pathlib.Path, box: dict[str, Any], jobs: int) -> list[Fig
     return [
         Figure(f"{what}: CPU", both.cpu_s, "s", None, note),
         Figure(f"{what}: peak memory", both.peak_mib, "MiB"),
-    ]
-
-
-def connected(name: str, jobs: int, counted: list[int], other: Cost | None) -> Figure:
-    """How many connections ours made, and theirs; ``counted`` before, between and after."""
-    before, between, after = counted
-    what = f"publish {jobs:,} jobs, {name}: connections"
-    note = "" if between > before else "OURS FAILED: nothing was sent"
-    return Figure(what, between - before, "", after - between if other else None, note)
-
-
-def rows(name: str, jobs: int, mine: Cost, other: Cost | None, site: pathlib.Path) -> list[Figure]:
-    """The figures of one family; a run that failed says so instead of being quoted."""
-    note = "" if mine.exit_code == 0 else f"OURS FAILED: {(site / 'ours.log').read_text()[-300:]}"
-    if other is not None and other.exit_code != 0:
-        note += f" jura-ng exit code {other.exit_code}"
-    recorded = RECORDED[name]
-    peer_cpu = other.cpu_s if other else (recorded or 0) * jobs or None
-    if other is None:
-        note += " (peer as recorded in the facts)"
-    return [
-        Figure(f"publish {jobs:,} jobs, {name}: CPU", mine.cpu_s, "s", peer_cpu, note),
-        Figure(f"publish {jobs:,} jobs, {name}: peak memory", mine.peak_mib, "MiB", other.peak_mib if other else None),
     ]

@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import time
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
+
+ROUNDS = 3
+"""Of ours and theirs in turns; who begins alternates: what a machine remembers of the one must not help the other."""
 
 
 class Cost(NamedTuple):
@@ -27,10 +32,47 @@ class Figure(NamedTuple):
     unit: str
     peer: float | None = None
     note: str = ""
+    ratios: tuple[float, ...] = ()
+    """Of each round, where there were several: ``ours`` and ``peer`` are medians then."""
 
     @property
     def ratio(self) -> float | None:
+        """How many times as much the peer costs; of several rounds their median."""
+        if self.ratios:
+            return statistics.median(self.ratios)
         return None if not self.peer or not self.ours else self.peer / self.ours
+
+    @property
+    def spread(self) -> str:
+        """``4.3 to 5.2``: the rounds' lowest and highest ratio."""
+        return f"{min(self.ratios):.1f} to {max(self.ratios):.1f}" if self.ratios else ""
+
+
+class Turns(NamedTuple):
+    """What rounds of ours and of theirs cost."""
+
+    ours: list[Cost]
+    theirs: list[Cost]
+
+    def figure(self, what: str, unit: str, value: Callable[[Cost], float], note: str = "") -> Figure:
+        """The medians of one value, and the ratio of each round."""
+        mine, others = [*map(value, self.ours)], [*map(value, self.theirs)]
+        ratios = tuple(other / one for one, other in zip(mine, others, strict=True)) if others else ()
+        peer = statistics.median(others) if others else None
+        return Figure(what, statistics.median(mine), unit, peer, note, ratios)
+
+
+def in_turns(ours: Callable[[], Cost], theirs: Callable[[], Cost] | None, rounds: int = ROUNDS) -> Turns:
+    """Run both so many times, alternating who begins; ours alone without a peer."""
+    turns = Turns([], [])
+    sides: Sequence[tuple[list[Cost], Callable[[], Cost]]] = [(turns.ours, ours)]
+    if theirs is not None:
+        sides = [*sides, (turns.theirs, theirs)]
+    for _ in range(rounds):
+        for costs, run in sides:
+            costs.append(run())
+        sides = sides[::-1]
+    return turns
 
 
 def cost_of(command: list[str], *, env: dict[str, str] | None = None, log: pathlib.Path | None = None) -> Cost:
@@ -49,11 +91,17 @@ def table(figures: list[Figure]) -> str:
     for figure in figures:
         peer = "" if figure.peer is None else f"{figure.peer:12,.3f}"
         ratio = "" if figure.ratio is None else f"{figure.ratio:7.1f}"
+        ratio += f"  ({figure.spread})" if figure.spread else ""
         what = f"{figure.what} [{figure.unit}]" if figure.unit else figure.what
         lines.append(f"{what:58} {figure.ours:12,.3f} {peer:>12} {ratio:>7}  {figure.note}".rstrip())
     return "\n".join(lines)
 
 
+def as_rows(figures: list[Figure]) -> list[dict[str, object]]:
+    """The figures as values for JSON."""
+    return [{**figure._asdict(), "ratio": figure.ratio, "spread": figure.spread} for figure in figures]
+
+
 def as_json(figures: list[Figure]) -> str:
     """The figures for programs."""
-    return json.dumps([{**figure._asdict(), "ratio": figure.ratio} for figure in figures], indent=2)
+    return json.dumps(as_rows(figures), indent=2)

@@ -2,7 +2,8 @@
 Realistic accounting databases of any size, from a seed: users, VOs, FQANs, events, transfers, extras, months.
 
 Children are what A-REX records for an average job of a WLCG site: 9 events, 7 extras, 2 tokens, 1 environment,
-1 transfer. Very large databases may leave them out: then a job is its AAR, its place in the log and its usage.
+1 transfer; heavy jobs have sixteen nodes and twenty transfers. Very large databases may leave them out: then a job is
+its AAR, its place in the log and its usage.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from arcacct.conf.places import Places, places
 from arcacct.db import opening, schema
@@ -31,24 +33,58 @@ USERS = 200
 CHUNK = 20_000
 
 
-def generate(folder: pathlib.Path, jobs: int, *, children: bool = True, seed: int = 1, plain: bool = False) -> Places:
+class Look(NamedTuple):
+    """What jobs look like."""
+
+    plain: bool = False
+    heavy: bool = False
+
+    @property
+    def nodes(self) -> int:
+        return 16 if self.heavy else 1
+
+    @property
+    def transfers(self) -> int:
+        return 20 if self.heavy else 1
+
+
+def generate(
+    folder: pathlib.Path,
+    jobs: int,
+    *,
+    children: bool = True,
+    seed: int = 1,
+    plain: bool = False,
+    heavy: bool = False,
+) -> Places:
     """
     The same as `fill` in a process of its own.
 
     (A program's peak memory is at least that of the process that started it: a benchmark has to stay small.)
     """
     options = [str(folder), str(jobs), "--seed", str(seed)]
-    options += [name for name, wanted in (("--no-children", not children), ("--plain", plain)) if wanted]
+    wanted = {"--no-children": not children, "--plain": plain, "--heavy": heavy}
+    options += [name for name, is_wanted in wanted.items() if is_wanted]
     subprocess.run([sys.executable, __file__, *options], check=True)
     return places(None, str(folder))
 
 
-def fill(folder: pathlib.Path, jobs: int, *, children: bool = True, seed: int = 1, plain: bool = False) -> Places:
+def fill(
+    folder: pathlib.Path,
+    jobs: int,
+    *,
+    children: bool = True,
+    seed: int = 1,
+    plain: bool = False,
+    heavy: bool = False,
+) -> Places:
     """
     A database of finished jobs in ``folder``, in the order in which a CE records them; returns its places.
 
-    ``plain`` leaves out what ARC's programs cannot publish (``&`` and ``<`` in names: they do not escape XML).
+    ``plain`` leaves out what ARC's programs cannot publish (``&`` and ``<`` in names: they do not escape XML);
+    ``heavy`` jobs have sixteen nodes and twenty transfers each.
     """
+    look = Look(plain, heavy)
     # As A-REX sets one up; the commands begin no database elsewhere.
     (folder / "finished").mkdir(parents=True, exist_ok=True)
     here = places(None, str(folder))
@@ -63,7 +99,7 @@ def fill(folder: pathlib.Path, jobs: int, *, children: bool = True, seed: int = 
         rows = _jobs(jobs, random.Random(seed))
         while chunk := list(itertools.islice(rows, CHUNK)):
             con.execute("BEGIN")
-            _insert(con, chunk, children=children, plain=plain)
+            _insert(con, chunk, look if children else None)
             con.execute("COMMIT")
             opening.write_back(con)
         con.execute("INSERT INTO FinishedLog (RecordID) SELECT RecordID FROM AAR ORDER BY RecordID")
@@ -93,7 +129,7 @@ def add_jobs(here: Places, jobs: int, *, seed: int = 2) -> None:
     con.execute("BEGIN IMMEDIATE")
     for record_id, job in enumerate(_jobs(jobs, random.Random(seed)), last + 1):
         new = (record_id, f"new{seed}x{record_id:020d}", *job[2:10], now - 60, *job[11:])
-        _insert(con, [new], children=True)
+        _insert(con, [new], Look())
     con.execute("COMMIT")
     con.close()
 
@@ -130,24 +166,25 @@ def _jobs(jobs: int, rng: random.Random) -> Iterator[tuple]:
         )  # fmt: skip
 
 
-def _insert(con: Connection, jobs: list[tuple], *, children: bool, plain: bool = False) -> None:
+def _insert(con: Connection, jobs: list[tuple], look: Look | None) -> None:
+    """``None``: without children."""
     con.executemany(f"INSERT INTO AAR VALUES ({', '.join('?' * 21)})", jobs)
-    if not children:
+    if look is None:
         return
     for table, made in (
         ("AuthTokenAttributes", _tokens), ("JobEvents", _events), ("JobExtraInfo", _extra),
         ("RunTimeEnvironments", _rtes), ("DataTransfers", _transfers),
     ):  # fmt: skip
-        rows = [(job[0], *row) for job in jobs for row in made(job, plain)]
+        rows = [(job[0], *row) for job in jobs for row in made(job, look)]
         con.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
 
 
-def _tokens(job: tuple, _plain: bool) -> list[tuple]:
+def _tokens(job: tuple, _look: Look) -> list[tuple]:
     vo = VOS[job[6] - 1]
     return [("mainfqan", f"/{vo}/Role=production"), ("vomsfqan", f"/{vo}")]
 
 
-def _events(job: tuple, _plain: bool) -> list[tuple]:
+def _events(job: tuple, _look: Look) -> list[tuple]:
     submitted, end = job[9], job[10]
     times = (
         ("ACCEPTED", submitted), ("PREPARING", submitted + 1), ("SUBMIT", submitted + 5), ("INLRMS", submitted + 6),
@@ -157,27 +194,28 @@ def _events(job: tuple, _plain: bool) -> list[tuple]:
     return [(key, event_time(when)) for key, when in times]
 
 
-def _extra(job: tuple, plain: bool) -> list[tuple]:
+def _extra(job: tuple, look: Look) -> list[tuple]:
     record_id, vo = job[0], VOS[job[6] - 1]
     return [
-        ("benchmark", "HEPscore23:12.5" if record_id % 3 and not plain else "HEPSPEC:10.1"),
+        ("benchmark", "HEPscore23:12.5" if record_id % 3 and not look.plain else "HEPSPEC:10.1"),
         ("clienthost", "192.0.2.7:41234"),
-        ("jobname", f"analysis {record_id}" if plain else f"analysis {record_id} a<b & c"),
+        ("jobname", f"analysis {record_id}" if look.plain else f"analysis {record_id} a<b & c"),
         ("localuser", f"{vo[:5]}prd:{vo[:5]}"),
         ("lrms", "slurm"),
         # jura-ng reads `nodename`, A-REX writes `nodenames`: with both each program has its hosts.
-        ("nodenames", f"wn{record_id % 500:03d}.example.org"),
+        ("nodenames", ":".join(f"wn{(record_id + node) % 500:03d}.example.org" for node in range(look.nodes))),
         ("systemsoftware", "AlmaLinux 9.6"),
     ]
 
 
-def _rtes(_job: tuple, _plain: bool) -> list[tuple]:
+def _rtes(_job: tuple, _look: Look) -> list[tuple]:
     return [("ENV/PROXY",)]
 
 
-def _transfers(job: tuple, plain: bool) -> list[tuple]:
-    url = f"https://se.example.org/data/{job[0]}{'' if plain else '?a=1&b=2'}"
-    return [(url, job[19], job[9] + 1, job[9] + 4, 10)]
+def _transfers(job: tuple, look: Look) -> list[tuple]:
+    url = f"https://se.example.org/data/{job[0]}{'' if look.plain else '?a=1&b=2'}"
+    first = (url, job[19], job[9] + 1, job[9] + 4, 10)
+    return [first, *((f"{url}/{part}", 10**6, job[10] - 9, job[10] - 5, 20) for part in range(1, look.transfers))]
 
 
 def _main() -> None:
@@ -186,9 +224,10 @@ def _main() -> None:
     parser.add_argument("jobs", type=int, help="how many")
     parser.add_argument("--no-children", action="store_true", help="without events, transfers, attributes")
     parser.add_argument("--plain", action="store_true", help="without what ARC's programs cannot publish")
+    parser.add_argument("--heavy", action="store_true", help="with sixteen nodes and twenty transfers each")
     parser.add_argument("--seed", type=int, default=1, help="another one makes other jobs")
     args = parser.parse_args()
-    fill(args.folder, args.jobs, children=not args.no_children, seed=args.seed, plain=args.plain)
+    fill(args.folder, args.jobs, children=not args.no_children, seed=args.seed, plain=args.plain, heavy=args.heavy)
 
 
 if __name__ == "__main__":
