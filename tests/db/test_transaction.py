@@ -16,6 +16,7 @@ from control_directory import set_up
 from arcacct.conf.places import Places, places
 from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database
 from arcacct.db.opening import open_accounting, writing
+from arcacct.db.transaction import Transaction
 from arcacct.errors import StoreBusy, StoreError
 
 TYPE_CHECKING = False
@@ -110,6 +111,16 @@ def test_writers_take_their_turn(here: Places, tmp_path: pathlib.Path) -> None:
         assert [process.returncode for process in waiting] == [0, 0, 0]
         assert _users(con)[0] == "first"
         assert sorted(_users(con)[1:]) == ["waiter 1", "waiter 2", "waiter 3"]
+
+
+def test_who_is_patient_hears_when_the_wait_begins_and_ends(here: Places) -> None:
+    """Before the turn is waited for, and once it has come: what is inside the block is no wait any more."""
+    told: list[object] = []
+    with closing(open_database(here.database, ACCOUNTING_SCHEMA)) as con:
+        with Transaction(con, here.database, here.queue_lock, told.append):
+            told.append("inside")
+
+        assert told == [True, False, "inside"]
 
 
 def test_a_block_that_raises_leaves_nothing(here: Places) -> None:

@@ -7,6 +7,7 @@ from publishing_alone import run_alone
 from publishing_site import JUNE
 
 from arcacct.db import lives, schema
+from arcacct.db.lives import MEANING, Doubt
 from arcacct.publishing import ledger
 from arcacct.publishing.instants import DAY_S
 from arcacct.publishing.ledger import Cursor, Message
@@ -55,6 +56,7 @@ def test_a_target_that_the_ledger_knows_is_in_no_doubt(this) -> None:
     begun = position(this, None)
     assert (begun.incarnation, begun.last_seq, begun.start_end_time) == ("this", 0, JUNE)
     assert lives.doubt_seq(this.publishing, BLOCK) is None
+    assert this.tally.notes == [MEANING[Doubt.ACCOUNTING_OTHER]]
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
