@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pathlib
 import stat
@@ -16,6 +17,7 @@ from control_directory import set_up
 from arcacct.conf.places import Places, places
 from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database
 from arcacct.db.opening import open_accounting, writing
+from arcacct.db.transaction import Transaction, open_lock
 from arcacct.errors import StoreBusy, StoreError
 
 TYPE_CHECKING = False
@@ -112,6 +114,36 @@ def test_writers_take_their_turn(here: Places, tmp_path: pathlib.Path) -> None:
         assert sorted(_users(con)[1:]) == ["waiter 1", "waiter 2", "waiter 3"]
 
 
+def test_who_is_patient_hears_when_the_wait_begins_and_ends(here: Places) -> None:
+    """Before the turn is waited for, and once it has come: what is inside the block is no wait any more."""
+    told: list[object] = []
+    with closing(open_database(here.database, ACCOUNTING_SCHEMA)) as con:
+        with Transaction(con, here.database, here.queue_lock, told.append):
+            told.append("inside")
+
+        assert told == [True, False, "inside"]
+
+
+@pytest.mark.parametrize("when", [True, False], ids=["waiting", "in turn"])
+def test_a_wait_that_is_broken_off_frees_the_turn(here: Places, when: bool) -> None:
+    """The block does not run, what broke it off passes on unchanged, and the next one need not wait."""
+
+    def give_up(waits: bool) -> None:
+        if waits is when:
+            raise KeyboardInterrupt
+
+    with closing(open_database(here.database, ACCOUNTING_SCHEMA)) as con:
+        given_up = Transaction(con, here.database, here.queue_lock, give_up)
+        with pytest.raises(KeyboardInterrupt), given_up:
+            pytest.fail("the block must not run")
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(given_up.fd)
+
+        lock = open_lock(here.queue_lock)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(lock)
+
+
 def test_a_block_that_raises_leaves_nothing(here: Places) -> None:
     """An error inside rolls everything back, passes on unchanged, and frees the turn for the next."""
     with closing(open_database(here.database, ACCOUNTING_SCHEMA)) as con:
@@ -132,6 +164,21 @@ def test_what_sqlite_refuses_inside_is_one_of_our_errors(here: Places) -> None:
             con.execute("UPDATE Users SET Name = 'y'")
 
         assert _users(con) == ["x"]
+
+
+def test_a_commit_that_sqlite_refuses_is_one_of_our_errors(here: Places) -> None:
+    """Whoever writes hears that nothing was kept, and the next one can write."""
+    with closing(open_database(here.database, ACCOUNTING_SCHEMA)) as con:
+        con.execute("PRAGMA foreign_keys = ON")
+        con.execute("CREATE TABLE Later (Who INTEGER REFERENCES Users (ID) DEFERRABLE INITIALLY DEFERRED)")
+        with pytest.raises(StoreError, match=r"accounting\.db: FOREIGN KEY"), writing(con, here):
+            con.execute("INSERT INTO Later VALUES (99)")
+
+        assert not con.in_transaction
+        assert con.execute("SELECT * FROM Later").fetchall() == []
+        with writing(con, here):
+            con.execute("INSERT INTO Users (Name) VALUES ('next')")
+        assert _users(con) == ["next"]
 
 
 def test_a_database_that_stays_locked_is_busy(here: Places) -> None:
@@ -164,6 +211,7 @@ def test_a_lock_that_cannot_be_used_is_one_of_our_errors(here: Places) -> None:
 @pytest.mark.parametrize("umask", [0o000, 0o777], ids=oct)
 def test_the_lock_is_its_owners_under_any_umask(here: Places, umask: int) -> None:
     """queue.lock has mode 0600: the next process of the same user can open it, others cannot hold it."""
+    pathlib.Path(here.queue_lock).unlink(missing_ok=True)
     before = os.umask(umask)
     try:
         with closing(open_database(here.database, ACCOUNTING_SCHEMA)) as con, writing(con, here):

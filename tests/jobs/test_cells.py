@@ -165,3 +165,77 @@ def test_the_contract_view_reads_the_cells(here) -> None:
 
     assert rows == [("2026-10", "x", 2, 1, 10, 11)]
     con.close()
+
+
+def test_a_long_log_is_gone_through_to_its_end(here) -> None:
+    """More records than are taken at once: each is counted, once, and the caller hears of how many."""
+    con = opening.open_accounting(here)
+    apply(con, here, ("record", 0, OCTOBER_LAST, 10, 1))
+    columns = COLUMNS.partition(", ")[2] + (
+        ", CPUCount, UsedMemory, UsedVirtMem, UsedWalltime, UsedCPUUserTime, UsedCPUKernelTime, UsedScratch,"
+        " StageInVolume, StageOutVolume"
+    )
+    con.execute(
+        f"WITH RECURSIVE N (I) AS (SELECT 1 UNION ALL SELECT I + 1 FROM N WHERE I < 1200)"
+        f" INSERT INTO AAR (JobID, {columns}) SELECT 'more' || I, {columns} FROM AAR, N"
+    )
+
+    assert cells.advance(con, here) == 1201
+    assert [(one.jobs, one.wall_s) for one in cells.usage_cells(con)] == [(1201, 12_010)]
+    assert cells.differences(con) == []
+    assert cells.advance(con, here) == 0
+    con.close()
+
+
+def with_vos(con: Connection, here: Places) -> int:
+    """Three jobs of October, the second of another VO, and one of November; where the log stood before."""
+    seen = cells.position(con)
+    for number, end in enumerate((OCTOBER_LAST - 60, OCTOBER_LAST - 40, OCTOBER_LAST - 20, OCTOBER_LAST + 1)):
+        apply(con, here, ("record", 2 * number, end, 10 + number, 1))
+    con.execute("UPDATE AAR SET VOID = ? WHERE JobID = 'job2'", (recorder.name_id(con, "WLCGVOs", "y"),))
+    cells.advance(con, here)
+    return seen
+
+
+def test_jobs_are_counted_up_to_an_end_by_vo_and_endpoint(here) -> None:
+    """Of one month, each VO by its name; the very end counts."""
+    con = opening.open_accounting(here)
+    with_vos(con, here)
+
+    def counted(until: int) -> list[tuple[str | None, str | None, int, int]]:
+        return sorted(cells.counted_until(con, (2026, 10), until))
+
+    assert counted(OCTOBER_LAST) == [("x", "https://ce0/", 2, 22), ("y", "https://ce0/", 1, 11)]
+    assert counted(OCTOBER_LAST - 40) == [("x", "https://ce0/", 1, 10), ("y", "https://ce0/", 1, 11)]
+    assert counted(OCTOBER_LAST - 41) == [("x", "https://ce0/", 1, 10)]
+    con.close()
+
+
+def test_what_changed_is_told_as_it_is_now(here) -> None:
+    """In cells with their first and last end: finished records that changed after a place in the log, once each."""
+    con = opening.open_accounting(here)
+    with_vos(con, here)
+    seen = cells.position(con)
+    for wall_s in (5, 6):
+        con.execute("UPDATE AAR SET UsedWalltime = ? WHERE VOID = 1", (wall_s,))
+    (found,) = cells.cells_of_changed(con, (2026, 10), seen, OCTOBER_LAST)
+
+    assert (found.vo, found.jobs, found.wall_s) == ("x", 2, 12)
+    assert (found.earliest_end_time, found.latest_end_time) == (OCTOBER_LAST - 60, OCTOBER_LAST - 20)
+    assert cells.cells_of_changed(con, (2026, 10), seen + 1000, OCTOBER_LAST) == []
+    con.close()
+
+
+def test_cells_that_all_jobs_left_are_told_as_they_were_called(here) -> None:
+    """With nothing in them, also of their last job: no time of an end either."""
+    con = opening.open_accounting(here)
+    with_vos(con, here)
+    before = {one.vo: one for one in cells.usage_cells(con, [(2026, 10)])}
+    con.execute("UPDATE AAR SET EndTime = ? WHERE JobID = 'job2'", (OCTOBER_LAST + 9,))
+    cells.advance(con, here)
+
+    assert cells.emptied_cells(con, [(2026, 10)]) == [
+        before["y"]._replace(jobs=0, wall_s=0, cpu_s=0, earliest_end_time=0, latest_end_time=0)
+    ]
+    assert cells.emptied_cells(con, [(2026, 11)]) == []
+    con.close()

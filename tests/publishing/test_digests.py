@@ -1,0 +1,138 @@
+"""Digests of records: bytes that every later program has to make of the same values, or all is published anew."""
+
+from __future__ import annotations
+
+import pathlib
+import sqlite3
+from contextlib import closing
+from typing import Any
+
+import pytest
+from publishing_site import Site
+
+from arcacct.db import opening
+from arcacct.jobs import reading
+from arcacct.jobs.aar import AAR, Transfer
+from arcacct.publishing.batches import bare
+from arcacct.publishing.digests import DIGESTS, digest, digests_of, is_same, values_of
+
+RELEASED = pathlib.Path(__file__).parent.parent / "data" / "released" / "0.1.0"
+FULL = AAR(
+    record_id=7,
+    job_id="full",
+    local_job_id="4711",
+    endpoint_type="org.nordugrid.arcrest",
+    endpoint_url="https://ce.example.org:443/arex",
+    queue="main",
+    user_dn="/DC=org/CN=J\\xC3\\xBCrgen",
+    vo="atlas",
+    status="completed",
+    exit_code=3,
+    submit_time=1_718_449_000,
+    end_time=1_718_452_800,
+    node_count=2,
+    core_count=16,
+    memory_kib=2_000_000,
+    virtual_memory_kib=2**40,
+    wall_s=3500,
+    cpu_user_s=20_000,
+    cpu_kernel_s=300,
+    scratch_bytes=5,
+    stage_in_bytes=600,
+    stage_out_bytes=2000,
+    fqans=("/atlas/Role=production", "/atlas"),
+    job_name="jöb",
+    lrms="slurm",
+    node_names=("node1", "node2"),
+    client_host="192.0.2.1:40000",
+    local_user="atlas001:atlas",
+    project="physics",
+    system_software="AlmaLinux 9.6",
+    wn_instance="c5.large",
+    benchmark="HEPSPEC:12.26",
+    run_time_environments=("ENV/PROXY", "APPS/HEP-1.0"),
+    transfers=(
+        Transfer("https://se.example.org/in", 600, 1_718_449_100, 1_718_449_200, "input"),
+        Transfer("https://se.example.org/out", 2000, 1_718_452_700, 1_718_452_790, "output"),
+    ),
+    lrms_submit_time=1_718_449_210,
+    lrms_start_time=1_718_449_300,
+    lrms_end_time=1_718_452_600,
+    auth_groups=("zero",),
+)
+UNSEEN = {"record_id", "auth_groups"}
+"""What no digest is of: a record's place, and what was kept of records only later."""
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory) -> Site:
+    """The databases as 0.1.0 left them."""
+    site = Site(tmp_path_factory.mktemp("released"), None, "")
+    here = site.settings.places
+    pathlib.Path(here.directory).mkdir(parents=True)
+    for path, name in ((here.database, "accounting"), (here.publishing_database, "publishing")):
+        with closing(sqlite3.connect(path)) as con:
+            con.executescript((RELEASED / f"{name}.sql").read_text())
+    return site
+
+
+def test_records_of_a_released_program_have_the_digests_that_it_noted(released) -> None:
+    """What 0.1.0 sent of the records that are still as they were is what this program would note of them."""
+    with closing(opening.open_accounting(released.settings.places)) as con:
+        aars = [aar for page in reading.ended_between(con, 1, 2**40) for aar in page]
+    noted: dict[str, set[bytes]] = {}
+    for job_id, stored in released.ledger("SELECT JobID, Digest FROM MessageRecords WHERE Digest <> x''"):
+        noted.setdefault(job_id, set()).add(stored)
+
+    compared = [aar for aar in aars if aar.job_id in noted]
+    assert len(compared) >= 5
+    for aar in compared:
+        assert digest(aar, 1) in noted[aar.job_id]
+        assert any(is_same(aar, stored) for stored in noted[aar.job_id])
+
+
+@pytest.mark.parametrize(
+    ("aar", "expected"),
+    [(FULL, "9511ca10ae4750183f5e7383a9e2805e"), (bare("bare", 1_718_452_800), "d958b41adeb08084dde107c3f4736cad")],
+    ids=["every-value", "hardly-any"],
+)
+def test_the_bytes_of_a_digest_never_change(aar: AAR, expected: str) -> None:
+    """Version 1, of a record with every value and of one with hardly any; equal texts need not be one object."""
+    apart = aar._replace(job_id="".join(aar.job_id))
+
+    assert digest(aar, 1).hex() == expected
+    assert digest(apart, 1).hex() == expected
+    assert digests_of(aar)[0].hex() == expected
+
+
+@pytest.mark.parametrize("field", AAR._fields)
+def test_each_value_of_a_record_is_in_its_digest(field: str) -> None:
+    """A record in which anything is otherwise is another version, but for what no digest is of."""
+    value: Any = getattr(FULL, field)
+    assert value != AAR._field_defaults.get(field)
+    other = FULL._replace(**{field: value[1:] if isinstance(value, str | tuple) else value + 1})
+
+    assert (digest(other) == digest(FULL)) is (field in UNSEEN)
+    assert is_same(other, digest(FULL)) is (field in UNSEEN)
+
+
+def test_values_are_read_wherever_they_stand_in_a_record() -> None:
+    """Those of a later version need not stand together, nor in the order of a record."""
+    versions = {
+        1: ("wall_s", "cpu_user_s", "cpu_kernel_s", "transfers"),
+        2: ("vo", "transfers", "job_id"),
+        3: ("benchmark", "run_time_environments", "transfers"),
+    }
+    found = {number: (read(FULL), place) for number, (read, place) in values_of(versions).items()}
+
+    assert found == {
+        1: ((3500, 20_000, 300, FULL.transfers), 3),
+        2: (("atlas", FULL.transfers, "full"), 1),
+        3: (("HEPSPEC:12.26", ("ENV/PROXY", "APPS/HEP-1.0"), FULL.transfers), 2),
+    }
+
+
+def test_a_digest_of_a_version_that_nobody_knows_is_of_no_record() -> None:
+    """What a later program noted, and what was sent with zeros, is told from every record."""
+    assert not is_same(FULL, bytes((max(DIGESTS) + 1,)) + digest(FULL, 1))
+    assert not is_same(FULL, b"")
