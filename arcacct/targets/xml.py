@@ -57,16 +57,6 @@ def element(name: str, text: str | None, attributes: str = "") -> str:
     return f"<{name}{attributes}>{escaped}</{name}>" if escaped else ""
 
 
-def positive(name: str, number: int, attributes: str = "") -> str:
-    """An element whose type is positiveInteger: zero is not a value of it."""
-    return f"<{name}{attributes}>{number}</{name}>" if number > 0 else ""
-
-
-def instant(kind: str, seconds: int | None) -> str:
-    """The TimeInstant of usage records, or nothing for what is unknown."""
-    return f'<TimeInstant urf:type="{kind}">{iso_time(seconds)}</TimeInstant>' if seconds else ""
-
-
 def hosts(names: Iterable[str]) -> list[str]:
     """A Host for each text that is the name of one, the first of them the primary."""
     good = [name for name in dict.fromkeys(names) if is_domain_name(name)]
@@ -88,8 +78,3 @@ def iso_time(seconds: int) -> str:
     """
     hour, second = divmod(seconds, _HOUR_S)
     return _hour(hour) + _SECONDS[second]
-
-
-def duration(seconds: int) -> str:
-    """Seconds as an ISO 8601 duration in the one form that SGAS, APEL and both schemas read."""
-    return f"PT{seconds}S"
