@@ -15,12 +15,13 @@ from arcacct.jobs.aar import AAR
 from arcacct.jobs.states import COMPLETED
 from arcacct.publishing.plug import Verdict
 from arcacct.targets.rules import EXACT, INT2, INT4
-from arcacct.targets.verdicts import SMALLEST_WIDTH, changed
+from arcacct.targets.verdicts import SMALLEST_WIDTH, changed, sound_hosts
 
 Options = TypeVar("Options")
 
 _MOST_CHARACTERS = 1_000_000
 _CHARACTERS_OF_ENTRY = 100
+_NODES = ("node_names",)
 _LATEST = 2**37
 """Of times, in the year 6325: every receiver's calendar goes on until 9999."""
 
@@ -94,6 +95,10 @@ def _alone_sound(aar: AAR, now: int) -> bool:
     )
 
 
+def _nodes_sound(aar: AAR) -> bool:
+    return sound_hosts(aar.node_names) == aar.node_names
+
+
 class SharedParts(Generic[Options]):
     """The parts of one format's records, each made once for all jobs that have the same values of its names."""
 
@@ -105,10 +110,16 @@ class SharedParts(Generic[Options]):
     ) -> None:
         """``makers``, each with its names, are given a job that has nothing else of the one the part is for."""
 
+        def goes_as_it_is(aar: AAR) -> bool:
+            return accept(aar, aar.end_time) == Verdict(aar)
+
         def kept(make: Callable[[AAR, Options], Any], names: tuple[str, ...]) -> _Kept:
+            # Jobs on many nodes have seldom the same ones: by the one rule about these, at a fifth of the cost of all.
+            is_sound = _nodes_sound if names == _NODES else goes_as_it_is
+
             def made(found: Any) -> Any:
                 aar = changed(SOUND, **dict(zip(names, found if len(names) > 1 else (found,), strict=True)))
-                return make(aar, options) if accept(aar, aar.end_time) == Verdict(aar) else None
+                return make(aar, options) if is_sound(aar) else None
 
             return _Kept(made)
 

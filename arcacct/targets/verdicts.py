@@ -145,7 +145,7 @@ def repair_texts(aar: AAR, notes: list[str]) -> AAR:
 
     Which other names lose characters is only said: taking them out is the formats' business.
     """
-    good = _sound_hosts(aar.node_names)
+    good = sound_hosts(aar.node_names)
     if good != aar.node_names:
         count = len(aar.node_names) - len(good)
         notes.append(f"node names: {count} left out, unprintable, too long or too many")
@@ -157,8 +157,8 @@ def repair_texts(aar: AAR, notes: list[str]) -> AAR:
     return aar
 
 
-@lru_cache(maxsize=4096)
-def _sound_hosts(names: tuple[str, ...]) -> tuple[str, ...]:
+def sound_hosts(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of nodes without what cannot be a name, and no more of them than any job has."""
     return tuple(name for name in names if name.isprintable() and len(name) <= LONGEST_HOST)[:MOST_HOSTS]
 
 
