@@ -241,6 +241,7 @@ def test_a_user_of_the_grid_and_of_the_batch_system(records: Records) -> None:
         pytest.param({"local_job_id": "rUkNDmRiaoAoOSAtDm"}, id="two-ids-alike"),
         pytest.param({"local_job_id": "", "job_id": " x "}, id="blanks-around-the-only-id"),
         pytest.param({"endpoint_url": "https://a.pkcs7/", "job_id": "mime1"}, id="a-word-over-a-seam"),
+        pytest.param({"endpoint_url": f"https://{'h' * 200}/", "job_id": "x" * 100}, id="long-together"),
         pytest.param({"endpoint_url": None, "queue": None, "fqans": (), "vo": None}, id="local-and-nobodys"),
     ],
 )
