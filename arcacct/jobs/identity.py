@@ -47,7 +47,6 @@ def endpoint_host(url: str | None) -> str | None:
     return authority.partition(":")[0] or None
 
 
-@lru_cache(maxsize=4096)
 def client_host_name(socket: str) -> str:
     """The host of ``host:port`` or ``[IPv6]:port``; a bare IPv6 address is left whole."""
     if socket.startswith("["):

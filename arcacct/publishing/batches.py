@@ -13,7 +13,7 @@ from arcacct.publishing.delivery import Consignment, Deliverer, Part
 from arcacct.publishing.digests import digest, is_same
 from arcacct.publishing.instants import DAY_S
 from arcacct.publishing.ledger import Held, SentRecord, Version
-from arcacct.publishing.plug import Records
+from arcacct.publishing.plug import Records, Rendered
 from arcacct.publishing.this_run import ThisRun
 
 _GONE = (
@@ -99,14 +99,16 @@ class JobBatcher:
         the old one is sent again with zeros; a newer version is not sent to a receiver that keeps the first (SGAS).
         False if the receiver has it already.
         """
-        key = self._family.key(aar)
+        made = self._rendered(aar) if self._republish or not known else None
+        key = self._family.key(aar) if made is None else made.key
         new = self._republish or not is_known(aar, key, known)
-        if new and not self._forbidden(aar, key, seq, known):
-            site, host = self._family.place(aar)
-            record = SentRecord(
-                aar.job_id, aar.record_id, seq, aar.end_time, digest(aar), key, None, site, host, aar.wall_s
-            )
-            self._add_new(aar, record, known)
+        if new:
+            site, host = self._family.place(aar) if made is None else made.place
+            if not self._forbidden(aar, key, site, seq, known):
+                record = SentRecord(
+                    aar.job_id, aar.record_id, seq, aar.end_time, digest(aar), key, None, site, host, aar.wall_s
+                )
+                self._add_new(aar, record, known, made)
         self.passed(seq)
         if self._is_full():
             self._end_batch()
@@ -115,11 +117,18 @@ class JobBatcher:
         self._delivery.listen()
         return new
 
-    def _forbidden(self, aar: AAR, key: str, seq: int, known: Sequence[Version]) -> bool:
+    def _rendered(self, aar: AAR) -> Rendered | None:
+        """A record that goes as it is; ``None``: the rules decide, one after the other."""
+        try:
+            return self._family.rendered(aar, self._now)
+        except UNFORESEEN:
+            return None
+
+    def _forbidden(self, aar: AAR, key: str, site: str, seq: int, known: Sequence[Version]) -> bool:
         """Whether published figures would change, or be split between two names, without proof."""
         if known:
             return self._floor.forbids_change(aar, key, seq, known, asked=self._republish)
-        return reading.is_time(aar.end_time) and self._floor.forbids_new(aar.end_time, self._family.place(aar)[0])
+        return reading.is_time(aar.end_time) and self._floor.forbids_new(aar.end_time, site)
 
     def set_aside(self, aar: AAR, seq: int, reason: str) -> None:
         """A record that is not sent, for a reason that the receiver would not tell."""
@@ -136,7 +145,7 @@ class JobBatcher:
             # Looking again costs nothing, and configuration, program or another job may have changed.
             self._held.append(Held(record, "quarantined", reason, self._now + DAY_S))
 
-    def _add_new(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> None:
+    def _add_new(self, aar: AAR, record: SentRecord, known: Sequence[Version], made: Rendered | None) -> None:
         for one in known:
             if one.key == record.key:
                 record = record._replace(replaced_id=one.given_id, replaced_wall_s=one.wall_s)
@@ -146,12 +155,12 @@ class JobBatcher:
             reason = f"failed, and may be resumed until it is settled (settle={self._settle_s} s)"
             held: Held | None = Held(record, "held", reason)
         else:
-            held = self._correction(aar, record, known)
+            held = self._correction(aar, record, known) if known else None
         if held is not None:
             self._held.append(held)
         # A receiver that keeps the first version ignores another one, but under another name it would be a job more.
         if held is None or (self._republish and any(one.key == record.key for one in known)):
-            self._accept(aar, record, known)
+            self._accept(aar, record, known, made)
 
     def take_back(self, job_id: str, aar: AAR | None, known: Sequence[Version]) -> bool:
         """
@@ -208,21 +217,26 @@ class JobBatcher:
             self._tally.note(f"{record.job_id}: not sent: {reason}")
         return Held(record, "correction", reason)
 
-    def _accept(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> None:
+    def _accept(self, aar: AAR, record: SentRecord, known: Sequence[Version], made: Rendered | None) -> None:
         # What the receiver has of the job under another key stays until there is something to replace it.
-        try:
-            verdict = self._family.accept(aar, self._now)
-            if verdict.refusal is not None:
-                self._hold(record, verdict.refusal, verdict.not_before)
+        if made is not None and not self._is_replacement(aar, record, known):
+            text, group, notes = made.text, made.group, None
+        else:
+            try:
+                verdict = self._family.accept(aar, self._now)
+                if verdict.refusal is not None:
+                    self._hold(record, verdict.refusal, verdict.not_before)
+                    return
+                if self._is_replacement(aar, record, known):
+                    text = self._family.replacement(verdict.aar, self._now, record.digest)
+                    notes = self._plug.replaced
+                else:
+                    text = self._family.text(verdict.aar, self._now)
+                    notes = "; ".join(verdict.notes) or None
+            except UNFORESEEN as error:
+                self._hold(record, f"cannot be written: {error}")
                 return
-            replaces = self._is_replacement(aar, record, known)
-            if replaces:
-                text = self._family.replacement(verdict.aar, self._now, record.digest)
-            else:
-                text = self._family.text(verdict.aar, self._now)
-        except UNFORESEEN as error:
-            self._hold(record, f"cannot be written: {error}")
-            return
+            group = self._family.group(verdict.aar)
         for old in known:
             if old.key != record.key and not self._keeps_first:
                 self._tally.note(
@@ -230,11 +244,7 @@ class JobBatcher:
                     " the receiver counts one job too many"
                 )
                 self.neutralise(aar, _taken_back(aar.job_id, old))
-        if replaces:
-            record = record._replace(notes=self._plug.replaced)
-        elif verdict.notes:
-            record = record._replace(notes="; ".join(verdict.notes))
-        self._collect(text, self._family.group(verdict.aar), record)
+        self._collect(text, group, record if notes is None else record._replace(notes=notes))
 
     def _is_replacement(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> bool:
         """Whether a record goes in the form in which it replaces the one there: it is to do that, or has done it."""

@@ -69,6 +69,15 @@ class CellVerdict(NamedTuple):
     not_before: int | None = None
 
 
+class Rendered(NamedTuple):
+    """A job's record as it goes, of which nothing is noted."""
+
+    key: str
+    text: str
+    group: str | None
+    place: tuple[str, str]
+
+
 class Document(NamedTuple):
     """How texts become one message and how a refused message is cut again."""
 
@@ -105,6 +114,15 @@ class Records(ABC):
     @abstractmethod
     def text(self, aar: AAR, now: int) -> str:
         """The text of a record that was accepted; ``now``: when it is made, UTC seconds."""
+
+    def rendered(self, aar: AAR, now: int) -> Rendered | None:  # noqa: ARG002  a format without a short way
+        """
+        The same at once, with `text`, `key`, `group` and `place`, of a record that plainly needs no repair.
+
+        ``None`` of any other one, and of some good ones: `accept` decides about these, and where this raises TypeError
+        or ValueError.
+        """
+        return None
 
     @abstractmethod
     def key(self, aar: AAR) -> str:

@@ -21,7 +21,7 @@ from arcacct.jobs.aar import AAR, UsageCell
 from arcacct.jobs.states import FINAL
 from arcacct.publishing.plug import Verdict
 from arcacct.targets.ascii import ascii_text
-from arcacct.targets.rules import EXACT, FUTURE_S, INT2, INT4
+from arcacct.targets.rules import EXACT, FUTURE_S, INT4
 from arcacct.targets.xml import LAST_SECOND, has_forbidden, iso_time
 
 _FREE_TEXTS = ("job_name", "user_dn", "vo", "queue", "project", "local_user", "local_job_id", "wn_instance")
@@ -35,46 +35,6 @@ MOST_HOSTS = 1000
 """SGAS keeps one name of a node, or a text of 2700 characters; APEL keeps none."""
 UNKNOWN_EXIT_CODE = 1
 """A-REX's word for it."""
-
-
-def looks_sound(aar: AAR, now: int) -> bool:
-    """
-    Whether a job plainly needs no repair by any receiver's rules: a few comparisons, for nearly every job.
-
-    May say no to a good job, never yes to a bad one.
-    """
-    # The texts that no other job has.
-    own = f"{aar.job_id} {aar.local_job_id or ''} {aar.job_name or ''} {aar.wn_instance or ''}"
-    try:
-        return (
-            aar.status in FINAL
-            and 0 < aar.submit_time <= aar.end_time <= now <= LAST_SECOND
-            and 0 <= aar.wall_s <= INT4
-            and min(aar.cpu_user_s, aar.cpu_kernel_s) >= 0
-            and aar.cpu_user_s + aar.cpu_kernel_s <= INT4
-            and 0 <= aar.core_count <= INT2 >= aar.node_count >= 0
-            and 0 <= aar.memory_kib <= INT4 >= aar.virtual_memory_kib >= 0
-            and 0 <= aar.scratch_bytes < EXACT > aar.stage_in_bytes >= 0 <= aar.stage_out_bytes < EXACT
-            and 0 <= (aar.lrms_submit_time or 0) <= now
-            and 0 <= (aar.lrms_start_time or 0) <= now >= (aar.lrms_end_time or 0) >= 0
-            and own.isprintable()
-            and 0 < len(aar.job_id) <= SMALLEST_WIDTH >= len(aar.local_job_id or "")
-            and len(aar.job_name or "") <= SMALLEST_WIDTH
-            and shared_texts_sound(aar.user_dn, aar.vo, aar.queue, aar.project, aar.local_user, aar.fqans)
-            and _sound_hosts(aar.node_names) == aar.node_names
-            and parsed_benchmark(aar.benchmark) is not None
-            and isinstance(aar.exit_code, int)
-        )
-    except TypeError:
-        # SQLite holds anything in a column of numbers.
-        return False
-
-
-@lru_cache(maxsize=8192)
-def shared_texts_sound(*texts: str | tuple[str, ...] | None) -> bool:
-    """The texts that come back with many jobs: short enough for any column, and in letters that every format sends."""
-    flat = [text for value in texts for text in ((value,) if isinstance(value, str) else value or ())]
-    return all(len(text) <= SMALLEST_WIDTH and ascii_text(text) == text for text in flat)
 
 
 def job_refusal(aar: AAR, largest_wall_s: int, largest_cpu_s: int) -> str | None:
@@ -185,7 +145,7 @@ def repair_texts(aar: AAR, notes: list[str]) -> AAR:
 
     Which other names lose characters is only said: taking them out is the formats' business.
     """
-    good = _sound_hosts(aar.node_names)
+    good = sound_hosts(aar.node_names)
     if good != aar.node_names:
         count = len(aar.node_names) - len(good)
         notes.append(f"node names: {count} left out, unprintable, too long or too many")
@@ -197,8 +157,8 @@ def repair_texts(aar: AAR, notes: list[str]) -> AAR:
     return aar
 
 
-@lru_cache(maxsize=4096)
-def _sound_hosts(names: tuple[str, ...]) -> tuple[str, ...]:
+def sound_hosts(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of nodes without what cannot be a name, and no more of them than any job has."""
     return tuple(name for name in names if name.isprintable() and len(name) <= LONGEST_HOST)[:MOST_HOSTS]
 
 

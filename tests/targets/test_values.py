@@ -12,7 +12,7 @@ from arcacct.benchmark import Benchmark
 from arcacct.errors import InputError
 from arcacct.jobs.fqan import FQAN, parsed_fqan
 from arcacct.jobs.identity import client_host_name, endpoint_host
-from arcacct.targets.xml import duration, escape, has_forbidden, iso_time
+from arcacct.targets.xml import escape, has_forbidden, iso_time
 
 
 @given(TEXT)
@@ -37,11 +37,6 @@ def test_any_text_comes_back_from_an_xml_parser(text: str) -> None:
 def test_times_are_utc_with_a_z(seconds: int, text: str) -> None:
     """A time is written in UTC, whatever the zone of the host."""
     assert iso_time(seconds) == text
-
-
-def test_a_duration_is_plain_seconds() -> None:
-    """The one form of a duration that both receivers read."""
-    assert duration(234_256) == "PT234256S"
 
 
 @pytest.mark.parametrize(

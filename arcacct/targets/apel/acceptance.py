@@ -11,20 +11,18 @@ from arcacct.publishing.instants import month_bounds
 from arcacct.publishing.plug import CellVerdict, Verdict
 from arcacct.targets.apel import rules
 from arcacct.targets.apel.messages import APELOptions, apel_local_job_id
-from arcacct.targets.ascii import ascii_text
+from arcacct.targets.ascii import ascii_text, spelt
 from arcacct.targets.rules import EXACT, Care, Rule
 from arcacct.targets.verdicts import (
     benchmark_problem,
     changed,
     job_refusal,
     known_count,
-    looks_sound,
     note_cuts,
     outside,
     refused,
     repair_texts,
     repair_values,
-    shared_texts_sound,
 )
 from arcacct.targets.xml import iso_time
 
@@ -50,20 +48,7 @@ def accept_for_apel_job(aar: AAR, options: APELOptions, now: int) -> Verdict:
 
 def accept_for_car(aar: AAR, options: APELOptions, now: int, *repairs_of_format: Repair) -> Verdict:
     """Measure a job by the rules of APEL's parsers, its database and the CAR schema, then by those of one format."""
-    prefix = options.localid_prefix
-    if (
-        looks_sound(aar, now)
-        and has_value(aar.local_job_id)
-        and apel_local_job_id(aar, prefix) == f"{prefix}{aar.local_job_id}"
-        and aar.job_id.isascii()
-        and shared_texts_sound(aar.endpoint_url)
-    ):
-        return Verdict(aar)
-    return apel_verdict(aar, prefix, options.default_benchmark, now, *repairs_of_format)
-
-
-def apel_verdict(aar: AAR, prefix: str, default: Benchmark, now: int, *repairs_of_format: Repair) -> Verdict:
-    """All of APEL's rules for a job, then those of one format."""
+    prefix, default = options.localid_prefix, options.default_benchmark
     refusal = job_refusal(aar, _WALL_S, _CPU_S)
     if not refusal and (len(ascii_text(aar.job_id)) > _LONG or not has_value(aar.job_id)):
         refusal = f"JobID is longer than {_LONG} characters or means nothing to APEL"
@@ -84,6 +69,12 @@ def apel_verdict(aar: AAR, prefix: str, default: Benchmark, now: int, *repairs_o
     for repair_of_format in repairs_of_format:
         aar = repair_of_format(aar, notes)
     return Verdict(aar, tuple(notes))
+
+
+def ids_sound(aar: AAR, local_id: str) -> bool:
+    """Whether a job has a JobID that needs no escape, and goes under the batch system's id if it has one."""
+    job_id = aar.job_id
+    return spelt(job_id, _LONG) == job_id and has_value(job_id) and not (aar.local_job_id and local_id == job_id)
 
 
 def repair_apel_job(aar: AAR, notes: list[str]) -> AAR:

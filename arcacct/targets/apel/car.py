@@ -10,24 +10,26 @@ the JobID, versions) is for other readers and keeps its characters, as reference
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from arcacct import __version__
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.identity import is_domain_name, job_record_id, machine_host, start_time
 from arcacct.targets.apel.messages import (
     APELOptions,
-    Membership,
     apel_local_job_id,
     benchmark_of,
     infrastructure,
     member_of,
+    place,
     submit_host,
 )
 from arcacct.targets.apel.rules import DESCRIPTION, LONG, QUEUE
 from arcacct.targets.apel.text import field
+from arcacct.targets.parts import values
 from arcacct.targets.rules import INT4
-from arcacct.targets.xml import duration, element, escape, hosts, instant, iso_time, positive
+from arcacct.targets.xml import element, escape, hosts, iso_time
 
 _NAMESPACE = "http://eu-emi.eu/namespaces/2012/11/computerecord"
 HEAD = f'<?xml version="1.0" encoding="UTF-8"?>\n<UsageRecords xmlns="{_NAMESPACE}" xmlns:urf="{_NAMESPACE}">\n'
@@ -41,32 +43,59 @@ _SHARED, _PHYSICAL = (f' urf:metric="max" urf:storageUnit="KB" urf:type="{kind}"
 _RFC_2253 = re.compile(r"(?:[A-Za-z][A-Za-z0-9-]*|(?:[Oo][Ii][Dd]\.)?[0-9]+(?:\.[0-9]+)+) *=")
 
 
+class Where(NamedTuple):
+    """Where a job was sent, and what became of it."""
+
+    place: tuple[str, str]
+    """Where APEL counts it."""
+    escaped_id_head: str
+    """What the record's id has before the JobID."""
+    status: str
+    infrastructure: str
+    """With the middleware."""
+    places: str
+
+
 def car(aar: AAR, options: APELOptions, create_time: int) -> str:
     """One UsageRecord for the inside of a document; the record must have passed `acceptance`."""
-    benchmark = benchmark_of(aar.benchmark, options.default_benchmark)
-    code = aar.exit_code
+    shared = [make(aar, options) for make in SHARED]
+    return written(aar, shared, apel_local_job_id(aar, options.localid_prefix), iso_time(create_time), options)
+
+
+_WRITTEN = values(
+    "job_id", "job_name", "exit_code", "submit_time", "end_time", "node_count", "core_count", "memory_kib",
+    "virtual_memory_kib", "wall_s", "cpu_user_s", "cpu_kernel_s", "lrms_submit_time", "lrms_start_time",
+)  # fmt: skip
+
+
+def written(aar: AAR, shared: Sequence[Any], local_id: str, created: str, options: APELOptions) -> str:
+    """A record, of its parts as `SHARED` makes them and what is the job's own; ``created``: the time, as text."""
+    (
+        job_id, job_name, code, submit_time, end_time, nodes, cores, memory_kib, virtual_kib, wall_s, user_s, kernel_s,
+        lrms_submit, lrms_start,
+    ) = _WRITTEN(aar)  # fmt: skip
+    (_, id_head, status, infrastructure, places), user, level, hosts = shared
+    own_id, submitted = escape(job_id), iso_time(submit_time)
+    started = submitted if options.start_time_source == "submit" else iso_time(start_time(aar, "lrms"))
+    # CAR names three instants: created, queued, and eligible to run (we know when the payload started).
+    queued = f'<TimeInstant urf:type="Qtime">{iso_time(lrms_submit)}</TimeInstant>' if lrms_submit else ""
+    eligible = f'<TimeInstant urf:type="Etime">{iso_time(lrms_start)}</TimeInstant>' if lrms_start else ""
+    job_name = escape(job_name or "")
     text = (
-        f'<UsageRecord><RecordIdentity urf:recordId="{escape(job_record_id(aar, options.lrms_host))}"'
-        f' urf:createTime="{iso_time(create_time)}"/>'
-        f"<JobIdentity><GlobalJobId>{escape(aar.job_id)}</GlobalJobId>"
-        f"<LocalJobId>{escape(apel_local_job_id(aar, options.localid_prefix))}</LocalJobId></JobIdentity>"
-        f"{_user_identity(aar.local_user, aar.user_dn, aar.project, member_of(aar, options))}"
-        f"{element('JobName', aar.job_name)}<Status>{escape(aar.status)}</Status>"
-        f"{f'<ExitStatus>{code}</ExitStatus>' if -INT4 <= code <= INT4 else ''}"
-        f"{_infrastructure(aar.lrms, aar.endpoint_url)}{_middleware(options.arc_version)}"
-        f"<WallDuration>{duration(aar.wall_s)}</WallDuration>"
-        f'<CpuDuration urf:usageType="all">{duration(aar.cpu_s)}</CpuDuration>'
-        f'<CpuDuration urf:usageType="user">{duration(aar.cpu_user_s)}</CpuDuration>'
-        f'<CpuDuration urf:usageType="system">{duration(aar.cpu_kernel_s)}</CpuDuration>'
-        f'<ServiceLevel urf:type="{benchmark.type}">{benchmark.value}</ServiceLevel>'
-        f"{positive('Memory', aar.virtual_memory_kib, _SHARED)}{positive('Memory', aar.memory_kib, _PHYSICAL)}"
-        # CAR names three instants: created, queued, and eligible to run (we know when the payload started).
-        f'<TimeInstant urf:type="Ctime">{iso_time(aar.submit_time)}</TimeInstant>'
-        f"{instant('Qtime', aar.lrms_submit_time)}{instant('Etime', aar.lrms_start_time)}"
-        f"{positive('NodeCount', aar.node_count)}{positive('Processors', aar.core_count)}"
-        f"<EndTime>{iso_time(aar.end_time)}</EndTime>"
-        f"<StartTime>{iso_time(start_time(aar, options.start_time_source))}</StartTime>"
-        f"{_places(aar.endpoint_url, aar.queue, options)}{_hosts(aar.node_names)}</UsageRecord>\n"
+        f'<UsageRecord><RecordIdentity urf:recordId="{id_head}{own_id}" urf:createTime="{created}"/>'
+        f"<JobIdentity><GlobalJobId>{own_id}</GlobalJobId><LocalJobId>{escape(local_id)}</LocalJobId></JobIdentity>{user}"
+        f"{f'<JobName>{job_name}</JobName>' if job_name else ''}{status}"
+        f"{f'<ExitStatus>{code}</ExitStatus>' if -INT4 <= code <= INT4 else ''}{infrastructure}"
+        f'<WallDuration>PT{wall_s}S</WallDuration><CpuDuration urf:usageType="all">PT{user_s + kernel_s}S</CpuDuration>'
+        f'<CpuDuration urf:usageType="user">PT{user_s}S</CpuDuration>'
+        f'<CpuDuration urf:usageType="system">PT{kernel_s}S</CpuDuration>{level}'
+        f"{f'<Memory{_SHARED}>{virtual_kib}</Memory>' if virtual_kib > 0 else ''}"
+        f"{f'<Memory{_PHYSICAL}>{memory_kib}</Memory>' if memory_kib > 0 else ''}"
+        f'<TimeInstant urf:type="Ctime">{submitted}</TimeInstant>'
+        f"{queued}{eligible}"
+        f"{f'<NodeCount>{nodes}</NodeCount>' if nodes > 0 else ''}"
+        f"{f'<Processors>{cores}</Processors>' if cores > 0 else ''}"
+        f"<EndTime>{iso_time(end_time)}</EndTime><StartTime>{started}</StartTime>{places}{hosts}</UsageRecord>\n"
     )
     if not text.isascii():
         text = text.encode("ascii", "xmlcharrefreplace").decode("ascii")
@@ -77,23 +106,33 @@ def car(aar: AAR, options: APELOptions, create_time: int) -> str:
     return text.replace("pkcs7-mime", "pkcs7&#45;mime") if "pkcs7-mime" in text else text
 
 
-# Users come back with every job: a site has thousands of jobs for each combination.
-@lru_cache(maxsize=4096)
-def _user_identity(local_user: str | None, user_dn: str | None, project: str | None, member: Membership) -> str:
+def where(aar: AAR, options: APELOptions) -> Where:
+    """The parts of a record that tell where the job was sent and what became of it."""
+    return Where(
+        place(aar.endpoint_url, options),
+        escape(job_record_id(aar._replace(job_id=""), options.lrms_host)),
+        f"<Status>{escape(aar.status)}</Status>",
+        _infrastructure(aar.lrms, aar.endpoint_url) + _middleware(options.arc_version),
+        _places(aar.endpoint_url, aar.queue, options),
+    )
+
+
+def user_identity(aar: AAR, options: APELOptions) -> str:
     """
     With VO, group and role. APEL derives all three from the FQAN; only without one it reads the types group and role.
 
     ``vo-group`` and ``vo-role`` are what the CAR document names, and what nobody reads.
     """
-    user, _, group = (local_user or "").partition(":")
-    name, account = field(user_dn, LONG), field(user, LONG) or "nobody"
+    member = member_of(aar, options)
+    user, _, group = (aar.local_user or "").partition(":")
+    name, account = field(aar.user_dn, LONG), field(user, LONG) or "nobody"
     notation = ' urf:type="rfc2253"' if _RFC_2253.match(name or "") else ' urf:type="opensslCompat"'
     return (
         f"<UserIdentity>{element('GlobalUserName', name, notation)}"
         f"{element('Group', member.vo)}{_attribute('FQAN', member.fqan)}{_attribute('vo-group', member.group)}"
         f"{_attribute('vo-role', None if member.role == 'Role=NULL' else member.role)}"
         f"{'' if member.fqan else _attribute('group', member.group) + _attribute('role', member.role)}"
-        f"{_attribute('ProjectName', project)}"
+        f"{_attribute('ProjectName', aar.project)}"
         f"<LocalUserId>{escape(account)}</LocalUserId>{element('LocalGroup', group)}</UserIdentity>"
     )
 
@@ -102,21 +141,18 @@ def _attribute(kind: str, text: str | None) -> str:
     return element("GroupAttribute", text, f' urf:type="{kind}"')
 
 
-@lru_cache(maxsize=256)
 def _infrastructure(lrms: str | None, endpoint_url: str | None) -> str:
     """jura-ng's words, cut to APEL's column of 100."""
     description = field(f"JURA-ARC-{lrms.upper()}" if lrms else "JURA-ARC", DESCRIPTION)
     return f'<Infrastructure urf:type="{infrastructure(endpoint_url)}" urf:description="{escape(description or "")}"/>'
 
 
-@lru_cache(maxsize=16)
 def _middleware(arc_version: str | None) -> str:
     version = f' urf:version="{escape(arc_version)}"' if arc_version else ""
     product = escape(f"NorduGrid ARC {arc_version}" if arc_version else "NorduGrid ARC")
     return f'<Middleware urf:name="arc"{version} urf:description="{product}, arcacct {__version__}"/>'
 
 
-@lru_cache(maxsize=1024)
 def _places(endpoint_url: str | None, queue: str | None, options: APELOptions) -> str:
     """
     Where the job was sent.
@@ -133,6 +169,22 @@ def _places(endpoint_url: str | None, queue: str | None, options: APELOptions) -
     )
 
 
-@lru_cache(maxsize=4096)
-def _hosts(names: tuple[str, ...]) -> str:
-    return "".join(hosts(names))
+def service_level(aar: AAR, options: APELOptions) -> str:
+    """What a core of the node was worth."""
+    worth = benchmark_of(aar.benchmark, options.default_benchmark)
+    return f'<ServiceLevel urf:type="{worth.type}">{worth.value}</ServiceLevel>'
+
+
+def host_elements(aar: AAR, _options: APELOptions) -> str:
+    """A Host for each node that has a name."""
+    return "".join(hosts(aar.node_names))
+
+
+SHARED: dict[Callable[[AAR, APELOptions], Any], tuple[str, ...]] = {
+    where: ("endpoint_url", "queue", "lrms", "status"),
+    user_identity: ("local_user", "user_dn", "vo", "fqans", "auth_groups", "project", "endpoint_url"),
+    # The kind of node is not sent, but judged.
+    service_level: ("benchmark", "wn_instance"),
+    host_elements: ("node_names",),
+}
+"""The parts of a record that come back with many jobs, and the values that each is made of."""

@@ -11,11 +11,13 @@ from arcacct.jobs.aar import AAR, UsageCell
 from arcacct.publishing.given import Place
 from arcacct.publishing.instants import Month
 from arcacct.publishing.ledger import SentSum
-from arcacct.publishing.plug import CellVerdict, Counts, Document, Records, Summaries, Sums, Verdict
+from arcacct.publishing.plug import CellVerdict, Counts, Document, Records, Rendered, Summaries, Sums, Verdict
 from arcacct.targets.apel import acceptance, car, messages, summaries
-from arcacct.targets.apel.messages import APELOptions, JobKey
+from arcacct.targets.apel.messages import APELOptions, JobKey, apel_local_job_id
 from arcacct.targets.apel.summaries import Summary, SummaryKey, Sync, SyncKey
 from arcacct.targets.apel.text import END, folded
+from arcacct.targets.parts import SOUND, SharedParts
+from arcacct.targets.xml import iso_time
 
 CAR = Document("car", car.HEAD, car.TAIL, "</UsageRecord>\n")
 JOB_VERSIONS = {"individual": "v0.3", "individual-v04": "v0.4"}
@@ -37,6 +39,9 @@ class APELRecords(Records):
         self.options = options
         self.version = JOB_VERSIONS.get(kind)
         """Of individual job messages; ``None``: compute accounting records in XML."""
+        self._site = quoted(messages.job_key(SOUND, options.site, "").site)
+        shared = car.SHARED if self.version is None else messages.JOB_PARTS[self.version]
+        self._shared = SharedParts(self.accept, shared, options)
         self.document = CAR if self.version is None else Document(kind, messages.JOB_HEADERS[self.version], "", END)
 
     def accept(self, aar: AAR, now: int) -> Verdict:
@@ -47,6 +52,19 @@ class APELRecords(Records):
         if self.version is None:
             return car.car(aar, self.options, now)
         return messages.individual_job(aar, self.options, self.version)
+
+    def rendered(self, aar: AAR, now: int) -> Rendered | None:
+        options = self.options
+        shared = self._shared.of(aar, now)
+        local_id = apel_local_job_id(aar, options.localid_prefix)
+        if shared is None or not acceptance.ids_sound(aar, local_id):
+            return None
+        if self.version is None:
+            text = car.written(aar, shared, local_id, iso_time(now), options)
+        else:
+            text = messages.written(aar, shared, local_id, options)
+        key = f"[{self._site}, {quoted(folded(local_id) or '')}, {aar.end_time}]"
+        return Rendered(key, text, None, shared[0].place)
 
     def key(self, aar: AAR) -> str:
         site, local_job_id, end_time = messages.job_key(aar, self.options.site, self.options.localid_prefix)

@@ -7,8 +7,9 @@ which the loader refuses (``Infrastructure`` in a job record), so it is for file
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 from arcacct.benchmark import FALLBACK, Benchmark, parsed_benchmark
 from arcacct.errors import InputError
@@ -16,8 +17,9 @@ from arcacct.jobs.aar import AAR
 from arcacct.jobs.fqan import FQAN, VOs, parsed_fqan
 from arcacct.jobs.identity import has_value, machine_host, start_time, vo_name
 from arcacct.targets.apel.rules import DESCRIPTION, LONG, QUEUE, derived
-from arcacct.targets.apel.text import field, folded, record_text
+from arcacct.targets.apel.text import END, field, folded, lines
 from arcacct.targets.ascii import ascii_text
+from arcacct.targets.parts import values
 
 JOB_HEADERS = {version: f"APEL-individual-job-message: {version}\n" for version in ("v0.3", "v0.4")}
 
@@ -65,72 +67,105 @@ class Membership(NamedTuple):
 
 def individual_job(aar: AAR, options: APELOptions, version: str = "v0.3") -> str:
     """One job record, its end included; the record must have passed `acceptance`."""
-    benchmark = benchmark_of(aar.benchmark, options.default_benchmark)
+    shared = [make(aar, options) for make in JOB_PARTS[version]]
+    return written(aar, shared, apel_local_job_id(aar, options.localid_prefix), options)
+
+
+_WRITTEN = values(
+    "submit_time", "end_time", "node_count", "core_count", "memory_kib", "virtual_memory_kib", "wall_s", "cpu_user_s",
+    "cpu_kernel_s",
+)  # fmt: skip
+
+
+def written(aar: AAR, shared: Sequence[Any], local_id: str, options: APELOptions) -> str:
+    """A record, of its parts as `JOB_PARTS` makes them and what is the job's own."""
+    submitted, ended, nodes, cores, memory_kib, virtual_kib, wall_s, user_s, kernel_s = _WRITTEN(aar)
+    (_, hosts, infrastructure), user, level, _ = shared
+    started = submitted if options.start_time_source == "submit" else start_time(aar, "lrms")
+    real = f"MemoryReal: {memory_kib}\n" if memory_kib else ""
+    virtual = f"MemoryVirtual: {virtual_kib}\n" if virtual_kib else ""
+    return (
+        f"{hosts}LocalJobId: {local_id}\n{user}"
+        f"WallDuration: {wall_s}\nCpuDuration: {user_s + kernel_s}\nProcessors: {cores}\nNodeCount: {nodes}\n"
+        f"StartTime: {started}\nEndTime: {ended}\n{infrastructure}"
+        f"{real}{virtual}{level}{END}"
+    )
+
+
+class Where(NamedTuple):
+    """Where a job was sent."""
+
+    place: tuple[str, str]
+    """Where APEL counts it."""
+    hosts: str
+    infrastructure: str
+    """Two parts of its record."""
+
+
+def where(aar: AAR, options: APELOptions) -> Where:
+    """
+    The parts of a record that tell where the job was sent.
+
+    In the dialect ``seed`` local jobs are told by Infrastructure and SubmitHostType.
+    """
+    site, submitted_to = field(options.site, LONG), submit_host(aar.endpoint_url, options)
+    kind = infrastructure(aar.endpoint_url)
     if options.dialect == "seed":
-        return _seed_job(aar, benchmark, options)
+        host_type = "CE-ID" if aar.endpoint_url else "LRMS"
+        found = ("Site", site), ("Infrastructure", kind), ("SubmitHostType", host_type), ("SubmitHost", submitted_to)
+        return Where(place(aar.endpoint_url, options), lines(found), "")
+    machine = field(machine_host(aar.endpoint_url, options.lrms_host), LONG)
+    description = field(f"ARC-{aar.lrms.upper()}" if aar.lrms else "ARC", DESCRIPTION)
+    queue = field(aar.queue, QUEUE)
+    return Where(
+        place(aar.endpoint_url, options),
+        lines([("Site", site), ("SubmitHost", submitted_to), ("MachineName", machine), ("Queue", queue)]),
+        lines([("InfrastructureDescription", description), ("InfrastructureType", kind)]),
+    )
+
+
+def user_lines(aar: AAR, options: APELOptions) -> str:
+    """The part of a record that tells whose the job was; in the dialect ``seed`` there are no fields but the FQAN."""
     member = member_of(aar, options)
-    return record_text(
+    if options.dialect == "seed":
+        parsed = parsed_fqan(aar.fqans[0]) if aar.fqans else None
+        # Of a local job no FQAN that would hide the site's prefix, since there is no field for a VO.
+        hides_prefix = options.local_group_prefix and not aar.endpoint_url
+        member = Membership(None if parsed is None or hides_prefix else _whole_fqan(parsed), None, None, None)
+    return lines(
         [
-            ("Site", field(options.site, LONG)),
-            ("SubmitHost", submit_host(aar.endpoint_url, options)),
-            ("MachineName", field(machine_host(aar.endpoint_url, options.lrms_host), LONG)),
-            ("Queue", field(aar.queue, QUEUE)),
-            *_user(aar, member, options),
-            *_usage(aar, options),
-            ("InfrastructureDescription", field(f"ARC-{aar.lrms.upper()}" if aar.lrms else "ARC", DESCRIPTION)),
-            ("InfrastructureType", infrastructure(aar.endpoint_url)),
-            *_memory(aar),
-            *service_level(benchmark.type, benchmark.value, version),
+            ("LocalUserId", field((aar.local_user or "").partition(":")[0], LONG)),
+            ("GlobalUserName", field(aar.user_dn, LONG)),
+            ("FQAN", member.fqan),
+            # With an FQAN the server derives these three from it and ignores ours.
+            ("VO", member.vo if member.fqan is None else None),
+            ("VOGroup", member.group if member.fqan is None else None),
+            ("VORole", member.role if member.fqan is None else None),
         ]
     )
 
 
-def _seed_job(aar: AAR, benchmark: Benchmark, options: APELOptions) -> str:
-    """The fields of the format's document and no others; local jobs are told by Infrastructure and SubmitHostType."""
-    parsed = parsed_fqan(aar.fqans[0]) if aar.fqans else None
-    # Of a local job no FQAN that would hide the site's prefix, since there is no field for a VO.
-    hides_prefix = options.local_group_prefix and not aar.endpoint_url
-    fqan_only = Membership(None if parsed is None or hides_prefix else _whole_fqan(parsed), None, None, None)
-    return record_text(
-        [
-            ("Site", field(options.site, LONG)),
-            ("Infrastructure", infrastructure(aar.endpoint_url)),
-            ("SubmitHostType", "CE-ID" if aar.endpoint_url else "LRMS"),
-            ("SubmitHost", submit_host(aar.endpoint_url, options)),
-            *_user(aar, fqan_only, options),
-            *_usage(aar, options),
-            *_memory(aar),
-            *service_level(benchmark.type, benchmark.value, "v0.3"),
-        ]
-    )
+def level_lines(aar: AAR, options: APELOptions, version: str) -> str:
+    """The part of a record that tells what a core of the node was worth."""
+    worth = benchmark_of(aar.benchmark, options.default_benchmark)
+    return lines(service_level(worth.type, worth.value, "v0.3" if options.dialect == "seed" else version))
 
 
-def _user(aar: AAR, member: Membership, options: APELOptions) -> list[tuple[str, object]]:
-    return [
-        ("LocalJobId", apel_local_job_id(aar, options.localid_prefix)),
-        ("LocalUserId", field((aar.local_user or "").partition(":")[0], LONG)),
-        ("GlobalUserName", field(aar.user_dn, LONG)),
-        ("FQAN", member.fqan),
-        # With an FQAN the server derives these three from it and ignores ours.
-        ("VO", member.vo if member.fqan is None else None),
-        ("VOGroup", member.group if member.fqan is None else None),
-        ("VORole", member.role if member.fqan is None else None),
-    ]
+def not_sent(_aar: AAR, _options: APELOptions) -> str:
+    """What is judged and not sent."""
+    return ""
 
 
-def _usage(aar: AAR, options: APELOptions) -> list[tuple[str, object]]:
-    return [
-        ("WallDuration", aar.wall_s),
-        ("CpuDuration", aar.cpu_s),
-        ("Processors", aar.core_count),
-        ("NodeCount", aar.node_count),
-        ("StartTime", start_time(aar, options.start_time_source)),
-        ("EndTime", aar.end_time),
-    ]
-
-
-def _memory(aar: AAR) -> list[tuple[str, object]]:
-    return [("MemoryReal", aar.memory_kib or None), ("MemoryVirtual", aar.virtual_memory_kib or None)]
+JOB_PARTS: dict[str, dict[Callable[[AAR, APELOptions], Any], tuple[str, ...]]] = {
+    version: {
+        where: ("endpoint_url", "queue", "lrms", "status"),
+        user_lines: ("local_user", "user_dn", "vo", "fqans", "auth_groups", "project", "endpoint_url"),
+        partial(level_lines, version=version): ("benchmark", "wn_instance"),
+        not_sent: ("node_names",),
+    }
+    for version in JOB_HEADERS
+}
+"""By version: the parts of a record that come back with many jobs, and the values that each is made of or judged by."""
 
 
 def service_level(kind: str | None, value: str | None, version: str) -> list[tuple[str, object]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 from arcacct.errors import InputError
@@ -34,9 +35,14 @@ def folded(text: str | None) -> str | None:
     return None if text is None else text.rstrip(" ").lower()
 
 
-def record_text(fields: list[tuple[str, object]]) -> str:
+def record_text(fields: Iterable[tuple[str, object]]) -> str:
     """One record, its end included; what is unknown (None) is left out."""
-    return "".join([f"{key}: {value}\n" for key, value in fields if value is not None]) + END
+    return lines(fields) + END
+
+
+def lines(fields: Iterable[tuple[str, object]]) -> str:
+    """A part of a record."""
+    return "".join([f"{key}: {value}\n" for key, value in fields if value is not None])
 
 
 def ssm_text(text: str) -> bytes:

@@ -15,13 +15,11 @@ from arcacct.targets.ascii import ascii_text
 from arcacct.targets.auditor.record import RecordOptions, benchmark, headnode, record_id
 from arcacct.targets.auditor.rules import LONGEST_NAME
 from arcacct.targets.rules import EXACT, INT4
-from arcacct.targets.verdicts import benchmark_problem, job_refusal, looks_sound, refused, repair_values
+from arcacct.targets.verdicts import benchmark_problem, job_refusal, refused, repair_values
 
 
 def accept(aar: AAR, options: RecordOptions, now: int) -> Verdict:
     """Measure a job by AUDITOR's rules; `now` in UTC seconds, for ends in the future."""
-    if looks_sound(aar, now) and min(aar.core_count, aar.node_count) > 0 and _refusal(aar, options) is None:
-        return Verdict(aar)
     refusal = job_refusal(aar, INT4, EXACT) or _refusal(aar, options)
     if verdict := refused(aar, refusal, now):
         return verdict

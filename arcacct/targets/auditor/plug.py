@@ -10,11 +10,13 @@ from __future__ import annotations
 from arcacct.conf.settings import Settings
 from arcacct.db.engine import Connection
 from arcacct.jobs.aar import AAR
-from arcacct.publishing.plug import Plug, Records, Repeat, Sender, Verdict
+from arcacct.publishing.plug import Plug, Records, Rendered, Repeat, Sender, Verdict
 from arcacct.targets.auditor import record
 from arcacct.targets.auditor.acceptance import accept
 from arcacct.targets.auditor.options import AuditorTarget
 from arcacct.targets.auditor.record import DOCUMENT, RecordOptions, headnode, record_id
+from arcacct.targets.auditor.rules import LONGEST_NAME
+from arcacct.targets.parts import SharedParts
 from arcacct.targets.postgresql import quoted
 
 TYPE_CHECKING = False
@@ -30,12 +32,23 @@ class AuditorRecords(Records):
 
     def __init__(self, options: RecordOptions) -> None:
         self.options = options
+        self._shared = SharedParts(self.accept, record.SHARED, options)
 
     def accept(self, aar: AAR, now: int) -> Verdict:
         return accept(aar, self.options, now)
 
     def text(self, aar: AAR, now: int) -> str:  # noqa: ARG002  a record does not say when it was made
         return record.record(aar, self.options)
+
+    def rendered(self, aar: AAR, now: int) -> Rendered | None:
+        shared = self._shared.of(aar, now)
+        if shared is None or aar.core_count < 1 or aar.node_count < 1:
+            return None
+        where: record.Where = shared[0]
+        key = where.id_head + aar.job_id
+        if len(key) > LONGEST_NAME:
+            return None
+        return Rendered(key, record.written(aar, shared, self.options), None, (self.options.site, where.headnode))
 
     def replacement(self, aar: AAR, now: int, digest: bytes) -> str:  # noqa: ARG002  it has no other name
         return record.record(aar, self.options)

@@ -9,7 +9,9 @@ line, spelt as in APEL's messages: the plugin writes them into messages of its o
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, NamedTuple
 
 from arcacct.benchmark import FALLBACK, Benchmark, parsed_benchmark
@@ -56,11 +58,21 @@ def record_id(aar: AAR, options: RecordOptions) -> str:
 
 def record(aar: AAR, options: RecordOptions) -> str:
     """A record that was accepted: one line of JSON, in the order of AUDITOR's own client."""
-    whose = aar.local_user, aar.user_dn, aar.vo, aar.fqans, aar.auth_groups, aar.endpoint_url
-    meta = _meta(*whose, aar.lrms, options)
+    return written(aar, [make(aar, options) for make in SHARED], options)
+
+
+def written(aar: AAR, shared: Sequence[Any], options: RecordOptions) -> str:
+    """A record, of its parts as `SHARED` makes them and what is the job's own."""
+    (id_head, _headnode, meta), components = shared
+    # Whatever ran did so on one core of one node at least.
+    amounts = {
+        "Cores": max(aar.core_count, 1),
+        "TotalCPU": aar.cpu_user_s + aar.cpu_kernel_s,
+        "NNodes": max(aar.node_count, 1),
+        "Memory": -(-aar.memory_kib // _KIB_PER_MB),
+    }
     return (
-        f'{{"record_id":{json.dumps(record_id(aar, options))},"meta":{meta},'
-        f'"components":{_components(aar, options)},'
+        f'{{"record_id":{quoted(id_head + aar.job_id)},"meta":{meta},"components":{components % amounts},'
         f'"start_time":"{iso_time(start(aar, options))}","stop_time":"{iso_time(aar.end_time)}"}}\n'
     )
 
@@ -90,27 +102,31 @@ def name(text: str | None) -> str | None:
     return spelt(text, LONGEST_NAME) or None if text else None
 
 
-# Users come back with every job: a site has thousands of jobs for each combination.
-@lru_cache(maxsize=4096)
-def _meta(
-    local_user: str | None,
-    user_dn: str | None,
-    vo: str | None,
-    fqans: tuple[str, ...],
-    auth_groups: tuple[str, ...],
-    endpoint_url: str | None,
-    lrms: str | None,
-    options: RecordOptions,
-) -> str:
-    user, _, group = (local_user or "").partition(":")
+class Where(NamedTuple):
+    """Where a job was sent, and by whom."""
+
+    id_head: str
+    """What the record's id has before the JobID."""
+    headnode: str
+    meta: str
+
+
+def where(aar: AAR, options: RecordOptions) -> Where:
+    """The parts of a record that tell where the job was sent, and by whom."""
+    id_head = record_id(aar._replace(job_id=""), options)
+    return Where(id_head, headnode(aar, options) or "", _meta(aar, options))
+
+
+def _meta(aar: AAR, options: RecordOptions) -> str:
+    user, _, group = (aar.local_user or "").partition(":")
     values = {
         "site_id": [name(options.site)],
-        "headnode": [name(machine_host(endpoint_url, options.host))],
-        "voms": _voms(vo, fqans, auth_groups, endpoint_url, options),
-        "subject": [name(user_dn)],
+        "headnode": [headnode(aar, options)],
+        "voms": _voms(aar, options),
+        "subject": [name(aar.user_dn)],
         "user_id": [name(user)],
         "group_id": [name(group)],
-        "collector_type": [name(lrms)],
+        "collector_type": [name(aar.lrms)],
     }
     names = META | dict(options.names)
     # An empty array, or none at all, stops the plugin.
@@ -119,50 +135,52 @@ def _meta(
     return _json(kept)
 
 
-def _voms(
-    vo: str | None,
-    fqans: tuple[str, ...],
-    auth_groups: tuple[str, ...],
-    endpoint_url: str | None,
-    options: RecordOptions,
-) -> list[str | None]:
+def _voms(aar: AAR, options: RecordOptions) -> list[str | None]:
     """
     The user's attributes, the main one first, as the plugin's patterns take them apart: ``/GROUP/Role=ROLE``.
 
     A capability would count as part of the group where there is no role.
     """
-    parsed = [found for found in map(parsed_fqan, fqans) if found is not None]
+    parsed = [found for found in map(parsed_fqan, aar.fqans) if found is not None]
     if parsed:
         return [*dict.fromkeys(name(f"{one.group}/Role={one.role or 'NULL'}") for one in parsed)]
-    found = vo_name(vo, fqans[0] if fqans else None, auth_groups, options.vomsless_vo)
+    found = vo_name(aar.vo, aar.fqans[0] if aar.fqans else None, aar.auth_groups, options.vomsless_vo)
     if not found:
         return []
-    if not endpoint_url:
+    if not aar.endpoint_url:
         found = options.local_group_prefix + found
     own = (group for group in options.vo_groups if group == f"/{found}" or group.startswith(f"/{found}/"))
     return [name(f"{next(own, f'/{found}')}/Role=NULL")]
 
 
-def _components(aar: AAR, options: RecordOptions) -> str:
-    """The score is what *one* core is worth, on Cores: the plugin multiplies run time and CPU time by it."""
+def components(aar: AAR, options: RecordOptions) -> str:
+    """
+    The components, with ``%(WHAT)d`` in the place of each amount.
+
+    The score is what *one* core is worth, on Cores: the plugin multiplies run time and CPU time by it.
+    """
     names = COMPONENTS | SCORES | dict(options.names)
     worth = benchmark(aar, options)
     score = {"name": names[worth.type], "value": worth.thousandths / 1000}
-    # Whatever ran did so on one core of one node at least.
-    amounts = {
-        "Cores": max(aar.core_count, 1),
-        "TotalCPU": aar.cpu_s,
-        "NNodes": max(aar.node_count, 1),
-        "Memory": -(-aar.memory_kib // _KIB_PER_MB),
-    }
-    return _json(
-        [
-            {"name": names[what], "amount": amount, "scores": [score] if what == "Cores" else []}
-            for what, amount in amounts.items()
-            if names[what] != NO_NAME
-        ]
-    )
+    found = [
+        f'{{"name":{_kept(names[what])},"amount":%({what})d,"scores":{_kept([score] if what == "Cores" else [])}}}'
+        for what in COMPONENTS
+        if names[what] != NO_NAME
+    ]
+    return f"[{','.join(found)}]"
+
+
+def _kept(value: Any) -> str:
+    return _json(value).replace("%", "%%")
 
 
 def _json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
+
+
+SHARED: dict[Callable[[AAR, RecordOptions], Any], tuple[str, ...]] = {
+    where: ("endpoint_url", "lrms", "local_user", "user_dn", "vo", "fqans", "auth_groups"),
+    # The status is not sent, but judged.
+    components: ("benchmark", "status"),
+}
+"""The parts of a record that come back with many jobs, and the values that each is made of."""

@@ -14,7 +14,6 @@ from arcacct.targets.verdicts import (
     cut_local_user,
     cut_texts,
     job_refusal,
-    looks_sound,
     refused,
     repair_texts,
     repair_values,
@@ -34,31 +33,24 @@ _CUT = tuple(
 )
 
 
-def accept_for_sgas(aar: AAR, options: UROptions, now: int) -> Verdict:
-    """Measure a job by SGAS's rules; `now` in seconds, for ends in the future."""
-    host = machine_host(aar.endpoint_url, options.host)
-    if (
-        looks_sound(aar, now)
-        and all(map(_transfer_sound, aar.transfers))
-        and all(name.isprintable() and 0 < len(name) <= _ENVIRONMENT for name in aar.run_time_environments)
-        and (host is not None and len(host) <= _MACHINE and host.isascii() and host.isprintable())
-        and (not aar.local_job_id or local_job_id(aar, options) is not None)
-    ):
-        return Verdict(aar)
-    return sgas_verdict(aar, options, now)
+def rest_sound(aar: AAR, local_id: str | None) -> bool:
+    """Whether SGAS would take as it is what other receivers are not told; ``local_id``: as it is sent."""
+    transfers = aar.transfers
+    return (local_id is not None or not aar.local_job_id) and (not transfers or all(map(_transfer_sound, transfers)))
 
 
 def _transfer_sound(transfer: Transfer) -> bool:
+    url, size_bytes, start_time, end_time, _kind = transfer
     return (
-        0 < len(transfer.url) <= _URL
-        and transfer.url.isprintable()
-        and 0 <= transfer.size_bytes <= _LARGEST_FILE
-        and 0 <= transfer.start_time <= LAST_SECOND >= transfer.end_time >= 0
+        0 < len(url) <= _URL
+        and url.isprintable()
+        and 0 <= size_bytes <= _LARGEST_FILE
+        and 0 <= start_time <= LAST_SECOND >= end_time >= 0
     )
 
 
-def sgas_verdict(aar: AAR, options: UROptions, now: int) -> Verdict:
-    """All of SGAS's rules, one after the other."""
+def accept_for_sgas(aar: AAR, options: UROptions, now: int) -> Verdict:
+    """Measure a job by SGAS's rules, one after the other; `now` in seconds, for ends in the future."""
     # What its column of eight bytes holds beyond EXACT is no measurement.
     refusal = job_refusal(aar, _MOST["wall_duration"], min(_MOST["cpu_duration"], EXACT)) or _refusal(aar, options)
     if verdict := refused(aar, refusal, now):

@@ -10,11 +10,13 @@ from __future__ import annotations
 from arcacct.conf.settings import Settings
 from arcacct.db.engine import Connection
 from arcacct.jobs.aar import AAR
-from arcacct.publishing.plug import Document, Plug, Records, Repeat, Sender, Verdict
+from arcacct.publishing.plug import Document, Plug, Records, Rendered, Repeat, Sender, Verdict
+from arcacct.targets.parts import SharedParts
 from arcacct.targets.postgresql import quoted
 from arcacct.targets.sgas import acceptance, usage_record
 from arcacct.targets.sgas.options import SGASTarget
-from arcacct.targets.sgas.usage_record import UROptions
+from arcacct.targets.sgas.usage_record import UROptions, Where
+from arcacct.targets.xml import iso_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,12 +34,22 @@ class UsageRecords(Records):
         """``can_replace``: whether corrections are sent, under another GlobalJobId."""
         self.options = options
         self.can_replace = can_replace
+        self._shared = SharedParts(self.accept, usage_record.SHARED, options)
 
     def accept(self, aar: AAR, now: int) -> Verdict:
         return acceptance.accept_for_sgas(aar, self.options, now)
 
     def text(self, aar: AAR, now: int) -> str:
         return usage_record.usage_record(aar, self.options, now)
+
+    def rendered(self, aar: AAR, now: int) -> Rendered | None:
+        shared = self._shared.of(aar, now)
+        local_id = usage_record.local_job_id(aar, self.options)
+        if shared is None or not acceptance.rest_sound(aar, local_id):
+            return None
+        where: Where = shared[0]
+        text = usage_record.written(aar, shared, local_id, iso_time(now), self.options)
+        return Rendered(where.id_head + aar.job_id, text, where.machine, ("", where.machine))
 
     def key(self, aar: AAR) -> str:
         return usage_record.record_id(aar, self.options)

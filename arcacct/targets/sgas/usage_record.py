@@ -7,8 +7,9 @@ from f-strings and not built as trees: six times the records per second, and eve
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from arcacct import __version__
 from arcacct.benchmark import parsed_benchmark
@@ -23,8 +24,9 @@ from arcacct.jobs.identity import (
     start_time,
     vo_name,
 )
+from arcacct.targets.parts import values
 from arcacct.targets.sgas.rules import NAMESPACES, RULES
-from arcacct.targets.xml import carried, duration, element, escape, hosts, instant, iso_time, positive
+from arcacct.targets.xml import carried, element, escape, hosts, iso_time
 
 _NAMED = NAMESPACES | {"logger": "http://www.sgas.se/namespaces/2010/08/logger"}
 _DECLARED = "".join(f' xmlns:{prefix}="{name}"' for prefix, name in _NAMED.items())
@@ -39,6 +41,7 @@ _VIRTUAL = {kind: f' urf:storageUnit="KB" urf:metric="max" urf:type="{kind}"' fo
 _LOGGER = f'<logger:LoggerName logger:version="{__version__}">arcacct</logger:LoggerName>'
 # One more SGAS would cut, and mark as cut.
 _LONGEST_JOINED_HOSTS = int(RULES["host"].most) - 1
+_LONGEST_SUBMIT_HOST = RULES["submit_host"].most
 _LARGEST_SPLIT_CPU_S = min(RULES["user_time"].most, RULES["kernel_time"].most)
 
 
@@ -71,54 +74,104 @@ def record_id(aar: AAR, options: UROptions) -> str:
     return job_record_id(aar, options.host)
 
 
+class Where(NamedTuple):
+    """Where a job ran, and what became of it."""
+
+    machine: str
+    id_head: str
+    """What the record's id has before the JobID."""
+    escaped_id_head: str
+    status: str
+    machine_name: str
+    queue: str
+    """With the project."""
+
+
+def where(aar: AAR, options: UROptions) -> Where:
+    """The parts of a record that tell the machine, the queue and the status of the job."""
+    id_head = record_id(aar._replace(job_id=""), options)
+    machine = machine_name(aar, options) or ""
+    return Where(
+        machine,
+        id_head,
+        escape(id_head),
+        f"<Status>{escape(aar.status)}</Status>",
+        f"<MachineName>{escape(machine)}</MachineName>",
+        element("Queue", aar.queue) + element("ProjectName", aar.project),
+    )
+
+
 def usage_record(aar: AAR, options: UROptions, create_time: int, global_job_id: str | None = None) -> str:
     """
     One JobUsageRecord for the inside of a document; texts of any kind leave it well-formed.
 
     Under another ``global_job_id`` SGAS takes it for another job with the same record id, and replaces its row.
     """
+    shared = [make(aar, options) for make in SHARED]
+    return written(aar, shared, local_job_id(aar, options), iso_time(create_time), options, global_job_id)
+
+
+_WRITTEN = values(
+    "job_id", "job_name", "exit_code", "submit_time", "end_time", "node_count", "core_count", "memory_kib",
+    "virtual_memory_kib", "wall_s", "cpu_user_s", "cpu_kernel_s", "scratch_bytes", "stage_in_bytes", "stage_out_bytes",
+    "client_host", "transfers", "lrms_submit_time", "lrms_start_time", "lrms_end_time",
+)  # fmt: skip
+
+
+def written(
+    aar: AAR,
+    shared: Sequence[Any],
+    local_id: str | None,
+    created: str,
+    options: UROptions,
+    global_job_id: str | None = None,
+) -> str:
+    """A record, of its parts as `SHARED` makes them and what is the job's own; ``created``: the time, as text."""
+    (
+        job_id, job_name, exit_code, submit_time, end_time, nodes, cores, memory_kib, virtual_kib, wall_s, user_s,
+        kernel_s, scratch_bytes, stage_in_bytes, stage_out_bytes, client_host, transfers, lrms_submit, lrms_start,
+        lrms_end,
+    ) = _WRITTEN(aar)  # fmt: skip
+    (_, _, id_head, status, machine, queue), user, node, hosts, environments = shared
+    host = client_host_name(client_host) if client_host else ""
+    client = submit_host(host) if 0 < len(host) <= _LONGEST_SUBMIT_HOST else ""
+    own_id, submitted = escape(job_id), iso_time(submit_time)
+    local_id, job_name = escape(local_id or ""), escape(job_name or "")
+    started = submitted if options.start_time_source == "submit" else iso_time(start_time(aar, "lrms"))
+    queued = f'<TimeInstant urf:type="lrmssubmit">{iso_time(lrms_submit)}</TimeInstant>' if lrms_submit else ""
+    began = f'<TimeInstant urf:type="lrmsstart">{iso_time(lrms_start)}</TimeInstant>' if lrms_start else ""
+    ended = f'<TimeInstant urf:type="lrmsend">{iso_time(lrms_end)}</TimeInstant>' if lrms_end else ""
+    moved_bytes = stage_in_bytes + stage_out_bytes
+    staging, files = _moved(transfers) if transfers else ("", "")
     # SGAS keeps user and kernel time only from its own elements, in columns of four bytes.
     split_cpu = (
         ""
-        if max(aar.cpu_user_s, aar.cpu_kernel_s) > _LARGEST_SPLIT_CPU_S
-        else (
-            f"<sgas:UserTime>{duration(aar.cpu_user_s)}</sgas:UserTime>"
-            f"<sgas:KernelTime>{duration(aar.cpu_kernel_s)}</sgas:KernelTime>"
-        )
+        if user_s > _LARGEST_SPLIT_CPU_S or kernel_s > _LARGEST_SPLIT_CPU_S
+        else f"<sgas:UserTime>PT{user_s}S</sgas:UserTime><sgas:KernelTime>PT{kernel_s}S</sgas:KernelTime>"
     )
     return (
-        f'<JobUsageRecord><RecordIdentity urf:recordId="{escape(record_id(aar, options))}"'
-        f' urf:createTime="{iso_time(create_time)}"/>'
-        f"<JobIdentity><GlobalJobId>{escape(global_job_id or aar.job_id)}</GlobalJobId>"
-        f"{element('LocalJobId', local_job_id(aar, options))}</JobIdentity>"
-        f"{_user_identity(aar.local_user, aar.user_dn, aar.vo, aar.fqans, aar.auth_groups, options)}"
-        f"{element('JobName', aar.job_name)}<Status>{escape(aar.status)}</Status>"
-        # These stand between Status and WallDuration, each told apart by its type.
-        f"{positive('Disk', aar.scratch_bytes, _SCRATCH)}"
-        f"{positive('Memory', aar.virtual_memory_kib, _VIRTUAL[options.memory_type])}"
-        f"{positive('Memory', aar.memory_kib, _PHYSICAL)}"
-        f"{positive('Network', aar.stage_in_bytes + aar.stage_out_bytes, _NETWORK)}"
-        f"{_staging(aar.transfers) if aar.transfers else ''}"
-        f'<TimeInstant urf:type="submit">{iso_time(aar.submit_time)}</TimeInstant>'
-        f"{instant('lrmssubmit', aar.lrms_submit_time)}"
-        f"{instant('lrmsstart', aar.lrms_start_time)}{instant('lrmsend', aar.lrms_end_time)}"
-        f"{_service_levels(aar.wn_instance, aar.benchmark)}"
+        f'<JobUsageRecord><RecordIdentity urf:recordId="{id_head}{own_id}" urf:createTime="{created}"/>'
+        f"<JobIdentity><GlobalJobId>{escape(global_job_id) if global_job_id else own_id}</GlobalJobId>"
+        f"{f'<LocalJobId>{local_id}</LocalJobId>' if local_id else ''}</JobIdentity>{user}"
+        f"{f'<JobName>{job_name}</JobName>' if job_name else ''}{status}"
+        # These stand between Status and WallDuration, each told apart by its type. There are no zeros among them.
+        f"{f'<Disk{_SCRATCH}>{scratch_bytes}</Disk>' if scratch_bytes > 0 else ''}"
+        f"{f'<Memory{_VIRTUAL[options.memory_type]}>{virtual_kib}</Memory>' if virtual_kib > 0 else ''}"
+        f"{f'<Memory{_PHYSICAL}>{memory_kib}</Memory>' if memory_kib > 0 else ''}"
+        f"{f'<Network{_NETWORK}>{moved_bytes}</Network>' if moved_bytes > 0 else ''}{staging}"
+        f'<TimeInstant urf:type="submit">{submitted}</TimeInstant>'
+        f"{queued}{began}{ended}{node}"
         # No CpuDuration of usageType "all": SGAS adds up what it finds. No zero counts: it multiplies by Processors.
-        f"<WallDuration>{duration(aar.wall_s)}</WallDuration>"
-        f'<CpuDuration urf:usageType="user">{duration(aar.cpu_user_s)}</CpuDuration>'
-        f'<CpuDuration urf:usageType="system">{duration(aar.cpu_kernel_s)}</CpuDuration>'
-        f"{positive('NodeCount', aar.node_count)}{positive('Processors', aar.core_count)}"
-        f"<EndTime>{iso_time(aar.end_time)}</EndTime>"
-        f"<StartTime>{iso_time(start_time(aar, options.start_time_source))}</StartTime>"
-        f"<MachineName>{escape(machine_name(aar, options) or '')}</MachineName>"
-        f"{element('SubmitHost', submit_host(aar.client_host))}"
-        f"{element('Queue', aar.queue)}{element('ProjectName', aar.project)}"
-        f"{_hosts(aar.node_names, options.host_style)}"
+        f"<WallDuration>PT{wall_s}S</WallDuration>"
+        f'<CpuDuration urf:usageType="user">PT{user_s}S</CpuDuration>'
+        f'<CpuDuration urf:usageType="system">PT{kernel_s}S</CpuDuration>'
+        f"{f'<NodeCount>{nodes}</NodeCount>' if nodes > 0 else ''}"
+        f"{f'<Processors>{cores}</Processors>' if cores > 0 else ''}"
+        f"<EndTime>{iso_time(end_time)}</EndTime><StartTime>{started}</StartTime>"
+        f"{machine}{client}{queue}{hosts}"
         # What GFD.98 has no element for, in the namespaces that SGAS reads.
-        f"<deisa:SubmitTime>{iso_time(aar.submit_time)}</deisa:SubmitTime>"
-        f"{split_cpu}<sgas:ExitCode>{aar.exit_code}</sgas:ExitCode>"
-        f"{''.join(element('arc:RuntimeEnvironment', name) for name in aar.run_time_environments)}"
-        f"{_LOGGER}{_transfers(aar.transfers) if aar.transfers else ''}</JobUsageRecord>\n"
+        f"<deisa:SubmitTime>{submitted}</deisa:SubmitTime>"
+        f"{split_cpu}<sgas:ExitCode>{exit_code}</sgas:ExitCode>{environments}{files}</JobUsageRecord>\n"
     )
 
 
@@ -130,19 +183,11 @@ def local_job_id(aar: AAR, options: UROptions) -> str | None:
     return None if len(text) > RULES["local_job_id"].most or carried(text).startswith("/") else text
 
 
-# Users come back with every job: a site has thousands of jobs for each combination.
-@lru_cache(maxsize=4096)
-def _user_identity(
-    local_user: str | None,
-    user_dn: str | None,
-    vo: str | None,
-    fqans: tuple[str, ...],
-    auth_groups: tuple[str, ...],
-    options: UROptions,
-) -> str:
-    user = (local_user or "").partition(":")[0]
-    own = element("LocalUserId", user) + element("GlobalUserName", user_dn)
-    inside = own + _virtual_organisation(vo, fqans, auth_groups, options)
+def user_identity(aar: AAR, options: UROptions) -> str:
+    """The UserIdentity, or nothing of nobody."""
+    user = (aar.local_user or "").partition(":")[0]
+    own = element("LocalUserId", user) + element("GlobalUserName", aar.user_dn)
+    inside = own + _virtual_organisation(aar.vo, aar.fqans, aar.auth_groups, options)
     return f"<UserIdentity>{inside}</UserIdentity>" if inside else ""
 
 
@@ -179,38 +224,28 @@ def _attribute(fqan: FQAN, style: str) -> str:
     return f"<vo:Attribute>{inside}</vo:Attribute>"
 
 
-def _staging(transfers: tuple[Transfer, ...]) -> str:
-    """How long data staging lasted, from the first request to the last byte, in each direction."""
-    parts = []
-    for name, wanted in (("stagein", False), ("stageout", True)):
-        chosen = [transfer for transfer in transfers if (transfer.kind == "output") is wanted]
-        if chosen:
-            seconds = max(transfer.end_time for transfer in chosen) - min(transfer.start_time for transfer in chosen)
-            parts.append(f'<TimeDuration urf:type="{name}">{duration(max(seconds, 0))}</TimeDuration>')
-    return "".join(parts)
-
-
-@lru_cache(maxsize=1024)
-def _service_levels(wn_instance: str | None, benchmark: str | None) -> str:
-    parsed = parsed_benchmark(benchmark)
-    instance = f'<ServiceLevel urf:type="wninstance">{escape(wn_instance)}</ServiceLevel>' if wn_instance else ""
+def service_levels(aar: AAR, _options: UROptions) -> str:
+    """What a core of the node was worth, and what kind of node it was."""
+    parsed, kind = parsed_benchmark(aar.benchmark), aar.wn_instance
+    instance = f'<ServiceLevel urf:type="wninstance">{escape(kind)}</ServiceLevel>' if kind else ""
     level = "" if parsed is None else f'<ServiceLevel urf:type="{parsed.type}">{parsed.value}</ServiceLevel>'
     return instance + level
 
 
-def submit_host(client_host: str | None) -> str | None:
+@lru_cache(maxsize=4096)
+def submit_host(host: str) -> str:
     """
-    The host or address that a client connected from, or None for what is neither, or too long for SGAS's column.
+    The host or address that a client connected from, or nothing for what is neither.
 
     SGAS stores addresses as they are; the schema's pattern takes names only, and of IPv4 the addresses that look so.
     """
-    host = client_host_name(client_host) if client_host else ""
-    return host if len(host) <= RULES["submit_host"].most and (is_domain_name(host) or is_address(host)) else None
+    return element("SubmitHost", host if is_domain_name(host) or is_address(host) else None)
 
 
-@lru_cache(maxsize=4096)
-def _hosts(names: tuple[str, ...], style: str) -> str:
-    if style == "joined":
+def host_elements(aar: AAR, options: UROptions) -> str:
+    """A Host for each node, or one for all."""
+    names = aar.node_names
+    if options.host_style == "joined":
         # As many whole names as SGAS's column holds.
         joined = ",".join(dict.fromkeys(name for name in names if name))
         if len(joined) > _LONGEST_JOINED_HOSTS:
@@ -220,18 +255,54 @@ def _hosts(names: tuple[str, ...], style: str) -> str:
     return "".join([*found[1:], *found[:1]])
 
 
-def _transfers(transfers: tuple[Transfer, ...]) -> str:
-    """File transfers; SGAS refuses one without a URL, and an element that holds nothing else."""
-    parts = []
-    for one in transfers:
-        url = escape(one.url)
-        name = "tr:FileUpload" if one.kind == "output" else "tr:FileDownload"
-        cached = "true" if one.kind == "cached_input" else "false"
-        from_cache = "" if one.kind == "output" else f"<tr:RetrievedFromCache>{cached}</tr:RetrievedFromCache>"
-        if url:
-            parts.append(
-                f"<{name}><tr:URL>{url}</tr:URL><tr:Size>{one.size_bytes}</tr:Size>"
-                f"<tr:StartTime>{iso_time(one.start_time)}</tr:StartTime>"
-                f"<tr:EndTime>{iso_time(one.end_time)}</tr:EndTime>{from_cache}</{name}>"
-            )
-    return f"<tr:FileTransfers>{''.join(parts)}</tr:FileTransfers>" if parts else ""
+def environments(aar: AAR, _options: UROptions) -> str:
+    """The run-time environments, and who says so."""
+    return "".join(element("arc:RuntimeEnvironment", name) for name in aar.run_time_environments) + _LOGGER
+
+
+SHARED: dict[Callable[[AAR, UROptions], Any], tuple[str, ...]] = {
+    where: ("endpoint_url", "queue", "project", "status"),
+    user_identity: ("local_user", "user_dn", "vo", "fqans", "auth_groups"),
+    service_levels: ("wn_instance", "benchmark"),
+    host_elements: ("node_names",),
+    environments: ("run_time_environments",),
+}
+"""The parts of a record that come back with many jobs, and the values that each is made of."""
+
+
+def _moved(transfers: tuple[Transfer, ...]) -> tuple[str, str]:
+    """
+    How long data staging lasted, from the first request to the last byte, in each direction; and the file transfers.
+
+    SGAS refuses a transfer without a URL, and an element that holds nothing else.
+    """
+    parts: list[str] = []
+    began: list[int] = []
+    ended: list[int] = []
+    began_out: list[int] = []
+    ended_out: list[int] = []
+    for url, size_bytes, started, finished, kind in transfers:
+        escaped = escape(url)
+        what = (
+            f"<tr:URL>{escaped}</tr:URL><tr:Size>{size_bytes}</tr:Size>"
+            f"<tr:StartTime>{iso_time(started)}</tr:StartTime><tr:EndTime>{iso_time(finished)}</tr:EndTime>"
+        )
+        if kind == "output":
+            began_out.append(started)
+            ended_out.append(finished)
+            part = f"<tr:FileUpload>{what}</tr:FileUpload>"
+        else:
+            began.append(started)
+            ended.append(finished)
+            cached = "true" if kind == "cached_input" else "false"
+            part = f"<tr:FileDownload>{what}<tr:RetrievedFromCache>{cached}</tr:RetrievedFromCache></tr:FileDownload>"
+        if escaped:
+            parts.append(part)
+    staging = (_lasted("stagein", began, ended) if began else "") + (
+        _lasted("stageout", began_out, ended_out) if began_out else ""
+    )
+    return staging, f"<tr:FileTransfers>{''.join(parts)}</tr:FileTransfers>" if parts else ""
+
+
+def _lasted(name: str, began: list[int], ended: list[int]) -> str:
+    return f'<TimeDuration urf:type="{name}">PT{max(max(ended) - min(began), 0)}S</TimeDuration>'

@@ -1,0 +1,138 @@
+"""
+Records made of parts: what comes back with many jobs is judged and rendered once, the rest by one test and one text.
+
+A format's whole rules and its own functions judge and render the parts, on a job that is sound otherwise; so there is
+one definition of each. What the test does not plainly find sound goes the long way, through the rules and the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from operator import itemgetter
+from typing import Any, Generic, TypeVar
+
+from arcacct.jobs.aar import AAR
+from arcacct.jobs.states import COMPLETED
+from arcacct.publishing.plug import Verdict
+from arcacct.targets.rules import EXACT, INT2, INT4
+from arcacct.targets.verdicts import SMALLEST_WIDTH, changed, sound_hosts
+
+Options = TypeVar("Options")
+
+_MOST_CHARACTERS = 1_000_000
+_CHARACTERS_OF_ENTRY = 100
+_NODES = ("node_names",)
+_LATEST = 2**37
+"""Of times, in the year 6325: every receiver's calendar goes on until 9999."""
+
+SOUND = AAR(
+    record_id=1, job_id="sound", local_job_id="1", endpoint_type=None, endpoint_url="https://ce.example.org/arex",
+    queue=None, user_dn=None, vo=None, status=COMPLETED, exit_code=0, submit_time=1, end_time=2, node_count=1,
+    core_count=1, memory_kib=0, virtual_memory_kib=0, wall_s=1, cpu_user_s=1, cpu_kernel_s=1, scratch_bytes=0,
+    stage_in_bytes=0, stage_out_bytes=0, benchmark="HEPSPEC:1",
+)  # fmt: skip
+"""A job that no receiver's rules find anything in: with other values in it these are judged."""
+
+
+def values(*names: str) -> Callable[[AAR], Any]:
+    """Some values of a job as a tuple, one alone as it is: at a third of the cost of asking for each by its name."""
+    return itemgetter(*map(AAR._fields.index, names))
+
+
+class _Kept(dict[Any, Any]):
+    """
+    What was made, by the values that it was made of.
+
+    All is forgotten when these come to too many characters: who may name things at will does not fill the memory.
+    """
+
+    def __init__(self, make: Callable[[Any], Any]) -> None:
+        self._make = make
+        self._characters = 0
+
+    def __missing__(self, values: Any) -> Any:
+        part = self._make(values)
+        self._characters += _CHARACTERS_OF_ENTRY + len(repr(values))
+        if self._characters > _MOST_CHARACTERS:
+            self.clear()
+            self._characters = 0
+        self[values] = part
+        return part
+
+
+_ALONE = values(
+    "job_id", "local_job_id", "job_name", "exit_code", "submit_time", "end_time", "node_count", "core_count",
+    "memory_kib", "virtual_memory_kib", "wall_s", "cpu_user_s", "cpu_kernel_s", "scratch_bytes", "stage_in_bytes",
+    "stage_out_bytes", "lrms_submit_time", "lrms_start_time", "lrms_end_time",
+)  # fmt: skip
+
+
+def _alone_sound(aar: AAR, now: int) -> bool:
+    """
+    Whether numbers and names that no other job has plainly need no repair by any receiver's rules.
+
+    May say no to a good job, never yes to a bad one. Raises TypeError for what is no whole number where one should be.
+    """
+    (
+        job_id, local_job_id, job_name, exit_code, submit_time, end_time, nodes, cores, memory_kib, virtual_memory_kib,
+        wall_s, user_s, kernel_s, scratch_bytes, stage_in_bytes, stage_out_bytes, submitted, started, ended,
+    ) = _ALONE(aar)  # fmt: skip
+    submitted = 0 if submitted is None else submitted
+    started = 0 if started is None else started
+    ended = 0 if ended is None else ended
+    # Numbers are joined by "or": only whole ones can be, and what comes of it is negative if one of them is, and below
+    # a power of two if all of them are.
+    return (
+        0 < submit_time <= end_time <= now
+        and (submit_time | end_time) < _LATEST
+        and 0 <= (wall_s | user_s | kernel_s | memory_kib | virtual_memory_kib) <= INT4 >= user_s + kernel_s
+        and 0 <= (nodes | cores) <= INT2
+        and 0 <= (scratch_bytes | stage_in_bytes | stage_out_bytes) < EXACT
+        and 0 <= (submitted | started | ended) < _LATEST
+        and isinstance(exit_code, int)
+        and 0 < len(job_id) <= SMALLEST_WIDTH >= len(job_name or "")
+        and "".join((job_id, local_job_id or "", job_name or "")).isprintable()
+    )
+
+
+def _nodes_sound(aar: AAR) -> bool:
+    return sound_hosts(aar.node_names) == aar.node_names
+
+
+class SharedParts(Generic[Options]):
+    """The parts of one format's records, each made once for all jobs that have the same values of its names."""
+
+    def __init__(
+        self,
+        accept: Callable[[AAR, int], Verdict],
+        makers: Mapping[Callable[[AAR, Options], Any], tuple[str, ...]],
+        options: Options,
+    ) -> None:
+        """``makers``, each with its names, are given a job that has nothing else of the one the part is for."""
+
+        def goes_as_it_is(aar: AAR) -> bool:
+            return accept(aar, aar.end_time) == Verdict(aar)
+
+        def kept(make: Callable[[AAR, Options], Any], names: tuple[str, ...]) -> _Kept:
+            # Jobs on many nodes have seldom the same ones: by the one rule about these, at a fifth of the cost of all.
+            is_sound = _nodes_sound if names == _NODES else goes_as_it_is
+
+            def made(found: Any) -> Any:
+                aar = changed(SOUND, **dict(zip(names, found if len(names) > 1 else (found,), strict=True)))
+                return make(aar, options) if is_sound(aar) else None
+
+            return _Kept(made)
+
+        self._kept = [(kept(make, names), values(*names)) for make, names in makers.items()]
+
+    def of(self, aar: AAR, now: int) -> list[Any] | None:
+        """
+        The parts of a record that plainly needs no repair, in the order of their makers.
+
+        ``None`` where something is odd about it: a value that no other job has, or one of which the rules would note
+        something. Raises TypeError for what is no number where one should be.
+        """
+        if not _alone_sound(aar, now):
+            return None
+        parts = [kept[values_of(aar)] for kept, values_of in self._kept]
+        return None if None in parts else parts

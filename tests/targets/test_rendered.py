@@ -1,0 +1,278 @@
+"""A record that is rendered at once is the one that rules and format make of it, one after the other."""
+
+from __future__ import annotations
+
+import pathlib
+import tracemalloc
+from typing import Any
+
+import arex_corpus as corpus
+import pytest
+from hostile_text import TEXT
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from arcacct.benchmark import Benchmark
+from arcacct.jobs import reading
+from arcacct.jobs.aar import AAR, Transfer
+from arcacct.jobs.fqan import VO, VOs
+from arcacct.publishing.batches import UNFORESEEN
+from arcacct.publishing.plug import Records, Rendered, Verdict
+from arcacct.targets.apel.families import APELRecords
+from arcacct.targets.apel.messages import APELOptions
+from arcacct.targets.auditor.plug import AuditorRecords
+from arcacct.targets.auditor.record import RecordOptions
+from arcacct.targets.parts import SharedParts
+from arcacct.targets.sgas.plug import UsageRecords
+from arcacct.targets.sgas.usage_record import UROptions
+
+NOW = 1_710_000_000
+VOMSLESS = st.sampled_from([VOs(), VOs((VO("dteam"), VO("ops", "CN=Issuer & Co", "staff")), own=True)])
+GROUPS = st.sampled_from([(), ("/atlas/prod", "/dteam/<x>")])
+PREFIXES = st.sampled_from(["", "", "ce1-", "/ce1/", "null", " x", "\x01", "é%"])
+
+USAGE_RECORDS = st.builds(
+    UROptions,
+    host=st.sampled_from([None, "", "lrms.example.org", "h" * 201, "lrms.é", "l\x01.org"]),
+    localid_prefix=PREFIXES,
+    vomsless_vo=VOMSLESS,
+    vo_groups=GROUPS,
+    start_time_source=st.sampled_from(["submit", "lrms"]),
+    vo_style=st.sampled_from(["arc", "doc"]),
+    host_style=st.sampled_from(["multi", "joined"]),
+    memory_type=st.sampled_from(["shared", "virtual"]),
+).map(lambda options: UsageRecords(options, can_replace=False))
+APEL_OPTIONS = st.builds(
+    APELOptions,
+    site=st.sampled_from(["EXAMPLE-SITE", 'Site "&" \\', "null", "Zürich"]),
+    lrms_host=st.sampled_from([None, "lrms.example.org", "none", "a.pkcs7"]),
+    localid_prefix=PREFIXES,
+    vomsless_vo=VOMSLESS,
+    vo_groups=GROUPS,
+    start_time_source=st.sampled_from(["submit", "lrms"]),
+    default_benchmark=st.just(Benchmark.parse("HEPSPEC:8")),
+    local_group_prefix=st.sampled_from(["", "local-"]),
+    arc_version=st.sampled_from([None, '6.17 "&"']),
+)
+CARS = APEL_OPTIONS.map(lambda options: APELRecords("car", options))
+JOBS = st.builds(
+    lambda kind, options, dialect: APELRecords(kind, options._replace(dialect=dialect)),
+    st.sampled_from(["individual", "individual-v04"]),
+    APEL_OPTIONS,
+    st.sampled_from(["server", "seed"]),
+)
+AUDITOR = st.builds(
+    RecordOptions,
+    site=st.sampled_from(["SITE", 'Site "%d"', " "]),
+    host=st.sampled_from([None, "lrms.example.org", "h" * 255]),
+    localid_prefix=PREFIXES,
+    vomsless_vo=VOMSLESS,
+    vo_groups=GROUPS,
+    local_group_prefix=st.sampled_from(["", "local-"]),
+    start_time_source=st.sampled_from(["wall", "lrms"]),
+    score_type=st.sampled_from([None, "HEPSPEC"]),
+    names=st.sampled_from([(), (("Cores", '100%"'), ("Memory", "-"), ("HEPSPEC", "%s"), ("subject", "-"))]),
+).map(AuditorRecords)
+FORMATS = {"usage records": USAGE_RECORDS, "CAR": CARS, "individual": JOBS, "AUDITOR": AUDITOR}
+PLAIN: dict[str, Records] = {
+    "usage records": UsageRecords(UROptions("lrms.example.org"), can_replace=False),
+    "CAR": APELRecords("car", APELOptions("EXAMPLE-SITE", lrms_host="lrms.example.org")),
+    "individual": APELRecords("individual", APELOptions("EXAMPLE-SITE", lrms_host="lrms.example.org")),
+    "AUDITOR": AuditorRecords(RecordOptions("SITE", "lrms.example.org")),
+}
+
+BOUNDS = (0, 1, 120, 2**15 - 1, 2**31 - 1, 2**37 - 1, NOW, NOW + 2 * 86400, 2**53, 253_402_300_799, 2**63 - 1)
+NUMBERS: list[Any] = [
+    *(sign * bound + more for bound in BOUNDS for more in (-1, 0, 1) for sign in (1, -1)),
+    2**80,
+    # What SQLite holds in a column of numbers, if somebody's program writes it there.
+    *(None, True, 1.0, 1.5, -0.0, 2.0**60, float("inf"), float("nan"), "", "1", "many", b"", b"1"),
+]
+WORDS = [
+    *("x" * length for length in (49, 50, 51, 94, 95, 99, 100, 101, 120, 121, 200, 201, 255, 256, 1000, 1001, 70_000)),
+    *("/4711", " 4711 ", "4711", "NONE", "null", "", " ", "%%1", "1%%", "pkcs7-mime", "-mime", "mime.17", "pkcs7"),
+    *("a\x7fb", "a\x00b", "a\nb", "a\x85b", "\ud800", "\udcc3\udca9", "\uffff", "żółć", "é" * 80, "🚀" * 64),
+    *('say "no" & <go>', "]]>", "rUkNDmRiaoAoOSAtDm"),
+]
+URLS = [
+    None, "https://ce.example.org:443/arex", f"https://{'h' * 200}/", f"https://{'h' * 201}/", "https://ü.org/",
+    "https://a.pkcs7/", "https://127.0.0.1/", "https://a\x01b/", "https://", *WORDS,
+]  # fmt: skip
+FQANS = [
+    *((), ("/atlas",), ("/atlas/Role=pilot", "/atlas/uk"), ("/atlas/" + "g" * 60,), ("/a/" + "g" * 98 + "/Role=r",)),
+    *(("/a/Role=" + "r" * 95,), ("/a/Role=" + "r" * 94,), ("atlas",), *((word,) for word in WORDS)),
+]
+SEVERAL = [(), *((word,) for word in WORDS), *(("wn1.example.org", word) for word in WORDS), ("ENV",) * 1001]
+TIME = NOW - 5000
+MOVED = [
+    (),
+    *((Transfer(word, 5, TIME, TIME, "input"),) for word in (*WORDS, "u" * 2500, "u" * 2501)),
+    *((Transfer("gsiftp://se/a", number, TIME, TIME, "input"),) for number in NUMBERS),
+    *((Transfer("gsiftp://se/a", 5, number, TIME, "cached_input"),) for number in NUMBERS),
+    *((Transfer("gsiftp://se/a", 5, TIME, number, "output"),) for number in NUMBERS),
+    (Transfer("gsiftp://se/a", 5, TIME, TIME - 9, "output"), Transfer("gsiftp://se/b", 6, TIME - 20, TIME, "output")),
+]
+VALUES: dict[str, list[Any]] = {
+    "job_id": WORDS,
+    "endpoint_url": URLS,
+    "status": ["completed", "failed", "aborted", "in-progress", ""],
+    "client_host": ["ui.example.org:34567", "[2001:db8::1]:99", "2001:db8::1", "10.0.0.1:1", None, *WORDS],
+    "benchmark": [None, "", "HEPSPEC:12.26", "hepscore23 10", "Si2k:3065", "HS06:10", "SPECint:10", "HEPSPEC:0"],
+    "fqans": FQANS,
+    "node_names": SEVERAL,
+    "run_time_environments": SEVERAL,
+    "auth_groups": [*SEVERAL, ("staff",)],
+    "transfers": MOVED,
+    "local_user": [None, "u:g", "u" * 100 + ":" + "g" * 100, "u:" + "g" * 101, *WORDS],
+}
+VALUES |= {
+    name: [None, *WORDS]
+    for name in ("local_job_id", "queue", "user_dn", "vo", "job_name", "lrms", "project", "wn_instance")
+}
+VALUES |= {name: NUMBERS for name in AAR._fields if name not in VALUES and name not in ("record_id", "endpoint_type")}
+"""What is put in the place of each value of a job."""
+
+JOB = AAR(
+    record_id=1, job_id="rUkNDmRiaoAoOSAtDm", local_job_id="4711", endpoint_type="org.nordugrid.arcrest",
+    endpoint_url="https://ce.example.org:443/arex", queue="grid", user_dn="/DC=org/CN=Test & User", vo="atlas",
+    status="completed", exit_code=0, submit_time=NOW - 9000, end_time=NOW - 100, node_count=1, core_count=8,
+    memory_kib=2_048_000, virtual_memory_kib=4_096_000, wall_s=7205, cpu_user_s=50_000, cpu_kernel_s=321,
+    scratch_bytes=1_234_567_890, stage_in_bytes=1000, stage_out_bytes=2000, fqans=("/atlas/Role=pilot", "/atlas/uk"),
+    job_name="my job", lrms="slurm", node_names=("wn1.example.org", "wn2.example.org"),
+    client_host="ui.example.org:34567", local_user="atlasprd:atlas", project="proj1", wn_instance="m5.large",
+    benchmark="HEPSPEC:12.3", run_time_environments=("ENV/PROXY", "APPS/HEP-1.0"),
+    transfers=(Transfer("https://se.example.org/in1?a=1&b=2", 600, NOW - 8000, NOW - 7900, "input"),),
+    lrms_submit_time=NOW - 8900, lrms_start_time=NOW - 8000, lrms_end_time=NOW - 200,
+)  # fmt: skip
+
+
+TEXTS = {name for name, values in VALUES.items() if isinstance(values[-1], str) and name not in ("status", "benchmark")}
+
+
+def rendered(records: Records, aar: AAR, now: int = NOW) -> Rendered | None:
+    """As publishing asks for it."""
+    try:
+        return records.rendered(aar, now)
+    except UNFORESEEN:
+        return None
+
+
+def check(records: Records, aar: AAR, now: int = NOW) -> Rendered | None:
+    """Nothing, or all that rules and format say of a job, one after the other."""
+    at_once = rendered(records, aar, now)
+    if at_once is not None:
+        assert records.accept(aar, now) == Verdict(aar)
+        text = records.text(aar, now)
+        assert at_once == Rendered(records.key(aar), text, records.group(aar), records.place(aar))
+        assert [type(value) for value in at_once] == [str, str, type(records.group(aar)), tuple]
+    return at_once
+
+
+@st.composite
+def changed_jobs(draw: st.DrawFn) -> AAR:
+    """A job that nothing is wrong with, but for a few values."""
+    names = draw(st.lists(st.sampled_from(list(VALUES)), max_size=4, unique=True))
+    values: dict[str, Any] = {name: draw(st.sampled_from(VALUES[name])) for name in names}
+    for name in names:
+        if name in TEXTS and draw(st.booleans()):
+            values[name] = draw(TEXT)
+    return JOB._replace(**values)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@given(data=st.data(), jobs=st.lists(changed_jobs(), min_size=1, max_size=4))
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+def test_at_once_or_one_after_the_other(name: str, data: st.DataObject, jobs: list[AAR]) -> None:
+    """Whatever a database holds and a site chooses, and whatever jobs came before and left their parts."""
+    records = data.draw(FORMATS[name])
+    for aar in [*jobs, JOB, *jobs]:
+        check(records, aar)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("field", VALUES)
+def test_one_value_at_a_time(name: str, field: str) -> None:
+    """Every value that is at a limit, beyond it, of another type or hard to write, in an else plain job."""
+    found = [check(PLAIN[name], JOB._replace(**{field: value})) for value in VALUES[field]]
+
+    assert any(found), "nothing was compared"
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_vo_by_the_authgroup_of_a_user(name: str) -> None:
+    """Users without attributes who differ in nothing else are of two VOs."""
+    vos = VOs((VO("dteam"), VO("ops", "CN=Issuer & Co", "staff")), own=True)
+    records = {
+        "usage records": UsageRecords(UROptions(vomsless_vo=vos), can_replace=False),
+        "CAR": APELRecords("car", APELOptions("EXAMPLE-SITE", vomsless_vo=vos)),
+        "individual": APELRecords("individual", APELOptions("EXAMPLE-SITE", vomsless_vo=vos)),
+        "AUDITOR": AuditorRecords(RecordOptions("SITE", vomsless_vo=vos)),
+    }[name]
+    nobody = JOB._replace(fqans=(), vo="dteam", auth_groups=("guests",))
+
+    found = [check(records, one) for one in (nobody, nobody._replace(auth_groups=("staff",)))]
+
+    assert [one is not None and "ops" in one.text for one in found] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        APELRecords("car", APELOptions("EXAMPLE-SITE", "ce.example.org", local_group_prefix="local-")),
+        APELRecords("individual", APELOptions("EXAMPLE-SITE", "ce.example.org", local_group_prefix="local-")),
+        AuditorRecords(RecordOptions("SITE", "ce.example.org", local_group_prefix="local-")),
+    ],
+    ids=["CAR", "individual", "AUDITOR"],
+)
+def test_a_user_of_the_grid_and_of_the_batch_system(records: Records) -> None:
+    """The same user, whose VO has another name when a job came without the CE."""
+    found = [check(records, JOB._replace(fqans=(), endpoint_url=url)) for url in (JOB.endpoint_url, None)]
+
+    assert [one is not None and "local-atlas" in one.text for one in found] == [False, True]
+
+
+@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"cpu_user_s": 2**31 - 1, "cpu_kernel_s": 1}, id="cpu-together-beyond-a-column"),
+        pytest.param({"submit_time": NOW, "end_time": NOW - 1}, id="ends-before-it-begins"),
+        pytest.param({"end_time": NOW + 1}, id="ends-in-the-future"),
+        pytest.param({"local_job_id": "rUkNDmRiaoAoOSAtDm"}, id="two-ids-alike"),
+        pytest.param({"local_job_id": "", "job_id": " x "}, id="blanks-around-the-only-id"),
+        pytest.param({"endpoint_url": "https://a.pkcs7/", "job_id": "mime1"}, id="a-word-over-a-seam"),
+        pytest.param({"endpoint_url": f"https://{'h' * 200}/", "job_id": "x" * 100}, id="long-together"),
+        pytest.param({"endpoint_url": None, "queue": None, "fqans": (), "vo": None}, id="local-and-nobodys"),
+    ],
+)
+def test_values_together(name: str, changes: dict[str, Any]) -> None:
+    """What is wrong, or different, with several values only."""
+    check(PLAIN[name], JOB._replace(**changes))
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_jobs_of_real_arexes_go_at_once(name: str, tmp_path: pathlib.Path) -> None:
+    """All of them, of either version: else nothing would be won, and little compared."""
+    found = []
+    for con in (corpus.swept(corpus.rebuild(tmp_path / "6")), corpus.swept7(tmp_path / "7")):
+        page = reading.logged_after(con, 0, 2**62)
+        assert page is not None
+        found += [check(PLAIN[name], one.aar, one.aar.end_time) for one in page.records]
+        con.close()
+
+    assert len(found) == 75
+    assert None not in found
+
+
+def test_names_at_will_do_not_fill_the_memory() -> None:
+    """Who calls the queue something else in each of 2,000 jobs, by 20,000 characters, leaves no trace of most."""
+    parts = SharedParts(lambda aar, _now: Verdict(aar), {lambda aar, _options: aar.queue: ("queue",)}, None)
+    tracemalloc.start()
+    try:
+        for number in range(2000):
+            assert parts.of(JOB._replace(queue=f"{number}{'x' * 20_000}"), NOW)
+        kept, _peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert kept < 5_000_000
