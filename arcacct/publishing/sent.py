@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from arcacct.db.durable import transaction
@@ -40,19 +40,20 @@ def versions(con: Connection, target: str, job_ids: Sequence[str], *, keeps_firs
     return {job_id: [one for one in keys.values() if one.digest] for job_id, keys in found.items()}
 
 
-def live_versions(con: Connection, target: str, kinds: Sequence[str], ended: tuple[int, int]) -> list[SentRecord]:
-    """The job records of some kinds that the receiver has with ``ended[0] <= EndTime < ended[1]``, without zeros."""
+def sent_versions(con: Connection, target: str, kinds: Sequence[str], ended: tuple[int, int]) -> Iterator[SentRecord]:
+    """
+    The job records of some kinds that the receiver was sent with ``ended[0] <= EndTime < ended[1]``, in that order.
+
+    Of a key each version, the last of which counts; one without digest was sent with zeros.
+    """
     marks = ",".join("?" * len(kinds))
-    found: dict[str, SentRecord] = {}
-    for values in con.execute(
+    rows = con.execute(
         f"SELECT {RECORD_COLUMNS} FROM Messages JOIN MessageRecords USING (MessageID) LEFT JOIN Given USING (GivenID)"
         f" WHERE Messages.Target = ? AND Kind IN ({marks}) AND EndTime >= ? AND EndTime < ?"
         " AND State IN ('accepted', 'sending') ORDER BY MessageID",
         (target, *kinds, *ended),
-    ):
-        record = SentRecord._make(values)
-        found[record.key] = record
-    return [record for record in found.values() if record.digest]
+    )
+    return map(SentRecord._make, rows)
 
 
 def unanswered_keys(con: Connection, target: str) -> set[str]:
