@@ -14,7 +14,7 @@ from arcacct.db.engine import Connection
 from arcacct.db.scratch import scratch
 from arcacct.jobs.aar import AAR
 from arcacct.publishing.digests import digests_of
-from arcacct.publishing.ledger import SentRecord
+from arcacct.publishing.sent import SentVersion
 
 _TABLES = """
     CREATE TABLE Jobs (
@@ -59,7 +59,7 @@ class MonthJobs:
     def __init__(self, con: Connection) -> None:
         self._con = con
         self._vos: dict[str | None, int] = {}
-        self._amounts: list[Amount] = []
+        self._amounts: list[list[int]] = []
 
     @classmethod
     @contextmanager
@@ -77,13 +77,17 @@ class MonthJobs:
     def _add(self, page: Sequence[AAR], with_digests: bool) -> None:
         rows = []
         for aar in page:
-            vo = self._vos.setdefault(aar.vo, len(self._vos))
-            if vo == len(self._amounts):
-                self._amounts.append(Amount())
+            vo = self._vos.get(aar.vo)
+            if vo is None:
+                vo = self._vos[aar.vo] = len(self._vos)
+                self._amounts.append([0, 0, 0])
             wall_s, cpu_s = aar.wall_s, aar.cpu_s
-            self._amounts[vo] = self._amounts[vo].plus(1, wall_s, cpu_s)
+            amount = self._amounts[vo]
+            amount[0] += 1
+            amount[1] += wall_s
+            amount[2] += cpu_s
             # Any version of the digest is found in all of them together: none is a part of two others.
-            digests = b"".join(digests_of(aar)) if with_digests else b""
+            digests = b"".join(digests_of(aar)) if with_digests else None
             rows.append((aar.job_id, aar.record_id, aar.end_time, vo, _kept(wall_s), _kept(cpu_s), digests))
         self._con.executemany(
             "INSERT INTO Jobs (JobID, RecordID, EndTime, VO, Wall, Cpu, Digests) VALUES (?, ?, ?, ?, ?, ?, ?)", rows
@@ -132,7 +136,7 @@ class MonthJobs:
         return new
 
     def sent(
-        self, records: Iterable[SentRecord], unanswered: Collection[str], vos: Collection[str | None]
+        self, versions: Iterable[SentVersion], unanswered: Collection[str], vos: Collection[str | None]
     ) -> AtReceiver:
         """
         What a receiver has, from all that it was ever sent of the month, in that order.
@@ -143,10 +147,7 @@ class MonthJobs:
         con, wanted = self._con, self._numbers(vos)
         con.executescript(_SENT)
         con.execute("BEGIN")
-        con.executemany(
-            "INSERT INTO Sent (Key, JobID, Digest, Wall) VALUES (?, ?, ?, ?)",
-            ((one.key, one.job_id, one.digest, one.wall_s) for one in records),
-        )
+        con.executemany("INSERT INTO Sent (Key, JobID, Digest, Wall) VALUES (?, ?, ?, ?)", versions)
         con.execute("CREATE INDEX Sent_Key ON Sent (Key)")
         self._keep_last("Key")
         con.execute("DELETE FROM Sent WHERE length(Digest) = 0")

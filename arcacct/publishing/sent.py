@@ -8,7 +8,7 @@ from typing import NamedTuple
 from arcacct.db.durable import transaction
 from arcacct.db.engine import Connection
 from arcacct.jobs.statuses import SQL_BY_ITSELF
-from arcacct.publishing.ledger import RECORD_COLUMNS, Message, SentRecord, SentSum, Version, stored
+from arcacct.publishing.ledger import Message, SentSum, Version, stored
 
 MANY = 500
 """As many ids as go into one question."""
@@ -40,20 +40,31 @@ def versions(con: Connection, target: str, job_ids: Sequence[str], *, keeps_firs
     return {job_id: [one for one in keys.values() if one.digest] for job_id, keys in found.items()}
 
 
-def sent_versions(con: Connection, target: str, kinds: Sequence[str], ended: tuple[int, int]) -> Iterator[SentRecord]:
+class SentVersion(NamedTuple):
+    """What a receiver was sent of a job under a key."""
+
+    key: str
+    job_id: str
+    digest: bytes
+    """Empty: zeros."""
+    wall_s: int
+
+
+def sent_versions(con: Connection, target: str, kinds: Sequence[str], ended: tuple[int, int]) -> Iterator[SentVersion]:
     """
     The job records of some kinds that the receiver was sent with ``ended[0] <= EndTime < ended[1]``, in that order.
 
-    Of a key each version, the last of which counts; one without digest was sent with zeros.
+    Of a key each version, the last of which counts.
     """
     marks = ",".join("?" * len(kinds))
     rows = con.execute(
-        f"SELECT {RECORD_COLUMNS} FROM Messages JOIN MessageRecords USING (MessageID) LEFT JOIN Given USING (GivenID)"
-        f" WHERE Messages.Target = ? AND Kind IN ({marks}) AND EndTime >= ? AND EndTime < ?"
+        "SELECT Key, JobID, MessageRecords.Digest, coalesce(Wall, 0)"
+        " FROM Messages JOIN MessageRecords USING (MessageID)"
+        f" WHERE Target = ? AND Kind IN ({marks}) AND EndTime >= ? AND EndTime < ?"
         " AND State IN ('accepted', 'sending') ORDER BY MessageID",
         (target, *kinds, *ended),
     )
-    return map(SentRecord._make, rows)
+    return map(SentVersion._make, rows)
 
 
 def unanswered_keys(con: Connection, target: str) -> set[str]:
