@@ -41,16 +41,16 @@ class MonthJob(NamedTuple):
     cpu_s: int
 
 
-class Amount(NamedTuple):
+class JobSums(NamedTuple):
     """Sums of some jobs."""
 
     jobs: int = 0
     wall_s: int = 0
     cpu_s: int = 0
 
-    def plus(self, jobs: int, wall_s: int, cpu_s: int) -> Amount:
+    def plus(self, jobs: int, wall_s: int, cpu_s: int) -> JobSums:
         """With some more."""
-        return Amount(self.jobs + jobs, self.wall_s + wall_s, self.cpu_s + cpu_s)
+        return JobSums(self.jobs + jobs, self.wall_s + wall_s, self.cpu_s + cpu_s)
 
 
 class MonthJobs:
@@ -98,9 +98,9 @@ class MonthJobs:
         """The VOs of the jobs; ``None``: jobs without one."""
         return self._vos.keys()
 
-    def amount(self, vos: Collection[str | None]) -> Amount:
+    def amount(self, vos: Collection[str | None]) -> JobSums:
         """The sums of the jobs of these VOs."""
-        total = Amount()
+        total = JobSums()
         for vo in vos:
             total = total.plus(*self._amounts[self._vos[vo]])
         return total

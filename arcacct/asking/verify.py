@@ -23,7 +23,7 @@ from arcacct.arex.importing import Archives, import_lock, settled_before
 from arcacct.arex.layout import is_job_id, scan_status_files
 from arcacct.arex.own import Ended
 from arcacct.arex.sweeping import batches, printable, reason
-from arcacct.asking.month_jobs import Amount, MonthJob, MonthJobs
+from arcacct.asking.month_jobs import JobSums, MonthJob, MonthJobs
 from arcacct.asking.portal import compare_portal
 from arcacct.asking.why import seq_of
 from arcacct.conf.places import Places
@@ -147,7 +147,7 @@ def verify(
 
     Raises InputError for an export that cannot be read, StoreError when a database cannot.
     """
-    targets = [_Target(plug, publishing, month) for plug in plugs(settings)]
+    targets = [_TargetMonth(plug, publishing, month) for plug in plugs(settings)]
     report = MonthReport()
     try:
         pages = reading.ended_between(accounting, *month_bounds(*month))
@@ -182,19 +182,19 @@ def _portals(report: MonthReport, accounting: Connection, month: Month, portal: 
         report.add(source, [(None, text) for text in texts])
 
 
-def _source(name: str, amount: Amount) -> Source:
+def _source(name: str, amount: JobSums) -> Source:
     return Source(name, *amount)
 
 
 def _control_directory(report: MonthReport, settings: Settings, jobs: MonthJobs, month: Month) -> None:
     """A-REX removes files of old jobs: it may have fewer jobs than the database, but none that is not there."""
     name = "control directory"
-    total = Amount()
+    total = JobSums()
 
     def compared() -> Iterator[Finding]:
         nonlocal total
         for batch in batches(_control_jobs(settings, month), _LOOKED_UP_JOBS):
-            ours = jobs.find(job_id for job_id, job in batch if isinstance(job, Amount))
+            ours = jobs.find(job_id for job_id, job in batch if isinstance(job, JobSums))
             for job_id, job in batch:
                 if isinstance(job, str):
                     yield job_id, job
@@ -215,7 +215,7 @@ def _control_directory(report: MonthReport, settings: Settings, jobs: MonthJobs,
         report.add(_source(name, total)._replace(agrees=not differs))
 
 
-def _control_jobs(settings: Settings, month: Month) -> Iterator[tuple[str, Amount | str]]:
+def _control_jobs(settings: Settings, month: Month) -> Iterator[tuple[str, JobSums | str]]:
     """The jobs of the month, by id with what they used, or with what is wrong with their files."""
     start, end = month_bounds(*month)
     unreadable: list[tuple[str, str]] = []
@@ -240,7 +240,7 @@ def _control_jobs(settings: Settings, month: Month) -> Iterator[tuple[str, Amoun
             wrong(job_id, path, error)
             continue
         if usage is not None:
-            yield job_id, Amount(1, usage.wall_s, usage.cpu_user_s + usage.cpu_kernel_s)
+            yield job_id, JobSums(1, usage.wall_s, usage.cpu_user_s + usage.cpu_kernel_s)
     yield from unreadable
 
 
@@ -254,7 +254,7 @@ def _arex(report: MonthReport, here: Places, con: Connection, jobs: MonthJobs, m
     if not paths:
         return
     name = "A-REX's database"
-    total, archived = Amount(), 0
+    total, archived = JobSums(), 0
 
     def compared(archives: Archives) -> Iterator[Finding]:
         nonlocal total, archived
@@ -310,7 +310,7 @@ def _absent(con: Connection, ended: Mapping[str, Ended], archived: set[str]) -> 
             yield job_id, f"ended there at {iso(one.end_time)}, and is {ours.status} in the database: {_TODO}"
 
 
-class _Target:
+class _TargetMonth:
     """What the ledger says of a target and a month."""
 
     def __init__(self, plug: Plug, publishing: Connection, month: Month) -> None:
@@ -326,7 +326,7 @@ class _Target:
 class _AtTarget:
     """What the ledger says that a receiver was given of a month, and why it lacks a job, or has one too many."""
 
-    def __init__(self, target: _Target, accounting: Connection, jobs: MonthJobs) -> None:
+    def __init__(self, target: _TargetMonth, accounting: Connection, jobs: MonthJobs) -> None:
         self._target = target
         self._plug = target.plug
         self._block = target.plug.target.block
