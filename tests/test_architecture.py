@@ -65,7 +65,7 @@ def test_imports_point_one_way() -> None:
 
 SPEAKERS = {
     "arex": {"database", "importing", "own", "reconciling"},
-    "asking": {"health_rows", "job_record", "questions", "reading", "why"},
+    "asking": {"health_rows", "job_record", "month_jobs", "questions", "reading", "why"},
     "features": {"collect"},
     "gridengine": {"positions", "questions", "rows"},
     "publishing": {"given", "held", "jura", "ledger", "months", "sent"},

@@ -43,7 +43,7 @@ SETTLED_S = 3600
 _PAGE = 500
 _WRITE_BACK = 500
 """Records after which the WAL is written back: it has some 5 MB then."""
-_CACHE_KIB = 64 * 1024
+_CACHE_KIB = 16 * 1024
 _EVENTS = 5000
 _DIFFERENCES_KEPT = 1000
 _COMPLAINTS_KEPT = 20

@@ -7,10 +7,12 @@ The database is the measure. What another place has otherwise is explained job b
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from itertools import chain
 from typing import NamedTuple
 
 from arcacct.arex import database as arex_database
@@ -21,6 +23,7 @@ from arcacct.arex.importing import Archives, import_lock, settled_before
 from arcacct.arex.layout import is_job_id, scan_status_files
 from arcacct.arex.own import Ended
 from arcacct.arex.sweeping import batches, printable, reason
+from arcacct.asking.month_jobs import JobSums, MonthJob, MonthJobs
 from arcacct.asking.portal import compare_portal
 from arcacct.asking.why import seq_of
 from arcacct.conf.places import Places
@@ -34,7 +37,6 @@ from arcacct.jobs.cells import usage_cells
 from arcacct.jobs.states import ABORTED, IN_PROGRESS
 from arcacct.jobs.writing import known_jobs
 from arcacct.publishing import given, held, ledger, months, sent
-from arcacct.publishing.digests import digests_of
 from arcacct.publishing.floor import held_text
 from arcacct.publishing.instants import Month, iso, month_bounds
 from arcacct.publishing.ledger import COUNTS, SentSum
@@ -49,6 +51,8 @@ _LOCKED_S = 2.0
 _PATIENCE_S = 20.0
 """How long to wait for a moment in which A-REX does not write."""
 _LOOKED_UP_JOBS = 500
+_IN_MEMORY_BYTES = 1_000_000
+"""Of what is told of single jobs; more goes to disk."""
 _TODO = "`arcacct import arex` takes it over"
 
 
@@ -73,42 +77,66 @@ class Deviation(NamedTuple):
     text: str
 
 
-_Findings = list[tuple[str | None, str]]
-"""What is otherwise at a place: job id and text."""
+Finding = tuple[str | None, str]
+"""What is otherwise at a place: job id (``None``: not known by job) and text."""
 
 
-class MonthReport(NamedTuple):
-    """The whole comparison."""
+class Differences:
+    """Deviations in the order in which they were found: those of every job of a month, if need be, on disk."""
 
-    sources: list[Source]
-    differences: list[Deviation]
+    def __init__(self) -> None:
+        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES)  # noqa: SIM115  as long as it is asked
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Deviation]:
+        self._file.seek(0)
+        return (Deviation(*json.loads(line)) for line in self._file)
+
+    def append(self, one: Deviation) -> None:
+        """One more."""
+        self._file.write(json.dumps(one).encode("ascii") + b"\n")
+        self._count += 1
+
+    def close(self) -> None:
+        """Give back the room on disk."""
+        self._file.close()
+
+
+class MonthReport:
+    """The whole comparison; to be closed."""
+
+    def __init__(self) -> None:
+        self.sources: list[Source] = []
+        self.differences = Differences()
 
     @property
     def agrees(self) -> bool:
         """Whether every place has what the database has."""
         return all(source.agrees for source in self.sources)
 
-    def add(self, source: Source, found: Iterable[tuple[str | None, str]] = (), *notes: str) -> None:
+    def tell(self, place: str, found: Iterable[Finding]) -> bool:
+        """Note what is otherwise at a place; whether there was anything."""
+        before = len(self.differences)
+        for one in found:
+            self.differences.append(Deviation(place, *one))
+        return len(self.differences) > before
+
+    def add(self, source: Source, found: Iterable[Finding] = (), *notes: str) -> None:
         """
-        One more place, which agrees if nothing was ``found``: job id (``None``: not known by job) and text of each.
+        One more place, which agrees if nothing was ``found``.
 
         ``notes`` are no differences, but worth to be known.
         """
-        differences = [Deviation(source.name, *one) for one in found]
-        self.sources.append(source._replace(agrees=not differences))
-        self.differences.extend((*differences, *(Deviation(source.name, None, text) for text in notes)))
+        differs = self.tell(source.name, found)
+        self.sources.append(source._replace(agrees=source.agrees and not differs))
+        self.tell(source.name, ((None, text) for text in notes))
 
-
-class _Job(NamedTuple):
-    """What is compared of a job."""
-
-    wall_s: int
-    cpu_s: int
-    vo: str | None
-    digests: tuple[bytes, ...]
-    """In every version of the digest: whole records of a large month would fill the memory. Empty: not known."""
-    record_id: int
-    end_time: int
+    def close(self) -> None:
+        """Give back the room on disk."""
+        self.differences.close()
 
 
 def verify(
@@ -119,19 +147,30 @@ def verify(
 
     Raises InputError for an export that cannot be read, StoreError when a database cannot.
     """
-    jobs = {
-        aar.job_id: _Job(aar.wall_s, aar.cpu_s, aar.vo, digests_of(aar), aar.record_id, aar.end_time)
-        for page in reading.ended_between(accounting, *month_bounds(*month))
-        for aar in page
-    }
-    report = MonthReport([], [])
-    report.add(_source("database", jobs.values()), unsettled(settings.places, accounting, month))
-    _control_directory(report, settings, jobs, month)
-    _arex(report, settings.places, accounting, jobs, month)
+    targets = [_TargetMonth(plug, publishing, month) for plug in plugs(settings)]
+    report = MonthReport()
+    try:
+        pages = reading.ended_between(accounting, *month_bounds(*month))
+        with MonthJobs.of(pages, with_digests=any(one.has_records for one in targets)) as jobs:
+            report.add(_source("database", jobs.amount(jobs.vos)), unsettled(settings.places, accounting, month))
+            _control_directory(report, settings, jobs, month)
+            _arex(report, settings.places, accounting, jobs, month)
+            _ledger(report, settings, accounting, publishing)
+            for target in targets:
+                _AtTarget(target, accounting, jobs).compare(report)
+        _portals(report, accounting, month, portal)
+    except BaseException:
+        report.close()
+        raise
+    return report
+
+
+def _ledger(report: MonthReport, settings: Settings, accounting: Connection, publishing: Connection) -> None:
     for doubt in lives.doubts(lives.known(accounting, publishing, rehearsing=settings.places.rehearsal is not None)):
         report.add(Source("ledger"), [(None, MEANING[doubt])])
-    for plug in plugs(settings):
-        _AtTarget(plug, accounting, publishing, jobs, month).compare(report)
+
+
+def _portals(report: MonthReport, accounting: Connection, month: Month, portal: Sequence[str]) -> None:
     for path in portal:
         found = compare_portal(path, month, usage_cells(accounting, [month]))
         amount = round(found.found)
@@ -141,41 +180,52 @@ def verify(
         texts = (what, *found.differences) if found.differences else ()
         source = Source(f"portal {found.measure}", count, wall_s, cpu_s, proof="confirmed")
         report.add(source, [(None, text) for text in texts])
-    return report
 
 
-def _source(name: str, jobs: Collection[_Job]) -> Source:
-    return Source(name, len(jobs), sum(job.wall_s for job in jobs), sum(job.cpu_s for job in jobs))
+def _source(name: str, amount: JobSums) -> Source:
+    return Source(name, *amount)
 
 
-def _control_directory(report: MonthReport, settings: Settings, jobs: dict[str, _Job], month: Month) -> None:
+def _control_directory(report: MonthReport, settings: Settings, jobs: MonthJobs, month: Month) -> None:
     """A-REX removes files of old jobs: it may have fewer jobs than the database, but none that is not there."""
     name = "control directory"
-    found: list[_Job] = []
-    differences: _Findings = []
+    total = JobSums()
+
+    def compared() -> Iterator[Finding]:
+        nonlocal total
+        for batch in batches(_control_jobs(settings, month), _LOOKED_UP_JOBS):
+            ours = jobs.find(job_id for job_id, job in batch if isinstance(job, JobSums))
+            for job_id, job in batch:
+                if isinstance(job, str):
+                    yield job_id, job
+                    continue
+                total = total.plus(*job)
+                known = ours.get(job_id)
+                if known is None:
+                    yield job_id, "finished, and not in the database with this end: `arcacct sweep` records it"
+                elif (known.wall_s, known.cpu_s) != (job.wall_s, job.cpu_s):
+                    here = f"in the database {known.wall_s} s and {known.cpu_s} s"
+                    yield job_id, f"wall {job.wall_s} s and CPU {job.cpu_s} s, {here}"
+
     try:
-        for job_id, job in _control_jobs(settings, month, differences):
-            found.append(job)
-            ours = jobs.get(job_id)
-            if ours is None:
-                text = "finished, and not in the database with this end: `arcacct sweep` records it"
-                differences.append((job_id, text))
-            elif (ours.wall_s, ours.cpu_s) != (job.wall_s, job.cpu_s):
-                text = f"wall {job.wall_s} s and CPU {job.cpu_s} s, in the database {ours.wall_s} s and {ours.cpu_s} s"
-                differences.append((job_id, text))
+        differs = report.tell(name, compared())
     except OSError as error:
-        report.add(Source(name), [*differences, (None, f"{error.filename}: cannot be read: {error.strerror}")])
+        report.add(Source(name), [(None, f"{error.filename}: cannot be read: {error.strerror}")])
     else:
-        report.add(_source(name, found), differences)
+        report.add(_source(name, total)._replace(agrees=not differs))
 
 
-def _control_jobs(settings: Settings, month: Month, differences: _Findings) -> Iterator[tuple[str, _Job]]:
+def _control_jobs(settings: Settings, month: Month) -> Iterator[tuple[str, JobSums | str]]:
+    """The jobs of the month, by id with what they used, or with what is wrong with their files."""
     start, end = month_bounds(*month)
+    unreadable: list[tuple[str, str]] = []
 
     def wrong(job_id: str, path: str, error: Exception) -> None:
-        differences.append((printable(job_id), printable(reason(error, path))))
+        unreadable.append((printable(job_id), printable(reason(error, path))))
 
     for job_id, path, stat in scan_status_files(settings.places.controldir, wrong):
+        yield from unreadable
+        unreadable.clear()
         if "/finished/" not in path or not start <= stat.st_mtime < end:
             continue
         try:
@@ -190,11 +240,11 @@ def _control_jobs(settings: Settings, month: Month, differences: _Findings) -> I
             wrong(job_id, path, error)
             continue
         if usage is not None:
-            cpu_s = usage.cpu_user_s + usage.cpu_kernel_s
-            yield job_id, _Job(usage.wall_s, cpu_s, None, (), 0, usage.end_time)
+            yield job_id, JobSums(1, usage.wall_s, usage.cpu_user_s + usage.cpu_kernel_s)
+    yield from unreadable
 
 
-def _arex(report: MonthReport, here: Places, con: Connection, jobs: dict[str, _Job], month: Month) -> None:
+def _arex(report: MonthReport, here: Places, con: Connection, jobs: MonthJobs, month: Month) -> None:
     """
     A-REX may have fewer jobs (it loses some, and knows no other sources), but none that is not in the database.
 
@@ -204,32 +254,37 @@ def _arex(report: MonthReport, here: Places, con: Connection, jobs: dict[str, _J
     if not paths:
         return
     name = "A-REX's database"
-    count = wall_s = cpu_s = archived = 0
-    missing: _Findings = []
-    seen: set[str] = set()
+    total, archived = JobSums(), 0
+
+    def compared(archives: Archives) -> Iterator[Finding]:
+        nonlocal total, archived
+        for page in (page for path in paths for page in _pages(here, path, month)):
+            ended = page
+            if len(paths) > 1:
+                new = jobs.first_seen(list(page))
+                ended = {job_id: one for job_id, one in page.items() if job_id in new}
+            ours: dict[str, MonthJob] = {}
+            for some in batches(ended, _LOOKED_UP_JOBS):
+                ours |= jobs.find(some)
+            for job_id, one in ended.items():
+                total = total.plus(1, one.wall_s, one.cpu_s)
+                if job_id in ours and ours[job_id].wall_s < one.wall_s:
+                    text = f"wall {one.wall_s} s, in the database {ours[job_id].wall_s} s"
+                    yield job_id, f"{text}; `arcacct job info` shows what ours is from"
+            absent = [(job_id, one) for job_id, one in ended.items() if job_id not in ours]
+            for lacking in map(dict, batches(absent, _LOOKED_UP_JOBS)):
+                put_away = archives.archived(con, {job_id: one.end_time for job_id, one in lacking.items()})
+                archived += len(put_away)
+                yield from _absent(con, lacking, put_away)
+
     try:
         with closing(Archives(con)) as archives:
-            for page in (page for path in paths for page in _pages(here, path, month)):
-                ended = {job_id: one for job_id, one in page.items() if job_id not in seen}
-                if len(paths) > 1:
-                    seen.update(ended)
-                count += len(ended)
-                wall_s += sum(one.wall_s for one in ended.values())
-                cpu_s += sum(one.cpu_s for one in ended.values())
-                for job_id, one in ended.items():
-                    if job_id in jobs and jobs[job_id].wall_s < one.wall_s:
-                        text = f"wall {one.wall_s} s, in the database {jobs[job_id].wall_s} s"
-                        missing.append((job_id, f"{text}; `arcacct job info` shows what ours is from"))
-                absent = [(job_id, one) for job_id, one in ended.items() if job_id not in jobs]
-                for some in map(dict, batches(absent, _LOOKED_UP_JOBS)):
-                    put_away = archives.archived(con, {job_id: one.end_time for job_id, one in some.items()})
-                    archived += len(put_away)
-                    missing.extend(_absent(con, some, put_away))
+            differs = report.tell(name, compared(archives))
     except (InputError, StoreError) as error:
         report.add(Source(name), (), f"cannot be compared now: {error}")
         return
     notes = [f"{archived} of its jobs are in an archive of `arcacct db prune`: no difference"] if archived else []
-    report.add(Source(name, count, wall_s, cpu_s), missing, *notes)
+    report.add(_source(name, total)._replace(agrees=not differs), (), *notes)
 
 
 def _pages(here: Places, path: str, month: Month) -> Iterator[dict[str, Ended]]:
@@ -255,59 +310,75 @@ def _absent(con: Connection, ended: Mapping[str, Ended], archived: set[str]) -> 
             yield job_id, f"ended there at {iso(one.end_time)}, and is {ours.status} in the database: {_TODO}"
 
 
+class _TargetMonth:
+    """What the ledger says of a target and a month."""
+
+    def __init__(self, plug: Plug, publishing: Connection, month: Month) -> None:
+        known = months.published(publishing, plug.target.block).get(month)
+        self.plug = plug
+        self.ledger = publishing
+        self.month = month
+        self.ended = month_bounds(*month)
+        self.kind = plug.kind if known is None else known.kind
+        self.has_records = plug.has_records(self.kind)
+
+
 class _AtTarget:
     """What the ledger says that a receiver was given of a month, and why it lacks a job, or has one too many."""
 
-    def __init__(
-        self, plug: Plug, accounting: Connection, publishing: Connection, jobs: dict[str, _Job], month: Month
-    ) -> None:
-        start, end = month_bounds(*month)
-        self._plug = plug
-        self._block = plug.target.block
+    def __init__(self, target: _TargetMonth, accounting: Connection, jobs: MonthJobs) -> None:
+        self._target = target
+        self._plug = target.plug
+        self._block = target.plug.target.block
         self._accounting = accounting
-        self._ledger = publishing
+        self._ledger = target.ledger
         self._jobs = jobs
-        self._wanted = {job_id: job for job_id, job in jobs.items() if plug.target.wants(job.vo)}
-        self._month = month
-        self._held_month = months.held_month(publishing, self._block, month)
-        self._aside = {
-            one.job_id: one for one in held.set_aside(publishing, target=self._block) if start <= one.end_time < end
-        }
-        self._cursor = ledger.cursor(publishing, self._block)
-        self._unanswered = sent.unanswered_keys(publishing, self._block)
+        self._vos = [vo for vo in jobs.vos if target.plug.target.wants(vo)]
+        self._wanted = jobs.amount(self._vos)
+        self._held_month = months.held_month(self._ledger, self._block, target.month)
+        self._is_any_aside = held.is_any_aside(self._ledger, self._block, target.ended)
+        self._cursor = ledger.cursor(self._ledger, self._block)
+        self._unanswered = sent.unanswered_keys(self._ledger, self._block)
 
     def compare(self, report: MonthReport) -> None:
         """Its jobs or its sums, and the counts of the sync message."""
-        plug = self._plug
-        known = months.published(self._ledger, self._block).get(self._month)
-        kind = plug.kind if known is None else known.kind
-        source, differences = self._delivered() if plug.has_records(kind) else self._sums(kind)
-        # Why nobody can say that the receiver has what it should have.
-        doubts = [] if self._held_month is None else [held_text(self._held_month)]
-        if in_doubt := names_in_doubt(self._accounting, self._ledger, plug):
-            doubts.append(in_doubt)
-        elif lives.doubt_seq(self._ledger, self._block) is not None:
-            doubts.append(
-                "an older ledger was put back: what was sent since is unknown until the next run has sent it again"
-            )
-        report.add(source._replace(proof=plug.proof), [*((None, text) for text in doubts), *differences])
+        plug, name = self._plug, self._plug.target.name
+        compare = self._delivered if self._target.has_records else self._sums
+        doubts = [(None, text) for text in self._doubts()]
+        source, differences = compare()
+        report.add(source._replace(proof=plug.proof), chain(doubts, differences))
         if plug.counts is not None:
             # It tells the receiver how many jobs it was given.
             said = sum(one.jobs for one in self._live_sums(COUNTS))
-            missed = not source.jobs and bool(self._wanted)
+            missed = not source.jobs and bool(self._wanted.jobs)
             counted = "and the database has some" if missed else f"{source.jobs or 'none'} were given"
             wrong = [] if said == source.jobs and not missed else [(None, f"announces {said} jobs, {counted}")]
-            report.add(Source(f"{plug.target.name} sync", said, proof=plug.proof), wrong)
+            report.add(Source(f"{name} sync", said, proof=plug.proof), wrong)
+
+    def _doubts(self) -> Iterator[str]:
+        """Why nobody can say that the receiver has what it should have."""
+        if self._held_month is not None:
+            yield held_text(self._held_month)
+        if in_doubt := names_in_doubt(self._accounting, self._ledger, self._plug):
+            yield in_doubt
+        elif lives.doubt_seq(self._ledger, self._block) is not None:
+            yield "an older ledger was put back: what was sent since is unknown until the next run has sent it again"
 
     def _live_sums(self, kind: str) -> list[SentSum]:
         """The sums of a kind that the receiver has, without those in doubt."""
-        live = sent.live_sums(self._ledger, self._block, *self._month)
+        live = sent.live_sums(self._ledger, self._block, *self._target.month)
         return [one for found, one in live if found == kind and one.key not in self._unanswered]
 
-    def _why_not(self, job_id: str, job: _Job) -> str:
-        """Why it has not got a job."""
-        if job_id in self._aside:
-            return f"{self._aside[job_id].state}: {self._aside[job_id].reason}"
+    def _aside(self, job: MonthJob) -> str | None:
+        """Why a job is set aside, if it is."""
+        if not self._is_any_aside:
+            return None
+        start, end = self._target.ended
+        found = held.set_aside(self._ledger, target=self._block, job_id=job.job_id)
+        return next((f"{one.state}: {one.reason}" for one in found if start <= one.end_time < end), None)
+
+    def _why_not(self, job: MonthJob) -> str:
+        """Why it has not got a job, for all that is known but that it is set aside."""
         if self._cursor is None:
             return "not sent: the target never published"
         if job.end_time < self._cursor.start_end_time:
@@ -319,49 +390,54 @@ class _AtTarget:
             return "waits for the next run"
         return "not sent, for a reason that the ledger does not know; `arcacct republish` sends it"
 
-    def _delivered(self) -> tuple[Source, _Findings]:
-        has = {
-            one.job_id: one
-            for one in sent.live_versions(
-                self._ledger, self._block, self._plug.record_kinds, month_bounds(*self._month)
-            )
-            if one.key not in self._unanswered
-        }
-        differences: _Findings = [
-            (job_id, self._why_not(job_id, job)) for job_id, job in self._wanted.items() if job_id not in has
-        ]
-        same = []
-        for job_id, one in has.items():
-            job = self._wanted.get(job_id)
-            if job is not None and one.digest in job.digests:
-                same.append(job)
-            elif job is not None:
-                differences.append((job_id, "changed since it was sent: " + self._why_not(job_id, job)))
-            elif job_id in self._jobs:
-                differences.append((job_id, "sent, and vofilter does not select it any more"))
-            else:
-                differences.append((job_id, "sent, and not in the database with an end in this month any more"))
+    def _delivered(self) -> tuple[Source, Iterator[Finding]]:
+        has = self._jobs.sent(
+            sent.sent_versions(self._ledger, self._block, self._plug.record_kinds, self._target.ended),
+            self._unanswered,
+            self._vos,
+        )
+        is_same = not has.differing
+        is_all = is_same and has.jobs == self._wanted.jobs
         # What it was given is known by its wall time; the CPU time only where that is the database's.
-        counted = given.is_counted(self._ledger, self._block)
-        wall_s = sum(one.wall_s for one in has.values()) if counted else None
-        cpu_s = sum(job.cpu_s for job in same) if len(same) == len(has) else None
-        return Source(self._plug.target.name, len(has), wall_s, cpu_s), differences
+        wall_s = has.wall_s if given.is_counted(self._ledger, self._block) else None
+        lacking_s = 0 if is_all or not is_same else sum(job.cpu_s for job in has.missing())
+        cpu_s = self._wanted.cpu_s - lacking_s if is_same else None
 
-    def _sums(self, kind: str) -> tuple[Source, _Findings]:
+        def differences() -> Iterator[Finding]:
+            for lacking in () if is_all else has.missing():
+                yield lacking.job_id, self._aside(lacking) or self._why_not(lacking)
+            for job_id, job, is_wanted in has.otherwise():
+                if job is None:
+                    yield job_id, "sent, and not in the database with an end in this month any more"
+                elif is_wanted:
+                    why = self._aside(job) or self._why_not(job)
+                    yield job_id, f"changed since it was sent: {why}"
+                else:
+                    yield job_id, "sent, and vofilter does not select it any more"
+
+        return Source(self._plug.target.name, has.jobs, wall_s, cpu_s), differences()
+
+    def _sums(self) -> tuple[Source, Iterator[Finding]]:
         """Sums are known by their jobs, and how long these ran; who is missing, as far as it is known."""
+        kind = self._target.kind
         live = self._live_sums(kind)
         jobs = sum(one.jobs for one in live)
         known = [one.wall_s for one in live if one.wall_s is not None]
         wall_s = sum(known) if len(known) == len(live) else None
-        ours, ours_s = len(self._wanted), sum(job.wall_s for job in self._wanted.values())
-        differences: _Findings = []
-        if jobs != ours:
-            differences.append((None, f"{jobs} jobs, in the database {ours}"))
-        elif wall_s is not None and wall_s != ours_s:
-            text = f"{wall_s / _HOUR_S:.3f} h of wall time, in the database {ours_s / _HOUR_S:.3f} h"
-            differences.append((None, text))
-        for job_id, job in self._wanted.items() if differences else ():
-            why = self._why_not(job_id, job)
-            if job_id in self._aside or why.startswith("waits"):
-                differences.append((job_id, why))
-        return Source(f"{self._plug.target.name} {kind}", jobs, wall_s), differences
+
+        def differences() -> Iterator[Finding]:
+            ours, ours_s = self._wanted.jobs, self._wanted.wall_s
+            if jobs != ours:
+                yield None, f"{jobs} jobs, in the database {ours}"
+            elif wall_s is not None and wall_s != ours_s:
+                text = f"{wall_s / _HOUR_S:.3f} h of wall time, in the database {ours_s / _HOUR_S:.3f} h"
+                yield None, text
+            else:
+                return
+            for job in self._jobs.wanted(self._vos):
+                aside = self._aside(job)
+                why = aside or self._why_not(job)
+                if aside is not None or why.startswith("waits"):
+                    yield job.job_id, why
+
+        return Source(f"{self._plug.target.name} {kind}", jobs, wall_s), differences()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import closing
+from functools import partial
 
 import click
 
 from arcacct.cli.context import places_of, settings_of
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.speech import complain, confirm, examples, say
+from arcacct.cli.working import STOPPED, progress, stopping_when_asked
 from arcacct.conf.places import Places
 from arcacct.db.opening import (
     accounting,
@@ -96,16 +98,32 @@ def check(ctx: click.Context) -> int:
     Look for damage in both databases; changes nothing, and others go on writing.
 
     Pages and indexes, references, the schema, rows without a record, the log of finished records, and the usage cells
-    against a recount. Exits with 74 when something is wrong.
+    against a recount, table by table. Exits with 74 when something is wrong. Stopped, the same command goes on within
+    a day.
     """
-    from arcacct.jobs.check import check as check_all  # noqa: PLC0415  sqlite-utils is slow to import
+    from arcacct.jobs.check import Checked  # noqa: PLC0415  sqlite-utils is slow to import
+    from arcacct.jobs.check import check as check_all  # noqa: PLC0415
 
-    bad = 0
-    for one in check_all(places_of(ctx)):
-        say(f"{one.database}: {one.question}: {'wrong' if one.problems else 'ok'}")
-        complain(*(f"{one.database}: {problem}" for problem in one.problems))
-        bad += bool(one.problems)
-    return StoreError.exit_code if bad else 0
+    done = parts = 0
+    answers: list[Checked] = []
+
+    def told(now: int, of: int) -> None:
+        nonlocal done, parts
+        done, parts = now, of
+        show(now, of)
+
+    try:
+        with progress("Parts") as show, stopping_when_asked() as stopping:
+            answers.extend(check_all(places_of(ctx), progress=told, stopping=stopping))
+    finally:
+        # Behind the bar, which may be on the same terminal; and what was answered before a database failed.
+        for one in answers:
+            say(f"{one.database}: {one.question}: {'wrong' if one.problems else 'ok'}")
+            complain(*(f"{one.database}: {problem}" for problem in one.problems))
+    if done < parts:
+        complain(f"stopped: {done} of {parts} parts are looked at; the same command again goes on with the others")
+        return STOPPED
+    return StoreError.exit_code if any(one.problems for one in answers) else 0
 
 
 @db.command(
@@ -233,13 +251,13 @@ def prune(
     without: tuple[str, ...],
     controldir: str | None,
     yes: bool,
-) -> None:
+) -> int:
     """
     Move jobs that ended before TIME into an archive, a database of the same schema.
 
     Only jobs that every target has been sent, that nothing holds back, and that are gone from the control directory.
     Monthly usage still counts them; queries can attach the archive. The file becomes smaller by `arcacct db optimize
-    --shrink`.
+    --shrink`. Others have their turn every few hundred jobs; stopped, the same command goes on.
     """
     from arcacct.arex.layout import scan_status_files  # noqa: PLC0415  with its command
     from arcacct.jobs import prune as pruning  # noqa: PLC0415  slow to import
@@ -273,15 +291,28 @@ def prune(
     for reason, jobs in plan.left:
         say(f"{jobs} jobs stay: {reason}", err=True)
     if dry_run or not plan.jobs:
-        return
+        return 0
     _ask(f"move {plan.jobs} jobs into {wishes.archive}?", yes=yes)
     with (
         accounting(here) as con,
-        publishing_lock(here.publishing_lock),
         closing(read_publishing(here)) as publishing,
+        progress("Jobs") as show,
+        stopping_when_asked() as stopping,
     ):
-        moved = pruning.prune(here, con, publishing, wishes)
+        moved = pruning.prune(
+            here,
+            con,
+            publishing,
+            wishes,
+            alone=partial(publishing_lock, here.publishing_lock),
+            progress=lambda jobs: show(jobs, plan.jobs),
+            stopping=stopping,
+        )
     say(f"{wishes.archive}: {moved.jobs} jobs moved")
+    if not moved.is_whole:
+        complain(f"stopped: {moved.jobs} of {plan.jobs} jobs are moved; the same command again goes on with the others")
+        return STOPPED
+    return 0
 
 
 def _site(here: Places) -> Places:

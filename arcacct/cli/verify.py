@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
@@ -94,27 +95,20 @@ def verify(
         opening.translating(settings.places.database),
         closing(opening.read_accounting(settings.places)) as ours,
         closing(opening.read_publishing(settings.places)) as ledger,
+        closing(compare(settings, ours, ledger, month, portal)) as report,
     ):
-        report = compare(settings, ours, ledger, month, portal)
         for kind, name, figures in asked:
             start, end = month_bounds(*month)
             found = lrms_month(name, figures(start - DAY_S, end + DAY_S), ours, kind, month)
-            report.add(found.source, [(one.job_id, one.text) for one in found.differences])
+            report.add(found.source, ((one.job_id, one.text) for one in found.differences))
             groups[name] = found.groups
-    _show(report, groups, form, len(report.differences) if everything else _SHOWN)
-    return 0 if report.agrees else 1
+        _show(report, groups, form, len(report.differences) if everything else _SHOWN)
+        return 0 if report.agrees else 1
 
 
 def _show(report: MonthReport, groups: dict[str, list[Group]], form: str, most: int) -> None:
     if form == "json":
-        found = {
-            "agrees": report.agrees,
-            "sources": [source._asdict() for source in report.sources],
-            "differences": [one._asdict() for one in report.differences],
-        }
-        if groups:
-            found["groups"] = {name: [_group(one) for one in some] for name, some in groups.items()}
-        block(json.dumps(found, indent=1), data)
+        _show_json(report, groups)
         return
     columns = ("place", "jobs", "wall_h", "cpu_h", "agrees", "proof")
     rows = []
@@ -133,6 +127,24 @@ def _show(report: MonthReport, groups: dict[str, list[Group]], form: str, most: 
     for name, count in shown.items():
         if count > most:
             say(f"{name}: and {count - most} more; --all shows them", err=form != "table")
+
+
+def _show_json(report: MonthReport, groups: dict[str, list[Group]]) -> None:
+    """One object; the differences, which may be as many as the month has jobs, one after the other."""
+    found: dict[str, object] = {
+        "agrees": report.agrees,
+        "sources": [source._asdict() for source in report.sources],
+        "differences": [],
+    }
+    if groups:
+        found["groups"] = {name: [_group(one) for one in some] for name, some in groups.items()}
+    # Within a text there would be backslashes before the quotes.
+    before, name, after = json.dumps(found, indent=1).partition('"differences": [')
+    text = before + name
+    for one in report.differences:
+        block(text, data)
+        text = textwrap.indent(json.dumps(one._asdict(), indent=1), "  ") + ","
+    block((f"{text[:-1]}\n " if len(report.differences) else text) + after, data)
 
 
 _GROUP = (

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Event
 
 import click
 
@@ -38,6 +39,23 @@ def until_asked() -> Iterator[None]:
 
 
 @contextmanager
+def stopping_when_asked() -> Iterator[Callable[[], bool]]:
+    """Whether SIGTERM or Ctrl-C came, for what can stop between two slices; a second one ends it at once."""
+    asked = Event()
+
+    def ask(number: int, _frame: object) -> None:
+        asked.set()
+        signal.signal(number, signal.default_int_handler)
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield asked.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
 def progress(label: str, *, has_end: bool = True) -> Iterator[Callable[[int, int], None]]:
     """To be told how many of how many are done: a bar on a terminal, nothing elsewhere, or with no end to come to."""
     if not has_end or not sys.stderr.isatty():
@@ -53,6 +71,10 @@ def progress(label: str, *, has_end: bool = True) -> Iterator[Callable[[int, int
             bar.update(done - bar.pos)
 
         yield show
+
+
+STOPPED = 130
+"""The exit code of what was stopped by Ctrl-C."""
 
 
 def tell_retried(done: Retried) -> None:

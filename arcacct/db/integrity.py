@@ -10,15 +10,26 @@ from arcacct.db.engine import Connection
 from arcacct.db.schema import DatabaseKind, in_memory
 
 
-def pages(con: Connection) -> list[str]:
-    return [text for (text,) in con.execute("PRAGMA integrity_check") if text != "ok"]
+def tables(con: Connection) -> list[str]:
+    """Each can be looked at alone: a WAL begins anew only when nobody reads, and all hooks read what it has."""
+    return [name for (name,) in con.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
 
 
-def references(con: Connection) -> list[str]:
+def pages(con: Connection, table: str) -> list[str]:
+    """What is wrong with a table's pages and its indexes."""
+    return [text for (text,) in con.execute(f"PRAGMA integrity_check({_quoted(table)})") if text != "ok"]
+
+
+def references(con: Connection, table: str) -> list[str]:
+    """The rows of a table that refer to none."""
     return [
         f"{table} row {row}: {parent} has no such row"
-        for table, row, parent, _id in con.execute("PRAGMA foreign_key_check")
+        for table, row, parent, _id in con.execute(f"PRAGMA foreign_key_check({_quoted(table)})")
     ]
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def schema(con: Connection, kind: DatabaseKind) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -16,6 +17,10 @@ from arcacct.db.transaction import open_lock
 from arcacct.errors import StoreBusy, StoreError
 
 _OURS = "arcacct: "
+_IN_TURNS = f"{_OURS}prune "
+"""A work that lets others have their turn again and again: for that one is worth waiting."""
+_TURN_S = 5.0
+"""How long its part between two turns may take; some tenths of a second do."""
 _RESTORE = "`arcacct db restore FILE`"
 _AGAIN = {"init": "`arcacct db init --new-life`"}
 """What goes on with a work that was interrupted while there was no database, by its first word."""
@@ -70,6 +75,8 @@ def refuse_maintenance(database: str) -> None:
     """
     Raise StoreBusy while a database is being worked on; what a killed process left behind is cleared away.
 
+    For a prune it waits until others have their turn.
+
     Raises StoreError when that was in the middle of a restore, so that there is no database.
     """
     path = _path(database)
@@ -84,7 +91,10 @@ def refuse_maintenance(database: str) -> None:
         words = os.pread(fd, 200, 0).decode("utf-8", "replace").strip()
         if not words.startswith(_OURS):
             raise StoreBusy(f"{path} is there: somebody made it by hand to work on the database; remove it when done")
-        if not _lock(fd):
+        deadline = time.monotonic() + (_TURN_S if words.startswith(_IN_TURNS) else 0)
+        while not (is_ours := _lock(fd)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if not is_ours:
             raise StoreBusy(f"{path}: the database is being worked on ({words}); try again later")
         if not os.path.exists(database):
             raise StoreError(f"{path}: {words} was interrupted; run {_AGAIN.get(words.split()[1], _RESTORE)} again")

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
-from contextlib import closing
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, suppress
+from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 from arcacct.conf.places import Places
 from arcacct.db import opening
 from arcacct.db.connect import open_for_reading
 from arcacct.db.engine import Connection
-from arcacct.db.integrity import pages, references, schema
-from arcacct.db.schema import ACCOUNTING, PUBLISHING
+from arcacct.db.integrity import pages, references, schema, tables
+from arcacct.db.schema import ACCOUNTING, PUBLISHING, DatabaseKind, incarnation
+from arcacct.files.foreign import private
 from arcacct.jobs import cells
 from arcacct.jobs.recorder import CHILDREN
 from arcacct.jobs.statuses import SQL_FINAL
 
 _SHOWN = 10
+_SLICE_RECORDS = 100_000
+_KEPT_S = 86_400
+"""How long answers of a check that was stopped are good enough."""
 
 
 class Checked(NamedTuple):
@@ -29,24 +37,109 @@ class Checked(NamedTuple):
     """Empty when all is well."""
 
 
-def check(here: Places) -> Iterator[Checked]:
+Ask = Callable[[], list[str]]
+"""One part of a question, in a read transaction of its own; gives the problems."""
+
+
+class _Question(NamedTuple):
+    """A question to a database, in parts by their names."""
+
+    database: str
+    text: str
+    parts: Mapping[str, Ask]
+
+
+def check(
+    here: Places,
+    *,
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
+    stopping: Callable[[], bool] = lambda: False,
+) -> Iterator[Checked]:
     """
     Ask everything, one question after the other; nothing is changed, and others go on writing.
 
-    Raises StoreError when a database cannot be opened or read at all.
+    ``progress`` is told of each part that is done. With ``stopping`` it ends behind a part as soon as that is true, and
+    the next one, within a day, begins there. Raises StoreError when a database cannot be opened or read at all.
     """
     opening.require(here)
-    for path, kind in ((here.database, ACCOUNTING), (here.publishing_database, PUBLISHING)):
-        if kind is PUBLISHING and not os.path.exists(path):
-            continue
-        with closing(open_for_reading(path, kind.schema)) as con, opening.translating(path):
-            yield Checked(path, "pages and indexes (integrity_check)", _few(pages(con)))
-            yield Checked(path, "references between tables", _few(references(con)))
-            yield Checked(path, "schema, compared with a new database", _few(schema(con, kind)))
-            if kind is ACCOUNTING:
-                yield Checked(path, "rows without a record", _few(_orphans(con)))
-                yield Checked(path, "log of finished records", _few(_log(con)))
-                yield Checked(path, "usage cells, compared with a recount", _few(cells.differences(con)))
+    with ExitStack() as stack:
+        questions: list[_Question] = []
+        lives: list[str] = []
+        for path, kind in ((here.database, ACCOUNTING), (here.publishing_database, PUBLISHING)):
+            if kind is ACCOUNTING or os.path.exists(path):
+                con = stack.enter_context(closing(open_for_reading(path, kind.schema)))
+                with opening.translating(path):
+                    questions += _questions(path, con, kind)
+                    lives.append(incarnation(con) if kind is ACCOUNTING else "")
+        known = _Known(here, lives[0])
+        done, parts = 0, sum(len(question.parts) for question in questions)
+        for question in questions:
+            problems: list[str] = []
+            for name, ask in question.parts.items():
+                if stopping():
+                    known.keep()
+                    return
+                with opening.translating(question.database):
+                    problems += known.answer(f"{question.database}: {question.text}: {name}", ask)
+                done += 1
+                progress(done, parts)
+            yield Checked(question.database, question.text, _few(problems))
+        known.forget()
+
+
+def _questions(path: str, con: Connection, kind: DatabaseKind) -> Iterator[_Question]:
+    names = tables(con)
+    yield _Question(path, "pages and indexes (integrity_check)", _parts(pages, con, ("sqlite_schema", *names)))
+    yield _Question(path, "references between tables", _parts(references, con, names))
+    yield _Question(path, "schema, compared with a new database", {"": partial(schema, con, kind)})
+    if kind is ACCOUNTING:
+        (highest,) = con.execute("SELECT ifnull(max(RecordID), 0) FROM AAR").fetchone()
+        # What is below the first record or above the last one belongs to their slices.
+        bounds = ["", *range(_SLICE_RECORDS, highest, _SLICE_RECORDS), ""]
+        slices = list(pairwise(bounds))
+        orphans = {
+            f"{table} from {low}": partial(_orphans, con, table, low, high)
+            for table in (*CHILDREN, "RecordNotes", "AuthGroups")
+            for low, high in slices
+        }
+        yield _Question(path, "rows without a record", orphans)
+        log = {f"from {low}": partial(_unlogged, con, low, high) for low, high in slices}
+        yield _Question(path, "log of finished records", {**log, "numbers": partial(_log, con)})
+        yield _Question(path, "usage cells, compared with a recount", {"": partial(cells.differences, con)})
+
+
+def _parts(ask: Callable[[Connection, str], list[str]], con: Connection, names: Iterable[str]) -> dict[str, Ask]:
+    return {name: partial(ask, con, name) for name in names}
+
+
+class _Known:
+    """What was answered before somebody stopped the check, in a file beside the database."""
+
+    def __init__(self, here: Places, life: str) -> None:
+        self._path = os.path.join(here.directory, "check.json")
+        self._life = life
+        self._answers: dict[str, list[str]] = {}
+        self._begun_s = time.time()
+        # Whatever else is in it is none that we wrote.
+        with suppress(OSError, ValueError, KeyError, TypeError), open(self._path, encoding="utf-8") as file:
+            found = json.load(file)
+            if found["life"] == life and 0 <= self._begun_s - found["begun_s"] < _KEPT_S:
+                self._begun_s, self._answers = found["begun_s"], dict(found["answers"])
+
+    def answer(self, what: str, ask: Ask) -> list[str]:
+        if what not in self._answers:
+            self._answers[what] = ask()
+        return self._answers[what]
+
+    def keep(self) -> None:
+        """Where nothing can be written the next check begins anew."""
+        found = {"life": self._life, "begun_s": self._begun_s, "answers": self._answers}
+        with suppress(OSError), open(self._path, "w", encoding="utf-8", opener=private) as file:
+            json.dump(found, file)
+
+    def forget(self) -> None:
+        with suppress(OSError):
+            os.unlink(self._path)
 
 
 def _few(problems: list[str]) -> tuple[str, ...]:
@@ -55,27 +148,35 @@ def _few(problems: list[str]) -> tuple[str, ...]:
     return (*problems[:_SHOWN], f"... and {len(problems) - _SHOWN} more")
 
 
-def _orphans(con: Connection) -> list[str]:
-    problems = []
-    for table in (*CHILDREN, "RecordNotes", "AuthGroups"):
-        count = con.execute(
-            f"SELECT count(*) FROM {table} LEFT JOIN AAR ON AAR.RecordID = {table}.RecordID WHERE AAR.RecordID IS NULL"
-        ).fetchone()[0]
-        if count:
-            problems.append(f"{table}: {count} rows belong to no record")
-    return problems
+def _between(column: str, low: object, high: object) -> str:
+    """A condition for ``low <= column < high``; an empty bound is none."""
+    bounds = [f"{column} >= {low}" if low else "", f"{column} < {high}" if high else ""]
+    return " AND ".join(filter(None, bounds)) or "1"
+
+
+def _orphans(con: Connection, table: str, low: object, high: object) -> list[str]:
+    (count,) = con.execute(
+        f"SELECT count(*) FROM {table} LEFT JOIN AAR ON AAR.RecordID = {table}.RecordID WHERE AAR.RecordID IS NULL"
+        f" AND {_between(f'{table}.RecordID', low, high)}"
+    ).fetchone()
+    return [f"{table}: {count} rows belong to no record{f' (from {low} on)' if low else ''}"] if count else []
+
+
+def _unlogged(con: Connection, low: object, high: object) -> list[str]:
+    """Every final record is in the log."""
+    return [
+        f"record {record_id} ({job_id}) is {status} and not in FinishedLog: nobody publishes it"
+        for record_id, job_id, status in con.execute(
+            "SELECT AAR.RecordID, JobID, Name FROM AAR JOIN Status ON Status.ID = +StatusID"
+            " LEFT JOIN FinishedLog ON FinishedLog.RecordID = AAR.RecordID"
+            f" WHERE Name IN {SQL_FINAL} AND Seq IS NULL AND {_between('AAR.RecordID', low, high)}"
+        )
+    ]
 
 
 def _log(con: Connection) -> list[str]:
-    """Every final record is in the log, and numbers that were given out are below the one to come."""
-    problems = [
-        f"record {record_id} ({job_id}) is {status} and not in FinishedLog: nobody publishes it"
-        for record_id, job_id, status in con.execute(
-            "SELECT AAR.RecordID, JobID, Name FROM AAR JOIN Status ON Status.ID = StatusID"
-            " LEFT JOIN FinishedLog ON FinishedLog.RecordID = AAR.RecordID"
-            f" WHERE Name IN {SQL_FINAL} AND Seq IS NULL"
-        )
-    ]
+    """Numbers that were given out are below the one to come."""
+    problems: list[str] = []
     highest, given_out, horizon = con.execute(
         "SELECT ifnull(max(Seq), 0), ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'FinishedLog'), 0),"
         " (SELECT Horizon FROM Fence) FROM FinishedLog"

@@ -3,6 +3,7 @@ Moving old jobs, which are finished and delivered, into an archive: a database o
 
 First into the archive, then out of the database, a slice at a time: no transaction spans both files, so after a crash
 in between a job is in both, and the next prune goes on. What a job contributed to the usage cells stays (INVARIANTS 6).
+Between two pages everybody else has a turn: hooks record, publishers publish, and what they changed is judged anew.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from typing import NamedTuple
 
 from arcacct.conf.places import Places
@@ -22,7 +23,7 @@ from arcacct.db.engine import Connection
 from arcacct.db.maintain import ARCHIVE_MARK
 from arcacct.db.maintenance import maintenance
 from arcacct.db.schema import ACCOUNTING, ensure, incarnation
-from arcacct.errors import InputError, SchemaError
+from arcacct.errors import InputError, SchemaError, StoreBusy
 from arcacct.jobs import cells
 from arcacct.jobs import rows as arex_rows
 from arcacct.jobs.reading import unescaped
@@ -39,6 +40,13 @@ KEPT = ("Contributions", "GridEngineRecords", "SlurmRuns", "FormerVersions")
 
 _PAGE = 500
 _SLICE_S = 0.02
+_TURN_S = 0.05
+"""Between two pages: who looked whether the database is free, and tries again soon, finds it so."""
+_PATIENCE_S = 600.0
+"""How long a prune waits between two pages for somebody who publishes."""
+
+Alone = Callable[[], AbstractContextManager[None]]
+"""What keeps publishers out while a page is moved; raises StoreBusy at once while one is at work."""
 
 
 class PruneWishes(NamedTuple):
@@ -63,6 +71,8 @@ class Pruned(NamedTuple):
     last_end: int | None = None
     left: tuple[tuple[str, int], ...] = ()
     """``(reason, jobs)``."""
+    is_whole: bool = True
+    """False: it was stopped before it had looked at all; the next one goes on."""
 
 
 class _Candidate(NamedTuple):
@@ -72,58 +82,80 @@ class _Candidate(NamedTuple):
     seq: int
 
 
+_Judged = tuple[_Candidate, str | None]
+"""A candidate, and why it has to stay; ``None``: it may go."""
+
+
 def plan(con: Connection, publishing: Connection, wishes: PruneWishes) -> Pruned:
     """What `prune` would do now."""
-    return _gone_through(con, publishing, wishes, lambda page: page)
+    pages = (list(_judged(con, publishing, page, wishes)) for page in _candidates(con, wishes.ended_before))
+    return _summed(([one for one, reason in judged if reason is None], judged) for judged in pages)
 
 
-def prune(here: Places, con: Connection, publishing: Connection, wishes: PruneWishes) -> Pruned:
-    """
-    Move what may go; returns what was moved and what was left.
-
-    The caller holds the publishing lock. Hooks spool meanwhile. Raises SchemaError when the archive is something else,
-    StoreError when one of the databases refuses; interrupted anywhere, the next call goes on.
-    """
-    archive = _open_archive(here, wishes.archive)
-    with closing(archive), maintenance(here.database, "prune"):
-        # What is not in the cells when it goes would be in no sum any more.
-        cells.advance(con, here)
-        counted, size = cells.position(con), 100
-
-        def move(page: Sequence[_Candidate]) -> list[_Candidate]:
-            nonlocal size
-            moved: list[_Candidate] = []
-            waiting = [one for one in page if one.seq <= counted]
-            while waiting:
-                part, waiting = waiting[:size], waiting[size:]
-                began = time.monotonic()
-                moved += _move(here, con, archive, part, wishes)
-                size = max(10, min(int(size * _SLICE_S / max(time.monotonic() - began, 1e-6)), 2 * size, _PAGE))
-            return moved
-
-        return _gone_through(con, publishing, wishes, move)
-
-
-def _gone_through(
+def prune(
+    here: Places,
     con: Connection,
     publishing: Connection,
     wishes: PruneWishes,
-    move: Callable[[list[_Candidate]], list[_Candidate]],
+    *,
+    alone: Alone = nullcontext,
+    progress: Callable[[int], None] = lambda _jobs: None,
+    stopping: Callable[[], bool] = lambda: False,
 ) -> Pruned:
-    """Every candidate, judged; ``move`` has those of a page that may go, and returns what went."""
-    life = incarnation(con)
-    # How far the targets are; one that has not begun, or that a restore set back, is at 0.
-    cursors = dict.fromkeys(wishes.targets, 0) | {
-        target: last_seq if owner == life else 0
-        for target, owner, last_seq in publishing.execute("SELECT Target, Incarnation, LastSeq FROM Targets")
-    }
-    handled = {f"[{target}]": seq for target, seq in sorted(cursors.items()) if target not in wishes.without}
+    """
+    Move what may go; returns what was moved and what was left.
+
+    While a page of jobs is moved it is ``alone`` and hooks spool. ``progress`` is told how many jobs were moved so far;
+    with ``stopping`` it ends behind a page as soon as that is true. Raises SchemaError when the archive is something
+    else, StoreBusy when somebody publishes or prunes, StoreError when one of the databases refuses; interrupted
+    anywhere, the next call goes on.
+    """
+    with closing(_open_archive(here, wishes.archive)) as archive:
+        # What is not in the cells when it goes would be in no sum any more.
+        cells.advance(con, here)
+        moving = _Moving(here, con, archive, wishes)
+        stopped, done = False, 0
+
+        def pages() -> Iterator[tuple[list[_Candidate], Sequence[_Judged]]]:
+            nonlocal stopped, done
+            for number, page in enumerate(_candidates(con, wishes.ended_before)):
+                if stopped := stopping():
+                    return
+                with _turn(alone, 0 if number == 0 else _PATIENCE_S, stopping), maintenance(here.database, "prune"):
+                    # Judged behind the locks: whoever had a turn may have changed what may go.
+                    judged = list(_judged(con, publishing, page, wishes))
+                    moved = moving.move([one for one, reason in judged if reason is None])
+                done += len(moved)
+                progress(done)
+                yield moved, judged
+                time.sleep(_TURN_S)
+
+        return _summed(pages())._replace(is_whole=not stopped)
+
+
+@contextmanager
+def _turn(alone: Alone, patience_s: float, stopping: Callable[[], bool]) -> Iterator[None]:
+    """Alone, as soon as nobody publishes any more. Raises StoreBusy when that takes too long."""
+    deadline = time.monotonic() + patience_s
+    with ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(alone())
+                break
+            except StoreBusy:
+                if time.monotonic() >= deadline or stopping():
+                    raise
+            time.sleep(_TURN_S)
+        yield
+
+
+def _summed(pages: Iterable[tuple[Sequence[_Candidate], Sequence[_Judged]]]) -> Pruned:
+    """The sums of pages: what went, or may go, of each, and how its candidates were judged."""
     result = Pruned()
     left: Counter[str] = Counter()
-    for page in _candidates(con, wishes.ended_before):
-        judged = list(_judged(publishing, page, handled, wishes))
+    for moved, judged in pages:
         left.update(reason for _one, reason in judged if reason is not None)
-        if moved := move([one for one, reason in judged if reason is None]):
+        if moved:
             first = moved[0].end_time if result.first_end is None else result.first_end
             result = Pruned(result.jobs + len(moved), first, moved[-1].end_time)
     return result._replace(left=tuple(sorted(left.items())))
@@ -146,9 +178,16 @@ def _candidates(con: Connection, ended_before: int) -> Iterator[list[_Candidate]
 
 
 def _judged(
-    publishing: Connection, page: Sequence[_Candidate], handled: Mapping[str, int], wishes: PruneWishes
-) -> Iterator[tuple[_Candidate, str | None]]:
-    """Each candidate, and why it has to stay; ``handled``: up to which Seq those who wait for records have had them."""
+    con: Connection, publishing: Connection, page: Sequence[_Candidate], wishes: PruneWishes
+) -> Iterator[_Judged]:
+    """Each candidate, and why it has to stay."""
+    life = incarnation(con)
+    # How far the targets are; one that has not begun, or that a restore set back, is at 0.
+    cursors = dict.fromkeys(wishes.targets, 0) | {
+        target: last_seq if owner == life else 0
+        for target, owner, last_seq in publishing.execute("SELECT Target, Incarnation, LastSeq FROM Targets")
+    }
+    handled = {f"[{target}]": seq for target, seq in sorted(cursors.items()) if target not in wishes.without}
     job_ids = [unescaped(one.job_id) for one in page]
     query = "SELECT DISTINCT JobID FROM HeldRecords WHERE State <> 'dropped' AND JobID IN"
     held = {row[0] for row in publishing.execute(f"{query} ({','.join('?' * len(page))})", job_ids)}
@@ -182,6 +221,30 @@ def _open_archive(here: Places, path: str) -> Connection:
             raise SchemaError(f"{path}: a database of arcacct, but no archive; give another file")
     archive.execute("INSERT OR IGNORE INTO DBConfig VALUES (?, '1')", (ARCHIVE_MARK,))
     return archive
+
+
+class _Moving:
+    """Moves pages, in slices of as many jobs as others may wait for."""
+
+    def __init__(self, here: Places, con: Connection, archive: Connection, wishes: PruneWishes) -> None:
+        self._here = here
+        self._con = con
+        self._archive = archive
+        self._wishes = wishes
+        self._size = 100
+
+    def move(self, page: Sequence[_Candidate]) -> list[_Candidate]:
+        """Returns what was moved: not what is not in the cells, nor what changed meanwhile."""
+        counted = cells.position(self._con)
+        waiting = [one for one in page if one.seq <= counted]
+        moved: list[_Candidate] = []
+        while waiting:
+            part, waiting = waiting[: self._size], waiting[self._size :]
+            began = time.monotonic()
+            moved += _move(self._here, self._con, self._archive, part, self._wishes)
+            took = max(time.monotonic() - began, 1e-6)
+            self._size = max(10, min(int(self._size * _SLICE_S / took), 2 * self._size, _PAGE))
+        return moved
 
 
 def _move(

@@ -205,6 +205,12 @@ def set_aside(con: Connection, *, target: str | None = None, job_id: str | None 
     return [Aside._make(row) for row in rows]
 
 
+def is_any_aside(con: Connection, target: str, ended: tuple[int, int]) -> bool:
+    """Whether anything with ``ended[0] <= EndTime < ended[1]`` is set aside."""
+    asked = "SELECT 1 FROM HeldRecords WHERE Target = ? AND EndTime >= ? AND EndTime < ? LIMIT 1"
+    return con.execute(asked, (target, *ended)).fetchone() is not None
+
+
 def outdated(con: Connection, target: Target) -> list[str]:
     """
     By what a receiver that keeps the first version of a record knows those of which there are corrections.

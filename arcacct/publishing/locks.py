@@ -16,6 +16,7 @@ import fcntl
 import hashlib
 import os
 import re
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
@@ -26,6 +27,8 @@ from arcacct.errors import StoreBusy
 from arcacct.files.private import private_directory
 
 _OURS = fcntl.LOCK_EX | fcntl.LOCK_NB
+_TURN_S = 5.0
+"""How long a prune keeps publishers out at once; some tenths of a second do."""
 
 
 def publishing_lock(path: str) -> AbstractContextManager[None]:
@@ -34,10 +37,14 @@ def publishing_lock(path: str) -> AbstractContextManager[None]:
 
 
 def publisher(here: Places) -> AbstractContextManager[None]:
-    """No database is replaced meanwhile; raises StoreBusy at once when one is."""
+    """
+    No database is replaced meanwhile; raises StoreBusy when one is.
+
+    It waits for the turn that a prune gives to others between two pages.
+    """
     path = here.publishing_lock
     busy = f"{path}: another arcacct restores, moves or prunes a database; wait for it"
-    return _locked(path, fcntl.LOCK_SH | fcntl.LOCK_NB, busy)
+    return _locked(path, fcntl.LOCK_SH | fcntl.LOCK_NB, busy, _TURN_S)
 
 
 def lock_targets(here: Places, targets: Sequence[Target]) -> ExitStack:
@@ -63,14 +70,19 @@ def beginning(here: Places) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def _locked(path: str, how: int, busy: str = "") -> Iterator[None]:
+def _locked(path: str, how: int, busy: str = "", patience_s: float = 0) -> Iterator[None]:
     private_directory(os.path.dirname(path))
     fd = open_lock(path)
     try:
-        try:
-            fcntl.flock(fd, how)
-        except BlockingIOError:
-            raise StoreBusy(busy) from None
+        deadline = time.monotonic() + patience_s
+        while True:
+            try:
+                fcntl.flock(fd, how)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise StoreBusy(busy) from None
+            time.sleep(0.01)
         yield
     finally:
         os.close(fd)

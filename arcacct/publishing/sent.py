@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from arcacct.db.durable import transaction
 from arcacct.db.engine import Connection
 from arcacct.jobs.statuses import SQL_BY_ITSELF
-from arcacct.publishing.ledger import RECORD_COLUMNS, Message, SentRecord, SentSum, Version, stored
+from arcacct.publishing.ledger import Message, SentSum, Version, stored
 
 MANY = 500
 """As many ids as go into one question."""
@@ -40,19 +40,31 @@ def versions(con: Connection, target: str, job_ids: Sequence[str], *, keeps_firs
     return {job_id: [one for one in keys.values() if one.digest] for job_id, keys in found.items()}
 
 
-def live_versions(con: Connection, target: str, kinds: Sequence[str], ended: tuple[int, int]) -> list[SentRecord]:
-    """The job records of some kinds that the receiver has with ``ended[0] <= EndTime < ended[1]``, without zeros."""
+class SentVersion(NamedTuple):
+    """What a receiver was sent of a job under a key."""
+
+    key: str
+    job_id: str
+    digest: bytes
+    """Empty: zeros."""
+    wall_s: int
+
+
+def sent_versions(con: Connection, target: str, kinds: Sequence[str], ended: tuple[int, int]) -> Iterator[SentVersion]:
+    """
+    The job records of some kinds that the receiver was sent with ``ended[0] <= EndTime < ended[1]``, in that order.
+
+    Of a key each version, the last of which counts.
+    """
     marks = ",".join("?" * len(kinds))
-    found: dict[str, SentRecord] = {}
-    for values in con.execute(
-        f"SELECT {RECORD_COLUMNS} FROM Messages JOIN MessageRecords USING (MessageID) LEFT JOIN Given USING (GivenID)"
-        f" WHERE Messages.Target = ? AND Kind IN ({marks}) AND EndTime >= ? AND EndTime < ?"
+    rows = con.execute(
+        "SELECT Key, JobID, MessageRecords.Digest, coalesce(Wall, 0)"
+        " FROM Messages JOIN MessageRecords USING (MessageID)"
+        f" WHERE Target = ? AND Kind IN ({marks}) AND EndTime >= ? AND EndTime < ?"
         " AND State IN ('accepted', 'sending') ORDER BY MessageID",
         (target, *kinds, *ended),
-    ):
-        record = SentRecord._make(values)
-        found[record.key] = record
-    return [record for record in found.values() if record.digest]
+    )
+    return map(SentVersion._make, rows)
 
 
 def unanswered_keys(con: Connection, target: str) -> set[str]:

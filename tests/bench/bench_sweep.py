@@ -22,7 +22,7 @@ from contextlib import closing
 
 import arex_writer
 from control_directory import set_up
-from figures import Figure, cost_of
+from figures import Cost, Figure, cost_of
 from job_files import DIAG, LOCAL, NOON_NS, STATISTICS, Files, lay
 
 from arcacct.arex.control_files import JobFiles, owner_of
@@ -105,12 +105,9 @@ def _finished(number: int) -> StateChange:
 
 
 def _sweeps(folder: pathlib.Path, jobs: int, peer_us: float) -> list[Figure]:
-    control, log = folder / "control", folder / "log"
-    for number in range(jobs):
-        local = LOCAL.replace(b"first", b"%d" % number)
-        lay(control, Files(mtime_ns=LONG_AGO_NS + number * 10**9, local=local), job_id(number))
-    program = [os.path.join(os.path.dirname(sys.executable), "arcacct"), "sweep", "--controldir", str(control)]
-    first, second = (cost_of(program, log=log) for _ in range(2))
+    (smaller,) = _swept(folder / "smaller", jobs // 10, 1)
+    first, second = _swept(folder, jobs, 2)
+    log = folder / "log"
     told = re.findall(r"(\d+) jobs in .*, (\d+) read, (\d+) recorded", log.read_text())
     (_, read_first, recorded_first), (_, read_second, recorded_second) = told
     note = f"{jobs} jobs"
@@ -122,9 +119,20 @@ def _sweeps(folder: pathlib.Path, jobs: int, peer_us: float) -> list[Figure]:
         Figure("sweep: CPU of the first", first.cpu_s, "s", note=f"{note}, {read_first} read, {recorded_first} new"),
         Figure("sweep: CPU of the second", second.cpu_s, "s", first.cpu_s,
                f"{note}, {read_second} read, {recorded_second} new; peer: the first"),
-        Figure("sweep: peak memory of the first", first.peak_mib, "MiB", note=note),
+        Figure("sweep: peak memory of the first", first.peak_mib, "MiB", smaller.peak_mib,
+               f"{note}; peer: of a tenth of them"),
         Figure("sweep: peak memory of the second", second.peak_mib, "MiB", note=note),
     ]  # fmt: skip
+
+
+def _swept(folder: pathlib.Path, jobs: int, times: int) -> list[Cost]:
+    """So many sweeps over a control directory of so many jobs."""
+    control = folder / "control"
+    for number in range(jobs):
+        local = LOCAL.replace(b"first", b"%d" % number)
+        lay(control, Files(mtime_ns=LONG_AGO_NS + number * 10**9, local=local), job_id(number))
+    program = [os.path.join(os.path.dirname(sys.executable), "arcacct"), "sweep", "--controldir", str(control)]
+    return [cost_of(program, log=folder / "log") for _ in range(times)]
 
 
 if __name__ == "__main__":

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import pathlib
+import pty
+import signal
 import sqlite3
-from contextlib import closing
+import subprocess
+from contextlib import closing, suppress
 
 import conf_files
 import pytest
 import stored_jobs
 from control_directory import set_up
+from installed import ARCACCT
 
 from arcacct.cli import main
+from arcacct.cli.working import stopping_when_asked
 from arcacct.conf.places import Places, places
 from arcacct.db.opening import initialise, open_accounting, open_publishing
 from arcacct.db.schema import incarnation
@@ -169,3 +174,46 @@ def test_prune_needs_the_control_directory(tmp_path, here, run) -> None:
     assert code == 65
     assert "cannot read the control directory" in err
     assert jobs(here.database) == 3
+
+
+def on_a_terminal(tmp_path: pathlib.Path, *command: str) -> tuple[int, str]:
+    """The exit code of `arcacct db ...`, and what it drew on a terminal."""
+    ours, theirs = pty.openpty()
+    arguments = [ARCACCT, "--config", str(tmp_path / "arc.conf"), "db", *command]
+    with subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=theirs, stdin=subprocess.DEVNULL) as process:
+        os.close(theirs)
+        drawn = b""
+        # Linux says EIO when the other side is closed.
+        with suppress(OSError):
+            while part := os.read(ours, 4096):
+                drawn += part
+        os.close(ours)
+    return process.returncode, drawn.decode()
+
+
+@pytest.mark.parametrize(
+    ("command", "label"),
+    [(("check",), "Parts"), (("prune", "--before", "2026-06-01", "--yes"), "Jobs")],
+    ids=["check", "prune"],
+)
+def test_a_terminal_sees_how_far_it_is(tmp_path, here, run, command, label) -> None:
+    """A bar to its end; elsewhere nothing is drawn."""
+    code, drawn = on_a_terminal(tmp_path, *command)
+
+    assert code == 0
+    assert label in drawn
+    assert "100%" in drawn
+    assert run("check")[2] == ""
+
+
+def test_a_signal_stops_behind_a_slice() -> None:
+    """Whoever is at work is told to stop; whoever insists, at once."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        before = signal.getsignal(number)
+        with stopping_when_asked() as stopping:
+            assert not stopping()
+            os.kill(os.getpid(), number)
+            assert stopping()
+            with pytest.raises(KeyboardInterrupt):
+                os.kill(os.getpid(), number)
+        assert signal.getsignal(number) is before

@@ -13,6 +13,8 @@ import arex_writer
 import conf_files
 import pytest
 from control_directory import set_up
+from installed import ARCACCT
+from memory import peak_kib
 
 from arcacct.cli import main
 
@@ -124,3 +126,23 @@ def test_a_database_that_arex_writes_is_never_written(tmp_path, arex, run) -> No
     assert other[0] == 74
     assert "not a database of arcacct" in other[2]
     assert jobs(arex) == jobs(elsewhere) == 36
+
+
+def test_memory_has_an_end(tmp_path) -> None:
+    """However large the database that is filled becomes (here by few jobs of much text), not all of it is kept."""
+    control = tmp_path / "control"
+    set_up(control)
+    (tmp_path / "arc.conf").write_text(f"[arex]\ncontroldir={control}\n")
+    path = tmp_path / "accounting.db"
+    with closing(arex_writer.create(path)) as con:
+        con.execute("PRAGMA synchronous = OFF")
+        writer = arex_writer.Writer(con)
+        for number in range(1, 6001):
+            writer.accept(number)
+            writer.finish(number, arex_writer.FIRST_S + number)
+        con.execute("INSERT INTO JobExtraInfo SELECT RecordID, 'description', printf('%.*c', 10000, 'x') FROM AAR")
+
+    peak = peak_kib(ARCACCT, "--config", tmp_path / "arc.conf", "import", "arex", path, "--timezone", "UTC")
+
+    assert os.path.getsize(path) > 50 * 2**20
+    assert peak < 80 * 2**10

@@ -58,6 +58,25 @@ def test_republish_shows_the_plan_then_sends(site, run) -> None:
     assert len(site.box.sgas.records) == len(site.box.apel.job_records) == 35
 
 
+@pytest.mark.parametrize("published", [False, True], ids=["nothing sent before", "all sent before"])
+def test_what_is_planned_is_what_is_sent(site, run, published) -> None:
+    """
+    Records and messages of each target and kind; of SGAS the bytes, too (what goes to AMS is signed besides).
+
+    A sync message counts what was given, so of a target that was given nothing a plan cannot have it yet.
+    """
+    if published:
+        assert run("publish", "--now", "--since", NOVEMBER[0])[0] == 0
+
+    _code, out, _err = run("republish", *PERIOD)
+
+    lines = [line.partition(" (")[0] if line.startswith("apel:") else line for line in out.splitlines()]
+    planned = [line.replace("would send", "sent") for line in lines if "would send" in line]
+    sent = [line for line in lines if " sent " in line and (published or "sync" not in line)]
+    assert planned == sent
+    assert len(planned) == 2 + published
+
+
 def test_republish_leaves_the_cursor(site, run) -> None:
     """What was never published is still new after a republish: only the receivers know it already."""
     run("republish", *PERIOD, "--target", "sgas:s")

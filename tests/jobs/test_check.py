@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 
@@ -13,7 +14,7 @@ from arcacct.conf.places import Places, places
 from arcacct.db.opening import initialise, open_accounting
 from arcacct.errors import StoreError
 from arcacct.jobs import cells
-from arcacct.jobs.check import check
+from arcacct.jobs.check import Checked, check
 
 
 @pytest.fixture
@@ -117,3 +118,44 @@ def test_a_check_changes_nothing(here) -> None:
 
     with open(here.database, "rb") as file:
         assert file.read() == before
+
+
+def test_a_check_that_is_stopped_goes_on(here) -> None:
+    """It ends behind the part at hand; the next one asks the rest alone, and tells all that both have found."""
+    with closing(sqlite3.connect(here.database)) as con:
+        con.execute("DELETE FROM Users WHERE ID = 1")
+        con.commit()
+    told: list[tuple[int, int]] = []
+    first: list[Checked] = []
+
+    asked = check(here, progress=lambda *now: told.append(now), stopping=lambda: any(one.problems for one in first))
+    first.extend(asked)
+    stopped, parts = told[-1]
+    # What was answered is not asked again.
+    with closing(sqlite3.connect(here.database)) as con:
+        con.execute("INSERT INTO Users SELECT 1, '/DC=org/CN=User 1'")
+        con.commit()
+    second = list(check(here, progress=lambda *now: told.append(now)))
+
+    assert 20 < stopped < parts
+    assert [bool(one.problems) for one in first] == [False, True]
+    assert second[:2] == first
+    assert len(second) == 9
+    assert told[-1] == (parts, parts)
+    assert problems(here) == []
+    assert not os.path.exists(os.path.join(here.directory, "check.json"))
+
+
+def test_others_come_in_between_the_parts_of_a_check(here) -> None:
+    """No read transaction is open between two parts: whoever writes finds the WAL free to begin anew."""
+    busy = []
+
+    def look(_done: int, _parts: int) -> None:
+        with closing(sqlite3.connect(here.database)) as con:
+            con.execute("UPDATE RecordCount SET Records = Records")
+            con.commit()
+            busy.append(con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
+
+    assert [one.problems for one in check(here, progress=look)] == [()] * 9
+    assert len(busy) > 50
+    assert set(busy) == {0}

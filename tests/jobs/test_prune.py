@@ -6,7 +6,8 @@ import os
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+import threading
+from contextlib import closing, contextmanager
 from zoneinfo import ZoneInfo
 
 import arex_writer
@@ -28,6 +29,7 @@ from arcacct.jobs.prune import KEPT, MOVED, TELEMETRY, Pruned, PruneWishes, plan
 from arcacct.jobs.writing import OF_RECORD
 from arcacct.publishing import ledger
 from arcacct.publishing.ledger import Cursor, Held, SentRecord
+from arcacct.publishing.locks import publisher, publishing_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,8 +56,9 @@ class Site:
     def plan(self, **changed: object) -> Pruned:
         return plan(self.con, self.publishing, self.wishes(**changed))
 
-    def prune(self, **changed: object) -> Pruned:
-        return prune(self.here, self.con, self.publishing, self.wishes(**changed))
+    def prune(self, **given: object) -> Pruned:
+        how = {word: given.pop(word) for word in ("alone", "progress", "stopping") if word in given}
+        return prune(self.here, self.con, self.publishing, self.wishes(**given), **how)
 
     def delivered(self, seq: int) -> None:
         """The target was sent everything up to a Seq."""
@@ -375,3 +378,52 @@ def test_hooks_during_a_prune_lose_nothing(host, tmp_path) -> None:
     assert len(site.archived()["AAR"]) == 399
     site.con.close()
     site.publishing.close()
+
+
+def many(site: Site) -> list[str]:
+    """So many jobs that a prune takes several pages."""
+    stored_jobs.add(site.con, site.here, *(stored_jobs.job(number) for number in range(10, 1210)))
+    site.delivered(site.con.execute("SELECT max(Seq) FROM FinishedLog").fetchone()[0])
+    cells.advance(site.con, site.here)
+    return site.jobs()
+
+
+def test_a_prune_that_is_stopped_goes_on(site) -> None:
+    """Stopped behind a page, it says how many are moved; the next one moves the others, and no job is in both."""
+    jobs = many(site)
+    told: list[int] = []
+
+    first = site.prune(progress=told.append, stopping=lambda: bool(told))
+    second = site.prune()
+
+    assert (first.is_whole, second.is_whole) == (False, True)
+    assert told == [first.jobs]
+    assert first.jobs + second.jobs == len(jobs) - 1
+    assert site.jobs() == [name(4)]
+    assert len(site.archived()["AAR"]) == len(jobs) - 1
+
+
+def test_publishers_have_their_turn_between_two_pages(site) -> None:
+    """One that comes while a page is moved waits for the end of that page, not of the prune; jobs stay whole."""
+    many(site)
+    left: list[int] = []
+
+    def publish() -> None:
+        with publisher(site.here), closing(open_accounting(site.here)) as con:
+            left.append(con.execute("SELECT count(*) FROM AAR").fetchone()[0])
+
+    threads: list[threading.Thread] = []
+
+    @contextmanager
+    def alone() -> Iterator[None]:
+        with publishing_lock(site.here.publishing_lock):
+            if not threads:
+                threads.append(threading.Thread(target=publish))
+                threads[0].start()
+            yield
+
+    site.prune(alone=alone)
+    threads[0].join()
+
+    assert 1 < left[0] < 1204
+    assert site.jobs() == [name(4)]

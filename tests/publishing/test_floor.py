@@ -57,8 +57,12 @@ def synced(site: Site) -> dict[str, int]:
 def agrees(site: Site, month: tuple[int, int] = JUNE_2024) -> bool:
     """What `verify` says in the end."""
     here = site.settings.places
-    with closing(opening.read_accounting(here)) as con, closing(opening.read_publishing(here)) as ledger:
-        return verify(site.settings, con, ledger, month).agrees
+    with (
+        closing(opening.read_accounting(here)) as con,
+        closing(opening.read_publishing(here)) as ledger,
+        closing(verify(site.settings, con, ledger, month)) as report,
+    ):
+        return report.agrees
 
 
 def status(site: Site) -> str:

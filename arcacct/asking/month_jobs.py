@@ -1,0 +1,223 @@
+"""
+The jobs of a month, and what a receiver has of them, on disk: a month of a large site would fill the memory.
+
+What is asked of many jobs at once is asked in the order of their ids, in which both sides are read from end to end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from arcacct.db.engine import Connection
+from arcacct.db.scratch import scratch
+from arcacct.jobs.aar import AAR
+from arcacct.publishing.digests import digests_of
+from arcacct.publishing.sent import SentVersion
+
+_TABLES = """
+    CREATE TABLE Jobs (
+      Number INTEGER PRIMARY KEY, JobID TEXT, RecordID INTEGER, EndTime INTEGER, VO INTEGER, Wall, Cpu, Digests BLOB);
+    CREATE TABLE Seen (JobID TEXT PRIMARY KEY) WITHOUT ROWID;
+"""
+_SENT = """
+    DROP TABLE IF EXISTS Sent;
+    CREATE TABLE Sent (Place INTEGER PRIMARY KEY, Key TEXT, JobID TEXT, Digest BLOB, Wall);
+    DROP TABLE IF EXISTS Otherwise;
+"""
+_JOB = "Jobs.JobID, RecordID, EndTime, Jobs.Wall, Cpu"
+_SLICE = 500
+_LARGEST = 2**63 - 1
+
+
+class MonthJob(NamedTuple):
+    """What is compared of a job."""
+
+    job_id: str
+    record_id: int
+    end_time: int
+    wall_s: int
+    cpu_s: int
+
+
+class JobSums(NamedTuple):
+    """Sums of some jobs."""
+
+    jobs: int = 0
+    wall_s: int = 0
+    cpu_s: int = 0
+
+    def plus(self, jobs: int, wall_s: int, cpu_s: int) -> JobSums:
+        """With some more."""
+        return JobSums(self.jobs + jobs, self.wall_s + wall_s, self.cpu_s + cpu_s)
+
+
+class MonthJobs:
+    """The jobs of a month in the database, in the order of their ends."""
+
+    def __init__(self, con: Connection) -> None:
+        self._con = con
+        self._vos: dict[str | None, int] = {}
+        self._amounts: list[list[int]] = []
+
+    @classmethod
+    @contextmanager
+    def of(cls, pages: Iterable[Sequence[AAR]], *, with_digests: bool) -> Iterator[MonthJobs]:
+        """Of records in pages; without their digests nobody can ask `sent`."""
+        with scratch(_TABLES) as con:
+            found = cls(con)
+            con.execute("BEGIN")
+            for page in pages:
+                found._add(page, with_digests)
+            con.execute("CREATE INDEX Jobs_JobID ON Jobs (JobID, VO, Digests)")
+            con.execute("COMMIT")
+            yield found
+
+    def _add(self, page: Sequence[AAR], with_digests: bool) -> None:
+        rows = []
+        for aar in page:
+            vo = self._vos.get(aar.vo)
+            if vo is None:
+                vo = self._vos[aar.vo] = len(self._vos)
+                self._amounts.append([0, 0, 0])
+            wall_s, cpu_s = aar.wall_s, aar.cpu_s
+            amount = self._amounts[vo]
+            amount[0] += 1
+            amount[1] += wall_s
+            amount[2] += cpu_s
+            # Any version of the digest is found in all of them together: none is a part of two others.
+            digests = b"".join(digests_of(aar)) if with_digests else None
+            rows.append((aar.job_id, aar.record_id, aar.end_time, vo, _kept(wall_s), _kept(cpu_s), digests))
+        self._con.executemany(
+            "INSERT INTO Jobs (JobID, RecordID, EndTime, VO, Wall, Cpu, Digests) VALUES (?, ?, ?, ?, ?, ?, ?)", rows
+        )
+
+    @property
+    def vos(self) -> Collection[str | None]:
+        """The VOs of the jobs; ``None``: jobs without one."""
+        return self._vos.keys()
+
+    def amount(self, vos: Collection[str | None]) -> JobSums:
+        """The sums of the jobs of these VOs."""
+        total = JobSums()
+        for vo in vos:
+            total = total.plus(*self._amounts[self._vos[vo]])
+        return total
+
+    def wanted(self, vos: Collection[str | None]) -> Iterator[MonthJob]:
+        """The jobs of these VOs, by their ends."""
+        return map(
+            _job, self._con.execute(f"SELECT {_JOB} FROM Jobs WHERE VO IN ({self._numbers(vos)}) ORDER BY Number")
+        )
+
+    def find(self, job_ids: Iterable[str]) -> dict[str, MonthJob]:
+        """Those of these jobs that are in the month, by id; some hundred at once."""
+        names = tuple(job_ids)
+        rows = self._con.execute(f"SELECT {_JOB} FROM Jobs WHERE JobID IN ({','.join('?' * len(names))})", names)
+        return {job.job_id: job for job in map(_job, rows)}
+
+    def _numbers(self, vos: Iterable[str | None]) -> str:
+        return ",".join(str(self._vos[vo]) for vo in vos)
+
+    def first_seen(self, job_ids: Sequence[str]) -> set[str]:
+        """Which of these ids were in no earlier call."""
+        known: set[str] = set()
+        for start in range(0, len(job_ids), _SLICE):
+            some = job_ids[start : start + _SLICE]
+            known.update(
+                job_id
+                for (job_id,) in self._con.execute(
+                    f"SELECT JobID FROM Seen WHERE JobID IN ({','.join('?' * len(some))})", some
+                )
+            )
+        new = set(job_ids) - known
+        self._con.executemany("INSERT INTO Seen VALUES (?)", [(job_id,) for job_id in new])
+        return new
+
+    def sent(
+        self, versions: Iterable[SentVersion], unanswered: Collection[str], vos: Collection[str | None]
+    ) -> AtReceiver:
+        """
+        What a receiver has, from all that it was ever sent of the month, in that order.
+
+        Of each key the last version counts; none with zeros (without digest), or whose key is ``unanswered``. ``vos``
+        are those that the target wants. Takes the place of what was asked before.
+        """
+        con, wanted = self._con, self._numbers(vos)
+        con.executescript(_SENT)
+        con.execute("BEGIN")
+        con.executemany("INSERT INTO Sent (Key, JobID, Digest, Wall) VALUES (?, ?, ?, ?)", versions)
+        con.execute("CREATE INDEX Sent_Key ON Sent (Key)")
+        self._keep_last("Key")
+        con.execute("DELETE FROM Sent WHERE length(Digest) = 0")
+        con.executemany("DELETE FROM Sent WHERE Key = ?", ((key,) for key in unanswered))
+        con.execute("DROP INDEX Sent_Key")
+        con.execute("CREATE INDEX Sent_JobID ON Sent (JobID, Digest)")
+        self._keep_last("JobID")
+        con.execute(
+            # Both indexes from end to end: by the places of the records SQLite would look up each job anew.
+            f"CREATE TABLE Otherwise AS SELECT Place, Sent.JobID, Number, VO IN ({wanted}) AS IsWanted"
+            " FROM Sent INDEXED BY Sent_JobID LEFT JOIN Jobs INDEXED BY Jobs_JobID ON Jobs.JobID = Sent.JobID"
+            f" WHERE NOT ifnull(VO IN ({wanted}) AND instr(Digests, Digest), 0)"
+        )
+        con.execute("COMMIT")
+        return AtReceiver(con, wanted)
+
+    def _keep_last(self, column: str) -> None:
+        """Of rows with the same value, which an index leads to, the last one stays, in the place of the first."""
+        self._con.execute(
+            f"CREATE TABLE Again AS SELECT {column} AS Name, min(Place) AS First, max(Place) AS Last FROM Sent"
+            f" GROUP BY {column} HAVING count(*) > 1"
+        )
+        self._con.execute(
+            "INSERT OR REPLACE INTO Sent SELECT First, Key, JobID, Digest, Wall FROM Again JOIN Sent ON Place = Last"
+        )
+        self._con.execute(
+            f"DELETE FROM Sent WHERE Place IN (SELECT Place FROM Again JOIN Sent ON {column} = Name"
+            " WHERE Place <> First)"
+        )
+        self._con.execute("DROP TABLE Again")
+
+
+class AtReceiver:
+    """What a receiver has of a month, beside the jobs of the database; until the next receiver is asked for."""
+
+    def __init__(self, con: Connection, vos: str) -> None:
+        self._con = con
+        self._vos = vos
+        (self.jobs,) = con.execute("SELECT count(*) FROM Sent").fetchone()
+        (self.differing,) = con.execute("SELECT count(*) FROM Otherwise").fetchone()
+
+    @property
+    def wall_s(self) -> int:
+        """As it was sent."""
+        return sum(wall_s for (wall_s,) in self._con.execute("SELECT Wall FROM Sent"))
+
+    def missing(self) -> Iterator[MonthJob]:
+        """The jobs that the target wants and the receiver has not, by their ends."""
+        rows = self._con.execute(
+            f"SELECT {_JOB} FROM Jobs WHERE VO IN ({self._vos})"
+            " AND NOT EXISTS (SELECT 1 FROM Sent WHERE Sent.JobID = Jobs.JobID) ORDER BY Number"
+        )
+        return map(_job, rows)
+
+    def otherwise(self) -> Iterator[tuple[str, MonthJob | None, bool]]:
+        """What the receiver has and should not, or in another version: JobID, the job, and whether it is wanted."""
+        for job_id, is_wanted, *row in self._con.execute(
+            f"SELECT Otherwise.JobID, IsWanted, {_JOB} FROM Otherwise LEFT JOIN Jobs USING (Number) ORDER BY Place"
+        ):
+            yield job_id, None if row[0] is None else _job(row), bool(is_wanted)
+
+
+def _job(row: Sequence[Any]) -> MonthJob:
+    return MonthJob(*row[:3], *map(_number, row[3:]))
+
+
+def _kept(number: float) -> float | str:
+    """A sum as SQLite takes it, which knows no whole numbers above 2**63."""
+    return str(number) if isinstance(number, int) and abs(number) > _LARGEST else number
+
+
+def _number(kept: float | str) -> float:
+    return int(kept) if isinstance(kept, str) else kept
