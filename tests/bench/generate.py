@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from arcacct.conf.places import Places, places
 from arcacct.db import opening, schema
 from arcacct.db.connect import Connection, open_database
-from arcacct.jobs import cells
+from arcacct.jobs import cells, outbox
 from arcacct.jobs.recorder import event_time
 
 FIRST_END = calendar.timegm((2026, 7, 1, 0, 0, 0))
@@ -69,6 +69,9 @@ def fill(folder: pathlib.Path, jobs: int, *, children: bool = True, seed: int = 
         con.execute("INSERT INTO FinishedLog (RecordID) SELECT RecordID FROM AAR ORDER BY RecordID")
         con.execute("UPDATE RecordCount SET Records = ?", (jobs,))
     cells.advance(con, here)
+    if plain:
+        # What is compared with ARC's programs is as the recorder leaves it.
+        outbox.pack_logged(con, here, 0, jobs)
     con.execute("ANALYZE")
     con.close()
     return here
