@@ -24,6 +24,8 @@ HOOK_MAY_IMPORT = {
     *sys.builtin_module_names,
     "__future__",
     "_frozen_importlib_external",
+    "_sha2",
+    "_sha256",
     "_sqlite3",
     "fcntl",
     "grp",

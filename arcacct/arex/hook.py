@@ -52,6 +52,7 @@ _NEEDED = (
     "db/",
     "db/engine",
     "db/connect",
+    "jobs/packing",
     "jobs/recorder",
     "db/transaction",
 )

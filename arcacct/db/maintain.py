@@ -260,6 +260,8 @@ def _prepared(here: Places, source: str, kind: DatabaseKind) -> Iterator[tuple[s
                 if not lives and (before := place.read(here)) is not None:
                     lives = frozenset((before.incarnation,))
                 begin_new_life(con, sorted(lives))
+                # They are read as they are, and the file came from somewhere; without them the tables are read.
+                con.execute("DELETE FROM PackedJob")
             else:
                 # What was sent since the backup is not in it: the next run has to know, whatever else is restored.
                 note(con, "ARCACCT_RESTORED", 1)

@@ -85,6 +85,13 @@ class AAR(NamedTuple):
         return self.cpu_user_s + self.cpu_kernel_s
 
 
+class PackedAAR(AAR):
+    """One that was read from its pack, with the digest of that: of the same bytes as what tells versions apart."""
+
+    digest: bytes | None = None
+    """``None`` for one that `_replace` made: it is no longer what was packed."""
+
+
 class UsageCell(NamedTuple):
     """The jobs of one month (of EndTime, in UTC) that agree in everything a summary is keyed by."""
 

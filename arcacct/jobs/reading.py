@@ -6,26 +6,38 @@ Readers page in short transactions (INVARIANTS 7); ARC's percent-escapes are und
 
 from __future__ import annotations
 
-import re
+import marshal
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, NamedTuple
+from hashlib import sha256
+from typing import Any, NamedTuple, TypeVar
 
 from arcacct.db.engine import Connection, OperationalError
-from arcacct.jobs.aar import AAR, Transfer, UsageCell
+from arcacct.jobs import packing
+from arcacct.jobs.aar import AAR, PackedAAR, Transfer, UsageCell
+from arcacct.jobs.packing import TRANSFER_KINDS
 from arcacct.jobs.recorder import escaped
 from arcacct.jobs.states import ABORTED, COMPLETED, FAILED
 from arcacct.jobs.statuses import SQL_ABORTED, SQL_FINAL
 
+_T = TypeVar("_T")
 PAGE_RECORDS = 500
 LARGEST_WHOLE = 2**63
 LARGEST_EXACT = 2**53
 """What is larger is no measurement: it would make the sum of a whole month overflow (INVARIANTS 6)."""
 
-TRANSFER_KINDS = {10: "input", 11: "cached_input", 20: "output"}
+PACKED_FIELDS = AAR._fields[1 : AAR._fields.index("auth_groups")]
+"""
+The values of a pack, in their order: all but a record's place in the database, and its authgroups, which may be told
+after it. Other fields, or other meanings of them, are another `packing.VERSION`.
+"""
+_TRANSFERS = PACKED_FIELDS.index("transfers")
+
+_UNREADABLE = (ValueError, TypeError, LookupError, EOFError, OverflowError, MemoryError)
+"""What reading bytes that are no pack comes to."""
 # A job that vanished unfinished is published only when the batch system measured something.
 _PUBLISHABLE = (
     f"Status.Name IN {SQL_FINAL} AND NOT (Status.Name = {SQL_ABORTED}"
@@ -46,7 +58,6 @@ _NAMES = """
 """
 LAST_SECOND = 253_402_300_799
 """The end of the year 9999: a later EndTime belongs to no month."""
-_ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
 
 
 class Logged(NamedTuple):
@@ -69,7 +80,7 @@ def unescaped(text: object) -> str:
     """A text of the shared tables without A-REX's percent-escapes; anything else that is stored there as a text."""
     if not isinstance(text, str):
         text = plain_text(text)
-    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text) if "%" in text else text
+    return packing.unescaped(text) if "%" in text else text
 
 
 def plain_text(value: object) -> str:
@@ -83,16 +94,26 @@ def logged_after(con: Connection, seq: int, horizon: int, *, ended_from: int = 0
 
     Deleted records and aborted ones without usage are passed over.
     """
+    return _decoded(con, lambda: _page_after(con, seq, horizon, ended_from))
+
+
+def logged_at(con: Connection, places: Sequence[int]) -> list[Logged]:
+    """The records at some places of FinishedLog, from the tables; those that are not to be published are left out."""
+    chosen = f"Seq IN ({','.join(map(str, places))})"
+    return _decoded(con, lambda: _from_tables(con, chosen, 0)[0])
+
+
+def _decoded(con: Connection, read: Callable[[], _T]) -> _T:
     readable, con.text_factory = con.text_factory, str
     try:
         # SQLite's own decoding is a quarter of the cost of a page; few databases have texts that it cannot read.
-        return _page_after(con, seq, horizon, ended_from)
+        return read()
     except OperationalError as error:
         if "decode" not in str(error):
             raise
     finally:
         con.text_factory = readable
-    return _page_after(con, seq, horizon, ended_from)
+    return read()
 
 
 @contextmanager
@@ -117,23 +138,110 @@ def _page_after(con: Connection, seq: int, horizon: int, ended_from: int) -> Pag
         ).fetchone()
         if not count:
             return None
-        main = con.execute(
-            # CROSS: from the log, whatever else looks cheap to SQLite.
-            f"SELECT Seq, {_RECORD} FROM FinishedLog CROSS JOIN AAR ON AAR.RecordID = FinishedLog.RecordID {_NAMES}"
-            f" WHERE Seq > ? AND Seq <= ? AND EndTime >= ? AND {_PUBLISHABLE} ORDER BY Seq",
-            (seq, last, ended_from),
-        ).fetchall()
-        others = con.execute(
-            "SELECT Seq, JobID FROM FinishedLog CROSS JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
-            " JOIN Status ON Status.ID = StatusID"
-            f" WHERE Seq > ? AND Seq <= ? AND Status.Name IN {SQL_FINAL} AND NOT (EndTime >= ? AND {_PUBLISHABLE})",
-            (seq, last, ended_from),
-        ).fetchall()
-        children = _Children(con, "FinishedLog", "Seq", "Seq > ? AND Seq <= ?", (seq, last))
-    return Page(
+        packed, lacking = _packed_between(con, seq, last)
+        records: list[Logged] = []
+        others: list[tuple[int, str]] = []
+        for one in packed:
+            if one.aar.end_time >= ended_from and is_publishable(one.aar):
+                records.append(one)
+            else:
+                others.append((one.seq, one.aar.job_id))
+        if lacking:
+            # In one piece where none is packed: a list of numbers takes its time, too.
+            rest = f"Seq IN ({','.join(map(str, lacking))})" if packed else f"Seq > {int(seq)} AND Seq <= {int(last)}"
+            more_records, more_others = _from_tables(con, rest, ended_from)
+            records, others = sorted(records + more_records), sorted(others + more_others)
+    return Page(records, last, others)
+
+
+def _packed_between(con: Connection, seq: int, last: int) -> tuple[list[Logged], list[int]]:
+    """The records that are packed with ``seq < Seq <= last``, and the Seq of those that have to be read."""
+    packed: list[Logged] = []
+    lacking: list[int] = []
+    rows = con.execute(
+        "SELECT FinishedLog.Seq, AAR.RecordID, Data, EndpointID, QueueID, UserID, VOID, StatusID, Digest, Names"
+        # CROSS: from the log. A record that was replaced by another one is in the log, too.
+        " FROM FinishedLog CROSS JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
+        " LEFT JOIN PackedJob ON PackedJob.RecordID = FinishedLog.RecordID AND PackedJob.Seq = FinishedLog.Seq"
+        f" AND Version = {packing.VERSION} LEFT JOIN AuthGroups ON AuthGroups.RecordID = FinishedLog.RecordID"
+        " WHERE FinishedLog.Seq > ? AND FinishedLog.Seq <= ? ORDER BY FinishedLog.Seq",
+        (seq, last),
+    ).fetchall()
+    endpoints, queues, users, vos, statuses = _names(con, [ids for _place, _id, data, *ids in rows if data is not None])
+    for place, record_id, data, endpoint, queue, user, vo, status, digest, groups in rows:
+        aar = None if data is None else _unpacked(record_id, data, digest, groups)
+        # Names are written once, but nothing keeps others from deleting or replacing them.
+        if aar is None or aar[3:9] != (
+            *endpoints[endpoint], queues[queue][0], users[user][0], vos[vo][0], statuses[status][0]
+        ):  # fmt: skip
+            lacking.append(place)
+        else:
+            packed.append(Logged(place, aar))
+    return packed, lacking
+
+
+_TABLES_OF_NAMES = {
+    "Endpoints": "Interface, URL", "Queues": "Name", "Users": "Name", "WLCGVOs": "Name", "Status": "Name",
+}  # fmt: skip
+_Names = dict[object, tuple[str | None, ...]]
+
+
+def _names(con: Connection, used: Sequence[Sequence[object]]) -> list[_Names]:
+    """The names of endpoints (interface and URL), queues, users, VOs and statuses, by the IDs that are ``used``."""
+    tables: list[_Names] = []
+    for place, (table, columns) in enumerate(_TABLES_OF_NAMES.items()):
+        ids = {row[place] for row in used}
+        query = f"SELECT ID, {columns} FROM {table} WHERE ID IN ({','.join('?' * len(ids))})"
+        names: _Names = dict.fromkeys(ids, (None, None))
+        names |= {one: tuple(map(unescaped_name, texts)) for one, *texts in con.execute(query, tuple(ids))}
+        tables.append(names)
+    return tables
+
+
+def _unpacked(record_id: int, data: bytes, digest: bytes, groups: str | None) -> PackedAAR | None:
+    """A record from its pack; ``None`` if that is none."""
+    try:
+        if sha256(data).digest()[: packing.DIGEST_BYTES] != digest:
+            return None
+        values = marshal.loads(data)  # noqa: S302  our own bytes: a backup that is put in place has none
+        if values[_TRANSFERS]:
+            moved = tuple([Transfer._make(one) for one in values[_TRANSFERS]])
+            values = (*values[:_TRANSFERS], moved, *values[_TRANSFERS + 1 :])
+        aar = PackedAAR._make((record_id, *values, auth_groups_of(groups) if groups else ()))
+    except _UNREADABLE:
+        return None
+    aar.digest = digest
+    return aar
+
+
+def pack_of(aar: AAR) -> bytes | None:
+    """A record's pack; ``None`` if there is to be none (`packing`)."""
+    if {*map(type, aar[9:22])} != {int}:
+        return None
+    values: tuple[Any, ...] = aar[1 : 1 + len(PACKED_FIELDS)]
+    moved: tuple[Any, ...] = tuple(map(tuple, aar.transfers))
+    data = marshal.dumps((*values[:_TRANSFERS], moved, *values[_TRANSFERS + 1 :]), 2)
+    return data if len(data) <= packing.LARGEST_BYTES else None
+
+
+def _from_tables(con: Connection, chosen: str, ended_from: int) -> tuple[list[Logged], list[tuple[int, str]]]:
+    """The records of places in the log, and the others among them, as `Page` has both."""
+    main = con.execute(
+        # CROSS: from the log, whatever else looks cheap to SQLite.
+        f"SELECT Seq, {_RECORD} FROM FinishedLog CROSS JOIN AAR ON AAR.RecordID = FinishedLog.RecordID {_NAMES}"
+        f" WHERE {chosen} AND EndTime >= ? AND {_PUBLISHABLE} ORDER BY Seq",
+        (ended_from,),
+    ).fetchall()
+    others = con.execute(
+        "SELECT Seq, JobID FROM FinishedLog CROSS JOIN AAR ON AAR.RecordID = FinishedLog.RecordID"
+        " JOIN Status ON Status.ID = StatusID"
+        f" WHERE {chosen} AND Status.Name IN {SQL_FINAL} AND NOT (EndTime >= ? AND {_PUBLISHABLE})",
+        (ended_from,),
+    ).fetchall()
+    children = _Children(con, "FinishedLog", "Seq", chosen, ())
+    return (
         [Logged(place, children.record(values)) for place, *values in main],
-        last,
-        [(seq, unescaped(job_id)) for seq, job_id in others],
+        [(place, unescaped(job_id)) for place, job_id in others],
     )
 
 
@@ -303,10 +411,7 @@ def _plain(value: object) -> object:
     return plain_text(value) if isinstance(value, bytes) else value
 
 
-@lru_cache(maxsize=8192)
-def _node_names(text: str | None) -> tuple[str, ...]:
-    """The distinct names, in order: A-REX writes one per slot, under `nodenames` (jura reads `nodename`)."""
-    return tuple(dict.fromkeys(name for name in (text or "").split(":") if name))
+_node_names = lru_cache(maxsize=8192)(packing.node_names)
 
 
 def is_time(end_time: object) -> bool:

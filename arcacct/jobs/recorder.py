@@ -10,10 +10,12 @@ last: that makes one entry in FinishedLog.
 import time
 
 from arcacct.db.engine import Connection
+from arcacct.jobs.packing import keep, packed
 from arcacct.jobs.states import ABORTED, FQAN_KEYS, IN_PROGRESS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
     from arcacct.jobs.states import StateChange, StatusFile, Usage
@@ -140,14 +142,13 @@ def record(con: Connection, facts: "StateChange", *, present: bool = False, sett
         return NEW_JOB
     usage, latest = _of_this_run(known, facts, present=present)
     before = con.total_changes
-    if facts.known:
-        _correct_owner(con, known, facts, latest=latest)
+    tokens = _correct_owner(con, known, facts, latest=latest) if facts.known else []
     before_events = con.total_changes
-    _add_events(con, known, facts)
+    times = _add_events(con, known, facts)
     events = con.total_changes - before_events
     # A job may be resumed before its earlier end is recorded: that end holds until there is a later one.
     if usage is not None and (latest or usage.end_time > known.end_time):
-        _finish(con, known, facts, usage)
+        _finish(con, known, facts, usage, (tokens, times))
     elif latest:
         _go_on(con, known, facts)
     changes = con.total_changes - before
@@ -240,18 +241,26 @@ def _insert(con: Connection, jobs: "list[tuple[StateChange, bool]]") -> None:
     children: dict[str, list[tuple[object, ...]]] = {table: [] for table in CHILDREN}
     records: list[tuple[object, ...]] = []
     files: list[tuple[object, ...]] = []
+    packs: list[tuple[int, bytes]] = []
     # IDs of endpoint, queue, user, VO and status.
     names: dict[tuple[str, ...], tuple[int, ...]] = {}
     for record_id, (facts, settled) in enumerate(jobs, last_record_id(con) + 1):
-        children["AuthTokenAttributes"] += [(record_id, *row) for row in _auth_tokens(facts)]
-        children["JobEvents"] += [(record_id, *event) for event in _events(facts)]
-        for table, rows in _final_children(facts):
+        tokens, events, final = _auth_tokens(facts), _events(facts), _final_children(facts)
+        children["AuthTokenAttributes"] += [(record_id, *row) for row in tokens]
+        children["JobEvents"] += [(record_id, *event) for event in events]
+        for table, rows in final:
             children[table] += [(record_id, *row) for row in rows]
         status = facts.usage.status if facts.usage is not None else IN_PROGRESS
         key = (facts.endpoint_type, facts.endpoint_url, facts.queue, facts.user_dn, facts.vo, status)
         if key not in names:
             names[key] = (*dimension_ids(con, tuple(map(escaped, key[:5]))), name_id(con, "Status", status))
-        records.append((record_id, escaped(facts.job_id), facts.submit_time, *names[key], *_used(facts)))
+        used = _used(facts)
+        records.append((record_id, escaped(facts.job_id), facts.submit_time, *names[key], *used))
+        if final:
+            owner = (*map(escaped, key[:5]), facts.submit_time)
+            pack = _packed(facts.job_id, owner, status, used, tokens, events, dict(final))
+            if pack is not None:
+                packs.append((record_id, pack))
         files.append((record_id, *_identity(facts, settled=settled)))
         if facts.auth_groups:
             con.execute(_SET_AUTH_GROUPS, (record_id, _auth_groups(facts)))
@@ -262,6 +271,29 @@ def _insert(con: Connection, jobs: "list[tuple[StateChange, bool]]") -> None:
             con.executemany(_insert_child(table), rows)
     con.executemany(_INSERT_RECORD, records)
     con.executemany(_REMEMBER, files)
+    keep(con, packs)
+
+
+def _packed(
+    job_id: str,
+    owner: "tuple[Any, ...]",
+    status: str,
+    used: "tuple[Any, ...]",
+    tokens: "Iterable[Any]",
+    events: "Iterable[Any]",
+    children: "dict[str, list[tuple[Any, ...]]]",
+) -> bytes | None:
+    """The pack of a job that ended, of the rows that it has now; ``used`` are the values of `USAGE_COLUMNS`."""
+    local_job_id, exit_code, *rest = used
+    return packed(
+        (escaped(job_id), local_job_id, *owner[:5], status),
+        (exit_code, owner[5], *rest),
+        [*tokens],
+        children["RunTimeEnvironments"],
+        children["DataTransfers"],
+        children["JobExtraInfo"],
+        events,
+    )
 
 
 def last_record_id(con: Connection) -> int:
@@ -273,16 +305,19 @@ def last_record_id(con: Connection) -> int:
     return int(row[0])
 
 
-def _correct_owner(con: Connection, known: RecordedJob, facts: "StateChange", *, latest: bool) -> None:
+def _correct_owner(
+    con: Connection, known: RecordedJob, facts: "StateChange", *, latest: bool
+) -> "list[tuple[object, ...]]":
     """
     Who and where, from a .local that knows more: nothing that is known is replaced by nothing, nor by part of it.
 
     The job's latest .local may also know better, if it is whole; but the same event read once more changes no job
-    that has ended.
+    that has ended. ``known`` has the owner as it is then; returns the rows of AuthTokenAttributes.
     """
     better = latest and facts.is_whole and (not known.has_ended() or 0 < known.event_ns < facts.event_ns)
     # A rule that the site has now is none of a job that ended before.
     vo = facts.vo if facts.has_voms or better or not known.has_ended() else ""
+    user_dn = known.owner[3]
     told = (*map(escaped, (facts.endpoint_type, facts.endpoint_url, facts.queue, facts.user_dn, vo)), facts.submit_time)
     if told != known.owner:
         wanted = _merged(told, known.owner) if better else _merged(known.owner, told)
@@ -291,17 +326,19 @@ def _correct_owner(con: Connection, known: RecordedJob, facts: "StateChange", *,
                 "UPDATE AAR SET (EndpointID, QueueID, UserID, VOID, SubmitTime) = (?, ?, ?, ?, ?) WHERE RecordID = ?",
                 (*dimension_ids(con, wanted[:5]), wanted[5], known.record_id),
             )
+            known.owner = wanted
     tokens = _auth_tokens(facts)
-    query = "SELECT AttrKey, AttrValue FROM AuthTokenAttributes WHERE RecordID = ?"
+    query = "SELECT AttrKey, AttrValue FROM AuthTokenAttributes WHERE RecordID = ? ORDER BY rowid"
     have = con.execute(query, (known.record_id,)).fetchall()
-    if known.has_ended() and known.owner[3] and not better:
+    if known.has_ended() and user_dn and not better:
         # Nor are the claims that it keeps now, as FQANs or not; those of a .local that was read with a user are known.
         tokens = [token for token in tokens if token in have or (facts.has_voms and token[0] in FQAN_KEYS)]
     if not _is_part(tokens, have) and (better or _is_part(have, tokens)):
-        set_children(con, known.record_id, "AuthTokenAttributes", tokens)
+        have = set_children(con, known.record_id, "AuthTokenAttributes", tokens)
     auth_groups = _auth_groups(facts)
     if better and auth_groups != (known.auth_groups or ""):
         con.execute(_SET_AUTH_GROUPS if auth_groups else _NO_AUTH_GROUPS, (known.record_id, auth_groups))
+    return have
 
 
 def _auth_groups(facts: "StateChange") -> str:
@@ -365,12 +402,15 @@ def _events(facts: "StateChange") -> "dict[tuple[str, str], None]":
     return dict.fromkeys([(key, event_time(seconds)) for key, seconds in events + facts.events])
 
 
-def _add_events(con: Connection, known: RecordedJob, facts: "StateChange") -> None:
+def _add_events(con: Connection, known: RecordedJob, facts: "StateChange") -> "list[tuple[str, str]]":
+    """Those that are new, inserted; returns all, in their order."""
     wanted = _events(facts)
-    query = "SELECT EventKey, EventTime FROM JobEvents WHERE RecordID = ?"
-    for event in con.execute(query, (known.record_id,)).fetchall():
+    query = "SELECT EventKey, EventTime FROM JobEvents WHERE RecordID = ? ORDER BY rowid"
+    have: list[tuple[str, str]] = con.execute(query, (known.record_id,)).fetchall()
+    for event in have:
         wanted.pop(event, None)
     con.executemany(_insert_child("JobEvents"), [(known.record_id, *event) for event in wanted])
+    return [*have, *wanted]
 
 
 def _final_children(facts: "StateChange") -> "tuple[tuple[str, list[tuple[object, ...]]], ...]":
@@ -408,7 +448,14 @@ def _used(facts: "StateChange") -> "tuple[object, ...]":
     )
 
 
-def _finish(con: Connection, known: RecordedJob, facts: "StateChange", usage: "Usage") -> None:
+def _finish(
+    con: Connection,
+    known: RecordedJob,
+    facts: "StateChange",
+    usage: "Usage",
+    told: "tuple[list[tuple[object, ...]], list[tuple[str, str]]]",
+) -> None:
+    """The end of a job; ``told`` are the rows that it has by now in AuthTokenAttributes and JobEvents."""
     children = dict(_final_children(facts))
     local_job_id, *used = _used(facts)
     if known.has_ended() and usage.end_time == known.end_time:
@@ -425,9 +472,14 @@ def _finish(con: Connection, known: RecordedJob, facts: "StateChange", usage: "U
         # What others told was of another run.
         con.execute("DELETE FROM FieldSources WHERE RecordID = ?", (known.record_id,))
     for table, rows in children.items():
-        set_children(con, known.record_id, table, rows)
+        children[table] = set_children(con, known.record_id, table, rows)
     values = (name_id(con, "Status", usage.status), local_job_id, *used)
-    con.execute(_UPDATE_USAGE, (*values, known.record_id, *values))
+    ended = con.execute(_UPDATE_USAGE, (*values, known.record_id, *values)).rowcount > 0
+    if ended and not known.end_time:
+        # Of an end that replaces another there may be more than what is in hand here: that is read from the tables.
+        pack = _packed(facts.job_id, known.owner, usage.status, values[1:], *told, children)
+        if pack is not None:
+            keep(con, [(known.record_id, pack)])
     if known.has_notes:
         # What was left out of an earlier end is none of this one's.
         fields = con.execute("SELECT Field FROM RecordNotes WHERE RecordID = ?", (known.record_id,)).fetchall()
@@ -481,25 +533,32 @@ def _go_on(con: Connection, known: RecordedJob, facts: "StateChange") -> None:
         _add_notes(con, known.record_id, facts)
 
 
-def set_children(con: Connection, record_id: int, table: str, rows: "list[tuple[object, ...]]") -> None:
+def set_children(
+    con: Connection, record_id: int, table: str, rows: "list[tuple[object, ...]]"
+) -> "list[tuple[object, ...]]":
     """
     Make a record's rows in a child table these, as a multiset; rows that are right already are not touched.
 
-    (v1 has no unique index on them, and each needless write would log the record as changed.)
+    (v1 has no unique index on them, and each needless write would log the record as changed.) Returns them in the order
+    in which they are there.
     """
     names = ", ".join(CHILDREN[table])
     missing: dict[tuple[object, ...], int] = {}
     for row in rows:
         missing[row] = missing.get(row, 0) + 1
-    for rowid, *found in con.execute(f"SELECT rowid, {names} FROM {table} WHERE RecordID = ?", (record_id,)).fetchall():
+    kept: list[tuple[object, ...]] = []
+    query = f"SELECT rowid, {names} FROM {table} WHERE RecordID = ? ORDER BY rowid"
+    for rowid, *found in con.execute(query, (record_id,)).fetchall():
         key = tuple(found)
         if missing.get(key, 0):
             missing[key] -= 1
+            kept.append(key)
         else:
             con.execute(f"DELETE FROM {table} WHERE rowid = ?", (rowid,))
-    lacking = [(record_id, *key) for key, count in missing.items() for _ in range(count)]
+    lacking = [key for key, count in missing.items() for _ in range(count)]
     if lacking:
-        con.executemany(_insert_child(table), lacking)
+        con.executemany(_insert_child(table), [(record_id, *key) for key in lacking])
+    return kept + lacking
 
 
 def _insert_child(table: str) -> str:

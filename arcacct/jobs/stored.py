@@ -11,7 +11,8 @@ from operator import attrgetter
 from typing import Any
 
 from arcacct.jobs.job import Job
-from arcacct.jobs.reading import TRANSFER_KINDS, transfer_of, unescaped
+from arcacct.jobs.packing import TRANSFER_KINDS
+from arcacct.jobs.reading import transfer_of, unescaped
 from arcacct.jobs.recorder import escaped, event_time
 from arcacct.jobs.rows import ArexRows, Numbers
 

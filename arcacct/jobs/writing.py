@@ -8,11 +8,12 @@ right already is written, so that nothing is logged as changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
 from arcacct.db.engine import Connection
+from arcacct.jobs import packing
 from arcacct.jobs.filling import EVENTS, Value, present, set_holders, unmeasured
 from arcacct.jobs.job import Job
 from arcacct.jobs.precedence import OF_AREX, UNASKED, precedes
@@ -42,6 +43,7 @@ _RECORD_NAMES = ("LocalJobID", "Interface", "URL", "Queue", "User", "VO", "Statu
 OF_RECORD = (
     *_CHILDREN,
     *("JobEvents", "RecordSources", "FieldSources", "RecordNotes", "AuthGroups", "StatusFiles", "JobTelemetry"),
+    "PackedJob",
 )
 """The tables with rows of a record that mean nothing without it."""
 
@@ -107,7 +109,9 @@ class JobWriter:
         new = [job for job in jobs if job.job_id not in known]
         record_ids = {job_id: one.record_id for job_id, one in known.items()}
         if new:
-            first = self.insert([stored(job) for job in new])
+            rows = [stored(job) for job in new]
+            first = self.insert(rows)
+            packing.keep(self._con, _packs(rows, first))
             for record_id, job in enumerate(new, first):
                 record_ids[job.job_id] = record_id
                 if job.field_sources:
@@ -255,6 +259,14 @@ class JobWriter:
         )
         values = self._values(rows)
         self._con.execute(_UPDATE, (*values, known.record_id, *values))
+
+
+def _packs(jobs: Sequence[ArexRows], first: int) -> Iterator[tuple[int, bytes]]:
+    """Of jobs that were just inserted, with the first one's RecordID: those that ended, packed."""
+    for record_id, job in enumerate(jobs, first):
+        pack = packing.packed(job[1:9], job.numbers, job.auth_tokens, job.rtes, job.transfers, job.extra, job.events)
+        if pack is not None:
+            yield record_id, pack
 
 
 def _with(job: Job, values: Mapping[str, Value]) -> Job:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from arcacct.jobs.aar import AAR
+from arcacct.jobs.aar import AAR, PackedAAR
+from arcacct.jobs.reading import PACKED_FIELDS
 
 _FIRST_DIGEST = (
     "job_id", "local_job_id", "endpoint_type", "endpoint_url", "queue", "user_dn", "vo", "status", "exit_code",
@@ -39,6 +40,8 @@ def _reader(names: tuple[str, ...]) -> Callable[[AAR], tuple[Any, ...]]:
 
 
 _VALUES = values_of(DIGESTS)
+_OF_PACKS = {number for number, names in DIGESTS.items() if names == PACKED_FIELDS}
+"""The versions whose bytes a pack is."""
 
 
 def digest(aar: AAR, version: int | None = None) -> bytes:
@@ -48,11 +51,13 @@ def digest(aar: AAR, version: int | None = None) -> bytes:
     From version 2 of the digest on its number stands before them, in one byte. Without ``version``: the newest.
     """
     number = max(DIGESTS) if version is None else version
-    read, transfers = _VALUES[number]
-    values = read(aar)
-    plain: tuple[Any, ...] = (*values[:transfers], tuple(map(tuple, values[transfers])), *values[transfers + 1 :])
-    # Format 2 of marshal has no references and no notion of interned texts: equal values are equal bytes, for ever.
-    found = hashlib.sha256(marshal.dumps(plain, 2)).digest()[:_DIGEST_BYTES]
+    found = aar.digest if number in _OF_PACKS and isinstance(aar, PackedAAR) else None
+    if found is None:
+        read, transfers = _VALUES[number]
+        values = read(aar)
+        plain: tuple[Any, ...] = (*values[:transfers], tuple(map(tuple, values[transfers])), *values[transfers + 1 :])
+        # Format 2 of marshal has no references and no notion of interned texts: equal values are equal bytes, for ever.
+        found = hashlib.sha256(marshal.dumps(plain, 2)).digest()[:_DIGEST_BYTES]
     return found if number == 1 else bytes((number,)) + found
 
 

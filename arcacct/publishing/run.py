@@ -13,11 +13,11 @@ from contextlib import ExitStack, closing
 
 from arcacct.conf.places import Places
 from arcacct.conf.settings import Settings
-from arcacct.db import lives, opening
+from arcacct.db import lives, opening, schema
 from arcacct.db.engine import Connection
 from arcacct.db.place import spools
 from arcacct.errors import StoreBusy
-from arcacct.jobs import cells
+from arcacct.jobs import cells, outbox
 from arcacct.publishing import ledger
 from arcacct.publishing.instants import DAY_S
 from arcacct.publishing.lanes import Lane, in_use, run_all
@@ -77,6 +77,7 @@ def _each(settings: Settings, plugs: Sequence[Plug], wishes: Wishes, work: Work)
                 locks.pop_all()
                 run_all(settings, lanes, wishes, lambda run: work(run, horizon))
                 ledger.forget_bytes(both.publishing, int(time.time()) - settings.keep_messages_days * DAY_S)
+                outbox.let_go(both.accounting, here, _passed_by_all(settings, both))
     outcomes += [outcome for lane in lanes for outcome in lane.outcomes]
     names = [plug.target.name for plug in plugs]
     return sorted(outcomes, key=lambda outcome: names.index(outcome.target))
@@ -101,6 +102,13 @@ def _has_something(folder: str) -> bool:
     except OSError:
         # Whoever drains it says what is wrong with it.
         return True
+
+
+def _passed_by_all(settings: Settings, both: Databases) -> int:
+    """The place in the log up to which every configured target is done with records; 0 if one has not begun."""
+    life = schema.incarnation(both.accounting)
+    cursors = [ledger.cursor(both.publishing, target.block) for target in settings.targets]
+    return min((one.last_seq if one and one.incarnation == life else 0 for one in cursors), default=0)
 
 
 def _lanes(settings: Settings, plugs: Sequence[Plug], locks: ExitStack) -> tuple[list[Lane], list[Outcome]]:

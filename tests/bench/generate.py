@@ -23,7 +23,7 @@ from typing import NamedTuple
 from arcacct.conf.places import Places, places
 from arcacct.db import opening, schema
 from arcacct.db.connect import Connection, open_database
-from arcacct.jobs import cells
+from arcacct.jobs import cells, outbox
 from arcacct.jobs.recorder import event_time
 
 FIRST_END = calendar.timegm((2026, 7, 1, 0, 0, 0))
@@ -105,6 +105,9 @@ def fill(
         con.execute("INSERT INTO FinishedLog (RecordID) SELECT RecordID FROM AAR ORDER BY RecordID")
         con.execute("UPDATE RecordCount SET Records = ?", (jobs,))
     cells.advance(con, here)
+    if plain:
+        # What is compared with ARC's programs is as the recorder leaves it.
+        outbox.pack_logged(con, here, 0, jobs)
     con.execute("ANALYZE")
     con.close()
     return here

@@ -24,13 +24,14 @@ from arcacct.conf.places import Places
 from arcacct.conf.settings import settings
 from arcacct.db import lives, opening
 from arcacct.db.connect import Connection
-from arcacct.jobs import aborting, cells, former, lookup, reading, recorder
+from arcacct.jobs import aborting, cells, former, lookup, outbox, reading, recorder
+from arcacct.jobs.aar import PackedAAR
 from arcacct.publishing import given, held, ledger, months, sent
 from arcacct.targets import kinds, plugs
 
 GROWING = ("AAR", "JobEvents", "AuthTokenAttributes", "JobExtraInfo", "RunTimeEnvironments", "DataTransfers")
 GROWING += ("FinishedLog", "StatusFiles", "RecordSources", "Contributions", "Messages", "MessageRecords")
-GROWING += ("FormerVersions", "RecordNotes")
+GROWING += ("FormerVersions", "RecordNotes", "PackedJob")
 SHORT, LONG, NEW = 600, 3_000, 20
 MESSAGES_PER_JOBS = 10
 TARGET = "arex/jura/sgas:x"
@@ -199,6 +200,22 @@ def test_pages_of_new_records_follow_the_log(ours) -> None:
         reading.without_measure(con, site.jobs, horizon)
 
     assert_flat(ours, read)
+
+
+def test_packs_are_read_made_and_let_go_by_the_log(ours) -> None:
+    """The outbox follows what is new, too: its packs, those that are missing, and those that every target is past."""
+
+    def work(con: Connection, site: Site) -> None:
+        horizon = lives.highest_seq(con)
+        assert outbox.pack_logged(con, site.here, site.jobs, horizon) == NEW
+        page = reading.logged_after(con, site.jobs, horizon)
+        assert page is not None
+        assert all(isinstance(one.aar, PackedAAR) for one in page.records)
+        con.execute("UPDATE DBConfig SET KeyValue = ? WHERE KeyName = 'ARCACCT_PACKS_AFTER'", (site.jobs,))
+        outbox.let_go(con, site.here, horizon)
+        assert con.execute("SELECT max(RecordID) FROM PackedJob").fetchone() == (None,)
+
+    assert_flat(ours, work)
 
 
 def test_why_figures_may_fall_is_asked_of_what_is_new(ours) -> None:

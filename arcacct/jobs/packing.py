@@ -1,0 +1,191 @@
+"""
+A finished job with its children in one piece (table PackedJob), as `reading` would give it. On the hook's path.
+
+Who writes a job's final status has its rows in hand: the values that publishing needs are made from them once, and
+read many times. What is not plain (a value of another kind than its column's, a time in another form) is not packed:
+it is read from the tables, which are what counts.
+"""
+
+import marshal
+import sys
+import time
+
+from arcacct.db.engine import Connection
+from arcacct.jobs.states import FINAL, TRANSFER_CACHED_INPUT, TRANSFER_INPUT, TRANSFER_OUTPUT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+VERSION = 1
+"""The number of the layout (`reading.PACKED_FIELDS`): packs with another one are not read."""
+DIGEST_BYTES = 16
+LARGEST_BYTES = 16_384
+"""A job with more is not packed: what a job can make us store is bounded, and it would be stored twice."""
+TRANSFER_KINDS = {TRANSFER_INPUT: "input", TRANSFER_CACHED_INPUT: "cached_input", TRANSFER_OUTPUT: "output"}
+EVENTS = ("SUBMIT", "LRMSSTART", "LRMSEND")
+"""JobEvents.EventKey of those that are published."""
+
+_HEX = frozenset("0123456789ABCDEFabcdef")
+_DAYS: dict[str, int] = {}
+_MINUTES: dict[str, int] = {}
+_SECONDS: dict[str, int] = {}
+"""Seconds by the parts of JobEvents.EventTime: those that were asked for lately."""
+_MOST_DAYS = 1000
+
+_INSERT = (
+    "INSERT OR REPLACE INTO PackedJob (RecordID, Seq, Version, Digest, Data)"
+    f" SELECT RecordID, Seq, {VERSION}, ?2, ?3 FROM FinishedLog WHERE RecordID = ?1"
+)
+
+
+def unescaped(text: str) -> str:
+    """A text of the shared tables without A-REX's percent-escapes (the reverse of `recorder.escaped`)."""
+    first, *parts = text.split("%")
+    plain = [first]
+    for part in parts:
+        if len(part) > 1 and part[0] in _HEX and part[1] in _HEX:
+            plain.append(chr(int(part[:2], 16)) + part[2:])
+        else:
+            plain.append("%" + part)
+    return "".join(plain)
+
+
+def node_names(text: "str | None") -> tuple[str, ...]:
+    """The distinct names, in order: A-REX writes one per slot, under `nodenames` (jura reads `nodename`)."""
+    return tuple(dict.fromkeys([name for name in (text or "").split(":") if name]))
+
+
+def packed(
+    texts: "Sequence[Any]",
+    numbers: "Sequence[object]",
+    tokens: "Sequence[Any]",
+    rtes: "Sequence[Any]",
+    transfers: "Sequence[Any]",
+    extra: "Sequence[Any]",
+    events: "Iterable[Any]",
+) -> bytes | None:
+    """
+    The values of a job that ended, from its rows as they are stored; ``None`` if it is not to be packed.
+
+    ``texts``: JobID, LocalJobID, interface, URL, queue, user, VO and status; ``numbers``: the columns of AAR from
+    ExitCode and SubmitTime on; the children in the order of their rows.
+    """
+    try:
+        # All texts at once: that fails, too, for what is none.
+        whole = "".join(
+            [*texts, *[one[1] for one in tokens], *[one[0] for one in rtes], *[one[0] for one in transfers],
+             *[one[1] for one in extra]]
+        )  # fmt: skip
+        if texts[7] not in FINAL or {*map(type, numbers)} != {int}:
+            return None
+        if "%" in whole:
+            texts = [*map(unescaped, texts)]
+            tokens = [(key, unescaped(value)) for key, value in tokens]
+            rtes = [(unescaped(name),) for (name,) in rtes]
+            transfers = [(unescaped(url), *row) for url, *row in transfers]
+            extra = [(key, unescaped(value)) for key, value in extra]
+        data = marshal.dumps(_values(texts, numbers, tokens, rtes, transfers, extra, events), 2)
+    except (TypeError, ValueError):
+        # A value is of another kind than its column's, or a time is not in A-REX's form.
+        return None
+    return data if len(data) <= LARGEST_BYTES else None
+
+
+def _values(
+    texts: "Sequence[str]",
+    numbers: "Sequence[object]",
+    tokens: "Sequence[Any]",
+    rtes: "Sequence[Any]",
+    transfers: "Sequence[Any]",
+    extra: "Sequence[Any]",
+    events: "Iterable[Any]",
+) -> "tuple[Any, ...]":
+    """The values of `AAR` from ``job_id`` on; every text plain. Raises TypeError and ValueError."""
+    fqans: list[str] = []
+    for key, value in tokens:
+        if key == "mainfqan":
+            fqans.insert(0, value)
+        elif key == "vomsfqan":
+            fqans.append(value)
+    named: dict[object, str] = {}
+    for key, value in extra:
+        if value:
+            named.setdefault(key, value)
+    get = named.get
+    # Of a job that ran twice the last run counts.
+    times = {key: _seconds(when) for key, when in events if key in EVENTS}
+    moved = [(url, size, begin, end, TRANSFER_KINDS.get(kind, "input")) for url, size, begin, end, kind in transfers]
+    if {type(number) for row in transfers for number in row[1:]} - {int}:
+        raise TypeError
+    return (
+        texts[0],
+        *[text or None for text in texts[1:7]],
+        texts[7],
+        *numbers,
+        tuple(fqans),
+        get("jobname"),
+        get("lrms"),
+        node_names(get("nodenames") or get("nodename")),
+        get("clienthost"),
+        get("localuser"),
+        get("projectname"),
+        get("systemsoftware"),
+        get("wninstance"),
+        get("benchmark"),
+        tuple(dict.fromkeys([name for (name,) in rtes])),
+        tuple(moved),
+        *map(times.get, EVENTS),
+    )
+
+
+def _seconds(when: str) -> int:
+    """UTC seconds of JobEvents.EventTime; raises TypeError and ValueError for what is not in A-REX's form."""
+    try:
+        return _DAYS[when[:10]] + _MINUTES[when[10:17]] + _SECONDS[when[17:]]
+    except KeyError:
+        _learn(when)
+        return _DAYS[when[:10]] + _MINUTES[when[10:17]] + _SECONDS[when[17:]]
+
+
+def _learn(when: str) -> None:
+    year, month, day, hour, minute, second = numbers = [
+        int(part) if part.isdecimal() else -1
+        for part in (when[:4], when[5:7], when[8:10], when[11:13], when[14:16], when[17:])
+    ]
+    if when != "{:04}-{:02}-{:02} {:02}:{:02}:{:02}".format(*numbers) or hour > 23 or minute > 59 or second > 59:
+        raise ValueError(when)
+    # As if years began in March, so that the day more of a leap year is their last.
+    years = year - (month < 3)
+    days = 365 * years + years // 4 - years // 100 + years // 400 + (153 * ((month + 9) % 12) + 2) // 5 + day - 719469
+    if time.gmtime(86400 * days)[:3] != (year, month, day):
+        raise ValueError(when)
+    if len(_DAYS) >= _MOST_DAYS:
+        _DAYS.clear()
+    _DAYS[when[:10]] = 86400 * days
+    _MINUTES[when[10:17]] = 3600 * hour + 60 * minute
+    _SECONDS[when[17:]] = second
+
+
+def keep(con: Connection, packs: "Iterable[tuple[int, bytes]]") -> None:
+    """Packs of records, by RecordID, as they are at the end of the caller's transaction; all are in the log."""
+    con.executemany(_INSERT, [(record_id, digest(data), data) for record_id, data in packs])
+
+
+def digest(data: bytes) -> bytes:
+    """What tells one pack from another, and bytes that are damaged: marshal may make a tuple of 16 GB of those."""
+    found: bytes = _sha256()(data).digest()
+    return found[:DIGEST_BYTES]
+
+
+def _sha256() -> "Any":
+    hashlib = sys.modules.get("hashlib")
+    if hashlib is not None:
+        # Quicker, where it is loaded anyway; it would bring OpenSSL into the hook.
+        return hashlib.sha256
+    if sys.version_info >= (3, 12):
+        from _sha2 import sha256  # noqa: PLC0415
+    else:
+        from _sha256 import sha256  # type: ignore[import-not-found]  # noqa: PLC0415
+    return sha256
