@@ -89,6 +89,7 @@ def prune(here: Places, con: Connection, publishing: Connection, wishes: PruneWi
         # What is not in the cells when it goes would be in no sum any more.
         cells.advance(con, here)
         counted, size = cells.position(con), 100
+        cells.refine(con, here, everything=True)
 
         def move(page: Sequence[_Candidate]) -> list[_Candidate]:
             nonlocal size

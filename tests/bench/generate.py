@@ -69,6 +69,7 @@ def fill(folder: pathlib.Path, jobs: int, *, children: bool = True, seed: int = 
         con.execute("INSERT INTO FinishedLog (RecordID) SELECT RecordID FROM AAR ORDER BY RecordID")
         con.execute("UPDATE RecordCount SET Records = ?", (jobs,))
     cells.advance(con, here)
+    cells.refine(con, here, everything=True)
     con.execute("ANALYZE")
     con.close()
     return here
