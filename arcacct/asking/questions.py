@@ -349,8 +349,7 @@ def _kept(
     found = _rows_of_kept(con, kept, keys, f"{kept.rows} AS Kept", ("Kept.Jobs", *amounts), where, values)
     found += _rows_of_kept(con, kept, keys, gone, ("-1", *taken), where, values)
     now, values = _where(con, selection, by_time=False)
-    source = f"({changed}) AS Changed CROSS JOIN AAR ON AAR.RecordID = Changed.RecordID"
-    return [*found, *_parts_of(con, keys, source, f"{now} AND {_COUNTED}", values)]
+    return [*found, *_parts_of_some(con, keys, changed, f"{now} AND {_COUNTED}", values)]
 
 
 def _rows_of_kept(
@@ -381,12 +380,21 @@ def _rows_of_kept(
 def _uncounted(con: Connection, selection: Selection, keys: Sequence[str]) -> Iterator[UsagePart]:
     """The selected jobs that no sum has, since they are not published: unfinished, or vanished without usage."""
     where, values = _where(con, selection, by_time=False)
-    unfinished = "EndTime <= 0"
-    others = f"StatusID IN (SELECT ID FROM Status WHERE Name NOT IN {SQL_BY_ITSELF}) AND +EndTime > 0"
-    for few in (unfinished, others):
-        # Found first and summed then: SQLite would walk through all jobs in the order of the sums.
-        source = f"(SELECT RecordID FROM AAR WHERE {few}) AS Few CROSS JOIN AAR ON AAR.RecordID = Few.RecordID"
-        yield from _parts_of(con, keys, source, f"NOT ({_COUNTED}) AND {where}", values)
+    few = (
+        "SELECT RecordID FROM AAR WHERE EndTime <= 0 UNION"
+        " SELECT RecordID FROM Status CROSS JOIN AAR ON StatusID = Status.ID"
+        f" WHERE Status.Name NOT IN {SQL_BY_ITSELF} AND +EndTime > 0"
+    )
+    return _parts_of_some(con, keys, few, f"NOT ({_COUNTED}) AND {where}", values)
+
+
+def _parts_of_some(
+    con: Connection, keys: Sequence[str], records: str, where: str, values: Sequence[object]
+) -> Iterator[UsagePart]:
+    """Of the records that a SELECT finds those that fulfil a condition, summed: found first, and looked up then."""
+    source = f"({records}) AS Few CROSS JOIN AAR ON AAR.RecordID = Few.RecordID"
+    # A condition on AAR alone would let SQLite read all of it, to make a Bloom filter for a few records.
+    return _parts_of(con, keys, source, f"CASE WHEN Few.RecordID THEN {where} END", values)
 
 
 def names(con: Connection, kind: str, prefix: str) -> list[str]:

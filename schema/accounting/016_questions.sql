@@ -1,10 +1,11 @@
 -- Questions that read what they ask for, whatever the database has: jobs by time and by their id in the batch system, and
 -- sums for `stats`.
 
--- The views show these as NULL where there is none: so the index has to be of what they show.
-CREATE INDEX AAR_EndTimeOrNull_IDX ON AAR (nullif(EndTime, 0));
-CREATE INDEX AAR_SubmitTimeOrNull_IDX ON AAR (nullif(SubmitTime, 0));
-CREATE INDEX AAR_LocalJobIDOrNull_IDX ON AAR (nullif(LocalJobID, ''));
+-- The views show these as NULL where there is none: so the index has to be of what they show. CAST: it would not be used
+-- for a comparison with anything but a literal, CAST(strftime('%s', 'now') AS INTEGER) say.
+CREATE INDEX AAR_EndTimeOrNull_IDX ON AAR (CAST(nullif(EndTime, 0) AS INTEGER));
+CREATE INDEX AAR_SubmitTimeOrNull_IDX ON AAR (CAST(nullif(SubmitTime, 0) AS INTEGER));
+CREATE INDEX AAR_LocalJobIDOrNull_IDX ON AAR (CAST(nullif(LocalJobID, '') AS TEXT));
 
 -- LEFT: whatever ANALYZE found, SQLite begins with the jobs that are asked for, and not with all users.
 DROP VIEW v1_jobs;
@@ -12,7 +13,7 @@ DROP VIEW v1_jobs;
 CREATE VIEW v1_jobs AS
 SELECT
   AAR.JobID AS job_id, -- id that A-REX gave the job; AAR, as stored
-  nullif(AAR.LocalJobID, '') AS local_job_id, -- id that the batch system gave the job; AAR, as stored
+  CAST(nullif(AAR.LocalJobID, '') AS TEXT) AS local_job_id, -- id that the batch system gave the job; AAR, as stored
   (SELECT replace(replace(replace(replace(replace(replace(InfoValue, '%27', ''''), '%23', '#'), '%0D', char(13)),
                                   '%0A', char(10)), '%08', char(8)), '%25', '%')
      FROM JobExtraInfo WHERE JobExtraInfo.RecordID = AAR.RecordID AND InfoKey = 'jobname'
@@ -50,7 +51,7 @@ SELECT
     ORDER BY JobExtraInfo.rowid LIMIT 1) AS project, -- project or account that the job belongs to; JobExtraInfo projectname
   nullif(Status.Name, '') AS status, -- in-progress, completed, failed or aborted; Status
   CASE WHEN AAR.EndTime > 0 THEN AAR.ExitCode END AS exit_code, -- exit code of the job; 1 when A-REX did not learn it; AAR
-  nullif(AAR.SubmitTime, 0) AS submit_time, -- s since 1970: A-REX accepted the job; AAR
+  CAST(nullif(AAR.SubmitTime, 0) AS INTEGER) AS submit_time, -- s since 1970: A-REX accepted the job; AAR
   strftime('%Y-%m-%dT%H:%M:%SZ', nullif(AAR.SubmitTime, 0), 'unixepoch') AS submit_time_iso, -- submit_time as text
   (SELECT CAST(strftime('%s', EventTime) AS INTEGER) FROM JobEvents
     WHERE JobEvents.RecordID = AAR.RecordID AND EventKey = 'SUBMIT'
@@ -70,7 +71,7 @@ SELECT
   (SELECT strftime('%Y-%m-%dT%H:%M:%SZ', EventTime) FROM JobEvents
     WHERE JobEvents.RecordID = AAR.RecordID AND EventKey = 'LRMSEND'
     ORDER BY JobEvents.rowid DESC LIMIT 1) AS lrms_end_time_iso, -- lrms_end_time as text
-  nullif(AAR.EndTime, 0) AS end_time, -- s since 1970: the job reached its final status in A-REX; AAR
+  CAST(nullif(AAR.EndTime, 0) AS INTEGER) AS end_time, -- s since 1970: the job reached its final status in A-REX; AAR
   strftime('%Y-%m-%dT%H:%M:%SZ', nullif(AAR.EndTime, 0), 'unixepoch') AS end_time_iso, -- end_time as text
   AAR.NodeCount AS node_count, -- worker nodes; AAR
   AAR.CPUCount AS core_count, -- cores, on all nodes together; AAR CPUCount
