@@ -35,9 +35,22 @@ _UNTOLD = {
 """The columns that not every kind tells apart, each with what it has where that is so."""
 
 USED = "QueueID, StatusID, Project, Host, StageIn, StageOut"
-"""What RecordUsage and Slice have of a record for these sums, beside what the monthly cells need."""
-
-
+"""What Slice has of a record for these sums, beside what the monthly cells need."""
+_LARGEST = 2**53
+_NOW = f"""
+    SELECT RecordID, QueueID, StatusID,
+           coalesce((SELECT InfoValue FROM JobExtraInfo AS Extra
+                      -- The plus keeps SQLite off the index of InfoKey, which has all records under one key.
+                      WHERE Extra.RecordID = AAR.RecordID AND +InfoKey = 'projectname'
+                      ORDER BY Extra.rowid LIMIT 1), '') AS Project,
+           coalesce((SELECT substr(InfoValue, 1, instr(InfoValue || ':', ':') - 1) FROM JobExtraInfo AS Extra
+                      WHERE Extra.RecordID = AAR.RecordID AND +InfoKey IN ('nodenames', 'nodename')
+                      ORDER BY Extra.rowid LIMIT 1), '') AS Host,
+           CASE WHEN StageInVolume BETWEEN 0 AND {_LARGEST} THEN StageInVolume ELSE 0 END AS StageIn,
+           CASE WHEN StageOutVolume BETWEEN 0 AND {_LARGEST} THEN StageOutVolume ELSE 0 END AS StageOut
+      FROM AAR
+"""
+"""That of each record, as `stats` counts it."""
 _AMOUNTS = ("Wall", "Cpu", "StageIn", "StageOut")
 
 
@@ -74,7 +87,7 @@ TAKE_OUT = tuple(_count(kind, "-") for kind in _KINDS)
 PUT_IN = (
     # Of a job that is pruned nobody knows these any more.
     f"""
-    UPDATE Slice SET ({USED}) = (SELECT {USED} FROM RecordUsage WHERE RecordUsage.RecordID = Slice.RecordID)
+    UPDATE Slice SET ({USED}) = (SELECT {USED} FROM ({_NOW}) AS Now WHERE Now.RecordID = Slice.RecordID)
     """,
     """
     UPDATE Slice SET QueueID = 0, StatusID = 0, Project = '', Host = '', StageIn = 0, StageOut = 0
@@ -103,7 +116,8 @@ _ROWS_OF_RECORD = (
     "SELECT 'record ' || RecordID || ': is in the finer cells, with volumes, ' || Kept || ', belongs into '"
     " || ifnull(Live, 'none')"
     f" FROM (SELECT RecordID, {_told((*(kind.contribution for kind in _KINDS), 'StageIn', 'StageOut'))} AS Kept,"
-    f" (SELECT {_told((*map(_row_of, _KINDS), 'Slice.StageIn', 'Slice.StageOut'))} FROM RecordUsage AS Slice"
+    f" (SELECT {_told((*map(_row_of, _KINDS), 'Slice.StageIn', 'Slice.StageOut'))}"
+    f" FROM (SELECT * FROM RecordUsage JOIN ({_NOW}\n) USING (RecordID)) AS Slice"
     " WHERE Slice.RecordID = Contributions.RecordID) AS Live FROM Contributions"
     " WHERE MonthID IS NOT NULL AND EXISTS (SELECT 1 FROM AAR WHERE AAR.RecordID = Contributions.RecordID)"
     " AND NOT EXISTS (SELECT 1 FROM FinishedLog WHERE FinishedLog.RecordID = Contributions.RecordID"

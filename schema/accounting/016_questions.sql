@@ -177,38 +177,3 @@ ALTER TABLE Contributions ADD COLUMN HostID INTEGER;
 ALTER TABLE Contributions ADD COLUMN StageIn INTEGER;
 ALTER TABLE Contributions ADD COLUMN StageOut INTEGER;
 CREATE INDEX Contributions_Waiting_IDX ON Contributions (RecordID) WHERE MonthID IS NULL;
-
-DROP VIEW RecordUsage;
--- What a record contributes now. What is larger than 2^53 is no measurement: it would make the sum of its month overflow.
--- A job that vanished unfinished counts only when the batch system measured something.
-CREATE VIEW RecordUsage AS
-SELECT AAR.RecordID,
-       CAST(strftime('%Y%m', EndTime, 'unixepoch') AS INTEGER) AS Month,
-       UserID, VOID,
-       coalesce((SELECT AttrValue FROM AuthTokenAttributes AS Token
-                  -- The plus keeps SQLite off the index of AttrKey, which has half of all rows under one key.
-                  WHERE Token.RecordID = AAR.RecordID AND +AttrKey IN ('mainfqan', 'vomsfqan')
-                  ORDER BY +AttrKey, Token.rowid LIMIT 1), '') AS FQAN,
-       EndpointID, NodeCount, CPUCount,
-       coalesce((SELECT InfoValue FROM JobExtraInfo AS Extra
-                  WHERE Extra.RecordID = AAR.RecordID AND +InfoKey = 'benchmark'
-                  ORDER BY Extra.rowid LIMIT 1), '') AS Benchmark,
-       coalesce((SELECT Names FROM AuthGroups WHERE AuthGroups.RecordID = AAR.RecordID), '') AS AuthGroups,
-       EndTime, QueueID, StatusID,
-       coalesce((SELECT InfoValue FROM JobExtraInfo AS Extra
-                  WHERE Extra.RecordID = AAR.RecordID AND +InfoKey = 'projectname'
-                  ORDER BY Extra.rowid LIMIT 1), '') AS Project,
-       coalesce((SELECT substr(InfoValue, 1, instr(InfoValue || ':', ':') - 1) FROM JobExtraInfo AS Extra
-                  WHERE Extra.RecordID = AAR.RecordID AND +InfoKey IN ('nodenames', 'nodename')
-                  ORDER BY Extra.rowid LIMIT 1), '') AS Host,
-       CASE WHEN StageInVolume BETWEEN 0 AND 9007199254740992 THEN StageInVolume ELSE 0 END AS StageIn,
-       CASE WHEN StageOutVolume BETWEEN 0 AND 9007199254740992 THEN StageOutVolume ELSE 0 END AS StageOut,
-       CASE WHEN UsedWalltime BETWEEN 0 AND 9007199254740992 THEN UsedWalltime ELSE 0 END AS Wall,
-       CASE WHEN UsedCPUUserTime BETWEEN 0 AND 9007199254740992 THEN UsedCPUUserTime ELSE 0 END
-       + CASE WHEN UsedCPUKernelTime BETWEEN 0 AND 9007199254740992 THEN UsedCPUKernelTime ELSE 0 END AS Cpu
-  FROM AAR
-  JOIN Status ON Status.ID = +StatusID
- -- A condition on AAR alone would let SQLite read all of it, to make a Bloom filter for a few records.
- WHERE CASE WHEN Status.Name IN ('completed', 'failed') THEN EndTime > 0
-            WHEN Status.Name = 'aborted'
-            THEN EndTime > 0 AND (UsedWalltime, UsedCPUUserTime, UsedCPUKernelTime) <> (0, 0, 0) END;
