@@ -375,7 +375,9 @@ def test_every_query_of_the_manual_runs(
     databases: dict[str, sqlite3.Connection], database: str, statement: str
 ) -> None:
     """A query can be copied as it is; on a database with jobs it finds some unless it asks for what is not there."""
-    rows = databases[database].execute(statement).fetchall()
+    databases[database].execute(statement).fetchall()
+    # The jobs are of the day before.
+    rows = databases[database].execute(statement.replace("'now'", "'2026-11-21'")).fetchall()
     # One job whose id the reader has to fill in; longer jobs than we have; a state that only the hook sees.
     others = ("the id of the job", "wall_s > 3600", "lrms_submit_time")
     assert rows or database == "publishing.db" or any(words in statement for words in others)

@@ -239,6 +239,7 @@ class _Import(ImportRun):
             if self._position.stamp != self._database.stamp:
                 self._write((), self._position._replace(stamp=self._database.stamp))
         cells.advance(self._con, self._here)
+        cells.refine(self._con, self._here)
         return self._report._replace(
             unfinished=len(_pending(self._con, self._position.file_id)), other_zone=self._clock.elsewhere
         )

@@ -69,6 +69,7 @@ def sweep(
             remember_sweep(con)
         with opening.translating(here.database):
             cells.advance(con, here)
+            cells.refine(con, here)
     return SweepReport(spooled, jobs, looked_at, dict(run.found), tuple(map(printable, run.complaints)))
 
 

@@ -1,24 +1,27 @@
 """
 The questions of `arcacct stats`: which jobs, counted how.
 
-Every function works on A-REX's own database too, of ARC 6 or ARC 7, except where it says that it reads the monthly
-sums.
+Every function works on A-REX's own database too, of ARC 6 or ARC 7, except where it says that it reads sums that are
+kept in ours.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from arcacct.asking.reading import is_ours
 from arcacct.db.engine import Connection
-from arcacct.jobs.reading import plain_text, unescaped
+from arcacct.jobs.finer_cells import OF_DAYS, OF_HOSTS, OF_MONTHS, FinerKind
+from arcacct.jobs.reading import one_state, plain_text, unescaped
 from arcacct.jobs.recorder import escaped
 from arcacct.jobs.rows import schema_version
 from arcacct.jobs.statuses import SQL_ABORTED, SQL_BY_ITSELF, SQL_FAILED
 
 _LARGEST = 2**53
+_DAY_S = 86_400
 _MOST_NAMES = 200
 _FINAL = f"StatusID IN (SELECT ID FROM Status WHERE Name IN {SQL_BY_ITSELF})"
 # The same jobs as are published: one that vanished unfinished counts if the batch system measured something.
@@ -79,8 +82,6 @@ _RAW_2 = _RAW | {
     "benchmark": "(SELECT nullif(Name, '') FROM Benchmarks WHERE ID = BenchmarkID)",
 }
 _GROUP_BY_2 = _GROUP_BY | {"fqan": "FQANID", "benchmark": "BenchmarkID"}
-MONTHLY = ("month", "user_dn", "vo", "fqan", "endpoint_url", "benchmark")
-"""What the monthly sums know of a job."""
 
 
 class Selection(NamedTuple):
@@ -206,7 +207,12 @@ def parts(con: Connection, selection: Selection, keys: Sequence[str], *, everyth
     measurement count 0, as in the monthly sums.
     """
     where, values = _where(con, selection)
-    counted = "" if everything else f" AND {_COUNTED}"
+    return _parts_of(con, keys, "AAR", where if everything else f"{where} AND {_COUNTED}", values)
+
+
+def _parts_of(
+    con: Connection, keys: Sequence[str], source: str, where: str, values: Sequence[object]
+) -> Iterator[UsagePart]:
     raw, group_by = (_RAW_2, _GROUP_BY_2) if schema_version(con) == 2 else (_RAW, _GROUP_BY)
     columns = ", ".join(raw[key] for key in keys)
     grouped = ", ".join(group_by.get(key, str(number)) for number, key in enumerate(keys, 1))
@@ -214,49 +220,181 @@ def parts(con: Connection, selection: Selection, keys: Sequence[str], *, everyth
         f"SELECT {columns}{', ' if keys else ''}CPUCount, {raw['benchmark']}, count(*),"
         f" {_measured('UsedWalltime')}, {_measured('UsedCPUUserTime')} + {_measured('UsedCPUKernelTime')},"
         f" sum(StatusID IN (SELECT ID FROM Status WHERE Name = {SQL_FAILED})), sum(StageInVolume), sum(StageOutVolume)"
-        f" FROM AAR WHERE {where}{counted}"
+        f" FROM {source} WHERE {where}"
         f" GROUP BY {grouped}{', ' if grouped else ''}CPUCount, {group_by.get('benchmark', len(keys) + 2)}",
         values,
     )
-    for row in rows:
-        key = tuple(unescaped(text) if text else None for text in row[: len(keys)])
-        cores, benchmark, *numbers = row[len(keys) :]
-        yield UsagePart(key, cores, plain_text(benchmark) if benchmark else None, *numbers)
+    return (_part(row, len(keys)) for row in rows)
+
+
+def _part(row: Sequence[Any], width: int) -> UsagePart:
+    cores, benchmark, *numbers = row[width:]
+    key = tuple(unescaped(text) if text else None for text in row[:width])
+    return UsagePart(key, cores, plain_text(benchmark) if benchmark else None, *numbers)
 
 
 def _measured(column: str) -> str:
     return f"sum(CASE WHEN {column} BETWEEN 0 AND {_LARGEST} THEN {column} ELSE 0 END)"
 
 
-def monthly_parts(
-    con: Connection, selection: Selection, keys: Sequence[str], months: tuple[str | None, str | None]
-) -> Iterator[UsagePart]:
-    """
-    The monthly sums of the months ``[first, before)``, summed by ``keys`` (of MONTHLY), cores and benchmark.
+class _KeptSums(NamedTuple):
+    """Sums of finished jobs that are kept up to date, told apart by cores and benchmark and ..."""
 
-    Of the selection users and VOs count; failures and volumes are not in the sums, and 0 here.
+    told: frozenset[str]
+    """... these columns."""
+    rows: str
+    """The table, and which of its rows, in SQL."""
+    number: str
+    contribution: str
+    """The column of Contributions that has the number of the row."""
+    period: str
+    is_daily: bool = False
+    """A period is a day (since 1970), not a month (202611)."""
+    has_details: bool = True
+    """Failed jobs and volumes are told."""
+
+
+def _finer(kind: FinerKind, *, is_daily: bool = False) -> _KeptSums:
+    rows = f"(SELECT * FROM FinerCells WHERE Kind = {kind.number})"
+    return _KeptSums(kind.told, rows, "FinerID", kind.contribution, "Period", is_daily)
+
+
+_KEPT = (
+    _KeptSums(
+        frozenset({"UserID", "VOID", "FQAN", "EndpointID"}), "Cells", "CellID", "CellID", "Month", has_details=False
+    ),
+    _finer(OF_MONTHS),
+    _finer(OF_HOSTS),
+    _finer(OF_DAYS, is_daily=True),
+)
+"""The first that tells what is asked is read."""
+_KEPT_COLUMNS = _GROUP_BY | {"fqan": "FQAN", "node_names": "Host", "project": "Project", "benchmark": "Benchmark"}
+_MONTH_OF = "substr({0}, 1, 4) || '-' || substr({0}, 5)"
+_MONTH_OF_DAY = "strftime('%Y-%m', {0} * 86400, 'unixepoch')"
+_DAY_OF = "strftime('%Y-%m-%d', {0} * 86400, 'unixepoch')"
+
+
+def kept_parts(
+    con: Connection, selection: Selection, keys: Sequence[str], *, details: bool, everything: bool
+) -> list[UsagePart] | None:
     """
-    conditions, values = ["1"], []
-    for comparison, month in zip((">=", "<"), months, strict=True):
-        if month is not None:
-            conditions.append(f"month {comparison} ?")
-            values.append(month)
-    for column, names in (("user_dn", selection.users), ("vo", selection.vos)):
-        if names:
-            plain = [unescaped(name) for name in names]
-            conditions.append(f"coalesce({column}, '') IN ({_marks([*names, *plain])})")
-            values += [*names, *plain]
-    grouped = [*(key for key in keys if key != "benchmark"), "benchmark_type", "benchmark_value", "core_count"]
-    for row in con.execute(
-        f"SELECT {', '.join(grouped)}, sum(jobs), sum(wall_s), sum(cpu_s) FROM v1_usage_by_month"
-        f" WHERE {' AND '.join(conditions)} GROUP BY {', '.join(map(str, range(1, len(grouped) + 1)))}",
+    The same as `parts` from sums that are kept in our own database; ``None`` where these do not tell what is asked.
+
+    Without ``details`` failures and volumes may be 0. What changed since the sums were made is read from its records,
+    and given twice: as it counted (with amounts below 0), and as it is.
+    """
+    columns = {_KEPT_COLUMNS[key] for key in keys if key in _KEPT_COLUMNS} - {"Benchmark"}
+    columns |= {name.number for field, name in _NAMES.items() if selection._asdict()[field]}
+    if "FQANID" in columns:
+        columns = columns - {"FQANID"} | {"FQAN"}
+    if selection.extra or selection.submitted_after_s is not None:
+        return None
+    for kept in _KEPT:
+        periods = _periods(selection, is_daily=kept.is_daily)
+        told = columns <= kept.told and (kept.is_daily or "day" not in keys) and (kept.has_details or not details)
+        if told and periods is not None:
+            with one_state(con):
+                found = _kept(con, kept, selection, keys, periods)
+                return [*found, *_uncounted(con, selection, keys)] if everything else found
+    return None
+
+
+def _periods(selection: Selection, *, is_daily: bool) -> tuple[int | None, int | None] | None:
+    """The whole periods ``[first, before)`` that a selection means; ``None`` when it means parts of some."""
+    after = None if selection.after_s is None else selection.after_s + 1
+    until = None if selection.until_s is None else selection.until_s + 1
+    firsts = [bound for bound in (after, selection.from_s) if bound is not None]
+    befores = [bound for bound in (until, selection.before_s) if bound is not None]
+    periods: list[int | None] = []
+    for bound in (max(firsts, default=None), min(befores, default=None)):
+        if bound is None:
+            periods.append(None)
+            continue
+        year, month, *rest = time.gmtime(bound)[:6]
+        if rest[-3:] != [0, 0, 0] or (rest[0] != 1 and not is_daily):
+            return None
+        periods.append(bound // _DAY_S if is_daily else year * 100 + month)
+    return periods[0], periods[1]
+
+
+def _kept(
+    con: Connection,
+    kept: _KeptSums,
+    selection: Selection,
+    keys: Sequence[str],
+    periods: tuple[int | None, int | None],
+) -> list[UsagePart]:
+    conditions, values = ["1"], list[object]()
+    for comparison, period in zip((">=", "<"), periods, strict=True):
+        if period is not None:
+            conditions.append(f"{kept.period} {comparison} ?")
+            values.append(period)
+    for field, name in _NAMES.items():
+        both = [spelled for asked in selection._asdict()[field] for spelled in (asked, escaped(asked))]
+        if both and field == "fqans":
+            conditions.append(f"nullif(FQAN, '') IN ({_marks(both)})")
+        elif both:
+            conditions.append(f"{name.number} IN (SELECT ID FROM {name.table} WHERE {name.column} IN ({_marks(both)}))")
+        values += both
+    changed = "SELECT RecordID FROM FinishedLog WHERE Seq > (SELECT Seq FROM CellsPosition)"
+    if kept.contribution != "CellID":
+        changed += " UNION SELECT RecordID FROM Contributions WHERE MonthID IS NULL"
+    gone = (
+        f"({changed}) AS Changed CROSS JOIN Contributions ON Contributions.RecordID = Changed.RecordID"
+        f" CROSS JOIN {kept.rows} AS Kept ON Kept.{kept.number} = Contributions.{kept.contribution}"
+    )
+    amounts = ("Kept.Wall", "Kept.Cpu", *(("Kept.StageIn", "Kept.StageOut") if kept.has_details else ("0", "0")))
+    taken = [amount.replace("Kept.", "-Contributions.") for amount in amounts]
+    where = " AND ".join(conditions)
+    found = _rows_of_kept(con, kept, keys, f"{kept.rows} AS Kept", ("Kept.Jobs", *amounts), where, values)
+    found += _rows_of_kept(con, kept, keys, gone, ("-1", *taken), where, values)
+    now, values = _where(con, selection, by_time=False)
+    return [*found, *_parts_of_some(con, keys, changed, f"{now} AND {_COUNTED}", values)]
+
+
+def _rows_of_kept(
+    con: Connection,
+    kept: _KeptSums,
+    keys: Sequence[str],
+    source: str,
+    amounts: Sequence[str],
+    where: str,
+    values: Sequence[object],
+) -> list[UsagePart]:
+    jobs, wall_s, cpu_s, stage_in, stage_out = amounts
+    raw = _RAW | _KEPT_COLUMNS | {key: _RAW[key] for key in _GROUP_BY}
+    raw["month"] = (_MONTH_OF_DAY if kept.is_daily else _MONTH_OF).format(kept.period)
+    raw["day"] = _DAY_OF.format(kept.period)
+    columns = "".join(f"{raw[key]}, " for key in keys)
+    grouped = ", ".join(_GROUP_BY.get(key, str(number)) for number, key in enumerate((*keys, "", ""), 1))
+    failed = f"StatusID IN (SELECT ID FROM Status WHERE Name = {SQL_FAILED})"
+    rows = con.execute(
+        f"SELECT {columns}CPUCount, Benchmark, sum({jobs}), sum({wall_s}), sum({cpu_s}),"
+        f" {f'sum(CASE WHEN {failed} THEN {jobs} ELSE 0 END)' if kept.has_details else '0'}, sum({stage_in}),"
+        f" sum({stage_out}) FROM {source} WHERE {where} GROUP BY {grouped} HAVING sum({jobs}) <> 0",
         values,
-    ):
-        *key, kind, value, cores, jobs, wall_s, cpu_s = row
-        benchmark = None if kind is None else f"{kind}:{value:.6f}".rstrip("0").rstrip(".")
-        if "benchmark" in keys:
-            key.insert(list(keys).index("benchmark"), benchmark)
-        yield UsagePart(tuple(key), cores, benchmark, jobs, wall_s, cpu_s, 0, 0, 0)
+    )
+    return [_part(row, len(keys)) for row in rows]
+
+
+def _uncounted(con: Connection, selection: Selection, keys: Sequence[str]) -> Iterator[UsagePart]:
+    """The selected jobs that no sum has, since they are not published: unfinished, or vanished without usage."""
+    where, values = _where(con, selection, by_time=False)
+    few = (
+        "SELECT RecordID FROM AAR WHERE EndTime <= 0 UNION"
+        " SELECT RecordID FROM Status CROSS JOIN AAR ON StatusID = Status.ID"
+        f" WHERE Status.Name NOT IN {SQL_BY_ITSELF} AND +EndTime > 0"
+    )
+    return _parts_of_some(con, keys, few, f"NOT ({_COUNTED}) AND {where}", values)
+
+
+def _parts_of_some(
+    con: Connection, keys: Sequence[str], records: str, where: str, values: Sequence[object]
+) -> Iterator[UsagePart]:
+    """Of the records that a SELECT finds those that fulfil a condition, summed: found first, and looked up then."""
+    source = f"({records}) AS Few CROSS JOIN AAR ON AAR.RecordID = Few.RecordID"
+    # A condition on AAR alone would let SQLite read all of it, to make a Bloom filter for a few records.
+    return _parts_of(con, keys, source, f"CASE WHEN Few.RecordID THEN {where} END", values)
 
 
 def names(con: Connection, kind: str, prefix: str) -> list[str]:
@@ -277,14 +415,14 @@ def names(con: Connection, kind: str, prefix: str) -> list[str]:
     return [shown(name) for (name,) in rows]
 
 
-def _where(con: Connection, selection: Selection) -> tuple[str, list[object]]:
-    """The conditions of a selection; the time range first, and only it by index when there is one."""
+def _where(con: Connection, selection: Selection, *, by_time: bool = True) -> tuple[str, list[object]]:
+    """The conditions of a selection; the time range first, and only it by index when there is one (``by_time``)."""
     conditions: list[str] = []
     values: list[object] = []
     bounds = ((">", selection.after_s), ("<=", selection.until_s), (">=", selection.from_s), ("<", selection.before_s))
     for comparison, bound in bounds:
         if bound is not None:
-            conditions.append(f"EndTime {comparison} ?")
+            conditions.append(f"{'' if by_time else '+'}EndTime {comparison} ?")
             values.append(bound)
     plus = "+" if conditions else ""
     version = schema_version(con)

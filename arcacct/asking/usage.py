@@ -1,18 +1,17 @@
 """
-Usage by whatever is asked: from the monthly sums where these know the answer, else from every job.
+Usage by whatever is asked: from sums that are kept where these know the answer, else from the jobs.
 
 Jobs, hours, normalised hours, efficiency. Sums are of integers, so they do not depend on the order of the jobs.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from arcacct.asking import questions
-from arcacct.asking.questions import MONTHLY, Selection, UsagePart, whole
+from arcacct.asking.questions import Selection, UsagePart, whole
 from arcacct.asking.reading import is_ours
 from arcacct.benchmark import parsed_benchmark
 from arcacct.db.engine import Connection
@@ -104,18 +103,18 @@ def usage(
     Finished jobs as they are published count; with ``active``, a state in the selection or in ``by``, all jobs do.
     """
     keys = tuple(dict.fromkeys(NEEDS[name] for name in by))
-    months = _months(selection)
-    if months is not None and not details and not active and set(keys) <= set(MONTHLY) and is_ours(con):
-        parts = questions.monthly_parts(con, selection, keys, months)
-    else:
-        everything = active or bool(selection.states) or "status" in by
-        parts = questions.parts(con, selection, keys, everything=everything)
+    everything = active or bool(selection.states) or "status" in by
+    kept = questions.kept_parts(con, selection, keys, details=details, everything=everything) if is_ours(con) else None
+    parts = questions.parts(con, selection, keys, everything=everything) if kept is None else kept
     places = [(name, keys.index(NEEDS[name])) for name in by]
     sums: dict[tuple[str | None, ...], UsageSum] = {}
     for part in parts:
         shown = tuple(_shown(name, part.key[place]) for name, place in places)
         sums.setdefault(shown, UsageSum()).add(part)
-    known = sorted(sums, key=lambda shown: [(text is not None, text or "") for text in shown])
+    known = sorted(
+        (shown for shown, found in sums.items() if found.jobs),
+        key=lambda shown: [(text is not None, text or "") for text in shown],
+    )
     rows = [(*shown, *sums[shown].row(details=details).values()) for shown in known]
     return UsageTable((*by, *UsageSum().row(details=details)), rows)
 
@@ -134,16 +133,3 @@ def _shown(name: str, stored: str | None) -> str | None:
         benchmark = parsed_benchmark(stored)
         return stored if benchmark is None else str(benchmark)
     return stored
-
-
-def _months(selection: Selection) -> tuple[str | None, str | None] | None:
-    """The whole months ``[first, before)`` that a selection means; ``None`` when it asks for more than months tell."""
-    bare = Selection(from_s=selection.from_s, before_s=selection.before_s, users=selection.users, vos=selection.vos)
-    if selection != bare:
-        return None
-    bounds = []
-    for seconds in (selection.from_s, selection.before_s):
-        if seconds is not None and time.gmtime(seconds)[2:6] != (1, 0, 0, 0):
-            return None
-        bounds.append(None if seconds is None else time.strftime("%Y-%m", time.gmtime(seconds)))
-    return bounds[0], bounds[1]

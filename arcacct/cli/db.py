@@ -24,6 +24,7 @@ from arcacct.db.opening import (
     require,
 )
 from arcacct.errors import ConfigError, InputError, StoreError, UsageError
+from arcacct.jobs import cells
 
 
 @click.group(epilog=examples("arcacct db init", "arcacct db backup /var/backups/arcacct"))
@@ -86,8 +87,8 @@ def _initialise(here: Places, made: tuple[int, ...] = ()) -> None:
         else:
             say(f"{path}: is there and up to date")
     # Whoever may only read needs the files that an open database has.
-    with accounting(here):
-        pass
+    with accounting(here) as con:
+        cells.refine(con, here, everything=True)
     leave_open(open_publishing(here), here.publishing_database)
 
 

@@ -211,6 +211,7 @@ class BatchImport(ImportRun, Generic[N]):
         self.report.taken = self.report.taken._replace(waiting=0)
         self._make_again(self._pages(waiting=True))
         cells.advance(self._con, self._here)
+        cells.refine(self._con, self._here)
 
     def _logged_by_arc(self, cell: str, horizon: int) -> Iterator[list[N]]:
         """A-REX's jobs that ended or changed since the last import, in pages."""

@@ -7,12 +7,13 @@ They move with their own position in FinishedLog, in one transaction with it, an
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from arcacct.conf.places import Places
 from arcacct.db.engine import Connection
 from arcacct.db.opening import writing
+from arcacct.jobs import finer_cells
 from arcacct.jobs.aar import UsageCell
 from arcacct.jobs.reading import auth_groups_of, unescaped_name
 
@@ -20,9 +21,11 @@ Month = tuple[int, int]
 
 _SLICE_S = 0.03
 _FIRST_SLICE, _LARGEST_SLICE = 500, 20_000
+_AT_ONCE = 1_000
 
 _KEY = "Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups"
 _SAME_KEY = " AND ".join(f"Cells.{column} = Slice.{column}" for column in _KEY.split(", "))
+_USED = "EndTime, Wall, Cpu"
 
 _COUNT = """
     UPDATE Cells SET Jobs = Cells.Jobs {0} Part.Jobs, Wall = Cells.Wall {0} Part.Wall, Cpu = Cells.Cpu {0} Part.Cpu,
@@ -36,11 +39,12 @@ _ADVANCE = (
     "INSERT INTO Slice (RecordID) SELECT RecordID FROM FinishedLog WHERE Seq > :first AND Seq <= :last",
     # Not a LEFT JOIN: SQLite would make up the usage of every record for it.
     f"""
-    UPDATE Slice SET ({_KEY}, EndTime, Wall, Cpu) =
-      (SELECT {_KEY}, EndTime, Wall, Cpu FROM RecordUsage WHERE RecordUsage.RecordID = Slice.RecordID)
+    UPDATE Slice SET ({_KEY}, {_USED}) =
+      (SELECT {_KEY}, {_USED} FROM RecordUsage WHERE RecordUsage.RecordID = Slice.RecordID)
     """,
     # What the records contributed before ...
     _COUNT.format("-"),
+    *finer_cells.TAKE_OUT,
     "DELETE FROM Contributions WHERE RecordID IN (SELECT RecordID FROM Slice)",
     # ... and what they contribute now; a deleted record has no month and contributes nothing.
     f"""
@@ -60,34 +64,76 @@ _ADVANCE = (
     """,
     "UPDATE CellsPosition SET Seq = :last",
 )
+_REFINE = (
+    "DELETE FROM Slice",
+    f"""
+    INSERT INTO Slice (RecordID, {_KEY}, {_USED})
+    SELECT RecordID, {_KEY}, EndTime, Contributions.Wall, Contributions.Cpu
+      FROM (SELECT * FROM Contributions WHERE MonthID IS NULL ORDER BY RecordID LIMIT :size) AS Contributions
+     CROSS JOIN Cells USING (CellID)
+    """,
+    *finer_cells.PUT_IN,
+)
 
 
 def advance(con: Connection, here: Places) -> int:
     """
-    Bring the cells up to the end of FinishedLog, in slices of some 30 ms; returns how many records that took.
+    Bring the monthly cells up to the end of FinishedLog, in slices of some 30 ms; returns how many records that took.
 
     Raises StoreError and SQLite's errors; interrupted anywhere, the next call goes on.
     """
+    return _in_slices(con, here, _advance)
+
+
+def refine(con: Connection, here: Places, *, everything: bool = False) -> int:
+    """
+    Bring what the monthly cells have into the finer ones that `stats` reads; slices, result and errors of `advance`.
+
+    Not ``everything`` at once, but so much that nothing waits for long: a command that has just recorded ten thousand
+    jobs is to be done. What waits costs who asks, who then reads its records.
+    """
+    waiting = con.execute("SELECT count(*) FROM Contributions WHERE MonthID IS NULL").fetchone()[0]
+    return (
+        _in_slices(con, here, _refine, most=waiting if everything else max(_AT_ONCE, waiting // 10)) if waiting else 0
+    )
+
+
+def _in_slices(
+    con: Connection, here: Places, work: Callable[[Connection, int], int], *, most: int | None = None
+) -> int:
+    """Do the work for some records at a time, until there are fewer than it would have taken."""
     con.execute(
-        "CREATE TEMP TABLE IF NOT EXISTS Slice (RecordID INTEGER PRIMARY KEY, Month, UserID, VOID, FQAN, EndpointID,"
-        " NodeCount, CPUCount, Benchmark, AuthGroups, EndTime, Wall, Cpu)"
+        f"CREATE TEMP TABLE IF NOT EXISTS Slice (RecordID INTEGER PRIMARY KEY, {_KEY}, {_USED}, {finer_cells.USED})"
     )
     size, total = _FIRST_SLICE, 0
     while True:
         begun = time.monotonic()
         with writing(con, here):
-            first = position(con)
-            last, count = con.execute(
-                "SELECT max(Seq), count(*) FROM (SELECT Seq FROM FinishedLog WHERE Seq > ? ORDER BY Seq LIMIT ?)",
-                (first, size),
-            ).fetchone()
-            for statement in _ADVANCE if count else ():
-                con.execute(statement, {"first": first, "last": last})
-        total += int(count)
-        if count < size:
+            wanted = size if most is None else min(size, most - total)
+            count = work(con, wanted)
+        total += count
+        if count < wanted or total == most:
             return total
         elapsed = time.monotonic() - begun
-        size = max(50, min(_LARGEST_SLICE, int(size * _SLICE_S / max(elapsed, 1e-4))))
+        size = max(50, min(_LARGEST_SLICE, int(wanted * _SLICE_S / max(elapsed, 1e-4))))
+
+
+def _advance(con: Connection, size: int) -> int:
+    """The next records of the log."""
+    first = position(con)
+    last, count = con.execute(
+        "SELECT max(Seq), count(*) FROM (SELECT Seq FROM FinishedLog WHERE Seq > ? ORDER BY Seq LIMIT ?)", (first, size)
+    ).fetchone()
+    for statement in _ADVANCE if count else ():
+        con.execute(statement, {"first": first, "last": last})
+    return int(count)
+
+
+def _refine(con: Connection, size: int) -> int:
+    """The next contributions that are not in the finer cells."""
+    for statement in _REFINE:
+        con.execute(statement, {"size": size})
+    return int(con.execute("SELECT count(*) FROM Slice").fetchone()[0])
 
 
 def position(con: Connection) -> int:
@@ -208,6 +254,8 @@ def differences(con: Connection) -> list[str]:
         UNION ALL
         SELECT 'records: counted as ' || Records || ', are ' || Found
           FROM RecordCount, (SELECT count(*) AS Found FROM AAR) WHERE Records <> Found
+        UNION ALL
+        {finer_cells.DIFFERENCES}
         """
     )
     return [text for (text,) in rows]

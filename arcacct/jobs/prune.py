@@ -114,6 +114,7 @@ def prune(
         # What is not in the cells when it goes would be in no sum any more.
         cells.advance(con, here)
         moving = _Moving(here, con, archive, wishes)
+        cells.refine(con, here, everything=True)
         stopped, done = False, 0
 
         def pages() -> Iterator[tuple[list[_Candidate], Sequence[_Judged]]]:

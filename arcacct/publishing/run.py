@@ -70,6 +70,7 @@ def _each(settings: Settings, plugs: Sequence[Plug], wishes: Wishes, work: Work)
                 for complaint in _drained(here, both.accounting):
                     wishes.complain(complaint)
                 cells.advance(both.accounting, here)
+                cells.refine(both.accounting, here)
                 opening.read_once(both.accounting)
                 with beginning(here):
                     horizon = lives.begin_run(both.accounting, both.publishing, here).horizon

@@ -18,7 +18,7 @@ from figures import Figure, cost_of
 from generate import add_jobs, generate
 
 from arcacct.asking.questions import Selection
-from arcacct.asking.usage import usage
+from arcacct.asking.usage import NEEDS, usage
 from arcacct.conf.places import Places
 from arcacct.db import opening
 from arcacct.db.connect import Connection
@@ -31,8 +31,17 @@ QUESTIONS = {
     "stats --by queue,status --details": ("stats", "--by", "queue,status", "--details"),
     "stats --by day": ("stats", "--by", "day"),
     "stats of one month of one VO": ("stats", "-b", "2026-08-01", "-e", "2026-09-01", "--filter-vo", "atlas"),
+    **{
+        f"stats of a month by {by}": ("stats", "--by", by, "--from", "2026-08-01", "--to", "2026-09-01")
+        for by in (*NEEDS, "day,queue,status", "user,queue,project", "day,user")
+    },
     "query monthly usage": ("query", "SELECT month, vo, sum(jobs) FROM v1_usage_by_month GROUP BY 1, 2"),
     "query failures by VO": ("query", "SELECT vo, count(*) FROM v1_jobs WHERE status = 'failed' GROUP BY 1"),
+    "query jobs of a day": (
+        "query",
+        "SELECT job_id, vo, wall_s FROM v1_jobs WHERE end_time BETWEEN 1785888000 AND 1785974399",
+    ),
+    "query the latest 100": ("query", "SELECT * FROM v1_jobs ORDER BY end_time DESC LIMIT 100"),
     "status": ("status",),
 }
 RUNS = 5

@@ -88,6 +88,11 @@ def measured(site: pathlib.Path, here: Places, box: dict[str, str], jobs: int, r
         "job info": ("job", "info", job_id),
         "job why": ("job", "why", job_id),
         "stats --by month,vo": ("stats", "--by", "month,vo"),
+        **{
+            f"stats --by {by} of a month": ("stats", "--by", by, "--from", "2026-08-01", "--to", "2026-09-01")
+            for by in ("day", "user", "queue,status", "project", "host")
+        },
+        "the latest 100 jobs": ("query", "SELECT * FROM v1_jobs ORDER BY end_time DESC LIMIT 100"),
     }.items():
         costs[name] = min((_run(site, *line) for _ in range(runs)), key=lambda cost: cost.cpu_s)
     return costs

@@ -105,6 +105,7 @@ def fill(
         con.execute("INSERT INTO FinishedLog (RecordID) SELECT RecordID FROM AAR ORDER BY RecordID")
         con.execute("UPDATE RecordCount SET Records = ?", (jobs,))
     cells.advance(con, here)
+    cells.refine(con, here, everything=True)
     if plain:
         # What is compared with ARC's programs is as the recorder leaves it.
         outbox.pack_logged(con, here, 0, jobs)

@@ -19,6 +19,8 @@ from hook_host import HOOK, host
 from stored_jobs import END_S
 
 from arcacct.arex.importing import import_arex
+from arcacct.asking.questions import Selection
+from arcacct.asking.usage import usage
 from arcacct.conf.places import Places, places
 from arcacct.db.opening import initialise, open_accounting, open_publishing
 from arcacct.db.schema import incarnation
@@ -112,6 +114,15 @@ def test_usage_still_counts_what_was_pruned(site) -> None:
     cells.advance(site.con, site.here)
 
     assert sum(cell.jobs for cell in cells.usage_cells(site.con)) == sum(cell.jobs for cell in before) + 1
+
+
+def test_what_no_sum_tells_apart_yet_is_summed_before_it_goes(site) -> None:
+    """After an upgrade a prune puts into the finer cells first what it moves: nobody would know its queue any more."""
+    cells.advance(site.con, site.here)
+    before = usage(site.con, Selection(), ("queue", "status"), details=True)
+
+    assert site.prune().jobs == 3
+    assert usage(site.con, Selection(), ("queue", "status"), details=True) == before
 
 
 def test_the_archive_knows_where_records_came_from(site) -> None:

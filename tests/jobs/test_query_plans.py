@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import pathlib
 import re
 import sys
@@ -19,7 +20,7 @@ from arcacct.arex import reconciling
 from arcacct.arex.layout import STATES
 from arcacct.asking import health_rows, job_record, why
 from arcacct.asking.questions import Selection
-from arcacct.asking.usage import usage
+from arcacct.asking.usage import NEEDS, usage
 from arcacct.conf.places import Places
 from arcacct.conf.settings import settings
 from arcacct.db import lives, opening
@@ -35,8 +36,11 @@ GROWING += ("FormerVersions", "RecordNotes", "PackedJob")
 SHORT, LONG, NEW = 600, 3_000, 20
 MESSAGES_PER_JOBS = 10
 TARGET = "arex/jura/sgas:x"
-SCAN = re.compile(rf"(SCAN|BLOOM FILTER ON) ({'|'.join(GROWING)})\b")
-NEWEST = re.compile(r"ORDER BY (RecordID|rowid) DESC LIMIT")
+SCAN = re.compile(
+    rf"(SCAN|BLOOM FILTER ON) ({'|'.join(GROWING)})\b(?! USING (COVERING )?INDEX Contributions_Waiting_IDX)"
+)
+"""The index of what no command has put into the finer cells yet has nothing else."""
+NEWEST = re.compile(r"ORDER BY (RecordID|rowid|end_time) DESC LIMIT")
 """A walk from the newest row back that a LIMIT ends."""
 STEPS = 20
 
@@ -307,14 +311,92 @@ def test_advancing_the_cells_costs_what_is_new(ours) -> None:
     assert_flat(ours, advance)
 
 
-@pytest.mark.parametrize("by", [("month", "vo"), ("month", "user", "role")], ids=",".join)
-def test_usage_by_month_reads_no_job(ours, by) -> None:
-    """`stats --by month,...` and v1_usage_by_month are answered from the cells."""
+MONTHS = Selection(from_s=FIRST_END, before_s=calendar.timegm((2026, 9, 1, 0, 0, 0)))
+DAY = Selection(from_s=FIRST_END + 86_400 * 5, before_s=FIRST_END + 86_400 * 6)
+FILTERED = MONTHS._replace(vos=("atlas",), queues=("long",), states=("failed",), endpoints=("rest",), fqans=("/cms",))
+ASKED = [
+    *((selection, (name,)) for name in NEEDS for selection in (Selection(), MONTHS)),
+    *(
+        (MONTHS, by)
+        for by in (("user", "queue", "project"), ("month", "host", "status"), ("day", "vo", "queue", "status"))
+    ),
+    *((DAY, by) for by in (("day",), ("vo", "queue"), ("project",), ("status",))),
+    (FILTERED, ("user", "month")),
+]
+
+
+@pytest.mark.parametrize(
+    ("selection", "by"), ASKED, ids=lambda one: None if isinstance(one, Selection) else ",".join(one)
+)
+@pytest.mark.parametrize("options", [{"details": False}, {"details": True}, {"details": True, "active": True}], ids=str)
+def test_usage_by_anything_reads_no_job_that_is_summed(ours, selection, by, options) -> None:
+    """`stats --by`, whatever of, is answered from the cells, and from what is not in them yet."""
     for one in ours:
-        usage(one.con, Selection(), by, details=False)
+        usage(one.con, selection, by, **options)
+
+        assert one.walks() == []
+
+
+def test_usage_by_month_reads_no_job(ours) -> None:
+    """v1_usage_by_month is answered from the cells."""
+    for one in ours:
         one.con.execute("SELECT month, vo, sum(jobs) FROM v1_usage_by_month GROUP BY 1, 2").fetchall()
 
         assert one.walks() == []
+
+
+README = (pathlib.Path(__file__).parent.parent.parent / "README.md").read_text(encoding="utf-8")
+STATEMENTS = re.findall(r"([^\n]*)\n\n```sql\n-- (\w+)\.db\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+READS_ALL = {"SELECT strftime('%Y-%m', EndTime, 'unixepoch') AS Month", "SELECT target, kind, state"}
+"""How the statements of the manual begin that cost what the database has."""
+
+
+@pytest.mark.parametrize(("said", "database", "statement"), STATEMENTS, ids=[text[2][:50] for text in STATEMENTS])
+def test_what_the_manual_asks_costs_what_it_asks_for(ours, ledgers, said, database, statement) -> None:
+    """No statement of the manual walks through what grows, but for those of which it says so."""
+    for one in ours if database == "accounting" else ledgers:
+        one.con.execute(statement).fetchall()
+        reads_all = any(statement.startswith(begin) for begin in READS_ALL)
+
+        assert reads_all == ("reads every" in said)
+        assert reads_all or one.walks() == []
+
+
+RANGE = f"BETWEEN {FIRST_END} AND {FIRST_END + 86_400}"
+QUESTIONS = [
+    f"SELECT * FROM v1_jobs WHERE end_time {RANGE}",
+    f"SELECT * FROM v1_jobs WHERE submit_time {RANGE}",
+    "SELECT * FROM v1_jobs WHERE end_time > CAST(strftime('%s', '2026-10-08') AS INTEGER)",
+    "SELECT * FROM v1_jobs WHERE end_time > strftime('%s', '2026-10-08')",
+    f"SELECT vo, queue, count(*) FROM v1_jobs WHERE end_time {RANGE} AND user_dn <> 'x' GROUP BY 1, 2",
+    "SELECT * FROM v1_jobs WHERE end_time IS NULL",
+    "SELECT * FROM v1_jobs WHERE job_id = 'x'",
+    "SELECT * FROM v1_jobs WHERE local_job_id = '10000007'",
+    f"SELECT job_id, name FROM v1_jobs JOIN v1_job_attributes USING (job_id) WHERE v1_jobs.end_time {RANGE}",
+    f"SELECT job_id, event FROM v1_jobs JOIN v1_job_events USING (job_id) WHERE end_time {RANGE}",
+    *(
+        f"SELECT * FROM {view} WHERE {condition}"
+        for view in ("v1_job_events", "v1_transfers", "v1_job_attributes", "v1_record_notes")
+        for condition in ("job_id = 'x'", f"job_id IN (SELECT job_id FROM v1_jobs WHERE end_time {RANGE})")
+    ),
+    "SELECT * FROM v1_usage_by_month WHERE month = '2026-08'",
+]
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_views_find_what_is_asked_for_by_index(ours, question) -> None:
+    """Jobs by id, by id in the batch system, by time, what is under way, and what belongs to such jobs."""
+    for one in ours:
+        one.con.execute(question).fetchall()
+
+        assert one.walks() == []
+
+
+def test_the_latest_jobs_are_found_from_the_end(ours) -> None:
+    """The last jobs of v1_jobs cost the same after a long history: SQLite walks back from the newest."""
+    latest = "SELECT job_id, vo, queue, user_dn, end_time_iso FROM v1_jobs ORDER BY end_time DESC LIMIT 10"
+
+    assert_flat(ours, lambda con, _site: con.execute(latest).fetchall())
 
 
 def test_recording_finds_the_job_by_its_id(ours) -> None:
