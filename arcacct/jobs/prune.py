@@ -114,7 +114,6 @@ def prune(
         # What is not in the cells when it goes would be in no sum any more.
         cells.advance(con, here)
         moving = _Moving(here, con, archive, wishes)
-        cells.refine(con, here, everything=True)
         stopped, done = False, 0
 
         def pages() -> Iterator[tuple[list[_Candidate], Sequence[_Judged]]]:
@@ -237,6 +236,8 @@ class _Moving:
     def move(self, page: Sequence[_Candidate]) -> list[_Candidate]:
         """Returns what was moved: not what is not in the cells, nor what changed meanwhile."""
         counted = cells.position(self._con)
+        # Whoever had a turn may have brought more of them into the cells than into the finer ones.
+        cells.refine(self._con, self._here, everything=True)
         waiting = [one for one in page if one.seq <= counted]
         moved: list[_Candidate] = []
         while waiting:
