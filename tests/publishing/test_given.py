@@ -1,0 +1,69 @@
+"""What the ledger says that a receiver was given, by place and month. In memory, of one target beside another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from ledger_rows import ONE, OTHER, begin, new_ledger, one_sum, record, send
+
+from arcacct.db.engine import Connection
+from arcacct.publishing import given
+from arcacct.publishing.given import Amount, Place
+from arcacct.publishing.ledger import COUNTS
+
+HERE, THERE = Place("SITE", "ce", 2026, 5), Place("SITE", "ce2", 2026, 5)
+
+
+@pytest.fixture
+def con() -> Iterator[Connection]:
+    """A ledger of two targets."""
+    with closing(new_ledger()) as found:
+        yield found
+
+
+def test_amounts_of_a_place_are_added_up() -> None:
+    """A wall time that nobody knows makes the sum one that nobody knows, whichever comes first."""
+    assert given.totals([]) == {}
+    assert given.totals([(HERE, Amount(1, 10)), (THERE, Amount(4, 0)), (HERE, Amount(2, 20))]) == {
+        HERE: Amount(3, 30),
+        THERE: Amount(4, 0),
+    }
+    for unknown in ([None, 10], [10, None]):
+        assert given.totals((HERE, Amount(1, wall_s)) for wall_s in unknown) == {HERE: Amount(2, None)}
+
+
+def test_jobs_that_were_given(con: Connection) -> None:
+    """What was accepted, and was not taken back; a place of which nothing is left is none."""
+    send(con, record("one"), record("two", wall_s=5), record("three", submit_host="ce2"))
+    send(con, record("other"), target=OTHER)
+    begin(con, record("under-way"))
+    assert given.given_jobs(con, ONE) == {HERE: Amount(2, 65), THERE: Amount(1, 60)}
+
+    ((there,),) = con.execute("SELECT GivenID FROM Given WHERE SubmitHost = 'ce2'")
+    zeros = record("three", digest=b"", submit_host=None, replaced_id=there, replaced_wall_s=60)
+    send(con, zeros)
+    assert given.given_jobs(con, ONE) == {HERE: Amount(2, 65)}
+
+
+def test_sums_that_were_given(con: Connection) -> None:
+    """Neither counts nor what another publisher sent, nor zeros; by place and month."""
+    sums = (one_sum("a"), one_sum("b", wall_s=20), one_sum("zero", submit_host="ce2", jobs=0))
+    send(con, sums=sums, kind="summaries")
+    send(con, sums=(one_sum("count", submit_host="ce2"),), kind=COUNTS)
+    send(con, sums=(one_sum("other"),), kind="summaries", target=OTHER)
+    assert given.given_sums(con, ONE) == {HERE: Amount(6, 200)}
+
+    con.execute("UPDATE SumKeys SET IsAdopted = 1 WHERE Key = 'b'")
+    assert given.given_sums(con, ONE) == {HERE: Amount(3, 180)}
+    send(con, sums=(one_sum("c", wall_s=None),), kind="summaries")
+    assert given.given_sums(con, ONE) == {HERE: Amount(6, None)}
+
+
+def test_who_has_to_be_counted(con: Connection) -> None:
+    """A target that an older program published to; none that began with this one, or is not known."""
+    con.execute("UPDATE Targets SET Counted = 0 WHERE Target = ?", (OTHER,))
+    assert given.is_counted(con, ONE)
+    assert not given.is_counted(con, OTHER)
+    assert given.is_counted(con, "nobody")
