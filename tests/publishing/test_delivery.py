@@ -83,6 +83,11 @@ class OfOne:
         """Them, one after the other."""
         self.delivery.deliver(self.consignment(*messages, **values))
 
+    def deliver_all(self, *messages: str, **values: object) -> None:
+        """A whole run of them."""
+        self.deliver(*messages, **values)
+        self.delivery.settle()
+
     def states(self) -> dict[str, str]:
         """Of each job, that of its last message."""
         rows = self.con.execute(
@@ -194,8 +199,7 @@ def test_a_target_that_stops_us_keeps_what_was_tried(make: Callable[..., OfOne],
     """And only that: what was never sent comes from the log again."""
     one = make(b=BUSY)
     with pytest.raises(TargetBusy, match="HTTP 503: later"):
-        one.deliver("a", "b", "c", ahead=ahead, seq=9)
-        one.delivery.settle()
+        one.deliver_all("a", "b", "c", ahead=ahead, seq=9)
     assert one.states() == {"a": "accepted", "b": "sending"}
     assert one.con.execute("SELECT AnswerCode, Answer FROM Messages WHERE State = 'sending'").fetchall() == [
         (503, "later")
@@ -236,8 +240,7 @@ def test_the_only_record_that_is_refused_is_not_set_aside(make: Callable[..., Of
     """Nothing tells whether it or the server is at fault; what was taken before is, where a repeat does no harm."""
     one = make(a=REFUSED)
     with pytest.raises(TargetBusy, match="nothing else was accepted since"):
-        one.deliver("a", seq=1)
-        one.delivery.settle()
+        one.deliver_all("a", seq=1)
     assert (one.states(), one.aside()) == ({"a": "sending"}, {})
 
     other = make(b=REFUSED)
