@@ -7,20 +7,24 @@ import time
 from collections.abc import Callable
 
 import pytest
-from kept_batches import SGAS, aar, this_run
+from kept_batches import APEL, SGAS, aar, this_run
+from ledger_rows import MAY
 
 from arcacct.errors import InputError, TargetBusy, TargetRefuses
-from arcacct.publishing import held, ledger
+from arcacct.jobs.aar import UsageCell
+from arcacct.publishing import held, ledger, sent
 from arcacct.publishing.answers import Answer, Kind
-from arcacct.publishing.delivery import HOUR_S, LARGE_BYTES, WEEK_S, Consignment, Delivery, Part, _refused
+from arcacct.publishing.delivery import HOUR_S, LARGE_BYTES, WEEK_S, Consignment, Delivery, Part, Plan, _refused
 from arcacct.publishing.held import Refused
-from arcacct.publishing.instants import DAY_S
+from arcacct.publishing.instants import DAY_S, iso
 from arcacct.publishing.ledger import Cursor, Held, Message, MonthProof, SentRecord
 from arcacct.publishing.plug import Sender
+from arcacct.publishing.this_run import Tally
 
 OK = Answer(Kind.ACCEPTED, 200)
 REFUSED = Answer(Kind.RECORDS_REFUSED, 500, "no such thing")
 BUSY = Answer(Kind.TRY_LATER, 503, "later")
+NOT_OURS = Answer(Kind.WE_ARE_REFUSED, 406, "not yours", about_group=True)
 NEVER_SENT = Answer(Kind.TOO_LARGE)
 DEADLINE_S = 60
 
@@ -41,17 +45,32 @@ class Receiver(Sender):
         self.sent.append(" ".join(record.job_id for record in message.records))
         time.sleep(self.delay_s)
         for word, answer in self.faults.items():
-            if f">{word}<" in text:
+            if self.is_about(word, text):
                 if isinstance(answer, Exception):
                     raise answer
                 return answer
         return OK
+
+    def is_about(self, word: str, text: str) -> bool:
+        """Whether a text has a job of this name, or a user."""
+        return f">{word}<" in text or f"CN={word}\n" in text
+
+
+class Squeamish(Receiver):
+    """A way on which one record, or sum, cannot go."""
+
+    def pack(self, text: str) -> bytes:
+        """As if a rule had been forgotten."""
+        if self.is_about("c", text):
+            raise InputError("cannot be carried")
+        return super().pack(text)
 
 
 class OfOne:
     """Deliveries to one target."""
 
     def __init__(self, path: pathlib.Path, **faults: Answer | Exception) -> None:
+        self.path = path
         self.this = this_run(path, SGAS, run=1)
         self.con = self.this.publishing
         self.family = self.this.plug.records("ur")
@@ -124,8 +143,8 @@ def test_what_was_taken_is_in_the_ledger_when_it_is_delivered(make: Callable[...
     assert one.receiver.sent == ["a b", "c"]
     assert one.states() == dict.fromkeys("abc", "accepted")
     assert (one.last_seq, one.watched) == (7, 2)
-    (sent,) = one.this.tally.sent.values()
-    assert (sent.messages, sent.records) == (2, 3)
+    (count,) = one.this.tally.sent.values()
+    assert (count.messages, count.records) == (2, 3)
 
 
 def test_nothing_to_send_moves_the_cursor(make: Callable[..., OfOne]) -> None:
@@ -268,13 +287,6 @@ def test_many_refusals_in_a_row_are_the_servers(make: Callable[..., OfOne]) -> N
 
 def test_what_no_message_can_carry_is_set_aside_alone(make: Callable[..., OfOne]) -> None:
     """Whatever it was packed with goes, in order."""
-
-    class Squeamish(Receiver):
-        def pack(self, text: str) -> bytes:
-            if ">c<" in text:
-                raise InputError("cannot be carried")
-            return super().pack(text)
-
     one = make()
     one.receiver = Squeamish()
     one.begin()
@@ -324,3 +336,146 @@ def test_when_a_refusal_is_believed(
 def test_limits_of_belief() -> None:
     """An hour, a week, and what web servers take."""
     assert (HOUR_S, WEEK_S, LARGE_BYTES) == (3600, 604_800, 500_000)
+
+
+class Renewing(Receiver):
+    """Has another certificate than yesterday: what was packed is sent in other bytes."""
+
+    def renewed(self, data: bytes) -> bytes:
+        """A blank more behind it."""
+        return data + b" "
+
+
+def test_bytes_that_are_renewed_are_those_of_the_ledger(make: Callable[..., OfOne]) -> None:
+    """What is sent is what the ledger has, whoever signed it before; what needs nothing is left alone."""
+    one = make(a=BUSY)
+    with pytest.raises(TargetBusy):
+        one.deliver("a")
+    for receiver, more in ((Receiver(), 0), (Renewing(), 1)):
+        (before,) = ledger.unanswered(one.con, one.this.block)
+        receiver.faults = {"a": BUSY}
+        one.receiver = receiver
+        one.begin(2)
+        with pytest.raises(TargetBusy):
+            one.delivery.resume()
+        (after,) = ledger.unanswered(one.con, one.this.block)
+        assert after.data == before.data + b" " * more
+
+
+def test_a_machine_that_is_not_ours_holds_nobody_else_up(make: Callable[..., OfOne]) -> None:
+    """What is of its group is held, also what comes later, unsent; the run ends with what the receiver said."""
+    one = make(a=NOT_OURS)
+
+    def of_group(*names: str) -> list[Part]:
+        return [one.part(name)._replace(group="ce2") for name in names]
+
+    mixed = [of_group("a"), [one.part("b")], of_group("c")]
+    one.delivery.deliver(one.consignment(seq=3)._replace(batches=mixed))
+    one.delivery.deliver(one.consignment(seq=4)._replace(batches=[of_group("d"), [one.part("e")]], ahead=True))
+    with pytest.raises(TargetRefuses, match="not yours"):
+        one.delivery.settle()
+    assert one.receiver.sent == ["a", "b", "e"]
+    assert one.aside() == dict.fromkeys("acd", "held")
+    assert {one.reason for one in held.set_aside(one.con)} == {
+        "the receiver does not take records of this machine from us: not yours"
+    }
+    assert one.last_seq == 4
+
+
+def test_a_replacement_that_is_refused_is_a_correction(make: Callable[..., OfOne]) -> None:
+    """What the receiver has of the job stays there; anything else that is believed is quarantined, and told once."""
+    one = make(a=REFUSED, b=REFUSED)
+    one.this.plug.replaced = "replaces"
+    for run in (1, 2, 3):
+        one.begin(run)
+        parts = [one.part(name) for name in "abc"]
+        assert parts[0].record is not None
+        parts[0] = parts[0]._replace(record=parts[0].record._replace(notes="replaces"))
+        one.delivery.deliver(one.consignment()._replace(batches=[[part] for part in parts]))
+        one.delivery.settle()
+        assert one.aside() == ({"a": "held", "b": "held"} if run == 1 else {"a": "correction", "b": "quarantined"})
+        assert (one.this.tally.refused_once, one.this.tally.quarantined) == (2, 0 if run == 1 else 2)
+    notes = one.this.tally.notes
+    assert [note.partition(":")[0] for note in notes] == ["a", "b", "b"]
+    assert notes[0].endswith("believed when it is repeated: the next run sends it again, apart from new records")
+
+
+def test_a_refusal_that_nobody_believes_says_when_it_is_tried_again(make: Callable[..., OfOne]) -> None:
+    """Of a small record that is called too large, run after run."""
+    one = make(a=Answer(Kind.TOO_LARGE, 413, "too large"))
+    for run in (1, 2):
+        one.begin(run)
+        one.deliver_all("a", "b")
+    (aside,) = held.set_aside(one.con)
+    assert aside.next_try_s is not None
+    assert one.this.tally.notes[-1].endswith(
+        f"so it was in 2 runs, which is not believed of so small a record: sent again from {iso(aside.next_try_s)}"
+    )
+
+
+def test_a_sum_that_is_refused_is_sent_by_each_run(tmp_path: pathlib.Path) -> None:
+    """And counted as what it is from the second run on that hears it; its neighbours are taken."""
+    this = this_run(tmp_path, APEL.replace("individual", "summaries").format(path=tmp_path))
+    ledger.set_cursor(this.publishing, Cursor(this.block, "life", 0, 1, None))
+    family = this.plug.summaries("summaries")
+    cell = UsageCell(2026, 5, "/CN=c", "atlas", None, None, 1, 1, None, 3, 60, 50, MAY, MAY)
+    cells = [cell._replace(user_dn=f"/CN={name}") for name in "abc"]
+    batch = [Part(text, sum=one) for text, one in family.sums(cells)]
+    receiver = Receiver(b=REFUSED)
+    for run in (1, 2):
+        this = this._replace(run=run, tally=Tally())
+        delivery = Delivery(this, receiver, "publish", None, lambda: None)
+        delivery.deliver(Consignment(family.document, [batch]))
+        delivery.settle()
+        assert len(receiver.sent) == 5 * run
+        assert (this.tally.refused_once, this.tally.quarantined) == ((1, 0) if run == 1 else (0, 1))
+        again = "the next run sends it again" if run == 1 else "so it was in 2 runs; each sends it again"
+        assert this.tally.notes == [f"a record of a summaries message: refused by the receiver: no such thing; {again}"]
+    assert [one.refusals for one in sent.refused_sums(this.publishing, this.block)] == [2]
+    assert sent.open_months(this.publishing, this.block) == {(2026, 5)}
+
+
+def test_a_sum_that_no_message_can_carry_is_told(tmp_path: pathlib.Path) -> None:
+    """Alone; the others go."""
+    this = this_run(tmp_path, APEL.replace("individual", "summaries").format(path=tmp_path))
+    ledger.set_cursor(this.publishing, Cursor(this.block, "life", 0, 1, None))
+    family = this.plug.summaries("summaries")
+    cell = UsageCell(2026, 5, "/CN=a", "atlas", None, None, 1, 1, None, 3, 60, 50, MAY, MAY)
+    batch = [Part(text, sum=one) for text, one in family.sums([cell, cell._replace(user_dn="/CN=c")])]
+    delivery = Delivery(this, Squeamish(), "publish", None, lambda: None)
+    delivery.deliver(Consignment(family.document, [batch], seq=3))
+    assert (this.tally.notes, this.tally.quarantined) == (["a sum: not sent: cannot be carried"], 1)
+    assert [one.messages for one in this.tally.sent.values()] == [1]
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_a_plan_counts_and_writes_what_would_be_sent(make: Callable[..., OfOne], written: bool) -> None:
+    """To the byte, under names in order, for this user alone; what has no answer yet is counted beside it."""
+    one = make(a=BUSY)
+    with pytest.raises(TargetBusy):
+        one.deliver("a")
+    directory = pathlib.Path(one.path, "plan")
+    senders: list[Receiver] = []
+
+    def make_sender() -> Sender:
+        senders.append(Receiver())
+        return senders[-1]
+
+    plan = Plan(one.this, make_sender, str(directory) if written else None)
+    plan.resume()
+    what = one.consignment("b c", "d", seq=9)
+    record = one.part("bad").record
+    assert record is not None
+    plan.deliver(what._replace(held=[Held(record, "quarantined", "why")]))
+    texts = [what.document.join([part.text for part in batch]) for batch in what.batches]
+    (count,) = one.this.tally.sent.values()
+    assert (one.this.tally.resent, one.this.tally.quarantined, one.last_seq) == (1, 1, 0)
+    assert count == (2, 3, sum(len(text.encode()) for text in texts))
+    assert len(senders) == written
+    if written:
+        found = {path.name: path.read_text() for path in directory.iterdir()}
+        assert found == {"sgas-one-0001-ur": texts[0], "sgas-one-0002-ur": texts[1]}
+        assert directory.stat().st_mode & 0o777 == 0o700
+        again = Plan(one.this._replace(tally=Tally()), make_sender, str(directory))
+        with pytest.raises(InputError, match="sgas-one-0001-ur: cannot write: File exists; give an empty directory"):
+            again.deliver(what)

@@ -576,6 +576,9 @@ def test_what_is_intended_is_noted_at_once(con: Connection) -> None:
 
 def test_what_the_receiver_has_is_held_back_no_more(con: Connection) -> None:
     """Of that target; neither what an operator decided, nor what waits for room there, nor a job sent with zeros."""
+    set_aside(con, "first")
+    send(con, record("first"))
+    assert con.execute("SELECT * FROM HeldRecords").fetchall() == []
     for target in (ONE, OTHER):
         for state in ("held", "quarantined", "retry", "correction", "dropped"):
             set_aside(con, state, state, target=target)
