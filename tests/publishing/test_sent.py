@@ -7,8 +7,10 @@ from contextlib import closing
 
 import pytest
 from ledger_rows import MAY, ONE, OTHER, begin, message, new_ledger, one_sum, record, send, set_aside
+from publishing_site import Job, write
 
 from arcacct.db.engine import Connection
+from arcacct.db.schema import ACCOUNTING, in_memory
 from arcacct.publishing import ledger, sent
 from arcacct.publishing.ledger import COUNTS, SentSum
 from arcacct.publishing.sent import MANY, RefusedSum
@@ -198,3 +200,28 @@ def test_what_was_taken_last(con: Connection) -> None:
     found = sent.last_accepted(con, ONE, "ur")
     assert found is not None
     assert found.message_id == first.message_id
+
+
+def test_jobs_of_before_that_nobody_sent_again(con: Connection) -> None:
+    """Of a period and of some VOs; a job that was sent again twice, or elsewhere, or is of another time, is one."""
+    with closing(in_memory(ACCOUNTING)) as accounting:
+        for name, end_time in (("first", MAY), ("last", MAY + 9), ("before", MAY - 1), ("after", MAY + 10)):
+            write(accounting, Job(name, end_time))
+        write(accounting, Job("cms", MAY, vo="cms", fqan="/cms"))
+        period = (MAY, MAY + 10)
+
+        def left(*vos: str, ended: tuple[int, int] = period) -> int:
+            return sent.not_sent_again(con, accounting, ONE, ended, vos)
+
+        assert (left(), left("cms"), left("atlas", "cms"), left("lhcb")) == (3, 1, 3, 0)
+        for _ in range(2):
+            send(con, record("last", end_time=MAY + 9), origin="republish")
+        send(con, record("first", end_time=MAY))
+        send(con, record("first", end_time=MAY), origin="republish", target=OTHER)
+        send(con, record("before", end_time=MAY - 1), record("after", end_time=MAY + 10), origin="republish")
+        begin(con, record("first", end_time=MAY), origin="republish")
+        assert left() == 2
+        for name in ("first", "cms", "pruned"):
+            send(con, record(name), origin="republish")
+        assert left() == 0
+        assert left(ended=(MAY + 10, MAY + 11)) == 0
