@@ -137,6 +137,8 @@ def test_refusals_of_sums_are_counted_by_run(con: Connection) -> None:
     assert refuse(con, "summaries", run=2) == 0
     sums = {(one.year, one.month): one.refusals for one in sent.refused_sums(con, ONE) if one.kind == "summaries"}
     assert sums == {(2025, 4): 1, (2026, 4): 2, (2026, 5): 1}
+    counts = [(one.year, one.month) for one in sent.refused_sums(con, ONE) if one.kind == COUNTS]
+    assert counts == [(2026, 4), (2026, 5)]
 
     assert refuse(con, "summaries", (2026, 4), run=3) == 3
     sent.forget_refused_sums(con, ONE, 3)
