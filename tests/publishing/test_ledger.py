@@ -5,9 +5,11 @@ from __future__ import annotations
 import pathlib
 import sqlite3
 import time
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from ledger_rows import MAY, ONE, OTHER, begin, message, new_ledger, one_sum, record, send, set_aside
 from publishing_site import (
     CARS,
     DAY_S,
@@ -25,9 +27,22 @@ from publishing_site import (
 )
 
 from arcacct.db import opening, schema
+from arcacct.db.engine import Connection
 from arcacct.db.lives import MEANING, Doubt
 from arcacct.errors import StoreBusy
-from arcacct.publishing.ledger import SentRecord, Unknown
+from arcacct.publishing import ledger
+from arcacct.publishing.ledger import (
+    KEPT,
+    UNKNOWN_DIGEST,
+    Cursor,
+    Held,
+    MonthProof,
+    SentRecord,
+    SentSum,
+    Unknown,
+    Version,
+)
+from arcacct.publishing.ledger import OTHER as OTHER_VERSION
 from arcacct.publishing.run import publishing_lock
 
 BOTH = SGAS + CARS
@@ -392,3 +407,308 @@ def test_one_target_that_fails_stops_no_other(memory, empty_box, targets) -> Non
     assert first.error is not None
     assert others
     assert [one.error for one in others] == [None] * len(others)
+
+
+# -- the ledger by itself, in memory
+
+
+@pytest.fixture
+def con() -> Iterator[Connection]:
+    """A ledger of two targets."""
+    with closing(new_ledger()) as found:
+        yield found
+
+
+def last_seq(con: Connection, target: str = ONE) -> int:
+    """How far a target is."""
+    found = ledger.cursor(con, target)
+    assert found is not None
+    return found.last_seq
+
+
+def given_now(con: Connection) -> dict[str, tuple[int, int]]:
+    """Jobs and wall time of each submit host."""
+    rows = con.execute("SELECT SubmitHost, Jobs, Wall FROM Given WHERE Target = ? ORDER BY 1", (ONE,))
+    return {host: (count, wall_s) for host, count, wall_s in rows}
+
+
+def place(con: Connection, host: str) -> int:
+    """Where a submit host's jobs of May are counted."""
+    return ledger.given_id(con, ONE, ("SITE", host, 2026, 5))
+
+
+def test_what_is_not_said_is_nothing() -> None:
+    """No usage, no receiver's number, no refusal, and nobody else's sum."""
+    assert SentRecord("job", 1, 1, MAY, b"")[5:] == ("", None, "", None, 0, None, 0)
+    assert SentSum("key", 2026, 5, 1)[4:] == (0, "", "", 0)
+    assert Version("key", b"", MAY, 1)[4:] == (None, 0, 0, None)
+    assert Held(record("job"), "held", "why")[3:] == (None, 0, 0)
+
+
+def test_a_target_that_begins_anew(con: Connection) -> None:
+    """What waits for its answer moves no cursor; what is held is of no place in the new log; others stay."""
+    for target in (ONE, OTHER):
+        begin(con, record("waits"), seq=5, target=target)
+        send(con, record("sent"), seq=4, target=target)
+        set_aside(con, "held", seq=3, target=target)
+        assert ledger.begin_run(con, target) == 1
+    ledger.finish_run(con, ONE, error=None, last_end_time=MAY)
+    ledger.set_cursor(con, Cursor(ONE, "another", 2, 9, None), in_doubt=True)
+
+    found = ledger.cursor(con, ONE)
+    assert found is not None
+    assert found[:4] == (ONE, "another", 2, 9)
+    assert found.last_success is not None
+    assert ledger.cursor(con, OTHER) == (OTHER, "life", 4, 1, None)
+    assert con.execute("SELECT Target, DoubtSeq, Counted FROM Targets ORDER BY 1").fetchall() == [
+        (ONE, 0, 1),
+        (OTHER, None, 1),
+    ]
+    assert con.execute("SELECT Seq FROM Messages WHERE Target = ? ORDER BY 1", (ONE,)).fetchall() == [(None,), (4,)]
+    assert con.execute("SELECT Seq FROM Messages WHERE Target = ? ORDER BY 1", (OTHER,)).fetchall() == [(4,), (5,)]
+    assert con.execute("SELECT Seq FROM HeldRecords ORDER BY Target").fetchall() == [(0,), (3,)]
+    assert ledger.cursor(con, "nobody") is None
+
+
+def test_runs_and_cursors_are_of_one_target(con: Connection) -> None:
+    """A cursor goes forward only."""
+    assert [ledger.begin_run(con, ONE) for _ in range(3)] == [1, 2, 3]
+    assert [ledger.last_run(con, name) for name in (ONE, OTHER, "nobody")] == [3, 0, 0]
+    ledger.move_cursor(con, ONE, 9)
+    ledger.move_cursor(con, ONE, 7)
+    assert (last_seq(con), last_seq(con, OTHER)) == (9, 0)
+
+
+def test_a_target_under_another_name_is_all_of_the_old_one(con: Connection) -> None:
+    """In every table; the new name takes jura's row, too."""
+    for target in (ONE, OTHER):
+        send(con, record("sent"), sums=(one_sum("key"),), target=target)
+        set_aside(con, "held", target=target)
+        ledger.finish_run(con, target, error=None, last_end_time=MAY + len(target))
+    ledger.rename_target(con, ONE, "new")
+    for table in ("Targets", "Messages", "SumKeys", "HeldRecords", "Given"):
+        assert set(con.execute(f"SELECT Target FROM {table}")) == {("new",), (OTHER,)}
+    assert [ledger.jura_end_time(con, name) for name in (ONE, "new", OTHER)] == [
+        None,
+        MAY + len(ONE),
+        MAY + len(OTHER),
+    ]
+
+
+def test_how_a_run_ended(con: Connection) -> None:
+    """A run that failed is no success, and forgets none; jura's row stays where nothing was to be said."""
+    ledger.finish_run(con, ONE, error=None, last_end_time=5)
+    con.execute("UPDATE Targets SET LastSuccess = 1, LastRun = 1 WHERE Target = ?", (ONE,))
+    ledger.finish_run(con, ONE, error="no", last_end_time=None)
+    ((ran, succeeded, error),) = con.execute(
+        "SELECT LastRun, LastSuccess, LastError FROM Targets WHERE Target = ?", (ONE,)
+    )
+    assert (ran > 1, succeeded, error) == (True, 1, "no")
+    assert ledger.jura_end_time(con, ONE) == 5
+    ledger.finish_run(con, ONE, error=None, last_end_time=7)
+    ((succeeded, error),) = con.execute("SELECT LastSuccess, LastError FROM Targets WHERE Target = ?", (ONE,))
+    assert (succeeded > 1, error, ledger.jura_end_time(con, ONE)) == (True, None, 7)
+    assert con.execute("SELECT LastRun FROM Targets WHERE Target = ?", (OTHER,)).fetchall() == [(None,)]
+
+
+def test_a_message_is_kept_as_it_was_written_down(con: Connection) -> None:
+    """Its records, of whatever place, in order; until it is answered it is one of those that go first."""
+    here, nowhere = record("b", replaced_id=4, replaced_wall_s=5, notes="repaired"), record("a", submit_host=None)
+    first = begin(con, here, nowhere, seq=7)
+    second = begin(con, empaid="name")
+    begin(con, target=OTHER)
+    send(con)
+    assert [one.message_id for one in ledger.unanswered(con, ONE)] == [first.message_id, second.message_id]
+    assert ledger.count_unanswered(con, ONE) == 2
+
+    ((host,),) = con.execute("SELECT Site FROM Given")
+    assert host == "SITE"
+    found = ledger.stored(con, first.message_id)
+    assert found == first._replace(records=(here, nowhere._replace(site="")))
+    ledger.renew(con, first.message_id, b"others")
+    assert ledger.stored(con, first.message_id) == found._replace(data=b"others")
+    assert ledger.stored(con, second.message_id).data == b"bytes"
+    assert con.execute("SELECT ByteCount FROM Messages ORDER BY MessageID").fetchall() == [(6,), (5,), (5,), (5,)]
+
+
+def test_an_attempt_is_noted_with_its_message(con: Connection) -> None:
+    """Status and words of the last answer, and how many there were."""
+    first, second = begin(con), begin(con)
+    assert ledger.last_code(con, first.message_id) is None
+    ledger.attempted(con, first.message_id, 500, "no")
+    ledger.attempted(con, first.message_id, 503, "later")
+    assert [ledger.last_code(con, number) for number in (first.message_id, second.message_id, 99)] == [503, None, None]
+    assert con.execute("SELECT Attempts, Answer, State FROM Messages ORDER BY MessageID").fetchall() == [
+        (2, "later", "sending"),
+        (0, None, "sending"),
+    ]
+
+
+def test_months_of_records_have_one_kind_where_that_counts(con: Connection) -> None:
+    """From the first message on; where records and sums do not count twice nothing is noted."""
+    begin(con, record("any"))
+    assert con.execute("SELECT * FROM Months").fetchall() == []
+    two = message(record("a"), record("b", end_time=MAY + 40 * DAY_S), record("zeros", submit_host=None), kind="car")
+    ledger.intend(con, ONE, [two], one_kind=True)
+    ledger.intend(con, ONE, [two._replace(kind="individual")], one_kind=True)
+    assert con.execute("SELECT Target, Year, Month, Kind FROM Months").fetchall() == [
+        (ONE, 2026, 5, "car"),
+        (ONE, 2026, 6, "car"),
+    ]
+    begun = begin(con, record("c", end_time=MAY + 80 * DAY_S))
+    ledger.split(con, ONE, begun, [message(record("c", end_time=MAY + 80 * DAY_S))])
+    assert con.execute("SELECT count(*) FROM Months").fetchall() == [(2,)]
+
+
+def test_what_is_intended_is_noted_at_once(con: Connection) -> None:
+    """What is held back, how far the target is then, and how far months are proven, each time anew."""
+    aside = Held(record("bad", seq=3), "held", "why", 5, 1, 2)
+    for seq in (8, 9):
+        ledger.intend(con, ONE, [], [aside], seq=seq, proofs=[MonthProof(2026, 5, "summaries", seq, f"life{seq}")])
+    assert last_seq(con) == 9
+    assert con.execute("SELECT Kind, Seq, Incarnation FROM Months").fetchall() == [("summaries", 9, "life9")]
+    held_now = "SELECT Seq, State, Reason, NextTry, Refusals, RefusedRun, Attempts FROM HeldRecords"
+    assert con.execute(held_now).fetchall() == [(3, "held", "why", 5, 1, 2, 1)]
+    con.execute("UPDATE HeldRecords SET State = 'dropped'")
+    ledger.intend(con, ONE, [], [aside])
+    assert con.execute(held_now).fetchall() == [(3, "dropped", "why", 5, 1, 2, 1)]
+
+
+def test_what_the_receiver_has_is_held_back_no_more(con: Connection) -> None:
+    """Of that target; neither what an operator decided, nor what waits for room there, nor a job sent with zeros."""
+    set_aside(con, "first")
+    send(con, record("first"))
+    assert con.execute("SELECT * FROM HeldRecords").fetchall() == []
+    for target in (ONE, OTHER):
+        for state in ("held", "quarantined", "retry", "correction", "dropped"):
+            set_aside(con, state, state, target=target)
+        set_aside(con, "zeros", target=target)
+    names = ("held", "quarantined", "retry", "correction", "dropped")
+    send(con, *map(record, names), record("zeros", digest=b"", submit_host=None), seq=4)
+    assert con.execute("SELECT JobID FROM HeldRecords WHERE Target = ? ORDER BY 1", (ONE,)).fetchall() == [
+        ("correction",),
+        ("dropped",),
+        ("zeros",),
+    ]
+    assert con.execute("SELECT count(*) FROM HeldRecords WHERE Target = ?", (OTHER,)).fetchall() == [(6,)]
+    assert (last_seq(con), con.execute("PRAGMA synchronous").fetchall()) == (4, [(2,)])
+
+
+def test_an_answer_is_kept(con: Connection) -> None:
+    """Of its message alone: the receiver's words, status and id; one that moves no cursor moves none."""
+    first, second = begin(con), begin(con)
+    ledger.accepted(con, ONE, first, 200, "fine", "id-1")
+    ledger.refused(con, ONE, second, 500, "no", [])
+    assert con.execute("SELECT State, AnswerCode, Answer, ReceiverID, Attempts FROM Messages").fetchall() == [
+        ("accepted", 200, "fine", "id-1", 1),
+        ("refused", 500, "no", None, 1),
+    ]
+    assert con.execute("SELECT count(*) FROM Messages WHERE Answered > 1").fetchall() == [(2,)]
+    assert last_seq(con) == 0
+
+
+def test_a_receiver_that_kept_what_it_had_is_believed(con: Connection) -> None:
+    """By its number of the row: the ledger says the earlier version then, and the record waits for room."""
+    ((first,), here) = ([begin(con, *map(record, "abcde"))], place(con, "ce"))
+    ledger.accepted(con, ONE, first, 200, "", None, {f"key-{name}": name for name in "abcde"})
+    assert given_now(con) == {"ce": (5, 300)}
+
+    again = [
+        record(name, digest=b"new", submit_host="ce2", wall_s=70, replaced_id=here, replaced_wall_s=60)
+        for name in "abcd"
+    ]
+    unknown, new = record("f"), record("g")
+    second = begin(con, *again, unknown, new, record("e", replaced_id=here, replaced_wall_s=60))
+    rows = {"key-a": "a", "key-b": "new-row", "key-c": KEPT, "key-e": "e", "key-f": OTHER_VERSION, "key-g": "9"}
+    kept = ledger.accepted(con, ONE, second, 200, "", None, rows, "room for {key}")
+    assert kept == ["a", "c", "f"]
+    assert con.execute("SELECT JobID, State, Reason FROM HeldRecords ORDER BY 1").fetchall() == [
+        (name, "correction", f"room for key-{name}") for name in "acf"
+    ]
+    found = con.execute(
+        "SELECT JobID, Digest, Wall, ReceiverRow FROM MessageRecords WHERE MessageID = ? ORDER BY Position",
+        (second.message_id,),
+    ).fetchall()
+    assert found == [
+        ("a", b"digest", 60, "a"),
+        ("b", b"new", 70, "new-row"),
+        ("c", b"digest", 60, KEPT),
+        ("d", b"new", 70, None),
+        ("f", UNKNOWN_DIGEST, 60, OTHER_VERSION),
+        ("g", b"digest", 60, "9"),
+        ("e", b"digest", 60, "e"),
+    ]
+    assert given_now(con) == {"ce": (5, 300), "ce2": (2, 140)}
+    assert ledger.highest_row(con, ONE, "ur") == 9
+
+
+def test_a_number_of_before_the_ledger_was_lost_is_of_another_version(con: Connection) -> None:
+    """Of a job that was another once; its neighbours are what was sent."""
+    begun = begin(con, record("same"), record("changed"), record("later"))
+    rows = {"key-same": "3", "key-changed": "4", "key-later": "11"}
+    unknown = Unknown(10, frozenset({"changed", "later"}))
+    assert ledger.accepted(con, ONE, begun, 200, "", None, rows, "room", unknown) == ["changed"]
+    digests = con.execute("SELECT Digest FROM MessageRecords ORDER BY Position").fetchall()
+    assert digests == [(b"digest",), (UNKNOWN_DIGEST,), (b"digest",)]
+
+
+def test_the_highest_number_of_a_receiver(con: Connection) -> None:
+    """Of one target and kind of message."""
+    assert ledger.highest_row(con, ONE, "ur") == 0
+    for target, kind, number in ((ONE, "ur", "7"), (ONE, "ur", "10"), (ONE, "car", "99"), (OTHER, "ur", "50")):
+        begun = begin(con, record("a"), target=target, kind=kind)
+        ledger.accepted(con, target, begun, 200, "", None, {"key-a": number})
+    assert ledger.highest_row(con, ONE, "ur") == 10
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_what_a_refused_record_would_have_replaced_is_replaced_by_the_next(con: Connection, answered: bool) -> None:
+    """A message that was refused late took nothing out of the counts, nor did it put anything in."""
+    send(con, record("a", wall_s=10), record("b"))
+    one, two, three = (place(con, host) for host in ("ce", "ce2", "ce3"))
+    lost = begin(con, record("x"), record("a", submit_host="ce2", wall_s=20, replaced_id=one, replaced_wall_s=10))
+    newer = begin(con, record("a", submit_host="ce3", wall_s=30, replaced_id=two, replaced_wall_s=20))
+    bystander = begin(con, record("b", submit_host="ce3", replaced_id=one, replaced_wall_s=60))
+    if answered:
+        ledger.accepted(con, ONE, newer, 200, "", None)
+    ledger.refused(con, ONE, lost, 500, "no", [])
+    if not answered:
+        ledger.accepted(con, ONE, newer, 200, "", None)
+    assert given_now(con) == {"ce": (1, 60), "ce2": (0, 0), "ce3": (1, 30)}
+    ((replaced, wall_s),) = con.execute(
+        "SELECT ReplacedID, ReplacedWall FROM MessageRecords WHERE MessageID = ?", (newer.message_id,)
+    )
+    assert (replaced, wall_s) == (one, 10)
+    assert ledger.stored(con, bystander.message_id).records[0][10:] == (one, 60)
+    assert three == place(con, "ce3")
+
+
+def test_what_was_never_sent_is_forgotten(con: Connection) -> None:
+    """With its records, and nothing else."""
+    first, second, third = (begin(con, record(name)) for name in "abc")
+    ledger.withdraw(con, [])
+    ledger.withdraw(con, [first.message_id, third.message_id])
+    assert [one.message_id for one in ledger.unanswered(con, ONE)] == [second.message_id]
+    assert con.execute("SELECT JobID FROM MessageRecords").fetchall() == [("b",)]
+
+
+def test_a_message_that_is_split_is_answered_by_its_parts(con: Connection) -> None:
+    """They go in its place, in order; nobody sends it again."""
+    begun = begin(con, record("a"), record("b"))
+    parts = ledger.split(con, ONE, begun, [message(record("a")), message(record("b"), seq=7)])
+    assert [one.message_id for one in ledger.unanswered(con, ONE)] == [one.message_id for one in parts]
+    assert con.execute("SELECT State FROM Messages").fetchall() == [("split",), ("sending",), ("sending",)]
+    aside = Held(record("b"), "held", "why")
+    assert ledger.refused(con, ONE, parts[1], 500, "no", [aside]) == 0
+    assert last_seq(con) == 7
+    assert con.execute("SELECT JobID FROM HeldRecords").fetchall() == [("b",)]
+
+
+def test_bytes_of_messages_that_were_answered_long_ago_go(con: Connection) -> None:
+    """Before that very second; never of those without an answer."""
+    send(con)
+    send(con)
+    begin(con)
+    con.execute("UPDATE Messages SET Answered = MessageID WHERE State <> 'sending'")
+    ledger.forget_bytes(con, 2)
+    assert con.execute("SELECT Bytes IS NULL FROM Messages ORDER BY MessageID").fetchall() == [(1,), (0,), (0,)]

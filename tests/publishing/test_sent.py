@@ -1,0 +1,229 @@
+"""What the ledger says that a receiver has: versions of jobs, and sums. In memory, of one target beside another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from ledger_rows import MAY, ONE, OTHER, begin, message, new_ledger, one_sum, record, send, set_aside
+from publishing_site import Job, write
+
+from arcacct.db.engine import Connection
+from arcacct.db.schema import ACCOUNTING, in_memory
+from arcacct.publishing import ledger, sent
+from arcacct.publishing.ledger import COUNTS, SentSum
+from arcacct.publishing.sent import MANY, RefusedSum
+
+
+@pytest.fixture
+def con() -> Iterator[Connection]:
+    """A ledger of two targets."""
+    with closing(new_ledger()) as found:
+        yield found
+
+
+def digests(con: Connection, job_id: str = "one", *, keeps_first: bool = False) -> list[tuple[str, bytes]]:
+    """Key and digest of what the receiver may have of a job."""
+    found = sent.versions(con, ONE, [job_id], keeps_first=keeps_first)
+    return [(version.key, version.digest) for version in found.get(job_id, [])]
+
+
+def test_the_last_version_of_each_key_counts(con: Connection) -> None:
+    """Of those that were accepted or may have arrived; what was refused, or went elsewhere, is not there."""
+    assert digests(con) == []
+    send(con, record("one", digest=b"1", key="a"))
+    send(con, record("one", digest=b"1", key="b"))
+    send(con, record("one", digest=b"2", key="a"))
+    send(con, record("one", digest=b"9", key="a"), target=OTHER)
+    refused = begin(con, record("one", digest=b"8", key="a"))
+    ledger.refused(con, ONE, refused, 500, "no", [])
+    assert digests(con) == [("a", b"2"), ("b", b"1")]
+
+    begin(con, record("one", digest=b"3", key="b"))
+    send(con, record("one", digest=b"", key="a"))
+    assert digests(con) == [("b", b"3")]
+
+
+def test_what_is_known_of_a_version(con: Connection) -> None:
+    """All that a correction of it needs: where it is counted, and with how much."""
+    begun = send(con, record("one", record_id=7, notes="repaired"))
+    ((version,),) = sent.versions(con, ONE, ["one"], keeps_first=False).values()
+    ((place,),) = con.execute("SELECT GivenID FROM Given")
+    assert version == ("key-one", b"digest", MAY, 7, place, 60, begun.message_id, "repaired")
+
+
+def test_a_receiver_that_keeps_the_first_has_that(con: Connection) -> None:
+    """A version that was sent again on purpose counts only if nothing was there under its key."""
+    send(con, record("one", digest=b"1"), origin="republish")
+    send(con, record("one", digest=b"2"), origin="republish")
+    assert digests(con, keeps_first=True) == [("key-one", b"1")]
+    assert digests(con) == [("key-one", b"2")]
+    send(con, record("one", digest=b"3"))
+    assert digests(con, keeps_first=True) == [("key-one", b"3")]
+
+
+def test_versions_of_more_jobs_than_go_into_one_question(con: Connection) -> None:
+    """Each page is asked for."""
+    names = [f"job{number:04d}" for number in range(MANY + 2)]
+    wanted = {names[0], names[1], names[MANY - 1], names[MANY], names[-1]}
+    send(con, *map(record, sorted(wanted)))
+    assert set(sent.versions(con, ONE, names, keeps_first=False)) == wanted
+
+
+def test_records_of_a_period_that_are_there(con: Connection) -> None:
+    """From its first second to before its last, of the kinds that are asked for, as they were sent last."""
+    first, last = record("first", end_time=MAY), record("last", end_time=MAY + 9)
+    send(con, first, last, record("before", end_time=MAY - 1), record("after", end_time=MAY + 10))
+    send(con, record("gone", end_time=MAY), record("of-another-kind", end_time=MAY), kind="individual")
+    send(con, record("gone", end_time=MAY, digest=b""), kind="individual")
+    send(con, record("other", end_time=MAY), target=OTHER)
+    again = record("last", end_time=MAY + 9, digest=b"2", wall_s=61)
+    begin(con, again)
+
+    assert sent.live_versions(con, ONE, ["ur"], (MAY, MAY + 10)) == [first, again]
+    both = sent.live_versions(con, ONE, ["ur", "individual"], (MAY, MAY + 10))
+    assert [one.job_id for one in both] == ["first", "last", "of-another-kind"]
+
+
+def test_keys_that_may_have_arrived(con: Connection) -> None:
+    """Of records and of sums in messages without an answer."""
+    send(con, record("sent"), sums=(one_sum("s-sent"),))
+    begin(con, record("begun"), sums=(one_sum("s-begun"),))
+    begin(con, record("other"), target=OTHER, sums=(one_sum("s-other"),))
+    assert sent.unanswered_keys(con, ONE) == {"key-begun", "s-begun"}
+
+
+def test_jobs_of_numbers(con: Connection) -> None:
+    """Sent to that target, or held back from it."""
+    for number, name in enumerate(("a", "b", "c")):
+        send(con, record(name, record_id=number))
+        set_aside(con, f"held-{name}", record_id=number)
+    send(con, record("other", record_id=1), target=OTHER)
+    set_aside(con, "held-other", record_id=1, target=OTHER)
+    assert sent.jobs_of_records(con, ONE, [0, 1]) == ["a", "b", "held-a", "held-b"]
+    assert sent.jobs_of_records(con, ONE, []) == []
+
+
+def refuse(con: Connection, kind: str, *months: tuple[int, int], run: int, target: str = ONE) -> int:
+    """A receiver refuses a message of sums of these months."""
+    (begun,) = ledger.intend(con, target, [message(kind=kind)])
+    return ledger.refused(con, target, begun, 500, "no", [], months, run)
+
+
+def test_months_of_a_refused_sum_are_open_until_a_run_that_takes_them(con: Connection) -> None:
+    """Not closed by the run in which they were refused; counts open none, and keep none open."""
+    for target in (ONE, OTHER):
+        refuse(con, "summaries", (2026, 4), (2026, 5), run=3, target=target)
+    refuse(con, COUNTS, (2026, 6), run=3)
+    assert sent.open_months(con, ONE) == {(2026, 4), (2026, 5)}
+
+    sent.close_months(con, ONE, [(2026, 5)], 3)
+    assert sent.open_months(con, ONE) == {(2026, 4), (2026, 5)}
+    refuse(con, COUNTS, (2026, 5), run=4)
+    sent.close_months(con, ONE, [(2026, 5), (2026, 6)], 4)
+    assert sent.open_months(con, ONE) == {(2026, 4)}
+    assert sent.open_months(con, OTHER) == {(2026, 4), (2026, 5)}
+
+
+def test_refusals_of_sums_are_counted_by_run(con: Connection) -> None:
+    """Of each month by itself, one run after the other; what a later run was not refused is forgotten."""
+    assert refuse(con, "summaries", (2026, 4), run=1) == 1
+    assert refuse(con, "summaries", (2026, 4), run=1) == 1
+    assert refuse(con, "summaries", (2025, 4), run=2) == 1
+    assert refuse(con, "summaries", (2026, 4), (2026, 5), run=2) == 2
+    assert refuse(con, COUNTS, (2026, 4), (2026, 5), run=2) == 1
+    assert refuse(con, "summaries", (2026, 5), run=2, target=OTHER) == 1
+    assert refuse(con, "summaries", run=2) == 0
+    sums = {(one.year, one.month): one.refusals for one in sent.refused_sums(con, ONE) if one.kind == "summaries"}
+    assert sums == {(2025, 4): 1, (2026, 4): 2, (2026, 5): 1}
+    counts = [(one.year, one.month) for one in sent.refused_sums(con, ONE) if one.kind == COUNTS]
+    assert counts == [(2026, 4), (2026, 5)]
+
+    assert refuse(con, "summaries", (2026, 4), run=3) == 3
+    sent.forget_refused_sums(con, ONE, 3)
+    assert sent.refused_sums(con, ONE) == [RefusedSum("summaries", 2026, 4, "no", 3)]
+    assert [one.refusals for one in sent.refused_sums(con, OTHER)] == [1]
+
+
+def test_sums_of_a_refused_month_may_be_there(con: Connection) -> None:
+    """Also those that were sent with zeros: the next run takes them back once more."""
+    send(con, sums=(one_sum("a"), one_sum("b", jobs=0), one_sum("c", year=2025, jobs=0)), kind="summaries")
+    send(con, sums=(one_sum("d", jobs=0),), kind=COUNTS)
+    refuse(con, "summaries", (2026, 5), run=1)
+    assert {one.key: one.jobs for one in sent.sums_of_kind(con, ONE, "summaries")} == {"a": 3, "b": 1}
+    assert sent.sums_of_kind(con, ONE, COUNTS) == []
+
+
+def test_sums_that_are_there(con: Connection) -> None:
+    """Those of a month, or of a kind, that are not zero."""
+    may, zero, june = one_sum("may"), one_sum("zero", jobs=0), one_sum("june", month=6)
+    send(con, sums=(may, zero, june), kind="summaries")
+    count = one_sum("count", wall_s=None)
+    send(con, sums=(count,), kind=COUNTS)
+    send(con, sums=(one_sum("other"),), kind="summaries", target=OTHER)
+
+    assert sorted(sent.live_sums(con, ONE, 2026, 5)) == [("summaries", may), (COUNTS, count)]
+    assert sent.live_sums(con, ONE, 2025, 5) == []
+    assert sent.sums_of_kind(con, ONE, "summaries") == [june, may]
+    assert sent.sums_of_kind(con, OTHER, COUNTS) == []
+
+
+def test_sums_of_another_publisher_are_taken_over_once(con: Connection) -> None:
+    """What we sent under a key ourselves stays what it is."""
+    send(con, sums=(one_sum("ours"),), kind="summaries")
+    theirs = one_sum("theirs", jobs=8, wall_s=9)
+    assert sent.adopt(con, ONE, "summaries", [one_sum("ours", jobs=99), theirs]) == 1
+    assert sent.adopt(con, ONE, "summaries", [theirs]) == 0
+    assert sent.sums_of_kind(con, ONE, "summaries") == [
+        one_sum("ours"),
+        SentSum("theirs", 2026, 5, 8, 9, "", "", is_adopted=1),
+    ]
+
+
+def test_what_was_taken_last(con: Connection) -> None:
+    """Of a target and a kind; and whether anything was, since a message."""
+    assert sent.last_accepted(con, ONE, "ur") is None
+    first = send(con, record("first"))
+    second = send(con, record("second"), destination="there")
+    send(con, kind="car", destination="elsewhere")
+    third = begin(con, record("third"))
+    last = send(con, record("other"), target=OTHER, destination="yonder")
+
+    found = sent.last_accepted(con, ONE, "ur")
+    assert found is not None
+    assert (found.message_id, found.data) == (second.message_id, b"bytes")
+    assert sent.accepted_after(con, ONE, first.message_id)
+    assert not sent.accepted_after(con, ONE, third.message_id)
+    assert not sent.accepted_after(con, OTHER, last.message_id)
+    assert sent.destinations(con) == {ONE: "elsewhere", OTHER: "yonder"}
+
+    con.execute("UPDATE Messages SET Bytes = NULL WHERE MessageID = ?", (second.message_id,))
+    found = sent.last_accepted(con, ONE, "ur")
+    assert found is not None
+    assert found.message_id == first.message_id
+
+
+def test_jobs_of_before_that_nobody_sent_again(con: Connection) -> None:
+    """Of a period and of some VOs; a job that was sent again twice, or elsewhere, or is of another time, is one."""
+    with closing(in_memory(ACCOUNTING)) as accounting:
+        for name, end_time in (("first", MAY), ("last", MAY + 9), ("before", MAY - 1), ("after", MAY + 10)):
+            write(accounting, Job(name, end_time))
+        write(accounting, Job("cms", MAY, vo="cms", fqan="/cms"))
+        period = (MAY, MAY + 10)
+
+        def left(*vos: str, ended: tuple[int, int] = period) -> int:
+            return sent.not_sent_again(con, accounting, ONE, ended, vos)
+
+        assert (left(), left("cms"), left("atlas", "cms"), left("lhcb")) == (3, 1, 3, 0)
+        for _ in range(2):
+            send(con, record("last", end_time=MAY + 9), origin="republish")
+        send(con, record("first", end_time=MAY))
+        send(con, record("first", end_time=MAY), origin="republish", target=OTHER)
+        send(con, record("before", end_time=MAY - 1), record("after", end_time=MAY + 10), origin="republish")
+        begin(con, record("first", end_time=MAY), origin="republish")
+        assert left() == 2
+        for name in ("first", "cms", "pruned"):
+            send(con, record(name), origin="republish")
+        assert left() == 0
+        assert left(ended=(MAY + 10, MAY + 11)) == 0

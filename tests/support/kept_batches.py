@@ -1,0 +1,91 @@
+"""One target's batches without a receiver: what would be delivered is kept for the test to look at."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+from ledger_rows import MAY
+from publishing_site import Site
+
+from arcacct.db.engine import Connection
+from arcacct.db.schema import ACCOUNTING, PUBLISHING, in_memory
+from arcacct.jobs.aar import AAR
+from arcacct.publishing.batches import bare
+from arcacct.publishing.delivery import Consignment, Deliverer
+from arcacct.publishing.floor import Floor
+from arcacct.publishing.given import Amount, Place
+from arcacct.publishing.ledger import Held, SentRecord
+from arcacct.publishing.months import Accepted
+from arcacct.publishing.this_run import Tally, ThisRun
+from arcacct.targets import plugs
+
+SGAS = "[arex/jura/sgas:one]\ntargeturl=https://localhost:9/sgas\n"
+REPLACING = f"{SGAS}sgas_corrections=replace\n"
+APEL = "[arcacct/directory:one]\npath={path}\ngocdb_name=SITE\napel_messages=individual\n"
+
+
+class Kept(Deliverer):
+    """Keeps what it is to deliver."""
+
+    def __init__(self) -> None:
+        self.consignments: list[Consignment] = []
+        self.listened = 0
+
+    def resume(self) -> None:
+        """Nothing was begun."""
+
+    def deliver(self, what: Consignment) -> None:
+        """As it is told."""
+        self.consignments.append(what)
+
+    def listen(self) -> None:
+        """Asked between two records."""
+        self.listened += 1
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many texts each message has."""
+        return [len(batch) for what in self.consignments for batch in what.batches]
+
+    @property
+    def texts(self) -> list[str]:
+        """All that is to be sent."""
+        return [part.text for what in self.consignments for batch in what.batches for part in batch]
+
+    @property
+    def records(self) -> list[SentRecord]:
+        """Those that are to be sent."""
+        found = (part.record for what in self.consignments for batch in what.batches for part in batch)
+        return [record for record in found if record is not None]
+
+    @property
+    def held(self) -> list[Held]:
+        """Those that are not."""
+        return [one for what in self.consignments for one in what.held]
+
+
+def this_run(path: pathlib.Path, target: str, **values: Any) -> ThisRun:
+    """A run of a target with nothing in either database; what was logged up to 7 is a backup's, with jobs in May."""
+    (plug,) = plugs(Site(path, targets=target).settings)
+    floor = Floor(
+        accepted=Accepted(frozenset(), frozenset()),
+        life_seq=7,
+        selection={"vofilter": []},
+        proven={"vofilter": []},
+        given_jobs={Place(plug.site, "ce.example.org", 2026, 5): Amount(3, 180)},
+        given_sums={},
+        folded=str.lower,
+    )
+    both: tuple[Connection, Connection] = (in_memory(ACCOUNTING), in_memory(PUBLISHING))
+    return ThisRun(plug, *both, Tally(), False, floor, {}, "life")._replace(**values)
+
+
+def aar(job_id: str = "one", **values: Any) -> AAR:
+    """A job that any receiver takes."""
+    made = bare(job_id, MAY, f"4{job_id}")._replace(
+        record_id=1, status="completed", exit_code=0, submit_time=MAY - 100, wall_s=50, cpu_user_s=40, vo="atlas",
+        endpoint_type="org.nordugrid.arcrest", endpoint_url="https://ce.example.org:443/arex", queue="main",
+        user_dn="/CN=Ada",
+    )  # fmt: skip
+    return made._replace(**values)
