@@ -72,7 +72,7 @@ def test_versions_of_more_jobs_than_go_into_one_question(con: Connection) -> Non
 
 
 def test_records_of_a_period_that_are_there(con: Connection) -> None:
-    """From its first second to before its last, of the kinds that are asked for, as they were sent last."""
+    """From its first second to before its last, of the kinds that are asked for, in the order of sending."""
     first, last = record("first", end_time=MAY), record("last", end_time=MAY + 9)
     send(con, first, last, record("before", end_time=MAY - 1), record("after", end_time=MAY + 10))
     send(con, record("gone", end_time=MAY), record("of-another-kind", end_time=MAY), kind="individual")
@@ -81,9 +81,15 @@ def test_records_of_a_period_that_are_there(con: Connection) -> None:
     again = record("last", end_time=MAY + 9, digest=b"2", wall_s=61)
     begin(con, again)
 
-    assert sent.live_versions(con, ONE, ["ur"], (MAY, MAY + 10)) == [first, again]
-    both = sent.live_versions(con, ONE, ["ur", "individual"], (MAY, MAY + 10))
-    assert [one.job_id for one in both] == ["first", "last", "of-another-kind"]
+    def versions_of(*kinds: str) -> list[tuple[str, bytes, int]]:
+        return [(one.job_id, one.digest, one.wall_s) for one in sent.sent_versions(con, ONE, kinds, (MAY, MAY + 10))]
+
+    urs = [(one.job_id, one.digest, one.wall_s) for one in (first, last, again)]
+    assert versions_of("ur") == urs
+    assert [job_id for job_id, *_values in versions_of("ur", "individual")] == [
+        *("first", "last", "gone", "of-another-kind", "gone", "last")
+    ]
+    assert versions_of("individual")[-1][1] == b""
 
 
 def test_keys_that_may_have_arrived(con: Connection) -> None:
