@@ -265,6 +265,7 @@ def test_the_only_record_that_is_refused_is_not_set_aside(make: Callable[..., Of
     with pytest.raises(TargetBusy, match="nothing else was accepted since"):
         one.deliver_all("a", seq=1)
     assert (one.states(), one.aside()) == ({"a": "sending"}, {})
+    assert one.con.execute("SELECT AnswerCode, Answer FROM Messages").fetchall() == [(500, "no such thing")]
 
     other = make(b=REFUSED)
     other.deliver("a", seq=1)
@@ -272,6 +273,17 @@ def test_the_only_record_that_is_refused_is_not_set_aside(make: Callable[..., Of
     other.delivery.settle()
     assert other.receiver.sent == ["a", "b", "a"]
     assert (other.states(), other.aside(), other.last_seq) == ({"a": "accepted", "b": "refused"}, {"b": "held"}, 2)
+
+
+def test_a_record_against_which_there_is_evidence_is_set_aside_at_once(make: Callable[..., OfOne]) -> None:
+    """Its neighbour was taken since both were refused; or no message can be so large."""
+    one = make(b=REFUSED)
+    one.deliver("a b", seq=2)
+    assert (one.states(), one.aside(), one.last_seq) == ({"a": "accepted", "b": "refused"}, {"b": "held"}, 2)
+    other = make(c=NEVER_SENT)
+    other.deliver("c", seq=3)
+    assert (other.states(), other.aside(), other.last_seq) == ({"c": "refused"}, {"c": "quarantined"}, 3)
+    assert (other.receiver.sent, other.this.tally.quarantined) == (["c"], 1)
 
 
 def test_many_refusals_in_a_row_are_the_servers(make: Callable[..., OfOne]) -> None:
