@@ -17,7 +17,7 @@ from arcacct.publishing.answers import Answer, Kind
 from arcacct.publishing.delivery import HOUR_S, LARGE_BYTES, WEEK_S, Consignment, Delivery, Part, Plan, _refused
 from arcacct.publishing.held import Refused
 from arcacct.publishing.instants import DAY_S, iso
-from arcacct.publishing.ledger import Cursor, Held, Message, MonthProof, SentRecord
+from arcacct.publishing.ledger import OTHER, Cursor, Held, Message, MonthProof, SentRecord
 from arcacct.publishing.plug import Sender
 from arcacct.publishing.this_run import Tally
 
@@ -79,10 +79,10 @@ class OfOne:
         ledger.set_cursor(self.con, Cursor(self.this.block, "life", 0, 1, None))
         self.begin()
 
-    def begin(self, run: int = 1) -> None:
+    def begin(self, run: int = 1, origin: str = "publish") -> None:
         """Another run of the target."""
         self.this = self.this._replace(run=run)
-        self.delivery = Delivery(self.this, self.receiver, "publish", None, self._watch)
+        self.delivery = Delivery(self.this, self.receiver, origin, None, self._watch)
 
     def _watch(self) -> None:
         self.watched += 1
@@ -265,6 +265,7 @@ def test_the_only_record_that_is_refused_is_not_set_aside(make: Callable[..., Of
     with pytest.raises(TargetBusy, match="nothing else was accepted since"):
         one.deliver_all("a", seq=1)
     assert (one.states(), one.aside()) == ({"a": "sending"}, {})
+    assert one.con.execute("SELECT AnswerCode, Answer FROM Messages").fetchall() == [(500, "no such thing")]
 
     other = make(b=REFUSED)
     other.deliver("a", seq=1)
@@ -272,6 +273,17 @@ def test_the_only_record_that_is_refused_is_not_set_aside(make: Callable[..., Of
     other.delivery.settle()
     assert other.receiver.sent == ["a", "b", "a"]
     assert (other.states(), other.aside(), other.last_seq) == ({"a": "accepted", "b": "refused"}, {"b": "held"}, 2)
+
+
+def test_a_record_against_which_there_is_evidence_is_set_aside_at_once(make: Callable[..., OfOne]) -> None:
+    """Its neighbour was taken since both were refused; or no message can be so large."""
+    one = make(b=REFUSED)
+    one.deliver("a b", seq=2)
+    assert (one.states(), one.aside(), one.last_seq) == ({"a": "accepted", "b": "refused"}, {"b": "held"}, 2)
+    other = make(c=NEVER_SENT)
+    other.deliver("c", seq=3)
+    assert (other.states(), other.aside(), other.last_seq) == ({"c": "refused"}, {"c": "quarantined"}, 3)
+    assert (other.receiver.sent, other.this.tally.quarantined) == (["c"], 1)
 
 
 def test_many_refusals_in_a_row_are_the_servers(make: Callable[..., OfOne]) -> None:
@@ -294,8 +306,8 @@ def test_what_no_message_can_carry_is_set_aside_alone(make: Callable[..., OfOne]
     one = make()
     one.receiver = Squeamish()
     one.begin()
-    one.deliver("a b c d e", "f", seq=5)
-    assert one.receiver.sent == ["a b", "d e", "f"]
+    one.deliver("a b c d", "e", seq=5)
+    assert one.receiver.sent == ["a b", "d", "e"]
     ((aside),) = held.set_aside(one.con)
     assert (aside.job_id, aside.state, aside.reason) == ("c", "quarantined", "cannot be carried")
     assert aside.next_try_s is not None
@@ -384,6 +396,24 @@ def test_a_machine_that_is_not_ours_holds_nobody_else_up(make: Callable[..., OfO
         "the receiver does not take records of this machine from us: not yours"
     }
     assert one.last_seq == 4
+
+
+@pytest.mark.parametrize("origin", ["publish", "republish"])
+def test_what_is_sent_again_leaves_what_it_may_not_send(make: Callable[..., OfOne], origin: str) -> None:
+    """And counts no correction that was counted before; what is new is held, or waits for room there."""
+    is_new = origin == "publish"
+    one = make(a=NOT_OURS)
+    key = one.part("b").record.key  # type: ignore[union-attr]
+    one.receiver.faults["b"] = OK._replace(receiver_rows={key: OTHER})
+    one.begin(origin=origin)
+    for name in "ac":
+        part = one.part(name)._replace(group="ce2")
+        one.delivery.deliver(one.consignment()._replace(batches=[[part], [one.part("b")]]))
+    assert one.aside() == ({"a": "held", "c": "held"} if is_new else {}) | {"b": "correction"}
+    assert one.receiver.sent == ["a", "b", "b"]
+    assert (one.this.tally.corrections, one.this.tally.quarantined) == ((2, 2) if is_new else (0, 0))
+    note = "b: sent, and the receiver kept the older version that it has; set aside"
+    assert one.this.tally.notes == [note] * 2 * is_new
 
 
 def test_a_replacement_that_is_refused_is_a_correction(make: Callable[..., OfOne]) -> None:
