@@ -60,7 +60,7 @@ class Wishes(NamedTuple):
     """Months that may fall, whatever they were: an operator says so."""
     who: str = ""
     """The name of the operator who accepts."""
-    make_sender: Callable[[Plug], Sender] = lambda plug: plug.sender()
+    make_sender: Callable[[Plug], Sender] = lambda plug: Way(plug.target, plug.sender)
     watch: Callable[[str, Tally], None] = lambda _target, _tally: None
     """Told of each message that was answered: the target's name and what was done so far."""
     announce: Callable[[str, str], None] = lambda _target, _note: None
@@ -165,8 +165,7 @@ class TargetRun:
                 if self._wishes.dry_run:
                     delivery = Plan(this, lambda: self._wishes.make_sender(self._plug), self._wishes.write_to)
                 else:
-                    make = partial(self._wishes.make_sender, self._plug)
-                    sender = ending.enter_context(closing(Way(self._target, make)))
+                    sender = ending.enter_context(closing(self._wishes.make_sender(self._plug)))
                     transport = self._target.transport
                     # An operator who republishes waits as long as it takes: no next run would go on.
                     ends = None if origin == "republish" or transport is None else transport.run_timeout_s
