@@ -348,12 +348,17 @@ class World:
         self.here = self.site.settings.places
 
     def restore(self, which: int, by_hand: bool) -> None:
-        """Put an older copy in place; ``by_hand`` without a new incarnation."""
+        """Put an older copy in place, but none that the ledger never met; ``by_hand`` without a new incarnation."""
+        before = self._copy()
         self._put_back(self.copies[which % len(self.copies)])
+        accounting, publishing = opening.open_accounting(self.here), opening.open_publishing(self.here)
         if not by_hand:
-            con = opening.open_accounting(self.here)
-            begin_new_life(con)
-            con.close()
+            begin_new_life(accounting)
+        is_foreign = lives.Doubt.FOREIGN in lives.doubts(lives.known(accounting, publishing))
+        accounting.close()
+        publishing.close()
+        if is_foreign:
+            self._put_back(before)
 
     def power_cut(self) -> None:
         """Take back what was committed after the last fsync."""
