@@ -5,6 +5,7 @@ from __future__ import annotations
 import calendar
 import itertools
 import tempfile
+from contextlib import closing
 
 import pytest
 from control_directory import set_up
@@ -110,20 +111,19 @@ def test_answers_are_what_counting_every_job_gives(steps, data) -> None:
     """After any history, by anything, with any filter and any range: also what no command has summed up yet."""
     with tempfile.TemporaryDirectory() as folder:
         here = places(None, set_up(folder))
-        con = opening.open_accounting(here)
-        for step in steps:
-            apply(con, here, step)
-        asked = itertools.product(SELECTIONS, [(name,) for name in NEEDS] + [("day", "status"), ("month", "host")])
-        for selection, by in data.draw(st.permutations(list(asked)))[:20]:
-            details, active = data.draw(st.booleans()), data.draw(st.booleans())
-            quick, slow = counted(con, selection, by, details=details, active=active)
-            assert quick == slow, (selection, by, details, active)
-        cells.advance(con, here)
-        cells.refine(con, here)
-        assert cells.differences(con) == []
-        quick, slow = counted(con, Selection(), ("queue", "user", "project"), details=True, active=True)
-        assert quick == slow
-        con.close()
+        with closing(opening.open_accounting(here)) as con:
+            for step in steps:
+                apply(con, here, step)
+            asked = itertools.product(SELECTIONS, [(name,) for name in NEEDS] + [("day", "status"), ("month", "host")])
+            for selection, by in data.draw(st.permutations(list(asked)))[:20]:
+                details, active = data.draw(st.booleans()), data.draw(st.booleans())
+                quick, slow = counted(con, selection, by, details=details, active=active)
+                assert quick == slow, (selection, by, details, active)
+            cells.advance(con, here)
+            cells.refine(con, here)
+            assert cells.differences(con) == []
+            quick, slow = counted(con, Selection(), ("queue", "user", "project"), details=True, active=True)
+            assert quick == slow
 
 
 @pytest.fixture

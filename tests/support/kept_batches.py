@@ -5,10 +5,10 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
+from closed_later import closed_later
 from ledger_rows import MAY
 from publishing_site import Site
 
-from arcacct.db.engine import Connection
 from arcacct.db.schema import ACCOUNTING, PUBLISHING, in_memory
 from arcacct.jobs.aar import AAR
 from arcacct.publishing.batches import bare
@@ -77,7 +77,7 @@ def this_run(path: pathlib.Path, target: str, **values: Any) -> ThisRun:
         given_sums={},
         folded=str.lower,
     )
-    both: tuple[Connection, Connection] = (in_memory(ACCOUNTING), in_memory(PUBLISHING))
+    both = (closed_later(in_memory(ACCOUNTING)), closed_later(in_memory(PUBLISHING)))
     return ThisRun(plug, *both, Tally(), False, floor, {}, "life")._replace(**values)
 
 

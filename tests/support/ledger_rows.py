@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from closed_later import closed_later
+
 from arcacct.db.engine import Connection
 from arcacct.db.schema import PUBLISHING, in_memory
 from arcacct.publishing import ledger
@@ -16,7 +18,7 @@ ONE, OTHER = "arex/jura/sgas:one", "arex/jura/sgas:other"
 
 def new_ledger() -> Connection:
     """Of two targets that have begun."""
-    con = in_memory(PUBLISHING)
+    con = closed_later(in_memory(PUBLISHING))
     for target in (ONE, OTHER):
         ledger.set_cursor(con, Cursor(target, "life", 0, 1, None))
     return con

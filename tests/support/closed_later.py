@@ -1,0 +1,13 @@
+"""Databases in memory that a test leaves open: `tests/publishing/conftest.py` closes them when it is over."""
+
+from __future__ import annotations
+
+from arcacct.db.engine import Connection
+
+OPEN: list[Connection] = []
+
+
+def closed_later(con: Connection) -> Connection:
+    """The same, to be closed at the end of the test."""
+    OPEN.append(con)
+    return con
