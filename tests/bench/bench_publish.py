@@ -83,9 +83,13 @@ def configure(site: pathlib.Path, box: dict[str, Any], targets: str) -> None:
 
 
 def ours(site: pathlib.Path) -> Cost:
-    """One run of `arcacct publish` that sends everything."""
-    for file in (site / "accounting" / "arcacct").glob("publishing.db*"):
+    """One run of `arcacct publish` that sends everything, of jobs that were recorded and went nowhere yet."""
+    folder, recorded = site / "accounting" / "arcacct", site / "recorded.db"
+    if not recorded.exists():
+        shutil.copyfile(folder / "accounting.db", recorded)
+    for file in (*folder.glob("publishing.db*"), *folder.glob("accounting.db*")):
         file.unlink()
+    shutil.copyfile(recorded, folder / "accounting.db")
     program = pathlib.Path(sys.executable).with_name("arcacct")
     command = [str(program), "--config", str(site / "arc.conf"), "publish", "--now", "--since", "2026-01-01"]
     return cost_of(command, log=site / "ours.log")
