@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from decimal import ROUND_HALF_UP, Decimal
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -44,6 +43,8 @@ class Benchmark(NamedTuple):
         name = canonical_type(match[1])
         if name is None:
             raise InputError(f"benchmark {shown}: APEL knows the types {', '.join(TYPES)}")
+        from decimal import ROUND_HALF_UP, Decimal  # noqa: PLC0415  slow to load, and most runs read none
+
         thousandths = int((Decimal(match[2]) * 1000).to_integral_value(ROUND_HALF_UP))
         if not 0 < thousandths < _LIMIT_THOUSANDTHS:
             raise InputError(f"benchmark {shown}: the value must be above 0 and below 10000000")

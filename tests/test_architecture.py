@@ -70,7 +70,7 @@ SPEAKERS = {
     "asking": {"health_rows", "job_record", "month_jobs", "questions", "reading", "why"},
     "features": {"collect"},
     "gridengine": {"positions", "questions", "rows"},
-    "publishing": {"given", "held", "jura", "ledger", "months", "sent"},
+    "publishing": {"former_rows", "given", "held", "jura", "ledger", "months", "sent", "sent_rows"},
     "slurm": {"stored_runs"},
     "sonar": {"hardware", "job_telemetry", "points", "records", "slurm_rows"},
     "targets.apel": {"jura_cells"},

@@ -10,6 +10,11 @@ import sys
 
 import pytest
 
+sys.path.append(str(pathlib.Path(__file__).parent / "bench"))
+
+from bench_publish import note_of
+from figures import Cost, Turns
+
 BENCH = pathlib.Path(__file__).parent / "bench"
 NAMES = sorted(file.stem.removeprefix("bench_") for file in BENCH.glob("bench_*.py"))
 
@@ -28,3 +33,21 @@ def test_benchmark_runs(name: str, tmp_path: pathlib.Path) -> None:
     assert figures
     assert "FAILED" not in run.stdout
     assert all(figure["what"] in run.stdout for figure in figures)
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "connections", "note"),
+    [
+        pytest.param(0, [[3, 3], [2, 2]], "", id="both"),
+        pytest.param(0, [[3, 3], []], "", id="no jura-ng"),
+        pytest.param(0, [[3, 3], [2, 0]], "jura-ng sent nothing", id="jura-ng without a connection"),
+        pytest.param(1, [[3, 3], [0, 0]], "jura-ng exit code 1, jura-ng sent nothing", id="jura-ng failed"),
+        pytest.param(0, [[3, 0], [2, 2]], "OURS FAILED: what it said", id="ours without a connection"),
+    ],
+)
+def test_a_run_that_sent_nothing_is_not_quoted(tmp_path, exit_code, connections, note) -> None:
+    """Whoever sends nothing is quick."""
+    (tmp_path / "ours.log").write_text("what it said")
+    costs = [[Cost(1.0, 1.0, 50.0, code) for _ in made] for code, made in zip((0, exit_code), connections, strict=True)]
+
+    assert note_of(Turns(*costs), connections, tmp_path / "ours.log") == note

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -123,7 +124,13 @@ def test_metadata_names_what_is_needed(wheel) -> None:
     lines = metadata.get_all("Requires-Dist", [])
     always = {line.partition(">")[0] for line in lines if "extra ==" not in line}
 
-    assert {"click", "cryptography", "psutil", "requests", "sqlite-utils"} <= always
+    program = b"".join(
+        file.content for name, file in wheel.items() if name.startswith("arcacct/") and name[-3:] == ".py"
+    )
+    imported = {module.decode() for module in re.findall(rb"^ *(?:from|import) (\w+)", program, re.MULTILINE)}
+
+    assert {"click", "cryptography", "psutil", "sqlite-utils"} <= always
+    assert {name.replace("-", "_") for name in always} <= imported
     assert not {"pytest", "mypy", "ruff", "hatchling", "lxml", "hypothesis"} & always
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["Version"] == arcacct.__version__

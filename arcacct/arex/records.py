@@ -21,7 +21,8 @@ TimedEvent = tuple[str, int | str]
 _QUARTER_HOUR_S = 900
 _SECONDS = {f":{second:02}": second for second in range(60)}
 _LARGEST_OFFSET_S = 15 * 3600
-_MINUTES_REMEMBERED = 100_000
+_MINUTES_REMEMBERED = 10_000
+"""A week, of 2 MB: jobs come in the order of their records, and few take longer."""
 
 
 def lost(rows: ArexRows) -> str | None:

@@ -21,7 +21,7 @@ from arcacct.db import opening
 from arcacct.db.engine import Connection
 from arcacct.db.schema import note
 from arcacct.errors import InputError
-from arcacct.jobs import cells
+from arcacct.jobs import cells, outbox
 
 __all__ = ["Gap", "Owner", "Progress", "SweepReport", "drain", "sweep"]
 
@@ -70,6 +70,8 @@ def sweep(
         with opening.translating(here.database):
             cells.advance(con, here)
             cells.refine(con, here)
+            # Whoever publishes does it as well, up to where everybody is: where nobody does, packs would stay for ever.
+            outbox.let_go(con, here, 0)
     return SweepReport(spooled, jobs, looked_at, dict(run.found), tuple(map(printable, run.complaints)))
 
 

@@ -25,7 +25,7 @@ _WRITE_LOCK_BYTE = 120
 _FLOCK = "hhqqi4x"
 """struct flock: type, whence, start, length, pid."""
 _NEWEST_RECORDS = 200
-_NEWEST_EVENTS = 50
+_NEWEST_EVENTS = 500
 _STATES = ("ACCEPTED", "PREPARING", "SUBMIT", "INLRMS", "CANCELING", "FINISHING", "FINISHED")
 """Events with the time of A-REX's own host. Workers write LRMSSTART and LRMSEND in local time with a false Z."""
 RECENT_S = 86_400
@@ -127,14 +127,13 @@ def _holder(path: str) -> int | None:
 def recorded(con: Connection) -> Recorded:
     """How recording goes, in a few quick looks."""
     settings = dict(con.execute("SELECT KeyName, KeyValue FROM DBConfig").fetchall())
-    events: list[int | None] = []
-    for state in _STATES:
-        # Of the rows of the state that were written last: looking at all of them would read every event.
-        events += con.execute(
-            "SELECT max(CAST(strftime('%s', EventTime) AS INTEGER)) FROM"
-            " (SELECT EventTime FROM JobEvents WHERE EventKey = ? ORDER BY rowid DESC LIMIT ?)",
-            (state, _NEWEST_EVENTS),
-        ).fetchone()
+    # Of the rows that were written last: looking at all of them would read every event.
+    (last_event_s,) = con.execute(
+        "SELECT max(CAST(strftime('%s', EventTime) AS INTEGER)) FROM"
+        " (SELECT EventKey, EventTime FROM JobEvents ORDER BY rowid DESC LIMIT ?)"
+        f" WHERE EventKey IN ({','.join('?' * len(_STATES))})",
+        (_NEWEST_EVENTS, *_STATES),
+    ).fetchone()
     (foreign,) = con.execute(
         "SELECT count(*) FROM (SELECT RecordID FROM AAR ORDER BY RecordID DESC LIMIT ?) AS Newest"
         " WHERE NOT EXISTS (SELECT 1 FROM StatusFiles WHERE StatusFiles.RecordID = Newest.RecordID)"
@@ -151,7 +150,7 @@ def recorded(con: Connection) -> Recorded:
     return Recorded(
         int(settings["ARCACCT_SCHEMA"]),
         jobs,
-        max((event for event in events if event is not None), default=None),
+        last_event_s,
         None if swept is None else int(swept),
         foreign,
         cut,

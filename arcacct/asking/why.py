@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from arcacct.arex.layout import is_hashed, job_file, status_files
+from arcacct.asking.sent_texts import SentText, SentTexts
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import Target
 from arcacct.db.engine import Connection
@@ -14,17 +15,15 @@ from arcacct.jobs import aborting, reading
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.lookup import FoundJob
 from arcacct.jobs.states import ABORTED
-from arcacct.publishing import held, instants, ledger, months
+from arcacct.publishing import held, instants, ledger, months, sent_rows
 from arcacct.publishing.digests import is_same
 from arcacct.publishing.instants import iso
 from arcacct.publishing.plug import Plug
 from arcacct.targets import plugs
 
 _SUFFIXES = ("local", "diag", "statistics", "failed")
-_CARRIED = (
-    "SELECT Messages.MessageID, Messages.Kind, Origin, State, Created, Answered, AnswerCode, Answer, ReceiverID,"
-    " {record} FROM Messages"
-)
+_OLDER = "an older version of the record"
+_CARRIED = "Messages.Kind, Origin, State, Created, Answered, AnswerCode, Answer, ReceiverID"
 
 
 class Sighting(NamedTuple):
@@ -40,6 +39,8 @@ class Carried(NamedTuple):
     """One message that carried a job, or a sum that it is part of."""
 
     message_id: int
+    position: int
+    """Of its record; 0 for sums."""
     kind: str
     origin: str
     state: str
@@ -55,11 +56,27 @@ class Carried(NamedTuple):
     """Of the record as it was sent; ``None`` for sums."""
 
 
-def why(settings: Settings, accounting: Connection, publishing: Connection, found: FoundJob) -> Iterator[str]:
-    """The story in lines, in the order in which things happened."""
+class _Counted(NamedTuple):
+    """The last message with the sum that a job is counted in."""
+
+    message: Carried
+    key: str
+    notes: tuple[str, ...]
+    """What was repaired of the job for it."""
+
+
+def why(
+    settings: Settings, accounting: Connection, publishing: Connection, found: FoundJob, *, with_texts: bool = False
+) -> Iterator[str]:
+    """
+    The story in lines, in the order in which things happened.
+
+    ``with_texts``: with what each message said of the job.
+    """
     aar = reading.by_record_id(accounting, [found.record_id]).get(found.record_id)
     if aar is None:
         yield f"record {found.record_id}: its status is none that the database knows; see `arcacct db check`"
+        yield from _in_the_ledger(settings, accounting, publishing, found.job_id, with_texts=with_texts)
         return
     yield f"job {aar.job_id}"
     yield f"  in the batch system: {aar.local_job_id or 'no id'}"
@@ -107,22 +124,71 @@ def why(settings: Settings, accounting: Connection, publishing: Connection, foun
     if not settings.targets:
         yield "  no targets are configured"
     for plug in plugs(settings):
-        yield from _at_target(plug, publishing, aar, seq)
+        texts = SentTexts(plug, accounting, publishing) if with_texts else None
+        sent = messages_of(publishing, plug.target.block, aar.job_id)
+        yield from _records_sent(plug, sent, aar, texts)
+        yield from _beside_records(plug, publishing, aar, seq, sent, texts)
 
 
-def _at_target(plug: Plug, con: Connection, aar: AAR, seq: int) -> Iterator[str]:
-    target = plug.target
-    sent = messages_of(con, target.block, aar.job_id)
+def was_sent(publishing: Connection, job_id: str) -> bool:
+    """Whether the ledger knows a JobID."""
+    return bool(sent_rows.of_jobs(publishing, "JobID", [job_id], "1"))
+
+
+def why_gone(
+    settings: Settings, accounting: Connection, publishing: Connection, job_id: str, *, with_texts: bool = False
+) -> Iterator[str]:
+    """What is left of the story of a job that only the ledger knows."""
+    yield f"job {job_id}"
+    yield "  record: none any more; it was deleted, or pruned, and the ledger has what was sent of it"
+    yield from _in_the_ledger(settings, accounting, publishing, job_id, with_texts=with_texts)
+
+
+def _in_the_ledger(
+    settings: Settings, accounting: Connection, publishing: Connection, job_id: str, *, with_texts: bool
+) -> Iterator[str]:
+    """What was sent of a job without a record."""
+    yield "publishing"
+    for plug in plugs(settings):
+        texts = SentTexts(plug, accounting, publishing) if with_texts else None
+        sent = messages_of(publishing, plug.target.block, job_id)
+        yield from _records_sent(plug, sent, None, texts)
+        yield from _set_aside(plug, held.set_aside(publishing, target=plug.target.block, job_id=job_id))
+
+
+def _records_sent(plug: Plug, sent: Sequence[Carried], aar: AAR | None, texts: SentTexts | None) -> Iterator[str]:
     for one in sent:
-        yield f"  {target.name}: {_message(one, aar)}"
-    counted, notes = (None, ()) if plug.has_records(plug.kind) else _sum_message(con, plug, aar)
+        yield f"  {plug.target.name}: {_message(one, aar)}"
+        if texts is not None:
+            yield from _lines(texts.of_record(one.message_id, one.position, aar))
+
+
+def _lines(sent: SentText) -> Iterator[str]:
+    yield f"    its text: {sent.how}"
+    if sent.text is not None:
+        for line in sent.text.removesuffix("\n").split("\n"):
+            yield f"      {line}"
+
+
+def _set_aside(plug: Plug, aside: Iterable[held.Aside]) -> Iterator[str]:
+    for one in aside:
+        again = f"; {one.again}" if one.again else ""
+        yield f"  {plug.target.name}: {one.state} since {iso(one.since_s)}: {one.reason}{again}"
+
+
+def _beside_records(
+    plug: Plug, con: Connection, aar: AAR, seq: int, sent: Sequence[Carried], texts: SentTexts | None
+) -> Iterator[str]:
+    """Sums that count the job, and why it is in no message."""
+    target = plug.target
+    counted = None if plug.has_records(plug.kind) else _counted(con, plug, aar)
     if counted is not None:
-        repaired = f"; repaired: {'; '.join(notes)}" if notes else ""
-        yield f"  {target.name}: counted in a sum of its month: {_message(counted, aar)}{repaired}"
+        repaired = f"; repaired: {'; '.join(counted.notes)}" if counted.notes else ""
+        yield f"  {target.name}: counted in a sum of its month: {_message(counted.message, aar)}{repaired}"
+        if texts is not None:
+            yield from _lines(texts.of_sum(counted.message.message_id, counted.key))
     aside = held.set_aside(con, target=target.block, job_id=aar.job_id)
-    for one_aside in aside:
-        again = f"; {one_aside.again}" if one_aside.again else ""
-        yield f"  {target.name}: {one_aside.state} since {iso(one_aside.since_s)}: {one_aside.reason}{again}"
+    yield from _set_aside(plug, aside)
     if not aside and counted is None and not any(one.state in ("accepted", "sending") for one in sent):
         month = instants.month_of(aar.end_time) if reading.is_time(aar.end_time) else None
         if month is not None and months.held_month(con, target.block, month) is not None:
@@ -132,7 +198,7 @@ def _at_target(plug: Plug, con: Connection, aar: AAR, seq: int) -> Iterator[str]
         yield f"  {target.name}: not sent: {reason}"
 
 
-def _message(one: Carried, aar: AAR) -> str:
+def _message(one: Carried, aar: AAR | None) -> str:
     what = f"message {one.message_id} ({one.kind}, {one.origin}) of {iso(one.created_s)}"
     if one.state == "sending":
         answer = "no answer yet: it is sent again by the next run"
@@ -146,21 +212,21 @@ def _message(one: Carried, aar: AAR) -> str:
         f"the receiver said: {one.answer}" if one.answer else "",
         "with zeros, to take back what was sent before" if one.zeros else "",
         f"repaired: {one.notes}" if one.notes and not one.zeros else "",
-        "" if one.zeros or one.digest is None or is_same(aar, one.digest) else "an older version of the record",
+        "" if one.zeros or aar is None or one.digest is None or is_same(aar, one.digest) else _OLDER,
     ]
     return "; ".join([f"{what}: {answer}", *(detail for detail in details if detail)])
 
 
-def _sum_message(con: Connection, plug: Plug, aar: AAR) -> tuple[Carried | None, tuple[str, ...]]:
-    """The last message with the sum that a job is counted in, and what was repaired of the job for it."""
+def _counted(con: Connection, plug: Plug, aar: AAR) -> _Counted | None:
     if not reading.is_time(aar.end_time):
-        return None, ()
+        return None
     family = plug.summaries(plug.kind)
     verdict = family.accept(reading.cell_of(aar), aar.end_time)
     if verdict.refusal is not None or not plug.target.wants(aar.vo):
-        return None, ()
+        return None
     ((_text, one),) = family.sums([verdict.cell])
-    return message_of_sum(con, plug.target.block, one.key), verdict.notes
+    found = message_of_sum(con, plug.target.block, one.key)
+    return None if found is None else _Counted(found, one.key, verdict.notes)
 
 
 def _reason(target: Target, con: Connection, aar: AAR, seq: int) -> str:
@@ -207,19 +273,15 @@ def events_of(con: Connection, record_id: int) -> list[tuple[str, str]]:
 
 def messages_of(con: Connection, target: str, job_id: str) -> list[Carried]:
     """Every message to a target that carried a job's record, oldest first."""
-    rows = con.execute(
-        _CARRIED.format(record="length(MessageRecords.Digest) = 0, Notes, MessageRecords.Digest")
-        + " JOIN MessageRecords USING (MessageID) WHERE JobID = ? AND Target = ? ORDER BY Messages.MessageID",
-        (job_id, target),
-    )
-    return list(map(Carried._make, rows))
+    carried = f"Messages.MessageID, Position, {_CARRIED}, length(Record.Digest) = 0, Notes, Record.Digest"
+    return list(map(Carried._make, sent_rows.of_jobs(con, carried, [job_id], "Target = ?", target)))
 
 
 def message_of_sum(con: Connection, target: str, key: str) -> Carried | None:
     """The last message to a target with a sum of this key."""
     row = con.execute(
-        _CARRIED.format(record="Jobs = 0, NULL, NULL")
-        + " JOIN SumKeys USING (MessageID) WHERE SumKeys.Target = ? AND Key = ?",
+        f"SELECT Messages.MessageID, 0, {_CARRIED}, Jobs = 0, NULL, NULL FROM Messages JOIN SumKeys USING (MessageID)"
+        " WHERE SumKeys.Target = ? AND Key = ?",
         (target, key),
     ).fetchone()
     return None if row is None else Carried._make(row)

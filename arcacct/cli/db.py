@@ -92,18 +92,23 @@ def _initialise(here: Places, made: tuple[int, ...] = ()) -> None:
     leave_open(open_publishing(here), here.publishing_database)
 
 
-@db.command(short_help="Look for damage in both databases; changes nothing.", epilog=examples("arcacct db check"))
+@db.command(
+    short_help="Look for damage in both databases; changes nothing.",
+    epilog=examples("arcacct db check", "arcacct db check --anew"),
+)
+@click.option("--anew", is_flag=True, help="Ask all again, also what a check that was stopped has answered.")
 @click.pass_context
-def check(ctx: click.Context) -> int:
+def check(ctx: click.Context, anew: bool) -> int:
     """
     Look for damage in both databases; changes nothing, and others go on writing.
 
-    Pages and indexes, references, the schema, rows without a record, the log of finished records, and the usage cells
-    against a recount, table by table. Exits with 74 when something is wrong. Stopped, the same command goes on within
-    a day.
+    Pages and indexes, that each page is used once, references, the schema, rows without a record, the log of finished
+    records, and the usage cells against a recount, table by table. Exits with 74 when something is wrong. Stopped, the
+    same command goes on within an hour, and says which answers are those of before.
     """
     from arcacct.jobs.check import Checked  # noqa: PLC0415  sqlite-utils is slow to import
     from arcacct.jobs.check import check as check_all  # noqa: PLC0415
+    from arcacct.publishing.instants import iso  # noqa: PLC0415  slow to import
 
     done = parts = 0
     answers: list[Checked] = []
@@ -115,11 +120,17 @@ def check(ctx: click.Context) -> int:
 
     try:
         with progress("Parts") as show, stopping_when_asked() as stopping:
-            answers.extend(check_all(places_of(ctx), progress=told, stopping=stopping))
+            answers.extend(check_all(places_of(ctx), anew=anew, progress=told, stopping=stopping))
     finally:
         # Behind the bar, which may be on the same terminal; and what was answered before a database failed.
+        if any(one.earlier for one in answers):
+            complain(
+                f"goes on with a check that began at {iso(answers[0].begun_s)} and was stopped: what was sound then is "
+                "not looked at again (`arcacct db check --anew` does)"
+            )
         for one in answers:
-            say(f"{one.database}: {one.question}: {'wrong' if one.problems else 'ok'}")
+            of_then = f" ({one.earlier} of {one.parts} parts as of {iso(one.begun_s)})" if one.earlier else ""
+            say(f"{one.database}: {one.question}: {'wrong' if one.problems else 'ok'}{of_then}")
             complain(*(f"{one.database}: {problem}" for problem in one.problems))
     if done < parts:
         complain(f"stopped: {done} of {parts} parts are looked at; the same command again goes on with the others")

@@ -14,6 +14,7 @@ from arcacct.cli.asking import arcctl_option, arcctl_version, asking, completed
 from arcacct.cli.context import settings_of
 from arcacct.cli.speech import complain, data, examples, say
 from arcacct.db import opening
+from arcacct.errors import InputError
 from arcacct.jobs.lookup import find_job
 
 PARTS = ("all", "description", "resources", "rtes", "authtokens", "json")
@@ -89,22 +90,34 @@ def _some(record: words.ArcctlJob, lines: Callable[[words.ArcctlJob], Iterable[s
 
 @job.command(
     short_help="Its whole story: seen, recorded, sent, answered, or why not.",
-    epilog=examples("arcacct job why rUkNDmRi"),
+    epilog=examples("arcacct job why rUkNDmRi", "arcacct job why --sent rUkNDmRi"),
 )
+@click.option("--sent", "with_texts", is_flag=True, help="With what each message said of it, as far as that is known.")
 @_job_id
 @click.pass_context
-def why(ctx: click.Context, job_id: str) -> None:
+def why(ctx: click.Context, job_id: str, *, with_texts: bool) -> None:
     """
     Tell the whole story of a job: control files, events, record, every message that carried it with its answer.
 
-    For each target that has no such message it says why not.
+    For each target that has no such message it says why not. Of a job whose record was pruned or deleted, given by its
+    whole id, it tells what was sent.
     """
-    from arcacct.asking.why import why as story_of  # noqa: PLC0415  all of publishing is slow to import
+    from arcacct.asking import why as story  # noqa: PLC0415  all of publishing is slow to import
 
     settings = settings_of(ctx)
     with (
         closing(opening.read_accounting(settings.places)) as con,
         closing(opening.read_publishing(settings.places)) as ledger,
+        # Who publishes meanwhile forgets messages.
+        opening.one_moment(ledger),
     ):
-        for line in story_of(settings, con, ledger, find_job(con, job_id)):
-            say(line)
+        try:
+            lines = list(story.why(settings, con, ledger, find_job(con, job_id), with_texts=with_texts))
+        except InputError:
+            gone = job_id.rpartition("/")[2] if "://" in job_id else job_id
+            if not story.was_sent(ledger, gone):
+                raise
+            lines = list(story.why_gone(settings, con, ledger, gone, with_texts=with_texts))
+    # Not in that moment: who reads takes his time.
+    for line in lines:
+        say(line)

@@ -72,7 +72,7 @@ ARCACCT = (
     plain("spool_fallback", values.path),
     Spec("deadline", "deadline_s", values.seconds, "5"),
     flag("allow_jura"),
-    Spec("keep_messages", "keep_messages_days", values.whole, "90"),
+    Spec("keep_messages", "keep_messages_days", values.whole, "0"),
     Spec("settle", "settle_s", values.whole, "0"),
     plain("lrms_host", values.host),
     plain("local_group_prefix", values.word),

@@ -8,17 +8,28 @@ from contextlib import contextmanager
 from threading import Lock
 
 _TURN = Lock()
+_taken_back = 0
+
+
+def taken_back() -> int:
+    """How many transactions of this process were not committed: what was noted while they lasted may not hold."""
+    return _taken_back
 
 
 @contextmanager
 def transaction(con: Connection) -> Iterator[None]:
     """All or nothing, and on disk afterwards."""
+    global _taken_back  # noqa: PLW0603
     # Threads that publish side by side wait here: SQLite lets one write at a time, and the others sleep and try.
     with _TURN:
         con.execute("BEGIN IMMEDIATE")
         try:
-            yield
+            try:
+                yield
+            except BaseException:
+                con.execute("ROLLBACK")
+                raise
+            con.execute("COMMIT")
         except BaseException:
-            con.execute("ROLLBACK")
+            _taken_back += 1
             raise
-        con.execute("COMMIT")

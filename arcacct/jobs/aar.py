@@ -85,11 +85,15 @@ class AAR(NamedTuple):
         return self.cpu_user_s + self.cpu_kernel_s
 
 
-class PackedAAR(AAR):
-    """One that was read from its pack, with the digest of that: of the same bytes as what tells versions apart."""
+class StoredAAR(AAR):
+    """One that was read from the database, with the digest that tells its versions apart once that is known."""
 
     digest: bytes | None = None
-    """``None`` for one that `_replace` made: it is no longer what was packed."""
+    """``None`` also for one that `_replace` made: it is no longer what was read."""
+
+
+class PackedAAR(StoredAAR):
+    """One that was read from its pack, the digest of which is of the same bytes."""
 
 
 class UsageCell(NamedTuple):

@@ -12,10 +12,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from arcacct.conf.places import Places
-from arcacct.db import opening
+from arcacct.db import lives, opening
 from arcacct.db.connect import open_for_reading
 from arcacct.db.engine import Connection
-from arcacct.db.integrity import pages, references, schema, tables
+from arcacct.db.integrity import pages, references, schema, tables, use_of_pages
 from arcacct.db.schema import ACCOUNTING, PUBLISHING, DatabaseKind, incarnation
 from arcacct.files.foreign import private
 from arcacct.jobs import cells
@@ -24,8 +24,8 @@ from arcacct.jobs.statuses import SQL_FINAL
 
 _SHOWN = 10
 _SLICE_RECORDS = 100_000
-_KEPT_S = 86_400
-"""How long answers of a check that was stopped are good enough."""
+_KEPT_S = 3600
+"""How long answers of a check that was stopped are good enough: what is damaged since they do not tell."""
 
 
 class Checked(NamedTuple):
@@ -35,6 +35,11 @@ class Checked(NamedTuple):
     question: str
     problems: tuple[str, ...]
     """Empty when all is well."""
+    parts: int
+    earlier: int
+    """Of the parts, those that a check has answered that was stopped; they are not asked again."""
+    begun_s: int
+    """When that check began, UTC; without such parts, when this one did."""
 
 
 Ask = Callable[[], list[str]]
@@ -52,6 +57,7 @@ class _Question(NamedTuple):
 def check(
     here: Places,
     *,
+    anew: bool = False,
     progress: Callable[[int, int], None] = lambda _done, _all: None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> Iterator[Checked]:
@@ -59,37 +65,47 @@ def check(
     Ask everything, one question after the other; nothing is changed, and others go on writing.
 
     ``progress`` is told of each part that is done. With ``stopping`` it ends behind a part as soon as that is true, and
-    the next one, within a day, begins there. Raises StoreError when a database cannot be opened or read at all.
+    the next one, within an hour and of the same databases, begins there, if it is not to be ``anew``. Raises StoreError
+    when a database cannot be opened or read at all.
     """
     opening.require(here)
     with ExitStack() as stack:
         questions: list[_Question] = []
-        lives: list[str] = []
+        files: list[list[object]] = []
+        last_seq = 0
         for path, kind in ((here.database, ACCOUNTING), (here.publishing_database, PUBLISHING)):
             if kind is ACCOUNTING or os.path.exists(path):
                 con = stack.enter_context(closing(open_for_reading(path, kind.schema)))
                 with opening.translating(path):
                     questions += _questions(path, con, kind)
-                    lives.append(incarnation(con) if kind is ACCOUNTING else "")
-        known = _Known(here, lives[0])
+                    files.append(_file(path, con, kind))
+                    if kind is ACCOUNTING:
+                        last_seq = lives.highest_seq(con)
+        memory = _Memory(here, files, last_seq, anew=anew)
         done, parts = 0, sum(len(question.parts) for question in questions)
         for question in questions:
             problems: list[str] = []
+            earlier = 0
             for name, ask in question.parts.items():
                 if stopping():
-                    known.keep()
+                    memory.keep()
                     return
+                what = f"{question.database}: {question.text}: {name}"
+                earlier += what in memory.earlier
                 with opening.translating(question.database):
-                    problems += known.answer(f"{question.database}: {question.text}: {name}", ask)
+                    problems += memory.answer(what, ask)
                 done += 1
                 progress(done, parts)
-            yield Checked(question.database, question.text, _few(problems))
-        known.forget()
+            yield Checked(
+                question.database, question.text, _few(problems), len(question.parts), earlier, memory.begun_s
+            )
+        memory.forget()
 
 
 def _questions(path: str, con: Connection, kind: DatabaseKind) -> Iterator[_Question]:
     names = tables(con)
     yield _Question(path, "pages and indexes (integrity_check)", _parts(pages, con, ("sqlite_schema", *names)))
+    yield _Question(path, "use of pages: each once", {"": partial(use_of_pages, con)})
     yield _Question(path, "references between tables", _parts(references, con, names))
     yield _Question(path, "schema, compared with a new database", {"": partial(schema, con, kind)})
     if kind is ACCOUNTING:
@@ -112,28 +128,48 @@ def _parts(ask: Callable[[Connection, str], list[str]], con: Connection, names: 
     return {name: partial(ask, con, name) for name in names}
 
 
-class _Known:
-    """What was answered before somebody stopped the check, in a file beside the database."""
+def _file(path: str, con: Connection, kind: DatabaseKind) -> list[object]:
+    """What is another as soon as the file is, its life, or anything in its schema."""
+    status = os.stat(path)
+    (version,) = con.execute("PRAGMA schema_version").fetchone()
+    return [status.st_dev, status.st_ino, version, incarnation(con) if kind is ACCOUNTING else ""]
 
-    def __init__(self, here: Places, life: str) -> None:
+
+class _Memory:
+    """
+    Which parts were sound when somebody stopped the check, in a file beside the database.
+
+    Records that came since are nothing to them: whoever comes back a while later shall not begin anew on each database
+    that is in use. A part with problems is asked again: somebody may have mended it.
+    """
+
+    def __init__(self, here: Places, files: list[list[object]], last_seq: int, *, anew: bool) -> None:
         self._path = os.path.join(here.directory, "check.json")
-        self._life = life
-        self._answers: dict[str, list[str]] = {}
-        self._begun_s = time.time()
+        self._files, self._last_seq = files, last_seq
+        self._sound: list[str] = []
+        self.earlier: frozenset[str] = frozenset()
+        self.begun_s = int(time.time())
         # Whatever else is in it is none that we wrote.
         with suppress(OSError, ValueError, KeyError, TypeError), open(self._path, encoding="utf-8") as file:
             found = json.load(file)
-            if found["life"] == life and 0 <= self._begun_s - found["begun_s"] < _KEPT_S:
-                self._begun_s, self._answers = found["begun_s"], dict(found["answers"])
+            is_same = found["files"] == files and found["last_seq"] <= last_seq
+            if is_same and not anew and 0 <= self.begun_s - found["begun_s"] < _KEPT_S:
+                self.begun_s, self.earlier = found["begun_s"], frozenset(found["sound"])
 
     def answer(self, what: str, ask: Ask) -> list[str]:
-        if what not in self._answers:
-            self._answers[what] = ask()
-        return self._answers[what]
+        problems = [] if what in self.earlier else ask()
+        if not problems:
+            self._sound.append(what)
+        return problems
 
     def keep(self) -> None:
         """Where nothing can be written the next check begins anew."""
-        found = {"life": self._life, "begun_s": self._begun_s, "answers": self._answers}
+        found = {
+            "files": self._files,
+            "last_seq": self._last_seq,
+            "begun_s": self.begun_s,
+            "sound": sorted({*self.earlier, *self._sound}),
+        }
         with suppress(OSError), open(self._path, "w", encoding="utf-8", opener=private) as file:
             json.dump(found, file)
 

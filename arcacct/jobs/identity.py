@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from ipaddress import ip_address
 
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.fqan import VOs, parsed_fqan
@@ -25,6 +24,8 @@ def is_domain_name(text: str) -> bool:
 @lru_cache(maxsize=8192)
 def is_address(text: str) -> bool:
     """Whether this is an IPv4 or IPv6 address, without the zone of a local one, which may be any text."""
+    from ipaddress import ip_address  # noqa: PLC0415  few hosts are asked about; most runs ask about none
+
     try:
         return "%" not in text and bool(ip_address(text))
     except ValueError:
@@ -49,9 +50,10 @@ def endpoint_host(url: str | None) -> str | None:
 
 def client_host_name(socket: str) -> str:
     """The host of ``host:port`` or ``[IPv6]:port``; a bare IPv6 address is left whole."""
-    if socket.startswith("["):
+    if socket[:1] == "[":
         return socket[1:].partition("]")[0]
-    return socket.partition(":")[0] if socket.count(":") == 1 else socket
+    host, _, port = socket.partition(":")
+    return socket if ":" in port else host
 
 
 def machine_host(endpoint_url: str | None, host: str | None) -> str | None:

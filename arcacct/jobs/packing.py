@@ -175,17 +175,18 @@ def keep(con: Connection, packs: "Iterable[tuple[int, bytes]]") -> None:
 
 def digest(data: bytes) -> bytes:
     """What tells one pack from another, and bytes that are damaged: marshal may make a tuple of 16 GB of those."""
-    found: bytes = _sha256()(data).digest()
+    found: bytes = sha256(data).digest()
     return found[:DIGEST_BYTES]
 
 
-def _sha256() -> "Any":
-    hashlib = sys.modules.get("hashlib")
-    if hashlib is not None:
-        # Quicker, where it is loaded anyway; it would bring OpenSSL into the hook.
-        return hashlib.sha256
+def sha256(data: bytes) -> "Any":
+    """As that of `hashlib`, which loads OpenSSL: longer than a hook takes. Where it is loaded it is quicker."""
+    # Without it while another thread is loading it.
+    quicker = getattr(sys.modules.get("hashlib"), "sha256", None)
+    if quicker is not None:
+        return quicker(data)
     if sys.version_info >= (3, 12):
-        from _sha2 import sha256  # noqa: PLC0415
+        from _sha2 import sha256 as without_openssl  # noqa: PLC0415
     else:
-        from _sha256 import sha256  # type: ignore[import-not-found]  # noqa: PLC0415
-    return sha256
+        from _sha256 import sha256 as without_openssl  # type: ignore[import-not-found]  # noqa: PLC0415
+    return without_openssl(data)

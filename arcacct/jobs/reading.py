@@ -12,12 +12,11 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from hashlib import sha256
 from typing import Any, NamedTuple, TypeVar
 
 from arcacct.db.engine import Connection, OperationalError
 from arcacct.jobs import packing
-from arcacct.jobs.aar import AAR, PackedAAR, Transfer, UsageCell
+from arcacct.jobs.aar import AAR, PackedAAR, StoredAAR, Transfer, UsageCell
 from arcacct.jobs.packing import TRANSFER_KINDS
 from arcacct.jobs.recorder import escaped
 from arcacct.jobs.states import ABORTED, COMPLETED, FAILED
@@ -35,6 +34,8 @@ The values of a pack, in their order: all but a record's place in the database, 
 after it. Other fields, or other meanings of them, are another `packing.VERSION`.
 """
 _TRANSFERS = PACKED_FIELDS.index("transfers")
+_NAMED = slice(PACKED_FIELDS.index("endpoint_type"), PACKED_FIELDS.index("status") + 1)
+"""Those that stand in tables of names."""
 
 _UNREADABLE = (ValueError, TypeError, LookupError, EOFError, OverflowError, MemoryError)
 """What reading bytes that are no pack comes to."""
@@ -169,11 +170,11 @@ def _packed_between(con: Connection, seq: int, last: int) -> tuple[list[Logged],
     ).fetchall()
     endpoints, queues, users, vos, statuses = _names(con, [ids for _place, _id, data, *ids in rows if data is not None])
     for place, record_id, data, endpoint, queue, user, vo, status, digest, groups in rows:
-        aar = None if data is None else _unpacked(record_id, data, digest, groups)
-        # Names are written once, but nothing keeps others from deleting or replacing them.
-        if aar is None or aar[3:9] != (
-            *endpoints[endpoint], queues[queue][0], users[user][0], vos[vo][0], statuses[status][0]
-        ):  # fmt: skip
+        aar = None
+        if data is not None:
+            names = (*endpoints[endpoint], queues[queue][0], users[user][0], vos[vo][0], statuses[status][0])
+            aar = _unpacked(record_id, names, data, digest, groups)
+        if aar is None:
             lacking.append(place)
         else:
             packed.append(Logged(place, aar))
@@ -198,16 +199,24 @@ def _names(con: Connection, used: Sequence[Sequence[object]]) -> list[_Names]:
     return tables
 
 
-def _unpacked(record_id: int, data: bytes, digest: bytes, groups: str | None) -> PackedAAR | None:
-    """A record from its pack; ``None`` if that is none."""
+def _unpacked(
+    record_id: int, names: tuple[str | None, ...], data: bytes, digest: bytes, groups: str | None
+) -> PackedAAR | None:
+    """A record from its pack; ``None`` if that is none, or its ``names``, as the tables have them, are others."""
     try:
-        if sha256(data).digest()[: packing.DIGEST_BYTES] != digest:
+        if packing.digest(data) != digest:
             return None
         values = marshal.loads(data)  # noqa: S302  our own bytes: a backup that is put in place has none
-        if values[_TRANSFERS]:
-            moved = tuple([Transfer._make(one) for one in values[_TRANSFERS]])
-            values = (*values[:_TRANSFERS], moved, *values[_TRANSFERS + 1 :])
-        aar = PackedAAR._make((record_id, *values, auth_groups_of(groups) if groups else ()))
+        # They are written once, but nothing keeps others from deleting or replacing them.
+        if values[_NAMED] != names:
+            return None
+        moved = values[_TRANSFERS] and tuple([Transfer._make(one) for one in values[_TRANSFERS]])
+        groups_of = auth_groups_of(groups) if groups else ()
+        # Those of the tables, which many records share: what is made of them is looked up at half the cost.
+        aar = PackedAAR._make(
+            (record_id, *values[: _NAMED.start], *names, *values[_NAMED.stop : _TRANSFERS], moved,
+             *values[_TRANSFERS + 1 :], groups_of)
+        )  # fmt: skip
     except _UNREADABLE:
         return None
     aar.digest = digest
@@ -358,7 +367,7 @@ class _Children:
         names, rest = rest[:5], rest[5:]
         extra = self.extra.get(record_id, _NOTHING).get
         events = self.events.get(record_id, _NO_EVENTS).get
-        return AAR._make(
+        return StoredAAR._make(
             (
                 record_id,
                 unescaped(job_id),

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from arcacct.errors import InputError
 from arcacct.jobs import reading
 from arcacct.jobs.aar import AAR
+from arcacct.jobs.reading import Logged
 from arcacct.jobs.states import FAILED
 from arcacct.publishing.delivery import Consignment, Deliverer, Part
 from arcacct.publishing.digests import digest, is_same
-from arcacct.publishing.instants import DAY_S
+from arcacct.publishing.instants import DAY_S, month_of
 from arcacct.publishing.ledger import Held, SentRecord, Version
 from arcacct.publishing.plug import Records, Rendered
 from arcacct.publishing.this_run import ThisRun
@@ -103,12 +104,9 @@ class JobBatcher:
         key = self._family.key(aar) if made is None else made.key
         new = self._republish or not is_known(aar, key, known)
         if new:
-            site, host = self._family.place(aar) if made is None else made.place
-            if not self._forbidden(aar, key, site, seq, known):
-                record = SentRecord(
-                    aar.job_id, aar.record_id, seq, aar.end_time, digest(aar), key, None, site, host, aar.wall_s
-                )
-                self._add_new(aar, record, known, made)
+            place = self._family.place(aar) if made is None else made.place
+            if not self._forbidden(aar, key, place[0], seq, known):
+                self._add_new(aar, _sent(aar, seq, key, place), known, made)
         self.passed(seq)
         if self._is_full():
             self._end_batch()
@@ -116,6 +114,24 @@ class JobBatcher:
             self._deliver(ahead=True)
         self._delivery.listen()
         return new
+
+    def add_new(self, records: Iterable[Logged]) -> None:
+        """Records of which the receiver has nothing, as `add` of each: most are, and need few of its questions."""
+        unsettled_from, floor, collect = self._now - self._settle_s, self._floor, self._collect
+        for seq, aar in records:
+            made = self._rendered(aar)
+            if (
+                made is None
+                or (aar.status == FAILED and aar.end_time > unsettled_from)
+                or floor.is_elsewhere(month_of(aar.end_time), made.place[0])
+            ):
+                self.add(aar, seq)
+                continue
+            collect(made.text, made.group, _sent(aar, seq, made.key, made.place))
+            self.passed(seq)
+            if self._is_full():
+                self._end_batch()
+            self._delivery.listen()
 
     def _rendered(self, aar: AAR) -> Rendered | None:
         """A record that goes as it is; ``None``: the rules decide, one after the other."""
@@ -188,20 +204,9 @@ class JobBatcher:
 
         The empty digest of what is noted marks it: nothing of the job is at the receiver under this key any more.
         """
-        family = self._family.of_key(old.key)
-        text = None if aar is None else self._zeros(family, aar, old.key)
-        if text is None:
-            # What the job has become would be refused; the key is all that has to be the same.
-            text = self._zeros(family, bare(old.job_id, old.end_time), old.key)
+        text = zeros_text(self._family, aar, old, self._now)
         assert text is not None
         self._collect(text, None, old._replace(digest=b"", seq=0, notes="sent with zeros"))
-
-    def _zeros(self, family: Records, aar: AAR, key: str) -> str | None:
-        try:
-            verdict = family.accept(self._family.neutral(aar, key), self._now)
-            return None if verdict.refusal is not None else family.text(verdict.aar, self._now)
-        except UNFORESEEN:
-            return None
 
     def _correction(self, aar: AAR, record: SentRecord, known: Sequence[Version]) -> Held | None:
         # Without a digest: an operator says that there is room for it now.
@@ -293,6 +298,27 @@ class JobBatcher:
 def is_known(aar: AAR, key: str, known: Sequence[Version]) -> bool:
     """Whether the receiver has this very version of a record, and has it under no other key."""
     return bool(known) and all(one.key == key and is_same(aar, one.digest) for one in known)
+
+
+def zeros_text(family: Records, aar: AAR | None, old: SentRecord, now: int) -> str | None:
+    """The text that takes back what was sent under a key; ``aar``: what is left of its job. None for no key of ours."""
+    text = None if aar is None else _zeros(family, aar, old.key, now)
+    # Where what the job has become would be refused the key is all that has to be the same.
+    return _zeros(family, bare(old.job_id, old.end_time), old.key, now) if text is None else text
+
+
+def _zeros(family: Records, aar: AAR, key: str, now: int) -> str | None:
+    named = family.of_key(key)
+    try:
+        verdict = named.accept(family.neutral(aar, key), now)
+        return None if verdict.refusal is not None else named.text(verdict.aar, now)
+    except UNFORESEEN:
+        return None
+
+
+def _sent(aar: AAR, seq: int, key: str, place: tuple[str, str]) -> SentRecord:
+    """What is noted of a record that is sent."""
+    return SentRecord(aar.job_id, aar.record_id, seq, aar.end_time, digest(aar), key, None, *place, aar.wall_s)
 
 
 def _taken_back(job_id: str, old: Version) -> SentRecord:

@@ -7,7 +7,6 @@ the record; a lost answer leaves the message in the ledger, and the next run sen
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from abc import ABC, abstractmethod
@@ -113,6 +112,7 @@ class Delivery(Deliverer):
         self._target = this.block
         self._plug = this.plug
         self._one_kind = this.plug.months_have_one_kind
+        self._keep = this.plug.settings.keep_messages_days > 0
         self._sender = sender
         self._tally = this.tally
         self._origin = origin
@@ -171,7 +171,14 @@ class Delivery(Deliverer):
             return
         seq = None if messages else what.seq
         intended = ledger.intend(
-            self._con, self._target, messages, aside, seq=seq, proofs=what.proofs, one_kind=self._one_kind
+            self._con,
+            self._target,
+            messages,
+            aside,
+            seq=seq,
+            proofs=what.proofs,
+            one_kind=self._one_kind,
+            keep=self._keep,
         )
         if what.ahead and not self._forbidden.keys() & set(groups):
             # Where the host lets no more threads begin the caller waits for the answers.
@@ -297,6 +304,8 @@ class Delivery(Deliverer):
         return packed, aside
 
     def _message(self, document: Document, batch: Sequence[Part], seq: int | None) -> Message:
+        import hashlib  # noqa: PLC0415  it loads OpenSSL: a tenth of a run that has nothing to send
+
         text = document.join([part.text for part in batch])
         data = self._sender.pack(text)
         return Message(

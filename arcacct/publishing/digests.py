@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import marshal
 from collections.abc import Callable, Mapping
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from arcacct.jobs.aar import AAR, PackedAAR
+from arcacct.jobs import packing
+from arcacct.jobs.aar import AAR, StoredAAR
 from arcacct.jobs.reading import PACKED_FIELDS
 
 _FIRST_DIGEST = (
@@ -23,7 +23,6 @@ DIGESTS = {1: _FIRST_DIGEST}
 The values that each version of the digest is of, in their order. A version that was released never changes: what was
 sent is compared in the version in which it is stored, so a new field makes no record of yesterday "changed".
 """
-_DIGEST_BYTES = 16
 
 
 def values_of(versions: Mapping[int, tuple[str, ...]]) -> dict[int, tuple[Callable[[AAR], tuple[Any, ...]], int]]:
@@ -51,13 +50,16 @@ def digest(aar: AAR, version: int | None = None) -> bytes:
     From version 2 of the digest on its number stands before them, in one byte. Without ``version``: the newest.
     """
     number = max(DIGESTS) if version is None else version
-    found = aar.digest if number in _OF_PACKS and isinstance(aar, PackedAAR) else None
+    keeper = aar if number in _OF_PACKS and isinstance(aar, StoredAAR) else None
+    found = None if keeper is None else keeper.digest
     if found is None:
         read, transfers = _VALUES[number]
         values = read(aar)
         plain: tuple[Any, ...] = (*values[:transfers], tuple(map(tuple, values[transfers])), *values[transfers + 1 :])
         # Format 2 of marshal has no references and no notion of interned texts: equal values are equal bytes, for ever.
-        found = hashlib.sha256(marshal.dumps(plain, 2)).digest()[:_DIGEST_BYTES]
+        found = packing.digest(marshal.dumps(plain, 2))
+        if keeper is not None:
+            keeper.digest = found
     return found if number == 1 else bytes((number,)) + found
 
 
@@ -68,5 +70,5 @@ def digests_of(aar: AAR) -> tuple[bytes, ...]:
 
 def is_same(aar: AAR, stored: bytes) -> bool:
     """Whether a digest of the ledger is of this very version of a record, compared in the version it is stored in."""
-    number = 1 if len(stored) == _DIGEST_BYTES else stored[0] if stored else 0
+    number = 1 if len(stored) == packing.DIGEST_BYTES else stored[0] if stored else 0
     return number in DIGESTS and digest(aar, number) == stored

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 from arcacct.jobs import former, reading
 from arcacct.jobs.aar import AAR
-from arcacct.jobs.reading import Page
+from arcacct.jobs.reading import Logged, Page
 from arcacct.publishing import held, months, sent
 from arcacct.publishing.batches import UNFORESEEN, JobBatcher, bare
 from arcacct.publishing.delivery import Deliverer
@@ -69,6 +70,14 @@ class Router(JobBatcher):
         if self._this.floor.forbids_taking_back(aar, seq, changed, unwanted=False):
             return True
         return not self.take_back(aar.job_id, aar, known)
+
+    def add_new(self, records: Iterable[Logged]) -> None:
+        """As `JobBatcher.add_new`."""
+        if self._is_one_family:
+            super().add_new(records)
+            return
+        for seq, aar in records:
+            self.add(aar, seq)
 
     def neutralise_former(self, doubt_seq: int, ended_from: int) -> int:
         """
@@ -170,21 +179,32 @@ def add_logged(this: ThisRun, router: Router, position: Cursor, horizon: int) ->
     _take_back_deleted(this, router, position.last_seq, horizon)
     seq = position.last_seq
     while page := reading.logged_after(this.accounting, seq, horizon, ended_from=position.start_end_time):
-        job_ids = [*(one.aar.job_id for one in page.records), *(job_id for _seq, job_id in page.others)]
-        known = _versions(this, job_ids)
-        aside = held.states(this.publishing, this.block, job_ids)
-        twins = router.twins([one.aar for one in page.records if not known.get(one.aar.job_id)])
-        settled = [
-            one.aar.job_id
-            for one in page.records
-            if aside.get(one.aar.job_id) != "dropped"
-            and _add(this, router, one.seq, one.aar, known.get(one.aar.job_id, []), twins.get(one.aar.job_id))
-        ]
-        settled += _add_others(this, router, page, known)
-        # A record that was held back for what it was, and is again what the receiver has, waits for nothing.
-        _release(this, [job_id for job_id in settled if job_id in aside])
+        _add_page(this, router, page)
         seq = page.last_seq
         router.passed(seq)
+
+
+def _add_page(this: ThisRun, router: Router, page: Page) -> None:
+    job_ids = [*(one.aar.job_id for one in page.records), *(job_id for _seq, job_id in page.others)]
+    known = _versions(this, job_ids)
+    aside = held.states(this.publishing, this.block, job_ids)
+    twins = router.twins([one.aar for one in page.records if not known.get(one.aar.job_id)])
+    odd, wants = known.keys() | aside.keys() | twins.keys(), this.plug.target.wants
+    settled: list[str] = []
+    # What the receiver has nothing of goes at once, as far as it stands together in the log.
+    for is_new, records in groupby(page.records, lambda one: one.aar.job_id not in odd and wants(one.aar.vo)):
+        if is_new:
+            router.add_new(records)
+            continue
+        settled += [
+            aar.job_id
+            for seq, aar in records
+            if aside.get(aar.job_id) != "dropped"
+            and _add(this, router, seq, aar, known.get(aar.job_id, []), twins.get(aar.job_id))
+        ]
+    settled += _add_others(this, router, page, known)
+    # A record that was held back for what it was, and is again what the receiver has, waits for nothing.
+    _release(this, [job_id for job_id in settled if job_id in aside])
 
 
 def _add(this: ThisRun, router: Router, seq: int, aar: AAR, known: Sequence[Version], twin: str | None = None) -> bool:

@@ -8,10 +8,11 @@ from typing import NamedTuple
 from arcacct.db.durable import transaction
 from arcacct.db.engine import Connection
 from arcacct.jobs import reading
+from arcacct.publishing import sent_rows
 from arcacct.publishing.digests import is_same
 from arcacct.publishing.instants import month_of
 from arcacct.publishing.ledger import COUNTS, given_id
-from arcacct.publishing.sent import MANY, sums_of_kind, versions
+from arcacct.publishing.sent import sums_of_kind, versions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,10 +90,7 @@ def count_given(this: ThisRun) -> None:
         con.execute("DELETE FROM Given WHERE Target = ?", (target,))
         rows = con.execute("SELECT MessageID FROM Messages WHERE Target = ? AND State = 'sending'", (target,))
         sending = {message_id for (message_id,) in rows}
-        page = [""]
-        # A page of the JobIDs that were ever sent to anybody.
-        next_page = "SELECT DISTINCT JobID FROM MessageRecords WHERE JobID > ? ORDER BY JobID LIMIT ?"
-        while page := [job_id for (job_id,) in con.execute(next_page, (page[-1], MANY))]:
+        for page in sent_rows.all_jobs(con):
             known = versions(con, target, page, keeps_first=this.plug.keeps_first)
             records = reading.by_job_id(this.accounting, list(known))
             for job_id, one in ((job_id, one) for job_id, found in known.items() for one in found):
@@ -103,8 +101,5 @@ def count_given(this: ThisRun) -> None:
                 if one.message_id not in sending:
                     # What is under way counts when it is accepted.
                     con.execute("UPDATE Given SET Jobs = Jobs + 1, Wall = Wall + ? WHERE GivenID = ?", (wall_s, given))
-                con.execute(
-                    "UPDATE MessageRecords SET GivenID = ?, Wall = ? WHERE MessageID = ? AND JobID = ? AND Key = ?",
-                    (given, wall_s, one.message_id, job_id, one.key),
-                )
+                sent_rows.note_given(con, one.message_id, job_id, one.key, given, wall_s)
         con.execute("UPDATE Targets SET Counted = 1 WHERE Target = ?", (target,))

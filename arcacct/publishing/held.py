@@ -11,6 +11,7 @@ from arcacct.db.durable import transaction
 from arcacct.db.engine import Connection
 from arcacct.errors import InputError
 from arcacct.jobs.reading import LAST_SECOND
+from arcacct.publishing import sent_rows
 from arcacct.publishing.instants import iso
 from arcacct.publishing.ledger import Held, hold
 from arcacct.publishing.sent import MANY, versions
@@ -169,6 +170,8 @@ def quarantined(con: Connection, target: str, periods: Iterable[tuple[int, float
 def states(con: Connection, target: str, job_ids: Sequence[str]) -> dict[str, str]:
     """The state in HeldRecords of those of the jobs that are held back from the target."""
     found: dict[str, str] = {}
+    if con.execute("SELECT 1 FROM HeldRecords WHERE Target = ? LIMIT 1", (target,)).fetchone() is None:
+        return found
     for start in range(0, len(job_ids), MANY):
         some = job_ids[start : start + MANY]
         found |= dict(
@@ -182,11 +185,11 @@ def states(con: Connection, target: str, job_ids: Sequence[str]) -> dict[str, st
 
 def earliest_undelivered_end(con: Connection, target: str) -> int | None:
     """The earliest EndTime of a record that is held back from a target, or that it has not answered for."""
+    unanswered = sent_rows.of_messages("EndTime", "Messages.Target = ?1 AND State = 'sending'")
     row = con.execute(
         "SELECT min(EndTime) FROM ("
         "SELECT EndTime FROM HeldRecords WHERE Target = ?1 AND State IN ('held', 'quarantined', 'retry')"
-        " UNION ALL SELECT EndTime FROM Messages JOIN MessageRecords USING (MessageID)"
-        " WHERE Target = ?1 AND State = 'sending')"
+        f" UNION ALL {unanswered})"
         # Of a record whose end is no time it is kept here as it is.
         " WHERE EndTime BETWEEN 1 AND ?2",
         (target, LAST_SECOND),

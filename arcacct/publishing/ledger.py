@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from arcacct.db.durable import transaction
 from arcacct.db.engine import Connection
-from arcacct.publishing.instants import month_of
+from arcacct.publishing import sent_rows
+from arcacct.publishing.instants import DAY_S, month_of
 from arcacct.wording import fit
 
 COUNTS = "sync"
@@ -39,7 +40,7 @@ class SentRecord(NamedTuple):
     job_id: str
     record_id: int
     seq: int
-    """0 when republished."""
+    """0 when republished, or read from the ledger."""
     end_time: int
     digest: bytes
     """Empty when it is sent with zeros, to neutralise what was sent under a key that no longer holds."""
@@ -148,11 +149,10 @@ _BY_TARGET = (
 _MESSAGE_COLUMNS = "Kind, Origin, Seq, Destination, EmpaID, Digest, RecordCount"
 """A Message between its id and its bytes, from Messages."""
 RECORD_COLUMNS = (
-    "MessageRecords.JobID, MessageRecords.RecordID, MessageRecords.Seq, MessageRecords.EndTime, MessageRecords.Digest,"
-    " MessageRecords.Key, MessageRecords.Notes, coalesce(Given.Site, ''), Given.SubmitHost,"
-    " coalesce(MessageRecords.Wall, 0), MessageRecords.ReplacedID, coalesce(MessageRecords.ReplacedWall, 0)"
+    "JobID, RecordID, 0, EndTime, Record.Digest, Key, Notes, coalesce(Site, ''), SubmitHost, coalesce(Record.Wall, 0),"
+    " ReplacedID, coalesce(ReplacedWall, 0)"
 )
-"""A SentRecord, from MessageRecords LEFT JOIN Given."""
+"""A SentRecord of `sent_rows.of_messages`; its place in the log is noted nowhere."""
 
 KEPT, OTHER = "0", "other"
 """
@@ -256,15 +256,22 @@ def intend(
     seq: int | None = None,
     proofs: Iterable[MonthProof] = (),
     one_kind: bool = False,
+    keep: bool = True,
 ) -> list[Message]:
     """
     Write messages down before they are sent, bytes and all, and what is held back; returns them with their ids.
 
     ``seq`` moves the cursor at once: for records that are all held back. ``proofs`` are of months whose sums are all
-    among the messages; ``one_kind``: a month that has records is in the kind of these from then on.
+    among the messages; ``one_kind``: a month that has records is in the kind of these from then on. Without ``keep``
+    bytes do not stay when a message is answered: those of what was answered before go.
     """
     now = int(time.time())
     with transaction(con):
+        if not keep:
+            con.execute(
+                "DELETE FROM MessageBytes WHERE MessageID IN (SELECT MessageID FROM (SELECT MessageID FROM MessageBytes"
+                f" ORDER BY MessageID DESC LIMIT 100) CROSS JOIN Messages USING (MessageID) WHERE {_FORGOTTEN})"
+            )
         for one in held:
             hold(con, target, one, now)
         if seq is not None:
@@ -275,42 +282,61 @@ def intend(
             " Sent = excluded.Sent",
             [(target, *proof, now) for proof in proofs],
         )
-        return [_insert(con, target, message, now, one_kind=one_kind) for message in messages]
+        return _inserted(con, target, messages, now, one_kind=one_kind, keep=keep)
 
 
-def _insert(con: Connection, target: str, message: Message, now: int, *, one_kind: bool) -> Message:
-    row = con.execute(
-        f"INSERT INTO Messages (Target, {_MESSAGE_COLUMNS}, State, Created, ByteCount, Bytes)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'sending', ?, ?, ?)",
-        (target, *message[1:8], now, len(message.data), zlib.compress(message.data, 1)),
-    )
-    message_id = row.lastrowid or 0
-    places = [
-        None if one.submit_host is None else (one.site, one.submit_host, *month_of(one.end_time))
-        for one in message.records
-    ]
-    given = {None: None} | {place: given_id(con, target, place) for place in set(places) if place is not None}
-    con.executemany(
-        "INSERT INTO MessageRecords (MessageID, Position, JobID, RecordID, Seq, EndTime, Digest, Key, Notes, GivenID,"
-        " Wall, ReplacedID, ReplacedWall) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            (message_id, position, *one[:7], given[place], one.wall_s, *one[10:])
-            for position, (one, place) in enumerate(zip(message.records, places, strict=True))
-        ],
-    )
-    if one_kind:
-        # Already now, as the sums: what may have arrived decides in which family the month stays.
-        con.executemany(
-            "INSERT OR IGNORE INTO Months (Target, Year, Month, Kind) VALUES (?, ?, ?, ?)",
-            [(target, *place[2:], message.kind) for place in given if place is not None],
+def _inserted(
+    con: Connection, target: str, messages: Sequence[Message], now: int, *, one_kind: bool, keep: bool
+) -> list[Message]:
+    jobs = sent_rows.job_numbers(con, (record for message in messages for record in message.records))
+    form_of, given = sent_rows.KeyForms(con), _GivenIDs(con, target)
+    written = []
+    for message in messages:
+        row = con.execute(
+            f"INSERT INTO Messages (Target, {_MESSAGE_COLUMNS}, State, Created, ByteCount)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'sending', ?, ?)",
+            (target, *message[1:8], now, len(message.data)),
         )
-    # Already now: the message may arrive without an answer, and a key too many is only sent zeros once more.
-    con.executemany(
-        "INSERT OR REPLACE INTO SumKeys (Target, Kind, Key, Year, Month, Jobs, Wall, Site, SubmitHost, MessageID)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [(target, message.kind, *one[:7], message_id) for one in message.sums],
-    )
-    return message._replace(message_id=message_id)
+        message_id = row.lastrowid or 0
+        _store(con, message_id, message.data, pack=keep)
+        sent_rows.add(con, message_id, message.records, [given.of(one) for one in message.records], jobs, form_of)
+        if one_kind and message.records:
+            # Already now, as the sums: what may have arrived decides in which family the month stays.
+            months = {month_of(one.end_time) for one in message.records if one.submit_host is not None}
+            con.executemany(
+                "INSERT OR IGNORE INTO Months (Target, Year, Month, Kind) VALUES (?, ?, ?, ?)",
+                [(target, *month, message.kind) for month in months],
+            )
+        # Already now: the message may arrive without an answer, and a key too many is only sent zeros once more.
+        con.executemany(
+            "INSERT OR REPLACE INTO SumKeys (Target, Kind, Key, Year, Month, Jobs, Wall, Site, SubmitHost, MessageID)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [(target, message.kind, *one[:7], message_id) for one in message.sums],
+        )
+        written.append(message._replace(message_id=message_id))
+    return written
+
+
+class _GivenIDs:
+    """Where the receiver counts records: rows of Given, each looked up once."""
+
+    def __init__(self, con: Connection, target: str) -> None:
+        """To be used in the caller's transaction."""
+        self._con = con
+        self._target = target
+        self._known: dict[tuple[str, str, int], int] = {}
+        """By site, submit host and day."""
+
+    def of(self, record: SentRecord) -> int | None:
+        """The row of a record; ``None``: it is counted nowhere."""
+        site, host, end_time = record.site, record.submit_host, record.end_time
+        if host is None:
+            return None
+        known = self._known.get((site, host, end_time // DAY_S))
+        if known is None:
+            known = given_id(self._con, self._target, (site, host, *month_of(end_time)))
+            self._known[site, host, end_time // DAY_S] = known
+        return known
 
 
 def given_id(con: Connection, target: str, place: tuple[str, str, int, int]) -> int:
@@ -357,23 +383,33 @@ def count_unanswered(con: Connection, target: str) -> int:
 def renew(con: Connection, message_id: int, data: bytes) -> None:
     """The same text in other bytes: the certificate that signed the old ones is not ours any more."""
     with transaction(con):
-        con.execute(
-            "UPDATE Messages SET Bytes = ?, ByteCount = ? WHERE MessageID = ?",
-            (zlib.compress(data, 1), len(data), message_id),
-        )
+        _store(con, message_id, data, pack=True)
+        con.execute("UPDATE Messages SET ByteCount = ?, Bytes = NULL WHERE MessageID = ?", (len(data), message_id))
 
 
 def stored(con: Connection, message_id: int) -> Message:
     """One message of the ledger, with its bytes."""
-    *values, packed = con.execute(
-        f"SELECT MessageID, {_MESSAGE_COLUMNS}, Bytes FROM Messages WHERE MessageID = ?", (message_id,)
-    ).fetchone()
-    records = con.execute(
-        f"SELECT {RECORD_COLUMNS} FROM MessageRecords LEFT JOIN Given USING (GivenID) WHERE MessageID = ?"
-        " ORDER BY Position",
+    *values, data, is_packed = con.execute(
+        f"SELECT MessageID, {_MESSAGE_COLUMNS}, coalesce(MessageBytes.Bytes, Messages.Bytes), coalesce(IsPacked, 1)"
+        " FROM Messages LEFT JOIN MessageBytes USING (MessageID) WHERE MessageID = ?",
         (message_id,),
-    ).fetchall()
-    return Message._make((*values, zlib.decompress(packed), tuple(map(SentRecord._make, records)), ()))
+    ).fetchone()
+    if is_packed:
+        data = zlib.decompress(data)
+    records = con.execute(
+        f"{sent_rows.of_messages(RECORD_COLUMNS + ', Position', 'Messages.MessageID = ?1')} ORDER BY Position",
+        (message_id,),
+    )
+    return Message._make((*values, data, tuple(SentRecord._make(record) for *record, _position in records), ()))
+
+
+def _store(con: Connection, message_id: int, data: bytes, *, pack: bool) -> None:
+    """Keep the bytes of a message; packed, which costs twice the time, if they stay when it is answered."""
+    if pack:
+        # The least effort, and tables that fit into the processor's cache: a sixth less time than `zlib.compress`.
+        packer = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS, 7)
+        data = packer.compress(data) + packer.flush()
+    con.execute("INSERT OR REPLACE INTO MessageBytes VALUES (?, ?, ?)", (message_id, pack, data))
 
 
 def last_code(con: Connection, message_id: int) -> int | None:
@@ -413,7 +449,8 @@ def accepted(
     con.execute("PRAGMA synchronous = NORMAL")
     try:
         with transaction(con):
-            _answer(con, message.message_id, "accepted", code, words, receiver_id)
+            rows = [receiver_rows.get(one.key) for one in message.records] if receiver_rows else []
+            _answer(con, message.message_id, "accepted", code, words, receiver_id, rows)
             if con.execute("SELECT 1 FROM HeldRecords WHERE Target = ? LIMIT 1", (target,)).fetchone():
                 con.executemany(
                     "DELETE FROM HeldRecords WHERE Target = ? AND JobID = ?"
@@ -421,7 +458,7 @@ def accepted(
                     # Zeros take a job's old usage back; they do not bring the job itself.
                     [(target, record.job_id) for record in message.records if record.digest],
                 )
-            kept = _note_rows(con, target, message, receiver_rows or {}, unknown)
+            kept = _kept(con, target, message, rows, unknown) if rows else []
             _count(con, message)
             now = int(time.time())
             for one in kept:
@@ -433,50 +470,51 @@ def accepted(
     return [one.job_id for one in kept]
 
 
-def _note_rows(
-    con: Connection, target: str, message: Message, rows: Mapping[str, str], unknown: Unknown | None
+def _kept(
+    con: Connection, target: str, message: Message, rows: Sequence[str | None], unknown: Unknown | None
 ) -> list[SentRecord]:
-    """Note the receiver's numbers; returns the records of which it kept another version than the one just sent."""
-
-    def note(what: str, position: int, *values: object) -> None:
-        update = f"UPDATE MessageRecords SET {what} WHERE MessageID = ? AND Position = ?"
-        con.execute(update, (*values, message.message_id, position))
-
+    """The records of which the receiver kept another version than the one just sent, by its numbers; noted as such."""
+    again = [
+        one.job_id
+        for one, row in zip(message.records, rows, strict=True)
+        if row is not None and one.replaced_id is not None
+    ]
+    before = sent_rows.versions_before(con, target, again, message.message_id) if again else {}
+    update = "UPDATE SentRecords SET {} WHERE Number = ?"
     kept = []
-    for position, one in enumerate(message.records):
-        row = rows.get(one.key)
+    first, _behind = sent_rows.numbers(message.message_id)
+    for number, (one, row) in enumerate(zip(message.records, rows, strict=True), first):
         if row is None:
             continue
-        note("ReceiverRow = ?", position, row)
         if one.replaced_id is None:
             if row == OTHER or (unknown is not None and unknown.has(one, row)):
-                note("Digest = ?", position, UNKNOWN_DIGEST)
+                con.execute(update.format("Digest = ?"), (UNKNOWN_DIGEST, number))
                 kept.append(one)
             continue
-        before = con.execute(
-            "SELECT MessageRecords.Digest, GivenID, Wall, ReceiverRow FROM MessageRecords"
-            " JOIN Messages USING (MessageID) WHERE JobID = ? AND Target = ? AND Key = ? AND State = 'accepted'"
-            " AND MessageID < ? ORDER BY MessageID DESC LIMIT 1",
-            (one.job_id, target, one.key, message.message_id),
-        ).fetchone()
-        if before is None or row not in (before[3], KEPT, OTHER):
+        old = before.get((one.job_id, one.key))
+        if old is None or row not in (old.receiver_row, KEPT, OTHER):
             continue
         # What the receiver has is the earlier version: the ledger says so, whatever was sent.
-        digest, given, wall_s, _row = before
-        note("(Digest, GivenID, Wall) = (?, ?, ?)", position, digest, given, wall_s)
-        if digest != one.digest:
+        con.execute(
+            update.format("(Digest, GivenID, Wall) = (?, ?, ?)"), (old.digest, old.given_id, old.wall_s, number)
+        )
+        if old.digest != one.digest:
             kept.append(one)
     return kept
 
 
 def _count(con: Connection, message: Message) -> None:
     """What the receiver has more now, and what less, by where it counts it."""
-    for place, wall, sign in (("GivenID", "Wall", "+"), ("ReplacedID", "ReplacedWall", "-")):
+    changes = [("GivenID", "Wall", "+")]
+    # A refusal may have changed what a record replaces (`_count_without`), but not whether it does.
+    if any(one.replaced_id is not None for one in message.records):
+        changes.append(("ReplacedID", "ReplacedWall", "-"))
+    for place, wall, sign in changes:
         con.execute(
             f"UPDATE Given SET Jobs = Given.Jobs {sign} Change.Jobs, Wall = Given.Wall {sign} Change.Wall FROM"
-            f" (SELECT {place} AS Place, count(*) AS Jobs, sum({wall}) AS Wall FROM MessageRecords WHERE MessageID = ?"
-            f" AND {place} IS NOT NULL GROUP BY {place}) AS Change WHERE Given.GivenID = Change.Place",
-            (message.message_id,),
+            f" (SELECT {place} AS Place, count(*) AS Jobs, sum({wall}) AS Wall FROM SentRecords WHERE Number >= ?"
+            f" AND Number < ? AND {place} IS NOT NULL GROUP BY {place}) AS Change WHERE Given.GivenID = Change.Place",
+            sent_rows.numbers(message.message_id),
         )
 
 
@@ -487,22 +525,23 @@ def _count_without(con: Connection, target: str, message_id: int) -> None:
     It replaced what that record would have replaced.
     """
     for job_id, key, given, wall_s, before, before_s in con.execute(
-        "SELECT JobID, Key, GivenID, coalesce(Wall, 0), ReplacedID, coalesce(ReplacedWall, 0) FROM MessageRecords"
-        " WHERE MessageID = ? AND GivenID IS NOT NULL",
-        (message_id,),
+        "SELECT JobID, Key, GivenID, coalesce(Wall, 0), ReplacedID, coalesce(ReplacedWall, 0) FROM SentRows"
+        " WHERE Number >= ? AND Number < ? AND GivenID IS NOT NULL",
+        sent_rows.numbers(message_id),
     ).fetchall():
-        newer = con.execute(
-            "SELECT MessageID, Position, State FROM MessageRecords JOIN Messages USING (MessageID) WHERE JobID = ?"
-            " AND Target = ? AND Key = ? AND MessageID > ? AND State IN ('accepted', 'sending') AND ReplacedID = ?"
-            " ORDER BY MessageID LIMIT 1",
-            (job_id, target, key, message_id, given),
-        ).fetchone()
-        if newer is None:
+        newer = sent_rows.of_jobs(
+            con,
+            "Record.MessageID, Record.Position, State",
+            [job_id],
+            "Target = ? AND Key = ? AND Record.MessageID > ? AND State IN ('accepted', 'sending') AND ReplacedID = ?",
+            *(target, key, message_id, given),
+        )
+        if not newer:
             continue
-        newer_id, position, state = newer
+        newer_id, position, state = newer[0]
         con.execute(
-            "UPDATE MessageRecords SET (ReplacedID, ReplacedWall) = (?, ?) WHERE MessageID = ? AND Position = ?",
-            (before, before_s, newer_id, position),
+            "UPDATE SentRecords SET (ReplacedID, ReplacedWall) = (?, ?) WHERE Number = ?",
+            (before, before_s, sent_rows.numbers(newer_id)[0] + position),
         )
         if state == "accepted":
             change = "UPDATE Given SET Jobs = Jobs + ?, Wall = Wall + ? WHERE GivenID = ?"
@@ -512,13 +551,17 @@ def _count_without(con: Connection, target: str, message_id: int) -> None:
 
 def highest_row(con: Connection, target: str, kind: str) -> int:
     """The highest number that a receiver gave to a record of the newest messages to it; 0 for none."""
-    row = con.execute(
-        "SELECT max(CAST(ReceiverRow AS INTEGER)) FROM MessageRecords WHERE MessageID IN"
-        " (SELECT MessageID FROM Messages WHERE Target = ? AND Kind = ? AND State = 'accepted'"
-        " ORDER BY MessageID DESC LIMIT 100)",
+    messages = con.execute(
+        "SELECT MessageID, ReceiverRows FROM Messages WHERE Target = ? AND Kind = ? AND State = 'accepted'"
+        " ORDER BY MessageID DESC LIMIT 100",
         (target, kind),
+    ).fetchall()
+    (former,) = con.execute(
+        "SELECT max(CAST(ReceiverRow AS INTEGER)) FROM FormerRecords"
+        f" WHERE MessageID IN ({','.join(str(message_id) for message_id, _rows in messages)})"
     ).fetchone()
-    return int(row[0] or 0)
+    rows = [row for _message_id, packed in messages for row in sent_rows.unpacked_rows(packed)]
+    return max(former or 0, *(int(row) for row in rows if row is not None and row.isdecimal()), 0)
 
 
 def withdraw(con: Connection, message_ids: Sequence[int]) -> None:
@@ -526,8 +569,9 @@ def withdraw(con: Connection, message_ids: Sequence[int]) -> None:
     if not message_ids:
         return
     with transaction(con):
-        con.executemany("DELETE FROM MessageRecords WHERE MessageID = ?", [(one,) for one in message_ids])
-        con.executemany("DELETE FROM Messages WHERE MessageID = ?", [(one,) for one in message_ids])
+        con.executemany("DELETE FROM SentRecords WHERE Number >= ? AND Number < ?", map(sent_rows.numbers, message_ids))
+        for table in ("MessageBytes", "Messages"):
+            con.executemany(f"DELETE FROM {table} WHERE MessageID = ?", [(one,) for one in message_ids])
 
 
 def split(
@@ -537,7 +581,7 @@ def split(
     now = int(time.time())
     with transaction(con):
         _answer(con, message.message_id, "split", None, f"split into {len(parts)}", None)
-        return [_insert(con, target, part, now, one_kind=one_kind) for part in parts]
+        return _inserted(con, target, parts, now, one_kind=one_kind, keep=True)
 
 
 def refused(
@@ -589,22 +633,76 @@ def refused(
 
 
 def _answer(
-    con: Connection, message_id: int, state: str, code: int | None, words: str, receiver_id: str | None
+    con: Connection,
+    message_id: int,
+    state: str,
+    code: int | None,
+    words: str,
+    receiver_id: str | None,
+    receiver_rows: Sequence[str | None] = (),
 ) -> None:
     con.execute(
         "UPDATE Messages SET State = ?, Answered = ?, Attempts = Attempts + 1, AnswerCode = ?, Answer = ?,"
-        " ReceiverID = ? WHERE MessageID = ?",
-        (state, int(time.time()), code, fit(words), None if receiver_id is None else fit(receiver_id), message_id),
+        " ReceiverID = ?, ReceiverRows = ? WHERE MessageID = ?",
+        (
+            state,
+            int(time.time()),
+            code,
+            fit(words),
+            None if receiver_id is None else fit(receiver_id),
+            sent_rows.packed_rows(receiver_rows) if receiver_rows else None,
+            message_id,
+        ),
     )
 
 
+_FORGOTTEN = (
+    "State <> 'sending' AND (State <> 'accepted' OR EXISTS (SELECT 1 FROM Messages AS Newer WHERE"
+    " Newer.Target = Messages.Target AND Newer.Kind = Messages.Kind AND Newer.MessageID > Messages.MessageID"
+    " AND Newer.State = 'accepted' AND (Newer.Bytes IS NOT NULL OR Newer.MessageID IN"
+    " (SELECT MessageID FROM MessageBytes))))"
+)
+"""
+Of which messages the bytes may go: of answered ones, but for the last of each kind that a target took. With that one
+a receiver is asked whether it still works.
+"""
+_SLICE = 50
+"""So many messages are looked at, or in one transaction."""
+_FORMER_SLICES = 200
+"""So many of them in a run, of those of an older program."""
+
+
 def forget_bytes(con: Connection, answered_before: int) -> None:
-    """Drop the bytes of messages that were answered before then; what they carried stays known."""
-    with transaction(con):
-        con.execute(
-            "UPDATE Messages SET Bytes = NULL WHERE State <> 'sending' AND Answered < ? AND Bytes IS NOT NULL",
-            (answered_before,),
-        )
+    """
+    Drop the bytes of messages that were answered before then; what they carried stays known.
+
+    In slices; of what an older program kept some thousand messages at a time.
+    """
+    after = 0
+    while True:
+        some = con.execute(
+            f"SELECT MessageID, Answered >= ?1, {_FORGOTTEN} FROM (SELECT MessageID FROM MessageBytes"
+            f" WHERE MessageID > ?2 ORDER BY MessageID LIMIT {_SLICE}) CROSS JOIN Messages USING (MessageID)"
+            " ORDER BY MessageID",
+            (answered_before, after),
+        ).fetchall()
+        gone = [(message_id,) for message_id, is_young, may_go in some if may_go and not is_young]
+        if gone:
+            with transaction(con):
+                con.executemany("DELETE FROM MessageBytes WHERE MessageID = ?", gone)
+        # They are in the order in which they were sent.
+        elif not some or any(is_young for _message_id, is_young, _may_go in some):
+            break
+        after = some[-1][0]
+    for _ in range(_FORMER_SLICES):
+        with transaction(con):
+            former = con.execute(
+                "UPDATE Messages SET Bytes = NULL WHERE MessageID IN (SELECT MessageID FROM Messages"
+                f" WHERE Bytes IS NOT NULL AND Answered < ? AND {_FORGOTTEN} LIMIT {_SLICE})",
+                (answered_before,),
+            ).rowcount
+        if former < _SLICE:
+            break
 
 
 def finish_run(con: Connection, target: str, *, error: str | None, last_end_time: int | None) -> None:

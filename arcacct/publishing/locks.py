@@ -13,7 +13,6 @@ lock that nobody else can see. `flock` ends with the process, however that ends.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import re
 import time
@@ -25,6 +24,7 @@ from arcacct.conf.targets import Target
 from arcacct.db.transaction import open_lock
 from arcacct.errors import StoreBusy
 from arcacct.files.private import private_directory
+from arcacct.jobs.packing import sha256
 
 _OURS = fcntl.LOCK_EX | fcntl.LOCK_NB
 _TURN_S = 5.0
@@ -90,5 +90,5 @@ def _locked(path: str, how: int, busy: str = "", patience_s: float = 0) -> Itera
 
 def _file_name(shown: str, meant: str) -> str:
     """Whatever is meant, a file name: readable as far as it goes, and never that of something else."""
-    digest = hashlib.sha256(meant.encode("utf-8", "surrogateescape")).hexdigest()
+    digest = sha256(meant.encode("utf-8", "surrogateescape")).hexdigest()
     return f"{re.sub('[^A-Za-z0-9_-]+', '_', shown)[:80]}.{digest[:16]}"

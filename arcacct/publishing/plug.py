@@ -174,6 +174,10 @@ class Sums(ABC):
     def months(self, message: str) -> list[Month]:
         """The month of each sum in the text of a message."""
 
+    @abstractmethod
+    def stands_under(self, text: str, key: str) -> bool:
+        """Whether the text of a sum is that of a key of the ledger."""
+
 
 class Summaries(Sums):
     """Monthly sums of usage, in one format."""
@@ -321,6 +325,10 @@ class Plug(ABC):
     def document(self, kind: str) -> Document:
         """The form of messages of any kind."""
         return (self.records(kind) if self.has_records(kind) else self.sums(kind)).document
+
+    def text_of(self, data: bytes) -> str:
+        """The text of a message of the ledger, for who sends nothing. Raises ValueError for what is no message."""
+        return data.decode("utf-8")
 
     @abstractmethod
     def sender(self, patience: Patience | None = None) -> Sender:

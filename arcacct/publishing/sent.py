@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from arcacct.db.durable import transaction
 from arcacct.db.engine import Connection
 from arcacct.jobs.statuses import SQL_BY_ITSELF
-from arcacct.publishing.ledger import Message, SentSum, Version, stored
+from arcacct.publishing import sent_rows
+from arcacct.publishing.ledger import RECORD_COLUMNS, Message, SentRecord, SentSum, Version, stored
 
-MANY = 500
+MANY = sent_rows.MANY
 """As many ids as go into one question."""
 _SUM = "Key, Year, Month, Jobs, Wall, coalesce(Site, ''), coalesce(SubmitHost, ''), IsAdopted"
 
@@ -23,20 +25,17 @@ def versions(con: Connection, target: str, job_ids: Sequence[str], *, keeps_firs
     keeps the first version that it got a republished one counts only if it was the first.
     """
     found: dict[str, dict[str, Version]] = {}
-    for start in range(0, len(job_ids), MANY):
-        some = job_ids[start : start + MANY]
-        for job_id, origin, *values in con.execute(
-            # CROSS: from the jobs, or SQLite looks at every message that the target was ever sent.
-            "SELECT JobID, Origin, Key, MessageRecords.Digest, EndTime, RecordID, GivenID, coalesce(Wall, 0),"
-            " MessageID, Notes FROM MessageRecords"
-            f" CROSS JOIN Messages USING (MessageID) WHERE JobID IN ({','.join('?' * len(some))}) AND Target = ?"
-            " AND State IN ('accepted', 'sending') ORDER BY MessageID",
-            (*some, target),
-        ):
-            version = Version._make(values)
-            keys = found.setdefault(job_id, {})
-            if not (keeps_first and origin == "republish" and version.key in keys):
-                keys[version.key] = version
+    for job_id, origin, *values in sent_rows.of_jobs(
+        con,
+        "JobID, Origin, Key, Record.Digest, EndTime, RecordID, GivenID, coalesce(Wall, 0), Record.MessageID, Notes",
+        job_ids,
+        "Target = ? AND State IN ('accepted', 'sending')",
+        target,
+    ):
+        version = Version._make(values)
+        keys = found.setdefault(job_id, {})
+        if not (keeps_first and origin == "republish" and version.key in keys):
+            keys[version.key] = version
     return {job_id: [one for one in keys.values() if one.digest] for job_id, keys in found.items()}
 
 
@@ -56,22 +55,21 @@ def sent_versions(con: Connection, target: str, kinds: Sequence[str], ended: tup
 
     Of a key each version, the last of which counts.
     """
-    marks = ",".join("?" * len(kinds))
-    rows = con.execute(
-        "SELECT Key, JobID, MessageRecords.Digest, coalesce(Wall, 0)"
-        " FROM Messages JOIN MessageRecords USING (MessageID)"
-        f" WHERE Target = ? AND Kind IN ({marks}) AND EndTime >= ? AND EndTime < ?"
-        " AND State IN ('accepted', 'sending') ORDER BY MessageID",
-        (target, *kinds, *ended),
+    asked = ", ".join(f"?{number}" for number in range(4, 4 + len(kinds)))
+    of_kinds = sent_rows.of_messages(
+        "Key, JobID, Record.Digest, coalesce(Record.Wall, 0), Messages.MessageID, Position",
+        f"Messages.Target = ?1 AND Kind IN ({asked}) AND EndTime >= ?2 AND EndTime < ?3"
+        " AND State IN ('accepted', 'sending')",
     )
-    return map(SentVersion._make, rows)
+    rows = con.execute(f"{of_kinds} ORDER BY Messages.MessageID, Position", (target, *ended, *kinds))
+    return (SentVersion._make(row[:4]) for row in rows)
 
 
 def unanswered_keys(con: Connection, target: str) -> set[str]:
     """The keys of records and sums in messages that began and have no answer: nobody knows whether they arrived."""
+    unanswered = "Messages.Target = ?1 AND State = 'sending'"
     rows = con.execute(
-        "SELECT Key FROM Messages JOIN MessageRecords USING (MessageID) WHERE Target = ?1 AND State = 'sending'"
-        " UNION ALL SELECT Key FROM Messages JOIN SumKeys USING (MessageID)"
+        f"{sent_rows.of_messages('Key', unanswered)} UNION ALL SELECT Key FROM Messages JOIN SumKeys USING (MessageID)"
         " WHERE Messages.Target = ?1 AND State = 'sending'",
         (target,),
     )
@@ -84,8 +82,7 @@ def jobs_of_records(con: Connection, target: str, record_ids: Sequence[int]) -> 
         return []
     ids = ",".join(str(int(record_id)) for record_id in record_ids)
     rows = con.execute(
-        "SELECT JobID FROM MessageRecords JOIN Messages USING (MessageID)"
-        f" WHERE Target = ?1 AND RecordID IN ({ids})"
+        f"SELECT JobID FROM MessageRecords JOIN Messages USING (MessageID) WHERE Target = ?1 AND RecordID IN ({ids})"
         f" UNION SELECT JobID FROM HeldRecords WHERE Target = ?1 AND RecordID IN ({ids})",
         (target,),
     )
@@ -179,11 +176,52 @@ def accepted_after(con: Connection, target: str, message_id: int) -> bool:
 def last_accepted(con: Connection, target: str, kind: str) -> Message | None:
     """The last message of a kind that the target took, if its bytes are still known."""
     row = con.execute(
-        "SELECT max(MessageID) FROM Messages WHERE Target = ? AND Kind = ? AND State = 'accepted'"
-        " AND Bytes IS NOT NULL",
+        "SELECT MessageID FROM Messages WHERE Target = ? AND Kind = ? AND State = 'accepted' AND (Bytes IS NOT NULL"
+        " OR MessageID IN (SELECT MessageID FROM MessageBytes)) ORDER BY MessageID DESC LIMIT 1",
         (target, kind),
     ).fetchone()
-    return None if row[0] is None else stored(con, row[0])
+    return None if row is None else stored(con, row[0])
+
+
+class SentMessage(NamedTuple):
+    """A message of the ledger, whatever is left of it."""
+
+    message_id: int
+    kind: str
+    created_s: int
+    digest: str
+    """SHA-256 of its text."""
+    record_count: int
+    """Or of sums, as they were sent."""
+    data: bytes | None
+    """Exactly what was sent; ``None``: that is not kept, or damaged."""
+    records: dict[int, SentRecord]
+    """By position, in that order."""
+    sums: tuple[SentSum, ...]
+    """Those that no later message has: by month, then by key."""
+
+
+def message(con: Connection, message_id: int) -> SentMessage:
+    """What is left of a message that the ledger has."""
+    *values, data, is_packed = con.execute(
+        "SELECT MessageID, Kind, Created, Digest, RecordCount, coalesce(MessageBytes.Bytes, Messages.Bytes),"
+        " coalesce(IsPacked, 1) FROM Messages LEFT JOIN MessageBytes USING (MessageID) WHERE MessageID = ?",
+        (message_id,),
+    ).fetchone()
+    if is_packed and data is not None:
+        try:
+            data = zlib.decompress(data)
+        except zlib.error:
+            data = None
+    records = con.execute(
+        f"{sent_rows.of_messages(f'Position, {RECORD_COLUMNS}', 'Messages.MessageID = ?1')} ORDER BY Position",
+        (message_id,),
+    )
+    by_position = {position: SentRecord._make(record) for position, *record in records}
+    sums = f"SELECT {_SUM} FROM SumKeys WHERE MessageID = ? ORDER BY Year, Month, Key"
+    # That reads all sums of all targets.
+    found = () if by_position else tuple(map(SentSum._make, con.execute(sums, (message_id,))))
+    return SentMessage._make((*values, data, by_position, found))
 
 
 def destinations(con: Connection) -> dict[str, str]:
@@ -205,11 +243,11 @@ def not_sent_again(
         f" AND Status.Name IN {SQL_BY_ITSELF}{of_vos(vos)}",
         (*ended, *vos),
     ).fetchone()
-    (again,) = publishing.execute(
-        "SELECT count(DISTINCT JobID) FROM Messages CROSS JOIN MessageRecords USING (MessageID) WHERE Target = ?"
-        " AND Origin = 'republish' AND State = 'accepted' AND EndTime >= ? AND EndTime < ?",
-        (target, *ended),
-    ).fetchone()
+    republished = sent_rows.of_messages(
+        "JobID",
+        "Messages.Target = ?1 AND Origin = 'republish' AND State = 'accepted' AND EndTime >= ?2 AND EndTime < ?3",
+    )
+    (again,) = publishing.execute(f"SELECT count(DISTINCT JobID) FROM ({republished})", (target, *ended)).fetchone()
     return max(0, int(found) - int(again))
 
 

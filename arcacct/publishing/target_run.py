@@ -14,7 +14,7 @@ from arcacct.db.connect import translated
 from arcacct.db.engine import Connection, DatabaseError
 from arcacct.errors import ArcacctError, FiguresHeld
 from arcacct.jobs import cells, former, reading
-from arcacct.publishing import given, held, ledger, monthly, months, sent
+from arcacct.publishing import former_rows, given, held, ledger, monthly, months, sent
 from arcacct.publishing.clock import Clock
 from arcacct.publishing.delivery import Deliverer, Delivery, Plan
 from arcacct.publishing.feed import Router, add_held, add_logged, add_period
@@ -189,7 +189,10 @@ class TargetRun:
         """The run with its number: a receiver's refusal is believed when a later run hears it again."""
         publishing, block = self._both.publishing, self._target.block
         last = ledger.last_run(publishing, block)
-        return this._replace(run=last + 1 if this.dry_run else ledger.begin_run(publishing, block))
+        if this.dry_run:
+            return this._replace(run=last + 1)
+        former_rows.carry_unanswered(publishing, block)
+        return this._replace(run=ledger.begin_run(publishing, block))
 
     def _unknown(self) -> Unknown | None:
         """What an older ledger does not know of a receiver that keeps the first version of a record."""

@@ -113,17 +113,22 @@ class SharedParts(Generic[Options]):
         def goes_as_it_is(aar: AAR) -> bool:
             return accept(aar, aar.end_time) == Verdict(aar)
 
-        def kept(make: Callable[[AAR, Options], Any], names: tuple[str, ...]) -> _Kept:
+        def kept(make: Callable[[AAR, Options], Any], names: tuple[str, ...]) -> tuple[_Kept, _Kept]:
             # Jobs on many nodes have seldom the same ones: by the one rule about these, at a fifth of the cost of all.
             is_sound = _nodes_sound if names == _NODES else goes_as_it_is
 
-            def made(found: Any) -> Any:
-                aar = changed(SOUND, **dict(zip(names, found if len(names) > 1 else (found,), strict=True)))
-                return make(aar, options) if is_sound(aar) else None
+            def job(found: Any) -> AAR:
+                return changed(SOUND, **dict(zip(names, found if len(names) > 1 else (found,), strict=True)))
 
-            return _Kept(made)
+            made = _Kept(lambda found: make(job(found), options))
+            return _Kept(lambda found: made[found] if is_sound(job(found)) else None), made
 
-        self._kept = [(kept(make, names), values(*names)) for make, names in makers.items()]
+        self._sound: list[tuple[_Kept, Callable[[AAR], Any]]] = []
+        self._made: list[tuple[_Kept, Callable[[AAR], Any]]] = []
+        for make, names in makers.items():
+            sound, made = kept(make, names)
+            self._sound.append((sound, values(*names)))
+            self._made.append((made, values(*names)))
 
     def of(self, aar: AAR, now: int) -> list[Any] | None:
         """
@@ -134,5 +139,14 @@ class SharedParts(Generic[Options]):
         """
         if not _alone_sound(aar, now):
             return None
-        parts = [kept[values_of(aar)] for kept, values_of in self._kept]
-        return None if None in parts else parts
+        parts = []
+        for sound, values_of in self._sound:
+            part = sound[values_of(aar)]
+            if part is None:
+                return None
+            parts.append(part)
+        return parts
+
+    def made(self, aar: AAR) -> list[Any]:
+        """The same of a record as it was accepted, whatever was noted of it. Raises what the makers raise."""
+        return [made[values_of(aar)] for made, values_of in self._made]

@@ -25,6 +25,7 @@ _TABLE: dict[int, str | None] = {
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 _HOUR_S = 3600
+_MOST_HOURS = 20_000
 _TWO_DIGITS = tuple(f"{number:02d}" for number in range(60))
 _SECONDS = tuple(f"{minute}:{second}Z" for minute in _TWO_DIGITS for second in _TWO_DIGITS)
 _DAY_ZERO = date(1970, 1, 1).toordinal()
@@ -63,10 +64,19 @@ def hosts(names: Iterable[str]) -> list[str]:
     return [f'<Host urf:primary="true">{name}</Host>' if name == good[0] else f"<Host>{name}</Host>" for name in good]
 
 
-@lru_cache(maxsize=4096)
-def _hour(number: int) -> str:
-    day, hour = divmod(number, 24)
-    return f"{date.fromordinal(_DAY_ZERO + day).isoformat()}T{hour:02d}:"
+class _Hours(dict[int, str]):
+    """``YYYY-MM-DDThh:`` of those hours since 1970 that were asked for lately."""
+
+    def __missing__(self, number: int) -> str:
+        day, hour = divmod(number, 24)
+        text = f"{date.fromordinal(_DAY_ZERO + day).isoformat()}T{hour:02d}:"
+        if len(self) >= _MOST_HOURS:
+            self.clear()
+        self[number] = text
+        return text
+
+
+_HOURS = _Hours()
 
 
 def iso_time(seconds: int) -> str:
@@ -76,5 +86,8 @@ def iso_time(seconds: int) -> str:
     The hour is remembered: jobs come in order of their end, and formatting dates was a third of a record's cost.
     Raises ValueError outside the years 1 to 9999.
     """
-    hour, second = divmod(seconds, _HOUR_S)
-    return _hour(hour) + _SECONDS[second]
+    return _HOURS[seconds // _HOUR_S] + _SECONDS[seconds % _HOUR_S]
+
+
+now_time = lru_cache(maxsize=16)(iso_time)
+"""The same of a time that many records share: that of their making."""

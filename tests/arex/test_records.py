@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -245,3 +246,20 @@ def test_a_record_without_its_last_event_is_being_written() -> None:
 def test_the_vo_of_arc_7_has_no_issuer(fqan: str | None, vo: str, kept: str) -> None:
     """A-REX 7 writes `VO#ISSUER` and blanks of its configuration as they stand; the hook records the VO."""
     assert job_of(rows(fqan=fqan, benchmark="", vo=vo), EventClock(UTC)).vo == kept
+
+
+def peak_bytes(days: int) -> int:
+    """What an import of a job a minute has in memory for their times, at most."""
+    tracemalloc.start()
+    clock = EventClock(UTC)
+    for minute in range(days * 1440):
+        when = time.strftime("%Y-%m-%d %H:%M:20", time.gmtime(SUBMIT + minute * 60))
+        clock.utc([("ACCEPTED", when)], SUBMIT + minute * 60, 0)
+    _now, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak
+
+
+def test_memory_does_not_grow_with_the_years_that_are_imported() -> None:
+    """Jobs come in the order of their records: minutes of a month ago hardly come again."""
+    assert peak_bytes(20) < 1.5 * peak_bytes(8)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 
 from bench_publish import APEL, SGAS, configure, receivers
 from figures import Figure, cost_of
-from generate import generate
+from generate import Look, generate
 
 from arcacct.publishing.answers import Answer, Kind
 from arcacct.publishing.session import Request, TargetSession
@@ -67,7 +67,7 @@ def bench(size: str) -> list[Figure]:
 def _runs(folder: pathlib.Path, jobs: int, rounds: int) -> Iterator[Figure]:
     """Runs after everything was sent, each in turns with the bare interpreter."""
     (folder / "outgoing").mkdir()
-    generate(folder / "site", jobs, plain=True)
+    generate(folder / "site", jobs, Look(plain=True))
     with receivers(folder / "box") as box:
         sgas = SGAS.format(sgas=box["sgas"])
         seldom = "urdelivery_frequency=86400\n"

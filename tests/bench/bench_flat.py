@@ -7,6 +7,7 @@ sent, without children, so that millions of jobs can be made; the new jobs have 
 
 from __future__ import annotations
 
+import itertools
 import os
 import pathlib
 import shutil
@@ -16,11 +17,11 @@ import tempfile
 
 from bench_publish import APEL, SGAS, configure, receivers
 from figures import Cost, Figure, cost_of
-from generate import FIRST_END, add_jobs, generate
+from generate import FIRST_END, Look, add_jobs, generate
 
 from arcacct.conf.places import Places
 from arcacct.db import opening
-from arcacct.publishing import ledger
+from arcacct.publishing import ledger, sent_rows
 
 SIZES = {"smoke": (300, 600), "small": (20_000, 200_000), "large": (200_000, 5_000_000)}
 ARCACCT = os.path.join(os.path.dirname(sys.executable), "arcacct")
@@ -35,10 +36,7 @@ _SENT = """
       FROM Accounting.AAR GROUP BY RecordID / :batch
 """
 _CARRIED = """
-    INSERT INTO MessageRecords (MessageID, Position, JobID, RecordID, Seq, EndTime, Digest, Key)
-    SELECT RecordID / :batch + :first, RecordID % :batch, JobID, RecordID, RecordID, EndTime, randomblob(16),
-           'https://ce.example.org:443/arex/' || JobID
-      FROM Accounting.AAR ORDER BY RecordID
+    SELECT RecordID / :batch + :first, JobID, RecordID, EndTime FROM Accounting.AAR ORDER BY RecordID
 """
 
 
@@ -62,7 +60,7 @@ def _note(short: int, cost: Cost) -> str:
 def _costs(folder: pathlib.Path, jobs: int, runs: int) -> dict[str, Cost]:
     """What is measured, on a site that has published its history."""
     site = folder / f"site{jobs}"
-    here = generate(site, jobs, children=False)
+    here = generate(site, jobs, Look(children=False))
     with receivers(folder / f"box{jobs}") as box:
         costs = measured(site, here, box, jobs, runs)
     shutil.rmtree(site)
@@ -104,11 +102,17 @@ def publish_history(here: Places, target: str, kind: str, *, batch: int) -> None
     con.execute("PRAGMA synchronous = OFF")
     con.execute("ATTACH ? AS Accounting", (here.database,))
     first = con.execute("SELECT ifnull(max(MessageID), 0) + 1 FROM Messages").fetchone()[0]
-    index = con.execute("SELECT sql FROM sqlite_master WHERE name = 'MessageRecords_JobID_IDX'").fetchone()[0]
-    con.execute("DROP INDEX MessageRecords_JobID_IDX")
-    for statement in (_SENT, _CARRIED):
-        con.execute(statement, {"batch": batch, "first": first, "target": target, "kind": kind})
-    con.execute(index)
+    values = {"batch": batch, "first": first, "target": target, "kind": kind}
+    con.execute("BEGIN")
+    con.execute(_SENT, values)
+    for message_id, rows in itertools.groupby(con.execute(_CARRIED, values), lambda row: row[0]):
+        records = [
+            ledger.SentRecord(job_id, record_id, 0, end, os.urandom(16), f"ur-ce.example.org-{job_id}")
+            for _message_id, job_id, record_id, end in rows
+        ]
+        jobs = sent_rows.job_numbers(con, records)
+        sent_rows.add(con, message_id, records, [None] * len(records), jobs)
+    con.execute("COMMIT")
     last, life = con.execute(
         "SELECT (SELECT max(Seq) FROM Accounting.FinishedLog),"
         " (SELECT KeyValue FROM Accounting.DBConfig WHERE KeyName = 'ARCACCT_INCARNATION')"

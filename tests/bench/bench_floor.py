@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 
 from bench_publish import APEL, SGAS, configure, receivers
 from figures import Cost, Figure, cost_of
-from generate import generate
+from generate import Look, generate
 
 SIZES = {"smoke": (300, 600), "small": (20_000, 200_000), "large": (200_000, 1_000_000)}
 ARCACCT = os.path.join(os.path.dirname(sys.executable), "arcacct")
@@ -46,7 +46,7 @@ def _costs(jobs: int, runs: int) -> dict[str, tuple[Cost, int]]:
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         site = folder / "site"
-        generate(site, jobs, children=False)
+        generate(site, jobs, Look(children=False))
         with receivers(folder / "box") as box:
             return {
                 f"{what}, {kind}": found

@@ -15,7 +15,7 @@ import tempfile
 
 from bench_publish import APEL, SGAS, configure, receivers
 from figures import Cost, Figure, cost_of
-from generate import generate
+from generate import Look, generate
 
 SIZES = {"smoke": (300, 600), "small": (5_000, 50_000), "large": (100_000, 1_000_000)}
 ARCACCT = os.path.join(os.path.dirname(sys.executable), "arcacct")
@@ -45,7 +45,7 @@ def _costs(jobs: int) -> dict[str, Cost]:
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         site, log = folder / "site", folder / "log"
-        generate(site, jobs, children=False)
+        generate(site, jobs, Look(children=False))
         with receivers(folder / "box") as box:
             configure(site, box, SGAS.format(sgas=box["sgas"]) + APEL.format(ams=box["ams"], messages="summaries"))
             command = [ARCACCT, "--config", str(site / "arc.conf")]

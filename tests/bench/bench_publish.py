@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import peer
 from figures import ROUNDS, Cost, Figure, Turns, cost_of, in_turns
-from generate import generate
+from generate import Look, generate
 
 SIZES = {"smoke": 300, "small": 10_000, "large": 50_000}
 HEAVY = {"smoke": 30, "small": 2_000, "large": 10_000}
@@ -40,9 +40,11 @@ def receivers(folder: pathlib.Path) -> Iterator[dict[str, Any]]:
     ``connections`` is a function: how many there were to any of its servers so far.
     """
     program = (
-        "import json, socket, sys\nfrom arcacct.sandbox import Sandbox\n"
-        "with socket.socket() as probe: port = 8443 if probe.connect_ex(('127.0.0.1', 8443)) else 0\n"
-        "with Sandbox(sys.argv[1], authn_port=port) as box:\n"
+        "import json, sys\nfrom arcacct.errors import TargetBusy\nfrom arcacct.sandbox import Sandbox\n"
+        # Another benchmark may have it, or take it this moment.
+        "try: box = Sandbox(sys.argv[1], authn_port=8443)\n"
+        "except TargetBusy: box = Sandbox(sys.argv[1] + '-elsewhere', authn_port=0)\n"
+        "with box:\n"
         "    print(json.dumps({'sgas': box.sgas_url, 'ams': box.ams_url, 'authn': box.authn_port,"
         " 'cert': box.client.cert_path, 'key': box.client.key_path, 'ca': box.ca_dir}), flush=True)\n"
         "    for _ in sys.stdin: print(sum(server.connections for server in box.servers.values()), flush=True)\n"
@@ -110,9 +112,9 @@ def bench(size: str) -> list[Figure]:
         folder = pathlib.Path(name)
         with receivers(folder / "box") as box:
             plain = Bench(folder / "plain", SIZES[size], box, root, rounds)
-            generate(plain.site, plain.jobs, plain=True)
+            generate(plain.site, plain.jobs, Look(plain=True))
             heavy = Bench(folder / "heavy", HEAVY[size], box, root, rounds)
-            generate(heavy.site, heavy.jobs, plain=True, heavy=True)
+            generate(heavy.site, heavy.jobs, Look(plain=True, heavy=True))
             for one, what in ((plain, ""), (heavy, " of 16 nodes and 20 transfers")):
                 for target in ("SGAS", "CAR") if one is heavy else ("SGAS", "CAR", "summaries"):
                     figures += one.figures(target, what)
@@ -147,7 +149,7 @@ class Bench(NamedTuple):
         other = None if root is None else lambda: counted(lambda: theirs(self.site, root, block), connections[1])
         turns = in_turns(lambda: counted(lambda: ours(self.site), connections[0]), other, self.rounds)
         what = f"publish {self.jobs:,} jobs{what}, {name}"
-        note = self._note(turns, has_sent=all(connections[0]))
+        note = note_of(turns, connections, self.site / "ours.log")
         cpu = turns.figure(f"{what}: CPU", "s", lambda cost: cost.cpu_s, note)
         if other is None and RECORDED[name]:
             cpu = cpu._replace(peer=RECORDED[name] * self.jobs, note=f"{note} (peer as recorded in the facts)")
@@ -168,12 +170,13 @@ class Bench(NamedTuple):
         sums = APEL.format(ams=self.box["ams"], messages="summaries")
         return "arex/jura/apel:sums", sums.replace("apel:bench", "apel:sums")
 
-    def _note(self, turns: Turns, *, has_sent: bool) -> str:
-        """A run that failed says so instead of being quoted."""
-        if not has_sent or any(cost.exit_code for cost in turns.ours):
-            return f"OURS FAILED: {(self.site / 'ours.log').read_text()[-300:]}"
-        failed = [cost.exit_code for cost in turns.theirs if cost.exit_code]
-        return f"jura-ng exit code {failed[0]}" if failed else ""
+
+def note_of(turns: Turns, connections: list[list[int]], log: pathlib.Path) -> str:
+    """A run that failed, or sent nothing, says so instead of being quoted: by the connections of ours and of theirs."""
+    if not all(connections[0]) or any(cost.exit_code for cost in turns.ours):
+        return f"OURS FAILED: {log.read_text()[-300:]}"
+    failed = [f"jura-ng exit code {cost.exit_code}" for cost in turns.theirs if cost.exit_code][:1]
+    return ", ".join([*failed, *([] if all(connections[1]) else ["jura-ng sent nothing"])])
 
 
 def side_by_side(site: pathlib.Path, box: dict[str, Any], jobs: int) -> list[Figure]:

@@ -18,7 +18,7 @@ import tempfile
 import peer
 from bench_publish import APEL, configure, receivers
 from figures import Cost, Figure, cost_of
-from generate import add_jobs, generate
+from generate import Look, add_jobs, generate
 
 from arcacct.conf.places import Places
 
@@ -72,7 +72,7 @@ def bench(size: str) -> list[Figure]:
     root = None if size == "smoke" else peer.arc_root()
     with tempfile.TemporaryDirectory() as folder:
         site = pathlib.Path(folder) / "site"
-        here = generate(site, jobs, plain=True)
+        here = generate(site, jobs, Look(plain=True))
         figures = [_answers(here, root, period, jobs) for period in ("all", SINCE)]
         with receivers(pathlib.Path(folder) / "box") as box:
             configure(site, box, APEL.format(ams=box["ams"], messages="summaries"))

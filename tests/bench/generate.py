@@ -34,10 +34,15 @@ CHUNK = 20_000
 
 
 class Look(NamedTuple):
-    """What jobs look like."""
+    """What the jobs of a database look like."""
 
+    children: bool = True
     plain: bool = False
+    """Without what ARC's programs cannot publish (``&`` and ``<`` in names: they do not escape XML)."""
     heavy: bool = False
+    """Each with sixteen nodes and twenty transfers."""
+    seed: int = 1
+    """Another one makes other jobs."""
 
     @property
     def nodes(self) -> int:
@@ -47,66 +52,50 @@ class Look(NamedTuple):
     def transfers(self) -> int:
         return 20 if self.heavy else 1
 
+    @property
+    def options(self) -> list[str]:
+        """On the command line of this file."""
+        wanted = {"--no-children": not self.children, "--plain": self.plain, "--heavy": self.heavy}
+        return ["--seed", str(self.seed), *(name for name, is_wanted in wanted.items() if is_wanted)]
 
-def generate(
-    folder: pathlib.Path,
-    jobs: int,
-    *,
-    children: bool = True,
-    seed: int = 1,
-    plain: bool = False,
-    heavy: bool = False,
-) -> Places:
+
+USUAL = Look()
+
+
+def generate(folder: pathlib.Path, jobs: int, look: Look = USUAL) -> Places:
     """
     The same as `fill` in a process of its own.
 
     (A program's peak memory is at least that of the process that started it: a benchmark has to stay small.)
     """
-    options = [str(folder), str(jobs), "--seed", str(seed)]
-    wanted = {"--no-children": not children, "--plain": plain, "--heavy": heavy}
-    options += [name for name, is_wanted in wanted.items() if is_wanted]
-    subprocess.run([sys.executable, __file__, *options], check=True)
+    subprocess.run([sys.executable, __file__, str(folder), str(jobs), *look.options], check=True)
     return places(None, str(folder))
 
 
-def fill(
-    folder: pathlib.Path,
-    jobs: int,
-    *,
-    children: bool = True,
-    seed: int = 1,
-    plain: bool = False,
-    heavy: bool = False,
-) -> Places:
-    """
-    A database of finished jobs in ``folder``, in the order in which a CE records them; returns its places.
-
-    ``plain`` leaves out what ARC's programs cannot publish (``&`` and ``<`` in names: they do not escape XML);
-    ``heavy`` jobs have sixteen nodes and twenty transfers each.
-    """
-    look = Look(plain, heavy)
+def fill(folder: pathlib.Path, jobs: int, look: Look = USUAL) -> Places:
+    """A database of finished jobs in ``folder``, in the order in which a CE records them; returns its places."""
     # As A-REX sets one up; the commands begin no database elsewhere.
     (folder / "finished").mkdir(parents=True, exist_ok=True)
     here = places(None, str(folder))
     con = opening.open_accounting(here)
     # As if every job had been recorded from the first: its months are whole.
     con.execute("UPDATE DBConfig SET KeyValue = '0' WHERE KeyName = 'ARCACCT_CREATED'")
-    _names(con, plain=plain)
+    _names(con, plain=look.plain)
     con.execute("PRAGMA synchronous = OFF")
     con.execute("PRAGMA cache_size = -200000")
     # What the triggers would log row by row, and the indexes would take up row by row, is done at once.
     with _without(con, "trigger"), _without(con, "index"):
-        rows = _jobs(jobs, random.Random(seed))
+        rows = _jobs(jobs, random.Random(look.seed))
         while chunk := list(itertools.islice(rows, CHUNK)):
             con.execute("BEGIN")
-            _insert(con, chunk, look if children else None)
+            _insert(con, chunk, look)
             con.execute("COMMIT")
             opening.write_back(con)
         con.execute("INSERT INTO FinishedLog (RecordID) SELECT RecordID FROM AAR ORDER BY RecordID")
         con.execute("UPDATE RecordCount SET Records = ?", (jobs,))
     cells.advance(con, here)
     cells.refine(con, here, everything=True)
-    if plain:
+    if look.plain:
         # What is compared with ARC's programs is as the recorder leaves it.
         outbox.pack_logged(con, here, 0, jobs)
     con.execute("ANALYZE")
@@ -133,7 +122,7 @@ def add_jobs(here: Places, jobs: int, *, seed: int = 2) -> None:
     con.execute("BEGIN IMMEDIATE")
     for record_id, job in enumerate(_jobs(jobs, random.Random(seed)), last + 1):
         new = (record_id, f"new{seed}x{record_id:020d}", *job[2:10], now - 60, *job[11:])
-        _insert(con, [new], Look())
+        _insert(con, [new], USUAL)
     con.execute("COMMIT")
     con.close()
 
@@ -170,10 +159,9 @@ def _jobs(jobs: int, rng: random.Random) -> Iterator[tuple]:
         )  # fmt: skip
 
 
-def _insert(con: Connection, jobs: list[tuple], look: Look | None) -> None:
-    """``None``: without children."""
+def _insert(con: Connection, jobs: list[tuple], look: Look) -> None:
     con.executemany(f"INSERT INTO AAR VALUES ({', '.join('?' * 21)})", jobs)
-    if look is None:
+    if not look.children:
         return
     for table, made in (
         ("AuthTokenAttributes", _tokens), ("JobEvents", _events), ("JobExtraInfo", _extra),
@@ -226,12 +214,14 @@ def _main() -> None:
     parser = argparse.ArgumentParser(description="An accounting database of made-up jobs in a folder.")
     parser.add_argument("folder", type=pathlib.Path, help="a control directory that does not exist yet")
     parser.add_argument("jobs", type=int, help="how many")
-    parser.add_argument("--no-children", action="store_true", help="without events, transfers, attributes")
+    parser.add_argument(
+        "--no-children", dest="children", action="store_false", help="without events, transfers, attributes"
+    )
     parser.add_argument("--plain", action="store_true", help="without what ARC's programs cannot publish")
     parser.add_argument("--heavy", action="store_true", help="with sixteen nodes and twenty transfers each")
-    parser.add_argument("--seed", type=int, default=1, help="another one makes other jobs")
-    args = parser.parse_args()
-    fill(args.folder, args.jobs, children=not args.no_children, seed=args.seed, plain=args.plain, heavy=args.heavy)
+    parser.add_argument("--seed", type=int, default=USUAL.seed, help="another one makes other jobs")
+    args = vars(parser.parse_args())
+    fill(args.pop("folder"), args.pop("jobs"), Look(**args))
 
 
 if __name__ == "__main__":

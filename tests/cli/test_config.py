@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import conf_files
 import pytest
 from conf_files import APEL, DIRECTORY, SGAS
@@ -72,6 +74,28 @@ def test_a_file_shared_by_targets_is_complained_about_once(tmp_path, run, creden
     code, out, _ = run("--config", conf_files.write(tmp_path, SGAS + APEL, arc), "config", "check")
     assert code == 78
     assert out.count("cannot be read") == 1
+
+
+@pytest.mark.parametrize("is_filled", [True, False], ids=["not hashed", "empty"])
+def test_what_a_run_with_nothing_to_send_does_not_notice(tmp_path, run, is_filled):
+    """A certificate that has expired and a CA directory that is of no use: both are errors."""
+    ca = authority.create(str(tmp_path / "ca"))
+    host = ca.issue("ce.example.org", not_before=1_700_000_000, not_after=1_760_000_000)
+    (trusted := tmp_path / "certificates").mkdir()
+    if is_filled:
+        shutil.copy(host.cert_path, trusted / "ca.pem")
+    arc = (
+        f"[common]\nhostname = ce.example.org\nx509_host_key = {host.key_path}\nx509_host_cert = {host.cert_path}\n"
+        f"x509_cert_dir = {trusted}\n[arex]\ncontroldir = {set_up(tmp_path / 'c')}\n"
+    )
+    conf = conf_files.write(tmp_path, SGAS, arc)
+
+    assert run("--config", conf, "publish")[0] == 0
+    code, out, _err = run("--config", conf, "config", "check")
+
+    assert code == 78
+    assert f"{host.cert_path} expired at 2025-10-09 08:53 UTC; install a new host certificate" in out
+    assert f"{trusted} has no CA certificate under a hashed name" in out
 
 
 @pytest.mark.parametrize(

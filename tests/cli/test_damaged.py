@@ -28,7 +28,12 @@ ASKED = {
     "publish": ["publish --now", "publish --dry-run"],
     "republish": ["republish --from 2026-05-01 --to 2026-06-01 --yes"],
     "quarantine": ["quarantine list", "quarantine retry --all"],
-    "job": ["job info STORED000001", "job why STORED000001", "job events STORED000001", "job transfers STORED000001"],
+    "job": [
+        "job info STORED000001",
+        "job why --sent STORED000001",
+        "job events STORED000001",
+        "job transfers STORED000001",
+    ],
     "stats": ["stats", "stats --by month,vo"],
     "query": ["query 'SELECT * FROM v1_jobs'", "query --ledger 'SELECT * FROM v1_publications'"],
     "status": ["status"],

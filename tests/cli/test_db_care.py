@@ -21,7 +21,9 @@ from arcacct.cli.working import stopping_when_asked
 from arcacct.conf.places import Places, places
 from arcacct.db.opening import initialise, open_accounting, open_publishing
 from arcacct.db.schema import incarnation
+from arcacct.jobs.check import Checked, check
 from arcacct.publishing import ledger
+from arcacct.publishing.instants import iso
 from arcacct.publishing.ledger import Cursor
 
 
@@ -62,7 +64,7 @@ def test_check_says_what_it_asked(here, run) -> None:
     """A line for each question; exit 0 when all is well, 74 and the problem on stderr when not."""
     code, out, err = run("check")
     assert (code, err) == (0, "")
-    assert len(out.splitlines()) == 9
+    assert len(out.splitlines()) == 11
     assert all(line.endswith(": ok") for line in out.splitlines())
 
     with closing(sqlite3.connect(here.database)) as con:
@@ -73,6 +75,29 @@ def test_check_says_what_it_asked(here, run) -> None:
     assert code == 74
     assert "log of finished records: wrong\n" in out
     assert "STORED000002" in err
+
+
+def test_a_check_says_what_is_of_before(here, run) -> None:
+    """Of each question how many answers are those of a check that was stopped, and when that began."""
+    answers: list[Checked] = []
+    answers.extend(check(here, stopping=lambda: len(answers) == 2))
+
+    code, out, err = run("check")
+
+    began = iso(answers[0].begun_s)
+    lines = out.splitlines()
+    assert code == 0
+    assert f"goes on with a check that began at {began} and was stopped" in err
+    assert lines[0].endswith(f": ok ({answers[0].parts} of {answers[0].parts} parts as of {began})")
+    assert lines[1].endswith(f": ok (1 of 1 parts as of {began})")
+    assert all(line.endswith(": ok") for line in lines[2:])
+
+    answers.clear()
+    answers.extend(check(here, stopping=lambda: len(answers) == 2))
+    code, out, err = run("check", "--anew")
+
+    assert (code, err) == (0, "")
+    assert all(line.endswith(": ok") for line in out.splitlines())
 
 
 def test_backup_and_restore(tmp_path, here, run) -> None:

@@ -23,7 +23,7 @@ def test_defaults(tmp_path):
     """With nothing but a host name everything has ARC's default or ours, and there are no targets."""
     found = settings(conf_files.read(tmp_path), kinds())
     assert (found.hostname, found.lrms_host, found.targets) == ("ce.example.org", "ce.example.org", ())
-    assert (found.keep_messages_days, found.settle_s) == (90, 0)
+    assert (found.keep_messages_days, found.settle_s) == (0, 0)
     assert found.places.database == f"{tmp_path}/control/accounting/arcacct/accounting.db"
     assert found.jura_database == f"{tmp_path}/control/accounting/publishing.db"
     assert found.warnings == ()

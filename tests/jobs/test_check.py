@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
 import pytest
 import stored_jobs
 from control_directory import set_up
 
 from arcacct.conf.places import Places, places
+from arcacct.db import integrity
 from arcacct.db.opening import initialise, open_accounting
 from arcacct.errors import StoreError
 from arcacct.jobs import cells
 from arcacct.jobs.check import Checked, check
+
+PAGE_BYTES = 4096
 
 
 @pytest.fixture
@@ -32,13 +38,30 @@ def problems(here: Places) -> list[str]:
     return [problem for one in check(here) for problem in one.problems]
 
 
+def number(content: bytearray, at: int) -> int:
+    """What SQLite has written there."""
+    return int.from_bytes(content[at : at + 4], "big")
+
+
+@contextmanager
+def whole_file(here: Places) -> Iterator[bytearray]:
+    """The bytes of the accounting database, with nothing in its WAL, to be damaged."""
+    with closing(sqlite3.connect(here.database)) as con:
+        con.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with open(here.database, "r+b") as file:
+        content = bytearray(file.read())
+        yield content
+        file.seek(0)
+        file.write(content)
+
+
 def test_a_sound_database(here) -> None:
     """Every question of both databases is asked, and nothing is wrong."""
     answers = list(check(here))
 
     assert [one.problems for one in answers] == [()] * len(answers)
     assert {one.database for one in answers} == {here.database, here.publishing_database}
-    assert len(answers) == 9
+    assert len(answers) == 11
 
 
 def test_an_empty_database_is_sound(tmp_path) -> None:
@@ -96,7 +119,7 @@ def test_what_somebody_added_is_no_problem(here) -> None:
 def test_damaged_pages_are_found(here) -> None:
     """By integrity_check, or already when the page is read."""
     with closing(sqlite3.connect(here.database)) as con:
-        root = con.execute("SELECT rootpage FROM sqlite_master WHERE name = 'JobExtraInfo_InfoKey_IDX'").fetchone()[0]
+        root = con.execute("SELECT rootpage FROM sqlite_master WHERE name = 'JobExtraInfo_RecordID_IDX'").fetchone()[0]
         con.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     with open(here.database, "r+b") as file:
         file.seek((root - 1) * 4096 + 3)
@@ -107,6 +130,73 @@ def test_damaged_pages_are_found(here) -> None:
     except StoreError as error:
         found = [str(error)]
     assert found
+
+
+def test_a_page_that_nobody_uses_is_found(here) -> None:
+    """Each table is whole alone: the page belongs to none."""
+    with whole_file(here) as content:
+        pages = number(content, 28)
+        content[28:32] = (pages + 1).to_bytes(4, "big")
+        content.extend(bytes(PAGE_BYTES))
+
+    assert problems(here) == [f"1 of {pages + 1} pages are neither used nor free"]
+
+
+def share_a_page(here: Places) -> int:
+    """Let a long value of one table go on where one of another does; the number of the page that both use then."""
+    long = "x" * 11_000
+    with closing(open_accounting(here)) as con:
+        stored_jobs.add(con, here, stored_jobs.job(4)._replace(job_name=long))
+    with whole_file(here) as content:
+        # Value and pack: pages of nothing else, each behind the number of the next one.
+        part = long[: PAGE_BYTES - 4].encode()
+        starts = range(0, len(content), PAGE_BYTES)
+        following = {at: number(content, at) for at in starts if content[at + 4 : at + PAGE_BYTES] == part}
+        one, other = (at for at in following if at // PAGE_BYTES + 1 not in following.values())
+        content[one : one + 4] = content[other : other + 4]
+    return following[other]
+
+
+def test_a_page_that_two_tables_use_is_found(here) -> None:
+    """The tables cannot tell: each has what it needs."""
+    page = share_a_page(here)
+
+    found = problems(here)
+
+    assert f"page {page} is used 2 times, by JobExtraInfo,PackedJob" in found
+    assert any(one.startswith("1 of ") and one.endswith(" pages are neither used nor free") for one in found)
+
+
+class WithoutDbstat(sqlite3.Connection):
+    """SQLite as some build it."""
+
+    def execute(self, statement: str, *values: object) -> sqlite3.Cursor:
+        return super().execute("SELECT 1 WHERE 0" if statement == "PRAGMA compile_options" else statement, *values)
+
+
+def test_a_page_that_two_tables_use_is_found_without_dbstat(here) -> None:
+    """By quick_check, in its words."""
+    page = share_a_page(here)
+
+    with closing(sqlite3.connect(here.database, factory=WithoutDbstat)) as con:
+        assert any(f"2nd reference to page {page}" in one for one in integrity.use_of_pages(con))
+
+
+def test_a_free_page_that_a_table_uses_is_found(here) -> None:
+    """Whoever writes next would write over it."""
+    with closing(sqlite3.connect(here.database)) as con:
+        con.execute("CREATE TABLE Ours AS SELECT zeroblob(4000) FROM AAR")
+        con.execute("DROP TABLE Ours")
+        con.commit()
+        (used,) = con.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'Users'").fetchone()
+    with whole_file(here) as content:
+        # The first free page has the numbers of the others: one more.
+        first = (number(content, 32) - 1) * PAGE_BYTES
+        listed = number(content, first + 4)
+        for at, value in ((36, number(content, 36) + 1), (first + 4, listed + 1), (first + 8 + 4 * listed, used)):
+            content[at : at + 4] = value.to_bytes(4, "big")
+
+    assert problems(here) == [f"1 of {len(content) // PAGE_BYTES} pages are used and free at once"]
 
 
 def test_a_check_changes_nothing(here) -> None:
@@ -120,30 +210,99 @@ def test_a_check_changes_nothing(here) -> None:
         assert file.read() == before
 
 
-def test_a_check_that_is_stopped_goes_on(here) -> None:
-    """It ends behind the part at hand; the next one asks the rest alone, and tells all that both have found."""
+def stopped_behind(here: Places, questions: int, **wishes: bool) -> list[Checked]:
+    """What a check answers that is stopped once so many questions are answered."""
+    answers: list[Checked] = []
+    answers.extend(check(here, stopping=lambda: len(answers) == questions, **wishes))
+    return answers
+
+
+def users_of_job_2(here: Places, *, lost: bool) -> None:
+    """Take the user of a job away, or bring it back."""
+    statement = "DELETE FROM Users WHERE ID = 1" if lost else "INSERT INTO Users VALUES (1, '/DC=org/CN=User 1')"
     with closing(sqlite3.connect(here.database)) as con:
-        con.execute("DELETE FROM Users WHERE ID = 1")
+        con.execute(statement)
         con.commit()
+
+
+def test_a_check_that_is_stopped_goes_on(here) -> None:
+    """It ends behind the part at hand; the next one asks the rest alone, and tells what is of before."""
     told: list[tuple[int, int]] = []
     first: list[Checked] = []
-
-    asked = check(here, progress=lambda *now: told.append(now), stopping=lambda: any(one.problems for one in first))
-    first.extend(asked)
+    first.extend(check(here, progress=lambda *now: told.append(now), stopping=lambda: len(first) == 3))
     stopped, parts = told[-1]
     # What was answered is not asked again.
-    with closing(sqlite3.connect(here.database)) as con:
-        con.execute("INSERT INTO Users SELECT 1, '/DC=org/CN=User 1'")
-        con.commit()
+    users_of_job_2(here, lost=True)
     second = list(check(here, progress=lambda *now: told.append(now)))
 
     assert 20 < stopped < parts
-    assert [bool(one.problems) for one in first] == [False, True]
-    assert second[:2] == first
-    assert len(second) == 9
+    assert [one.earlier for one in first] == [0, 0, 0]
+    assert sum(one.parts for one in first) == stopped
+    assert [one.earlier for one in second] == [one.parts for one in first] + [0] * 8
+    assert {one.begun_s for one in second} == {first[0].begun_s}
+    assert second[2].problems == ()
     assert told[-1] == (parts, parts)
-    assert problems(here) == []
+    assert any("Users has no such row" in problem for problem in problems(here))
     assert not os.path.exists(os.path.join(here.directory, "check.json"))
+
+
+def test_what_was_wrong_is_asked_again(here) -> None:
+    """Somebody may have mended it since."""
+    users_of_job_2(here, lost=True)
+    assert stopped_behind(here, 3)[2].problems
+    users_of_job_2(here, lost=False)
+
+    references = list(check(here))[2]
+
+    assert references.problems == ()
+    assert references.earlier == references.parts - 1
+
+
+@pytest.mark.parametrize(
+    "since",
+    [
+        pytest.param("CREATE INDEX Ours_IDX ON AAR (UsedWalltime)", id="schema"),
+        pytest.param("UPDATE DBConfig SET KeyValue = 'x' WHERE KeyName = 'ARCACCT_INCARNATION'", id="another life"),
+        pytest.param("UPDATE sqlite_sequence SET seq = 2 WHERE name = 'FinishedLog'", id="an older copy"),
+    ],
+)
+def test_answers_are_of_the_database_that_was_asked(here, since) -> None:
+    """Nothing that was said of another one is good enough."""
+    stopped_behind(here, 3)
+    with closing(sqlite3.connect(here.database)) as con:
+        con.execute(since)
+        con.commit()
+
+    assert {one.earlier for one in check(here)} == {0}
+
+
+def test_answers_are_of_the_file_that_was_asked(here) -> None:
+    """Put back from a copy it may have been damaged meanwhile, with the same content."""
+    stopped_behind(here, 3)
+    shutil.copyfile(here.database, f"{here.database}-copy")
+    os.rename(f"{here.database}-copy", here.database)
+
+    assert {one.earlier for one in check(here)} == {0}
+
+
+def test_answers_are_kept_for_an_hour(here) -> None:
+    """What was damaged since they cannot tell."""
+    known = os.path.join(here.directory, "check.json")
+    for minutes, is_kept in ((58, True), (61, False)):
+        stopped_behind(here, 3, anew=True)
+        with open(known, encoding="utf-8") as file:
+            found = json.load(file)
+        with open(known, "w", encoding="utf-8") as file:
+            json.dump({**found, "begun_s": found["begun_s"] - minutes * 60}, file)
+
+        assert any(one.earlier for one in check(here)) is is_kept
+
+
+def test_a_check_can_begin_anew(here) -> None:
+    """Whatever was answered before."""
+    stopped_behind(here, 3)
+
+    assert {one.earlier for one in check(here, anew=True)} == {0}
 
 
 def test_others_come_in_between_the_parts_of_a_check(here) -> None:
@@ -156,6 +315,6 @@ def test_others_come_in_between_the_parts_of_a_check(here) -> None:
             con.commit()
             busy.append(con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
 
-    assert [one.problems for one in check(here, progress=look)] == [()] * 9
+    assert [one.problems for one in check(here, progress=look)] == [()] * 11
     assert len(busy) > 50
     assert set(busy) == {0}

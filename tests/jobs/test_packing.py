@@ -6,6 +6,8 @@ import marshal
 import random
 import re
 import sqlite3
+import sys
+import types
 from contextlib import closing, contextmanager
 
 import pytest
@@ -46,6 +48,14 @@ def shared() -> Iterator[sqlite3.Connection]:
     """One for all examples of a property, each of which takes back what it did: to make one takes longer than they."""
     with closing(in_memory(ACCOUNTING)) as found:
         yield found
+
+
+@pytest.mark.parametrize("loaded", [None, types.ModuleType("hashlib")])
+def test_a_digest_needs_no_openssl(monkeypatch: pytest.MonkeyPatch, loaded: types.ModuleType | None) -> None:
+    """It is the same without it, also while another thread has just begun to load it."""
+    found = packing.digest(b"pack")
+    monkeypatch.setitem(sys.modules, "hashlib", loaded)
+    assert packing.digest(b"pack") == found == bytes.fromhex("4862f447f2c7f272fa2f4aaf89dadb3b")
 
 
 @contextmanager

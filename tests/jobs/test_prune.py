@@ -100,7 +100,7 @@ def test_old_jobs_move(site) -> None:
     assert site.jobs() == [name(4)]
     assert site.archived() == old
     assert job_files.finished_log(site.con) == [(4, 4)]
-    assert [one.problems for one in check(site.here)] == [()] * 9
+    assert {one.problems for one in check(site.here)} == {()}
     assert site.prune() == Pruned()
 
 

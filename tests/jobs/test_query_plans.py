@@ -27,11 +27,12 @@ from arcacct.db import lives, opening
 from arcacct.db.connect import Connection
 from arcacct.jobs import aborting, cells, former, lookup, outbox, reading, recorder
 from arcacct.jobs.aar import PackedAAR
-from arcacct.publishing import given, held, ledger, months, sent
+from arcacct.publishing import given, held, ledger, months, sent, sent_rows
 from arcacct.targets import kinds, plugs
 
 GROWING = ("AAR", "JobEvents", "AuthTokenAttributes", "JobExtraInfo", "RunTimeEnvironments", "DataTransfers")
-GROWING += ("FinishedLog", "StatusFiles", "RecordSources", "Contributions", "Messages", "MessageRecords")
+GROWING += ("FinishedLog", "StatusFiles", "RecordSources", "Contributions", "Messages", "FormerRecords")
+GROWING += ("SentRecords", "Jobs", "JobHashes", "Record")
 GROWING += ("FormerVersions", "RecordNotes", "PackedJob")
 SHORT, LONG, NEW = 600, 3_000, 20
 MESSAGES_PER_JOBS = 10
@@ -86,21 +87,25 @@ class Watched:
         return found
 
 
-@pytest.fixture(scope="module", params=["analyzed", "fresh"])
+@pytest.fixture(scope="module", params=["analyzed", "fresh", "former"])
 def sites(request, tmp_path_factory) -> list[Site]:
-    """A short and a long history, both with the statistics of ANALYZE, or both without."""
+    """
+    A short and a long history, both with the statistics of ANALYZE, or both without.
+
+    Or half of the ledger is what the former program wrote.
+    """
     made = [Site(fill(tmp_path_factory.mktemp("plans"), jobs), jobs) for jobs in (SHORT, LONG)]
     for site in made:
         con = opening.open_accounting(site.here)
         # The cells are up to date but for the last jobs.
         cells.advance(con, site.here)
-        if request.param == "fresh":
+        if request.param != "analyzed":
             con.execute("DELETE FROM sqlite_stat1")
         con.execute(_CHANGED, (0,))
         con.close()
         add_jobs(site.here, NEW)
         _change_some(site)
-        _make_ledger(site, analyzed=request.param == "analyzed")
+        _make_ledger(site, analyzed=request.param == "analyzed", former=request.param == "former")
     return made
 
 
@@ -124,7 +129,7 @@ def _change_some(site: Site) -> None:
     con.close()
 
 
-def _make_ledger(site: Site, *, analyzed: bool) -> None:
+def _make_ledger(site: Site, *, analyzed: bool, former: bool) -> None:
     con = opening.open_publishing(site.here)
     con.execute("PRAGMA synchronous = OFF")
     if analyzed:
@@ -136,6 +141,14 @@ def _make_ledger(site: Site, *, analyzed: bool) -> None:
         (kept,) = ledger.intend(con, TARGET, [_message(number)], [], seq=None)
         if number < messages - 2:
             ledger.accepted(con, TARGET, kept, 200, "", None)
+    if former:
+        last = messages // 2
+        con.execute(
+            "INSERT INTO FormerRecords SELECT MessageID, Position, JobID, RecordID, 0, EndTime, Digest, Key, Notes,"
+            " GivenID, Wall, ReplacedID, ReplacedWall, NULL FROM MessageRecords WHERE MessageID <= ?",
+            (last,),
+        )
+        con.execute("DELETE FROM SentRecords WHERE Number < ?", (sent_rows.numbers(last + 1)[0],))
     if analyzed:
         con.execute("ANALYZE")
     con.close()

@@ -216,6 +216,23 @@ def test_a_record_that_sgas_renames_counts_as_sent():
     assert answer.record_ids == {"ur-host-1", "ur-host-2"}
 
 
+@pytest.mark.parametrize(
+    ("row", "kept"),
+    [
+        pytest.param(17, "17", id="a number"),
+        pytest.param("17", "17", id="a text"),
+        pytest.param("x" * 3000, "x" * 40, id="without end"),
+        pytest.param("1\x1b[2J7", "1\\x1b[2J7", id="what steers a terminal"),
+        pytest.param("https://arc:pw-of-a-proxy@host", "https://***@host", id="a password"),
+    ],
+)
+def test_numbers_of_rows_are_kept_as_they_may_be_shown(row, kept):
+    """They stand in the ledger: short, printable, without secrets, and none spoils that of another record."""
+    body = json.dumps({"one": "16", "two": row, "three": 18, "four": None}).encode()
+    answer = classify_sgas(200, {}, body, ["one", "two", "three", "four"])
+    assert answer.receiver_rows == {"one": "16", "two": kept, "three": "18"}
+
+
 def test_a_record_that_sgas_does_not_name_is_named_by_us():
     """A receipt that lacks a record says which one."""
     answer = classify_sgas(200, {}, b'{"ur-host-1": "7"}', ["ur-host-1", "ur-host-2"])

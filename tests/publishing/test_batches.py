@@ -6,14 +6,16 @@ import pathlib
 import time
 
 import pytest
-from kept_batches import APEL, REPLACING, SGAS, Kept, aar, this_run
+from kept_batches import APEL, REPLACING, SGAS, Kept, aar, floor_of, this_run
 from ledger_rows import MAY
 
 from arcacct.jobs.aar import AAR
+from arcacct.jobs.reading import Logged
 from arcacct.jobs.states import FAILED
 from arcacct.publishing.batches import JobBatcher, bare, batched, wire_size
 from arcacct.publishing.delivery import Part
 from arcacct.publishing.digests import digest
+from arcacct.publishing.given import Amount, Place
 from arcacct.publishing.ledger import Version
 
 SETS = 20
@@ -176,6 +178,50 @@ def test_repairs_are_noted(tmp_path: pathlib.Path) -> None:
     batches.add(aar("two", queue="q" * 300), 2)
     batches.flush()
     assert [one.notes for one in kept.records] == [None, "queue: cut from 300 to 200 characters"]
+
+
+ODD = [
+    {},
+    {"wall_s": -1},
+    {"endpoint_url": "https://other.example.org/arex"},
+    {"status": FAILED, "end_time": int(time.time()) - 1000},
+    {"status": FAILED},
+    {"end_time": int(time.time()) + 10**6},
+    {"wall_s": "much"},
+    {"job_name": "<\x1b>"},
+]
+
+
+@pytest.mark.parametrize("wishes", [{}, {"republish": True}, {"moves_cursor": False}])
+@pytest.mark.parametrize(
+    "target", [f"{SGAS}urbatchsize=3\nsettle=3600\n", REPLACING, f"{APEL}urbatchsize=7\nsettle=3600\n"]
+)
+def test_new_records_go_together_as_they_go_one_by_one(
+    tmp_path: pathlib.Path, target: str, wishes: dict[str, bool]
+) -> None:
+    """Odd ones among them, in any order, and those of a month that is published under another site's name."""
+    where = {Place("another", "ce.example.org", 2026, 6): Amount(3, 180)}
+    records = [Logged(number, aar(f"job{number}", **ODD[number * 7 // 3 % 11 % len(ODD)])) for number in range(1, 200)]
+    records += [Logged(number, aar(f"job{number}", end_time=MAY + 40 * 86_400)) for number in range(200, 230)]
+    found = []
+    for together in (True, False):
+        this, kept = this_run(tmp_path / str(together), target.format(path=tmp_path)), Kept()
+        this = this._replace(floor=floor_of(where))
+        batches = JobBatcher(this, this.plug.records(this.plug.kind), kept, **wishes)
+        batches._now = int(time.time()) // 100 * 100
+        if together:
+            batches.add_new(records[:90])
+            batches.add_new(records[90:])
+        else:
+            for seq, one in records:
+                batches.add(one, seq)
+        batches.flush()
+        this.floor.hold_kept()
+        found.append((kept.consignments, kept.listened, this.floor.held, this.tally.ahead, this.tally.notes))
+    assert found[0] == found[1]
+    assert kept.held
+    assert len(kept.records) > 50
+    assert list(this.floor.held) == [(2026, 6)]
 
 
 @pytest.mark.parametrize("target", [SGAS, APEL])

@@ -98,7 +98,7 @@ def test_a_ledger_of_an_older_program_is_counted_once(tmp_path: pathlib.Path, dr
         "INSERT INTO Given (Target, Site, SubmitHost, Year, Month, Jobs) VALUES (?, '', '', 1, 1, 9)", [this.block]
     )
     con.execute("UPDATE Targets SET Counted = 0")
-    con.execute("UPDATE MessageRecords SET Wall = NULL")
+    con.execute("UPDATE SentRecords SET Wall = NULL")
 
     for _ in range(2):
         given.count_given(this)

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+import former_ledger
 from publishing_site import CARS, SGAS, Site, at_apel, at_sgas, jobs, truth
 
 from arcacct.sandbox import Sandbox
@@ -20,6 +21,8 @@ from arcacct.sandbox import Sandbox
 KILLS = 200
 RECORDS = 5000
 BATCH = 4
+DOWNGRADES = (50, 51, 120, 180)
+"""After so many kills the ledger is one of the former program, to be taken forward and carried over."""
 HELPER = pathlib.Path(__file__).parent.parent / "support" / "forking_publisher.py"
 
 
@@ -42,7 +45,9 @@ def test_killed_two_hundred_times(memory, empty_box) -> None:
         "2024-06-01",
     ]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as publisher:
-        for _ in range(KILLS):
+        for kill in range(KILLS):
+            if kill in DOWNGRADES:
+                former_ledger.as_it_was_written(site.settings.places.publishing_database)
             assert _start(publisher, _moment(empty_box, chance)) == signal.SIGKILL
         # Else the last of them hit runs that had nothing to do.
         assert len(empty_box.apel.job_records) < RECORDS

@@ -19,6 +19,7 @@ from publishing_site import (
     SUMMARIES,
     Job,
     Site,
+    at_apel,
     at_sgas,
     jobs,
     publish_well,
@@ -29,7 +30,7 @@ from publishing_site import (
 from arcacct.db import opening, schema
 from arcacct.db.engine import Connection
 from arcacct.db.lives import MEANING, Doubt
-from arcacct.errors import StoreBusy
+from arcacct.errors import StoreBusy, TargetRefuses
 from arcacct.publishing import ledger
 from arcacct.publishing.ledger import (
     KEPT,
@@ -44,6 +45,7 @@ from arcacct.publishing.ledger import (
 )
 from arcacct.publishing.ledger import OTHER as OTHER_VERSION
 from arcacct.publishing.run import publishing_lock
+from arcacct.publishing.sent_rows import unpacked_rows
 
 BOTH = SGAS + CARS
 
@@ -363,22 +365,104 @@ def without_times(text: str) -> str:
 
 def test_bytes_are_kept_for_some_time(site) -> None:
     """The bytes of a message go after keep_messages days; what it carried stays known, and so does what waits."""
+    site.options = {"keep_messages": "90"}
+    site.configure(BOTH)
     site.record(*jobs(3))
     publish_well(site)
     site.box.faults.answer("sgas", 503, times=None)
     site.record(Job("waits"))
     site.publish_all()
     con = sqlite3.connect(site.settings.places.publishing_database)
-    con.execute("UPDATE Messages SET Answered = Answered - 91 * 86400, Created = Created - 91 * 86400")
+    con.execute("UPDATE Messages SET Answered = Answered - 89 * 86400, Created = Created - 89 * 86400")
     con.commit()
-    con.close()
     site.box.faults.clear()
 
     publish_well(site)
-    assert site.ledger("SELECT count(*) FROM Messages WHERE Bytes IS NULL") > [(0,)]
-    assert site.ledger("SELECT count(*) FROM Messages WHERE Kind = 'ur' AND Bytes IS NULL") == [(1,)]
-    assert received_by_both(site) == {*(job.job_id for job in jobs(3)), "waits"}
+    first, waited = messages_with_bytes(site, "ur")
+    con.execute("UPDATE Messages SET Answered = Answered - 2 * 86400, Created = Created - 2 * 86400")
+    con.commit()
+    con.close()
+    site.record(Job("more"))
+    publish_well(site)
+    assert messages_with_bytes(site, "ur")[0] == waited
+    assert site.ledger("SELECT job_id FROM v1_publications WHERE message_id = ? ORDER BY 1", first) == [
+        (job.job_id,) for job in jobs(3)
+    ]
+    assert received_by_both(site) == {*(job.job_id for job in jobs(3)), "waits", "more"}
     assert publish_well(site) == [0, 0]
+
+
+def test_the_bytes_of_what_is_answered_go(site) -> None:
+    """Those that wait stay, and of each kind the last that was taken: with it a receiver is asked if it still works."""
+    site.configure(f"{SGAS}urbatchsize=2\n{CARS}")
+    site.record(*jobs(6))
+    publish_well(site)
+    last = site.ledger("SELECT max(MessageID) FROM Messages WHERE Kind <> 'sync' GROUP BY Kind")
+    assert messages_with_bytes(site, "ur", "car") == sorted(message_id for (message_id,) in last)
+
+    site.box.faults.answer("sgas", 503, times=None)
+    site.record(Job("waits"))
+    site.publish_all()
+    assert len(messages_with_bytes(site, "ur")) == 2
+    site.box.faults.clear()
+    publish_well(site)
+    assert len(messages_with_bytes(site, "ur")) == 1
+    assert at_sgas(site.box.sgas.records) == truth([*jobs(6), Job("waits")])
+
+
+def test_nothing_else_needs_the_bytes_of_what_is_answered(site) -> None:
+    """Corrections, resumed and deleted jobs, what is sent again and what is planned: without any bytes all goes on."""
+    site.configure(BOTH)
+    site.record(*jobs(6))
+    publish_well(site)
+    forgotten = "DELETE FROM MessageBytes WHERE MessageID IN (SELECT MessageID FROM Messages WHERE State <> 'sending')"
+    con = sqlite3.connect(site.settings.places.publishing_database, isolation_level=None)
+    con.execute(forgotten)
+    site.record(jobs(6)[1]._replace(wall_s=7), jobs(6)[2]._replace(end_time=JUNE + 99))
+    site.sql("DELETE FROM AAR WHERE JobID = 'job00003'")
+    now = [*jobs(2)[:1], jobs(6)[1]._replace(wall_s=7), jobs(6)[2]._replace(end_time=JUNE + 99), *jobs(2, 4)]
+    assert site.publish_all(dry_run=True)[1].tally.sent["car"].records == 4
+    assert publish_well(site) == [0, 4]
+    con.execute(forgotten)
+    assert at_apel(site.box.apel.job_records) == truth(now, by_lrms=True)
+    assert {job: state for job, (state, _why) in site.held().items()} == dict.fromkeys(
+        ("job00001", "job00002", "job00003"), "correction"
+    )
+    site.configure(CARS)
+    assert site.republish().error is None
+    con.execute(forgotten)
+    site.configure(BOTH)
+    con.execute("UPDATE HeldRecords SET State = 'retry'")
+    con.close()
+    assert publish_well(site)[1] == 0
+    assert at_apel(site.box.apel.job_records) == truth(now, by_lrms=True)
+
+
+def test_without_bytes_no_receiver_is_asked_whether_it_still_works(site) -> None:
+    """Who refuses everything then is not believed either: nothing is set aside."""
+    site.configure(SGAS)
+    site.record(*jobs(2))
+    publish_well(site)
+    con = sqlite3.connect(site.settings.places.publishing_database, isolation_level=None)
+    con.execute("DELETE FROM MessageBytes")
+    con.close()
+    site.box.faults.answer("sgas", 500, "smallint out of range", times=None)
+    site.record(*jobs(5, 2))
+    (outcome,) = site.publish_all()
+    assert isinstance(outcome.error, TargetRefuses)
+    assert site.held() == {}
+    site.box.faults.clear()
+    publish_well(site)
+    assert at_sgas(site.box.sgas.records) == truth(jobs(7))
+
+
+def messages_with_bytes(site: Site, *kinds: str) -> list[int]:
+    """The numbers of the messages of some kinds whose bytes the ledger has."""
+    marks = ",".join("?" * len(kinds))
+    found = site.ledger(
+        f"SELECT MessageID FROM Messages JOIN MessageBytes USING (MessageID) WHERE Kind IN ({marks}) ORDER BY 1", *kinds
+    )
+    return [message_id for (message_id,) in found]
 
 
 def test_a_clock_that_was_wrong_stops_nothing(site) -> None:
@@ -524,7 +608,8 @@ def test_a_message_is_kept_as_it_was_written_down(con: Connection) -> None:
     ((host,),) = con.execute("SELECT Site FROM Given")
     assert host == "SITE"
     found = ledger.stored(con, first.message_id)
-    assert found == first._replace(records=(here, nowhere._replace(site="")))
+    # Its place in the log is noted nowhere.
+    assert found == first._replace(records=(here._replace(seq=0), nowhere._replace(seq=0, site="")))
     ledger.renew(con, first.message_id, b"others")
     assert ledger.stored(con, first.message_id) == found._replace(data=b"others")
     assert ledger.stored(con, second.message_id).data == b"bytes"
@@ -625,10 +710,11 @@ def test_a_receiver_that_kept_what_it_had_is_believed(con: Connection) -> None:
     assert con.execute("SELECT JobID, State, Reason FROM HeldRecords ORDER BY 1").fetchall() == [
         (name, "correction", f"room for key-{name}") for name in "acf"
     ]
-    found = con.execute(
-        "SELECT JobID, Digest, Wall, ReceiverRow FROM MessageRecords WHERE MessageID = ? ORDER BY Position",
-        (second.message_id,),
+    records = con.execute(
+        "SELECT JobID, Digest, Wall FROM MessageRecords WHERE MessageID = ? ORDER BY Position", (second.message_id,)
     ).fetchall()
+    ((told,),) = con.execute("SELECT ReceiverRows FROM Messages WHERE MessageID = ?", (second.message_id,))
+    found = [(*one, row) for one, row in zip(records, unpacked_rows(told), strict=True)]
     assert found == [
         ("a", b"digest", 60, "a"),
         ("b", b"new", 70, "new-row"),
@@ -705,10 +791,12 @@ def test_a_message_that_is_split_is_answered_by_its_parts(con: Connection) -> No
 
 
 def test_bytes_of_messages_that_were_answered_long_ago_go(con: Connection) -> None:
-    """Before that very second; never of those without an answer."""
-    send(con)
-    send(con)
+    """Before that very second; never of those without an answer, nor of the last that was taken of a kind."""
+    for _ in range(3):
+        send(con)
     begin(con)
     con.execute("UPDATE Messages SET Answered = MessageID WHERE State <> 'sending'")
     ledger.forget_bytes(con, 2)
-    assert con.execute("SELECT Bytes IS NULL FROM Messages ORDER BY MessageID").fetchall() == [(1,), (0,), (0,)]
+    assert con.execute("SELECT MessageID FROM MessageBytes ORDER BY MessageID").fetchall() == [(2,), (3,), (4,)]
+    ledger.forget_bytes(con, 9)
+    assert con.execute("SELECT MessageID FROM MessageBytes ORDER BY MessageID").fetchall() == [(3,), (4,)]

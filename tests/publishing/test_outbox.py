@@ -10,6 +10,7 @@ import pytest
 from both_ways import packed
 from publishing_site import CARS, SGAS, Site, at_apel, at_sgas, jobs, publish_well, truth
 
+from arcacct.arex.sweep import sweep
 from arcacct.db import maintain, opening
 from arcacct.db.schema import noted
 from arcacct.errors import StoreError
@@ -90,13 +91,21 @@ def test_a_target_without_a_run_keeps_them(site) -> None:
 
 
 def test_a_site_that_never_publishes_is_bounded(site, monkeypatch) -> None:
-    """Of the log's last places alone there are packs, whoever never comes for them."""
+    """Of the log's last places alone there are packs, whoever never comes for them: the sweep sees to it."""
     monkeypatch.setattr(outbox, "MOST", 3)
     site.record(*jobs(10))
     here = site.settings.places
     with closing(opening.open_accounting(here)) as con:
+        sweep(here, con, dry_run=True)
+        assert len(packs(site)) == 10
+        sweep(here, con)
+        assert packs(site) == [8, 9, 10]
+
+        done: list[str] = []
+        con.set_trace_callback(done.append)
         outbox.let_go(con, here, 0)
 
+    assert [statement.partition(" ")[0] for statement in done] == ["SELECT", "SELECT"]
     assert packs(site) == [8, 9, 10]
 
 

@@ -67,11 +67,12 @@ MONTHS = st.sampled_from(
 EVENTS = st.one_of(
     st.none(),
     st.tuples(st.just("republish"), MONTHS, FAULTS),
-    st.tuples(st.just("delete"), NUMBERS),
+    st.tuples(st.just("delete"), NUMBERS.map("j{}".format)),
     st.tuples(st.just("sweep"), st.booleans()),
     st.tuples(st.just("power_cut")),
     st.tuples(st.just("backup")),
     st.tuples(st.just("restore"), st.integers(0, 3), st.booleans()),
+    st.tuples(st.just("older_program")),
 )
 MISTAKES = st.one_of(
     EVENTS,

@@ -8,22 +8,32 @@ import sqlite3
 import pytest
 from publishing_site import CARS, JUNE, SGAS, SUMMARIES, Job, Site, at_apel, jobs
 
+from arcacct.db import opening
 from arcacct.errors import FiguresHeld
+from arcacct.publishing import former_rows
 
 DATA = pathlib.Path(__file__).parent.parent / "data" / "released"
 TARGETS = SGAS + CARS + SUMMARIES.replace("apel:a", "apel:sums").replace("=SITE", "=SUMS")
 
 
-@pytest.fixture
-def site(memory, empty_box) -> Site:
-    """A site that 0.1.0 published for: seven jobs, one of them corrected, one deleted since, and one that waits."""
+@pytest.fixture(params=["0.1.0", "0.1.0-schema-6", "0.1.0 carried over"])
+def site(request, memory, empty_box) -> Site:
+    """
+    A site that 0.1.0 published for: seven jobs, one of them corrected, one deleted since, and one that waits.
+
+    Or the last program that wrote its ledger in schema 6; or the first run failed, and its end carried all over.
+    """
     made = Site(memory, empty_box, TARGETS)
     here = made.settings.places
     pathlib.Path(here.directory).mkdir(parents=True)
     for path, name in ((here.database, "accounting"), (here.publishing_database, "publishing")):
         con = sqlite3.connect(path)
         con.execute("PRAGMA journal_mode = WAL")
-        con.executescript((DATA / "0.1.0" / f"{name}.sql").read_text())
+        con.executescript((DATA / request.param.partition(" ")[0] / f"{name}.sql").read_text())
+        con.close()
+    if "carried" in request.param:
+        con = opening.open_publishing(here)
+        former_rows.carry_over(con)
         con.close()
     # What its receivers had.
     return made
@@ -49,6 +59,7 @@ def test_only_what_is_new_goes_out(site) -> None:
     assert sent(site) == [{}, {"sync": 2}, {"sync": 2}]
 
 
+@pytest.mark.parametrize("site", ["0.1.0"], indirect=True)
 def test_what_an_older_program_believed_at_once_is_tried_again(site) -> None:
     """One random 500 set a sound record aside for ever: the first run of this program delivers it."""
     (highest,) = site.database("SELECT max(Seq) FROM FinishedLog")[0]

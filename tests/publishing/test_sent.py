@@ -204,7 +204,7 @@ def test_what_was_taken_last(con: Connection) -> None:
     assert not sent.accepted_after(con, OTHER, last.message_id)
     assert sent.destinations(con) == {ONE: "elsewhere", OTHER: "yonder"}
 
-    con.execute("UPDATE Messages SET Bytes = NULL WHERE MessageID = ?", (second.message_id,))
+    con.execute("DELETE FROM MessageBytes WHERE MessageID = ?", (second.message_id,))
     found = sent.last_accepted(con, ONE, "ur")
     assert found is not None
     assert found.message_id == first.message_id

@@ -6,6 +6,7 @@ import base64
 import datetime as dt
 import gzip
 import os
+import shutil
 import socket
 import ssl
 from contextlib import closing, suppress
@@ -446,6 +447,36 @@ def test_the_system_store_is_an_offer(authority, host, monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", authority.ca_file)
     assert tls_context(*host, system_store=True).get_ca_certs()
     assert not tls_context(*host, ca_dir=authority.ca_dir).get_ca_certs()
+
+
+@pytest.mark.parametrize(
+    ("bundle", "hashed", "is_read"),
+    [
+        pytest.param("certificates/bundle.crt", True, False, id="file and directory made together"),
+        pytest.param("certificates/bundle.crt", False, True, id="a directory without hashes"),
+        pytest.param("certificates/more.crt", True, True, id="more in the file"),
+        pytest.param("bundle.crt", True, True, id="a file elsewhere"),
+    ],
+)
+def test_of_the_systems_store_is_read_what_is_needed(
+    authority, host, receiver, tmp_path, monkeypatch, bundle, hashed, is_read
+):
+    """A directory in which OpenSSL finds all of the system's CAs by their names; else all of them, at once."""
+    directory, file = tmp_path / "certificates", tmp_path / bundle
+    directory.mkdir()
+    if hashed:
+        shutil.copytree(authority.ca_dir, directory, dirs_exist_ok=True)
+    with open(authority.ca_file) as one:
+        pem = one.read()
+    file.write_text(pem * 2 if file.name == "more.crt" else pem)
+    monkeypatch.setenv("SSL_CERT_DIR", str(directory))
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    context = tls_context(*host, system_store=True)
+    assert bool(context.get_ca_certs()) == is_read
+    receiver.script = [say(200, STORED)]
+    session = TargetSession(context)
+    with closing(session):
+        assert session.exchange(post(receiver), classify_ams).kind == Kind.ACCEPTED
 
 
 @pytest.mark.parametrize("place", ["missing", "empty", "file"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import email
 import re
 import subprocess
+from contextlib import suppress
 
 import pytest
 from cryptography import x509
@@ -176,6 +177,31 @@ def test_files_that_hold_something_else_are_named(host, tmp_path):
         Signer(str(other), host.key_path)
     with pytest.raises(CredentialError, match="no private key in PEM form"):
         Signer(host.cert_path, host.cert_path)
+
+
+@pytest.mark.parametrize("broken", ["d", "dmp1", "dmq1", "iqmp"])
+def test_a_damaged_key_is_refused_or_signs_all_the_same(rsa_host, authority, tmp_path, broken):
+    """What leaves us is never a signature that is none: APEL would drop the message and say nothing."""
+    numbers = serialization.load_pem_private_key(read(rsa_host.key_path), None).private_numbers()
+    values = {name: getattr(numbers, name) for name in ("p", "q", "d", "dmp1", "dmq1", "iqmp")}
+    values[broken] += 2
+    key = rsa.RSAPrivateNumbers(**values, public_numbers=numbers.public_numbers)
+    damaged = tmp_path / "damaged.pem"
+    damaged.write_bytes(pem(key.private_key(unsafe_skip_rsa_key_validation=True)))
+    with suppress(CredentialError):
+        # The key has its secret twice over, and OpenSSL uses what is whole.
+        assert opened(Signer(rsa_host.cert_path, str(damaged)).sign(MESSAGE), authority.ca_file) == MESSAGE
+
+
+def test_a_key_that_signs_nothing_is_refused(rsa_host, tmp_path):
+    """Both ways in which it has its secret are damaged."""
+    numbers = serialization.load_pem_private_key(read(rsa_host.key_path), None).private_numbers()
+    values = {"p": numbers.p, "q": numbers.q, "d": numbers.d + 2, "dmp1": numbers.dmp1 + 2, "dmq1": numbers.dmq1 + 2}
+    key = rsa.RSAPrivateNumbers(**values, iqmp=numbers.iqmp, public_numbers=numbers.public_numbers)
+    damaged = tmp_path / "damaged.pem"
+    damaged.write_bytes(pem(key.private_key(unsafe_skip_rsa_key_validation=True)))
+    with pytest.raises(CredentialError, match="damaged"):
+        Signer(rsa_host.cert_path, str(damaged))
 
 
 def test_an_encrypted_key_is_refused(rsa_host, tmp_path):

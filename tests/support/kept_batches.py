@@ -65,18 +65,23 @@ class Kept(Deliverer):
         return [one for what in self.consignments for one in what.held]
 
 
-def this_run(path: pathlib.Path, target: str, **values: Any) -> ThisRun:
-    """A run of a target with nothing in either database; what was logged up to 7 is a backup's, with jobs in May."""
-    (plug,) = plugs(Site(path, targets=target).settings)
-    floor = Floor(
+def floor_of(given_jobs: dict[Place, Amount]) -> Floor:
+    """Of a target that was given so many; what was logged up to 7 is a backup's."""
+    return Floor(
         accepted=Accepted(frozenset(), frozenset()),
         life_seq=7,
         selection={"vofilter": []},
         proven={"vofilter": []},
-        given_jobs={Place(plug.site, "ce.example.org", 2026, 5): Amount(3, 180)},
+        given_jobs=given_jobs,
         given_sums={},
         folded=str.lower,
     )
+
+
+def this_run(path: pathlib.Path, target: str, **values: Any) -> ThisRun:
+    """A run of a target with nothing in either database; what was logged up to 7 is a backup's, with jobs in May."""
+    (plug,) = plugs(Site(path, targets=target).settings)
+    floor = floor_of({Place(plug.site, "ce.example.org", 2026, 5): Amount(3, 180)})
     both = (closed_later(in_memory(ACCOUNTING)), closed_later(in_memory(PUBLISHING)))
     return ThisRun(plug, *both, Tally(), False, floor, {}, "life")._replace(**values)
 

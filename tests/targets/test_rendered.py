@@ -18,13 +18,15 @@ from arcacct.jobs.aar import AAR, Transfer
 from arcacct.jobs.fqan import VO, VOs
 from arcacct.publishing.batches import UNFORESEEN
 from arcacct.publishing.plug import Records, Rendered, Verdict
+from arcacct.targets.apel.car import car
 from arcacct.targets.apel.families import APELRecords
-from arcacct.targets.apel.messages import APELOptions
+from arcacct.targets.apel.messages import APELOptions, individual_job
+from arcacct.targets.apel.text import ssm_text
 from arcacct.targets.auditor.plug import AuditorRecords
-from arcacct.targets.auditor.record import RecordOptions
+from arcacct.targets.auditor.record import RecordOptions, record
 from arcacct.targets.parts import SharedParts
 from arcacct.targets.sgas.plug import UsageRecords
-from arcacct.targets.sgas.usage_record import UROptions
+from arcacct.targets.sgas.usage_record import UROptions, usage_record
 
 NOW = 1_710_000_000
 VOMSLESS = st.sampled_from([VOs(), VOs((VO("dteam"), VO("ops", "CN=Issuer & Co", "staff")), own=True)])
@@ -70,6 +72,7 @@ AUDITOR = st.builds(
     vo_groups=GROUPS,
     local_group_prefix=st.sampled_from(["", "local-"]),
     start_time_source=st.sampled_from(["wall", "lrms"]),
+    default_benchmark=st.just(Benchmark.parse("HEPSPEC:8")),
     score_type=st.sampled_from([None, "HEPSPEC"]),
     names=st.sampled_from([(), (("Cores", '100%"'), ("Memory", "-"), ("HEPSPEC", "%s"), ("subject", "-"))]),
 ).map(AuditorRecords)
@@ -96,7 +99,7 @@ WORDS = [
 ]
 URLS = [
     None, "https://ce.example.org:443/arex", f"https://{'h' * 200}/", f"https://{'h' * 201}/", "https://ü.org/",
-    "https://a.pkcs7/", "https://127.0.0.1/", "https://a\x01b/", "https://", *WORDS,
+    "https://a.pkcs7/", "https://pkcs7-mime.org/", "https://127.0.0.1/", "https://a\x01b/", "https://", *WORDS,
 ]  # fmt: skip
 FQANS = [
     *((), ("/atlas",), ("/atlas/Role=pilot", "/atlas/uk"), ("/atlas/" + "g" * 60,), ("/a/" + "g" * 98 + "/Role=r",)),
@@ -157,14 +160,35 @@ def rendered(records: Records, aar: AAR, now: int = NOW) -> Rendered | None:
         return None
 
 
+def written(records: Records, aar: AAR, now: int) -> str:
+    """The text of an accepted job, as the format's own functions make it of this job alone."""
+    if isinstance(records, UsageRecords):
+        return usage_record(aar, records.options, now)
+    if isinstance(records, AuditorRecords):
+        return record(aar, records.options)
+    assert isinstance(records, APELRecords)
+    return individual_job(aar, records.options, records.version) if records.version else car(aar, records.options, now)
+
+
 def check(records: Records, aar: AAR, now: int = NOW) -> Rendered | None:
-    """Nothing, or all that rules and format say of a job, one after the other."""
+    """Nothing, or all that rules and format say of a job, one after the other; and what is repaired of it."""
     at_once = rendered(records, aar, now)
-    if at_once is not None:
+    if at_once is None:
+        try:
+            verdict = records.accept(aar, now)
+            text = None if verdict.refusal else written(records, verdict.aar, now)
+        except UNFORESEEN:
+            return None
+        assert text is None or records.text(verdict.aar, now) == text
+    else:
         assert records.accept(aar, now) == Verdict(aar)
-        text = records.text(aar, now)
+        text = written(records, aar, now)
+        assert records.text(aar, now) == text
         assert at_once == Rendered(records.key(aar), text, records.group(aar), records.place(aar))
         assert [type(value) for value in at_once] == [str, str, type(records.group(aar)), tuple]
+        if isinstance(records, APELRecords):
+            assert ssm_text(text) == text.encode()
+            assert "pkcs7-mime" not in text
     return at_once
 
 
@@ -262,6 +286,21 @@ def test_jobs_of_real_arexes_go_at_once(name: str, tmp_path: pathlib.Path) -> No
 
     assert len(found) == 75
     assert None not in found
+
+
+def test_jobs_of_which_something_is_noted_share_parts() -> None:
+    """A site whose jobs all have something to be noted has their parts made once, too."""
+    made: list[str | None] = []
+    parts = SharedParts(
+        lambda aar, _now: Verdict(aar, ("no user",)), {lambda aar, _options: made.append(aar.queue): ("queue",)}, None
+    )
+
+    for number in range(100):
+        aar = JOB._replace(job_id=f"{number}", queue=f"queue {number % 2}")
+        assert parts.of(aar, NOW) is None
+        parts.made(aar)
+
+    assert made == ["queue 0", "queue 1"]
 
 
 def test_names_at_will_do_not_fill_the_memory() -> None:

@@ -44,7 +44,7 @@ _RFC_2253 = re.compile(r"(?:[A-Za-z][A-Za-z0-9-]*|(?:[Oo][Ii][Dd]\.)?[0-9]+(?:\.
 
 
 class Where(NamedTuple):
-    """Where a job was sent, and what became of it."""
+    """Where a job was sent, what became of it, and what a core was worth there."""
 
     place: tuple[str, str]
     """Where APEL counts it."""
@@ -53,6 +53,7 @@ class Where(NamedTuple):
     status: str
     infrastructure: str
     """With the middleware."""
+    service_level: str
     places: str
 
 
@@ -74,16 +75,21 @@ def written(aar: AAR, shared: Sequence[Any], local_id: str, created: str, option
         job_id, job_name, code, submit_time, end_time, nodes, cores, memory_kib, virtual_kib, wall_s, user_s, kernel_s,
         lrms_submit, lrms_start,
     ) = _WRITTEN(aar)  # fmt: skip
-    (_, id_head, status, infrastructure, places), user, level, hosts = shared
-    own_id, submitted = escape(job_id), iso_time(submit_time)
+    (_, id_head, status, infrastructure, level, places), user, hosts = shared
+    submitted = iso_time(submit_time)
     started = submitted if options.start_time_source == "submit" else iso_time(start_time(aar, "lrms"))
     # CAR names three instants: created, queued, and eligible to run (we know when the payload started).
     queued = f'<TimeInstant urf:type="Qtime">{iso_time(lrms_submit)}</TimeInstant>' if lrms_submit else ""
     eligible = f'<TimeInstant urf:type="Etime">{iso_time(lrms_start)}</TimeInstant>' if lrms_start else ""
-    job_name = escape(job_name or "")
+    job_name = job_name or ""
+    # The parts are as SSM carries them; of the job's own texts it is seldom that one has to be written otherwise.
+    own = f"{id_head}{job_id} {local_id} {job_name}"
+    is_plain = _carried(escape(own)) == own
+    if not is_plain:
+        job_id, local_id, job_name = map(escape, (job_id, local_id, job_name))
     text = (
-        f'<UsageRecord><RecordIdentity urf:recordId="{id_head}{own_id}" urf:createTime="{created}"/>'
-        f"<JobIdentity><GlobalJobId>{own_id}</GlobalJobId><LocalJobId>{escape(local_id)}</LocalJobId></JobIdentity>{user}"
+        f'<UsageRecord><RecordIdentity urf:recordId="{id_head}{job_id}" urf:createTime="{created}"/>'
+        f"<JobIdentity><GlobalJobId>{job_id}</GlobalJobId><LocalJobId>{local_id}</LocalJobId></JobIdentity>{user}"
         f"{f'<JobName>{job_name}</JobName>' if job_name else ''}{status}"
         f"{f'<ExitStatus>{code}</ExitStatus>' if -INT4 <= code <= INT4 else ''}{infrastructure}"
         f'<WallDuration>PT{wall_s}S</WallDuration><CpuDuration urf:usageType="all">PT{user_s + kernel_s}S</CpuDuration>'
@@ -97,6 +103,11 @@ def written(aar: AAR, shared: Sequence[Any], local_id: str, created: str, option
         f"{f'<Processors>{cores}</Processors>' if cores > 0 else ''}"
         f"<EndTime>{iso_time(end_time)}</EndTime><StartTime>{started}</StartTime>{places}{hosts}</UsageRecord>\n"
     )
+    return text if is_plain else _carried(text)
+
+
+def _carried(text: str) -> str:
+    """XML as SSM carries it, in ASCII and with nothing that it takes for something else."""
     if not text.isascii():
         text = text.encode("ascii", "xmlcharrefreplace").decode("ascii")
     if "\x7f" in text:
@@ -107,13 +118,15 @@ def written(aar: AAR, shared: Sequence[Any], local_id: str, created: str, option
 
 
 def where(aar: AAR, options: APELOptions) -> Where:
-    """The parts of a record that tell where the job was sent and what became of it."""
+    """The parts of a record that are the same for most jobs of a queue: of these there are few."""
+    worth = benchmark_of(aar.benchmark, options.default_benchmark)
     return Where(
         place(aar.endpoint_url, options),
-        escape(job_record_id(aar._replace(job_id=""), options.lrms_host)),
-        f"<Status>{escape(aar.status)}</Status>",
-        _infrastructure(aar.lrms, aar.endpoint_url) + _middleware(options.arc_version),
-        _places(aar.endpoint_url, aar.queue, options),
+        _carried(escape(job_record_id(aar._replace(job_id=""), options.lrms_host))),
+        _carried(f"<Status>{escape(aar.status)}</Status>"),
+        _carried(_infrastructure(aar.lrms, aar.endpoint_url) + _middleware(options.arc_version)),
+        f'<ServiceLevel urf:type="{worth.type}">{worth.value}</ServiceLevel>',
+        _carried(_places(aar.endpoint_url, aar.queue, options)),
     )
 
 
@@ -127,7 +140,7 @@ def user_identity(aar: AAR, options: APELOptions) -> str:
     user, _, group = (aar.local_user or "").partition(":")
     name, account = field(aar.user_dn, LONG), field(user, LONG) or "nobody"
     notation = ' urf:type="rfc2253"' if _RFC_2253.match(name or "") else ' urf:type="opensslCompat"'
-    return (
+    return _carried(
         f"<UserIdentity>{element('GlobalUserName', name, notation)}"
         f"{element('Group', member.vo)}{_attribute('FQAN', member.fqan)}{_attribute('vo-group', member.group)}"
         f"{_attribute('vo-role', None if member.role == 'Role=NULL' else member.role)}"
@@ -169,22 +182,15 @@ def _places(endpoint_url: str | None, queue: str | None, options: APELOptions) -
     )
 
 
-def service_level(aar: AAR, options: APELOptions) -> str:
-    """What a core of the node was worth."""
-    worth = benchmark_of(aar.benchmark, options.default_benchmark)
-    return f'<ServiceLevel urf:type="{worth.type}">{worth.value}</ServiceLevel>'
-
-
 def host_elements(aar: AAR, _options: APELOptions) -> str:
     """A Host for each node that has a name."""
-    return "".join(hosts(aar.node_names))
+    return _carried("".join(hosts(aar.node_names)))
 
 
 SHARED: dict[Callable[[AAR, APELOptions], Any], tuple[str, ...]] = {
-    where: ("endpoint_url", "queue", "lrms", "status"),
-    user_identity: ("local_user", "user_dn", "vo", "fqans", "auth_groups", "project", "endpoint_url"),
     # The kind of node is not sent, but judged.
-    service_level: ("benchmark", "wn_instance"),
+    where: ("endpoint_url", "queue", "lrms", "status", "benchmark", "wn_instance"),
+    user_identity: ("local_user", "user_dn", "vo", "fqans", "auth_groups", "project", "endpoint_url"),
     host_elements: ("node_names",),
 }
 """The parts of a record that come back with many jobs, and the values that each is made of."""

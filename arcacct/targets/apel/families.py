@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from json.encoder import encode_basestring_ascii as quoted
+from typing import Any
 
 from arcacct.jobs.aar import AAR, UsageCell
 from arcacct.publishing.given import Place
@@ -17,7 +18,7 @@ from arcacct.targets.apel.messages import APELOptions, JobKey, apel_local_job_id
 from arcacct.targets.apel.summaries import Summary, SummaryKey, Sync, SyncKey
 from arcacct.targets.apel.text import END, folded
 from arcacct.targets.parts import SOUND, SharedParts
-from arcacct.targets.xml import iso_time
+from arcacct.targets.xml import now_time
 
 CAR = Document("car", car.HEAD, car.TAIL, "</UsageRecord>\n")
 JOB_VERSIONS = {"individual": "v0.3", "individual-v04": "v0.4"}
@@ -49,9 +50,13 @@ class APELRecords(Records):
         return measure(aar, self.options, now)
 
     def text(self, aar: AAR, now: int) -> str:
+        local_id = apel_local_job_id(aar, self.options.localid_prefix)
+        return self._written(aar, self._shared.made(aar), local_id, now)
+
+    def _written(self, aar: AAR, shared: Sequence[Any], local_id: str, now: int) -> str:
         if self.version is None:
-            return car.car(aar, self.options, now)
-        return messages.individual_job(aar, self.options, self.version)
+            return car.written(aar, shared, local_id, now_time(now), self.options)
+        return messages.written(aar, shared, local_id, self.options)
 
     def rendered(self, aar: AAR, now: int) -> Rendered | None:
         options = self.options
@@ -59,10 +64,7 @@ class APELRecords(Records):
         local_id = apel_local_job_id(aar, options.localid_prefix)
         if shared is None or not acceptance.ids_sound(aar, local_id):
             return None
-        if self.version is None:
-            text = car.written(aar, shared, local_id, iso_time(now), options)
-        else:
-            text = messages.written(aar, shared, local_id, options)
+        text = self._written(aar, shared, local_id, now)
         key = f"[{self._site}, {quoted(folded(local_id) or '')}, {aar.end_time}]"
         return Rendered(key, text, None, shared[0].place)
 
@@ -87,6 +89,9 @@ class APELRecords(Records):
         return messages.neutral_job(aar, JobKey._make(json.loads(key)), self.options.localid_prefix)
 
 
+_AMOUNT = re.compile(r"(?:\w+Duration|NumberOfJobs): ")
+
+
 class APELSums(Sums):
     """What summaries and sync messages have in common."""
 
@@ -99,6 +104,15 @@ class APELSums(Sums):
         months = re.findall("^Month: ([0-9]+)$", message, re.MULTILINE)
         years = re.findall("^Year: ([0-9]+)$", message, re.MULTILINE)
         return [(int(year), int(month)) for year, month in zip(years, months, strict=True)]
+
+    def stands_under(self, text: str, key: str) -> bool:
+        return _names(text) == _names(self.zero(key))
+
+
+def _names(text: str) -> set[str]:
+    """The lines of a sum without its amounts, as MySQL compares them."""
+    lines = (re.sub("[0-9]+", "", line) if _AMOUNT.match(line) else line for line in text.splitlines())
+    return {line.rstrip(" ").lower() for line in lines if not line.startswith(("EarliestEndTime:", "LatestEndTime:"))}
 
 
 class MonthlySummaries(APELSums, Summaries):

@@ -75,6 +75,11 @@ class APELPlug(APELMessages):
     target: APELTarget
     proof = "handed to AMS"
 
+    def text_of(self, data: bytes) -> str:
+        from arcacct.targets.apel.signing import signed_text  # noqa: PLC0415  cryptography is slow to import
+
+        return signed_text(data)
+
     def sender(self, patience: Patience | None = None) -> Sender:
         # For AMS only: the library behind it takes longer to import than a thousand records to publish.
         from arcacct.targets.apel.ams import AMSSender  # noqa: PLC0415

@@ -13,9 +13,9 @@ import secrets
 import time
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InternalError, InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.serialization import pkcs7
 from cryptography.x509.oid import PublicKeyAlgorithmOID
 
@@ -42,7 +42,10 @@ class Signer:
         except ValueError as exc:
             raise CredentialError(f"{cert_path}: no certificate in PEM form; set x509_host_cert to one") from exc
         try:
-            key = serialization.load_pem_private_key(_read(key_path, "x509_host_key"), password=None)
+            # Whether an RSA key is one takes 30 ms to find out by its numbers, and less than one by using it (below).
+            key = serialization.load_pem_private_key(
+                _read(key_path, "x509_host_key"), password=None, unsafe_skip_rsa_key_validation=True
+            )
         except TypeError as exc:
             raise CredentialError(
                 f"{key_path}: the key is encrypted; a service needs it in clear (openssl pkey -in ... -out ...)"
@@ -61,6 +64,8 @@ class Signer:
                 f"{key_path}: this is not the key of the certificate {cert_path}; set x509_host_key and x509_host_cert "
                 "to files that belong together"
             )
+        if isinstance(key, rsa.RSAPrivateKey) and not _signs(key):
+            raise CredentialError(f"{key_path}: the key is damaged: what it signs is none of its signatures")
         self._key = key
         _check_lifetime(cert_path, self._certificate)
 
@@ -116,6 +121,16 @@ def _read(path: str, option: str) -> bytes:
             return file.read()
     except OSError as exc:
         raise CredentialError(f"{path}: cannot be read ({exc.strerror}); set {option}, or run as its owner") from exc
+
+
+def _signs(key: rsa.RSAPrivateKey) -> bool:
+    """Whether what a key signs is taken for its signature."""
+    probe, form = b"arcacct", padding.PKCS1v15()
+    try:
+        key.public_key().verify(key.sign(probe, form, hashes.SHA256()), probe, form, hashes.SHA256())
+    except (InvalidSignature, InternalError, ValueError):
+        return False
+    return True
 
 
 def _check_lifetime(path: str, certificate: x509.Certificate) -> None:

@@ -35,18 +35,19 @@ _CUT = tuple(
 
 def rest_sound(aar: AAR, local_id: str | None) -> bool:
     """Whether SGAS would take as it is what other receivers are not told; ``local_id``: as it is sent."""
-    transfers = aar.transfers
-    return (local_id is not None or not aar.local_job_id) and (not transfers or all(map(_transfer_sound, transfers)))
+    return (local_id is not None or not aar.local_job_id) and _transfers_sound(aar.transfers)
 
 
-def _transfer_sound(transfer: Transfer) -> bool:
-    url, size_bytes, start_time, end_time, _kind = transfer
-    return (
-        0 < len(url) <= _URL
-        and url.isprintable()
-        and 0 <= size_bytes <= _LARGEST_FILE
-        and 0 <= start_time <= LAST_SECOND >= end_time >= 0
-    )
+def _transfers_sound(transfers: tuple[Transfer, ...]) -> bool:
+    for url, size_bytes, start_time, end_time, _kind in transfers:
+        if not (
+            0 < len(url) <= _URL
+            and url.isprintable()
+            and 0 <= size_bytes <= _LARGEST_FILE
+            and 0 <= start_time <= LAST_SECOND >= end_time >= 0
+        ):
+            return False
+    return True
 
 
 def accept_for_sgas(aar: AAR, options: UROptions, now: int) -> Verdict:
@@ -75,7 +76,7 @@ def accept_for_sgas(aar: AAR, options: UROptions, now: int) -> Verdict:
     transfers = tuple(
         transfer._replace(url=transfer.url[:_URL])
         for transfer in aar.transfers
-        if _visible(transfer.url) and _transfer_sound(transfer._replace(url="possible"))
+        if _visible(transfer.url) and _transfers_sound((transfer._replace(url="possible"),))
     )
     if transfers != aar.transfers:
         notes.append(f"transfers: impossible ones left out, URLs cut to {_URL} characters")

@@ -60,12 +60,24 @@ def _sgas_inserted(body: bytes, sent_ids: Collection[str]) -> Answer:
         return Answer(Kind.WE_ARE_REFUSED, 200, said, outcome_known=False, advice=_ADVICE_SGAS[None])
     names = sent_ids if isinstance(sent_ids, Mapping) else {one: one for one in sent_ids}
     # By themselves, or by the GlobalJobId that SGAS put in their place.
-    stored = frozenset(one for one, job_id in names.items() if one in parsed or job_id in parsed)
+    found = {
+        one: parsed[one if one in parsed else job_id]
+        for one, job_id in names.items()
+        if one in parsed or job_id in parsed
+    }
+    stored = frozenset(found)
     missing = sorted(names.keys() - stored)
     if not missing:
-        numbers = {one: parsed.get(one, parsed.get(job_id)) for one, job_id in names.items()}
-        rows = {one: fit(str(row))[:_LONGEST_ROW] for one, row in numbers.items() if isinstance(row, str | int)}
-        return Answer(Kind.ACCEPTED, 200, record_ids=stored, receiver_rows=rows)
+        rows = {one: str(row) for one, row in found.items() if isinstance(row, str | int)}
+        return Answer(Kind.ACCEPTED, 200, record_ids=stored, receiver_rows=_shown(rows))
     # One transaction for all: an id that is not named is a record that SGAS did not see as a record.
     said = f"{len(missing)} of {len(names)} records not named in the answer: {', '.join(missing)}"
     return Answer(Kind.RECORDS_REFUSED, 200, fit(said, TEXT_LIMIT), outcome_known=False, record_ids=stored)
+
+
+def _shown(rows: Mapping[str, str]) -> Mapping[str, str]:
+    """The numbers of rows as they may be kept: nearly always there is nothing to hide in any of them."""
+    said = " ".join(rows.values())
+    if max(map(len, rows.values()), default=0) <= _LONGEST_ROW and fit(said, None) == said:
+        return rows
+    return {one: fit(row)[:_LONGEST_ROW] for one, row in rows.items()}

@@ -16,7 +16,7 @@ from arcacct.targets.postgresql import quoted
 from arcacct.targets.sgas import acceptance, usage_record
 from arcacct.targets.sgas.options import SGASTarget
 from arcacct.targets.sgas.usage_record import UROptions, Where
-from arcacct.targets.xml import iso_time
+from arcacct.targets.xml import now_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ class UsageRecords(Records):
         return acceptance.accept_for_sgas(aar, self.options, now)
 
     def text(self, aar: AAR, now: int) -> str:
-        return usage_record.usage_record(aar, self.options, now)
+        local_id = usage_record.local_job_id(aar, self.options)
+        return usage_record.written(aar, self._shared.made(aar), local_id, now_time(now), self.options)
 
     def rendered(self, aar: AAR, now: int) -> Rendered | None:
         shared = self._shared.of(aar, now)
@@ -48,8 +49,8 @@ class UsageRecords(Records):
         if shared is None or not acceptance.rest_sound(aar, local_id):
             return None
         where: Where = shared[0]
-        text = usage_record.written(aar, shared, local_id, iso_time(now), self.options)
-        return Rendered(where.id_head + aar.job_id, text, where.machine, ("", where.machine))
+        text = usage_record.written(aar, shared, local_id, now_time(now), self.options)
+        return Rendered(where.id_head + aar.job_id, text, where.machine, where.place)
 
     def key(self, aar: AAR) -> str:
         return usage_record.record_id(aar, self.options)

@@ -29,13 +29,13 @@ class SGASSender(Sender):
         self.destination = target.url
 
     def send(self, message: Message) -> Answer:
-        ids = [one.key for one in message.records]
-        if not all(map(str.isprintable, ids)):
+        sent_ids = {one.key: one.job_id for one in message.records}
+        if not all(map(str.isprintable, sent_ids)):
             import html  # noqa: PLC0415  it knows all of HTML's characters by name, and such names are rare
 
             # Of a name with characters that XML cannot carry the document has what is left.
             ids = [html.unescape(found) for found in _RECORD_ID.findall(self.unpack(message.data))]
-        sent_ids = dict(zip(ids, (one.job_id for one in message.records), strict=True))
+            sent_ids = dict(zip(ids, (one.job_id for one in message.records), strict=True))
         return insert(self._session, self.destination, message.data, sent_ids)
 
 

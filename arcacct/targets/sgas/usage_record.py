@@ -42,6 +42,7 @@ _LOGGER = f'<logger:LoggerName logger:version="{__version__}">arcacct</logger:Lo
 # One more SGAS would cut, and mark as cut.
 _LONGEST_JOINED_HOSTS = int(RULES["host"].most) - 1
 _LONGEST_SUBMIT_HOST = RULES["submit_host"].most
+_LONGEST_LOCAL_ID = RULES["local_job_id"].most
 _LARGEST_SPLIT_CPU_S = min(RULES["user_time"].most, RULES["kernel_time"].most)
 
 
@@ -75,29 +76,37 @@ def record_id(aar: AAR, options: UROptions) -> str:
 
 
 class Where(NamedTuple):
-    """Where a job ran, and what became of it."""
+    """Where and in what a job ran, and what became of it."""
 
     machine: str
+    place: tuple[str, str]
+    """Where SGAS counts it."""
     id_head: str
     """What the record's id has before the JobID."""
     escaped_id_head: str
     status: str
+    service_levels: str
     machine_name: str
     queue: str
     """With the project."""
+    environments: str
+    """With who says so."""
 
 
 def where(aar: AAR, options: UROptions) -> Where:
-    """The parts of a record that tell the machine, the queue and the status of the job."""
+    """The parts of a record that are the same for most jobs of a queue: of these there are few."""
     id_head = record_id(aar._replace(job_id=""), options)
     machine = machine_name(aar, options) or ""
     return Where(
         machine,
+        ("", machine),
         id_head,
         escape(id_head),
         f"<Status>{escape(aar.status)}</Status>",
+        _service_levels(aar.benchmark, aar.wn_instance),
         f"<MachineName>{escape(machine)}</MachineName>",
         element("Queue", aar.queue) + element("ProjectName", aar.project),
+        "".join([element("arc:RuntimeEnvironment", name) for name in aar.run_time_environments]) + _LOGGER,
     )
 
 
@@ -132,11 +141,14 @@ def written(
         kernel_s, scratch_bytes, stage_in_bytes, stage_out_bytes, client_host, transfers, lrms_submit, lrms_start,
         lrms_end,
     ) = _WRITTEN(aar)  # fmt: skip
-    (_, _, id_head, status, machine, queue), user, node, hosts, environments = shared
+    (_, _, _, id_head, status, node, machine, queue, environments), user, hosts = shared
     host = client_host_name(client_host) if client_host else ""
     client = submit_host(host) if 0 < len(host) <= _LONGEST_SUBMIT_HOST else ""
-    own_id, submitted = escape(job_id), iso_time(submit_time)
-    local_id, job_name = escape(local_id or ""), escape(job_name or "")
+    local_id, job_name = local_id or "", job_name or ""
+    names = f"{job_id}{local_id}{job_name}"
+    if escape(names) != names:
+        job_id, local_id, job_name = map(escape, (job_id, local_id, job_name))
+    submitted = iso_time(submit_time)
     started = submitted if options.start_time_source == "submit" else iso_time(start_time(aar, "lrms"))
     queued = f'<TimeInstant urf:type="lrmssubmit">{iso_time(lrms_submit)}</TimeInstant>' if lrms_submit else ""
     began = f'<TimeInstant urf:type="lrmsstart">{iso_time(lrms_start)}</TimeInstant>' if lrms_start else ""
@@ -150,8 +162,8 @@ def written(
         else f"<sgas:UserTime>PT{user_s}S</sgas:UserTime><sgas:KernelTime>PT{kernel_s}S</sgas:KernelTime>"
     )
     return (
-        f'<JobUsageRecord><RecordIdentity urf:recordId="{id_head}{own_id}" urf:createTime="{created}"/>'
-        f"<JobIdentity><GlobalJobId>{escape(global_job_id) if global_job_id else own_id}</GlobalJobId>"
+        f'<JobUsageRecord><RecordIdentity urf:recordId="{id_head}{job_id}" urf:createTime="{created}"/>'
+        f"<JobIdentity><GlobalJobId>{escape(global_job_id) if global_job_id else job_id}</GlobalJobId>"
         f"{f'<LocalJobId>{local_id}</LocalJobId>' if local_id else ''}</JobIdentity>{user}"
         f"{f'<JobName>{job_name}</JobName>' if job_name else ''}{status}"
         # These stand between Status and WallDuration, each told apart by its type. There are no zeros among them.
@@ -180,7 +192,9 @@ def local_job_id(aar: AAR, options: UROptions) -> str | None:
     if not aar.local_job_id:
         return None
     text = options.localid_prefix + aar.local_job_id
-    return None if len(text) > RULES["local_job_id"].most or carried(text).startswith("/") else text
+    if len(text) > _LONGEST_LOCAL_ID or ("/" in text and carried(text).startswith("/")):
+        return None
+    return text
 
 
 def user_identity(aar: AAR, options: UROptions) -> str:
@@ -224,9 +238,9 @@ def _attribute(fqan: FQAN, style: str) -> str:
     return f"<vo:Attribute>{inside}</vo:Attribute>"
 
 
-def service_levels(aar: AAR, _options: UROptions) -> str:
+def _service_levels(benchmark: str | None, kind: str | None) -> str:
     """What a core of the node was worth, and what kind of node it was."""
-    parsed, kind = parsed_benchmark(aar.benchmark), aar.wn_instance
+    parsed = parsed_benchmark(benchmark)
     instance = f'<ServiceLevel urf:type="wninstance">{escape(kind)}</ServiceLevel>' if kind else ""
     level = "" if parsed is None else f'<ServiceLevel urf:type="{parsed.type}">{parsed.value}</ServiceLevel>'
     return instance + level
@@ -255,17 +269,10 @@ def host_elements(aar: AAR, options: UROptions) -> str:
     return "".join([*found[1:], *found[:1]])
 
 
-def environments(aar: AAR, _options: UROptions) -> str:
-    """The run-time environments, and who says so."""
-    return "".join(element("arc:RuntimeEnvironment", name) for name in aar.run_time_environments) + _LOGGER
-
-
 SHARED: dict[Callable[[AAR, UROptions], Any], tuple[str, ...]] = {
-    where: ("endpoint_url", "queue", "project", "status"),
+    where: ("endpoint_url", "queue", "project", "status", "wn_instance", "benchmark", "run_time_environments"),
     user_identity: ("local_user", "user_dn", "vo", "fqans", "auth_groups"),
-    service_levels: ("wn_instance", "benchmark"),
     host_elements: ("node_names",),
-    environments: ("run_time_environments",),
 }
 """The parts of a record that come back with many jobs, and the values that each is made of."""
 
@@ -277,10 +284,7 @@ def _moved(transfers: tuple[Transfer, ...]) -> tuple[str, str]:
     SGAS refuses a transfer without a URL, and an element that holds nothing else.
     """
     parts: list[str] = []
-    began: list[int] = []
-    ended: list[int] = []
-    began_out: list[int] = []
-    ended_out: list[int] = []
+    began_in = ended_in = began_out = ended_out = None
     for url, size_bytes, started, finished, kind in transfers:
         escaped = escape(url)
         what = (
@@ -288,21 +292,21 @@ def _moved(transfers: tuple[Transfer, ...]) -> tuple[str, str]:
             f"<tr:StartTime>{iso_time(started)}</tr:StartTime><tr:EndTime>{iso_time(finished)}</tr:EndTime>"
         )
         if kind == "output":
-            began_out.append(started)
-            ended_out.append(finished)
+            began_out = started if began_out is None or started < began_out else began_out
+            ended_out = finished if ended_out is None or finished > ended_out else ended_out
             part = f"<tr:FileUpload>{what}</tr:FileUpload>"
         else:
-            began.append(started)
-            ended.append(finished)
+            began_in = started if began_in is None or started < began_in else began_in
+            ended_in = finished if ended_in is None or finished > ended_in else ended_in
             cached = "true" if kind == "cached_input" else "false"
             part = f"<tr:FileDownload>{what}<tr:RetrievedFromCache>{cached}</tr:RetrievedFromCache></tr:FileDownload>"
         if escaped:
             parts.append(part)
-    staging = (_lasted("stagein", began, ended) if began else "") + (
-        _lasted("stageout", began_out, ended_out) if began_out else ""
-    )
+    staging = _lasted("stagein", began_in, ended_in) + _lasted("stageout", began_out, ended_out)
     return staging, f"<tr:FileTransfers>{''.join(parts)}</tr:FileTransfers>" if parts else ""
 
 
-def _lasted(name: str, began: list[int], ended: list[int]) -> str:
-    return f'<TimeDuration urf:type="{name}">PT{max(max(ended) - min(began), 0)}S</TimeDuration>'
+def _lasted(name: str, began: int | None, ended: int | None) -> str:
+    if began is None or ended is None:
+        return ""
+    return f'<TimeDuration urf:type="{name}">PT{ended - began if ended > began else 0}S</TimeDuration>'

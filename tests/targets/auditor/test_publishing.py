@@ -171,7 +171,7 @@ def test_a_record_that_others_sent(site, server) -> None:
         server._stored[record_id] = one._replace(components=())
     site.sql("UPDATE DBConfig SET KeyValue = KeyValue WHERE KeyName = 'DBSCHEMA_VERSION'")
     con = open_publishing(site.settings.places)
-    con.execute("DELETE FROM MessageRecords")
+    con.execute("DELETE FROM SentRecords")
     con.execute("DELETE FROM Messages")
     con.execute("UPDATE Targets SET LastSeq = 0")
     con.close()

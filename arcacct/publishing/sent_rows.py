@@ -1,0 +1,392 @@
+"""
+How the records of messages stand in the ledger: narrow rows, with jobs, and what keys have in common, by number.
+
+What an older program wrote stands in FormerRecords until it is carried over (`former_rows`): who asks gets both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from operator import itemgetter
+from threading import local
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from arcacct.db.durable import taken_back
+from arcacct.db.engine import Connection
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.publishing.ledger import SentRecord
+
+MANY = 500
+"""As many ids as go into one question."""
+POSITION_BITS = 20
+"""Of the number of a record: its place in the message."""
+NEW_JOBS = 8192
+"""So many hashes of jobs are collected before they go to the others, in order."""
+_ROWS = 50
+"""So many rows go into one INSERT: two thirds of what they cost one by one."""
+_FORMS = 1000
+"""More forms of keys than this are none: such keys are kept as they are."""
+_WHOLE = 1, "\3"
+"""The form of a key of which nothing follows from anything else."""
+
+
+class VersionBefore(NamedTuple):
+    """What was accepted last of a job under a key, before a message."""
+
+    receiver_row: str | None
+    """The receiver's own number of the record."""
+    digest: bytes
+    given_id: int | None
+    wall_s: int | None
+
+
+def numbers(message_id: int) -> tuple[int, int]:
+    """From which number on, and below which, the records of a message stand."""
+    return message_id << POSITION_BITS, (message_id + 1) << POSITION_BITS
+
+
+def of_messages(columns: str, where: str) -> str:
+    """
+    A SELECT of ``columns`` of Messages, Record and Given (as in view MessageRecords), for what ``where`` asks of them.
+
+    Its parameters are those of ``columns`` and ``where``, by number.
+    """
+    rest = f"LEFT JOIN Given ON Given.GivenID = Record.GivenID WHERE {where}"
+    return (
+        # CROSS: from the messages to their records.
+        f"SELECT {columns} FROM Messages CROSS JOIN SentRows AS Record ON Record.Number >= Messages.MessageID << 20"
+        f" AND Record.Number < (Messages.MessageID + 1) << 20 {rest}"
+        f" UNION ALL SELECT {columns} FROM Messages CROSS JOIN FormerRecords AS Record USING (MessageID) {rest}"
+    )
+
+
+def has_former(con: Connection) -> bool:
+    """Whether there is anything left of what an older program wrote."""
+    return con.execute("SELECT 1 FROM FormerRecords WHERE MessageID > 0 LIMIT 1").fetchone() is not None
+
+
+def of_jobs(
+    con: Connection, columns: str, job_ids: Sequence[str], where: str, *values: object
+) -> list[tuple[Any, ...]]:
+    """
+    ``columns`` of Messages and Record (as in view MessageRecords) of each message that carried some jobs, oldest first.
+
+    Its ``values`` are those of ``where``, as ``?``. Any number of jobs.
+    """
+    found: list[tuple[Any, ...]] = []
+    former = has_former(con)
+    for start in range(0, len(job_ids), MANY):
+        some = job_ids[start : start + MANY]
+        # CROSS: from the jobs, or SQLite looks at every message that the target was ever sent.
+        asked = f"CROSS JOIN Messages ON Messages.MessageID = Record.MessageID WHERE {where} AND"
+        sources: list[tuple[str, Sequence[object]]] = []
+        if jobs := known_jobs(con, some):
+            sources.append((f"SentRows AS Record {asked} Record.Job", [*jobs.values()]))
+        if former:
+            sources.append((f"FormerRecords AS Record {asked} Record.JobID", some))
+        for source, ids in sources:
+            marks = ",".join("?" * len(ids))
+            rows = con.execute(
+                f"SELECT Record.MessageID, Record.Position, {columns} FROM {source} IN ({marks})", (*values, *ids)
+            )
+            found += rows.fetchall()
+    found.sort(key=itemgetter(0, 1))
+    return [row[2:] for row in found]
+
+
+def known_jobs(con: Connection, job_ids: Sequence[str]) -> dict[str, int]:
+    """The numbers of those of some jobs that were ever in a message (but for FormerRecords), by JobID."""
+    return _numbers_of(con).known(job_ids)
+
+
+class _JobNumbers:
+    """The numbers of jobs that a connection asked for lately: none is looked up twice, found or not."""
+
+    def __init__(self, con: Connection) -> None:
+        self._con = con
+        self._taken_back = taken_back()
+        (self._last,) = con.execute("SELECT coalesce(max(Job), 0) FROM Jobs").fetchone()
+        """The last job that was there when it was looked last. Who was not found is behind it, or nowhere."""
+        self._known: dict[str, int | None] = {}
+        self._record_ids: dict[int, int] = {}
+
+    def is_of(self, con: Connection) -> bool:
+        """Whether a connection may use it: what was added by a transaction that was taken back is no job."""
+        return self._con is con and self._taken_back == taken_back()
+
+    def known(self, job_ids: Sequence[str]) -> dict[str, int]:
+        """As `known_jobs`."""
+        if len(self._known) > NEW_JOBS:
+            self._known, self._record_ids = {}, {}
+        self._read_newest()
+        known = self._known
+        self._look_up([job_id for job_id in job_ids if job_id not in known])
+        return {job_id: job for job_id in job_ids if (job := known[job_id]) is not None}
+
+    def add(self, record_ids: Mapping[str, int]) -> dict[str, int]:
+        """Number jobs that are not known, with their RecordIDs, in the caller's transaction; their numbers."""
+        # `known` has read all that others added, and nobody else writes now.
+        numbered = range(self._last + 1, self._last + 1 + len(record_ids))
+        _insert(self._con, "Jobs", list(zip(numbered, record_ids, record_ids.values(), strict=True)))
+        hashes = zip(_hashes(record_ids), numbered, strict=True)
+        self._con.executemany("INSERT INTO NewJobHashes VALUES (?, ?)", hashes)
+        if numbered.start // NEW_JOBS != numbered.stop // NEW_JOBS:
+            self._con.execute("INSERT INTO JobHashes SELECT Hash, Job FROM NewJobHashes ORDER BY Hash, Job")
+            self._con.execute("DELETE FROM NewJobHashes")
+        added = dict(zip(record_ids, numbered, strict=True))
+        self._known.update(added)
+        self._record_ids.update(zip(numbered, record_ids.values(), strict=True))
+        self._last = numbered[-1]
+        return added
+
+    def renumber(self, record_ids: Mapping[str, int], jobs: Mapping[str, int]) -> None:
+        """Note under which RecordIDs known jobs were sent last: another life of the accounting database counts anew."""
+        known = self._record_ids
+        moved = {
+            job: record_id
+            for job_id, job in jobs.items()
+            if (record_id := record_ids[job_id]) and record_id != known[job]
+        }
+        self._con.executemany("UPDATE Jobs SET RecordID = ? WHERE Job = ?", [(one, job) for job, one in moved.items()])
+        known.update(moved)
+
+    def _read_newest(self) -> None:
+        rows = self._con.execute("SELECT Job, JobID, RecordID FROM Jobs WHERE Job > ?", (self._last,)).fetchall()
+        for job, job_id, record_id in rows:
+            self._known[job_id] = self._last = job
+            self._record_ids[job] = record_id
+
+    def _look_up(self, job_ids: Sequence[str]) -> None:
+        for start in range(0, len(job_ids), MANY):
+            some = job_ids[start : start + MANY]
+            hashes, marks = _hashes(some), ",".join("?" * len(some))
+            rows = self._con.execute(
+                "SELECT JobID, Job, RecordID FROM Jobs WHERE Job IN (SELECT Job FROM NewJobHashes WHERE Hash IN"
+                f" ({marks}) UNION ALL SELECT Job FROM JobHashes WHERE Hash IN ({marks}))",
+                hashes + hashes,
+            ).fetchall()
+            self._known.update(dict.fromkeys(some))
+            # Others may have the same hash: they are what they are.
+            self._known.update((job_id, job) for job_id, job, _record_id in rows)
+            self._record_ids.update((job, record_id) for _job_id, job, record_id in rows)
+
+
+class _Known(local):
+    """Of each thread: it has a connection of its own."""
+
+    numbers: _JobNumbers | None = None
+
+
+_KNOWN = _Known()
+
+
+def _numbers_of(con: Connection) -> _JobNumbers:
+    numbers = _KNOWN.numbers
+    if numbers is None or not numbers.is_of(con):
+        numbers = _KNOWN.numbers = _JobNumbers(con)
+    return numbers
+
+
+def all_jobs(con: Connection) -> Iterator[list[str]]:
+    """The JobIDs that were ever sent to anybody, some at a time, each once."""
+    after, page = 0, "SELECT Job, JobID FROM Jobs WHERE Job > ? ORDER BY Job LIMIT ?"
+    while rows := con.execute(page, (after, MANY)).fetchall():
+        yield [job_id for _job, job_id in rows]
+        after = rows[-1][0]
+    last, page = "", "SELECT DISTINCT JobID FROM FormerRecords WHERE JobID > ? ORDER BY JobID LIMIT ?"
+    while former := [job_id for (job_id,) in con.execute(page, (last, MANY))]:
+        known = known_jobs(con, former)
+        yield [job_id for job_id in former if job_id not in known]
+        last = former[-1]
+
+
+def note_given(con: Connection, message_id: int, job_id: str, key: str, given_id: int, wall_s: int) -> None:
+    """Note where the receiver counts a record of a message, and how much; in the caller's transaction."""
+    values = (given_id, wall_s, *numbers(message_id), job_id, key)
+    con.execute(
+        "UPDATE SentRecords SET (GivenID, Wall) = (?1, ?2) WHERE Number IN"
+        " (SELECT Number FROM SentRows WHERE Number >= ?3 AND Number < ?4 AND JobID = ?5 AND Key = ?6)",
+        values,
+    )
+    con.execute(
+        "UPDATE FormerRecords SET (GivenID, Wall) = (?, ?) WHERE MessageID = ? AND JobID = ? AND Key = ?",
+        (given_id, wall_s, message_id, job_id, key),
+    )
+
+
+def versions_before(
+    con: Connection, target: str, job_ids: Sequence[str], message_id: int
+) -> dict[tuple[str, str], VersionBefore]:
+    """By JobID and key: what a target accepted last of some jobs before a message."""
+    found = {}
+    rows_of: dict[int, list[str | None]] = {}
+    for job_id, key, number, position, packed, row, *values in of_jobs(
+        con,
+        "JobID, Key, Record.MessageID, Record.Position, ReceiverRows, ReceiverRow, Record.Digest, GivenID, Wall",
+        job_ids,
+        "Target = ? AND State = 'accepted' AND Record.MessageID < ?",
+        target,
+        message_id,
+    ):
+        if row is None and packed is not None:
+            if number not in rows_of:
+                rows_of[number] = unpacked_rows(packed)
+            row = rows_of[number][position]  # noqa: PLW2901  where this program notes it
+        found[job_id, key] = VersionBefore(row, *values)
+    return found
+
+
+def packed_rows(rows: Iterable[str | None]) -> str:
+    """The receiver's numbers of records, by position, as one text: each as its distance to the one before."""
+    packed: list[int | str | None] = []
+    last = 0
+    for row in rows:
+        if row is not None and row.isdecimal() and str(number := int(row)) == row:
+            packed.append(number - last)
+            last = number
+        else:
+            packed.append(row)
+    return json.dumps(packed, separators=(",", ":"))
+
+
+def unpacked_rows(packed: str | None) -> list[str | None]:
+    """What `packed_rows` was given; nothing for a message that has none."""
+    rows: list[str | None] = []
+    last = 0
+    for row in json.loads(packed or "[]"):
+        if isinstance(row, int):
+            last += row
+            rows.append(str(last))
+        else:
+            rows.append(row)
+    return rows
+
+
+def _hashes(job_ids: Iterable[str]) -> list[int]:
+    # As signed numbers: they take four bytes.
+    return [crc32(job_id.encode()) - 2**31 for job_id in job_ids]
+
+
+def _insert(con: Connection, table: str, rows: Sequence[tuple[object, ...]]) -> None:
+    """Insert rows of all columns of a table."""
+    several = len(rows) - len(rows) % _ROWS
+    if rows:
+        row = f"({','.join('?' * len(rows[0]))})"
+        for start in range(0, several, _ROWS):
+            values = list(chain.from_iterable(rows[start : start + _ROWS]))
+            con.execute(f"INSERT INTO {table} VALUES {','.join([row] * _ROWS)}", values)
+        con.executemany(f"INSERT INTO {table} VALUES {row}", rows[several:])
+
+
+def add(
+    con: Connection,
+    message_id: int,
+    records: Sequence[SentRecord],
+    given_ids: Iterable[int | None],
+    jobs: Mapping[str, int],
+    form_of: KeyForms | None = None,
+) -> None:
+    """
+    Write down the records of a message, in the caller's transaction.
+
+    ``given_ids``: for each the row of Given where the receiver counts it; ``None``: nowhere. ``jobs`` by JobID: see
+    `job_numbers`. ``form_of``: where the same transaction writes several messages.
+    """
+    form_of = form_of or KeyForms(con)
+    rows = []
+    number, _behind = numbers(message_id)
+    for (
+        job_id,
+        _id,
+        _seq,
+        end_time,
+        digest,
+        key,
+        notes,
+        _site,
+        _host,
+        wall_s,
+        replaced_id,
+        replaced_s,
+    ), given_id in zip(records, given_ids, strict=True):
+        form, rest = form_of.parts(key, job_id, end_time)
+        rows.append(
+            (number, jobs[job_id], end_time, digest, form, rest, notes, given_id, wall_s, replaced_id, replaced_s)
+        )
+        number += 1
+    _insert(con, "SentRecords", rows)
+
+
+def job_numbers(con: Connection, records: Iterable[SentRecord]) -> dict[str, int]:
+    """The numbers of the jobs of some records, by JobID; a new one for who has none, in the caller's transaction."""
+    record_ids = {one.job_id: one.record_id for one in records}
+    numbered = _numbers_of(con)
+    jobs = numbered.known(list(record_ids))
+    if jobs:
+        numbered.renumber(record_ids, jobs)
+    if len(jobs) < len(record_ids):
+        jobs |= numbered.add({job_id: one for job_id, one in record_ids.items() if job_id not in jobs})
+    return jobs
+
+
+class KeyForms:
+    """The forms of keys: for the messages of one transaction."""
+
+    def __init__(self, con: Connection) -> None:
+        """To be used in the caller's transaction."""
+        self._con = con
+        self._ids = {_WHOLE[1]: _WHOLE[0]}
+        self._ends: tuple[int, str, str] | None = None
+        """Of the last form that is nothing but a JobID between two texts: its number, and the texts."""
+
+    def parts(self, key: str, job_id: str, end_time: int) -> tuple[int, str]:
+        """The number of the form of a key, see table KeyForms, and what else is in it."""
+        if self._ends is not None:
+            form_id, before, behind = self._ends
+            if f"{before}{job_id}{behind}" == key and job_id.isprintable():
+                return form_id, ""
+        form, rest = _form(key, job_id, end_time)
+        form_id = self._ids.get(form, 0)
+        if not form_id:
+            form_id = self._ids[form] = self._known(form)
+        if form_id == _WHOLE[0]:
+            return form_id, key
+        before, found, behind = form.partition("\1")
+        if found and form.count("\2") + form.count("\3") == 0:
+            self._ends = form_id, before, behind
+        return form_id, rest
+
+    def _known(self, form: str) -> int:
+        found = self._con.execute("SELECT FormID FROM KeyForms WHERE Form = ?", (form,)).fetchone()
+        if found is not None:
+            return int(found[0])
+        (last,) = self._con.execute("SELECT max(FormID) FROM KeyForms").fetchone()
+        if last >= _FORMS:
+            return _WHOLE[0]
+        self._con.execute("INSERT INTO KeyForms VALUES (?, ?)", (last + 1, form))
+        return int(last) + 1
+
+
+def _form(key: str, job_id: str, end_time: int) -> tuple[str, str]:
+    if not key.isprintable() or not job_id:
+        return _WHOLE[1], key
+    form, rest = key, ""
+    before, found, behind = form.rpartition(job_id)
+    if found:
+        form = f"{before}\1{behind}"
+    if type(end_time) is int:
+        before, found, behind = form.rpartition(str(end_time))
+        if found:
+            form = f"{before}\2{behind}"
+    # The id in the batch system is the last text of a key of several.
+    before, found, behind = form.rpartition('"')
+    if found:
+        before, found, text = before.rpartition('"')
+        if found and text.isprintable():
+            form, rest = f'{before}"\3"{behind}', text
+    return form, rest
