@@ -13,7 +13,9 @@ from arcacct.cli.instants import INSTANT, MONTH
 from arcacct.cli.naming import target_option
 from arcacct.cli.outcomes import announce, exit_code, show
 from arcacct.cli.speech import complain, examples
+from arcacct.cli.working import at_work
 from arcacct.publishing import run
+from arcacct.publishing.this_run import Tally
 from arcacct.targets import plugs
 
 
@@ -66,6 +68,12 @@ def publish(
     targets = plugs(settings, target)
     planned = dry_run or write_to is not None
     complaints: list[str] = []
+    tallies: dict[str, Tally] = {}
+
+    def so_far() -> str:
+        records = sum(sent.records for tally in list(tallies.values()) for sent in list(tally.sent.values()))
+        return f", {records} records" if records else ""
+
     wishes = run.Wishes(
         now=now,
         since=since,
@@ -75,8 +83,10 @@ def publish(
         who=_name_of_user() if accepted else "",
         announce=announce,
         complain=complaints.append,
+        watch=tallies.__setitem__,
     )
-    outcomes = run.publish(settings, targets, wishes)
+    with at_work("planning" if planned else "publishing", so_far):
+        outcomes = run.publish(settings, targets, wishes)
     complain(*complaints)
     show(outcomes, planned=planned)
     return exit_code(outcomes, complaints)

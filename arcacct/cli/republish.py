@@ -14,6 +14,7 @@ from arcacct.cli.instants import INSTANT
 from arcacct.cli.naming import complete_target
 from arcacct.cli.outcomes import announce, exit_code, show
 from arcacct.cli.speech import complain, confirm, examples, say
+from arcacct.cli.working import at_work
 from arcacct.conf.settings import Settings, settings
 from arcacct.db import opening
 from arcacct.errors import UsageError
@@ -103,7 +104,8 @@ def republish(
     if not plan_only and write_to is None:
         opening.refuse_unasked(found.places)
     say(f"jobs that ended from {iso(period.from_s)} to before {iso(period.before_s)}", err=True)
-    planned = run.republish(found, targets, period, run.Wishes(dry_run=True, write_to=write_to, announce=announce))
+    with at_work("planning"):
+        planned = run.republish(found, targets, period, run.Wishes(dry_run=True, write_to=write_to, announce=announce))
     show(planned, planned=True)
     if plan_only or write_to is not None:
         return exit_code(planned)

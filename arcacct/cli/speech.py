@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from threading import Lock
 
 import click
 
@@ -16,6 +17,11 @@ from arcacct.errors import ArcacctError
 from arcacct.wording import LONGEST, fit
 
 _LONGEST_ON_A_TERMINAL = 10_000
+_WIPE = "\r\033[K"
+"""Empties the line of a terminal."""
+_drawing = Lock()
+_drawn = False
+"""Whether a line that says that a command is at work stands on the terminal."""
 
 
 class Coloured(str):
@@ -31,7 +37,7 @@ def say(*parts: str, err: bool = False) -> None:
     A script that reads it finds ordinary names as they are, and one line for each, whatever they contain.
     """
     limit = LONGEST if err else _LONGEST_ON_A_TERMINAL if sys.stdout.isatty() else None
-    click.echo("".join(part if isinstance(part, Coloured) else fit(part, limit, "\t") for part in parts), err=err)
+    _echo("".join(part if isinstance(part, Coloured) else fit(part, limit, "\t") for part in parts), err=err)
 
 
 def complain(*complaints: str) -> None:
@@ -46,7 +52,14 @@ def data(line: str) -> None:
         say(line)
     else:
         # Else click would take out of it what are colours on a terminal.
-        click.echo(line, color=True)
+        _echo(line, color=True)
+
+
+def _echo(line: str, *, err: bool = False, color: bool | None = None) -> None:
+    """A line, in the place of the one that says that a command is at work."""
+    if _drawn:
+        redraw("")
+    click.echo(line, err=err, color=color)
 
 
 def block(text: str, out: Callable[[str], None] = say) -> None:
@@ -68,7 +81,10 @@ def confirm(question: str) -> None:
 
 def redraw(text: str) -> None:
     """Write over the line of a terminal on which a command says that it is at work; empty: remove it."""
-    click.echo(f"\r{fit(text)}" if text else "\r\033[K", nl=False, err=True)
+    global _drawn  # noqa: PLW0603  there is one terminal
+    with _drawing:
+        click.echo(f"{_WIPE}{fit(text)}", nl=False, err=True)
+        _drawn = bool(text)
 
 
 def examples(*lines: str) -> str:

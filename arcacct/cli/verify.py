@@ -17,6 +17,7 @@ from arcacct.cli.context import settings_of
 from arcacct.cli.instants import MONTH, zone_of
 from arcacct.cli.speech import block, data, examples, say
 from arcacct.cli.tables import FORMATS, show
+from arcacct.cli.working import at_work
 from arcacct.db import opening
 from arcacct.errors import UsageError
 from arcacct.gridengine import figures as of_gridengine
@@ -93,6 +94,7 @@ def verify(
     groups: dict[str, list[Group]] = {}
     with (
         opening.translating(settings.places.database),
+        at_work("comparing"),
         closing(opening.read_accounting(settings.places)) as ours,
         closing(opening.read_publishing(settings.places)) as ledger,
         closing(compare(settings, ours, ledger, month, portal)) as report,

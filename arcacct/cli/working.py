@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Event
+from threading import Event, Thread
 
 import click
 
-from arcacct.cli.speech import complain, say
+from arcacct.cli.speech import complain, redraw, say
 from arcacct.jobs.rejected import Retried
+
+_PATIENCE_S = 1.0
+_TURN_S = 0.25
+_TURNS = "|/-\\"
 
 wait_option = click.option(
     "--wait",
@@ -71,6 +77,36 @@ def progress(label: str, *, has_end: bool = True) -> Iterator[Callable[[int, int
             bar.update(done - bar.pos)
 
         yield show
+
+
+@contextmanager
+def at_work(doing: str, so_far: Callable[[], str] = str) -> Iterator[None]:
+    """
+    On a terminal, of what cannot say how much there is to do: that it is at work, once it takes longer than a second.
+
+    ``so_far``: what else there is to be said, asked from another thread.
+    """
+    if not sys.stderr.isatty():
+        yield
+        return
+    began, ended = time.monotonic(), Event()
+
+    def draw() -> None:
+        wait_s = _PATIENCE_S
+        for turn in itertools.cycle(_TURNS):
+            if ended.wait(wait_s):
+                return
+            redraw(f"{doing} {turn} {time.monotonic() - began:.0f} s{so_far()}")
+            wait_s = _TURN_S
+
+    drawing = Thread(target=draw, daemon=True)
+    drawing.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        drawing.join()
+        redraw("")
 
 
 STOPPED = 130

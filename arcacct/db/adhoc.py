@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from _sqlite3 import Connection
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -64,11 +64,9 @@ class _Refusals(list[str]):
 
 
 @contextmanager
-def answered(
-    con: Connection, sql: str, limits: QueryLimits, at_work: Callable[[], bool] = lambda: True
-) -> Iterator[Result]:
+def answered(con: Connection, sql: str, limits: QueryLimits) -> Iterator[Result]:
     """
-    Run one statement that reads; ``at_work`` is called while it runs.
+    Run one statement that reads.
 
     Raises UsageError for one that is refused or is no SQL, InputError when it takes more than ``limits``, StoreBusy
     when the database is locked; also while the rows come. The connection is good for nothing else after.
@@ -90,7 +88,7 @@ def answered(
     if isinstance(con, Foreign):
         con.more_time(limits.seconds)
     with (
-        watched(con, lambda: at_work() and time.monotonic() - began < limits.seconds),
+        watched(con, lambda: time.monotonic() - began < limits.seconds),
         _explaining(sql, limits, refusals),
     ):
         cursor = con.execute(sql)
