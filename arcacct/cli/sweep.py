@@ -52,7 +52,8 @@ def sweep(
     Record what hooks have spooled or missed.
 
     Drains the spool, then compares every job of the control directory with the database, which is made if it is
-    missing. Prints what was done, and on stderr what could not be used; exits with 65 if there was any of that, and the rest is recorded.
+    missing. Prints what was done, and on stderr what could not be used; exits with 65 if there was any of that, and the
+    rest is recorded.
     Of a job in progress of which nothing is left in the control directory the end is taken from A-REX's own database,
     or it becomes aborted; not so with --controldir and a database that has jobs of other directories too.
     """
