@@ -25,6 +25,7 @@ from arcacct.jobs import aborting
 from arcacct.publishing.floor import held_text
 from arcacct.publishing.instants import iso
 from arcacct.targets import plugs
+from arcacct.wording import count_of
 
 DAY_S = 86400
 HOUR_S = 3600
@@ -190,7 +191,10 @@ def _database_checks(found: Health) -> Iterator[Check]:
     if found.problem is not None:
         yield Check("database", CRITICAL, found.problem)
     elif found.recorded is not None:
-        size = f"{found.size_bytes / 2**20:.1f} MiB, schema {found.recorded.schema}, {found.recorded.jobs} jobs"
+        size = (
+            f"{found.size_bytes / 2**20:.1f} MiB, schema {found.recorded.schema}, "
+            f"{count_of(found.recorded.jobs, 'job')}"
+        )
         yield Check("database", OK, f"{found.database}: {size}")
     if found.writer is not None:
         yield Check("lock", CRITICAL, f"process {found.writer} keeps the database locked: hooks spool until it ends")
@@ -199,7 +203,7 @@ def _database_checks(found: Health) -> Iterator[Check]:
     if found.recorded is not None and found.recorded.foreign_records:
         text = (
             f"{found.recorded.foreign_records} of the newest records were written by another program: if A-REX writes"
-            " this file it loses rows; give ours another path (database= in arcacct.conf)"
+            " this file it loses rows; give arcacct another path (database= in arcacct.conf)"
         )
         yield Check("writers", CRITICAL, text)
 
@@ -211,7 +215,10 @@ def _figures_checks(target: TargetState) -> Iterator[Check]:
     if target.names_in_doubt:
         yield Check(f"{target.name} figures", CRITICAL, target.names_in_doubt)
     for one in target.refused_sums:
-        what = f"{one.year:04d}-{one.month:02d}: a record of {one.kind} refused in {one.refusals} runs: {one.reason}"
+        what = (
+            f"{one.year:04d}-{one.month:02d}: a record of {one.kind} refused in "
+            f"{count_of(one.refusals, 'run')}: {one.reason}"
+        )
         severity = OK if one.refusals == 1 else WARNING
         yield Check(f"{target.name} sums", severity, f"{what}; each run sends it again")
     if target.in_doubt:
@@ -234,7 +241,10 @@ def _recorder_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
             # Nothing is wrong with us, but a megabyte of .diag is worth a look.
             cut_files = found.recorded.cut_files
             files = f", {cut_files} of them with a file above 1 MiB" if cut_files else ""
-            text = f"{found.recorded.cut_records} records of the last day lack something{files}"
+            text = (
+                f"{count_of(found.recorded.cut_records, 'record')} of the last day cut short, since a file or "
+                f"value was too long{files}"
+            )
             severity = WARNING if cut_files else OK
             yield Check("cut", severity, f'{text}: see `arcacct query "SELECT * FROM v1_record_notes"`')
         rejected = found.recorded.rejected
@@ -247,8 +257,8 @@ def _recorder_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
             yield Check("imports", WARNING, text)
     if found.on_hold:
         text = (
-            f"{found.on_hold} jobs have ended, and nothing tells what they used: {aborting.WAYS_OUT}; `arcacct verify`"
-            " of their month names them"
+            f"{count_of(found.on_hold, 'job')} ended and of unknown usage: {aborting.WAYS_OUT}; `arcacct verify` of the"
+            " month names them"
         )
         yield Check("vanished", WARNING, text)
     spool = found.spool
@@ -256,10 +266,10 @@ def _recorder_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
     text = "empty"
     if spool.oldest_s is not None:
         severity = max(severity, _over(found.now - spool.oldest_s, limits.spool_s))
-        text = f"{spool.files} events, the oldest from {_ago(found.now, spool.oldest_s)}"
+        text = f"{count_of(spool.files, 'event')}, the oldest from {_ago(found.now, spool.oldest_s)}"
     if spool.unusable:
         severity = max(severity, WARNING)
-        text += f"; {spool.unusable} files set aside in spool/unusable"
+        text += f"; {count_of(spool.unusable, 'file')} set aside in spool/unusable"
     yield Check("spool", severity, text)
 
 
@@ -267,13 +277,16 @@ def _target_check(now: int, state: TargetState, limits: Thresholds) -> Check:
     parts = ["never published" if state.last_success_s is None else f"last success {_ago(now, state.last_success_s)}"]
     severity = OK
     if state.waiting.records and state.waiting.oldest_end_s is not None:
-        parts.append(f"{state.waiting.records} records wait, the oldest ended {_ago(now, state.waiting.oldest_end_s)}")
+        parts.append(
+            f"{count_of(state.waiting.records, 'record')} waiting, the oldest ended "
+            f"{_ago(now, state.waiting.oldest_end_s)}"
+        )
         # Not before they could have gone: when they ended, or when the target was due.
         severity = _over(now - max(state.waiting.oldest_end_s, state.due_s), limits.unsent_s)
     else:
-        parts.append("nothing waits")
+        parts.append("nothing waiting")
     if state.unanswered:
-        parts.append(f"{state.unanswered} messages without an answer")
+        parts.append(f"{count_of(state.unanswered, 'message')} without an answer")
     # What is held is told by a check of its own.
     if (
         state.last_error
@@ -285,7 +298,8 @@ def _target_check(now: int, state: TargetState, limits: Thresholds) -> Check:
         parts.append(f"last error: {' '.join(state.last_error.split())}")
     if state.never_sent:
         parts.append(
-            f"{state.never_sent} jobs that ended before {iso(state.start_s)} were never sent (`arcacct republish` does)"
+            f"{count_of(state.never_sent, 'job')} from before {iso(state.start_s)} never sent (`arcacct republish` "
+            "sends them)"
         )
     parts.append("due" if state.due_s <= now else f"due {iso(state.due_s)}")
     return Check(state.name, severity, "; ".join(parts))
@@ -302,9 +316,9 @@ def _quarantine_check(now: int, target: TargetState, limits: Thresholds) -> Chec
         # Tried again for days: whoever refuses them, it is not by chance.
         severity = max(severity, _over(now - once.since_s, limits.unsent_s))
         when = "with the next run" if once.next_s <= now else f"from {iso(once.next_s)}"
-        parts.append(f"{once.records} refused and tried again {when}, the first refused {_ago(now, once.since_s)}")
+        parts.append(f"{once.records} refused, to be tried again {when}, the first refused {_ago(now, once.since_s)}")
     if ahead is not None:
-        parts.append(f"{ahead.records} end in the future by this host's clock and wait until {iso(ahead.next_s)}")
+        parts.append(f"{ahead.records} with an end in the future by this host's clock, held until {iso(ahead.next_s)}")
     text = ", ".join(parts) or "nothing set aside"
     todo = "" if severity == OK else ": see `arcacct quarantine list`"
     return Check(f"{target.name} quarantine", severity, text + todo)
@@ -318,7 +332,7 @@ def _host_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
         left = end - found.now
         limit = limits.certificate_s
         severity = CRITICAL if left < limit.critical else WARNING if left < limit.warning else OK
-        text = f"expired {_ago(found.now, end)}" if left <= 0 else f"{left // DAY_S} days left"
+        text = f"expired {_ago(found.now, end)}" if left <= 0 else f"{count_of(left // DAY_S, 'day')} left"
         yield Check("certificate", severity, f"{path}: {text}")
     event = None if found.recorded is None else found.recorded.last_event_s
     if event is not None and event > found.now + _CLOCK_TOLERANCE_S:

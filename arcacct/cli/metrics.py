@@ -59,7 +59,7 @@ Value = tuple[str, float | None, tuple[str, ...]]
 @threshold_options
 def metrics(ctx: click.Context, output: str | None, limits: health.Thresholds) -> None:
     """
-    The same for Prometheus, as a file for its textfile collector.
+    Print the health metrics for Prometheus, or write them for its textfile collector.
 
     What is not known is left out. Run it from a timer, as a user who may read the databases and write the file.
     """

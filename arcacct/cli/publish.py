@@ -25,9 +25,12 @@ from arcacct.targets import plugs
     )
 )
 @target_option
-@click.option("--now", is_flag=True, help="Also targets whose urdelivery_frequency is not over.")
+@click.option("--now", is_flag=True, help="Ignore urdelivery_frequency: send also to targets that are not due yet.")
 @click.option(
-    "--since", type=INSTANT, metavar="TIME", help="Also jobs that ended since then and were never sent, and now."
+    "--since",
+    type=INSTANT,
+    metavar="TIME",
+    help="Also send unsent jobs that ended at or after TIME, and ignore urdelivery_frequency.",
 )
 @click.option(
     "--accept-lower",
@@ -35,7 +38,7 @@ from arcacct.targets import plugs
     multiple=True,
     type=MONTH,
     metavar="YYYY-MM",
-    help="Send a month that is held, with what the database has of it; remembered with your name. May be repeated.",
+    help="Send this held month with the figures that the database has now; your name is noted. May be repeated.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be sent; send nothing.")
 @click.option("--write-to", metavar="DIR", help="Write exactly what would be sent into a directory; send nothing.")

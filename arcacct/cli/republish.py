@@ -54,10 +54,14 @@ def _period(from_s: int | None, to_s: int | None, after_s: int | None, till_s: i
         "arcacct republish --from 2026-10-01 --to 2026-11-01 --target apel:egi --yes",
     ),
 )
-@click.option("--from", "from_s", type=INSTANT, metavar="TIME", help="Jobs that ended at this time or later,")
-@click.option("--to", "to_s", type=INSTANT, metavar="TIME", help="and before this one.")
-@click.option("-b", "--end-from", "after_s", type=INSTANT, metavar="TIME", help="As arcctl: later than this time,")
-@click.option("-e", "--end-till", "till_s", type=INSTANT, metavar="TIME", help="up to and with this one.")
+@click.option("--from", "from_s", type=INSTANT, metavar="TIME", help="Start of the period (inclusive).")
+@click.option("--to", "to_s", type=INSTANT, metavar="TIME", help="End of the period (exclusive).")
+@click.option(
+    "-b", "--end-from", "after_s", type=INSTANT, metavar="TIME", help="Start of the period as in arcctl (exclusive)."
+)
+@click.option(
+    "-e", "--end-till", "till_s", type=INSTANT, metavar="TIME", help="End of the period as in arcctl (inclusive)."
+)
 @click.option(
     "-t",
     "--target",
@@ -66,8 +70,8 @@ def _period(from_s: int | None, to_s: int | None, after_s: int | None, till_s: i
     shell_complete=complete_target,
     help="Only this target: sgas:x, apel:x, directory:x, or x.",
 )
-@click.option("-a", "--apel-url", metavar="URL", help="A receiver that is not configured: AMS at this URL.")
-@click.option("-s", "--sgas-url", metavar="URL", help="A receiver that is not configured: SGAS at this URL.")
+@click.option("-a", "--apel-url", metavar="URL", help="Send to AMS at this URL, which need not be configured.")
+@click.option("-s", "--sgas-url", metavar="URL", help="Send to SGAS at this URL, which need not be configured.")
 @click.option("--apel-topic", "topic", metavar="TOPIC", help="With --apel-url: the topic.")
 @click.option("--apel-project", "project", metavar="PROJECT", help="With --apel-url: the project.")
 @click.option("--apel-messages", metavar="KIND", help="With --apel-url: the kind of messages.")
@@ -77,7 +81,7 @@ def _period(from_s: int | None, to_s: int | None, after_s: int | None, till_s: i
 @click.option("--urbatchsize", metavar="N", help="With a URL: records in one message.")
 @click.option("--plan", "--dry-run", "plan_only", is_flag=True, help="Show the plan and stop: send nothing.")
 @click.option("--write-to", metavar="DIR", help="Write exactly what would be sent into a directory; send nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask on a terminal.")
+@click.option("--yes", is_flag=True, help="Go on without asking.")
 @click.pass_context
 @together(_period, "period", ("from_s", "to_s", "after_s", "till_s"))
 @together(_AdHoc, "ad_hoc")

@@ -13,7 +13,7 @@ from threading import Lock
 
 import click
 
-from arcacct.errors import ArcacctError
+from arcacct.errors import ArcacctError, UsageError
 from arcacct.wording import LONGEST, fit
 
 _LONGEST_ON_A_TERMINAL = 10_000
@@ -77,6 +77,15 @@ def say_error(error: ArcacctError, before: str = "arcacct: ", *, err: bool = Tru
 def confirm(question: str) -> None:
     """Ask on stderr whether to go on; raises click.Abort when the answer is no."""
     click.confirm(fit(question), abort=True, err=True)
+
+
+def ask(question: str, *, yes: bool) -> None:
+    """`confirm`, unless ``yes``. Raises UsageError where nobody is there to be asked."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(f"{question} nobody can be asked without a terminal: say --yes")
+    confirm(question)
 
 
 def redraw(text: str) -> None:

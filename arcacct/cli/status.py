@@ -24,7 +24,7 @@ _COLOURS = ("green", "yellow", "red", "magenta")
 @threshold_options
 def status(ctx: click.Context, as_json: bool, limits: health.Thresholds) -> int:
     """
-    Whether all is well, on one screen and by exit code.
+    Tell whether all is well, on one screen and by exit code.
 
     Exits as monitoring plug-ins do: 0 all is well, 1 warning, 2 critical, 3 unknown. The first line is the verdict.
     Needs nothing but the right to read the databases (read_group=) and the certificates.

@@ -55,7 +55,9 @@ _HOUR_S = 3600
 )
 @click.option("--sacct", default="sacct", show_default=True, metavar="PROGRAM", help="With --lrms slurm: its path.")
 @click.option("--timezone", metavar="ZONE", help="With --lrms slurm:FILE: zone of its times; else this host's.")
-@click.option("--all", "everything", is_flag=True, help=f"Every difference, not only {_SHOWN} of each place.")
+@click.option(
+    "--all", "everything", is_flag=True, help=f"Show every difference, not only the first {_SHOWN} of each place."
+)
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="As in query.")
 @click.pass_context
 def verify(

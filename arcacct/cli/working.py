@@ -14,6 +14,7 @@ import click
 
 from arcacct.cli.speech import complain, redraw, say
 from arcacct.jobs.rejected import Retried
+from arcacct.wording import count_of
 
 _PATIENCE_S = 1.0
 _TURN_S = 0.25
@@ -25,7 +26,7 @@ wait_option = click.option(
     default=24,
     show_default=True,
     metavar="HOURS",
-    help="How long a job waits for A-REX to finish one that it may be.",
+    help="Hours to wait before recording a possible ARC job as local.",
 )
 
 
@@ -115,14 +116,14 @@ STOPPED = 130
 
 def tell_retried(done: Retried) -> None:
     """What became of rejected records that were tried again."""
-    say(f"{done.tried} rejected records tried again: {done.good} can be used now")
+    say(f"{count_of(done.tried, 'rejected record')} tried again: {done.good} can be used now")
     if done.needs_file:
         complain(
-            f"of {done.needs_file} further records not all is kept: import the files again that "
-            "`arcacct import rejected` names, with --retry"
+            f"{count_of(done.needs_file, 'further record')} too long to be kept whole: import the files that "
+            "`arcacct import rejected` names again, with --retry"
         )
 
 
-def tell_counts(*counts: tuple[int, str]) -> None:
-    """What an import could not do, or left out; nothing of what there was none of."""
-    complain(*(f"{number} {what}" for number, what in counts if number))
+def tell_counts(*counts: tuple[int, str, str]) -> None:
+    """Number, name of one and the rest of what an import could not do or left out; nothing where the number is 0."""
+    complain(*(f"{count_of(number, what)}{rest}" for number, what, rest in counts if number))

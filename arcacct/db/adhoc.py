@@ -19,6 +19,7 @@ from sqlite_utils.utils import dedupe_keys
 
 from arcacct.db.foreign import Foreign, watched
 from arcacct.errors import InputError, StoreBusy, UsageError
+from arcacct.wording import count_of
 
 MIB = 2**20
 _LARGEST_VALUE = 16 * MIB
@@ -129,7 +130,9 @@ class _Row:
 def _counted(cursor: sqlite3.Cursor, limits: QueryLimits, row: _Row) -> Iterator[tuple[Any, ...]]:
     for number, values in enumerate(cursor):
         if number == limits.rows:
-            raise InputError(f"the query has more than {limits.rows} rows: add a LIMIT, or raise --max-rows")
+            raise InputError(
+                f"the query has more than {count_of(limits.rows, 'row')}: add a LIMIT, or raise --max-rows"
+            )
         row.take(sum(len(value) for value in values if isinstance(value, bytes)))
         yield values
         row.begin()

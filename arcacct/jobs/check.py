@@ -21,6 +21,7 @@ from arcacct.files.foreign import private
 from arcacct.jobs import cells
 from arcacct.jobs.recorder import CHILDREN
 from arcacct.jobs.statuses import SQL_FINAL
+from arcacct.wording import count_of
 
 _SHOWN = 10
 _SLICE_RECORDS = 100_000
@@ -195,7 +196,7 @@ def _orphans(con: Connection, table: str, low: object, high: object) -> list[str
         f"SELECT count(*) FROM {table} LEFT JOIN AAR ON AAR.RecordID = {table}.RecordID WHERE AAR.RecordID IS NULL"
         f" AND {_between(f'{table}.RecordID', low, high)}"
     ).fetchone()
-    return [f"{table}: {count} rows belong to no record{f' (from {low} on)' if low else ''}"] if count else []
+    return [f"{table}: {count_of(count, 'row')} without a record{f' (from {low} on)' if low else ''}"] if count else []
 
 
 def _unlogged(con: Connection, low: object, high: object) -> list[str]:

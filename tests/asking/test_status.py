@@ -102,7 +102,7 @@ def test_nothing_new_is_well(site) -> None:
     done = arcacct("--config", site.conf, "status")
 
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "OK")
-    assert "nothing waits" in done.stdout
+    assert "nothing waiting" in done.stdout
 
 
 def test_a_target_that_is_down_for_two_days(site) -> None:
@@ -114,7 +114,7 @@ def test_a_target_that_is_down_for_two_days(site) -> None:
 
     assert list(found) == ["sgas:s"]
     assert found["sgas:s"].severity == health.WARNING
-    assert "5 records wait" in found["sgas:s"].text
+    assert "5 records waiting" in found["sgas:s"].text
     assert "connection refused" in found["sgas:s"].text
 
 
@@ -144,9 +144,10 @@ def test_a_record_that_waits_for_another_try(site, days, severity) -> None:
 
     said = {check["subject"]: check for check in json.loads(done.stdout)}["sgas:s quarantine"]
     assert said["severity"] == done.returncode == severity
-    assert said["text"].startswith("1 refused and tried again from 2038-01-19T03:14:08Z")
-    (line,) = arcacct("--config", site.conf, "quarantine", "list").stdout.splitlines()
-    assert line.split()[1] == "held"
+    assert said["text"].startswith("1 refused, to be tried again from 2038-01-19T03:14:08Z")
+    header, line = arcacct("--config", site.conf, "quarantine", "list").stdout.splitlines()
+    assert header.split() == ["target", "state", "job", "ended", "reason"]
+    assert line.split()[:2] == ["sgas:s", "held"]
     assert line.endswith("refused by the receiver: HTTP 413; tried again from 2038-01-19T03:14:08Z")
 
 
@@ -216,7 +217,7 @@ def test_a_job_that_nobody_knows_the_usage_of(site) -> None:
     found = site.status()
 
     assert found["vanished"].severity == health.WARNING
-    assert "1 jobs have ended" in found["vanished"].text
+    assert "1 job ended and of unknown usage" in found["vanished"].text
     assert "--give-up JOBID" in found["vanished"].text
     told = arcacct("--config", site.conf, "job", "why", job_id).stdout
     assert "its files are gone, and nothing tells what it used" in told
@@ -353,10 +354,16 @@ def test_records_that_lack_something(site) -> None:
     assert cut() == []
     for field in ("transfers", "node_names"):
         site.update(note, 1, field, int(time.time()))
-    assert cut() == [(health.OK, f"1 records of the last day lack something{see}")]
+    assert cut() == [(health.OK, f"1 record of the last day cut short, since a file or value was too long{see}")]
     site.update(note, 2, "diag", int(time.time()))
     assert cut() == [
-        (health.WARNING, f"2 records of the last day lack something, 1 of them with a file above 1 MiB{see}")
+        (
+            health.WARNING,
+            (
+                "2 records of the last day cut short, since a file or value was too long, 1 of them with a file above"
+                f" 1 MiB{see}"
+            ),
+        )
     ]
     assert "arcacct_cut_records 2.0" in arcacct("--config", site.conf, "metrics").stdout
 

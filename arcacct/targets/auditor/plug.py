@@ -18,6 +18,7 @@ from arcacct.targets.auditor.record import DOCUMENT, RecordOptions, headnode, re
 from arcacct.targets.auditor.rules import LONGEST_NAME
 from arcacct.targets.parts import SharedParts
 from arcacct.targets.postgresql import quoted
+from arcacct.wording import count_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class AuditorPlug(Plug):
         keys = outdated(con, self.target)
         ids = ",\n  ".join(map(quoted, keys))
         return f"""\
--- For the administrator of {self.target.url}: {len(keys)} records that were corrected after they were published.
+-- For the administrator of {self.target.url}: {count_of(len(keys), "record")} corrected after publishing.
 -- They are sent once more; plugins report months before the previous one again only when they are asked to.
 BEGIN;
 DELETE FROM auditor_accounting WHERE record_id IN (
