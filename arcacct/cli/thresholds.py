@@ -14,6 +14,8 @@ _OPTIONS = {
     "spool_s": ("spool-age", HOUR_S, "H", "hours that an event is in the spool"),
     "certificate_s": ("certificate", DAY_S, "D", "days that a certificate is still good"),
     "quarantined": ("quarantine", 1, "N", "records that a target refuses"),
+    "backup_s": ("backup", DAY_S, "D", "days since the last backup"),
+    "free_mib": ("disk", 1, "MIB", "MiB that are left on the disk of the databases"),
 }
 
 
