@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from arcacct.cli.speech import say, say_error
+from arcacct.cli.speech import WARNING, say, say_error
 from arcacct.errors import InputError, TargetBusy
 from arcacct.wording import count_of
 
@@ -19,7 +19,7 @@ def show(outcomes: Sequence[Outcome], *, planned: bool = False) -> None:
     """One line for each target and kind of message; notes and errors on stderr."""
     verb = "would send" if planned else "sent"
     if not outcomes:
-        say("no targets are configured: nothing is published; see `arcacct config check`", err=True)
+        say("no targets are configured: nothing is published; see `arcacct config check`", err=True, priority=WARNING)
     for outcome in outcomes:
         if outcome.skipped is not None:
             say(f"{outcome.target}: {outcome.skipped}")

@@ -67,7 +67,7 @@ def publish(
         # What is accepted holds for the whole of a month: not for one of which nobody knows anything.
         if (year, month) > time.gmtime()[:2]:
             raise click.UsageError(f"--accept-lower: {year:04d}-{month:02d} has not begun yet")
-    settings = settings_of(ctx)
+    settings = settings_of(ctx, to_publish=True)
     targets = plugs(settings, target)
     planned = dry_run or write_to is not None
     complaints: list[str] = []

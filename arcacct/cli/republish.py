@@ -140,7 +140,7 @@ def _targets(
     if url is None:
         if given:
             raise UsageError(f"--{min(given).replace('_', '-')} goes with --apel-url or --sgas-url")
-        found = settings_of(ctx)
+        found = settings_of(ctx, to_publish=True)
         return found, plugs(found, name)
     kind = "arex/jura/apel" if apel_url else "arex/jura/sgas"
     conf = conf_of(ctx)

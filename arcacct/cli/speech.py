@@ -7,9 +7,11 @@ terminal, and hides the secrets of the run.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from threading import Lock
+from typing import TextIO
 
 import click
 
@@ -22,6 +24,8 @@ _WIPE = "\r\033[K"
 _drawing = Lock()
 _drawn = False
 """Whether a line that says that a command is at work stands on the terminal."""
+ERROR, WARNING, INFO = 3, 4, 6
+"""Priorities of syslog, as the journal reads them from the beginning of a line (sd-daemon(3))."""
 
 
 class Coloured(str):
@@ -30,20 +34,23 @@ class Coloured(str):
     __slots__ = ()
 
 
-def say(*parts: str, err: bool = False) -> None:
+def say(*parts: str, err: bool = False, priority: int = INFO) -> None:
     """
     One line for people, on stdout or on stderr; what is for stderr or a terminal has an end.
+
+    ``priority``: what the journal is told of a line on stderr, where that is the journal.
 
     A script that reads it finds ordinary names as they are, and one line for each, whatever they contain.
     """
     limit = LONGEST if err else _LONGEST_ON_A_TERMINAL if sys.stdout.isatty() else None
-    _echo("".join(part if isinstance(part, Coloured) else fit(part, limit, "\t") for part in parts), err=err)
+    before = f"<{priority}>" if err and _is_journal(sys.stderr) else ""
+    _echo(before + "".join(part if isinstance(part, Coloured) else fit(part, limit, "\t") for part in parts), err=err)
 
 
 def complain(*complaints: str) -> None:
     """What is wrong beside the answer, on stderr: a line for each."""
     for complaint in complaints:
-        say(f"arcacct: {complaint}", err=True)
+        say(f"arcacct: {complaint}", err=True, priority=WARNING)
 
 
 def data(line: str) -> None:
@@ -71,7 +78,19 @@ def block(text: str, out: Callable[[str], None] = say) -> None:
 def say_error(error: ArcacctError, before: str = "arcacct: ", *, err: bool = True) -> None:
     """The lines of an error."""
     for number, line in enumerate(error.args):
-        say(f"{'' if number else before}{line}", err=err)
+        say(f"{'' if number else before}{line}", err=err, priority=ERROR)
+
+
+def _is_journal(stream: TextIO) -> bool:
+    """Whether a stream leads to the journal of systemd: it says by which device and inode (systemd.exec(5))."""
+    told = os.environ.get("JOURNAL_STREAM")
+    if not told:
+        return False
+    try:
+        status = os.fstat(stream.fileno())
+    except (OSError, ValueError):
+        return False
+    return told == f"{status.st_dev}:{status.st_ino}"
 
 
 def confirm(question: str) -> None:

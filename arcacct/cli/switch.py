@@ -67,7 +67,7 @@ def switch(
     PATH is an accounting.db (ARC 6) or accounting_v2.db (ARC 7) with jura-ng's publishing.db beside it; without it,
     those of the control directory.
     """
-    settings = settings_of(ctx)
+    settings = settings_of(ctx, to_publish=True)
     databases = [path] if path else arex_databases(settings.places.controldir)
     wishes = Takeover(databases, [_month(text) for text in months], int(arc) if arc else None)
     plans = switching.plan(settings, plugs(settings, target), wishes)

@@ -15,9 +15,6 @@ from arcacct.conf.settings import examine
 from arcacct.conf.targets import Kinds, Target, targets
 from arcacct.errors import ConfigError
 
-HOOK = "arcacct"
-"""What the name of our callout contains."""
-
 
 def check(conf: Conf, kinds: Kinds, *, now: int | None = None) -> list[Problem]:
     """
@@ -80,7 +77,7 @@ def _callouts(conf: Conf) -> Iterator[Problem]:
     block = conf.blocks.get("arex")
     for line in block.options.get("statecallout", ()) if block is not None else ():
         words = line.value.split()
-        if len(words) < 3 or HOOK not in words[2]:
+        if len(words) < 3 or places.HOOK not in words[2]:
             continue
         wrong = _wrong_callout(words[1].lower().split(","), conf.get("arcacct", "deadline") or str(places.DEADLINE_S))
         if wrong:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     _Read = TypeVar("_Read")
 
+HOOK = "arcacct"
+"""What the name of our callout contains."""
 CONTROLDIR = "/var/spool/arc/jobstatus"
 """ARC's default of [arex] controldir."""
 BENCHMARK = "HEPSPEC:1.0"

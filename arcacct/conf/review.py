@@ -44,11 +44,19 @@ def review(conf: Conf, kinds: Kinds, *, allow_jura: bool) -> list[Problem]:
     return problems
 
 
+def jura_targets(conf: Conf, kinds: Kinds) -> list[Block]:
+    """The targets that A-REX's jura-ng publishes to: those in arc.conf and arc.conf.d."""
+    return [block for block in _arcs(conf) if block.kind in kinds and kinds[block.kind].is_arcs]
+
+
+def _arcs(conf: Conf) -> list[Block]:
+    return [block for block in [*conf.replaced, *conf.blocks.values()] if block.file in conf.arc_files]
+
+
 def _two_publishers(conf: Conf, kinds: Kinds, *, allow_jura: bool) -> Iterator[Problem]:
     if allow_jura:
         return
-    arcs = [block for block in [*conf.replaced, *conf.blocks.values()] if block.file in conf.arc_files]
-    targets = [block for block in arcs if block.kind in kinds and kinds[block.kind].is_arcs]
+    targets = jura_targets(conf, kinds)
     for block in targets:
         there = conf.blocks[block.name].file == conf.our_conf
         what = f"is also in {conf.our_conf}: A-REX's jura-ng" if there else "is a target of A-REX's jura-ng, which"
@@ -59,7 +67,7 @@ def _two_publishers(conf: Conf, kinds: Kinds, *, allow_jura: bool) -> Iterator[P
             first.setdefault(line.file, line.line)
         for file, number in first.items():
             yield Problem(ERROR, file, number, block.name, None, text)
-    for block in arcs:
+    for block in _arcs(conf):
         # A-REX 7 reads vomsless_vo there for its own database: that block has to stay, and jura-ng finds nothing to do.
         if block.kind == "arex/jura" and not targets and "vomsless_vo" not in block.options:
             text = f"makes A-REX start jura-ng, which has no target; {_moving(conf)}"
