@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
+import psutil
 import pytest
 from clinic import ALL, APEL, AUDITOR, DAY_S, OPTIONS, SGAS, Clinic
 from cryptography import x509
@@ -21,6 +22,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from in_process import said
 from other_users import public_dir
+from scripted_receiver import ScriptedReceiver, server_context
 
 import arcacct.cli.doctor as command
 from arcacct.asking import doctor
@@ -78,6 +80,7 @@ def about(found: list[Verdict], what: str) -> Verdict:
 def test_a_site_in_order(live, box) -> None:
     """Nothing but ok, from the ground up; the receivers were asked, and were sent nothing."""
     asked = box.servers["sgas"].requests
+    before = contents(live.control)
 
     found = live.verdicts(offline=False)
 
@@ -85,12 +88,18 @@ def test_a_site_in_order(live, box) -> None:
     assert {one.exit_code for one in found} == {0}
     names = list(dict.fromkeys(one.what for one in found))
     assert names.index("configuration") < names.index("launcher") < names.index("database") < names.index("targets")
-    assert names[-6:] == [
-        *("apel:a server", "apel:a server clock", "apel:a token", "apel:a token clock"),
-        *("auditor:r server", "auditor:r server clock"),
+    assert names[-8:] == [
+        *("apel:a name", "apel:a server", "apel:a server clock", "apel:a token", "apel:a token clock"),
+        *("auditor:r name", "auditor:r server", "auditor:r server clock"),
     ]
     assert box.servers["sgas"].requests == asked + 1
-    assert os.listdir(live.here.directory).count("spool") == 0
+    assert contents(live.control) == before
+
+
+def contents(folder: pathlib.Path) -> dict[str, bytes]:
+    """Every file below, but for what SQLite makes of any database that is looked at."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path): path.read_bytes() for path in files if not path.name.endswith(("-wal", "-shm"))}
 
 
 def test_offline_asks_nobody(live, box) -> None:
@@ -180,6 +189,19 @@ def test_what_is_wrong_with_the_text(mended, broken) -> None:
     assert one.advice
 
 
+def test_callouts_of_the_other_version(clinic) -> None:
+    """A-REX 7, known by the database that it writes, has one state more; A-REX 6 does not start with a line for it."""
+    (clinic.control / "accounting" / "accounting_v2.db").touch()
+    assert "none for INLRMS" in about(clinic.verdicts(), "callouts").detail
+
+    clinic.lines.append(f"statecallout=INLRMS {OPTIONS} {clinic.launcher} %C %I %S")
+    clinic.configure()
+    assert [one.verdict for one in clinic.verdicts() if one.what == "callouts"] == [OK]
+
+    (clinic.control / "accounting" / "accounting_v2.db").rename(clinic.control / "accounting" / "accounting.db")
+    assert "and does not start with that" in about(clinic.verdicts(), "callouts").detail
+
+
 def test_a_site_without_a_target(mended) -> None:
     """Nothing is wrong with recording alone, but it is said."""
     one = about(mended.verdicts(), "targets")
@@ -219,6 +241,14 @@ def slow(site: Clinic) -> None:
     site.put("#!/bin/sh\nexec sleep 60\n")
 
 
+def hanging(site: Clinic) -> None:
+    program = site.path / "libexec" / "arcacct-record"
+    program.write_text("#!/bin/sh\nsleep 3600\n")
+    program.chmod(0o755)
+    site.ours = "deadline=1\n"
+    site.install(record=str(program))
+
+
 def without_its_environment(site: Clinic) -> None:
     site.install(record="/nonexistent/bin/arcacct-record")
 
@@ -256,6 +286,7 @@ BROKEN_LAUNCHERS = {
     no_program: (ERROR, "cannot be started (Exec format error)"),
     failing: (ERROR, "ends with 3, and A-REX takes that for a failure"),
     slow: (ERROR, "did not end within its deadline of 1 s"),
+    hanging: (ERROR, "did not end within its deadline of 1 s"),
     without_its_environment: (ERROR, "/nonexistent/bin/arcacct-record: what the launcher starts (record=)"),
     with_a_broken_environment: (ERROR, "cannot record: no module named arcacct"),
     open_to_all: (ERROR, "others than root can exchange the launcher"),
@@ -272,17 +303,13 @@ def test_what_is_wrong_with_the_launcher(mended, broken) -> None:
     verdict, words = BROKEN_LAUNCHERS[broken]
     broken(mended)
     mended.configure()
-    before = everything_below(mended.control)
+    before = contents(mended.control)
 
     one = about(mended.verdicts(), "launcher")
 
     assert (one.verdict, one.exit_code) == (verdict, 78 if verdict == ERROR else 0)
     assert words in one.text
-    assert everything_below(mended.control) == before
-
-
-def everything_below(folder: pathlib.Path) -> list[str]:
-    return sorted(str(path) for path in folder.rglob("*") if not path.name.endswith(("-wal", "-shm")))
+    assert contents(mended.control) == before
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o777], ids=["safe", "unsafe"])
@@ -295,12 +322,25 @@ def test_what_others_can_exchange_is_not_run(mended, tmp_path, mode) -> None:
     assert (tmp_path / "was-run").exists() == (mode == 0o755)
 
 
+def test_what_a_launcher_that_hangs_has_started_is_ended(mended) -> None:
+    """It has groups of processes of its own; none of them is left."""
+    hanging(mended)
+    mended.configure()
+
+    mended.verdicts()
+
+    assert [one.pid for one in psutil.Process().children(recursive=True) if "sleep" in one.name()] == []
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
-def test_a_launcher_of_another_user(mended) -> None:
-    """Who owns it decides what A-REX's user runs."""
-    os.chown(mended.launcher, 65534, 65534)
-    one = about(mended.verdicts(), "launcher")
+def test_a_launcher_of_another_user(clinic) -> None:
+    """Who owns it decides what A-REX's user runs; if it is that user, the doctor has to be run as he."""
+    os.chown(clinic.launcher, 65534, 65534)
+    one = about(clinic.verdicts(), "launcher")
     assert (one.verdict, "belongs to nobody" in one.text) == (ERROR, True)
+    os.chown(clinic.control, 65534, 65534)
+    one = about(clinic.verdicts(), "launcher")
+    assert (one.verdict, one.advice) == (UNTOLD, "run `arcacct doctor` as nobody")
 
 
 def other_key(site: Clinic, box: Sandbox) -> None:
@@ -316,7 +356,7 @@ def key_for_all(site: Clinic, box: Sandbox) -> None:
 
 def ends(days: float, site: Clinic, box: Sandbox) -> None:
     now = int(time.time())
-    end = now + int(days * DAY_S) + 60
+    end = now + int(days * DAY_S) + 3600
     box.authority.issue(
         "ce.example.org", not_before=now - 99 * DAY_S, not_after=end, directory=str(site.path / "host"), rsa_key=False
     )
@@ -392,11 +432,6 @@ def trusts_another_authority(site: Clinic, box: Sandbox) -> None:
     site.common = f"x509_cert_dir={authority.create(str(site.path / 'other')).ca_dir}\n"
 
 
-def another_name(site: Clinic, box: Sandbox) -> None:
-    # The loopback address, by a name that the receiver's certificate has not.
-    site.targets = site.targets.replace("{sgas}", box.sgas_url.replace("localhost", "ip6-localhost"))
-
-
 def nobody_there(site: Clinic, box: Sandbox) -> None:
     with closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
@@ -429,7 +464,7 @@ BROKEN_WAYS = {
     not_registered: (APEL, "apel:a token", "register the exact subject", 69),
     trusts_another_authority: (AUDITOR, "auditor:r server", "its certificate cannot be verified", 69),
     nobody_there: (SGAS, "sgas:s server", "connection refused", 75),
-    no_such_name: (SGAS, "sgas:s server", "the name cannot be resolved", 75),
+    no_such_name: (SGAS, "sgas:s name", "the name cannot be resolved", 75),
     another_path: (SGAS, "sgas:s server", "check targeturl", 69),
     no_answer: (SGAS, "sgas:s server", "no whole answer within 1 s", 75),
     hangs_up: (SGAS, "sgas:s server", "closed without an answer", 75),
@@ -451,6 +486,18 @@ def test_what_is_wrong_with_the_way(tmp_path, box, broken) -> None:
     assert (one.verdict, one.exit_code) == (ERROR, exit_code), one
     assert words in one.text
     box.faults.clear()
+
+
+def test_a_receiver_with_the_certificate_of_another(tmp_path, box) -> None:
+    """TLS stops before anything is asked there."""
+    other = box.authority.issue("localhost", hosts=("other.example.org",), directory=str(tmp_path / "o"), rsa_key=False)
+    receiver = ScriptedReceiver(server_context(other, box.authority))
+    try:
+        site = Clinic(tmp_path, box, f"[arex/jura/sgas:s]\ntargeturl=https://localhost:{receiver.port}/sgas\n")
+        one = about(site.verdicts(offline=False), "sgas:s server")
+    finally:
+        receiver.stop()
+    assert (one.exit_code, "its certificate is not for this name" in one.detail) == (69, True)
 
 
 def test_a_clock_that_differs_from_the_receivers(live, box) -> None:

@@ -102,7 +102,9 @@ def states(site: Site) -> Iterator[Verdict]:
         )
         return
     often = Counter(one.state for one in found)
-    lacking = [state for state in STATES if state not in often]
+    is_new = _has_file(site, "accounting_v2.db")
+    lacking = [state for state in (*STATES, *NEW_STATES * is_new) if state not in often]
+    ahead = [state for state in NEW_STATES if state in often and _has_file(site, "accounting.db") and not is_new]
     twice = [state for state, count in often.items() if count > 1]
     unknown = [state for state in often if state not in (*STATES, *NEW_STATES, "DELETED")]
     if lacking:
@@ -111,6 +113,13 @@ def states(site: Site) -> Iterator[Verdict]:
             WARNING,
             f"none for {', '.join(lacking)}: only a sweep tells of these states",
             "add their lines from etc/arc.conf.statecallout and restart A-REX",
+        )
+    if ahead:
+        yield Verdict(
+            "callouts",
+            WARNING,
+            f"one for {', '.join(ahead)}: this A-REX is 6, by the database that it has, and does not start with that",
+            "remove the line, unless A-REX 7 is about to be started here for the first time",
         )
     if twice:
         yield Verdict(
@@ -127,5 +136,10 @@ def states(site: Site) -> Iterator[Verdict]:
             "write one of the states of etc/arc.conf.statecallout",
             CONF,
         )
-    if not (lacking or twice or unknown or any(wrong_callouts(site.conf))):
+    if not (lacking or ahead or twice or unknown or any(wrong_callouts(site.conf))):
         yield Verdict("callouts", OK, f"{', '.join(often)}: with options that harm no job")
+
+
+def _has_file(site: Site, name: str) -> bool:
+    """Whether A-REX has written a database of this name: 7 has one of its own."""
+    return site.here is not None and os.path.exists(os.path.join(site.here.controldir, "accounting", name))

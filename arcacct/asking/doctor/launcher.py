@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import stat
 import subprocess
 import sys
@@ -19,11 +18,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from arcacct.asking.doctor.verdict import CONF, ERROR, OK, WARNING, Site, Verdict, user_name
+import psutil
+
+from arcacct.asking.doctor.verdict import CONF, ERROR, OK, UNTOLD, WARNING, Site, Verdict, user_name
 from arcacct.conf.callouts import Callout, callouts
 from arcacct.conf.places import DEADLINE_S
 from arcacct.db.place import spools
-from arcacct.errors import ArcacctError
+from arcacct.errors import ArcacctError, TargetBusy
 from arcacct.files.foreign import open_parent
 
 _LARGEST = 64 * 1024
@@ -64,13 +65,13 @@ def launcher(site: Site) -> Iterator[Verdict]:
     """Each program that our callouts name."""
     for program in dict.fromkeys(one.program for one in callouts(site.conf)):
         lines = [one for one in callouts(site.conf) if one.program == program]
-        wrong = _unsafe(program)
+        wrong = _unsafe(site, program)
         if wrong is not None:
             yield wrong
             continue
         found = settings_of(program)
         yield from _settings(site, program, found, lines)
-        unsafe = _unsafe(found.record, "what the launcher starts (record=)") if found.record else None
+        unsafe = _unsafe(site, found.record, "what the launcher starts (record=)") if found.record else None
         if unsafe is not None:
             yield unsafe
         else:
@@ -84,29 +85,21 @@ def launcher(site: Site) -> Iterator[Verdict]:
             )
 
 
-def _unsafe(program: str, what: str = "the launcher") -> Verdict | None:
-    """Why a program may not be run, or cannot be; ``None``: it may."""
-
-    def error(detail: str, advice: str) -> Verdict:
-        return Verdict("launcher", ERROR, f"{program}: {detail}", advice, CONF)
-
+def _unsafe(site: Site, program: str, what: str = "the launcher") -> Verdict | None:
+    """Why a program cannot be run, or may not be; ``None``: it may."""
     fails = "A-REX fails each job whose callout cannot be started"
     if not program.startswith("/"):
-        return error(f"{what} is named without its whole path", "write the path from / on")
+        return _error(f"{program}: {what} is named without its whole path", "write the path from / on")
     try:
         status = os.stat(program)
     except OSError as problem:
         reason = (problem.strerror or "").lower()
-        return error(
-            f"{what} cannot be found ({reason}): {fails}", "put etc/arcacct-hook there by mv, or mend the path"
-        )
+        advice = "put etc/arcacct-hook there by mv, or mend the path"
+        return _error(f"{program}: {what} cannot be found ({reason}): {fails}", advice)
     if not stat.S_ISREG(status.st_mode) or not status.st_mode & 0o111:
-        return error(f"{what} is no program that can be started: {fails}", f"chmod 755 {program}")
+        return _error(f"{program}: {what} is no program that can be started: {fails}", f"chmod 755 {program}")
     if status.st_uid not in (0, os.geteuid()):
-        advice = f"chown root {program}, when you have seen what is in it"
-        return error(
-            f"{what} belongs to {user_name(status.st_uid)}, who is what A-REX's user runs; it was not run", advice
-        )
+        return _of_another(site, program, what, status.st_uid)
     try:
         folder, _name = open_parent(os.path.realpath(program))
         with folder:
@@ -114,9 +107,29 @@ def _unsafe(program: str, what: str = "the launcher") -> Verdict | None:
     except (OSError, ArcacctError):
         sure = False
     if not sure or status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and status.st_gid != status.st_uid):
-        detail = f"others than root can exchange {what}, on the way to it or in its place; it was not run"
-        return error(detail, f"chmod go-w {program} and each directory above it")
+        detail = f"{program}: others than root can exchange {what}, on the way to it or in its place; it was not run"
+        return _error(detail, f"chmod go-w {program} and each directory above it")
     return None
+
+
+def _of_another(site: Site, program: str, what: str, uid: int) -> Verdict:
+    owner = user_name(uid)
+    if uid == _user_of_arex(site):
+        detail = f"{program} belongs to {owner}, as whom A-REX runs; as {user_name(os.geteuid())} it was not run"
+        return Verdict("launcher", UNTOLD, detail, f"run `arcacct doctor` as {owner}")
+    detail = f"{program}: {what} belongs to {owner}, who decides what A-REX runs with its own rights; it was not run"
+    return _error(detail, f"chown root {program}, when you have seen what is in it")
+
+
+def _error(detail: str, advice: str) -> Verdict:
+    return Verdict("launcher", ERROR, detail, advice, CONF)
+
+
+def _user_of_arex(site: Site) -> int | None:
+    try:
+        return None if site.here is None else os.stat(site.here.controldir).st_uid
+    except OSError:
+        return None
 
 
 def _settings(site: Site, program: str, found: Launcher, lines: list[Callout]) -> Iterator[Verdict]:
@@ -154,58 +167,73 @@ def _deadline_s(site: Site) -> float:
     return DEADLINE_S if site.here is None else site.here.deadline_s
 
 
+class _Ran(NamedTuple):
+    """How a launcher ended."""
+
+    code: int | None
+    """``None``: not in time."""
+    said: str
+    took_s: float
+
+
 def _run(site: Site, program: str, lines: list[Callout]) -> Verdict:
     deadline_s = _deadline_s(site)
-    way = [word for word in lines[0].arguments if word == "spool-only"]
-    with tempfile.TemporaryDirectory(prefix="arcacct-doctor-") as folder:
-        control = os.path.join(folder, "control")
-        os.mkdir(control)
-        spool = os.path.join(folder, "spool")
-        environment = {"PATH": "/usr/bin:/bin", "ARCACCT_SPOOL": spool, "ARCACCT_SPOOL_FALLBACK": spool}
-        command = [program, *way, control, "doctor", "DELETED"]
-        begun = time.monotonic()
-        try:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                env=environment,
-                cwd="/",
-                start_new_session=True,
-            )
-        except OSError as error:
-            reason = error.strerror or str(error)
-            return Verdict(
-                "launcher",
-                ERROR,
-                f"{program} cannot be started ({reason}): A-REX fails each job",
-                "copy etc/arcacct-hook there anew, by mv",
-                CONF,
-            )
-        try:
-            _out, said = process.communicate(timeout=deadline_s)
-        except subprocess.TimeoutExpired:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            return Verdict(
-                "launcher",
-                ERROR,
-                f"{program} did not end within its deadline of {deadline_s:g} s, although there was nothing to record",
-                f"run `{' '.join([program, *way])} /tmp doctor DELETED` and see what holds it up",
-                CONF,
-            )
-        took_s = time.monotonic() - begun
-    complaint = " ".join(said.decode("utf-8", "replace").split())[:_LONGEST_COMPLAINT]
-    if process.returncode:
-        said_so = complaint or "it says nothing"
-        detail = f"{program} ends with {process.returncode}, and A-REX takes that for a failure: {said_so}"
-        return Verdict("launcher", ERROR, detail, "copy etc/arcacct-hook there anew, by mv", CONF)
-    if complaint:
+    command = [program, *(word for word in lines[0].arguments if word == "spool-only")]
+    anew = "copy etc/arcacct-hook there anew, by mv"
+    try:
+        ran = _ran(command, min(deadline_s, site.limit_s))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        detail = f"{program} cannot be started ({reason}): A-REX fails each job"
+        return Verdict("launcher", ERROR, detail, anew, CONF)
+    if ran.code is None:
+        is_over = ran.took_s >= deadline_s
+        exit_code = CONF if is_over else TargetBusy.exit_code
+        within = f"its deadline of {deadline_s:g} s" if is_over else f"{site.limit_s:g} s"
+        detail = f"{program} did not end within {within}, with nothing to record"
+        advice = f"run `{' '.join(command)} /tmp doctor DELETED` and see what holds it up"
+        return Verdict("launcher", ERROR if is_over else UNTOLD, detail, advice, exit_code)
+    if ran.code:
+        detail = f"{program} ends with {ran.code}, and A-REX takes that for a failure: {ran.said or 'it says nothing'}"
+        return Verdict("launcher", ERROR, detail, anew, CONF)
+    if ran.said:
         advice = "mend record= in the launcher, or the environment it names: until then all events wait for the sweep"
-        return Verdict("launcher", ERROR, f"{program} cannot record: {complaint}", advice, CONF)
-    if took_s > deadline_s / 2:
-        detail = f"{program} took {took_s:.1f} s with nothing to record; its deadline is {deadline_s:g} s"
+        return Verdict("launcher", ERROR, f"{program} cannot record: {ran.said}", advice, CONF)
+    if ran.took_s > deadline_s / 2:
+        detail = f"{program} took {ran.took_s:.1f} s with nothing to record; its deadline is {deadline_s:g} s"
         return Verdict("launcher", WARNING, detail, "see what the host is busy with, or use spool-only")
-    return Verdict("launcher", OK, f"{program} ran in {took_s:.2f} s; its deadline is {deadline_s:g} s")
+    return Verdict("launcher", OK, f"{program} ran in {ran.took_s:.2f} s; its deadline is {deadline_s:g} s")
+
+
+def _ran(command: list[str], limit_s: float) -> _Ran:
+    """Run a launcher as A-REX does, with a control directory and spools of the moment. Raises OSError."""
+    with tempfile.TemporaryDirectory(prefix="arcacct-doctor-") as folder:
+        control, spool = os.path.join(folder, "control"), os.path.join(folder, "spool")
+        os.mkdir(control)
+        begun = time.monotonic()
+        with subprocess.Popen(
+            [*command, control, "doctor", "DELETED"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={"PATH": "/usr/bin:/bin", "ARCACCT_SPOOL": spool, "ARCACCT_SPOOL_FALLBACK": spool},
+            cwd="/",
+            start_new_session=True,
+        ) as process:
+            try:
+                _out, said = process.communicate(timeout=limit_s)
+            except subprocess.TimeoutExpired:
+                _kill(process)
+                return _Ran(None, "", time.monotonic() - begun)
+        words = " ".join(said.decode("utf-8", "replace").split())
+        return _Ran(process.returncode, words[:_LONGEST_COMPLAINT], time.monotonic() - begun)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """The launcher and what it has started, of which `timeout` makes a group of its own."""
+    with suppress(psutil.Error):
+        for one in psutil.Process(process.pid).children(recursive=True):
+            with suppress(psutil.Error):
+                one.kill()
+    process.kill()
+    process.communicate()

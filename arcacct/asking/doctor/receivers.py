@@ -32,7 +32,7 @@ def receiver(site: Site, plug: Plug) -> Iterator[Verdict]:
         )
     asked: set[str] = set()
     for probe in probes:
-        found = _name(f"{name} {probe.what}", transport, probe.url, asked)
+        found = _name(f"{name} name", transport, probe.url, asked)
         if found is not None:
             yield found
             if found.verdict == ERROR:
@@ -45,9 +45,8 @@ def receiver(site: Site, plug: Plug) -> Iterator[Verdict]:
             return
         answer = heard.answer
         if answer.kind == Kind.ACCEPTED:
-            yield Verdict(
-                f"{name} {probe.what}", OK, f"{_where(probe.url)}: connection, TLS and answer are right; {probe.shows}"
-            )
+            fine = "connection and answer" if probe.url.startswith("http://") else "connection, TLS and answer"
+            yield Verdict(f"{name} {probe.what}", OK, f"{_where(probe.url)}: {fine} are right; {probe.shows}")
         else:
             wrong = error_of(answer)
             where = _where(probe.url)
