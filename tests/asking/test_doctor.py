@@ -630,7 +630,7 @@ def test_records_that_nobody_of_us_wrote(live) -> None:
     with closing(opening.open_accounting(live.here)) as con, opening.writing(con, live.here):
         con.execute("DELETE FROM StatusFiles")
     one = about(live.verdicts(), "database")
-    assert (one.exit_code, "3 records of the newest" in one.detail) == (74, True)
+    assert (one.exit_code, "3 of the newest records" in one.detail) == (74, True)
 
 
 def test_what_waits_in_the_spools(clinic) -> None:
@@ -682,9 +682,9 @@ def test_files_that_others_can_change(clinic) -> None:
 @pytest.mark.parametrize(
     ("hooks", "lines", "verdict", "words"),
     [
-        (True, None, OK, "3 of 3 jobs"),
+        (True, None, OK, "told of 3 of 3 jobs"),
         (False, None, ERROR, "0 of 3 jobs"),
-        (False, slice(0, 2), UNTOLD, "while some have no callout"),
+        (False, slice(0, 2), UNTOLD, "some states have no callout"),
     ],
 )
 def test_who_told_of_the_last_jobs(clinic, hooks, lines, verdict, words) -> None:

@@ -117,7 +117,8 @@ def _owners(site: Site) -> Iterator[Verdict]:
         yield Verdict(
             "permissions",
             ERROR,
-            f"{', '.join(others)}: not of {user_name(user)}, as whom A-REX runs its hook (who has {here.controldir})",
+            f"{', '.join(others)}: not owned by {user_name(user)}, who owns {here.controldir}, so as whom A-REX runs "
+            "its hook",
             f"chown {user_name(user)} {' '.join(others)}, and run every command of arcacct as that user",
             STORE,
         )

@@ -37,7 +37,7 @@ def credentials(site: Site) -> Iterator[Verdict]:
     """Each file once, whichever targets name it."""
     shown = [way for one in targets(site.conf, kinds(), None, []) if (way := one.credentials()) is not None]
     if not shown:
-        yield Verdict("certificate", UNTOLD, "no target is shown one")
+        yield Verdict("certificate", UNTOLD, "no target needs one")
         return
     for cert in dict.fromkeys(way.x509_host_cert for way in shown):
         yield from _certificate(cert, site.now)
@@ -86,7 +86,7 @@ def _authorities(directory: str, now: int) -> Iterator[Verdict]:
     hashed = [name for name in names if files.HASHED.fullmatch(name)]
     ended = [name for name in hashed if _ends_before(os.path.join(directory, name), now)]
     if hashed and len(ended) == len(hashed):
-        findings = [Finding(problems.ERROR, f"{directory}: every CA certificate there is over; install those of today")]
+        findings = [Finding(problems.ERROR, f"{directory}: every CA certificate there has expired; install today's")]
     yield from _judged("CA directory", findings, f"{directory} has {counted(len(hashed), 'CA certificate')}", CONF)
     stale = [name for name in names if _CRL.fullmatch(name) and _is_stale(os.path.join(directory, name), now)]
     if stale:
@@ -94,8 +94,8 @@ def _authorities(directory: str, now: int) -> Iterator[Verdict]:
         yield Verdict(
             "CRLs",
             WARNING,
-            f"{counted(len(stale), 'list')} of revoked certificates in {directory} past the next update ({shown}): "
-            "A-REX refuses users by them, arcacct asks none",
+            f"{counted(len(stale), 'list')} of revoked certificates in {directory} out of date ({shown}): A-REX "
+            "refuses users because of that, arcacct does not use them",
             "run fetch-crl, and see that its timer does",
         )
 

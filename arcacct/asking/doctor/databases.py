@@ -144,8 +144,8 @@ def databases(site: Site) -> Iterator[Verdict]:
         yield Verdict(
             "database",
             ERROR,
-            f"{counted(found.foreign_records, 'record')} of the newest in {here.database} are of no program of ours: "
-            "if A-REX writes that file, too, it loses rows",
+            f"{found.foreign_records} of the newest records in {here.database} were written by another program: if "
+            "A-REX writes that file, too, it loses rows",
             "give arcacct another file (database= in [arcacct])",
             STORE,
         )
@@ -209,7 +209,7 @@ def backups(site: Site) -> Iterator[Verdict]:
     except FileNotFoundError:
         times = []
     if not times:
-        detail = f"{folder} has no backup, and others are not known here"
+        detail = f"there is no backup in {folder}, and arcacct knows of no other place"
         yield Verdict("backup", UNTOLD, detail, "have `arcacct db backup DIR` run every night, DIR on another disk")
         return
     age = site.now - int(max(times))

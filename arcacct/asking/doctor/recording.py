@@ -119,11 +119,11 @@ def _share(site: Site, found: Told) -> Verdict:
     last = f"the last {LATELY_DAYS} days"
     if not found.jobs:
         return Verdict("recording", UNTOLD, f"no job of A-REX's ended in {last}")
-    share = f"{found.by_hook} of {counted(found.jobs, 'job')} that ended in {last} told by the callouts"
+    share = f"the callouts told of {found.by_hook} of {counted(found.jobs, 'job')} that ended in {last}"
     called = {one.state for one in callouts(site.conf)}
     if len(called & {*PASSING}) < len(PASSING):
-        advice = "add the callouts that lack"
-        return Verdict("recording", UNTOLD, "which jobs the callouts told of, while some have no callout", advice)
+        detail = "some states have no callout, so it cannot be seen of which jobs the callouts told"
+        return Verdict("recording", UNTOLD, detail, "add the callouts that are missing")
     if not found.by_hook:
         return Verdict(
             "recording",
@@ -134,7 +134,7 @@ def _share(site: Site, found: Told) -> Verdict:
         )
     if found.by_sweep * 10 > found.jobs:
         advice = "look for `Plugin at state` in A-REX's log: callouts that fail or are too slow are there"
-        return Verdict("recording", WARNING, f"{share}, the rest found by the sweep alone", advice)
+        return Verdict("recording", WARNING, f"{share}: the others were found by the sweep alone", advice)
     return Verdict("recording", OK, share)
 
 
