@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ STATES = ("ACCEPTED", "PREPARING", "SUBMIT", "FINISHING", "FINISHED")
 """The states that change a record and have a callout in every A-REX since 6."""
 NEW_STATES = ("INLRMS",)
 """Those that have one since A-REX 7; A-REX 6 does not start with a line for one of them."""
+_FILE = "etc/arc.conf.statecallout"
 _LINE = "write timeout=10,onsuccess=pass,onfailure=log,ontimeout=log"
 
 
@@ -49,18 +51,52 @@ def callouts(conf: Conf) -> list[Callout]:
     return found
 
 
-def wrong_callouts(conf: Conf) -> Iterator[tuple[Callout, bool, str]]:
-    """Lines that harm: the line, whether A-REX or the recording stops by it, and what is wrong and would be right."""
+class Wrong(NamedTuple):
+    """What is wrong with the lines, told at one of them."""
+
+    line: Option
+    is_error: bool
+    """Whether A-REX does not start with it, or nothing is recorded by it."""
+    text: str
+    """What is wrong, and after a semicolon what would be right."""
+
+
+def wrong_callouts(conf: Conf) -> Iterator[Wrong]:
+    """Lines that harm, states without a line and states with two; nothing where there is no line of ours at all."""
     deadline = conf.get("arcacct", "deadline") or str(places.DEADLINE_S)
-    for one in callouts(conf):
-        if not one.options:
-            yield one, True, f"has no options between state and program, and A-REX does not start with it; {_LINE}"
-            continue
-        wrong = _wrong(one, deadline)
-        if wrong:
-            yield one, False, f"{wrong}; {_LINE}"
-        if [word for word in one.arguments if word != "spool-only"][:3] != ["%C", "%I", "%S"]:
-            yield one, True, f"does not tell {one.program} what happened; end it with %C %I %S, in this order"
+    found = callouts(conf)
+    for one in found:
+        yield from _of_line(one, deadline)
+    often = Counter(one.state for one in found)
+    lacking = [state for state in STATES if state not in often]
+    if found and lacking:
+        text = (
+            f"there is none for {', '.join(lacking)}: only a sweep tells of these states; add their lines from {_FILE}"
+        )
+        yield Wrong(found[-1].line, False, text)
+    for one in found:
+        earlier = next(other for other in found if other.state == one.state)
+        if earlier is not one:
+            text = (
+                f"is the second for {one.state}: A-REX waits for both, and nothing more is recorded; keep one of them"
+            )
+            yield Wrong(one.line, False, text)
+
+
+def _of_line(one: Callout, deadline: str) -> Iterator[Wrong]:
+    if one.state not in (*STATES, *NEW_STATES, "DELETED"):
+        text = f"{one.state} is no state that has a callout, and A-REX does not start with it; write one as in {_FILE}"
+        yield Wrong(one.line, True, text)
+    if not one.options:
+        text = f"has no options between state and program, and A-REX does not start with it; {_LINE}"
+        yield Wrong(one.line, True, text)
+        return
+    wrong = _wrong(one, deadline)
+    if wrong:
+        yield Wrong(one.line, False, f"{wrong}; {_LINE}")
+    if [word for word in one.arguments if word != "spool-only"][:3] != ["%C", "%I", "%S"]:
+        text = f"does not tell {one.program} what happened; end it with %C %I %S, in this order"
+        yield Wrong(one.line, True, text)
 
 
 def _wrong(callout: Callout, deadline: str) -> str | None:

@@ -80,6 +80,5 @@ def _findings(target: Target, now: int) -> Iterator[tuple[str, Finding]]:
 
 
 def _callouts(conf: Conf) -> Iterator[Problem]:
-    for one, stops, text in wrong_callouts(conf):
-        severity = ERROR if stops else WARNING
-        yield Problem(severity, one.line.file, one.line.line, "arex", "statecallout", text)
+    for line, is_error, text in wrong_callouts(conf):
+        yield Problem(ERROR if is_error else WARNING, line.file, line.line, "arex", "statecallout", text)

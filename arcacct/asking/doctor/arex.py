@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterator
 
 from arcacct.asking.doctor.verdict import CONF, ERROR, OK, STORE, UNTOLD, WARNING, Site, Verdict
-from arcacct.conf.callouts import NEW_STATES, STATES, callouts, wrong_callouts
+from arcacct.conf.callouts import NEW_STATES, callouts, wrong_callouts
 from arcacct.conf.parser import Conf, absolute, parse
 from arcacct.conf.places import CONTROLDIR, STATUS_FOLDERS
 from arcacct.db.place import astray
@@ -89,10 +88,12 @@ def running(site: Site) -> Iterator[Verdict]:
 
 
 def states(site: Site) -> Iterator[Verdict]:
-    """Whether A-REX tells of every state that changes a record; lines that harm are told with the configuration."""
+    """Whether A-REX calls us at all, and in the state that only its version 7 has; the lines were looked at before."""
     if site.is_without_arex:
         return
-    found = callouts(site.conf)
+    found = [one.state for one in callouts(site.conf)]
+    new = ", ".join(NEW_STATES)
+    is_new = _has_file(site, "accounting_v2.db")
     if not found:
         yield Verdict(
             "callouts",
@@ -100,44 +101,14 @@ def states(site: Site) -> Iterator[Verdict]:
             "none: A-REX tells arcacct nothing, and a job whose files are cleaned between two sweeps is lost",
             "add the lines of etc/arc.conf.statecallout to [arex] and restart A-REX",
         )
-        return
-    often = Counter(one.state for one in found)
-    is_new = _has_file(site, "accounting_v2.db")
-    lacking = [state for state in (*STATES, *NEW_STATES * is_new) if state not in often]
-    ahead = [state for state in NEW_STATES if state in often and _has_file(site, "accounting.db") and not is_new]
-    twice = [state for state, count in often.items() if count > 1]
-    unknown = [state for state in often if state not in (*STATES, *NEW_STATES, "DELETED")]
-    if lacking:
-        yield Verdict(
-            "callouts",
-            WARNING,
-            f"none for {', '.join(lacking)}: only a sweep tells of these states",
-            "add their lines from etc/arc.conf.statecallout and restart A-REX",
-        )
-    if ahead:
-        yield Verdict(
-            "callouts",
-            WARNING,
-            f"one for {', '.join(ahead)}: this A-REX is 6, by the database that it has, and does not start with that",
-            "remove the line, unless A-REX 7 is about to be started here for the first time",
-        )
-    if twice:
-        yield Verdict(
-            "callouts",
-            WARNING,
-            f"more than one for {', '.join(twice)}: A-REX waits for each, and nothing more is recorded",
-            "keep one line for each state",
-        )
-    if unknown:
-        yield Verdict(
-            "callouts",
-            ERROR,
-            f"{', '.join(unknown)}: no state that has a callout, and A-REX does not start with such a line",
-            "write one of the states of etc/arc.conf.statecallout",
-            CONF,
-        )
-    if not (lacking or ahead or twice or unknown or any(wrong_callouts(site.conf))):
-        yield Verdict("callouts", OK, f"{', '.join(often)}: with options that harm no job")
+    elif is_new and not {*NEW_STATES} <= {*found}:
+        detail = f"none for {new}, which A-REX 7 has: only a sweep tells of this state"
+        yield Verdict("callouts", WARNING, detail, "add its line from etc/arc.conf.d/arcacct.conf and restart A-REX")
+    elif {*NEW_STATES} & {*found} and _has_file(site, "accounting.db") and not is_new:
+        detail = f"one for {new}: this A-REX is 6, by the database that it has, and does not start with that"
+        yield Verdict("callouts", WARNING, detail, "remove the line, unless A-REX 7 is about to be started here")
+    elif not any(wrong_callouts(site.conf)):
+        yield Verdict("callouts", OK, f"{', '.join(found)}: with options that harm no job")
 
 
 def _has_file(site: Site, name: str) -> bool:
