@@ -26,7 +26,7 @@ from scripted_receiver import ScriptedReceiver, server_context
 
 import arcacct.cli.doctor as command
 from arcacct.asking import doctor
-from arcacct.asking.doctor.databases import mount_of
+from arcacct.asking.doctor.databases import days_left, mount_of, room
 from arcacct.asking.doctor.verdict import ERROR, OK, UNTOLD, WARNING, Process, Site, Verdict
 from arcacct.db import opening
 from arcacct.sandbox import Sandbox, authority
@@ -204,8 +204,9 @@ def test_callouts_of_the_other_version(clinic) -> None:
 
 def test_a_site_without_a_target(mended) -> None:
     """Nothing is wrong with recording alone, but it is said."""
-    one = about(mended.verdicts(), "targets")
-    assert (one.verdict, "nothing is published" in one.detail) == (WARNING, True)
+    found = mended.verdicts()
+    assert "nothing is published" in about(found, "targets").detail
+    assert [about(found, what).verdict for what in ("targets", "certificate")] == [WARNING, UNTOLD]
 
 
 def test_jura_that_may_publish_too(mended) -> None:
@@ -564,6 +565,35 @@ def test_the_file_system_that_is_meant(tmp_path) -> None:
     found = [mount_of(path, str(mounts)) for path in ("/data/arc", "/database", "/my disk/arc")]
     assert [one.kind for one in found if one is not None] == ["nfs4", "ext4", "btrfs"]
     assert mount_of("/", str(tmp_path / "none")) is None
+
+
+@pytest.mark.parametrize(
+    ("free_bytes", "free_files", "days", "verdict", "words"),
+    [
+        (10**11, 10**6, None, OK, "93.1 GiB free"),
+        (10**11, None, 4000, OK, "enough for years"),
+        (10**11, 10**6, 90, OK, "enough for 90 days"),
+        (10**11, 10**6, 89, WARNING, "arcacct db prune"),
+        (10**11, 10**6, 6, ERROR, "make room now"),
+        (10**8, 10**6, None, ERROR, "make room now"),
+        (10**11, 5000, 4000, WARNING, "room for 5000 files (inodes) only"),
+        (10**11, 1, 4000, ERROR, "room for 1 file (inodes) only"),
+    ],
+)
+def test_the_room_that_is_left(free_bytes, free_files, days, verdict, words) -> None:
+    """In bytes, in files and in days at the present pace."""
+    one = room("/db", free_bytes, free_files, days)
+    assert (one.verdict, one.exit_code) == (verdict, 74 if verdict == ERROR else 0)
+    assert words in one.text
+
+
+def test_how_long_the_disk_will_do(clinic) -> None:
+    """By the jobs of the last week; without any nobody knows."""
+    now = int(time.time())
+    assert days_left(clinic.here, 10**9, now) is None
+    clinic.live(jobs=7)
+    assert days_left(clinic.here, 1700 * 25, now) == 25
+    assert days_left(clinic.here, 1700 * 25, now + 8 * DAY_S) is None
 
 
 def test_no_database_yet(tmp_path) -> None:

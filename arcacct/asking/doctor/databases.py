@@ -22,6 +22,7 @@ from arcacct.asking.doctor.verdict import (
     counted,
     of_error,
 )
+from arcacct.asking.health import Limit
 from arcacct.asking.who_recorded import ended_since
 from arcacct.conf.places import Places
 from arcacct.db import lives, opening
@@ -44,11 +45,14 @@ _NETWORK = (
 )
 _FORGETS = ("tmpfs", "ramfs")
 _LEAST_BYTES = 200 * 2**20
-_LEAST_INODES = 10_000
+_LEAST_FILES = Limit(10_000, 100)
+_LEAST_DAYS = Limit(90, 7)
+_YEARS_DAYS = 3650
 _BYTES_A_JOB = 1700
 """What a job takes in both databases, where too few are recorded to tell: three targets, a year (DESIGN section 8)."""
 _GROWTH_DAYS = 7
-_WARN_DAYS, _ERROR_DAYS = 90, 7
+_MANY_JOBS = 10_000
+"""So many have to be there for the size of the files to tell what one takes."""
 _BACKUP_DAYS = 2
 
 
@@ -163,27 +167,35 @@ def space(site: Site) -> Iterator[Verdict]:
         return
     for folder in dict.fromkeys((here.directory, here.spool_fallback or here.directory)):
         disk = os.statvfs(_there(folder))
-        free = disk.f_bavail * disk.f_frsize
-        said = f"{folder}: {free / 2**30:.1f} GiB free"
-        if disk.f_files and disk.f_favail < _LEAST_INODES:
-            detail = f"{said}, and room for {counted(disk.f_favail, 'file')} (inodes) only"
-            advice = "remove small files: each event of the spool is one"
-            yield Verdict(
-                "space", ERROR if disk.f_favail < 100 else WARNING, detail, advice, STORE * (disk.f_favail < 100)
-            )
-            continue
-        days = None if folder != here.directory else _days_left(here, free, site.now)
-        until = "" if days is None else f", enough for {days} days at the pace of the last week"
-        if free < _LEAST_BYTES or (days is not None and days < _ERROR_DAYS):
-            advice = "make room now: hooks lose events when spool and database are full"
-            yield Verdict("space", ERROR, said + until, advice, STORE)
-        elif days is not None and days < _WARN_DAYS:
-            yield Verdict("space", WARNING, said + until, "make room, or `arcacct db prune` what no target needs")
-        else:
-            yield Verdict("space", OK, said + (until if days is None or days < 3650 else ", enough for years"))
+        free_bytes = disk.f_bavail * disk.f_frsize
+        days = days_left(here, free_bytes, site.now) if folder == here.directory else None
+        yield room(folder, free_bytes, disk.f_favail if disk.f_files else None, days)
 
 
-def _days_left(here: Places, free_bytes: int, now: int) -> int | None:
+def room(folder: str, free_bytes: int, free_files: int | None, days: int | None) -> Verdict:
+    """
+    Whether there is room in a folder, for bytes and for files (``None``: its file system does not count them).
+
+    ``days``: how long it will do at today's pace; ``None``: nothing is recorded, or nothing much comes here.
+    """
+    said = f"{folder}: {free_bytes / 2**30:.1f} GiB free"
+    if days is not None:
+        said += (
+            ", enough for years" if days >= _YEARS_DAYS else f", enough for {days} days at the pace of the last week"
+        )
+    if free_files is not None and free_files < _LEAST_FILES.warning:
+        few = f"{said}, and room for {counted(free_files, 'file')} (inodes) only"
+        is_error = free_files < _LEAST_FILES.critical
+        advice = "remove small files: each event of the spool is one"
+        return Verdict("space", ERROR if is_error else WARNING, few, advice, STORE if is_error else 0)
+    if free_bytes < _LEAST_BYTES or (days is not None and days < _LEAST_DAYS.critical):
+        return Verdict("space", ERROR, said, "make room now: with database and spool full, events are lost", STORE)
+    if days is not None and days < _LEAST_DAYS.warning:
+        return Verdict("space", WARNING, said, "make room, or `arcacct db prune` what no target needs")
+    return Verdict("space", OK, said)
+
+
+def days_left(here: Places, free_bytes: int, now: int) -> int | None:
     """How long the disk will do; ``None`` while nothing is recorded."""
     try:
         with opening.translating(here.database), closing(opening.read_accounting(here)) as con:
@@ -194,7 +206,7 @@ def _days_left(here: Places, free_bytes: int, now: int) -> int | None:
         return None
     if not lately:
         return None
-    of_a_job = max(_BYTES_A_JOB, _size_bytes(here) // jobs if jobs > 10_000 else 0)
+    of_a_job = max(_BYTES_A_JOB, _size_bytes(here) // jobs if jobs >= _MANY_JOBS else 0)
     return int(free_bytes * _GROWTH_DAYS // (lately * of_a_job))
 
 

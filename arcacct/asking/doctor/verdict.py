@@ -44,7 +44,7 @@ class Verdict(NamedTuple):
         return f"{self.detail}; {self.advice}" if self.advice else self.detail
 
 
-def advised(what: str, verdict: str, text: str, exit_code: int = 0) -> Verdict:
+def advised(what: str, verdict: str, text: str, exit_code: int) -> Verdict:
     """A verdict of a text of the house: what is wrong, and after a semicolon what to do."""
     detail, _, advice = text.partition("; ")
     return Verdict(what, verdict, detail, advice, exit_code)
