@@ -21,7 +21,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from in_process import said
-from other_users import public_dir
+from other_users import acting_as, public_dir
 from scripted_receiver import ScriptedReceiver, server_context
 
 import arcacct.cli.doctor as command
@@ -695,6 +695,28 @@ def test_files_of_the_wrong_owner(clinic) -> None:
     one = about(clinic.verdicts(), "permissions")
     assert (one.exit_code, "chown nobody" in one.advice) == (74, True)
     assert clinic.here.database in one.detail
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_a_user_who_may_not_look(public_dir) -> None:
+    """What he cannot see is not told as missing."""
+    site = Clinic(public_dir)
+    site.live()
+    with acting_as("nobody"):
+        found = site.verdicts()
+    one = about(found, "database")
+    assert (one.verdict, one.exit_code, "cannot be looked at by nobody" in one.detail) == (UNTOLD, 74, True)
+    assert [one.advice for one in found if "the doctor runs as nobody" in one.detail] == [
+        "run `arcacct doctor` as root"
+    ]
+    assert "db init" not in "".join(one.text for one in found)
+
+
+def test_a_hook_that_was_too_slow(clinic) -> None:
+    """While events are spooled for that, it is said; not afterwards."""
+    for ends, said_so in ((time.time() + 20, True), (time.time() - 20, False)):
+        pathlib.Path(clinic.here.breaker).write_text(f"{int(ends)}\n")
+        assert any("too slow a moment ago" in one.detail for one in clinic.wrong()) == said_so
 
 
 def test_files_that_others_can_change(clinic) -> None:

@@ -75,6 +75,7 @@ def permissions(site: Site) -> Iterator[Verdict]:
             yield Verdict(
                 "permissions", WARNING, f"{path} has a password in it, and others may read it", f"chmod 600 {path}"
             )
+    yield from _doctor(site)
     here = site.here
     if here is None or not os.path.isdir(here.directory):
         return
@@ -96,6 +97,21 @@ def _changeable(what: str, path: str, exit_code: int) -> Verdict:
     if status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and status.st_gid != status.st_uid):
         return Verdict(what, ERROR, f"{path} can be changed by others than its owner", f"chmod go-w {path}", exit_code)
     return Verdict(what, OK, f"{path} belongs to {user_name(status.st_uid)}, who alone may change it")
+
+
+def _doctor(site: Site) -> Iterator[Verdict]:
+    """Whether what the doctor may read and write is what A-REX's hook may."""
+    here = site.here
+    if here is None or not os.path.isdir(here.controldir):
+        return
+    user = os.stat(here.controldir).st_uid
+    if os.geteuid() not in (0, user):
+        yield Verdict(
+            "permissions",
+            WARNING,
+            f"the doctor runs as {user_name(os.geteuid())}, and A-REX as {user_name(user)}: what it may read differs",
+            f"run `arcacct doctor` as {user_name(user)}",
+        )
 
 
 def _owners(site: Site) -> Iterator[Verdict]:
@@ -121,11 +137,4 @@ def _owners(site: Site) -> Iterator[Verdict]:
             "its hook",
             f"chown {user_name(user)} {' '.join(others)}, and run every command of arcacct as that user",
             STORE,
-        )
-    if os.geteuid() not in (0, user):
-        yield Verdict(
-            "permissions",
-            WARNING,
-            f"the doctor runs as {user_name(os.geteuid())}, and A-REX as {user_name(user)}: what it may read differs",
-            f"run `arcacct doctor` as {user_name(user)}",
         )

@@ -20,7 +20,9 @@ from arcacct.asking.doctor.verdict import (
     advised,
     ago,
     counted,
+    is_hidden,
     of_error,
+    user_name,
 )
 from arcacct.asking.health import Limit
 from arcacct.asking.who_recorded import ended_since
@@ -121,6 +123,10 @@ def databases(site: Site) -> Iterator[Verdict]:
     here = site.here
     if here is None:
         yield Verdict("database", UNTOLD, "the configuration does not say where it is", "mend it first")
+        return
+    if is_hidden(here.database):
+        detail = f"{here.database} cannot be looked at by {user_name(os.geteuid())}"
+        yield Verdict("database", UNTOLD, detail, "run the doctor as the user of A-REX, usually root", STORE)
         return
     writer = health_rows.writer_of(here.database)
     if writer is not None:

@@ -23,6 +23,7 @@ from arcacct.asking.doctor.verdict import (
     advised,
     ago,
     counted,
+    is_hidden,
     user_name,
 )
 from arcacct.asking.who_recorded import PASSING, Told, who_recorded
@@ -36,6 +37,7 @@ LATELY_DAYS = 7
 _CLOCK_TOLERANCE_S = 300
 _WAITS_S = HOUR_S
 """A sweep runs every quarter of an hour: what is older than this, none has taken."""
+_LONGEST_BREAK_S = 60
 _SWEEP_S = (HOUR_S, DAY_S)
 
 
@@ -49,11 +51,24 @@ def spooled(site: Site) -> Iterator[Verdict]:
     except ArcacctError as error:
         yield advised("spool", ERROR, str(error), error.exit_code)
         known = [here.spool]
+    yield from _breaker(here.breaker, site.now)
     own = [settings_of(one.program) for one in callouts(site.conf)]
     others = dict.fromkeys(path for one in own for path in (one.spool, one.fallback) if path and path not in known)
     trusted = trusted_owners(here)
     for folder in (*known, *others):
         yield from _folder(folder, trusted, site.now, is_swept=folder in known)
+
+
+def _breaker(path: str, now: int) -> Iterator[Verdict]:
+    """After a hook that was too slow the next ones spool at once, for some seconds."""
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            text = file.read(32).strip()
+    except OSError:
+        return
+    if text.isdigit() and now < int(text) <= now + _LONGEST_BREAK_S:
+        detail = f"a hook was too slow a moment ago, so all events are spooled until {iso(int(text))} ({path})"
+        yield Verdict("spool", WARNING, detail, "if that comes again, see what the disk of the database is busy with")
 
 
 def _folder(folder: str, trusted: set[int], now: int, *, is_swept: bool) -> Iterator[Verdict]:
@@ -100,7 +115,10 @@ def told(site: Site) -> Iterator[Verdict]:
     """By whom the last jobs were recorded, when the sweep ran last, and what the newest events say of the clock."""
     here = site.here
     if here is None or not os.path.exists(here.database):
-        yield Verdict("recording", UNTOLD, "there is no database yet")
+        hidden = here is not None and is_hidden(here.database)
+        yield Verdict(
+            "recording", UNTOLD, "the database cannot be read, as told above" if hidden else "no database yet"
+        )
         return
     try:
         with opening.translating(here.database), closing(opening.read_accounting(here)) as con:
@@ -122,7 +140,8 @@ def _share(site: Site, found: Told) -> Verdict:
     share = f"the callouts told of {found.by_hook} of {counted(found.jobs, 'job')} that ended in {last}"
     called = {one.state for one in callouts(site.conf)}
     if len(called & {*PASSING}) < len(PASSING):
-        detail = "some states have no callout, so it cannot be seen of which jobs the callouts told"
+        which = "some states have" if called else "there is"
+        detail = f"{which} no callout, so it cannot be seen of which jobs the callouts told"
         return Verdict("recording", UNTOLD, detail, "add the callouts that are missing")
     if not found.by_hook:
         return Verdict(

@@ -130,6 +130,17 @@ def user_name(uid: int) -> str:
         return f"user {uid}"
 
 
+def is_hidden(path: str) -> bool:
+    """Whether this user may not even see if a file is there."""
+    try:
+        os.stat(path)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def ago(seconds: int) -> str:
     """A time that has passed, in words."""
     for unit, size in (("days", DAY_S), ("hours", HOUR_S), ("minutes", 60)):
