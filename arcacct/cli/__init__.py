@@ -39,6 +39,7 @@ COMMANDS = {
     "features": "Write, show and check machine and job features.",
     "db": "Create, check and keep the database.",
     "config": "Check and show the configuration.",
+    "doctor": "Check everything that recording and publishing need, from the ground up; change and send nothing.",
     "sandbox": "Run receivers on this machine to rehearse publishing.",
     "demo": "Record and publish a small real control directory, here and now.",
 }

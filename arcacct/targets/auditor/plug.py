@@ -22,6 +22,7 @@ from arcacct.wording import count_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from arcacct.publishing.probing import Probe
     from arcacct.publishing.session import Patience
 
 
@@ -100,6 +101,15 @@ class AuditorPlug(Plug):
 
         url = self.target.url
         return AuditorSender(url, session_to(self.target.transport, patience, in_clear=url.startswith("http://")))
+
+    def probes(self) -> tuple[Probe, ...]:
+        from arcacct.publishing.probing import Probe  # noqa: PLC0415  HTTP is slow to import
+        from arcacct.targets.auditor.answers import classify_probe  # noqa: PLC0415
+
+        shows = "it takes our certificate; whether its CN is in write_access_cn, the first record will show"
+        if self.target.credentials() is None:
+            shows = "it answers in clear, to anybody"
+        return (Probe("server", f"{self.target.url}/health_check", classify_probe, shows),)
 
     def corrections(self, con: Connection) -> str:
         from arcacct.publishing.held import outdated  # noqa: PLC0415  asked for once a year
