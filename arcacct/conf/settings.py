@@ -18,7 +18,7 @@ from arcacct.conf.places import AREX_WRITES, CONTROLDIR, Places, arex_writes, pl
 from arcacct.conf.problems import ERROR, WARNING, Problem, errors, in_order
 from arcacct.conf.review import review
 from arcacct.conf.targets import Kinds, Target, shared_receivers, targets
-from arcacct.conf.values import MapRule, NodeBenchmark
+from arcacct.conf.values import CPUWatts, MapRule, NodeBenchmark
 from arcacct.errors import ConfigError
 
 
@@ -36,6 +36,10 @@ class Settings:
     local_group_prefix: str | None
     map: tuple[MapRule, ...]
     node_benchmarks: tuple[NodeBenchmark, ...]
+    cpu_watts: tuple[CPUWatts, ...]
+    core_watts: float | None
+    pue: float | None
+    carbon_intensity: str | None
     queue_benchmarks: tuple[tuple[str, str], ...]
     """Each queue with its benchmark, ``TYPE:VALUE``; of several the first, as in ARC."""
     keep_messages_days: int
@@ -98,6 +102,10 @@ def examine(conf: Conf, kinds: Kinds, *, database: str | None = None) -> tuple[S
         local_group_prefix=ours["local_group_prefix"],
         map=ours["map"],
         node_benchmarks=ours["node_benchmark"],
+        cpu_watts=ours["cpu_watts"],
+        core_watts=ours["core_watts"],
+        pue=ours["pue"],
+        carbon_intensity=ours["carbon_intensity"],
         queue_benchmarks=tuple(queues),
         keep_messages_days=ours["keep_messages_days"],
         settle_s=ours["settle_s"],
