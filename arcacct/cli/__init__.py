@@ -30,6 +30,7 @@ COMMANDS = {
     "quarantine": "List, retry or drop records that are not sent.",
     "job": "All about one job.",
     "stats": "Sums over jobs, as arcctl prints them or by month, VO, user, ...",
+    "report": "The month's report: usage, pledge, failures, users, energy, publishing.",
     "query": "Run one SQL query that only reads.",
     "status": "Whether all is well, on one screen and by exit code.",
     "metrics": "The same for Prometheus, as a file for its textfile collector.",
