@@ -13,7 +13,7 @@ import os
 import secrets
 
 from arcacct.conf.places import Places
-from arcacct.db.place import own_as
+from arcacct.db.place import PSEUDONYMS, own_as
 from arcacct.errors import StoreError
 from arcacct.files.foreign import private
 
@@ -28,7 +28,7 @@ def key(here: Places) -> bytes:
 
     Raises StoreError when it can be neither read nor made, or is none.
     """
-    path = f"{here.directory}/pseudonyms.key"
+    path = f"{here.directory}/{PSEUDONYMS}"
     try:
         try:
             with open(path, "xb", opener=private) as file:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from arcacct.conf.places import Places
-from arcacct.db.place import own_as
+from arcacct.db.place import REPORTS, own_as
 from arcacct.files.foreign import private
 
 Figures = dict[str, list[float]]
@@ -42,7 +42,7 @@ class Former(NamedTuple):
 
 
 def _path(here: Places) -> str:
-    return f"{here.directory}/reports.json"
+    return f"{here.directory}/{REPORTS}"
 
 
 def former(here: Places, month: str) -> Former:

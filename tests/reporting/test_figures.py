@@ -167,6 +167,39 @@ def test_pseudonyms_are_the_site_s_own(capsys, site) -> None:
     assert report.stat().st_mode & 0o777 == 0o600
 
 
+def test_the_key_moves_with_the_databases(capsys, site, tmp_path) -> None:
+    """After `db move` users are called as before, and the next report knows what the last one said."""
+    made = site()
+    made.add(stored_jobs.job(1))
+    before = figures(capsys, made.conf, *MAY, "--pseudonymous")
+    done = said(capsys, "--config", made.conf, "db", "move", tmp_path / "elsewhere", "--yes")
+    assert done.returncode == 0, done.stderr
+    conf = made.path / "arcacct.conf"
+    conf.write_text(conf.read_text().replace(f"{tmp_path}/accounting/", f"{tmp_path}/elsewhere/"))
+
+    made.add(stored_jobs.job(4))
+    told = figures(capsys, made.conf, *MAY, "--pseudonymous")
+
+    assert {key for key in told if key[0] == "user"} == {key for key in before if key[0] == "user"}
+    assert told["change", "atlas", "jobs_then"] == "1"
+    assert (tmp_path / "elsewhere" / "pseudonyms.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_who_may_only_read_is_told(capsys, site) -> None:
+    """A reader's report is whole; that the next one does not know of it is said."""
+    made = site()
+    made.add(stored_jobs.job(1))
+    folder = pathlib.Path(made.settings().places.directory)
+    (folder / "reports.json").mkdir()
+
+    done = said(capsys, "--config", made.conf, "report", *MAY)
+
+    assert done.returncode == 0
+    assert "Usage by VO" in done.stdout
+    assert "this report is not remembered" in done.stderr
+    assert sorted(path.name for path in folder.iterdir() if "reports" in path.name) == ["reports.json"]
+
+
 def test_a_damaged_key_is_told(capsys, site) -> None:
     """No pseudonyms are made by half a key, since nobody would find them again."""
     made = site()
