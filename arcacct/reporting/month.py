@@ -81,14 +81,15 @@ def month_report(
     known = former.former(settings.places, name)
     seq = facts.last_seq(accounting)
     by_vo = _usage(accounting, start_s, before_s, "vo", Table("vo", "Usage by VO", "VO", ()))
+    by_day_and_vo = _by_day_and_vo(accounting, start_s, before_s)
     tables = [
         by_vo,
         _usage(accounting, start_s, before_s, "day", Table("day", "Usage by day (of the end, UTC)", "Day", ())),
-        _by_day_and_vo(accounting, start_s, before_s),
+        by_day_and_vo.table,
         _pledge(by_vo, promised),
         _failures(accounting, start_s, before_s, by_vo),
         _users(accounting, start_s, before_s, asked.users, site_key),
-        *_energy(accounting, start_s, before_s, model, by_vo),
+        *_energy(accounting, start_s, before_s, model, by_vo, by_day_and_vo),
     ]
     places, published = _publishing(settings, accounting, publishing, asked)
     tables.append(published)
@@ -139,15 +140,25 @@ def _name(vo: Value) -> str:
     return NO_VO if vo is None else str(vo)
 
 
-def _by_day_and_vo(con: Connection, start_s: int, before_s: int) -> Table:
+class _ByDayAndVO(NamedTuple):
+    table: Table
+    parts: tuple[facts.Drawn, ...]
+    """The same as nobody has measured it."""
+
+
+def _by_day_and_vo(con: Connection, start_s: int, before_s: int) -> _ByDayAndVO:
     selection = Selection(from_s=start_s, before_s=before_s)
     found = usage(con, selection, ("day", "vo"), details=True)
     columns = tuple(_USAGE[name] for name in ("jobs", "core_hours"))
-    rows = []
+    rows, parts = [], []
     for row in found.rows:
         of = dict(zip(found.columns, row, strict=True))
         rows.append(Row(f"{of['day']} {_name(of['vo'])}", (of["jobs"], of["core_hours"])))
-    return Table("day_vo", "Usage by day and VO", "Day and VO", columns, tuple(rows), is_detail=True)
+        day, vo = start_s // _DAY_S + int(str(of["day"])[-2:]) - 1, of["vo"]
+        core_s = _whole(of["core_hours"]) * _HOUR_S
+        parts.append(facts.Drawn(day, None if vo is None else str(vo), None, None, core_s, 0.0, *[None] * 6))
+    table = Table("day_vo", "Usage by day and VO", "Day and VO", columns, tuple(rows), is_detail=True)
+    return _ByDayAndVO(table, tuple(parts))
 
 
 def _pledge(by_vo: Table, promised: Iterable[Pledge] | None) -> Table:
@@ -221,18 +232,24 @@ def _users(con: Connection, start_s: int, before_s: int, most: int, site_key: by
     return Table("user", "Top users", "User", columns, tuple(ranked[:most]), notes=tuple(notes), naming=1)
 
 
-def _energy(con: Connection, start_s: int, before_s: int, model: EnergyModel, by_vo: Table) -> tuple[Table, Table]:
+def _energy(
+    con: Connection, start_s: int, before_s: int, model: EnergyModel, by_vo: Table, by_day_and_vo: _ByDayAndVO
+) -> tuple[Table, Table]:
     """GPU hours and energy by VO, as far as anybody measured them or the site's table tells them."""
     models = facts.cpu_models(con, before_s) if model.cpu_watts else {}
-    parts = []
-    if model.estimates or facts.has_measurements(con):
+    of_slurm: dict[str | None, float] = {}
+    if models or facts.has_measurements(con):
         parts = list(facts.drawn(con, start_s, before_s, with_hosts=bool(models)))
+        of_slurm = facts.slurm_gpu_s(con, start_s, before_s)
+    else:
+        # Every core is like every other: the sums that are kept tell all.
+        parts = list(by_day_and_vo.parts)
     drawn = _drawn(parts, model, models)
     lacking_h = _all(by_vo, "core_hours") - sum(one.core_s for one in parts) / _HOUR_S
     if drawn.rows and lacking_h > _LEAST_H:
         note = f"{lacking_h:.1f} core hours are of jobs that `arcacct db prune` put away: their energy lacks."
         drawn = drawn._replace(notes=(*drawn.notes, note))
-    return _gpus(parts, facts.slurm_gpu_s(con, start_s, before_s)), drawn
+    return _gpus(parts, of_slurm), drawn
 
 
 def _all(table: Table, column: str) -> float:
@@ -288,7 +305,8 @@ def _drawn(parts: Sequence[facts.Drawn], model: EnergyModel, cpu_models: dict[st
         energy_j = one.measured_j + one.estimated_j
         carbon_kg = None if one.carbon_g is None else round(one.carbon_g / 1000, 3)
         site_kwh = None if model.pue is None else round(energy_j * model.pue / J_PER_KWH, 3)
-        kwh = (round(one.measured_j / J_PER_KWH, 3), round(one.estimated_j / J_PER_KWH, 3))
+        # Nobody measures or estimates 0.
+        kwh = _scaled((one.measured_j or None, one.estimated_j or None), (J_PER_KWH, J_PER_KWH))
         rows.append(Row(_name(vo), (*kwh, site_kwh, carbon_kg)))
     rows.sort(key=lambda row: (-_whole(row.values[0]) - _whole(row.values[1]), row.key))
     total = Row("All", tuple(_sum(row.values[place] for row in rows) for place in range(len(columns))))

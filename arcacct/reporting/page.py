@@ -23,7 +23,8 @@ _LONGEST = 500
 """Characters of a name or a note."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """Should an escape ever be forgotten: the page may run and load nothing."""
-_CARDS = ("jobs", "core_hours", "cpu_hours", "hs06_hours", "hepscore23_hours", "cpu_efficiency")
+_BENCHMARKS = ("hs06_hours", "hepscore23_hours")
+_CARDS = ("jobs", "core_hours", "cpu_hours", *_BENCHMARKS, "cpu_efficiency")
 
 
 def page(report: Report) -> str:
@@ -122,11 +123,11 @@ def _section(table: Table, chart: Chart | None) -> Iterator[str]:
 
 def _table(table: Table) -> Iterator[str]:
     every = (*table.rows, *(() if table.total is None else (table.total,)))
-    # What is 0 or not known everywhere only makes it wide; the CSV has all.
+    # What is not known of any row, or a benchmark that no job has, only makes it wide; the CSV has all.
     places = [
         place
         for place, column in enumerate(table.columns)
-        if column.name in ("jobs", "agrees", "differences") or any(row.values[place] for row in every)
+        if any(row.values[place] or (row.values[place] == 0 and column.name not in _BENCHMARKS) for row in every)
     ]
     yield f'<div class="scroll" role="region" aria-labelledby="{table.name}" tabindex="0">'
     yield "<table>"

@@ -8,13 +8,17 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+import rehearsal
 import stored_jobs
 from in_process import said
 
+from arcacct.publishing import run
 from arcacct.reporting import charts
 from arcacct.reporting.contents import tidy
 from arcacct.reporting.month import Asked, month_report
 from arcacct.reporting.page import page
+from arcacct.sandbox import Sandbox
+from arcacct.targets import plugs
 
 HOSTILE = "</td><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x1b[31m\u202e"
 MAY = ("--month", "2026-05")
@@ -144,6 +148,32 @@ def test_the_page_has_the_figures_of_the_tables(site) -> None:
     assert "31\u202f111" in text
     # Times 5 W.
     assert '<abbr class="mark" title="estimated, not measured">≈</abbr>\u202f155.6' in text
+
+
+def test_nothing_is_green_that_should_not_be(capsys, tmp_path) -> None:
+    """Without a target, with unsent jobs, and with all sent: only the last says that the receivers have everything."""
+    green = '<p class="verdict good">All receivers have what the database has.</p>'
+    page_of = tmp_path / "report.html"
+
+    def verdict(conf: str) -> str:
+        assert said(capsys, "--config", conf, "report", "--month", "2026-11", "--html", page_of).returncode == 0
+        return re.findall(r'<p class="verdict.*', page_of.read_text(encoding="utf-8"))[0]
+
+    with Sandbox(str(tmp_path)) as box:
+        made = rehearsal.site(tmp_path, box, "")
+        none = verdict(made.arc_conf)
+        made.configure(rehearsal.SGAS_AND_CARS)
+        unsent = verdict(made.arc_conf)
+        settings = made.settings()
+        outcomes = run.publish(settings, plugs(settings), run.Wishes(since=0))
+        sent = verdict(made.arc_conf)
+
+    assert [outcome.error for outcome in outcomes] == [None, None]
+    assert none == '<p class="verdict bad">Nothing is published: no target is configured.</p>'
+    assert unsent == '<p class="verdict bad">Publishing is NOT complete: see below.</p>'
+    assert sent == green
+    # What was sent since the last report is among what changed.
+    assert re.search(r"given to sgas:s</th><td>0</td><td>\d+</td>", page_of.read_text(encoding="utf-8"))
 
 
 def test_without_the_library_the_page_has_the_tables(capsys, site, monkeypatch) -> None:
