@@ -166,7 +166,7 @@ def _pledge(by_vo: Table, promised: Iterable[Pledge] | None) -> Table:
         Column("kind", "Hours of"),
         Column("pledged_hours", "Pledged", "h"),
         Column("used_hours", "Used", "h"),
-        Column("used_share", "Used of pledge", "ratio"),
+        Column("used_share", "Share", "ratio"),
     )
     table = Table("pledge", "Use against the pledge", "VO", columns, naming=1)
     if promised is None:
@@ -259,8 +259,8 @@ def _all(table: Table, column: str) -> float:
 def _gpus(parts: Sequence[facts.Drawn], of_slurm: dict[str | None, float]) -> Table:
     columns = (
         Column("gpu_hours", "GPU hours allocated", "h"),
-        Column("gpu_occupied_hours", "with processes", "h"),
-        Column("gpu_busy_hours", "busy", "h"),
+        Column("gpu_occupied_hours", "With processes", "h"),
+        Column("gpu_busy_hours", "Busy", "h"),
         Column("gpu_energy_kwh", "Energy of GPUs", "kWh"),
     )
     sums: dict[str | None, list[float | None]] = {}
@@ -404,9 +404,9 @@ def _changes(con: Connection, now: Said, before: Said | None, start_s: int, befo
     """Against what the former report said: usage by VO, and jobs by receiver."""
     columns = (
         Column("jobs_then", "Jobs then", "jobs"),
-        Column("jobs_now", "now", "jobs"),
+        Column("jobs_now", "Jobs now", "jobs"),
         Column("core_hours_then", "Core hours then", "h"),
-        Column("core_hours_now", "now", "h"),
+        Column("core_hours_now", "Core hours now", "h"),
     )
     table = Table("change", "What changed since the last report", "VO or place", columns)
     if before is None:

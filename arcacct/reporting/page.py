@@ -148,7 +148,7 @@ def _head(column: Column) -> str:
     unit = _unit(column)
     told = f'<span class="unit">{unit}</span>' if unit else ""
     kind = "" if column.unit else ' class="text"'
-    return f'<th scope="col"{kind}>{escape(column.title)}{f" {_MARK}" if column.is_estimated else ""}{told}</th>'
+    return f'<th scope="col"{kind}>{escape(column.title)}{f"{_THIN}{_MARK}" if column.is_estimated else ""}{told}</th>'
 
 
 def _row(table: Table, row: Row, places: list[int]) -> str:
