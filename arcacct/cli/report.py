@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 @click.command(
     epilog=examples(
         "arcacct report --month 2026-11",
-        "arcacct report --month 2026-11 --pledge /etc/arcacct-pledge.csv --html november.html --csv november.csv",
+        "arcacct report --month 2026-11 --html november.html --csv november.csv",
+        "arcacct report --month 2026-11 --pledge /etc/arcacct-pledge.csv --pseudonymous",
     )
 )
 @click.option("--month", type=MONTH, required=True, metavar="YYYY-MM", help="Jobs that ended in this month (UTC).")
@@ -113,6 +114,8 @@ def _print(report: Report) -> None:
 
 
 def _remember(settings: Settings, made: Made) -> None:
+    if settings.places.rehearsal is not None:
+        return
     try:
         former.remember(settings.places, made.report.month_name, made.known, made.said, is_unchanged=made.is_unchanged)
     except OSError as error:

@@ -24,8 +24,8 @@ _HEIGHT = 250
 _BAR = 26
 """Units of the drawing, of which a phone has about as many pixels: letters stay readable there."""
 _LABEL = 18
-_MOST_SHARE = 200
-"""What was used of a pledge, in per cent: one that is surpassed by far would leave no room for the others."""
+_MOST = 200
+"""Per cent: a pledge that is surpassed by far would leave no room for the others."""
 _SVG = "http://www.w3.org/2000/svg"
 
 
@@ -47,7 +47,7 @@ def charts(report: Report) -> dict[str, Chart]:
     """By section: its chart; none where there is nothing to draw. Only where `available`."""
     found = {
         "day": _days(report),
-        "vo": _bars(report.table("vo"), "cpu_efficiency", "CPU efficiency by VO (%)", 100, 100),
+        "vo": _shares(report.table("vo"), "cpu_efficiency", "CPU efficiency by VO"),
         "pledge": _pledge(report.table("pledge")),
         "energy": _energy(report.table("energy")),
     }
@@ -85,24 +85,24 @@ def _days(report: Report) -> Chart | None:
     return _drawn("StackedBar", "day", title, described, labels, series, _HEIGHT + 16 * ((len(series) + 1) // 2))
 
 
-def _bars(table: Table, column: str, title: str, factor: float, top: float | None) -> Chart | None:
-    """A bar for each row; the first is at the top."""
+def _shares(table: Table, column: str, title: str) -> Chart | None:
+    """A bar in per cent for each row; the first is at the top."""
     place = table.column(column)
     rows = [row for row in table.rows if row.values[place] is not None][: 2 * COLOURS]
     if not rows:
         return None
-    values = [round(_number(row, place) * factor, 1) for row in rows]
-    described = "; ".join(f"{row.key} {value:g}" for row, value in zip(rows, values, strict=True))
-    drawn = values if top is None else [min(value, top) for value in values]
-    return _horizontal(table.name, title, described, [row.key for row in rows], {"": drawn}, top)
+    values = [round(_number(row, place) * 100, 1) for row in rows]
+    described = "; ".join(f"{row.key} {value:g} %" for row, value in zip(rows, values, strict=True))
+    top = min(max(100.0, *values), _MOST)
+    unit = f"%; the scale ends at {_MOST}" if max(values) > _MOST else "%"
+    drawn = [min(value, top) for value in values]
+    return _horizontal(table.name, f"{title} ({unit})", described, [row.key for row in rows], {"": drawn}, top)
 
 
 def _pledge(table: Table) -> Chart | None:
     kinds = table.column("kind")
     named = table._replace(rows=tuple(row._replace(key=f"{row.key} {row.values[kinds]}") for row in table.rows))
-    most = max((_number(row, table.column("used_share")) for row in table.rows), default=0.0)
-    title = f"Used of the pledge (%{f'; the scale ends at {_MOST_SHARE}' if most * 100 > _MOST_SHARE else ''})"
-    return _bars(named, "used_share", title, 100, min(max(100.0, most * 100), _MOST_SHARE))
+    return _shares(named, "used_share", "Used of the pledge")
 
 
 def _energy(table: Table) -> Chart | None:

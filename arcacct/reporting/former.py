@@ -87,6 +87,9 @@ def remember(here: Places, month: str, known: Former, now: Said, *, is_unchanged
     path = _path(here)
     temporary = f"{path}.{os.getpid()}"
     try:
+        # What a killed process left.
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
         with open(temporary, "xb", opener=private) as file:
             file.write(json.dumps(every, sort_keys=True).encode())
             own_as(file.fileno(), here.directory)

@@ -27,7 +27,8 @@ _EXAMPLES = 3
 """Differences of each place that are told; `arcacct verify` tells all."""
 _CODES = {0: "it ran and ended with 0", 1: "exit code 1, or none was learned"}
 """What A-REX writes where the job did not fail, and where it did not learn how."""
-_SIGNALS = 128, 160
+_SIGNALS = range(129, 161), range(257, 289)
+"""Exit codes of jobs that a signal ended: of a shell, and of PBS and Torque, which add 256."""
 _LEAST_H = 0.1
 """Less than that comes from rounding."""
 
@@ -209,8 +210,9 @@ def _reason(one: facts.Failed) -> str:
         return "it did not run"
     if one.exit_code in _CODES:
         return _CODES[one.exit_code]
-    if _SIGNALS[0] < one.exit_code <= _SIGNALS[1]:
-        return f"exit code {one.exit_code} (signal {one.exit_code - _SIGNALS[0]})"
+    for codes in _SIGNALS:
+        if one.exit_code in codes:
+            return f"exit code {one.exit_code} (signal {one.exit_code - codes.start + 1})"
     return f"exit code {one.exit_code}"
 
 
@@ -371,7 +373,8 @@ def _publishing(
         examples = []
         for one in report.differences:
             counts[one.source] = counts.get(one.source, 0) + 1
-            if counts[one.source] <= _EXAMPLES:
+            # What is said of a record may name its user.
+            if counts[one.source] <= _EXAMPLES and not asked.is_pseudonymous:
                 examples.append(f"{one.source}: {f'{one.job_id}: ' if one.job_id else ''}{one.text}")
         rows = [
             Row(

@@ -91,6 +91,9 @@ def test_publishing_is_what_verify_says(capsys, swept) -> None:
     text = said(capsys, "--config", swept, "report", "--month", "2026-11").stdout
     assert verify["differences"][0]["text"] in text
     assert "NOT all places agree" in text
+    text = said(capsys, "--config", swept, "report", "--month", "2026-11", "--pseudonymous").stdout
+    assert verify["differences"][0]["job_id"] not in text
+    assert "`arcacct verify 2026-11 --all` tells every difference." in text
 
 
 def test_failures_have_the_reason_of_the_batch_system(capsys, site) -> None:
@@ -126,7 +129,7 @@ def test_exit_codes_are_told_with_their_signal(capsys, site) -> None:
     failed = [stored_jobs.job(number, status="failed") for number in range(4)]
     made.add(
         failed[0]._replace(exit_code=137),
-        failed[1]._replace(exit_code=3),
+        failed[1]._replace(exit_code=271),
         failed[2]._replace(exit_code=1),
         failed[3]._replace(exit_code=1, wall_s=0, cpu_user_s=0, cpu_kernel_s=0),
     )
@@ -135,7 +138,7 @@ def test_exit_codes_are_told_with_their_signal(capsys, site) -> None:
 
     assert {key[1]: value for key, value in told.items() if key[0] == "failure" and key[2] == "jobs"} == {
         "failed: exit code 137 (signal 9)": "1",
-        "failed: exit code 3": "1",
+        "failed: exit code 271 (signal 15)": "1",
         "failed: exit code 1, or none was learned": "1",
         "failed: it did not run": "1",
     }
