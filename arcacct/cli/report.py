@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from contextlib import closing
 
@@ -11,7 +12,7 @@ from arcacct.cli.arguments import together
 from arcacct.cli.asking import at_work
 from arcacct.cli.context import settings_of
 from arcacct.cli.instants import MONTH
-from arcacct.cli.speech import complain, examples, say
+from arcacct.cli.speech import complain, examples, redraw, say
 from arcacct.cli.tables import lines, show
 from arcacct.db import foreign, opening
 from arcacct.errors import InputError
@@ -69,6 +70,8 @@ def report(ctx: click.Context, asked: Asked, html_file: str | None, csv_file: st
         foreign.watched(ours, at_work()),
     ):
         made = month_report(settings, ours, ledger, asked, int(time.time()))
+    if sys.stderr.isatty():
+        redraw("")
     if csv_file is not None:
         text = "".join(f"{line}\r\n" for line in lines(TIDY, tidy(made.report), "spreadsheet"))
         _write(csv_file, text, asked)
