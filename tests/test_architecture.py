@@ -71,6 +71,7 @@ SPEAKERS = {
     "features": {"collect"},
     "gridengine": {"positions", "questions", "rows"},
     "publishing": {"former_rows", "given", "held", "jura", "ledger", "months", "sent", "sent_rows"},
+    "reporting": {"facts"},
     "slurm": {"stored_runs"},
     "sonar": {"hardware", "job_telemetry", "points", "records", "slurm_rows"},
     "targets.apel": {"jura_cells"},

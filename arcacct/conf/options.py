@@ -80,6 +80,10 @@ ARCACCT = (
     plain("vo_claim", places.vo_claim, repeated=True),
     plain("map", values.map_rule, repeated=True),
     plain("node_benchmark", values.node_benchmark, repeated=True),
+    plain("cpu_watts", values.cpu_watts, repeated=True),
+    plain("core_watts", values.watts),
+    plain("pue", values.pue),
+    plain("carbon_intensity", values.carbon_intensity),
 )
 
 SELECTION = (

@@ -19,7 +19,7 @@ from arcacct.conf.places import AREX_WRITES, CONTROLDIR, HOOK, Places, arex_writ
 from arcacct.conf.problems import ERROR, WARNING, Problem, errors, in_order
 from arcacct.conf.review import jura_targets, review
 from arcacct.conf.targets import Kinds, Target, shared_receivers, targets
-from arcacct.conf.values import MapRule, NodeBenchmark
+from arcacct.conf.values import CPUWatts, MapRule, NodeBenchmark
 from arcacct.errors import ConfigError
 
 
@@ -42,6 +42,10 @@ class Settings:
     local_group_prefix: str | None
     map: tuple[MapRule, ...]
     node_benchmarks: tuple[NodeBenchmark, ...]
+    cpu_watts: tuple[CPUWatts, ...]
+    core_watts: float | None
+    pue: float | None
+    carbon_intensity: str | None
     queue_benchmarks: tuple[tuple[str, str], ...]
     """Each queue with its benchmark, ``TYPE:VALUE``; of several the first, as in ARC."""
     launchers: tuple[str, ...]
@@ -117,6 +121,10 @@ def examine(
         local_group_prefix=ours["local_group_prefix"],
         map=ours["map"],
         node_benchmarks=ours["node_benchmark"],
+        cpu_watts=ours["cpu_watts"],
+        core_watts=ours["core_watts"],
+        pue=ours["pue"],
+        carbon_intensity=ours["carbon_intensity"],
         queue_benchmarks=tuple(queues),
         launchers=launchers(conf),
         keep_messages_days=ours["keep_messages_days"],

@@ -52,6 +52,15 @@ class NodeBenchmark:
 
 
 @dataclass(frozen=True, slots=True)
+class CPUWatts:
+    """One ``cpu_watts`` line: what a core of every node whose CPU model matches draws, in W."""
+
+    pattern: str
+    """A shell pattern."""
+    watts: float
+
+
+@dataclass(frozen=True, slots=True)
 class Address:
     """Where a web service listens."""
 
@@ -204,10 +213,49 @@ def map_rule(value: str) -> MapRule:
 
 def node_benchmark(value: str) -> NodeBenchmark:
     """``"CPU MODEL PATTERN" TYPE:VALUE``."""
+    pattern, rest = _of_cpu_model(value, "TYPE:VALUE")
+    return NodeBenchmark(pattern, benchmark(rest))
+
+
+def cpu_watts(value: str) -> CPUWatts:
+    """``"CPU MODEL PATTERN" WATTS``."""
+    pattern, rest = _of_cpu_model(value, "WATTS")
+    return CPUWatts(pattern, watts(rest))
+
+
+def _of_cpu_model(value: str, what: str) -> tuple[str, str]:
+    """The pattern in quotes, and what follows."""
     start, pattern, rest = [*value.split('"'), "", "", ""][:3]
     if value.count('"') != 2 or start.strip() or not pattern.strip():
-        raise ValueError(f'{value!r} is not a valid node_benchmark; write "CPU MODEL PATTERN" TYPE:VALUE')
-    return NodeBenchmark(pattern.strip(), benchmark(rest.strip()))
+        raise ValueError(f'{value!r} is not a valid line; write "CPU MODEL PATTERN" {what}')
+    return pattern.strip(), rest.strip()
+
+
+def watts(value: str) -> float:
+    """What one core draws, in W."""
+    return _amount(value, 0, 1000, "watts of one core, as 4.5")
+
+
+def pue(value: str) -> float:
+    """What a site draws over what its machines draw."""
+    return _amount(value, 0.999, 10, "what the site draws over what its machines draw, as 1.35")
+
+
+def carbon_intensity(value: str) -> str:
+    """A number of g CO2e per kWh, or the path of a table of them."""
+    if not value.startswith("/"):
+        _amount(value, -1, 10_000, "g CO2e per kWh, as 45, or the path of a file time,gco2e_per_kwh")
+    return value
+
+
+def _amount(value: str, above: float, most: float, what: str) -> float:
+    try:
+        found = float(value)
+    except ValueError:
+        found = above
+    if not above < found <= most:
+        raise ValueError(f"{value!r} is not a valid amount; write {what}")
+    return found
 
 
 def https_url(value: str) -> SplitResult:

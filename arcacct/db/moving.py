@@ -135,6 +135,11 @@ def _copied(here: Places, directory: str) -> int:
             copy_whole(path, kind, target)
             place.own_as(target, here.directory)
         spooled = _copied_spool(here, os.path.join(directory, "spool"), workshop)
+        for name in (place.PSEUDONYMS, place.REPORTS):
+            if os.path.exists(os.path.join(here.directory, name)):
+                shutil.copy2(os.path.join(here.directory, name), os.path.join(workshop, name), follow_symlinks=False)
+                place.own_as(os.path.join(workshop, name), here.directory)
+                os.rename(os.path.join(workshop, name), os.path.join(directory, name))
         for _path, kind in files(here):
             final = os.path.join(directory, f"{kind.folder}.db")
             os.rename(os.path.join(workshop, f"{kind.folder}.db"), final)

@@ -33,6 +33,10 @@ _WAYS = (
 )
 
 
+PSEUDONYMS, REPORTS = "pseudonyms.key", "reports.json"
+"""What a site keeps beside its databases: the key of its pseudonyms, and what its last reports said."""
+
+
 class Note(NamedTuple):
     """What the note says."""
 

@@ -35,6 +35,7 @@ ASKED = {
         "job transfers STORED000001",
     ],
     "stats": ["stats", "stats --by month,vo"],
+    "report": ["report --month 2026-05"],
     "query": ["query 'SELECT * FROM v1_jobs'", "query --ledger 'SELECT * FROM v1_publications'"],
     "status": ["status"],
     "metrics": ["metrics"],
@@ -58,7 +59,7 @@ ASKED = {
     "demo": [],
 }
 """Command lines of every command; {db} is the damaged file. Those without one open no database of the site."""
-READING = ("doctor", "status", "metrics", "stats", "query", "job", "verify", "db check", "quarantine list")
+READING = ("doctor", "status", "metrics", "stats", "report", "query", "job", "verify", "db check", "quarantine list")
 
 
 def wild(content: bytes, chance: random.Random) -> bytes:

@@ -1,0 +1,126 @@
+"""`arcacct report`: a month for who pays for it, on the terminal, as a page and as CSV."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import closing
+
+import click
+
+from arcacct.cli.arguments import together
+from arcacct.cli.context import settings_of
+from arcacct.cli.instants import MONTH
+from arcacct.cli.speech import complain, examples, say
+from arcacct.cli.tables import lines, show
+from arcacct.cli.working import at_work
+from arcacct.db import opening
+from arcacct.errors import InputError
+from arcacct.files.foreign import open_parent
+from arcacct.publishing.instants import iso
+from arcacct.reporting import former
+from arcacct.reporting.charts import available
+from arcacct.reporting.contents import TIDY, Report, tidy
+from arcacct.reporting.month import Asked, month_report
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.conf.settings import Settings
+    from arcacct.reporting.month import Made
+
+
+@click.command(
+    epilog=examples(
+        "arcacct report --month 2026-11",
+        "arcacct report --month 2026-11 --html november.html --csv november.csv",
+        "arcacct report --month 2026-11 --pledge /etc/arcacct-pledge.csv --pseudonymous",
+    )
+)
+@click.option("--month", type=MONTH, required=True, metavar="YYYY-MM", help="Jobs that ended in this month (UTC).")
+@click.option("--html", "html_file", metavar="FILE", help="Write a page that needs nothing else, to be forwarded.")
+@click.option("--csv", "csv_file", metavar="FILE", help="Write every figure as a line of CSV, safe for a spreadsheet.")
+@click.option("--pledge", metavar="FILE", help="CSV of what is promised to VOs: vo,from,hours,kind (hours a month).")
+@click.option(
+    "--pseudonymous", "is_pseudonymous", is_flag=True, help="Replace names of users by pseudonyms of this site."
+)
+@click.option(
+    "--top", "users", type=click.IntRange(min=0), default=10, show_default=True, metavar="N", help="So many users."
+)
+@click.option(
+    "--verify/--skip-verify",
+    "with_publishing",
+    default=True,
+    help="Whether to compare the month in all places, as `arcacct verify` does, which reads every job of it.",
+)
+@click.pass_context
+@together(Asked, "asked")
+def report(ctx: click.Context, asked: Asked, html_file: str | None, csv_file: str | None) -> None:
+    """
+    Report a month: usage, pledge, failures, users, energy, publishing.
+
+    Prints tables; with --html or --csv it writes these files instead. Figures that are estimated and not measured
+    are marked with *. What the last report of the month said is remembered beside the databases, and what has changed
+    since is told.
+    """
+    settings = settings_of(ctx)
+    with (
+        opening.translating(settings.places.database),
+        closing(opening.read_accounting(settings.places)) as ours,
+        closing(opening.read_publishing(settings.places)) as ledger,
+        at_work("asking"),
+    ):
+        made = month_report(settings, ours, ledger, asked, int(time.time()))
+    if csv_file is not None:
+        text = "".join(f"{line}\r\n" for line in lines(TIDY, tidy(made.report), "spreadsheet"))
+        _write(csv_file, text, asked)
+    if html_file is not None:
+        from arcacct.reporting.page import page  # noqa: PLC0415  few reports are pages
+
+        _write(html_file, page(made.report), asked)
+        if not available():
+            complain("the page has no charts: the package pygal is not installed (pip install 'arcacct[report]')")
+    if html_file is None and csv_file is None:
+        _print(made.report)
+    _remember(settings, made)
+
+
+def _write(path: str, text: str, asked: Asked) -> None:
+    """A file that names users is for who made it; with pseudonyms anybody may read it. Raises InputError."""
+    try:
+        folder, name = open_parent(path)
+        with folder:
+            folder.replace(name, text.encode("utf-8", "backslashreplace"), 0o644 if asked.is_pseudonymous else 0o600)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}; name a directory of this user") from error
+
+
+def _print(report: Report) -> None:
+    say(f"{report.site}, {report.month_name} (written {iso(report.written_s)})")
+    marked = False
+    for table in report.tables:
+        if table.is_detail:
+            continue
+        say("")
+        say(table.title)
+        if table.rows:
+            names = (table.key, *(f"{column.name}{'*' if column.is_estimated else ''}" for column in table.columns))
+            marked |= any(column.is_estimated for column in table.columns)
+            rows = (*table.rows, *(() if table.total is None else (table.total,)))
+            show(names, [(row.key, *row.values) for row in rows], "table")
+        for note in table.notes:
+            say(note)
+    if marked:
+        say("")
+        say("* estimated, not measured")
+
+
+def _remember(settings: Settings, made: Made) -> None:
+    if settings.places.rehearsal is not None:
+        return
+    try:
+        former.remember(settings.places, made.report.month_name, made.known, made.said, is_unchanged=made.is_unchanged)
+    except OSError as error:
+        complain(
+            f"this report is not remembered ({error.filename}: {error.strerror}): the next one tells what changed"
+            " since an earlier one; the owner of the databases writes reports that are remembered"
+        )

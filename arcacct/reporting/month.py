@@ -1,0 +1,440 @@
+"""All that is to be said of a month, as tables: usage, pledge, failures, users, GPUs, energy, publishing, changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from arcacct.asking.questions import Selection
+from arcacct.asking.usage import usage
+from arcacct.asking.verify import verify
+from arcacct.conf.settings import Settings
+from arcacct.db.engine import Connection
+from arcacct.db.schema import incarnation
+from arcacct.jobs import pseudonyms
+from arcacct.jobs.states import FAILED
+from arcacct.publishing.instants import Month, iso, month_bounds
+from arcacct.reporting import facts, former
+from arcacct.reporting.contents import Column, Report, Row, Table, Value
+from arcacct.reporting.energy import J_PER_KWH, EnergyModel, energies, grid
+from arcacct.reporting.former import Former, Said
+from arcacct.reporting.pledge import KINDS, Pledge, pledges
+
+NO_VO = "(no VO)"
+_HOUR_S = 3600
+_DAY_S = 86_400
+_EXAMPLES = 3
+"""Differences of each place that are told; `arcacct verify` tells all."""
+_CODES = {0: "it ran and ended with 0", 1: "exit code 1, or none was learned"}
+"""What A-REX writes where the job did not fail, and where it did not learn how."""
+_SIGNALS = range(129, 161), range(257, 289)
+"""Exit codes of jobs that a signal ended: of a shell, and of PBS and Torque, which add 256."""
+_LEAST_H = 0.1
+"""Less than that comes from rounding."""
+
+_USAGE = {
+    "jobs": Column("jobs", "Jobs", "jobs"),
+    "failed_jobs": Column("failed_jobs", "Failed", "jobs"),
+    "core_hours": Column("core_hours", "Core hours", "h"),
+    "cpu_hours": Column("cpu_hours", "CPU hours", "h"),
+    "hs06_hours": Column("hs06_hours", "HS06 hours", "HS06 h"),
+    "hepscore23_hours": Column("hepscore23_hours", "HEPscore23 hours", "HEPscore23 h"),
+    "cpu_efficiency": Column("cpu_efficiency", "Efficiency", "ratio"),
+}
+"""As `arcacct stats` names and computes them; CPU hours are its cpu_s."""
+
+
+class Asked(NamedTuple):
+    """What the report is asked to have."""
+
+    month: Month
+    pledge: str | None = None
+    """The pledge file."""
+    is_pseudonymous: bool = False
+    users: int = 10
+    """How many of the users that used most."""
+    with_publishing: bool = True
+    """Compare the month with what the receivers have, which reads every job of it."""
+
+
+class Made(NamedTuple):
+    """A report, and what to remember of it."""
+
+    report: Report
+    known: Former
+    said: Said
+    is_unchanged: bool
+
+
+def month_report(
+    settings: Settings, accounting: Connection, publishing: Connection, asked: Asked, written_s: int
+) -> Made:
+    """
+    Everything of a month (of end times, UTC), at the time of writing (UTC seconds).
+
+    Raises InputError for a file of the site's that cannot be used, StoreError when a database cannot.
+    """
+    start_s, before_s = month_bounds(*asked.month)
+    name = f"{asked.month[0]:04d}-{asked.month[1]:02d}"
+    site_key = pseudonyms.key(settings.places) if asked.is_pseudonymous else None
+    promised = None if asked.pledge is None else pledges(asked.pledge, asked.month)
+    model = EnergyModel(settings.cpu_watts, settings.core_watts, settings.pue, settings.carbon_intensity)
+    known = former.former(settings.places, name)
+    seq = facts.last_seq(accounting)
+    by_vo = _usage(accounting, start_s, before_s, "vo", Table("vo", "Usage by VO", "VO", ()))
+    by_day_and_vo = _by_day_and_vo(accounting, start_s, before_s)
+    tables = [
+        by_vo,
+        _usage(accounting, start_s, before_s, "day", Table("day", "Usage by day (of the end, UTC)", "Day", ())),
+        by_day_and_vo.table,
+        _pledge(by_vo, promised),
+        _failures(accounting, start_s, before_s, by_vo),
+        _users(accounting, start_s, before_s, asked.users, site_key),
+        *_energy(accounting, start_s, before_s, model, by_vo, by_day_and_vo),
+    ]
+    places, published = _publishing(settings, accounting, publishing, asked)
+    tables.append(published)
+    usage_of = {
+        row.key: [_number(by_vo, row, one) for one in ("jobs", "core_hours", "cpu_hours")] for row in by_vo.rows
+    }
+    said = Said(written_s, incarnation(accounting), seq, usage_of, places)
+    logged = None
+    if known.last is not None and known.last.incarnation == said.incarnation:
+        logged = facts.changes(accounting, known.last.seq, start_s, before_s)
+    is_unchanged = logged is not None and not any(logged)
+    compared = former.compared_with(known, said, is_unchanged=is_unchanged)
+    tables.append(_changes(accounting, said, compared, start_s, before_s))
+    report = Report(settings.hostname, asked.month, written_s, tuple(tables))
+    return Made(report, known, said, is_unchanged)
+
+
+def _number(table: Table, row: Row, column: str) -> float:
+    value = row.values[table.column(column)]
+    return value if isinstance(value, int | float) else 0
+
+
+def _usage(con: Connection, start_s: int, before_s: int, by: str, table: Table) -> Table:
+    """From the sums that are kept; as `arcacct stats --by` has it."""
+    selection = Selection(from_s=start_s, before_s=before_s)
+    columns, rows, total = tuple(_USAGE.values()), [], None
+    for keys in ((by,), ()):
+        found = usage(con, selection, keys, details=True)
+        for row in found.rows:
+            of = dict(zip(found.columns, row, strict=True))
+            of["cpu_hours"] = round(_whole(of["cpu_s"]) / _HOUR_S, 3)
+            made = Row("All" if not keys else _name(row[0]), tuple(of[name] for name in _USAGE))
+            if keys:
+                rows.append(made)
+            else:
+                total = made
+    if by == "vo":
+        rows.sort(key=lambda row: (-_whole(row.values[2]), row.key))
+    notes = () if rows else ("No job ended in this month.",)
+    return table._replace(columns=columns, rows=tuple(rows), total=total if rows else None, notes=notes)
+
+
+def _whole(value: Value) -> float:
+    return value if isinstance(value, int | float) else 0
+
+
+def _name(vo: Value) -> str:
+    return NO_VO if vo is None else str(vo)
+
+
+class _ByDayAndVO(NamedTuple):
+    table: Table
+    parts: tuple[facts.Drawn, ...]
+    """The same as nobody has measured it."""
+
+
+def _by_day_and_vo(con: Connection, start_s: int, before_s: int) -> _ByDayAndVO:
+    selection = Selection(from_s=start_s, before_s=before_s)
+    found = usage(con, selection, ("day", "vo"), details=True)
+    columns = tuple(_USAGE[name] for name in ("jobs", "core_hours"))
+    rows, parts = [], []
+    for row in found.rows:
+        of = dict(zip(found.columns, row, strict=True))
+        rows.append(Row(f"{of['day']} {_name(of['vo'])}", (of["jobs"], of["core_hours"])))
+        day, vo = start_s // _DAY_S + int(str(of["day"])[-2:]) - 1, of["vo"]
+        core_s = _whole(of["core_hours"]) * _HOUR_S
+        parts.append(facts.Drawn(day, None if vo is None else str(vo), None, None, core_s, 0.0, *[None] * 6))
+    table = Table("day_vo", "Usage by day and VO", "Day and VO", columns, tuple(rows), is_detail=True)
+    return _ByDayAndVO(table, tuple(parts))
+
+
+def _pledge(by_vo: Table, promised: Iterable[Pledge] | None) -> Table:
+    columns = (
+        Column("kind", "Hours of"),
+        Column("pledged_hours", "Pledged", "h"),
+        Column("used_hours", "Used", "h"),
+        Column("used_share", "Share", "ratio"),
+    )
+    table = Table("pledge", "Use against the pledge", "VO", columns, naming=1)
+    if promised is None:
+        return table._replace(notes=("No pledge is known: name a file of pledges with --pledge.",))
+    used = {row.key: row for row in by_vo.rows}
+    rows = []
+    for one in promised:
+        hours = _number(by_vo, used[one.vo], KINDS[one.kind]) if one.vo in used else 0.0
+        rows.append(Row(one.vo, (one.kind, one.hours, hours, round(hours / one.hours, 4) if one.hours else None)))
+    notes = () if rows else ("The file of pledges has none for this month.",)
+    return table._replace(rows=tuple(rows), notes=notes)
+
+
+def _failures(con: Connection, start_s: int, before_s: int, by_vo: Table) -> Table:
+    jobs: dict[str, list[float]] = {}
+    found = 0
+    for one in facts.failures(con, start_s, before_s):
+        sums = jobs.setdefault(f"{one.status}: {_reason(one)}", [0, 0.0])
+        sums[0] += one.jobs
+        found += one.jobs if one.status == FAILED else 0
+        sums[1] += one.core_s
+    columns = (_USAGE["jobs"], Column("core_hours", "Core hours lost", "h"))
+    rows = [Row(key, (int(count), round(core_s / _HOUR_S, 3))) for key, (count, core_s) in jobs.items()]
+    rows.sort(key=lambda row: (-_whole(row.values[0]), row.key))
+    note = "Exit codes and states are what the records have; texts of A-REX about single jobs are not kept in them."
+    notes = [note] if rows else ["No job failed." if by_vo.rows else "No job ended in this month."]
+    lacking = int(_all(by_vo, "failed_jobs")) - found
+    if lacking > 0:
+        notes = [note, f"Of {lacking} that `arcacct db prune` put away nobody knows the reason."]
+    return Table("failure", "Failures by reason", "Reason", columns, tuple(rows), notes=tuple(notes))
+
+
+def _reason(one: facts.Failed) -> str:
+    """In words; what the batch system says before what the exit code tells."""
+    if one.slurm_state and one.slurm_state.split()[0] not in ("COMPLETED", "FAILED"):
+        return f"Slurm says {one.slurm_state.split()[0]}"
+    if one.gridengine_failure:
+        return f"Grid Engine says: {one.gridengine_failure}"
+    if not one.has_run:
+        return "it did not run"
+    if one.exit_code in _CODES:
+        return _CODES[one.exit_code]
+    for codes in _SIGNALS:
+        if one.exit_code in codes:
+            return f"exit code {one.exit_code} (signal {one.exit_code - codes.start + 1})"
+    return f"exit code {one.exit_code}"
+
+
+def _users(con: Connection, start_s: int, before_s: int, most: int, site_key: bytes | None) -> Table:
+    found = usage(con, Selection(from_s=start_s, before_s=before_s), ("user", "vo"), details=False)
+    columns = (Column("vo", "VO"), *(_USAGE[name] for name in ("jobs", "core_hours", "cpu_hours", "cpu_efficiency")))
+    ranked = []
+    for row in found.rows:
+        of = dict(zip(found.columns, row, strict=True))
+        of["cpu_hours"] = round(_whole(of["cpu_s"]) / _HOUR_S, 3)
+        dn = of["user"]
+        shown = "(no name)" if dn is None else str(dn) if site_key is None else pseudonyms.pseudonym(site_key, str(dn))
+        of["vo"] = _name(of["vo"])
+        ranked.append(Row(shown, tuple(of[column.name] for column in columns)))
+    ranked.sort(key=lambda row: (-_whole(row.values[2]), row.key, str(row.values[0])))
+    notes = ["Names are replaced by pseudonyms of this site."] if site_key is not None else []
+    if len(ranked) > most:
+        notes.append(f"The {most} that used most, of {len(ranked)}.")
+    return Table("user", "Top users", "User", columns, tuple(ranked[:most]), notes=tuple(notes), naming=1)
+
+
+def _energy(
+    con: Connection, start_s: int, before_s: int, model: EnergyModel, by_vo: Table, by_day_and_vo: _ByDayAndVO
+) -> tuple[Table, Table]:
+    """GPU hours and energy by VO, as far as anybody measured them or the site's table tells them."""
+    models = facts.cpu_models(con, before_s) if model.cpu_watts else {}
+    of_slurm: dict[str | None, float] = {}
+    if models or facts.has_measurements(con):
+        parts = list(facts.drawn(con, start_s, before_s, with_hosts=bool(models)))
+        of_slurm = facts.slurm_gpu_s(con, start_s, before_s)
+    else:
+        # Every core is like every other: the sums that are kept tell all.
+        parts = list(by_day_and_vo.parts)
+    drawn = _drawn(parts, model, models)
+    lacking_h = _all(by_vo, "core_hours") - sum(one.core_s for one in parts) / _HOUR_S
+    if drawn.rows and lacking_h > _LEAST_H:
+        note = f"{lacking_h:.1f} core hours are of jobs that `arcacct db prune` put away: their energy lacks."
+        drawn = drawn._replace(notes=(*drawn.notes, note))
+    return _gpus(parts, of_slurm), drawn
+
+
+def _all(table: Table, column: str) -> float:
+    return 0.0 if table.total is None else _number(table, table.total, column)
+
+
+def _gpus(parts: Sequence[facts.Drawn], of_slurm: dict[str | None, float]) -> Table:
+    columns = (
+        Column("gpu_hours", "GPU hours allocated", "h"),
+        Column("gpu_occupied_hours", "With processes", "h"),
+        Column("gpu_busy_hours", "Busy", "h"),
+        Column("gpu_energy_kwh", "Energy of GPUs", "kWh"),
+    )
+    sums: dict[str | None, list[float | None]] = {}
+    of_sacct = [(vo, (seconds, None, None, None)) for vo, seconds in of_slurm.items()]
+    told = [(one.vo, (one.gpu_allocated_s, one.gpu_occupied_s, one.gpu_busy_s, one.gpu_energy_j)) for one in parts]
+    for vo, amounts in (*told, *of_sacct):
+        if any(amount for amount in amounts):
+            known = sums.setdefault(vo, [None] * 4)
+            for place, amount in enumerate(amounts):
+                if amount is not None:
+                    known[place] = (known[place] or 0) + amount
+    units = (_HOUR_S, _HOUR_S, _HOUR_S, J_PER_KWH)
+    rows = [Row(_name(vo), _scaled(amounts, units)) for vo, amounts in sums.items()]
+    rows.sort(key=lambda row: (-_whole(row.values[0]), row.key))
+    notes = () if rows else ("No GPU is known: telemetry and the batch system's own accounting tell of none.",)
+    return Table("gpu", "GPUs", "VO", columns, tuple(rows), notes=notes)
+
+
+def _scaled(amounts: Sequence[float | None], units: Sequence[int]) -> tuple[Value, ...]:
+    return tuple(
+        None if amount is None else round(amount / unit, 3) for amount, unit in zip(amounts, units, strict=True)
+    )
+
+
+def _drawn(parts: Sequence[facts.Drawn], model: EnergyModel, cpu_models: dict[str, str]) -> Table:
+    columns = (
+        Column("measured_kwh", "Measured", "kWh"),
+        Column("estimated_kwh", "Estimated", "kWh", is_estimated=True),
+        Column("site_kwh", "With PUE", "kWh", is_estimated=True),
+        Column("carbon_kg", "Carbon", "kg CO2e", is_estimated=True),
+    )
+    table = Table("energy", "Energy and carbon", "VO", columns)
+    found = energies(parts, model, cpu_models, grid(model.carbon_intensity))
+    if not any(one.measured_j or one.estimated_j for one in found.values()):
+        note = (
+            "The energy is not known: nobody measured it, and [arcacct] has neither cpu_watts nor core_watts"
+            " to estimate it by."
+        )
+        return table._replace(notes=(note,))
+    rows = []
+    for vo, one in found.items():
+        energy_j = one.measured_j + one.estimated_j
+        carbon_kg = None if one.carbon_g is None else round(one.carbon_g / 1000, 3)
+        site_kwh = None if model.pue is None else round(energy_j * model.pue / J_PER_KWH, 3)
+        # Nobody measures or estimates 0.
+        kwh = _scaled((one.measured_j or None, one.estimated_j or None), (J_PER_KWH, J_PER_KWH))
+        rows.append(Row(_name(vo), (*kwh, site_kwh, carbon_kg)))
+    rows.sort(key=lambda row: (-_whole(row.values[0]) - _whole(row.values[1]), row.key))
+    total = Row("All", tuple(_sum(row.values[place] for row in rows) for place in range(len(columns))))
+    whole = sum((one.unknown_core_s for one in found.values()), 0.0), sum(one.uncharged_j for one in found.values())
+    return table._replace(rows=tuple(rows), total=total, notes=tuple(_method(model, *whole)))
+
+
+def _sum(values: Iterable[Value]) -> Value:
+    known = [value for value in values if isinstance(value, int | float)]
+    return round(sum(known), 3) if known else None
+
+
+def _method(model: EnergyModel, unknown_core_s: float, uncharged_j: float) -> list[str]:
+    """How the figures were made, in words."""
+    notes = ["Measured: the energy of the job by the batch system, else that of its GPUs by telemetry."]
+    if model.estimates:
+        known = "watts per core of its CPU model (cpu_watts)" if model.cpu_watts else ""
+        rest = "" if model.core_watts is None else f"{model.core_watts:g} W per core (core_watts)"
+        others = f"{known}, of others {rest}" if known and rest else known or rest
+        notes.append(f"Estimated: core hours of jobs whose cores nobody measured, times {others}.")
+    if unknown_core_s:
+        notes.append(f"{unknown_core_s / _HOUR_S:.1f} core hours are on CPUs of which no watts are known: they lack.")
+    if model.pue is None:
+        notes.append("No PUE is configured: cooling and supply are not in these figures.")
+    else:
+        notes.append(f"With PUE: both, times {model.pue:g}.")
+    if model.carbon_intensity is None:
+        notes.append("No carbon intensity is configured, so the carbon is not known.")
+    else:
+        what = (
+            "the grid's mean intensity of the day on which the job ended (carbon_intensity)"
+            if model.carbon_intensity.startswith("/")
+            else f"{model.carbon_intensity} g CO2e per kWh (carbon_intensity)"
+        )
+        notes.append(f"Carbon: energy{'' if model.pue is None else ' with PUE'} times {what}.")
+        if uncharged_j:
+            notes.append(
+                f"{uncharged_j / J_PER_KWH:.3f} kWh were drawn before the table of intensities begins: their carbon"
+                " lacks."
+            )
+    return notes
+
+
+def _publishing(
+    settings: Settings, accounting: Connection, publishing: Connection, asked: Asked
+) -> tuple[former.Figures, Table]:
+    """What `arcacct verify` says of the month: every place that has it, and whether it agrees with the database."""
+    columns = (
+        Column("jobs", "Jobs", "jobs"),
+        Column("wall_hours", "Wall hours", "h"),
+        Column("cpu_hours", "CPU hours", "h"),
+        Column("agrees", "Agrees"),
+        Column("differences", "Differences", "count"),
+        Column("proof", "Known by"),
+    )
+    table = Table("publishing", "Publishing and completeness", "Place", columns)
+    if not asked.with_publishing:
+        return {}, table._replace(notes=("Not compared, by --skip-verify.",))
+    report = verify(settings, accounting, publishing, asked.month)
+    try:
+        counts: dict[str, int] = {}
+        examples = []
+        for one in report.differences:
+            counts[one.source] = counts.get(one.source, 0) + 1
+            # What is said of a record may name its user.
+            if counts[one.source] <= _EXAMPLES and not asked.is_pseudonymous:
+                examples.append(f"{one.source}: {f'{one.job_id}: ' if one.job_id else ''}{one.text}")
+        rows = [
+            Row(
+                one.name,
+                (
+                    one.jobs,
+                    *_scaled((one.wall_s, one.cpu_s), (_HOUR_S, _HOUR_S)),
+                    "yes" if one.agrees else "NO",
+                    counts.get(one.name, 0),
+                    one.proof or None,
+                ),
+            )
+            for one in report.sources
+        ]
+        verdict = "All places agree with the database." if report.agrees else "NOT all places agree with the database."
+        notes = [verdict, *examples]
+        if sum(counts.values()) > len(examples):
+            notes.append(f"`arcacct verify {asked.month[0]:04d}-{asked.month[1]:02d} --all` tells every difference.")
+        if not settings.targets:
+            notes.insert(1, "No target is configured: nothing of this month is published.")
+        places = {one.name: [one.jobs] for one in report.sources if one.proof and one.jobs is not None}
+    finally:
+        report.close()
+    return {name: [float(one) for one in jobs] for name, jobs in places.items()}, table._replace(
+        rows=tuple(rows), notes=tuple(notes)
+    )
+
+
+def _changes(con: Connection, now: Said, before: Said | None, start_s: int, before_s: int) -> Table:
+    """Against what the former report said: usage by VO, and jobs by receiver."""
+    columns = (
+        Column("jobs_then", "Jobs then", "jobs"),
+        Column("jobs_now", "Jobs now", "jobs"),
+        Column("core_hours_then", "Core hours then", "h"),
+        Column("core_hours_now", "Core hours now", "h"),
+    )
+    table = Table("change", "What changed since the last report", "VO or place", columns)
+    if before is None:
+        return table._replace(notes=("This is the first report of this month.",))
+    rows = []
+    for name in sorted({*now.usage, *before.usage}):
+        was, is_now = before.usage.get(name, [0, 0.0, 0.0]), now.usage.get(name, [0, 0.0, 0.0])
+        if was != is_now:
+            rows.append(Row(name, (int(was[0]), int(is_now[0]), was[1], is_now[1])))
+    for name in sorted({*now.places, *before.places}) if now.places else ():
+        was, is_now = before.places.get(name, [0.0]), now.places.get(name, [0.0])
+        if was != is_now:
+            rows.append(Row(f"given to {name}", (int(was[0]), int(is_now[0]), None, None)))
+    notes = [f"Compared with the report of {iso(before.written_s)}."]
+    if before.incarnation == now.incarnation:
+        logged = facts.changes(con, before.seq, start_s, before_s)
+        if any(logged):
+            late, corrected = _jobs(logged.recorded), _jobs(logged.corrected)
+            notes.append(f"Since then {late} recorded late or told more of, {corrected} corrected.")
+    else:
+        notes.append("The database was restored since: which jobs are new is not known.")
+    if not rows:
+        notes.append("No figure has changed.")
+    return table._replace(rows=tuple(rows), notes=tuple(notes))
+
+
+def _jobs(count: int) -> str:
+    return "1 job was" if count == 1 else f"{count} jobs were"

@@ -1,0 +1,254 @@
+"""`arcacct report`: its figures are those of `stats`, of plain SQL and of `verify`."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import pathlib
+import sqlite3
+from contextlib import closing
+
+import pytest
+import slurm_files
+import stored_jobs
+from in_process import said
+
+from arcacct.jobs import pseudonyms
+
+NOVEMBER = ("--from", "2026-11-01", "--to", "2026-12-01")
+MAY = ("--month", "2026-05")
+
+
+def figures(capsys, conf, *options: object) -> dict[tuple[str, str, str], str]:
+    """By section, key and metric: the values of the CSV."""
+    path = pathlib.Path(conf).parent / "report.csv"
+    done = said(capsys, "--config", conf, "report", *options, "--csv", path)
+    assert done.returncode == 0, done.stderr
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    found = {(row["section"], row["key"], row["metric"]): row["value"] for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def database(conf) -> pathlib.Path:
+    return next(pathlib.Path(conf).parent.rglob("accounting.db"))
+
+
+@pytest.mark.parametrize("by", ["vo", "day"])
+def test_usage_is_what_stats_says(capsys, swept, by) -> None:
+    """Each figure of a VO and of a day is that of `arcacct stats --by` for the same time."""
+    told = figures(capsys, swept, "--month", "2026-11")
+
+    stats = said(capsys, "--config", swept, "stats", *NOVEMBER, "--by", by, "--details", "--format", "json")
+    rows = json.loads(stats.stdout)
+    names = ("jobs", "failed_jobs", "core_hours", "hs06_hours", "hepscore23_hours", "cpu_efficiency")
+    expected = {
+        (by, row[by] or "(no VO)", name): "" if row[name] is None else str(row[name]) for row in rows for name in names
+    }
+    assert rows
+    assert {key: told[key] for key in expected} == expected
+    assert {key[1] for key in told if key[0] == by} == {row[by] or "(no VO)" for row in rows} | {"(all)"}
+
+
+def test_the_total_is_what_plain_sql_says(capsys, swept) -> None:
+    """Jobs, core hours and CPU hours of all are the sums over v1_jobs."""
+    told = figures(capsys, swept, "--month", "2026-11")
+
+    with closing(sqlite3.connect(database(swept))) as con:
+        jobs, core_h, cpu_h = con.execute(
+            "SELECT count(*), round(sum(wall_s * core_count) / 3600.0, 3), round(sum(cpu_s) / 3600.0, 3) FROM v1_jobs"
+            " WHERE end_time_iso LIKE '2026-11-%' AND (status IN ('completed', 'failed')"
+            " OR (status = 'aborted' AND wall_s + cpu_s > 0))"
+        ).fetchone()
+        failed = con.execute("SELECT count(*) FROM v1_jobs WHERE status = 'failed'").fetchone()[0]
+    assert (told["vo", "(all)", "jobs"], told["vo", "(all)", "failed_jobs"]) == (str(jobs), str(failed))
+    assert float(told["vo", "(all)", "core_hours"]) == core_h
+    assert float(told["vo", "(all)", "cpu_hours"]) == cpu_h
+    by_reason = [
+        int(value)
+        for (section, key, metric), value in told.items()
+        if (section, metric) == ("failure", "jobs")
+        if key.startswith("failed")
+    ]
+    assert sum(by_reason) == failed > 0
+
+
+def test_publishing_is_what_verify_says(capsys, swept) -> None:
+    """Every place of `arcacct verify` is there with its jobs, and whether it agrees; a lost job is told."""
+    with closing(sqlite3.connect(database(swept))) as con:
+        con.execute("DELETE FROM AAR WHERE RecordID = (SELECT max(RecordID) FROM AAR WHERE UsedWalltime > 0)")
+        con.commit()
+
+    told = figures(capsys, swept, "--month", "2026-11")
+
+    verify = json.loads(said(capsys, "--config", swept, "verify", "2026-11", "--format", "json").stdout)
+    places = {one["name"]: (str(one["jobs"]), "yes" if one["agrees"] else "NO") for one in verify["sources"]}
+    keys = {key[1] for key in told if key[0] == "publishing"}
+    assert {key: (told["publishing", key, "jobs"], told["publishing", key, "agrees"]) for key in keys} == places
+    assert told["publishing", "control directory", "agrees"] == "NO"
+    text = said(capsys, "--config", swept, "report", "--month", "2026-11").stdout
+    assert verify["differences"][0]["text"] in text
+    assert "NOT all places agree" in text
+    text = said(capsys, "--config", swept, "report", "--month", "2026-11", "--pseudonymous").stdout
+    assert verify["differences"][0]["job_id"] not in text
+    assert "`arcacct verify 2026-11 --all` tells every difference." in text
+
+
+def test_failures_have_the_reason_of_the_batch_system(capsys, site) -> None:
+    """What sacct really printed of failed jobs is told by its states, which the record does not have."""
+    conf = site("map=account * vo=atlas").conf
+    done = said(
+        capsys, "--config", conf, "import", "slurm", "--cluster", "testgrid", "--timezone", "UTC", slurm_files.TABLE
+    )
+    assert done.returncode == 0, done.stderr
+
+    told = figures(capsys, conf, "--month", "2026-11")
+
+    reasons = {key[1]: int(value) for key, value in told.items() if key[0] == "failure" and key[2] == "jobs"}
+    with closing(sqlite3.connect(database(conf))) as con:
+        states = dict(
+            con.execute(
+                "SELECT 'Slurm says ' || CASE WHEN instr(state, ' ') THEN substr(state, 1, instr(state, ' ') - 1)"
+                " ELSE state END, count(*) FROM v1_slurm_runs JOIN v1_jobs USING (job_id)"
+                " WHERE status IN ('failed', 'aborted') AND state NOT IN ('COMPLETED', 'FAILED') GROUP BY 1"
+            ).fetchall()
+        )
+    found: dict[str, int] = {}
+    for reason, count in reasons.items():
+        words = reason.partition(": ")[2]
+        found[words] = found.get(words, 0) + count
+    assert len(states) > 1
+    assert {reason: found[reason] for reason in states} == states
+
+
+def test_exit_codes_are_told_with_their_signal(capsys, site) -> None:
+    """A job that was killed, one that never ran, and one of which nothing was learned are three reasons."""
+    made = site()
+    failed = [stored_jobs.job(number, status="failed") for number in range(4)]
+    made.add(
+        failed[0]._replace(exit_code=137),
+        failed[1]._replace(exit_code=271),
+        failed[2]._replace(exit_code=1),
+        failed[3]._replace(exit_code=1, wall_s=0, cpu_user_s=0, cpu_kernel_s=0),
+    )
+
+    told = figures(capsys, made.conf, *MAY)
+
+    assert {key[1]: value for key, value in told.items() if key[0] == "failure" and key[2] == "jobs"} == {
+        "failed: exit code 137 (signal 9)": "1",
+        "failed: exit code 271 (signal 15)": "1",
+        "failed: exit code 1, or none was learned": "1",
+        "failed: it did not run": "1",
+    }
+
+
+def test_pseudonyms_are_the_site_s_own(capsys, site) -> None:
+    """No name of a user is left; the same user is the same in the next report; another key makes others."""
+    made = site()
+    made.add(*(stored_jobs.job(number) for number in range(6)))
+
+    plain = figures(capsys, made.conf, *MAY)
+    told = figures(capsys, made.conf, *MAY, "--pseudonymous")
+
+    users = {key[1]: value for key, value in told.items() if key[0] == "user" and key[2] == "jobs"}
+    assert len(users) == 3
+    assert sorted(users.values()) == sorted(
+        value for key, value in plain.items() if key[0] == "user" and key[2] == "jobs"
+    )
+    assert not any("CN=" in name for name in users)
+    assert figures(capsys, made.conf, *MAY, "--pseudonymous") == told
+    key_file = pathlib.Path(made.settings().places.directory) / "pseudonyms.key"
+    assert key_file.stat().st_mode & 0o777 == 0o600
+    dn = "/DC=org/CN=User 1"
+    assert f"{pseudonyms.pseudonym(pseudonyms.key(made.settings().places), dn)} atlas" in users
+    assert f"{pseudonyms.pseudonym(bytes(32), dn)} atlas" not in users
+    report = made.path / "report.csv"
+    assert report.stat().st_mode & 0o777 == 0o644
+    figures(capsys, made.conf, *MAY)
+    assert report.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_key_moves_with_the_databases(capsys, site, tmp_path) -> None:
+    """After `db move` users are called as before, and the next report knows what the last one said."""
+    made = site()
+    made.add(stored_jobs.job(1))
+    before = figures(capsys, made.conf, *MAY, "--pseudonymous")
+    done = said(capsys, "--config", made.conf, "db", "move", tmp_path / "elsewhere", "--yes")
+    assert done.returncode == 0, done.stderr
+    conf = made.path / "arcacct.conf"
+    conf.write_text(conf.read_text().replace(f"{tmp_path}/accounting/", f"{tmp_path}/elsewhere/"))
+
+    made.add(stored_jobs.job(4))
+    told = figures(capsys, made.conf, *MAY, "--pseudonymous")
+
+    assert {key for key in told if key[0] == "user"} == {key for key in before if key[0] == "user"}
+    assert told["change", "atlas", "jobs_then"] == "1"
+    assert (tmp_path / "elsewhere" / "pseudonyms.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_who_may_only_read_is_told(capsys, site) -> None:
+    """A reader's report is whole; that the next one does not know of it is said."""
+    made = site()
+    made.add(stored_jobs.job(1))
+    folder = pathlib.Path(made.settings().places.directory)
+    (folder / "reports.json").mkdir()
+
+    done = said(capsys, "--config", made.conf, "report", *MAY)
+
+    assert done.returncode == 0
+    assert "Usage by VO" in done.stdout
+    assert "this report is not remembered" in done.stderr
+    assert sorted(path.name for path in folder.iterdir() if "reports" in path.name) == ["reports.json"]
+
+
+def test_a_damaged_key_is_told(capsys, site) -> None:
+    """No pseudonyms are made by half a key, since nobody would find them again."""
+    made = site()
+    made.add(stored_jobs.job(1))
+    (pathlib.Path(made.settings().places.directory) / "pseudonyms.key").write_text("abc")
+
+    done = said(capsys, "--config", made.conf, "report", *MAY, "--pseudonymous")
+
+    assert done.returncode == 74
+    assert "pseudonyms.key: is no key for pseudonyms; put it back from a backup" in done.stderr
+
+
+def test_an_empty_month_says_so(capsys, site) -> None:
+    """A month in which no job ended has tables that say so."""
+    made = site()
+    made.add(stored_jobs.job(1))
+
+    done = said(capsys, "--config", made.conf, "report", "--month", "2020-01")
+
+    assert done.returncode == 0
+    assert done.stdout.count("No job ended in this month.") == 3
+    assert "No target is configured: nothing of this month is published." in done.stdout
+
+
+def test_late_jobs_are_told_once(capsys, site) -> None:
+    """The first report has nothing to compare with; a later one tells the late job; the same data says the same."""
+    made = site()
+    made.add(stored_jobs.job(1))
+    first = figures(capsys, made.conf, *MAY)
+    assert figures(capsys, made.conf, *MAY) == first
+    assert not any(section == "change" for section, _key, _metric in first)
+
+    made.add(stored_jobs.job(2), stored_jobs.job(3)._replace(vo="alice"))
+    second = figures(capsys, made.conf, *MAY)
+
+    changed = {key[1:]: value for key, value in second.items() if key[0] == "change" and key[2].startswith("jobs")}
+    assert changed == {
+        ("atlas", "jobs_then"): "1",
+        ("atlas", "jobs_now"): "2",
+        ("alice", "jobs_then"): "0",
+        ("alice", "jobs_now"): "1",
+    }
+    # The same once more: a report that is written again, as a page say, is the same report.
+    assert figures(capsys, made.conf, *MAY) == second
+    assert "Since then 2 jobs were recorded late" in said(capsys, "--config", made.conf, "report", *MAY).stdout
+    made.add(stored_jobs.job(1)._replace(wall_s=9))
+    text = said(capsys, "--config", made.conf, "report", *MAY).stdout
+    assert "0 jobs were recorded late or told more of, 1 job was corrected" in text
+    assert os.stat(f"{made.settings().places.directory}/reports.json").st_mode & 0o777 == 0o600
