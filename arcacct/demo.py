@@ -33,6 +33,7 @@ from arcacct.resources import resource
 from arcacct.sandbox import CE, Sandbox
 from arcacct.sandbox.apel_text import int_of
 from arcacct.targets import kinds, plugs
+from arcacct.wording import count_of
 
 DAY_S = 86_400
 RECORDED_ON = date(2026, 11, 20)
@@ -173,7 +174,7 @@ def _new_directory(directory: str) -> Iterator[str]:
     try:
         with open_directory(home, make=0o700) as made:
             if os.listdir(made.fd):
-                raise UsageError(f"{directory}: there is something in it; remove it, or name a new directory")
+                raise UsageError(f"{directory}: directory is not empty; remove it, or name a new directory")
         yield home
     except OSError as error:
         raise ConfigError(
@@ -248,10 +249,10 @@ def _missing(swept: SweepReport, records: Sequence[AAR], outcomes: Sequence[Outc
         if outcome.error is not None:
             yield f"{outcome.target}: {outcome.error}"
         if outcome.tally.quarantined:
-            yield f"{outcome.target}: {outcome.tally.quarantined} records were set aside"
+            yield f"{outcome.target}: {count_of(outcome.tally.quarantined, 'record')} set aside"
     yield from _lacking("SGAS", shipped, {row.global_job_id for row in box.sgas.records.values()})
     if box.sgas.ignored_repeats != len(shipped):
-        yield f"SGAS: {len(shipped)} records were to come again, {box.sgas.ignored_repeats} did"
+        yield f"SGAS: {count_of(len(shipped), 'repeated record')} expected, {box.sgas.ignored_repeats} arrived"
     for rejection in (*box.apel.rejected, *([box.apel.stopped] if box.apel.stopped else [])):
         yield f"APEL rejected {rejection.file}: {rejection.reason}"
     usage = {
@@ -272,7 +273,7 @@ def _missing(swept: SweepReport, records: Sequence[AAR], outcomes: Sequence[Outc
                 yield f"APEL, portal of {site}: {found} {what}, not {wanted}"
         synced = sum(int_of(row, "NumberOfJobs") for row in counts if row["Site"] == site)
         if synced != len(records):
-            yield f"APEL, sync of {site}: {synced} jobs, not {len(records)}"
+            yield f"APEL, sync of {site}: {count_of(synced, 'job')}, not {len(records)}"
 
 
 def _lacking(where: str, wanted: set[str], found: set[str | None]) -> Iterator[str]:

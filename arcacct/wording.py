@@ -75,6 +75,15 @@ def plain(text: str, keep: str = "") -> str:
     return "".join(_pieces(text, keep))
 
 
+def count_of(number: int, what: str) -> str:
+    """``1 record``, ``2 records``, ``0 entries``: a number of things, by the name of one of them."""
+    if number == 1:
+        return f"1 {what}"
+    if what.endswith("y") and what[-2:-1] not in tuple("aeiou"):
+        return f"{number} {what[:-1]}ies"
+    return f"{number} {what}{'es' if what.endswith(('s', 'x', 'ch', 'sh')) else 's'}"
+
+
 def keep_secret(forms: "Iterable[str]") -> None:
     """From now on `fit` hides these texts, in upper and lower case, and each part of PART characters or more."""
     _secrets.keep(forms)

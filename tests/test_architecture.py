@@ -67,7 +67,7 @@ def test_imports_point_one_way() -> None:
 
 SPEAKERS = {
     "arex": {"database", "importing", "own", "reconciling"},
-    "asking": {"health_rows", "job_record", "month_jobs", "questions", "reading", "why"},
+    "asking": {"health_rows", "job_record", "month_jobs", "questions", "reading", "who_recorded", "why"},
     "features": {"collect"},
     "gridengine": {"positions", "questions", "rows"},
     "publishing": {"former_rows", "given", "held", "jura", "ledger", "months", "sent", "sent_rows"},

@@ -39,7 +39,10 @@ COLUMNS = ("<!-- contract: begin -->\n", "<!-- contract: end -->\n")
 START = ("venv/bin/arcacct demo", "venv/bin/pytest")
 """How the two commands for a fresh machine end."""
 _BLOCKS = re.MULTILINE | re.DOTALL
-SERVICES = ("arcacct-publish", "arcacct-sweep")
+SERVICES = tuple(
+    f"arcacct-{name}"
+    for name in ("publish", "sweep", "metrics", "backup", "check", "prune", "import-slurm", "import-gridengine")
+)
 
 
 def readme() -> str:
@@ -413,9 +416,10 @@ def test_systemd_accepts_the_units(name: str, tmp_path: pathlib.Path) -> None:
 def test_the_units_run_what_the_program_has(name: str) -> None:
     """The services run a command of the program, where the manual installs it."""
     text = (ROOT / "etc" / f"{name}.service").read_text(encoding="ascii")
-    (line,) = re.findall(r"^ExecStart=(.+)$", text, re.MULTILINE)
+    (line,) = re.findall(r"^ExecStart=(?:/bin/sh -c 'exec )?(.+?)'?$", text, re.MULTILINE)
     assert line.startswith("/opt/arcacct/bin/arcacct ")
-    understand(shlex.split(line))
+    # What the shell puts in is one word.
+    understand(shlex.split(re.sub(r'"\$\$\(.+\)"', "TIME", line)))
     assert f"/{line.split()[0].lstrip('/')}".removesuffix("/bin/arcacct") in readme()
 
 

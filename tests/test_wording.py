@@ -14,10 +14,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arcacct import secrecy, wording
-from arcacct.wording import fit, plain
+from arcacct.wording import count_of, fit, plain
 
 TOKEN = 'aB3/x+9&Qz"7w8e5r1t2y6u4i0o=='
 """As a token is, with characters that every encoding writes in its own way."""
+
+
+@pytest.mark.parametrize(
+    ("number", "what", "text"),
+    [
+        (1, "record", "1 record"),
+        (0, "record", "0 records"),
+        (2, "ur record", "2 ur records"),
+        (3, "entry", "3 entries"),
+        (1, "entry", "1 entry"),
+        (14, "day", "14 days"),
+        (2, "process", "2 processes"),
+    ],
+)
+def test_a_number_of_things(number, what, text) -> None:
+    """One thing, two things: by one rule for all that is counted."""
+    assert count_of(number, what) == text
 
 
 @pytest.mark.parametrize(

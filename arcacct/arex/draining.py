@@ -18,6 +18,7 @@ from arcacct.arex.control_files import JobFiles, read_job
 from arcacct.arex.facts import job_facts
 from arcacct.arex.sweeping import PATIENCE_S, SweepRun, is_of_one_job, printable, reason
 from arcacct.arex.witness import Witness
+from arcacct.conf.places import Places
 from arcacct.db import checkpoint
 from arcacct.db.place import spools
 from arcacct.errors import InputError
@@ -52,6 +53,15 @@ def drain_all(run: SweepRun, witness: Witness) -> int:
     return sum(_drain(run, witness, folder) for folder in spools(run.here))
 
 
+def trusted_owners(here: Places) -> set[int]:
+    """Whose spools are believed: an event says which jobs there were, and which control directory root is to read."""
+    trusted = {0, os.geteuid()}
+    for path in (here.controldir, here.directory):
+        with suppress(OSError):
+            trusted.add(os.stat(path).st_uid)
+    return trusted
+
+
 def _drain(run: SweepRun, witness: Witness, folder: str) -> int:
     try:
         spooled = open_directory(folder)
@@ -61,12 +71,7 @@ def _drain(run: SweepRun, witness: Witness, folder: str) -> int:
         raise InputError(f"{folder}: cannot read the spool: {error.strerror}; run as the user of A-REX") from error
     with spooled:
         owner = spooled.status.st_uid
-        # An event says which jobs there were, and which control directory root is to read.
-        trusted = {0, os.geteuid()}
-        for path in (run.here.controldir, run.here.directory):
-            with suppress(OSError):
-                trusted.add(os.stat(path).st_uid)
-        if owner not in trusted:
+        if owner not in trusted_owners(run.here):
             run.complaints.append(
                 f"{folder}: it belongs to user {owner}, who is neither root nor the user of A-REX, so no event in it "
                 "is believed; look who made it"

@@ -17,6 +17,7 @@ from arcacct.db import opening
 from arcacct.db.engine import Connection
 from arcacct.errors import InputError
 from arcacct.jobs import recorder
+from arcacct.jobs.found_ends import HOUR_S
 from arcacct.jobs.recorder import escaped
 from arcacct.jobs.states import StateChange, StatusFile
 
@@ -62,12 +63,17 @@ def reconcile(run: SweepRun, unfinished: Unfinished, progress: Progress | None) 
     looked_at = 0
     for batch in run.slices(_changed(run, counter)):
         looked_at += len(batch)
-        for kinds in run.record_each(
+        for recorded in run.record_each(
             batch,
             lambda jobs: _record(run, jobs, scanned_ns - SETTLED_NS),
             lambda job, error: run.complain(job.facts.job_id, job.path, error),
         ):
-            run.found.update(kind for kind in kinds if kind)
+            run.found.update(kind for _facts, kind in recorded if kind)
+            run.ends.update(
+                facts.usage.end_time // HOUR_S
+                for facts, kind in recorded
+                if facts.usage is not None and kind in (recorder.NEW_JOB, recorder.NEW_END)
+            )
     return counter.jobs, looked_at
 
 
@@ -200,14 +206,15 @@ def _keep_ends(run: SweepRun, batch: list[_Present]) -> None:
             one.facts.usage.end_time, one.facts.event_ns = end_time, event_ns or end_time * 10**9
 
 
-def _record(run: SweepRun, batch: list[_Present], settled_before_ns: int) -> list[str]:
+def _record(run: SweepRun, batch: list[_Present], settled_before_ns: int) -> list[tuple[StateChange, str]]:
     """What each job was to the database. One that is seen twice has moved on: deleted jobs come last."""
     _keep_ends(run, batch)
     jobs = [(one.facts, one.status.mtime_ns < settled_before_ns) for one in batch if not one.is_deleted]
-    kinds = recorder.record_present(run.con, jobs)
+    recorded = [*zip((facts for facts, _settled in jobs), recorder.record_present(run.con, jobs), strict=True)]
     for one in batch:
         if one.is_deleted and recorder.has_ended(run.con, one.facts.job_id):
             recorder.remember_status_file(run.con, one.facts.job_id, one.status)
         elif one.is_deleted:
-            kinds += recorder.record_present(run.con, [(one.facts, one.status.mtime_ns < settled_before_ns)])
-    return kinds
+            (kind,) = recorder.record_present(run.con, [(one.facts, one.status.mtime_ns < settled_before_ns)])
+            recorded.append((one.facts, kind))
+    return recorded

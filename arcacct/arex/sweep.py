@@ -8,8 +8,9 @@ with the number of jobs: names are taken from the directory as they come, and lo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from arcacct.arex import spooled
 from arcacct.arex.control_files import owner_of
 from arcacct.arex.draining import drain_all
 from arcacct.arex.reconciling import reconcile
@@ -19,9 +20,10 @@ from arcacct.arex.witness import Witness
 from arcacct.conf.places import Places
 from arcacct.db import opening
 from arcacct.db.engine import Connection
+from arcacct.db.place import spools
 from arcacct.db.schema import note
 from arcacct.errors import InputError
-from arcacct.jobs import cells, outbox
+from arcacct.jobs import cells, found_ends, outbox
 
 __all__ = ["Gap", "Owner", "Progress", "SweepReport", "drain", "sweep"]
 
@@ -49,7 +51,7 @@ def sweep(
     """
     run = SweepRun(here, con, owner, dry_run, stopping, goes_on=goes_on)
     with Witness(run) as witness:
-        spooled = drain_all(run, witness)
+        drained = drain_all(run, witness)
         unfinished = Unfinished.of(run) if take_vanished else Unfinished({})
         try:
             jobs, looked_at = reconcile(run, unfinished, progress)
@@ -65,19 +67,23 @@ def sweep(
     if not dry_run and not stopping():
         # Whoever commits next would have to do it with the queue waiting.
         run.write_back()
+        left = spooled.look(spools(here))
         with run.writing():
-            remember_sweep(con)
+            remember_sweep(con, run.ends)
+            spooled.remember(con, left)
         with opening.translating(here.database):
             cells.advance(con, here)
             cells.refine(con, here)
             # Whoever publishes does it as well, up to where everybody is: where nobody does, packs would stay for ever.
             outbox.let_go(con, here, 0)
-    return SweepReport(spooled, jobs, looked_at, dict(run.found), tuple(map(printable, run.complaints)))
+    return SweepReport(drained, jobs, looked_at, dict(run.found), tuple(map(printable, run.complaints)))
 
 
-def remember_sweep(con: Connection) -> None:
-    """A sweep has come to its end; inside the caller's transaction."""
-    note(con, "ARCACCT_LAST_SWEEP", int(time.time()))
+def remember_sweep(con: Connection, ends: Mapping[int, int] | None = None) -> None:
+    """A sweep is at its end; ``ends``: what it found (`SweepRun.ends`). Inside the caller's transaction."""
+    now = int(time.time())
+    note(con, "ARCACCT_LAST_SWEEP", now)
+    found_ends.remember(con, ends or {}, now)
 
 
 def drain(here: Places, con: Connection, complaints: list[str]) -> int:

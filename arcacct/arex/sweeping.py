@@ -103,6 +103,8 @@ class SweepRun:
         self.stopping = stopping
         self.complaints: list[str] = []
         self.found: Counter[str] = Counter()
+        self.ends: Counter[int] = Counter()
+        """Ends of jobs that neither hook nor spool had told of, by their hour since 1970."""
         self._in_wal = 0
         self._slice_jobs = SLICE_JOBS
 

@@ -29,6 +29,7 @@ from arcacct.jobs.recorder import escaped
 from arcacct.jobs.rows import ArexRows
 from arcacct.jobs.states import FINAL, IN_PROGRESS
 from arcacct.jobs.writing import JobWriter, known_jobs
+from arcacct.wording import count_of
 
 MINUTE_NS = 60 * 10**9
 ABSENT_NS = 10 * MINUTE_NS
@@ -77,7 +78,8 @@ class Witness:
         # A pause is no trouble: the look before it was told, or went well.
         if self._waited_for and self._problem:
             self._run.complaints.append(
-                f"{self._problem}; {self._waited_for} jobs or events whose files are gone wait for what A-REX has "
+                f"{self._problem}; {count_of(self._waited_for, 'job or event')} with no files left: waiting for "
+                "what A-REX has "
                 "recorded of them, for a day at most; `arcacct import arex` takes it over later, too"
             )
 

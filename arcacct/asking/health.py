@@ -8,23 +8,28 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from types import MappingProxyType
 from typing import NamedTuple
 
 from cryptography import x509
 
+from arcacct.arex import spooled
+from arcacct.arex.spooled import Spooled
 from arcacct.asking import health_rows
 from arcacct.asking.health_rows import Recorded, TargetState
 from arcacct.conf.settings import Settings
-from arcacct.db import lives, opening
+from arcacct.db import care, lives, opening
+from arcacct.db.care import Done
 from arcacct.db.lives import MEANING, Doubt
 from arcacct.db.place import spools
-from arcacct.errors import ArcacctError, StoreError
+from arcacct.errors import ArcacctError
 from arcacct.jobs import aborting
 from arcacct.publishing.floor import held_text
 from arcacct.publishing.instants import iso
 from arcacct.targets import plugs
+from arcacct.wording import count_of
 
 DAY_S = 86400
 HOUR_S = 3600
@@ -32,6 +37,7 @@ OK, WARNING, CRITICAL, UNKNOWN = range(4)
 """The exit codes of monitoring plug-ins."""
 WORDS = ("ok", "WARNING", "CRITICAL", "UNKNOWN")
 _CLOCK_TOLERANCE_S = 300
+_FEW_FILES = 1000
 
 
 class Limit(NamedTuple):
@@ -55,6 +61,10 @@ class Thresholds(NamedTuple):
     """Until a certificate ends."""
     quarantined: Limit = Limit(1, 1000)
     """Records that a target refuses."""
+    backup_s: Limit = Limit(7 * DAY_S, 30 * DAY_S)
+    """Since the last `arcacct db backup`, or since the database was made."""
+    free_mib: Limit = Limit(1024, 128)
+    """What is left on the disk of the databases."""
 
 
 class Check(NamedTuple):
@@ -65,12 +75,39 @@ class Check(NamedTuple):
     text: str
 
 
-class Spool(NamedTuple):
-    """What waits for the next sweep."""
+class Launcher(NamedTuple):
+    """The program that A-REX starts at changes of state."""
 
-    files: int
-    oldest_s: int | None
-    unusable: int
+    path: str
+    problem: str
+    """Why A-REX cannot start it; empty when it can."""
+    astray: Spooled
+    """What is in spools of its own ..."""
+    places: tuple[str, ...]
+    """... that no sweep drains."""
+
+
+class Publishing(NamedTuple):
+    """Who publishes what this host records."""
+
+    ours: bool = True
+    """Whether arcacct is meant to."""
+    targets: int = 0
+    """How many arcacct has."""
+    of_jura: tuple[str, ...] = ()
+    """The blocks of those that A-REX's jura-ng publishes to ..."""
+    left: frozenset[str] = frozenset()
+    """... the names of the targets that arcacct leaves to it meanwhile ..."""
+    allowed: bool = False
+    """... and whether both may (allow_jura)."""
+
+
+class Free(NamedTuple):
+    """Room on a disk for this user."""
+
+    bytes: int
+    files: int | None
+    """``None``: as many as one likes."""
 
 
 class Health(NamedTuple):
@@ -85,12 +122,18 @@ class Health(NamedTuple):
     writer: int | None
     """The process that does not let anybody write."""
     maintenance: bool
-    spool: Spool
+    spool: Spooled
     targets: tuple[TargetState, ...]
     certificates: dict[str, int | str]
     """By file: when it ends, or why that is not known."""
     doubts: tuple[Doubt, ...] = ()
     """What is wrong between accounting.db and publishing.db."""
+    publishing: Publishing = Publishing()
+    launchers: tuple[Launcher, ...] = ()
+    care: Mapping[str, Done] = MappingProxyType({})
+    """By kind when the databases were cared for last."""
+    free: Free | None = None
+    """Room on their disk; ``None``: not known."""
     on_hold: int = 0
     """Jobs that have ended and of which nothing tells what they used."""
 
@@ -112,9 +155,13 @@ def examine(settings: Settings) -> Health:
         problem,
         health_rows.writer_of(here.database),
         os.path.exists(here.maintenance),
-        _spool(folders),
+        spooled.look(folders),
         (),
         _certificates(settings),
+        publishing=_publishing(settings),
+        launchers=tuple(_launcher(path, folders) for path in settings.launchers),
+        care=care.remembered(here),
+        free=_free(here.directory),
     )
     files = (here.database, f"{here.database}-wal")
     try:
@@ -130,26 +177,37 @@ def examine(settings: Settings) -> Health:
                 targets=tuple(health_rows.target_state(ledger, ours, plug) for plug in plugs(settings)),
                 doubts=tuple(lives.doubts(lives.known(ours, ledger, rehearsing=here.rehearsal is not None))),
             )
-    except StoreError as error:
+    except ArcacctError as error:
+        # Also a ConfigError: that of a control directory that is none, or of another place.
         return found._replace(problem=str(error))
 
 
-def _spool(folders: Sequence[str]) -> Spool:
-    unusable, times = 0, []
-    for folder in folders:
-        for name in _names(folder):
-            if name[:1].isdigit():
-                digits = name.partition("-")[0]
-                times.append(int(digits[:10]) if digits.isdecimal() else 0)
-        unusable += len(_names(os.path.join(folder, "unusable")))
-    return Spool(len(times), min(times, default=None), unusable)
-
-
-def _names(folder: str) -> list[str]:
+def _launcher(path: str, drained: Sequence[str]) -> Launcher:
+    known = {os.path.realpath(folder) for folder in drained}
     try:
-        return os.listdir(folder)
+        places = tuple(place for place in spooled.of_launcher(path) if os.path.realpath(place) not in known)
+    except OSError as error:
+        return Launcher(path, f"{error.strerror}", Spooled(), ())
+    return Launcher(path, "" if os.access(path, os.X_OK) else "nobody may run it", spooled.look(places), places)
+
+
+def _free(directory: str) -> Free | None:
+    try:
+        room = os.statvfs(directory)
     except OSError:
-        return []
+        return None
+    return Free(room.f_bavail * room.f_frsize, room.f_favail if room.f_files else None)
+
+
+def _publishing(settings: Settings) -> Publishing:
+    left = () if settings.allow_jura else settings.jura_targets
+    return Publishing(
+        settings.publishes,
+        len(settings.targets),
+        tuple(dict.fromkeys(settings.jura_targets)),
+        frozenset(target.name for target in settings.targets if target.block in left),
+        settings.allow_jura,
+    )
 
 
 def _certificates(settings: Settings) -> dict[str, int | str]:
@@ -173,9 +231,11 @@ def judge(found: Health, limits: Thresholds) -> list[Check]:
         # Whether both databases are the two that belong together, and neither is an old copy.
         *(Check("ledger", CRITICAL, MEANING[doubt]) for doubt in found.doubts),
         *_recorder_checks(found, limits),
-        *(_target_check(found.now, target, limits) for target in found.targets),
+        *_publishing_checks(found.publishing),
+        *(_target_check(found, target, limits) for target in found.targets),
         *(check for target in found.targets for check in _figures_checks(target)),
         *(_quarantine_check(found.now, target, limits) for target in found.targets),
+        *_care_checks(found, limits),
         *_host_checks(found, limits),
     ]
 
@@ -190,7 +250,10 @@ def _database_checks(found: Health) -> Iterator[Check]:
     if found.problem is not None:
         yield Check("database", CRITICAL, found.problem)
     elif found.recorded is not None:
-        size = f"{found.size_bytes / 2**20:.1f} MiB, schema {found.recorded.schema}, {found.recorded.jobs} jobs"
+        size = (
+            f"{found.size_bytes / 2**20:.1f} MiB, schema {found.recorded.schema}, "
+            f"{count_of(found.recorded.jobs, 'job')}"
+        )
         yield Check("database", OK, f"{found.database}: {size}")
     if found.writer is not None:
         yield Check("lock", CRITICAL, f"process {found.writer} keeps the database locked: hooks spool until it ends")
@@ -199,7 +262,7 @@ def _database_checks(found: Health) -> Iterator[Check]:
     if found.recorded is not None and found.recorded.foreign_records:
         text = (
             f"{found.recorded.foreign_records} of the newest records were written by another program: if A-REX writes"
-            " this file it loses rows; give ours another path (database= in arcacct.conf)"
+            " this file it loses rows; give arcacct another path (database= in arcacct.conf)"
         )
         yield Check("writers", CRITICAL, text)
 
@@ -211,7 +274,10 @@ def _figures_checks(target: TargetState) -> Iterator[Check]:
     if target.names_in_doubt:
         yield Check(f"{target.name} figures", CRITICAL, target.names_in_doubt)
     for one in target.refused_sums:
-        what = f"{one.year:04d}-{one.month:02d}: a record of {one.kind} refused in {one.refusals} runs: {one.reason}"
+        what = (
+            f"{one.year:04d}-{one.month:02d}: a record of {one.kind} refused in "
+            f"{count_of(one.refusals, 'run')}: {one.reason}"
+        )
         severity = OK if one.refusals == 1 else WARNING
         yield Check(f"{target.name} sums", severity, f"{what}; each run sends it again")
     if target.in_doubt:
@@ -234,7 +300,10 @@ def _recorder_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
             # Nothing is wrong with us, but a megabyte of .diag is worth a look.
             cut_files = found.recorded.cut_files
             files = f", {cut_files} of them with a file above 1 MiB" if cut_files else ""
-            text = f"{found.recorded.cut_records} records of the last day lack something{files}"
+            text = (
+                f"{count_of(found.recorded.cut_records, 'record')} of the last day cut short, since a file or "
+                f"value was too long{files}"
+            )
             severity = WARNING if cut_files else OK
             yield Check("cut", severity, f'{text}: see `arcacct query "SELECT * FROM v1_record_notes"`')
         rejected = found.recorded.rejected
@@ -247,33 +316,130 @@ def _recorder_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
             yield Check("imports", WARNING, text)
     if found.on_hold:
         text = (
-            f"{found.on_hold} jobs have ended, and nothing tells what they used: {aborting.WAYS_OUT}; `arcacct verify`"
-            " of their month names them"
+            f"{count_of(found.on_hold, 'job')} ended and of unknown usage: {aborting.WAYS_OUT}; `arcacct verify` of the"
+            " month names them"
         )
         yield Check("vanished", WARNING, text)
+    yield from _callout_checks(found)
+    yield _spool_check(found, limits)
+    for launcher in found.launchers:
+        if launcher.places:
+            astray, places = launcher.astray, " and ".join(launcher.places)
+            severity = max(WARNING, _waits(astray, found.now, limits))
+            text = (
+                f"{launcher.path} spools in {places}, where no sweep looks: {_events(found.now, astray)}; name the same"
+                " directory as spool_fallback= in [arcacct], or leave spool= of the launcher empty"
+            )
+            yield Check("launcher spool", severity, text)
+
+
+def _callout_checks(found: Health) -> Iterator[Check]:
+    """Whether A-REX calls us, by what came of it."""
+    for launcher in found.launchers:
+        if launcher.problem:
+            text = f"{launcher.path}: {launcher.problem}: A-REX fails each job whose callout it cannot start"
+            yield Check("launcher", CRITICAL, text)
+    ends = None if found.recorded is None else found.recorded.ends
+    if ends is not None and ends.jobs:
+        told = ends.jobs - ends.swept
+        text = f"of {ends.jobs} jobs that ended within a day they told the end of {told}, the sweep found {ends.swept}"
+        todo = "" if told else ": does A-REX call arcacct-hook? See `statecallout` in arc.conf, and restart A-REX"
+        yield Check("callouts", OK if told else WARNING, text + todo)
+
+
+def _spool_check(found: Health, limits: Thresholds) -> Check:
     spool = found.spool
+    severity = _waits(spool, found.now, limits)
+    text = _events(found.now, spool)
+    if spool.unknown:
+        # By the sweep, whose own age is a check.
+        left = None if found.recorded is None else found.recorded.left
+        hidden = f"this user cannot list {', '.join(spool.unknown)}"
+        if left is None:
+            return Check("spool", severity or UNKNOWN, f"{text}; {hidden}, and no sweep has told what is there")
+        severity = max(severity, _waits(left, found.now, limits))
+        text = f"{_events(found.now, left)}, as the last sweep left them ({hidden})"
+    return Check("spool", severity, text)
+
+
+def _waits(spool: Spooled, now: int, limits: Thresholds) -> int:
     severity = _over(spool.files, limits.spool_files)
+    if spool.oldest_s is not None:
+        severity = max(severity, _over(now - spool.oldest_s, limits.spool_s))
+    return max(severity, WARNING) if spool.unusable else severity
+
+
+def _events(now: int, spool: Spooled) -> str:
     text = "empty"
     if spool.oldest_s is not None:
-        severity = max(severity, _over(found.now - spool.oldest_s, limits.spool_s))
-        text = f"{spool.files} events, the oldest from {_ago(found.now, spool.oldest_s)}"
-    if spool.unusable:
-        severity = max(severity, WARNING)
-        text += f"; {spool.unusable} files set aside in spool/unusable"
-    yield Check("spool", severity, text)
+        text = f"{count_of(spool.files, 'event')}, the oldest from {_ago(now, spool.oldest_s)}"
+    return f"{text}; {count_of(spool.unusable, 'file')} set aside in spool/unusable" if spool.unusable else text
 
 
-def _target_check(now: int, state: TargetState, limits: Thresholds) -> Check:
+def _care_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
+    """Whether there is a backup, and what the last check of the databases said."""
+    if found.recorded is not None:
+        last = found.care.get(care.BACKUP)
+        since = found.recorded.created_s if last is None else last.at_s
+        text = "none is known" if last is None else f"last one {_ago(found.now, last.at_s)}"
+        # Another program may make them: of what is not known the worst is not said.
+        severity = min(_over(found.now - since, limits.backup_s), WARNING if last is None else CRITICAL)
+        yield Check("backup", severity, text + (": run `arcacct db backup DIR` every night" if severity else ""))
+    last = found.care.get(care.CHECK)
+    if last is not None:
+        text = f"last one {_ago(found.now, last.at_s)}"
+        todo = "" if last.is_well else " found damage: see `arcacct db check`, and `arcacct db restore FILE`"
+        yield Check("check", OK if last.is_well else CRITICAL, text + todo)
+
+
+def _publishing_checks(found: Publishing) -> Iterator[Check]:
+    """Whether there is a target, and nobody else publishes to it."""
+    names = ", ".join(f"[{block}]" for block in found.of_jura)
+    if found.of_jura and not found.ours:
+        yield Check("jura", OK, f"A-REX's jura publishes to {names}; arcacct only records (publishes=no)")
+    elif found.of_jura and found.allowed:
+        yield Check("jura", OK, f"A-REX's jura publishes to the same targets, as allow_jura=yes allows: {names}")
+    elif found.of_jura:
+        text = (
+            f"A-REX's jura publishes to the same targets: {names} in arc.conf; arcacct records, and does not publish"
+            " until they are moved to arcacct.conf (`arcacct config check` tells the lines); for a host that is only to"
+            " record set publishes=no in [arcacct]"
+        )
+        yield Check("jura", WARNING, text)
+    elif not found.ours:
+        yield Check("targets", OK, "none: this host only records (publishes=no)")
+    elif not found.targets:
+        text = (
+            "no target is configured, so nothing is published: name one in arcacct.conf; for a host that is only to"
+            " record set publishes=no in [arcacct]"
+        )
+        yield Check("targets", WARNING, text)
+
+
+def _target_check(found: Health, state: TargetState, limits: Thresholds) -> Check:
+    now = found.now
+    if state.name in found.publishing.left and state.last_run_s is None:
+        # The check of jura-ng is the warning.
+        return Check(state.name, OK, "left to A-REX's jura, while its block is in arc.conf")
     parts = ["never published" if state.last_success_s is None else f"last success {_ago(now, state.last_success_s)}"]
     severity = OK
     if state.waiting.records and state.waiting.oldest_end_s is not None:
-        parts.append(f"{state.waiting.records} records wait, the oldest ended {_ago(now, state.waiting.oldest_end_s)}")
+        parts.append(
+            f"{count_of(state.waiting.records, 'record')} waiting, the oldest ended "
+            f"{_ago(now, state.waiting.oldest_end_s)}"
+        )
         # Not before they could have gone: when they ended, or when the target was due.
         severity = _over(now - max(state.waiting.oldest_end_s, state.due_s), limits.unsent_s)
     else:
-        parts.append("nothing waits")
+        parts.append("nothing waiting")
+    if state.last_success_s is not None:
+        overdue = _over(now - state.due_s, limits.unsent_s)
+        if overdue and (state.last_run_s or 0) <= state.due_s:
+            # Nothing may wait, and still nobody is there who would send it.
+            severity = max(severity, overdue)
+            parts.append("no run since it was due: is arcacct-publish.timer active?")
     if state.unanswered:
-        parts.append(f"{state.unanswered} messages without an answer")
+        parts.append(f"{count_of(state.unanswered, 'message')} without an answer")
     # What is held is told by a check of its own.
     if (
         state.last_error
@@ -285,7 +451,8 @@ def _target_check(now: int, state: TargetState, limits: Thresholds) -> Check:
         parts.append(f"last error: {' '.join(state.last_error.split())}")
     if state.never_sent:
         parts.append(
-            f"{state.never_sent} jobs that ended before {iso(state.start_s)} were never sent (`arcacct republish` does)"
+            f"{count_of(state.never_sent, 'job')} from before {iso(state.start_s)} never sent (`arcacct republish` "
+            "sends them)"
         )
     parts.append("due" if state.due_s <= now else f"due {iso(state.due_s)}")
     return Check(state.name, severity, "; ".join(parts))
@@ -302,9 +469,9 @@ def _quarantine_check(now: int, target: TargetState, limits: Thresholds) -> Chec
         # Tried again for days: whoever refuses them, it is not by chance.
         severity = max(severity, _over(now - once.since_s, limits.unsent_s))
         when = "with the next run" if once.next_s <= now else f"from {iso(once.next_s)}"
-        parts.append(f"{once.records} refused and tried again {when}, the first refused {_ago(now, once.since_s)}")
+        parts.append(f"{once.records} refused, to be tried again {when}, the first refused {_ago(now, once.since_s)}")
     if ahead is not None:
-        parts.append(f"{ahead.records} end in the future by this host's clock and wait until {iso(ahead.next_s)}")
+        parts.append(f"{ahead.records} with an end in the future by this host's clock, held until {iso(ahead.next_s)}")
     text = ", ".join(parts) or "nothing set aside"
     todo = "" if severity == OK else ": see `arcacct quarantine list`"
     return Check(f"{target.name} quarantine", severity, text + todo)
@@ -318,14 +485,34 @@ def _host_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
         left = end - found.now
         limit = limits.certificate_s
         severity = CRITICAL if left < limit.critical else WARNING if left < limit.warning else OK
-        text = f"expired {_ago(found.now, end)}" if left <= 0 else f"{left // DAY_S} days left"
+        text = f"expired {_ago(found.now, end)}" if left <= 0 else f"{count_of(left // DAY_S, 'day')} left"
         yield Check("certificate", severity, f"{path}: {text}")
-    event = None if found.recorded is None else found.recorded.last_event_s
-    if event is not None and event > found.now + _CLOCK_TOLERANCE_S:
-        text = f"the last event is {event - found.now} s in the future: check the clock of this host"
-        yield Check("clock", CRITICAL, text)
+    if found.free is not None:
+        mib = found.free.bytes // 2**20
+        limit_mib = limits.free_mib
+        severity = CRITICAL if mib < limit_mib.critical else WARNING if mib < limit_mib.warning else OK
+        text = f"{mib} MiB free for the databases"
+        if found.free.files is not None and found.free.files < _FEW_FILES:
+            severity, text = CRITICAL, f"{text}, and room for {found.free.files} files more"
+        yield Check("disk", severity, text)
+    ahead = [
+        f"{what} is {at_s - found.now} s" for what, at_s in _instants(found) if at_s > found.now + _CLOCK_TOLERANCE_S
+    ]
+    if ahead:
+        yield Check("clock", CRITICAL, f"{', '.join(ahead)} in the future: check the clock of this host")
     else:
         yield Check("clock", OK, iso(found.now))
+
+
+def _instants(found: Health) -> Iterator[tuple[str, int]]:
+    """What is past, unless the clock is or was wrong: an age that is counted from it would look young for long."""
+    if found.recorded is not None:
+        yield "the last event", found.recorded.last_event_s or 0
+        yield "the last sweep", found.recorded.last_sweep_s or 0
+    for target in found.targets:
+        yield f"the last run of {target.name}", max(target.last_run_s or 0, target.last_success_s or 0)
+    for kind, done in found.care.items():
+        yield f"the last {kind}", done.at_s
 
 
 def _over(value: int, limit: Limit) -> int:

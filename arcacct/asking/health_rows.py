@@ -9,8 +9,10 @@ import struct
 import time
 from typing import NamedTuple
 
+from arcacct.arex.spooled import Spooled, remembered
 from arcacct.db import lives, schema
 from arcacct.db.engine import Connection
+from arcacct.jobs.found_ends import Ends, of_last_day
 from arcacct.jobs.rejected import Rejections, rejections
 from arcacct.publishing import given, ledger, months
 from arcacct.publishing.held import Again, waiting_again
@@ -51,6 +53,12 @@ class Recorded(NamedTuple):
     """Records of imports that could not be used."""
     dropped: dict[str, int]
     """Values of telemetry that could not be used, by field, since the database began."""
+    created_s: int
+    """When the database was made; 0: not known."""
+    ends: Ends
+    """Of jobs of the last day, and how many of them sweeps found."""
+    left: Spooled | None
+    """What the last sweep left in the spools."""
 
 
 class Waiting(NamedTuple):
@@ -157,6 +165,9 @@ def recorded(con: Connection) -> Recorded:
         cut_files,
         rejections(con),
         dict(dropped(con)),
+        schema.created(con),
+        of_last_day(con, int(time.time())),
+        remembered(con),
     )
 
 

@@ -172,4 +172,4 @@ def _number(text: str, path: str) -> float:
     try:
         return float(plain or "0")
     except ValueError:
-        raise InputError(f"{path}: {text!r} is no number; export the table without units") from None
+        raise InputError(f"{path}: {text!r} is not a number; export the table without units") from None

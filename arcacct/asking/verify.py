@@ -44,6 +44,7 @@ from arcacct.publishing.plug import Plug
 from arcacct.publishing.selection import names_in_doubt
 from arcacct.publishing.unsettled import unsettled
 from arcacct.targets import plugs
+from arcacct.wording import count_of
 
 _HOUR_S = 3600
 _LOCKED_S = 2.0
@@ -352,7 +353,9 @@ class _AtTarget:
             said = sum(one.jobs for one in self._live_sums(COUNTS))
             missed = not source.jobs and bool(self._wanted.jobs)
             counted = "and the database has some" if missed else f"{source.jobs or 'none'} were given"
-            wrong = [] if said == source.jobs and not missed else [(None, f"announces {said} jobs, {counted}")]
+            wrong = (
+                [] if said == source.jobs and not missed else [(None, f"announces {count_of(said, 'job')}, {counted}")]
+            )
             report.add(Source(f"{name} sync", said, proof=plug.proof), wrong)
 
     def _doubts(self) -> Iterator[str]:
@@ -428,7 +431,7 @@ class _AtTarget:
         def differences() -> Iterator[Finding]:
             ours, ours_s = self._wanted.jobs, self._wanted.wall_s
             if jobs != ours:
-                yield None, f"{jobs} jobs, in the database {ours}"
+                yield None, f"{count_of(jobs, 'job')}, in the database {ours}"
             elif wall_s is not None and wall_s != ours_s:
                 text = f"{wall_s / _HOUR_S:.3f} h of wall time, in the database {ours_s / _HOUR_S:.3f} h"
                 yield None, text

@@ -20,6 +20,7 @@ from arcacct.publishing.digests import is_same
 from arcacct.publishing.instants import iso
 from arcacct.publishing.plug import Plug
 from arcacct.targets import plugs
+from arcacct.wording import count_of
 
 _SUFFIXES = ("local", "diag", "statistics", "failed")
 _OLDER = "an older version of the record"
@@ -75,7 +76,7 @@ def why(
     """
     aar = reading.by_record_id(accounting, [found.record_id]).get(found.record_id)
     if aar is None:
-        yield f"record {found.record_id}: its status is none that the database knows; see `arcacct db check`"
+        yield f"record {found.record_id}: the database does not know its status; see `arcacct db check`"
         yield from _in_the_ledger(settings, accounting, publishing, found.job_id, with_texts=with_texts)
         return
     yield f"job {aar.job_id}"
@@ -88,8 +89,8 @@ def why(
         cpu = str(sum(both)) if {int}.issuperset(map(type, both)) else " + ".join(map(str, both))
         record = (
             f"{aar.status}, exit code {aar.exit_code}, submitted {iso(aar.submit_time)},"
-            f" ended {iso(aar.end_time)}, wall {aar.wall_s} s, CPU {cpu} s, {aar.core_count} cores on"
-            f" {aar.node_count} nodes, benchmark {aar.benchmark or 'unknown'}"
+            f" ended {iso(aar.end_time)}, wall {aar.wall_s} s, CPU {cpu} s, {count_of(aar.core_count, 'core')} on"
+            f" {count_of(aar.node_count, 'node')}, benchmark {aar.benchmark or 'unknown'}"
         )
     yield f"  record {found.record_id}: {record}"
     for field, note in notes_of(accounting, found.record_id):

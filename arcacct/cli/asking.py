@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
@@ -15,19 +13,17 @@ from click.shell_completion import CompletionItem
 from arcacct.asking import questions, reading
 from arcacct.cli.context import places_of
 from arcacct.cli.naming import with_options
-from arcacct.cli.speech import redraw
-from arcacct.db import foreign, opening
+from arcacct.cli.working import at_work
+from arcacct.db import opening
 from arcacct.db.engine import Connection
 from arcacct.jobs.rows import schema_version
 from arcacct.wording import plain
 
-_PATIENCE_S = 1.0
 _HARMLESS = re.compile(r"[\w/.,:=@%+ -]+")
 """
 Names that a shell may write into a command line: bash takes them over as they are, and would run what is in
 ``$(...)`` of the name that a user has chosen.
 """
-_TURNS = "|/-\\"
 
 
 def database_of(ctx: click.Context) -> str:
@@ -52,11 +48,8 @@ def opened(ctx: click.Context) -> AbstractContextManager[Connection]:
 @contextmanager
 def asking(ctx: click.Context) -> Iterator[Connection]:
     """The database, open for reading; what takes longer than a second shows that it is at work, on a terminal."""
-    with opening.translating(database_of(ctx)), opened(ctx) as con:
-        with foreign.watched(con, at_work()):
-            yield con
-        if sys.stderr.isatty():
-            redraw("")
+    with opening.translating(database_of(ctx)), opened(ctx) as con, at_work("asking"):
+        yield con
 
 
 arcctl_option = click.option(
@@ -69,22 +62,6 @@ arcctl_option = click.option(
 def arcctl_version(con: Connection, given: str | None) -> int:
     """Which arcctl to answer as, 6 or 7."""
     return int(given) if given else 5 + schema_version(con)
-
-
-def at_work() -> Callable[[], bool]:
-    """To be called while a question runs: shows on a terminal that it does, once it takes longer than a second."""
-    began = time.monotonic()
-    shown = 0
-
-    def alive() -> bool:
-        nonlocal shown
-        seconds = time.monotonic() - began
-        if sys.stderr.isatty() and seconds > _PATIENCE_S + shown / 4:
-            shown += 1
-            redraw(f"asking {_TURNS[shown % 4]} {seconds:.0f} s")
-        return True
-
-    return alive
 
 
 def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:

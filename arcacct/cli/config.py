@@ -17,6 +17,7 @@ from arcacct.db.place import astray
 from arcacct.errors import ConfigError
 from arcacct.publishing.vos import unknown_vos
 from arcacct.targets import kinds
+from arcacct.wording import count_of
 
 
 @click.group(epilog=examples("arcacct config check", "arcacct config show"))
@@ -39,7 +40,7 @@ def check_command(ctx: click.Context) -> int:
     for problem in problems:
         say(str(problem))
     wrong = len(errors(problems))
-    counts = f"{wrong} errors, {len(problems) - wrong} warnings"
+    counts = f"{count_of(wrong, 'error')}, {count_of(len(problems) - wrong, 'warning')}"
     say(f"{'not ok' if wrong else 'ok'}: {', '.join(conf.files)}: {counts}", err=True)
     return ConfigError.exit_code if wrong else 0
 
@@ -48,7 +49,7 @@ def check_command(ctx: click.Context) -> int:
 @click.pass_context
 def show_command(ctx: click.Context) -> None:
     """
-    Print the settings that hold, each under the file and line that sets it.
+    Print the settings in force, each under the file and line that sets it.
 
     The output has the syntax of arcacct.conf; it names key files but never what is in them.
     """

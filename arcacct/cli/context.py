@@ -37,9 +37,13 @@ def places_of(ctx: click.Context, controldir: str | None = None) -> Places:
     return places(conf, controldir, ctx.obj["database"])
 
 
-def settings_of(ctx: click.Context) -> Settings:
-    """Every setting. Raises ConfigError with every complaint."""
-    found = settings(conf_of(ctx), kinds(), database=ctx.obj["database"])
+def settings_of(ctx: click.Context, *, to_publish: bool = False) -> Settings:
+    """
+    Every setting. Raises ConfigError with every complaint.
+
+    ``to_publish``: for a command that sends. Only there it is an error that jura-ng sends to the same targets.
+    """
+    found = settings(conf_of(ctx), kinds(), database=ctx.obj["database"], to_publish=to_publish)
     for problem in found.warnings:
         complain(f"warning: {problem}")
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import closing
 from functools import partial
 
@@ -11,7 +10,7 @@ import click
 
 from arcacct.cli.context import places_of, settings_of
 from arcacct.cli.instants import INSTANT
-from arcacct.cli.speech import complain, confirm, examples, say
+from arcacct.cli.speech import ask, complain, examples, say
 from arcacct.cli.working import STOPPED, progress, stopping_when_asked
 from arcacct.conf.places import Places
 from arcacct.db.opening import (
@@ -23,8 +22,9 @@ from arcacct.db.opening import (
     read_publishing,
     require,
 )
-from arcacct.errors import ConfigError, InputError, StoreError, UsageError
+from arcacct.errors import ConfigError, InputError, StoreError
 from arcacct.jobs import cells
+from arcacct.wording import count_of
 
 
 @click.group(epilog=examples("arcacct db init", "arcacct db backup /var/backups/arcacct"))
@@ -85,7 +85,7 @@ def _initialise(here: Places, made: tuple[int, ...] = ()) -> None:
         if steps:
             say(f"{path}: {'created' if steps[0] == 1 else f'taken forward to schema version {steps[-1]}'}")
         else:
-            say(f"{path}: is there and up to date")
+            say(f"{path}: exists and is up to date")
     # Whoever may only read needs the files that an open database has.
     with accounting(here) as con:
         cells.refine(con, here, everything=True)
@@ -96,7 +96,9 @@ def _initialise(here: Places, made: tuple[int, ...] = ()) -> None:
     short_help="Look for damage in both databases; changes nothing.",
     epilog=examples("arcacct db check", "arcacct db check --anew"),
 )
-@click.option("--anew", is_flag=True, help="Ask all again, also what a check that was stopped has answered.")
+@click.option(
+    "--anew", is_flag=True, help="Check everything again, also the parts that an interrupted check has finished."
+)
 @click.pass_context
 def check(ctx: click.Context, anew: bool) -> int:
     """
@@ -125,28 +127,30 @@ def check(ctx: click.Context, anew: bool) -> int:
         # Behind the bar, which may be on the same terminal; and what was answered before a database failed.
         if any(one.earlier for one in answers):
             complain(
-                f"goes on with a check that began at {iso(answers[0].begun_s)} and was stopped: what was sound then is "
+                f"continues the check that began at {iso(answers[0].begun_s)} and was stopped: what was sound then is "
                 "not looked at again (`arcacct db check --anew` does)"
             )
         for one in answers:
-            of_then = f" ({one.earlier} of {one.parts} parts as of {iso(one.begun_s)})" if one.earlier else ""
+            of_then = (
+                f" ({one.earlier} of {count_of(one.parts, 'part')} as of {iso(one.begun_s)})" if one.earlier else ""
+            )
             say(f"{one.database}: {one.question}: {'wrong' if one.problems else 'ok'}{of_then}")
             complain(*(f"{one.database}: {problem}" for problem in one.problems))
     if done < parts:
-        complain(f"stopped: {done} of {parts} parts are looked at; the same command again goes on with the others")
+        complain(f"stopped: {done} of {count_of(parts, 'part')} checked; run the same command again for the others")
         return STOPPED
     return StoreError.exit_code if any(one.problems for one in answers) else 0
 
 
 @db.command(
-    short_help="Make queries fast again; with --shrink the file small, too.",
+    short_help="Update the statistics that keep queries fast; --shrink also compacts the file.",
     epilog=examples("arcacct db optimize", "arcacct db optimize --shrink"),
 )
-@click.option("--shrink", is_flag=True, help="Write the database anew without unused room; hooks spool meanwhile.")
+@click.option("--shrink", is_flag=True, help="Compact the file by writing it anew; hooks spool meanwhile.")
 @click.pass_context
 def optimize(ctx: click.Context, shrink: bool) -> None:
     """
-    Let SQLite look at the indexes again, so that it chooses well.
+    Update the statistics by which SQLite chooses indexes, so that queries stay fast.
 
     --shrink also gives back the room that pruned jobs left; that takes about a second for 50 MB, and as much free room
     on the disk as the database has, twice.
@@ -181,11 +185,11 @@ def backup(ctx: click.Context, directory: str | None) -> None:
 
 
 @db.command(
-    short_help="Put a backup in the place of the database.",
+    short_help="Replace the database by a backup.",
     epilog=examples("arcacct db restore /var/backups/arcacct/accounting.db"),
 )
 @click.argument("file")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Go on without asking.")
 @click.pass_context
 def restore(ctx: click.Context, file: str, yes: bool) -> None:
     """
@@ -200,7 +204,7 @@ def restore(ctx: click.Context, file: str, yes: bool) -> None:
 
     here = _site(places_of(ctx))
     maintain.may_restore(here)
-    _ask(f"put {file} in the place of the database in {here.directory}?", yes=yes)
+    ask(f"put {file} in the place of the database in {here.directory}?", yes=yes)
     with publishing_lock(here.publishing_lock):
         done = maintain.restore(here, file)
     say(f"{done.database}: restored from {file}")
@@ -212,7 +216,7 @@ def restore(ctx: click.Context, file: str, yes: bool) -> None:
 
 @db.command(short_help="Move both databases to another directory.", epilog=examples("arcacct db move /var/lib/arcacct"))
 @click.argument("directory", metavar="DIR")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Go on without asking.")
 @click.pass_context
 def move(ctx: click.Context, directory: str, yes: bool) -> None:
     """
@@ -227,13 +231,13 @@ def move(ctx: click.Context, directory: str, yes: bool) -> None:
 
     here = _site(places_of(ctx))
     moving.check(here, directory)
-    _ask(f"move the databases in {here.directory} to {directory}?", yes=yes)
+    ask(f"move the databases in {here.directory} to {directory}?", yes=yes)
     with publishing_lock(here.publishing_lock):
         done = moving.move(here, directory)
     for path in done.kept:
         say(f"{path}: the old database", err=True)
     if done.spooled:
-        say(f"{done.spooled} events of the spool were taken along", err=True)
+        say(f"{count_of(done.spooled, 'event')} of the spool taken along", err=True)
     complain("moved; now put this line into [arcacct] of the configuration:")
     say(f"database={done.database}")
 
@@ -250,10 +254,10 @@ def move(ctx: click.Context, directory: str, yes: bool) -> None:
     "without",
     multiple=True,
     metavar="BLOCK",
-    help="Do not wait for this target, which is no longer used: its block, e.g. arex/jura/sgas:old.",
+    help="Ignore what this target, which is no longer used, was not sent: its block, e.g. arex/jura/sgas:old.",
 )
 @click.option("--controldir", metavar="DIR", help="Use this control directory instead of the configured one.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Go on without asking.")
 @click.pass_context
 def prune(
     ctx: click.Context,
@@ -299,12 +303,12 @@ def prune(
         say("no jobs to move")
     else:
         ended = f"ended from {iso(plan.first_end)} to {iso(plan.last_end)}"
-        say(f"{plan.jobs} jobs {'to be' if dry_run else 'can be'} moved, which {ended}")
+        say(f"{count_of(plan.jobs, 'job')} {'to be' if dry_run else 'can be'} moved, which {ended}")
     for reason, jobs in plan.left:
-        say(f"{jobs} jobs stay: {reason}", err=True)
+        say(f"{count_of(jobs, 'job')} kept: {reason}", err=True)
     if dry_run or not plan.jobs:
         return 0
-    _ask(f"move {plan.jobs} jobs into {wishes.archive}?", yes=yes)
+    ask(f"move {count_of(plan.jobs, 'job')} into {wishes.archive}?", yes=yes)
     with (
         accounting(here) as con,
         closing(read_publishing(here)) as publishing,
@@ -320,9 +324,11 @@ def prune(
             progress=lambda jobs: show(jobs, plan.jobs),
             stopping=stopping,
         )
-    say(f"{wishes.archive}: {moved.jobs} jobs moved")
+    say(f"{wishes.archive}: {count_of(moved.jobs, 'job')} moved")
     if not moved.is_whole:
-        complain(f"stopped: {moved.jobs} of {plan.jobs} jobs are moved; the same command again goes on with the others")
+        complain(
+            f"stopped: {moved.jobs} of {count_of(plan.jobs, 'job')} moved; run the same command again for the others"
+        )
         return STOPPED
     return 0
 
@@ -334,12 +340,3 @@ def _site(here: Places) -> Places:
             f"[arcacct] rehearsal={here.rehearsal}: this configuration is one of a rehearsal; use that of the site"
         )
     return here
-
-
-def _ask(question: str, *, yes: bool) -> None:
-    """Ask on a terminal; elsewhere --yes has to be given."""
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise UsageError(f"{question} say --yes")
-    confirm(question)

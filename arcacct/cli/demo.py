@@ -15,6 +15,7 @@ from arcacct.cli.speech import examples, say
 from arcacct.demo import rehearse
 from arcacct.errors import ArcacctError
 from arcacct.publishing.target_run import Outcome
+from arcacct.wording import count_of
 
 KINDS = {"ur": "usage records", "car": "job records", "summaries": "summaries"}
 """What the records of a message are called; the sync message is told of apart."""
@@ -42,8 +43,10 @@ def demo(directory: str) -> None:
     done = rehearse(directory)
     say(f"Twelve jobs of an ARC computing element, their times moved to yesterday, {done.day}.")
     say()
-    say(f"Recorded      {len(dict(done.hooked))} jobs by the hook, in {len(done.hooked)} changes of state")
-    say(f"              {done.swept.recorded} jobs that the hook never saw, by sweep")
+    say(
+        f"Recorded      {count_of(len(dict(done.hooked)), 'job')} by the hook, in {count_of(len(done.hooked), 'event')}"
+    )
+    say(f"              {count_of(done.swept.recorded, 'job')} that the hook never saw, by sweep")
     _tell("Published", done.published)
     _tell("Republished", done.republished)
     say()

@@ -24,9 +24,10 @@ from arcacct.features.keys import JOB_KEYS, MACHINE_KEYS, Key
 from arcacct.features.places import default_file, locations, valid
 from arcacct.features.reader import missing, read, remaining_s
 from arcacct.jobs.reading import by_job_id
+from arcacct.wording import count_of
 
 _FORCE = click.option("--force", is_flag=True, help="Also write what looks wrong or should not change.")
-_HEPSCORE = click.option("--hepscore-is-hs06", is_flag=True, help="Write ratings in HEPscore23 as hs06.")
+_HEPSCORE = click.option("--hepscore-is-hs06", is_flag=True, help="Also write a rating in HEPscore23 as hs06.")
 
 
 def _key_options(keys: tuple[Key, ...], but: tuple[str, ...] = ()) -> Decorator:
@@ -58,7 +59,9 @@ _places = in_order(
     click.option("--machine", metavar="PLACE", help="Directory or URL; $MACHINEFEATURES without it."),
     click.option("--job", metavar="PLACE", help="Directory or URL; $JOBFEATURES without it."),
     click.option("--metadata-url", metavar="URL", help="A cloud's metadata that name both places."),
-    click.option("--metadata-file", metavar="FILE", help="Where its answer is kept (only read once)."),
+    click.option(
+        "--metadata-file", metavar="FILE", help="File in which its answer is kept, since it may only be asked once."
+    ),
     together(_Where, "where"),
 )
 """The options that say where features are; the command gets them as ``where``."""
@@ -107,8 +110,12 @@ def machine_write(
 @job.command("write", epilog=examples("arcacct features job write /tmp/job1/jobfeatures"))
 @click.argument("directory")
 @_key_options(JOB_KEYS)
-@click.option("--environment/--no-environment", default=True, help="Ask the batch system's environment.")
-@click.option("--record", metavar="JOBID", help="Ask our record of this job.")
+@click.option(
+    "--environment/--no-environment",
+    default=True,
+    help="Take missing values from the environment that the batch system sets.",
+)
+@click.option("--record", metavar="JOBID", help="Take missing values from JOBID's record.")
 @_HEPSCORE
 @click.option("--machine", "machine_place", metavar="PLACE", help="Features of the machine, for the share of hs06.")
 @click.option("--owner", metavar="USER", help="Give directory and files to this user.")
@@ -236,7 +243,10 @@ def record(ctx: click.Context, jobid: tuple[str, ...], *, pattern: str, retry: b
     with accounting(here) as con:
         done = collect(con, here, pattern, jobid, retry=retry)
     complain(*done.complaints)
-    say(f"{done.looked_at} jobs looked at, {done.found} with features, {done.changed} records changed")
+    say(
+        f"{count_of(done.looked_at, 'job')} looked at, {done.found} with features, "
+        f"{count_of(done.changed, 'record')} changed"
+    )
     return InputError.exit_code if done.complaints else 0
 
 

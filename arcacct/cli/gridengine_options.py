@@ -44,11 +44,19 @@ question_options = in_order(
         for name, column in COLUMNS.items()
     ),
     click.option(
-        "-d", "--days", type=click.IntRange(min=0), metavar="DAYS", help="So long from -b, up to -e, or up to now."
+        "-d",
+        "--days",
+        type=click.IntRange(min=0),
+        metavar="DAYS",
+        help="Length in days: from -b, or back from -e or now.",
     ),
-    click.option("--now", type=INSTANT, metavar="TIME", help="What -d takes for now."),
-    click.option("--on", type=click.Choice(("start", "end")), help="Which time -b, -e and -d mean; default start."),
-    click.option("-m", "--masters", is_flag=True, help="No tasks of parallel jobs, only the jobs themselves."),
+    click.option("--now", type=INSTANT, metavar="TIME", help="Use TIME as the current time."),
+    click.option(
+        "--on",
+        type=click.Choice(("start", "end")),
+        help="Whether -b, -e and -d mean when a job started or ended; default start.",
+    ),
+    click.option("-m", "--masters", is_flag=True, help="Only the jobs themselves, without the tasks of parallel jobs."),
     together(_qacct, "qacct", (*COLUMNS, "days", "now", "on", "masters")),
 )
 """The options that both commands have; they get what these say as ``qacct``."""

@@ -13,6 +13,7 @@ from arcacct.cli.speech import examples, say
 from arcacct.cli.working import progress, tell_retried
 from arcacct.db.opening import accounting, refuse_unasked
 from arcacct.errors import InputError
+from arcacct.wording import count_of
 
 _SHOWN = 20
 
@@ -83,20 +84,23 @@ def _tell(report: ImportReport) -> None:
     for difference in report.differences[:_SHOWN]:
         say(f"{difference.job_id}: {'; '.join(difference.what)}", err=True)
     if report.differing:
-        say(f"{report.differing} jobs were recorded here with other values: what is here stays", err=True)
+        say(f"{count_of(report.differing, 'job')} recorded here with other values: what is here stays", err=True)
     for line in report.complaints:
         say(f"{report.path}: {line}: left out, and kept", err=True)
     if report.rejected > len(report.complaints):
-        say(f"{report.path}: {report.rejected} rejected records in all", err=True)
+        say(f"{report.path}: {count_of(report.rejected, 'rejected record')} in all", err=True)
     for line in report.lost[:_SHOWN]:
         say(f"{report.path}: {line}: left out", err=True)
     if len(report.lost) > _SHOWN:
-        say(f"{report.path}: {len(report.lost)} such records in all", err=True)
+        say(f"{report.path}: {count_of(len(report.lost), 'such record')} in all", err=True)
     if report.archived:
-        say(f"{report.archived} jobs that `arcacct db prune` has put away: left out", err=True)
+        say(f"{count_of(report.archived, 'job')} left out: moved into an archive by `arcacct db prune`", err=True)
     if report.other_zone:
-        say(f"{report.other_zone} jobs have events of another time zone: converted by the job's own times", err=True)
+        say(
+            f"{count_of(report.other_zone, 'job')} with events of another time zone: converted by the job's own times",
+            err=True,
+        )
     say(
-        f"{report.path}: {report.looked_at} records looked at, {report.added} jobs added, {report.changed} changed,"
-        f" {report.completed} completed, {report.unfinished} not at their end yet"
+        f"{report.path}: {count_of(report.looked_at, 'record')} read, {count_of(report.added, 'job')} added,"
+        f" {report.changed} changed, {report.completed} completed, {report.unfinished} unfinished"
     )

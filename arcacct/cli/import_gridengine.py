@@ -21,6 +21,7 @@ from arcacct.gridengine.importing import Import
 from arcacct.gridengine.summary import FileSummary
 from arcacct.gridengine.totals import qacct_lines, table, table_columns
 from arcacct.jobs.batch import BatchPolicy, BatchSite
+from arcacct.wording import count_of
 
 _CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -57,14 +58,14 @@ class GridEngineOptions(NamedTuple):
 @click.option("--cell", default="default", show_default=True, help="Name of the cell; part of each job's identity.")
 @wait_option
 @click.option("--prefer-gridengine", is_flag=True, help="In jobs of A-REX, Grid Engine's measured values win.")
-@click.option(
-    "--derive-again", is_flag=True, help="Make all jobs anew from their records, after a change of map lines."
-)
+@click.option("--derive-again", is_flag=True, help="Rebuild jobs from imported records, after a change of map lines.")
 @click.option("--retry", is_flag=True, help="Try again what was rejected, see `import rejected`; then FILE, if given.")
 @click.option("--summary", is_flag=True, help="Import nothing; print what qacct prints of the files.")
 @click.option("--by", metavar="COLUMN,...", help="With --summary: sums by host, queue, group, owner, project, ...")
-@click.option("-b", "--begin", type=INSTANT, metavar="TIME", help="With --summary: begun at this time or later.")
-@click.option("-e", "--end", type=INSTANT, metavar="TIME", help="With --summary: begun at this time or before.")
+@click.option(
+    "-b", "--begin", type=INSTANT, metavar="TIME", help="With --summary: start (inclusive) of when they began."
+)
+@click.option("-e", "--end", type=INSTANT, metavar="TIME", help="With --summary: end (inclusive) of when they began.")
 @click.option(
     "--format",
     "form",
@@ -106,15 +107,16 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: GridEngineOpti
             work.files(files)
     report, taken = work.report, work.report.taken
     tell_counts(
-        (report.bad_lines, "lines could not be used; all others are imported"),
-        (report.failed_jobs, "jobs could not be made from their records"),
-        (report.more_conflicts, "further values of A-REX and Grid Engine differ"),
-        (taken.waiting, "jobs wait for A-REX to finish a job that they may be"),
-        (taken.pruned, "jobs that `arcacct db prune` has put away: left out"),
+        (report.bad_lines, "line", " not usable; all others are imported"),
+        (report.failed_jobs, "job", " not made from the imported records: see the reasons above"),
+        (report.more_conflicts, "further value", " told differently by A-REX and Grid Engine"),
+        (taken.waiting, "job", " not recorded yet: each may be an unfinished ARC job (see --wait)"),
+        (taken.pruned, "job", " left out: moved into an archive by `arcacct db prune`"),
     )
     say(
-        f"{report.lines} lines read: {taken.new} new records, {taken.known} known; "
-        f"{taken.added} jobs added, {taken.changed} changed, {taken.enriched} jobs of A-REX completed"
+        f"{count_of(report.lines, 'line')} read: {count_of(taken.new, 'new record')}, {taken.known} known; "
+        f"{count_of(taken.added, 'job')} added, {taken.changed} changed, {count_of(taken.enriched, 'job')} of "
+        "A-REX completed"
     )
     return _exit_code(report.bad_lines + report.unreadable + report.failed_jobs, given)
 

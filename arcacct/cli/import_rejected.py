@@ -7,13 +7,14 @@ from contextlib import closing
 import click
 
 from arcacct.cli.context import settings_of
-from arcacct.cli.speech import block, examples, say
+from arcacct.cli.speech import ask, block, examples, say
 from arcacct.cli.tables import FORMATS
 from arcacct.cli.tables import show as show_rows
 from arcacct.db.opening import accounting, read_accounting, writing
 from arcacct.errors import UsageError
 from arcacct.jobs.rejected import content_of, drop, listed
 from arcacct.targets.xml import iso_time
+from arcacct.wording import count_of
 
 _SOURCES = ("arex", "features", "gridengine", "slurm", "sonar")
 _COLUMNS = ("id", "source", "file", "position", "records", "rejected", "reason")
@@ -25,19 +26,34 @@ _COLUMNS = ("id", "source", "file", "position", "records", "rejected", "reason")
         "arcacct import rejected",
         "arcacct import rejected --show 17",
         "arcacct import rejected --drop 17",
-        "arcacct import rejected --drop-all --source sonar",
+        "arcacct import rejected --drop-all --source sonar --yes",
     ),
 )
-@click.option("--source", type=click.Choice(_SOURCES), help="Only what came from there.")
+@click.option("--source", type=click.Choice(_SOURCES), help="Only records from this source.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="As in query.")
 @click.option(
     "--show", type=int, metavar="ID", help="Print this record as it was read; what steers a terminal is escaped."
 )
-@click.option("--drop", "dropped", type=int, multiple=True, metavar="ID", help="Forget this record. May be repeated.")
-@click.option("--drop-all", is_flag=True, help="Forget all, or all of --source.")
+@click.option(
+    "--drop",
+    "dropped",
+    type=int,
+    multiple=True,
+    metavar="ID",
+    help="Forget the record with this number. May be repeated.",
+)
+@click.option("--drop-all", is_flag=True, help="Forget all, or all from --source; asks first.")
+@click.option("--yes", is_flag=True, help="With --drop-all: go on without asking.")
 @click.pass_context
 def rejected(
-    ctx: click.Context, *, source: str | None, form: str, show: int | None, dropped: tuple[int, ...], drop_all: bool
+    ctx: click.Context,
+    *,
+    source: str | None,
+    form: str,
+    show: int | None,
+    dropped: tuple[int, ...],
+    drop_all: bool,
+    yes: bool,
 ) -> None:
     """
     Records of imports that could not be used, with where they stood and why.
@@ -49,10 +65,12 @@ def rejected(
     if sum((show is not None, bool(dropped), drop_all)) > 1:
         raise UsageError("--show, --drop and --drop-all exclude each other")
     here = settings_of(ctx).places
+    if drop_all:
+        ask(f"forget all rejected records{f' from {source}' if source else ''}?", yes=yes)
     if dropped or drop_all:
         with accounting(here) as con, writing(con, here):
             ids = [one.rejected_id for one in listed(con, source)] if drop_all else list(dropped)
-            say(f"{drop(con, ids)} rejected records dropped")
+            say(f"{count_of(drop(con, ids), 'rejected record')} dropped")
     elif show is not None:
         with closing(read_accounting(here)) as con:
             block(content_of(con, show).decode("utf-8", "backslashreplace"))

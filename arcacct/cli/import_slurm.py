@@ -18,6 +18,7 @@ from arcacct.jobs.batch import BatchPolicy, BatchSite
 from arcacct.slurm.command import TIMEOUT_S, SacctCommand
 from arcacct.slurm.importing import SlurmImport
 from arcacct.slurm.output import OutputForm
+from arcacct.wording import count_of
 
 
 class SlurmOptions(NamedTuple):
@@ -65,10 +66,12 @@ class SlurmOptions(NamedTuple):
 )
 @click.option("--cluster", metavar="NAME", help="Name of the cluster, part of each job's identity; else Slurm's own.")
 @click.option("--timezone", metavar="ZONE", help="Zone of the times in FILE, e.g. Europe/Oslo; else this host's.")
-@click.option("--delimiter", metavar="TEXT", help="What divides fields in FILE, if it has letters.")
+@click.option(
+    "--delimiter", metavar="TEXT", help="The text between the fields of FILE; only needed where it has letters."
+)
 @wait_option
 @click.option("--prefer-slurm", is_flag=True, help="In jobs of A-REX, Slurm's measured values win.")
-@click.option("--derive-again", is_flag=True, help="Make all jobs anew from their runs, after a change of map lines.")
+@click.option("--derive-again", is_flag=True, help="Rebuild jobs from imported runs, after a change of map lines.")
 @click.option("--retry", is_flag=True, help="Try again what was rejected, see `import rejected`; then FILE, if given.")
 @click.option("--lenient", is_flag=True, help="Exit with 0 also if jobs or files could not be used.")
 @click.pass_context
@@ -104,16 +107,16 @@ def slurm(ctx: click.Context, files: tuple[str, ...], given: SlurmOptions) -> in
         work.finish()
     report, taken = work.report, work.report.taken
     tell_counts(
-        (report.rejected, "jobs could not be used; all others are imported"),
-        (report.failed_jobs, "jobs could not be made from their runs"),
-        (report.more_conflicts, "further values of A-REX and Slurm differ"),
-        (taken.waiting, "runs wait for A-REX to finish a job that they may be"),
-        (taken.pruned, "runs of jobs that `arcacct db prune` has put away: left out"),
+        (report.rejected, "job", " not usable; all others are imported"),
+        (report.failed_jobs, "job", " not made from the imported runs: see the reasons above"),
+        (report.more_conflicts, "further value", " told differently by A-REX and Slurm"),
+        (taken.waiting, "run", " not recorded yet: each may be an unfinished ARC job (see --wait)"),
+        (taken.pruned, "run", " left out: the job was moved into an archive by `arcacct db prune`"),
     )
     say(
-        f"{report.jobs} jobs read, {report.unfinished} not over, {report.never_started} never started: {taken.new} new"
-        f" runs, {taken.known} known; {taken.added} jobs added, {taken.changed} changed, {taken.enriched} jobs of"
-        " others completed"
+        f"{count_of(report.jobs, 'job')} read, {report.unfinished} unfinished, {report.never_started} never started:"
+        f" {count_of(taken.new, 'new run')}, {taken.known} known; {count_of(taken.added, 'job')} added,"
+        f" {taken.changed} changed, {count_of(taken.enriched, 'job')} of others completed"
     )
     unusable = report.rejected + report.unreadable + report.failed_jobs
     return InputError.exit_code if unusable and not given.lenient else 0

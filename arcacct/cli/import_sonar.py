@@ -12,6 +12,7 @@ from arcacct.errors import InputError, UsageError
 from arcacct.sonar.importing import Importer, SonarReport
 from arcacct.sonar.records import has_arex_records
 from arcacct.sonar.site import Site
+from arcacct.wording import count_of
 
 
 @click.command(
@@ -26,7 +27,7 @@ from arcacct.sonar.site import Site
 @click.option(
     "--records/--no-records",
     default=None,
-    help="Make records of finished Slurm jobs; by default where no job of A-REX was ever recorded.",
+    help="Make records of finished Slurm jobs; the default where A-REX has no jobs.",
 )
 @click.pass_context
 def sonar(ctx: click.Context, files: tuple[str, ...], *, follow: bool, retry: bool, records: bool | None) -> int:
@@ -73,12 +74,12 @@ def _tell(report: SonarReport) -> int:
         fields = ", ".join(f"{field} {count}" for field, count in sorted(report.dropped.items()))
         complain(f"values that could not be used, taken as absent: {fields}")
     if report.late:
-        complain(f"{report.late} hours are closed: samples of them came too late and were left out")
+        complain(f"hourly totals are final; late samples of {count_of(report.late, 'hour')} ignored")
     if report.unrecorded:
         complain(
-            f"{report.unrecorded} finished Slurm jobs have no record: A-REX's jobs are recorded here, and "
-            "these may be among them; --records makes records of all others"
+            f"{count_of(report.unrecorded, 'finished Slurm job')} not recorded: they may be ARC jobs already recorded; "
+            "--records makes records of all others"
         )
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.envelopes.items())) or "nothing"
-    say(f"{kinds}; {report.recorded} Slurm jobs recorded, {report.enriched} records enriched")
+    say(f"{kinds}; {count_of(report.recorded, 'Slurm job')} recorded, {count_of(report.enriched, 'record')} enriched")
     return InputError.exit_code if report.rejected or report.unreadable else 0

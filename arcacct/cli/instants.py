@@ -35,13 +35,13 @@ class Instant(click.ParamType[int]):
             try:
                 return int(datetime.strptime(text, "%Y%m%d%H%M.%S" if "." in text else "%Y%m%d%H%M").timestamp())
             except (ValueError, OverflowError):
-                self.fail(f"{text!r} is no time; write CCYYMMDDhhmm[.SS], as 202611201030", param, ctx)
+                self.fail(f"{text!r} is not a time; write CCYYMMDDhhmm[.SS], as 202611201030", param, ctx)
         if _EPOCH.fullmatch(text):
             return int(text)
         try:
             when = datetime.fromisoformat(text)
         except ValueError:
-            self.fail(f"{text!r} is no time; write 2026-11-20, 2026-11-20T10:30:00 (UTC) or an epoch", param, ctx)
+            self.fail(f"{text!r} is not a time; write 2026-11-20, 2026-11-20T10:30:00 (UTC) or an epoch", param, ctx)
         return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp())
 
 
@@ -54,7 +54,7 @@ class MonthName(click.ParamType[tuple[int, int]]):
         """The month; fails with what would be right."""
         text = str(value).strip()
         if not re.fullmatch(r"[0-9]{4}-(0[1-9]|1[0-2])", text):
-            self.fail(f"{text!r} is no month; write it like 2026-11", param, ctx)
+            self.fail(f"{text!r} is not a month; write it like 2026-11", param, ctx)
         return int(text[:4]), int(text[5:])
 
 

@@ -22,11 +22,11 @@ _job_id = click.argument("job_id", metavar="JOBID", shell_complete=completed("jo
 
 
 @click.group(
-    short_help="All about one job.",
+    short_help="Tell all about one job: record, events, transfers, or why it was not sent.",
     epilog=examples("arcacct job why rUkNDmRi", "arcacct job info 27647"),
 )
 def job() -> None:
-    """All about one job: JOBID is its id or URL, its id in the batch system, or how its id begins."""
+    """Tell all about one job: JOBID is its id or URL, its id in the batch system, or how its id begins."""
 
 
 @job.command(

@@ -1,7 +1,14 @@
-"""`arcacct metrics`: for Prometheus' textfile collector."""
+"""
+`arcacct metrics`: for Prometheus' textfile collector.
+
+The file is written whatever is wrong: where it goes is known from the command line alone, and an old file would say
+that all is as it was. What cannot be known is absent then, and flags say so.
+"""
 
 from __future__ import annotations
 
+import platform
+import time
 from collections.abc import Iterable, Iterator
 
 import click
@@ -9,16 +16,25 @@ from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from arcacct import __version__
 from arcacct.asking import health
-from arcacct.asking.health import Health
+from arcacct.asking.health import Check, Health
 from arcacct.asking.health_rows import TargetState
 from arcacct.cli.context import settings_of
-from arcacct.cli.speech import block, data, examples
+from arcacct.cli.speech import block, complain, data, examples
 from arcacct.cli.thresholds import threshold_options
-from arcacct.errors import InputError
+from arcacct.db.care import CHECK
+from arcacct.errors import ConfigError, InputError, StoreError
 from arcacct.files.foreign import open_parent
 
 HELP: dict[str, tuple[str, tuple[str, ...]]] = {
+    "arcacct_build_info": ("1; which arcacct wrote this, under which Python", ("version", "python")),
+    "arcacct_metrics_written_timestamp_seconds": ("When this was written: what is older tells nothing of today", ()),
+    "arcacct_config_ok": ("1: the configuration could be read; 0: it could not, and all of its targets is absent", ()),
+    "arcacct_database_ok": ("1: both databases could be read; 0: they could not, and all of theirs is absent", ()),
+    "arcacct_targets": ("Targets that arcacct publishes to, as configured", ()),
+    "arcacct_publishes": ("0: the configuration says that this host only records (publishes=no)", ()),
+    "arcacct_jura_targets": ("Targets in arc.conf, to which A-REX's jura publishes", ()),
     "arcacct_check": ("0 ok, 1 warning, 2 critical, 3 unknown, as `arcacct status` judges", ("subject",)),
     "arcacct_jobs": ("Jobs in the accounting database", ()),
     "arcacct_database_bytes": ("Size of the accounting database with its WAL", ()),
@@ -32,6 +48,17 @@ HELP: dict[str, tuple[str, tuple[str, ...]]] = {
     "arcacct_spool_files": ("Events that wait in the spool", ()),
     "arcacct_spool_oldest_timestamp_seconds": ("Time of the oldest event in the spool", ()),
     "arcacct_spool_unusable_files": ("Files of the spool that were set aside", ()),
+    "arcacct_spool_known": ("1: every spool could be listed; 0: the figures are those that the last sweep left", ()),
+    "arcacct_launcher_ok": ("1: A-REX can start its callout", ("launcher",)),
+    "arcacct_launcher_spool_files": ("Events in a spool of the launcher's own, which no sweep drains", ("launcher",)),
+    "arcacct_launcher_spool_oldest_timestamp_seconds": ("Time of the oldest of them", ("launcher",)),
+    "arcacct_ended_jobs": (
+        "Jobs of A-REX that ended within the last day, by who told of their end: callout or sweep",
+        ("told_by",),
+    ),
+    "arcacct_last_care_timestamp_seconds": ("Last backup, check and prune of the databases", ("kind",)),
+    "arcacct_check_found_damage": ("1: the last `arcacct db check` found something wrong", ()),
+    "arcacct_database_free_bytes": ("Room on the disk of the databases", ()),
     "arcacct_target_last_success_timestamp_seconds": ("Last run of a target without error", ("target",)),
     "arcacct_target_due_timestamp_seconds": ("When a target is due next", ("target",)),
     "arcacct_target_waiting_records": ("Records that a target has still to be sent", ("target",)),
@@ -57,22 +84,42 @@ Value = tuple[str, float | None, tuple[str, ...]]
 @click.option("--output", metavar="FILE", help="Write this file, as a whole or not at all, instead of stdout.")
 @click.pass_context
 @threshold_options
-def metrics(ctx: click.Context, output: str | None, limits: health.Thresholds) -> None:
+def metrics(ctx: click.Context, output: str | None, limits: health.Thresholds) -> int:
     """
-    The same for Prometheus, as a file for its textfile collector.
+    Print the health metrics for Prometheus, or write them for its textfile collector.
 
-    What is not known is left out. Run it from a timer, as a user who may read the databases and write the file.
+    FILE is written whatever is wrong: without a configuration or a database it has arcacct_config_ok or
+    arcacct_database_ok 0 and the rest that is known, and the exit code is that of the error (78, 74). What is not known
+    is left out. Run it from a timer, as a user who may read the databases and write the file.
     """
-    found = health.examine(settings_of(ctx))
-    text = generate_latest(_Known(found, health.judge(found, limits)))
+    found, wrong = None, None
+    try:
+        found = health.examine(settings_of(ctx))
+    except Exception as error:  # noqa: BLE001  whatever it is, the file must not go on to say that all is well
+        wrong = error
+    _write(output, generate_latest(_Known(_values(found, _checks(found, limits), wrong))))
+    if wrong is not None:
+        raise wrong
+    if found is not None and found.problem is not None:
+        complain(found.problem)
+        return StoreError.exit_code
+    return 0
+
+
+def _checks(found: Health | None, limits: health.Thresholds) -> list[Check]:
+    return [Check("configuration", health.UNKNOWN, "")] if found is None else health.judge(found, limits)
+
+
+def _write(output: str | None, content: bytes) -> None:
+    """Raises InputError for a file that cannot be written."""
     if output is None:
-        block(text.decode(), data)
+        block(content.decode(), data)
         return
     try:
         folder, name = open_parent(output)
         with folder:
             # The collector is another user, and its directory may be his.
-            folder.replace(name, text, 0o644)
+            folder.replace(name, content, 0o644)
     except OSError as error:
         raise InputError(f"{output}: cannot be written: {error.strerror}; name a directory of this user") from error
 
@@ -80,9 +127,9 @@ def metrics(ctx: click.Context, output: str | None, limits: health.Thresholds) -
 class _Known(Collector):
     """Everything that is known: gauges, and what only grows as counters."""
 
-    def __init__(self, found: Health, checks: list[health.Check]) -> None:
+    def __init__(self, values: Iterable[Value]) -> None:
         self._families: dict[str, Metric] = {}
-        for name, value, labels in _values(found, checks):
+        for name, value, labels in values:
             if value is not None:
                 if name not in self._families:
                     text, names = HELP[name]
@@ -94,12 +141,25 @@ class _Known(Collector):
         return self._families.values()
 
 
-def _values(found: Health, checks: list[health.Check]) -> Iterator[Value]:
+def _values(found: Health | None, checks: list[Check], wrong: Exception | None) -> Iterator[Value]:
+    """``found``: ``None`` where nothing could be looked at, because of ``wrong``."""
+    yield "arcacct_build_info", 1, (__version__, platform.python_version())
+    yield "arcacct_metrics_written_timestamp_seconds", int(time.time()), ()
+    yield "arcacct_config_ok", 0 if isinstance(wrong, ConfigError) else 1, ()
+    yield "arcacct_database_ok", 0 if found is None or found.recorded is None else 1, ()
     severities: dict[str, int] = {}
     for check in checks:
         severities[check.subject] = max(check.severity, severities.get(check.subject, 0))
     for subject, severity in severities.items():
         yield "arcacct_check", severity, (subject,)
+    if found is not None:
+        yield from _found(found)
+
+
+def _found(found: Health) -> Iterator[Value]:
+    yield "arcacct_targets", found.publishing.targets, ()
+    yield "arcacct_publishes", found.publishing.ours, ()
+    yield "arcacct_jura_targets", len(found.publishing.of_jura), ()
     if found.recorded is not None:
         yield "arcacct_jobs", found.recorded.jobs, ()
         yield "arcacct_database_bytes", found.size_bytes, ()
@@ -107,20 +167,40 @@ def _values(found: Health, checks: list[health.Check]) -> Iterator[Value]:
         yield "arcacct_last_sweep_timestamp_seconds", found.recorded.last_sweep_s, ()
         yield "arcacct_jobs_on_hold", found.on_hold, ()
         yield "arcacct_cut_records", found.recorded.cut_records, ()
+        yield "arcacct_ended_jobs", found.recorded.ends.jobs - found.recorded.ends.swept, ("callout",)
+        yield "arcacct_ended_jobs", found.recorded.ends.swept, ("sweep",)
         for source, count in found.recorded.rejected.by_source.items():
             yield "arcacct_import_rejected_records", count, (source,)
         yield "arcacct_import_rejected_oldest_timestamp_seconds", found.recorded.rejected.oldest_s, ()
         for field, count in found.recorded.dropped.items():
             yield "arcacct_sonar_dropped_values_total", count, (field,)
-    yield "arcacct_spool_files", found.spool.files, ()
-    yield "arcacct_spool_oldest_timestamp_seconds", found.spool.oldest_s, ()
-    yield "arcacct_spool_unusable_files", found.spool.unusable, ()
+    yield from _spool_values(found)
+    for kind, done in found.care.items():
+        yield "arcacct_last_care_timestamp_seconds", done.at_s, (kind,)
+        if kind == CHECK:
+            yield "arcacct_check_found_damage", not done.is_well, ()
+    yield "arcacct_database_free_bytes", None if found.free is None else found.free.bytes, ()
     if found.recorded is not None:
         yield "arcacct_ledger_doubts", len(found.doubts) + sum(one.in_doubt for one in found.targets), ()
     for target in found.targets:
         yield from _target_values(target)
     for path, end in found.certificates.items():
         yield "arcacct_certificate_not_after_timestamp_seconds", end if isinstance(end, int) else None, (path,)
+
+
+def _spool_values(found: Health) -> Iterator[Value]:
+    listed = not found.spool.unknown
+    left = found.spool if listed else None if found.recorded is None else found.recorded.left
+    yield "arcacct_spool_known", listed, ()
+    if left is not None:
+        yield "arcacct_spool_files", left.files, ()
+        yield "arcacct_spool_oldest_timestamp_seconds", left.oldest_s, ()
+        yield "arcacct_spool_unusable_files", left.unusable, ()
+    for launcher in found.launchers:
+        name = (launcher.path,)
+        yield "arcacct_launcher_ok", not launcher.problem, name
+        yield "arcacct_launcher_spool_files", launcher.astray.files, name
+        yield "arcacct_launcher_spool_oldest_timestamp_seconds", launcher.astray.oldest_s, name
 
 
 def _target_values(target: TargetState) -> Iterator[Value]:

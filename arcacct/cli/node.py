@@ -51,7 +51,7 @@ def sysinfo(cluster: str, node: str, interval: float | None, topology: bool) -> 
 @click.option(
     "--job-variable",
     metavar="NAME",
-    help="Variable of a process that has the number of its batch job where its cgroup has not (JOB_ID for Grid "
+    help="Environment variable with the batch job id, if the cgroup lacks it (JOB_ID for Grid "
     "Engine); only root may see it of others.",
 )
 def sample(cluster: str, node: str, interval: float | None, exclude_system_jobs: bool, job_variable: str | None) -> int:

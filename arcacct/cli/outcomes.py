@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from arcacct.cli.speech import say, say_error
+from arcacct.cli.speech import WARNING, say, say_error
 from arcacct.errors import InputError, TargetBusy
+from arcacct.wording import count_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,13 +19,13 @@ def show(outcomes: Sequence[Outcome], *, planned: bool = False) -> None:
     """One line for each target and kind of message; notes and errors on stderr."""
     verb = "would send" if planned else "sent"
     if not outcomes:
-        say("no targets are configured: nothing is published; see `arcacct config check`", err=True)
+        say("no targets are configured: nothing is published; see `arcacct config check`", err=True, priority=WARNING)
     for outcome in outcomes:
         if outcome.skipped is not None:
             say(f"{outcome.target}: {outcome.skipped}")
             continue
         for kind, sent in outcome.tally.sent.items():
-            amount = f"{_plural(sent.records, f'{kind} record')} in {_plural(sent.messages, 'message')}"
+            amount = f"{count_of(sent.records, f'{kind} record')} in {count_of(sent.messages, 'message')}"
             say(f"{outcome.target}: {verb} {amount} ({sent.bytes:,} bytes)")
         if not outcome.tally.sent and outcome.error is None:
             say(f"{outcome.target}: nothing new")
@@ -36,7 +37,7 @@ def show(outcomes: Sequence[Outcome], *, planned: bool = False) -> None:
             (tally.ahead, "record", "of the future, by this host's clock: sent once it is right"),
         ):
             if number:
-                say(f"{outcome.target}: {_plural(number, what)} {became}")
+                say(f"{outcome.target}: {count_of(number, what)} {became}")
         if outcome.error is not None:
             say_error(outcome.error, f"arcacct: {outcome.target}: ")
 
@@ -58,7 +59,3 @@ def exit_code(outcomes: Sequence[Outcome], complaints: Sequence[str] = ()) -> in
     if any(outcome.tally.refused_once for outcome in outcomes):
         codes.add(TargetBusy.exit_code)
     return next((code for code in GRAVEST_FIRST if code in codes), 0)
-
-
-def _plural(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

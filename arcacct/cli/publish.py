@@ -13,7 +13,9 @@ from arcacct.cli.instants import INSTANT, MONTH
 from arcacct.cli.naming import target_option
 from arcacct.cli.outcomes import announce, exit_code, show
 from arcacct.cli.speech import complain, examples
+from arcacct.cli.working import at_work
 from arcacct.publishing import run
+from arcacct.publishing.this_run import Tally
 from arcacct.targets import plugs
 
 
@@ -23,9 +25,12 @@ from arcacct.targets import plugs
     )
 )
 @target_option
-@click.option("--now", is_flag=True, help="Also targets whose urdelivery_frequency is not over.")
+@click.option("--now", is_flag=True, help="Ignore urdelivery_frequency: send also to targets that are not due yet.")
 @click.option(
-    "--since", type=INSTANT, metavar="TIME", help="Also jobs that ended since then and were never sent, and now."
+    "--since",
+    type=INSTANT,
+    metavar="TIME",
+    help="Also send unsent jobs that ended at or after TIME, and ignore urdelivery_frequency.",
 )
 @click.option(
     "--accept-lower",
@@ -33,7 +38,7 @@ from arcacct.targets import plugs
     multiple=True,
     type=MONTH,
     metavar="YYYY-MM",
-    help="Send a month that is held, with what the database has of it; remembered with your name. May be repeated.",
+    help="Send this held month with the figures that the database has now; your name is noted. May be repeated.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be sent; send nothing.")
 @click.option("--write-to", metavar="DIR", help="Write exactly what would be sent into a directory; send nothing.")
@@ -62,10 +67,16 @@ def publish(
         # What is accepted holds for the whole of a month: not for one of which nobody knows anything.
         if (year, month) > time.gmtime()[:2]:
             raise click.UsageError(f"--accept-lower: {year:04d}-{month:02d} has not begun yet")
-    settings = settings_of(ctx)
+    settings = settings_of(ctx, to_publish=True)
     targets = plugs(settings, target)
     planned = dry_run or write_to is not None
     complaints: list[str] = []
+    tallies: dict[str, Tally] = {}
+
+    def so_far() -> str:
+        records = sum(sent.records for tally in list(tallies.values()) for sent in list(tally.sent.values()))
+        return f", {records} records" if records else ""
+
     wishes = run.Wishes(
         now=now,
         since=since,
@@ -75,8 +86,10 @@ def publish(
         who=_name_of_user() if accepted else "",
         announce=announce,
         complain=complaints.append,
+        watch=tallies.__setitem__,
     )
-    outcomes = run.publish(settings, targets, wishes)
+    with at_work("planning" if planned else "publishing", so_far):
+        outcomes = run.publish(settings, targets, wishes)
     complain(*complaints)
     show(outcomes, planned=planned)
     return exit_code(outcomes, complaints)

@@ -9,7 +9,7 @@ import click
 
 from arcacct.cli.context import settings_of
 from arcacct.cli.naming import complete_target, target_option
-from arcacct.cli.speech import block, data, examples, say
+from arcacct.cli.speech import ask, block, data, examples, say
 from arcacct.conf.settings import Settings
 from arcacct.conf.targets import select_targets
 from arcacct.db import opening
@@ -17,6 +17,9 @@ from arcacct.errors import InputError
 from arcacct.publishing import held
 from arcacct.publishing.instants import iso
 from arcacct.targets import plugs
+from arcacct.wording import count_of
+
+_HEADER = ("target", "state", "job", "ended", "reason")
 
 
 @click.group(
@@ -47,11 +50,17 @@ def list_(ctx: click.Context, target: str | None, form: str) -> None:
     if form == "json":
         block(json.dumps([one._asdict() for one in found], indent=2), data)
         return
-    for one in found:
-        again = f"; {one.again}" if one.again else ""
-        say(f"{one.target}  {one.state:11}  {one.job_id}  {iso(one.end_time)}  {one.reason}{again}")
     if not found:
         say("nothing is set aside", err=True)
+        return
+    names = {one.block: one.name for one in settings.targets}
+    rows = [
+        (names.get(one.target, one.target), one.state, one.job_id, iso(one.end_time), _reason(one)) for one in found
+    ]
+    widths = [max(map(len, column)) for column in zip(_HEADER, *rows, strict=True)]
+    for row in (_HEADER, *rows):
+        # The reason is last: it may be long, and is shown whole.
+        say("  ".join(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False)) + f"  {row[-1]}")
 
 
 @quarantine.command(
@@ -67,11 +76,11 @@ def show(ctx: click.Context, job_id: str) -> None:
     if not found:
         raise InputError(f"{job_id}: not set aside; see `arcacct quarantine list` and `arcacct job why {job_id}`")
     for one in found:
-        say(f"{one.target}: {one.state} since {iso(one.since_s)}, tried {one.attempts + 1} times")
+        say(f"{one.target}: {one.state} since {iso(one.since_s)}, tried {count_of(one.attempts + 1, 'time')}")
         say(f"  ended {iso(one.end_time)}")
         say(f"  {one.reason}")
         if one.refusals:
-            say(f"  the receiver refused it in {one.refusals} runs")
+            say(f"  the receiver refused it in {count_of(one.refusals, 'run')}")
         if one.again:
             say(f"  {one.again}")
 
@@ -81,7 +90,7 @@ def show(ctx: click.Context, job_id: str) -> None:
     epilog=examples("arcacct quarantine retry rUkNDmRi", "arcacct quarantine retry --all"),
 )
 @click.argument("job_ids", metavar="JOBID...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Every record that is set aside.")
+@click.option("--all", "everything", is_flag=True, help="All records that are set aside.")
 @target_option
 @click.pass_context
 def retry(ctx: click.Context, job_ids: tuple[str, ...], everything: bool, target: str | None) -> None:
@@ -93,11 +102,19 @@ def retry(ctx: click.Context, job_ids: tuple[str, ...], everything: bool, target
     short_help="Never send these records.", epilog=examples("arcacct quarantine drop rUkNDmRi --target sgas:s")
 )
 @click.argument("job_ids", metavar="JOBID...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Every record that is set aside.")
+@click.option("--all", "everything", is_flag=True, help="All records that are set aside.")
 @target_option
+@click.option("--yes", is_flag=True, help="With --all: go on without asking.")
 @click.pass_context
-def drop(ctx: click.Context, job_ids: tuple[str, ...], everything: bool, target: str | None) -> None:
-    """Never send these records; they stay in the database, and `quarantine retry` brings them back."""
+def drop(ctx: click.Context, job_ids: tuple[str, ...], everything: bool, target: str | None, yes: bool) -> None:
+    """
+    Never send these records; they stay in the database, and `quarantine retry JOBID` brings them back.
+
+    With --all it asks first; without a terminal that needs --yes.
+    """
+    if everything and not job_ids:
+        where = f"that is set aside for {target}" if target else "that is set aside, for all targets"
+        ask(f"never send any record {where}?", yes=yes)
     _change(ctx, job_ids, "dropped", everything=everything, target=target)
 
 
@@ -127,7 +144,11 @@ def _change(ctx: click.Context, job_ids: tuple[str, ...], state: str, *, everyth
     settings = settings_of(ctx)
     with closing(opening.open_publishing(settings.places)) as con:
         changed = held.change_state(con, _block(settings, target), job_ids, state)
-    say(f"{changed} records: {state}")
+    say(f"{count_of(changed, 'record')}: {state}")
+
+
+def _reason(one: held.Aside) -> str:
+    return f"{one.reason}; {one.again}" if one.again else one.reason
 
 
 def _block(settings: Settings, target: str | None) -> str | None:

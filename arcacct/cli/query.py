@@ -10,10 +10,11 @@ from contextlib import closing, contextmanager
 
 import click
 
-from arcacct.cli.asking import at_work, opened
+from arcacct.cli.asking import opened
 from arcacct.cli.context import places_of
 from arcacct.cli.speech import complain, examples
 from arcacct.cli.tables import format_option, show
+from arcacct.cli.working import at_work
 from arcacct.db import adhoc, opening
 from arcacct.errors import InputError
 
@@ -70,7 +71,8 @@ def query(
     with (
         _watchdog(timeout),
         closing(opening.read_publishing(places_of(ctx))) if ledger else opened(ctx) as con,
-        adhoc.answered(con, statement, limits, at_work()) as answer,
+        adhoc.answered(con, statement, limits) as answer,
+        at_work("asking"),
     ):
         show(answer.columns, answer.rows, form)
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from contextlib import closing
 
 import click
 
 from arcacct.cli.arguments import together
-from arcacct.cli.asking import at_work
 from arcacct.cli.context import settings_of
 from arcacct.cli.instants import MONTH
-from arcacct.cli.speech import complain, examples, redraw, say
+from arcacct.cli.speech import complain, examples, say
 from arcacct.cli.tables import lines, show
-from arcacct.db import foreign, opening
+from arcacct.cli.working import at_work
+from arcacct.db import opening
 from arcacct.errors import InputError
 from arcacct.files.foreign import open_parent
 from arcacct.publishing.instants import iso
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
 @together(Asked, "asked")
 def report(ctx: click.Context, asked: Asked, html_file: str | None, csv_file: str | None) -> None:
     """
-    The month's report: usage, pledge, failures, users, energy, publishing.
+    Report a month: usage, pledge, failures, users, energy and publishing.
 
     Prints tables; with --html or --csv it writes these files instead. Figures that are estimated and not measured
     are marked with *. What the last report of the month said is remembered beside the databases, and what has changed
@@ -65,13 +64,11 @@ def report(ctx: click.Context, asked: Asked, html_file: str | None, csv_file: st
     settings = settings_of(ctx)
     with (
         opening.translating(settings.places.database),
+        at_work("reporting"),
         closing(opening.read_accounting(settings.places)) as ours,
         closing(opening.read_publishing(settings.places)) as ledger,
-        foreign.watched(ours, at_work()),
     ):
         made = month_report(settings, ours, ledger, asked, int(time.time()))
-    if sys.stderr.isatty():
-        redraw("")
     if csv_file is not None:
         text = "".join(f"{line}\r\n" for line in lines(TIDY, tidy(made.report), "spreadsheet"))
         _write(csv_file, text, asked)

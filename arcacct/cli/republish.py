@@ -14,6 +14,7 @@ from arcacct.cli.instants import INSTANT
 from arcacct.cli.naming import complete_target
 from arcacct.cli.outcomes import announce, exit_code, show
 from arcacct.cli.speech import complain, confirm, examples, say
+from arcacct.cli.working import at_work
 from arcacct.conf.settings import Settings, settings
 from arcacct.db import opening
 from arcacct.errors import UsageError
@@ -53,10 +54,14 @@ def _period(from_s: int | None, to_s: int | None, after_s: int | None, till_s: i
         "arcacct republish --from 2026-10-01 --to 2026-11-01 --target apel:egi --yes",
     ),
 )
-@click.option("--from", "from_s", type=INSTANT, metavar="TIME", help="Jobs that ended at this time or later,")
-@click.option("--to", "to_s", type=INSTANT, metavar="TIME", help="and before this one.")
-@click.option("-b", "--end-from", "after_s", type=INSTANT, metavar="TIME", help="As arcctl: later than this time,")
-@click.option("-e", "--end-till", "till_s", type=INSTANT, metavar="TIME", help="up to and with this one.")
+@click.option("--from", "from_s", type=INSTANT, metavar="TIME", help="Start of the period (inclusive).")
+@click.option("--to", "to_s", type=INSTANT, metavar="TIME", help="End of the period (exclusive).")
+@click.option(
+    "-b", "--end-from", "after_s", type=INSTANT, metavar="TIME", help="Start of the period as in arcctl (exclusive)."
+)
+@click.option(
+    "-e", "--end-till", "till_s", type=INSTANT, metavar="TIME", help="End of the period as in arcctl (inclusive)."
+)
 @click.option(
     "-t",
     "--target",
@@ -65,8 +70,8 @@ def _period(from_s: int | None, to_s: int | None, after_s: int | None, till_s: i
     shell_complete=complete_target,
     help="Only this target: sgas:x, apel:x, directory:x, or x.",
 )
-@click.option("-a", "--apel-url", metavar="URL", help="A receiver that is not configured: AMS at this URL.")
-@click.option("-s", "--sgas-url", metavar="URL", help="A receiver that is not configured: SGAS at this URL.")
+@click.option("-a", "--apel-url", metavar="URL", help="Send to AMS at this URL, which need not be configured.")
+@click.option("-s", "--sgas-url", metavar="URL", help="Send to SGAS at this URL, which need not be configured.")
 @click.option("--apel-topic", "topic", metavar="TOPIC", help="With --apel-url: the topic.")
 @click.option("--apel-project", "project", metavar="PROJECT", help="With --apel-url: the project.")
 @click.option("--apel-messages", metavar="KIND", help="With --apel-url: the kind of messages.")
@@ -76,7 +81,7 @@ def _period(from_s: int | None, to_s: int | None, after_s: int | None, till_s: i
 @click.option("--urbatchsize", metavar="N", help="With a URL: records in one message.")
 @click.option("--plan", "--dry-run", "plan_only", is_flag=True, help="Show the plan and stop: send nothing.")
 @click.option("--write-to", metavar="DIR", help="Write exactly what would be sent into a directory; send nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask on a terminal.")
+@click.option("--yes", is_flag=True, help="Go on without asking.")
 @click.pass_context
 @together(_period, "period", ("from_s", "to_s", "after_s", "till_s"))
 @together(_AdHoc, "ad_hoc")
@@ -103,7 +108,8 @@ def republish(
     if not plan_only and write_to is None:
         opening.refuse_unasked(found.places)
     say(f"jobs that ended from {iso(period.from_s)} to before {iso(period.before_s)}", err=True)
-    planned = run.republish(found, targets, period, run.Wishes(dry_run=True, write_to=write_to, announce=announce))
+    with at_work("planning"):
+        planned = run.republish(found, targets, period, run.Wishes(dry_run=True, write_to=write_to, announce=announce))
     show(planned, planned=True)
     if plan_only or write_to is not None:
         return exit_code(planned)
@@ -134,7 +140,7 @@ def _targets(
     if url is None:
         if given:
             raise UsageError(f"--{min(given).replace('_', '-')} goes with --apel-url or --sgas-url")
-        found = settings_of(ctx)
+        found = settings_of(ctx, to_publish=True)
         return found, plugs(found, name)
     kind = "arex/jura/apel" if apel_url else "arex/jura/sgas"
     conf = conf_of(ctx)

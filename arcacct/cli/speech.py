@@ -7,15 +7,25 @@ terminal, and hides the secrets of the run.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
+from threading import Lock
+from typing import TextIO
 
 import click
 
-from arcacct.errors import ArcacctError
+from arcacct.errors import ArcacctError, UsageError
 from arcacct.wording import LONGEST, fit
 
 _LONGEST_ON_A_TERMINAL = 10_000
+_WIPE = "\r\033[K"
+"""Empties the line of a terminal."""
+_drawing = Lock()
+_drawn = False
+"""Whether a line that says that a command is at work stands on the terminal."""
+ERROR, WARNING, INFO = 3, 4, 6
+"""Priorities of syslog, as the journal reads them from the beginning of a line (sd-daemon(3))."""
 
 
 class Coloured(str):
@@ -24,20 +34,23 @@ class Coloured(str):
     __slots__ = ()
 
 
-def say(*parts: str, err: bool = False) -> None:
+def say(*parts: str, err: bool = False, priority: int = INFO) -> None:
     """
     One line for people, on stdout or on stderr; what is for stderr or a terminal has an end.
+
+    ``priority``: what the journal is told of a line on stderr, where that is the journal.
 
     A script that reads it finds ordinary names as they are, and one line for each, whatever they contain.
     """
     limit = LONGEST if err else _LONGEST_ON_A_TERMINAL if sys.stdout.isatty() else None
-    click.echo("".join(part if isinstance(part, Coloured) else fit(part, limit, "\t") for part in parts), err=err)
+    before = f"<{priority}>" if err and _is_journal(sys.stderr) else ""
+    _echo(before + "".join(part if isinstance(part, Coloured) else fit(part, limit, "\t") for part in parts), err=err)
 
 
 def complain(*complaints: str) -> None:
     """What is wrong beside the answer, on stderr: a line for each."""
     for complaint in complaints:
-        say(f"arcacct: {complaint}", err=True)
+        say(f"arcacct: {complaint}", err=True, priority=WARNING)
 
 
 def data(line: str) -> None:
@@ -46,7 +59,14 @@ def data(line: str) -> None:
         say(line)
     else:
         # Else click would take out of it what are colours on a terminal.
-        click.echo(line, color=True)
+        _echo(line, color=True)
+
+
+def _echo(line: str, *, err: bool = False, color: bool | None = None) -> None:
+    """A line, in the place of the one that says that a command is at work."""
+    if _drawn:
+        redraw("")
+    click.echo(line, err=err, color=color)
 
 
 def block(text: str, out: Callable[[str], None] = say) -> None:
@@ -58,7 +78,19 @@ def block(text: str, out: Callable[[str], None] = say) -> None:
 def say_error(error: ArcacctError, before: str = "arcacct: ", *, err: bool = True) -> None:
     """The lines of an error."""
     for number, line in enumerate(error.args):
-        say(f"{'' if number else before}{line}", err=err)
+        say(f"{'' if number else before}{line}", err=err, priority=ERROR)
+
+
+def _is_journal(stream: TextIO) -> bool:
+    """Whether a stream leads to the journal of systemd: it says by which device and inode (systemd.exec(5))."""
+    told = os.environ.get("JOURNAL_STREAM")
+    if not told:
+        return False
+    try:
+        status = os.fstat(stream.fileno())
+    except (OSError, ValueError):
+        return False
+    return told == f"{status.st_dev}:{status.st_ino}"
 
 
 def confirm(question: str) -> None:
@@ -66,9 +98,21 @@ def confirm(question: str) -> None:
     click.confirm(fit(question), abort=True, err=True)
 
 
+def ask(question: str, *, yes: bool) -> None:
+    """`confirm`, unless ``yes``. Raises UsageError where nobody is there to be asked."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(f"{question} nobody can be asked without a terminal: say --yes")
+    confirm(question)
+
+
 def redraw(text: str) -> None:
     """Write over the line of a terminal on which a command says that it is at work; empty: remove it."""
-    click.echo(f"\r{fit(text)}" if text else "\r\033[K", nl=False, err=True)
+    global _drawn  # noqa: PLW0603  there is one terminal
+    with _drawing:
+        click.echo(f"{_WIPE}{fit(text)}", nl=False, err=True)
+        _drawn = bool(text)
 
 
 def examples(*lines: str) -> str:

@@ -73,10 +73,20 @@ class StatsOptions(NamedTuple):
     )
 )
 @click.option(
-    "-b", "--end-from", "after_s", type=INSTANT, metavar="TIME", help="Jobs that ended after this time (UTC)."
+    "-b",
+    "--end-from",
+    "after_s",
+    type=INSTANT,
+    metavar="TIME",
+    help="Start of the period (exclusive), as in arcctl: jobs that ended after TIME.",
 )
 @click.option(
-    "-e", "--end-till", "until_s", type=INSTANT, metavar="TIME", help="Jobs that ended at this time or before."
+    "-e",
+    "--end-till",
+    "until_s",
+    type=INSTANT,
+    metavar="TIME",
+    help="End of the period (inclusive), as in arcctl: jobs that ended at TIME or before.",
 )
 @click.option(
     "-s",
@@ -86,8 +96,16 @@ class StatsOptions(NamedTuple):
     metavar="TIME",
     help="Jobs that were submitted after this time.",
 )
-@click.option("--from", "from_s", type=INSTANT, metavar="TIME", help="Jobs that ended at this time or later.")
-@click.option("--to", "before_s", type=INSTANT, metavar="TIME", help="Jobs that ended before this time.")
+@click.option(
+    "--from",
+    "from_s",
+    type=INSTANT,
+    metavar="TIME",
+    help="Start of the period (inclusive): jobs that ended at TIME or later.",
+)
+@click.option(
+    "--to", "before_s", type=INSTANT, metavar="TIME", help="End of the period (exclusive): jobs that ended before TIME."
+)
 @in_order(
     *(
         click.option(
@@ -104,8 +122,13 @@ class StatsOptions(NamedTuple):
     metavar="ATTRIBUTE VALUE",
     help="With this jobname, projectname, vomsfqan, rte, dtrurl, ...",
 )
-@click.option("-a", "--show-active", is_flag=True, help="Also jobs that are not at their end.")
-@click.option("-o", "--output", type=click.Choice(OUTPUTS), help="What arcctl prints for this; default brief.")
+@click.option("-a", "--show-active", is_flag=True, help="Also jobs that have not ended yet.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(OUTPUTS),
+    help="Print what arcctl prints for this kind of output; default brief.",
+)
 @arcctl_option
 @click.option("--by", metavar="COLUMN,...", help=f"A table by any of {', '.join(NEEDS)}.")
 @click.option("--details", is_flag=True, help="With --by: failed jobs and data volumes too.")
@@ -124,7 +147,7 @@ class StatsOptions(NamedTuple):
 @together(StatsOptions, "given")
 def stats(ctx: click.Context, chosen: Selection, given: StatsOptions) -> None:
     """
-    Sums over jobs, as arcctl prints them or by month, VO, user, ...
+    Sum jobs, as arcctl prints them or by month, VO, user, ...
 
     Without --by the options and the output are those of arcctl accounting stats, of ARC 6 or ARC 7, times in UTC. With
     --by: jobs, wall and CPU time in s, core hours, core hours times benchmark, CPU time over core time; of finished

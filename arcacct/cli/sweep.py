@@ -17,6 +17,7 @@ from arcacct.cli.working import progress
 from arcacct.conf.places import Places, places
 from arcacct.db import opening
 from arcacct.errors import InputError, UsageError
+from arcacct.wording import count_of
 
 _INTERVAL_S = 60.0
 
@@ -24,7 +25,7 @@ _INTERVAL_S = 60.0
 @click.command(epilog=examples("arcacct sweep", "arcacct sweep --dry-run"))
 @click.option("--controldir", metavar="DIR", help="Sweep this control directory instead of the configured one.")
 @click.option("--dry-run", is_flag=True, help="Say what would be recorded, and write nothing.")
-@click.option("--follow", is_flag=True, help="Go on sweeping, as a service, until SIGTERM or Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Keep sweeping, as a service, until SIGTERM or Ctrl-C.")
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.1),
@@ -36,7 +37,7 @@ _INTERVAL_S = 60.0
     "given_up",
     multiple=True,
     metavar="JOBID",
-    help="Make a job aborted that has ended and of which nothing tells what it used; `all` for every one of them.",
+    help="Record this job as aborted: it has ended, and nothing tells what it used. `all`: every such job.",
 )
 @click.pass_context
 def sweep(
@@ -48,10 +49,11 @@ def sweep(
     given_up: tuple[str, ...],
 ) -> int:
     """
-    Drain the spool, then record what the database lacks.
+    Record what hooks have spooled or missed.
 
-    Compares every job of the control directory with the database, which is made if it is missing. Prints what was
-    done, and on stderr what could not be used; exits with 65 if there was any of that, and the rest is recorded.
+    Drains the spool, then compares every job of the control directory with the database, which is made if it is
+    missing. Prints what was done, and on stderr what could not be used; exits with 65 if there was any of that, and the
+    rest is recorded.
     Of a job in progress of which nothing is left in the control directory the end is taken from A-REX's own database,
     or it becomes aborted; not so with --controldir and a database that has jobs of other directories too.
     """
@@ -91,6 +93,7 @@ def sweep(
 def _summary(report: SweepReport, here: Places, *, dry_run: bool = False) -> str:
     kinds = ", ".join(f"{report.found[kind]} {words}" for kind, words in Gap.WORDS.items() if report.found.get(kind))
     return (
-        f"{'dry run, nothing written: ' if dry_run else ''}{report.spooled} events from the spool; {report.jobs} jobs "
-        f"in {here.controldir}, {report.looked_at} read, {report.recorded} recorded{': ' if kinds else ''}{kinds}"
+        f"{'dry run, nothing written: ' if dry_run else ''}{count_of(report.spooled, 'event')} from the spool; "
+        f"{count_of(report.jobs, 'job')} in {here.controldir}, {report.looked_at} read, {report.recorded} recorded"
+        f"{': ' if kinds else ''}{kinds}"
     )

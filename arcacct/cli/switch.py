@@ -19,6 +19,7 @@ from arcacct.targets import plugs
 from arcacct.targets.apel import switch as switching
 from arcacct.targets.apel.summaries import SummaryKey
 from arcacct.targets.apel.switch import JobsOfMonth, SumsOfMonth, Takeover, TargetPlan, hours
+from arcacct.wording import count_of
 
 _COLUMNS = (
     "target", "month", "replaced", "jobs", "wall_h", "user", "vo", "group", "role", "submit_host", "nodes", "cores",
@@ -41,7 +42,7 @@ _SHOWN = 20
     help="This month, repeatable; without it that of jura-ng's last job and the one before.",
 )
 @click.option("--arc", type=click.Choice(["6", "7"]), help="Whose jura-ng it was, if the database does not tell.")
-@click.option("--yes", is_flag=True, help="Do not ask on a terminal.")
+@click.option("--yes", is_flag=True, help="Go on without asking.")
 @format_option
 @click.pass_context
 def switch(
@@ -66,7 +67,7 @@ def switch(
     PATH is an accounting.db (ARC 6) or accounting_v2.db (ARC 7) with jura-ng's publishing.db beside it; without it,
     those of the control directory.
     """
-    settings = settings_of(ctx)
+    settings = settings_of(ctx, to_publish=True)
     databases = [path] if path else arex_databases(settings.places.controldir)
     wishes = Takeover(databases, [_month(text) for text in months], int(arc) if arc else None)
     plans = switching.plan(settings, plugs(settings, target), wishes)
@@ -82,16 +83,20 @@ def switch(
         return
     if not yes:
         if not sys.stdin.isatty():
-            raise UsageError("nobody is there to be asked; say --yes, or --plan to look only")
+            raise UsageError("nobody can be asked without a terminal; say --yes, or --plan to look only")
         confirm("note these keys?")
     for name, new in switching.take_over(settings, plans).items():
-        words = f"{new} keys noted: the next `arcacct publish` sends zeros for them" if new else "all was noted before"
+        words = (
+            f"{count_of(new, 'key')} noted: the next `arcacct publish` sends zeros for them"
+            if new
+            else "all was noted before"
+        )
         say(f"{name}: {words}", err=True)
 
 
 def _month(text: str) -> Month:
     if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", text):
-        raise UsageError(f"{text!r} is no month; write it like 2026-11")
+        raise UsageError(f"{text!r} is not a month; write it like 2026-11")
     return int(text[:4]), int(text[5:])
 
 
@@ -127,9 +132,10 @@ def _sentence(one: SumsOfMonth) -> str:
     jobs, wall_s = sum(summary.jobs for summary in one.sums), sum(summary.wall_s for summary in one.sums)
     twice, twice_s = sum(summary.jobs for summary in one.left), sum(summary.wall_s for summary in one.left)
     return (
-        f"{month_name(one.month)}: APEL has {jobs} jobs and {hours(wall_s)} hours from jura-ng under {len(one.sums)}"
-        f" keys; {len(one.left)} of these ours do not replace: {twice} jobs and {hours(twice_s)} hours would count"
-        f" twice. Here are {one.ours[0]} jobs and {hours(one.ours[1])} hours"
+        f"{month_name(one.month)}: APEL has {count_of(jobs, 'job')} and {hours(wall_s)} hours from jura-ng under"
+        f" {count_of(len(one.sums), 'key')}; {len(one.left)} of these ours do not replace: "
+        f"{count_of(twice, 'job')} and {hours(twice_s)} hours would count"
+        f" twice. Here are {count_of(one.ours[0], 'job')} and {hours(one.ours[1])} hours"
     ) + _counts(one.syncs)
 
 
@@ -138,7 +144,8 @@ def _job_sentence(one: JobsOfMonth) -> str:
         return f"{month_name(one.month)}: APEL has nothing from jura-ng"
     same = one.jobs - len(one.differing)
     return (
-        f"{month_name(one.month)}: APEL has {one.jobs} job records and {hours(one.wall_s)} hours from jura-ng; ours"
+        f"{month_name(one.month)}: APEL has {count_of(one.jobs, 'job record')} and {hours(one.wall_s)} hours from "
+        "jura-ng; ours"
         f" have the same ids and ends for {same} of them and replace them, {len(one.differing)} would count twice"
     ) + _counts(one.syncs)
 

@@ -8,12 +8,14 @@ from arcacct.asking.health import DAY_S, HOUR_S, Limit, Thresholds
 from arcacct.cli.arguments import in_order, together
 
 _OPTIONS = {
-    "unsent_s": ("unsent", HOUR_S, "H", "hours that records wait for a target"),
-    "sweep_s": ("sweep", HOUR_S, "H", "hours since the last sweep"),
-    "spool_files": ("spool", 1, "N", "events in the spool"),
-    "spool_s": ("spool-age", HOUR_S, "H", "hours that an event is in the spool"),
-    "certificate_s": ("certificate", DAY_S, "D", "days that a certificate is still good"),
-    "quarantined": ("quarantine", 1, "N", "records that a target refuses"),
+    "unsent_s": ("unsent", HOUR_S, "H", "when the oldest unsent record is older than {} hours"),
+    "sweep_s": ("sweep", HOUR_S, "H", "when the last sweep is {} hours ago"),
+    "spool_files": ("spool", 1, "N", "at {} events in the spool"),
+    "spool_s": ("spool-age", HOUR_S, "H", "when the oldest event in the spool is older than {} hours"),
+    "certificate_s": ("certificate", DAY_S, "D", "when a certificate expires within {} days"),
+    "quarantined": ("quarantine", 1, "N", "at {} records that a target refuses"),
+    "backup_s": ("backup", DAY_S, "D", "when the last backup is older than {} days"),
+    "free_mib": ("disk", 1, "MIB", "when less than {} MiB are free on the disk of the databases"),
 }
 
 
@@ -34,10 +36,10 @@ threshold_options = in_order(
             type=click.FloatRange(0),
             default=_DEFAULTS[field][place] / unit,
             metavar=metavar,
-            help=f"{word} at so many {what}; default {_DEFAULTS[field][place] / unit:g}.",
+            help=f"{word} {what.format(metavar)}; default {_DEFAULTS[field][place] / unit:g}.",
         )
         for field, (name, unit, metavar, what) in _OPTIONS.items()
-        for place, (kind, word) in enumerate((("warn", "Warning"), ("crit", "Critical")))
+        for place, (kind, word) in enumerate((("warn", "Warn"), ("crit", "Critical")))
     ),
     together(_thresholds, "limits", [f"{kind}_{field}" for field in _OPTIONS for kind in ("warn", "crit")]),
 )

@@ -17,6 +17,7 @@ from arcacct.cli.context import settings_of
 from arcacct.cli.instants import MONTH, zone_of
 from arcacct.cli.speech import block, data, examples, say
 from arcacct.cli.tables import FORMATS, show
+from arcacct.cli.working import at_work
 from arcacct.db import opening
 from arcacct.errors import UsageError
 from arcacct.gridengine import figures as of_gridengine
@@ -54,7 +55,9 @@ _HOUR_S = 3600
 )
 @click.option("--sacct", default="sacct", show_default=True, metavar="PROGRAM", help="With --lrms slurm: its path.")
 @click.option("--timezone", metavar="ZONE", help="With --lrms slurm:FILE: zone of its times; else this host's.")
-@click.option("--all", "everything", is_flag=True, help=f"Every difference, not only {_SHOWN} of each place.")
+@click.option(
+    "--all", "everything", is_flag=True, help=f"Show every difference, not only the first {_SHOWN} of each place."
+)
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="As in query.")
 @click.pass_context
 def verify(
@@ -93,6 +96,7 @@ def verify(
     groups: dict[str, list[Group]] = {}
     with (
         opening.translating(settings.places.database),
+        at_work("comparing"),
         closing(opening.read_accounting(settings.places)) as ours,
         closing(opening.read_publishing(settings.places)) as ledger,
         closing(compare(settings, ours, ledger, month, portal)) as report,

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Event
+from threading import Event, Thread
 
 import click
 
-from arcacct.cli.speech import complain, say
+from arcacct.cli.speech import complain, redraw, say
 from arcacct.jobs.rejected import Retried
+from arcacct.wording import count_of
+
+_PATIENCE_S = 1.0
+_TURN_S = 0.25
+_TURNS = "|/-\\"
 
 wait_option = click.option(
     "--wait",
@@ -19,7 +26,7 @@ wait_option = click.option(
     default=24,
     show_default=True,
     metavar="HOURS",
-    help="How long a job waits for A-REX to finish one that it may be.",
+    help="Hours to wait before recording a possible ARC job as local.",
 )
 
 
@@ -73,20 +80,50 @@ def progress(label: str, *, has_end: bool = True) -> Iterator[Callable[[int, int
         yield show
 
 
+@contextmanager
+def at_work(doing: str, so_far: Callable[[], str] = str) -> Iterator[None]:
+    """
+    On a terminal, of what cannot say how much there is to do: that it is at work, once it takes longer than a second.
+
+    ``so_far``: what else there is to be said, asked from another thread.
+    """
+    if not sys.stderr.isatty():
+        yield
+        return
+    began, ended = time.monotonic(), Event()
+
+    def draw() -> None:
+        wait_s = _PATIENCE_S
+        for turn in itertools.cycle(_TURNS):
+            if ended.wait(wait_s):
+                return
+            redraw(f"{doing} {turn} {time.monotonic() - began:.0f} s{so_far()}")
+            wait_s = _TURN_S
+
+    drawing = Thread(target=draw, daemon=True)
+    drawing.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        drawing.join()
+        redraw("")
+
+
 STOPPED = 130
 """The exit code of what was stopped by Ctrl-C."""
 
 
 def tell_retried(done: Retried) -> None:
     """What became of rejected records that were tried again."""
-    say(f"{done.tried} rejected records tried again: {done.good} can be used now")
+    say(f"{count_of(done.tried, 'rejected record')} tried again: {done.good} can be used now")
     if done.needs_file:
         complain(
-            f"of {done.needs_file} further records not all is kept: import the files again that "
-            "`arcacct import rejected` names, with --retry"
+            f"{count_of(done.needs_file, 'further record')} too long to be kept whole: import the files that "
+            "`arcacct import rejected` names again, with --retry"
         )
 
 
-def tell_counts(*counts: tuple[int, str]) -> None:
-    """What an import could not do, or left out; nothing of what there was none of."""
-    complain(*(f"{number} {what}" for number, what in counts if number))
+def tell_counts(*counts: tuple[int, str, str]) -> None:
+    """Number, name of one and the rest of what an import could not do or left out; nothing where the number is 0."""
+    complain(*(f"{count_of(number, what)}{rest}" for number, what, rest in counts if number))

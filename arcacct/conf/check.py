@@ -6,7 +6,8 @@ import os
 import time
 from collections.abc import Iterator
 
-from arcacct.conf import credentials, parser, places
+from arcacct.conf import credentials, parser
+from arcacct.conf.callouts import wrong_callouts
 from arcacct.conf.credentials import Finding
 from arcacct.conf.lookup import find
 from arcacct.conf.parser import Block, Conf, Option
@@ -15,9 +16,6 @@ from arcacct.conf.settings import examine
 from arcacct.conf.targets import Kinds, Target, targets
 from arcacct.errors import ConfigError
 
-HOOK = "arcacct"
-"""What the name of our callout contains."""
-
 
 def check(conf: Conf, kinds: Kinds, *, now: int | None = None) -> list[Problem]:
     """
@@ -25,10 +23,7 @@ def check(conf: Conf, kinds: Kinds, *, now: int | None = None) -> list[Problem]:
 
     ``now`` (UTC seconds) is when certificates have to be valid; default: the present.
     """
-    if not conf.files:
-        text = f"there is no such file, nor {conf.our_conf}; name one by --config or write it"
-        return [Problem(ERROR, conf.arc_conf, None, None, None, text)]
-    _, problems = examine(conf, kinds)
+    problems = check_text(conf, kinds)
     # A configuration with errors still has targets whose files can be looked at.
     for target in targets(conf, kinds, None, []):
         block = conf.blocks[target.block]
@@ -37,6 +32,15 @@ def check(conf: Conf, kinds: Kinds, *, now: int | None = None) -> list[Problem]:
             # At the line that sets the option, be it the target's or one that it inherits; else at the target.
             line: Option | Block = found.lines[-1] if found.lines else block
             problems.append(Problem(finding.severity, line.file, line.line, found.block, option, finding.text))
+    return in_order(problems, conf.files)
+
+
+def check_text(conf: Conf, kinds: Kinds) -> list[Problem]:
+    """The same without the files that targets name: what the text itself says, and A-REX's own file beside it."""
+    if not conf.files:
+        text = f"there is no such file, nor {conf.our_conf}; name one by --config or write it"
+        return [Problem(ERROR, conf.arc_conf, None, None, None, text)]
+    _, problems = examine(conf, kinds)
     return in_order([*problems, *_not_restarted(conf), *_callouts(conf)], conf.files)
 
 
@@ -76,29 +80,5 @@ def _findings(target: Target, now: int) -> Iterator[tuple[str, Finding]]:
 
 
 def _callouts(conf: Conf) -> Iterator[Problem]:
-    """A-REX fails the job when a callout of ours fails or hangs, unless its line says otherwise."""
-    block = conf.blocks.get("arex")
-    for line in block.options.get("statecallout", ()) if block is not None else ():
-        words = line.value.split()
-        if len(words) < 3 or HOOK not in words[2]:
-            continue
-        wrong = _wrong_callout(words[1].lower().split(","), conf.get("arcacct", "deadline") or str(places.DEADLINE_S))
-        if wrong:
-            text = f"{wrong}; write timeout=10,onsuccess=pass,onfailure=log,ontimeout=log"
-            yield Problem(WARNING, line.file, line.line, "arex", "statecallout", text)
-
-
-def _wrong_callout(words: list[str], deadline: str) -> str | None:
-    # A bare number is the timeout.
-    pairs = (word.partition("=") for word in words)
-    options = {name if equals else "timeout": value if equals else name for name, equals, value in pairs}
-    if options.get("onfailure", "fail") == "fail" or options.get("ontimeout", "fail") == "fail":
-        return "would fail the user's job if accounting fails"
-    timeout = options.get("timeout", "0")
-    if not timeout.strip("0"):
-        return "has no timeout and could hold up every job"
-    try:
-        early = float(timeout) <= float(deadline)
-    except ValueError:
-        return None  # a deadline that is no number is complained about where it stands; a timeout is A-REX's business
-    return f"ends the hook before its own deadline of {deadline} s, at which it would spool" if early else None
+    for line, is_error, text in wrong_callouts(conf):
+        yield Problem(ERROR if is_error else WARNING, line.file, line.line, "arex", "statecallout", text)

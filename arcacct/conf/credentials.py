@@ -15,6 +15,7 @@ from typing import NamedTuple
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.x509.oid import NameOID
 
 from arcacct.conf.problems import ERROR, WARNING
 
@@ -23,6 +24,17 @@ SOON_S = 14 * DAY_S
 """When an administrator wants to hear that a certificate ends."""
 HASHED = re.compile(r"[0-9a-f]{8}\.\d+")
 """A CA certificate as OpenSSL looks it up in a directory."""
+
+_SHORT_NAMES = {
+    NameOID.SURNAME: "SN",
+    NameOID.SERIAL_NUMBER: "serialNumber",
+    NameOID.STREET_ADDRESS: "street",
+    NameOID.TITLE: "title",
+    NameOID.GIVEN_NAME: "GN",
+    NameOID.EMAIL_ADDRESS: "emailAddress",
+    NameOID.UNSTRUCTURED_NAME: "unstructuredName",
+}
+"""OpenSSL's, where RFC 4514 has another or none."""
 
 
 class Finding(NamedTuple):
@@ -75,6 +87,15 @@ def key_findings(key: str, cert: str) -> list[Finding]:
     if not isinstance(certificate, Finding) and certificate.public_key() != public:
         findings.append(Finding(ERROR, f"{key} is not the key of {cert}; name the pair that belongs together"))
     return findings
+
+
+def slash_dn(name: x509.Name) -> str:
+    """
+    A name in certificate order, ``/TYPE=value`` each with OpenSSL's short names, its letters as they are.
+
+    As SSM compares it with its allow-list (apel 2.2).
+    """
+    return "".join(f"/{_SHORT_NAMES.get(part.oid, part.rfc4514_attribute_name)}={part.value!s}" for part in name)
 
 
 def ca_directory_findings(directory: str) -> list[Finding]:

@@ -72,6 +72,7 @@ ARCACCT = (
     plain("spool_fallback", values.path),
     Spec("deadline", "deadline_s", values.seconds, "5"),
     flag("allow_jura"),
+    flag("publishes", "yes"),
     Spec("keep_messages", "keep_messages_days", values.whole, "0"),
     Spec("settle", "settle_s", values.whole, "0"),
     plain("lrms_host", values.host),

@@ -169,7 +169,7 @@ class Conf:
                     Complaint(
                         file,
                         block.line,
-                        f"[{block.name}] is there twice and this one replaces the one of line {twice.line}; "
+                        f"[{block.name}] is set twice; this one replaces that of line {twice.line}; "
                         "make them one block",
                     )
                 )

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     _Read = TypeVar("_Read")
 
+HOOK = "arcacct"
+"""What the name of our callout contains."""
 CONTROLDIR = "/var/spool/arc/jobstatus"
 """ARC's default of [arex] controldir."""
 BENCHMARK = "HEPSPEC:1.0"
@@ -133,7 +135,7 @@ def places(conf: Conf | None, controldir: str | None = None, database: str | Non
         except ValueError:
             deadline_s = 0.0
         if not 0 < deadline_s <= 3600:
-            raise ConfigError(f"{_where(conf, 'arcacct', 'deadline')}: {text!r} is no time; write seconds, as 5")
+            raise ConfigError(f"{_where(conf, 'arcacct', 'deadline')}: {text!r} is not a time; write seconds, as 5")
     return Places(
         control,
         path,
@@ -176,7 +178,7 @@ def job_rules(conf: Conf) -> JobRules:
     default_benchmark = benchmark(text)
     if default_benchmark is None:
         raise ConfigError(
-            f"{_where(conf, 'lrms', 'benchmark')}: {text!r} is no benchmark; write TYPE:VALUE, as {BENCHMARK}"
+            f"{_where(conf, 'lrms', 'benchmark')}: {text!r} is not a benchmark; write TYPE:VALUE, as {BENCHMARK}"
         )
     vomsless_vos = tuple(_each(conf, "arex/jura", "vomsless_vo", vomsless_vo))
     names = None
@@ -213,7 +215,7 @@ def claim_names(text: str) -> "list[tuple[str, str]]":
         claim, colon, name = part.partition(":")
         claim, name = claim.strip(), name.strip()
         if not colon or not claim or not name or " " in claim or " " in name:
-            raise ValueError(f"{part.strip()!r} is no such pair; write CLAIM:NAME, with commas between, as sub:user")
+            raise ValueError(f"{part.strip()!r} is not a pair; write CLAIM:NAME, with commas between, as sub:user")
         found.append((claim, name))
     return found
 
@@ -223,7 +225,7 @@ def vo_claim(text: str) -> "tuple[str, str | None]":
     words = text.split()
     if not 1 <= len(words) <= 2 or (len(words) == 2 and "://" not in words[1]):
         raise ValueError(
-            f"{text!r} is no such rule; write CLAIM or CLAIM ISSUER, as wlcg.groups https://iam.example.org/"
+            f"{text!r} is not a rule; write CLAIM or CLAIM ISSUER, as wlcg.groups https://iam.example.org/"
         )
     return words[0], (words[1] if len(words) == 2 else None)
 

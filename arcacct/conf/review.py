@@ -44,11 +44,19 @@ def review(conf: Conf, kinds: Kinds, *, allow_jura: bool) -> list[Problem]:
     return problems
 
 
+def jura_targets(conf: Conf, kinds: Kinds) -> list[Block]:
+    """The targets that A-REX's jura-ng publishes to: those in arc.conf and arc.conf.d."""
+    return [block for block in _arcs(conf) if block.kind in kinds and kinds[block.kind].is_arcs]
+
+
+def _arcs(conf: Conf) -> list[Block]:
+    return [block for block in [*conf.replaced, *conf.blocks.values()] if block.file in conf.arc_files]
+
+
 def _two_publishers(conf: Conf, kinds: Kinds, *, allow_jura: bool) -> Iterator[Problem]:
     if allow_jura:
         return
-    arcs = [block for block in [*conf.replaced, *conf.blocks.values()] if block.file in conf.arc_files]
-    targets = [block for block in arcs if block.kind in kinds and kinds[block.kind].is_arcs]
+    targets = jura_targets(conf, kinds)
     for block in targets:
         there = conf.blocks[block.name].file == conf.our_conf
         what = f"is also in {conf.our_conf}: A-REX's jura-ng" if there else "is a target of A-REX's jura-ng, which"
@@ -59,7 +67,7 @@ def _two_publishers(conf: Conf, kinds: Kinds, *, allow_jura: bool) -> Iterator[P
             first.setdefault(line.file, line.line)
         for file, number in first.items():
             yield Problem(ERROR, file, number, block.name, None, text)
-    for block in arcs:
+    for block in _arcs(conf):
         # A-REX 7 reads vomsless_vo there for its own database: that block has to stay, and jura-ng finds nothing to do.
         if block.kind == "arex/jura" and not targets and "vomsless_vo" not in block.options:
             text = f"makes A-REX start jura-ng, which has no target; {_moving(conf)}"
@@ -98,7 +106,7 @@ def _block(conf: Conf, block: Block, kinds: Kinds) -> Iterator[Problem]:
             block, ERROR, f"is not a block of arc.conf and A-REX refuses it; move it to {conf.our_conf}{other}"
         )
     if block.name == "custom:arcacct" and conf.blocks["arcacct"] is not block:
-        yield _about(block, WARNING, f"counts for nothing, since there is [arcacct] in {conf.blocks['arcacct'].file}")
+        yield _about(block, WARNING, f"is ignored: {conf.blocks['arcacct'].file} has [arcacct]")
 
 
 def _contradictions(block: Block, options: Iterable[Spec]) -> Iterator[Problem]:
@@ -107,7 +115,7 @@ def _contradictions(block: Block, options: Iterable[Spec]) -> Iterator[Problem]:
         lines = [line for line in block.options.get(spec.name, ()) if line.value and not spec.repeated]
         for other in lines[:-1]:
             if other.file != lines[-1].file and other.value != lines[-1].value:
-                text = f"holds, but {other.file}:{other.line} has another value; keep one of them"
+                text = f"counts, but {other.file}:{other.line} has another value; keep one of them"
                 yield _option(block, lines[-1], spec.name, WARNING, text)
 
 
@@ -124,14 +132,16 @@ def _vomsless(conf: Conf, block: Block) -> Iterator[Problem]:
         known[authgroup] = line
         if earlier is not None and authgroup is None:
             there = f"line {earlier.line}" if earlier.file == line.file else f"{earlier.file}:{earlier.line}"
-            text = f"replaces that of {there}: of several for any job the last holds; remove the others"
+            text = f"replaces that of {there}: of several for any job only the last counts; remove the others"
             yield _option(block, line, "vomsless_vo", WARNING, text)
         elif earlier is not None:
-            text = f"is never reached: of several lines for authgroup {authgroup!r} the first holds; remove this one"
+            text = (
+                f"is never reached: of several lines for authgroup {authgroup!r} only the first counts; remove this one"
+            )
             yield _option(block, line, "vomsless_vo", WARNING, text)
         elif authgroup is not None and authgroups and authgroup not in authgroups:
             right = _instead(authgroup, authgroups, "is it right?")
-            text = f"names authgroup {authgroup!r}, which there is not; {right}"
+            text = f"names authgroup {authgroup!r}, which does not exist; {right}"
             yield _option(block, line, "vomsless_vo", WARNING, text)
 
 
@@ -142,16 +152,14 @@ def _options(block: Block, kind: str, kinds: Kinds, *, strict: bool) -> Iterator
         if name in specs:
             yield from _lines(block, specs[name], lines)
         elif name in obsolete:
-            yield _option(
-                block, lines[-1], name, WARNING, "is obsolete since ARC 6.8 and counts for nothing; remove it"
-            )
+            yield _option(block, lines[-1], name, WARNING, "is obsolete since ARC 6.8 and ignored; remove it")
         elif name not in ARC_ONLY.get(kind, ()):
             yield from _unknown(block, kind, name, lines[-1], kinds, strict=strict)
 
 
 def _lines(block: Block, spec: Spec, lines: list[Option]) -> Iterator[Problem]:
     if len({line.file for line in lines}) < len(lines) and not spec.repeated:
-        text = f"is there {len(lines)} times and this last line holds; remove the others"
+        text = f"is set {len(lines)} times; only this line counts; remove the others"
         yield _option(block, lines[-1], spec.name, WARNING, text)
     for line in lines:
         if not line.value:

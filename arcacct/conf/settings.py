@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from arcacct import secrecy
 from arcacct.conf.lookup import read_block
 from arcacct.conf.options import OPTIONS
 from arcacct.conf.parser import Conf
-from arcacct.conf.places import AREX_WRITES, CONTROLDIR, Places, arex_writes, places
+from arcacct.conf.places import AREX_WRITES, CONTROLDIR, HOOK, Places, arex_writes, places
 from arcacct.conf.problems import ERROR, WARNING, Problem, errors, in_order
-from arcacct.conf.review import review
+from arcacct.conf.review import jura_targets, review
 from arcacct.conf.targets import Kinds, Target, shared_receivers, targets
 from arcacct.conf.values import CPUWatts, MapRule, NodeBenchmark
 from arcacct.errors import ConfigError
@@ -31,6 +32,11 @@ class Settings:
     jura_database: str
     """jura-ng's publishing.db, which tells how far it came with each target; it may not exist."""
     targets: tuple[Target, ...]
+    publishes: bool
+    """Whether this host is meant to publish; it has no targets if it is not."""
+    allow_jura: bool
+    jura_targets: tuple[str, ...]
+    """Blocks in arc.conf: targets that A-REX's jura-ng publishes to, so that arcacct must not unless it is allowed."""
     lrms_host: str
     """SubmitHost, MachineName and recordId host of jobs without an endpoint."""
     local_group_prefix: str | None
@@ -42,20 +48,23 @@ class Settings:
     carbon_intensity: str | None
     queue_benchmarks: tuple[tuple[str, str], ...]
     """Each queue with its benchmark, ``TYPE:VALUE``; of several the first, as in ARC."""
+    launchers: tuple[str, ...]
+    """The programs that A-REX calls at changes of state and that are ours, by their name."""
     keep_messages_days: int
     settle_s: int
     warnings: tuple[Problem, ...]
 
 
-def settings(conf: Conf, kinds: Kinds, *, database: str | None = None) -> Settings:
+def settings(conf: Conf, kinds: Kinds, *, database: str | None = None, to_publish: bool = True) -> Settings:
     """
     The settings of this host; ``database`` of the command line wins.
 
-    ``kinds``: the targets that there may be (`arcacct.targets.kinds`).
+    ``kinds``: the targets that there may be (`arcacct.targets.kinds`). ``to_publish``: whether something may be sent,
+    so that targets of jura-ng in arc.conf are an error; who only asks is told of them (`Settings.jura_targets`).
 
     Raises ConfigError whose text has one line for each error of the configuration.
     """
-    found, problems = examine(conf, kinds, database=database)
+    found, problems = examine(conf, kinds, database=database, to_publish=to_publish)
     if found is None:
         wrong = errors(problems)
         count = "one error" if len(wrong) == 1 else f"{len(wrong)} errors"
@@ -63,7 +72,9 @@ def settings(conf: Conf, kinds: Kinds, *, database: str | None = None) -> Settin
     return found
 
 
-def examine(conf: Conf, kinds: Kinds, *, database: str | None = None) -> tuple[Settings | None, list[Problem]]:
+def examine(
+    conf: Conf, kinds: Kinds, *, database: str | None = None, to_publish: bool = True
+) -> tuple[Settings | None, list[Problem]]:
     """The settings, ``None`` where an error keeps them from being made, and every problem in the order of the files."""
     remember_secrets(conf)
     problems: list[Problem] = []
@@ -77,9 +88,14 @@ def examine(conf: Conf, kinds: Kinds, *, database: str | None = None) -> tuple[S
         if block.kind == "queue" and block.label:
             rated = read_block(conf, block.name, OPTIONS["queue"], problems)["benchmark"]
             queues += [(block.label, rated[0])] if rated else []
+    publishes = ours["publishes"] is not False
     found = targets(conf, kinds, common["http_proxy"], problems)
     problems += shared_receivers(conf, found)
-    problems += review(conf, kinds, allow_jura=bool(ours["allow_jura"]))
+    problems += review(conf, kinds, allow_jura=bool(ours["allow_jura"]) or not publishes or not to_publish)
+    of_jura = tuple(block.name for block in jura_targets(conf, kinds))
+    if not publishes:
+        problems += _unwanted(conf, found)
+        found = ()
     path = database or conf.get("arcacct", "database")
     controldir = os.path.abspath(values["arex"]["controldir"] or CONTROLDIR)
     if path and not ours["arex_writes_no_accounting"] and arex_writes(path, controldir):
@@ -98,6 +114,9 @@ def examine(conf: Conf, kinds: Kinds, *, database: str | None = None) -> tuple[S
         places=where,
         jura_database=where.controldir + "/accounting/publishing.db",
         targets=found,
+        publishes=publishes,
+        allow_jura=bool(ours["allow_jura"]),
+        jura_targets=of_jura,
         lrms_host=ours["lrms_host"] or common["hostname"],
         local_group_prefix=ours["local_group_prefix"],
         map=ours["map"],
@@ -107,11 +126,29 @@ def examine(conf: Conf, kinds: Kinds, *, database: str | None = None) -> tuple[S
         pue=ours["pue"],
         carbon_intensity=ours["carbon_intensity"],
         queue_benchmarks=tuple(queues),
+        launchers=launchers(conf),
         keep_messages_days=ours["keep_messages_days"],
         settle_s=ours["settle_s"],
         warnings=tuple(problem for problem in problems if problem.severity == WARNING),
     )
     return made, problems
+
+
+def launchers(conf: Conf) -> tuple[str, ...]:
+    """What the statecallout lines of [arex] start, as far as it is ours."""
+    block = conf.blocks.get("arex")
+    lines = block.options.get("statecallout", ()) if block is not None else ()
+    started = [line.value.split()[2:3] for line in lines]
+    return tuple(dict.fromkeys(program for words in started for program in words if HOOK in program))
+
+
+def _unwanted(conf: Conf, found: Sequence[Target]) -> Iterator[Problem]:
+    """Targets of ours where nothing is to be published: one of both is a mistake, and only a person knows which."""
+    for target in found:
+        block = conf.blocks[target.block]
+        if block.file == conf.our_conf:
+            text = "is a target, and [arcacct] publishes=no says that nothing is published; remove one of them"
+            yield Problem(ERROR, block.file, block.line, block.name, None, text)
 
 
 def remember_secrets(conf: Conf) -> None:

@@ -96,7 +96,7 @@ def yes_no(value: str) -> bool:
     """``yes`` or ``no``."""
     found = places.yes_or_no(value)
     if found is None:
-        raise ValueError(f"{value!r} is neither; write yes or no")
+        raise ValueError(f"{value!r} is not yes or no")
     return found
 
 
@@ -124,7 +124,7 @@ def seconds(value: str, most_s: int = 3600, example: str = "5") -> float:
     except ValueError:
         found = 0.0
     if not 0 < found <= most_s:
-        raise ValueError(f"{value!r} is no time; write seconds, as {example}")
+        raise ValueError(f"{value!r} is not a time; write seconds, as {example}")
     return found
 
 
@@ -132,7 +132,7 @@ def port(value: str) -> int:
     """A TCP port."""
     found = whole(value)
     if not 1 <= found <= 65535:
-        raise ValueError(f"{value!r} is no port; write a number from 1 to 65535")
+        raise ValueError(f"{value!r} is not a port; write a number from 1 to 65535")
     return found
 
 
@@ -159,7 +159,7 @@ def host(value: str) -> str:
 
         return socket.getfqdn()
     if not _HOST.fullmatch(value):
-        raise ValueError(f"{value!r} is no host name; write the full name, as ce.example.org")
+        raise ValueError(f"{value!r} is not a host name; write the full name, as ce.example.org")
     return value
 
 
@@ -167,7 +167,7 @@ def benchmark(value: str) -> str:
     """A benchmark, normalised to ``TYPE:VALUE``."""
     found = places.benchmark(value)
     if found is None:
-        raise ValueError(f"{value!r} is no benchmark; write TYPE:VALUE or TYPE VALUE, as HEPscore23:11.5")
+        raise ValueError(f"{value!r} is not a benchmark; write TYPE:VALUE or TYPE VALUE, as HEPscore23:11.5")
     return found
 
 
@@ -175,7 +175,7 @@ def proxy(value: str) -> str:
     """A proxy as ``http://HOST:PORT``."""
     url = _split(value)
     if url.scheme not in {"http", "https"} or not url.hostname:
-        raise ValueError(f"{without_login(value)!r} is no proxy; write http://HOST:PORT")
+        raise ValueError(f"{without_login(value)!r} is not a proxy; write http://HOST:PORT")
     return value
 
 
@@ -205,28 +205,29 @@ def map_rule(value: str) -> MapRule:
         or not fields.keys() <= {"vo", "group"}
     ):
         raise ValueError(
-            f"{value!r} is no rule; write owner|group|project|account PATTERN vo=VO [group=G] [user=DN|withheld]"
+            f"{value!r} is not a valid map line; write owner|group|project|account PATTERN vo=VO [group=G] "
+            "[user=DN|withheld]"
         )
     return MapRule(words[0], words[1], fields["vo"], fields.get("group") or None, user.strip() or None)
 
 
 def node_benchmark(value: str) -> NodeBenchmark:
     """``"CPU MODEL PATTERN" TYPE:VALUE``."""
-    pattern, rest = _of_cpu_model(value, "TYPE:VALUE")
+    pattern, rest = _of_cpu_model(value, "node_benchmark", "TYPE:VALUE")
     return NodeBenchmark(pattern, benchmark(rest))
 
 
 def cpu_watts(value: str) -> CPUWatts:
     """``"CPU MODEL PATTERN" WATTS``."""
-    pattern, rest = _of_cpu_model(value, "WATTS")
+    pattern, rest = _of_cpu_model(value, "cpu_watts", "WATTS")
     return CPUWatts(pattern, watts(rest))
 
 
-def _of_cpu_model(value: str, what: str) -> tuple[str, str]:
+def _of_cpu_model(value: str, option: str, what: str) -> tuple[str, str]:
     """The pattern in quotes, and what follows."""
     start, pattern, rest = [*value.split('"'), "", "", ""][:3]
     if value.count('"') != 2 or start.strip() or not pattern.strip():
-        raise ValueError(f'{value!r} is no such line; write "CPU MODEL PATTERN" {what}')
+        raise ValueError(f'{value!r} is not a valid {option}; write "CPU MODEL PATTERN" {what}')
     return pattern.strip(), rest.strip()
 
 
@@ -253,7 +254,7 @@ def _amount(value: str, above: float, most: float, what: str) -> float:
     except ValueError:
         found = above
     if not above < found <= most:
-        raise ValueError(f"{value!r} is no such amount; write {what}")
+        raise ValueError(f"{value!r} is not a valid amount; write {what}")
     return found
 
 
@@ -273,7 +274,7 @@ def _split(value: str) -> SplitResult:
         url.port  # noqa: B018  a wrong port raises only when it is asked for
     except ValueError:
         # Without Python's reason: it quotes what it takes for the port, which may be a password.
-        raise ValueError(f"{without_login(value)!r} is no URL; write https://HOST[:PORT]/PATH") from None
+        raise ValueError(f"{without_login(value)!r} is not a URL; write https://HOST[:PORT]/PATH") from None
     return url
 
 

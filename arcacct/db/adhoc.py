@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from _sqlite3 import Connection
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from sqlite_utils.utils import dedupe_keys
 
 from arcacct.db.foreign import Foreign, watched
 from arcacct.errors import InputError, StoreBusy, UsageError
+from arcacct.wording import count_of
 
 MIB = 2**20
 _LARGEST_VALUE = 16 * MIB
@@ -64,11 +65,9 @@ class _Refusals(list[str]):
 
 
 @contextmanager
-def answered(
-    con: Connection, sql: str, limits: QueryLimits, at_work: Callable[[], bool] = lambda: True
-) -> Iterator[Result]:
+def answered(con: Connection, sql: str, limits: QueryLimits) -> Iterator[Result]:
     """
-    Run one statement that reads; ``at_work`` is called while it runs.
+    Run one statement that reads.
 
     Raises UsageError for one that is refused or is no SQL, InputError when it takes more than ``limits``, StoreBusy
     when the database is locked; also while the rows come. The connection is good for nothing else after.
@@ -90,7 +89,7 @@ def answered(
     if isinstance(con, Foreign):
         con.more_time(limits.seconds)
     with (
-        watched(con, lambda: at_work() and time.monotonic() - began < limits.seconds),
+        watched(con, lambda: time.monotonic() - began < limits.seconds),
         _explaining(sql, limits, refusals),
     ):
         cursor = con.execute(sql)
@@ -131,7 +130,9 @@ class _Row:
 def _counted(cursor: sqlite3.Cursor, limits: QueryLimits, row: _Row) -> Iterator[tuple[Any, ...]]:
     for number, values in enumerate(cursor):
         if number == limits.rows:
-            raise InputError(f"the query has more than {limits.rows} rows: add a LIMIT, or raise --max-rows")
+            raise InputError(
+                f"the query has more than {count_of(limits.rows, 'row')}: add a LIMIT, or raise --max-rows"
+            )
         row.take(sum(len(value) for value in values if isinstance(value, bytes)))
         yield values
         row.begin()

@@ -9,6 +9,7 @@ from sqlite_utils import Database
 from arcacct.db.engine import Connection
 from arcacct.db.opening import one_moment
 from arcacct.db.schema import DatabaseKind, in_memory
+from arcacct.wording import count_of
 
 _LOCKED_BYTE = 2**30
 _SHARED = "SELECT pageno, count(*), group_concat(DISTINCT name) FROM dbstat GROUP BY pageno HAVING count(*) > 1"
@@ -44,9 +45,9 @@ def use_of_pages(con: Connection) -> list[str]:
     # The page with the byte that SQLite locks belongs to nobody.
     lost = pages - different - free - (pages > _LOCKED_BYTE // size)
     if lost > 0:
-        problems.append(f"{lost} of {pages} pages are neither used nor free")
+        problems.append(f"{lost} of {count_of(pages, 'page')} neither used nor free")
     if lost < 0:
-        problems.append(f"{-lost} of {pages} pages are used and free at once")
+        problems.append(f"{-lost} of {count_of(pages, 'page')} used and free at once")
     return problems
 
 

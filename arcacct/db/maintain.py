@@ -20,7 +20,7 @@ from typing import NamedTuple
 import psutil
 
 from arcacct.conf.places import Places
-from arcacct.db import opening, place
+from arcacct.db import care, opening, place
 from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database, open_for_reading, uri
 from arcacct.db.maintenance import alone, maintenance, refuse_maintenance
 from arcacct.db.own_schema import require_own_schema
@@ -96,11 +96,13 @@ def backups(here: Places, directory: str) -> list[Copy]:
                 raise StoreError(
                     f"{place.path}: others than this user can exchange what is there; choose a directory of your own"
                 )
-            return [_backup(path, kind, place, f"{kind.folder}-{now}.db") for path, kind in files(here)]
+            copies = [_backup(path, kind, place, f"{kind.folder}-{now}.db") for path, kind in files(here)]
     except OSError as error:
         raise StoreError(
             f"{error.filename or directory}: {error.strerror}; choose a directory that this user may write"
         ) from error
+    care.remember(here, care.BACKUP)
+    return copies
 
 
 def _backup(path: str, kind: DatabaseKind, place: Directory, name: str) -> Copy:

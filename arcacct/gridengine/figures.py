@@ -13,6 +13,7 @@ from arcacct.gridengine.runs import jobs
 from arcacct.jobs.batch import BatchSite
 from arcacct.jobs.faults import Fault
 from arcacct.jobs.local import Figures, figures
+from arcacct.wording import count_of
 
 _RUNS_S = 31 * 86_400
 """So long before a job's last run its first may have ended."""
@@ -42,4 +43,4 @@ def of_file(path: str, start: int, end: int) -> Iterator[Figures]:
             if job is not None and start <= job.end_time < end:
                 yield figures(job)
     if bad:
-        raise InputError(f"{path}: {bad} lines cannot be used; `arcacct import gridengine` says why")
+        raise InputError(f"{path}: {count_of(bad, 'line')} not usable; `arcacct import gridengine` says why")

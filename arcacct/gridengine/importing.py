@@ -30,6 +30,7 @@ from arcacct.jobs.faults import Fault
 from arcacct.jobs.imports import Progress, Say
 from arcacct.jobs.precedence import GRIDENGINE as SOURCE
 from arcacct.jobs.rejected import Kept, Reject, drop
+from arcacct.wording import count_of
 
 POLL_S = 2.0
 """The writer appends every 15 s, unless it is told otherwise (accounting_flush_time)."""
@@ -122,7 +123,10 @@ class Import(BatchImport[Number]):
                 )
             self._progress(reader.path, reader.position.position, reader.size)
         if reader.is_last and reader.left_bytes and not reader.complaint:
-            self._say(f"{reader.path}: the last {reader.left_bytes} bytes are no whole line: left for the next import")
+            self._say(
+                f"{reader.path}: the last line is incomplete ({count_of(reader.left_bytes, 'byte')}): left for the "
+                "next import"
+            )
 
     def _take(self, reader: Reader, lines: Sequence[bytes]) -> None:
         """One slice: records, what they change, and the position, in one transaction."""

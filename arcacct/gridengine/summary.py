@@ -11,6 +11,7 @@ from arcacct.gridengine.record import Record
 from arcacct.gridengine.totals import Question, Row, sums
 from arcacct.jobs.faults import Fault
 from arcacct.jobs.imports import SHOWN
+from arcacct.wording import count_of
 
 
 class FileSummary:
@@ -50,4 +51,6 @@ class FileSummary:
                     elif self.bad_lines == SHOWN + 1:
                         self._say("further bad lines are only counted")
             if reader.left_bytes:
-                self._say(f"{reader.path}: the last {reader.left_bytes} bytes are no whole line: left out")
+                self._say(
+                    f"{reader.path}: the last line is incomplete ({count_of(reader.left_bytes, 'byte')}): left out"
+                )

@@ -23,7 +23,7 @@ WAYS_OUT = (
 """How a job comes off hold."""
 _LAST_OF = (
     "(SELECT max(CAST(strftime('%s', EventTime) AS INTEGER)) FROM JobEvents"
-    " WHERE JobEvents.RecordID = AAR.RecordID AND +EventKey IN ({}))"
+    " WHERE JobEvents.RecordID = AAR.RecordID AND EventKey IN ({}))"
 )
 _FINISHED = _LAST_OF.format("'FINISHED'")
 _IN_PROGRESS = f"StatusID = (SELECT ID FROM Status WHERE Name = {SQL_IN_PROGRESS})"

@@ -12,15 +12,17 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from arcacct.conf.places import Places
-from arcacct.db import lives, opening
+from arcacct.db import care, lives, opening
 from arcacct.db.connect import open_for_reading
 from arcacct.db.engine import Connection
 from arcacct.db.integrity import pages, references, schema, tables, use_of_pages
 from arcacct.db.schema import ACCOUNTING, PUBLISHING, DatabaseKind, incarnation
+from arcacct.errors import StoreBusy, StoreError
 from arcacct.files.foreign import private
 from arcacct.jobs import cells
 from arcacct.jobs.recorder import CHILDREN
 from arcacct.jobs.statuses import SQL_FINAL
+from arcacct.wording import count_of
 
 _SHOWN = 10
 _SLICE_RECORDS = 100_000
@@ -82,6 +84,7 @@ def check(
                     if kind is ACCOUNTING:
                         last_seq = lives.highest_seq(con)
         memory = _Memory(here, files, last_seq, anew=anew)
+        is_well = True
         done, parts = 0, sum(len(question.parts) for question in questions)
         for question in questions:
             problems: list[str] = []
@@ -92,14 +95,23 @@ def check(
                     return
                 what = f"{question.database}: {question.text}: {name}"
                 earlier += what in memory.earlier
-                with opening.translating(question.database):
-                    problems += memory.answer(what, ask)
+                try:
+                    with opening.translating(question.database):
+                        problems += memory.answer(what, ask)
+                except StoreBusy:
+                    raise
+                except StoreError:
+                    # So damaged that it cannot even be asked.
+                    care.remember(here, care.CHECK, is_well=False)
+                    raise
                 done += 1
                 progress(done, parts)
+            is_well = is_well and not problems
             yield Checked(
                 question.database, question.text, _few(problems), len(question.parts), earlier, memory.begun_s
             )
         memory.forget()
+        care.remember(here, care.CHECK, is_well=is_well)
 
 
 def _questions(path: str, con: Connection, kind: DatabaseKind) -> Iterator[_Question]:
@@ -195,7 +207,7 @@ def _orphans(con: Connection, table: str, low: object, high: object) -> list[str
         f"SELECT count(*) FROM {table} LEFT JOIN AAR ON AAR.RecordID = {table}.RecordID WHERE AAR.RecordID IS NULL"
         f" AND {_between(f'{table}.RecordID', low, high)}"
     ).fetchone()
-    return [f"{table}: {count} rows belong to no record{f' (from {low} on)' if low else ''}"] if count else []
+    return [f"{table}: {count_of(count, 'row')} without a record{f' (from {low} on)' if low else ''}"] if count else []
 
 
 def _unlogged(con: Connection, low: object, high: object) -> list[str]:

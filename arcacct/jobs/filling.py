@@ -86,7 +86,7 @@ def present(con: Connection, record_id: int) -> Present:
     ).fetchall()
     for key, value in extra:
         values.setdefault(INFO_FIELDS.get(key, key), unescaped(value))
-    query = "SELECT EventKey, EventTime FROM JobEvents WHERE RecordID = ? AND +EventKey IN ('LRMSSTART', 'LRMSEND')"
+    query = "SELECT EventKey, EventTime FROM JobEvents WHERE RecordID = ? AND EventKey IN ('LRMSSTART', 'LRMSEND')"
     events = tuple(con.execute(f"{query} ORDER BY rowid", (record_id,)).fetchall())
     told = unmeasured(
         Numbers._make(numbers),

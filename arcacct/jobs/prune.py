@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from typing import NamedTuple
 
 from arcacct.conf.places import Places
-from arcacct.db import opening
+from arcacct.db import care, opening
 from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database
 from arcacct.db.durable import transaction
 from arcacct.db.engine import Connection
@@ -130,7 +130,10 @@ def prune(
                 yield moved, judged
                 time.sleep(_TURN_S)
 
-        return _summed(pages())._replace(is_whole=not stopped)
+        pruned = _summed(pages())._replace(is_whole=not stopped)
+    if pruned.is_whole:
+        care.remember(here, care.PRUNE)
+    return pruned
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from arcacct.publishing.given import NOTHING, Amount, Place, totals
 from arcacct.publishing.instants import Month, month_name, month_of
 from arcacct.publishing.ledger import Version
 from arcacct.publishing.months import Accepted, HeldMonth
+from arcacct.wording import count_of
 
 Selection = Mapping[str, object]
 
@@ -139,12 +140,14 @@ class Floor:
         self._told = {*self._kept, *self._waiting}
         for month, kept in self._kept.items():
             given = self._given_jobs.get(month, kept)
-            fall = f"{given} jobs published, and {kept} would be changed, moved or taken back without proof"
+            fall = f"{count_of(given, 'job')} published, and {kept} would be changed, moved or taken back without proof"
             self.hold(HeldMonth(*month, f"{fall}: {self._why[month]}{self._changes}", given, max(0, given - kept)))
         for month, waiting in self._waiting.items():
             given = self._given_jobs[month]
             sites = ", ".join(sorted(self._sites[month]))
-            cause = f"{given} jobs published under the name {sites}, and {waiting} more wait{self._changes}"
+            cause = (
+                f"{count_of(given, 'job')} published under the name {sites}, and {waiting} more waiting{self._changes}"
+            )
             self.hold(HeldMonth(*month, cause, given, given + waiting))
 
     def falls(
@@ -170,7 +173,7 @@ class Floor:
         now, now_s = (sum(has.jobs for *_, has in fallen), sum(has.wall_s or 0 for *_, has in fallen))
         # What another selection passes over is in the database all the same.
         where = "would be sent now" if self._changes else "in the database now"
-        figures = f"{jobs} jobs published, {now} {where}"
+        figures = f"{count_of(jobs, 'job')} published, {now} {where}"
         if now >= jobs:
             figures = f"{wall_s / 3600:.1f} h of wall time published, {now_s / 3600:.1f} h {where}"
         hosts = sorted({place.submit_host for place, *_ in fallen})

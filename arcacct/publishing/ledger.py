@@ -148,7 +148,7 @@ _BY_TARGET = (
 
 _MESSAGE_COLUMNS = "Kind, Origin, Seq, Destination, EmpaID, Digest, RecordCount"
 """A Message between its id and its bytes, from Messages."""
-RECORD_COLUMNS = (
+_RECORD_COLUMNS = (
     "JobID, RecordID, 0, EndTime, Record.Digest, Key, Notes, coalesce(Site, ''), SubmitHost, coalesce(Record.Wall, 0),"
     " ReplacedID, coalesce(ReplacedWall, 0)"
 )
@@ -388,19 +388,31 @@ def renew(con: Connection, message_id: int, data: bytes) -> None:
 
 
 def stored(con: Connection, message_id: int) -> Message:
-    """One message of the ledger, with its bytes."""
-    *values, data, is_packed = con.execute(
-        f"SELECT MessageID, {_MESSAGE_COLUMNS}, coalesce(MessageBytes.Bytes, Messages.Bytes), coalesce(IsPacked, 1)"
+    """One message of the ledger, with its bytes. Raises zlib.error when those are damaged."""
+    values = con.execute(f"SELECT MessageID, {_MESSAGE_COLUMNS} FROM Messages WHERE MessageID = ?", (message_id,))
+    data = kept_bytes(con, message_id)
+    assert data is not None, "they are kept until there is an answer"
+    return Message._make((*values.fetchone(), data, tuple(records_of(con, message_id).values()), ()))
+
+
+def kept_bytes(con: Connection, message_id: int) -> bytes | None:
+    """What was sent, if the ledger still has it. Raises zlib.error when it is damaged."""
+    data: bytes | None
+    data, is_packed = con.execute(
+        "SELECT coalesce(MessageBytes.Bytes, Messages.Bytes), coalesce(IsPacked, 1)"
         " FROM Messages LEFT JOIN MessageBytes USING (MessageID) WHERE MessageID = ?",
         (message_id,),
     ).fetchone()
-    if is_packed:
-        data = zlib.decompress(data)
-    records = con.execute(
-        f"{sent_rows.of_messages(RECORD_COLUMNS + ', Position', 'Messages.MessageID = ?1')} ORDER BY Position",
+    return zlib.decompress(data) if is_packed and data is not None else data
+
+
+def records_of(con: Connection, message_id: int) -> dict[int, SentRecord]:
+    """By position, in that order: the records of a message."""
+    rows = con.execute(
+        f"{sent_rows.of_messages(f'Position, {_RECORD_COLUMNS}', 'Messages.MessageID = ?1')} ORDER BY Position",
         (message_id,),
     )
-    return Message._make((*values, data, tuple(SentRecord._make(record) for *record, _position in records), ()))
+    return {position: SentRecord._make(record) for position, *record in rows}
 
 
 def _store(con: Connection, message_id: int, data: bytes, *, pack: bool) -> None:

@@ -21,6 +21,7 @@ from arcacct.publishing.months import held as held_months
 from arcacct.publishing.plug import Summaries
 from arcacct.publishing.sums import summed, zeros
 from arcacct.publishing.this_run import Tally, ThisRun
+from arcacct.wording import count_of
 
 _END_OF_TIME = math.inf
 Live = tuple[str, SentSum]
@@ -227,8 +228,10 @@ def _may_count(this: ThisRun, month: Month, one: SentSum, live: Sequence[SentSum
     others = sent.not_sent_again(this.publishing, this.accounting, block, (begin, before), vos)
     if others:
         this.tally.note(
-            f"{month_name(month)}: no count is announced: {others} jobs that ended before {iso(before)}, when the"
-            " target began, were another's to publish; `arcacct republish` of the month sends them and counts all"
+            f"{month_name(month)}: no count is announced: {count_of(others, 'job')} that ended before "
+            f"{iso(before)}, when the"
+            " target began, were another program's to publish; `arcacct republish` of the month sends them and "
+            "counts all"
         )
     return not others
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from arcacct.publishing.given import Place
     from arcacct.publishing.instants import Month
     from arcacct.publishing.ledger import Message, SentSum
+    from arcacct.publishing.probing import Probe
     from arcacct.publishing.session import Patience, TargetSession
 
 
@@ -363,6 +364,10 @@ class Plug(ABC):
     def default_benchmark(self) -> Benchmark:
         """The benchmark of jobs that have none."""
         return Benchmark.parse(self.settings.places.rules.default_benchmark)
+
+    def probes(self) -> tuple[Probe, ...]:
+        """What can be asked of the receiver that changes nothing there (`arcacct doctor`), in this order."""
+        return ()
 
     def folded(self, text: str) -> str:
         """A name of a site or a submit host as the receiver compares it."""

@@ -60,7 +60,7 @@ def _start(this: ThisRun, since: int | None) -> tuple[int, str]:
     What was imported from before then was another program's to publish.
     """
     if since is not None:
-        return since, "as wished"
+        return since, "as --since says"
     stopped = ledger.jura_end_time(this.publishing, this.block)
     if stopped is None:
         stopped = jura.jura_end_times(this.plug.settings.jura_database).get(this.block)

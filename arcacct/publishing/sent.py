@@ -10,7 +10,7 @@ from arcacct.db.durable import transaction
 from arcacct.db.engine import Connection
 from arcacct.jobs.statuses import SQL_BY_ITSELF
 from arcacct.publishing import sent_rows
-from arcacct.publishing.ledger import RECORD_COLUMNS, Message, SentRecord, SentSum, Version, stored
+from arcacct.publishing.ledger import Message, SentRecord, SentSum, Version, kept_bytes, records_of, stored
 
 MANY = sent_rows.MANY
 """As many ids as go into one question."""
@@ -203,21 +203,13 @@ class SentMessage(NamedTuple):
 
 def message(con: Connection, message_id: int) -> SentMessage:
     """What is left of a message that the ledger has."""
-    *values, data, is_packed = con.execute(
-        "SELECT MessageID, Kind, Created, Digest, RecordCount, coalesce(MessageBytes.Bytes, Messages.Bytes),"
-        " coalesce(IsPacked, 1) FROM Messages LEFT JOIN MessageBytes USING (MessageID) WHERE MessageID = ?",
-        (message_id,),
-    ).fetchone()
-    if is_packed and data is not None:
-        try:
-            data = zlib.decompress(data)
-        except zlib.error:
-            data = None
-    records = con.execute(
-        f"{sent_rows.of_messages(f'Position, {RECORD_COLUMNS}', 'Messages.MessageID = ?1')} ORDER BY Position",
-        (message_id,),
-    )
-    by_position = {position: SentRecord._make(record) for position, *record in records}
+    columns = "MessageID, Kind, Created, Digest, RecordCount"
+    values = con.execute(f"SELECT {columns} FROM Messages WHERE MessageID = ?", (message_id,)).fetchone()
+    try:
+        data = kept_bytes(con, message_id)
+    except zlib.error:
+        data = None
+    by_position = records_of(con, message_id)
     sums = f"SELECT {_SUM} FROM SumKeys WHERE MessageID = ? ORDER BY Year, Month, Key"
     # That reads all sums of all targets.
     found = () if by_position else tuple(map(SentSum._make, con.execute(sums, (message_id,))))

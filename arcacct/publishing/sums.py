@@ -13,6 +13,7 @@ from arcacct.publishing.instants import Month, month_name
 from arcacct.publishing.ledger import COUNTS, SentSum
 from arcacct.publishing.plug import Plug, Summaries
 from arcacct.publishing.this_run import Tally, ThisRun
+from arcacct.wording import count_of
 
 _SHOWN = 10
 """So many kinds of repairs are told in a run."""
@@ -44,9 +45,9 @@ def summed(plug: Plug, family: Summaries, cells: Iterable[UsageCell], tally: Tal
                 repaired[cell[:2], note] += cell.jobs
         else:
             refused.append(cell)
-            tally.note(f"{month_name(cell[:2])}: {cell.jobs} jobs not sent: {verdict.refusal}")
+            tally.note(f"{month_name(cell[:2])}: {count_of(cell.jobs, 'job')} not sent: {verdict.refusal}")
     for (month, note), jobs in sorted(repaired.items())[:_SHOWN]:
-        tally.note(f"{month_name(month)}: {jobs} jobs: {note}")
+        tally.note(f"{month_name(month)}: {count_of(jobs, 'job')}: {note}")
     if len(repaired) > _SHOWN:
         tally.note(f"and {len(repaired) - _SHOWN} more repairs of this kind; `arcacct job why` tells those of a job")
     for note in family.notes(sound):

@@ -26,6 +26,7 @@ from arcacct.publishing.position import position
 from arcacct.publishing.selection import left_in_doubt, names_in_doubt, of_records, to_remember
 from arcacct.publishing.this_run import Tally, ThisRun
 from arcacct.publishing.way import Way
+from arcacct.wording import count_of
 
 
 class Period(NamedTuple):
@@ -241,7 +242,7 @@ class TargetRun:
             )
         if router is not None:
             if doubt is not None and (count := router.neutralise_former(doubt, start.start_end_time)):
-                self.tally.note(f"{count} keys that the receiver may have from before are sent with zeros")
+                self.tally.note(f"{count_of(count, 'key')} that the receiver may have from before sent with zeros")
             add_held(this, router)
             add_logged(this, router, begin, horizon)
             router.flush()
@@ -372,7 +373,8 @@ class TargetRun:
             this.floor.hold_kept()
             if self.tally.corrections:
                 self.tally.note(
-                    f"{self.tally.corrections} records differ from what the receiver got first, which it keeps:"
+                    f"{count_of(self.tally.corrections, 'record')} corrected since the receiver got the first "
+                    "version, which it keeps:"
                     " `arcacct quarantine list` says what to do about each"
                 )
         monthly.send_counts(this, delivery)

@@ -19,6 +19,7 @@ from arcacct.reporting.contents import Column, Report, Row, Table, Value
 from arcacct.reporting.energy import J_PER_KWH, EnergyModel, energies, grid
 from arcacct.reporting.former import Former, Said
 from arcacct.reporting.pledge import KINDS, Pledge, pledges
+from arcacct.wording import count_of
 
 NO_VO = "(no VO)"
 _HOUR_S = 3600
@@ -157,7 +158,7 @@ def _by_day_and_vo(con: Connection, start_s: int, before_s: int) -> _ByDayAndVO:
         rows.append(Row(f"{of['day']} {_name(of['vo'])}", (of["jobs"], of["core_hours"])))
         day, vo = start_s // _DAY_S + int(str(of["day"])[-2:]) - 1, of["vo"]
         core_s = _whole(of["core_hours"]) * _HOUR_S
-        parts.append(facts.Drawn(day, None if vo is None else str(vo), None, None, core_s, 0.0, *[None] * 6))
+        parts.append(facts.Drawn(day, None if vo is None else str(vo), None, None, core_s, 0.0, None, None))
     table = Table("day_vo", "Usage by day and VO", "Day and VO", columns, tuple(rows), is_detail=True)
     return _ByDayAndVO(table, tuple(parts))
 
@@ -239,10 +240,8 @@ def _energy(
 ) -> tuple[Table, Table]:
     """GPU hours and energy by VO, as far as anybody measured them or the site's table tells them."""
     models = facts.cpu_models(con, before_s) if model.cpu_watts else {}
-    of_slurm: dict[str | None, float] = {}
     if models or facts.has_measurements(con):
         parts = list(facts.drawn(con, start_s, before_s, with_hosts=bool(models)))
-        of_slurm = facts.slurm_gpu_s(con, start_s, before_s)
     else:
         # Every core is like every other: the sums that are kept tell all.
         parts = list(by_day_and_vo.parts)
@@ -251,31 +250,27 @@ def _energy(
     if drawn.rows and lacking_h > _LEAST_H:
         note = f"{lacking_h:.1f} core hours are of jobs that `arcacct db prune` put away: their energy lacks."
         drawn = drawn._replace(notes=(*drawn.notes, note))
-    return _gpus(parts, of_slurm), drawn
+    return _gpus(con, start_s, before_s), drawn
 
 
 def _all(table: Table, column: str) -> float:
     return 0.0 if table.total is None else _number(table, table.total, column)
 
 
-def _gpus(parts: Sequence[facts.Drawn], of_slurm: dict[str | None, float]) -> Table:
+def _gpus(con: Connection, start_s: int, before_s: int) -> Table:
+    """As `arcacct stats` with measurements has it."""
     columns = (
         Column("gpu_hours", "GPU hours allocated", "h"),
-        Column("gpu_occupied_hours", "With processes", "h"),
         Column("gpu_busy_hours", "Busy", "h"),
         Column("gpu_energy_kwh", "Energy of GPUs", "kWh"),
     )
-    sums: dict[str | None, list[float | None]] = {}
-    of_sacct = [(vo, (seconds, None, None, None)) for vo, seconds in of_slurm.items()]
-    told = [(one.vo, (one.gpu_allocated_s, one.gpu_occupied_s, one.gpu_busy_s, one.gpu_energy_j)) for one in parts]
-    for vo, amounts in (*told, *of_sacct):
-        if any(amount for amount in amounts):
-            known = sums.setdefault(vo, [None] * 4)
-            for place, amount in enumerate(amounts):
-                if amount is not None:
-                    known[place] = (known[place] or 0) + amount
-    units = (_HOUR_S, _HOUR_S, _HOUR_S, J_PER_KWH)
-    rows = [Row(_name(vo), _scaled(amounts, units)) for vo, amounts in sums.items()]
+    found = usage(con, Selection(from_s=start_s, before_s=before_s), ("vo",), details=False, measured=True)
+    rows = []
+    for row in found.rows:
+        of = dict(zip(found.columns, row, strict=True))
+        values = tuple(of[column.name] for column in columns)
+        if any(values):
+            rows.append(Row(_name(of["vo"]), values))
     rows.sort(key=lambda row: (-_whole(row.values[0]), row.key))
     notes = () if rows else ("No GPU is known: telemetry and the batch system's own accounting tell of none.",)
     return Table("gpu", "GPUs", "VO", columns, tuple(rows), notes=notes)
@@ -437,4 +432,4 @@ def _changes(con: Connection, now: Said, before: Said | None, start_s: int, befo
 
 
 def _jobs(count: int) -> str:
-    return "1 job was" if count == 1 else f"{count} jobs were"
+    return f"{count_of(count, 'job')} {'was' if count == 1 else 'were'}"

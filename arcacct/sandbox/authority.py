@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from arcacct.conf.credentials import slash_dn
 from arcacct.errors import ConfigError
 from arcacct.files.foreign import open_directory, open_parent
 from arcacct.sandbox import der
@@ -29,26 +30,6 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 _BACKDATED_S = 3600
 """Certificates begin an hour ago: the other end's clock may be a little late."""
-
-_SHORT_NAMES = {
-    NameOID.SURNAME: "SN",
-    NameOID.SERIAL_NUMBER: "serialNumber",
-    NameOID.STREET_ADDRESS: "street",
-    NameOID.TITLE: "title",
-    NameOID.GIVEN_NAME: "GN",
-    NameOID.EMAIL_ADDRESS: "emailAddress",
-    NameOID.UNSTRUCTURED_NAME: "unstructuredName",
-}
-"""OpenSSL's, where RFC 4514 has another or none."""
-
-
-def slash_dn(name: x509.Name) -> str:
-    """
-    A name in certificate order, ``/TYPE=value`` each with OpenSSL's short names, its letters as they are.
-
-    As SSM compares it with its allow-list (apel 2.2).
-    """
-    return "".join(f"/{_SHORT_NAMES.get(part.oid, part.rfc4514_attribute_name)}={part.value!s}" for part in name)
 
 
 class Credential(NamedTuple):

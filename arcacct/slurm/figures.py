@@ -13,6 +13,7 @@ from arcacct.slurm.command import SacctCommand, new_delimiter, windows
 from arcacct.slurm.local_jobs import local_job
 from arcacct.slurm.output import OutputForm, read
 from arcacct.slurm.record import SlurmRun
+from arcacct.wording import count_of
 
 
 def of_file(path: str, form: OutputForm, start: int, end: int) -> Iterator[Figures]:
@@ -49,7 +50,7 @@ def _figures(outputs: Iterable[tuple[Iterable[bytes], OutputForm]], start: int, 
                 seen.add(one.key)
                 yield of_run(one)
     if bad:
-        raise InputError(f"{bad} jobs of it cannot be used; `arcacct import slurm` says why")
+        raise InputError(f"{count_of(bad, 'job')} not usable; `arcacct import slurm` says why")
 
 
 def of_run(run: SlurmRun) -> Figures:

@@ -266,11 +266,11 @@ def test_the_import_finds_no_other_difference(lived: Lived) -> None:
     """Of accounting_v2.db and of the control directory come the same rows, save claims that were mapped otherwise."""
     *differing, count = lived.said["import"].stderr.splitlines()
 
-    assert f" {len(lived.jobs)} records looked at, 0 jobs added, 0 changed," in lived.said["import"].stdout
+    assert f" {len(lived.jobs)} records read, 0 jobs added, 0 changed," in lived.said["import"].stdout
     assert [line.partition(" has ")[0] for line in differing] == [
         f"{lived.jobs['through-groups']}: AuthTokenAttributes"
     ]
-    assert count == "1 jobs were recorded here with other values: what is here stays"
+    assert count == "1 job recorded here with other values: what is here stays"
 
 
 def test_the_vo_can_be_asked_for(lived: Lived) -> None:
@@ -285,5 +285,5 @@ def test_the_configuration_is_as_the_manual_wants_it(lived: Lived) -> None:
     said = lived.said["check"]
 
     assert said.stderr.endswith(": 0 errors, 2 warnings\n"), said
-    assert "names authgroup 'nobodys', which there is not" in said.stdout
+    assert "names authgroup 'nobodys', which does not exist" in said.stdout
     assert "replaces that of line" in said.stdout

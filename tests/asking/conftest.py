@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 import arex_corpus as corpus
 import pytest
+from watched_site import WatchedSite, watched
 
 from arcacct.db.opening import leave_open
+from arcacct.sandbox.authority import Authority, create
 
 
 class Asked(NamedTuple):
@@ -47,3 +49,15 @@ def ours(tmp_path) -> Asked:
     conf = tmp_path / "arc.conf"
     conf.write_text(f"[lrms]\nlrms=fork\nbenchmark=HEPSPEC:11.11\n[arex]\ncontroldir={control.path}\n")
     return Asked(conf, pathlib.Path(here.database), control.path)
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory) -> Authority:
+    """A throw-away certificate authority."""
+    return create(str(tmp_path_factory.mktemp("authority")))
+
+
+@pytest.fixture
+def site(ours, authority) -> WatchedSite:
+    """A site with one target that has everything, swept and published just now."""
+    return watched(ours.conf, corpus.place(ours.control), authority)

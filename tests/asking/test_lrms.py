@@ -150,7 +150,7 @@ def test_what_cannot_be_used_is_no_measure(conf, tmp_path) -> None:
     done = arcacct("--config", conf, "verify", "2026-11", "--lrms", f"slurm:{path}")
 
     assert done.returncode == 65
-    assert "1 jobs of it cannot be used" in done.stderr
+    assert "1 job not usable" in done.stderr
 
 
 def test_a_job_of_arex_is_compared_with_all_its_runs(tmp_path) -> None:

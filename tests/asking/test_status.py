@@ -16,85 +16,17 @@ from attackers import SECRET, relinking, secret_of_root, theirs
 from in_process import said
 from installed import arcacct
 from other_users import public_dir
-from prometheus_client.parser import text_string_to_metric_families
+from watched_site import BLOCK, DAY_S, samples
 
 from arcacct.arex.sweep import remember_sweep
 from arcacct.asking import health
 from arcacct.conf.parser import load
 from arcacct.conf.settings import settings
-from arcacct.db.lives import highest_seq
 from arcacct.db.opening import open_accounting, open_publishing, writing
-from arcacct.db.schema import incarnation
 from arcacct.publishing import ledger
-from arcacct.sandbox.authority import create
 from arcacct.targets import kinds
 
 __all__ = ["public_dir"]
-DAY_S = 86400
-BLOCK = "arex/jura/sgas:s"
-
-
-@pytest.fixture(scope="session")
-def authority(tmp_path_factory):
-    """A throw-away certificate authority."""
-    return create(str(tmp_path_factory.mktemp("authority")))
-
-
-@pytest.fixture
-def site(ours, authority, tmp_path):
-    """A site with one target that has everything, swept and published just now."""
-
-    class Site:
-        conf = ours.conf
-        here = corpus.place(ours.control)
-
-        def certificate(self, days: float) -> None:
-            """Give the host a certificate that ends so many days from now."""
-            now = int(time.time())
-            made = authority.issue(
-                "ce.example.org",
-                not_before=now - 30 * DAY_S,
-                not_after=now + int(days * DAY_S) + 600,
-                directory=str(tmp_path / f"host{days}"),
-                rsa_key=False,
-            )
-            self.conf.write_text(
-                f"[common]\nhostname=ce.example.org\nx509_host_cert={made.cert_path}\nx509_host_key={made.key_path}\n"
-                f"x509_cert_dir={authority.ca_dir}\n[lrms]\nlrms=fork\n[arex]\ncontroldir={ours.control}\n"
-            )
-
-        def published(self, *, seconds_ago: int, behind: int = 0, error: str | None = None) -> None:
-            """The target's last good run was then; ``behind`` records came since, and the last run may have failed."""
-            with closing(open_accounting(self.here)) as con, closing(open_publishing(self.here)) as book:
-                seq = highest_seq(con) - behind
-                ledger.set_cursor(book, ledger.Cursor(BLOCK, incarnation(con), seq, 0, None))
-                ledger.finish_run(book, BLOCK, error=None, last_end_time=None)
-                with book:
-                    book.execute("UPDATE Targets SET LastSuccess = ?", (int(time.time()) - seconds_ago,))
-                if error is not None:
-                    ledger.finish_run(book, BLOCK, error=error, last_end_time=None)
-
-        def status(self) -> dict[str, health.Check]:
-            """What `status` says of each thing, as JSON has it."""
-            done = arcacct("--config", self.conf, "status", "--json")
-            checks = [health.Check(**check) for check in json.loads(done.stdout)]
-            assert done.returncode == health.worst(checks)
-            return {check.subject: check for check in checks if check.severity}
-
-        def update(self, statement: str, *values: object) -> None:
-            """Make the accounting database look as the test needs it."""
-            with closing(open_accounting(self.here)) as con, writing(con, self.here):
-                con.execute(statement, values)
-
-    made = Site()
-    made.certificate(90)
-    (tmp_path / "arcacct.conf").write_text(f"[{BLOCK}]\ntargeturl=https://sgas.example.org/sgas\n")
-    # The corpus' jobs end in its future, as its site's clock had it: bring them to yesterday.
-    made.update("UPDATE AAR SET EndTime = ? WHERE EndTime > 0", int(time.time()) - DAY_S // 2)
-    made.update("UPDATE JobEvents SET EventTime = datetime('now', '-1 day')")
-    made.update("INSERT OR REPLACE INTO DBConfig VALUES ('ARCACCT_LAST_SWEEP', ?)", str(int(time.time()) - 60))
-    made.published(seconds_ago=60)
-    return made
 
 
 def test_nothing_new_is_well(site) -> None:
@@ -102,7 +34,7 @@ def test_nothing_new_is_well(site) -> None:
     done = arcacct("--config", site.conf, "status")
 
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "OK")
-    assert "nothing waits" in done.stdout
+    assert "nothing waiting" in done.stdout
 
 
 def test_a_target_that_is_down_for_two_days(site) -> None:
@@ -114,7 +46,7 @@ def test_a_target_that_is_down_for_two_days(site) -> None:
 
     assert list(found) == ["sgas:s"]
     assert found["sgas:s"].severity == health.WARNING
-    assert "5 records wait" in found["sgas:s"].text
+    assert "5 records waiting" in found["sgas:s"].text
     assert "connection refused" in found["sgas:s"].text
 
 
@@ -144,9 +76,10 @@ def test_a_record_that_waits_for_another_try(site, days, severity) -> None:
 
     said = {check["subject"]: check for check in json.loads(done.stdout)}["sgas:s quarantine"]
     assert said["severity"] == done.returncode == severity
-    assert said["text"].startswith("1 refused and tried again from 2038-01-19T03:14:08Z")
-    (line,) = arcacct("--config", site.conf, "quarantine", "list").stdout.splitlines()
-    assert line.split()[1] == "held"
+    assert said["text"].startswith("1 refused, to be tried again from 2038-01-19T03:14:08Z")
+    header, line = arcacct("--config", site.conf, "quarantine", "list").stdout.splitlines()
+    assert header.split() == ["target", "state", "job", "ended", "reason"]
+    assert line.split()[:2] == ["sgas:s", "held"]
     assert line.endswith("refused by the receiver: HTTP 413; tried again from 2038-01-19T03:14:08Z")
 
 
@@ -199,7 +132,7 @@ def test_a_note_of_the_place_that_is_none(site) -> None:
 
     assert [(check.subject, check.severity) for check in found.values()] == [("database", health.CRITICAL)]
     assert site.here.place_note in found["database"].text
-    assert arcacct("--config", site.conf, "metrics").returncode == 0
+    assert site.metrics(74)["arcacct_check", "database"] == health.CRITICAL
 
 
 def test_a_job_that_nobody_knows_the_usage_of(site) -> None:
@@ -216,7 +149,7 @@ def test_a_job_that_nobody_knows_the_usage_of(site) -> None:
     found = site.status()
 
     assert found["vanished"].severity == health.WARNING
-    assert "1 jobs have ended" in found["vanished"].text
+    assert "1 job ended and of unknown usage" in found["vanished"].text
     assert "--give-up JOBID" in found["vanished"].text
     told = arcacct("--config", site.conf, "job", "why", job_id).stdout
     assert "its files are gone, and nothing tells what it used" in told
@@ -309,15 +242,11 @@ def test_metrics_tell_the_same(site, tmp_path) -> None:
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert oct(output.stat().st_mode & 0o777) == "0o644"
-    samples = {
-        (sample.name, *sample.labels.values()): sample.value
-        for family in text_string_to_metric_families(output.read_text())
-        for sample in family.samples
-    }
-    assert samples["arcacct_target_waiting_records", "sgas:s"] == 3
-    assert samples["arcacct_check", "database"] == 0
-    assert samples["arcacct_spool_files",] == 0
-    assert samples["arcacct_target_last_success_timestamp_seconds", "sgas:s"] > time.time() - 300
+    found = samples(output.read_text())
+    assert found["arcacct_target_waiting_records", "sgas:s"] == 3
+    assert found["arcacct_check", "database"] == 0
+    assert found["arcacct_spool_files",] == 0
+    assert found["arcacct_target_last_success_timestamp_seconds", "sgas:s"] > time.time() - 300
     assert [path.name for path in tmp_path.iterdir() if "prom" in path.name] == ["arcacct.prom"]
 
 
@@ -353,10 +282,16 @@ def test_records_that_lack_something(site) -> None:
     assert cut() == []
     for field in ("transfers", "node_names"):
         site.update(note, 1, field, int(time.time()))
-    assert cut() == [(health.OK, f"1 records of the last day lack something{see}")]
+    assert cut() == [(health.OK, f"1 record of the last day cut short, since a file or value was too long{see}")]
     site.update(note, 2, "diag", int(time.time()))
     assert cut() == [
-        (health.WARNING, f"2 records of the last day lack something, 1 of them with a file above 1 MiB{see}")
+        (
+            health.WARNING,
+            (
+                "2 records of the last day cut short, since a file or value was too long, 1 of them with a file above"
+                f" 1 MiB{see}"
+            ),
+        )
     ]
     assert "arcacct_cut_records 2.0" in arcacct("--config", site.conf, "metrics").stdout
 

@@ -108,7 +108,7 @@ def test_a_control_directory_that_stands_only_in_arc_conf_d(tmp_path: pathlib.Pa
     done = arcacct("--config", conf, "sweep")
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.endswith(f"1 jobs in {control}, 1 read, 1 recorded: 1 never seen\n")
+    assert done.stdout.endswith(f"1 job in {control}, 1 read, 1 recorded: 1 never seen\n")
     assert (control / "accounting" / "arcacct" / "accounting.db").exists()
 
 

@@ -87,9 +87,9 @@ def test_help_everywhere(words, capsys, monkeypatch) -> None:
         pytest.param(["publish", "--frob"], ["No such option '--frob'", "`arcacct publish --help`"], id="option"),
         pytest.param(["publish", "extra"], ["extra", "`arcacct publish --help`"], id="argument too many"),
         pytest.param(["record", "c"], ["Missing argument 'JOBID'", "`arcacct record --help`"], id="argument missing"),
-        pytest.param(["publish", "--since", "tea"], ["'tea' is no time; write 2026-11-20"], id="not a time"),
+        pytest.param(["publish", "--since", "tea"], ["'tea' is not a time; write 2026-11-20"], id="not a time"),
         pytest.param(["record", "c", "j", "DONE"], ["'DONE'", "'FINISHED'"], id="not a state"),
-        pytest.param(["stats", "--end-from", "9" * 19], ["is no time; write 2026-11-20"], id="beyond all times"),
+        pytest.param(["stats", "--end-from", "9" * 19], ["is not a time; write 2026-11-20"], id="beyond all times"),
     ],
 )
 def test_wrong_command_line_is_one_line(tmp_path, arguments, words) -> None:

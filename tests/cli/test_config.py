@@ -98,27 +98,71 @@ def test_what_a_run_with_nothing_to_send_does_not_notice(tmp_path, run, is_fille
     assert f"{trusted} has no CA certificate under a hashed name" in out
 
 
+OTHERS = "".join(
+    f"statecallout = {state} timeout=10,onfailure=log,ontimeout=log /opt/arcacct-hook %C %I %S\n"
+    for state in ("ACCEPTED", "PREPARING", "SUBMIT", "FINISHING")
+)
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        pytest.param("timeout=10,onfailure=log,ontimeout=log /usr/local/libexec/arcacct-hook %C", None, id="good"),
-        pytest.param("10,onfailure=pass,ontimeout=pass /opt/arcacct-hook %C %I %S", None, id="bare-timeout"),
-        pytest.param("onfailure=log,ontimeout=log /opt/arcacct-hook %C", "has no timeout", id="no-timeout"),
-        pytest.param("timeout=10,ontimeout=log /opt/arcacct-hook %C", "would fail the user's job", id="onfailure"),
-        pytest.param("timeout=10,onfailure=log /opt/arcacct-hook %C", "would fail the user's job", id="ontimeout"),
         pytest.param(
-            "timeout=5,onfailure=log,ontimeout=log /opt/arcacct-hook %C", "before its own deadline", id="too-short"
+            "timeout=10,onfailure=log,ontimeout=log /usr/local/libexec/arcacct-hook %C %I %S", None, id="good"
+        ),
+        pytest.param("10,onfailure=pass,ontimeout=pass /opt/arcacct-hook %C %I %S", None, id="bare-timeout"),
+        pytest.param("onfailure=log,ontimeout=log /opt/arcacct-hook %C %I %S", "has no timeout", id="no-timeout"),
+        pytest.param(
+            "timeout=10,ontimeout=log /opt/arcacct-hook %C %I %S", "would fail the user's job", id="onfailure"
+        ),
+        pytest.param(
+            "timeout=10,onfailure=log /opt/arcacct-hook %C %I %S", "would fail the user's job", id="ontimeout"
+        ),
+        pytest.param(
+            "timeout=5,onfailure=log,ontimeout=log /opt/arcacct-hook %C %I %S",
+            "before its own deadline",
+            id="too-short",
         ),
         pytest.param("timeout=10 /opt/somebody-elses-hook %C", None, id="not-ours"),
+        pytest.param(
+            "timeout=10,onfailure=log,ontimeout=log /opt/arcacct-hook spool-only %C %I %S", None, id="spool-only"
+        ),
     ],
 )
 def test_a_callout_that_could_hurt_jobs_is_a_warning(tmp_path, run, line, said):
     """A-REX fails the job when its callout fails, unless the line says otherwise."""
-    arc = f"[arex]\ncontroldir = {set_up(tmp_path / 'c')}\nstatecallout = FINISHED {line}\n"
+    arc = f"[arex]\ncontroldir = {set_up(tmp_path / 'c')}\n{OTHERS}statecallout = FINISHED {line}\n"
+    if "somebody-elses" in line:
+        arc = arc.replace("arcacct-hook", "their-hook")
     code, out, _ = run("--config", conf_files.write(tmp_path, None, arc), "config", "check")
     assert code == 0
     assert (said or "") in out
     assert bool(out) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        pytest.param("/opt/arcacct-hook %C %I %S", "A-REX does not start with it", id="no-options"),
+        pytest.param("timeout=10,onfailure=log,ontimeout=log /opt/arcacct-hook %I %S", "%C %I %S", id="no-directory"),
+    ],
+)
+def test_a_callout_that_stops_a_rex_or_tells_nothing_is_an_error(tmp_path, run, line, said):
+    """A line without options keeps A-REX from starting; one without its arguments records nothing."""
+    arc = f"[arex]\ncontroldir = {set_up(tmp_path / 'c')}\n{OTHERS}statecallout = FINISHED {line}\n"
+    code, out, _ = run("--config", conf_files.write(tmp_path, None, arc), "config", "check")
+    assert code == 78
+    assert said in out
+
+
+def test_states_without_a_callout_or_with_two_are_warnings(tmp_path, run):
+    """What A-REX does not tell of a sweep may miss; what it tells twice costs it time."""
+    line = OTHERS.splitlines()[0]
+    arc = f"[arex]\ncontroldir = {set_up(tmp_path / 'c')}\n{line}\n{line}\n"
+    code, out, _ = run("--config", conf_files.write(tmp_path, None, arc), "config", "check")
+    assert code == 0
+    assert "there is none for PREPARING, SUBMIT, FINISHING, FINISHED" in out
+    assert "arc.conf:4: warning: [arex] statecallout: is the second for ACCEPTED" in out
 
 
 def test_a_missing_file_is_one_clear_line(tmp_path, run):

@@ -41,7 +41,7 @@ def test_a_second_time_changes_nothing(tmp_path: pathlib.Path) -> None:
     done = arcacct("--config", conf, "db", "init")
 
     assert done.returncode == 0
-    assert done.stdout.count(": is there and up to date\n") == 2
+    assert done.stdout.count(": exists and is up to date\n") == 2
     with closing(sqlite3.connect(database)) as con:
         assert con.execute("SELECT Name FROM Users").fetchall() == [("x",)]
 

@@ -87,9 +87,9 @@ def test_a_check_says_what_is_of_before(here, run) -> None:
     began = iso(answers[0].begun_s)
     lines = out.splitlines()
     assert code == 0
-    assert f"goes on with a check that began at {began} and was stopped" in err
+    assert f"continues the check that began at {began} and was stopped" in err
     assert lines[0].endswith(f": ok ({answers[0].parts} of {answers[0].parts} parts as of {began})")
-    assert lines[1].endswith(f": ok (1 of 1 parts as of {began})")
+    assert lines[1].endswith(f": ok (1 of 1 part as of {began})")
     assert all(line.endswith(": ok") for line in lines[2:])
 
     answers.clear()
@@ -132,7 +132,7 @@ def test_upgrade(here, run) -> None:
     code, out, _err = run("upgrade")
     assert code == 0
     assert out.splitlines() == [
-        f"{path}: is there and up to date" for path in (here.database, here.publishing_database)
+        f"{path}: exists and is up to date" for path in (here.database, here.publishing_database)
     ]
 
     os.unlink(here.database)
@@ -184,9 +184,9 @@ def test_prune_says_what_stays(tmp_path, here, run) -> None:
     without = run("prune", "--before", "2026-06-01", "--dry-run", "--without-target", "arex/jura/sgas:old")
 
     assert waiting[1] == "no jobs to move\n"
-    assert "2 jobs stay: [arex/jura/sgas:old] was not sent them yet" in waiting[2]
+    assert "2 jobs kept: [arex/jura/sgas:old] was not sent them yet" in waiting[2]
     assert without[1].startswith("2 jobs to be moved")
-    assert "1 jobs stay: the control directory still has them" in without[2]
+    assert "1 job kept: the control directory still has them" in without[2]
 
 
 def test_prune_needs_the_control_directory(tmp_path, here, run) -> None:

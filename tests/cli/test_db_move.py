@@ -86,7 +86,7 @@ def test_everything_is_in_the_new_place(site: Host, tmp_path) -> None:
     assert not os.path.exists(site.places.maintenance)
 
     configure(site, done.stdout)
-    assert run(site, "sweep").stdout.startswith("1 events from the spool")
+    assert run(site, "sweep").stdout.startswith("1 event from the spool")
     assert (JOB, "SUBMIT") in events(str(new / "accounting.db"))
     assert run(site, "db", "check").returncode == 0
 

@@ -128,7 +128,7 @@ def test_demo_uses_the_hook_and_the_sweep(demo) -> None:
     )
 
     assert [count for (count,) in by_hook] == [2, 1]
-    assert f"2 jobs by the hook, in {EVENTS_BY_HOOK} changes of state" in demo.done.stdout
+    assert f"2 jobs by the hook, in {EVENTS_BY_HOOK} events" in demo.done.stdout
     assert f"{JOBS - 2} jobs that the hook never saw, by sweep" in demo.done.stdout
 
 
@@ -216,7 +216,7 @@ def test_demo_overwrites_nothing(demo) -> None:
 
     assert again.returncode == 64
     assert again.stdout == ""
-    assert again.stderr == "arcacct: arcacct-demo: there is something in it; remove it, or name a new directory\n"
+    assert again.stderr == "arcacct: arcacct-demo: directory is not empty; remove it, or name a new directory\n"
     assert {path: path.stat().st_mtime_ns for path in demo.home.rglob("*")} == before
 
 
@@ -264,7 +264,10 @@ def ams_is_away(box: Sandbox) -> None:
 @pytest.mark.parametrize(
     ("misbehave", "missing"),
     [
-        (sgas_refuses_one, ["sgas:demo: 1 records were set aside", f"SGAS lacks job {SPECIAL}", "11 did"]),
+        (
+            sgas_refuses_one,
+            ["sgas:demo: 1 record set aside", f"SGAS lacks job {SPECIAL}", "12 repeated records expected, 11 arrived"],
+        ),
         (apel_knows_nobody, ["APEL rejected apel/0001.smime", "DEMO-RECORDS: 0 jobs, not 12"]),
         (ams_is_away, ["apel:summaries: ", "DEMO-SUMMARIES: 0 jobs, not 12", "DEMO-SUMMARIES: 0 wall seconds, not 59"]),
     ],

@@ -95,7 +95,7 @@ def test_saved_features_go_into_records(tmp_path):
 
     assert done.returncode == 65
     assert "the features are of job 999" in done.stderr
-    assert done.stdout.endswith(" jobs looked at, 2 with features, 1 records changed\n")
+    assert done.stdout.endswith(" jobs looked at, 2 with features, 1 record changed\n")
     con = sqlite3.connect(tmp_path / "control" / "accounting" / "arcacct" / "accounting.db")
     found = con.execute(
         "SELECT local_job_id, benchmark_value FROM v1_jobs WHERE benchmark_source = 'features'"
@@ -103,7 +103,7 @@ def test_saved_features_go_into_records(tmp_path):
     kept = con.execute("SELECT name, value FROM v1_job_attributes WHERE name GLOB 'mjf_*'").fetchall()
     con.close()
     assert (found, kept) == ([("1", 12.5)], [("mjf_hepscore23_job", "51")])
-    assert arcacct(*command).stdout.startswith("1 jobs looked at, ")
+    assert arcacct(*command).stdout.startswith("1 job looked at, ")
 
 
 def test_features_of_a_record(tmp_path):
@@ -137,19 +137,19 @@ def test_features_that_cannot_be_used_are_tried_again(tmp_path):
     done = arcacct(*command)
 
     assert done.returncode == 65
-    assert done.stdout.endswith(" 1 with features, 1 records changed\n")
+    assert done.stdout.endswith(" 1 with features, 1 record changed\n")
     assert [line.split()[-1] for line in done.stderr.splitlines()] == ["file", "values"]
     (folder / job_ids[0]).unlink()
     (folder / job_ids[0]).write_text("allocated_cpu=4\nhs06_job=50\n")
     again = arcacct(*command, "--retry")
-    assert (again.returncode, again.stdout) == (65, "2 jobs looked at, 1 with features, 1 records changed\n")
+    assert (again.returncode, again.stdout) == (65, "2 jobs looked at, 1 with features, 1 record changed\n")
     with closing(sqlite3.connect(database)) as con, con:
         con.execute("DROP TRIGGER refuse")
     folder.rename(tmp_path / "away")
     gone = arcacct(*command, "--retry")
-    assert (gone.returncode, gone.stdout) == (65, "1 jobs looked at, 0 with features, 0 records changed\n")
+    assert (gone.returncode, gone.stdout) == (65, "1 job looked at, 0 with features, 0 records changed\n")
     assert gone.stderr.endswith(": nothing is saved there now: still rejected\n")
     command[-1] = str(tmp_path / "away" / "{jobid}")
     again = arcacct(*command, "--retry")
-    assert (again.returncode, again.stdout) == (0, "1 jobs looked at, 1 with features, 1 records changed\n")
+    assert (again.returncode, again.stdout) == (0, "1 job looked at, 1 with features, 1 record changed\n")
     assert arcacct("--config", conf, "import", "rejected").stderr == "no record is rejected\n"

@@ -150,7 +150,7 @@ def test_an_import_names_hostile_jobs_in_letters(site, tmp_path) -> None:
 
     seen = on_a_terminal(site, "import", "arex", str(theirs), "--timezone", "UTC")
 
-    assert "records looked at" in seen
+    assert "records read" in seen
     assert steers(seen) == []
 
 

@@ -58,13 +58,13 @@ def test_the_database_of_the_control_directory(tmp_path, arex, run) -> None:
     code, out, err = run("--config", conf, "import", "arex", "--timezone", "UTC")
 
     assert code == 0
-    assert out == (f"{arex}: 36 records looked at, 35 jobs added, 0 changed, 0 completed, 0 not at their end yet\n")
+    assert out == (f"{arex}: 36 records read, 35 jobs added, 0 changed, 0 completed, 0 unfinished\n")
     assert "(a job of the INTERNAL interface): left out" in err
-    assert "2 jobs have events of another time zone" in err
+    assert "2 jobs with events of another time zone" in err
     assert jobs(arex.parent / "arcacct" / "accounting.db") == 35
     assert arex.read_bytes() == before
     code, out, err = run("--config", conf, "import", "arex", "--timezone", "UTC")
-    assert (code, out.partition(": ")[2].partition(",")[0], err) == (0, "0 records looked at", "")
+    assert (code, out.partition(": ")[2].partition(",")[0], err) == (0, "0 records read", "")
 
 
 def test_a_path_and_a_control_directory(tmp_path, arex, run) -> None:
@@ -74,7 +74,7 @@ def test_a_path_and_a_control_directory(tmp_path, arex, run) -> None:
     code, out, _err = run("import", "arex", str(other), "--controldir", set_up(tmp_path / "here"), "--timezone", "UTC")
 
     assert code == 0
-    assert out.startswith(f"{other}: 36 records looked at, 35 jobs added")
+    assert out.startswith(f"{other}: 36 records read, 35 jobs added")
     assert jobs(tmp_path / "here" / "accounting" / "arcacct" / "accounting.db") == 35
 
 

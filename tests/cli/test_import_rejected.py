@@ -9,6 +9,8 @@ import pytest
 from gridengine_files import ran
 from installed import arcacct, configured
 
+from arcacct.wording import count_of
+
 
 @pytest.fixture
 def conf(tmp_path) -> pathlib.Path:
@@ -41,9 +43,9 @@ def test_rejected_records_are_listed_shown_and_dropped(conf, tmp_path) -> None:
     table = arcacct("--config", conf, "import", "rejected", "--source", "gridengine")
     assert len(table.stdout.splitlines()) == 3
     dropped = arcacct("--config", conf, "import", "rejected", "--drop", str(found[0]["id"]))
-    assert dropped.stdout == "1 rejected records dropped\n"
+    assert dropped.stdout == "1 rejected record dropped\n"
     assert [one["source"] for one in listed(conf)] == ["sonar", "sonar"]
-    arcacct("--config", conf, "import", "rejected", "--drop-all", "--source", "sonar")
+    arcacct("--config", conf, "import", "rejected", "--drop-all", "--source", "sonar", "--yes")
     assert arcacct("--config", conf, "import", "rejected").stderr == "no record is rejected\n"
 
 
@@ -52,6 +54,9 @@ def test_questions_that_mean_nothing(conf) -> None:
     assert arcacct("--config", conf, "import", "rejected", "--show", "999").returncode == 65
     assert arcacct("--config", conf, "import", "rejected", "--show", "1", "--drop", "1").returncode == 64
     assert arcacct("--config", conf, "import", "sonar").returncode == 64
+    unasked = arcacct("--config", conf, "import", "rejected", "--drop-all")
+    assert (unasked.returncode, "say --yes" in unasked.stderr) == (64, True)
+    assert len(listed(conf)) == 3
 
 
 @pytest.mark.parametrize(("source", "tried", "code"), [("gridengine", 1, 0), ("sonar", 2, 65), ("arex", 0, 0)])
@@ -60,7 +65,7 @@ def test_a_retry_is_asked_of_each_source(conf, source, tried, code) -> None:
     done = arcacct("--config", conf, "import", source, "--retry")
 
     assert done.returncode == code
-    assert done.stdout.splitlines()[0] == f"{tried} rejected records tried again: 0 can be used now"
+    assert done.stdout.splitlines()[0] == f"{count_of(tried, 'rejected record')} tried again: 0 can be used now"
     assert len(listed(conf)) == 3
 
 
@@ -81,5 +86,5 @@ def test_status_and_metrics_count_them(conf, tmp_path) -> None:
     assert 'arcacct_sonar_dropped_values_total{field="nodes"} 1.0' in metrics
     assert "# TYPE arcacct_sonar_dropped_values_total counter" in metrics
 
-    arcacct("--config", conf, "import", "rejected", "--drop-all")
+    arcacct("--config", conf, "import", "rejected", "--drop-all", "--yes")
     assert "imports" not in arcacct("--config", conf, "status").stdout

@@ -12,7 +12,7 @@ from fake_sacct import FakeSacct
 from installed import ARCACCT, arcacct, configured
 from slurm_files import DATA, JSON, TABLE, row, table
 
-DONE = "64 jobs read, 2 not over, 3 never started: 59 new runs, 0 known; 59 jobs added, 0 changed, 0 jobs of others"
+DONE = "64 jobs read, 2 unfinished, 3 never started: 59 new runs, 0 known; 59 jobs added, 0 changed, 0 jobs of others"
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_what_cannot_be_used(conf, tmp_path) -> None:
     listed = arcacct("--config", conf, "import", "rejected", "--source", "slurm")
     assert str(path) in listed.stdout
     done = import_(conf, "--retry", "--cluster", "testgrid")
-    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "1 rejected records tried again: 1 can be used now")
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "1 rejected record tried again: 1 can be used now")
     assert value(conf, "SELECT count(*) FROM v1_jobs") == 2
 
 

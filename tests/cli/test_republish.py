@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -119,7 +120,7 @@ def test_arcctl_period_ends_with_its_last_second(run) -> None:
     [
         pytest.param((), "give a period", id="no period"),
         pytest.param(("--from", "2026-11-02", "--to", "2026-11-01"), "begin before it ends", id="backwards"),
-        pytest.param(("--from", "yesterday", "--to", "2026-11-01"), "is no time", id="no time"),
+        pytest.param(("--from", "yesterday", "--to", "2026-11-01"), "is not a time", id="no time"),
         pytest.param((*PERIOD, "--target", "nobody"), "sgas:s, apel:a", id="unknown target"),
         pytest.param((*PERIOD, "--gocdb-name", "X"), "goes with --apel-url", id="option without its URL"),
     ],
@@ -223,6 +224,19 @@ def test_dropped_records_are_never_sent(site, run) -> None:
 
     assert len(site.box.sgas.records) == 34
     assert "dropped" in run("quarantine", "list")[1]
+
+
+def test_all_are_dropped_only_when_asked_or_told(site, run, monkeypatch) -> None:
+    """Without a terminal nobody can be asked, so nothing is dropped; with --yes all are."""
+    site.box.faults.answer("sgas", 500, "smallint out of range", times=None, containing=JOB)
+    run("publish", "--since", "2026-11-01", "--target", "s")
+    run("publish", "--now", "--target", "s")
+
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    code, _out, err = run("quarantine", "drop", "--all")
+    assert (code, "that is set aside, for all targets? nobody can be asked" in err) == (64, True)
+    assert "quarantined" in run("quarantine", "list")[1]
+    assert run("quarantine", "drop", "--all", "--target", "sgas:s", "--yes")[:2] == (0, "1 record: dropped\n")
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may give files to a group")

@@ -42,7 +42,7 @@ def test_the_summary_is_on_stdout(control: pathlib.Path) -> None:
     second = arcacct("--config", conf, "sweep")
 
     assert (first.returncode, first.stderr) == (second.returncode, second.stderr) == (0, "")
-    assert first.stdout == f"1 events from the spool; 3 jobs in {control}, 3 read, 2 recorded: 2 never seen\n"
+    assert first.stdout == f"1 event from the spool; 3 jobs in {control}, 3 read, 2 recorded: 2 never seen\n"
     assert second.stdout.startswith(f"0 events from the spool; 3 jobs in {control}, ")
     assert second.stdout.endswith(" read, 0 recorded\n")
 
@@ -75,7 +75,7 @@ def test_another_control_directory_can_be_swept(control: pathlib.Path, tmp_path:
     done = arcacct("--config", conf, "sweep", "--controldir", other)
     into = arcacct("--config", conf, "--database", tmp_path / "x.db", "sweep", "--controldir", third)
 
-    told = "0 events from the spool; 1 jobs in {}, 1 read, 1 recorded: 1 never seen\n"
+    told = "0 events from the spool; 1 job in {}, 1 read, 1 recorded: 1 never seen\n"
     assert done.stdout == told.format(other)
     assert into.stdout == told.format(third)
     assert events(str(tmp_path / "x.db")) == [(JOB, "ACCEPTED"), (JOB, "FINISHED")]
@@ -197,7 +197,7 @@ def test_a_dry_run_writes_nothing(control: pathlib.Path) -> None:
 
     assert done.returncode == 65
     assert done.stdout == (
-        f"dry run, nothing written: 1 events from the spool; 4 jobs in {control}, 2 read, 2 recorded: "
+        f"dry run, nothing written: 1 event from the spool; 4 jobs in {control}, 2 read, 2 recorded: "
         "1 never seen, 1 corrected\n"
     )
     assert "1-2-SUBMIT-X" in done.stderr

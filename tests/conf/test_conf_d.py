@@ -80,7 +80,7 @@ def test_a_block_twice_in_one_file_replaces_itself_alone(tmp_path, conf_d):
     conf = conf_files.read(tmp_path, arc="[a]\nx = 1\n")
     assert (conf.all("a", "x"), conf.all("a", "y")) == (["1", "3"], [])
     assert conf_files.lines(conf.complaints, tmp_path) == [
-        "arc.conf.d/1.conf:4: [a] is there twice and this one replaces the one of line 1; make them one block"
+        "arc.conf.d/1.conf:4: [a] is set twice; this one replaces that of line 1; make them one block"
     ]
 
 
@@ -197,7 +197,7 @@ def test_two_files_that_contradict_each_other_are_a_warning(tmp_path, conf_d):
     (conf_d / "2.conf").write_text("[queue:a]\nbenchmark = HEPSPEC 2\n")
     said = conf_files.lines(check(conf_files.read(tmp_path), kinds()), tmp_path)
     assert said == [
-        "arc.conf.d/1.conf:6: warning: [arex] controldir: holds, but arc.conf:5 has another value; keep one of them"
+        "arc.conf.d/1.conf:6: warning: [arex] controldir: counts, but arc.conf:5 has another value; keep one of them"
     ]
 
 

@@ -106,7 +106,7 @@ def test_a_block_written_twice_in_one_file_is_complained_about(tmp_path):
     conf = conf_files.read(tmp_path, arc="[a]\nx = 1\n[b]\n[a]\ny = 2\n")
     assert (conf.get("a", "x"), conf.get("a", "y")) == (None, "2")
     assert conf_files.lines(conf.complaints, tmp_path) == [
-        "arc.conf:4: [a] is there twice and this one replaces the one of line 1; make them one block"
+        "arc.conf:4: [a] is set twice; this one replaces that of line 1; make them one block"
     ]
 
 

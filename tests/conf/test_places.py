@@ -69,7 +69,7 @@ def test_the_file_that_arex_writes_is_refused(tmp_path, name):
     ],
 )
 def test_both_spellings_of_a_benchmark(text, normalised):
-    """TYPE:VALUE and TYPE VALUE are the same; anything else is no benchmark."""
+    """TYPE:VALUE and TYPE VALUE are the same; anything else is not a benchmark."""
     assert benchmark(text) == normalised
 
 
@@ -118,7 +118,7 @@ def test_a_line_vomsless_vo_has_two_forms(text, parts):
     ("line", "wrong"),
     [
         ("[arex/jura]\nvomsless_vo = #/CN=voms\n", "[arex/jura] vomsless_vo: '#/CN=voms' names no VO"),
-        ("[arex]\nauthtokenmap = sub\n", "[arex] authtokenmap: 'sub' is no such pair"),
+        ("[arex]\nauthtokenmap = sub\n", "[arex] authtokenmap: 'sub' is not a pair"),
         ("[arcacct]\nvo_claim = wlcg.groups iam.example.org\n", "[arcacct] vo_claim: "),
     ],
 )

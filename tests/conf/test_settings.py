@@ -90,11 +90,11 @@ def test_every_complaint_at_once(tmp_path):
         settings(conf, kinds())
     assert str(raised.value).replace(f"{tmp_path}/", "") == (
         "9 errors in the configuration:\n"
-        "arc.conf:2: [common] hostname: 'ce example' is no host name; write the full name, as ce.example.org\n"
-        "arc.conf:4: [lrms] benchmark: 'fast' is no benchmark; write TYPE:VALUE or TYPE VALUE, as HEPscore23:11.5\n"
+        "arc.conf:2: [common] hostname: 'ce example' is not a host name; write the full name, as ce.example.org\n"
+        "arc.conf:4: [lrms] benchmark: 'fast' is not a benchmark; write TYPE:VALUE or TYPE VALUE, as HEPscore23:11.5\n"
         "arcacct.conf:2: [arcacct] keep_mesages: is no option of [arcacct]; did you mean keep_messages?\n"
-        "arcacct.conf:3: [arcacct] deadline: 'soon' is no time; write seconds, as 5\n"
-        "arcacct.conf:4: [arcacct] map: 'owner' is no rule; "
+        "arcacct.conf:3: [arcacct] deadline: 'soon' is not a time; write seconds, as 5\n"
+        "arcacct.conf:4: [arcacct] map: 'owner' is not a valid map line; "
         "write owner|group|project|account PATTERN vo=VO [group=G] [user=DN|withheld]\n"
         "arcacct.conf:6: [arex/jura/sgas:one] targeturl: 'http://sgas.example.org/sgas' is not an https URL; "
         "write https://HOST[:PORT]/PATH\n"
@@ -110,20 +110,20 @@ def test_every_complaint_at_once(tmp_path):
     ("line", "wrong"),
     [
         pytest.param("database = jobs.db", "not an absolute path", id="relative-path"),
-        pytest.param("allow_jura = maybe", "write yes or no", id="flag"),
+        pytest.param("allow_jura = maybe", "is not yes or no", id="flag"),
         pytest.param("keep_messages = -1", "not a whole number", id="negative"),
         pytest.param("keep_messages = ٣", "not a whole number", id="digit-of-another-script"),
-        pytest.param("deadline = nan", "is no time", id="nan"),
-        pytest.param("lrms_host = -x.org", "is no host name", id="host"),
+        pytest.param("deadline = nan", "is not a time", id="nan"),
+        pytest.param("lrms_host = -x.org", "is not a host name", id="host"),
         pytest.param("local_group_prefix = a b", "is not one word", id="two-words"),
         pytest.param("read_group = 'staff'", "is in quotes", id="quotes"),
-        pytest.param("map = user x vo=a", "is no rule", id="map-unknown-field"),
-        pytest.param("map = owner x", "is no rule", id="map-without-vo"),
-        pytest.param("map = owner x vo=", "is no rule", id="map-empty-vo"),
-        pytest.param("map = owner x vo=a role=b", "is no rule", id="map-unknown-word"),
-        pytest.param("node_benchmark = AMD HEPSPEC:1", "is no such line", id="pattern-without-quotes"),
-        pytest.param('node_benchmark = "AMD" fast', "is no benchmark", id="node-benchmark"),
-        pytest.param('node_benchmark = "" HEPSPEC:1', "is no such line", id="empty-pattern"),
+        pytest.param("map = user x vo=a", "is not a valid map line", id="map-unknown-field"),
+        pytest.param("map = owner x", "is not a valid map line", id="map-without-vo"),
+        pytest.param("map = owner x vo=", "is not a valid map line", id="map-empty-vo"),
+        pytest.param("map = owner x vo=a role=b", "is not a valid map line", id="map-unknown-word"),
+        pytest.param("node_benchmark = AMD HEPSPEC:1", "is not a valid node_benchmark", id="pattern-without-quotes"),
+        pytest.param('node_benchmark = "AMD" fast', "is not a benchmark", id="node-benchmark"),
+        pytest.param('node_benchmark = "" HEPSPEC:1', "is not a valid node_benchmark", id="empty-pattern"),
     ],
 )
 def test_a_wrong_value_is_an_error_at_its_line(tmp_path, line, wrong):

@@ -58,11 +58,11 @@ def test_where_messages_go_and_the_token_comes_from(tmp_path, targeturl, port, u
         pytest.param(SGAS.replace("https", "http"), "targeturl: 'http://", id="http"),
         pytest.param(SGAS.replace("https://", ""), "is not an https URL", id="no-scheme"),
         pytest.param(SGAS.replace("sgas.example.org:6143", ""), "is not an https URL", id="no-host"),
-        pytest.param(SGAS.replace(":6143", ":port"), "is no URL", id="port-in-letters"),
+        pytest.param(SGAS.replace(":6143", ":port"), "is not a URL", id="port-in-letters"),
         pytest.param(SGAS.replace("//sgas", "//me:pw@sgas"), "more than host, port and path", id="password"),
         pytest.param(APEL.replace("example.org", "example.org/v1"), "has a path", id="ams-path"),
         pytest.param(APEL + "topic = a/b\n", "no name for AMS", id="topic"),
-        pytest.param(APEL + "authn_port = 70000\n", "is no port", id="authn-port"),
+        pytest.param(APEL + "authn_port = 70000\n", "is not a port", id="authn-port"),
         pytest.param(APEL + "apel_dialect = seed\n", "is only for [arcacct/directory] targets", id="seed-to-apel"),
         pytest.param(APEL.replace("EXAMPLE", "Ünal"), "other than ASCII", id="site-not-ascii"),
         pytest.param(APEL + "localid_prefix = ce 1\n", "is not one word of ASCII", id="prefix-of-two-words"),
@@ -70,7 +70,7 @@ def test_where_messages_go_and_the_token_comes_from(tmp_path, targeturl, port, u
         pytest.param(APEL + "vofilter = a,b\n", "one vofilter line for each", id="list-of-vos"),
         pytest.param(APEL + "vomsless_vo = #/CN=x\n", "names no VO", id="issuer-without-vo"),
         pytest.param(APEL + "vomsless_vo = a b c\n", "nor an authgroup and a VO", id="three-words-for-a-vo"),
-        pytest.param(APEL + "timeout = 0\n", "is no time", id="timeout"),
+        pytest.param(APEL + "timeout = 0\n", "is not a time", id="timeout"),
         pytest.param(DIRECTORY + "layout = flat\n", "write dirq or directory", id="layout"),
         pytest.param(SGAS + "sgas_vo_style = odd\n", "write arc or doc", id="style"),
         pytest.param(SGAS.replace(":one", ""), "the target has no name; write [arex/jura/sgas:NAME]", id="no-name"),
@@ -95,7 +95,7 @@ def test_a_wrong_target_is_one_error(tmp_path, block, wrong):
     ("block", "warning"),
     [
         pytest.param(SGAS.replace("/sgas\n", "\n"), "has no path, so /sgas/ur is used", id="no-path"),
-        pytest.param(SGAS + "urbatchsize = 5\nurbatchsize = 6\n", "is there 2 times and this last", id="twice"),
+        pytest.param(SGAS + "urbatchsize = 5\nurbatchsize = 6\n", "is set 2 times; only this line counts", id="twice"),
         pytest.param(SGAS + "vofilter =\n", "has no value and counts as not set", id="empty"),
         pytest.param(APEL + "use_ssl = yes\n", "is obsolete since ARC 6.8", id="obsolete-option"),
         pytest.param("[arex/jura/archiving]\narchivettl = 3\n", "is obsolete since ARC 6.8", id="archiving"),
@@ -105,7 +105,7 @@ def test_a_wrong_target_is_one_error(tmp_path, block, wrong):
             "[authgroup:tokens]\n[arex/jura]\nvomsless_vo = token atlas\n", "did you mean tokens?", id="authgroup"
         ),
         pytest.param(
-            "[arex/jura]\nvomsless_vo = a\nvomsless_vo = b\n", "of several for any job the last", id="two-for-any"
+            "[arex/jura]\nvomsless_vo = a\nvomsless_vo = b\n", "of several for any job only the last", id="two-for-any"
         ),
         pytest.param(
             "[arex/jura]\nvomsless_vo = x a\nvomsless_vo = x b\n", "is never reached", id="one-authgroup-twice"

@@ -253,7 +253,7 @@ def test_very_many_rows_of_one_record_are_not_read_at_once(tmp_path, here, path)
     done = limited(tmp_path, "import", "arex", path)
 
     assert done.returncode == 65, done
-    assert "1 jobs added" in done.stdout
+    assert "1 job added" in done.stdout
     assert "record 1" in done.stderr
 
 

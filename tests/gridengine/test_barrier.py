@@ -189,7 +189,7 @@ def test_a_line_without_an_end_is_left(world, tmp_path) -> None:
     report = world.take(path)
 
     assert (report.bad_lines, report.unreadable, numbers(world)) == (0, 0, [1])
-    assert "no whole line" in world.said[-1]
+    assert "is incomplete" in world.said[-1]
 
 
 def test_two_cells_keep_what_they_reject_apart(world, tmp_path) -> None:

@@ -372,7 +372,7 @@ def test_a_torn_last_line(world, tmp_path) -> None:
 
     assert (first.taken.new, second.taken.new) == (1, 1)
     assert world.said == [
-        f"{path}: the last {len(ran(2, 1, 10, 20)) - 1} bytes are no whole line: left for the next import"
+        f"{path}: the last line is incomplete ({len(ran(2, 1, 10, 20)) - 1} bytes): left for the next import"
     ]
 
 

@@ -82,7 +82,7 @@ def test_an_empty_database_is_sound(tmp_path) -> None:
         ),
         pytest.param(
             "INSERT INTO JobEvents VALUES (99, 'FINISHED', '2026-11-20 00:00:00')",
-            "JobEvents: 1 rows belong to no record",
+            "JobEvents: 1 row without a record",
             id="orphaned child",
         ),
         pytest.param("DELETE FROM Users WHERE ID = 1", "Users has no such row", id="dangling reference"),
@@ -139,7 +139,7 @@ def test_a_page_that_nobody_uses_is_found(here) -> None:
         content[28:32] = (pages + 1).to_bytes(4, "big")
         content.extend(bytes(PAGE_BYTES))
 
-    assert problems(here) == [f"1 of {pages + 1} pages are neither used nor free"]
+    assert problems(here) == [f"1 of {pages + 1} pages neither used nor free"]
 
 
 def share_a_page(here: Places) -> int:
@@ -164,7 +164,7 @@ def test_a_page_that_two_tables_use_is_found(here) -> None:
     found = problems(here)
 
     assert f"page {page} is used 2 times, by JobExtraInfo,PackedJob" in found
-    assert any(one.startswith("1 of ") and one.endswith(" pages are neither used nor free") for one in found)
+    assert any(one.startswith("1 of ") and one.endswith(" pages neither used nor free") for one in found)
 
 
 class WithoutDbstat(sqlite3.Connection):
@@ -196,7 +196,7 @@ def test_a_free_page_that_a_table_uses_is_found(here) -> None:
         for at, value in ((36, number(content, 36) + 1), (first + 4, listed + 1), (first + 8 + 4 * listed, used)):
             content[at : at + 4] = value.to_bytes(4, "big")
 
-    assert problems(here) == [f"1 of {len(content) // PAGE_BYTES} pages are used and free at once"]
+    assert problems(here) == [f"1 of {len(content) // PAGE_BYTES} pages used and free at once"]
 
 
 def test_a_check_changes_nothing(here) -> None:

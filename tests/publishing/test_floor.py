@@ -311,7 +311,7 @@ def test_new_jobs_under_another_name_wait_and_are_told(memory, empty_box) -> Non
     site.publish()
     site.configure(CARS.replace("=SITE", "=OTHER"))
     site.record(Job("late", JUNE + 500))
-    assert_held(site, "3 jobs published under the name SITE, and 1 more wait", figures={JUNE_2024: (3, 300)})
+    assert_held(site, "3 jobs published under the name SITE, and 1 more waiting", figures={JUNE_2024: (3, 300)})
 
     conf = str(site.path / "arc.conf")
     assert "late: waits: its month is held" in arcacct("--config", conf, "verify", "2024-06").stdout
@@ -579,7 +579,7 @@ def test_a_new_target_of_records_announces_what_it_was_given(memory, empty_box) 
     assert site.publish(since=None).error is None
     assert len(empty_box.apel.job_records) == 1
     assert synced(site) == {"SITE": 1}
-    assert "40 jobs that ended before 2024-07-15T12:00:00Z were never sent" in status(site)
+    assert "40 jobs from before 2024-07-15T12:00:00Z never sent" in status(site)
     site.republish()
     assert "never sent" not in status(site)
 

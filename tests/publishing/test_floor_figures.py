@@ -87,7 +87,7 @@ def test_new_jobs_of_a_month_under_another_name_wait() -> None:
     one.hold_kept()
     (held,) = one.held.values()
     assert (held.given_jobs, held.found_jobs) == (6, 8)
-    assert "6 jobs published under the name SITE, and 2 more wait" in held.cause
+    assert "6 jobs published under the name SITE, and 2 more waiting" in held.cause
     assert not floor(accepted=True).forbids_new(MAY, "OTHER")
 
 

@@ -83,7 +83,7 @@ def test_a_target_goes_on_with_none_of_another_kind_nor_of_two(this, others: lis
     assert position(this, JUNE) == Cursor(BLOCK, "this", 0, JUNE, last_success=None)
     (note,) = this.tally.notes
     assert note.startswith("new target: jobs that ended since 2024-06-1")
-    assert "(as wished; " in note
+    assert "(as --since says; " in note
 
 
 def test_a_target_begins_a_day_before_jura_stopped(this) -> None:

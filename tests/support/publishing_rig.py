@@ -91,7 +91,7 @@ class Rig:
         return sums
 
     def assert_all_is_delivered(self) -> None:
-        """The receiver has all of the database, the ledger knows it, and nothing waits."""
+        """The receiver has all of the database, the ledger knows it, and nothing waiting."""
         assert self.received() == self.wanted(self.jobs)
         assert self.box.apel.rejected == []
         block = "arcacct/directory:d" if self.kind in {"dirq", "directory"} else self.site.settings.targets[0].block

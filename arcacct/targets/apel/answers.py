@@ -50,6 +50,18 @@ def classify_authn(status: int, headers: Mapping[str, str], body: bytes) -> Answ
     return answer._replace(outcome_known=True, about_credentials=status in {400, 401, 403})
 
 
+def classify_status(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
+    """Judge what AMS answered when asked how it is; it asks nobody who he is for that."""
+    parsed = json_of(body)
+    if status == 200 and isinstance(parsed, dict) and "status" in parsed:
+        said = fit(str(parsed["status"]), TEXT_LIMIT)
+        return Answer(Kind.ACCEPTED if said == "ok" else Kind.TRY_LATER, 200, f"AMS says {said}")
+    if status == 200:
+        return Answer(Kind.WE_ARE_REFUSED, 200, words(body) or "an empty answer", advice=_ADVICE_STATUS)
+    answer = by_status(status, headers, words(body), {None: _ADVICE_STATUS})
+    return answer._replace(kind=Kind.WE_ARE_REFUSED) if answer.kind == Kind.TOO_LARGE else answer
+
+
 def token_of(body: bytes) -> str | None:
     """The token in authn's answer, None if there is none that can be sent in a header."""
     parsed = json_of(body)
@@ -83,6 +95,8 @@ _ADVICE_AMS = {
     404: "check project, topic and targeturl: AMS has no such project or topic",
     None: "check targeturl: this is not what AMS answers",
 }
+
+_ADVICE_STATUS = "check targeturl: this is not what AMS answers"
 
 _ADVICE_AUTHN = {
     400: "check x509_host_cert, and that this host's address resolves back to its name",

@@ -16,6 +16,7 @@ from arcacct.targets.apel.text import folded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from arcacct.publishing.probing import Probe
     from arcacct.publishing.session import Patience
 
 
@@ -85,6 +86,18 @@ class APELPlug(APELMessages):
         from arcacct.targets.apel.ams import AMSSender  # noqa: PLC0415
 
         return AMSSender(self.target, patience)
+
+    def probes(self) -> tuple[Probe, ...]:
+        from arcacct.publishing.probing import Probe  # noqa: PLC0415  HTTP is slow to import
+        from arcacct.targets.apel.answers import classify_authn, classify_status  # noqa: PLC0415
+
+        target = self.target
+        known = "a token was given (and thrown away): our certificate's DN is registered"
+        return (
+            Probe("server", f"https://{target.address.netloc}/v1/status", classify_status, "AMS is up"),
+            # The token is asked for at the start of each run, too; asking changes nothing.
+            Probe("token", target.authn_url, classify_authn, known),
+        )
 
 
 PLUG = APELPlug

@@ -48,3 +48,15 @@ def classify_read(status: int, headers: Mapping[str, str], body: bytes) -> Answe
     if status == 200:
         return Answer(Kind.ACCEPTED, 200)
     return by_status(status, headers, words(body), _ADVICE)
+
+
+def classify_probe(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
+    """
+    Judge what it answered to a question for its health: 200, or 403 where it lets certain certificates alone in.
+
+    (Its rule for such a question has another path than the question, so nobody may ask it then.)
+    """
+    if status in {200, 403}:
+        return Answer(Kind.ACCEPTED, status)
+    answer = by_status(status, headers, words(body), _ADVICE)
+    return answer._replace(kind=Kind.WE_ARE_REFUSED) if answer.kind == Kind.TOO_LARGE else answer

@@ -18,9 +18,11 @@ from arcacct.targets.auditor.record import DOCUMENT, RecordOptions, headnode, re
 from arcacct.targets.auditor.rules import LONGEST_NAME
 from arcacct.targets.parts import SharedParts
 from arcacct.targets.postgresql import quoted
+from arcacct.wording import count_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from arcacct.publishing.probing import Probe
     from arcacct.publishing.session import Patience
 
 
@@ -100,13 +102,22 @@ class AuditorPlug(Plug):
         url = self.target.url
         return AuditorSender(url, session_to(self.target.transport, patience, in_clear=url.startswith("http://")))
 
+    def probes(self) -> tuple[Probe, ...]:
+        from arcacct.publishing.probing import Probe  # noqa: PLC0415  HTTP is slow to import
+        from arcacct.targets.auditor.answers import classify_probe  # noqa: PLC0415
+
+        shows = "it takes our certificate; whether its CN is in write_access_cn, the first record will show"
+        if self.target.credentials() is None:
+            shows = "it answers in clear, to anybody"
+        return (Probe("server", f"{self.target.url}/health_check", classify_probe, shows),)
+
     def corrections(self, con: Connection) -> str:
         from arcacct.publishing.held import outdated  # noqa: PLC0415  asked for once a year
 
         keys = outdated(con, self.target)
         ids = ",\n  ".join(map(quoted, keys))
         return f"""\
--- For the administrator of {self.target.url}: {len(keys)} records that were corrected after they were published.
+-- For the administrator of {self.target.url}: {count_of(len(keys), "record")} corrected after publishing.
 -- They are sent once more; plugins report months before the previous one again only when they are asked to.
 BEGIN;
 DELETE FROM auditor_accounting WHERE record_id IN (

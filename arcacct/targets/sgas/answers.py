@@ -31,6 +31,21 @@ def classify_sgas(status: int, headers: Mapping[str, str], body: bytes, sent_ids
     return answer._replace(about_credentials=about_credentials, about_group=status == 406)
 
 
+def classify_probe(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
+    """
+    Judge what it answered to a GET where records are posted: 405 says that this is the place, and that we got there.
+
+    nginx before it wants our certificate, and answers 400 to one that it cannot verify.
+    """
+    if status == 405:
+        return Answer(Kind.ACCEPTED, 405)
+    said = words(body)
+    answer = by_status(status, headers, said, _ADVICE_SGAS)
+    if answer.kind == Kind.TOO_LARGE:
+        answer = answer._replace(kind=Kind.WE_ARE_REFUSED, advice=_ADVICE_SGAS[None])
+    return answer._replace(about_credentials=status in {400, 401, 403} and "certificate" in said.lower())
+
+
 # PostgreSQL's and psycopg2's words for what passes by itself: a lost connection, a deadlock, two inserts at once.
 _SGAS_TRANSIENT = re.compile(
     r"(?i)OperationalError|deadlock detected|duplicate key value|unique constraint|could not serialize"

@@ -20,6 +20,7 @@ from arcacct.targets.xml import now_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from arcacct.publishing.probing import Probe
     from arcacct.publishing.session import Patience
 
 _SUFFIX_DIGITS = 12
@@ -105,6 +106,13 @@ class SGASPlug(Plug):
         from arcacct.targets.sgas.sending import SGASSender  # noqa: PLC0415  HTTP is slow to import
 
         return SGASSender(self.target, patience)
+
+    def probes(self) -> tuple[Probe, ...]:
+        from arcacct.publishing.probing import Probe  # noqa: PLC0415  HTTP is slow to import
+        from arcacct.targets.sgas.answers import classify_probe  # noqa: PLC0415
+
+        shows = "it verifies our certificate; whether it grants jobinsert to it, the first record will show"
+        return (Probe("server", self.target.url, classify_probe, shows),)
 
     def corrections(self, con: Connection) -> str:
         from arcacct.publishing.held import outdated  # noqa: PLC0415  asked for once a year

@@ -1,0 +1,239 @@
+"""
+The launcher that A-REX calls: is it there, is it safe to be run by root, and is it quick enough?
+
+It is run with the state DELETED, of which neither launcher nor hook records anything, with a control directory and
+spools that are made for it and thrown away: nothing of the site is touched, however it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+import psutil
+
+from arcacct.asking.doctor.verdict import CONF, ERROR, OK, UNTOLD, WARNING, Site, Verdict, user_name
+from arcacct.conf.callouts import Callout, callouts
+from arcacct.conf.places import DEADLINE_S
+from arcacct.db.place import spools
+from arcacct.errors import ArcacctError, TargetBusy
+from arcacct.files.foreign import open_parent
+
+_LARGEST = 64 * 1024
+_SETTING = re.compile(r"(?m)^(record|spool|fallback|limit)=(?:\$\{ARCACCT_[A-Z_]+:-([^}\n]*)\}|([^\s;&|$]*))[ \t]*$")
+_LONGEST_COMPLAINT = 300
+_MOST_S = 60.0
+
+
+class Launcher(NamedTuple):
+    """What a launcher of ours has at its beginning; empty: as it comes, or another program."""
+
+    record: str = ""
+    spool: str = ""
+    fallback: str = ""
+    limit_s: float | None = None
+
+
+def settings_of(program: str) -> Launcher:
+    """The lines that an administrator may have edited. (A-REX's environment may say otherwise; it hardly does.)"""
+    try:
+        with open(program, encoding="utf-8", errors="replace") as file:
+            text = file.read(_LARGEST)
+    except OSError:
+        return Launcher()
+    if "arcacct-hook CONTROLDIR" not in text:
+        return Launcher()
+    found = {name: (default or plain).strip("'\"") for name, default, plain in _SETTING.findall(text)}
+    limit = found.get("limit", "")
+    return Launcher(
+        found.get("record", ""),
+        found.get("spool", ""),
+        found.get("fallback", ""),
+        float(limit) if limit.isdigit() else None,
+    )
+
+
+def launcher(site: Site) -> Iterator[Verdict]:
+    """Each program that our callouts name."""
+    for program in dict.fromkeys(one.program for one in callouts(site.conf)):
+        lines = [one for one in callouts(site.conf) if one.program == program]
+        wrong = _unsafe(site, program)
+        if wrong is not None:
+            yield wrong
+            continue
+        found = settings_of(program)
+        yield from _settings(site, program, found, lines)
+        unsafe = _unsafe(site, found.record, "what the launcher starts (record=)") if found.record else None
+        if unsafe is not None:
+            yield unsafe
+        else:
+            yield _run(site, program, lines)
+        if os.path.realpath(program).startswith(os.path.join(sys.prefix, "")):
+            yield Verdict(
+                "launcher",
+                WARNING,
+                f"{program} is inside of the Python environment: while that is upgraded it is away, and each job fails",
+                "copy etc/arcacct-hook to /usr/local/libexec, and name that in the callouts",
+            )
+
+
+def _unsafe(site: Site, program: str, what: str = "the launcher") -> Verdict | None:
+    """Why a program cannot be run, or may not be; ``None``: it may."""
+    fails = "A-REX fails each job whose callout cannot be started"
+    if not program.startswith("/"):
+        return _error(f"{program}: {what} is named without its whole path", "write the path from / on")
+    try:
+        status = os.stat(program)
+    except OSError as problem:
+        reason = (problem.strerror or "").lower()
+        advice = "put etc/arcacct-hook there by mv, or mend the path"
+        return _error(f"{program}: {what} cannot be found ({reason}): {fails}", advice)
+    if not stat.S_ISREG(status.st_mode) or not status.st_mode & 0o111:
+        return _error(f"{program}: {what} is no program that can be started: {fails}", f"chmod 755 {program}")
+    if status.st_uid not in (0, os.geteuid()):
+        return _of_another(site, program, what, status.st_uid)
+    try:
+        folder, _name = open_parent(os.path.realpath(program))
+        with folder:
+            sure = folder.sure
+    except (OSError, ArcacctError):
+        sure = False
+    if not sure or status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and status.st_gid != status.st_uid):
+        detail = f"{program}: others than root can exchange {what}, on the way to it or in its place; it was not run"
+        return _error(detail, f"chmod go-w {program} and each directory above it")
+    return None
+
+
+def _of_another(site: Site, program: str, what: str, uid: int) -> Verdict:
+    owner = user_name(uid)
+    if uid == _user_of_arex(site):
+        detail = f"{program} belongs to {owner}, as whom A-REX runs; as {user_name(os.geteuid())} it was not run"
+        return Verdict("launcher", UNTOLD, detail, f"run `arcacct doctor` as {owner}")
+    detail = f"{program}: {what} belongs to {owner}, who decides what A-REX runs with its own rights; it was not run"
+    return _error(detail, f"chown root {program}, when you have seen what is in it")
+
+
+def _error(detail: str, advice: str) -> Verdict:
+    return Verdict("launcher", ERROR, detail, advice, CONF)
+
+
+def _user_of_arex(site: Site) -> int | None:
+    try:
+        return None if site.here is None else os.stat(site.here.controldir).st_uid
+    except OSError:
+        return None
+
+
+def _settings(site: Site, program: str, found: Launcher, lines: list[Callout]) -> Iterator[Verdict]:
+    """Whether launcher, callouts and arcacct.conf agree."""
+    here = site.here
+    if found.fallback and here is not None and found.fallback != here.spool_fallback:
+        yield Verdict(
+            "launcher",
+            ERROR,
+            f"{program} spools in {found.fallback} (fallback=) when the disk is full, and no sweep looks there",
+            f"write spool_fallback={found.fallback} into [arcacct]",
+            CONF,
+        )
+    if found.spool and here is not None and found.spool not in spools(here):
+        yield Verdict(
+            "launcher",
+            ERROR,
+            f"{program} spools in {found.spool} (spool=), and no sweep looks there",
+            "empty spool= in the launcher: then it is below the control directory",
+            CONF,
+        )
+    times = [float(text) for one in lines if re.fullmatch(r"[0-9.]+", text := one.option("timeout", ""))]
+    deadline_s = _deadline_s(site)
+    if found.limit_s is not None and not deadline_s < found.limit_s < min(times, default=_MOST_S):
+        yield Verdict(
+            "launcher",
+            WARNING,
+            f"{program} kills the hook after {found.limit_s:g} s (limit=), which is not between its deadline of "
+            f"{deadline_s:g} s and the callout's timeout",
+            "choose deadline < limit < timeout, as 5 < 8 < 10",
+        )
+
+
+def _deadline_s(site: Site) -> float:
+    return DEADLINE_S if site.here is None else site.here.deadline_s
+
+
+class _Ran(NamedTuple):
+    """How a launcher ended."""
+
+    code: int | None
+    """``None``: not in time."""
+    said: str
+    took_s: float
+
+
+def _run(site: Site, program: str, lines: list[Callout]) -> Verdict:
+    deadline_s = _deadline_s(site)
+    command = [program, *(word for word in lines[0].arguments if word == "spool-only")]
+    anew = "copy etc/arcacct-hook there anew, by mv"
+    try:
+        ran = _ran(command, min(deadline_s, site.limit_s))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        detail = f"{program} cannot be started ({reason}): A-REX fails each job"
+        return Verdict("launcher", ERROR, detail, anew, CONF)
+    if ran.code is None:
+        is_over = ran.took_s >= deadline_s
+        exit_code = CONF if is_over else TargetBusy.exit_code
+        within = f"its deadline of {deadline_s:g} s" if is_over else f"{site.limit_s:g} s"
+        detail = f"{program} did not end within {within}, with nothing to record"
+        advice = f"run `{' '.join(command)} /tmp doctor DELETED` and see what holds it up"
+        return Verdict("launcher", ERROR if is_over else UNTOLD, detail, advice, exit_code)
+    if ran.code:
+        detail = f"{program} ends with {ran.code}, and A-REX takes that for a failure: {ran.said or 'it says nothing'}"
+        return Verdict("launcher", ERROR, detail, anew, CONF)
+    if ran.said:
+        advice = "mend record= in the launcher, or the environment it names: until then all events wait for the sweep"
+        return Verdict("launcher", ERROR, f"{program} cannot record: {ran.said}", advice, CONF)
+    if ran.took_s > deadline_s / 2:
+        detail = f"{program} took {ran.took_s:.1f} s with nothing to record; its deadline is {deadline_s:g} s"
+        return Verdict("launcher", WARNING, detail, "see what the host is busy with, or use spool-only")
+    return Verdict("launcher", OK, f"{program} ran in {ran.took_s:.2f} s; its deadline is {deadline_s:g} s")
+
+
+def _ran(command: list[str], limit_s: float) -> _Ran:
+    """Run a launcher as A-REX does, with a control directory and spools of the moment. Raises OSError."""
+    with tempfile.TemporaryDirectory(prefix="arcacct-doctor-") as folder:
+        control, spool = os.path.join(folder, "control"), os.path.join(folder, "spool")
+        os.mkdir(control)
+        begun = time.monotonic()
+        with subprocess.Popen(
+            [*command, control, "doctor", "DELETED"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={"PATH": "/usr/bin:/bin", "ARCACCT_SPOOL": spool, "ARCACCT_SPOOL_FALLBACK": spool},
+            cwd="/",
+            start_new_session=True,
+        ) as process:
+            try:
+                _out, said = process.communicate(timeout=limit_s)
+            except subprocess.TimeoutExpired:
+                _kill(process)
+                return _Ran(None, "", time.monotonic() - begun)
+        words = " ".join(said.decode("utf-8", "replace").split())
+        return _Ran(process.returncode, words[:_LONGEST_COMPLAINT], time.monotonic() - begun)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """The launcher and what it has started, of which `timeout` makes a group of its own."""
+    with suppress(psutil.Error):
+        for one in psutil.Process(process.pid).children(recursive=True):
+            with suppress(psutil.Error):
+                one.kill()
+    process.kill()
+    process.communicate()

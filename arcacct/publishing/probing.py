@@ -1,0 +1,83 @@
+"""Questions to a receiver that change nothing there: is it there, is it who it says, does it know us?"""
+
+from __future__ import annotations
+
+import email.utils
+import socket
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from arcacct.conf.targets import Transport
+from arcacct.publishing.answers import Answer
+from arcacct.publishing.connection import Unusable, place_of
+from arcacct.publishing.session import Judge, Patience, Request, session_to
+
+_LONGEST_DATE = 100
+
+
+class Probe(NamedTuple):
+    """One question, a GET without a body; of a kind of target (`plug.Plug.probes`)."""
+
+    what: str
+    """What it asks for, as a word for people: ``server``, ``token``, ..."""
+    url: str
+    judge: Judge
+    """What an answer means: ACCEPTED, or why not. What it notes of a secret it hides (`secrecy.keep`)."""
+    shows: str
+    """What is known after a good answer, and what is not."""
+
+
+class Heard(NamedTuple):
+    """What came of it."""
+
+    answer: Answer
+    ahead_s: int | None
+    """How far this host's clock is ahead of the receiver's (its Date header), seconds; ``None``: it did not say."""
+
+
+def ask(transport: Transport, probe: Probe, limit_s: float) -> Heard:
+    """
+    Put one question, once, over the connection that messages would take; done after ``limit_s`` at the latest.
+
+    (But for the resolver, which nobody can interrupt.) Raises CredentialError and ConfigError as `session_to`.
+    """
+    apart: list[int] = []
+
+    def judge(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
+        for name, value in headers.items():
+            if name.lower() == "date" and (date_s := _seconds(value[:_LONGEST_DATE])) is not None:
+                apart.append(int(time.time()) - date_s)
+        return probe.judge(status, headers, body)
+
+    patience = Patience(
+        min(transport.connect_timeout_s, limit_s), min(transport.timeout_s, limit_s), limit_s, backoff_s=()
+    )
+    session = session_to(transport, patience, in_clear=probe.url.startswith("http://"))
+    try:
+        answer = session.exchange(Request("GET", probe.url, {}), judge)
+    finally:
+        session.close()
+    return Heard(answer, apart[-1] if apart else None)
+
+
+def addresses(transport: Transport, url: str) -> tuple[str, list[str]]:
+    """
+    The host that is connected to, a proxy's if there is one, and its addresses.
+
+    Raises OSError when it has none, ValueError for what is no URL.
+    """
+    try:
+        place, _path = place_of(transport.proxy or url, ("http", "https"))
+    except Unusable:
+        raise ValueError("no URL that can be connected to") from None
+    found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
+    return place.host, list(dict.fromkeys(str(address[0]) for *_how, address in found))
+
+
+def _seconds(date: str) -> int | None:
+    try:
+        return int(email.utils.parsedate_to_datetime(date).timestamp())
+    except (TypeError, ValueError, OverflowError, LookupError):
+        # Python's parser lets numbers through that no date has.
+        return None

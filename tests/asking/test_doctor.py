@@ -1,0 +1,843 @@
+"""`arcacct doctor`: a site in order, and each thing that can be wrong before it goes live."""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import psutil
+import pytest
+from clinic import ALL, APEL, AUDITOR, DAY_S, OPTIONS, SGAS, Clinic
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from in_process import said
+from other_users import acting_as, public_dir
+from scripted_receiver import ScriptedReceiver, server_context
+
+import arcacct.cli.doctor as command
+from arcacct.asking import doctor
+from arcacct.asking.doctor.databases import days_left, mount_of, room
+from arcacct.asking.doctor.verdict import ERROR, OK, UNTOLD, WARNING, Process, Site, Verdict
+from arcacct.db import opening
+from arcacct.sandbox import Sandbox, authority
+
+__all__ = ["public_dir"]
+
+
+@pytest.fixture(scope="module")
+def box(tmp_path_factory) -> Iterator[Sandbox]:
+    """Receivers for all of these tests: none of them may be sent anything."""
+    with Sandbox(str(tmp_path_factory.mktemp("box"))) as running:
+        yield running
+        received = pathlib.Path(running.received)
+        assert [path for path in received.rglob("*") if path.is_file()] == []
+
+
+@pytest.fixture
+def clinic(tmp_path) -> Clinic:
+    """A site that records and has no target."""
+    return Clinic(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def anybodys(tmp_path_factory) -> Clinic:
+    """One for the tests that break its configuration or its launcher alone."""
+    return Clinic(tmp_path_factory.mktemp("clinic"))
+
+
+@pytest.fixture
+def mended(anybodys) -> Clinic:
+    """The same, in order again."""
+    anybodys.in_order()
+    return anybodys
+
+
+@pytest.fixture
+def live(tmp_path, box) -> Clinic:
+    """A site that has everything."""
+    box.faults.clear()
+    made = Clinic(tmp_path, box, ALL)
+    made.live()
+    return made
+
+
+def about(found: list[Verdict], what: str) -> Verdict:
+    """The one verdict on a thing that is not ok."""
+    (one,) = [one for one in found if one.what == what and one.verdict != OK]
+    return one
+
+
+def test_a_site_in_order(live, box) -> None:
+    """Nothing but ok, from the ground up; the receivers were asked, and were sent nothing."""
+    asked = box.servers["sgas"].requests
+    before = contents(live.control)
+
+    found = live.verdicts(offline=False)
+
+    assert [one.text for one in found if one.verdict != OK] == []
+    assert {one.exit_code for one in found} == {0}
+    names = list(dict.fromkeys(one.what for one in found))
+    assert names.index("configuration") < names.index("launcher") < names.index("database") < names.index("targets")
+    assert names[-8:] == [
+        *("apel:a name", "apel:a server", "apel:a server clock", "apel:a token", "apel:a token clock"),
+        *("auditor:r name", "auditor:r server", "auditor:r server clock"),
+    ]
+    assert box.servers["sgas"].requests == asked + 1
+    assert contents(live.control) == before
+
+
+def contents(folder: pathlib.Path) -> dict[str, bytes]:
+    """Every file below, but for what SQLite makes of any database that is looked at."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path): path.read_bytes() for path in files if not path.name.endswith(("-wal", "-shm"))}
+
+
+def test_offline_asks_nobody(live, box) -> None:
+    """No connection and no name; that the receivers were not asked is said."""
+    asked = [server.connections for server in box.servers.values()]
+
+    found = live.verdicts(offline=True)
+
+    assert [one.what for one in found if one.verdict != OK] == ["receivers"]
+    assert about(found, "receivers").verdict == UNTOLD
+    assert [server.connections for server in box.servers.values()] == asked
+
+
+def line_without_options(site: Clinic) -> None:
+    site.lines[2] = f"statecallout=SUBMIT {site.launcher} %C %I %S"
+
+
+def line_that_fails_jobs(site: Clinic) -> None:
+    site.lines[2] = f"statecallout=SUBMIT timeout=10,onfailure=fail,ontimeout=log {site.launcher} %C %I %S"
+
+
+def line_with_other_arguments(site: Clinic) -> None:
+    site.lines[2] = f"statecallout=SUBMIT {OPTIONS} {site.launcher} %I %S"
+
+
+def no_callouts(site: Clinic) -> None:
+    site.lines = []
+
+
+def no_callout_for_the_end(site: Clinic) -> None:
+    site.lines.pop()
+
+
+def callout_twice(site: Clinic) -> None:
+    site.lines.append(site.lines[0])
+
+
+def callout_for_no_state(site: Clinic) -> None:
+    site.lines.append(f"statecallout=RUNNING {OPTIONS} {site.launcher} %C %I %S")
+
+
+def jura(site: Clinic) -> None:
+    site.lines += ["[arex/jura]", "[arex/jura/apel:b]", "targeturl=https://msg.example.org", "gocdb_name=S"]
+
+
+def misspelt(site: Clinic) -> None:
+    site.ours = "settel=1\n"
+
+
+def same_receiver_twice(site: Clinic) -> None:
+    site.targets = "".join(
+        f"[arcacct/directory:{name}]\npath={site.path}\ngocdb_name=S\napel_messages={kind}\n"
+        for name, kind in (("one", "individual"), ("two", "summaries"))
+    )
+
+
+def arex_writes_the_file(site: Clinic) -> None:
+    site.ours = f"database={site.control}/accounting/accounting.db\n"
+
+
+BROKEN_TEXTS = {
+    line_without_options: ("callouts", ERROR, "has no options between state and program", 78),
+    line_that_fails_jobs: ("callouts", WARNING, "would fail the user's job", 0),
+    line_with_other_arguments: ("callouts", ERROR, "end it with %C %I %S", 78),
+    no_callouts: ("callouts", WARNING, "none: A-REX tells arcacct nothing", 0),
+    no_callout_for_the_end: ("callouts", WARNING, "there is none for FINISHED", 0),
+    callout_twice: ("callouts", WARNING, "is the second for ACCEPTED", 0),
+    callout_for_no_state: ("callouts", ERROR, "RUNNING is no state", 78),
+    jura: ("jura-ng", ERROR, "would publish beside arcacct", 78),
+    misspelt: ("configuration", ERROR, "did you mean settle?", 78),
+    same_receiver_twice: ("configuration", ERROR, "goes to the same receiver as directory:one", 78),
+    arex_writes_the_file: ("configuration", ERROR, "that is the file A-REX writes", 78),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN_TEXTS, ids=lambda broken: broken.__name__)
+def test_what_is_wrong_with_the_text(mended, broken) -> None:
+    """Each mistake in arc.conf or arcacct.conf is a line with what to do, whatever else can still be looked at."""
+    what, verdict, words, exit_code = BROKEN_TEXTS[broken]
+    broken(mended)
+    mended.configure()
+
+    one = about(mended.verdicts(), what)
+
+    assert (one.verdict, one.exit_code) == (verdict, exit_code)
+    assert words in one.text
+    assert one.advice
+
+
+def test_callouts_of_the_other_version(clinic) -> None:
+    """A-REX 7, known by the database that it writes, has one state more; A-REX 6 does not start with a line for it."""
+    (clinic.control / "accounting" / "accounting_v2.db").touch()
+    assert "none for INLRMS" in about(clinic.verdicts(), "callouts").detail
+
+    clinic.lines.append(f"statecallout=INLRMS {OPTIONS} {clinic.launcher} %C %I %S")
+    clinic.configure()
+    assert [one.verdict for one in clinic.verdicts() if one.what == "callouts"] == [OK]
+
+    (clinic.control / "accounting" / "accounting_v2.db").rename(clinic.control / "accounting" / "accounting.db")
+    assert "and does not start with that" in about(clinic.verdicts(), "callouts").detail
+
+
+def test_a_site_without_a_target(mended) -> None:
+    """Nothing is wrong with recording alone, but it is said."""
+    found = mended.verdicts()
+    assert "nothing is published" in about(found, "targets").detail
+    assert [about(found, what).verdict for what in ("targets", "certificate")] == [WARNING, UNTOLD]
+
+
+def test_jura_that_may_publish_too(mended) -> None:
+    """With allow_jura it is a warning that names the targets."""
+    jura(mended)
+    mended.ours = "allow_jura=yes\n"
+    mended.configure()
+
+    one = about(mended.verdicts(), "jura-ng")
+
+    assert (one.verdict, "arex/jura/apel:b" in one.detail) == (WARNING, True)
+
+
+def missing(site: Clinic) -> None:
+    site.launcher.unlink()
+
+
+def not_executable(site: Clinic) -> None:
+    site.launcher.chmod(0o644)
+
+
+def no_program(site: Clinic) -> None:
+    site.put("this is no program\n")
+    site.launcher.write_bytes(b"\x7fELF and no more")
+
+
+def failing(site: Clinic) -> None:
+    site.put("#!/bin/sh\nexit 3\n")
+
+
+def slow(site: Clinic) -> None:
+    site.ours = "deadline=1\n"
+    site.put("#!/bin/sh\nexec sleep 60\n")
+
+
+def hanging(site: Clinic) -> None:
+    program = site.path / "libexec" / "arcacct-record"
+    program.write_text("#!/bin/sh\nsleep 3600\n")
+    program.chmod(0o755)
+    site.ours = "deadline=1\n"
+    site.install(record=str(program))
+
+
+def without_its_environment(site: Clinic) -> None:
+    site.install(record="/nonexistent/bin/arcacct-record")
+
+
+def with_a_broken_environment(site: Clinic) -> None:
+    program = site.path / "libexec" / "arcacct-record"
+    program.write_text("#!/bin/sh\necho no module named arcacct >&2\nexit 1\n")
+    program.chmod(0o755)
+    site.install(record=str(program))
+
+
+def open_to_all(site: Clinic) -> None:
+    site.launcher.chmod(0o777)
+
+
+def in_a_folder_open_to_all(site: Clinic) -> None:
+    site.launcher.parent.chmod(0o777)
+
+
+def with_a_fallback_of_its_own(site: Clinic) -> None:
+    site.install(fallback="/var/spool/elsewhere")
+
+
+def with_a_spool_of_its_own(site: Clinic) -> None:
+    site.install(spool="/var/spool/elsewhere")
+
+
+def with_a_limit_above_the_timeout(site: Clinic) -> None:
+    site.install(limit="30")
+
+
+BROKEN_LAUNCHERS = {
+    missing: (ERROR, "cannot be found (no such file or directory): A-REX fails each job"),
+    not_executable: (ERROR, "is no program that can be started"),
+    no_program: (ERROR, "cannot be started (Exec format error)"),
+    failing: (ERROR, "ends with 3, and A-REX takes that for a failure"),
+    slow: (ERROR, "did not end within its deadline of 1 s"),
+    hanging: (ERROR, "did not end within its deadline of 1 s"),
+    without_its_environment: (ERROR, "/nonexistent/bin/arcacct-record: what the launcher starts (record=)"),
+    with_a_broken_environment: (ERROR, "cannot record: no module named arcacct"),
+    open_to_all: (ERROR, "others than root can exchange the launcher"),
+    in_a_folder_open_to_all: (ERROR, "others than root can exchange the launcher"),
+    with_a_fallback_of_its_own: (ERROR, "write spool_fallback=/var/spool/elsewhere"),
+    with_a_spool_of_its_own: (ERROR, "spools in /var/spool/elsewhere (spool=), and no sweep looks there"),
+    with_a_limit_above_the_timeout: (WARNING, "choose deadline < limit < timeout"),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN_LAUNCHERS, ids=lambda broken: broken.__name__)
+def test_what_is_wrong_with_the_launcher(mended, broken) -> None:
+    """It is told before A-REX fails a job by it, and nothing of the site is written meanwhile."""
+    verdict, words = BROKEN_LAUNCHERS[broken]
+    broken(mended)
+    mended.configure()
+    before = contents(mended.control)
+
+    one = about(mended.verdicts(), "launcher")
+
+    assert (one.verdict, one.exit_code) == (verdict, 78 if verdict == ERROR else 0)
+    assert words in one.text
+    assert contents(mended.control) == before
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o777], ids=["safe", "unsafe"])
+def test_what_others_can_exchange_is_not_run(mended, tmp_path, mode) -> None:
+    """The doctor is run by root: it starts nothing that another user may have put there."""
+    mended.put(f"#!/bin/sh\ntouch {tmp_path}/was-run\n", mode)
+
+    mended.verdicts()
+
+    assert (tmp_path / "was-run").exists() == (mode == 0o755)
+
+
+def test_what_a_launcher_that_hangs_has_started_is_ended(mended) -> None:
+    """It has groups of processes of its own; none of them is left."""
+    hanging(mended)
+    mended.configure()
+
+    mended.verdicts()
+
+    assert [one.pid for one in psutil.Process().children(recursive=True) if "sleep" in one.name()] == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
+def test_a_launcher_of_another_user(clinic) -> None:
+    """Who owns it decides what A-REX's user runs; if it is that user, the doctor has to be run as he."""
+    os.chown(clinic.launcher, 65534, 65534)
+    one = about(clinic.verdicts(), "launcher")
+    assert (one.verdict, "belongs to nobody" in one.text) == (ERROR, True)
+    os.chown(clinic.control, 65534, 65534)
+    one = about(clinic.verdicts(), "launcher")
+    assert (one.verdict, one.advice) == (UNTOLD, "run `arcacct doctor` as nobody")
+
+
+def other_key(site: Clinic, box: Sandbox) -> None:
+    host = site.path / "host"
+    key = ec.generate_private_key(ec.SECP256R1())
+    form, encoding = serialization.PrivateFormat.PKCS8, serialization.Encoding.PEM
+    (host / "hostkey.pem").write_bytes(key.private_bytes(encoding, form, serialization.NoEncryption()))
+
+
+def key_for_all(site: Clinic, box: Sandbox) -> None:
+    (site.path / "host" / "hostkey.pem").chmod(0o644)
+
+
+def ends(days: float, site: Clinic, box: Sandbox) -> None:
+    now = int(time.time())
+    end = now + int(days * DAY_S) + 3600
+    box.authority.issue(
+        "ce.example.org", not_before=now - 99 * DAY_S, not_after=end, directory=str(site.path / "host"), rsa_key=False
+    )
+
+
+def no_certificate(site: Clinic, box: Sandbox) -> None:
+    (site.path / "host" / "hostcert.pem").unlink()
+
+
+def no_authorities(site: Clinic, box: Sandbox) -> None:
+    (site.path / "empty").mkdir()
+    site.common = f"x509_cert_dir={site.path}/empty\n"
+
+
+def stale_list(site: Clinic, box: Sandbox) -> None:
+    folder = site.path / "certificates"
+    shutil.copytree(box.ca_dir, folder)
+    name = next(one.name for one in folder.iterdir())
+    key, then = ec.generate_private_key(ec.SECP256R1()), dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+    builder = x509.CertificateRevocationListBuilder().issuer_name(box.authority.certificate.subject)
+    builder = builder.last_update(then).next_update(then + dt.timedelta(30))
+    (folder / f"{name[:8]}.r0").write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    site.common = f"x509_cert_dir={folder}\n"
+
+
+BROKEN_CREDENTIALS: dict[str, tuple[Callable[[Clinic, Sandbox], None], str, str, str, int]] = {
+    "key of another": (other_key, "key", ERROR, "is not the key of", 77),
+    "key for all": (key_for_all, "key", WARNING, "chmod 600", 0),
+    "expired": (functools.partial(ends, -2), "certificate", ERROR, "expired at", 77),
+    "an hour left": (functools.partial(ends, 0.04), "certificate", ERROR, "within a day", 77),
+    "ten days left": (functools.partial(ends, 10), "certificate", WARNING, "order a new host certificate", 0),
+    "three weeks left": (functools.partial(ends, 21), "certificate", WARNING, "in 21 days; order the next one", 0),
+    "no certificate": (no_certificate, "certificate", ERROR, "cannot be read", 77),
+    "no CAs": (no_authorities, "CA directory", ERROR, "has no CA certificate under a hashed name", 78),
+    "stale CRL": (stale_list, "CRLs", WARNING, "run fetch-crl", 0),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_CREDENTIALS)
+def test_what_is_wrong_with_credentials(tmp_path, box, name) -> None:
+    """Certificate, key and CAs, each as a file that is really so."""
+    broken, what, verdict, words, exit_code = BROKEN_CREDENTIALS[name]
+    site = Clinic(tmp_path, box, SGAS)
+    broken(site, box)
+    site.configure()
+
+    one = about(site.verdicts(), what)
+
+    assert (one.verdict, one.exit_code) == (verdict, exit_code)
+    assert words in one.text
+
+
+def test_the_dn_is_told_as_each_receiver_has_it(live) -> None:
+    """In the order of the certificate for APEL, and as nginx hands it to SGAS."""
+    (one,) = [one for one in live.verdicts() if one.what == "DN"]
+    assert "/DC=org/DC=example/O=Sandbox/CN=ce.example.org" in one.text
+    assert "CN=ce.example.org,O=Sandbox,DC=example,DC=org" in one.text
+
+
+def expired_at_the_receiver(site: Clinic, box: Sandbox) -> None:
+    ends(-2, site, box)
+
+
+def of_another_authority(site: Clinic, box: Sandbox) -> None:
+    authority.create(str(site.path / "other")).issue("ce.example.org", directory=str(site.path / "host"))
+
+
+def not_registered(site: Clinic, box: Sandbox) -> None:
+    box.authority.issue("stranger.example.org", directory=str(site.path / "host"), rsa_key=False)
+
+
+def trusts_another_authority(site: Clinic, box: Sandbox) -> None:
+    site.common = f"x509_cert_dir={authority.create(str(site.path / 'other')).ca_dir}\n"
+
+
+def nobody_there(site: Clinic, box: Sandbox) -> None:
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        site.targets = f"[arex/jura/sgas:s]\ntargeturl=https://localhost:{free.getsockname()[1]}/sgas\n"
+
+
+def no_such_name(site: Clinic, box: Sandbox) -> None:
+    site.targets = "[arex/jura/sgas:s]\ntargeturl=https://sgas.invalid/sgas\n"
+
+
+def another_path(site: Clinic, box: Sandbox) -> None:
+    site.targets = "[arex/jura/sgas:s]\ntargeturl={sgas}/elsewhere\n"
+
+
+def no_answer(site: Clinic, box: Sandbox) -> None:
+    box.faults.slow("sgas", 30)
+
+
+def hangs_up(site: Clinic, box: Sandbox) -> None:
+    box.faults.drop("sgas")
+
+
+def is_down(site: Clinic, box: Sandbox) -> None:
+    box.faults.answer("ams", 503, "down")
+
+
+BROKEN_WAYS = {
+    expired_at_the_receiver: (SGAS, "sgas:s server", "SSL certificate error", 77),
+    of_another_authority: (APEL, "apel:a token", "our certificate is refused", 77),
+    not_registered: (APEL, "apel:a token", "register the exact subject", 69),
+    trusts_another_authority: (AUDITOR, "auditor:r server", "its certificate cannot be verified", 69),
+    nobody_there: (SGAS, "sgas:s server", "connection refused", 75),
+    no_such_name: (SGAS, "sgas:s name", "the name cannot be resolved", 75),
+    another_path: (SGAS, "sgas:s server", "check targeturl", 69),
+    no_answer: (SGAS, "sgas:s server", "no whole answer within 1 s", 75),
+    hangs_up: (SGAS, "sgas:s server", "closed without an answer", 75),
+    is_down: (APEL, "apel:a server", "HTTP 503: down", 75),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN_WAYS, ids=lambda broken: broken.__name__)
+def test_what_is_wrong_with_the_way(tmp_path, box, broken) -> None:
+    """What a receiver, or the way to it, says to us is told before any record is sent."""
+    targets, what, words, exit_code = BROKEN_WAYS[broken]
+    box.faults.clear()
+    site = Clinic(tmp_path, box, targets)
+    broken(site, box)
+    site.configure()
+
+    one = about(site.verdicts(offline=False, question_s=1.0 if broken is no_answer else 10.0), what)
+
+    assert (one.verdict, one.exit_code) == (ERROR, exit_code), one
+    assert words in one.text
+    box.faults.clear()
+
+
+def test_a_receiver_with_the_certificate_of_another(tmp_path, box) -> None:
+    """TLS stops before anything is asked there."""
+    other = box.authority.issue("localhost", hosts=("other.example.org",), directory=str(tmp_path / "o"), rsa_key=False)
+    receiver = ScriptedReceiver(server_context(other, box.authority))
+    try:
+        site = Clinic(tmp_path, box, f"[arex/jura/sgas:s]\ntargeturl=https://localhost:{receiver.port}/sgas\n")
+        one = about(site.verdicts(offline=False), "sgas:s server")
+    finally:
+        receiver.stop()
+    assert (one.exit_code, "its certificate is not for this name" in one.detail) == (69, True)
+
+
+def test_a_clock_that_differs_from_the_receivers(live, box) -> None:
+    """By the Date of its answer: a minute is a warning, five an error."""
+    for seconds, verdict in ((120, WARNING), (-600, ERROR)):
+        date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + seconds))
+        box.faults.answer("sgas", 405, headers={"Date": date})
+        one = about(live.verdicts(offline=False), "sgas:s server clock")
+        assert (one.verdict, "chronyd" in one.advice) == (verdict, True)
+        assert ("behind" if seconds > 0 else "ahead of") in one.detail
+
+
+def test_nobody_holds_the_doctor_up(live, box) -> None:
+    """A receiver that never answers is told as such when the time is over; everything else was looked at."""
+    box.faults.slow("sgas", 60)
+
+    found = live.verdicts(offline=False, limit_s=2.0, question_s=60.0)
+
+    one = about(found, "sgas:s")
+    assert (one.verdict, one.exit_code, "time limit" in one.detail) == (UNTOLD, 75, True)
+    assert [one.verdict for one in found if one.what == "apel:a token"] == [OK]
+    box.faults.clear()
+
+
+def test_a_check_that_fails_is_a_verdict(mended, monkeypatch) -> None:
+    """Whatever it raises, the others go on."""
+
+    def broken(site: Site) -> Iterator[Verdict]:
+        yield Verdict("first", OK, "told before")
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(doctor, "CHECKS", (("broken", broken), *doctor.CHECKS))
+
+    found = mended.verdicts()
+
+    assert found[0].what == "first"
+    assert (found[1].what, found[1].verdict, found[1].exit_code) == ("broken", UNTOLD, 70)
+    assert {"configuration", "database"} <= {one.what for one in found}
+
+
+@pytest.mark.parametrize(
+    ("kind", "verdict", "words"),
+    [
+        ("nfs4", ERROR, "network file system"),
+        ("tmpfs", ERROR, "gone after the next boot"),
+        ("xfs", OK, "is on xfs at /"),
+    ],
+)
+def test_the_place_of_the_database(mended, kind, verdict, words) -> None:
+    """SQLite needs a disk of this host's own, and one that outlives a boot."""
+    mended.mounted(kind)
+    (one,) = [one for one in mended.verdicts() if one.what == "place"]
+    assert (one.verdict, one.exit_code) == (verdict, 74 if verdict == ERROR else 0)
+    assert words in one.text
+
+
+def test_the_file_system_that_is_meant(tmp_path) -> None:
+    """The nearest mount above the path, blanks in names undone; of two at one place the later."""
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        "1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 8:2 / /data rw shared:1 - xfs /dev/b rw\n"
+        "3 1 8:3 / /data rw - nfs4 server:/x rw\n4 1 8:4 / /my\\040disk rw - btrfs /dev/c rw\n"
+    )
+    found = [mount_of(path, str(mounts)) for path in ("/data/arc", "/database", "/my disk/arc")]
+    assert [one.kind for one in found if one is not None] == ["nfs4", "ext4", "btrfs"]
+    assert mount_of("/", str(tmp_path / "none")) is None
+
+
+@pytest.mark.parametrize(
+    ("free_bytes", "free_files", "days", "verdict", "words"),
+    [
+        (10**11, 10**6, None, OK, "93.1 GiB free"),
+        (10**11, None, 4000, OK, "enough for years"),
+        (10**11, 10**6, 90, OK, "enough for 90 days"),
+        (10**11, 10**6, 89, WARNING, "arcacct db prune"),
+        (10**11, 10**6, 6, ERROR, "make room now"),
+        (10**8, 10**6, None, ERROR, "make room now"),
+        (10**11, 5000, 4000, WARNING, "room for 5000 files (inodes) only"),
+        (10**11, 1, 4000, ERROR, "room for 1 file (inodes) only"),
+    ],
+)
+def test_the_room_that_is_left(free_bytes, free_files, days, verdict, words) -> None:
+    """In bytes, in files and in days at the present pace."""
+    one = room("/db", free_bytes, free_files, days)
+    assert (one.verdict, one.exit_code) == (verdict, 74 if verdict == ERROR else 0)
+    assert words in one.text
+
+
+def test_how_long_the_disk_will_do(clinic) -> None:
+    """By the jobs of the last week; without any nobody knows."""
+    now = int(time.time())
+    assert days_left(clinic.here, 10**9, now) is None
+    clinic.live(jobs=7)
+    assert days_left(clinic.here, 1700 * 25, now) == 25
+    assert days_left(clinic.here, 1700 * 25, now + 8 * DAY_S) is None
+
+
+def test_no_database_yet(tmp_path) -> None:
+    """Before `db init` that is the error, with the command."""
+    site = Clinic(tmp_path)
+    shutil.rmtree(site.control / "accounting")
+    one = about(site.verdicts(), "database")
+    assert (one.verdict, one.exit_code, "`arcacct db init`" in one.advice) == (ERROR, 74, True)
+
+
+def test_no_control_directory(clinic) -> None:
+    """A directory that A-REX has not set up, or another than A-REX runs with."""
+    (clinic.path / "arched-arex.cfg").write_text(f"[arex]\ncontroldir={clinic.path}/another\n")
+    one = about(clinic.verdicts(), "control directory")
+    assert (one.exit_code, f"A-REX runs with {clinic.path}/another" in one.detail) == (78, True)
+
+    shutil.rmtree(clinic.control)
+    assert "no such control directory" in about(clinic.verdicts(), "control directory").detail
+
+
+def test_a_host_without_arex(clinic) -> None:
+    """With database= and no control directory nothing is expected of A-REX."""
+    clinic.ours = f"database={clinic.path}/db/accounting.db\n"
+    clinic.lines = []
+    clinic.processes = []
+    clinic.configure()
+    shutil.rmtree(clinic.control)
+    assert {one.what for one in clinic.verdicts() if one.verdict in (WARNING, ERROR)} == {"database", "targets"}
+
+
+def test_arex_that_does_not_run_or_writes_our_file(mended) -> None:
+    """Seen by its processes and by what they have open."""
+    mended.processes = []
+    assert about(mended.verdicts(), "A-REX").verdict == WARNING
+    mended.processes = [Process(77, ("/var/log/arc/arex.log", mended.here.database))]
+    one = about(mended.verdicts(), "A-REX")
+    assert (one.verdict, one.exit_code, "process 77" in one.detail) == (ERROR, 74, True)
+
+
+def test_a_process_of_arex_is_found(tmp_path) -> None:
+    """By the name that A-REX runs under, with the files that it has open."""
+    program = shutil.copy(shutil.which("sleep") or "/bin/sleep", tmp_path / "arched")
+    (tmp_path / "open").touch()
+    with open(tmp_path / "open", encoding="ascii") as file, subprocess.Popen([program, "60"], stdin=file) as running:
+        try:
+            # It has its name once it runs.
+            while "arched" not in pathlib.Path(f"/proc/{running.pid}/comm").read_text(encoding="ascii"):
+                time.sleep(0.01)
+            found = {one.pid: one.files for one in command.Site(load_nothing(), None).processes()}
+        finally:
+            running.kill()
+    assert str(tmp_path / "open") in found[running.pid]
+
+
+def load_nothing():
+    """A configuration that is not there."""
+    from arcacct.conf.parser import Conf
+
+    return Conf("/nonexistent/arc.conf", "/nonexistent/arcacct.conf")
+
+
+def test_records_that_nobody_of_us_wrote(live) -> None:
+    """A-REX, set to the same file, leaves records without what ours have."""
+    with closing(opening.open_accounting(live.here)) as con, opening.writing(con, live.here):
+        con.execute("DELETE FROM StatusFiles")
+    one = about(live.verdicts(), "database")
+    assert (one.exit_code, "3 of the newest records" in one.detail) == (74, True)
+
+
+def test_what_waits_in_the_spools(clinic) -> None:
+    """Old events, files that were set aside, and a spool of the launcher's own that no sweep looks at."""
+    spool = pathlib.Path(clinic.here.spool)
+    (spool / "unusable").mkdir(parents=True)
+    (spool / f"{time.time_ns()}-1-FINISHED-new").touch()
+    assert [one.verdict for one in clinic.verdicts() if one.what == "spool"] == [OK]
+
+    (spool / f"{time.time_ns() - 10**9 * 7300}-1-FINISHED-old").touch()
+    (spool / "unusable" / "torn").touch()
+    old, torn = [one for one in clinic.wrong() if one.what == "spool"]
+    assert (old.verdict, "2 events" in old.detail, "2 hours old" in old.detail) == (WARNING, True, True)
+    assert (torn.verdict, "1 file" in torn.detail) == (WARNING, True)
+
+    own = clinic.path / "own"
+    own.mkdir()
+    (own / f"{time.time_ns()}-1-FINISHED-lost").touch()
+    clinic.install(spool=str(own))
+    lost = [one for one in clinic.wrong() if one.what == "spool"][-1]
+    assert (lost.verdict, lost.exit_code, "1 event in" in lost.detail) == (ERROR, 74, True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
+def test_files_of_the_wrong_owner(clinic) -> None:
+    """A-REX runs as another user than the one who made the databases, or somebody else made the spool."""
+    os.makedirs(clinic.here.spool)
+    os.chown(clinic.here.spool, 65534, 65534)
+    assert "no event is believed" in about(clinic.verdicts(), "spool").detail
+
+    os.chown(clinic.control, 65534, 65534)
+    one = about(clinic.verdicts(), "permissions")
+    assert (one.exit_code, "chown nobody" in one.advice) == (74, True)
+    assert clinic.here.database in one.detail
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_a_user_who_may_not_look(public_dir) -> None:
+    """What he cannot see is not told as missing."""
+    site = Clinic(public_dir)
+    site.live()
+    with acting_as("nobody"):
+        found = site.verdicts()
+    one = about(found, "database")
+    assert (one.verdict, one.exit_code, "cannot be looked at by nobody" in one.detail) == (UNTOLD, 74, True)
+    assert [one.advice for one in found if "the doctor runs as nobody" in one.detail] == [
+        "run `arcacct doctor` as root"
+    ]
+    assert "db init" not in "".join(one.text for one in found)
+
+
+def test_a_hook_that_was_too_slow(clinic) -> None:
+    """While events are spooled for that, it is said; not afterwards."""
+    for ends, said_so in ((time.time() + 20, True), (time.time() - 20, False)):
+        pathlib.Path(clinic.here.breaker).write_text(f"{int(ends)}\n")
+        assert any("too slow a moment ago" in one.detail for one in clinic.wrong()) == said_so
+
+
+def test_files_that_others_can_change(clinic) -> None:
+    """A configuration or a directory that anybody may write is an error, and so is a password for all eyes."""
+    clinic.ours = "[common]\nhttp_proxy=http://me:s3cr3t-w0rd@proxy.example.org:3128\n"
+    clinic.configure()
+    assert "has a password in it" in about(clinic.verdicts(), "permissions").detail
+    clinic.conf.chmod(0o666)
+    os.chmod(clinic.here.directory, 0o777)
+    found = [one for one in clinic.wrong() if one.what == "permissions"]
+    assert [one.exit_code for one in found] == [78, 0, 74, 0]
+    assert all("chmod" in one.advice for one in found)
+
+
+@pytest.mark.parametrize(
+    ("hooks", "lines", "verdict", "words"),
+    [
+        (True, None, OK, "told of 3 of 3 jobs"),
+        (False, None, ERROR, "0 of 3 jobs"),
+        (False, slice(0, 2), UNTOLD, "some states have no callout"),
+    ],
+)
+def test_who_told_of_the_last_jobs(clinic, hooks, lines, verdict, words) -> None:
+    """Callouts that A-REX never calls are seen by the events that lack."""
+    clinic.live(hooks=hooks)
+    clinic.lines = clinic.lines[lines] if lines is not None else clinic.lines
+    clinic.configure()
+    (one,) = [one for one in clinic.verdicts() if one.what == "recording"]
+    assert (one.verdict, words in one.detail) == (verdict, True)
+
+
+def test_some_jobs_that_no_callout_told_of(clinic) -> None:
+    """More than one in ten that only the sweep has found is a warning."""
+    clinic.live(jobs=2)
+    with closing(opening.open_accounting(clinic.here)) as con, opening.writing(con, clinic.here):
+        con.execute("DELETE FROM JobEvents WHERE RecordID = 1 AND EventKey IN ('PREPARING', 'SUBMIT')")
+    one = about(clinic.verdicts(), "recording")
+    assert (one.verdict, "1 of 2 jobs" in one.detail) == (WARNING, True)
+
+
+def test_events_of_the_future(clinic) -> None:
+    """A clock that is behind the one that A-REX's events were dated by."""
+    clinic.live(ended_s=-7200)
+    one = about(clinic.verdicts(), "clock")
+    assert (one.verdict, one.exit_code) == (ERROR, 74)
+
+
+def test_a_sweep_that_never_ran(clinic) -> None:
+    """The timer was not enabled."""
+    one = about(clinic.verdicts(), "sweep")
+    assert (one.verdict, "arcacct-sweep.timer" in one.advice) == (WARNING, True)
+
+
+def test_an_old_backup(live) -> None:
+    """Of the nightly backups the last is some days old."""
+    folder = pathlib.Path(live.here.directory) / "backups"
+    for file in folder.iterdir():
+        os.utime(file, (time.time() - 5 * DAY_S,) * 2)
+    one = about(live.verdicts(), "backup")
+    assert (one.verdict, "5 days old" in one.detail) == (WARNING, True)
+
+
+@pytest.fixture
+def run(monkeypatch, capfd) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """The command, beside an A-REX that runs."""
+    for name in ("ARC_CONFIG", "ARCACCT_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(site: Clinic, *arguments: str) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(command, "Site", functools.partial(Site, **site.around))
+        return said(capfd, "--config", site.conf, "doctor", *arguments)
+
+    return run
+
+
+def test_a_line_for_each_verdict_and_the_sum(live, run, box) -> None:
+    """Text and JSON say the same; the token is in neither."""
+    text = run(live)
+    found = [Verdict(**one) for one in json.loads(run(live, "--json").stdout)]
+
+    assert (text.returncode, text.stderr) == (0, "")
+    *lines, last = text.stdout.splitlines()
+    assert last == f"{len(lines)} ok, 0 warnings, 0 errors"
+    # Of what differs from one moment to the next the names.
+    moving = ("launcher", "clock", "sweep", "backup", "space")
+    said_so = [f"{one.verdict:<14}  {one.what}: {one.text}" for one in found]
+    assert len(said_so) == len(lines)
+    for line, again, one in zip(lines, said_so, found, strict=True):
+        assert line == again or (one.what.endswith(moving) and line.split(":")[0] == again.split(":")[0])
+    assert box.token not in text.stdout
+    assert box.authn.asked >= 2
+
+
+def test_errors_decide_the_exit_code(live, run) -> None:
+    """The gravest: 78 before 77; warnings, and what was not asked, leave 0."""
+    key = live.path / "host" / "hostkey.pem"
+    key.chmod(0o644)
+    warned = run(live, "--offline")
+    assert warned.returncode == 0
+    assert warned.stdout.splitlines()[-1].endswith(" ok, 1 warning, 0 errors, 1 cannot be told")
+    key.write_text("no key")
+    assert run(live, "--offline").returncode == 77
+    live.launcher.unlink()
+    done = run(live, "--offline")
+    assert (done.returncode, ", 2 errors," in done.stdout) == (78, True)
+
+
+def test_a_configuration_that_cannot_be_read(clinic, run) -> None:
+    """That is the only verdict, in both forms."""
+    clinic.conf.unlink()
+    done, as_json = run(clinic), run(clinic, "--json")
+    assert (done.returncode, as_json.returncode) == (78, 78)
+    assert done.stdout.splitlines()[-1] == "0 ok, 0 warnings, 1 error"
+    (one,) = json.loads(as_json.stdout)
+    assert (one["verdict"], "there is no such file" in one["detail"]) == (ERROR, True)
+
+
+def test_the_password_of_a_proxy_is_never_told(live, run) -> None:
+    """Not even where the proxy cannot be reached."""
+    live.common = "http_proxy=http://me:s3cr3t-w0rd@proxy.invalid:3128\n"
+    live.configure()
+    done = run(live)
+    assert "proxy.invalid" in done.stdout
+    assert "s3cr3t" not in done.stdout + done.stderr + run(live, "--json").stdout
