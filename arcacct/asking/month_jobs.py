@@ -20,6 +20,7 @@ _TABLES = """
     CREATE TABLE Jobs (
       Number INTEGER PRIMARY KEY, JobID TEXT, RecordID INTEGER, EndTime INTEGER, VO INTEGER, Wall, Cpu, Digests BLOB);
     CREATE TABLE Seen (JobID TEXT PRIMARY KEY) WITHOUT ROWID;
+    CREATE TABLE Noted (Place TEXT, Cause TEXT, JobID TEXT);
 """
 _SENT = """
     DROP TABLE IF EXISTS Sent;
@@ -51,6 +52,19 @@ class JobSums(NamedTuple):
     def plus(self, jobs: int, wall_s: int, cpu_s: int) -> JobSums:
         """With some more."""
         return JobSums(self.jobs + jobs, self.wall_s + wall_s, self.cpu_s + cpu_s)
+
+
+class NotedJobs(NamedTuple):
+    """The jobs of a VO that a place has not, for one cause."""
+
+    vo: str | None
+    place: str
+    cause: str
+    jobs: int
+    wall_s: float
+    cpu_s: float
+    example: str
+    """The JobID of one of them."""
 
 
 class MonthJobs:
@@ -134,6 +148,34 @@ class MonthJobs:
         new = set(job_ids) - known
         self._con.executemany("INSERT INTO Seen VALUES (?)", [(job_id,) for job_id in new])
         return new
+
+    def note(self, place: str, cause: str, job_ids: Iterable[str]) -> None:
+        """Remember why a place has not got these jobs."""
+        rows = ((place, cause, job_id) for job_id in job_ids)
+        self._con.executemany("INSERT INTO Noted VALUES (?, ?, ?)", rows)
+
+    def example(self, vo: str | None) -> str:
+        """The JobID of the first job of one of `vos`."""
+        return next(self.wanted([vo])).job_id
+
+    def by_vo(self, job_ids: Iterable[str]) -> dict[str | None, int]:
+        """How many of these jobs, each counted once, each VO has."""
+        self._con.execute("CREATE TEMP TABLE Asked (JobID TEXT PRIMARY KEY) WITHOUT ROWID")
+        self._con.executemany("INSERT OR IGNORE INTO Asked VALUES (?)", ((job_id,) for job_id in job_ids))
+        rows = self._con.execute("SELECT VO, count(*) FROM Asked CROSS JOIN Jobs USING (JobID) GROUP BY VO").fetchall()
+        self._con.execute("DROP TABLE Asked")
+        names = {number: vo for vo, number in self._vos.items()}
+        return {names[vo]: count for vo, count in rows}
+
+    def noted(self) -> list[NotedJobs]:
+        """What was noted of jobs that are in the month, each of them once for a place and cause."""
+        names = {number: vo for vo, number in self._vos.items()}
+        rows = self._con.execute(
+            "SELECT VO, Place, Cause, count(*), total(Wall), total(Cpu), min(Jobs.JobID)"
+            " FROM (SELECT DISTINCT Place, Cause, JobID FROM Noted) AS Why JOIN Jobs ON Jobs.JobID = Why.JobID"
+            " GROUP BY VO, Place, Cause ORDER BY Place, Cause"
+        )
+        return [NotedJobs(names[vo], *values) for vo, *values in rows]
 
     def sent(
         self, versions: Iterable[SentVersion], unanswered: Collection[str], vos: Collection[str | None]

@@ -1,5 +1,5 @@
 """
-A CSV export of the EGI accounting portal, held against the database: by VO, in jobs or in hours.
+An export of the EGI accounting portal, held against the database: by VO, in jobs or in hours, and why they differ.
 
 The portal is the only place that tells what APEL has made of what it was sent: everything before it is a promise.
 """
@@ -7,21 +7,60 @@ The portal is the only place that tells what APEL has made of what it was sent: 
 from __future__ import annotations
 
 import csv
+import json
+import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from arcacct.asking.month_jobs import NotedJobs
 from arcacct.benchmark import FALLBACK, parsed_benchmark
 from arcacct.errors import InputError
 from arcacct.jobs.aar import UsageCell
-from arcacct.publishing.instants import Month
+from arcacct.publishing.instants import Month, month_name
 
 _NAMES_OF_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_NO_ROW = re.compile(r"\s*(total|percent(age)?|%)?\s*", re.IGNORECASE)
+_NO_ROW = re.compile(r"\s*(total|percent(age)?|%|[xy]legend|var)?\s*", re.IGNORECASE)
 _HOUR_S = 3600
 _NO_VO = "no VO"
+_ALL = "in all"
 _SHOWN = 5
+_MOST_BYTES = 50_000_000
+_TOO_MUCH = 1e18
+
+NOT_SENT = "not sent yet"
+HELD = "held"
+ASIDE = "set aside"
+FILTERED = "not selected"
+BEFORE = "before the target began"
+CHANGED = "changed since it was sent"
+LATER = "sent after the export was made"
+GONE = "sent, and no more in the database"
+SITE = "another site name"
+BENCHMARK = "another benchmark"
+LESS = "less at the portal"
+MORE = "more at the portal"
+ONLY_THERE = "at the portal only"
+NOT_THERE = "not at the portal at all"
+
+TODO = {
+    NOT_SENT: "the next `arcacct publish` sends them",
+    HELD: "`arcacct status` says why, `arcacct publish --accept-lower MONTH` sends them",
+    ASIDE: "`arcacct quarantine list` says why",
+    FILTERED: "no target that the portal counts selects this VO: see vofilter=, and `arcacct republish` then",
+    BEFORE: "`arcacct republish` sends them",
+    CHANGED: "the next `arcacct publish` sends the correction",
+    LATER: "the portal counts once a day: compare with a newer export",
+    GONE: "a correction takes them back, or `arcacct job why JOBID` tells of them",
+    SITE: "export the table of the site that gocdb_name= names",
+    BENCHMARK: "`arcacct stats --by benchmark` has what was recorded",
+    LESS: "not arrived, or not summarised yet: it takes a day, `arcacct republish` then",
+    MORE: "another CE or program of the site, or counted twice under two keys",
+    ONLY_THERE: "another CE or program of the site, or published before under another VO",
+    NOT_THERE: "sent under another VO, or a rejected message: `arcacct republish`",
+}
+"""Each cause of a difference, with what to do about it or where else to look."""
 
 
 class Export(NamedTuple):
@@ -38,14 +77,41 @@ class Export(NamedTuple):
         return sum(self.values.values())
 
 
+class Known(NamedTuple):
+    """What is known here of the way to the portal, to tell causes by."""
+
+    noted: Sequence[NotedJobs] = ()
+    """Jobs that a target has not, or no more, by VO; places are targets and causes of `TODO`."""
+    resent: Mapping[str, int] = {}
+    """By VO in small letters: jobs in what was sent (again, maybe) since the export was made."""
+    sites: Sequence[str] = ()
+    """What the site is called at the portal."""
+    unselected: Mapping[str, str] = {}
+    """By VO in small letters, that no target selects: JobID of one of its jobs."""
+    same_jobs: Sequence[str] = ()
+    """VOs in small letters whose number of jobs is the same at the portal, by another export."""
+
+
+class PortalRow(NamedTuple):
+    """A VO in an export and here; amounts are jobs, or hours."""
+
+    name: str
+    there: float | None
+    """``None``: it has no row."""
+    here: float
+    causes: tuple[str, ...]
+    """Why they differ; none: they agree."""
+
+
 class Compared(NamedTuple):
     """An export beside the database; amounts are jobs, or hours."""
 
     measure: str
     found: float
     ours: float
+    rows: list[PortalRow]
     differences: list[str]
-    """In words, one for each cause."""
+    """In words, one for each cause, with what to do."""
 
 
 MEASURES: dict[str, Callable[[UsageCell], float]] = {
@@ -56,49 +122,126 @@ MEASURES: dict[str, Callable[[UsageCell], float]] = {
 }
 """What the portal's tables can be of, normalised hours as well, and what that is of a usage cell."""
 _NORMALISED = "normalised "
+_SAME_RATIO = 0.005
 
 
-def compare_portal(path: str, month: Month, cells: Sequence[UsageCell]) -> Compared:
+def compare_portal(path: str, month: Month, cells: Sequence[UsageCell], known: Known | None = None) -> Compared:
     """
     One export beside the usage cells of the same month; raises InputError for a file that has no such table.
 
     Hours are rounded there: they agree when less than one hour is between them, for each VO.
     """
+    known = known or Known()
     table = read_portal(path, month)
-    ours: Counter[str] = Counter()
+    jobs: Counter[str] = Counter()
+    ours: dict[str, float] = {}
     for cell in cells:
         amount = MEASURES[table.measure.removeprefix(_NORMALISED)](cell)
         if table.measure.startswith(_NORMALISED):
             amount *= (parsed_benchmark(cell.benchmark) or FALLBACK).normalised(1) / 10**6
-        ours[(cell.vo or _NO_VO).casefold()] += amount  # type: ignore[assignment]
+        name = folded_vo(cell.vo)
+        ours[name] = ours.get(name, 0.0) + amount
+        jobs[name] += cell.jobs
     found = {name.casefold(): value for name, value in table.values.items()}
-    if not ours.keys() & found.keys() and ours:
-        # A table by something else, such as sites: only its sum can be compared.
-        ours, found = Counter({"in all": sum(ours.values())}), {"in all": table.total}
-    tolerance = 0.5 if table.measure == "jobs" else 1.0
-    groups: dict[str, list[str]] = {}
+    total = sum(ours.values())
+    if ours and not ours.keys() & found.keys():
+        # A table by something else, such as sites: only a sum can be compared.
+        sites = [found[site.casefold()] for site in known.sites if site.casefold() in found]
+        found = {_ALL: sum(sites) if sites else table.total}
+        rows = [_row(_ALL, found[_ALL], total, table.measure, [] if sites or not known.sites else [SITE])]
+        return Compared(table.measure, found[_ALL], total, rows, _texts(rows, known, table.measure, jobs))
+    ratio = _common_ratio(table.measure, found, ours, known)
+    rows = []
     for name in sorted(found.keys() | ours.keys()):
-        there, here = found.get(name), float(ours.get(name, 0))
-        if abs((there or 0.0) - here) < tolerance:
-            continue
-        groups.setdefault(_cause(there, here), []).append(f"{name} {there or 0:.0f}, in the database {here:.0f}")
-    causes = [
-        f"{cause}: {'; '.join(names[:_SHOWN])}{f'; and {len(names) - _SHOWN} more' if len(names) > _SHOWN else ''}"
-        for cause, names in groups.items()
-    ]
-    return Compared(table.measure, table.total, float(sum(ours.values())), causes)
+        there, here = found.get(name), ours.get(name, 0.0)
+        causes = _known_causes(name, there or 0.0, here, known)
+        if name in ratio:
+            causes = [BENCHMARK]
+        rows.append(_row(name, there, here, table.measure, causes))
+    return Compared(table.measure, table.total, total, rows, _texts(rows, known, table.measure, jobs))
+
+
+def folded_vo(vo: str | None) -> str:
+    """A VO as it is compared."""
+    return (vo or _NO_VO).casefold()
+
+
+def _row(name: str, there: float | None, here: float, measure: str, causes: Sequence[str]) -> PortalRow:
+    if abs((there or 0.0) - here) < (0.5 if measure == "jobs" else 1.0):
+        return PortalRow(name, there, here, ())
+    return PortalRow(name, there, here, tuple(causes) or (_cause(there, here),))
 
 
 def _cause(there: float | None, here: float) -> str:
+    """What the two figures alone say."""
     if there is None:
-        return (
-            "not at the portal at all (filtered by vofilter, sent under another VO, or a rejected message: `republish`)"
-        )
+        return NOT_THERE
     if not here:
-        return "at the portal only (another CE or program of the site, or published before under another VO)"
-    if there < here:
-        return "less at the portal (not arrived, set aside, or not summarised yet: it takes a day)"
-    return "more at the portal (another CE or program of the site, or counted twice under two keys)"
+        return ONLY_THERE
+    return LESS if there < here else MORE
+
+
+def _known_causes(name: str, there: float, here: float, known: Known) -> list[str]:
+    """Why a VO may have more or less at the portal than here, as far as it is known here."""
+    if name in known.unselected:
+        return [FILTERED]
+    of_vo = dict.fromkeys(one.cause for one in known.noted if folded_vo(one.vo) == name)
+    if there > here:
+        return [cause for cause in of_vo if cause in (GONE, CHANGED)]
+    found = [cause for cause in of_vo if cause != GONE]
+    return [*found, LATER] if known.resent.get(name) else found
+
+
+def _common_ratio(
+    measure: str, found: Mapping[str, float], ours: Mapping[str, float], known: Known
+) -> Mapping[str, float]:
+    """
+    The VOs whose normalised hours differ by a benchmark, each with its portion at the portal.
+
+    Their jobs are all there, as another export says; or all VOs, more than one of them, have the same portion.
+    """
+    if not measure.startswith(_NORMALISED):
+        return {}
+    ratios = {name: found[name] / ours[name] for name in found.keys() & ours.keys() if ours[name] and found[name]}
+    same = {name: ratio for name, ratio in ratios.items() if name in known.same_jobs}
+    if same:
+        return same
+    spread = max(ratios.values(), default=1.0) / min(ratios.values(), default=1.0) - 1
+    return ratios if len(ratios) > 1 and spread < _SAME_RATIO and not known.noted else {}
+
+
+def _texts(rows: Iterable[PortalRow], known: Known, measure: str, jobs: Mapping[str, int]) -> list[str]:
+    """One text for each cause: what to do, the VOs with both figures, and an example."""
+    groups: dict[str, list[str]] = {}
+    for row in rows:
+        figures = f"{row.name} {row.there or 0:.0f}, in the database {row.here:.0f}"
+        for cause in row.causes:
+            groups.setdefault(cause, []).append(figures + _example(row, cause, known, measure, jobs))
+    return [
+        f"{cause} ({TODO[cause]}): {'; '.join(names[:_SHOWN])}"
+        f"{f'; and {len(names) - _SHOWN} more' if len(names) > _SHOWN else ''}"
+        for cause, names in groups.items()
+    ]
+
+
+def _example(row: PortalRow, cause: str, known: Known, measure: str, jobs: Mapping[str, int]) -> str:
+    """How much of a difference a cause is known to make, and a job of it."""
+    if cause == FILTERED:
+        return f" (job {known.unselected[row.name]})"
+    if cause == LATER:
+        return f" (up to {known.resent[row.name]} of its {jobs.get(row.name, 0)} jobs)"
+    if cause == BENCHMARK and row.there is not None:
+        return f" ({row.there / row.here:.4f} of it)"
+    told = [one for one in known.noted if folded_vo(one.vo) == row.name and one.cause == cause]
+    if not told:
+        return ""
+    texts = []
+    for one in told:
+        count = "1 job" if one.jobs == 1 else f"{one.jobs} jobs"
+        hours = (one.cpu_s if "CPU" in measure else one.wall_s) / _HOUR_S
+        of_time = "" if measure == "jobs" else f" of {hours:.0f} {'CPU' if 'CPU' in measure else 'wall'} h"
+        texts.append(f"{count}{of_time} by {one.place}, as {one.example}")
+    return f" ({', '.join(texts)})"
 
 
 def read_portal(path: str, month: Month) -> Export:
@@ -108,13 +251,7 @@ def read_portal(path: str, month: Month) -> Export:
     One dimension of the table has to be months. Rows and columns of totals and percentages are left out; what the
     table is of stands in its title, and is jobs without one. Raises InputError when the file has no such table.
     """
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            text = file.read()
-    except (OSError, UnicodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}; export the table from the portal as CSV") from error
-    delimiter = ";" if text.count(";") > text.count(",") else ","
-    rows = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines(), delimiter=delimiter) if any(row)]
+    rows = _rows(path)
     for number, header in enumerate(rows):
         places = [place for place, cell in enumerate(header) if _month_of(cell) == month]
         if places and number + 1 < len(rows) and (places[0] > 0 or (len(header) > 1 and _month_of(header[1]))):
@@ -134,8 +271,54 @@ def read_portal(path: str, month: Month) -> Export:
             }
             return Export(_measure(rows[: above + 1]), found)
     raise InputError(
-        f"{path}: no {month[0]:04d}-{month[1]:02d} in it; export a table of the number of jobs with months on one side"
+        f"{path}: no {month_name(month)} in it; export a table of the number of jobs with months on one side"
     )
+
+
+def _rows(path: str) -> list[list[str]]:
+    """The rows of a CSV export, or of one in JSON with the same rows. Raises InputError for anything else."""
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            text = file.read(_MOST_BYTES)
+    except (OSError, UnicodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}; export the table from the portal as CSV or JSON") from error
+    if text.lstrip()[:1] in ("[", "{"):
+        try:
+            return _rows_of(json.loads(text))
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}: no table in this JSON: {error}; export it from the portal as CSV") from error
+    delimiter = ";" if text.count(";") > text.count(",") else ","
+    try:
+        read = [row for row in csv.reader(text.splitlines(), delimiter=delimiter) if any(row)]
+    except csv.Error as error:
+        raise InputError(f"{path}: no CSV: {error}") from error
+    return [[cell.strip() for cell in row] for row in read]
+
+
+def _rows_of(found: object) -> list[list[str]]:
+    """
+    Rows of JSON: a list of objects whose first value is a name, or an object of names with an object for each.
+
+    What the table is of may stand beside, as any text. Raises ValueError.
+    """
+    title: list[str] = []
+    if isinstance(found, dict):
+        title = [value for value in found.values() if isinstance(value, str)]
+        lists = [value for value in found.values() if isinstance(value, list)]
+        named = {name: value for name, value in found.items() if isinstance(value, dict)}
+        found = lists[0] if lists else [{"id": name, **value} for name, value in named.items()]
+    objects = [one for one in found if isinstance(one, dict) and one] if isinstance(found, list) else []
+    if not objects:
+        raise ValueError("it has no list of objects")
+    title += [str(one["var"]) for one in objects if isinstance(one.get("var"), str)]
+    columns = list(dict.fromkeys(key for one in objects for key in one))
+    names = [column for column in columns if _month_of(column) is None]
+    first = next((name for name in ("id", "vo", "VO", "name", "Date", "date") if name in names), names[:1] and names[0])
+    if not first:
+        raise ValueError("its rows have no names")
+    columns = [first, *(column for column in columns if column != first)]
+    rows = [["" if one.get(column) is None else str(one[column]).strip() for column in columns] for one in objects]
+    return [[" ".join(title)], columns, *rows]
 
 
 def _measure(above: Sequence[Sequence[str]]) -> str:
@@ -170,6 +353,9 @@ def _month_of(text: str) -> Month | None:
 def _number(text: str, path: str) -> float:
     plain = text.replace(",", "").replace(" ", "").replace("\N{NO-BREAK SPACE}", "")
     try:
-        return float(plain or "0")
+        number = float(plain or "0")
     except ValueError:
-        raise InputError(f"{path}: {text!r} is not a number; export the table without units") from None
+        number = math.nan
+    if not 0 <= number < _TOO_MUCH:
+        raise InputError(f"{path}: {text[:40]!r} is not an amount; export the table without units")
+    return number

@@ -19,6 +19,8 @@ from arcacct.jobs.reading import one_state, plain_text, unescaped
 from arcacct.jobs.recorder import escaped
 from arcacct.jobs.rows import schema_version
 from arcacct.jobs.statuses import SQL_ABORTED, SQL_BY_ITSELF, SQL_FAILED
+from arcacct.jobs.tres import gpu_count
+from arcacct.jobs.tres import parse as parsed_tres
 
 _LARGEST = 2**53
 _DAY_S = 86_400
@@ -29,6 +31,8 @@ _COUNTED = (
     f"EndTime > 0 AND ({_FINAL} OR (StatusID IN (SELECT ID FROM Status WHERE Name = {SQL_ABORTED})"
     " AND (UsedWalltime, UsedCPUUserTime, UsedCPUKernelTime) <> (0, 0, 0)))"
 )
+_COUNTED_OF_THOSE = _COUNTED.replace("(StatusID", "(+StatusID")
+"""The same of jobs that something else leads to: without statistics SQLite would begin with the status."""
 
 
 class _Name(NamedTuple):
@@ -144,6 +148,20 @@ class UsagePart(NamedTuple):
     stage_out_bytes: int
 
 
+class MeasuredPart(NamedTuple):
+    """What was measured of GPUs and energy of some jobs, or of one; ``None`` where nothing tells it."""
+
+    key: tuple[str | None, ...]
+    gpu_s: float | None
+    """GPUs that the batch system gave, times clock time."""
+    gpu_busy_s: float | None
+    """Of GPUs in full use, by samples."""
+    gpu_energy_j: float | None
+    """The jobs' share of what their cards drew, by samples."""
+    energy_j: float | None
+    """Of the nodes, as the batch system measured it."""
+
+
 def whole(value: object) -> int:
     """A number that is one, and fits; 0 for what was never measured: SQLite keeps texts and bytes as numbers, too."""
     return int(value) if isinstance(value, int | float) and abs(value) < 2**63 else 0
@@ -210,6 +228,67 @@ def parts(con: Connection, selection: Selection, keys: Sequence[str], *, everyth
     return _parts_of(con, keys, "AAR", where if everything else f"{where} AND {_COUNTED}", values)
 
 
+def measured_parts(
+    con: Connection, selection: Selection, keys: Sequence[str], *, everything: bool
+) -> Iterator[MeasuredPart]:
+    """
+    What is known of GPUs and energy of the selected jobs, by ``keys``; of our own database.
+
+    From telemetry, and from the runs that sacct told of where telemetry has no word of the batch system. No kept sum
+    has these: it reads the telemetry of the range of time, or all of it.
+    """
+    is_bounded = any(bound is not None for bound in selection[:4])
+    where, values = _where(con, selection, by_time=is_bounded)
+    chosen = where if everything else f"{where} AND {_COUNTED_OF_THOSE}"
+    columns = "".join(f"{_RAW[key]}, " for key in keys)
+    if con.execute("SELECT 1 FROM JobTelemetry LIMIT 1").fetchone() is not None:
+        told = "(SELECT RecordID AS Of, GPUAllocatedS, GPUBusyS, GPUEnergyJ, EnergyJ FROM JobTelemetry)"
+        amounts = ", ".join(
+            f"total({fine}), count({fine})"
+            for name in ("GPUAllocatedS", "GPUBusyS", "GPUEnergyJ", "EnergyJ")
+            for fine in [f"CASE WHEN {name} BETWEEN 0 AND {_LARGEST} THEN {name} END"]
+        )
+        grouped = ", ".join(_GROUP_BY.get(key, str(number)) for number, key in enumerate(keys, 1))
+        rows = con.execute(
+            f"SELECT {columns}{amounts} FROM {_joined(told, is_bounded=is_bounded)} WHERE {chosen} GROUP BY {grouped}",
+            values,
+        )
+        for row in rows:
+            pairs = zip(row[len(keys) :: 2], row[len(keys) + 1 :: 2], strict=True)
+            yield MeasuredPart(_key(row, len(keys)), *(total if count else None for total, count in pairs))
+    if con.execute("SELECT 1 FROM SlurmRuns LIMIT 1").fetchone() is not None:
+        told = (
+            "(SELECT RecordID AS Of, Elapsed, AllocTRES FROM SlurmRuns"
+            " WHERE instr(AllocTRES, 'gres/gpu') OR instr(AllocTRES, 'energy='))"
+        )
+        untold = (
+            "NOT EXISTS (SELECT 1 FROM JobTelemetry AS Known WHERE Known.RecordID = AAR.RecordID"
+            " AND coalesce(Known.GPUCount, Known.EnergyJ) IS NOT NULL)"
+        )
+        rows = con.execute(
+            f"SELECT {columns}Elapsed, AllocTRES FROM {_joined(told, is_bounded=is_bounded)}"
+            f" WHERE {chosen} AND {untold}",
+            values,
+        )
+        for row in rows:
+            tres = parsed_tres(plain_text(row[-1]))
+            gpus, energy_j = gpu_count(tres), tres.get("energy")
+            gpu_s = gpus * whole(row[-2])
+            is_told = 0 < gpu_s <= _LARGEST
+            joules = None if energy_j is None else float(energy_j)
+            yield MeasuredPart(_key(row, len(keys)), float(gpu_s) if is_told else None, None, None, joules)
+
+
+def _joined(told: str, *, is_bounded: bool) -> str:
+    """Records with what is told of them: from the index of ends where a range of time is asked for."""
+    condition = "ON AAR.RecordID = Told.Of"
+    return f"AAR CROSS JOIN {told} AS Told {condition}" if is_bounded else f"{told} AS Told CROSS JOIN AAR {condition}"
+
+
+def _key(row: Sequence[Any], width: int) -> tuple[str | None, ...]:
+    return tuple(unescaped(text) if text else None for text in row[:width])
+
+
 def _parts_of(
     con: Connection, keys: Sequence[str], source: str, where: str, values: Sequence[object]
 ) -> Iterator[UsagePart]:
@@ -229,8 +308,7 @@ def _parts_of(
 
 def _part(row: Sequence[Any], width: int) -> UsagePart:
     cores, benchmark, *numbers = row[width:]
-    key = tuple(unescaped(text) if text else None for text in row[:width])
-    return UsagePart(key, cores, plain_text(benchmark) if benchmark else None, *numbers)
+    return UsagePart(_key(row, width), cores, plain_text(benchmark) if benchmark else None, *numbers)
 
 
 def _measured(column: str) -> str:

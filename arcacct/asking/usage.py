@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import NamedTuple
 
 from arcacct.asking import questions
-from arcacct.asking.questions import Selection, UsagePart, whole
+from arcacct.asking.questions import MeasuredPart, Selection, UsagePart, whole
 from arcacct.asking.reading import is_ours
 from arcacct.benchmark import parsed_benchmark
 from arcacct.db.engine import Connection
+from arcacct.errors import UsageError
 from arcacct.jobs.fqan import parsed_fqan
 
 NEEDS = {
     "month": "month",
+    "week": "day",
     "day": "day",
+    "year": "month",
     "vo": "vo",
     "group": "fqan",
     "role": "fqan",
@@ -34,6 +38,7 @@ NEEDS = {
 }
 """What can be asked by, and the stored value that it is made from."""
 _HOUR_S = 3600
+_KWH_J = 3_600_000
 
 
 class UsageTable(NamedTuple):
@@ -41,6 +46,19 @@ class UsageTable(NamedTuple):
 
     columns: tuple[str, ...]
     rows: list[tuple[str | int | float | None, ...]]
+    total: tuple[str | int | float | None, ...] = ()
+    """All of it in one row, also what `UsageOrder.top` leaves out."""
+
+
+class UsageOrder(NamedTuple):
+    """How the rows of an answer are to come."""
+
+    column: str
+    """Of the table; empty cells come last."""
+    way: str | None = None
+    """``asc`` or ``desc``; ``None``: names from A to Z, amounts from the largest."""
+    top: int | None = None
+    """So many rows only; one more has the sum of the rest."""
 
 
 @dataclass(slots=True)
@@ -56,6 +74,11 @@ class UsageSum:
     failed_jobs: int = 0
     stage_in_bytes: int = 0
     stage_out_bytes: int = 0
+    gpu_s: float | None = None
+    """Like the next: ``None`` where nothing tells it of any job."""
+    gpu_busy_s: float | None = None
+    gpu_energy_j: float | None = None
+    energy_j: float | None = None
 
     def add(self, part: UsagePart) -> None:
         """Add some jobs."""
@@ -78,7 +101,19 @@ class UsageSum:
             # HEPSPEC is HS06; Si2k is converted as APEL's server does.
             self.hs06_millionths += benchmark.normalised(core_s)
 
-    def row(self, *, details: bool) -> dict[str, int | float | None]:
+    def add_measured(self, part: MeasuredPart) -> None:
+        """Add what was measured of the GPUs and the energy of some jobs."""
+        for name, amount in zip(_MEASURED, part[1:], strict=True):
+            if amount is not None:
+                setattr(self, name, (getattr(self, name) or 0.0) + amount)
+
+    def merge(self, other: UsageSum) -> None:
+        """Add another sum."""
+        for name in self.__slots__:
+            mine, more = getattr(self, name), getattr(other, name)
+            setattr(self, name, more if mine is None else mine if more is None else mine + more)
+
+    def row(self, *, details: bool, measured: bool = False) -> dict[str, int | float | None]:
         """The numbers that are shown; the efficiency is CPU time over core time, ``None`` without core time."""
         shown: dict[str, int | float | None] = {
             "jobs": self.jobs,
@@ -91,16 +126,39 @@ class UsageSum:
         }
         if details:
             shown |= {name: getattr(self, name) for name in ("failed_jobs", "stage_in_bytes", "stage_out_bytes")}
+        if measured:
+            shown |= {
+                "gpu_hours": _rounded(self.gpu_s, _HOUR_S),
+                "gpu_busy_hours": _rounded(self.gpu_busy_s, _HOUR_S),
+                "gpu_energy_kwh": _rounded(self.gpu_energy_j, _KWH_J),
+                "energy_kwh": _rounded(self.energy_j, _KWH_J),
+            }
         return shown
 
 
+_MEASURED = ("gpu_s", "gpu_busy_s", "gpu_energy_j", "energy_j")
+
+
+def _rounded(amount: float | None, unit: int) -> float | None:
+    return None if amount is None else round(amount / unit, 3)
+
+
 def usage(
-    con: Connection, selection: Selection, by: Sequence[str], *, details: bool, active: bool = False
+    con: Connection,
+    selection: Selection,
+    by: Sequence[str],
+    *,
+    details: bool,
+    active: bool = False,
+    measured: bool = False,
+    order: UsageOrder | None = None,
 ) -> UsageTable:
     """
-    One row for each combination of what is asked ``by`` (of NEEDS), sorted by it.
+    One row for each combination of what is asked ``by`` (of NEEDS), sorted by it or as ``order`` says.
 
     Finished jobs as they are published count; with ``active``, a state in the selection or in ``by``, all jobs do.
+    ``measured``: GPUs and energy, too, as far as telemetry and the batch system tell them; it reads their rows.
+    Raises UsageError for an order by what is no column.
     """
     keys = tuple(dict.fromkeys(NEEDS[name] for name in by))
     everything = active or bool(selection.states) or "status" in by
@@ -111,12 +169,47 @@ def usage(
     for part in parts:
         shown = tuple(_shown(name, part.key[place]) for name, place in places)
         sums.setdefault(shown, UsageSum()).add(part)
+    if measured and is_ours(con):
+        for one in questions.measured_parts(con, selection, keys, everything=everything):
+            shown = tuple(_shown(name, one.key[place]) for name, place in places)
+            if shown in sums:
+                sums[shown].add_measured(one)
     known = sorted(
         (shown for shown, found in sums.items() if found.jobs),
         key=lambda shown: [(text is not None, text or "") for text in shown],
     )
-    rows = [(*shown, *sums[shown].row(details=details).values()) for shown in known]
-    return UsageTable((*by, *UsageSum().row(details=details)), rows)
+    columns = (*by, *UsageSum().row(details=details, measured=measured))
+    total = UsageSum()
+    for shown in known:
+        total.merge(sums[shown])
+
+    def row(shown: tuple[str | None, ...], found: UsageSum) -> tuple[str | int | float | None, ...]:
+        return (*shown, *found.row(details=details, measured=measured).values())
+
+    rows = [(shown, row(shown, sums[shown])) for shown in known]
+    if order is not None:
+        rows = _ordered(rows, columns, len(by), order)
+        if order.top is not None and len(rows) > order.top:
+            rest = UsageSum()
+            for shown, _row in rows[order.top :]:
+                rest.merge(sums[shown])
+            label = (f"({len(rows) - order.top} others)", *[None] * (len(by) - 1))
+            rows[order.top :] = [(label, row(label, rest))]
+    return UsageTable(columns, [made for _shown, made in rows], row(("(total)", *[None] * (len(by) - 1)), total))
+
+
+_Rows = list[tuple[tuple[str | None, ...], tuple[str | int | float | None, ...]]]
+
+
+def _ordered(rows: _Rows, columns: Sequence[str], names: int, order: UsageOrder) -> _Rows:
+    """The rows by a column; those that are the same there stay as they are."""
+    if order.column not in columns:
+        raise UsageError(f"--sort {order.column}: the table has the columns {', '.join(columns)}")
+    place = columns.index(order.column)
+    known = [one for one in rows if one[1][place] is not None]
+    descends = order.way == "desc" if order.way else place >= names
+    known.sort(key=lambda one: one[1][place], reverse=descends)  # type: ignore[arg-type, return-value]
+    return [*known, *(one for one in rows if one[1][place] is None)]
 
 
 def _shown(name: str, stored: str | None) -> str | None:
@@ -124,12 +217,25 @@ def _shown(name: str, stored: str | None) -> str | None:
         found = parsed_fqan(stored) if stored else None
         role = None if found is None or found.role == "NULL" else found.role
         return role if name == "role" else None if found is None else found.group
+    if name in ("year", "week") and stored:
+        # Of a month, and of a day.
+        return stored[:4] if name == "year" else _week_of(stored)
     if name == "infrastructure":
         return "grid" if stored else "local"
     if name == "host" and stored:
         # The node that the batch system named first: one job, one host.
-        return stored.split(":")[0]
+        stored = stored.split(":")[0]
     if name == "benchmark":
         benchmark = parsed_benchmark(stored)
         return stored if benchmark is None else str(benchmark)
     return stored
+
+
+def _week_of(day: str) -> str:
+    """``2026-W47`` of a day; years and weeks are those of ISO 8601."""
+    try:
+        year, week, _day = date.fromisoformat(day).isocalendar()
+    except ValueError:
+        # Of a year that has five digits.
+        return day
+    return f"{year:04d}-W{week:02d}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from itertools import chain
@@ -23,8 +24,9 @@ from arcacct.arex.importing import Archives, import_lock, settled_before
 from arcacct.arex.layout import is_job_id, scan_status_files
 from arcacct.arex.own import Ended
 from arcacct.arex.sweeping import batches, printable, reason
+from arcacct.asking import portal as why
 from arcacct.asking.month_jobs import JobSums, MonthJob, MonthJobs
-from arcacct.asking.portal import compare_portal
+from arcacct.asking.portal import Compared, Known, compare_portal, folded_vo, read_portal
 from arcacct.asking.why import seq_of
 from arcacct.conf.places import Places
 from arcacct.conf.settings import Settings
@@ -33,6 +35,7 @@ from arcacct.db.engine import Connection
 from arcacct.db.lives import MEANING
 from arcacct.errors import InputError, StoreError
 from arcacct.jobs import reading
+from arcacct.jobs.aar import UsageCell
 from arcacct.jobs.cells import usage_cells
 from arcacct.jobs.states import ABORTED, IN_PROGRESS
 from arcacct.jobs.writing import known_jobs
@@ -111,6 +114,8 @@ class MonthReport:
 
     def __init__(self) -> None:
         self.sources: list[Source] = []
+        self.portals: list[tuple[str, Compared]] = []
+        """Each export by its name in ``sources``."""
         self.differences = Differences()
 
     @property
@@ -141,10 +146,17 @@ class MonthReport:
 
 
 def verify(
-    settings: Settings, accounting: Connection, publishing: Connection, month: Month, portal: Sequence[str] = ()
+    settings: Settings,
+    accounting: Connection,
+    publishing: Connection,
+    month: Month,
+    portal: Sequence[str] = (),
+    exported_s: int | None = None,
 ) -> MonthReport:
     """
-    Compare everything that there is of a month (of end times, UTC); ``portal`` are CSV exports of the portal.
+    Compare everything that there is of a month (of end times, UTC); ``portal`` are exports of the portal.
+
+    ``exported_s`` is when these were made; ``None``: when their files were written.
 
     Raises InputError for an export that cannot be read, StoreError when a database cannot.
     """
@@ -157,9 +169,15 @@ def verify(
             _control_directory(report, settings, jobs, month)
             _arex(report, settings.places, accounting, jobs, month)
             _ledger(report, settings, accounting, publishing)
+            counted = []
             for target in targets:
-                _AtTarget(target, accounting, jobs).compare(report)
-        _portals(report, accounting, month, portal)
+                one = _AtTarget(target, accounting, jobs, has_portal=bool(portal))
+                one.compare(report)
+                # Who counts by sites is behind the portal.
+                counted += [one] if target.plug.site else []
+            if portal:
+                month_cells = usage_cells(accounting, [month])
+                _portals(report, jobs, counted, month_cells, [(path, month, exported_s) for path in portal])
     except BaseException:
         report.close()
         raise
@@ -171,9 +189,32 @@ def _ledger(report: MonthReport, settings: Settings, accounting: Connection, pub
         report.add(Source("ledger"), [(None, MEANING[doubt])])
 
 
-def _portals(report: MonthReport, accounting: Connection, month: Month, portal: Sequence[str]) -> None:
-    for path in portal:
-        found = compare_portal(path, month, usage_cells(accounting, [month]))
+def _portals(
+    report: MonthReport,
+    jobs: MonthJobs,
+    targets: Sequence[_AtTarget],
+    cells: Sequence[UsageCell],
+    portal: Sequence[tuple[str, Month, int | None]],
+) -> None:
+    """
+    Exports beside the database: path, month, and when it was made, ``None`` for when the file was written.
+
+    Those of jobs first: where the jobs agree, normalised hours differ by what they are worth.
+    """
+    if not targets:
+        report.tell("portal", [(None, "no target is configured that the portal counts ([arex/jura/apel:NAME])")])
+    unselected = {
+        folded_vo(vo): jobs.example(vo) for vo in jobs.vos if targets and not any(one.wants(vo) for one in targets)
+    }
+    known = Known(jobs.noted(), {}, [one.site for one in targets], unselected)
+    for path, month, exported_s in sorted(portal, key=lambda one: read_portal(one[0], one[1]).measure != "jobs"):
+        made_s = int(os.stat(path).st_mtime) if exported_s is None else exported_s
+        resent: Counter[str] = Counter()
+        for target in targets:
+            resent |= target.sent_after(made_s)
+        found = compare_portal(path, month, cells, known._replace(resent=resent))
+        if found.measure == "jobs":
+            known = known._replace(same_jobs=[row.name for row in found.rows if not row.causes])
         amount = round(found.found)
         count, hours = (amount, None) if found.measure == "jobs" else (None, amount * _HOUR_S)
         wall_s, cpu_s = (None, hours) if "CPU" in found.measure else (hours, None)
@@ -181,6 +222,7 @@ def _portals(report: MonthReport, accounting: Connection, month: Month, portal: 
         texts = (what, *found.differences) if found.differences else ()
         source = Source(f"portal {found.measure}", count, wall_s, cpu_s, proof="confirmed")
         report.add(source, [(None, text) for text in texts])
+        report.portals.append((source.name, found))
 
 
 def _source(name: str, amount: JobSums) -> Source:
@@ -311,6 +353,18 @@ def _absent(con: Connection, ended: Mapping[str, Ended], archived: set[str]) -> 
             yield job_id, f"ended there at {iso(one.end_time)}, and is {ours.status} in the database: {_TODO}"
 
 
+_CAUSES = {
+    "waits: its month is held": why.HELD,
+    "waits": why.NOT_SENT,
+    "not sent: the target never published": why.NOT_SENT,
+    "not sent: it ended before": why.BEFORE,
+    "not sent": why.LESS,
+    "changed since it was sent": why.CHANGED,
+    "sent, and": why.GONE,
+}
+"""How what a target lacks is said, by how that begins, and the cause; anything else is why a job is set aside."""
+
+
 class _TargetMonth:
     """What the ledger says of a target and a month."""
 
@@ -327,7 +381,13 @@ class _TargetMonth:
 class _AtTarget:
     """What the ledger says that a receiver was given of a month, and why it lacks a job, or has one too many."""
 
-    def __init__(self, target: _TargetMonth, accounting: Connection, jobs: MonthJobs) -> None:
+    def __init__(
+        self, target: _TargetMonth, accounting: Connection, jobs: MonthJobs, *, has_portal: bool = False
+    ) -> None:
+        """``has_portal``: why it lacks a job is kept for the portal, which then cannot have it either."""
+        self._has_portal = has_portal and bool(target.plug.site)
+        self.site = target.plug.site
+        self.wants = target.plug.target.wants
         self._target = target
         self._plug = target.plug
         self._block = target.plug.target.block
@@ -347,7 +407,7 @@ class _AtTarget:
         compare = self._delivered if self._target.has_records else self._sums
         doubts = [(None, text) for text in self._doubts()]
         source, differences = compare()
-        report.add(source._replace(proof=plug.proof), chain(doubts, differences))
+        report.add(source._replace(proof=plug.proof), chain(doubts, self._noted(differences)))
         if plug.counts is not None:
             # It tells the receiver how many jobs it was given.
             said = sum(one.jobs for one in self._live_sums(COUNTS))
@@ -357,6 +417,27 @@ class _AtTarget:
                 [] if said == source.jobs and not missed else [(None, f"announces {count_of(said, 'job')}, {counted}")]
             )
             report.add(Source(f"{name} sync", said, proof=plug.proof), wrong)
+
+    def _noted(self, differences: Iterable[Finding]) -> Iterator[Finding]:
+        """The same, with the cause of each noted for the portal."""
+        for job_id, text in differences:
+            if job_id is not None and self._has_portal:
+                cause = next((cause for begin, cause in _CAUSES.items() if text.startswith(begin)), why.ASIDE)
+                self._jobs.note(self._plug.target.name, cause, [job_id])
+            yield job_id, text
+
+    def sent_after(self, moment_s: int) -> Counter[str]:
+        """By VO as the portal compares it: jobs in what the receiver was sent of the month since a moment."""
+        found: Counter[str] = Counter()
+        plug, target = self._plug, self._target
+        if target.has_records:
+            later = sent.jobs_sent_after(self._ledger, self._block, plug.record_kinds, target.ended, moment_s)
+            found.update({folded_vo(vo): count for vo, count in self._jobs.by_vo(later).items()})
+            return found
+        for kind, one in sent.sums_sent_after(self._ledger, self._block, *target.month, moment_s):
+            if kind != COUNTS and not plug.has_records(kind):
+                found[folded_vo(plug.summaries(kind).vo_of(one.key))] += one.jobs
+        return found
 
     def _doubts(self) -> Iterator[str]:
         """Why nobody can say that the receiver has what it should have."""

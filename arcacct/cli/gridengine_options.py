@@ -10,7 +10,7 @@ from typing import NamedTuple
 import click
 
 from arcacct.cli.arguments import in_order, together
-from arcacct.cli.instants import INSTANT
+from arcacct.cli.instants import INSTANT, in_turn
 from arcacct.errors import UsageError
 from arcacct.gridengine.questions import Tasks
 from arcacct.gridengine.totals import COLUMNS, Question, window
@@ -68,6 +68,7 @@ def question_of(given: Qacct, columns: str | None, from_s: int | None, until_s: 
     for name in by:
         if name not in COLUMNS:
             raise UsageError(f"--by {name}: records of Grid Engine can be summed by {', '.join(COLUMNS)}")
+    in_turn(from_s, "-b", until_s, "-e")
     begin, end = window(from_s, until_s, given.days, int(time.time()) if given.now is None else given.now)
     return Question(by, tuple(given.patterns.items()), begin, end, given.on == "end", given.masters)
 

@@ -1,13 +1,14 @@
 """
-Times on the command line: a date, a date-time or seconds since 1970; UTC unless a zone is written.
+Times and periods on the command line, the same for every command; UTC unless an offset from it is written.
 
-Also as qacct takes them, CCYYMMDDhhmm[.SS], which means this host's time zone there and therefore here.
+A day, a week, a month or a year stands for its first second, so that `--from 2026-10 --to 2026-11` is October.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
@@ -19,8 +20,80 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
 _EPOCH = re.compile("[0-9]{9,11}")
-"""Until after the year 5000; with 12 digits it is a time of qacct."""
-_QACCT = re.compile(r"[0-9]{12}(?:\.[0-9]{2})?")
+"""Until after the year 5000; with 12 digits it is a time of qacct and of jura's tools."""
+_DIGITS = re.compile(r"([0-9]{12})(?:\.?([0-9]{2}))?(Z|[+-][0-9]{2}:?[0-9]{2})?")
+_MONTH = re.compile(r"([0-9]{4})(?:-(0[1-9]|1[0-2]))?")
+_SHIFT = re.compile(r"([+-])([0-9]{1,5}) ?(min|h|d|w)")
+_AGO = re.compile(r"([0-9]{1,5}) (min|h|d|w)(?:ute|our|ay|eek)?s? ago")
+_UNITS_S = {"min": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+_DAYS_BACK = {"today": 0, "yesterday": 1}
+_KNOWN = (
+    "write 2026-11-20, 2026-11-20T10:30 (UTC; +01:00 behind it is another zone), 202611201030, 2026-11, 2026-W47 or"
+    " 2026 (where it begins), seconds since 1970, now, today, yesterday, -7d (min, h, d, w) or '2 weeks ago'"
+)
+PERIODS = {"month": "2026-11", "week": "2026-W47", "year": "2026"}
+"""What is a period of its own, with an example."""
+
+
+def seconds_of(text: str, now_s: int) -> int:
+    """
+    UTC seconds of a time as people write it: each form that the manual lists, relative ones to ``now_s``.
+
+    Raises ValueError for anything else, and for what no calendar has.
+    """
+    if _EPOCH.fullmatch(text):
+        return int(text)
+    if found := _DIGITS.fullmatch(text):
+        digits, seconds, zone = found.groups()
+        when = datetime.strptime(f"{digits}{seconds or '00'}{zone or 'Z'}", "%Y%m%d%H%M%S%z")
+        return int(when.timestamp())
+    if found := _MONTH.fullmatch(text):
+        return int(datetime(int(found[1]), int(found[2] or 1), 1, tzinfo=UTC).timestamp())
+    relative_s = _relative(text.lower(), now_s)
+    if relative_s is not None:
+        return relative_s
+    when = datetime.fromisoformat(text)
+    return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp())
+
+
+def _relative(word: str, now_s: int) -> int | None:
+    """A time as seen from now; ``None`` for what is not said so."""
+    if word in _DAYS_BACK:
+        return now_s - now_s % _UNITS_S["d"] - _DAYS_BACK[word] * _UNITS_S["d"]
+    if found := _SHIFT.fullmatch(word):
+        return now_s + int(found[1] + found[2]) * _UNITS_S[found[3]]
+    if found := _AGO.fullmatch(word):
+        return now_s - int(found[1]) * _UNITS_S[found[2]]
+    return now_s if word == "now" else None
+
+
+def period_of(kind: str, text: str, now_s: int) -> tuple[int, int]:
+    """
+    ``[from, before)`` of a period of `PERIODS`, ``last`` or ``this``; weeks are those of ISO 8601, from Monday.
+
+    Raises ValueError for anything else.
+    """
+    word = text.lower()
+    if word in ("this", "last"):
+        begin = _begin(kind, datetime.fromtimestamp(now_s, UTC))
+        if word == "last":
+            begin = _begin(kind, begin - timedelta(days=1))
+    else:
+        pattern = {"month": r"[0-9]{4}-[0-9]{2}", "week": r"[0-9]{4}-[Ww][0-9]{2}", "year": "[0-9]{4}"}[kind]
+        if not re.fullmatch(pattern, text, re.ASCII):
+            raise ValueError(text)
+        begin = datetime.fromtimestamp(seconds_of(text.upper(), now_s), UTC)
+    # A year has at most 366 days, and a month at most 31: so far from its first is in the next.
+    after = _begin(kind, begin + timedelta(days={"month": 31, "week": 7, "year": 366}[kind]))
+    return int(begin.timestamp()), int(after.timestamp())
+
+
+def _begin(kind: str, when: datetime) -> datetime:
+    """Where the period begins that has a moment."""
+    day = when.replace(hour=0, minute=0, second=0, microsecond=0)
+    if kind == "week":
+        return day - timedelta(days=day.weekday())
+    return day.replace(day=1) if kind == "month" else day.replace(month=1, day=1)
 
 
 class Instant(click.ParamType[int]):
@@ -31,18 +104,25 @@ class Instant(click.ParamType[int]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The seconds; fails with what would be right."""
         text = str(value).strip()
-        if _QACCT.fullmatch(text):
-            try:
-                return int(datetime.strptime(text, "%Y%m%d%H%M.%S" if "." in text else "%Y%m%d%H%M").timestamp())
-            except (ValueError, OverflowError):
-                self.fail(f"{text!r} is not a time; write CCYYMMDDhhmm[.SS], as 202611201030", param, ctx)
-        if _EPOCH.fullmatch(text):
-            return int(text)
         try:
-            when = datetime.fromisoformat(text)
-        except ValueError:
-            self.fail(f"{text!r} is not a time; write 2026-11-20, 2026-11-20T10:30:00 (UTC) or an epoch", param, ctx)
-        return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp())
+            return seconds_of(text, int(time.time()))
+        except (ValueError, OverflowError):
+            self.fail(f"{text!r} is not a time; {_KNOWN}", param, ctx)
+
+
+class Period(click.ParamType[tuple[int, int]]):
+    """A month, week or year as ``[from, before)``, UTC seconds."""
+
+    def __init__(self, kind: str) -> None:
+        self.name = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        """The two ends; fails with what would be right."""
+        text = str(value).strip()
+        try:
+            return period_of(self.name, text, int(time.time()))
+        except (ValueError, OverflowError):
+            self.fail(f"{text!r} is not a {self.name}; write {PERIODS[self.name]}, this or last", param, ctx)
 
 
 class MonthName(click.ParamType[tuple[int, int]]):
@@ -50,12 +130,22 @@ class MonthName(click.ParamType[tuple[int, int]]):
 
     name = "month"
 
+    def __init__(self, *, by_name: bool = False) -> None:
+        """``by_name``: neither ``this`` nor ``last`` will do, since what is done then cannot be taken back."""
+        self._by_name = by_name
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
         """The month; fails with what would be right."""
-        text = str(value).strip()
-        if not re.fullmatch(r"[0-9]{4}-(0[1-9]|1[0-2])", text):
-            self.fail(f"{text!r} is not a month; write it like 2026-11", param, ctx)
-        return int(text[:4]), int(text[5:])
+        if self._by_name and not str(value).strip()[:1].isdigit():
+            self.fail(f"{value!r} is not the name of a month; write it like {PERIODS['month']}", param, ctx)
+        begin, _after = Period("month").convert(value, param, ctx)
+        return time.gmtime(begin)[:2]
+
+
+def in_turn(first_s: int | None, first: str, last_s: int | None, last: str) -> None:
+    """Raises UsageError where a range of time ends before it begins; ``first``, ``last`` are the options."""
+    if first_s is not None and last_s is not None and first_s > last_s:
+        raise UsageError(f"{first} is later than {last}: no job can be in such a range")
 
 
 def zone_of(name: str | None) -> ZoneInfo | None:
@@ -71,3 +161,4 @@ def zone_of(name: str | None) -> ZoneInfo | None:
 
 INSTANT = Instant()
 MONTH = MonthName()
+NAMED_MONTH = MonthName(by_name=True)

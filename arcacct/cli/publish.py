@@ -9,7 +9,7 @@ import time
 import click
 
 from arcacct.cli.context import settings_of
-from arcacct.cli.instants import INSTANT, MONTH
+from arcacct.cli.instants import INSTANT, NAMED_MONTH
 from arcacct.cli.naming import target_option
 from arcacct.cli.outcomes import announce, exit_code, show
 from arcacct.cli.speech import complain, examples
@@ -36,7 +36,7 @@ from arcacct.targets import plugs
     "--accept-lower",
     "accepted",
     multiple=True,
-    type=MONTH,
+    type=NAMED_MONTH,
     metavar="YYYY-MM",
     help="Send this held month with the figures that the database has now; your name is noted. May be repeated.",
 )

@@ -11,11 +11,11 @@ import click
 from arcacct.asking import arcctl as words
 from arcacct.asking import questions
 from arcacct.asking.questions import Selection
-from arcacct.asking.usage import NEEDS, usage
+from arcacct.asking.usage import NEEDS, UsageOrder, usage
 from arcacct.cli.arguments import in_order, together
 from arcacct.cli.asking import arcctl_option, arcctl_version, asking, completed
 from arcacct.cli.gridengine_options import Qacct, question_of, question_options, tasks_of
-from arcacct.cli.instants import INSTANT
+from arcacct.cli.instants import INSTANT, PERIODS, Period, in_turn
 from arcacct.cli.speech import complain, data, examples, say
 from arcacct.cli.tables import format_option, lines
 from arcacct.db.engine import Connection
@@ -44,7 +44,9 @@ _FILTERS = {
     "endpoint": ("endpoints", "TYPE", "Submitted by this type of interface."),
 }
 """Field of Selection, metavar and help of each --filter-... that the database can complete."""
-_OF_JOBS = {*Selection._fields, "show_active", "output", "arcctl", "details"} - {"after_s", "until_s"}
+_OF_JOBS = {*Selection._fields, *PERIODS, "show_active", "output", "arcctl", "details", "measured", "sort", "top"} - {
+    *("after_s", "until_s")
+}
 """What means nothing with --gridengine."""
 
 
@@ -56,6 +58,9 @@ class StatsOptions(NamedTuple):
     arcctl: str | None
     by: str | None
     details: bool
+    measured: bool
+    sort: str | None
+    top: int | None
     form: str
     gridengine: bool
     job: str | None
@@ -63,12 +68,22 @@ class StatsOptions(NamedTuple):
     qacct: Qacct
 
 
+class _Periods(NamedTuple):
+    """Each ``[from, before)``, of which one may be given."""
+
+    month: tuple[int, int] | None
+    week: tuple[int, int] | None
+    year: tuple[int, int] | None
+
+
 @click.command(
     epilog=examples(
         "arcacct stats -b 2026-11-01 -e 2026-12-01 --filter-vo atlas",
         "arcacct stats -o json",
         "arcacct stats --by month,vo --format csv",
-        "arcacct stats --from 2026-11-01 --to 2026-12-01 --by user,queue --details",
+        "arcacct stats --month 2026-10 --by user,queue --details",
+        "arcacct stats --month last --by user --sort core_hours --top 10",
+        "arcacct stats --from -7d --by day",
         "arcacct stats --gridengine --by owner,project -d 30",
     )
 )
@@ -101,10 +116,25 @@ class StatsOptions(NamedTuple):
     "from_s",
     type=INSTANT,
     metavar="TIME",
-    help="Start of the period (inclusive): jobs that ended at TIME or later.",
+    help="Start of the period (inclusive), like 2026-10, yesterday or -7d.",
 )
 @click.option(
-    "--to", "before_s", type=INSTANT, metavar="TIME", help="End of the period (exclusive): jobs that ended before TIME."
+    "--to",
+    "before_s",
+    type=INSTANT,
+    metavar="TIME",
+    help="End of the period (exclusive): --to 2026-10 ends before October.",
+)
+@in_order(
+    *(
+        click.option(
+            f"--{kind}",
+            type=Period(kind),
+            metavar=kind.upper(),
+            help=f"Jobs that ended in this {kind}: {example}, this or last.",
+        )
+        for kind, example in PERIODS.items()
+    )
 )
 @in_order(
     *(
@@ -132,6 +162,20 @@ class StatsOptions(NamedTuple):
 @arcctl_option
 @click.option("--by", metavar="COLUMN,...", help=f"A table by any of {', '.join(NEEDS)}.")
 @click.option("--details", is_flag=True, help="With --by: failed jobs and data volumes too.")
+@click.option(
+    "--gpu", "measured", is_flag=True, help="With --by: GPU hours and energy too, as far as anything tells them."
+)
+@click.option(
+    "--sort",
+    metavar="COLUMN[:asc|:desc]",
+    help="With --by: by this column; without :asc or :desc amounts from the largest, names from A to Z.",
+)
+@click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --by: the first N rows, by core_hours without --sort, and one row for the others.",
+)
 @format_option
 @click.option(
     "--gridengine",
@@ -145,17 +189,20 @@ class StatsOptions(NamedTuple):
 @question_options
 @together(Selection, "chosen")
 @together(StatsOptions, "given")
-def stats(ctx: click.Context, chosen: Selection, given: StatsOptions) -> None:
+@together(_Periods, "period")
+def stats(ctx: click.Context, chosen: Selection, given: StatsOptions, period: _Periods) -> None:
     """
     Sum jobs, as arcctl prints them or by month, VO, user, ...
 
     Without --by the options and the output are those of arcctl accounting stats, of ARC 6 or ARC 7, times in UTC. With
     --by: jobs, wall and CPU time in s, core hours, core hours times benchmark, CPU time over core time; of finished
-    jobs as they are published, or of any with -a, --filter-state or --by status. --filter-... can be repeated.
+    jobs as they are published, or of any with -a, --filter-state or --by status. --filter-... can be repeated. A table
+    of several rows ends with their total; CSV and JSON have none.
 
     With --gridengine: of records of Grid Engine instead of jobs, what qacct answers, and slots times wall clock.
     """
-    _refuse_mixtures(ctx, chosen, given)
+    _refuse_mixtures(ctx, chosen._asdict() | given._asdict() | period._asdict(), given)
+    chosen = _in_period(chosen, period)
     for option, value in (("-o", given.output), ("--arcctl", given.arcctl)):
         if given.by and value:
             raise UsageError(f"--by makes a table of its own, {option} prints what arcctl prints: give one of them")
@@ -166,15 +213,35 @@ def stats(ctx: click.Context, chosen: Selection, given: StatsOptions) -> None:
             out(line)
 
 
-def _refuse_mixtures(ctx: click.Context, chosen: Selection, given: StatsOptions) -> None:
-    """Options that do not go together. Raises UsageError."""
+def _in_period(chosen: Selection, period: _Periods) -> Selection:
+    """The selection with the period that is asked for. Raises UsageError for two, and for one that is empty."""
+    periods = {f"--{kind}": one for kind, one in period._asdict().items() if one is not None}
+    bounds = {"--from": chosen.from_s, "--to": chosen.before_s, "-b": chosen.after_s, "-e": chosen.until_s}
+    ranges = [*periods, *(name for name, bound in bounds.items() if bound is not None)]
+    if periods and len(ranges) > 1:
+        raise UsageError(f"{ranges[0]} is a whole range of time: it does not go with {ranges[1]}")
+    for first, first_s in (("--from", chosen.from_s), ("-b", chosen.after_s)):
+        for last, last_s in (("--to", chosen.before_s), ("-e", chosen.until_s)):
+            in_turn(first_s, first, last_s, last)
+    if periods:
+        ((from_s, before_s),) = periods.values()
+        return chosen._replace(from_s=from_s, before_s=before_s)
+    return chosen
+
+
+def _refuse_mixtures(ctx: click.Context, values: dict[str, object], given: StatsOptions) -> None:
+    """Options that do not go together, of which ``values`` are. Raises UsageError."""
+    if not given.by:
+        of_table = {"--gpu": given.measured, "--sort": given.sort, "--top": given.top}
+        alone = [name for name, value in of_table.items() if value]
+        if alone and not given.gridengine:
+            raise UsageError(f"{alone[0]} is about a table: it needs --by")
     if not given.gridengine:
         of_job = (("--job", given.job), ("--tasks", given.tasks))
         needless = [*given.qacct.names(), *(name for name, value in of_job if value is not None)]
         if needless:
             raise UsageError(f"{needless[0]} asks for records of Grid Engine: it needs --gridengine")
         return
-    values = chosen._asdict() | given._asdict()
     for param in ctx.command.params:
         if param.name in _OF_JOBS and values[param.name]:
             raise UsageError(f"{param.opts[-1]} asks for jobs, --gridengine for its records: give one of them")
@@ -207,8 +274,28 @@ def _of_jobs(con: Connection, chosen: Selection, given: StatsOptions) -> Iterato
     for name in by:
         if name not in NEEDS:
             raise UsageError(f"--by {name}: it can be any of {', '.join(NEEDS)}")
-    table = usage(con, chosen, by, details=given.details, active=given.show_active)
-    yield from lines(table.columns, table.rows, given.form)
+    table = usage(
+        con,
+        chosen,
+        by,
+        details=given.details,
+        active=given.show_active,
+        measured=given.measured,
+        order=_order(given.sort, given.top),
+    )
+    # Who reads the others would count everything twice.
+    has_total = given.form == "table" and len(table.rows) > 1
+    yield from lines(table.columns, [*table.rows, table.total] if has_total else table.rows, given.form)
+
+
+def _order(sort: str | None, top: int | None) -> UsageOrder | None:
+    """What --sort and --top ask for. Raises UsageError."""
+    if sort is None:
+        return None if top is None else UsageOrder("core_hours", top=top)
+    column, _colon, way = sort.strip().partition(":")
+    if way not in ("", "asc", "desc"):
+        raise UsageError(f"--sort {sort}: write COLUMN, COLUMN:asc or COLUMN:desc")
+    return UsageOrder(column, way or None, top)
 
 
 def _arcctl(con: Connection, chosen: Selection, given: StatsOptions) -> Iterator[str]:

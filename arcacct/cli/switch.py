@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator, Sequence
 
@@ -10,6 +9,7 @@ import click
 
 from arcacct.arex.importing import arex_databases
 from arcacct.cli.context import settings_of
+from arcacct.cli.instants import MONTH
 from arcacct.cli.naming import complete_target
 from arcacct.cli.speech import confirm, examples, say
 from arcacct.cli.tables import format_option, show
@@ -37,6 +37,7 @@ _SHOWN = 20
 @click.option(
     "--month",
     "months",
+    type=MONTH,
     multiple=True,
     metavar="YYYY-MM",
     help="This month, repeatable; without it that of jura-ng's last job and the one before.",
@@ -52,7 +53,7 @@ def switch(
     path: str | None,
     plan_only: bool,
     target: str | None,
-    months: Sequence[str],
+    months: Sequence[Month],
     arc: str | None,
     yes: bool,
     form: str,
@@ -69,7 +70,7 @@ def switch(
     """
     settings = settings_of(ctx, to_publish=True)
     databases = [path] if path else arex_databases(settings.places.controldir)
-    wishes = Takeover(databases, [_month(text) for text in months], int(arc) if arc else None)
+    wishes = Takeover(databases, list(months), int(arc) if arc else None)
     plans = switching.plan(settings, plugs(settings, target), wishes)
     rows = [row for one in plans for row in _rows(one)]
     if rows or form != "table":
@@ -92,12 +93,6 @@ def switch(
             else "all was noted before"
         )
         say(f"{name}: {words}", err=True)
-
-
-def _month(text: str) -> Month:
-    if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", text):
-        raise UsageError(f"{text!r} is not a month; write it like 2026-11")
-    return int(text[:4]), int(text[5:])
 
 
 def _rows(one: TargetPlan) -> Iterator[tuple[object, ...]]:

@@ -11,10 +11,11 @@ from functools import partial
 import click
 
 from arcacct.asking.lrms import DAY_S, Group, lrms_month
+from arcacct.asking.portal import PortalRow
 from arcacct.asking.verify import MonthReport
 from arcacct.asking.verify import verify as compare
 from arcacct.cli.context import settings_of
-from arcacct.cli.instants import MONTH, zone_of
+from arcacct.cli.instants import INSTANT, MONTH, zone_of
 from arcacct.cli.speech import block, data, examples, say
 from arcacct.cli.tables import FORMATS, show
 from arcacct.cli.working import at_work
@@ -44,7 +45,13 @@ _HOUR_S = 3600
     "--portal",
     multiple=True,
     metavar="FILE",
-    help="CSV export of the EGI accounting portal: jobs, or hours of any kind, by VO and month. May be repeated.",
+    help="Export of the EGI accounting portal, CSV or JSON: jobs, or hours of any kind, by VO and month. Repeatable.",
+)
+@click.option(
+    "--exported",
+    type=INSTANT,
+    metavar="TIME",
+    help="With --portal: when the exports were made; else when their files were written.",
 )
 @click.option(
     "--lrms",
@@ -65,6 +72,7 @@ def verify(
     month: tuple[int, int],
     *,
     portal: tuple[str, ...],
+    exported: int | None,
     lrms: tuple[str, ...],
     sacct: str,
     timezone: str | None,
@@ -79,6 +87,8 @@ def verify(
     portal. SGAS names each record that it stored; what was handed to AMS is only confirmed by the portal. Exits with 0
     when all agree, with 1 when not; differences are told job by job.
     """
+    if exported is not None and not portal:
+        raise UsageError("--exported says when the files of --portal were made: it needs --portal")
     asked: list[tuple[str, str, partial[Iterator[Figures]]]] = []
     for text in lrms:
         output = OutputForm(zone=zone_of(timezone), cluster="-")
@@ -99,7 +109,7 @@ def verify(
         at_work("comparing"),
         closing(opening.read_accounting(settings.places)) as ours,
         closing(opening.read_publishing(settings.places)) as ledger,
-        closing(compare(settings, ours, ledger, month, portal)) as report,
+        closing(compare(settings, ours, ledger, month, portal, exported)) as report,
     ):
         for kind, name, figures in asked:
             start, end = month_bounds(*month)
@@ -121,6 +131,8 @@ def _show(report: MonthReport, groups: dict[str, list[Group]], form: str, most: 
         hours = (None if amount_s is None else round(amount_s / _HOUR_S, 3) for amount_s in seconds)
         rows.append((source.name, source.jobs, *hours, "yes" if source.agrees else "NO", source.proof))
     show(columns, rows, form)
+    for name, compared in report.portals:
+        show((f"{name} by VO", *_OF_PORTAL[1:]), [tuple(_of_portal(row).values()) for row in compared.rows], form)
     for name, some in groups.items():
         show((name, *_GROUP[1:]), [tuple(_group(one).values()) for one in some], form)
     shown: dict[str, int] = {}
@@ -140,6 +152,8 @@ def _show_json(report: MonthReport, groups: dict[str, list[Group]]) -> None:
         "sources": [source._asdict() for source in report.sources],
         "differences": [],
     }
+    if report.portals:
+        found["portals"] = {name: [_of_portal(row) for row in compared.rows] for name, compared in report.portals}
     if groups:
         found["groups"] = {name: [_group(one) for one in some] for name, some in groups.items()}
     # Within a text there would be backslashes before the quotes.
@@ -149,6 +163,16 @@ def _show_json(report: MonthReport, groups: dict[str, list[Group]]) -> None:
         block(text, data)
         text = textwrap.indent(json.dumps(one._asdict(), indent=1), "  ") + ","
     block((f"{text[:-1]}\n " if len(report.differences) else text) + after, data)
+
+
+_OF_PORTAL = ("vo", "portal", "here", "difference", "cause")
+
+
+def _of_portal(row: PortalRow) -> dict[str, object]:
+    """A VO in an export of the portal and here."""
+    amounts = (row.there, row.here, (row.there or 0.0) - row.here)
+    rounded = (None if amount is None else round(amount, 3) for amount in amounts)
+    return dict(zip(_OF_PORTAL, (row.name, *rounded, "; ".join(row.causes)), strict=True))
 
 
 _GROUP = (

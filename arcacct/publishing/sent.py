@@ -65,6 +65,32 @@ def sent_versions(con: Connection, target: str, kinds: Sequence[str], ended: tup
     return (SentVersion._make(row[:4]) for row in rows)
 
 
+def jobs_sent_after(
+    con: Connection, target: str, kinds: Sequence[str], ended: tuple[int, int], after_s: int
+) -> Iterator[str]:
+    """The jobs with ``ended[0] <= EndTime < ended[1]`` whose records a receiver took after a moment, by JobID."""
+    asked = ", ".join(f"?{number}" for number in range(5, 5 + len(kinds)))
+    rows = con.execute(
+        sent_rows.of_messages(
+            "JobID",
+            f"Messages.Target = ?1 AND Kind IN ({asked}) AND EndTime >= ?2 AND EndTime < ?3 AND Answered > ?4"
+            " AND State = 'accepted'",
+        ),
+        (target, *ended, after_s, *kinds),
+    )
+    return (job_id for (job_id,) in rows)
+
+
+def sums_sent_after(con: Connection, target: str, year: int, month: int, after_s: int) -> list[tuple[str, SentSum]]:
+    """As `live_sums`, those whose last message was taken after a moment; the same figures may have been sent before."""
+    rows = con.execute(
+        f"SELECT SumKeys.Kind, {_SUM} FROM SumKeys JOIN Messages USING (MessageID)"
+        " WHERE SumKeys.Target = ? AND Year = ? AND Month = ? AND Jobs > 0 AND Answered > ? AND State = 'accepted'",
+        (target, year, month, after_s),
+    )
+    return [(kind, SentSum._make(values)) for kind, *values in rows]
+
+
 def unanswered_keys(con: Connection, target: str) -> set[str]:
     """The keys of records and sums in messages that began and have no answer: nobody knows whether they arrived."""
     unanswered = "Messages.Target = ?1 AND State = 'sending'"

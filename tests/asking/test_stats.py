@@ -14,7 +14,7 @@ from installed import arcacct
 from arcacct.asking import questions
 from arcacct.asking.questions import Selection
 from arcacct.asking.usage import usage
-from arcacct.db.opening import read_accounting
+from arcacct.db.opening import open_accounting, read_accounting
 
 EXPECTED = corpus.AREX / "expected"
 OUTPUTS = (
@@ -109,7 +109,9 @@ def test_the_three_formats_say_the_same(ours) -> None:
 
     assert [row["jobs"] for row in as_json] == [int(row["jobs"]) for row in as_csv]
     assert list(as_json[0]) == list(as_csv[0]) == table[0].split()
-    assert len(table) == len(as_json) + 2
+    # Two lines of header; the total is for people only.
+    assert len(table) == len(as_json) + 3
+    assert table[-1].split()[:2] == ["(total)", str(sum(row["jobs"] for row in as_json))]
 
 
 def test_usage_by_vo_is_what_the_jobs_add_up_to(ours) -> None:
@@ -158,4 +160,123 @@ def test_an_unknown_column_names_the_known_ones(ours) -> None:
     done = arcacct("--config", ours.conf, "stats", "--by", "colour")
 
     assert done.returncode == 64
-    assert "--by colour: it can be any of month, day, vo" in done.stderr
+    assert "--by colour: it can be any of month, week, day, year, vo" in done.stderr
+
+
+OCTOBER, NOVEMBER = 1_790_812_800, 1_793_491_200
+"""The first seconds of 2026-10 and 2026-11."""
+
+
+@pytest.mark.parametrize(
+    ("options", "bounds"),
+    [
+        (("--month", "2026-11"), (NOVEMBER, 1_796_083_200)),
+        (("--week", "2026-W47"), (1_794_787_200, 1_795_392_000)),
+        (("--year", "2026"), (1_767_225_600, 1_798_761_600)),
+        (("--from", "2026-10", "--to", "2026-11"), (OCTOBER, NOVEMBER)),
+        (("--from", "202611201008.20", "--to", "2026-11-20T11:08:21+01:00"), (1_795_169_300, 1_795_169_301)),
+    ],
+    ids=lambda one: "-".join(one) if isinstance(one[0], str) else None,
+)
+def test_a_period_has_the_jobs_that_ended_in_it(ours, options, bounds) -> None:
+    """A month, week or year, or a range from the beginning of one to that of another, counts what SQL counts."""
+    rows = json.loads(arcacct("--config", ours.conf, "stats", "--by", "status", *options, "--format", "json").stdout)
+
+    with closing(read_accounting(corpus.place(ours.control))) as con:
+        counted = con.execute("SELECT count(*) FROM AAR WHERE EndTime >= ? AND EndTime < ?", bounds).fetchone()[0]
+    assert sum(row["jobs"] for row in rows) == counted
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--from", "2026-11", "--to", "2026-10"), "--from is later than --to"),
+        (("-b", "2026-11", "-e", "2026-10"), "-b is later than -e"),
+        (("--gridengine", "-b", "2026-11", "-e", "2026-10"), "-b is later than -e"),
+        (("--month", "2026-11", "--year", "2026"), "--month is a whole range of time: it does not go with --year"),
+        (("--week", "last", "-b", "-7d"), "--week is a whole range of time: it does not go with -b"),
+        (("--sort", "jobs"), "--sort is about a table: it needs --by"),
+        (("--by", "vo", "--sort", "colour"), "--sort colour: the table has the columns vo, jobs, wall_s"),
+        (("--by", "vo", "--sort", "jobs:up"), "write COLUMN, COLUMN:asc or COLUMN:desc"),
+        (("--gridengine", "--month", "last"), "--month asks for jobs"),
+    ],
+)
+def test_questions_that_mean_nothing_are_refused(ours, options, words) -> None:
+    """A range that ends before it begins, two ranges, an order by nothing: 64, and why."""
+    done = arcacct("--config", ours.conf, "stats", *options)
+
+    assert (done.returncode, done.stdout) == (64, "")
+    assert words in done.stderr
+
+
+def test_sorted_by_any_column_the_top_and_the_others(ours) -> None:
+    """Amounts from the largest, names from A; the rows that are left out come as one, and the total has all."""
+    asked = ("--config", ours.conf, "stats", "--by", "vo,user", "--format")
+    every = json.loads(arcacct(*asked, "json").stdout)
+
+    by_wall = json.loads(arcacct(*asked, "json", "--sort", "wall_s").stdout)
+    up = json.loads(arcacct(*asked, "json", "--sort", "wall_s:asc").stdout)
+    named = json.loads(arcacct(*asked, "json", "--sort", "user").stdout)
+    top = json.loads(arcacct(*asked, "json", "--sort", "wall_s", "--top", "2").stdout)
+    shown = arcacct(*asked, "table", "--top", "2").stdout.splitlines()
+
+    amounts = [row["wall_s"] for row in by_wall]
+    assert amounts == sorted(amounts, reverse=True)
+    assert [row["wall_s"] for row in up] == amounts[::-1]
+    names = [row["user"] for row in named if row["user"] is not None]
+    assert names == sorted(names)
+    assert [row["user"] for row in named[len(names) :]] == [None] * (len(named) - len(names))
+    assert top[:2] == by_wall[:2]
+    others = top[2]
+    assert (others["vo"], others["user"]) == (f"({len(every) - 2} others)", None)
+    for column in ("jobs", "wall_s", "cpu_s"):
+        assert others[column] == sum(row[column] for row in by_wall[2:])
+        total = sum(row[column] for row in every)
+        assert sum(row[column] for row in top) == total
+    assert shown[-1].split()[:2] == ["(total)", str(sum(row["jobs"] for row in every))]
+    assert len(shown) == 2 + 3 + 1
+
+
+def test_weeks_and_years_are_sums_of_days_and_months(ours) -> None:
+    """The corpus ended in ISO week 47 of 2026."""
+    by_week = arcacct("--config", ours.conf, "stats", "--by", "week,year", "--format", "csv").stdout.splitlines()
+
+    assert by_week[1].startswith("2026-W47,2026,")
+
+
+TRES = "billing=8,cpu=8,energy=7200000,gres/gpu:a100=2,gres/gpu=2,mem=1G"
+
+
+def _measured(con) -> None:
+    """Two jobs with telemetry, one of them without a word of the batch system; sacct told of a third, and of both."""
+    ids = [row[0] for row in con.execute("SELECT RecordID FROM AAR WHERE EndTime > 0 ORDER BY RecordID LIMIT 4")]
+    con.execute("INSERT INTO Clusters (ID, Name) VALUES (1, 'c')")
+    told = "INSERT INTO JobTelemetry (RecordID, ClusterID, JobID, Samples, GPUCount, GPUAllocatedS, GPUBusyS,"
+    told += " GPUEnergyJ, EnergyJ) VALUES (?, 1, ?, 1, ?, ?, ?, ?, ?)"
+    con.execute(told, (ids[0], 1, 4, 14_400, 3_600.0, 1_800_000.0, 3_600_000))
+    con.execute(told, (ids[1], 2, None, None, 1_800.0, 2.0**60, None))
+    run = "INSERT INTO SlurmRuns VALUES (?, ?, 'c', ?, 0, '', 'COMPLETED', 0, 0, ?, 0, 0, 8, 1, '', '', '', '', '', '',"
+    run += " '', '', ?, 0, 0, 0, 0)"
+    con.execute(run, (1, ids[0], 1, 3_600, TRES))
+    con.execute(run, (2, ids[1], 2, 1_800, TRES))
+    con.execute(run, (3, ids[2], 3, 3_600, "cpu=1,gres/gpu:v100=1,energy=18446744073709551614"))
+    con.execute(run, (4, ids[3], 4, 2**62, "gres/gpu=9007199254740992"))
+
+
+@pytest.mark.parametrize("options", [(), ("--from", "2026-11-20T00:00:01", "--to", "2027")], ids=["all", "a range"])
+def test_gpu_hours_and_energy_are_what_is_told_of_the_jobs(ours, options) -> None:
+    """From telemetry, else from sacct, never from both; what is no measurement harms nothing; unknown is not 0."""
+    asked = ("--config", ours.conf, "stats", "--by", "year", "--gpu", "--format", "json", *options)
+    (without,) = json.loads(arcacct(*asked).stdout)
+    with closing(open_accounting(corpus.place(ours.control))) as con:
+        _measured(con)
+
+    (found,) = json.loads(arcacct(*asked).stdout)
+
+    names = ("gpu_hours", "gpu_busy_hours", "gpu_energy_kwh", "energy_kwh")
+    assert [without[name] for name in names] == [None] * 4
+    # 4 h of telemetry, 2 GPUs for half an hour and one for an hour of sacct; what is beyond all measure is nothing.
+    assert [found[name] for name in names] == [6.0, 1.5, 0.5, 3.0]
+    assert {name: value for name, value in found.items() if name not in names} == {
+        name: value for name, value in without.items() if name not in names
+    }

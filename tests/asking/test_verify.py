@@ -203,7 +203,9 @@ def test_the_portal_is_compared(ours, tmp_path) -> None:
     code, report = asked(ours.conf, "--portal", path)
 
     assert code == 1
-    assert report["differences"][0]["text"].startswith("1020 jobs, in the database ")
+    nobody, found = (one["text"] for one in report["differences"][:2])
+    assert nobody.startswith("no target is configured that the portal counts")
+    assert found.startswith("1020 jobs, in the database ")
 
 
 @pytest.mark.parametrize(
@@ -216,6 +218,42 @@ def test_an_export_without_the_month_is_refused(tmp_path, content) -> None:
 
     with pytest.raises(InputError, match="no 2026-11 in it; export a table"):
         read_portal(str(path), (2026, 11))
+
+
+def test_why_the_portal_differs_is_told_by_cause(tmp_path) -> None:
+    """A VO that vofilter leaves out, a job that waits, what was sent after the export: each with an example."""
+    path = tmp_path / "portal.csv"
+    with Sandbox(str(tmp_path)) as box:
+        site = rehearsal.site(tmp_path, box, SGAS_AND_CARS + "vofilter=atlas\n")
+        settings = site.settings()
+        assert not any(one.error for one in run.publish(settings, plugs(settings), run.Wishes(since=0)))
+    with closing(sqlite3.connect(site.settings().places.database)) as con:
+        columns = [row[1] for row in con.execute("PRAGMA table_info(AAR)") if row[1] not in ("RecordID", "JobID")]
+        counts = dict(
+            con.execute("SELECT Name, count(*) FROM AAR JOIN WLCGVOs ON ID = VOID WHERE EndTime > 0 GROUP BY 1")
+        )
+        # The recorder's triggers put it into the log.
+        con.execute(
+            f"INSERT INTO AAR (JobID, {', '.join(columns)}) SELECT 'late', {', '.join(columns)} FROM AAR"
+            " WHERE VOID = (SELECT ID FROM WLCGVOs WHERE Name = 'atlas') AND EndTime > 0 LIMIT 1"
+        )
+        con.commit()
+    path.write_text(f"VO,Nov 2026\natlas,{counts['atlas']}\n")
+
+    code, told = asked(site.arc_conf, "--portal", path)
+    before = asked(site.arc_conf, "--portal", path, "--exported", "2026-11-20")[1]
+
+    rows = {row["vo"]: row for row in told["portals"]["portal jobs"]}
+    assert code == 1
+    assert (rows["atlas"]["portal"], rows["atlas"]["here"]) == (counts["atlas"], counts["atlas"] + 1)
+    assert rows["atlas"]["cause"] == "not sent yet"
+    assert {row["cause"] for vo, row in rows.items() if vo != "atlas"} == {"not selected"}
+    texts = [one["text"] for one in told["differences"] if one["source"] == "portal jobs"]
+    assert any(text.endswith("(1 job by apel:a, as late)") for text in texts)
+    assert any(text.startswith("not selected (no target that the portal counts selects this VO") for text in texts)
+    assert {row["vo"]: row["cause"] for row in before["portals"]["portal jobs"]}["atlas"] == (
+        "not sent yet; sent after the export was made"
+    )
 
 
 def test_the_table_is_for_people(ours) -> None:

@@ -120,7 +120,7 @@ def test_arcctl_period_ends_with_its_last_second(run) -> None:
     [
         pytest.param((), "give a period", id="no period"),
         pytest.param(("--from", "2026-11-02", "--to", "2026-11-01"), "begin before it ends", id="backwards"),
-        pytest.param(("--from", "yesterday", "--to", "2026-11-01"), "is not a time", id="no time"),
+        pytest.param(("--from", "tea", "--to", "2026-11-01"), "is not a time", id="no time"),
         pytest.param((*PERIOD, "--target", "nobody"), "sgas:s, apel:a", id="unknown target"),
         pytest.param((*PERIOD, "--gocdb-name", "X"), "goes with --apel-url", id="option without its URL"),
     ],

@@ -18,7 +18,7 @@ from generate import DAYS, FIRST_END, add_jobs, fill
 
 from arcacct.arex import reconciling
 from arcacct.arex.layout import STATES
-from arcacct.asking import health_rows, job_record, why
+from arcacct.asking import health_rows, job_record, questions, why
 from arcacct.asking.questions import Selection
 from arcacct.asking.usage import NEEDS, usage
 from arcacct.conf.places import Places
@@ -348,6 +348,33 @@ def test_usage_by_anything_reads_no_job_that_is_summed(ours, selection, by, opti
         usage(one.con, selection, by, **options)
 
         assert one.walks() == []
+
+
+def test_gpus_and_energy_read_what_is_told_of_the_range(ours) -> None:
+    """`stats --gpu` looks up the telemetry of the jobs of a range of time, and no other job."""
+    for one in ours:
+        one.con.execute("BEGIN")
+        one.con.execute(
+            "INSERT INTO JobTelemetry (RecordID, ClusterID, JobID, Samples, GPUAllocatedS)"
+            " SELECT RecordID, 1, RecordID, 1, 60 FROM AAR"
+        )
+        one.con.execute(
+            "INSERT INTO SlurmRuns SELECT RecordID, RecordID, 'c', RecordID, 0, '', '', 0, 0, 60, 0, 0, 1, 1, '', '',"
+            " '', '', '', '', '', '', 'gres/gpu=1', 0, 0, 0, 0 FROM AAR"
+        )
+
+        def ask(con: Connection, site: Site) -> None:
+            found = questions.measured_parts(con, Selection(from_s=site.late), ("vo",), everything=False)
+            assert sum(part.gpu_s or 0 for part in found) > 0
+
+        one.statements.clear()
+        one.steps = 0
+        ask(one.con, one.site)
+    short, long = ours
+    assert [step for step in long.walks() if "INSERT" not in step] == []
+    assert long.steps <= 1.25 * short.steps + 200
+    for one in ours:
+        one.con.execute("ROLLBACK")
 
 
 def test_usage_by_month_reads_no_job(ours) -> None:

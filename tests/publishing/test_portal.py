@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from arcacct.asking.portal import compare_portal, read_portal
+from arcacct.asking.month_jobs import NotedJobs
+from arcacct.asking.portal import Known, compare_portal, read_portal
+from arcacct.errors import InputError
 from arcacct.jobs.aar import UsageCell
 
 NOVEMBER = (2026, 11)
@@ -59,18 +61,92 @@ def test_every_measure_of_the_portal_is_understood(portal, title, measure, value
 
 
 def test_differences_are_grouped_by_their_cause(portal) -> None:
-    """Less, more, only there, not there at all: one line for each, with the VOs and both figures."""
+    """Less, more, only there, not there at all: one line for each, with what to do, the VOs and both figures."""
     text = "VO,Nov 2026\natlas,900\nbio,30\nlhcb,7\n"
     found = compare_portal(portal(text), NOVEMBER, CELLS)
 
-    less, more, only, missing = sorted(found.differences, key=lambda line: ("less", "more", "at ", "not ").index(
-        next(start for start in ("less", "more", "at ", "not ") if line.startswith(start))
-    ))  # fmt: skip
-    assert less.endswith("atlas 900, in the database 1000")
-    assert more.endswith("bio 30, in the database 20")
-    assert only.endswith("lhcb 7, in the database 0")
-    assert missing.endswith("no vo 0, in the database 5")
+    by_cause = {line.partition(" (")[0]: line for line in found.differences}
+    assert by_cause["less at the portal"].endswith("): atlas 900, in the database 1000")
+    assert by_cause["more at the portal"].endswith("): bio 30, in the database 20")
+    assert by_cause["at the portal only"].endswith("): lhcb 7, in the database 0")
+    assert by_cause["not at the portal at all"].endswith("): no vo 0, in the database 5")
+    assert "`arcacct republish`" in by_cause["less at the portal"]
     assert (found.found, found.ours) == (937, 1025)
+    assert [(row.name, row.there, row.here, row.causes) for row in found.rows][2] == (
+        "lhcb", 7, 0, ("at the portal only",),
+    )  # fmt: skip
+
+
+def test_what_is_known_here_of_a_difference_is_its_cause(portal) -> None:
+    """Jobs that are held or set aside, VOs that nobody sends, what came after the export: each with an example."""
+    noted = [
+        NotedJobs("atlas", "apel:egi", "set aside", 60, 7_200, 3_600, "JOB1"),
+        NotedJobs("atlas", "apel:egi", "held", 1, 3_600, 3_600, "JOB2"),
+        NotedJobs("bio", "apel:egi", "sent, and no more in the database", 10, 0, 0, "JOB3"),
+    ]
+    known = Known(noted, {"atlas": 30, "bio": 3}, ["SITE"], {"no vo": "JOB4"})
+    found = compare_portal(portal("VO,Nov 2026\natlas,900\nbio,30\n"), NOVEMBER, CELLS, known)
+
+    texts = {line.partition(" (")[0]: line for line in found.differences}
+    assert texts["set aside"].endswith("atlas 900, in the database 1000 (60 jobs by apel:egi, as JOB1)")
+    assert texts["held"].endswith("atlas 900, in the database 1000 (1 job by apel:egi, as JOB2)")
+    assert texts["sent after the export was made"].endswith("(up to 30 of its 1000 jobs)")
+    assert texts["sent, and no more in the database"].endswith("(10 jobs by apel:egi, as JOB3)")
+    assert texts["not selected"].endswith("no vo 0, in the database 5 (job JOB4)")
+    hours = compare_portal(portal(table("Sum CPU (hours)", 690, 30, 2)), NOVEMBER, CELLS, known)
+    assert "(60 jobs of 1 CPU h by apel:egi, as JOB1)" in hours.differences[0]
+
+
+def test_another_benchmark_is_known_by_its_ratio(portal) -> None:
+    """Normalised hours that are all the same portion there, or whose jobs agree, differ by the benchmark."""
+    title = "Normalised Sum CPU (HEPSPEC06 hours)"
+    scaled = compare_portal(portal(table(title, 6300, 270, 18)), NOVEMBER, CELLS)
+    one = compare_portal(portal(table(title, 6300, 300, 20)), NOVEMBER, CELLS)
+    checked = compare_portal(portal(table(title, 6300, 300, 20)), NOVEMBER, CELLS, Known(same_jobs=["atlas"]))
+
+    assert scaled.differences[0].startswith("another benchmark (")
+    assert "atlas 6300, in the database 7000 (0.9000 of it)" in scaled.differences[0]
+    assert [row.causes for row in scaled.rows] == [("another benchmark",)] * 3
+    assert [row.causes for row in one.rows] == [("less at the portal",), (), ()]
+    assert [row.causes for row in checked.rows] == [("another benchmark",), (), ()]
+
+
+def test_a_table_of_sites_is_compared_by_ours(portal) -> None:
+    """Of several sites the one that we are; where it is not among them, that is the cause."""
+    path = portal("SITE,Nov 2026\nOUR-SITE,1025\nB-SITE,25\n")
+
+    assert compare_portal(path, NOVEMBER, CELLS, Known(sites=["our-site"])).differences == []
+    (other,) = compare_portal(path, NOVEMBER, CELLS, Known(sites=["MY-SITE"])).differences
+    assert other.startswith("another site name (export the table of the site that gocdb_name= names)")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"id": "atlas", "2026-10": 1, "2026-11": 1000}, {"id": "bio", "2026-11": "20"},'
+        ' {"id": "var", "var": "Jobs"}]',
+        '{"title": "Number of Jobs", "data": [{"VO": "atlas", "Nov 2026": 1000}, {"VO": "bio", "Nov 2026": 20}]}',
+        '{"atlas": {"2026-11": 1000}, "bio": {"2026-11": 20, "2026-12": null}}',
+    ],
+    ids=["rows", "titled", "by name"],
+)
+def test_json_has_the_same_table(portal, text) -> None:
+    """An export in JSON, whichever way round its objects are."""
+    assert read_portal(portal(text), NOVEMBER) == ("jobs", {"atlas": 1000.0, "bio": 20.0})
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '["2026-11"]', '{"a": 1}', "[" * 100_000, "[1e400]"])
+def test_json_without_a_table_is_refused(portal, text) -> None:
+    """One error, whatever is in it."""
+    with pytest.raises(InputError, match=r"no table in this JSON|no 2026-11 in it"):
+        read_portal(portal(text), NOVEMBER)
+
+
+@pytest.mark.parametrize("amount", ["nan", "inf", "1e999", "-5", "9" * 400, "12 h"])
+def test_what_is_no_amount_is_refused(portal, amount) -> None:
+    """No figure of an export can be beyond all measure."""
+    with pytest.raises(InputError, match="is not an amount"):
+        read_portal(portal(f"VO,Nov 2026\natlas,{amount}\n"), NOVEMBER)
 
 
 def test_a_table_of_something_else_is_compared_as_a_whole(portal) -> None:
