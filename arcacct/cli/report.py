@@ -95,6 +95,8 @@ def _write(path: str, text: str, asked: Asked) -> None:
 
 def _print(report: Report) -> None:
     say(f"{report.site}, {report.month_name} (written {iso(report.written_s)})")
+    if report.verdict is not None:
+        say(report.verdict.text)
     marked = False
     for table in report.tables:
         if table.is_detail:

@@ -15,7 +15,7 @@ from arcacct.jobs import pseudonyms
 from arcacct.jobs.states import FAILED
 from arcacct.publishing.instants import Month, iso, month_bounds
 from arcacct.reporting import facts, former
-from arcacct.reporting.contents import Column, Report, Row, Table, Value
+from arcacct.reporting.contents import Column, Report, Row, Table, Value, Verdict
 from arcacct.reporting.energy import J_PER_KWH, EnergyModel, energies, grid
 from arcacct.reporting.former import Former, Said
 from arcacct.reporting.pledge import KINDS, Pledge, pledges
@@ -93,7 +93,7 @@ def month_report(
         _users(accounting, start_s, before_s, asked.users, site_key),
         *_energy(accounting, start_s, before_s, model, by_vo, by_day_and_vo),
     ]
-    places, published = _publishing(settings, accounting, publishing, asked)
+    places, published, verdict = _publishing(settings, accounting, publishing, asked)
     tables.append(published)
     usage_of = {
         row.key: [_number(by_vo, row, one) for one in ("jobs", "core_hours", "cpu_hours")] for row in by_vo.rows
@@ -105,7 +105,7 @@ def month_report(
     is_unchanged = logged is not None and not any(logged)
     compared = former.compared_with(known, said, is_unchanged=is_unchanged)
     tables.append(_changes(accounting, said, compared, start_s, before_s))
-    report = Report(settings.hostname, asked.month, written_s, tuple(tables))
+    report = Report(settings.hostname, asked.month, written_s, tuple(tables), verdict)
     return Made(report, known, said, is_unchanged)
 
 
@@ -349,7 +349,7 @@ def _method(model: EnergyModel, unknown_core_s: float, uncharged_j: float) -> li
 
 def _publishing(
     settings: Settings, accounting: Connection, publishing: Connection, asked: Asked
-) -> tuple[former.Figures, Table]:
+) -> tuple[former.Figures, Table, Verdict | None]:
     """What `arcacct verify` says of the month: every place that has it, and whether it agrees with the database."""
     columns = (
         Column("jobs", "Jobs", "jobs"),
@@ -361,7 +361,7 @@ def _publishing(
     )
     table = Table("publishing", "Publishing and completeness", "Place", columns)
     if not asked.with_publishing:
-        return {}, table._replace(notes=("Not compared, by --skip-verify.",))
+        return {}, table._replace(notes=("Not compared, by --skip-verify.",)), None
     report = verify(settings, accounting, publishing, asked.month)
     try:
         counts: dict[str, int] = {}
@@ -384,18 +384,29 @@ def _publishing(
             )
             for one in report.sources
         ]
-        verdict = "All places agree with the database." if report.agrees else "NOT all places agree with the database."
-        notes = [verdict, *examples]
+        verdict = _verdict(settings, agrees=report.agrees)
+        notes = [verdict.text, *examples]
         if sum(counts.values()) > len(examples):
             notes.append(f"`arcacct verify {asked.month[0]:04d}-{asked.month[1]:02d} --all` tells every difference.")
-        if not settings.targets:
-            notes.insert(1, "No target is configured: nothing of this month is published.")
         places = {one.name: [one.jobs] for one in report.sources if one.proof and one.jobs is not None}
     finally:
         report.close()
-    return {name: [float(one) for one in jobs] for name, jobs in places.items()}, table._replace(
-        rows=tuple(rows), notes=tuple(notes)
-    )
+    given = {name: [float(one) for one in jobs] for name, jobs in places.items()}
+    return given, table._replace(rows=tuple(rows), notes=tuple(notes)), verdict
+
+
+def _verdict(settings: Settings, *, agrees: bool) -> Verdict:
+    """What is well is that every receiver was given what the database has, and nothing less."""
+    if settings.jura_targets and not settings.allow_jura:
+        text = "A-REX's jura-ng publishes (it has targets in arc.conf), and arcacct does not: what it sent is unknown."
+        return Verdict(text, is_well=False)
+    if not agrees:
+        return Verdict("NOT all places agree with the database.", is_well=False)
+    if settings.targets:
+        return Verdict("Every receiver was given what the database has.", is_well=True)
+    if not settings.publishes:
+        return Verdict("This site publishes nothing, as it is configured (publishes=no).", is_well=True)
+    return Verdict("No target is configured: nothing of this month is published.", is_well=False)
 
 
 def _changes(con: Connection, now: Said, before: Said | None, start_s: int, before_s: int) -> Table:
