@@ -30,7 +30,7 @@ COMMANDS = {
     "quarantine": "List, retry or drop records that are not sent.",
     "job": "Tell all about one job: record, events, transfers, or why it was not sent.",
     "stats": "Sum jobs, as arcctl prints them or by month, VO, user, ...",
-    "report": "Report a month: usage, pledge, failures, users, energy, publishing.",
+    "report": "Report a month: usage, pledge, failures, users, energy and publishing.",
     "query": "Run one SQL query that only reads.",
     "status": "Tell whether all is well, on one screen and by exit code.",
     "metrics": "Print the health metrics for Prometheus, or write them for its textfile collector.",

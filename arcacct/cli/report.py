@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 @together(Asked, "asked")
 def report(ctx: click.Context, asked: Asked, html_file: str | None, csv_file: str | None) -> None:
     """
-    Report a month: usage, pledge, failures, users, energy, publishing.
+    Report a month: usage, pledge, failures, users, energy and publishing.
 
     Prints tables; with --html or --csv it writes these files instead. Figures that are estimated and not measured
     are marked with *. What the last report of the month said is remembered beside the databases, and what has changed
@@ -64,9 +64,9 @@ def report(ctx: click.Context, asked: Asked, html_file: str | None, csv_file: st
     settings = settings_of(ctx)
     with (
         opening.translating(settings.places.database),
+        at_work("reporting"),
         closing(opening.read_accounting(settings.places)) as ours,
         closing(opening.read_publishing(settings.places)) as ledger,
-        at_work("asking"),
     ):
         made = month_report(settings, ours, ledger, asked, int(time.time()))
     if csv_file is not None:
@@ -95,6 +95,8 @@ def _write(path: str, text: str, asked: Asked) -> None:
 
 def _print(report: Report) -> None:
     say(f"{report.site}, {report.month_name} (written {iso(report.written_s)})")
+    if report.verdict is not None:
+        say(report.verdict.text)
     marked = False
     for table in report.tables:
         if table.is_detail:

@@ -213,21 +213,21 @@ def map_rule(value: str) -> MapRule:
 
 def node_benchmark(value: str) -> NodeBenchmark:
     """``"CPU MODEL PATTERN" TYPE:VALUE``."""
-    pattern, rest = _of_cpu_model(value, "TYPE:VALUE")
+    pattern, rest = _of_cpu_model(value, "node_benchmark", "TYPE:VALUE")
     return NodeBenchmark(pattern, benchmark(rest))
 
 
 def cpu_watts(value: str) -> CPUWatts:
     """``"CPU MODEL PATTERN" WATTS``."""
-    pattern, rest = _of_cpu_model(value, "WATTS")
+    pattern, rest = _of_cpu_model(value, "cpu_watts", "WATTS")
     return CPUWatts(pattern, watts(rest))
 
 
-def _of_cpu_model(value: str, what: str) -> tuple[str, str]:
+def _of_cpu_model(value: str, option: str, what: str) -> tuple[str, str]:
     """The pattern in quotes, and what follows."""
     start, pattern, rest = [*value.split('"'), "", "", ""][:3]
     if value.count('"') != 2 or start.strip() or not pattern.strip():
-        raise ValueError(f'{value!r} is not a valid line; write "CPU MODEL PATTERN" {what}')
+        raise ValueError(f'{value!r} is not a valid {option}; write "CPU MODEL PATTERN" {what}')
     return pattern.strip(), rest.strip()
 
 

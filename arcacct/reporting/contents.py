@@ -54,6 +54,13 @@ class Table(NamedTuple):
         return next(place for place, column in enumerate(self.columns) if column.name == name)
 
 
+class Verdict(NamedTuple):
+    """Whether the month is published, in a sentence."""
+
+    text: str
+    is_well: bool
+
+
 class Report(NamedTuple):
     """All that is said of a month."""
 
@@ -62,6 +69,8 @@ class Report(NamedTuple):
     written_s: int
     """UTC seconds."""
     tables: tuple[Table, ...]
+    verdict: Verdict | None = None
+    """``None``: nobody asked."""
 
     @property
     def month_name(self) -> str:

@@ -143,7 +143,7 @@ def energies(
         cpu = part.cpu_model or cpu_models.get((part.host or "").partition(".")[0])
         watts = model.watts(None if cpu is None else cpu.partition(";")[0])
         rest_s = part.core_s - part.measured_core_s
-        measured_j = (part.energy_j or 0.0) + (part.gpu_only_energy_j or 0.0)
+        measured_j = (part.energy_j or 0.0) + (part.gpu_energy_j or 0.0)
         estimated_j = rest_s * watts if watts is not None else 0.0
         energy_j = measured_j + estimated_j
         if part.day not in intensities:

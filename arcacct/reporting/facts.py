@@ -1,5 +1,5 @@
 """
-What the records of a month say that no kept sum tells: how jobs failed, GPUs, energy, what changed.
+What the records of a month say that no kept sum tells: how jobs failed, energy, what changed.
 
 Each question reads the records that end in the month, by the index of their ends, and none of another month.
 """
@@ -39,7 +39,7 @@ class Failed(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """What jobs of a day, VO and CPU used; energy in J, GPU times in s, ``None``: nobody measured it."""
+    """What jobs of a day, VO and CPU used; energy in J, ``None``: nobody measured it."""
 
     day: int
     """Since 1970."""
@@ -53,11 +53,7 @@ class Drawn(NamedTuple):
     """Of jobs whose energy the batch system measured."""
     energy_j: float | None
     gpu_energy_j: float | None
-    gpu_only_energy_j: float | None
-    """That of jobs whose energy the batch system did not measure."""
-    gpu_allocated_s: float | None
-    gpu_occupied_s: float | None
-    gpu_busy_s: float | None
+    """Of GPUs of the other jobs."""
 
 
 class Changes(NamedTuple):
@@ -99,10 +95,9 @@ def drawn(con: Connection, start_s: int, before_s: int, *, with_hosts: bool) -> 
     told = _TOLD_BY_SLURM if con.execute("SELECT 1 FROM SlurmRuns LIMIT 1").fetchone() is not None else "NULL"
     rows = con.execute(
         f"SELECT Day, {_VO}, CPUModel, Host, sum(CoreS), sum(CASE WHEN EnergyJ IS NULL THEN 0 ELSE CoreS END),"
-        " sum(EnergyJ), sum(GPUEnergyJ), sum(CASE WHEN EnergyJ IS NULL THEN GPUEnergyJ END), sum(GPUAllocatedS),"
-        " sum(GPUOccupiedS), sum(GPUBusyS), Told, count(*) FROM"
+        " sum(EnergyJ), sum(CASE WHEN EnergyJ IS NULL THEN GPUEnergyJ END), Told, count(*) FROM"
         " (SELECT CAST(EndTime / 86400 AS INTEGER) AS Day, VOID, Wall * 1.0 * CPUCount AS CoreS, CPUModel,"
-        f" {host} AS Host, nullif(EnergyJ, 0) AS EnergyJ, GPUEnergyJ, GPUAllocatedS, GPUOccupiedS, GPUBusyS,"
+        f" {host} AS Host, nullif(EnergyJ, 0) AS EnergyJ, GPUEnergyJ,"
         f" {told} AS Told"
         " FROM RecordUsage AS Used LEFT JOIN JobTelemetry ON JobTelemetry.RecordID = Used.RecordID"
         " WHERE EndTime >= ? AND EndTime < ?) GROUP BY Day, VOID, CPUModel, Host, Told"
@@ -113,25 +108,8 @@ def drawn(con: Connection, start_s: int, before_s: int, *, with_hosts: bool) -> 
         one = Drawn(day, unescaped(vo) or None, model, None if node is None else unescaped(node), *amounts)
         energy_j = tres.parse(tres_text).get("energy", 0) if tres_text else 0
         if energy_j:
-            one = one._replace(measured_core_s=one.core_s, energy_j=energy_j * jobs, gpu_only_energy_j=None)
+            one = one._replace(measured_core_s=one.core_s, energy_j=energy_j * jobs, gpu_energy_j=None)
         yield one
-
-
-def slurm_gpu_s(con: Connection, start_s: int, before_s: int) -> dict[str | None, float]:
-    """By VO: GPUs times clock time of jobs that telemetry tells no GPUs of, and sacct does."""
-    rows = con.execute(
-        f"SELECT {_VO}, AllocTRES, sum(Elapsed) FROM RecordUsage AS Used"
-        " CROSS JOIN SlurmRuns ON SlurmRuns.RecordID = Used.RecordID"
-        " LEFT JOIN JobTelemetry ON JobTelemetry.RecordID = Used.RecordID"
-        " WHERE Used.EndTime >= ? AND Used.EndTime < ? AND AllocTRES LIKE '%gres/gpu%' AND GPUAllocatedS IS NULL"
-        " GROUP BY VOID, AllocTRES ORDER BY 1, 2",
-        (start_s, before_s),
-    )
-    found: dict[str | None, float] = {}
-    for vo, allocated, elapsed_s in rows:
-        name = unescaped(vo) or None
-        found[name] = found.get(name, 0) + tres.gpu_count(tres.parse(allocated)) * elapsed_s
-    return found
 
 
 def cpu_models(con: Connection, before_s: int) -> dict[str, str]:

@@ -15,10 +15,11 @@ from arcacct.jobs import pseudonyms
 from arcacct.jobs.states import FAILED
 from arcacct.publishing.instants import Month, iso, month_bounds
 from arcacct.reporting import facts, former
-from arcacct.reporting.contents import Column, Report, Row, Table, Value
+from arcacct.reporting.contents import Column, Report, Row, Table, Value, Verdict
 from arcacct.reporting.energy import J_PER_KWH, EnergyModel, energies, grid
 from arcacct.reporting.former import Former, Said
 from arcacct.reporting.pledge import KINDS, Pledge, pledges
+from arcacct.wording import count_of
 
 NO_VO = "(no VO)"
 _HOUR_S = 3600
@@ -92,7 +93,7 @@ def month_report(
         _users(accounting, start_s, before_s, asked.users, site_key),
         *_energy(accounting, start_s, before_s, model, by_vo, by_day_and_vo),
     ]
-    places, published = _publishing(settings, accounting, publishing, asked)
+    places, published, verdict = _publishing(settings, accounting, publishing, asked)
     tables.append(published)
     usage_of = {
         row.key: [_number(by_vo, row, one) for one in ("jobs", "core_hours", "cpu_hours")] for row in by_vo.rows
@@ -104,7 +105,7 @@ def month_report(
     is_unchanged = logged is not None and not any(logged)
     compared = former.compared_with(known, said, is_unchanged=is_unchanged)
     tables.append(_changes(accounting, said, compared, start_s, before_s))
-    report = Report(settings.hostname, asked.month, written_s, tuple(tables))
+    report = Report(settings.hostname, asked.month, written_s, tuple(tables), verdict)
     return Made(report, known, said, is_unchanged)
 
 
@@ -157,7 +158,7 @@ def _by_day_and_vo(con: Connection, start_s: int, before_s: int) -> _ByDayAndVO:
         rows.append(Row(f"{of['day']} {_name(of['vo'])}", (of["jobs"], of["core_hours"])))
         day, vo = start_s // _DAY_S + int(str(of["day"])[-2:]) - 1, of["vo"]
         core_s = _whole(of["core_hours"]) * _HOUR_S
-        parts.append(facts.Drawn(day, None if vo is None else str(vo), None, None, core_s, 0.0, *[None] * 6))
+        parts.append(facts.Drawn(day, None if vo is None else str(vo), None, None, core_s, 0.0, None, None))
     table = Table("day_vo", "Usage by day and VO", "Day and VO", columns, tuple(rows), is_detail=True)
     return _ByDayAndVO(table, tuple(parts))
 
@@ -239,10 +240,8 @@ def _energy(
 ) -> tuple[Table, Table]:
     """GPU hours and energy by VO, as far as anybody measured them or the site's table tells them."""
     models = facts.cpu_models(con, before_s) if model.cpu_watts else {}
-    of_slurm: dict[str | None, float] = {}
     if models or facts.has_measurements(con):
         parts = list(facts.drawn(con, start_s, before_s, with_hosts=bool(models)))
-        of_slurm = facts.slurm_gpu_s(con, start_s, before_s)
     else:
         # Every core is like every other: the sums that are kept tell all.
         parts = list(by_day_and_vo.parts)
@@ -251,31 +250,27 @@ def _energy(
     if drawn.rows and lacking_h > _LEAST_H:
         note = f"{lacking_h:.1f} core hours are of jobs that `arcacct db prune` put away: their energy lacks."
         drawn = drawn._replace(notes=(*drawn.notes, note))
-    return _gpus(parts, of_slurm), drawn
+    return _gpus(con, start_s, before_s), drawn
 
 
 def _all(table: Table, column: str) -> float:
     return 0.0 if table.total is None else _number(table, table.total, column)
 
 
-def _gpus(parts: Sequence[facts.Drawn], of_slurm: dict[str | None, float]) -> Table:
+def _gpus(con: Connection, start_s: int, before_s: int) -> Table:
+    """As `arcacct stats` with measurements has it."""
     columns = (
         Column("gpu_hours", "GPU hours allocated", "h"),
-        Column("gpu_occupied_hours", "With processes", "h"),
         Column("gpu_busy_hours", "Busy", "h"),
         Column("gpu_energy_kwh", "Energy of GPUs", "kWh"),
     )
-    sums: dict[str | None, list[float | None]] = {}
-    of_sacct = [(vo, (seconds, None, None, None)) for vo, seconds in of_slurm.items()]
-    told = [(one.vo, (one.gpu_allocated_s, one.gpu_occupied_s, one.gpu_busy_s, one.gpu_energy_j)) for one in parts]
-    for vo, amounts in (*told, *of_sacct):
-        if any(amount for amount in amounts):
-            known = sums.setdefault(vo, [None] * 4)
-            for place, amount in enumerate(amounts):
-                if amount is not None:
-                    known[place] = (known[place] or 0) + amount
-    units = (_HOUR_S, _HOUR_S, _HOUR_S, J_PER_KWH)
-    rows = [Row(_name(vo), _scaled(amounts, units)) for vo, amounts in sums.items()]
+    found = usage(con, Selection(from_s=start_s, before_s=before_s), ("vo",), details=False, measured=True)
+    rows = []
+    for row in found.rows:
+        of = dict(zip(found.columns, row, strict=True))
+        values = tuple(of[column.name] for column in columns)
+        if any(values):
+            rows.append(Row(_name(of["vo"]), values))
     rows.sort(key=lambda row: (-_whole(row.values[0]), row.key))
     notes = () if rows else ("No GPU is known: telemetry and the batch system's own accounting tell of none.",)
     return Table("gpu", "GPUs", "VO", columns, tuple(rows), notes=notes)
@@ -354,7 +349,7 @@ def _method(model: EnergyModel, unknown_core_s: float, uncharged_j: float) -> li
 
 def _publishing(
     settings: Settings, accounting: Connection, publishing: Connection, asked: Asked
-) -> tuple[former.Figures, Table]:
+) -> tuple[former.Figures, Table, Verdict | None]:
     """What `arcacct verify` says of the month: every place that has it, and whether it agrees with the database."""
     columns = (
         Column("jobs", "Jobs", "jobs"),
@@ -366,7 +361,7 @@ def _publishing(
     )
     table = Table("publishing", "Publishing and completeness", "Place", columns)
     if not asked.with_publishing:
-        return {}, table._replace(notes=("Not compared, by --skip-verify.",))
+        return {}, table._replace(notes=("Not compared, by --skip-verify.",)), None
     report = verify(settings, accounting, publishing, asked.month)
     try:
         counts: dict[str, int] = {}
@@ -389,18 +384,29 @@ def _publishing(
             )
             for one in report.sources
         ]
-        verdict = "All places agree with the database." if report.agrees else "NOT all places agree with the database."
-        notes = [verdict, *examples]
+        verdict = _verdict(settings, agrees=report.agrees)
+        notes = [verdict.text, *examples]
         if sum(counts.values()) > len(examples):
             notes.append(f"`arcacct verify {asked.month[0]:04d}-{asked.month[1]:02d} --all` tells every difference.")
-        if not settings.targets:
-            notes.insert(1, "No target is configured: nothing of this month is published.")
         places = {one.name: [one.jobs] for one in report.sources if one.proof and one.jobs is not None}
     finally:
         report.close()
-    return {name: [float(one) for one in jobs] for name, jobs in places.items()}, table._replace(
-        rows=tuple(rows), notes=tuple(notes)
-    )
+    given = {name: [float(one) for one in jobs] for name, jobs in places.items()}
+    return given, table._replace(rows=tuple(rows), notes=tuple(notes)), verdict
+
+
+def _verdict(settings: Settings, *, agrees: bool) -> Verdict:
+    """What is well is that every receiver was given what the database has, and nothing less."""
+    if settings.jura_targets and not settings.allow_jura:
+        text = "A-REX's jura-ng publishes (it has targets in arc.conf), and arcacct does not: what it sent is unknown."
+        return Verdict(text, is_well=False)
+    if not agrees:
+        return Verdict("NOT all places agree with the database.", is_well=False)
+    if settings.targets:
+        return Verdict("Every receiver was given what the database has.", is_well=True)
+    if not settings.publishes:
+        return Verdict("This site publishes nothing, as it is configured (publishes=no).", is_well=True)
+    return Verdict("No target is configured: nothing of this month is published.", is_well=False)
 
 
 def _changes(con: Connection, now: Said, before: Said | None, start_s: int, before_s: int) -> Table:
@@ -437,4 +443,4 @@ def _changes(con: Connection, now: Said, before: Said | None, start_s: int, befo
 
 
 def _jobs(count: int) -> str:
-    return "1 job was" if count == 1 else f"{count} jobs were"
+    return f"{count_of(count, 'job')} {'was' if count == 1 else 'were'}"

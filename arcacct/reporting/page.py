@@ -68,7 +68,7 @@ def _page(report: Report, drawn: dict[str, Chart]) -> Iterator[str]:
 
 def _cards(report: Report) -> Iterator[str]:
     """The month in a few numbers."""
-    usage, energy, published = report.table("vo"), report.table("energy"), report.table("publishing")
+    usage, energy = report.table("vo"), report.table("energy")
     yield '<dl class="cards">'
     for name in _CARDS:
         column = usage.columns[usage.column(name)]
@@ -82,17 +82,8 @@ def _cards(report: Report) -> Iterator[str]:
                 title = {"site_kwh": "Energy with PUE", "carbon_kg": "Carbon"}[name]
                 yield _card(energy.columns[place]._replace(title=title), energy.total.values[place])
     yield "</dl>"
-    if published.rows:
-        agrees = all(row.values[published.column("agrees")] == "yes" for row in published.rows)
-        to_receivers = any(row.values[published.column("proof")] for row in published.rows)
-        text = (
-            "Publishing is NOT complete: see below."
-            if not agrees
-            else "All receivers have what the database has."
-            if to_receivers
-            else "Nothing is published: no target is configured."
-        )
-        yield f'<p class="verdict {"good" if agrees and to_receivers else "bad"}">{text}</p>'
+    if report.verdict is not None:
+        yield f'<p class="verdict {"good" if report.verdict.is_well else "bad"}">{_text(report.verdict.text)}</p>'
 
 
 def _card(column: Column, value: Value) -> str:

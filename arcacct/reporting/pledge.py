@@ -41,15 +41,15 @@ def pledges(path: str, month: Month) -> list[Pledge]:
         vo, begins, hours, kind = fields
         match = _MONTH.fullmatch(begins)
         if match is None:
-            raise _wrong(path, number, f"{begins!r} is no month; write it like 2026-11")
+            raise _wrong(path, number, f"{begins!r} is not a month; write it like 2026-11")
         if kind not in KINDS:
-            raise _wrong(path, number, f"{kind!r} is no kind of hours; write one of {', '.join(KINDS)}")
+            raise _wrong(path, number, f"{kind!r} is not a kind of hours; write one of {', '.join(KINDS)}")
         if not vo:
             raise _wrong(path, number, "no VO is named; write its name in the first column")
         start = int(match[1]), int(match[2])
         amount = _hours(hours)
         if amount is None:
-            raise _wrong(path, number, f"{hours!r} is no amount; write hours a month, as 120000")
+            raise _wrong(path, number, f"{hours!r} is not an amount; write hours a month, as 120000")
         if (vo, kind, start) in lines:
             raise _wrong(path, number, f"VO {vo!r} has a pledge of {kind} from {begins} already; remove one of both")
         lines.add((vo, kind, start))

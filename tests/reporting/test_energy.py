@@ -168,11 +168,11 @@ def test_a_wrong_line_of_the_grid_is_told(tmp_path, line) -> None:
 @pytest.mark.parametrize(
     ("line", "wrong"),
     [
-        ("core_watts=0", "'0' is no such amount; write watts of one core"),
-        ("pue=0.9", "'0.9' is no such amount; write what the site draws"),
-        ("carbon_intensity=coal", "'coal' is no such amount; write g CO2e per kWh"),
+        ("core_watts=0", "'0' is not a valid amount; write watts of one core"),
+        ("pue=0.9", "'0.9' is not a valid amount; write what the site draws"),
+        ("carbon_intensity=coal", "'coal' is not a valid amount; write g CO2e per kWh"),
         ("cpu_watts=EPYC 5", 'write "CPU MODEL PATTERN" WATTS'),
-        ('cpu_watts="EPYC" much', "'much' is no such amount"),
+        ('cpu_watts="EPYC" much', "'much' is not a valid amount"),
     ],
 )
 def test_wrong_options_are_told(capsys, site, line, wrong) -> None:

@@ -151,8 +151,8 @@ def test_the_page_has_the_figures_of_the_tables(site) -> None:
 
 
 def test_nothing_is_green_that_should_not_be(capsys, tmp_path) -> None:
-    """Without a target, with unsent jobs, and with all sent: only the last says that the receivers have everything."""
-    green = '<p class="verdict good">All receivers have what the database has.</p>'
+    """Without a target, with jura-ng's, with unsent jobs, and with all sent: only the last is well."""
+    green = '<p class="verdict good">Every receiver was given what the database has.</p>'
     page_of = tmp_path / "report.html"
 
     def verdict(conf: str) -> str:
@@ -162,6 +162,11 @@ def test_nothing_is_green_that_should_not_be(capsys, tmp_path) -> None:
     with Sandbox(str(tmp_path)) as box:
         made = rehearsal.site(tmp_path, box, "")
         none = verdict(made.arc_conf)
+        arc_conf = made.path / "arc.conf"
+        before = arc_conf.read_text()
+        arc_conf.write_text(f"{before}[arex/jura/sgas:old]\ntargeturl=https://sgas.example.org/sgas\n")
+        of_jura = verdict(made.arc_conf)
+        arc_conf.write_text(before)
         made.configure(rehearsal.SGAS_AND_CARS)
         unsent = verdict(made.arc_conf)
         settings = made.settings()
@@ -169,8 +174,9 @@ def test_nothing_is_green_that_should_not_be(capsys, tmp_path) -> None:
         sent = verdict(made.arc_conf)
 
     assert [outcome.error for outcome in outcomes] == [None, None]
-    assert none == '<p class="verdict bad">Nothing is published: no target is configured.</p>'
-    assert unsent == '<p class="verdict bad">Publishing is NOT complete: see below.</p>'
+    assert none == '<p class="verdict bad">No target is configured: nothing of this month is published.</p>'
+    assert of_jura.startswith('<p class="verdict bad">A-REX&#x27;s jura-ng publishes')
+    assert unsent == '<p class="verdict bad">NOT all places agree with the database.</p>'
     assert sent == green
     # What was sent since the last report is among what changed.
     assert re.search(r"given to sgas:s</th><td>0</td><td>\d+</td>", page_of.read_text(encoding="utf-8"))

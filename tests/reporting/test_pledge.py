@@ -34,11 +34,11 @@ def test_the_last_line_that_began_holds(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        ("atlas,2026-13,5,core", "'2026-13' is no month"),
-        ("atlas,2026-11,many,core", "'many' is no amount"),
-        ("atlas,2026-11,nan,core", "'nan' is no amount"),
-        ("atlas,2026-11,-1,core", "'-1' is no amount"),
-        ("atlas,2026-11,5,gpu", "'gpu' is no kind of hours; write one of core, cpu, hs06, hepscore23"),
+        ("atlas,2026-13,5,core", "'2026-13' is not a month"),
+        ("atlas,2026-11,many,core", "'many' is not an amount"),
+        ("atlas,2026-11,nan,core", "'nan' is not an amount"),
+        ("atlas,2026-11,-1,core", "'-1' is not an amount"),
+        ("atlas,2026-11,5,gpu", "'gpu' is not a kind of hours; write one of core, cpu, hs06, hepscore23"),
         (",2026-11,5,core", "no VO is named"),
         ("atlas,2026-11,5", "3 columns; write vo,from,hours,kind"),
         ("atlas,2026-04,7,core", "has a pledge of core from 2026-04 already"),
