@@ -410,6 +410,31 @@ def test_what_is_wrong_with_credentials(tmp_path, box, name) -> None:
     assert words in one.text
 
 
+def test_a_key_that_cannot_be_used_keeps_from_asking(tmp_path, box) -> None:
+    """That is told at the target, too, as a run would."""
+    site = Clinic(tmp_path, box, SGAS)
+    other_key(site, box)
+    one = about(site.verdicts(offline=False), "sgas:s")
+    assert (one.verdict, one.exit_code, "is not the key of" in one.text) == (ERROR, 77, True)
+
+
+def test_a_system_without_authorities(tmp_path, box, monkeypatch) -> None:
+    """AMS has a certificate of a web CA: ca_system=yes is of no use where there is none."""
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none"))
+    site = Clinic(tmp_path, box, APEL.replace("ca_system=no\n", ""))
+    one = about(site.verdicts(), "CAs of the system")
+    assert (one.verdict, "ca-certificates" in one.advice) == (WARNING, True)
+
+
+def test_a_rehearsal_that_was_left(mended) -> None:
+    """Whoever goes live with it has another ledger."""
+    mended.ours = f"rehearsal={mended.path}/ledger\n"
+    mended.configure()
+    one = about(mended.verdicts(), "rehearsal")
+    assert (one.verdict, f"{mended.path}/ledger" in one.detail) == (WARNING, True)
+
+
 def test_the_dn_is_told_as_each_receiver_has_it(live) -> None:
     """In the order of the certificate for APEL, and as nginx hands it to SGAS."""
     (one,) = [one for one in live.verdicts() if one.what == "DN"]

@@ -53,7 +53,14 @@ def _jura(site: Site) -> Verdict:
 
 
 def targets(site: Site) -> Iterator[Verdict]:
-    """Whether anything is published at all."""
+    """Whether anything is published at all, and in earnest."""
+    if site.here is not None and site.here.rehearsal is not None:
+        detail = (
+            f"rehearsal= is set: what was published is noted in {site.here.rehearsal}, and not in the site's ledger"
+        )
+        yield Verdict(
+            "rehearsal", WARNING, detail, "remove it, with its targets, before this host publishes in earnest"
+        )
     if site.settings is None:
         yield Verdict("targets", UNTOLD, "the configuration has errors", "mend it first")
     elif site.settings.targets:

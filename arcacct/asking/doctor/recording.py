@@ -158,7 +158,7 @@ def _share(site: Site, found: Told) -> Verdict:
 
 
 def _sweep(now: int, last_s: int | None) -> Verdict:
-    advice = "systemctl enable --now arcacct-sweep.timer"
+    advice = "run `systemctl enable --now arcacct-sweep.timer`"
     if last_s is None:
         return Verdict("sweep", WARNING, "never ran", advice)
     text = f"the last one ended {ago(now - last_s)} ago"
