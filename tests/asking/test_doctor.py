@@ -441,6 +441,18 @@ def test_a_system_without_authorities(tmp_path, box, monkeypatch) -> None:
     assert (one.verdict, "ca-certificates" in one.advice) == (WARNING, True)
 
 
+def test_a_directory_that_nobody_can_write_to(mended) -> None:
+    """A target that is none of the network lacks its directory."""
+    mended.targets = f"[arcacct/directory:out]\npath={mended.path}/none\ngocdb_name=S\n"
+    mended.configure()
+    one = about(mended.verdicts(offline=False), "directory:out")
+    assert (one.verdict, one.exit_code, one.advice) == (ERROR, 78, "create it")
+    (mended.path / "none").mkdir()
+    found = [one for one in mended.verdicts(offline=False) if one.what == "directory:out"]
+    assert [(one.verdict, one.detail) for one in found] == [(OK, f"file://{mended.path}/none: nothing to connect to")]
+    (mended.path / "none").rmdir()
+
+
 def test_a_rehearsal_that_was_left(mended) -> None:
     """Whoever goes live with it has another ledger."""
     mended.ours = f"rehearsal={mended.path}/ledger\n"
