@@ -30,6 +30,7 @@ from arcacct.asking.doctor.databases import days_left, mount_of, room
 from arcacct.asking.doctor.launcher import Launcher, settings_of
 from arcacct.asking.doctor.verdict import ERROR, OK, UNTOLD, WARNING, Process, Site, Verdict
 from arcacct.db import opening
+from arcacct.db.schema import note
 from arcacct.resources import resource
 from arcacct.sandbox import Sandbox, authority
 
@@ -820,6 +821,16 @@ def test_a_sweep_that_never_ran(clinic) -> None:
     """The timer was not enabled."""
     one = about(clinic.verdicts(), "sweep")
     assert (one.verdict, "arcacct-sweep.timer" in one.advice) == (WARNING, True)
+
+
+@pytest.mark.parametrize(("hours", "verdict"), [(0.5, OK), (2, WARNING), (30, ERROR)])
+def test_the_last_sweep(clinic, hours, verdict) -> None:
+    """The timer runs it every quarter of an hour."""
+    with closing(opening.open_accounting(clinic.here)) as con, opening.writing(con, clinic.here):
+        note(con, "ARCACCT_LAST_SWEEP", int(time.time() - hours * 3600))
+    (one,) = [one for one in clinic.verdicts() if one.what == "sweep"]
+    assert (one.verdict, one.exit_code) == (verdict, 74 if verdict == ERROR else 0)
+    assert bool(one.advice) == (verdict != OK)
 
 
 def test_an_old_backup(live) -> None:
