@@ -19,7 +19,7 @@ _WIDTH = max(map(len, VERDICTS))
 
 
 @click.command(epilog=examples("arcacct doctor", "arcacct doctor --offline", "arcacct doctor --json"))
-@click.option("--offline", is_flag=True, help="Connect to no receiver and look up no name.")
+@click.option("--offline", is_flag=True, help="Connect to no receiver, and look up no name of one.")
 @click.option(
     "--timeout",
     "limit_s",
@@ -42,10 +42,9 @@ def doctor(ctx: click.Context, offline: bool, limit_s: float, as_json: bool) -> 
     by a receiver, 74 databases, 70 a check of the doctor's own that failed, 75 no answer in time.
     """
     try:
-        conf = conf_of(ctx)
+        site = Site(conf_of(ctx), ctx.obj["database"], limit_s=max(1.0, limit_s / 3))
     except ConfigError as error:
         return _only(of_error("configuration", error), as_json=as_json)
-    site = Site(conf, ctx.obj["database"], limit_s=max(1.0, limit_s / 3))
     found = []
     for verdict in examine(site, limit_s=limit_s, offline=offline):
         found.append(verdict._replace(detail=fit(verdict.detail), advice=fit(verdict.advice)))
@@ -57,7 +56,7 @@ def doctor(ctx: click.Context, offline: bool, limit_s: float, as_json: bool) -> 
     else:
         _sum_up(found)
     codes = {one.exit_code for one in found}
-    return next((code for code in GRAVEST_FIRST if code in codes), 0)
+    return next((code for code in GRAVEST_FIRST if code in codes), max(codes, default=0))
 
 
 def _only(one: Verdict, *, as_json: bool) -> int:

@@ -26,7 +26,7 @@ from arcacct.sandbox import CE, Sandbox
 from arcacct.sandbox.authority import Credential
 
 DAY_S = 86_400
-OPTIONS = "timeout=10,onsuccess=pass,onfailure=log,ontimeout=log"
+OPTIONS = "timeout=600,onsuccess=pass,onfailure=log,ontimeout=log"
 SGAS = "[arex/jura/sgas:s]\ntargeturl={sgas}\n"
 APEL = "[arex/jura/apel:a]\ntargeturl={ams}\nauthn_port={authn}\nca_system=no\ngocdb_name=SITE\n"
 AUDITOR = "[arcacct/auditor:r]\ntargeturl={auditor}\nsite_id=SITE\n"
@@ -57,7 +57,8 @@ class Clinic:
         """Configuration and launcher as they ought to be, whatever was done to them."""
         self.targets = targets
         self.common = ""
-        self.ours = ""
+        # A machine may be busy with anything.
+        self.ours = "deadline=300\n"
         self.processes = [Process(4242, ())]
         self.lines = [f"statecallout={state} {OPTIONS} {self.launcher} %C %I %S" for state in STATES]
         shutil.rmtree(self.launcher.parent, ignore_errors=True)
@@ -74,7 +75,7 @@ class Clinic:
         """Put the launcher there, with some of its lines edited."""
         with open(resource("etc", "arcacct-hook"), encoding="ascii") as file:
             text = file.read()
-        for name, value in {"record": RECORD, **settings}.items():
+        for name, value in {"record": RECORD, "limit": "400", **settings}.items():
             lines = text.split("\n")
             (number,) = [number for number, line in enumerate(lines) if line.startswith(f"{name}=${{")]
             lines[number] = f"{name}={value}"
@@ -125,11 +126,11 @@ class Clinic:
             "run_time_conf": str(self.path / "arched-arex.cfg"),
         }
 
-    def site(self, limit_s: float = 10.0) -> Site:
+    def site(self, limit_s: float = 60.0) -> Site:
         """As the doctor sees it."""
         return Site(load(str(self.conf), {}), limit_s=limit_s, **self.around)
 
-    def verdicts(self, *, offline: bool = True, limit_s: float = 60.0, question_s: float = 10.0) -> list[Verdict]:
+    def verdicts(self, *, offline: bool = True, limit_s: float = 180.0, question_s: float = 60.0) -> list[Verdict]:
         """Everything that is said."""
         return list(examine(self.site(question_s), limit_s=limit_s, offline=offline))
 

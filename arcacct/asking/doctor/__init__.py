@@ -41,7 +41,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
 """From the ground up; each with the name under which it is told that it could not be done."""
 
 
-def examine(site: Site, *, limit_s: float, offline: bool = False) -> Iterator[Verdict]:
+def examine(site: Site, *, limit_s: float, offline: bool) -> Iterator[Verdict]:
     """
     Every verdict, in the order of the checks; done after ``limit_s`` seconds, whoever does not answer.
 

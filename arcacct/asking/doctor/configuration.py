@@ -11,6 +11,7 @@ from arcacct.asking.doctor.verdict import CONF, ERROR, OK, STORE, UNTOLD, WARNIN
 from arcacct.conf import problems
 from arcacct.conf.check import check_text
 from arcacct.conf.places import yes_or_no
+from arcacct.conf.targets import targets as found_targets
 from arcacct.publishing.vos import unknown_vos
 from arcacct.secrecy import without_login
 from arcacct.targets import kinds
@@ -53,7 +54,17 @@ def _jura(site: Site) -> Verdict:
 
 
 def targets(site: Site) -> Iterator[Verdict]:
-    """Whether anything is published at all."""
+    """Whether anything is published at all, in earnest, and with all that the targets need of this host."""
+    if site.here is not None and site.here.rehearsal is not None:
+        detail = (
+            f"rehearsal= is set: what was published is noted in {site.here.rehearsal}, and not in the site's ledger"
+        )
+        yield Verdict(
+            "rehearsal", WARNING, detail, "remove it, with its targets, before this host publishes in earnest"
+        )
+    for one in found_targets(site.conf, kinds(), None, []):
+        for option, text in one.wrong():
+            yield advised(one.name, ERROR, f"{option}: {text}", CONF)
     if site.settings is None:
         yield Verdict("targets", UNTOLD, "the configuration has errors", "mend it first")
     elif site.settings.targets:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import ssl
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
@@ -120,12 +121,12 @@ def _is_stale(path: str, now: int) -> bool:
 
 
 def _system(shown: list[Transport]) -> Iterator[Verdict]:
-    import ssl  # noqa: PLC0415  few ask for it alone
-
+    """AMS has a certificate of a public web CA, which a grid's CA directory may lack."""
     if not any(way.ca_system for way in shown):
         return
     paths = ssl.get_default_verify_paths()
-    if paths.cafile is None and paths.capath is None:
+    names = os.listdir(paths.capath) if paths.capath else []
+    if paths.cafile is None and not any(map(files.HASHED.fullmatch, names)):
         yield Verdict(
             "CAs of the system",
             WARNING,

@@ -36,7 +36,7 @@ def receiver(site: Site, plug: Plug) -> Iterator[Verdict]:
         if found is not None:
             yield found
             if found.verdict == ERROR:
-                continue
+                return
         try:
             heard = probing.ask(transport, probe, site.limit_s)
         except ArcacctError as error:

@@ -26,6 +26,7 @@ from arcacct.asking.doctor.verdict import (
     is_hidden,
     user_name,
 )
+from arcacct.asking.health import Limit
 from arcacct.asking.who_recorded import PASSING, Told, who_recorded
 from arcacct.conf.callouts import callouts
 from arcacct.db import opening
@@ -38,7 +39,7 @@ _CLOCK_TOLERANCE_S = 300
 _WAITS_S = HOUR_S
 """A sweep runs every quarter of an hour: what is older than this, none has taken."""
 _LONGEST_BREAK_S = 60
-_SWEEP_S = (HOUR_S, DAY_S)
+_SWEEP_S = Limit(HOUR_S, DAY_S)
 
 
 def spooled(site: Site) -> Iterator[Verdict]:
@@ -158,15 +159,16 @@ def _share(site: Site, found: Told) -> Verdict:
 
 
 def _sweep(now: int, last_s: int | None) -> Verdict:
-    advice = "systemctl enable --now arcacct-sweep.timer"
+    advice = "run `systemctl enable --now arcacct-sweep.timer`"
     if last_s is None:
         return Verdict("sweep", WARNING, "never ran", advice)
-    text = f"the last one ended {ago(now - last_s)} ago"
-    if now - last_s > _SWEEP_S[1]:
+    age_s = now - last_s
+    text = f"the last one ended {ago(age_s)} ago"
+    if age_s > _SWEEP_S.critical:
         return Verdict("sweep", ERROR, text, advice, STORE)
-    return Verdict(
-        "sweep", WARNING if now - last_s > _SWEEP_S[0] else OK, text, advice if now - last_s > _SWEEP_S[0] else ""
-    )
+    if age_s > _SWEEP_S.warning:
+        return Verdict("sweep", WARNING, text, advice)
+    return Verdict("sweep", OK, text)
 
 
 def _clock(now: int, event_s: int | None) -> Verdict:
