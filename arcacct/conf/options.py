@@ -73,6 +73,7 @@ ARCACCT = (
     Spec("deadline", "deadline_s", values.seconds, "5"),
     flag("allow_jura"),
     Spec("keep_messages", "keep_messages_days", values.whole, "0"),
+    plain("names_kept_months", values.whole, "0"),
     Spec("settle", "settle_s", values.whole, "0"),
     plain("lrms_host", values.host),
     plain("local_group_prefix", values.word),

@@ -39,6 +39,8 @@ class Settings:
     queue_benchmarks: tuple[tuple[str, str], ...]
     """Each queue with its benchmark, ``TYPE:VALUE``; of several the first, as in ARC."""
     keep_messages_days: int
+    names_kept_months: int
+    """After so many whole months names of users become pseudonyms; 0: never."""
     settle_s: int
     warnings: tuple[Problem, ...]
 
@@ -100,6 +102,7 @@ def examine(conf: Conf, kinds: Kinds, *, database: str | None = None) -> tuple[S
         node_benchmarks=ours["node_benchmark"],
         queue_benchmarks=tuple(queues),
         keep_messages_days=ours["keep_messages_days"],
+        names_kept_months=ours["names_kept_months"],
         settle_s=ours["settle_s"],
         warnings=tuple(problem for problem in problems if problem.severity == WARNING),
     )

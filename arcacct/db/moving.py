@@ -19,7 +19,7 @@ from arcacct.db.connect import open_for_reading
 from arcacct.db.maintain import PATIENCE_S, SUFFIXES, copy_whole, files, wait_until_unused
 from arcacct.db.maintenance import alone, maintenance
 from arcacct.db.opening import refuse_unasked, require
-from arcacct.db.place import Note
+from arcacct.db.place import PSEUDONYMS_KEY, Note
 from arcacct.db.schema import ACCOUNTING, ensure, incarnation, open_to_group, sync
 from arcacct.errors import ConfigError, StoreError, UsageError
 from arcacct.files.private import private_directory
@@ -135,6 +135,13 @@ def _copied(here: Places, directory: str) -> int:
             copy_whole(path, kind, target)
             place.own_as(target, here.directory)
         spooled = _copied_spool(here, os.path.join(directory, "spool"), workshop)
+        if os.path.exists(os.path.join(here.directory, PSEUDONYMS_KEY)):
+            # As private as it was.
+            key = os.path.join(workshop, PSEUDONYMS_KEY)
+            shutil.copy2(os.path.join(here.directory, PSEUDONYMS_KEY), key)
+            place.own_as(key, here.directory)
+            sync(key)
+            os.rename(key, os.path.join(directory, PSEUDONYMS_KEY))
         for _path, kind in files(here):
             final = os.path.join(directory, f"{kind.folder}.db")
             os.rename(os.path.join(workshop, f"{kind.folder}.db"), final)

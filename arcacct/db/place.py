@@ -33,6 +33,10 @@ _WAYS = (
 )
 
 
+PSEUDONYMS_KEY = "pseudonyms.key"
+"""Beside the databases: the key by which names of users become pseudonyms (`jobs.forgetting`)."""
+
+
 class Note(NamedTuple):
     """What the note says."""
 
