@@ -130,6 +130,8 @@ def test_one_user_is_forgotten(site, run) -> None:
     assert code == 0, err
     assert not re.search(r"sent \d+ (ur|car|summaries)", out)
     assert {key: repr(value) for key, value in site.box.sgas.records.items()} == records
+    code, out, err = run("verify", "2026-11", "--all")
+    assert "changed since it was sent" not in out + err
     code, out, err = run("republish", "--from", "2026-11-01", "--to", "2026-12-01", "--yes")
     assert f"{had[dn]} jobs not sent again: the names of the users were replaced" in err
     assert "November 2026" in err or "2026-11: not sent any more" in err
