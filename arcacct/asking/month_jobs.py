@@ -6,7 +6,7 @@ What is asked of many jobs at once is asked in the order of their ids, in which 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -77,18 +77,28 @@ class MonthJobs:
 
     @classmethod
     @contextmanager
-    def of(cls, pages: Iterable[Sequence[AAR]], *, with_digests: bool) -> Iterator[MonthJobs]:
-        """Of records in pages; without their digests nobody can ask `sent`."""
+    def of(
+        cls,
+        pages: Iterable[Sequence[AAR]],
+        *,
+        with_digests: bool,
+        closed: Callable[[Sequence[int]], Collection[int]] = lambda _record_ids: (),
+    ) -> Iterator[MonthJobs]:
+        """
+        Of records in pages; without their digests nobody can ask `sent`.
+
+        ``closed``: which of some records are never sent again (`jobs.forgotten`), whatever they are since.
+        """
         with scratch(_TABLES) as con:
             found = cls(con)
             con.execute("BEGIN")
             for page in pages:
-                found._add(page, with_digests)
+                found._add(page, with_digests, closed([aar.record_id for aar in page]))
             con.execute("CREATE INDEX Jobs_JobID ON Jobs (JobID, VO, Digests)")
             con.execute("COMMIT")
             yield found
 
-    def _add(self, page: Sequence[AAR], with_digests: bool) -> None:
+    def _add(self, page: Sequence[AAR], with_digests: bool, closed: Collection[int]) -> None:
         rows = []
         for aar in page:
             vo = self._vos.get(aar.vo)
@@ -101,7 +111,9 @@ class MonthJobs:
             amount[1] += wall_s
             amount[2] += cpu_s
             # Any version of the digest is found in all of them together: none is a part of two others.
-            digests = b"".join(digests_of(aar)) if with_digests else None
+            # Of those that are closed any one was sent.
+            has_digests = with_digests and aar.record_id not in closed
+            digests = b"".join(digests_of(aar)) if has_digests else None
             rows.append((aar.job_id, aar.record_id, aar.end_time, vo, _kept(wall_s), _kept(cpu_s), digests))
         self._con.executemany(
             "INSERT INTO Jobs (JobID, RecordID, EndTime, VO, Wall, Cpu, Digests) VALUES (?, ?, ?, ?, ?, ?, ?)", rows
@@ -201,7 +213,7 @@ class MonthJobs:
             # Both indexes from end to end: by the places of the records SQLite would look up each job anew.
             f"CREATE TABLE Otherwise AS SELECT Place, Sent.JobID, Number, VO IN ({wanted}) AS IsWanted"
             " FROM Sent INDEXED BY Sent_JobID LEFT JOIN Jobs INDEXED BY Jobs_JobID ON Jobs.JobID = Sent.JobID"
-            f" WHERE NOT ifnull(VO IN ({wanted}) AND instr(Digests, Digest), 0)"
+            f" WHERE NOT ifnull(VO IN ({wanted}) AND (Digests IS NULL OR instr(Digests, Digest)), 0)"
         )
         con.execute("COMMIT")
         return AtReceiver(con, wanted)

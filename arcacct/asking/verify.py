@@ -13,6 +13,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -37,6 +38,7 @@ from arcacct.errors import InputError, StoreError
 from arcacct.jobs import reading
 from arcacct.jobs.aar import UsageCell
 from arcacct.jobs.cells import usage_cells
+from arcacct.jobs.forgotten import forgotten
 from arcacct.jobs.states import ABORTED, IN_PROGRESS
 from arcacct.jobs.writing import known_jobs
 from arcacct.publishing import given, held, ledger, months, sent
@@ -164,7 +166,8 @@ def verify(
     report = MonthReport()
     try:
         pages = reading.ended_between(accounting, *month_bounds(*month))
-        with MonthJobs.of(pages, with_digests=any(one.has_records for one in targets)) as jobs:
+        has_records = any(one.has_records for one in targets)
+        with MonthJobs.of(pages, with_digests=has_records, closed=partial(forgotten, accounting)) as jobs:
             report.add(_source("database", jobs.amount(jobs.vos)), unsettled(settings.places, accounting, month))
             _control_directory(report, settings, jobs, month)
             _arex(report, settings.places, accounting, jobs, month)

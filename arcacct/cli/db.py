@@ -9,6 +9,7 @@ from functools import partial
 import click
 
 from arcacct.cli.context import places_of, settings_of
+from arcacct.cli.db_forget import forget
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.speech import ask, complain, examples, say
 from arcacct.cli.working import STOPPED, progress, stopping_when_asked
@@ -340,3 +341,6 @@ def _site(here: Places) -> Places:
             f"[arcacct] rehearsal={here.rehearsal}: this configuration is one of a rehearsal; use that of the site"
         )
     return here
+
+
+db.add_command(forget)

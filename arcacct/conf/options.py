@@ -74,6 +74,7 @@ ARCACCT = (
     flag("allow_jura"),
     flag("publishes", "yes"),
     Spec("keep_messages", "keep_messages_days", values.whole, "0"),
+    plain("names_kept_months", values.whole, "0"),
     Spec("settle", "settle_s", values.whole, "0"),
     plain("lrms_host", values.host),
     plain("local_group_prefix", values.word),

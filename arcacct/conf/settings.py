@@ -51,6 +51,8 @@ class Settings:
     launchers: tuple[str, ...]
     """The programs that A-REX calls at changes of state and that are ours, by their name."""
     keep_messages_days: int
+    names_kept_months: int
+    """After so many whole months names of users become pseudonyms; 0: never."""
     settle_s: int
     warnings: tuple[Problem, ...]
 
@@ -128,6 +130,7 @@ def examine(
         queue_benchmarks=tuple(queues),
         launchers=launchers(conf),
         keep_messages_days=ours["keep_messages_days"],
+        names_kept_months=ours["names_kept_months"],
         settle_s=ours["settle_s"],
         warnings=tuple(problem for problem in problems if problem.severity == WARNING),
     )

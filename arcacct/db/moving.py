@@ -137,9 +137,12 @@ def _copied(here: Places, directory: str) -> int:
         spooled = _copied_spool(here, os.path.join(directory, "spool"), workshop)
         for name in (place.PSEUDONYMS, place.REPORTS):
             if os.path.exists(os.path.join(here.directory, name)):
-                shutil.copy2(os.path.join(here.directory, name), os.path.join(workshop, name), follow_symlinks=False)
-                place.own_as(os.path.join(workshop, name), here.directory)
-                os.rename(os.path.join(workshop, name), os.path.join(directory, name))
+                # As private as it was.
+                copy = os.path.join(workshop, name)
+                shutil.copy2(os.path.join(here.directory, name), copy, follow_symlinks=False)
+                place.own_as(copy, here.directory)
+                sync(copy)
+                os.rename(copy, os.path.join(directory, name))
         for _path, kind in files(here):
             final = os.path.join(directory, f"{kind.folder}.db")
             os.rename(os.path.join(workshop, f"{kind.folder}.db"), final)

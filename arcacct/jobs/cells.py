@@ -136,6 +136,23 @@ def _refine(con: Connection, size: int) -> int:
     return int(con.execute("SELECT count(*) FROM Slice").fetchone()[0])
 
 
+def count_again(con: Connection, record_ids: Iterable[int]) -> None:
+    """
+    Bring records that were counted already into the sums where they belong now; the finer ones follow by `refine`.
+
+    Inside the caller's transaction, behind an `advance`: no place in the log is moved, and no month is changed by it.
+    """
+    con.execute("DELETE FROM Slice")
+    con.executemany("INSERT INTO Slice (RecordID) VALUES (?)", [(record_id,) for record_id in record_ids])
+    for statement in _ADVANCE[2:-1]:
+        con.execute(statement, {"last": _NOWHERE})
+    con.execute("UPDATE Cells SET ChangedSeq = 0 WHERE ChangedSeq = ?", (_NOWHERE,))
+
+
+_NOWHERE = -1
+"""A place that no log has."""
+
+
 def position(con: Connection) -> int:
     """The Seq up to which the cells are."""
     return int(con.execute("SELECT Seq FROM CellsPosition").fetchone()[0])

@@ -31,7 +31,7 @@ from arcacct.jobs.rows import ArexRows
 from arcacct.jobs.statuses import SQL_FINAL
 from arcacct.jobs.writing import JobWriter, forget, known_jobs
 
-MOVED = ("RecordSources", "FieldSources", "RecordNotes", "AuthGroups")
+MOVED = ("RecordSources", "FieldSources", "RecordNotes", "AuthGroups", "ForgottenRecords")
 """Tables of a record, beside A-REX's own, that go with it into the archive."""
 TELEMETRY = "JobTelemetry"
 """Goes with it, too; its cluster is known by name there."""
@@ -75,20 +75,22 @@ class Pruned(NamedTuple):
     """False: it was stopped before it had looked at all; the next one goes on."""
 
 
-class _Candidate(NamedTuple):
+class Candidate(NamedTuple):
+    """A finished job."""
+
     record_id: int
     job_id: str
     end_time: int
     seq: int
 
 
-_Judged = tuple[_Candidate, str | None]
+_Judged = tuple[Candidate, str | None]
 """A candidate, and why it has to stay; ``None``: it may go."""
 
 
 def plan(con: Connection, publishing: Connection, wishes: PruneWishes) -> Pruned:
     """What `prune` would do now."""
-    pages = (list(_judged(con, publishing, page, wishes)) for page in _candidates(con, wishes.ended_before))
+    pages = (list(judged(con, publishing, page, wishes)) for page in candidates(con, wishes.ended_before))
     return _summed(([one for one, reason in judged if reason is None], judged) for judged in pages)
 
 
@@ -116,18 +118,18 @@ def prune(
         moving = _Moving(here, con, archive, wishes)
         stopped, done = False, 0
 
-        def pages() -> Iterator[tuple[list[_Candidate], Sequence[_Judged]]]:
+        def pages() -> Iterator[tuple[list[Candidate], Sequence[_Judged]]]:
             nonlocal stopped, done
-            for number, page in enumerate(_candidates(con, wishes.ended_before)):
+            for number, page in enumerate(candidates(con, wishes.ended_before)):
                 if stopped := stopping():
                     return
                 with _turn(alone, 0 if number == 0 else _PATIENCE_S, stopping), maintenance(here.database, "prune"):
                     # Judged behind the locks: whoever had a turn may have changed what may go.
-                    judged = list(_judged(con, publishing, page, wishes))
-                    moved = moving.move([one for one, reason in judged if reason is None])
+                    verdicts = list(judged(con, publishing, page, wishes))
+                    moved = moving.move([one for one, reason in verdicts if reason is None])
                 done += len(moved)
                 progress(done)
-                yield moved, judged
+                yield moved, verdicts
                 time.sleep(_TURN_S)
 
         pruned = _summed(pages())._replace(is_whole=not stopped)
@@ -152,7 +154,7 @@ def _turn(alone: Alone, patience_s: float, stopping: Callable[[], bool]) -> Iter
         yield
 
 
-def _summed(pages: Iterable[tuple[Sequence[_Candidate], Sequence[_Judged]]]) -> Pruned:
+def _summed(pages: Iterable[tuple[Sequence[Candidate], Sequence[_Judged]]]) -> Pruned:
     """The sums of pages: what went, or may go, of each, and how its candidates were judged."""
     result = Pruned()
     left: Counter[str] = Counter()
@@ -164,8 +166,8 @@ def _summed(pages: Iterable[tuple[Sequence[_Candidate], Sequence[_Judged]]]) -> 
     return result._replace(left=tuple(sorted(left.items())))
 
 
-def _candidates(con: Connection, ended_before: int) -> Iterator[list[_Candidate]]:
-    """Pages of the finished jobs that ended before then, by their end."""
+def candidates(con: Connection, ended_before: int, ended_from: int = 0) -> Iterator[list[Candidate]]:
+    """Pages of the finished jobs with ``ended_from <= EndTime < ended_before``, by their end."""
     # The plus keeps SQLite on the index of EndTime.
     query = (
         "SELECT AAR.RecordID, JobID, EndTime, ifnull(Seq, 0) FROM AAR"
@@ -174,14 +176,14 @@ def _candidates(con: Connection, ended_before: int) -> Iterator[list[_Candidate]
         " WHERE (EndTime, AAR.RecordID) > (?, ?) AND EndTime > 0 AND EndTime < ?"
         f" AND Status.Name IN {SQL_FINAL} ORDER BY EndTime, AAR.RecordID LIMIT ?"
     )
-    position = (0, 0)
-    while page := [_Candidate._make(row) for row in con.execute(query, (*position, ended_before, _PAGE))]:
+    position = (ended_from, 0)
+    while page := [Candidate._make(row) for row in con.execute(query, (*position, ended_before, _PAGE))]:
         yield page
         position = (page[-1].end_time, page[-1].record_id)
 
 
-def _judged(
-    con: Connection, publishing: Connection, page: Sequence[_Candidate], wishes: PruneWishes
+def judged(
+    con: Connection, publishing: Connection, page: Sequence[Candidate], wishes: PruneWishes
 ) -> Iterator[_Judged]:
     """Each candidate, and why it has to stay."""
     life = incarnation(con)
@@ -236,13 +238,13 @@ class _Moving:
         self._wishes = wishes
         self._size = 100
 
-    def move(self, page: Sequence[_Candidate]) -> list[_Candidate]:
+    def move(self, page: Sequence[Candidate]) -> list[Candidate]:
         """Returns what was moved: not what is not in the cells, nor what changed meanwhile."""
         counted = cells.position(self._con)
         # Whoever had a turn may have brought more of them into the cells than into the finer ones.
         cells.refine(self._con, self._here, everything=True)
         waiting = [one for one in page if one.seq <= counted]
-        moved: list[_Candidate] = []
+        moved: list[Candidate] = []
         while waiting:
             part, waiting = waiting[: self._size], waiting[self._size :]
             began = time.monotonic()
@@ -253,8 +255,8 @@ class _Moving:
 
 
 def _move(
-    here: Places, con: Connection, archive: Connection, part: Sequence[_Candidate], wishes: PruneWishes
-) -> list[_Candidate]:
+    here: Places, con: Connection, archive: Connection, part: Sequence[Candidate], wishes: PruneWishes
+) -> list[Candidate]:
     """One slice into the archive and out of the database; what changed meanwhile stays."""
     by_id = {one.record_id: one for one in part}
     ids = ",".join(map(str, by_id))

@@ -6,51 +6,53 @@ A keyed hash: without the key a list of known DNs does not lead back to them.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import hmac
 import os
-import secrets
+import re
+import stat
+from contextlib import suppress
 
 from arcacct.conf.places import Places
 from arcacct.db.place import PSEUDONYMS, own_as
+from arcacct.db.schema import sync
 from arcacct.errors import StoreError
-from arcacct.files.foreign import private
 
 _KEY_BYTES = 32
-_SHOWN = 13
-"""Letters of a pseudonym, of five bits each: two of a million users are alike in one site of forty million."""
+PSEUDONYM = re.compile("pseudonym-[0-9a-f]{20}")
+GLOB = "pseudonym-*"
+"""For SQL."""
 
 
-def key(here: Places) -> bytes:
-    """
-    The key of this site, beside its databases, for its owner alone; made when it is asked for first.
+class Names:
+    """Pseudonyms by the key of the site."""
 
-    Raises StoreError when it can be neither read nor made, or is none.
-    """
-    path = f"{here.directory}/{PSEUDONYMS}"
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def of(self, name: str) -> str:
+        """The pseudonym of a name, always the same; of one that is a pseudonym itself."""
+        if not name or PSEUDONYM.fullmatch(name):
+            return name
+        return f"pseudonym-{hmac.new(self._key, name.encode('utf-8', 'surrogateescape'), 'sha256').hexdigest()[:20]}"
+
+
+def site_names(here: Places) -> Names:
+    """By the key beside the database, which is made once; who has it can try names. Raises StoreError."""
+    path = os.path.join(here.directory, PSEUDONYMS)
     try:
-        try:
-            with open(path, "xb", opener=private) as file:
-                file.write(secrets.token_bytes(_KEY_BYTES).hex().encode())
-                own_as(file.fileno(), here.directory)
-                file.flush()
-                os.fsync(file.fileno())
-        except FileExistsError:
-            pass
+        with suppress(FileExistsError):
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                own_as(fd, here.directory)
+                os.write(fd, os.urandom(_KEY_BYTES))
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+            sync(here.directory)
         with open(path, "rb") as file:
-            found = bytes.fromhex(file.read(4 * _KEY_BYTES).decode("ascii").strip())
+            key, mode = file.read(_KEY_BYTES + 1), os.fstat(file.fileno()).st_mode
     except OSError as error:
-        who = "the user who owns the databases"
-        raise StoreError(f"{path}: cannot be used for pseudonyms: {error.strerror}; run this as {who}") from error
-    except ValueError as error:
-        raise StoreError(f"{path}: is no key for pseudonyms; put it back from a backup, or remove it") from error
-    if len(found) != _KEY_BYTES:
-        raise StoreError(f"{path}: is no key for pseudonyms; put it back from a backup, or remove it")
-    return found
-
-
-def pseudonym(site_key: bytes, name: str) -> str:
-    """What a user is called instead: ``user-`` and letters."""
-    digest = hmac.digest(site_key, name.encode("utf-8", "surrogatepass"), hashlib.sha256)
-    return f"user-{base64.b32encode(digest)[:_SHOWN].decode('ascii').lower()}"
+        raise StoreError(f"{path}: {error.strerror}; run as the owner of the database") from error
+    if len(key) != _KEY_BYTES or stat.S_IMODE(mode) & 0o077:
+        raise StoreError(f"{path}: it is to have {_KEY_BYTES} bytes that only its owner may read: put the copy back")
+    return Names(key)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from arcacct.db.engine import Connection
 from arcacct.jobs import packing
 from arcacct.jobs.filling import EVENTS, Value, present, set_holders, unmeasured
+from arcacct.jobs.forgotten import forgotten
 from arcacct.jobs.job import Job
 from arcacct.jobs.precedence import OF_AREX, UNASKED, precedes
 from arcacct.jobs.reading import unescaped
@@ -44,6 +45,7 @@ OF_RECORD = (
     *_CHILDREN,
     *("JobEvents", "RecordSources", "FieldSources", "RecordNotes", "AuthGroups", "StatusFiles", "JobTelemetry"),
     "PackedJob",
+    "ForgottenRecords",
 )
 """The tables with rows of a record that mean nothing without it."""
 
@@ -106,6 +108,8 @@ class JobWriter:
     def write(self, jobs: Sequence[Job]) -> Written:
         """Write a slice of jobs inside the caller's transaction; each job may be in it once."""
         known = known_jobs(self._con, [job.job_id for job in jobs])
+        # Whatever a source tells of them again, they stay as they are: it would bring the names back.
+        closed = forgotten(self._con, [one.record_id for one in known.values()])
         new = [job for job in jobs if job.job_id not in known]
         record_ids = {job_id: one.record_id for job_id, one in known.items()}
         if new:
@@ -116,7 +120,11 @@ class JobWriter:
                 record_ids[job.job_id] = record_id
                 if job.field_sources:
                     set_holders(self._con, record_id, dict(job.field_sources))
-        merged = [self._merge(known[job.job_id], job) for job in jobs if job.job_id in known]
+        merged = [
+            self._merge(known[job.job_id], job)
+            for job in jobs
+            if job.job_id in known and known[job.job_id].record_id not in closed
+        ]
         return Written(
             len(new),
             sum(one.changed for one in merged),

@@ -9,6 +9,7 @@ from itertools import groupby
 
 from arcacct.jobs import former, reading
 from arcacct.jobs.aar import AAR
+from arcacct.jobs.forgotten import forgotten
 from arcacct.jobs.reading import Logged, Page
 from arcacct.publishing import held, months, sent
 from arcacct.publishing.batches import UNFORESEEN, JobBatcher, bare
@@ -17,6 +18,7 @@ from arcacct.publishing.digests import is_same
 from arcacct.publishing.instants import month_of
 from arcacct.publishing.ledger import Cursor, SentRecord, Version
 from arcacct.publishing.this_run import ThisRun
+from arcacct.wording import count_of
 
 Versions = dict[str, list[Version]]
 """What the receiver has of each job."""
@@ -185,6 +187,10 @@ def add_logged(this: ThisRun, router: Router, position: Cursor, horizon: int) ->
 
 
 def _add_page(this: ThisRun, router: Router, page: Page) -> None:
+    # What was sent of them stays what it is: their names are pseudonyms since, which is no correction.
+    closed = forgotten(this.accounting, [one.aar.record_id for one in page.records])
+    if closed:
+        page = page._replace(records=[one for one in page.records if one.aar.record_id not in closed])
     job_ids = [*(one.aar.job_id for one in page.records), *(job_id for _seq, job_id in page.others)]
     known = _versions(this, job_ids)
     aside = held.states(this.publishing, this.block, job_ids)
@@ -284,7 +290,11 @@ def add_held(this: ThisRun, router: Router) -> None:
 
 def add_period(this: ThisRun, router: Router, ended_from: int, ended_before: int) -> None:
     """Every record that ended in a period, but for those that an operator dropped."""
-    for page in reading.ended_between(this.accounting, ended_from, ended_before):
+    left = 0
+    for whole in reading.ended_between(this.accounting, ended_from, ended_before):
+        closed = forgotten(this.accounting, [aar.record_id for aar in whole])
+        left += len(closed)
+        page = [aar for aar in whole if aar.record_id not in closed]
         job_ids = [aar.job_id for aar in page]
         known = _versions(this, job_ids)
         aside = held.states(this.publishing, this.block, job_ids)
@@ -292,6 +302,11 @@ def add_period(this: ThisRun, router: Router, ended_from: int, ended_before: int
         for aar in page:
             if aside.get(aar.job_id) != "dropped" and this.plug.target.wants(aar.vo):
                 _add(this, router, 0, aar, known.get(aar.job_id, []), twins.get(aar.job_id))
+    if left:
+        this.tally.note(
+            f"{count_of(left, 'job')} not sent again: the names of the users were replaced by pseudonyms (`arcacct db"
+            " forget`), and what was sent before stays"
+        )
 
 
 def _versions(this: ThisRun, job_ids: Sequence[str]) -> Versions:

@@ -11,6 +11,7 @@ from arcacct.db.opening import one_moment
 from arcacct.jobs import cells, former, reading
 from arcacct.jobs.aar import AAR, UsageCell
 from arcacct.jobs.cells import Counted
+from arcacct.jobs.forgotten import closed_months
 from arcacct.publishing import given, held, ledger, sent
 from arcacct.publishing.batches import batched
 from arcacct.publishing.delivery import Consignment, Deliverer, Part
@@ -48,8 +49,14 @@ def send_summaries(
     months that have not begun; with ``doubt`` the ledger does not know every key that was published.
     """
     coming = next_month(int(time.time()))
-    wanted = sorted(month for month in months if month_bounds(*month)[0] < coming)
-    _leave(this, sorted(set(months) - set(wanted)))
+    closed = closed_months(this.accounting) & {*months}
+    for month in sorted(closed):
+        this.tally.note(
+            f"{month_name(month)}: not sent any more: names of users were replaced by pseudonyms (`arcacct db forget`),"
+            " and what was sent before stays"
+        )
+    wanted = sorted(month for month in {*months} - closed if month_bounds(*month)[0] < coming)
+    _leave(this, sorted({*months} - closed - {*wanted}))
     by_month = {
         month: [one for one in sent.live_sums(this.publishing, this.block, *month) if one[0] != COUNTS]
         for month in wanted

@@ -11,7 +11,7 @@ from arcacct.asking.verify import verify
 from arcacct.conf.settings import Settings
 from arcacct.db.engine import Connection
 from arcacct.db.schema import incarnation
-from arcacct.jobs import pseudonyms
+from arcacct.jobs.pseudonyms import Names, site_names
 from arcacct.jobs.states import FAILED
 from arcacct.publishing.instants import Month, iso, month_bounds
 from arcacct.reporting import facts, former
@@ -77,7 +77,7 @@ def month_report(
     """
     start_s, before_s = month_bounds(*asked.month)
     name = f"{asked.month[0]:04d}-{asked.month[1]:02d}"
-    site_key = pseudonyms.key(settings.places) if asked.is_pseudonymous else None
+    pseudonyms = site_names(settings.places) if asked.is_pseudonymous else None
     promised = None if asked.pledge is None else pledges(asked.pledge, asked.month)
     model = EnergyModel(settings.cpu_watts, settings.core_watts, settings.pue, settings.carbon_intensity)
     known = former.former(settings.places, name)
@@ -90,7 +90,7 @@ def month_report(
         by_day_and_vo.table,
         _pledge(by_vo, promised),
         _failures(accounting, start_s, before_s, by_vo),
-        _users(accounting, start_s, before_s, asked.users, site_key),
+        _users(accounting, start_s, before_s, asked.users, pseudonyms),
         *_energy(accounting, start_s, before_s, model, by_vo, by_day_and_vo),
     ]
     places, published, verdict = _publishing(settings, accounting, publishing, asked)
@@ -217,7 +217,7 @@ def _reason(one: facts.Failed) -> str:
     return f"exit code {one.exit_code}"
 
 
-def _users(con: Connection, start_s: int, before_s: int, most: int, site_key: bytes | None) -> Table:
+def _users(con: Connection, start_s: int, before_s: int, most: int, pseudonyms: Names | None) -> Table:
     found = usage(con, Selection(from_s=start_s, before_s=before_s), ("user", "vo"), details=False)
     columns = (Column("vo", "VO"), *(_USAGE[name] for name in ("jobs", "core_hours", "cpu_hours", "cpu_efficiency")))
     ranked = []
@@ -225,11 +225,11 @@ def _users(con: Connection, start_s: int, before_s: int, most: int, site_key: by
         of = dict(zip(found.columns, row, strict=True))
         of["cpu_hours"] = round(_whole(of["cpu_s"]) / _HOUR_S, 3)
         dn = of["user"]
-        shown = "(no name)" if dn is None else str(dn) if site_key is None else pseudonyms.pseudonym(site_key, str(dn))
+        shown = "(no name)" if dn is None else str(dn) if pseudonyms is None else pseudonyms.of(str(dn))
         of["vo"] = _name(of["vo"])
         ranked.append(Row(shown, tuple(of[column.name] for column in columns)))
     ranked.sort(key=lambda row: (-_whole(row.values[2]), row.key, str(row.values[0])))
-    notes = ["Names are replaced by pseudonyms of this site."] if site_key is not None else []
+    notes = ["Names are replaced by pseudonyms of this site."] if pseudonyms is not None else []
     if len(ranked) > most:
         notes.append(f"The {most} that used most, of {len(ranked)}.")
     return Table("user", "Top users", "User", columns, tuple(ranked[:most]), notes=tuple(notes), naming=1)

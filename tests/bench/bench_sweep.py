@@ -108,7 +108,7 @@ def _sweeps(folder: pathlib.Path, jobs: int, peer_us: float) -> list[Figure]:
     (smaller,) = _swept(folder / "smaller", jobs // 10, 1)
     first, second = _swept(folder, jobs, 2)
     log = folder / "log"
-    told = re.findall(r"(\d+) jobs in .*, (\d+) read, (\d+) recorded", log.read_text())
+    told = re.findall(r"(\d+) jobs? in .*, (\d+) read, (\d+) recorded", log.read_text())
     (_, read_first, recorded_first), (_, read_second, recorded_second) = told
     note = f"{jobs} jobs"
     first_us = first.wall_s / jobs * 1e6

@@ -68,11 +68,15 @@ def jobs(path: str | pathlib.Path) -> int:
 def test_everything_is_in_the_new_place(site: Host, tmp_path) -> None:
     """Same life, same jobs, the spool too; stdout is the line for the configuration, and with it all goes on."""
     before, new = life(site.database), tmp_path / "new"
+    key = site.database.parent / "pseudonyms.key"
+    key.write_bytes(b"k" * 32)
+    key.chmod(0o600)
 
     done = run(site, "db", "move", new, "--yes")
 
     assert (done.returncode, done.stdout) == (0, f"database={new}/accounting.db\n")
-    assert sorted(os.listdir(new)) == ["accounting.db", "publishing.db", "spool"]
+    assert sorted(os.listdir(new)) == ["accounting.db", "pseudonyms.key", "publishing.db", "spool"]
+    assert stat.S_IMODE((new / "pseudonyms.key").stat().st_mode) == 0o600
     assert (life(new / "accounting.db"), jobs(new / "accounting.db")) == (before, 3)
     assert stat.S_IMODE(new.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in new.glob("*.db")} == {0o600}

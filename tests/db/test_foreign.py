@@ -20,6 +20,7 @@ from installed_program import ARCACCT
 from arcacct.conf.places import Places, places
 from arcacct.db import maintain
 from arcacct.db.opening import initialise
+from arcacct.wording import count_of
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
 _COLUMNS = (
@@ -229,7 +230,7 @@ def test_a_record_that_is_too_large_is_left_out_alone(tmp_path, here, path, valu
     done = limited(tmp_path, "import", "arex", path)
 
     assert done.returncode == (0 if kept == 2 else 65), done
-    assert f"{kept} jobs added" in done.stdout
+    assert f"{count_of(kept, 'job')} added" in done.stdout
     assert ("record 2" in done.stderr) == (kept == 1)
 
 
@@ -242,7 +243,7 @@ def test_a_record_with_a_number_of_nobodys_is_a_job_like_any_other(tmp_path, her
         done = limited(tmp_path, "import", "arex", path)
 
         assert done.returncode == 0, done
-        assert f"{added} jobs added, 0 changed" in done.stdout
+        assert f"{count_of(added, 'job')} added, 0 changed" in done.stdout
 
 
 def test_very_many_rows_of_one_record_are_not_read_at_once(tmp_path, here, path) -> None:

@@ -14,7 +14,7 @@ import slurm_files
 import stored_jobs
 from in_process import said
 
-from arcacct.jobs import pseudonyms
+from arcacct.jobs.pseudonyms import Names, site_names
 
 NOVEMBER = ("--from", "2026-11-01", "--to", "2026-12-01")
 MAY = ("--month", "2026-05")
@@ -162,8 +162,8 @@ def test_pseudonyms_are_the_site_s_own(capsys, site) -> None:
     key_file = pathlib.Path(made.settings().places.directory) / "pseudonyms.key"
     assert key_file.stat().st_mode & 0o777 == 0o600
     dn = "/DC=org/CN=User 1"
-    assert f"{pseudonyms.pseudonym(pseudonyms.key(made.settings().places), dn)} atlas" in users
-    assert f"{pseudonyms.pseudonym(bytes(32), dn)} atlas" not in users
+    assert f"{site_names(made.settings().places).of(dn)} atlas" in users
+    assert f"{Names(bytes(32)).of(dn)} atlas" not in users
     report = made.path / "report.csv"
     assert report.stat().st_mode & 0o777 == 0o644
     figures(capsys, made.conf, *MAY)
@@ -212,7 +212,7 @@ def test_a_damaged_key_is_told(capsys, site) -> None:
     done = said(capsys, "--config", made.conf, "report", *MAY, "--pseudonymous")
 
     assert done.returncode == 74
-    assert "pseudonyms.key: is no key for pseudonyms; put it back from a backup" in done.stderr
+    assert "pseudonyms.key: it is to have 32 bytes" in done.stderr
 
 
 def test_an_empty_month_says_so(capsys, site) -> None:

@@ -2,8 +2,8 @@
 Datasette as it is served, on databases of arcacct: pages, with the SQL that each of them made it run.
 
 A program of its own, since its libraries warn of what pytest makes errors: ``datasette_pages.py METADATA SETTINGS
-DATABASE... < paths.json`` prints a JSON list of ``{path, status, text, sql: [[database, text, parameters]],
-errors}``, as its last line: Datasette prints what it refuses, too.
+DATABASE... < paths.json`` prints, as its last line, a JSON list of
+``{path, status, text, cpu_s, sql: [[database, text, parameters]], errors}``. (Datasette prints what it refuses, too.)
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from typing import Any
 
 from datasette.app import Datasette
@@ -35,8 +36,11 @@ async def noted(database: Database, sql: str, params: Any = None, *args: Any, **
 async def fetched(datasette: Datasette, path: str) -> dict[str, object]:
     ran.clear()
     errors.clear()
+    began_s = time.process_time()
     answer = await datasette.client.get(path)
-    return {"path": path, "status": answer.status_code, "text": answer.text, "sql": [*ran], "errors": [*errors]}
+    cpu_s = time.process_time() - began_s
+    found = {"path": path, "status": answer.status_code, "text": answer.text, "cpu_s": cpu_s}
+    return {**found, "sql": [*ran], "errors": [*errors]}
 
 
 async def main(metadata: str, settings: str, *databases: str) -> None:

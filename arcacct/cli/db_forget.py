@@ -1,0 +1,155 @@
+"""`arcacct db forget`: names of users become pseudonyms, those of one user or of old jobs."""
+
+from __future__ import annotations
+
+import calendar
+import os
+import time
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+
+import click
+
+from arcacct.cli.context import settings_of
+from arcacct.cli.speech import ask, complain, examples, say
+from arcacct.cli.working import STOPPED, progress, stopping_when_asked
+from arcacct.conf.settings import Settings
+from arcacct.db.engine import Connection
+from arcacct.db.opening import accounting, open_publishing, read_accounting, read_publishing
+from arcacct.errors import ConfigError, InputError, UsageError
+from arcacct.wording import count_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.jobs.forgetting import Scope
+
+_SWEEP_S = 20.0
+"""How long a sweep goes on with it; the next one does the rest."""
+
+
+@click.command(
+    short_help="Replace names of users by pseudonyms.",
+    epilog=examples("arcacct db forget --plan", "arcacct db forget '/DC=org/DC=example/CN=Jane Doe' --plan"),
+)
+@click.argument("user_dn", metavar="[DN]", required=False)
+@click.option("--plan", "plan_only", is_flag=True, help="Show what would be replaced and stop: change nothing.")
+@click.option("--yes", is_flag=True, help="Go on without asking.")
+@click.pass_context
+def forget(ctx: click.Context, user_dn: str | None, plan_only: bool, yes: bool) -> int:
+    """
+    Replace names of users by pseudonyms: of the user DN, or of all jobs older than names_kept_months.
+
+    DN, account, address, job name and what a token says of the user, in every table of both databases and in archives.
+    Sums stay as they are. What was published is not touched: it stays at its receivers, and is never sent again. Only
+    months before the last one go, and only when all their jobs were sent, or dropped, and are gone from the control
+    directory. With DN both databases are written anew at the end, so that nothing is left in free pages. Backups and
+    copies of the databases keep the names.
+    """
+    from arcacct.jobs import forgetting  # noqa: PLC0415  slow to import
+
+    found = settings_of(ctx)
+    scope = scope_of(found, user_dn, int(time.time()))
+    here = found.places
+    with closing(read_accounting(here)) as con, closing(read_publishing(here)) as publishing:
+        plan = forgetting.plan(con, publishing, scope)
+    before = time.strftime("%Y-%m-%d", time.gmtime(scope.ended_before))
+    would = "would become" if plan_only else "become"
+    say(f"{count_of(plan.jobs, 'job')} that ended before {before}: names {would} pseudonyms")
+    for table, count in plan.rows:
+        say(f"  {table}: {count_of(count, 'row')}")
+    for reason, jobs in plan.left:
+        say(f"{count_of(jobs, 'job')} kept, with all others of the month: {reason}", err=True)
+    say("what was published stays at its receivers; names stay in backups and copies of the databases", err=True)
+    if plan_only or not (plan.rows or user_dn):
+        return 0
+    ask("replace these names? There is no way back.", yes=yes)
+    with (
+        accounting(here) as con,
+        closing(open_publishing(here)) as publishing,
+        progress("Jobs") as show,
+        stopping_when_asked() as stopping,
+    ):
+        done = _forget(found, con, publishing, scope, lambda jobs: show(jobs, plan.jobs), stopping)
+        if stopping():
+            complain(f"stopped: {done} of {count_of(plan.jobs, 'job')} done; run the same command again for the others")
+            return STOPPED
+        if user_dn is not None:
+            _overwrite(found, con, publishing)
+    say(f"names replaced in {count_of(done, 'job')}")
+    return 0
+
+
+def scope_of(found: Settings, user_dn: str | None, now: int) -> Scope:
+    """Whose names go. Raises UsageError where nothing says which, InputError without the control directory."""
+    from arcacct.arex.layout import scan_status_files  # noqa: PLC0415  with its command
+    from arcacct.jobs.forgetting import Scope  # noqa: PLC0415  slow to import
+
+    if found.places.rehearsal is not None:
+        raise ConfigError(f"[arcacct] rehearsal={found.places.rehearsal}: use the configuration of the site")
+    months = 1 if user_dn is not None else found.names_kept_months
+    if not months:
+        raise UsageError("give a DN, or set names_kept_months in [arcacct]")
+    year, month = time.gmtime(now)[:2]
+    index = year * 12 + month - 1 - months
+    try:
+        present = frozenset(job_id for job_id, _path, _stat in scan_status_files(found.places.controldir))
+    except OSError as error:
+        raise InputError(
+            f"{found.places.controldir}: cannot read the control directory: {error.strerror}; run as the user of A-REX"
+        ) from error
+    return Scope(
+        calendar.timegm((index // 12, index % 12 + 1, 1, 0, 0, 0)),
+        user_dn,
+        tuple(target.block for target in found.targets),
+        present,
+    )
+
+
+def forget_old(found: Settings, con: Connection) -> None:
+    """
+    What a sweep does of it: once a day, for some seconds; the next sweep goes on.
+
+    Raises StoreError and its kinds, StoreBusy while somebody publishes.
+    """
+    from arcacct.jobs import forgetting  # noqa: PLC0415  slow to import
+
+    now = int(time.time())
+    if not found.names_kept_months or found.places.rehearsal is not None or not forgetting.is_due(con, now):
+        return
+    until = time.monotonic() + _SWEEP_S
+
+    def is_over() -> bool:
+        return time.monotonic() > until
+
+    with closing(open_publishing(found.places)) as publishing:
+        _forget(found, con, publishing, scope_of(found, None, now), lambda _jobs: None, is_over)
+    if not is_over():
+        forgetting.note_done(con, found.places, now)
+
+
+def _forget(
+    found: Settings,
+    con: Connection,
+    publishing: Connection,
+    scope: Scope,
+    show: Callable[[int], None],
+    stopping: Callable[[], bool],
+) -> int:
+    from arcacct.jobs.forgetting import forget as forget_all  # noqa: PLC0415  slow to import
+    from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import
+
+    here = found.places
+    alone = partial(publishing_lock, here.publishing_lock)
+    return forget_all(here, con, publishing, scope, alone=alone, progress=show, stopping=stopping)
+
+
+def _overwrite(found: Settings, con: Connection, publishing: Connection) -> None:
+    from arcacct.db import maintain  # noqa: PLC0415  psutil is slow to import
+    from arcacct.jobs.forgetting import overwrite  # noqa: PLC0415  slow to import
+    from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import
+
+    if os.path.exists(found.places.publishing_database):
+        with publishing_lock(found.places.publishing_lock):
+            overwrite(publishing)
+    maintain.shrink(found.places, con)

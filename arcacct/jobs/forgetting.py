@@ -1,0 +1,523 @@
+"""
+Names of users replaced by pseudonyms: of jobs that ended long ago (`names_kept_months`), or of one user (`db forget`).
+
+A pseudonym is the same wherever a name stood, so sums by user stay what they were; without the key of the site nobody
+can tell whose it is. What receivers have is not touched: a record that is forgotten is never sent again, and the sums
+of its month neither, since they would be other sums to them. So only what every target has had is forgotten, a month
+at a time.
+"""
+
+from __future__ import annotations
+
+import calendar
+import json
+import os
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from typing import NamedTuple
+
+from arcacct.conf.places import Places
+from arcacct.db import opening
+from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database
+from arcacct.db.durable import transaction
+from arcacct.db.engine import Connection
+from arcacct.db.schema import note, noted
+from arcacct.jobs import cells, prune
+from arcacct.jobs.prune import Alone, PruneWishes
+from arcacct.jobs.pseudonyms import GLOB, PSEUDONYM, Names, site_names
+from arcacct.jobs.reading import unescaped
+from arcacct.jobs.recorder import escaped, name_id
+
+_SLICE = 100
+_KEPT_ATTRIBUTES = ("mainfqan", "vomsfqan", "iss", "aud", "scope", "wlcg.groups", "wlcg.ver", "groups")
+"""AuthTokenAttributes.AttrKey of what names no person: all other claims of a token may."""
+_CHILDREN = ("AuthTokenAttributes", "JobExtraInfo", "DataTransfers", "GridEngineRecords", "SlurmRuns")
+_SUMS = ("Summaries", "NormalisedSummaries")
+_PLACE_OF_USER = 4
+"""In the keys of sums, which are JSON lists (`targets.apel.summaries.SummaryKey`)."""
+
+
+class Scope(NamedTuple):
+    """Whose names go."""
+
+    ended_before: int
+    """UTC seconds, the first of a month: jobs that ended later keep their names."""
+    user_dn: str | None = None
+    """``None``: those of everybody."""
+    targets: tuple[str, ...] = ()
+    """The blocks of the configured targets: what one of them was not sent yet stays."""
+    present: Collection[str] = ()
+    """Jobs that the control directory still has."""
+
+
+class Plan(NamedTuple):
+    """What `forget` would do."""
+
+    jobs: int
+    rows: tuple[tuple[str, int], ...]
+    """Of each table with names of these jobs."""
+    left: tuple[tuple[str, int], ...]
+    """``(reason, jobs)``: jobs for which their whole month keeps its names."""
+
+
+def plan(con: Connection, publishing: Connection, scope: Scope) -> Plan:
+    """What `forget` would do now."""
+    free, left = [], Counter[str]()
+    for month in _months(con, scope):
+        reasons = _reasons(con, publishing, month, scope)
+        left.update(reasons)
+        free += [] if reasons else [month]
+    unfinished = f"SELECT count(*) FROM AAR JOIN Users ON Users.ID = UserID WHERE EndTime <= 0 AND {_IS_ASKED}"
+    left["in progress"] = _count(con, unfinished, _asked(scope)) if scope.user_dn is not None else 0
+    chosen = " OR ".join(f"EndTime >= {begin} AND EndTime < {end}" for begin, end in map(_bounds, free)) or "0"
+    records = f"SELECT RecordID FROM AAR WHERE ({chosen}) AND {_TO_DO}"
+    asked = _asked(scope)
+    jobs = _count(con, f"SELECT count(*) FROM ({records})", asked)
+    rows = [("AAR", jobs)]
+    rows += [
+        (one, _count(con, f"SELECT count(*) FROM {one} WHERE RecordID IN ({records})", asked)) for one in _CHILDREN
+    ]
+    named = (
+        f"SELECT count(*) FROM Cells JOIN Users ON Users.ID = UserID WHERE Month IN ({_listed(free)}) AND {_IS_ASKED}"
+    )
+    rows.append(("Cells", _count(con, named, asked)))
+    rows.append(("SumKeys", len(_sum_keys(publishing, scope, free))))
+    rows.append(("Messages", len(list(_messages_to_forget(publishing, scope)))))
+    return Plan(jobs, tuple((table, count) for table, count in rows if count), tuple(sorted((+left).items())))
+
+
+def forget(
+    here: Places,
+    con: Connection,
+    publishing: Connection,
+    scope: Scope,
+    *,
+    alone: Alone,
+    progress: Callable[[int], None] = lambda _jobs: None,
+    stopping: Callable[[], bool] = lambda: False,
+) -> int:
+    """
+    Replace the names of a scope; returns in how many jobs.
+
+    Others have their turn between two slices, and ``stopping`` ends it behind one: the next call goes on. ``alone``
+    keeps publishers out. Raises StoreError and its kinds.
+    """
+    names = site_names(here)
+    for one in (con, publishing):
+        one.execute("PRAGMA secure_delete = ON")
+    cells.advance(con, here)
+    cells.refine(con, here, everything=True)
+    done = 0
+    for month in _months(con, scope):
+        with alone():
+            if _reasons(con, publishing, month, scope):
+                continue
+            with opening.writing(con, here):
+                con.execute("INSERT OR IGNORE INTO ForgottenMonths VALUES (?)", (month,))
+        while some := _next(con, month, scope):
+            if stopping():
+                return done
+            with alone(), opening.writing(con, here):
+                _forget_records(con, names, some)
+                cells.count_again(con, [record_id for record_id, _user in some])
+            done += len(some)
+            progress(done)
+        cells.refine(con, here, everything=True)
+        with alone(), opening.writing(con, here):
+            _rename_sums(con, names, month, scope)
+    with alone():
+        with opening.writing(con, here):
+            _forget_others(con, names, scope)
+            _drop_unused_names(con)
+        # Those of an earlier call, too, that was stopped.
+        closed = [month for (month,) in con.execute("SELECT Month FROM ForgottenMonths")]
+        _forget_sent(publishing, names, scope, [one for one in closed if _bounds(one)[1] <= scope.ended_before])
+        for (path,) in con.execute("SELECT Path FROM Archives").fetchall():
+            if os.path.exists(path):
+                _forget_in_archive(path, names, scope, closed)
+    return done
+
+
+_TO_DO = (
+    "EndTime > 0 AND NOT EXISTS (SELECT 1 FROM ForgottenRecords WHERE ForgottenRecords.RecordID = AAR.RecordID)"
+    " AND (:user IS NULL OR UserID = (SELECT ID FROM Users WHERE Name = :user))"
+)
+_IS_ASKED = f"Users.Name <> '' AND Users.Name NOT GLOB '{GLOB}' AND (:user IS NULL OR Users.Name = :user)"
+
+
+def _asked(scope: Scope) -> dict[str, object]:
+    """The user as stored."""
+    return {"user": None if scope.user_dn is None else escaped(scope.user_dn)}
+
+
+def _count(con: Connection, query: str, asked: dict[str, object]) -> int:
+    return int(con.execute(query, asked).fetchone()[0])
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _bounds(month: int) -> tuple[int, int]:
+    """The first second of a month such as 202611, UTC, and that of the next one."""
+    year, number = divmod(month, 100)
+    ends = ((year, number), (year + number // 12, number % 12 + 1))
+    begin, end = (calendar.timegm((*one, 1, 0, 0, 0)) for one in ends)
+    return begin, end
+
+
+def _months(con: Connection, scope: Scope) -> list[int]:
+    """The months with names of a scope, of jobs that are there or were pruned."""
+    rows = con.execute(
+        "SELECT DISTINCT CAST(strftime('%Y%m', EndTime, 'unixepoch') AS INTEGER) FROM AAR"
+        f" WHERE EndTime < :before AND {_TO_DO} UNION SELECT DISTINCT Month FROM Cells"
+        f" JOIN Users ON Users.ID = UserID WHERE Jobs > 0 AND {_IS_ASKED}"
+        " AND Month < CAST(strftime('%Y%m', :before, 'unixepoch') AS INTEGER) ORDER BY 1",
+        {**_asked(scope), "before": scope.ended_before},
+    )
+    return [month for (month,) in rows]
+
+
+def _reasons(con: Connection, publishing: Connection, month: int, scope: Scope) -> Counter[str]:
+    """Why a month has to keep its names, with the jobs that this is for: its sums are closed, so of all its users."""
+    begin, end = _bounds(month)
+    wishes = PruneWishes(end, "", scope.targets, (), scope.present)
+    return Counter(
+        reason
+        for page in prune.candidates(con, end, begin)
+        for _one, reason in prune.judged(con, publishing, page, wishes)
+        if reason is not None
+    )
+
+
+def _next(con: Connection, month: int, scope: Scope) -> list[tuple[int, str]]:
+    """The next records of a month, each with its user as stored."""
+    begin, end = _bounds(month)
+    return con.execute(
+        f"SELECT RecordID, Users.Name FROM AAR JOIN Users ON Users.ID = +UserID"
+        f" WHERE EndTime >= :begin AND EndTime < :end AND {_TO_DO} LIMIT {_SLICE}",
+        {**_asked(scope), "begin": begin, "end": end},
+    ).fetchall()
+
+
+def _forget_records(con: Connection, names: Names, records: Sequence[tuple[int, str]]) -> None:
+    """Some records with all that is theirs, inside the caller's transaction; their places in the log stay."""
+    ids = _listed(record_id for record_id, _user in records)
+    places = con.execute(f"SELECT Seq, RecordID FROM FinishedLog WHERE RecordID IN ({ids})").fetchall()
+    con.execute(f"DELETE FROM FinishedLog WHERE RecordID IN ({ids})")
+    for record_id, user in records:
+        _forget_one(con, names, record_id, user)
+    con.execute(f"DELETE FROM PackedJob WHERE RecordID IN ({ids})")
+    con.execute(f"INSERT OR IGNORE INTO ForgottenRecords SELECT RecordID FROM AAR WHERE RecordID IN ({ids})")
+    # What the triggers have logged is no change for any receiver.
+    con.execute(f"DELETE FROM FinishedLog WHERE RecordID IN ({ids})")
+    con.executemany("INSERT INTO FinishedLog (Seq, RecordID) VALUES (?, ?)", places)
+
+
+def _forget_one(con: Connection, names: Names, record_id: int, stored_user: str) -> None:
+    user = unescaped(stored_user)
+    extra = con.execute(
+        "SELECT rowid, InfoKey, InfoValue FROM JobExtraInfo WHERE RecordID = ?", (record_id,)
+    ).fetchall()
+    accounts = {
+        part for _row, key, value in extra if key == "localuser" and value for part in str(value).split(":")[:1]
+    }
+    swap = _Swap(names, {user, stored_user}, accounts)
+    for row, key, value in extra:
+        _set(con, "JobExtraInfo", "InfoValue", row, value, _of_extra(names, swap, key, value))
+    for row, key, value in con.execute(
+        "SELECT rowid, AttrKey, AttrValue FROM AuthTokenAttributes WHERE RecordID = ?", (record_id,)
+    ).fetchall():
+        new = _of_fqan(names, value) if key in _KEPT_ATTRIBUTES else names.of(str(value or ""))
+        _set(con, "AuthTokenAttributes", "AttrValue", row, value, swap(new) if key in _KEPT_ATTRIBUTES else new)
+    for row, url in con.execute("SELECT rowid, URL FROM DataTransfers WHERE RecordID = ?", (record_id,)).fetchall():
+        _set(con, "DataTransfers", "URL", row, url, swap(url))
+    if user:
+        con.execute("UPDATE AAR SET UserID = ? WHERE RecordID = ?", (name_id(con, "Users", names.of(user)), record_id))
+    for table, where in (("GridEngineRecords", _GRIDENGINE), ("SlurmRuns", _SLURM)):
+        _forget_accounts(con, names, table, where, "RecordID = ?", (record_id,))
+    own = con.execute("SELECT ClusterID, JobID FROM JobTelemetry WHERE RecordID = ?", (record_id,)).fetchone()
+    if own is not None:
+        (end,) = con.execute("SELECT EndTime FROM AAR WHERE RecordID = ?", (record_id,)).fetchone()
+        _forget_accounts(
+            con, names, "SlurmJobs", _SONAR, "ClusterID = ? AND JobID = ? AND EndTime <= ?", (*own, end + _CLOCKS_S)
+        )
+        sampled = (
+            "SampledJobID IN (SELECT ID FROM SampledJobs WHERE ClusterID = ? AND JobID = ? AND Epoch = 0) AND Hour <= ?"
+        )
+        _forget_accounts(con, names, "JobUsage", _SAMPLED, sampled, (*own, end + _CLOCKS_S))
+
+
+_CLOCKS_S = 86400
+"""A number of the batch system that comes again does so later than this."""
+_GRIDENGINE = (("Owner", "DeletedBy", "JobName"), ("SubmitCmdLine", "Cwd"), "GroupName")
+_SLURM = (("UserName", "JobName"), (), "GroupName")
+_SONAR = (("UserName", "JobName"), (), None)
+_SAMPLED = (("UserName",), (), None)
+"""Columns that get a pseudonym, columns that are emptied, and the group, which may be called as the account."""
+
+
+def _forget_accounts(
+    con: Connection,
+    names: Names,
+    table: str,
+    columns: tuple[tuple[str, ...], tuple[str, ...], str | None],
+    where: str,
+    values: tuple[object, ...],
+) -> None:
+    named, emptied, group = columns
+    account = named[0]
+    if group is not None:
+        for (name,) in con.execute(
+            f"SELECT DISTINCT {group} FROM {table} WHERE {where} AND {group} = {account}", values
+        ).fetchall():
+            change = f"UPDATE {table} SET {group} = ? WHERE {where} AND {group} = ?"
+            con.execute(change, (names.of(str(name)), *values, name))
+    for column in named:
+        for (name,) in con.execute(
+            f"SELECT DISTINCT {column} FROM {table} WHERE {where} AND {column} <> ''", values
+        ).fetchall():
+            change = f"UPDATE {table} SET {column} = ? WHERE {where} AND {column} = ?"
+            con.execute(change, (names.of(str(name)), *values, name))
+    for column in emptied:
+        con.execute(f"UPDATE {table} SET {column} = NULL WHERE {where} AND {column} IS NOT NULL", values)
+
+
+class _Swap:
+    """Names within other texts: a DN wherever it stands, an account as a word of its own."""
+
+    def __init__(self, names: Names, users: Iterable[str], accounts: Iterable[str]) -> None:
+        self._names = names
+        self._users = sorted((one for one in users if len(one) > 3), key=len, reverse=True)
+        words = "|".join(re.escape(one) for one in accounts if len(one) > 2 and not PSEUDONYM.fullmatch(one))
+        self._accounts = re.compile(rf"(?<![\w.-])(?:{words})(?![\w.-])") if words else None
+
+    def __call__(self, text: object) -> object:
+        if not isinstance(text, str):
+            return text
+        for user in self._users:
+            text = text.replace(user, self._names.of(unescaped(user)))
+        return text if self._accounts is None else self._accounts.sub(lambda found: self._names.of(found[0]), text)
+
+
+def _of_extra(names: Names, swap: _Swap, key: str, value: object) -> object:
+    if key == "localuser":
+        user, colon, group = str(value or "").partition(":")
+        return f"{names.of(user)}{colon}{names.of(group) if group == user else group}"
+    return names.of(str(value)) if key in ("clienthost", "jobname") and value else swap(value)
+
+
+def _of_fqan(names: Names, value: object) -> object:
+    """An attribute of VOMS whose parts name no person: a part that is neither group, role nor capability may."""
+    if not isinstance(value, str) or not value.startswith("/"):
+        return value
+    parts = value.split("/")
+    odd = [("=" in part and part.partition("=")[0] not in ("Role", "Capability")) for part in parts]
+    return "/".join(
+        f"{part.partition('=')[0]}={names.of(part.partition('=')[2])}" if is_odd else part
+        for part, is_odd in zip(parts, odd, strict=True)
+    )
+
+
+def _set(con: Connection, table: str, column: str, row: int, old: object, new: object) -> None:
+    if new != old:
+        con.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (new, row))
+
+
+def _rename_sums(con: Connection, names: Names, month: int, scope: Scope) -> None:
+    """What is left in the sums of a month: of pruned jobs, whose records are gone."""
+    for table, period in (("Cells", "Month"), ("FinerCells", "Kind = 1 AND Period")):
+        number, keys = _KEYS_OF_SUMS[table]
+        rows = con.execute(
+            f"SELECT {number}, Users.Name, FQAN FROM {table} JOIN Users ON Users.ID = UserID"
+            f" WHERE {period} = :month AND Jobs > 0 AND {_IS_ASKED}",
+            {**_asked(scope), "month": month},
+        ).fetchall()
+        for cell, user, fqan in rows:
+            new = (name_id(con, "Users", names.of(unescaped(user))), _of_fqan(names, fqan))
+            same = " AND ".join(f"There.{key} = Here.{key}" for key in keys)
+            there = con.execute(
+                f"SELECT There.{number} FROM {table} AS Here JOIN {table} AS There ON {same}"
+                f" WHERE Here.{number} = ? AND There.UserID = ? AND There.FQAN = ?",
+                (cell, *new),
+            ).fetchone()
+            if there is None:
+                con.execute(f"UPDATE {table} SET UserID = ?, FQAN = ? WHERE {number} = ?", (*new, cell))
+            else:
+                _merge(con, table, number, cell, there[0])
+        con.execute(
+            f"DELETE FROM {table} WHERE {period} = :month AND Jobs = 0 AND EXISTS"
+            f" (SELECT 1 FROM Users WHERE Users.ID = UserID AND {_IS_ASKED})",
+            {**_asked(scope), "month": month},
+        )
+
+
+_KEYS_OF_SUMS = {
+    "Cells": (
+        "CellID",
+        ("Month", "VOID", "EndpointID", "NodeCount", "CPUCount", "Benchmark", "AuthGroups"),
+    ),
+    "FinerCells": (
+        "FinerID",
+        ("Kind", "Period", "VOID", "EndpointID", "QueueID", "StatusID", "Project", "Host", "CPUCount", "Benchmark"),
+    ),
+}
+"""The number of a sum, and what it is told apart by beside user and FQAN."""
+
+
+def _merge(con: Connection, table: str, number: str, cell: int, there: int) -> None:
+    """A sum into one that has the same key by now, and nothing left of the first."""
+    amounts = ("Jobs", "Wall", "Cpu", *(("StageIn", "StageOut") if table == "FinerCells" else ()))
+    added = ", ".join(f"{one} = {one} + (SELECT {one} FROM {table} WHERE {number} = :old)" for one in amounts)
+    both = {"old": cell, "new": there}
+    con.execute(f"UPDATE {table} SET {added} WHERE {number} = :new", both)
+    if table == "Cells":
+        con.execute(
+            "UPDATE Cells SET Earliest = min(Earliest, (SELECT Earliest FROM Cells WHERE CellID = :old)),"
+            " Latest = max(Latest, (SELECT Latest FROM Cells WHERE CellID = :old)) WHERE CellID = :new",
+            both,
+        )
+    column = "CellID" if table == "Cells" else "MonthID"
+    con.execute(f"UPDATE Contributions SET {column} = :new WHERE {column} = :old", both)
+    con.execute(f"DELETE FROM {table} WHERE {number} = :old", both)
+
+
+def _forget_others(con: Connection, names: Names, scope: Scope) -> None:
+    """What went into no record, or could not be used: of everybody by its time, else where the DN stands in it."""
+    if scope.user_dn is None:
+        before = scope.ended_before
+        for table, columns, where, limit in (
+            ("GridEngineRecords", _GRIDENGINE, "RecordID IS NULL AND EndTimeUs < ?", before * 10**6),
+            ("SlurmRuns", _SLURM, "RecordID IS NULL AND EndTime < ?", before),
+            ("SlurmJobs", _SONAR, "EndTime < ?", before),
+            ("JobUsage", _SAMPLED, "Hour < ?", before),
+        ):
+            _forget_accounts(con, names, table, columns, where, (limit,))
+        con.execute("DELETE FROM RejectedRecords WHERE Rejected < ?", (before,))
+        return
+    for form in _spellings(scope.user_dn):
+        con.execute(
+            "DELETE FROM RejectedRecords WHERE instr(Content, CAST(? AS BLOB)) OR instr(Reason, ?)", (form, form)
+        )
+
+
+def _drop_unused_names(con: Connection) -> None:
+    used = " UNION ".join(f"SELECT UserID FROM {table}" for table in ("AAR", "Cells", "FinerCells"))
+    con.execute(f"DELETE FROM Users WHERE ID NOT IN ({used})")
+
+
+def _spellings(user_dn: str) -> list[str]:
+    """How a DN may stand in what was sent or rejected: as it is, escaped by A-REX, in XML, in JSON and in ASCII."""
+    forms = (
+        user_dn,
+        escaped(user_dn),
+        user_dn.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"),
+        json.dumps(user_dn)[1:-1],
+        json.dumps(user_dn, ensure_ascii=False)[1:-1],
+    )
+    return list(dict.fromkeys(forms))
+
+
+def _forget_sent(publishing: Connection, names: Names, scope: Scope, months: Sequence[int]) -> None:
+    """What the ledger has kept: bytes of messages, keys of sums, and words of receivers that quote a name."""
+    with transaction(publishing):
+        for target, old, new in _sum_keys(publishing, scope, months, names):
+            publishing.execute("UPDATE OR REPLACE SumKeys SET Key = ? WHERE Target = ? AND Key = ?", (new, target, old))
+        gone = _messages_to_forget(publishing, scope)
+        publishing.executemany("DELETE FROM MessageBytes WHERE MessageID = ?", [(one,) for one in gone])
+        publishing.executemany("UPDATE Messages SET Bytes = NULL WHERE MessageID = ?", [(one,) for one in gone])
+        if scope.user_dn is None:
+            publishing.execute(
+                "UPDATE Messages SET Answer = NULL WHERE Created < ? AND State <> 'accepted'", (scope.ended_before,)
+            )
+            return
+        for form in _spellings(scope.user_dn):
+            for table, column in _QUOTES:
+                publishing.execute(
+                    f"UPDATE {table} SET {column} = replace({column}, ?1, ?2) WHERE instr({column}, ?1)",
+                    (form, names.of(scope.user_dn)),
+                )
+
+
+_QUOTES = (
+    ("Messages", "Answer"), ("HeldRecords", "Reason"), ("Targets", "LastError"), ("RefusedSums", "Reason"),
+    ("SentRecords", "Notes"), ("FormerRecords", "Notes"),
+)  # fmt: skip
+
+
+def _sum_keys(
+    publishing: Connection, scope: Scope, months: Sequence[int], names: Names | None = None
+) -> list[tuple[str, str, str]]:
+    """Target, key and new key of the sums with names; without ``names`` the new key is the old one."""
+    found = []
+    wanted = None if scope.user_dn is None else scope.user_dn.casefold().rstrip()[:_LONGEST_USER]
+    for target, key in publishing.execute(
+        f"SELECT Target, Key FROM SumKeys WHERE Kind <> 'sync' AND Year * 100 + Month IN ({_listed(months)})"
+    ):
+        values = json.loads(key)
+        user = values[_PLACE_OF_USER] if values[0] in _SUMS else None
+        if user and not PSEUDONYM.fullmatch(user) and wanted in (None, user.casefold()[:_LONGEST_USER]):
+            values[_PLACE_OF_USER] = user if names is None else names.of(user)
+            found.append((target, key, json.dumps(values)))
+    return found
+
+
+_LONGEST_USER = 255
+"""What APEL keeps of a name."""
+
+
+def _messages_to_forget(publishing: Connection, scope: Scope) -> Iterator[int]:
+    """The answered messages that are old, or have a user in them, and of which the bytes are kept."""
+    forms = [] if scope.user_dn is None else [form.encode() for form in _spellings(scope.user_dn)]
+    for message_id, created, is_packed, data in publishing.execute(
+        "SELECT Messages.MessageID, Created, ifnull(IsPacked, 1), coalesce(MessageBytes.Bytes, Messages.Bytes)"
+        " FROM Messages LEFT JOIN MessageBytes USING (MessageID) WHERE State <> 'sending'"
+        " AND (MessageBytes.Bytes IS NOT NULL OR Messages.Bytes IS NOT NULL)"
+    ).fetchall():
+        if scope.user_dn is None:
+            if created < scope.ended_before:
+                yield message_id
+            continue
+        plain = data
+        with suppress(zlib.error):
+            plain = zlib.decompress(data) if is_packed else data
+        if any(form in plain for form in forms):
+            yield message_id
+
+
+def _forget_in_archive(path: str, names: Names, scope: Scope, months: Sequence[int]) -> None:
+    """The same in an archive of pruned jobs."""
+    with closing(open_database(path, ACCOUNTING_SCHEMA)) as con, opening.translating(path):
+        con.execute("PRAGMA secure_delete = ON")
+        for month in months:
+            while some := _next(con, month, scope):
+                with transaction(con):
+                    _forget_records(con, names, some)
+        with transaction(con):
+            _drop_unused_names(con)
+        con.execute("VACUUM")
+        con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
+
+def overwrite(publishing: Connection) -> None:
+    """Write the ledger anew, so that its free pages have nothing left of what was deleted before."""
+    publishing.execute("VACUUM")
+    publishing.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
+
+_FORGOT = "ARCACCT_FORGOT_AT"
+"""DBConfig: when the names of old jobs were last looked for, UTC seconds."""
+
+
+def is_due(con: Connection, now: int) -> bool:
+    """Whether the names of old jobs are to be looked for again: once a day."""
+    return now - int(noted(con, _FORGOT) or 0) >= 86400
+
+
+def note_done(con: Connection, here: Places, now: int) -> None:
+    """All was looked at."""
+    with opening.writing(con, here):
+        note(con, _FORGOT, now)
