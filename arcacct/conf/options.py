@@ -79,6 +79,7 @@ ARCACCT = (
     plain("vo_claim", places.vo_claim, repeated=True),
     plain("map", values.map_rule, repeated=True),
     plain("node_benchmark", values.node_benchmark, repeated=True),
+    plain("queue_benchmark", values.queue_benchmark, repeated=True),
 )
 
 SELECTION = (

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from arcacct import secrecy
 from arcacct.conf.lookup import read_block
 from arcacct.conf.options import OPTIONS
-from arcacct.conf.parser import Conf
-from arcacct.conf.places import AREX_WRITES, CONTROLDIR, Places, arex_writes, places
+from arcacct.conf.parser import Conf, Option
+from arcacct.conf.places import AREX_WRITES, CONTROLDIR, Places, Validity, arex_writes, places
 from arcacct.conf.problems import ERROR, WARNING, Problem, errors, in_order
 from arcacct.conf.review import review
 from arcacct.conf.targets import Kinds, Target, shared_receivers, targets
-from arcacct.conf.values import MapRule, NodeBenchmark
+from arcacct.conf.values import MapRule, NodeBenchmark, QueueBenchmark, node_benchmark, queue_benchmark
 from arcacct.errors import ConfigError
 
 
@@ -36,8 +37,8 @@ class Settings:
     local_group_prefix: str | None
     map: tuple[MapRule, ...]
     node_benchmarks: tuple[NodeBenchmark, ...]
-    queue_benchmarks: tuple[tuple[str, str], ...]
-    """Each queue with its benchmark, ``TYPE:VALUE``; of several the first, as in ARC."""
+    queue_benchmarks: tuple[QueueBenchmark, ...]
+    """Of several that hold for a queue the first: ``queue_benchmark`` lines, then ARC's [queue:NAME]."""
     keep_messages_days: int
     settle_s: int
     warnings: tuple[Problem, ...]
@@ -72,7 +73,7 @@ def examine(conf: Conf, kinds: Kinds, *, database: str | None = None) -> tuple[S
     for block in conf.blocks.values():
         if block.kind == "queue" and block.label:
             rated = read_block(conf, block.name, OPTIONS["queue"], problems)["benchmark"]
-            queues += [(block.label, rated[0])] if rated else []
+            queues += [QueueBenchmark(block.label, rated[0])] if rated else []
     found = targets(conf, kinds, common["http_proxy"], problems)
     problems += shared_receivers(conf, found)
     problems += review(conf, kinds, allow_jura=bool(ours["allow_jura"]))
@@ -85,6 +86,8 @@ def examine(conf: Conf, kinds: Kinds, *, database: str | None = None) -> tuple[S
         else:
             name = conf.blocks["arcacct"].name
             problems.append(Problem(ERROR, line.file, line.line, name, "database", AREX_WRITES))
+    problems += _contradicting(conf, "queue_benchmark", values_of_queue)
+    problems += _contradicting(conf, "node_benchmark", values_of_node)
     problems = in_order(problems, conf.files)
     if errors(problems):
         return None, problems
@@ -98,12 +101,44 @@ def examine(conf: Conf, kinds: Kinds, *, database: str | None = None) -> tuple[S
         local_group_prefix=ours["local_group_prefix"],
         map=ours["map"],
         node_benchmarks=ours["node_benchmark"],
-        queue_benchmarks=tuple(queues),
+        queue_benchmarks=(*ours["queue_benchmark"], *queues),
         keep_messages_days=ours["keep_messages_days"],
         settle_s=ours["settle_s"],
         warnings=tuple(problem for problem in problems if problem.severity == WARNING),
     )
     return made, problems
+
+
+def values_of_queue(text: str) -> tuple[str, Validity]:
+    """The queue of a line, and when it holds. Raises ValueError."""
+    found = queue_benchmark(text)
+    return found.queue, found.valid
+
+
+def values_of_node(text: str) -> tuple[str, Validity]:
+    """The same of a pattern of CPU models, which are compared in small letters. Raises ValueError."""
+    found = node_benchmark(text)
+    return found.pattern.lower(), found.valid
+
+
+def _contradicting(conf: Conf, option: str, read: Callable[[str], tuple[str, Validity]]) -> Iterator[Problem]:
+    """Lines of benchmarks that hold for the same name on the same day as one before."""
+    block = conf.blocks.get("arcacct")
+    seen: list[tuple[str, Validity, Option]] = []
+    for line in block.options.get(option, ()) if block is not None else ():
+        try:
+            name, valid = read(line.value)
+        except ValueError:
+            # Said of the line itself.
+            continue
+        other = next((there for known, held, there in seen if known == name and held.overlaps(valid)), None)
+        if block is not None and other is not None:
+            text = (
+                f'"{name}" has another benchmark at the same time in line {other.line} of {other.file}; give one of'
+                " them from= or to= so that no day has both"
+            )
+            yield Problem(ERROR, line.file, line.line, block.name, option, text)
+        seen.append((name, valid, line))
 
 
 def remember_secrets(conf: Conf) -> None:

@@ -49,6 +49,16 @@ class NodeBenchmark:
 
     pattern: str
     benchmark: str
+    valid: places.Validity = places.Validity()  # noqa: RUF009  nobody changes it
+
+
+@dataclass(frozen=True, slots=True)
+class QueueBenchmark:
+    """One ``queue_benchmark`` line, or ``benchmark`` of a [queue:NAME] of arc.conf: of the nodes of a queue."""
+
+    queue: str
+    benchmark: str
+    valid: places.Validity = places.Validity()  # noqa: RUF009  nobody changes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +212,13 @@ def map_rule(value: str) -> MapRule:
 
 
 def node_benchmark(value: str) -> NodeBenchmark:
-    """``"CPU MODEL PATTERN" TYPE:VALUE``."""
-    start, pattern, rest = [*value.split('"'), "", "", ""][:3]
-    if value.count('"') != 2 or start.strip() or not pattern.strip():
-        raise ValueError(f'{value!r} is no such line; write "CPU MODEL PATTERN" TYPE:VALUE')
-    return NodeBenchmark(pattern.strip(), benchmark(rest.strip()))
+    """``"CPU MODEL PATTERN" TYPE:VALUE [from=DAY] [to=DAY]``."""
+    return NodeBenchmark(*places.rated(value, "CPU MODEL PATTERN"))
+
+
+def queue_benchmark(value: str) -> QueueBenchmark:
+    """``"QUEUE" TYPE:VALUE [from=DAY] [to=DAY]``."""
+    return QueueBenchmark(*places.queue_benchmark(value))
 
 
 def https_url(value: str) -> SplitResult:
