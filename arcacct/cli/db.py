@@ -10,8 +10,11 @@ from functools import partial
 import click
 
 from arcacct.cli.context import places_of, settings_of
-from arcacct.cli.instants import INSTANT
+from arcacct.cli.instants import INSTANT, in_turn
+from arcacct.cli.ratings import RATING
 from arcacct.cli.speech import complain, confirm, examples, say
+from arcacct.cli.tables import format_option
+from arcacct.cli.tables import show as show_table
 from arcacct.cli.working import STOPPED, progress, stopping_when_asked
 from arcacct.conf.places import Places
 from arcacct.db.opening import (
@@ -323,6 +326,87 @@ def prune(
     say(f"{wishes.archive}: {moved.jobs} jobs moved")
     if not moved.is_whole:
         complain(f"stopped: {moved.jobs} of {plan.jobs} jobs are moved; the same command again goes on with the others")
+        return STOPPED
+    return 0
+
+
+@db.command(
+    short_help="Correct benchmarks of recorded jobs by the configuration.",
+    epilog=examples(
+        "arcacct db benchmark --from 2026-07 --to 2026-08 --plan",
+        "arcacct db benchmark --from 2026-07 --to 2026-08 --replace HEPSPEC:1.0 --yes",
+    ),
+)
+@click.option("--from", "from_s", type=INSTANT, required=True, metavar="TIME", help="Jobs that ended at TIME or later.")
+@click.option("--to", "before_s", type=INSTANT, required=True, metavar="TIME", help="Jobs that ended before TIME.")
+@click.option(
+    "--replace",
+    "replaced",
+    multiple=True,
+    type=RATING,
+    metavar="TYPE:VALUE",
+    help="What was recorded where a job had no benchmark; else the one of [lrms]. May be repeated.",
+)
+@click.option(
+    "--as",
+    "everything",
+    type=RATING,
+    metavar="TYPE:VALUE",
+    help="This for all of them, whatever the configuration says.",
+)
+@click.option("--plan", "--dry-run", "plan_only", is_flag=True, help="Show what would change and stop.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@format_option
+@click.pass_context
+def benchmark(
+    ctx: click.Context,
+    from_s: int,
+    before_s: int,
+    *,
+    replaced: tuple[str, ...],
+    everything: str | None,
+    plan_only: bool,
+    yes: bool,
+    form: str,
+) -> int:
+    """
+    Correct the benchmarks of jobs that had none of their own, by queue_benchmark= and node_benchmark=.
+
+    A job's benchmark is taken when it is recorded; nothing but this command changes it for what is recorded. It shows
+    first, by month and VO, hours times benchmark before and after, and asks. A benchmark that the job itself or machine
+    features told stays. The next `arcacct publish` sends the corrected records and months.
+    """
+    from arcacct.asking.ratings import COLUMNS, rows  # noqa: PLC0415  with its command
+    from arcacct.jobs import rating  # noqa: PLC0415  with its command
+
+    in_turn(from_s, "--from", before_s, "--to")
+    found = settings_of(ctx)
+    here = _site(found.places)
+    wishes = rating.Ratings(
+        from_s,
+        before_s,
+        replaced or (here.rules.default_benchmark,),
+        found.queue_benchmarks,
+        found.node_benchmarks,
+        everything,
+    )
+    with closing(read_accounting(here)) as con, progress("Jobs") as show_progress:
+        changes = rating.plan(con, wishes, lambda jobs: show_progress(jobs, jobs))
+    if not changes:
+        say("no benchmark changes", err=True)
+        return 0
+    show_table(COLUMNS, rows(changes), form)
+    if plan_only:
+        return 0
+    _ask("correct these benchmarks?", yes=yes)
+    with accounting(here) as con, progress("Jobs") as show_progress, stopping_when_asked() as stopping:
+        done = rating.correct(con, here, wishes, lambda jobs: show_progress(jobs, jobs), stopping)
+        stopped = stopping()
+        cells.advance(con, here)
+    count = "1 job has" if done == 1 else f"{done} jobs have"
+    say(f"{count} another benchmark now: the next `arcacct publish` sends the correction", err=True)
+    if stopped:
+        complain("stopped: the same command again goes on with the others")
         return STOPPED
     return 0
 
