@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from arcacct.conf.settings import Settings
+from arcacct.db.engine import Connection
 from arcacct.jobs.rating import MonthRating
+from arcacct.publishing import months
+from arcacct.publishing.instants import month_name
+from arcacct.targets import plugs
 
 COLUMNS = ("month", "vo", "type", "jobs", "before_h", "after_h", "difference_h")
 """Hours are core hours times benchmark; a job whose type changes is in a row of each type."""
@@ -23,3 +28,24 @@ def rows(changes: Iterable[MonthRating]) -> list[tuple[str | int | float | None,
         )
         for one in changes
     ]
+
+
+def counted_twice(settings: Settings, publishing: Connection, changes: Iterable[MonthRating]) -> list[str]:
+    """
+    The targets and months, as people read them, whose receiver would count corrected jobs twice.
+
+    APEL sums job records by benchmark as well, and keeps a sum that no job is left in; nothing we send takes it back.
+    (What was sent as sums is: their keys go with zeros.)
+    """
+    changed = {one.month for one in changes}
+    found = []
+    for plug in plugs(settings):
+        if not plug.months_have_one_kind:
+            continue
+        sent = {
+            month_name(month): known.kind for month, known in months.published(publishing, plug.target.block).items()
+        }
+        names = [name for name in sorted(changed) if name in sent and plug.has_records(sent[name])]
+        if names:
+            found.append(f"{plug.target.name}: {', '.join(names)}")
+    return found

@@ -62,24 +62,25 @@ class UsageOrder(NamedTuple):
 
 
 class Conversion(NamedTuple):
-    """Benchmarks that jobs are taken to have: one of a type for all, or a multiple of those that they have."""
+    """Benchmarks that jobs are taken to have: one for all, or a multiple of theirs for those that have a type."""
 
-    fixed: Benchmark | None
-    factor_thousandths: int = 0
-    """Where nothing is ``fixed``: of the job's own value, in HS06 if its type is Si2k."""
+    benchmark: Benchmark
+    """That for all; or the type, with the factor as its value."""
+    is_factor: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Conversion:
         """``TYPE:VALUE`` or ``TYPE=FACTOR``. Raises InputError."""
-        kind, equals, factor = text.partition("=")
-        one = Benchmark.parse(f"{kind}:{factor}" if equals else text)
-        return cls(None, one.thousandths) if equals else cls(one)
+        return cls(Benchmark.parse(text.replace("=", ":", 1)), "=" in text)
 
-    def millionths(self, core_s: int, benchmark: Benchmark | None) -> int:
-        """Core time times benchmark; none without a benchmark to multiply."""
-        if self.fixed is not None:
-            return self.fixed.normalised(core_s)
-        return 0 if benchmark is None else benchmark.normalised(core_s) * self.factor_thousandths // 1000
+    def millionths(self, core_s: int, recorded: Benchmark | None) -> int:
+        """Core time times benchmark, of jobs that have the recorded one."""
+        if not self.is_factor:
+            return self.benchmark.normalised(core_s)
+        if recorded is None:
+            return 0
+        is_meant = recorded.type == self.benchmark.type
+        return recorded.normalised(core_s) * (self.benchmark.thousandths if is_meant else 1000) // 1000
 
 
 @dataclass(slots=True)

@@ -354,6 +354,12 @@ def prune(
     metavar="TYPE:VALUE",
     help="This for all of them, whatever the configuration says.",
 )
+@click.option(
+    "--counted-twice",
+    "even_so",
+    is_flag=True,
+    help="Also months that an APEL target was sent as job records: APEL counts such jobs twice then.",
+)
 @click.option("--plan", "--dry-run", "plan_only", is_flag=True, help="Show what would change and stop.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @format_option
@@ -365,6 +371,7 @@ def benchmark(
     *,
     replaced: tuple[str, ...],
     everything: str | None,
+    even_so: bool,
     plan_only: bool,
     yes: bool,
     form: str,
@@ -376,7 +383,7 @@ def benchmark(
     first, by month and VO, hours times benchmark before and after, and asks. A benchmark that the job itself or machine
     features told stays. The next `arcacct publish` sends the corrected records and months.
     """
-    from arcacct.asking.ratings import COLUMNS, rows  # noqa: PLC0415  with its command
+    from arcacct.asking.ratings import COLUMNS, counted_twice, rows  # noqa: PLC0415  with its command
     from arcacct.jobs import rating  # noqa: PLC0415  with its command
 
     in_turn(from_s, "--from", before_s, "--to")
@@ -396,8 +403,17 @@ def benchmark(
         say("no benchmark changes", err=True)
         return 0
     show_table(COLUMNS, rows(changes), form)
+    with closing(read_publishing(here)) as publishing:
+        twice = counted_twice(found, publishing, changes)
+    for text in twice:
+        complain(
+            f"{text}: sent as job records, of which APEL keeps the sums by the former benchmark: it would count"
+            " corrected jobs twice there, until its administrators delete these sums"
+        )
     if plan_only:
         return 0
+    if twice and not even_so:
+        raise UsageError("nothing is corrected: leave these months out by --from and --to, or give --counted-twice")
     _ask("correct these benchmarks?", yes=yes)
     with accounting(here) as con, progress("Jobs") as show_progress, stopping_when_asked() as stopping:
         done = rating.correct(con, here, wishes, lambda jobs: show_progress(jobs, jobs), stopping)

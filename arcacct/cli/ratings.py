@@ -27,7 +27,7 @@ class Rating(click.ParamType[str]):
 
 
 class AsRating(click.ParamType[Conversion]):
-    """``TYPE:VALUE`` for every job, or ``TYPE=FACTOR`` of what each has."""
+    """``TYPE:VALUE`` for every job, or ``TYPE=FACTOR`` for those of a type."""
 
     name = "benchmark"
 
@@ -36,7 +36,7 @@ class AsRating(click.ParamType[Conversion]):
         try:
             return Conversion.parse(str(value).strip())
         except InputError as error:
-            self.fail(f"{error}, or TYPE=FACTOR, as HEPscore23=1.1", param, ctx)
+            self.fail(f"{error}, or TYPE=FACTOR, as HEPSPEC=1.1", param, ctx)
 
 
 RATING = Rating()

@@ -170,7 +170,7 @@ class _Periods(NamedTuple):
     type=AS_RATING,
     metavar="TYPE:VALUE|TYPE=FACTOR",
     help="With --by: hours times benchmark as they are, and as they would be with this benchmark of all jobs, or with a"
-    " multiple of their own.",
+    " multiple of those of this type.",
 )
 @format_option
 @click.option(

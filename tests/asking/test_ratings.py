@@ -7,6 +7,7 @@ from contextlib import closing
 
 import arex_corpus as corpus
 import pytest
+import rehearsal
 from installed import arcacct
 
 from arcacct.arex.sweep import sweep
@@ -14,6 +15,10 @@ from arcacct.benchmark import Benchmark, parsed_benchmark
 from arcacct.conf.parser import load
 from arcacct.conf.places import places
 from arcacct.db.opening import open_accounting, read_accounting
+from arcacct.publishing import run
+from arcacct.sandbox import Sandbox
+from arcacct.sandbox.summariser import PortalTotals
+from arcacct.targets import plugs
 
 DEFAULT = "HEPSPEC:11.11"
 NEW = 'queue_benchmark = "fork" HEPscore23:20 from=2026-11-20\n'
@@ -128,18 +133,21 @@ def test_jobs_get_the_benchmark_of_their_queue_and_time(tmp_path, line, given) -
 
 
 def test_what_stats_would_be_with_another_benchmark(ours) -> None:
-    """One for all, or a multiple of what each has; nothing changes."""
+    """One for all, or a multiple of those of a type; nothing changes."""
     jobs = recorded(ours)
     asked = ("stats", "--by", "year", "--format", "json", "--benchmark-as")
 
     (fixed,) = json.loads(said(ours, *asked, "HEPscore23:14.5").stdout)
-    (scaled,) = json.loads(said(ours, *asked, "HEPscore23=1.1").stdout)
+    (scaled,) = json.loads(said(ours, *asked, "HEPSPEC=1.1").stdout)
+    (other,) = json.loads(said(ours, *asked, "Si2k=7").stdout)
 
     before = round(millionths(jobs) / 3.6e9, 3)
     core_s = sum(job[4] for job in jobs)
     assert fixed["normalised_before"] == scaled["normalised_before"] == before
     assert fixed["normalised_after"] == round(Benchmark.parse("HEPSPEC:14.5").normalised(core_s) / 3.6e9, 3)
-    assert scaled["normalised_after"] == pytest.approx(before * 1.1, abs=0.002)
+    # Every job of the corpus has a benchmark of this type.
+    assert scaled["difference"] == pytest.approx(millionths(jobs) / 3.6e10, abs=0.002)
+    assert other["difference"] == 0
     assert fixed["difference"] == pytest.approx(fixed["normalised_after"] - before, abs=0.002)
     assert recorded(ours) == jobs
 
@@ -161,3 +169,54 @@ def test_a_republish_says_what_a_correction_would_change(ours) -> None:
 
     assert "`arcacct db benchmark` would correct them so:" in done.stderr
     assert "difference_h" in done.stderr
+
+
+TARGET = "[arex/jura/apel:{kind}]\ntargeturl={{ams}}\nauthn_port={{authn}}\ngocdb_name={kind}\napel_messages={kind}\n"
+
+
+@pytest.mark.parametrize("kind", ["summaries", "normalised-v04"])
+def test_a_correction_reaches_the_portal(tmp_path, kind) -> None:
+    """The hours at APEL are those of before, worth what the new benchmark says; nothing is held or set aside."""
+    with Sandbox(str(tmp_path)) as box:
+        site = rehearsal.site(tmp_path, box, TARGET.format(kind=kind))
+
+        def publish() -> PortalTotals:
+            settings = site.settings()
+            (outcome,) = run.publish(settings, plugs(settings), run.Wishes(since=0))
+            assert not outcome.error
+            return next(found for (_site, *month), found in box.apel.totals().items() if month == [2026, 11])
+
+        before = publish()
+        words = correction(site)
+        said_so = arcacct(*words, "--yes")
+        assert said_so.returncode == 0, said_so.stderr
+        after = publish()
+
+    assert after[:3] == before[:3]
+    assert after.normalised_wall_s == 20 * before.wall_s != before.normalised_wall_s
+
+
+def correction(site: rehearsal.Site) -> list:
+    """The command that gives every job another benchmark, whatever was recorded."""
+    with closing(read_accounting(site.settings().places)) as con:
+        values = {job[5] for job in con.execute(RECORDED)}
+    replaced = [word for value in values for word in ("--replace", value)]
+    return ["--config", site.arc_conf, "db", "benchmark", *PERIOD, "--as", "HEPSPEC:20", *replaced]
+
+
+def test_job_records_at_apel_are_not_corrected_unasked(tmp_path) -> None:
+    """APEL would keep the sums by the former benchmark: the plan says so, and only who knows it may go on."""
+    with Sandbox(str(tmp_path)) as box:
+        site = rehearsal.site(tmp_path, box, TARGET.format(kind="urs"))
+        settings = site.settings()
+        run.publish(settings, plugs(settings), run.Wishes(since=0))
+    words = correction(site)
+
+    planned, refused, done = (arcacct(*words, *more) for more in (["--plan"], ["--yes"], ["--yes", "--counted-twice"]))
+
+    assert [one.returncode for one in (planned, refused, done)] == [0, 64, 0]
+    assert all(
+        "apel:urs: 2026-11: sent as job records, of which APEL keeps" in one.stderr for one in (planned, refused)
+    )
+    assert "nothing is corrected: leave these months out" in refused.stderr
+    assert "35 jobs have another benchmark now" in done.stderr
