@@ -66,7 +66,7 @@ def job_facts(files: JobFiles, rules: "JobRules") -> StateChange:
     if files.local:
         _read_local(facts, files.local, rules, gate, hashed=files.hashed)
     if files.state == "FINISHED":
-        _read_usage(facts, files, rules.default_benchmark, gate)
+        _read_usage(facts, files, rules, gate)
     elif files.diag:
         # Nothing else of a .diag is final before the job is.
         times = []
@@ -185,15 +185,15 @@ def vomsless_vo(auth_groups: list[str], rules: "JobRules") -> str:
     return for_any
 
 
-def _read_usage(facts: StateChange, files: JobFiles, default_benchmark: str, gate: Gate) -> None:
+def _read_usage(facts: StateChange, files: JobFiles, rules: "JobRules", gate: Gate) -> None:
     usage = Usage()
     usage.status = FAILED if files.failed else COMPLETED
     usage.end_time = files.event_ns // 1_000_000_000
     if files.diag:
         _read_diag(facts, usage, files.diag, gate, last_benchmark=files.hashed)
-    facts.default_benchmark = default_benchmark
+    facts.default_benchmark = rules.benchmark_of(facts.queue, usage.end_time)
     if not facts.extra.get("benchmark"):
-        facts.extra["benchmark"] = default_benchmark
+        facts.extra["benchmark"] = facts.default_benchmark
     if files.owner:
         # A name of the host may be any bytes.
         owner = files.owner.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -54,7 +54,7 @@ TODO = {
     LATER: "the portal counts once a day: compare with a newer export",
     GONE: "a correction takes them back, or `arcacct job why JOBID` tells of them",
     SITE: "export the table of the site that gocdb_name= names",
-    BENCHMARK: "`arcacct stats --by benchmark` has what was recorded",
+    BENCHMARK: "`arcacct stats --by benchmark` has what was recorded, `arcacct db benchmark --plan` a correction",
     LESS: "not arrived, or not summarised yet: it takes a day, `arcacct republish` then",
     MORE: "another CE or program of the site, or counted twice under two keys",
     ONLY_THERE: "another CE or program of the site, or published before under another VO",

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from arcacct.asking import questions
 from arcacct.asking.questions import MeasuredPart, Selection, UsagePart, whole
 from arcacct.asking.reading import is_ours
-from arcacct.benchmark import parsed_benchmark
+from arcacct.benchmark import Benchmark, parsed_benchmark
 from arcacct.db.engine import Connection
 from arcacct.errors import UsageError
 from arcacct.jobs.fqan import parsed_fqan
@@ -61,6 +61,28 @@ class UsageOrder(NamedTuple):
     """So many rows only; one more has the sum of the rest."""
 
 
+class Conversion(NamedTuple):
+    """Benchmarks that jobs are taken to have: one for all, or a multiple of theirs for those that have a type."""
+
+    benchmark: Benchmark
+    """That for all; or the type, with the factor as its value."""
+    is_factor: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Conversion:
+        """``TYPE:VALUE`` or ``TYPE=FACTOR``. Raises InputError."""
+        return cls(Benchmark.parse(text.replace("=", ":", 1)), "=" in text)
+
+    def millionths(self, core_s: int, recorded: Benchmark | None) -> int:
+        """Core time times benchmark, of jobs that have the recorded one."""
+        if not self.is_factor:
+            return self.benchmark.normalised(core_s)
+        if recorded is None:
+            return 0
+        is_meant = recorded.type == self.benchmark.type
+        return recorded.normalised(core_s) * (self.benchmark.thousandths if is_meant else 1000) // 1000
+
+
 @dataclass(slots=True)
 class UsageSum:
     """A sum under way."""
@@ -79,8 +101,10 @@ class UsageSum:
     gpu_busy_s: float | None = None
     gpu_energy_j: float | None = None
     energy_j: float | None = None
+    as_millionths: int = 0
+    """By other benchmarks: core time times `Conversion`."""
 
-    def add(self, part: UsagePart) -> None:
+    def add(self, part: UsagePart, conversion: Conversion | None = None) -> None:
         """Add some jobs."""
         wall_s, cpu_s, core_count = part.wall_s, part.cpu_s, part.core_count
         if not type(wall_s) is type(cpu_s) is type(core_count) is int:
@@ -95,6 +119,8 @@ class UsageSum:
         self.stage_in_bytes += whole(part.stage_in_bytes)
         self.stage_out_bytes += whole(part.stage_out_bytes)
         benchmark = parsed_benchmark(part.benchmark)
+        if conversion is not None:
+            self.as_millionths += conversion.millionths(core_s, benchmark)
         if benchmark is not None and benchmark.type == "HEPscore23":
             self.hepscore23_millionths += benchmark.normalised(core_s)
         elif benchmark is not None:
@@ -113,7 +139,9 @@ class UsageSum:
             mine, more = getattr(self, name), getattr(other, name)
             setattr(self, name, more if mine is None else mine if more is None else mine + more)
 
-    def row(self, *, details: bool, measured: bool = False) -> dict[str, int | float | None]:
+    def row(
+        self, *, details: bool, measured: bool = False, conversion: Conversion | None = None
+    ) -> dict[str, int | float | None]:
         """The numbers that are shown; the efficiency is CPU time over core time, ``None`` without core time."""
         shown: dict[str, int | float | None] = {
             "jobs": self.jobs,
@@ -133,6 +161,11 @@ class UsageSum:
                 "gpu_energy_kwh": _rounded(self.gpu_energy_j, _KWH_J),
                 "energy_kwh": _rounded(self.energy_j, _KWH_J),
             }
+        if conversion is not None:
+            now = self.hs06_millionths + self.hepscore23_millionths
+            amounts = {"normalised_before": now, "normalised_after": self.as_millionths}
+            amounts["difference"] = self.as_millionths - now
+            shown |= {name: round(amount / (_HOUR_S * 10**6), 3) for name, amount in amounts.items()}
         return shown
 
 
@@ -152,13 +185,15 @@ def usage(
     active: bool = False,
     measured: bool = False,
     order: UsageOrder | None = None,
+    conversion: Conversion | None = None,
 ) -> UsageTable:
     """
     One row for each combination of what is asked ``by`` (of NEEDS), sorted by it or as ``order`` says.
 
     Finished jobs as they are published count; with ``active``, a state in the selection or in ``by``, all jobs do.
     ``measured``: GPUs and energy, too, as far as telemetry and the batch system tell them; it reads their rows.
-    Raises UsageError for an order by what is no column.
+    ``conversion``: hours times benchmark as they are and as they would be, too. Raises UsageError for an order by what
+    is no column.
     """
     keys = tuple(dict.fromkeys(NEEDS[name] for name in by))
     everything = active or bool(selection.states) or "status" in by
@@ -168,7 +203,7 @@ def usage(
     sums: dict[tuple[str | None, ...], UsageSum] = {}
     for part in parts:
         shown = tuple(_shown(name, part.key[place]) for name, place in places)
-        sums.setdefault(shown, UsageSum()).add(part)
+        sums.setdefault(shown, UsageSum()).add(part, conversion)
     if measured and is_ours(con):
         for one in questions.measured_parts(con, selection, keys, everything=everything):
             shown = tuple(_shown(name, one.key[place]) for name, place in places)
@@ -178,13 +213,13 @@ def usage(
         (shown for shown, found in sums.items() if found.jobs),
         key=lambda shown: [(text is not None, text or "") for text in shown],
     )
-    columns = (*by, *UsageSum().row(details=details, measured=measured))
+    columns = (*by, *UsageSum().row(details=details, measured=measured, conversion=conversion))
     total = UsageSum()
     for shown in known:
         total.merge(sums[shown])
 
     def row(shown: tuple[str | None, ...], found: UsageSum) -> tuple[str | int | float | None, ...]:
-        return (*shown, *found.row(details=details, measured=measured).values())
+        return (*shown, *found.row(details=details, measured=measured, conversion=conversion).values())
 
     rows = [(shown, row(shown, sums[shown])) for shown in known]
     if order is not None:

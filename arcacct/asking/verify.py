@@ -26,7 +26,7 @@ from arcacct.arex.layout import is_job_id, scan_status_files
 from arcacct.arex.own import Ended
 from arcacct.arex.sweeping import batches, printable, reason
 from arcacct.asking import portal as why
-from arcacct.asking.month_jobs import JobSums, MonthJob, MonthJobs
+from arcacct.asking.month_jobs import JobSums, MonthJob, MonthJobs, NotedJobs
 from arcacct.asking.portal import Compared, Known, compare_portal, folded_vo, read_portal
 from arcacct.asking.why import seq_of
 from arcacct.conf.places import Places
@@ -209,7 +209,10 @@ def _portals(
     unselected = {
         folded_vo(vo): jobs.example(vo) for vo in jobs.vos if targets and not any(one.wants(vo) for one in targets)
     }
-    known = Known(jobs.noted(), {}, [one.site for one in targets], unselected)
+    noted = jobs.noted()
+    single = {(one.place, folded_vo(one.vo)) for one in noted}
+    noted += [one for target in targets for one in target.unsent() if (one.place, folded_vo(one.vo)) not in single]
+    known = Known(noted, {}, [one.site for one in targets], unselected)
     for path, month, exported_s in sorted(portal, key=lambda one: read_portal(one[0], one[1]).measure != "jobs"):
         made_s = int(os.stat(path).st_mtime) if exported_s is None else exported_s
         resent: Counter[str] = Counter()
@@ -441,6 +444,24 @@ class _AtTarget:
             if kind != COUNTS and not plug.has_records(kind):
                 found[folded_vo(plug.summaries(kind).vo_of(one.key))] += one.jobs
         return found
+
+    def unsent(self) -> Iterator[NotedJobs]:
+        """By VO what sums lack that is in no other way known of single jobs: they wait, or their month is held."""
+        if self._target.has_records:
+            return
+        plug = self._plug
+        given = {folded_vo(vo): JobSums() for vo in self._vos}
+        for kind, one in sent.live_sums(self._ledger, self._block, *self._target.month):
+            if kind != COUNTS and not plug.has_records(kind) and one.key not in self._unanswered:
+                vo = folded_vo(plug.summaries(kind).vo_of(one.key))
+                given[vo] = given.get(vo, JobSums()).plus(one.jobs, one.wall_s or 0, 0)
+        cause = why.NOT_SENT if self._held_month is None else why.HELD
+        # A job without a VO may have been given one on the way.
+        for name in (vo for vo in self._vos if vo is not None):
+            ours, theirs = self._jobs.amount([name]), given[folded_vo(name)]
+            if theirs.jobs < ours.jobs:
+                lacking = (ours.jobs - theirs.jobs, ours.wall_s - theirs.wall_s, 0)
+                yield NotedJobs(name, plug.target.name, cause, *lacking, self._jobs.example(name))
 
     def _doubts(self) -> Iterator[str]:
         """Why nobody can say that the receiver has what it should have."""

@@ -10,8 +10,11 @@ import click
 
 from arcacct.cli.context import places_of, settings_of
 from arcacct.cli.db_forget import forget
-from arcacct.cli.instants import INSTANT
+from arcacct.cli.instants import INSTANT, in_turn
+from arcacct.cli.ratings import RATING
 from arcacct.cli.speech import ask, complain, examples, say
+from arcacct.cli.tables import format_option
+from arcacct.cli.tables import show as show_table
 from arcacct.cli.working import STOPPED, progress, stopping_when_asked
 from arcacct.conf.places import Places
 from arcacct.db.opening import (
@@ -23,7 +26,7 @@ from arcacct.db.opening import (
     read_publishing,
     require,
 )
-from arcacct.errors import ConfigError, InputError, StoreError
+from arcacct.errors import ConfigError, InputError, StoreError, UsageError
 from arcacct.jobs import cells
 from arcacct.wording import count_of
 
@@ -330,6 +333,103 @@ def prune(
         complain(
             f"stopped: {moved.jobs} of {count_of(plan.jobs, 'job')} moved; run the same command again for the others"
         )
+        return STOPPED
+    return 0
+
+
+@db.command(
+    short_help="Correct benchmarks of recorded jobs by the configuration.",
+    epilog=examples(
+        "arcacct db benchmark --from 2026-07 --to 2026-08 --plan",
+        "arcacct db benchmark --from 2026-07 --to 2026-08 --replace HEPSPEC:1.0 --yes",
+    ),
+)
+@click.option("--from", "from_s", type=INSTANT, required=True, metavar="TIME", help="Jobs that ended at TIME or later.")
+@click.option("--to", "before_s", type=INSTANT, required=True, metavar="TIME", help="Jobs that ended before TIME.")
+@click.option(
+    "--replace",
+    "replaced",
+    multiple=True,
+    type=RATING,
+    metavar="TYPE:VALUE",
+    help="What was recorded where a job had no benchmark; else the one of [lrms]. May be repeated.",
+)
+@click.option(
+    "--as",
+    "everything",
+    type=RATING,
+    metavar="TYPE:VALUE",
+    help="This for all of them, whatever the configuration says.",
+)
+@click.option(
+    "--counted-twice",
+    "even_so",
+    is_flag=True,
+    help="Also months that an APEL target was sent as job records: APEL counts such jobs twice then.",
+)
+@click.option("--plan", "--dry-run", "plan_only", is_flag=True, help="Show what would change and stop.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@format_option
+@click.pass_context
+def benchmark(
+    ctx: click.Context,
+    from_s: int,
+    before_s: int,
+    *,
+    replaced: tuple[str, ...],
+    everything: str | None,
+    even_so: bool,
+    plan_only: bool,
+    yes: bool,
+    form: str,
+) -> int:
+    """
+    Correct the benchmarks of jobs that had none of their own, by queue_benchmark= and node_benchmark=.
+
+    A job's benchmark is taken when it is recorded; nothing but this command changes it for what is recorded. It shows
+    first, by month and VO, hours times benchmark before and after, and asks. A benchmark that the job itself or machine
+    features told stays. The next `arcacct publish` sends the corrected records and months.
+    """
+    from arcacct.asking.ratings import COLUMNS, counted_twice, rows  # noqa: PLC0415  with its command
+    from arcacct.jobs import rating  # noqa: PLC0415  with its command
+
+    in_turn(from_s, "--from", before_s, "--to")
+    found = settings_of(ctx)
+    here = _site(found.places)
+    wishes = rating.Ratings(
+        from_s,
+        before_s,
+        replaced or (here.rules.default_benchmark,),
+        found.queue_benchmarks,
+        found.node_benchmarks,
+        everything,
+    )
+    with closing(read_accounting(here)) as con, progress("Jobs") as show_progress:
+        changes = rating.plan(con, wishes, lambda jobs: show_progress(jobs, jobs))
+    if not changes:
+        say("no benchmark changes", err=True)
+        return 0
+    show_table(COLUMNS, rows(changes), form)
+    with closing(read_publishing(here)) as publishing:
+        twice = counted_twice(found, publishing, changes)
+    for text in twice:
+        complain(
+            f"{text}: sent as job records, of which APEL keeps the sums by the former benchmark: it would count"
+            " corrected jobs twice there, until its administrators delete these sums"
+        )
+    if plan_only:
+        return 0
+    if twice and not even_so:
+        raise UsageError("nothing is corrected: leave these months out by --from and --to, or give --counted-twice")
+    ask("correct these benchmarks?", yes=yes)
+    with accounting(here) as con, progress("Jobs") as show_progress, stopping_when_asked() as stopping:
+        done = rating.correct(con, here, wishes, lambda jobs: show_progress(jobs, jobs), stopping)
+        stopped = stopping()
+        cells.advance(con, here)
+    count = "1 job has" if done == 1 else f"{done} jobs have"
+    say(f"{count} another benchmark now: the next `arcacct publish` sends the correction", err=True)
+    if stopped:
+        complain("stopped: the same command again goes on with the others")
         return STOPPED
     return 0
 

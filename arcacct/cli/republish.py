@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from typing import NamedTuple
 
 import click
 
+from arcacct.asking.ratings import COLUMNS, rows
 from arcacct.cli.arguments import together
 from arcacct.cli.context import conf_of, settings_of
 from arcacct.cli.instants import INSTANT
 from arcacct.cli.naming import complete_target
 from arcacct.cli.outcomes import announce, exit_code, show
 from arcacct.cli.speech import complain, confirm, examples, say
+from arcacct.cli.tables import lines
 from arcacct.cli.working import at_work
 from arcacct.conf.settings import Settings, settings
 from arcacct.db import opening
 from arcacct.errors import UsageError
+from arcacct.jobs.rating import Ratings, plan
 from arcacct.publishing import run
 from arcacct.publishing.instants import iso
 from arcacct.publishing.plug import Plug
@@ -111,6 +115,7 @@ def republish(
     with at_work("planning"):
         planned = run.republish(found, targets, period, run.Wishes(dry_run=True, write_to=write_to, announce=announce))
     show(planned, planned=True)
+    _tell_ratings(found, period)
     if plan_only or write_to is not None:
         return exit_code(planned)
     if sys.stdin.isatty() and not yes:
@@ -127,6 +132,28 @@ def republish(
     complain(*complaints)
     show(outcomes)
     return exit_code(outcomes, complaints)
+
+
+def _tell_ratings(found: Settings, period: run.Period) -> None:
+    """What the configuration's benchmarks would change of the period, where they are not those that were recorded."""
+    if not found.queue_benchmarks and not found.node_benchmarks:
+        return
+    wishes = Ratings(
+        period.from_s,
+        period.before_s,
+        (found.places.rules.default_benchmark,),
+        found.queue_benchmarks,
+        found.node_benchmarks,
+    )
+    with closing(opening.read_accounting(found.places)) as con:
+        changes = plan(con, wishes)
+    if changes:
+        complain(
+            "the configuration has other benchmarks for jobs of this period than were recorded, and recorded ones are"
+            " sent; `arcacct db benchmark` would correct them so:"
+        )
+        for line in lines(COLUMNS, rows(changes), "table"):
+            say(line, err=True)
 
 
 def _targets(

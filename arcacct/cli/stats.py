@@ -11,11 +11,12 @@ import click
 from arcacct.asking import arcctl as words
 from arcacct.asking import questions
 from arcacct.asking.questions import Selection
-from arcacct.asking.usage import NEEDS, UsageOrder, usage
+from arcacct.asking.usage import NEEDS, Conversion, UsageOrder, usage
 from arcacct.cli.arguments import in_order, together
 from arcacct.cli.asking import arcctl_option, arcctl_version, asking, completed
 from arcacct.cli.gridengine_options import Qacct, question_of, question_options, tasks_of
 from arcacct.cli.instants import INSTANT, PERIODS, Period, in_turn
+from arcacct.cli.ratings import AS_RATING
 from arcacct.cli.speech import complain, data, examples, say
 from arcacct.cli.tables import format_option, lines
 from arcacct.db.engine import Connection
@@ -44,9 +45,18 @@ _FILTERS = {
     "endpoint": ("endpoints", "TYPE", "Submitted by this type of interface."),
 }
 """Field of Selection, metavar and help of each --filter-... that the database can complete."""
-_OF_JOBS = {*Selection._fields, *PERIODS, "show_active", "output", "arcctl", "details", "measured", "sort", "top"} - {
-    *("after_s", "until_s")
-}
+_OF_JOBS = {
+    *Selection._fields,
+    *PERIODS,
+    "show_active",
+    "output",
+    "arcctl",
+    "details",
+    "measured",
+    "sort",
+    "top",
+    "conversion",
+} - {*("after_s", "until_s")}
 """What means nothing with --gridengine."""
 
 
@@ -61,6 +71,7 @@ class StatsOptions(NamedTuple):
     measured: bool
     sort: str | None
     top: int | None
+    conversion: Conversion | None
     form: str
     gridengine: bool
     job: str | None
@@ -176,6 +187,14 @@ class _Periods(NamedTuple):
     metavar="N",
     help="With --by: the first N rows, by core_hours without --sort, and one row for the others.",
 )
+@click.option(
+    "--benchmark-as",
+    "conversion",
+    type=AS_RATING,
+    metavar="TYPE:VALUE|TYPE=FACTOR",
+    help="With --by: hours times benchmark as they are, and as they would be with this benchmark of all jobs, or with a"
+    " multiple of those of this type.",
+)
 @format_option
 @click.option(
     "--gridengine",
@@ -232,7 +251,12 @@ def _in_period(chosen: Selection, period: _Periods) -> Selection:
 def _refuse_mixtures(ctx: click.Context, values: dict[str, object], given: StatsOptions) -> None:
     """Options that do not go together, of which ``values`` are. Raises UsageError."""
     if not given.by:
-        of_table = {"--gpu": given.measured, "--sort": given.sort, "--top": given.top}
+        of_table: dict[str, object] = {
+            "--gpu": given.measured,
+            "--sort": given.sort,
+            "--top": given.top,
+            "--benchmark-as": given.conversion,
+        }
         alone = [name for name, value in of_table.items() if value]
         if alone and not given.gridengine:
             raise UsageError(f"{alone[0]} is about a table: it needs --by")
@@ -282,6 +306,7 @@ def _of_jobs(con: Connection, chosen: Selection, given: StatsOptions) -> Iterato
         active=given.show_active,
         measured=given.measured,
         order=_order(given.sort, given.top),
+        conversion=given.conversion,
     )
     # Who reads the others would count everything twice.
     has_total = given.form == "table" and len(table.rows) > 1

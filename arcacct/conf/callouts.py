@@ -9,8 +9,6 @@ from typing import NamedTuple
 from arcacct.conf import places
 from arcacct.conf.parser import Conf, Option
 
-HOOK = "arcacct"
-"""What the name of our callout contains."""
 STATES = ("ACCEPTED", "PREPARING", "SUBMIT", "FINISHING", "FINISHED")
 """The states that change a record and have a callout in every A-REX since 6."""
 NEW_STATES = ("INLRMS",)
@@ -46,7 +44,7 @@ def callouts(conf: Conf) -> list[Callout]:
         # A path in the place of the options: A-REX takes it for them.
         options = "" if words[:1] and words[0].startswith("/") else " ".join(words[:1])
         program, *arguments = words[1 if options else 0 :] or [""]
-        if HOOK in program:
+        if places.HOOK in program:
             found.append(Callout(line, state, options, program, tuple(arguments)))
     return found
 

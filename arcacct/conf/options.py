@@ -81,6 +81,7 @@ ARCACCT = (
     plain("vo_claim", places.vo_claim, repeated=True),
     plain("map", values.map_rule, repeated=True),
     plain("node_benchmark", values.node_benchmark, repeated=True),
+    plain("queue_benchmark", values.queue_benchmark, repeated=True),
     plain("cpu_watts", values.cpu_watts, repeated=True),
     plain("core_watts", values.watts),
     plain("pue", values.pue),

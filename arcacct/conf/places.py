@@ -4,6 +4,8 @@ Where this host keeps its accounting, and the few settings the recorder needs.
 On the hook's path: nothing but string methods and the parser; ``os`` only where a path needs it.
 """
 
+import time
+
 from arcacct.conf.parser import Conf, absolute
 from arcacct.errors import ConfigError
 
@@ -38,6 +40,39 @@ YES = ("yes", "true", "1", "on")
 NO = ("no", "false", "0", "off")
 
 
+class Validity:
+    """For which jobs a line of the configuration holds: those that ended from one day on and before another, UTC."""
+
+    __slots__ = ("before", "first")
+
+    def __init__(self, first: str = "", before: str = "") -> None:
+        """Days as ``2026-11-20``, which sort as texts do; empty: no bound."""
+        self.first = first
+        self.before = before
+
+    def has(self, end_time: int) -> bool:
+        """Whether it holds for a job with this end, in UTC seconds."""
+        if not self.first and not self.before:
+            return True
+        day = time.strftime("%Y-%m-%d", time.gmtime(end_time))
+        return self.first <= day and not (self.before and day >= self.before)
+
+    def overlaps(self, other: "Validity") -> bool:
+        """Whether there is a day for which both hold."""
+        return not ((self.before and other.first >= self.before) or (other.before and self.first >= other.before))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Validity) and (self.first, self.before) == (other.first, other.before)
+
+    def __hash__(self) -> int:
+        return hash((self.first, self.before))
+
+    def __str__(self) -> str:
+        """As it is written."""
+        words = (f"from={self.first}" if self.first else "", f"to={self.before}" if self.before else "")
+        return " ".join(word for word in words if word)
+
+
 class JobRules:
     """What the site has decided about records of jobs, beside what the jobs' files say."""
 
@@ -47,17 +82,27 @@ class JobRules:
         vomsless_vos: "tuple[tuple[str | None, str, str | None], ...]" = (),
         claim_names: "dict[str, tuple[str, ...]] | None" = None,
         vo_claims: "tuple[tuple[str, str | None], ...]" = (),
+        queue_benchmarks: "tuple[tuple[str, str, Validity], ...]" = (),
     ) -> None:
         """
         ``default_benchmark``: ``TYPE:VALUE``, for jobs whose .diag has none. ``vomsless_vos``: as `vomsless_vo`.
 
         ``claim_names``: which claims of a token are kept, and under which names; without it, ARC's default.
         ``vo_claims``: the claims that tell a job's VO, each with the only issuer that is believed, or ``None``.
+        ``queue_benchmarks``: as `queue_benchmark`; the first that holds takes the place of the default.
         """
         self.default_benchmark = default_benchmark
         self.vomsless_vos = vomsless_vos
         self.claim_names = _ARC_CLAIM_NAMES if claim_names is None else claim_names
         self.vo_claims = vo_claims
+        self.queue_benchmarks = queue_benchmarks
+
+    def benchmark_of(self, queue: str, end_time: int) -> str:
+        """What a job without a benchmark of its own gets, by its queue and its end."""
+        for name, value, valid in self.queue_benchmarks:
+            if name == queue and valid.has(end_time):
+                return value
+        return self.default_benchmark
 
 
 class Places:
@@ -191,7 +236,48 @@ def job_rules(conf: Conf) -> JobRules:
         vomsless_vos,
         names,
         tuple(_each(conf, "arcacct", "vo_claim", vo_claim)),
+        tuple(_each(conf, "arcacct", "queue_benchmark", queue_benchmark)),
     )
+
+
+def queue_benchmark(text: str) -> "tuple[str, str, Validity]":
+    """``"QUEUE" TYPE:VALUE [from=DAY] [to=DAY]``: the benchmark per core of its nodes. Raises ValueError."""
+    return rated(text, "QUEUE")
+
+
+def rated(text: str, what: str) -> "tuple[str, str, Validity]":
+    """``"NAME" TYPE:VALUE [from=DAY] [to=DAY]`` in its parts; ``what`` the name is of. Raises ValueError."""
+    parts = text.split('"')
+    words = parts[-1].split()
+    bounds = {"from": "", "to": ""}
+    values = []
+    for word in words:
+        key, equals, day = word.partition("=")
+        if equals and key in bounds:
+            bounds[key] = _day(day)
+        else:
+            values.append(word)
+    name = parts[1].strip() if len(parts) == 3 and not parts[0].strip() else ""
+    value = benchmark(" ".join(values))
+    if not name or value is None:
+        raise ValueError(
+            f'{text!r} is not a line of benchmarks; write "{what}" TYPE:VALUE, and from=DAY or to=DAY behind it, as'
+            f' "{what}" HEPscore23:14.5 from=2026-07-01'
+        )
+    if bounds["to"] and bounds["from"] >= bounds["to"]:
+        raise ValueError(f"{text!r} holds for no job: to= is the first day after from= for which it does not hold")
+    return name, value, Validity(bounds["from"], bounds["to"])
+
+
+def _day(text: str) -> str:
+    """A day as ``2026-11-20``; a month or a year is its first. Raises ValueError."""
+    parts = (text + "-01-01"[3 * (text.count("-")) :] if text.count("-") < 2 else text).split("-")
+    if [len(part) for part in parts] == [4, 2, 2] and all(part.isascii() and part.isdigit() for part in parts):
+        year, month, day = map(int, parts)
+        leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+        if 1 <= month <= 12 and 1 <= day <= (0, 31, 28 + leap, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)[month]:
+            return "-".join(parts)
+    raise ValueError(f"{text!r} is not a day; write it like 2026-07-01")
 
 
 def vomsless_vo(text: str) -> "tuple[str | None, str, str | None]":

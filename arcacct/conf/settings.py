@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from arcacct import secrecy
+from arcacct.conf.callouts import callouts
 from arcacct.conf.lookup import read_block
 from arcacct.conf.options import OPTIONS
-from arcacct.conf.parser import Conf
-from arcacct.conf.places import AREX_WRITES, CONTROLDIR, HOOK, Places, arex_writes, places
+from arcacct.conf.parser import Conf, Option
+from arcacct.conf.places import AREX_WRITES, CONTROLDIR, Places, Validity, arex_writes, places
 from arcacct.conf.problems import ERROR, WARNING, Problem, errors, in_order
 from arcacct.conf.review import jura_targets, review
 from arcacct.conf.targets import Kinds, Target, shared_receivers, targets
-from arcacct.conf.values import CPUWatts, MapRule, NodeBenchmark
+from arcacct.conf.values import CPUWatts, MapRule, NodeBenchmark, QueueBenchmark, node_benchmark, queue_benchmark
 from arcacct.errors import ConfigError
 
 
@@ -46,8 +47,8 @@ class Settings:
     core_watts: float | None
     pue: float | None
     carbon_intensity: str | None
-    queue_benchmarks: tuple[tuple[str, str], ...]
-    """Each queue with its benchmark, ``TYPE:VALUE``; of several the first, as in ARC."""
+    queue_benchmarks: tuple[QueueBenchmark, ...]
+    """Of several that hold for a queue the first: ``queue_benchmark`` lines, then ARC's [queue:NAME]."""
     launchers: tuple[str, ...]
     """The programs that A-REX calls at changes of state and that are ours, by their name."""
     keep_messages_days: int
@@ -89,7 +90,7 @@ def examine(
     for block in conf.blocks.values():
         if block.kind == "queue" and block.label:
             rated = read_block(conf, block.name, OPTIONS["queue"], problems)["benchmark"]
-            queues += [(block.label, rated[0])] if rated else []
+            queues += [QueueBenchmark(block.label, rated[0])] if rated else []
     publishes = ours["publishes"] is not False
     found = targets(conf, kinds, common["http_proxy"], problems)
     problems += shared_receivers(conf, found)
@@ -107,6 +108,8 @@ def examine(
         else:
             name = conf.blocks["arcacct"].name
             problems.append(Problem(ERROR, line.file, line.line, name, "database", AREX_WRITES))
+    problems += _contradicting(conf, "queue_benchmark", values_of_queue)
+    problems += _contradicting(conf, "node_benchmark", values_of_node)
     problems = in_order(problems, conf.files)
     if errors(problems):
         return None, problems
@@ -127,22 +130,14 @@ def examine(
         core_watts=ours["core_watts"],
         pue=ours["pue"],
         carbon_intensity=ours["carbon_intensity"],
-        queue_benchmarks=tuple(queues),
-        launchers=launchers(conf),
+        queue_benchmarks=(*ours["queue_benchmark"], *queues),
+        launchers=tuple(dict.fromkeys(one.program for one in callouts(conf))),
         keep_messages_days=ours["keep_messages_days"],
         names_kept_months=ours["names_kept_months"],
         settle_s=ours["settle_s"],
         warnings=tuple(problem for problem in problems if problem.severity == WARNING),
     )
     return made, problems
-
-
-def launchers(conf: Conf) -> tuple[str, ...]:
-    """What the statecallout lines of [arex] start, as far as it is ours."""
-    block = conf.blocks.get("arex")
-    lines = block.options.get("statecallout", ()) if block is not None else ()
-    started = [line.value.split()[2:3] for line in lines]
-    return tuple(dict.fromkeys(program for words in started for program in words if HOOK in program))
 
 
 def _unwanted(conf: Conf, found: Sequence[Target]) -> Iterator[Problem]:
@@ -152,6 +147,38 @@ def _unwanted(conf: Conf, found: Sequence[Target]) -> Iterator[Problem]:
         if block.file == conf.our_conf:
             text = "is a target, and [arcacct] publishes=no says that nothing is published; remove one of them"
             yield Problem(ERROR, block.file, block.line, block.name, None, text)
+
+
+def values_of_queue(text: str) -> tuple[str, Validity]:
+    """The queue of a line, and when it holds. Raises ValueError."""
+    found = queue_benchmark(text)
+    return found.queue, found.valid
+
+
+def values_of_node(text: str) -> tuple[str, Validity]:
+    """The same of a pattern of CPU models, which are compared in small letters. Raises ValueError."""
+    found = node_benchmark(text)
+    return found.pattern.lower(), found.valid
+
+
+def _contradicting(conf: Conf, option: str, read: Callable[[str], tuple[str, Validity]]) -> Iterator[Problem]:
+    """Lines of benchmarks that hold for the same name on the same day as one before."""
+    block = conf.blocks.get("arcacct")
+    seen: list[tuple[str, Validity, Option]] = []
+    for line in block.options.get(option, ()) if block is not None else ():
+        try:
+            name, valid = read(line.value)
+        except ValueError:
+            # Said of the line itself.
+            continue
+        other = next((there for known, held, there in seen if known == name and held.overlaps(valid)), None)
+        if block is not None and other is not None:
+            text = (
+                f'"{name}" has another benchmark at the same time in line {other.line} of {other.file}; give one of'
+                " them from= or to= so that no day has both"
+            )
+            yield Problem(ERROR, line.file, line.line, block.name, option, text)
+        seen.append((name, valid, line))
 
 
 def remember_secrets(conf: Conf) -> None:

@@ -49,6 +49,16 @@ class NodeBenchmark:
 
     pattern: str
     benchmark: str
+    valid: places.Validity = places.Validity()  # noqa: RUF009  nobody changes it
+
+
+@dataclass(frozen=True, slots=True)
+class QueueBenchmark:
+    """One ``queue_benchmark`` line, or ``benchmark`` of a [queue:NAME] of arc.conf: of the nodes of a queue."""
+
+    queue: str
+    benchmark: str
+    valid: places.Validity = places.Validity()  # noqa: RUF009  nobody changes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,23 +222,21 @@ def map_rule(value: str) -> MapRule:
 
 
 def node_benchmark(value: str) -> NodeBenchmark:
-    """``"CPU MODEL PATTERN" TYPE:VALUE``."""
-    pattern, rest = _of_cpu_model(value, "node_benchmark", "TYPE:VALUE")
-    return NodeBenchmark(pattern, benchmark(rest))
+    """``"CPU MODEL PATTERN" TYPE:VALUE [from=DAY] [to=DAY]``."""
+    return NodeBenchmark(*places.rated(value, "CPU MODEL PATTERN"))
+
+
+def queue_benchmark(value: str) -> QueueBenchmark:
+    """``"QUEUE" TYPE:VALUE [from=DAY] [to=DAY]``."""
+    return QueueBenchmark(*places.queue_benchmark(value))
 
 
 def cpu_watts(value: str) -> CPUWatts:
     """``"CPU MODEL PATTERN" WATTS``."""
-    pattern, rest = _of_cpu_model(value, "cpu_watts", "WATTS")
-    return CPUWatts(pattern, watts(rest))
-
-
-def _of_cpu_model(value: str, option: str, what: str) -> tuple[str, str]:
-    """The pattern in quotes, and what follows."""
     start, pattern, rest = [*value.split('"'), "", "", ""][:3]
     if value.count('"') != 2 or start.strip() or not pattern.strip():
-        raise ValueError(f'{value!r} is not a valid {option}; write "CPU MODEL PATTERN" {what}')
-    return pattern.strip(), rest.strip()
+        raise ValueError(f'{value!r} is not a valid cpu_watts; write "CPU MODEL PATTERN" WATTS')
+    return CPUWatts(pattern.strip(), watts(rest.strip()))
 
 
 def watts(value: str) -> float:

@@ -14,7 +14,7 @@ from arcacct.gridengine.runs import JobRuns, Run, deciding, end_us, used, wall_u
 from arcacct.jobs import local
 from arcacct.jobs.batch import BatchSite
 from arcacct.jobs.job import Job
-from arcacct.jobs.precedence import CONFIGURED, DEFAULT
+from arcacct.jobs.precedence import DEFAULT
 from arcacct.jobs.states import ABORTED, COMPLETED, FAILED
 
 NEVER_REALLY_RAN = 271
@@ -37,10 +37,9 @@ def local_job(runs: JobRuns, site: BatchSite) -> Job | None:
     whose = {"owner": record.owner, "group": record.group, "account": record.account, "project": record.project}
     kernel = round(totals.stime_s)
     submitted = submit_time(runs)
-    benchmark = site.benchmark(record.qname)
-    sources = []
-    if benchmark:
-        sources.append(("benchmark", CONFIGURED if record.qname in dict(site.queue_benchmarks) else DEFAULT))
+    end_time = round(max([end_us(run.master) for run in counted]) / _US)
+    benchmark, source = site.benchmark(record.qname, end_time)
+    sources = [("benchmark", source)] if benchmark else []
     if record.granted_pe and record.slots > 1 and not last.tasks:
         # The records of the other nodes are summed into this one, or were never written: at least one node.
         sources.append(("node_count", DEFAULT))
@@ -49,7 +48,7 @@ def local_job(runs: JobRuns, site: BatchSite) -> Job | None:
         local.job_id("gesge", site.cell, local_job_id(runs.runs[0].master), submitted),
         status(record),
         submitted,
-        round(max([end_us(run.master) for run in counted]) / _US),
+        end_time,
         local_job_id=local_job_id(record),
         endpoint_type=local.LOCAL,
         queue=record.qname or "",

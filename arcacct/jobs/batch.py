@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from arcacct.conf.places import Places
-from arcacct.conf.values import MapRule
+from arcacct.conf.values import MapRule, QueueBenchmark
 from arcacct.db.engine import Connection
 from arcacct.db.opening import writing
 from arcacct.jobs import cells, local
@@ -41,11 +41,11 @@ class BatchSite(NamedTuple):
     """Part of each job's identity: it must stay the same. Slurm's runs tell their cluster themselves."""
     rules: tuple[MapRule, ...] = ()
     default_benchmark: str | None = None
-    queue_benchmarks: tuple[tuple[str, str], ...] = ()
+    queue_benchmarks: tuple[QueueBenchmark, ...] = ()
 
-    def benchmark(self, queue: str | None) -> str | None:
-        """The benchmark of a queue's nodes."""
-        return local.queue_benchmark(queue, self.queue_benchmarks, self.default_benchmark)
+    def benchmark(self, queue: str | None, end_time: int) -> tuple[str | None, str]:
+        """The benchmark of a queue's nodes for a job with this end, and whose word it is."""
+        return local.queue_benchmark(queue, end_time, self.queue_benchmarks, self.default_benchmark)
 
 
 class BatchPolicy(NamedTuple):

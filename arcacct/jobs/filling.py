@@ -164,6 +164,12 @@ def _set(con: Connection, record_id: int, changes: Mapping[str, Value]) -> None:
             con.execute("INSERT INTO JobExtraInfo VALUES (?, ?, ?)", (record_id, key, escaped(str(value))))
 
 
+def rate(con: Connection, record_id: int, benchmark: str, source: str) -> None:
+    """Give a record another benchmark, by the word of the site (`rating`); inside the caller's transaction."""
+    _set(con, record_id, {"benchmark": benchmark})
+    set_holders(con, record_id, {"benchmark": source})
+
+
 def _add_missing_events(
     con: Connection, record_id: int, now: Present, events: Iterable[tuple[str, int | str]]
 ) -> list[str]:

@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from arcacct.conf.values import MapRule
+from arcacct.conf.values import MapRule, NodeBenchmark, QueueBenchmark
 from arcacct.db.engine import Connection
 from arcacct.jobs.job import Job
-from arcacct.jobs.precedence import AREX
+from arcacct.jobs.precedence import AREX, CONFIGURED, DEFAULT
 from arcacct.jobs.statuses import SQL_IN_PROGRESS
 
 LOCAL = "local"
@@ -43,9 +43,22 @@ def accounted_to(values: Mapping[str, str | None], rules: Sequence[MapRule]) -> 
     return Owner()
 
 
-def queue_benchmark(queue: str | None, queues: Sequence[tuple[str, str]], default: str | None) -> str | None:
-    """The benchmark of a queue's nodes, the first of several, else that of the site."""
-    return next((value for name, value in queues if name == queue), default)
+def queue_benchmark(
+    queue: str | None, end_time: int, queues: Sequence[QueueBenchmark], default: str | None
+) -> tuple[str | None, str]:
+    """The benchmark of a queue's nodes for a job with this end, else that of the site; and whose word that is."""
+    for line in queues:
+        if line.queue == queue and line.valid.has(end_time):
+            return line.benchmark, CONFIGURED
+    return default, DEFAULT
+
+
+def model_benchmark(model: str, end_time: int, lines: Sequence[NodeBenchmark]) -> str | None:
+    """The benchmark of nodes of a CPU model for a job with this end: the first line whose pattern matches."""
+    return next(
+        (one.benchmark for one in lines if fnmatchcase(model.lower(), one.pattern.lower()) and one.valid.has(end_time)),
+        None,
+    )
 
 
 def job_id(kind: str, place: str, local_job_id: str | int, submit_time: int) -> str:

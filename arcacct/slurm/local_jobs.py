@@ -28,7 +28,7 @@ def local_job(run: SlurmRun, site: BatchSite) -> Job:
     """The accounting record of a run."""
     # Slurm's account is what other batch systems call project, too.
     whose = {"owner": run.user, "group": run.group, "account": run.account, "project": run.account}
-    benchmark = site.benchmark(run.partition)
+    benchmark, _source = site.benchmark(run.partition, run.end_time)
     names = node_names(run)
     kernel_s = None if run.cpu_kernel_us is None else round(run.cpu_kernel_us / _US)
     return Job(

@@ -54,10 +54,11 @@ def tell(con: Connection, site: Site, record_id: int, told: tuple[Telemetry, lis
     telemetry, hardware = told
     before = con.total_changes
     store_telemetry(con, record_id, telemetry)
+    (end_time,) = con.execute("SELECT EndTime FROM AAR WHERE RecordID = ?", (record_id,)).fetchone()
     systems = ";".join(dict.fromkeys(one.system for one in hardware))
     values: dict[str, int | str | None] = {
         "memory_kib": telemetry.peak_memory_kib or None,
-        "benchmark": node_benchmark([one.cpu_model for one in hardware], site.node_benchmarks),
+        "benchmark": node_benchmark([one.cpu_model for one in hardware], end_time, site.node_benchmarks),
         "system_software": systems or None,
         "wn_instance": telemetry.cpu_model,
     }

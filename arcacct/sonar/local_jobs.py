@@ -6,7 +6,7 @@ from arcacct.db.engine import Connection
 from arcacct.jobs import local
 from arcacct.jobs.filling import enrich
 from arcacct.jobs.job import Job
-from arcacct.jobs.precedence import CONFIGURED, DEFAULT, SAMPLES, SLURM
+from arcacct.jobs.precedence import SAMPLES, SLURM
 from arcacct.jobs.writing import JobWriter
 from arcacct.sonar.job_telemetry import Hardware, store_telemetry, telemetry_of
 from arcacct.sonar.site import Site
@@ -48,9 +48,12 @@ def slurm_job(site: Site, job_id: str, main: SlurmJob, usage: SlurmUsage, hardwa
     # Slurm's account is what other batch systems call project, too.
     whose = {"owner": main.text("user_name"), "account": account, "project": account}
     # The benchmark of its nodes, else of its queue, else of the site.
-    of_nodes = node_benchmark([one.cpu_model for one in hardware], site.node_benchmarks)
-    benchmark = of_nodes or local.queue_benchmark(partition, site.queue_benchmarks, site.default_benchmark)
-    source = SAMPLES if of_nodes else CONFIGURED if partition in dict(site.queue_benchmarks) else DEFAULT
+    of_nodes = node_benchmark([one.cpu_model for one in hardware], usage.end_time, site.node_benchmarks)
+    benchmark, source = (
+        (of_nodes, SAMPLES)
+        if of_nodes
+        else local.queue_benchmark(partition, usage.end_time, site.queue_benchmarks, site.default_benchmark)
+    )
     return Job(
         job_id,
         # What both call the same.

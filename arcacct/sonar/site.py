@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from arcacct.conf.values import MapRule, NodeBenchmark
+from arcacct.conf.values import MapRule, NodeBenchmark, QueueBenchmark
 
 
 class Site(NamedTuple):
@@ -12,7 +12,7 @@ class Site(NamedTuple):
 
     rules: tuple[MapRule, ...] = ()
     node_benchmarks: tuple[NodeBenchmark, ...] = ()
-    queue_benchmarks: tuple[tuple[str, str], ...] = ()
+    queue_benchmarks: tuple[QueueBenchmark, ...] = ()
     default_benchmark: str | None = None
     make_records: bool = True
     """Whether finished Slurm jobs become records: not where A-REX submits them, it has its own."""

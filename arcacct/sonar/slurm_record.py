@@ -8,12 +8,12 @@ bounds is taken, and said which.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from arcacct.benchmark import Benchmark, parsed_benchmark
 from arcacct.conf.values import NodeBenchmark
 from arcacct.jobs.hostlists import expand
+from arcacct.jobs.local import model_benchmark
 from arcacct.jobs.states import ABORTED, COMPLETED, FAILED
 from arcacct.jobs.tres import parse
 from arcacct.sonar.fields import LARGEST
@@ -107,17 +107,16 @@ def local_ids(main: SlurmJob) -> dict[str, str]:
     return found
 
 
-def node_benchmark(models: Iterable[str], lines: Sequence[NodeBenchmark]) -> str | None:
+def node_benchmark(models: Iterable[str], end_time: int, lines: Sequence[NodeBenchmark]) -> str | None:
     """
-    The benchmark per core of a job that ran on nodes of these CPU models, one for each node.
+    The benchmark per core of a job with this end that ran on nodes of these CPU models, one for each node.
 
     The first line whose pattern matches holds for a node; of different models the mean is taken. ``None`` when a
     model has no line, or the types differ: half an answer would be a wrong one.
     """
     found: list[Benchmark] = []
     for model in models:
-        line = next((one for one in lines if fnmatchcase(model.lower(), one.pattern.lower())), None)
-        benchmark = parsed_benchmark(line.benchmark) if line is not None else None
+        benchmark = parsed_benchmark(model_benchmark(model, end_time, lines))
         if benchmark is None or (found and found[0].type != benchmark.type):
             return None
         found.append(benchmark)

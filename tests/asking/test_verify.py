@@ -256,6 +256,25 @@ def test_why_the_portal_differs_is_told_by_cause(tmp_path) -> None:
     )
 
 
+def test_sums_that_wait_are_the_cause_at_the_portal(tmp_path) -> None:
+    """Of sums nobody knows the job, but how many jobs of a VO they lack: none was sent, then all but one."""
+    path = tmp_path / "portal.csv"
+    path.write_text("VO,Nov 2026\natlas,0\n")
+    targets = (
+        "[arex/jura/apel:s]\ntargeturl={ams}\nauthn_port={authn}\ngocdb_name=EXAMPLE-SITE\napel_messages=summaries\n"
+    )
+    with Sandbox(str(tmp_path)) as box:
+        site = rehearsal.site(tmp_path, box, targets)
+        never = asked(site.arc_conf, "--portal", path)[1]
+        settings = site.settings()
+        run.publish(settings, plugs(settings), run.Wishes(since=0))
+        sent = asked(site.arc_conf, "--portal", path, "--exported", "2030")[1]
+
+    causes = [{row["vo"]: row["cause"] for row in told["portals"]["portal jobs"]} for told in (never, sent)]
+    assert [found["atlas"] for found in causes] == ["not sent yet", "less at the portal"]
+    assert any("jobs by apel:s, as " in one["text"] for one in never["differences"])
+
+
 def test_the_table_is_for_people(ours) -> None:
     """Without --format there is a table: one line for each place."""
     done = arcacct("--config", ours.conf, "verify", "2026-11")

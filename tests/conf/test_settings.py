@@ -12,7 +12,7 @@ from conf_files import APEL, DIRECTORY, SGAS
 
 from arcacct.conf.parser import Conf, load
 from arcacct.conf.settings import examine, settings
-from arcacct.conf.values import MapRule, NodeBenchmark, VomslessVO
+from arcacct.conf.values import MapRule, NodeBenchmark, QueueBenchmark, VomslessVO
 from arcacct.errors import ConfigError
 from arcacct.targets import kinds
 
@@ -74,7 +74,7 @@ def test_every_option_of_ours(tmp_path):
         NodeBenchmark("AMD EPYC 7[67]*", "HEPscore23:14.2"),
         NodeBenchmark("Intel*", "HEPSPEC:11.5"),
     )
-    assert found.queue_benchmarks == (("a", "HEPSPEC:12.26"),)
+    assert found.queue_benchmarks == (QueueBenchmark("a", "HEPSPEC:12.26"),)
 
 
 def test_every_complaint_at_once(tmp_path):
@@ -121,9 +121,13 @@ def test_every_complaint_at_once(tmp_path):
         pytest.param("map = owner x", "is not a valid map line", id="map-without-vo"),
         pytest.param("map = owner x vo=", "is not a valid map line", id="map-empty-vo"),
         pytest.param("map = owner x vo=a role=b", "is not a valid map line", id="map-unknown-word"),
-        pytest.param("node_benchmark = AMD HEPSPEC:1", "is not a valid node_benchmark", id="pattern-without-quotes"),
-        pytest.param('node_benchmark = "AMD" fast', "is not a benchmark", id="node-benchmark"),
-        pytest.param('node_benchmark = "" HEPSPEC:1', "is not a valid node_benchmark", id="empty-pattern"),
+        pytest.param("node_benchmark = AMD HEPSPEC:1", "is not a line of benchmarks", id="pattern-without-quotes"),
+        pytest.param('node_benchmark = "AMD" fast', "is not a line of benchmarks", id="node-benchmark"),
+        pytest.param('node_benchmark = "" HEPSPEC:1', "is not a line of benchmarks", id="empty-pattern"),
+        pytest.param('queue_benchmark = "q" HEPSPEC:1 from=2026-02-29', "is not a day", id="no-day"),
+        pytest.param('queue_benchmark = "q" HEPSPEC:1 from=²026', "is not a day", id="no-digits"),
+        pytest.param('queue_benchmark = "q" HEPSPEC:1 from=2026-07 to=2026-07-01', "holds for no job", id="no-time"),
+        pytest.param('queue_benchmark = "q" HEPSPEC:1e999', "is not a line of benchmarks", id="endless-benchmark"),
     ],
 )
 def test_a_wrong_value_is_an_error_at_its_line(tmp_path, line, wrong):
@@ -226,3 +230,37 @@ def test_jura_for_the_vo_of_arex_records_is_no_warning(tmp_path):
     """A-REX 7 reads vomsless_vo in arc.conf for its own database: nobody is told to take the block away."""
     arc = conf_files.ARC + "[arex/jura]\nvomsless_vo = atlas\n"
     assert settings(conf_files.read(tmp_path, SGAS, arc), kinds()).warnings == ()
+
+
+@pytest.mark.parametrize("option", ["queue_benchmark", "node_benchmark"])
+@pytest.mark.parametrize(
+    ("lines", "clash"),
+    [
+        (['"q" HEPSPEC:1', '"q" HEPSPEC:2'], 5),
+        (['"q" HEPSPEC:1 to=2026-07', '"q" HEPSPEC:2 from=2026-06-30'], 5),
+        (['"q" HEPSPEC:1 to=2026-07', '"q" HEPSPEC:2 from=2026-07-01'], None),
+        (['"q" HEPSPEC:1 from=2026', '"r" HEPSPEC:2', '"q" HEPSPEC:3 to=2025', '"q" HEPSPEC:4 from=2030'], 7),
+        (['"q" HEPSPEC:1 from=2026', '"r" HEPSPEC:2', '"q" HEPSPEC:3 to=2026'], None),
+    ],
+    ids=["always", "a day", "one after the other", "among others", "before"],
+)
+def test_benchmarks_that_hold_on_the_same_day_contradict(tmp_path, option, lines, clash) -> None:
+    """Two lines for one queue or pattern must not share a day: said at the second, with the line of the first."""
+    text = "".join(f"{option} = {line}\n" for line in lines)
+    conf = conf_files.read(tmp_path, f"[arcacct]\n# first\n\n{text}")
+
+    _, problems = examine(conf, kinds())
+
+    found = [problem for problem in problems if "has another benchmark at the same time in line 4" in problem.text]
+    assert [problem.line for problem in found] == ([] if clash is None else [clash])
+
+
+def test_a_line_of_benchmarks_holds_from_its_day_to_the_other(tmp_path) -> None:
+    """Days are of UTC; the last one is out, and without days it always holds."""
+    line = 'queue_benchmark = "long q" HEPscore23 14.5 from=2026-07 to=2027\n'
+    (found,) = settings(conf_files.read(tmp_path, f"[arcacct]\n{line}"), kinds()).queue_benchmarks
+
+    july, year = 1_782_864_000, 1_798_761_600
+    assert (found.queue, found.benchmark) == ("long q", "HEPscore23:14.5")
+    assert [found.valid.has(when) for when in (july - 1, july, year - 1, year)] == [False, True, True, False]
+    assert str(found.valid) == "from=2026-07-01 to=2027-01-01"

@@ -20,7 +20,7 @@ from gridengine_files import (
     records,
 )
 
-from arcacct.conf.values import map_rule
+from arcacct.conf.values import QueueBenchmark, map_rule
 from arcacct.gridengine.lines import record
 from arcacct.gridengine.local_jobs import local_job
 from arcacct.gridengine.record import Record
@@ -284,7 +284,7 @@ def test_what_else_is_known_of_a_job() -> None:
 
 def test_the_benchmark_of_the_queue() -> None:
     """A queue's own benchmark wins over the site's."""
-    site = BatchSite("default", (), "HEPSPEC:1.0", (("all.q", "HEPscore23:12.5"),))
+    site = BatchSite("default", (), "HEPSPEC:1.0", (QueueBenchmark("all.q", "HEPscore23:12.5"),))
 
     assert accounted(ran(7, 1, 10, 20), site=site).benchmark == "HEPscore23:12.5"
     assert accounted(ran(7, 1, 10, 20, qname="long.q"), site=site).benchmark == "HEPSPEC:1.0"

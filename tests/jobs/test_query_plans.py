@@ -25,7 +25,7 @@ from arcacct.conf.places import Places
 from arcacct.conf.settings import settings
 from arcacct.db import lives, opening
 from arcacct.db.connect import Connection
-from arcacct.jobs import aborting, cells, former, lookup, outbox, reading, recorder
+from arcacct.jobs import aborting, cells, former, lookup, outbox, rating, reading, recorder
 from arcacct.jobs.aar import PackedAAR
 from arcacct.publishing import given, held, ledger, months, sent, sent_rows
 from arcacct.targets import kinds, plugs
@@ -375,6 +375,26 @@ def test_gpus_and_energy_read_what_is_told_of_the_range(ours) -> None:
     assert long.steps <= 1.25 * short.steps + 200
     for one in ours:
         one.con.execute("ROLLBACK")
+
+
+def test_a_correction_of_benchmarks_reads_the_jobs_of_its_time(ours) -> None:
+    """`db benchmark` walks the index of ends, from the one bound to the other."""
+
+    def ask(con: Connection, site: Site) -> None:
+        wishes = rating.Ratings(site.late, FIRST_END + DAYS * 86400, (), everything="HEPSPEC:77")
+        list(rating.rerated(con, wishes))
+
+    assert_flat(ours, ask)
+
+
+def test_what_was_sent_after_an_export_is_asked_by_month(ledgers) -> None:
+    """`verify --portal` reads the messages and sums of the month that it compares."""
+
+    def ask(con: Connection, _site: Site) -> None:
+        list(sent.jobs_sent_after(con, TARGET, ["car"], (FIRST_END - 100, FIRST_END - 50), 0))
+        sent.sums_sent_after(con, TARGET, 2020, 1, 0)
+
+    assert_flat(ledgers, ask)
 
 
 def test_usage_by_month_reads_no_job(ours) -> None:

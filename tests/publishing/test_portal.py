@@ -123,7 +123,7 @@ def test_a_table_of_sites_is_compared_by_ours(portal) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        '[{"id": "atlas", "2026-10": 1, "2026-11": 1000}, {"id": "bio", "2026-11": "20"}, {"var": "Jobs"}]',
+        '[{"id": "atlas", "2026-11": 1000}, {"id": "bio", "2026-11": "20"}, {"id": "", "var": "Jobs"}]',
         '{"title": "Number of Jobs", "data": [{"VO": "atlas", "Nov 2026": 1000}, {"VO": "bio", "Nov 2026": 20}]}',
         '{"atlas": {"2026-11": 1000}, "bio": {"2026-11": 20, "2026-12": null}}',
     ],

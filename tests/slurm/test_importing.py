@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 from slurm_files import BEGIN, CLUSTER, DATA, JSON, SONAR, TABLE, SlurmHost, arc_job, row, table
 
-from arcacct.conf.values import map_rule
+from arcacct.conf.values import QueueBenchmark, map_rule
 from arcacct.db.opening import writing
 from arcacct.errors import StoreError
 from arcacct.jobs.batch import BatchSite
@@ -65,7 +65,7 @@ def test_a_real_output(host) -> None:
 def test_a_job_as_a_record(host) -> None:
     """Two GPUs, two cores, steps: each value where others look for it."""
     rule = map_rule("account lz vo=lz.example.org group=sim user=withheld")
-    host.site = BatchSite("", (rule,), "HEPSPEC:1.0", (("grid", "HEPSPEC:2.5"),))
+    host.site = BatchSite("", (rule,), "HEPSPEC:1.0", (QueueBenchmark("grid", "HEPSPEC:2.5"),))
     host.take(TABLE)
     (found,) = host.rows(
         "SELECT job_id, queue, vo, fqan, user_dn, local_user, project, status, exit_code, submit_time, lrms_start_time,"

@@ -180,4 +180,4 @@ LINES = (
 )
 def test_the_benchmark_of_nodes(models, benchmark):
     """By CPU model, any case; the mean of different models, nothing where one is unknown or of another type."""
-    assert node_benchmark(models, LINES) == benchmark
+    assert node_benchmark(models, 1, LINES) == benchmark

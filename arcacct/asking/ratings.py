@@ -1,0 +1,51 @@
+"""What corrected benchmarks would change, as a table: by month and VO, before, after, difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from arcacct.conf.settings import Settings
+from arcacct.db.engine import Connection
+from arcacct.jobs.rating import MonthRating
+from arcacct.publishing import months
+from arcacct.publishing.instants import month_name
+from arcacct.targets import plugs
+
+COLUMNS = ("month", "vo", "type", "jobs", "before_h", "after_h", "difference_h")
+"""Hours are core hours times benchmark; a job whose type changes is in a row of each type."""
+_MILLIONTHS_OF_HOURS = 3600 * 10**6
+
+
+def rows(changes: Iterable[MonthRating]) -> list[tuple[str | int | float | None, ...]]:
+    """The rows, in the order of the changes."""
+    return [
+        (
+            one.month,
+            one.vo,
+            one.type,
+            one.jobs,
+            *(round(amount / _MILLIONTHS_OF_HOURS, 3) for amount in (one.before, one.after, one.after - one.before)),
+        )
+        for one in changes
+    ]
+
+
+def counted_twice(settings: Settings, publishing: Connection, changes: Iterable[MonthRating]) -> list[str]:
+    """
+    The targets and months, as people read them, whose receiver would count corrected jobs twice.
+
+    APEL sums job records by benchmark as well, and keeps a sum that no job is left in; nothing we send takes it back.
+    (What was sent as sums is: their keys go with zeros.)
+    """
+    changed = {one.month for one in changes}
+    found = []
+    for plug in plugs(settings):
+        if not plug.months_have_one_kind:
+            continue
+        sent = {
+            month_name(month): known.kind for month, known in months.published(publishing, plug.target.block).items()
+        }
+        names = [name for name in sorted(changed) if name in sent and plug.has_records(sent[name])]
+        if names:
+            found.append(f"{plug.target.name}: {', '.join(names)}")
+    return found

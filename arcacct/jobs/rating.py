@@ -1,0 +1,160 @@
+"""
+Correcting benchmarks of recorded jobs by what the configuration says: first what it would change, then the change.
+
+A job's benchmark is taken when it is recorded, so a new line in the configuration changes nothing that was published.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from arcacct.benchmark import parsed_benchmark
+from arcacct.conf.places import Places
+from arcacct.conf.values import NodeBenchmark, QueueBenchmark
+from arcacct.db.engine import Connection
+from arcacct.db.transaction import Transaction
+from arcacct.jobs.filling import rate
+from arcacct.jobs.local import model_benchmark
+from arcacct.jobs.precedence import CONFIGURED, DEFAULT, SAMPLES
+from arcacct.jobs.reading import unescaped
+
+_PAGE = 500
+_TURN_S = 0.005
+_LARGEST = 2**53
+_STANDING_IN = (CONFIGURED, DEFAULT, SAMPLES)
+"""Sources whose benchmark is the site's word, and not the job's."""
+
+
+class Ratings(NamedTuple):
+    """Which jobs get which benchmark."""
+
+    from_s: int
+    before_s: int
+    """End times."""
+    replaced: tuple[str, ...]
+    """What was recorded for want of a benchmark: of a job with one of these, or with none, it is not its own."""
+    queues: tuple[QueueBenchmark, ...] = ()
+    nodes: tuple[NodeBenchmark, ...] = ()
+    everything: str | None = None
+    """The benchmark of all these jobs, whatever their queue; ``None``: as ``queues`` and ``nodes`` say."""
+
+    def of(self, queue: str, model: str | None, end_time: int) -> tuple[str, str] | None:
+        """The benchmark and whose word it is; ``None``: nothing is said of such a job, so it stays as it is."""
+        if self.everything is not None:
+            return self.everything, CONFIGURED
+        for line in self.queues:
+            if line.queue == queue and line.valid.has(end_time):
+                return line.benchmark, CONFIGURED
+        # Of several models the portions are not known any more.
+        found = model_benchmark(model, end_time, self.nodes) if model and ";" not in model else None
+        return None if found is None else (found, SAMPLES)
+
+
+class Rerated(NamedTuple):
+    """A job whose benchmark is to be another."""
+
+    record_id: int
+    end_time: int
+    vo: str | None
+    before: str | None
+    after: str
+    source: str
+    core_s: int
+
+
+class MonthRating(NamedTuple):
+    """What a month of a VO would be worth: millionths of hours times benchmark, by the type of the benchmark."""
+
+    month: str
+    vo: str | None
+    type: str
+    jobs: int
+    before: int
+    after: int
+
+
+def rerated(con: Connection, wishes: Ratings) -> Iterator[list[Rerated]]:
+    """
+    Pages of the jobs whose benchmark would change, by their ends; a page may be empty.
+
+    A benchmark of the job's own stays, as those of features do.
+    """
+    query = (
+        "SELECT AAR.RecordID, EndTime, Queues.Name, WLCGVOs.Name, CPUModel, UsedWalltime, CPUCount,"
+        " (SELECT InfoValue FROM JobExtraInfo AS Extra WHERE Extra.RecordID = AAR.RecordID AND +InfoKey = 'benchmark'"
+        " ORDER BY Extra.rowid LIMIT 1), FieldSources.Source FROM AAR"
+        " LEFT JOIN Queues ON Queues.ID = QueueID"
+        " LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID LEFT JOIN JobTelemetry ON JobTelemetry.RecordID = AAR.RecordID"
+        " LEFT JOIN FieldSources ON FieldSources.RecordID = AAR.RecordID AND Field = 'benchmark'"
+        f" WHERE (EndTime, AAR.RecordID) > (?, ?) AND EndTime < ? ORDER BY EndTime, AAR.RecordID LIMIT {_PAGE}"
+    )
+    # Unfinished jobs have the end 0.
+    position = (max(wishes.from_s - 1, 0), _LARGEST)
+    while rows := con.execute(query, (*position, wishes.before_s)).fetchall():
+        position = (rows[-1][1], rows[-1][0])
+        found = []
+        for record_id, end_time, queue, vo, model, wall_s, cores, recorded, source in rows:
+            before = unescaped(recorded) if recorded else None
+            told = wishes.of(unescaped(queue) if queue else "", model, end_time)
+            if told is None or told[0] == before or not _stands_in(before, source, wishes.replaced):
+                continue
+            core_s = wall_s * max(cores, 1) if 0 <= wall_s <= _LARGEST and cores < _LARGEST else 0
+            found.append(Rerated(record_id, end_time, unescaped(vo) if vo else None, before, *told, core_s))
+        yield found
+
+
+def _stands_in(benchmark: str | None, source: str | None, replaced: Collection[str]) -> bool:
+    return source in _STANDING_IN if source is not None else benchmark is None or benchmark in replaced
+
+
+def plan(con: Connection, wishes: Ratings, progress: Callable[[int], object] = lambda _jobs: None) -> list[MonthRating]:
+    """What a correction would change, by month, VO and type of benchmark; ``progress``: of how many jobs so far."""
+    found: dict[tuple[str, str | None, str], list[int]] = {}
+    jobs = 0
+    for page in rerated(con, wishes):
+        for one in page:
+            month = time.strftime("%Y-%m", time.gmtime(one.end_time))
+            before, after = parsed_benchmark(one.before), parsed_benchmark(one.after)
+            kinds = {known.type for known in (before, after) if known is not None}
+            for kind in kinds:
+                sums = found.setdefault((month, one.vo, kind), [0, 0, 0])
+                sums[0] += 1
+                sums[1] += before.normalised(one.core_s) if before is not None and before.type == kind else 0
+                sums[2] += after.normalised(one.core_s) if after is not None and after.type == kind else 0
+        jobs += len(page)
+        progress(jobs)
+    return [
+        MonthRating(*key, *sums) for key, sums in sorted(found.items(), key=lambda one: (one[0][0], one[0][1] or ""))
+    ]
+
+
+def correct(
+    con: Connection,
+    here: Places,
+    wishes: Ratings,
+    progress: Callable[[int], object] = lambda _jobs: None,
+    stopping: Callable[[], bool] = lambda: False,
+) -> int:
+    """
+    Give these jobs their benchmarks, page by page, between which others have their turn; returns how many.
+
+    The log has each of them again, so the next run publishes it; what is done is not done twice.
+    """
+    done = 0
+    for page in rerated(con, wishes):
+        for slice_ in _slices(page):
+            with Transaction(con, here.database, here.queue_lock):
+                for one in slice_:
+                    rate(con, one.record_id, one.after, one.source)
+            done += len(slice_)
+            progress(done)
+            time.sleep(_TURN_S)
+        if stopping():
+            break
+    return done
+
+
+def _slices(page: Sequence[Rerated]) -> Iterator[Sequence[Rerated]]:
+    return (page[start : start + _PAGE // 5] for start in range(0, len(page), _PAGE // 5))
