@@ -10,7 +10,6 @@ from dataclasses import replace
 from arcacct.asking.doctor.verdict import CONF, ERROR, OK, STORE, UNTOLD, WARNING, Site, Verdict, advised, user_name
 from arcacct.conf import problems
 from arcacct.conf.check import check_text
-from arcacct.conf.places import yes_or_no
 from arcacct.conf.targets import targets as found_targets
 from arcacct.publishing.vos import unknown_vos
 from arcacct.secrecy import without_login
@@ -39,18 +38,14 @@ def _subject(problem: problems.Problem) -> str:
 
 
 def _jura(site: Site) -> Verdict:
-    """Whether A-REX starts jura-ng, where nothing is wrong with that."""
+    """Whether A-REX starts jura-ng, where the configuration allows that."""
     known = kinds()
     blocks = [one for one in (*site.conf.replaced, *site.conf.blocks.values()) if one.file in site.conf.arc_files]
     names = [one.name for one in blocks if one.kind in known and known[one.kind].is_arcs]
-    if names and yes_or_no(site.conf.get("arcacct", "allow_jura") or "no"):
-        return Verdict(
-            "jura-ng",
-            WARNING,
-            f"A-REX's jura-ng publishes, too, to {', '.join(names)}: allow_jura=yes lets it",
-            "remove allow_jura when arcacct alone is to publish (`arcacct switch --plan` says how)",
-        )
-    return Verdict("jura-ng", OK, "A-REX's own jura-ng has no target")
+    if not names:
+        return Verdict("jura-ng", OK, "A-REX's own jura-ng has no target")
+    advice = "see that arcacct does not publish the same; `arcacct switch --plan` says how to take over"
+    return Verdict("jura-ng", WARNING, f"A-REX's own jura-ng publishes to {', '.join(names)}, which is allowed", advice)
 
 
 def targets(site: Site) -> Iterator[Verdict]:
