@@ -80,6 +80,8 @@ def _tell(report: SonarReport) -> int:
             f"{count_of(report.unrecorded, 'finished Slurm job')} not recorded: they may be ARC jobs already recorded; "
             "--records makes records of all others"
         )
-    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.envelopes.items())) or "nothing"
+    kinds = (
+        ", ".join(count_of(count, f"{kind} envelope") for kind, count in sorted(report.envelopes.items())) or "nothing"
+    )
     say(f"{kinds}; {count_of(report.recorded, 'Slurm job')} recorded, {count_of(report.enriched, 'record')} enriched")
     return InputError.exit_code if report.rejected or report.unreadable else 0

@@ -44,7 +44,7 @@ def test_files_directories_and_packed_files(tmp_path):
     done = arcacct("--config", conf, "import", "sonar", str(tmp_path / "in"), str(tmp_path / "series.jsonl.gz"))
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("1 jobs, 8 sample; ")
+    assert done.stdout.startswith("1 jobs envelope, 8 sample envelopes; ")
     assert rows(tmp_path, "SELECT cpu_s FROM v1_sampled_jobs WHERE job_id = 4242") == [(30,)]
     assert rows(tmp_path, "SELECT count(*) FROM v1_jobs WHERE source = 'slurm'")[0][0] > 5
 
@@ -116,7 +116,7 @@ def test_a_file_is_followed(tmp_path, end):
         finally:
             process.send_signal(end)
         assert process.stdout is not None
-        assert process.stdout.read().startswith("8 sample; ")
+        assert process.stdout.read().startswith("8 sample envelopes; ")
     assert process.returncode == 0
 
 
@@ -152,7 +152,7 @@ def test_node_prints_what_import_takes(tmp_path):
     assert [line.count("\n") for line in lines] == [1, 1]
     done = piped(conf, "".join(lines))
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("1 sample, 1 sysinfo; ")
+    assert done.stdout.startswith("1 sample envelope, 1 sysinfo envelope; ")
     assert rows(tmp_path, "SELECT DISTINCT cluster FROM v1_nodes") == [("here",)]
 
 
