@@ -21,6 +21,7 @@ from arcacct.arex import spooled
 from arcacct.asking import health
 from arcacct.conf.parser import load
 from arcacct.conf.settings import settings
+from arcacct.db import damage
 from arcacct.db.care import Done
 from arcacct.db.opening import open_publishing, read_accounting
 from arcacct.publishing import ledger
@@ -71,6 +72,8 @@ def test_an_error_of_our_own(site, monkeypatch, capfd) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(health, "examine", broken)
+    # What other tests of this process have opened, and damaged, is not to blame.
+    monkeypatch.setattr(damage, "opened", {})
     output = site.conf.parent / "arcacct.prom"
     done = said(capfd, "--config", site.conf, "metrics", "--output", output)
 
