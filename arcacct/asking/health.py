@@ -24,7 +24,7 @@ from arcacct.db import care, lives, opening
 from arcacct.db.care import Done
 from arcacct.db.lives import MEANING, Doubt
 from arcacct.db.place import spools
-from arcacct.errors import ArcacctError
+from arcacct.errors import ArcacctError, StoreBusy
 from arcacct.jobs import aborting
 from arcacct.publishing.floor import held_text
 from arcacct.publishing.instants import iso
@@ -163,23 +163,32 @@ def examine(settings: Settings) -> Health:
         care=care.remembered(here),
         free=_free(here.directory),
     )
-    files = (here.database, f"{here.database}-wal")
     try:
-        with (
-            opening.translating(here.database),
-            closing(opening.read_accounting(here)) as ours,
-            closing(opening.read_publishing(here)) as ledger,
-        ):
-            return found._replace(
-                size_bytes=sum(os.stat(file).st_size for file in files if os.path.exists(file)),
-                recorded=health_rows.recorded(ours),
-                on_hold=len(aborting.on_hold(ours)),
-                targets=tuple(health_rows.target_state(ledger, ours, plug) for plug in plugs(settings)),
-                doubts=tuple(lives.doubts(lives.known(ours, ledger, rehearsing=here.rehearsal is not None))),
-            )
+        try:
+            return _looked(settings, found)
+        except StoreBusy:
+            # Nobody had it open when it was opened, and somebody has begun to write.
+            return _looked(settings, found)
     except ArcacctError as error:
         # Also a ConfigError: that of a control directory that is none, or of another place.
         return found._replace(problem=str(error))
+
+
+def _looked(settings: Settings, found: Health) -> Health:
+    here = settings.places
+    files = (here.database, f"{here.database}-wal")
+    with (
+        opening.translating(here.database),
+        closing(opening.read_accounting(here)) as ours,
+        closing(opening.read_publishing(here)) as ledger,
+    ):
+        return found._replace(
+            size_bytes=sum(os.stat(file).st_size for file in files if os.path.exists(file)),
+            recorded=health_rows.recorded(ours),
+            on_hold=len(aborting.on_hold(ours)),
+            targets=tuple(health_rows.target_state(ledger, ours, plug) for plug in plugs(settings)),
+            doubts=tuple(lives.doubts(lives.known(ours, ledger, rehearsing=here.rehearsal is not None))),
+        )
 
 
 def _launcher(path: str, drained: Sequence[str]) -> Launcher:

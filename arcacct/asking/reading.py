@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from arcacct.arex import database
-from arcacct.db.connect import ACCOUNTING_SCHEMA, open_for_reading, translated, uri
-from arcacct.db.engine import Connection, DatabaseError, connect
+from arcacct.db.at_rest import connect_to_read, refuse_hidden
+from arcacct.db.connect import ACCOUNTING_SCHEMA, open_for_reading, translated
+from arcacct.db.engine import Connection, DatabaseError
 from arcacct.db.header import WAL, header_of
 from arcacct.db.opening import READABLE
 from arcacct.db.own_schema import require_own_schema
@@ -44,6 +45,7 @@ def opened_to_ask(path: str, *, anybodys: bool = False) -> Iterator[Connection]:
 
 def _ours(path: str, *, anybodys: bool) -> Connection | None:
     """Our database, open; ``None`` for one of A-REX, which SQLite opens only with care."""
+    refuse_hidden(path)
     if not os.path.exists(path):
         raise StoreError(f"{path}: no such database; create it with `arcacct db init`")
     if header_of(path).journal != WAL:
@@ -66,7 +68,7 @@ def _ours(path: str, *, anybodys: bool) -> Connection | None:
 def _require_our_views(path: str) -> None:
     """Raises SchemaError where what has the name of one of our tables or views is another."""
     try:
-        with closing(connect(uri(path, "ro"), uri=True)) as con:
+        with closing(connect_to_read(path)) as con:
             tables = {name for (name,) in con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if "DBConfig" not in tables or "FinishedLog" not in tables:
                 raise SchemaError(f"{path}: not a database of arcacct")

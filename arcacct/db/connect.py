@@ -14,6 +14,7 @@ ACCOUNTING_SCHEMA = 18
 PUBLISHING_SCHEMA = 7
 """The number of the last script in schema/publishing."""
 _BACK = "`arcacct db restore FILE` puts a backup in its place"
+_READING = ("query_only = 1",)
 opened: dict[str, None] = {}
 """The databases that this process has opened, in order."""
 
@@ -38,23 +39,39 @@ def open_database(path: str, schema: int, *, timeout_s: float = 30.0) -> Connect
 
 
 def open_for_reading(path: str, schema: int, *, timeout_s: float = 30.0) -> Connection:
-    """Open one of our databases without the right to change anything in it; raises as `open_database`."""
-    return _open(path, "ro", schema, timeout_s, ("query_only = 1",))
+    """
+    Open one of our databases without the right to change anything in it; raises as `open_database`.
+
+    Also one without -wal and -shm, for a user who may not make them (`at_rest`).
+    """
+    try:
+        return _open(path, "ro", schema, timeout_s, _READING)
+    except StoreError as error:
+        if error.__cause__ is None:
+            raise
+        from arcacct.db.at_rest import connect_at_rest  # noqa: PLC0415  only then, and never in the hook
+
+        return _ours(connect_at_rest(path, error.__cause__), path, schema, _READING)
 
 
 def _open(path: str, mode: str, schema: int, timeout_s: float, settings: "tuple[str, ...]") -> Connection:
     opened[path] = None
-    con = None
     try:
         con = connect(uri(path, mode), timeout=timeout_s, isolation_level=None, uri=True, cached_statements=64)
+    except (DatabaseError, UnicodeDecodeError) as error:
+        raise translated(error, path) from error
+    return _ours(con, path, schema, settings)
+
+
+def _ours(con: Connection, path: str, schema: int, settings: "tuple[str, ...]") -> Connection:
+    try:
         for setting in settings:
             con.execute(f"PRAGMA {setting}")
         found = version(con, path)
         if found != schema:
             raise other_version(path, found, schema)
     except (DatabaseError, UnicodeDecodeError, StoreError) as error:
-        if con is not None:
-            con.close()
+        con.close()
         if isinstance(error, StoreError):
             raise
         raise translated(error, path) from error
@@ -83,7 +100,7 @@ def other_version(path: str, found: int, known: int) -> SchemaError:
     return SchemaError(f"{path}: schema version {found}; {todo}")
 
 
-def translated(error: Exception, path: str) -> StoreError:
+def translated(error: BaseException, path: str) -> StoreError:
     """SQLite's error as one of ours, with the file it is about."""
     text = str(error)
     if "locked" in text or "busy" in text:

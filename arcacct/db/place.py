@@ -17,6 +17,7 @@ from contextlib import closing, contextmanager, suppress
 from typing import NamedTuple
 
 from arcacct.conf.places import AREX_DATABASES, STATUS_FOLDERS, Places, usual_database
+from arcacct.db.at_rest import refuse_hidden
 from arcacct.db.connect import translated, uri, version
 from arcacct.db.header import refuse_foreign
 from arcacct.db.schema import incarnation, lineage, sync
@@ -245,7 +246,8 @@ def refuse_no_file(*paths: str) -> None:
 
 
 def refuse_missing(here: Places) -> None:
-    """Raise the StoreError of a command that only reads, when there is no database."""
+    """Raise the StoreError of a command that only reads, when there is no database, or none that he may read."""
+    refuse_hidden(here.database)
     if os.path.exists(here.database):
         return
     todo = "create it with `arcacct db init`"

@@ -21,9 +21,11 @@ from arcacct.arex import spooled
 from arcacct.asking import health
 from arcacct.conf.parser import load
 from arcacct.conf.settings import settings
+from arcacct.db import damage
 from arcacct.db.care import Done
 from arcacct.db.opening import open_publishing, read_accounting
 from arcacct.publishing import ledger
+from arcacct.publishing.months import HeldMonth
 from arcacct.targets import kinds
 
 ETC = pathlib.Path(__file__).parents[2] / "etc"
@@ -71,6 +73,8 @@ def test_an_error_of_our_own(site, monkeypatch, capfd) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(health, "examine", broken)
+    # What other tests of this process have opened, and damaged, is not to blame.
+    monkeypatch.setattr(damage, "opened", {})
     output = site.conf.parent / "arcacct.prom"
     done = said(capfd, "--config", site.conf, "metrics", "--output", output)
 
@@ -278,6 +282,27 @@ def test_a_receiver_that_refuses_everything(site) -> None:
             ledger.intend(con, BLOCK, [], [ledger.Held(one, "quarantined", "no") for one in records])
             assert site.status()["sgas:s quarantine"].severity == (1 if count == 1 else 2)
     assert site.metrics()["arcacct_target_held_records", "quarantined", "sgas:s"] == 1000
+
+
+def test_a_spool_that_nobody_drains(site) -> None:
+    """One event that waits for a day is critical, however few there are."""
+    os.makedirs(site.here.spool)
+    pathlib.Path(site.here.spool, f"{time.time_ns() - 2 * DAY_S * 10**9}-1-FINISHED-J").write_text("version=1\n")
+
+    assert [(check.subject, check.severity) for check in site.status().values()] == [("spool", health.CRITICAL)]
+    assert site.metrics()["arcacct_spool_oldest_timestamp_seconds",] < time.time() - DAY_S
+
+
+def test_a_month_that_is_held(site) -> None:
+    """Its figures are not sent, and no run fails for it a second time: critical until somebody decides."""
+    found = _examined(site)
+    (target,) = found.targets
+    held = HeldMonth(2026, 10, "fewer jobs", 41, 40)
+    checks = health.judge(found._replace(targets=(target._replace(held_months=(held,)),)), health.Thresholds())
+
+    assert [(check.subject, check.severity) for check in checks if check.severity] == [
+        ("sgas:s figures", health.CRITICAL)
+    ]
 
 
 @pytest.mark.parametrize("what", ["sweep", "publish"])

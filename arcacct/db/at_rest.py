@@ -1,0 +1,127 @@
+"""
+Reading a database that nobody has open, for users who may not write it. (Not in the hook, and standard library all the
+same: what opens databases leads here.)
+
+SQLite wants -wal and -shm beside a database in WAL mode, also to read it, and whoever closes it last removes them: a
+`sqlite3` of root's does. Ours leave them there (INVARIANTS 7), and the next hook or sweep makes them anew, with the
+database's own mode and group. In between, a reader who may not make them would be locked out.
+
+Nothing is in a WAL then: the file has it all, and SQLite reads it alone (``immutable``). That is right as long as the
+file stays as it was. Who begins to write meanwhile does so into a new WAL, and changes the file when he writes that
+back: so it is looked at before each statement and at the end, and what was read then is good for nothing.
+"""
+
+import os
+import time
+
+from arcacct.db.connect import translated, uri
+from arcacct.db.engine import Connection, DatabaseError, connect
+from arcacct.errors import StoreBusy, StoreError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from sqlite3 import Cursor
+    from typing import Any
+
+_SETTLED_NS = 50_000_000
+"""A file whose last change is as young may change again without a sign: clocks of file systems tick in 4 ms."""
+
+
+class AtRest(Connection):
+    """A connection that raises StoreBusy as soon as the file is not at rest any more."""
+
+    path = ""
+    stamp: "tuple[int, ...] | None" = None
+    """The file as it was: device, inode, size in bytes, times of its last change in nanoseconds."""
+
+    def execute(self, *arguments: "Any") -> "Cursor":
+        """As ever. Raises StoreBusy, too."""
+        self._look()
+        return super().execute(*arguments)
+
+    def close(self) -> None:
+        """As ever. Raises StoreBusy if what was read may be a mixture."""
+        super().close()
+        self._look()
+
+    def _look(self) -> None:
+        if self.stamp is not None and _stamp(self.path) != self.stamp:
+            raise StoreBusy(f"{self.path}: it was changed while it was read; run the command again")
+
+
+def connect_to_read(path: str, *, timeout_s: float = 30.0) -> Connection:
+    """Open a database for reading, at rest or in use. Raises StoreError and its kinds."""
+    try:
+        con = connect(uri(path, "ro"), timeout=timeout_s, isolation_level=None, uri=True)
+        try:
+            con.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone()
+        except BaseException:
+            con.close()
+            raise
+    except (DatabaseError, UnicodeDecodeError) as error:
+        return connect_at_rest(path, error)
+    return con
+
+
+def connect_at_rest(path: str, refusal: BaseException) -> Connection:
+    """
+    Open a database that SQLite did not open for reading (``refusal`` is what it said), if it is at rest.
+
+    Raises StoreError with what keeps this user from reading it, and what to do; any other refusal as it is.
+    """
+    text = str(refusal)
+    if not isinstance(refusal, DatabaseError) or not ("unable to open" in text or "readonly" in text):
+        raise translated(refusal, path) from refusal
+    refuse_hidden(path)
+    if not os.path.exists(path):
+        raise translated(refusal, path) from refusal
+    stamp = _stamp(path)
+    if stamp is None or _in_wal(path):
+        raise StoreError(
+            f"{path}: {text}; who may not write it needs {path}-wal and {path}-shm beside it, for this user to read: "
+            "`arcacct sweep` as the user of A-REX makes them, and `arcacct db init` lets read_group= read them"
+        ) from refusal
+    if 0 <= time.time_ns() - max(stamp[3:]) < _SETTLED_NS:
+        time.sleep(_SETTLED_NS / 1e9)
+    try:
+        con: AtRest = connect(
+            f"{uri(path, 'ro')}&immutable=1", isolation_level=None, uri=True, cached_statements=64, factory=AtRest
+        )
+    except DatabaseError as error:
+        raise translated(error, path) from error
+    con.path, con.stamp = path, stamp
+    return con
+
+
+def refuse_hidden(path: str) -> None:
+    """Raise StoreError for a database that this user may not read, or of which he cannot even see whether it is."""
+    try:
+        os.stat(path)
+        is_hidden = not os.access(path, os.R_OK, effective_ids=True)
+    except PermissionError:
+        is_hidden = True
+    except OSError:
+        return
+    if is_hidden:
+        raise StoreError(
+            f"{path}: this user may not read it; run as its owner, or as a member of the group that read_group= in "
+            "[arcacct] names (`arcacct db init` as the owner lets it read)"
+        )
+
+
+def _in_wal(path: str) -> bool:
+    """Whether there is, or may be, something that the file does not have."""
+    try:
+        return os.stat(f"{path}-wal").st_size > 0
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+
+
+def _stamp(path: str) -> "tuple[int, ...] | None":
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
