@@ -212,6 +212,13 @@ def test_a_site_without_a_target(mended) -> None:
     assert [about(found, what).verdict for what in ("targets", "certificate")] == [WARNING, UNTOLD]
 
 
+def test_a_host_that_only_records(mended) -> None:
+    """With publishes=no nothing is missing."""
+    mended.ours += "publishes=no\n"
+    mended.configure()
+    assert [one.verdict for one in mended.verdicts() if one.what == "targets"] == [OK]
+
+
 def test_jura_that_may_publish_too(mended) -> None:
     """With allow_jura it is a warning that names the targets."""
     jura(mended)
@@ -838,6 +845,9 @@ def test_an_old_backup(live) -> None:
     folder = pathlib.Path(live.here.directory) / "backups"
     for file in folder.iterdir():
         os.utime(file, (time.time() - 5 * DAY_S,) * 2)
+    # What `db backup` notes itself, wherever it put them.
+    assert [one.verdict for one in live.verdicts() if one.what == "backup"] == [OK]
+    os.unlink(os.path.join(live.here.directory, "care.json"))
     one = about(live.verdicts(), "backup")
     assert (one.verdict, "5 days old" in one.detail) == (WARNING, True)
 

@@ -17,7 +17,7 @@ from rehearsal import Site
 
 from arcacct.cli import db_forget, main
 from arcacct.db import opening
-from arcacct.db.place import PSEUDONYMS_KEY
+from arcacct.db.place import PSEUDONYMS
 from arcacct.jobs import cells
 from arcacct.jobs.check import check
 from arcacct.sandbox import Sandbox
@@ -129,7 +129,7 @@ def test_one_user_is_forgotten(site, run) -> None:
     assert sum(bool(re.fullmatch("pseudonym-[0-9a-f]{20}", name)) for name in now) == 1
     assert sums(site) == before
     assert {one.problems for one in check(here)} == {()}
-    assert os.stat(os.path.join(here.directory, PSEUDONYMS_KEY)).st_mode & 0o777 == 0o600
+    assert os.stat(os.path.join(here.directory, PSEUDONYMS)).st_mode & 0o777 == 0o600
 
     code, out, err = run("publish", "--now")
     assert code == 0, err

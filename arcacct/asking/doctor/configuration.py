@@ -62,6 +62,8 @@ def targets(site: Site) -> Iterator[Verdict]:
             yield advised(one.name, ERROR, f"{option}: {text}", CONF)
     if site.settings is None:
         yield Verdict("targets", UNTOLD, "the configuration has errors", "mend it first")
+    elif not site.settings.publishes:
+        yield Verdict("targets", OK, "none: this host only records (publishes=no)")
     elif site.settings.targets:
         yield Verdict("targets", OK, ", ".join(f"{one.name} ({one.url})" for one in site.settings.targets))
     else:

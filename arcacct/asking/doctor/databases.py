@@ -27,7 +27,7 @@ from arcacct.asking.doctor.verdict import (
 from arcacct.asking.health import Limit
 from arcacct.asking.who_recorded import ended_since
 from arcacct.conf.places import Places
-from arcacct.db import lives, opening
+from arcacct.db import care, lives, opening
 from arcacct.errors import ArcacctError
 
 _NETWORK = (
@@ -222,16 +222,18 @@ def backups(site: Site) -> Iterator[Verdict]:
     if here is None or not os.path.exists(here.database):
         return
     folder = os.path.join(here.directory, "backups")
+    known = care.remembered(here).get(care.BACKUP)
     try:
         times = [os.stat(one).st_mtime for one in os.scandir(folder) if one.name.startswith("accounting-")]
     except FileNotFoundError:
         times = []
+    times += [known.at_s] if known is not None else []
     if not times:
         detail = f"there is no backup in {folder}, and arcacct knows of no other place"
         yield Verdict("backup", UNTOLD, detail, "have `arcacct db backup DIR` run every night, DIR on another disk")
         return
     age = site.now - int(max(times))
-    detail = f"the last one in {folder} is {ago(age)} old"
+    detail = f"the last one is {ago(age)} old"
     if age > _BACKUP_DAYS * DAY_S:
         yield Verdict("backup", WARNING, detail, "see that `arcacct db backup` runs every night")
     else:
