@@ -15,7 +15,7 @@ from arcacct.cli.ratings import RATING
 from arcacct.cli.speech import ask, complain, examples, say
 from arcacct.cli.tables import format_option
 from arcacct.cli.tables import show as show_table
-from arcacct.cli.working import STOPPED, progress, stopping_when_asked
+from arcacct.cli.working import STOPPED, at_work, progress, stopping_when_asked
 from arcacct.conf.places import Places
 from arcacct.db.opening import (
     accounting,
@@ -84,14 +84,16 @@ def upgrade(ctx: click.Context) -> None:
 
 def _initialise(here: Places, made: tuple[int, ...] = ()) -> None:
     """Create or take forward; ``made``: the scripts by which the accounting database was created just now."""
-    for path, ran in initialise(here).items():
+    with at_work("taking the databases forward"):
+        initialised = initialise(here)
+    for path, ran in initialised.items():
         steps = [*made, *ran] if path == here.database else ran
         if steps:
             say(f"{path}: {'created' if steps[0] == 1 else f'taken forward to schema version {steps[-1]}'}")
         else:
             say(f"{path}: exists and is up to date")
     # Whoever may only read needs the files that an open database has.
-    with accounting(here) as con:
+    with accounting(here) as con, at_work("summing up"):
         cells.refine(con, here, everything=True)
     leave_open(open_publishing(here), here.publishing_database)
 
@@ -162,7 +164,7 @@ def optimize(ctx: click.Context, shrink: bool) -> None:
     from arcacct.db import maintain  # noqa: PLC0415  psutil is slow to import
 
     here = places_of(ctx)
-    with accounting(here) as con:
+    with accounting(here) as con, at_work("optimizing"):
         maintain.optimize(here, con)
         say(f"{here.database}: optimized")
         if shrink:
@@ -184,8 +186,9 @@ def backup(ctx: click.Context, directory: str | None) -> None:
     from arcacct.db import maintain  # noqa: PLC0415  psutil is slow to import
 
     here = _site(places_of(ctx))
-    for copy in maintain.backups(here, directory or os.path.join(here.directory, "backups")):
-        say(f"{copy.path}: {copy.size_bytes:,} bytes")
+    with at_work("copying"):
+        for copy in maintain.backups(here, directory or os.path.join(here.directory, "backups")):
+            say(f"{copy.path}: {copy.size_bytes:,} bytes")
 
 
 @db.command(
@@ -209,7 +212,7 @@ def restore(ctx: click.Context, file: str, yes: bool) -> None:
     here = _site(places_of(ctx))
     maintain.may_restore(here)
     ask(f"put {file} in the place of the database in {here.directory}?", yes=yes)
-    with publishing_lock(here.publishing_lock):
+    with publishing_lock(here.publishing_lock), at_work("restoring"):
         done = maintain.restore(here, file)
     say(f"{done.database}: restored from {file}")
     if done.scripts:
@@ -236,7 +239,7 @@ def move(ctx: click.Context, directory: str, yes: bool) -> None:
     here = _site(places_of(ctx))
     moving.check(here, directory)
     ask(f"move the databases in {here.directory} to {directory}?", yes=yes)
-    with publishing_lock(here.publishing_lock):
+    with publishing_lock(here.publishing_lock), at_work("moving"):
         done = moving.move(here, directory)
     for path in done.kept:
         say(f"{path}: the old database", err=True)
