@@ -351,7 +351,10 @@ def _callout_checks(found: Health) -> Iterator[Check]:
     ends = None if found.recorded is None else found.recorded.ends
     if ends is not None and ends.jobs:
         told = ends.jobs - ends.swept
-        text = f"of {ends.jobs} jobs that ended within a day they told the end of {told}, the sweep found {ends.swept}"
+        text = (
+            f"of {count_of(ends.jobs, 'job')} that ended within a day they told the end of {told}, the sweep found"
+            f" {ends.swept}"
+        )
         todo = "" if told else ": does A-REX call arcacct-hook? See `statecallout` in arc.conf, and restart A-REX"
         yield Check("callouts", OK if told else WARNING, text + todo)
 
@@ -502,7 +505,7 @@ def _host_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
         severity = CRITICAL if mib < limit_mib.critical else WARNING if mib < limit_mib.warning else OK
         text = f"{mib} MiB free for the databases"
         if found.free.files is not None and found.free.files < _FEW_FILES:
-            severity, text = CRITICAL, f"{text}, and room for {found.free.files} files more"
+            severity, text = CRITICAL, f"{text}, and room for {count_of(found.free.files, 'file')} more"
         yield Check("disk", severity, text)
     ahead = [
         f"{what} is {at_s - found.now} s" for what, at_s in _instants(found) if at_s > found.now + _CLOCK_TOLERANCE_S

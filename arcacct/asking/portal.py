@@ -19,6 +19,7 @@ from arcacct.benchmark import FALLBACK, parsed_benchmark
 from arcacct.errors import InputError
 from arcacct.jobs.aar import UsageCell
 from arcacct.publishing.instants import Month, month_name
+from arcacct.wording import count_of
 
 _NAMES_OF_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _NO_ROW = re.compile(r"\s*(total|percent(age)?|%|[xy]legend|var)?\s*", re.IGNORECASE)
@@ -229,7 +230,7 @@ def _example(row: PortalRow, cause: str, known: Known, measure: str, jobs: Mappi
     if cause == FILTERED:
         return f" (job {known.unselected[row.name]})"
     if cause == LATER:
-        return f" (up to {known.resent[row.name]} of its {jobs.get(row.name, 0)} jobs)"
+        return f" (up to {known.resent[row.name]} of its {count_of(jobs.get(row.name, 0), 'job')})"
     if cause == BENCHMARK and row.there is not None:
         return f" ({row.there / row.here:.4f} of it)"
     told = [one for one in known.noted if folded_vo(one.vo) == row.name and one.cause == cause]
@@ -237,10 +238,9 @@ def _example(row: PortalRow, cause: str, known: Known, measure: str, jobs: Mappi
         return ""
     texts = []
     for one in told:
-        count = "1 job" if one.jobs == 1 else f"{one.jobs} jobs"
         hours = (one.cpu_s if "CPU" in measure else one.wall_s) / _HOUR_S
         of_time = "" if measure == "jobs" else f" of {hours:.0f} {'CPU' if 'CPU' in measure else 'wall'} h"
-        texts.append(f"{count}{of_time} by {one.place}, as {one.example}")
+        texts.append(f"{count_of(one.jobs, 'job')}{of_time} by {one.place}, as {one.example}")
     return f" ({', '.join(texts)})"
 
 

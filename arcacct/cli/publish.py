@@ -17,6 +17,7 @@ from arcacct.cli.working import at_work
 from arcacct.publishing import run
 from arcacct.publishing.this_run import Tally
 from arcacct.targets import plugs
+from arcacct.wording import count_of
 
 
 @click.command(
@@ -75,7 +76,7 @@ def publish(
 
     def so_far() -> str:
         records = sum(sent.records for tally in list(tallies.values()) for sent in list(tally.sent.values()))
-        return f", {records} records" if records else ""
+        return f", {count_of(records, 'record')}" if records else ""
 
     wishes = run.Wishes(
         now=now,

@@ -22,6 +22,7 @@ from arcacct.conf.review import jura_targets, review
 from arcacct.conf.targets import Kinds, Target, shared_receivers, targets
 from arcacct.conf.values import CPUWatts, MapRule, NodeBenchmark, QueueBenchmark, node_benchmark, queue_benchmark
 from arcacct.errors import ConfigError
+from arcacct.wording import count_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def settings(conf: Conf, kinds: Kinds, *, database: str | None = None, to_publis
     found, problems = examine(conf, kinds, database=database, to_publish=to_publish)
     if found is None:
         wrong = errors(problems)
-        count = "one error" if len(wrong) == 1 else f"{len(wrong)} errors"
+        count = count_of(len(wrong), "error")
         raise ConfigError(f"{count} in the configuration:", *map(str, wrong))
     return found
 

@@ -15,7 +15,7 @@ from arcacct.publishing.instants import iso
 from arcacct.reporting import charts
 from arcacct.reporting.charts import Chart
 from arcacct.reporting.contents import Column, Report, Row, Table, Value
-from arcacct.wording import fit
+from arcacct.wording import count_of, fit
 
 _THIN = "\u202f"
 _MARK = '<abbr class="mark" title="estimated, not measured">≈</abbr>'
@@ -122,7 +122,7 @@ def _table(table: Table) -> Iterator[str]:
     ]
     yield f'<div class="scroll" role="region" aria-labelledby="{table.name}" tabindex="0">'
     yield "<table>"
-    yield f"<caption>{escape(table.title)}: {len(table.rows)} rows</caption>"
+    yield f"<caption>{escape(table.title)}: {count_of(len(table.rows), 'row')}</caption>"
     head = "".join(_head(table.columns[place]) for place in places)
     yield f'<thead><tr><th scope="col">{escape(table.key)}</th>{head}</tr></thead>'
     yield "<tbody>"

@@ -21,13 +21,13 @@ from arcacct.asking.doctor.verdict import (
     Site,
     Verdict,
     advised,
-    counted,
 )
 from arcacct.conf import credentials as files
 from arcacct.conf import problems
 from arcacct.conf.credentials import Finding
 from arcacct.conf.targets import Transport, targets
 from arcacct.targets import kinds
+from arcacct.wording import count_of
 
 SOON_S = 30 * DAY_S
 """A certificate that ends sooner is ordered now: some CAs take weeks."""
@@ -72,7 +72,7 @@ def _certificate(path: str, now: int) -> Iterator[Verdict]:
         return
     end = int(found.not_valid_after_utc.timestamp())
     until = datetime.fromtimestamp(end, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    left = counted((end - now) // DAY_S, "day")
+    left = count_of((end - now) // DAY_S, "day")
     if not findings and end - now < SOON_S:
         findings = [Finding(problems.WARNING, f"{path} ends at {until}, in {left}; order the next one")]
     yield from _judged("certificate", findings, f"{path} is good until {until}, {left}", KEYS)
@@ -88,14 +88,14 @@ def _authorities(directory: str, now: int) -> Iterator[Verdict]:
     ended = [name for name in hashed if _ends_before(os.path.join(directory, name), now)]
     if hashed and len(ended) == len(hashed):
         findings = [Finding(problems.ERROR, f"{directory}: every CA certificate there has expired; install today's")]
-    yield from _judged("CA directory", findings, f"{directory} has {counted(len(hashed), 'CA certificate')}", CONF)
+    yield from _judged("CA directory", findings, f"{directory} has {count_of(len(hashed), 'CA certificate')}", CONF)
     stale = [name for name in names if _CRL.fullmatch(name) and _is_stale(os.path.join(directory, name), now)]
     if stale:
         shown = ", ".join(stale[:3]) + (", ..." if len(stale) > 3 else "")
         yield Verdict(
             "CRLs",
             WARNING,
-            f"{counted(len(stale), 'list')} of revoked certificates in {directory} out of date ({shown}): A-REX "
+            f"{count_of(len(stale), 'list')} of revoked certificates in {directory} out of date ({shown}): A-REX "
             "refuses users because of that, arcacct does not use them",
             "run fetch-crl, and see that its timer does",
         )

@@ -19,7 +19,6 @@ from arcacct.asking.doctor.verdict import (
     Verdict,
     advised,
     ago,
-    counted,
     is_hidden,
     of_error,
     user_name,
@@ -29,6 +28,7 @@ from arcacct.asking.who_recorded import ended_since
 from arcacct.conf.places import Places
 from arcacct.db import care, lives, opening
 from arcacct.errors import ArcacctError
+from arcacct.wording import count_of
 
 _NETWORK = (
     "nfs",
@@ -146,7 +146,7 @@ def databases(site: Site) -> Iterator[Verdict]:
     except ArcacctError as error:
         yield of_error("database", error)
         return
-    size = f"{_size_bytes(here) / 2**20:.1f} MiB, schema {found.schema}, {counted(found.jobs, 'job')}"
+    size = f"{_size_bytes(here) / 2**20:.1f} MiB, schema {found.schema}, {count_of(found.jobs, 'job')}"
     yield Verdict("database", OK, f"{here.database}: {size}")
     for doubt in doubts:
         yield advised("ledger", ERROR, lives.MEANING[doubt], STORE)
@@ -190,7 +190,7 @@ def room(folder: str, free_bytes: int, free_files: int | None, days: int | None)
             ", enough for years" if days >= _YEARS_DAYS else f", enough for {days} days at the pace of the last week"
         )
     if free_files is not None and free_files < _LEAST_FILES.warning:
-        few = f"{said}, and room for {counted(free_files, 'file')} (inodes) only"
+        few = f"{said}, and room for {count_of(free_files, 'file')} (inodes) only"
         is_error = free_files < _LEAST_FILES.critical
         advice = "remove small files: each event of the spool is one"
         return Verdict("space", ERROR if is_error else WARNING, few, advice, STORE if is_error else 0)

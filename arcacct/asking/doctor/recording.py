@@ -22,7 +22,6 @@ from arcacct.asking.doctor.verdict import (
     Verdict,
     advised,
     ago,
-    counted,
     is_hidden,
     user_name,
 )
@@ -33,6 +32,7 @@ from arcacct.db import opening
 from arcacct.db.place import spools
 from arcacct.errors import ArcacctError
 from arcacct.publishing.instants import iso
+from arcacct.wording import count_of
 
 LATELY_DAYS = 7
 _CLOCK_TOLERANCE_S = 300
@@ -93,7 +93,7 @@ def _folder(folder: str, trusted: set[int], now: int, *, is_swept: bool) -> Iter
         yield Verdict("spool", ERROR, detail, "run as the user of A-REX, or mend its mode", STORE)
         return
     times = [int(found[0]) for name in names if (found := re.match(r"\d{10}", name))]
-    waiting = counted(len(times), "event")
+    waiting = count_of(len(times), "event")
     oldest = now - min(times, default=now)
     if times and not is_swept:
         detail = f"{waiting} in {folder}, the oldest {ago(oldest)} old, and no sweep looks there"
@@ -108,7 +108,7 @@ def _folder(folder: str, trusted: set[int], now: int, *, is_swept: bool) -> Iter
     else:
         yield Verdict("spool", OK, f"{folder}: {waiting if times else 'nothing'} waits for the next sweep")
     if aside:
-        detail = f"{counted(aside, 'file')} in {folder}/unusable that no sweep can use"
+        detail = f"{count_of(aside, 'file')} in {folder}/unusable that no sweep can use"
         yield Verdict("spool", WARNING, detail, "look at them: each is an event of a job; remove what is of no use")
 
 
@@ -138,7 +138,7 @@ def _share(site: Site, found: Told) -> Verdict:
     last = f"the last {LATELY_DAYS} days"
     if not found.jobs:
         return Verdict("recording", UNTOLD, f"no job of A-REX's ended in {last}")
-    share = f"the callouts told of {found.by_hook} of {counted(found.jobs, 'job')} that ended in {last}"
+    share = f"the callouts told of {found.by_hook} of {count_of(found.jobs, 'job')} that ended in {last}"
     called = {one.state for one in callouts(site.conf)}
     if len(called & {*PASSING}) < len(PASSING):
         which = "some states have" if called else "there is"

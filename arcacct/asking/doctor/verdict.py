@@ -16,6 +16,7 @@ from arcacct.conf.places import places
 from arcacct.conf.settings import examine
 from arcacct.errors import ArcacctError, ConfigError, CredentialError, StoreError
 from arcacct.targets import kinds
+from arcacct.wording import count_of
 
 OK, WARNING, ERROR, UNTOLD = "ok", "warning", "error", "cannot be told"
 VERDICTS = (OK, WARNING, ERROR, UNTOLD)
@@ -146,9 +147,4 @@ def ago(seconds: int) -> str:
     for unit, size in (("days", DAY_S), ("hours", HOUR_S), ("minutes", 60)):
         if seconds >= 2 * size:
             return f"{seconds // size} {unit}"
-    return counted(max(seconds, 0), "second")
-
-
-def counted(number: int, what: str) -> str:
-    """``1 job``, ``2 jobs``."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    return count_of(max(seconds, 0), "second")
