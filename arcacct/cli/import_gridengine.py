@@ -101,8 +101,8 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: GridEngineOpti
         if given.derive_again:
             work.again()
         if given.follow:
-            with until_asked():
-                work.follow(files)
+            with until_asked() as goes_on:
+                work.follow(files, goes_on=goes_on)
         elif files:
             work.files(files)
     report, taken = work.report, work.report.taken

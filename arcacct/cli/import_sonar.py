@@ -61,8 +61,8 @@ def sonar(ctx: click.Context, files: tuple[str, ...], *, follow: bool, retry: bo
                     con, settings.places, site, complain, lambda _path, done, size: show_progress(done, size)
                 )
                 if follow:
-                    with until_asked():
-                        run.follow(files)
+                    with until_asked() as goes_on:
+                        run.follow(files, goes_on=goes_on)
                 else:
                     run.files(files)
             codes.append(_tell(run.report))

@@ -66,9 +66,9 @@ def _tell(probe: Callable[[], dict[str, object]], kind: str, host: Host, interva
         text, succeeded = line(probe, kind, host)
         data(text)
         return 0 if succeeded else TargetBusy.exit_code
-    with until_asked():
+    with until_asked() as goes_on:
         due = time.monotonic()
-        while True:
+        while goes_on():
             data(line(probe, kind, host)[0])
             # On the beat, whatever a probe takes: gaps would look like lost samples.
             due = max(due + interval_s, time.monotonic())

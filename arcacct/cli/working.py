@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
+from types import FrameType
 
 import click
 
@@ -31,16 +32,23 @@ wait_option = click.option(
 
 
 @contextmanager
-def until_asked() -> Iterator[None]:
+def until_asked() -> Iterator[Callable[[], bool]]:
     """
     What goes on until SIGTERM, as service managers send it, or Ctrl-C, and ends well with these.
 
-    So does SIGINT where it was ignored: a shell starts what it puts into the background (``&``) deaf to it.
+    So does SIGINT where it was ignored: a shell starts what it puts into the background (``&``) deaf to it. Gives what
+    says whether to go on, to be asked in each turn: where Python calls back from C an exception may be lost.
     """
+    asked = Event()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        asked.set()
+        signal.default_int_handler(number, frame)
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.default_int_handler)
+        signal.signal(number, ask)
     try:
-        yield
+        yield lambda: not asked.is_set()
     except KeyboardInterrupt:
         return
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import io
+import signal
+import sqlite3
 import sys
+from contextlib import closing
 from threading import Event
 
 import pytest
 
 from arcacct.cli import working
 from arcacct.cli.speech import say
-from arcacct.cli.working import at_work
+from arcacct.cli.working import at_work, until_asked
 
 
 class Terminal(io.StringIO):
@@ -67,3 +70,18 @@ def test_nothing_of_it_goes_into_a_file(capsys, monkeypatch) -> None:
     with at_work("publishing", lambda: pytest.fail("asked how far it is")):
         say("sgas:a: new target", err=True)
     assert capsys.readouterr().err == "sgas:a: new target\n"
+
+
+def test_a_request_to_end_is_not_lost() -> None:
+    """Where an exception gets lost, in what SQLite calls, what goes on hears of the request in its next turn."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        with until_asked() as goes_on, closing(sqlite3.connect(":memory:")) as con:
+            assert goes_on()
+            con.create_function("ask", 0, lambda: signal.raise_signal(signal.SIGTERM))
+            with pytest.raises(sqlite3.OperationalError):
+                con.execute("SELECT ask()")
+            assert not goes_on()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
