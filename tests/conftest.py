@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pathlib
+import sqlite3
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,6 +22,24 @@ settings.load_profile("patient")
 def secrets(monkeypatch):
     """Each test is a run of its own: what one keeps secret the next may show."""
     monkeypatch.setattr(wording, "_secrets", wording.Secrets())
+
+
+@pytest.fixture(autouse=True)
+def left_open(monkeypatch) -> Iterator[None]:
+    """
+    Close what a test leaves open as a process does that is about to end (`db.opening.leave_open`).
+
+    This process goes on, and SQLite's memory is one for all of it: with a limit for hostile queries, which stays.
+    """
+    keep, left = ctypes.pythonapi.Py_IncRef, []
+    monkeypatch.setattr(ctypes.pythonapi, "Py_IncRef", lambda kept: left.append(kept.value))
+    yield
+    for con in left:
+        try:
+            con.close()
+        except sqlite3.ProgrammingError:
+            # Another thread's.
+            keep(ctypes.py_object(con))
 
 
 @pytest.fixture(scope="session")

@@ -78,9 +78,8 @@ class Witness:
         # A pause is no trouble: the look before it was told, or went well.
         if self._waited_for and self._problem:
             self._run.complaints.append(
-                f"{self._problem}; {count_of(self._waited_for, 'job or event')} with no files left: waiting for "
-                "what A-REX has "
-                "recorded of them, for a day at most; `arcacct import arex` takes it over later, too"
+                f"{self._problem}; {count_of(self._waited_for, 'job')} with no files left: waiting for what A-REX has"
+                " recorded of them, for a day at most; `arcacct import arex` takes it over later, too"
             )
 
     def take(self, job_ids: Iterable[str]) -> set[str]:

@@ -222,7 +222,7 @@ def test_a_launcher_with_a_spool_of_its_own(site, tmp_path) -> None:
     found = site.status()["launcher spool"]
 
     assert (found.severity, f"{launcher} spools in {spool}" in found.text) == (health.CRITICAL, True)
-    assert "1 events, the oldest" in found.text
+    assert "1 event, the oldest" in found.text
     samples_now = site.metrics()
     assert samples_now["arcacct_launcher_spool_files", str(launcher)] == 1
     assert samples_now["arcacct_launcher_spool_oldest_timestamp_seconds", str(launcher)] == began_s

@@ -146,7 +146,7 @@ def _no_configuration(host: Host) -> None:
         (_maintenance, "the database is being worked on"),
         (_no_local, "has no .local to read"),
         (_directory_as_local, "Is a directory"),
-        (_broken_configuration, "'soon' is no time"),
+        (_broken_configuration, "'soon' is not a time"),
         (_no_configuration, "there is no such file"),
     ],
 )

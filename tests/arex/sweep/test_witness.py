@@ -389,7 +389,7 @@ def test_a_database_that_cannot_be_read_is_waited_for(
     assert (dict(row[:2] for row in statuses(con))["Gone"] == "in-progress") == left
     if told and left:
         assert "accounting.db: not an SQLite database" in report.complaints[0]
-        assert "2 jobs or events whose files are gone wait" in report.complaints[0]
+        assert "2 jobs with no files left: waiting" in report.complaints[0]
 
 
 def test_a_database_that_takes_long_to_read_is_left_alone_for_a_while(
