@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from arcacct import wording
+from arcacct.db import connect
 
 # No test is about time, and a machine may be busy with anything.
 settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -19,9 +20,10 @@ settings.load_profile("patient")
 
 
 @pytest.fixture(autouse=True)
-def secrets(monkeypatch):
-    """Each test is a run of its own: what one keeps secret the next may show."""
+def run_of_its_own(monkeypatch):
+    """Each test is a run of its own: what one keeps secret the next may show, and what it opened is not to blame."""
     monkeypatch.setattr(wording, "_secrets", wording.Secrets())
+    connect.opened.clear()
 
 
 @pytest.fixture(autouse=True)
