@@ -84,6 +84,17 @@ def test_what_is_named_is_there(here, metadata) -> None:
                 assert set(query.get("params", ())) == set(re.findall(r":([a-z_]+)", query["sql"]))
 
 
+def test_no_table_is_shown_by_accident(here, metadata) -> None:
+    """What readers are to see are views, whose columns stay: of the tables each is hidden, or has a title."""
+    for name, path in (("accounting", here.database), ("publishing", here.publishing_database)):
+        with closing(sqlite3.connect(path)) as con:
+            tables = {table for (table,) in con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        # SQLite's statistics Datasette hides by itself.
+        tables = {table for table in tables if not table.startswith("sqlite_stat")}
+        told = metadata["databases"][name]["tables"]
+        assert {table for table in tables if not {"hidden", "title"} & told.get(table, {}).keys()} == set()
+
+
 def test_every_page(here, metadata) -> None:
     """Front page, databases, views, each sorted by each column that is offered, facets and queries: 200, and cheap."""
     with closing(read_only(here.database)) as con:
