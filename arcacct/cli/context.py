@@ -37,13 +37,14 @@ def places_of(ctx: click.Context, controldir: str | None = None) -> Places:
     return places(conf, controldir, ctx.obj["database"])
 
 
-def settings_of(ctx: click.Context, *, to_publish: bool = False) -> Settings:
+def settings_of(ctx: click.Context, *, to_publish: bool = False, warns: bool = True) -> Settings:
     """
     Every setting. Raises ConfigError with every complaint.
 
     ``to_publish``: for a command that sends. Only there it is an error that jura-ng sends to the same targets.
+    ``warns``: whether to say what is worth a warning, which is nothing for a command that asks for little of it.
     """
     found = settings(conf_of(ctx), kinds(), database=ctx.obj["database"], to_publish=to_publish)
-    for problem in found.warnings:
+    for problem in found.warnings if warns else ():
         complain(f"warning: {problem}")
     return found

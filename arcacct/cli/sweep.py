@@ -12,7 +12,7 @@ import click
 from arcacct.arex.following import follow as follow_all
 from arcacct.arex.sweep import Gap, SweepReport
 from arcacct.arex.sweep import sweep as sweep_all
-from arcacct.cli.context import places_of, settings_of
+from arcacct.cli.context import conf_of, places_of, settings_of
 from arcacct.cli.db_forget import forget_old
 from arcacct.cli.speech import complain, examples, say
 from arcacct.cli.working import progress
@@ -85,10 +85,10 @@ def sweep(
             # Without a terminal nobody needs to know how many jobs there are.
             told = show if sys.stderr.isatty() else None
             report = sweep_all(here, con, progress=told, dry_run=dry_run, take_vanished=own, given_up=given_up)
-        if own and not dry_run:
+        if own and not dry_run and conf_of(ctx).get("arcacct", "names_kept_months"):
             # While somebody publishes, or the configuration of the targets is wrong, another sweep does it.
             with suppress(StoreBusy, ConfigError):
-                forget_old(settings_of(ctx), con)
+                forget_old(settings_of(ctx, warns=False), con)
     finally:
         opening.leave_open(con, here.database)
     complain(*report.complaints)

@@ -47,6 +47,19 @@ def test_the_summary_is_on_stdout(control: pathlib.Path) -> None:
     assert second.stdout.endswith(" read, 0 recorded\n")
 
 
+@pytest.mark.parametrize("ours", ["", "[arcacct]\nnames_kept_months=12\n"], ids=["all names stay", "old names go"])
+def test_what_is_odd_in_the_configuration_is_none_of_its_business(control: pathlib.Path, ours: str) -> None:
+    """A timer runs it every quarter of an hour: `arcacct config check` and the publisher tell of warnings."""
+    conf = control.parent / "arc.conf"
+    conf.write_text(f"{conf.read_text()}[arex/jura]\nvomsless_vo=one\nvomsless_vo=two\n")
+    (control.parent / "arcacct.conf").write_text(ours)
+    assert "vomsless_vo" in arcacct("--config", conf, "config", "check").stdout
+
+    done = arcacct("--config", conf, "sweep")
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_complaints_are_on_stderr_with_65(control: pathlib.Path) -> None:
     """One line for each thing that could not be used; the rest is recorded all the same."""
     lay(control, Files(local=None), "B")
