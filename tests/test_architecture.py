@@ -68,6 +68,7 @@ def test_imports_point_one_way() -> None:
 SPEAKERS = {
     "arex": {"database", "importing", "own", "reconciling"},
     "asking": {"health_rows", "job_record", "month_jobs", "questions", "reading", "who_recorded", "why"},
+    "exporting": {"jobs", "months"},
     "features": {"collect"},
     "gridengine": {"positions", "questions", "rows"},
     "publishing": {"former_rows", "given", "held", "jura", "ledger", "months", "sent", "sent_rows"},

@@ -27,13 +27,11 @@ from arcacct.db.engine import Connection
 from arcacct.db.schema import note, noted
 from arcacct.jobs import cells, prune
 from arcacct.jobs.prune import Alone, PruneWishes
-from arcacct.jobs.pseudonyms import GLOB, PSEUDONYM, Names, site_names
+from arcacct.jobs.pseudonyms import GLOB, PSEUDONYM, Names, fqan_without_names, is_kept_attribute, site_names
 from arcacct.jobs.reading import unescaped
 from arcacct.jobs.recorder import escaped, name_id
 
 _SLICE = 100
-_KEPT_ATTRIBUTES = ("mainfqan", "vomsfqan", "iss", "aud", "scope", "wlcg.groups", "wlcg.ver", "groups")
-"""AuthTokenAttributes.AttrKey of what names no person: all other claims of a token may."""
 _CHILDREN = ("AuthTokenAttributes", "JobExtraInfo", "DataTransfers", "GridEngineRecords", "SlurmRuns")
 _SUMS = ("Summaries", "NormalisedSummaries")
 _PLACE_OF_USER = 4
@@ -231,8 +229,9 @@ def _forget_one(con: Connection, names: Names, record_id: int, stored_user: str)
     for row, key, value in con.execute(
         "SELECT rowid, AttrKey, AttrValue FROM AuthTokenAttributes WHERE RecordID = ?", (record_id,)
     ).fetchall():
-        new = _of_fqan(names, value) if key in _KEPT_ATTRIBUTES else names.of(str(value or ""))
-        _set(con, "AuthTokenAttributes", "AttrValue", row, value, swap(new) if key in _KEPT_ATTRIBUTES else new)
+        kept = is_kept_attribute(key)
+        new = fqan_without_names(names.of, value) if kept else names.of(str(value or ""))
+        _set(con, "AuthTokenAttributes", "AttrValue", row, value, swap(new) if kept else new)
     for row, url in con.execute("SELECT rowid, URL FROM DataTransfers WHERE RecordID = ?", (record_id,)).fetchall():
         _set(con, "DataTransfers", "URL", row, url, swap(url))
     if user:
@@ -310,18 +309,6 @@ def _of_extra(names: Names, swap: _Swap, key: str, value: object) -> object:
     return names.of(str(value)) if key in ("clienthost", "jobname") and value else swap(value)
 
 
-def _of_fqan(names: Names, value: object) -> object:
-    """An attribute of VOMS whose parts name no person: a part that is neither group, role nor capability may."""
-    if not isinstance(value, str) or not value.startswith("/"):
-        return value
-    parts = value.split("/")
-    odd = [("=" in part and part.partition("=")[0] not in ("Role", "Capability")) for part in parts]
-    return "/".join(
-        f"{part.partition('=')[0]}={names.of(part.partition('=')[2])}" if is_odd else part
-        for part, is_odd in zip(parts, odd, strict=True)
-    )
-
-
 def _set(con: Connection, table: str, column: str, row: int, old: object, new: object) -> None:
     if new != old:
         con.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (new, row))
@@ -337,7 +324,7 @@ def _rename_sums(con: Connection, names: Names, month: int, scope: Scope) -> Non
             {**_asked(scope), "month": month},
         ).fetchall()
         for cell, user, fqan in rows:
-            new = (name_id(con, "Users", names.of(unescaped(user))), _of_fqan(names, fqan))
+            new = (name_id(con, "Users", names.of(unescaped(user))), fqan_without_names(names.of, fqan))
             same = " AND ".join(f"There.{key} = Here.{key}" for key in keys)
             there = con.execute(
                 f"SELECT There.{number} FROM {table} AS Here JOIN {table} AS There ON {same}"

@@ -10,6 +10,7 @@ import hmac
 import os
 import re
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 
 from arcacct.conf.places import Places
@@ -21,6 +22,8 @@ _KEY_BYTES = 32
 PSEUDONYM = re.compile("pseudonym-[0-9a-f]{20}")
 GLOB = "pseudonym-*"
 """For SQL."""
+_KEPT_ATTRIBUTES = ("mainfqan", "vomsfqan", "iss", "aud", "scope", "wlcg.groups", "wlcg.ver", "groups")
+"""AuthTokenAttributes.AttrKey of what names no person: all other claims of a token may."""
 
 
 class Names:
@@ -56,3 +59,20 @@ def site_names(here: Places) -> Names:
     if len(key) != _KEY_BYTES or stat.S_IMODE(mode) & 0o077:
         raise StoreError(f"{path}: it is to have {_KEY_BYTES} bytes that only its owner may read: put the copy back")
     return Names(key)
+
+
+def is_kept_attribute(key: str) -> bool:
+    """Whether an attribute of a credential stays as it is, but for `fqan_without_names`."""
+    return key in _KEPT_ATTRIBUTES
+
+
+def fqan_without_names(of: Callable[[str], str | None], value: object) -> object:
+    """An attribute of VOMS whose parts name no person: a part that is neither group, role nor capability may."""
+    if not isinstance(value, str) or not value.startswith("/"):
+        return value
+    parts = value.split("/")
+    odd = [("=" in part and part.partition("=")[0] not in ("Role", "Capability")) for part in parts]
+    return "/".join(
+        f"{part.partition('=')[0]}={of(part.partition('=')[2]) or ''}" if is_odd else part
+        for part, is_odd in zip(parts, odd, strict=True)
+    )

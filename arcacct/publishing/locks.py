@@ -47,6 +47,17 @@ def publisher(here: Places) -> AbstractContextManager[None]:
     return _locked(path, fcntl.LOCK_SH | fcntl.LOCK_NB, busy, _TURN_S)
 
 
+@contextmanager
+def exporter(here: Places) -> Iterator[None]:
+    """Nobody else exports from this database, and none is replaced or pruned meanwhile. Raises as `publisher`."""
+    path = os.path.join(f"{here.publishing_lock}s", "export")
+    with (
+        publisher(here),
+        _locked(path, _OURS, f"{path}: another arcacct exports from this database; wait until it is done"),
+    ):
+        yield
+
+
 def lock_targets(here: Places, targets: Sequence[Target]) -> ExitStack:
     """
     Targets that share a receiver, and this receiver, are ours until the result is closed.

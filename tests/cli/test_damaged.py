@@ -36,6 +36,7 @@ ASKED = {
     ],
     "stats": ["stats", "stats --by month,vo"],
     "report": ["report --month 2026-05"],
+    "export": ["export --site SITE --ce ce.example.org {new}.parquet"],
     "query": ["query 'SELECT * FROM v1_jobs'", "query --ledger 'SELECT * FROM v1_publications'"],
     "status": ["status"],
     "metrics": ["metrics"],

@@ -1,0 +1,76 @@
+"""`arcacct export`: the jobs of this CE as part of a dataset of many, which every engine reads."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import click
+
+from arcacct.cli.context import settings_of
+from arcacct.cli.speech import complain, examples, say
+from arcacct.cli.working import progress
+from arcacct.dataset.layout import key_name
+from arcacct.dataset.manifest import NAMES
+from arcacct.db import opening
+from arcacct.errors import InputError, UsageError
+from arcacct.wording import count_of
+
+
+@click.command(
+    epilog=examples(
+        "arcacct export /srv/accounting",
+        "arcacct export --names hashed s3://accounting/wlcg",
+        "arcacct export --site NO-NORGRID --ce ce1.example.org /srv/accounting",
+    )
+)
+@click.argument("directory", metavar="DIR")
+@click.option("--site", metavar="NAME", help="Site, instead of the gocdb_name of the targets.")
+@click.option("--ce", metavar="HOST", help="Name of this CE, instead of [common] hostname.")
+@click.option(
+    "--names",
+    type=click.Choice(NAMES),
+    default="plain",
+    show_default=True,
+    help="Names of users: as they are, hashed with the key of this site, or left out.",
+)
+@click.pass_context
+def export(ctx: click.Context, directory: str, site: str | None, ce: str | None, names: str) -> int:
+    """
+    Write the finished jobs of this CE into a dataset of many CEs, as Parquet.
+
+    DIR is a directory, or a URL such as s3://bucket/path. Only months that changed are written, and who reads
+    meanwhile finds each month as it was or as it is, never half of it. What cannot be exported is named, the rest goes
+    on, and the exit code is 65.
+    """
+    # pyarrow takes a moment, and few hosts have it.
+    from arcacct.exporting.store import open_store  # noqa: PLC0415
+
+    settings = settings_of(ctx)
+    if site is None:
+        sites = sorted({one for target in settings.targets if (one := getattr(target, "gocdb_name", None))})
+        if len(sites) != 1:
+            known = f"the targets have several ({', '.join(sites)})" if sites else "no target has a gocdb_name"
+            raise UsageError(f"which site is this? {known}: name it with --site")
+        site = sites[0]
+    ce = ce or settings.hostname
+    key_name(site, "--site")
+    key_name(ce, "--ce")
+    store = open_store(directory)
+    from arcacct.exporting.export import Wishes  # noqa: PLC0415
+    from arcacct.exporting.export import export as exported  # noqa: PLC0415
+
+    with (
+        opening.translating(settings.places.database),
+        closing(opening.read_accounting(settings.places)) as con,
+        progress("exporting") as tell,
+    ):
+        done = exported(settings.places, con, store, Wishes(site, ce, names), tell)
+    if done.written:
+        say(
+            f"{count_of(len(done.written), 'month')} of {ce} written, {count_of(done.jobs, 'job')},"
+            f" {done.bytes / 1e6:.1f} MB; {done.unchanged} unchanged"
+        )
+    else:
+        say(f"nothing to write: {count_of(done.unchanged, 'month')} of {ce} unchanged")
+    complain(*done.problems)
+    return InputError.exit_code if done.problems else 0

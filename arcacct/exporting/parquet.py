@@ -1,0 +1,239 @@
+"""The parts of a partition: tables in Parquet, written and read a group of rows at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from arcacct.dataset.columns import DESCRIPTION, UNIT, Column, columns
+from arcacct.dataset.layout import TABLES, part_name
+from arcacct.dataset.manifest import Part
+from arcacct.errors import InputError
+from arcacct.exporting.jobs import Job, Values
+from arcacct.jobs.reading import plain_text
+
+_GROUP_ROWS = 60_000
+"""In a group: what a reader passes over by its least and greatest values, and what is held in memory of a table."""
+_BATCH_ROWS = 4096
+_TYPES = {"int64": pa.int64(), "double": pa.float64(), "string": pa.string()}
+_FEW = frozenset(
+    (
+        *("endpoint_url", "endpoint_type", "lrms", "queue", "node_names", "client_host", "user_dn", "local_user", "vo"),
+        *("fqan", "vo_group", "vo_role", "project", "status", "exit_code", "node_count", "core_count", "scratch_bytes"),
+        *("run_time_environments", "system_software", "wn_instance", "benchmark_type", "benchmark_value", "source"),
+        *("benchmark_source", "event", "kind", "name", "value", "cluster", "gpu_model", "gpu_count", "duration_s"),
+        *("stage_in_s", "stage_out_s"),
+    )
+)
+"""Columns in which the same values come again and again: a dictionary, and numbers into it."""
+_PREFIXES = frozenset(("local_job_id", "job_name", "url"))
+"""Texts that begin as the one before does."""
+
+
+def schema_of(table: str) -> pa.Schema:
+    """The types of a table, with the unit and the meaning of each column in its metadata."""
+    return pa.schema(
+        [
+            pa.field(
+                one.name,
+                _TYPES[one.type],
+                nullable=one.name != "record_id",
+                metadata={DESCRIPTION: one.description.encode(), **({UNIT: one.unit.encode()} if one.unit else {})},
+            )
+            for one in columns()[table]
+        ]
+    )
+
+
+def _encodings(table: str) -> dict[str, str]:
+    found = {}
+    for one in columns()[table]:
+        if one.name in _PREFIXES:
+            found[one.name] = "DELTA_BYTE_ARRAY"
+        elif one.name not in _FEW and one.type == "int64":
+            # Numbers from 0 to 2^31 and no others: half of what eight bytes cost, whatever compresses them.
+            found[one.name] = "DELTA_BINARY_PACKED"
+    return found
+
+
+class _Table:
+    """One part that is being written, as a local file."""
+
+    def __init__(self, table: str, folder: str) -> None:
+        self.path = os.path.join(folder, f"{table}.parquet")
+        self._columns = columns()[table]
+        self._schema = schema_of(table)
+        encodings = _encodings(table)
+        by_end = table == "jobs"
+        sorting = [pq.SortingColumn(self._schema.get_field_index(one)) for one in ("end_time", "record_id")]
+        self._writer = pq.ParquetWriter(
+            self.path,
+            self._schema,
+            compression="zstd",
+            use_dictionary=[one.name for one in self._columns if one.name not in encodings],
+            column_encoding=encodings,
+            data_page_version="2.0",
+            sorting_columns=sorting if by_end else None,
+        )
+        self._rows: list[Values] = []
+        self._batches: list[pa.RecordBatch] = []
+        self._waiting = 0
+        self.written = 0
+
+    def add(self, rows: Sequence[Values]) -> None:
+        self._rows += rows
+        if len(self._rows) >= _BATCH_ROWS:
+            self._pack()
+            if self._waiting >= _GROUP_ROWS:
+                self._flush()
+
+    def _pack(self) -> None:
+        if self._rows:
+            arrays = [
+                _array(values, one) for values, one in zip(zip(*self._rows, strict=True), self._columns, strict=True)
+            ]
+            self._batches.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+            self._waiting += len(self._rows)
+            self._rows = []
+
+    def _flush(self) -> None:
+        if self._batches:
+            self._writer.write_table(pa.Table.from_batches(self._batches), row_group_size=self._waiting)
+            self.written += self._waiting
+            self._batches, self._waiting = [], 0
+
+    def close(self) -> None:
+        self._pack()
+        self._flush()
+        self._writer.close()
+
+
+def _array(values: Sequence[Any], column: Column) -> pa.Array:
+    """A column, of what SQLite has there; what is of another type and means nothing in this one is NULL."""
+    try:
+        return pa.array(values, _TYPES[column.type])
+    except (pa.ArrowException, TypeError, OverflowError, ValueError):
+        return pa.array([_fitting(value, column.type) for value in values], _TYPES[column.type])
+
+
+def _fitting(value: object, kind: str) -> object:
+    if value is None:
+        return None
+    if kind == "string":
+        return plain_text(value).encode("utf-8", "replace").decode()
+    if not isinstance(value, int | float):
+        return None
+    if kind == "double":
+        return float(value)
+    return int(value) if abs(value) < 2**63 and value == int(value) else None
+
+
+class PartsWriter:
+    """The parts of one partition as files in a local folder, of jobs in the order of their ends."""
+
+    def __init__(self, folder: str) -> None:
+        self._tables = {table: _Table(table, folder) for table in TABLES}
+        self._first: int | None = None
+        self._last: int | None = None
+        self.jobs = 0
+
+    def add(self, jobs: Sequence[Job]) -> None:
+        """Some more jobs, that ended later."""
+        if not jobs:
+            return
+        self._first = jobs[0].end_s if self._first is None else self._first
+        self._last = jobs[-1].end_s
+        self.jobs += len(jobs)
+        for name, table in self._tables.items():
+            if name == "jobs":
+                table.add([job.values for job in jobs])
+            else:
+                table.add([row for job in jobs for row in job.children.get(name, ())])
+
+    def close(self) -> None:
+        """Write what is left; twice is once."""
+        for table in self._tables.values():
+            table.close()
+
+    def parts(self) -> dict[str, tuple[Part, str]]:
+        """By table what was written, and the path of the file; behind `close`."""
+        found = {}
+        for name, table in self._tables.items():
+            with open(table.path, "rb") as file:
+                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+                size = os.fstat(file.fileno()).st_size
+            part = Part(part_name(sha256), table.written, self._first, self._last, sha256, size)
+            found[name] = (part if table.written else part._replace(end_min_s=None, end_max_s=None), table.path)
+        return found
+
+
+def former_jobs(files: Mapping[str, Any], rows: Mapping[str, int], path: str) -> Iterator[list[Job]]:
+    """
+    The jobs of the parts of a partition, each a file that is open, some at a time.
+
+    ``rows``: how many each part is to have. Raises InputError, with the ``path`` of the manifest, when one is damaged.
+    """
+    end = [column.name for column in columns()["jobs"]].index("end_time")
+    try:
+        children = {name: _Beside(_rows(name, files[name], rows[name])) for name in TABLES if name != "jobs"}
+        jobs = _rows("jobs", files["jobs"], rows["jobs"])
+        while page := list(islice(jobs, _BATCH_ROWS)):
+            yield [
+                Job(
+                    values[end],
+                    values[0],
+                    values,
+                    {name: found for name, beside in children.items() if (found := beside.of(values[0]))},
+                )
+                for values in page
+            ]
+        for beside in children.values():
+            beside.refuse_more()
+    except (pa.ArrowException, OSError, ValueError, LookupError, TypeError) as error:
+        raise InputError(
+            f"{path}: a part that it names cannot be read ({str(error).splitlines()[0]}); jobs that were pruned are"
+            " in it alone: put it back, or remove the manifest to go on without them"
+        ) from error
+
+
+class _Beside:
+    """The rows of another table, which has them in the order of the jobs, too."""
+
+    def __init__(self, rows: Iterator[Values]) -> None:
+        self._groups = groupby(rows, itemgetter(0))
+        self._next: tuple[int, list[Values]] | None = None
+        self._step()
+
+    def _step(self) -> None:
+        group = next(self._groups, None)
+        self._next = None if group is None else (group[0], list(group[1]))
+
+    def refuse_more(self) -> None:
+        if self._next is not None:
+            raise ValueError(f"rows of record {self._next[0]}, which is in no part of jobs, or in another place there")
+
+    def of(self, record_id: int) -> list[Values]:
+        if self._next is None or self._next[0] != record_id:
+            return []
+        found = self._next[1]
+        self._step()
+        return found
+
+
+def _rows(table: str, file: Any, rows: int) -> Iterator[Values]:
+    names = [column.name for column in columns()[table]]
+    reader = pq.ParquetFile(file)
+    if reader.metadata.num_rows != rows:
+        raise ValueError(f"{reader.metadata.num_rows} rows in {table}, not {rows}")
+    there = set(reader.schema_arrow.names)
+    for batch in reader.iter_batches(batch_size=_BATCH_ROWS, columns=[name for name in names if name in there]):
+        # One that was written before a column was added has nothing in it.
+        lists = [batch.column(name).to_pylist() if name in there else [None] * batch.num_rows for name in names]
+        yield from zip(*lists, strict=True)

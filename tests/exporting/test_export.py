@@ -1,0 +1,568 @@
+"""Months of a CE in a dataset: what is in them, when they are written anew, and that nobody ever misreads them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import closing, nullcontext
+
+import conf_files
+import pytest
+import stored_jobs
+from control_directory import set_up
+
+pytest.importorskip("pyarrow", reason="the extra `parquet` is not installed")
+
+import pyarrow.parquet as pq
+
+from arcacct.cli import main
+from arcacct.conf.places import Places, places
+from arcacct.dataset.columns import UNIT, columns
+from arcacct.dataset.layout import MANIFESTS, TABLES, Partition, partition_of
+from arcacct.dataset.manifest import Manifest, parse
+from arcacct.db.opening import initialise, open_accounting, open_publishing, read_accounting, writing
+from arcacct.db.schema import begin_new_life, incarnation
+from arcacct.errors import StoreBusy, StoreError, UsageError
+from arcacct.exporting import export as exporting
+from arcacct.exporting.export import Exported, Wishes, export
+from arcacct.exporting.store import LocalStore, Store, open_store
+from arcacct.jobs import forgetting
+from arcacct.jobs.aar import Transfer
+from arcacct.jobs.prune import PruneWishes, prune
+from arcacct.jobs.pseudonyms import site_names
+from arcacct.jobs.writing import forget
+from arcacct.publishing.locks import exporter
+
+MAY_S, JUNE_S, JULY_S = 1_778_000_000, 1_781_000_000, 1_783_500_000
+"""Within May, June and July 2026."""
+WISHES = Wishes("SITE", "ce.example.org", "plain")
+
+
+class Site:
+    """An accounting database, and a dataset that it is exported into."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.here: Places = places(None, set_up(folder / "control"))
+        initialise(self.here)
+        self.con = open_accounting(self.here)
+        self.dataset = folder / "dataset"
+
+    def add(self, *jobs) -> None:
+        stored_jobs.add(self.con, self.here, *jobs)
+
+    def export(self, store: Store | None = None, **wishes: str) -> Exported:
+        with closing(read_accounting(self.here)) as con:
+            return export(self.here, con, store or LocalStore(str(self.dataset)), WISHES._replace(**wishes))
+
+    def prune(self, before: int) -> None:
+        with closing(open_publishing(self.here)) as publishing:
+            prune(self.here, self.con, publishing, PruneWishes(before, os.path.join(self.here.directory, "archive.db")))
+
+    def files(self) -> dict[str, tuple[int, int]]:
+        """Inode and time of change of every file of the dataset."""
+        found = [path for path in self.dataset.rglob("*") if path.is_file()]
+        return {str(path.relative_to(self.dataset)): (path.stat().st_ino, path.stat().st_mtime_ns) for path in found}
+
+    def manifest(self, month: int) -> pathlib.Path:
+        return self.dataset / Partition("SITE", 2026, month, "ce.example.org").manifest
+
+
+@pytest.fixture
+def site(tmp_path) -> Iterator[Site]:
+    """Two jobs of each of May, June and July, of three users."""
+    made = Site(tmp_path)
+    ends = (MAY_S, MAY_S + 10, JUNE_S, JUNE_S + 5, JULY_S, JULY_S + 99)
+    made.add(*(stored_jobs.job(number, end_s=end) for number, end in enumerate(ends, 1)))
+    yield made
+    made.con.close()
+
+
+def manifests(store: Store) -> list[Manifest]:
+    """Every manifest of a dataset, as a reader finds them."""
+    paths = [f"{MANIFESTS}/{path}" for path in sorted(store.files(MANIFESTS))]
+    found = [(path, partition) for path in paths if (partition := partition_of(path)) is not None]
+    return [parse(store.read(path) or b"", partition, path) for path, partition in found]
+
+
+def read(store: Store) -> dict[str, list[dict[str, object]]]:
+    """All rows of the dataset by table, of the parts that manifests name; each is what its manifest says."""
+    found: dict[str, list[dict[str, object]]] = {table: [] for table in TABLES}
+    for manifest in manifests(store):
+        for table, part in manifest.tables.items():
+            data = store.read(manifest.partition.part(table, part.file))
+            assert data is not None
+            assert (len(data), hashlib.sha256(data).hexdigest()) == (part.bytes, part.sha256)
+            with store.open(manifest.partition.part(table, part.file)) as file:
+                rows = pq.ParquetFile(file).read().to_pylist()
+            assert len(rows) == part.rows
+            if table == "jobs" and rows:
+                ends = [row["end_time"] for row in rows]
+                assert (ends, ends[0], ends[-1]) == (sorted(ends), part.end_min_s, part.end_max_s)
+            found[table] += rows
+    return found
+
+
+def names_of(site: Site) -> list[str]:
+    return [row["job_id"] for row in read(LocalStore(str(site.dataset)))["jobs"]]
+
+
+def ids(*numbers: int) -> list[str]:
+    return [f"STORED{number:06d}" for number in numbers]
+
+
+def test_a_dataset_has_what_the_views_have(site) -> None:
+    """Every value of every view, with its type and unit; a job that goes on is not in it."""
+    site.add(stored_jobs.job(7, status="in-progress"))
+    site.con.execute("INSERT INTO Clusters (ID, Name) VALUES (1, 'cluster')")
+    site.con.execute(
+        "INSERT INTO JobTelemetry (RecordID, ClusterID, JobID, Samples, GPUCount, GPUBusyS) VALUES (3, 1, 3, 1, 2, 1.5)"
+    )
+    site.con.execute(
+        "INSERT INTO SlurmRuns VALUES (1, 4, 'c', 2, 1, '2', 'COMPLETED', 1, 2, 3600, 0, 0, 8, 1, '', '', '', '',"
+        " '', '', '', '', 'cpu=8,gres/gpu=2,energy=7', NULL, NULL, NULL, NULL)"
+    )
+
+    done = site.export()
+    assert [partition.month for partition in done.written] == [5, 6, 7]
+    assert (done.jobs, done.unchanged, done.problems) == (6, 0, ())
+    store = LocalStore(str(site.dataset))
+    rows = read(store)
+    views = {
+        "jobs": "v1_jobs",
+        "events": "v1_job_events",
+        "transfers": "v1_transfers",
+        "attributes": "v1_job_attributes",
+    }
+    for table, view in views.items():
+        listed = ", ".join(f"{view}.{column.name}" for column in columns()[table][1:])
+        expected = site.con.execute(
+            f"SELECT RecordID, {listed} FROM {view} JOIN AAR ON JobID = {view}.job_id WHERE EndTime > 0"
+        ).fetchall()
+        assert sorted(map(repr, expected)) == sorted(repr(tuple(row.values())) for row in rows[table])
+    assert [
+        (row["record_id"], row["cluster"], row["gpu_count"], row["gpu_busy_s"]) for row in rows["accelerators"]
+    ] == [(3, "cluster", 2, 1.5)]
+    manifest = manifests(store)[0]
+    with store.open(manifest.partition.part("jobs", manifest.tables["jobs"].file)) as file:
+        schema = pq.read_schema(file)
+    assert (str(schema.field("memory_kib").type), schema.field("memory_kib").metadata[UNIT]) == ("int64", b"KiB")
+    assert (manifest.life, manifest.finished_log_seq, manifest.names) == (incarnation(site.con), 6, "plain")
+
+
+def test_repeating_it_changes_nothing(site) -> None:
+    """No file is written, replaced or removed, whoever repeats it, also after a job that only began."""
+    site.export()
+    before = site.files()
+
+    assert site.export() == Exported((), 0, 0, 3, ())
+    assert site.files() == before
+    site.add(stored_jobs.job(7, status="in-progress"))
+    assert site.export().written == ()
+    (site.dataset / "exports/v1/site=SITE/ce=ce.example.org.json").unlink()
+    assert site.export().written == ()
+    after = site.files()
+    assert {path: after[path] for path in before if path.startswith(TABLES)} == {
+        path: before[path] for path in before if path.startswith(TABLES)
+    }
+    assert [path for path in before if path.startswith("manifests") and after[path] != before[path]] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "months"),
+    [
+        pytest.param(lambda site: site.add(stored_jobs.job(9, end_s=JUNE_S + 1)), [6], id="a job more"),
+        pytest.param(
+            lambda site: site.con.execute(f"UPDATE AAR SET EndTime = {JULY_S} WHERE RecordID = 1"),
+            [5, 7],
+            id="another end",
+        ),
+        pytest.param(
+            lambda site: site.con.execute("UPDATE JobExtraInfo SET InfoValue = 'x' WHERE RecordID = 3"),
+            [6],
+            id="a child",
+        ),
+        pytest.param(
+            lambda site: site.con.execute("INSERT INTO JobEvents VALUES (5, 'DELETED', '2026-07-30 00:00:00')"),
+            [7],
+            id="a late event",
+        ),
+        pytest.param(lambda site: forget(site.con, [1]), [5], id="deleted"),
+        pytest.param(lambda site: forget(site.con, [1, 2]), [5], id="all of a month deleted"),
+        pytest.param(
+            lambda site: site.con.execute(
+                "INSERT INTO JobTelemetry (RecordID, ClusterID, JobID, Samples, GPUCount) VALUES (4, 1, 3, 1, 2)"
+            ),
+            [6],
+            id="telemetry",
+        ),
+    ],
+)
+def test_only_months_that_changed_are_written(site, change, months) -> None:
+    """Whatever changes, and the others keep their files; then the dataset is what a new one would be."""
+    site.con.execute("INSERT INTO Clusters (ID, Name) VALUES (1, 'cluster')")
+    site.export()
+    before = site.files()
+    with writing(site.con, site.here):
+        change(site)
+
+    assert [partition.month for partition in site.export().written] == months
+    after = site.files()
+    others = [
+        path for path in before if path.startswith(TABLES) and not any(f"={month:02d}/" in path for month in months)
+    ]
+    assert {path: after[path] for path in others} == {path: before[path] for path in others}
+    anew = LocalStore(str(site.dataset) + "-anew")
+    site.export(anew)
+    assert read(LocalStore(str(site.dataset))) == read(anew)
+    assert site.export().written == ()
+
+
+def test_parts_stay_for_a_generation(site) -> None:
+    """Who began with the manifest of before can read on; with the next change its parts go."""
+    site.export()
+    store = LocalStore(str(site.dataset))
+    part = manifests(store)[0].partition.folder("jobs")
+    generations = [set(store.files(part))]
+    for number in (11, 12):
+        site.add(stored_jobs.job(number, end_s=MAY_S))
+        site.export()
+        generations.append(set(store.files(part)))
+
+    assert [len(files) for files in generations] == [1, 2, 2]
+    assert generations[0] < generations[1]
+    assert not generations[0] & generations[2]
+
+
+def test_pruned_jobs_stay_and_deleted_ones_go(site) -> None:
+    """A month that is half in the archive has all its jobs with their children, in order, whatever changes in it."""
+    site.export()
+    before = read(LocalStore(str(site.dataset)))
+    site.prune(JUNE_S + 5)
+
+    assert site.con.execute("SELECT count(*) FROM AAR").fetchone() == (3,)
+    site.export()
+    assert read(LocalStore(str(site.dataset))) == before
+    assert site.export().written == ()
+    site.add(stored_jobs.job(13, end_s=JUNE_S + 2))
+    with writing(site.con, site.here):
+        forget(site.con, [4])
+    assert [partition.month for partition in site.export().written] == [6]
+    assert names_of(site) == ids(1, 2, 3, 13, 5, 6)
+    children = read(LocalStore(str(site.dataset)))["attributes"]
+    assert [row["value"] for row in children if row["name"] == "jobname"] == [f"job {n}" for n in (1, 2, 3, 13, 5, 6)]
+
+
+def test_names_hashed_and_withheld(site) -> None:
+    """Nothing that names a user is in any file: hashed the same user is the same, with the key of the site."""
+    moved = Transfer("https://me:pw@se.example.org/user/User%201/f?x=1", 1, MAY_S - 9, MAY_S - 8, "output")
+    site.add(stored_jobs.job(1, end_s=MAY_S)._replace(transfers=(moved,)))
+    site.export()
+    users = [row["user_dn"] for row in read(LocalStore(str(site.dataset)))["jobs"]]
+    names = site_names(site.here)
+
+    assert len(site.export(names="hashed").written) == 3
+    rows = read(LocalStore(str(site.dataset)))
+    assert [row["user_dn"] for row in rows["jobs"]] == [names.of(user) for user in users]
+    assert {row["url"] for row in rows["transfers"]} == {"https://se.example.org"}
+    assert {row["value"] for row in rows["attributes"] if row["name"] == "mainfqan"} == {"/atlas/Role=production"}
+    assert not any(word in repr(rows) for word in ("User", "job 1", "me:pw"))
+    assert len(site.export(names="withheld").written) == 3
+    rows = read(LocalStore(str(site.dataset)))
+    assert not any(word in repr(rows) for word in ("User", "pseudonym", "job 1"))
+    assert [row["vo"] for row in rows["jobs"]] == ["atlas"] * 6
+    site.export()
+    assert [row["user_dn"] for row in read(LocalStore(str(site.dataset)))["jobs"]] == users
+
+
+def test_forgotten_names_are_forgotten_in_the_dataset(site) -> None:
+    """Though the log says nothing of it, and also of jobs that are in an archive."""
+    site.export()
+    site.prune(MAY_S + 5)
+    with closing(open_publishing(site.here)) as publishing:
+        forgetting.forget(site.here, site.con, publishing, forgetting.Scope(1_780_272_000), alone=nullcontext)
+
+    assert [partition.month for partition in site.export().written] == [5]
+    users = [row["user_dn"] for row in read(LocalStore(str(site.dataset)))["jobs"]]
+    assert [user.startswith("pseudonym-") for user in users] == [True, True, False, False, False, False]
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class Dying(LocalStore):
+    """Ends at the n-th change of the dataset: before it, in the middle of a file, or right after it."""
+
+    def __init__(self, root: str, changes: int) -> None:
+        super().__init__(root)
+        self._left = changes
+
+    def _step(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise Killed
+
+    def put(self, path, file) -> None:
+        self._step()
+        if self._left == 0:
+            # What a kill in the middle leaves: half of it under another name.
+            whole = pathlib.Path(self._root, path)
+            half = whole.with_name(f".new-0123456789abcdef-{whole.name}")
+            half.parent.mkdir(parents=True, exist_ok=True)
+            half.write_bytes(file.read()[:50])
+            raise Killed
+        super().put(path, file)
+
+    def remove(self, path) -> None:
+        self._step()
+        super().remove(path)
+
+
+def test_an_export_killed_anywhere_is_never_misread(site, tmp_path) -> None:
+    """After each of its steps every month is as it was or as it is, and the next export makes all of it right."""
+    site.export()
+    store = LocalStore(str(site.dataset))
+    old = {manifest.partition: manifest.tables["jobs"] for manifest in manifests(store)}
+    with writing(site.con, site.here):
+        site.con.execute(f"UPDATE AAR SET EndTime = {JUNE_S + 1} WHERE RecordID = 1")
+    site.add(stored_jobs.job(8, end_s=JULY_S + 5))
+    start = tmp_path / "start"
+    shutil.copytree(site.dataset, start)
+    site.export()
+    new = {manifest.partition: manifest.tables["jobs"] for manifest in manifests(store)}
+    expected = read(store)
+    assert all(new[partition] != part for partition, part in old.items())
+
+    for changes in range(1, 1000):
+        shutil.rmtree(site.dataset)
+        shutil.copytree(start, site.dataset)
+        try:
+            site.export(Dying(str(site.dataset), changes))
+        except Killed:
+            read(store)
+            found = {manifest.partition: manifest.tables["jobs"] for manifest in manifests(store)}
+            assert all(part in (old[partition], new[partition]) for partition, part in found.items())
+            site.export()
+            assert read(store) == expected
+            assert not [path for path in store.files(MANIFESTS) if ".new-" in path]
+        else:
+            break
+    assert changes > 15
+
+
+def test_a_process_that_is_killed_leaves_a_dataset_to_go_on_with(site) -> None:
+    """By SIGKILL, as the kernel does it, once the first manifest is there."""
+    code = """
+        import os, signal, sys
+        from contextlib import closing
+        from arcacct.conf.places import places
+        from arcacct.db.opening import open_accounting
+        from arcacct.exporting.export import Wishes, export
+        from arcacct.exporting.store import LocalStore
+        class Killed(LocalStore):
+            def put(self, path, file):
+                super().put(path, file)
+                if path.startswith("manifests"):
+                    os.kill(os.getpid(), signal.SIGKILL)
+        here = places(None, sys.argv[1])
+        with closing(open_accounting(here)) as con:
+            export(here, con, Killed(sys.argv[2]), Wishes("SITE", "ce.example.org", "plain"))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code), site.here.controldir, str(site.dataset)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert names_of(site) == ids(1, 2)
+    assert len(site.export().written) == 2
+    assert names_of(site) == ids(1, 2, 3, 4, 5, 6)
+
+
+def damaged_by(change):
+    """What happens to one file."""
+
+    def damage(site: Site) -> None:
+        manifest = site.manifest(6)
+        whole = json.loads(manifest.read_text())
+        part = site.dataset / Partition("SITE", 2026, 6, "ce.example.org").part("jobs", whole["tables"]["jobs"]["file"])
+        change(manifest, part, whole)
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        pytest.param(
+            damaged_by(lambda manifest, _part, whole: manifest.write_text(json.dumps(whole | {"dataset_version": 9}))),
+            "version 9 of the dataset",
+            id="version",
+        ),
+        pytest.param(
+            damaged_by(lambda manifest, _part, whole: manifest.write_text(json.dumps(whole | {"life": "other"}))),
+            "written from another accounting database",
+            id="another CE of this name",
+        ),
+        pytest.param(damaged_by(lambda manifest, _part, _whole: manifest.write_bytes(b"")), "cut off", id="manifest"),
+        pytest.param(damaged_by(lambda _manifest, part, _whole: part.unlink()), "is missing", id="no part"),
+        pytest.param(
+            damaged_by(lambda _manifest, part, _whole: part.write_bytes(b"PAR1")), "has 4 bytes", id="half a part"
+        ),
+    ],
+)
+def test_what_disagrees_is_named_and_the_rest_goes_on(site, damage, message) -> None:
+    """It stays as it is; the other months are exported, and without the manifest the month is written anew."""
+    site.export()
+    damage(site)
+    site.add(stored_jobs.job(9, end_s=JULY_S))
+    before = site.manifest(6).read_bytes()
+
+    done = site.export()
+    assert [partition.month for partition in done.written] == [7]
+    assert len(done.problems) == 1
+    assert message in done.problems[0]
+    assert site.export().problems == done.problems
+    assert site.manifest(6).read_bytes() == before
+    site.manifest(6).unlink()
+    assert site.export().problems == ()
+    assert names_of(site) == ids(1, 2, 3, 4, 5, 9, 6)
+
+
+def test_a_part_with_pruned_jobs_that_is_damaged_is_not_replaced(site) -> None:
+    """It has jobs that are nowhere else in reach: the month stays, and is named."""
+    site.export()
+    site.prune(JUNE_S + 1)
+    manifest = manifests(LocalStore(str(site.dataset)))[1]
+    part = site.dataset / manifest.partition.part("events", manifest.tables["events"].file)
+    part.write_bytes(b"x" * manifest.tables["events"].bytes)
+
+    done = site.export()
+    assert len(done.problems) == 1
+    assert "jobs that were pruned are in it alone" in done.problems[0]
+    assert json.loads(site.manifest(6).read_text())["tables"]["jobs"]["rows"] == 2
+
+
+def test_a_database_that_was_restored_goes_on(site) -> None:
+    """Its life is another one, of the same line: nothing is foreign, and jobs that came back are there once."""
+    site.export()
+    with writing(site.con, site.here):
+        begin_new_life(site.con)
+
+    done = site.export()
+    assert done.problems == ()
+    assert names_of(site) == ids(1, 2, 3, 4, 5, 6)
+    assert {manifest.life for manifest in manifests(LocalStore(str(site.dataset)))} == {incarnation(site.con)}
+
+
+def test_values_of_other_types_do_not_end_it(site) -> None:
+    """SQLite keeps whatever it is given; what is no number there is NULL in a column of numbers."""
+    with writing(site.con, site.here):
+        site.con.execute("UPDATE AAR SET UsedMemory = 'much', NodeCount = 1.5, CPUCount = 8.0 WHERE RecordID = 1")
+        site.con.execute("UPDATE JobExtraInfo SET InfoValue = x'ff41' WHERE RecordID = 1 AND InfoKey = 'jobname'")
+
+    site.export()
+    row = read(LocalStore(str(site.dataset)))["jobs"][0]
+    assert [row[name] for name in ("memory_kib", "node_count", "core_count")] == [None, None, 8]
+    assert row["job_name"].endswith("A")
+
+
+def test_one_export_at_a_time(site) -> None:
+    """A second one is told so, and that nothing is lost (75)."""
+    with exporter(site.here), pytest.raises(StoreBusy, match="another arcacct exports"):
+        site.export()
+
+
+def test_a_month_that_loses_a_job_meanwhile_is_read_again(site, monkeypatch) -> None:
+    """A job that moves within a month while it is read would be in it twice, or not at all."""
+    read_pages = exporting.pages
+    moves = iter([JUNE_S + 7])
+
+    def pages(con, partition):
+        yield from read_pages(con, partition)
+        for end in moves:
+            with writing(site.con, site.here):
+                site.con.execute("UPDATE AAR SET EndTime = ? WHERE RecordID = 2", (end,))
+
+    monkeypatch.setattr(exporting, "pages", pages)
+    site.export()
+    assert names_of(site) == ids(1, 3, 4, 2, 5, 6)
+
+
+def test_into_memory(site) -> None:
+    """Any file system of fsspec will do."""
+    pytest.importorskip("fsspec", reason="the extra `parquet` is not installed")
+    url = f"memory://{site.here.controldir}"
+    site.export(open_store(url))
+    site.add(stored_jobs.job(9, end_s=JUNE_S + 1))
+    assert [partition.month for partition in site.export(open_store(url)).written] == [6]
+
+    assert [row["job_id"] for row in read(open_store(url))["jobs"]] == ids(1, 2, 3, 9, 4, 5, 6)
+    assert site.export(open_store(url)).written == ()
+
+
+def test_into_s3(site, monkeypatch) -> None:
+    """A bucket is a place as any other, and the keys stay in the environment."""
+    moto = pytest.importorskip("moto.server", reason="moto is not installed")
+    boto3 = pytest.importorskip("boto3", reason="moto is not installed")
+    server = moto.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        settings = {
+            "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "very secret", "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }  # fmt: skip
+        for name, value in settings.items():
+            monkeypatch.setenv(name, value)
+        endpoint = f"http://{host}:{port}"
+        boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket="accounting")
+        url = f"s3://accounting/wlcg?scheme=http&endpoint_override={host}:{port}"
+
+        assert len(site.export(open_store(url)).written) == 3
+        site.add(stored_jobs.job(9, end_s=JUNE_S + 1))
+        assert [partition.month for partition in site.export(open_store(url)).written] == [6]
+        assert [row["job_id"] for row in read(open_store(url))["jobs"]] == ids(1, 2, 3, 9, 4, 5, 6)
+        with pytest.raises(StoreError, match="s3://nowhere/wlcg/manifests"):
+            site.export(open_store(url.replace("accounting", "nowhere")))
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("url", ["s3://key:secret@bucket/x", "s3://bucket/x?secret_key=secret"])
+def test_no_secret_in_a_url(url) -> None:
+    """Every user of the host sees what programs are called with."""
+    with pytest.raises(UsageError) as error:
+        open_store(url)
+    assert "secret" not in str(error.value).replace("AWS_SECRET", "")
+
+
+def test_the_command(site, tmp_path, capsys) -> None:
+    """Site and CE are those of the configuration; what cannot be exported is told on stderr, with 65."""
+    conf = conf_files.write(tmp_path, conf_files.DIRECTORY)
+
+    def run(*words: str) -> tuple[object, str, str]:
+        with pytest.raises(SystemExit) as raised:
+            main(["--config", conf, "export", *words, str(site.dataset)])
+        return raised.value.code, *capsys.readouterr()
+
+    code, out, _err = run()
+    assert (code, out.split(",")[:2]) == (0, ["3 months of ce.example.org written", " 6 jobs"])
+    assert run()[:2] == (0, "nothing to write: 3 months of ce.example.org unchanged\n")
+    assert (site.dataset / "jobs/v1/site=EXAMPLE-SITE/year=2026/month=05/ce=ce.example.org").is_dir()
+    (site.dataset / "manifests/v1/site=EXAMPLE-SITE/year=2026/month=05/ce=ce.example.org.json").write_text("{")
+    code, out, err = run()
+    assert (code, "2 months" in out, err.count("\n")) == (65, True, 1)
+    assert "month=05" in err
+    assert run("--site", "../x")[0] == 65
+    conf_files.write(tmp_path, "")
+    code, _out, err = run()
+    assert (code, "--site" in err) == (64, True)
