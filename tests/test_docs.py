@@ -41,7 +41,17 @@ START = ("venv/bin/arcacct demo", "venv/bin/pytest")
 _BLOCKS = re.MULTILINE | re.DOTALL
 SERVICES = tuple(
     f"arcacct-{name}"
-    for name in ("publish", "sweep", "metrics", "backup", "check", "prune", "import-slurm", "import-gridengine")
+    for name in (
+        "publish",
+        "sweep",
+        "metrics",
+        "backup",
+        "snapshot",
+        "check",
+        "prune",
+        "import-slurm",
+        "import-gridengine",
+    )
 )
 
 
