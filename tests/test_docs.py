@@ -46,6 +46,7 @@ SERVICES = tuple(
         "sweep",
         "metrics",
         "backup",
+        "snapshot",
         "check",
         "prune",
         "export",

@@ -38,6 +38,9 @@ OK, WARNING, CRITICAL, UNKNOWN = range(4)
 WORDS = ("ok", "WARNING", "CRITICAL", "UNKNOWN")
 _CLOCK_TOLERANCE_S = 300
 _FEW_FILES = 1000
+_SNAPSHOT_S = 2 * DAY_S
+"""A copy for readers that is older is not what its readers take it for."""
+_SNAPSHOT = "run `arcacct db snapshot DIR` by its timer, or remove it"
 
 
 class Limit(NamedTuple):
@@ -402,6 +405,15 @@ def _care_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
         text = f"last one {_ago(found.now, last.at_s)}"
         todo = "" if last.is_well else " found damage: see `arcacct db check`, and `arcacct db restore FILE`"
         yield Check("check", OK if last.is_well else CRITICAL, text + todo)
+    last = found.care.get(care.SNAPSHOT)
+    # Who does not want any more of them removes them.
+    if found.recorded is not None and last is not None and os.path.exists(last.path):
+        text = f"last one {_ago(found.now, last.at_s)}"
+        if last.life != found.recorded.life:
+            yield Check("snapshot", WARNING, f"{text}, of the database before it was restored: {_SNAPSHOT}")
+        else:
+            is_old = found.now - last.at_s >= _SNAPSHOT_S
+            yield Check("snapshot", WARNING if is_old else OK, f"{text}: {_SNAPSHOT}" if is_old else text)
 
 
 def _publishing_checks(found: Publishing) -> Iterator[Check]:

@@ -59,6 +59,8 @@ class Recorded(NamedTuple):
     """Of jobs of the last day, and how many of them sweeps found."""
     left: Spooled | None
     """What the last sweep left in the spools."""
+    life: str
+    """The incarnation of the database."""
 
 
 class Waiting(NamedTuple):
@@ -168,6 +170,7 @@ def recorded(con: Connection) -> Recorded:
         schema.created(con),
         of_last_day(con, int(time.time())),
         remembered(con),
+        schema.incarnation(con),
     )
 
 

@@ -192,6 +192,28 @@ def backup(ctx: click.Context, directory: str | None) -> None:
 
 
 @db.command(
+    short_help="Copy both databases for readers, in the place of the last copies.",
+    epilog=examples("arcacct db snapshot /var/lib/arcacct-snapshot"),
+)
+@click.argument("directory", metavar="DIR")
+@click.pass_context
+def snapshot(ctx: click.Context, directory: str) -> None:
+    """
+    Copy both databases into DIR for readers, in the place of the copies that are there.
+
+    DIR/accounting.db and DIR/publishing.db are whole, checked, of one moment, read-only, and for the group of
+    read_group=. They have no WAL: who may read them needs nothing beside them. Who has the former ones open keeps them.
+    They are no backup.
+    """
+    from arcacct.db.snapshot import snapshots  # noqa: PLC0415  psutil is slow to import
+
+    here = _site(places_of(ctx))
+    with at_work("copying"):
+        for copy in snapshots(here, directory):
+            say(f"{copy.path}: {copy.size_bytes:,} bytes")
+
+
+@db.command(
     short_help="Replace the database by a backup.",
     epilog=examples("arcacct db restore /var/backups/arcacct/accounting.db"),
 )

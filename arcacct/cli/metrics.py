@@ -56,7 +56,7 @@ HELP: dict[str, tuple[str, tuple[str, ...]]] = {
         "Jobs of A-REX that ended within the last day, by who told of their end: callout or sweep",
         ("told_by",),
     ),
-    "arcacct_last_care_timestamp_seconds": ("Last backup, check and prune of the databases", ("kind",)),
+    "arcacct_last_care_timestamp_seconds": ("Last backup, check, prune and snapshot of the databases", ("kind",)),
     "arcacct_check_found_damage": ("1: the last `arcacct db check` found something wrong", ()),
     "arcacct_database_free_bytes": ("Room on the disk of the databases", ()),
     "arcacct_target_last_success_timestamp_seconds": ("Last run of a target without error", ("target",)),

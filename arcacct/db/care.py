@@ -1,8 +1,9 @@
 """
-When the databases were last cared for: backed up, checked, pruned.
+When the databases were last cared for: backed up, checked, pruned, copied for readers.
 
-A small file beside them, `care.json`, by what was done: when it ended (UTC seconds), and whether all was well. It is no
-part of the databases: a check changes nothing in them, and one that is put back must not say that it was checked.
+A small file beside them, `care.json`, by what was done: when it ended (UTC seconds), and whether all was well; of a
+copy for readers also the life of the database, and where it is. It is no part of the databases: a check changes nothing
+in them, and one that is put back must not say that it was checked.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from arcacct.conf.places import Places
 from arcacct.errors import InputError
 from arcacct.files.foreign import open_directory
 
-BACKUP, CHECK, PRUNE = KINDS = ("backup", "check", "prune")
+BACKUP, CHECK, PRUNE, SNAPSHOT = KINDS = ("backup", "check", "prune", "snapshot")
 _FILE = "care.json"
 
 
@@ -26,11 +27,16 @@ class Done(NamedTuple):
 
     at_s: int
     is_well: bool
+    life: str = ""
+    """The incarnation of the database that was copied."""
+    path: str = ""
+    """The copy."""
 
 
-def remember(here: Places, kind: str, *, is_well: bool = True) -> None:
+def remember(here: Places, kind: str, *, is_well: bool = True, life: str = "", path: str = "") -> None:
     """What was done now; by who may only read the databases nothing is remembered."""
-    found = {name: list(done) for name, done in remembered(here).items()} | {kind: [int(time.time()), is_well]}
+    done = Done(int(time.time()), is_well, life, path)
+    found = {name: [one for one in care if one != ""] for name, care in (remembered(here) | {kind: done}).items()}
     # Whoever gets into the directory may know it.
     with suppress(OSError, InputError), open_directory(here.directory) as folder:
         folder.replace(_FILE, f"{json.dumps(found)}\n".encode(), 0o644)
@@ -41,5 +47,9 @@ def remembered(here: Places) -> dict[str, Done]:
     with suppress(OSError, ValueError, TypeError, AttributeError):
         with open(os.path.join(here.directory, _FILE), encoding="utf-8") as file:
             found = json.load(file)
-        return {kind: Done(int(found[kind][0]), bool(found[kind][1])) for kind in KINDS if kind in found}
+        return {
+            kind: Done(int(found[kind][0]), bool(found[kind][1]), *map(str, found[kind][2:4]))
+            for kind in KINDS
+            if kind in found
+        }
     return {}

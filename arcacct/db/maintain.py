@@ -27,6 +27,7 @@ from arcacct.db.own_schema import require_own_schema
 from arcacct.db.schema import (
     ACCOUNTING,
     PUBLISHING,
+    SNAPSHOT,
     DatabaseKind,
     backup,
     begin_new_life,
@@ -234,6 +235,8 @@ def _kind_of(source: str, here: Places) -> DatabaseKind:
         require_own_schema(con, source, kind, exactly=True)
         if noted(con, ARCHIVE_MARK) is not None:
             raise SchemaError(f"{source}: an archive of pruned jobs, no backup; queries can attach it")
+        if noted(con, SNAPSHOT) is not None:
+            raise SchemaError(f"{source}: a snapshot for readers, no backup; take one that `arcacct db backup` made")
     return kind
 
 

@@ -35,6 +35,8 @@ PUBLISHING = DatabaseKind("publishing", PUBLISHING_SCHEMA)
 _CREATED, _LIFE = "ARCACCT_CREATED", "ARCACCT_INCARNATION"
 _FORMER, _LIFE_SEQ = "ARCACCT_FORMER_INCARNATIONS", "ARCACCT_LIFE_SEQ"
 """Keys of DBConfig: the lives before this one, with blanks between; where this one begins."""
+SNAPSHOT = "ARCACCT_SNAPSHOT"
+"""In a copy for readers: when it was taken, UTC seconds; two of the same second belong together."""
 
 
 def scripts(kind: DatabaseKind) -> list[tuple[int, str]]:
@@ -81,7 +83,7 @@ def ensure(path: str, kind: DatabaseKind, *, read_group: str | None = None, may_
 def _make_file(path: str, read_group: str | None) -> None:
     if os.path.exists(path):
         return
-    _group_id(read_group)
+    group_id(read_group)
     try:
         private_directory(os.path.dirname(path))
         # SQLite would give it the mode that the umask leaves: too open or too closed.
@@ -113,7 +115,7 @@ def open_to_group(path: str, read_group: str | None) -> None:
     A directory that is its owner's alone (0700) becomes the group's to enter (0750); any other was not made by us
     and stays as it is. Raises ConfigError for an unknown group, StoreError when the file system refuses.
     """
-    group = _group_id(read_group)
+    group = group_id(read_group)
     directory = os.path.dirname(path)
     try:
         for file in filter(os.path.exists, (path, path + "-wal", path + "-shm")):
@@ -127,7 +129,8 @@ def open_to_group(path: str, read_group: str | None) -> None:
         raise StoreError(f"{path}: cannot set who may read it (read_group={read_group}): {error.strerror}") from error
 
 
-def _group_id(read_group: str | None) -> int | None:
+def group_id(read_group: str | None) -> int | None:
+    """The number of a group of this host; ``None`` for none. Raises ConfigError for one that it does not have."""
     try:
         return None if read_group is None else grp.getgrnam(read_group).gr_gid
     except KeyError:

@@ -344,6 +344,25 @@ def test_a_disk_that_is_full(site) -> None:
     assert "arcacct.prom: cannot be written: No space left on device" in told
 
 
+def test_snapshots(site) -> None:
+    """Readers have an old copy, or one from before a restore: a warning, unless there is none any more."""
+    folder = site.conf.parent / "snapshot"
+    assert arcacct("--config", site.conf, "db", "snapshot", folder).returncode == 0
+    assert site.metrics()["arcacct_last_care_timestamp_seconds", "snapshot"] > time.time() - 600
+
+    examined = _examined(site)
+    last = examined.care["snapshot"]
+    for done, severity in (
+        (last, health.OK),
+        (last._replace(at_s=examined.now - 3 * DAY_S), health.WARNING),
+        (last._replace(life="another"), health.WARNING),
+    ):
+        checks = health.judge(examined._replace(care={"snapshot": done}), health.Thresholds())
+        assert [check.severity for check in checks if check.subject == "snapshot"] == [severity]
+    shutil.rmtree(folder)
+    assert "snapshot" not in {check.subject for check in health.judge(_examined(site), health.Thresholds())}
+
+
 def test_backups_and_checks(site) -> None:
     """A database that is old and has no backup is a warning; one that a check found damaged stays critical."""
     assert arcacct("--config", site.conf, "db", "backup", site.conf.parent / "backups").returncode == 0

@@ -50,6 +50,7 @@ ASKED = {
         "db upgrade",
         "db optimize --shrink",
         "db backup {safe}",
+        "db snapshot {safe}",
         "db prune --before 2026-06-01 --yes",
         "db benchmark --from 2026-05 --to 2026-06 --as HEPSPEC:1.0 --yes",
         "db move {new} --yes",

@@ -14,12 +14,13 @@ import sys
 from contextlib import closing
 
 import pytest
+import sql_contract
 from arex_corpus import arex_database
 from control_directory import set_up
 from other_users import acting_as
 
 from arcacct.conf.places import places
-from arcacct.db import schema
+from arcacct.db import integrity, schema
 from arcacct.db.connect import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, open_database, open_for_reading, uri
 from arcacct.db.opening import initialise, leave_open, open_accounting, open_publishing
 from arcacct.db.schema import ACCOUNTING, PUBLISHING, ensure, incarnation, scripts
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 BOTH = pytest.mark.parametrize("kind", [ACCOUNTING, PUBLISHING], ids=["accounting", "publishing"])
 
+RELEASED = pathlib.Path(__file__).parent.parent / "data" / "released"
 ALL = [number for number, _path in scripts(ACCOUNTING)]
 NEXT = ACCOUNTING_SCHEMA + 1
 
@@ -224,6 +226,33 @@ def test_an_older_database_goes_forward_after_a_backup(tmp_path: pathlib.Path) -
         assert con.execute("SELECT count(*) FROM sqlite_master WHERE name = 'FinishedLog'").fetchone() == (0,)
     with closing(open_database(path, ACCOUNTING_SCHEMA)) as con:
         assert con.execute("SELECT Name FROM Users").fetchall() == [("/CN=Ada",)]
+
+
+@pytest.mark.parametrize("release", sorted(os.listdir(RELEASED)))
+def test_the_views_of_a_released_database_show_what_they_did(tmp_path: pathlib.Path, release: str) -> None:
+    """Taken forward its views are those of a new one, with a type for each column, and show the same values."""
+    path = str(tmp_path / "x.db")
+    with closing(sqlite3.connect(path)) as con:
+        con.executescript((RELEASED / release / "accounting.sql").read_text())
+        before = {view: _rows(con, view) for (view,) in con.execute(_VIEWS).fetchall()}
+
+    assert ensure(path, ACCOUNTING)[-1] == ACCOUNTING_SCHEMA
+
+    assert len(before["v1_jobs"]) > 1
+    with closing(open_database(path, ACCOUNTING_SCHEMA)) as con:
+        assert integrity.schema(con, ACCOUNTING) == []
+        after = {view: _rows(con, view) for view in before}
+        assert set(sql_contract.affinities(con, "v1_jobs").values()) == {"INT", "REAL", "TEXT"}
+    for view, rows in before.items():
+        # What a later version added to a view is behind what it had.
+        assert [row[: len(rows[0])] for row in after[view]] == rows, view
+
+
+_VIEWS = "SELECT name FROM sqlite_master WHERE type = 'view' AND name GLOB 'v1_*'"
+
+
+def _rows(con: sqlite3.Connection, view: str) -> list[tuple[object, ...]]:
+    return sorted(con.execute(f"SELECT * FROM {view}").fetchall(), key=repr)
 
 
 def test_a_script_that_fails_leaves_the_version_before(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pathlib
 import re
 import sqlite3
+import sys
 import tempfile
 from contextlib import closing
 from typing import NamedTuple
 
 import arex_corpus as corpus
 
-from arcacct.db.schema import ACCOUNTING, PUBLISHING, DatabaseKind, scripts
+from arcacct.db.schema import ACCOUNTING, PUBLISHING, DatabaseKind, in_memory, scripts
 
 _VIEW = re.compile(r"^CREATE VIEW (v1_\w+) AS$")
 _COLUMN = re.compile(r' AS "?(\w+)"?,? -- (.*)$')
@@ -64,6 +65,45 @@ def markdown() -> str:
     return "".join(parts)
 
 
+_DUCKDB = """\
+-- The views of {name}.db in DuckDB, with numbers as numbers: its sqlite extension gives all columns of a view as text.
+-- First: ATTACH '.../{name}.db' AS {name} (TYPE sqlite, READ_ONLY). The manual: "Other programs".
+--
+-- SQLite answers each view as a whole. To ask it for less, by its indexes:
+--   SELECT * FROM sqlite_query('{name}', 'SELECT ... FROM {view} WHERE ...')
+"""
+NUMBERS = {"INT": "BIGINT", "NUM": "DOUBLE", "REAL": "DOUBLE"}
+"""What DuckDB calls the affinities of numbers."""
+ETC = pathlib.Path(__file__).parent.parent.parent / "etc"
+DUCKDB_FILES = {"duckdb.sql": ACCOUNTING, "duckdb-ledger.sql": PUBLISHING}
+UNTYPED = {"is_neutralised": "INT"}
+"""Columns of which SQLite does not tell the affinity."""
+
+
+def affinities(con: sqlite3.Connection, view: str) -> dict[str, str]:
+    """The affinity of each column, whatever version of SQLite: a table that is made of the view has them."""
+    con.execute(f"CREATE TEMP TABLE Typed AS SELECT * FROM {view} LIMIT 0")
+    found = {row[1]: row[2] for row in con.execute("PRAGMA temp.table_info(Typed)")}
+    con.execute("DROP TABLE temp.Typed")
+    return found | {name: type_ for name, type_ in UNTYPED.items() if name in found}
+
+
+def duckdb_views(kind: DatabaseKind) -> str:
+    """The text of etc/duckdb*.sql: each view as SQLite has it, with the numbers as numbers."""
+    parts = [_DUCKDB.format(name=kind.folder, view=next(iter(documented(kind))))]
+    with closing(in_memory(kind)) as con:
+        for view in documented(kind):
+            casts = [
+                f'CAST("{name}" AS {NUMBERS[type_]}) AS "{name}"'
+                for name, type_ in affinities(con, view).items()
+                if type_ in NUMBERS
+            ]
+            shown = f"* REPLACE (\n  {f',{chr(10)}  '.join(casts)})" if casts else "*"
+            asked = f"sqlite_query('{kind.folder}', 'SELECT * FROM {view}')"
+            parts.append(f"CREATE OR REPLACE VIEW {view} AS SELECT {shown}\nFROM {asked};\n")
+    return "\n".join(parts)
+
+
 SHOWN = {"multicore": "mGsLDmZi", "staging": "GZaLDmgi"}
 ORDER = {
     "v1_jobs": "",
@@ -94,7 +134,11 @@ def real_values(con: sqlite3.Connection, view: str) -> dict[str, str]:
 
 
 def main() -> None:
-    """Print the contract as the views are now."""
+    """Print the contract as the views are now; with `duckdb` make the files of etc/ instead."""
+    if sys.argv[1:] == ["duckdb"]:
+        for name, kind in DUCKDB_FILES.items():
+            (ETC / name).write_text(duckdb_views(kind), encoding="utf-8")
+        return
     with tempfile.TemporaryDirectory() as folder:
         control = corpus.rebuild(pathlib.Path(folder, "control"))
         with closing(corpus.swept(control)) as con:

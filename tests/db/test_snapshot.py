@@ -1,0 +1,295 @@
+"""Copies for readers: whole, of one moment, exchanged at once, and nobody else's file is touched."""
+
+from __future__ import annotations
+
+import grp
+import os
+import re
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import time
+from contextlib import closing
+
+import pytest
+import stored_jobs
+from attackers import THEM, theirs
+from control_directory import set_up
+from full_disk import on_small_disk
+from other_users import public_dir
+
+from arcacct.conf.places import Places, places
+from arcacct.db import care, maintain
+from arcacct.db.opening import leave_open, open_accounting, open_publishing
+from arcacct.db.snapshot import snapshots
+from arcacct.errors import ArcacctError, InputError, SchemaError, StoreBusy, StoreError
+
+__all__ = ["public_dir"]
+
+NAMES = ["accounting.db", "publishing.db"]
+
+
+@pytest.fixture
+def here(tmp_path) -> Places:
+    """Three jobs in a database in use, and a ledger."""
+    found = places(None, set_up(tmp_path))
+    con = open_accounting(found)
+    for number in range(3):
+        stored_jobs.add(con, found, stored_jobs.job(number))
+    leave_open(con, found.database)
+    leave_open(open_publishing(found), found.publishing_database)
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path) -> str:
+    return str(tmp_path / "snapshot")
+
+
+def jobs(path: str, options: str = "mode=ro&immutable=1") -> int:
+    with closing(sqlite3.connect(f"file:{path}?{options}", uri=True)) as con:
+        return con.execute("SELECT count(*) FROM v1_jobs").fetchone()[0]
+
+
+def add(here: Places, number: int) -> None:
+    con = open_accounting(here)
+    stored_jobs.add(con, here, stored_jobs.job(number))
+    leave_open(con, here.database)
+
+
+def test_a_snapshot_needs_nothing_beside_it(here, folder) -> None:
+    """Both databases, also what is in the WAL alone; no WAL of their own, read-only, for their owner, of one second."""
+    assert os.path.getsize(f"{here.database}-wal") > 0
+
+    made = snapshots(here, folder)
+
+    assert [os.path.basename(one.path) for one in made] == sorted(os.listdir(folder)) == NAMES
+    marks = set()
+    for one in made:
+        assert one.size_bytes == os.path.getsize(one.path)
+        assert stat.S_IMODE(os.stat(one.path).st_mode) == 0o400
+        with closing(sqlite3.connect(f"file:{one.path}?mode=ro", uri=True)) as con:
+            assert con.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+            assert con.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+            marks |= set(con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = 'ARCACCT_SNAPSHOT'"))
+    assert len(marks) == 1
+    assert jobs(made[0].path) == jobs(made[0].path, "mode=ro") == 3
+    assert sorted(os.listdir(folder)) == NAMES
+    assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
+
+
+def test_who_has_the_last_one_open_keeps_it(here, folder) -> None:
+    """The exchange is a rename: a reader goes on in the old one, the next one gets the new."""
+    (made, _ledger) = snapshots(here, folder)
+    with closing(sqlite3.connect(f"file:{made.path}?mode=ro", uri=True)) as reader:
+        assert reader.execute("SELECT count(*) FROM AAR").fetchone() == (3,)
+        add(here, 3)
+        snapshots(here, folder)
+        assert reader.execute("SELECT count(*) FROM v1_jobs").fetchone() == (3,)
+        assert reader.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    assert jobs(made.path) == 4
+    assert sorted(os.listdir(folder)) == NAMES
+
+
+def test_a_snapshot_while_others_write(here, folder) -> None:
+    """Each is whole, every job with its children and its place in the log; the writer loses nothing."""
+    code = (
+        "import sys; sys.path[:0] = [sys.argv[2]]\n"
+        "import stored_jobs\n"
+        "from arcacct.conf.places import places\n"
+        "from arcacct.db.opening import open_accounting\n"
+        "here = places(None, sys.argv[1]); con = open_accounting(here); print('ready', flush=True)\n"
+        "for number in range(1000, 1200): stored_jobs.add(con, here, stored_jobs.job(number))\n"
+    )
+    support = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support")
+    with subprocess.Popen([sys.executable, "-c", code, here.controldir, support], stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        made = 0
+        while writer.poll() is None or not made:
+            (copy, _ledger) = snapshots(here, folder)
+            made += 1
+            with closing(sqlite3.connect(f"file:{copy.path}?mode=ro", uri=True)) as con:
+                found, logged = con.execute("SELECT count(*), (SELECT count(*) FROM FinishedLog) FROM AAR").fetchone()
+                extra = con.execute("SELECT count(*) FROM JobExtraInfo").fetchone()[0]
+            assert (logged, extra) == (found, 2 * found)
+    assert writer.returncode == 0
+    assert jobs(here.database, "mode=ro") == 203
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be several users")
+def test_the_group_reads_and_nobody_else(here, public_dir) -> None:
+    """The directory is made for read_group=, and so are the files; a member needs no -wal, nor any right to write."""
+    group = grp.getgrgid(THEM.pw_gid).gr_name
+    folder = public_dir / "snapshot"
+    made = snapshots(here._replace(read_group=group), str(folder))
+
+    assert [oct(os.stat(path).st_mode)[-4:] for path in (folder, *(one.path for one in made))] == [
+        "0750",
+        "0440",
+        "0440",
+    ]
+    code = "import sqlite3, sys; print(sqlite3.connect(f'file:{sys.argv[1]}?mode=ro', uri=True)"
+    code += ".execute('SELECT count(*) FROM v1_jobs').fetchone())"
+    done = subprocess.run(
+        [sys.executable, "-c", code, made[0].path], user=65534 - 1, group=THEM.pw_gid, extra_groups=[],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "(3,)\n"), done.stderr
+    others = subprocess.run(
+        [sys.executable, "-c", code, made[0].path], user=65534 - 1, group=65534 - 1, extra_groups=[],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "unable to open" in others.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be several users")
+def test_a_directory_of_another_user(here, public_dir) -> None:
+    """He could show the readers another database."""
+    place = theirs(public_dir / "snapshot")
+
+    with pytest.raises(StoreError, match=f"{place}: others than this user can exchange"):
+        snapshots(here, str(place))
+    assert os.listdir(place) == []
+
+
+def test_what_is_no_snapshot_is_not_replaced(here, tmp_path) -> None:
+    """The directory of the database itself, a backup under that name, any file, a link."""
+    before = os.stat(here.database)
+    with pytest.raises(StoreError, match="is the directory of the databases themselves"):
+        snapshots(here, here.directory)
+    assert os.path.samestat(os.stat(here.database), before)
+    (backup, _ledger) = maintain.backups(here, str(tmp_path / "backups"))
+    (tmp_path / "other").mkdir()
+    for make in (
+        lambda path: os.link(backup.path, path),
+        lambda path: open(path, "w").close(),
+        lambda path: os.symlink(backup.path, path),
+        os.mkdir,
+    ):
+        path = str(tmp_path / "other" / "accounting.db")
+        make(path)
+        with pytest.raises(StoreError, match=re.escape(f"{path}: is no snapshot")):
+            snapshots(here, str(tmp_path / "other"))
+        assert os.listdir(tmp_path / "other") == ["accounting.db"]
+        (os.rmdir if os.path.isdir(path) else os.unlink)(path)
+
+
+def test_a_full_disk_leaves_the_last_one(here, tmp_path) -> None:
+    """It says how much is needed, and the readers go on with what they have."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    code = (
+        "import os, shutil, sys; from arcacct.conf.places import places; from arcacct.db import snapshot\n"
+        "from arcacct.errors import StoreError\n"
+        "here = places(None, sys.argv[1])\n"
+        "for known in (True, False):\n"
+        "    if not known: shutil.disk_usage = lambda path: shutil._ntuple_diskusage(10**12, 0, 10**12)\n"
+        "    try: snapshot.snapshots(here, sys.argv[2])\n"
+        "    except StoreError as error: print(error, os.listdir(sys.argv[2]))"
+    )
+
+    known, unknown = on_small_disk(disk, 64, code, here.controldir, str(disk)).splitlines()
+
+    assert re.fullmatch(rf"{disk}: 0 MB are free and \d+ MB are needed; make room \[\]", known)
+    assert "failed" in unknown
+    assert unknown.endswith("[]")
+
+
+def test_killed_anywhere_the_last_one_is_whole(here, folder) -> None:
+    """Before every system call that makes, renames or removes a file; the next one clears what was left."""
+    code = (
+        "import os, signal, sys; from arcacct.conf.places import places; from arcacct.db import schema, snapshot\n"
+        "here = places(None, sys.argv[1]); left = int(sys.argv[3])\n"
+        "def audited(event, _values):\n"
+        "    global left\n"
+        "    if event in ('os.rename', 'os.remove', 'os.mkdir', 'os.rmdir', 'os.chmod', 'sqlite3.connect'):\n"
+        "        left -= 1\n"
+        "        if left < 0: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "sys.addaudithook(audited)\n"
+        "snapshot.snapshots(here, sys.argv[2])\n"
+    )
+    snapshots(here, folder)
+    wanted = {3}
+    for steps in range(1, 100, 3):
+        add(here, 100 + steps)
+        wanted.add(jobs(here.database, "mode=ro"))
+        done = subprocess.run([sys.executable, "-c", code, here.controldir, folder, str(steps)], check=False)
+        for name in NAMES:
+            with closing(sqlite3.connect(f"file:{folder}/{name}?mode=ro", uri=True)) as con:
+                assert con.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert jobs(f"{folder}/accounting.db") in wanted
+        if done.returncode == 0:
+            break
+        assert done.returncode == -signal.SIGKILL
+    assert steps > 9
+    assert done.returncode == 0
+    assert jobs(f"{folder}/accounting.db") == max(wanted)
+    assert sorted(os.listdir(folder)) == NAMES
+
+
+def test_two_at_once(here, folder) -> None:
+    """The second one waits for another day."""
+    snapshots(here, folder)
+    with subprocess.Popen(["flock", folder, "-c", "echo ready; exec sleep 60"], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(StoreBusy, match="another process makes a snapshot there"):
+            snapshots(here, folder)
+        other.kill()
+    assert len(snapshots(here, folder)) == 2
+
+
+def test_a_damaged_database_leaves_the_last_one(here, folder) -> None:
+    """A copy of damage is shown to nobody."""
+    (made, _ledger) = snapshots(here, folder)
+    with closing(sqlite3.connect(here.database)) as con:
+        con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    with open(here.database, "r+b") as file:
+        file.seek(8 * 4096)
+        file.write(b"\xff" * (os.path.getsize(here.database) - 8 * 4096))
+
+    with pytest.raises(StoreError, match=r"damaged|malformed"):
+        snapshots(here, folder)
+    assert jobs(made.path) == 3
+
+
+def test_a_snapshot_is_no_backup(here, folder) -> None:
+    """It is read-only, and one without a WAL that stands under a fixed name is gone tomorrow."""
+    (made, _ledger) = snapshots(here, folder)
+
+    with pytest.raises(SchemaError, match="a snapshot for readers, no backup"):
+        maintain.restore(here, made.path)
+
+
+def test_the_ledger_of_a_lost_life_goes(here, folder) -> None:
+    """What is shown belongs together: where there is no ledger any more, no old one is shown beside the new jobs."""
+    snapshots(here, folder)
+    for suffix in ("", "-wal", "-shm"):
+        os.unlink(f"{here.publishing_database}{suffix}")
+
+    assert [os.path.basename(one.path) for one in snapshots(here, folder)] == os.listdir(folder) == ["accounting.db"]
+
+
+def test_it_is_remembered_of_which_life_it_is(here, folder) -> None:
+    """When, where, and of which life; what was remembered before stays."""
+    maintain.backups(here, f"{folder}-backups")
+    snapshots(here, folder)
+
+    found = care.remembered(here)
+    with closing(sqlite3.connect(here.database)) as con:
+        (life,) = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = 'ARCACCT_INCARNATION'").fetchone()
+    assert found[care.SNAPSHOT][1:] == (True, life, f"{folder}/accounting.db")
+    assert abs(found[care.SNAPSHOT].at_s - time.time()) < 600
+    assert found[care.BACKUP][1:] == (True, "", "")
+
+
+def test_a_directory_that_cannot_be(here, tmp_path) -> None:
+    """One line that names it."""
+    (tmp_path / "file").write_text("")
+    for path in ("file", "file/below"):
+        with pytest.raises((StoreError, InputError), match=str(tmp_path / "file")) as found:
+            snapshots(here, str(tmp_path / path))
+        assert isinstance(found.value, ArcacctError)
