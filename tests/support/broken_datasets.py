@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import federation
-from fleet_files import WRITTEN_S, write_partition
+from written_partitions import WRITTEN_S, write_partition
 
 from arcacct.dataset.layout import Partition
 
@@ -30,9 +30,7 @@ class Broken(NamedTuple):
     make: Callable[[pathlib.Path], list[pathlib.Path]]
     """Writes below an empty folder; returns the datasets' directories, to be named in one command."""
     whole_jobs: int
-    """Jobs that nothing is wrong with, which are answered in any case: of two versions of a partition the later ones."""
-    is_wrong: bool = True
-    """Whether a reader has to complain; what is not finished yet is no fault."""
+    """Jobs that nothing is wrong with, answered in any case: of two versions of a partition the later ones."""
 
 
 def _both(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
@@ -148,5 +146,5 @@ BROKEN = (
     Broken("two CEs with one name", _one_name, JOBS),
     Broken("two CEs with one name in one directory", _one_name_and_directory, JOBS),
     Broken("overlapping exports", _overlapping, 2 * JOBS),
-    Broken("an export that is not finished", _unfinished, JOBS, is_wrong=False),
+    Broken("an export that is not finished", _unfinished, JOBS),
 )

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from fleet_files import write_partition
+from written_partitions import write_partition
 
 from arcacct.dataset.layout import Partition
 
