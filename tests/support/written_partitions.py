@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import pathlib
+import sqlite3
 from collections.abc import Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from twelve_questions import sqlite_views
 
 from arcacct.dataset.columns import DESCRIPTION, UNIT, columns
 from arcacct.dataset.layout import TABLES, Partition, part_name
@@ -44,6 +46,19 @@ def write_partition(
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_bytes(manifest.to_json())
     return place
+
+
+def write_database(root: pathlib.Path, con: sqlite3.Connection, site: str, ce: str) -> None:
+    """All finished jobs of an accounting database, as the CE's months."""
+    con.executescript(sqlite_views(site, ce))
+    for year, month in con.execute("SELECT DISTINCT year, month FROM jobs").fetchall():
+        tables = {}
+        for name in ("jobs", "events", "transfers", "attributes"):
+            schema = schema_of(name)
+            asked = f"SELECT {', '.join(schema.names)} FROM {name} WHERE year = ? AND month = ? ORDER BY record_id"
+            rows = con.execute(asked, (year, month)).fetchall()
+            tables[name] = pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
+        write_partition(root, Partition(site, year, int(month), ce), tables)
 
 
 def _part(root: pathlib.Path, partition: Partition, name: str, tables: Mapping[str, pa.Table]) -> Part:
