@@ -1,0 +1,37 @@
+"""The columns of a dataset's tables, from ``schema/fleet/columns.csv``: that file is for every engine."""
+
+from __future__ import annotations
+
+import csv
+from functools import cache
+from typing import Literal, NamedTuple, get_args
+
+from arcacct.dataset.layout import TABLES
+from arcacct.resources import resource
+
+Type = Literal["int64", "double", "string"]
+
+
+class Column(NamedTuple):
+    """A column; every one may be NULL but ``record_id``."""
+
+    name: str
+    type: Type
+    unit: str
+    """Of what is measured, empty for all else; also in the metadata of the column in each file, under `UNIT`."""
+    description: str
+
+
+UNIT = b"unit"
+DESCRIPTION = b"description"
+
+
+@cache
+def columns() -> dict[str, tuple[Column, ...]]:
+    """By table, in their order; those of the partition (site, year, month, ce) are in the paths alone."""
+    found: dict[str, list[Column]] = {table: [] for table in TABLES}
+    with open(resource("schema", "fleet", "columns.csv"), encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            (kind,) = [one for one in get_args(Type) if one == row["type"]]
+            found[row["table"]].append(Column(row["column"], kind, row["unit"], row["description"]))
+    return {table: tuple(of) for table, of in found.items()}

@@ -1,0 +1,99 @@
+"""The layout of a dataset, its manifests and its columns: what every reader builds on."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from arcacct.dataset.columns import columns
+from arcacct.dataset.layout import TABLES, Partition, is_part_name, key_name, part_name, partition_of
+from arcacct.dataset.manifest import Manifest, Part, parse
+from arcacct.db.schema import ACCOUNTING, in_memory
+from arcacct.errors import InputError
+
+DIGEST = "0123456789abcdef" * 4
+MONTH = Partition("SITE-1", 2024, 12, "ce.example.org")
+PATH = "manifests/v1/site=SITE-1/year=2024/month=12/ce=ce.example.org.json"
+
+
+def manifest() -> Manifest:
+    """One with a job at each end of its month."""
+    begin, end = MONTH.bounds
+    part = Part(part_name(DIGEST), 2, begin, end - 1, DIGEST, 99)
+    nothing = part._replace(rows=0, end_min_s=None, end_max_s=None)
+    tables = {table: part if table == "jobs" else nothing for table in TABLES}
+    return Manifest(MONTH, 18, "life", 7, "hashed", 1_700_000_000, tables, {"jobs": 2})
+
+
+def test_paths_lead_back_to_their_partition() -> None:
+    """A manifest's path is its partition, and no other file is a manifest."""
+    assert MONTH.manifest == PATH
+    assert partition_of(PATH) == MONTH
+    assert MONTH.folder("jobs") == "jobs/v1/site=SITE-1/year=2024/month=12/ce=ce.example.org"
+    assert MONTH.bounds == (1_733_011_200, 1_735_689_600)
+    others = (PATH + "~", PATH.replace("12", "13"), PATH.replace("v1", "v2"), "x/" + PATH, PATH.replace("SITE-1", ".."))
+    assert [partition_of(other) for other in others] == [None] * 5
+    assert not is_part_name(f"../{part_name(DIGEST)}")
+
+
+def test_a_manifest_comes_back() -> None:
+    """What is written is what is read."""
+    assert parse(manifest().to_json(), MONTH, PATH) == manifest()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        pytest.param({"dataset_version": 2}, "version 2 of the dataset", id="version"),
+        pytest.param({"ce": "other.example.org"}, "it says that it is of SITE-1, other.example.org", id="another CE"),
+        pytest.param({"names": "guessed"}, "guessed", id="names"),
+        pytest.param({"tables": {}}, "jobs", id="no tables"),
+        pytest.param({"life": None, "schema": "x"}, "damaged", id="schema"),
+        pytest.param({"part": {"file": "../../../etc/passwd"}}, "passwd", id="a file elsewhere"),
+        pytest.param({"part": {"sha256": "0" * 64}}, "digest", id="digest"),
+        pytest.param({"part": {"end_max_s": 1_735_689_600}}, "outside of the month", id="end"),
+        pytest.param({"part": {"rows": -1}}, "impossible", id="rows"),
+    ],
+)
+def test_a_manifest_that_cannot_be_is_named(change, message) -> None:
+    """With its path, and what to do."""
+    whole = json.loads(manifest().to_json())
+    whole["tables"]["jobs"] |= change.pop("part", {})
+
+    with pytest.raises(InputError, match=re.escape(message)) as error:
+        parse(json.dumps(whole | change).encode(), MONTH, PATH)
+    assert str(error.value).startswith(PATH)
+
+
+@pytest.mark.parametrize("data", [b"", b"\0" * 50, b"[]", b"{}", manifest().to_json()[:-9]])
+def test_half_a_manifest_is_none(data) -> None:
+    """What a power cut leaves is named as what it is."""
+    with pytest.raises(InputError, match="writes the month anew"):
+        parse(data, MONTH, PATH)
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "a b", "a=b", "é", "x" * 300])
+def test_names_that_are_no_directories_are_refused(name) -> None:
+    """A key of the partition must mean the same to every engine and file system."""
+    with pytest.raises(InputError, match="--site"):
+        key_name(name, "--site")
+    assert key_name("NO-NORGRID_1.x", "--site") == "NO-NORGRID_1.x"
+
+
+def test_columns_are_those_of_the_views() -> None:
+    """Same names in the same order, without the texts of times and, beside jobs, without the job's long name."""
+    con = in_memory(ACCOUNTING)
+    views = {
+        "jobs": "v1_jobs",
+        "events": "v1_job_events",
+        "transfers": "v1_transfers",
+        "attributes": "v1_job_attributes",
+    }
+    for table, view in views.items():
+        names = [name for _cid, name, *_rest in con.execute(f"PRAGMA table_info({view})")]
+        names = [name for name in names if not name.endswith("_iso") and (table == "jobs" or name != "job_id")]
+
+        assert [column.name for column in columns()[table]] == ["record_id", *names]
+    assert {column.unit for table in TABLES for column in columns()[table] if column.name.endswith("_s")} == {"s"}
