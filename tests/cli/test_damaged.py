@@ -37,6 +37,7 @@ ASKED = {
     "stats": ["stats", "stats --by month,vo"],
     "report": ["report --month 2026-05"],
     "query": ["query 'SELECT * FROM v1_jobs'", "query --ledger 'SELECT * FROM v1_publications'"],
+    "fleet": [],
     "status": ["status"],
     "metrics": ["metrics"],
     "verify": ["verify 2026-05"],
