@@ -69,7 +69,7 @@ SPEAKERS = {
     "arex": {"database", "importing", "own", "reconciling"},
     "asking": {"health_rows", "job_record", "month_jobs", "questions", "reading", "who_recorded", "why"},
     "features": {"collect"},
-    "fleet": {"adhoc", "duck"},
+    "fleet": {"adhoc", "duck", "postgresql"},
     "gridengine": {"positions", "questions", "rows"},
     "publishing": {"former_rows", "given", "held", "jura", "ledger", "months", "sent", "sent_rows"},
     "reporting": {"facts"},

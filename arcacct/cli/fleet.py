@@ -10,6 +10,7 @@ import click
 from arcacct.asking.questions import Selection
 from arcacct.asking.usage import Conversion
 from arcacct.cli.arguments import in_order, together
+from arcacct.cli.fleet_load import load
 from arcacct.cli.query import limit_options, statement_of, watchdog
 from arcacct.cli.speech import complain, data, examples, say
 from arcacct.cli.stats import Periods, answer_lines, in_period, named, order_of
@@ -187,3 +188,6 @@ def told(problems: Sequence[str]) -> int:
     """Name what is wrong; the exit code."""
     complain(*problems)
     return InputError.exit_code if problems else 0
+
+
+fleet.add_command(load)
