@@ -25,7 +25,7 @@ from arcacct.wording import count_of
     "tables",
     multiple=True,
     type=click.Choice(TABLES),
-    help="Load this table only, and jobs; may be repeated. All without it.",
+    help="Load this table and jobs only; may be repeated.",
 )
 def load(directories: tuple[str, ...], tables: tuple[str, ...]) -> int:
     """
