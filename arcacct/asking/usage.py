@@ -6,7 +6,7 @@ Jobs, hours, normalised hours, efficiency. Sums are of integers, so they do not 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import NamedTuple
@@ -199,16 +199,36 @@ def usage(
     everything = active or bool(selection.states) or "status" in by
     kept = questions.kept_parts(con, selection, keys, details=details, everything=everything) if is_ours(con) else None
     parts = questions.parts(con, selection, keys, everything=everything) if kept is None else kept
-    places = [(name, keys.index(NEEDS[name])) for name in by]
+    told = questions.measured_parts(con, selection, keys, everything=everything) if measured and is_ours(con) else None
+    return tabulated(parts, told, by, NEEDS, details=details, measured=measured, order=order, conversion=conversion)
+
+
+def tabulated(
+    parts: Iterable[UsagePart],
+    told: Iterable[MeasuredPart] | None,
+    by: Sequence[str],
+    needs: Mapping[str, str],
+    *,
+    details: bool,
+    measured: bool = False,
+    order: UsageOrder | None = None,
+    conversion: Conversion | None = None,
+) -> UsageTable:
+    """
+    The answer of `usage` from parts, wherever they are from: told apart by what ``needs`` says of each of ``by``.
+
+    ``told`` has what was measured of the same jobs. Raises UsageError for an order by what is no column.
+    """
+    keys = tuple(dict.fromkeys(needs[name] for name in by))
+    places = [(name, keys.index(needs[name])) for name in by]
     sums: dict[tuple[str | None, ...], UsageSum] = {}
     for part in parts:
         shown = tuple(_shown(name, part.key[place]) for name, place in places)
         sums.setdefault(shown, UsageSum()).add(part, conversion)
-    if measured and is_ours(con):
-        for one in questions.measured_parts(con, selection, keys, everything=everything):
-            shown = tuple(_shown(name, one.key[place]) for name, place in places)
-            if shown in sums:
-                sums[shown].add_measured(one)
+    for one in told or ():
+        shown = tuple(_shown(name, one.key[place]) for name, place in places)
+        if shown in sums:
+            sums[shown].add_measured(one)
     known = sorted(
         (shown for shown, found in sums.items() if found.jobs),
         key=lambda shown: [(text is not None, text or "") for text in shown],

@@ -33,6 +33,7 @@ COMMANDS = {
     "report": "Report a month: usage, pledge, failures, users, energy and publishing.",
     "export": "Write the jobs of this CE into a dataset of many, as Parquet.",
     "query": "Run one SQL query that only reads.",
+    "fleet": "Ask many CEs at once, by the files that `arcacct export` writes.",
     "status": "Tell whether all is well, on one screen and by exit code.",
     "metrics": "Print the health metrics for Prometheus, or write them for its textfile collector.",
     "verify": "Compare a month's counts and hours in all places that have them.",

@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 
 import click
 
+from arcacct.cli.arguments import in_order, together
 from arcacct.cli.asking import opened
 from arcacct.cli.context import places_of
 from arcacct.cli.speech import complain, examples
@@ -19,6 +20,40 @@ from arcacct.db import adhoc, opening
 from arcacct.errors import InputError
 
 _GRACE_S = 2.0
+
+
+def _limits(timeout: float, max_rows: int, max_memory: int) -> adhoc.QueryLimits:
+    return adhoc.QueryLimits(timeout, max_rows, max_memory)
+
+
+limit_options = in_order(
+    click.option(
+        "--timeout",
+        type=click.FloatRange(0, min_open=True),
+        default=60.0,
+        show_default=True,
+        metavar="S",
+        help="Give up after so many seconds.",
+    ),
+    click.option(
+        "--max-rows",
+        type=click.IntRange(1),
+        default=1_000_000,
+        show_default=True,
+        metavar="N",
+        help="Give up after so many rows.",
+    ),
+    click.option(
+        "--max-memory",
+        type=click.IntRange(16),
+        default=512,
+        show_default=True,
+        metavar="MIB",
+        help="Give up when the query or its result needs more memory.",
+    ),
+    together(_limits, "limits", ("timeout", "max_rows", "max_memory")),
+)
+"""How much a query may take."""
 
 
 @click.command(
@@ -31,34 +66,9 @@ _GRACE_S = 2.0
 @click.argument("sql")
 @format_option
 @click.option("--ledger", is_flag=True, help="Ask publishing.db: v1_publications, v1_quarantine.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0, min_open=True),
-    default=60.0,
-    show_default=True,
-    metavar="S",
-    help="Give up after so many seconds.",
-)
-@click.option(
-    "--max-rows",
-    type=click.IntRange(1),
-    default=1_000_000,
-    show_default=True,
-    metavar="N",
-    help="Give up after so many rows.",
-)
-@click.option(
-    "--max-memory",
-    type=click.IntRange(16),
-    default=512,
-    show_default=True,
-    metavar="MIB",
-    help="Give up when the query or its result needs more memory.",
-)
+@limit_options
 @click.pass_context
-def query(
-    ctx: click.Context, sql: str, form: str, ledger: bool, timeout: float, max_rows: int, max_memory: int
-) -> None:
+def query(ctx: click.Context, sql: str, form: str, ledger: bool, limits: adhoc.QueryLimits) -> None:
     """
     Run one SQL query that only reads.
 
@@ -66,10 +76,9 @@ def query(
     v1_job_attributes and v1_usage_by_month keep their columns from version to version; the tables of A-REX are there
     too. Recording goes on beside it. Nothing is written, attached or loaded, whatever the statement says.
     """
-    statement = sys.stdin.read() if sql == "-" else sql
-    limits = adhoc.QueryLimits(timeout, max_rows, max_memory)
+    statement = statement_of(sql)
     with (
-        _watchdog(timeout),
+        watchdog(limits.seconds),
         closing(opening.read_publishing(places_of(ctx))) if ledger else opened(ctx) as con,
         adhoc.answered(con, statement, limits) as answer,
         at_work("asking"),
@@ -77,8 +86,13 @@ def query(
         show(answer.columns, answer.rows, form)
 
 
+def statement_of(sql: str) -> str:
+    """The statement that is given, or read from standard input."""
+    return sys.stdin.read() if sql == "-" else sql
+
+
 @contextmanager
-def _watchdog(timeout_s: float) -> Iterator[None]:
+def watchdog(timeout_s: float) -> Iterator[None]:
     """
     End the process when even SQLite cannot end the query: one function on one large value may take hours.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import closing
 
 import click
@@ -16,7 +17,9 @@ from arcacct.cli.working import at_work
 from arcacct.db import opening
 from arcacct.errors import InputError
 from arcacct.files.foreign import open_parent
-from arcacct.publishing.instants import iso
+from arcacct.fleet.manifests import last_month
+from arcacct.jobs.pseudonyms import site_names
+from arcacct.publishing.instants import Month, iso
 from arcacct.reporting import former
 from arcacct.reporting.charts import available
 from arcacct.reporting.contents import TIDY, Report, tidy
@@ -28,14 +31,34 @@ if TYPE_CHECKING:
     from arcacct.reporting.month import Made
 
 
+def _month(ctx: click.Context, param: click.Parameter, value: Month | None) -> Month:
+    if value is None and not ctx.params["fleet"]:
+        raise click.MissingParameter(ctx=ctx, param=param)
+    return last_month(ctx.params["fleet"]) if value is None else value
+
+
 @click.command(
     epilog=examples(
         "arcacct report --month 2026-11",
         "arcacct report --month 2026-11 --html november.html --csv november.csv",
         "arcacct report --month 2026-11 --pledge /etc/arcacct-pledge.csv --pseudonymous",
+        "arcacct report --month 2026-11 --fleet /srv/accounting --html federation.html",
     )
 )
-@click.option("--month", type=MONTH, required=True, metavar="YYYY-MM", help="Jobs that ended in this month (UTC).")
+@click.option(
+    "--month",
+    type=MONTH,
+    callback=_month,
+    metavar="YYYY-MM",
+    help="Jobs that ended in this month (UTC). Required; with --fleet the last month of the dataset without it.",
+)
+@click.option(
+    "--fleet",
+    multiple=True,
+    is_eager=True,
+    metavar="DIR",
+    help="Of all CEs that exported into this dataset (see `arcacct fleet`), instead of this one; can be repeated.",
+)
 @click.option("--html", "html_file", metavar="FILE", help="Write a page that needs nothing else, to be forwarded.")
 @click.option("--csv", "csv_file", metavar="FILE", help="Write every figure as a line of CSV, safe for a spreadsheet.")
 @click.option("--pledge", metavar="FILE", help="CSV of what is promised to VOs: vo,from,hours,kind (hours a month).")
@@ -53,14 +76,25 @@ if TYPE_CHECKING:
 )
 @click.pass_context
 @together(Asked, "asked")
-def report(ctx: click.Context, asked: Asked, html_file: str | None, csv_file: str | None) -> None:
+def report(
+    ctx: click.Context, asked: Asked, fleet: tuple[str, ...], html_file: str | None, csv_file: str | None
+) -> int:
     """
     Report a month: usage, pledge, failures, users, energy and publishing.
 
     Prints tables; with --html or --csv it writes these files instead. Figures that are estimated and not measured
     are marked with *. What the last report of the month said is remembered beside the databases, and what has changed
     since is told.
+
+    With --fleet: usage by VO, site, CE and day, pledge and users over all CEs, and when each of them exported the
+    month; failures, energy, publishing and changes are in each CE's own report. What is wrong with any of the files
+    is named on stderr, and the exit code is 65.
     """
+    if fleet:
+        of_all, problems = _of_fleet(ctx, fleet, asked)
+        _tell(of_all, asked, html_file, csv_file)
+        complain(*problems)
+        return InputError.exit_code if problems else 0
     settings = settings_of(ctx)
     with (
         opening.translating(settings.places.database),
@@ -69,18 +103,35 @@ def report(ctx: click.Context, asked: Asked, html_file: str | None, csv_file: st
         closing(opening.read_publishing(settings.places)) as ledger,
     ):
         made = month_report(settings, ours, ledger, asked, int(time.time()))
+    _tell(made.report, asked, html_file, csv_file)
+    _remember(settings, made)
+    return 0
+
+
+def _of_fleet(ctx: click.Context, directories: tuple[str, ...], asked: Asked) -> tuple[Report, Sequence[str]]:
+    from arcacct.reporting.federation import federation_report  # noqa: PLC0415  few reports are of many CEs
+
+    # Who has no CE of his own needs no configuration, unless pseudonyms are to be made.
+    pseudonyms = site_names(settings_of(ctx).places) if asked.is_pseudonymous else None
+    with at_work("reporting"):
+        return federation_report(
+            directories, asked.month, int(time.time()), pledge=asked.pledge, pseudonyms=pseudonyms, users=asked.users
+        )
+
+
+def _tell(made: Report, asked: Asked, html_file: str | None, csv_file: str | None) -> None:
+    """Into the files that are asked for, or on the terminal."""
     if csv_file is not None:
-        text = "".join(f"{line}\r\n" for line in lines(TIDY, tidy(made.report), "spreadsheet"))
+        text = "".join(f"{line}\r\n" for line in lines(TIDY, tidy(made), "spreadsheet"))
         _write(csv_file, text, asked)
     if html_file is not None:
         from arcacct.reporting.page import page  # noqa: PLC0415  few reports are pages
 
-        _write(html_file, page(made.report), asked)
+        _write(html_file, page(made), asked)
         if not available():
             complain("the page has no charts: the package pygal is not installed (pip install 'arcacct[report]')")
     if html_file is None and csv_file is None:
-        _print(made.report)
-    _remember(settings, made)
+        _print(made)
 
 
 def _write(path: str, text: str, asked: Asked) -> None:

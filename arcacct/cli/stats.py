@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 import click
@@ -11,7 +11,7 @@ import click
 from arcacct.asking import arcctl as words
 from arcacct.asking import questions
 from arcacct.asking.questions import Selection
-from arcacct.asking.usage import NEEDS, Conversion, UsageOrder, usage
+from arcacct.asking.usage import NEEDS, Conversion, UsageOrder, UsageTable, usage
 from arcacct.cli.arguments import in_order, together
 from arcacct.cli.asking import arcctl_option, arcctl_version, asking, completed
 from arcacct.cli.gridengine_options import Qacct, question_of, question_options, tasks_of
@@ -79,7 +79,7 @@ class StatsOptions(NamedTuple):
     qacct: Qacct
 
 
-class _Periods(NamedTuple):
+class Periods(NamedTuple):
     """Each ``[from, before)``, of which one may be given."""
 
     month: tuple[int, int] | None
@@ -208,8 +208,8 @@ class _Periods(NamedTuple):
 @question_options
 @together(Selection, "chosen")
 @together(StatsOptions, "given")
-@together(_Periods, "period")
-def stats(ctx: click.Context, chosen: Selection, given: StatsOptions, period: _Periods) -> None:
+@together(Periods, "period")
+def stats(ctx: click.Context, chosen: Selection, given: StatsOptions, period: Periods) -> None:
     """
     Sum jobs, as arcctl prints them or by month, VO, user, ...
 
@@ -221,7 +221,7 @@ def stats(ctx: click.Context, chosen: Selection, given: StatsOptions, period: _P
     With --gridengine: of records of Grid Engine instead of jobs, what qacct answers, and slots times wall clock.
     """
     _refuse_mixtures(ctx, chosen._asdict() | given._asdict() | period._asdict(), given)
-    chosen = _in_period(chosen, period)
+    chosen = in_period(chosen, period)
     for option, value in (("-o", given.output), ("--arcctl", given.arcctl)):
         if given.by and value:
             raise UsageError(f"--by makes a table of its own, {option} prints what arcctl prints: give one of them")
@@ -232,7 +232,7 @@ def stats(ctx: click.Context, chosen: Selection, given: StatsOptions, period: _P
             out(line)
 
 
-def _in_period(chosen: Selection, period: _Periods) -> Selection:
+def in_period(chosen: Selection, period: Periods) -> Selection:
     """The selection with the period that is asked for. Raises UsageError for two, and for one that is empty."""
     periods = {f"--{kind}": one for kind, one in period._asdict().items() if one is not None}
     bounds = {"--from": chosen.from_s, "--to": chosen.before_s, "-b": chosen.after_s, "-e": chosen.until_s}
@@ -294,10 +294,7 @@ def _of_jobs(con: Connection, chosen: Selection, given: StatsOptions) -> Iterato
     if not given.by:
         yield from _arcctl(con, chosen, given)
         return
-    by = tuple(dict.fromkeys(name.strip() for name in given.by.split(",")))
-    for name in by:
-        if name not in NEEDS:
-            raise UsageError(f"--by {name}: it can be any of {', '.join(NEEDS)}")
+    by = named(given.by, NEEDS)
     table = usage(
         con,
         chosen,
@@ -305,15 +302,28 @@ def _of_jobs(con: Connection, chosen: Selection, given: StatsOptions) -> Iterato
         details=given.details,
         active=given.show_active,
         measured=given.measured,
-        order=_order(given.sort, given.top),
+        order=order_of(given.sort, given.top),
         conversion=given.conversion,
     )
-    # Who reads the others would count everything twice.
-    has_total = given.form == "table" and len(table.rows) > 1
-    yield from lines(table.columns, [*table.rows, table.total] if has_total else table.rows, given.form)
+    yield from answer_lines(table, given.form)
 
 
-def _order(sort: str | None, top: int | None) -> UsageOrder | None:
+def named(by: str, known: Collection[str]) -> tuple[str, ...]:
+    """What --by asks for, of what is known. Raises UsageError."""
+    names = tuple(dict.fromkeys(name.strip() for name in by.split(",")))
+    for name in names:
+        if name not in known:
+            raise UsageError(f"--by {name}: it can be any of {', '.join(known)}")
+    return names
+
+
+def answer_lines(table: UsageTable, form: str) -> Iterator[str]:
+    """The lines of an answer, for people with their total: who reads other forms would count everything twice."""
+    has_total = form == "table" and len(table.rows) > 1
+    yield from lines(table.columns, [*table.rows, table.total] if has_total else table.rows, form)
+
+
+def order_of(sort: str | None, top: int | None) -> UsageOrder | None:
     """What --sort and --top ask for. Raises UsageError."""
     if sort is None:
         return None if top is None else UsageOrder("core_hours", top=top)

@@ -94,7 +94,7 @@ def answered(con: Connection, sql: str, limits: QueryLimits) -> Iterator[Result]
     ):
         cursor = con.execute(sql)
         if cursor.description is None:
-            raise UsageError(f"{_beginning(sql)}: this is no statement that returns rows")
+            raise UsageError(f"{beginning(sql)}: this is no statement that returns rows")
         columns = tuple(dedupe_keys(column[0] for column in cursor.description))
         yield Result(columns, _counted(cursor, limits, row))
 
@@ -102,6 +102,11 @@ def answered(con: Connection, sql: str, limits: QueryLimits) -> Iterator[Result]
 def too_long(seconds: float) -> str:
     """What to say of a query that had to be ended."""
     return f"the query ran for {seconds:g} s: make it smaller, or raise --timeout"
+
+
+def too_many(rows: int) -> str:
+    """What to say of a query that has more rows than are allowed."""
+    return f"the query has more than {count_of(rows, 'row')}: add a LIMIT, or raise --max-rows"
 
 
 class _Row:
@@ -130,9 +135,7 @@ class _Row:
 def _counted(cursor: sqlite3.Cursor, limits: QueryLimits, row: _Row) -> Iterator[tuple[Any, ...]]:
     for number, values in enumerate(cursor):
         if number == limits.rows:
-            raise InputError(
-                f"the query has more than {count_of(limits.rows, 'row')}: add a LIMIT, or raise --max-rows"
-            )
+            raise InputError(too_many(limits.rows))
         row.take(sum(len(value) for value in values if isinstance(value, bytes)))
         yield values
         row.begin()
@@ -158,10 +161,11 @@ def _explaining(sql: str, limits: QueryLimits, refusals: Sequence[str]) -> Itera
         if "locked" in text:
             raise StoreBusy(f"the database is locked: {text}; try again later") from None
         if refusals:
-            raise UsageError(f"{_beginning(sql)}: queries can only read; {refusals[-1]} is refused") from None
-        raise UsageError(f"{_beginning(sql)}: {text}") from None
+            raise UsageError(f"{beginning(sql)}: queries can only read; {refusals[-1]} is refused") from None
+        raise UsageError(f"{beginning(sql)}: {text}") from None
 
 
-def _beginning(sql: str) -> str:
+def beginning(sql: str) -> str:
+    """A statement as a message names it."""
     line = " ".join(sql.split())
     return repr(line if len(line) <= 40 else f"{line[:40]}...")

@@ -49,8 +49,12 @@ def charts(report: Report) -> dict[str, Chart]:
         "day": _days(report),
         "vo": _shares(report.table("vo"), "cpu_efficiency", "CPU efficiency by VO"),
         "pledge": _pledge(report.table("pledge")),
-        "energy": _energy(report.table("energy")),
     }
+    for table in report.tables:
+        if table.name == "ce":
+            found["ce"] = _shares(table, "cpu_efficiency", "CPU efficiency by CE")
+        elif table.name == "energy":
+            found["energy"] = _energy(table)
     return {name: chart for name, chart in found.items() if chart is not None}
 
 

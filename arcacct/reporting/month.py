@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from arcacct.asking.questions import Selection
-from arcacct.asking.usage import usage
+from arcacct.asking.usage import UsageTable, usage
 from arcacct.asking.verify import verify
 from arcacct.conf.settings import Settings
 from arcacct.db.engine import Connection
@@ -67,6 +67,10 @@ class Made(NamedTuple):
     is_unchanged: bool
 
 
+Ask = Callable[[Sequence[str]], UsageTable]
+"""Usage of the month by these, with details."""
+
+
 def month_report(
     settings: Settings, accounting: Connection, publishing: Connection, asked: Asked, written_s: int
 ) -> Made:
@@ -82,15 +86,19 @@ def month_report(
     model = EnergyModel(settings.cpu_watts, settings.core_watts, settings.pue, settings.carbon_intensity)
     known = former.former(settings.places, name)
     seq = facts.last_seq(accounting)
-    by_vo = _usage(accounting, start_s, before_s, "vo", Table("vo", "Usage by VO", "VO", ()))
-    by_day_and_vo = _by_day_and_vo(accounting, start_s, before_s)
+
+    def ask(by: Sequence[str]) -> UsageTable:
+        return usage(accounting, Selection(from_s=start_s, before_s=before_s), by, details=True)
+
+    by_vo = usage_by(ask, "vo", Table("vo", "Usage by VO", "VO", ()))
+    by_day_and_vo = by_day_with_vo(ask, start_s)
     tables = [
         by_vo,
-        _usage(accounting, start_s, before_s, "day", Table("day", "Usage by day (of the end, UTC)", "Day", ())),
+        usage_by(ask, "day", BY_DAY),
         by_day_and_vo.table,
-        _pledge(by_vo, promised),
+        use_of_pledge(by_vo, promised),
         _failures(accounting, start_s, before_s, by_vo),
-        _users(accounting, start_s, before_s, asked.users, pseudonyms),
+        top_users(ask, asked.users, pseudonyms),
         *_energy(accounting, start_s, before_s, model, by_vo, by_day_and_vo),
     ]
     places, published, verdict = _publishing(settings, accounting, publishing, asked)
@@ -114,12 +122,11 @@ def _number(table: Table, row: Row, column: str) -> float:
     return value if isinstance(value, int | float) else 0
 
 
-def _usage(con: Connection, start_s: int, before_s: int, by: str, table: Table) -> Table:
-    """From the sums that are kept; as `arcacct stats --by` has it."""
-    selection = Selection(from_s=start_s, before_s=before_s)
+def usage_by(ask: Ask, by: str, table: Table) -> Table:
+    """A table of usage, with what all jobs used; the largest VOs first."""
     columns, rows, total = tuple(_USAGE.values()), [], None
     for keys in ((by,), ()):
-        found = usage(con, selection, keys, details=True)
+        found = ask(keys)
         for row in found.rows:
             of = dict(zip(found.columns, row, strict=True))
             of["cpu_hours"] = round(_whole(of["cpu_s"]) / _HOUR_S, 3)
@@ -142,15 +149,20 @@ def _name(vo: Value) -> str:
     return NO_VO if vo is None else str(vo)
 
 
-class _ByDayAndVO(NamedTuple):
+BY_DAY = Table("day", "Usage by day (of the end, UTC)", "Day", ())
+
+
+class ByDayAndVO(NamedTuple):
+    """What was used on each day by each VO."""
+
     table: Table
     parts: tuple[facts.Drawn, ...]
     """The same as nobody has measured it."""
 
 
-def _by_day_and_vo(con: Connection, start_s: int, before_s: int) -> _ByDayAndVO:
-    selection = Selection(from_s=start_s, before_s=before_s)
-    found = usage(con, selection, ("day", "vo"), details=True)
+def by_day_with_vo(ask: Ask, start_s: int) -> ByDayAndVO:
+    """The table for the chart; ``start_s``: when the month begins."""
+    found = ask(("day", "vo"))
     columns = tuple(_USAGE[name] for name in ("jobs", "core_hours"))
     rows, parts = [], []
     for row in found.rows:
@@ -160,10 +172,11 @@ def _by_day_and_vo(con: Connection, start_s: int, before_s: int) -> _ByDayAndVO:
         core_s = _whole(of["core_hours"]) * _HOUR_S
         parts.append(facts.Drawn(day, None if vo is None else str(vo), None, None, core_s, 0.0, None, None))
     table = Table("day_vo", "Usage by day and VO", "Day and VO", columns, tuple(rows), is_detail=True)
-    return _ByDayAndVO(table, tuple(parts))
+    return ByDayAndVO(table, tuple(parts))
 
 
-def _pledge(by_vo: Table, promised: Iterable[Pledge] | None) -> Table:
+def use_of_pledge(by_vo: Table, promised: Iterable[Pledge] | None) -> Table:
+    """What VOs used of what they were promised."""
     columns = (
         Column("kind", "Hours of"),
         Column("pledged_hours", "Pledged", "h"),
@@ -217,8 +230,9 @@ def _reason(one: facts.Failed) -> str:
     return f"exit code {one.exit_code}"
 
 
-def _users(con: Connection, start_s: int, before_s: int, most: int, pseudonyms: Names | None) -> Table:
-    found = usage(con, Selection(from_s=start_s, before_s=before_s), ("user", "vo"), details=False)
+def top_users(ask: Ask, most: int, pseudonyms: Names | None) -> Table:
+    """The users that used most."""
+    found = ask(("user", "vo"))
     columns = (Column("vo", "VO"), *(_USAGE[name] for name in ("jobs", "core_hours", "cpu_hours", "cpu_efficiency")))
     ranked = []
     for row in found.rows:
@@ -236,7 +250,7 @@ def _users(con: Connection, start_s: int, before_s: int, most: int, pseudonyms: 
 
 
 def _energy(
-    con: Connection, start_s: int, before_s: int, model: EnergyModel, by_vo: Table, by_day_and_vo: _ByDayAndVO
+    con: Connection, start_s: int, before_s: int, model: EnergyModel, by_vo: Table, by_day_and_vo: ByDayAndVO
 ) -> tuple[Table, Table]:
     """GPU hours and energy by VO, as far as anybody measured them or the site's table tells them."""
     models = facts.cpu_models(con, before_s) if model.cpu_watts else {}

@@ -68,14 +68,15 @@ def _page(report: Report, drawn: dict[str, Chart]) -> Iterator[str]:
 
 def _cards(report: Report) -> Iterator[str]:
     """The month in a few numbers."""
-    usage, energy = report.table("vo"), report.table("energy")
+    usage = report.table("vo")
+    energy = next((table for table in report.tables if table.name == "energy"), None)
     yield '<dl class="cards">'
     for name in _CARDS:
         column = usage.columns[usage.column(name)]
         value = None if usage.total is None else usage.total.values[usage.column(name)]
         if value or name in ("jobs", "core_hours"):
             yield _card(column, value or 0)
-    if energy.total is not None:
+    if energy is not None and energy.total is not None:
         for name in ("site_kwh", "carbon_kg"):
             place = energy.column(name)
             if energy.total.values[place] is not None:

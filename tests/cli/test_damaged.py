@@ -38,6 +38,7 @@ ASKED = {
     "report": ["report --month 2026-05"],
     "export": ["export --site SITE --ce ce.example.org {new}.parquet"],
     "query": ["query 'SELECT * FROM v1_jobs'", "query --ledger 'SELECT * FROM v1_publications'"],
+    "fleet": [],
     "status": ["status"],
     "metrics": ["metrics"],
     "verify": ["verify 2026-05"],

@@ -1,0 +1,46 @@
+"""`arcacct fleet load`: the dataset in PostgreSQL."""
+
+from __future__ import annotations
+
+import click
+
+from arcacct.cli.speech import complain, examples, say
+from arcacct.cli.working import progress
+from arcacct.dataset.layout import TABLES
+from arcacct.errors import InputError
+from arcacct.fleet import postgresql
+from arcacct.fleet.manifests import dataset
+from arcacct.wording import count_of
+
+
+@click.command(
+    epilog=examples(
+        "arcacct fleet load /srv/accounting",
+        "PGSERVICE=accounting arcacct fleet load /srv/site-a /srv/site-b --table jobs",
+    )
+)
+@click.argument("directories", nargs=-1, required=True, metavar="DIR...")
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    type=click.Choice(TABLES),
+    help="Load this table and jobs only; may be repeated.",
+)
+def load(directories: tuple[str, ...], tables: tuple[str, ...]) -> int:
+    """
+    Bring PostgreSQL to what the CEs have exported.
+
+    psql is started and finds the server as always, by PGSERVICE, PGHOST, PGDATABASE, ~/.pgpass. The first time this
+    makes the schema arcacct with the tables of the dataset. A month of a CE is one transaction; what is there already
+    costs nothing, a later export replaces an earlier one and never the other way round, and jobs that are gone go.
+    """
+    wanted = [table for table in TABLES if not tables or table in {"jobs", *tables}]
+    with progress("loading") as advanced:
+        loaded = postgresql.load(dataset(directories), wanted, advanced)
+    say(
+        f"{count_of(loaded.taken, 'partition')} taken with {count_of(loaded.jobs, 'job')}; {loaded.unchanged} there"
+        f" already, {loaded.older} there from a later export; {count_of(len(loaded.problems), 'problem')}"
+    )
+    complain(*loaded.problems)
+    return InputError.exit_code if loaded.problems else 0

@@ -1,0 +1,116 @@
+"""
+`arcacct fleet sql`: one statement of anybody over the files that manifests name, which can only read, and only so much.
+
+DuckDB keeps the limits: its database is empty and in memory, it opens the files of the dataset and no other, loads and
+installs nothing, and none of that can be changed by then (`arcacct.fleet.duck`). What takes too long is interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from typing import Any
+
+import duckdb
+
+from arcacct.db.adhoc import QueryLimits, Result, beginning, too_long, too_many
+from arcacct.errors import InputError, UsageError
+from arcacct.fleet.duck import Duck
+from arcacct.fleet.engine import EngineFailed, left_out
+from arcacct.fleet.manifests import Dataset
+
+_AT_ONCE = 1000
+
+
+@contextmanager
+def asked(found: Dataset, sql: str, limits: QueryLimits) -> Iterator[tuple[Result, Sequence[str]]]:
+    """
+    Run one statement that reads; its answer, and what is wrong with the files that it does not have.
+
+    Raises UsageError for one that is refused or is no SQL, InputError when it takes more than ``limits``; also while
+    the rows come.
+    """
+    _require_reading(sql)
+    engine = None
+    while engine is None:
+        try:
+            engine = Duck(found, memory_mib=limits.memory_mib)
+        except EngineFailed as error:
+            found = left_out("duckdb", found, error)
+    is_over = threading.Event()
+
+    def end() -> None:
+        is_over.set()
+        with suppress(duckdb.Error):
+            engine.con.interrupt()
+
+    timer = threading.Timer(limits.seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        with closing(engine), _explaining(sql, limits, is_over):
+            engine.con.execute(sql)
+            columns = tuple(column[0] for column in engine.con.description or ())
+            yield Result(columns, _counted(engine.con, limits)), found.problems
+    finally:
+        timer.cancel()
+
+
+def _require_reading(sql: str) -> None:
+    try:
+        statements = duckdb.extract_statements(sql)
+    except duckdb.Error as error:
+        raise UsageError(f"{beginning(sql)}: {_first(error)}") from None
+    if len(statements) != 1:
+        raise UsageError(f"{beginning(sql)}: give one statement")
+    # EXPLAIN ANALYZE runs what it explains, and DuckDB may write what it may read.
+    if statements[0].type != duckdb.StatementType.SELECT:
+        raise UsageError(f"{beginning(sql)}: queries can only read")
+
+
+def _counted(con: duckdb.DuckDBPyConnection, limits: QueryLimits) -> Iterator[tuple[Any, ...]]:
+    seen = 0
+    while some := con.fetchmany(_AT_ONCE):
+        for row in some:
+            seen += 1
+            if seen > limits.rows:
+                raise InputError(too_many(limits.rows))
+            yield tuple(map(_plain, row))
+
+
+def _plain(value: Any) -> Any:
+    """A value as it can be printed: the other types of DuckDB as text."""
+    if value is None or isinstance(value, str | bytes | int | float):
+        return value
+    if isinstance(value, list | tuple | dict):
+        return json.dumps(value, default=str, ensure_ascii=False)
+    return str(value)
+
+
+@contextmanager
+def _explaining(sql: str, limits: QueryLimits, is_over: threading.Event) -> Iterator[None]:
+    """What DuckDB says, as one line that says what to do."""
+    try:
+        yield
+    except duckdb.OutOfMemoryException:
+        raise InputError(
+            f"the query needs more than {limits.memory_mib} MiB: make it smaller, or raise --max-memory"
+        ) from None
+    except duckdb.PermissionException as error:
+        raise UsageError(
+            f"{beginning(sql)}: queries read the tables of the dataset, and no other file: {_first(error)}"
+        ) from None
+    except duckdb.IOException as error:
+        raise InputError(
+            f"a file of the dataset cannot be read: {_first(error)}; `arcacct fleet verify --deep` names all of these"
+        ) from None
+    except duckdb.Error as error:
+        if is_over.is_set():
+            raise InputError(too_long(limits.seconds)) from None
+        raise UsageError(f"{beginning(sql)}: {_first(error)}") from None
+
+
+def _first(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]

@@ -1,0 +1,86 @@
+"""DuckDB over the files of a dataset: within this process, and after its views are made it opens no other file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import duckdb
+
+from arcacct.dataset.layout import TABLES
+from arcacct.fleet.engine import VIEWS, EngineFailed, empty, is_mixed, script
+from arcacct.fleet.manifests import Dataset
+
+_VALUE = re.compile(r":([a-z]\w*)")
+_AT_ONCE = 1000
+_HIVE = "hive_partitioning = true, hive_types = {'site': VARCHAR, 'year': BIGINT, 'month': VARCHAR, 'ce': VARCHAR}"
+_CLOSED = (
+    "SET python_enable_replacements = false",
+    "SET autoinstall_known_extensions = false",
+    "SET autoload_known_extensions = false",
+    "SET temp_directory = ''",
+    # Footers are read to be compared with the manifests, and again by the question.
+    "SET parquet_metadata_cache = true",
+)
+
+
+class Duck:
+    """An open dataset. Raises EngineFailed for files that cannot be read."""
+
+    def __init__(self, found: Dataset, _master: str | None = None, *, memory_mib: int | None = None) -> None:
+        self.con = duckdb.connect(":memory:")
+        try:
+            for setting in _CLOSED:
+                self.con.execute(setting)
+            if memory_mib is not None:
+                self.con.execute(f"SET memory_limit = '{memory_mib}MiB'")
+            allowed: list[str] = []
+            by_name = ", union_by_name = true" if is_mixed(found) else ""
+            for table in TABLES:
+                files = [*map(quoted, found.files(table))]
+                allowed += files
+                source = (
+                    f"SELECT * FROM read_parquet([{', '.join(files)}], {_HIVE}{by_name})" if files else empty(table)
+                )
+                self.con.execute(f"CREATE VIEW {table} AS {source}")
+            self._agree(found)
+            self.con.execute(f"SET allowed_paths = [{', '.join(allowed)}]")
+            self.con.execute("SET enable_external_access = false")
+            for view in VIEWS:
+                self.con.execute(f"CREATE VIEW {view} AS {script(view)}")
+            self.con.execute("SET lock_configuration = true")
+        except duckdb.Error as error:
+            self.con.close()
+            raise EngineFailed(str(error)) from error
+        except EngineFailed:
+            self.con.close()
+            raise
+
+    def _agree(self, found: Dataset) -> None:
+        """Raises EngineFailed where a file of jobs has not so many rows as its manifest says."""
+        rows = {path: one.jobs.rows for path, one in found.files("jobs").items()}
+        if rows:
+            told = self.con.execute(
+                f"SELECT file_name, num_rows FROM parquet_file_metadata([{', '.join(map(quoted, rows))}])"
+            ).fetchall()
+            if dict(told) != rows:
+                raise EngineFailed("a manifest and its file disagree")
+
+    def rows(self, sql: str, values: Mapping[str, object]) -> Iterator[tuple[Any, ...]]:
+        """See `Engine`."""
+        try:
+            self.con.execute(_VALUE.sub(r"$\1", sql), dict(values) or None)
+            while some := self.con.fetchmany(_AT_ONCE):
+                yield from some
+        except duckdb.Error as error:
+            raise EngineFailed(str(error)) from error
+
+    def close(self) -> None:
+        """See `Engine`."""
+        self.con.close()
+
+
+def quoted(text: str) -> str:
+    """A text in SQL."""
+    return "'" + text.replace("'", "''") + "'"

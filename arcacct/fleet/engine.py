@@ -1,0 +1,91 @@
+"""
+What answers: an engine over the files of a dataset, with one table for each kind of file and the views of schema/fleet.
+
+All engines run the same texts, with values by name (``:name``); what is special about one is in its module alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from importlib import import_module
+from typing import Any, Protocol, TypeVar
+
+from arcacct.dataset.columns import columns
+from arcacct.errors import InputError, UsageError
+from arcacct.fleet.checks import damaged
+from arcacct.fleet.manifests import Dataset
+from arcacct.resources import resource
+
+ENGINES = {"duckdb": ("arcacct.fleet.duck", "Duck", "parquet"), "spark": ("arcacct.fleet.spark", "Spark", "spark")}
+"""By name: its module and class, and the extra that has what it needs."""
+VIEWS = ("counted_jobs",)
+"""Made in each engine, of the scripts of the same name."""
+_TYPES = {"string": "VARCHAR(1)", "int64": "BIGINT", "double": "DOUBLE"}
+Answer = TypeVar("Answer")
+
+
+class EngineFailed(Exception):
+    """What an engine says of a statement, or of a file."""
+
+
+class Engine(Protocol):
+    """A dataset that is open."""
+
+    def rows(self, sql: str, values: Mapping[str, object]) -> Iterator[tuple[Any, ...]]:
+        """What a statement of ours answers. Raises EngineFailed."""
+
+    def close(self) -> None:
+        """Let go of everything."""
+
+
+def script(name: str) -> str:
+    """A text of schema/fleet."""
+    with open(resource("schema", "fleet", f"{name}.sql"), encoding="utf-8") as file:
+        return file.read()
+
+
+def opened(name: str, found: Dataset, master: str | None = None) -> Engine:
+    """An engine over a dataset. Raises UsageError where it is not installed, EngineFailed where it cannot read."""
+    module, kind, extra = ENGINES[name]
+    try:
+        make: Callable[[Dataset, str | None], Engine] = getattr(import_module(module), kind)
+    except ModuleNotFoundError as error:
+        raise UsageError(f"--engine {name} needs the package {error.name}: pip install 'arcacct[{extra}]'") from error
+    return make(found, master)
+
+
+def answered(
+    name: str, found: Dataset, ask: Callable[[Engine], Answer], master: str | None = None
+) -> tuple[Answer, Sequence[str]]:
+    """
+    An answer from all that can be read, and what is wrong with the rest.
+
+    Raises InputError when the engine fails and no file is to blame.
+    """
+    while True:
+        try:
+            with closing(opened(name, found, master)) as engine:
+                return ask(engine), found.problems
+        except EngineFailed as error:
+            found = left_out(name, found, error)
+
+
+def left_out(name: str, found: Dataset, error: EngineFailed) -> Dataset:
+    """The same without the files that made an engine fail. Raises InputError when there are none."""
+    bad = dict(damaged(found.partitions)) or dict(damaged(found.partitions, deep=True))
+    if not bad:
+        raise InputError(f"{name} cannot answer: {error}") from error
+    return found.without(bad)
+
+
+def empty(table: str) -> str:
+    """A table without rows, with the columns of the dataset: there may be no file of it."""
+    keys = (("site", "string"), ("year", "int64"), ("month", "string"), ("ce", "string"))
+    every = (*keys, *((column.name, column.type) for column in columns()[table]))
+    return f"SELECT {', '.join(f'CAST(NULL AS {_TYPES[kind]}) AS {name}' for name, kind in every)} WHERE 1 = 0"
+
+
+def is_mixed(found: Dataset) -> bool:
+    """Whether files may differ in columns: they are from databases of several versions."""
+    return len({one.manifest.schema for one in found.partitions}) > 1

@@ -1,0 +1,86 @@
+"""
+Apache Spark over the files of a dataset: in this process and its threads, or on a cluster that `--master` names.
+
+The workers of a cluster read the files by the same paths as this host.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as column_of
+
+from arcacct.dataset.layout import MANIFESTS, TABLES
+from arcacct.errors import UsageError
+from arcacct.fleet.engine import VIEWS, EngineFailed, empty, is_mixed, script
+from arcacct.fleet.manifests import Dataset
+
+LOCAL = "local[*]"
+_FAILURES = (PySparkException, Py4JError)
+
+
+class Spark:
+    """An open dataset. Raises UsageError where Spark cannot start, EngineFailed for files that it cannot read."""
+
+    def __init__(self, found: Dataset, master: str | None = None) -> None:
+        builder = SparkSession.builder.master(master or LOCAL).appName("arcacct fleet")
+        settings = {
+            # "05" is a month, and no 5; a site may be called 007.
+            "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+            "spark.sql.parquet.mergeSchema": str(is_mixed(found)).lower(),
+            # Sums of a few files need no two hundred further steps.
+            "spark.sql.shuffle.partitions": "8",
+            "spark.sql.session.timeZone": "UTC",
+            # What Spark and its Java say of themselves is no answer of ours.
+            "spark.log.level": "ERROR",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+        }
+        try:
+            self.session = reduce(lambda made, one: made.config(*one), settings.items(), builder).getOrCreate()
+        except Exception as error:
+            raise UsageError(
+                f"Spark does not start: {_first(error)}; it needs Java (apt-get install default-jre-headless) and a"
+                " master that can be reached"
+            ) from error
+        try:
+            for table in TABLES:
+                self._table(found, table).createOrReplaceTempView(table)
+            for view in VIEWS:
+                self.session.sql(script(view)).createOrReplaceTempView(view)
+        except _FAILURES as error:
+            self.close()
+            raise EngineFailed(_first(error)) from error
+
+    def _table(self, found: Dataset, table: str) -> DataFrame:
+        """All files of a table; partitions are told by the paths below each dataset."""
+        by_root: dict[str, list[str]] = {}
+        for path, one in found.files(table).items():
+            by_root.setdefault(os.path.join(one.root, table, os.path.basename(MANIFESTS)), []).append(path)
+        frames = [self.session.read.option("basePath", root).parquet(*paths) for root, paths in by_root.items()]
+        if not frames:
+            return self.session.sql(empty(table))
+        joined = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
+        return joined.withColumn("year", column_of.col("year").cast("bigint"))
+
+    def rows(self, sql: str, values: Mapping[str, object]) -> Iterator[tuple[Any, ...]]:
+        """See `Engine`."""
+        try:
+            for row in self.session.sql(sql, args=dict(values) or None).toLocalIterator():
+                yield tuple(row)
+        except _FAILURES as error:
+            raise EngineFailed(_first(error)) from error
+
+    def close(self) -> None:
+        """See `Engine`."""
+        self.session.stop()
+
+
+def _first(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]

@@ -1,0 +1,153 @@
+"""Usage over many CEs, as `arcacct stats` has it of one: the engine groups and sums, the rest is the same code."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from arcacct.asking.questions import MeasuredPart, Selection, UsagePart
+from arcacct.asking.usage import NEEDS, Conversion, UsageOrder, UsageTable, tabulated
+from arcacct.fleet.engine import Engine, script
+from arcacct.fleet.manifests import Dataset
+
+FLEET_NEEDS = {"site": "site", "ce": "ce"} | NEEDS
+"""What can be asked by, and the column of counted_jobs that it is made from."""
+_FILTERS = {
+    "users": "user_dn",
+    "vos": "vo",
+    "queues": "queue",
+    "states": "status",
+    "endpoints": "endpoint_type",
+    "fqans": "fqan",
+}
+_DETAILS = ("is_failed", "stage_in_bytes", "stage_out_bytes")
+_BENCHMARK = ("benchmark_type", "benchmark_value")
+_BOUNDS = {"after_s": "end_time >", "until_s": "end_time <=", "from_s": "end_time >=", "before_s": "end_time <"}
+
+
+class FleetSelection(NamedTuple):
+    """Which CEs; empty: all."""
+
+    sites: tuple[str, ...] = ()
+    ces: tuple[str, ...] = ()
+
+
+def concerned(found: Dataset, selection: Selection, which: FleetSelection) -> Dataset:
+    """Only the partitions in which jobs of the selection can be: the others' files are not opened."""
+    first_s = max((selection.from_s, selection.after_s), key=lambda bound: -1 if bound is None else bound)
+    last_s = [bound for bound in (selection.before_s, selection.until_s) if bound is not None]
+    kept = []
+    for one in found.partitions:
+        jobs, of = one.jobs, one.partition
+        is_before = first_s is not None and jobs.end_max_s is not None and jobs.end_max_s < first_s
+        is_after = bool(last_s) and jobs.end_min_s is not None and jobs.end_min_s > min(last_s)
+        is_other = (which.sites and of.site not in which.sites) or (which.ces and of.ce not in which.ces)
+        if not (is_before or is_after or is_other):
+            kept.append(one)
+    return found._replace(partitions=tuple(kept))
+
+
+def usage(
+    engine: Engine,
+    selection: Selection,
+    by: Sequence[str],
+    *,
+    details: bool,
+    active: bool = False,
+    measured: bool = False,
+    order: UsageOrder | None = None,
+    conversion: Conversion | None = None,
+) -> UsageTable:
+    """As `arcacct.asking.usage.usage`, also by site and ce; a dataset has no jobs that have not ended."""
+    keys = tuple(dict.fromkeys(FLEET_NEEDS[name] for name in by))
+    everything = active or bool(selection.states) or "status" in by
+    parts = _parts(engine, selection, keys, details=details, everything=everything)
+    told = _measured_parts(engine, selection, keys, everything=everything) if measured else None
+    return tabulated(
+        parts, told, by, FLEET_NEEDS, details=details, measured=measured, order=order, conversion=conversion
+    )
+
+
+def _parts(
+    engine: Engine, selection: Selection, keys: Sequence[str], *, details: bool, everything: bool
+) -> Iterator[UsagePart]:
+    where, values = _where(selection, everything=everything)
+    columns = _columns(keys)
+    amounts = {name: name if details else "0" for name in _DETAILS}
+    asked = script("usage").format(keys="".join(f"{column}, " for column in columns), where=where, **amounts)
+    for row in engine.rows(asked, values):
+        cores, kind, value, *numbers = row[len(columns) :]
+        yield UsagePart(_key(keys, row), cores, _benchmark(kind, value), *numbers)
+
+
+def _measured_parts(
+    engine: Engine, selection: Selection, keys: Sequence[str], *, everything: bool
+) -> Iterator[MeasuredPart]:
+    where, values = _where(selection, everything=everything)
+    columns = _columns(keys)
+    grouped = f"GROUP BY {', '.join(columns)}" if columns else ""
+    asked = script("measured").format(keys="".join(f"{column}, " for column in columns), where=where, grouped=grouped)
+    for row in engine.rows(asked, values):
+        yield MeasuredPart(_key(keys, row), *row[len(columns) :])
+
+
+def _columns(keys: Sequence[str]) -> list[str]:
+    """Of counted_jobs: engines write numbers in many ways, so a benchmark becomes a text only here."""
+    return [column for key in keys for column in (_BENCHMARK if key == "benchmark" else (key,))]
+
+
+def _key(keys: Sequence[str], row: Sequence[Any]) -> tuple[str | None, ...]:
+    coming = iter(row)
+    return tuple(
+        _benchmark(next(coming), next(coming)) if key == "benchmark" else _shown(key, next(coming)) for key in keys
+    )
+
+
+def _benchmark(kind: str | None, value: float | None) -> str | None:
+    return None if kind is None else f"{kind}:{value!r}"
+
+
+def _shown(key: str, value: Any) -> str | None:
+    if key == "month":
+        return f"{value // 100:04d}-{value % 100:02d}"
+    if key == "day":
+        return time.strftime("%Y-%m-%d", time.gmtime(value))
+    return value or None
+
+
+def _where(selection: Selection, *, everything: bool) -> tuple[str, dict[str, object]]:
+    conditions = [] if everything else ["is_published = 1"]
+    values: dict[str, object] = {}
+    given = selection._asdict()
+    for field, condition in (*_BOUNDS.items(), ("submitted_after_s", "submit_time >")):
+        if given[field] is not None:
+            conditions.append(f"{condition} :{field}")
+            values[field] = given[field]
+    for field, column in _FILTERS.items():
+        if given[field]:
+            conditions.append(f"{column} IN ({_named(field, given[field], values)})")
+    for number, attribute in enumerate(dict.fromkeys(attribute for attribute, _value in selection.extra)):
+        asked = [value for one, value in selection.extra if one == attribute]
+        conditions.append(_extra(f"extra_{number}", attribute, asked, values))
+    return " AND ".join(conditions) or "1 = 1", values
+
+
+def _extra(name: str, attribute: str, asked: Sequence[str], values: dict[str, object]) -> str:
+    marks = _named(name, asked, values)
+    table, condition = "attributes", f"kind = 'info' AND name = :{name} AND value IN ({marks})"
+    if attribute == "vomsfqan":
+        condition = f"kind = 'token' AND name IN ('mainfqan', 'vomsfqan') AND value IN ({marks})"
+    elif attribute == "rte":
+        condition = f"kind = 'rte' AND value IN ({marks})"
+    elif attribute == "dtrurl":
+        table, condition = "transfers", f"url IN ({marks})"
+    else:
+        values[name] = attribute
+    return f"(site, ce, record_id) IN (SELECT site, ce, record_id FROM {table} WHERE {condition})"
+
+
+def _named(name: str, asked: Sequence[str], values: dict[str, object]) -> str:
+    names = [f"{name}_{number}" for number in range(len(asked))]
+    values.update(zip(names, asked, strict=True))
+    return ", ".join(f":{one}" for one in names)

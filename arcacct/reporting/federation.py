@@ -1,0 +1,85 @@
+"""The report of a month over many CEs: the tables of one CE that a dataset can tell, and usage by site and CE."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from arcacct.asking.questions import Selection
+from arcacct.asking.usage import UsageTable
+from arcacct.fleet.engine import Engine, answered
+from arcacct.fleet.manifests import Dataset, dataset
+from arcacct.fleet.usage import FleetSelection, concerned, usage
+from arcacct.jobs.pseudonyms import Names
+from arcacct.publishing.instants import Month, iso, month_bounds
+from arcacct.reporting.contents import Column, Report, Row, Table
+from arcacct.reporting.month import BY_DAY, by_day_with_vo, top_users, usage_by, use_of_pledge
+from arcacct.reporting.pledge import pledges
+from arcacct.wording import count_of
+
+
+def federation_report(
+    directories: Sequence[str],
+    month: Month,
+    written_s: int,
+    *,
+    pledge: str | None,
+    pseudonyms: Names | None,
+    users: int,
+) -> tuple[Report, Sequence[str]]:
+    """
+    A month of all CEs in these datasets, and what is wrong with the files that it does not have.
+
+    Raises InputError for a directory without a dataset, and for a file of pledges that cannot be used.
+    """
+    start_s, before_s = month_bounds(*month)
+    promised = None if pledge is None else pledges(pledge, month)
+    of_month = Selection(from_s=start_s, before_s=before_s)
+    found = concerned(dataset(directories), of_month, FleetSelection())
+
+    def tables(engine: Engine) -> tuple[Table, ...]:
+        def ask(by: Sequence[str]) -> UsageTable:
+            # A CE is named by its site, too.
+            keys = ("site", "ce") if tuple(by) == ("ce",) else by
+            answer = usage(engine, of_month, keys, details=True)
+            return answer if keys == by else _joined(answer)
+
+        by_vo = usage_by(ask, "vo", Table("vo", "Usage by VO", "VO", ()))
+        return (
+            by_vo,
+            usage_by(ask, "site", Table("site", "Usage by site", "Site", ())),
+            usage_by(ask, "ce", Table("ce", "Usage by CE", "Site and CE", ())),
+            usage_by(ask, "day", BY_DAY),
+            by_day_with_vo(ask, start_s).table,
+            use_of_pledge(by_vo, promised),
+            top_users(ask, users, pseudonyms),
+            _completeness(found),
+        )
+
+    made, problems = answered("duckdb", found, tables)
+    sites = {one.partition.site for one in found.partitions}
+    title = f"{count_of(len(sites), 'site')} with {count_of(len(found.partitions), 'CE')}"
+    return Report(title, month, written_s, made), problems
+
+
+def _joined(answer: UsageTable) -> UsageTable:
+    """Site and CE as one name."""
+    rows = [(f"{site} {ce}", *amounts) for site, ce, *amounts in answer.rows]
+    return UsageTable(answer.columns[1:], rows, answer.total[1:])
+
+
+def _completeness(found: Dataset) -> Table:
+    """When each CE exported the month; which have none is not known, since nobody lists those that should."""
+    columns = (
+        Column("jobs", "Jobs", "jobs"),
+        Column("written", "Exported"),
+        Column("names", "Names of users"),
+    )
+    rows = tuple(
+        Row(
+            f"{one.partition.site} {one.partition.ce}",
+            (one.jobs.rows, iso(one.manifest.written_s), one.manifest.names),
+        )
+        for one in sorted(found.partitions, key=lambda one: one.partition)
+    )
+    notes = () if rows else ("No CE has exported this month.",)
+    return Table("export", "What was exported", "Site and CE", columns, rows, notes=notes, naming=0)

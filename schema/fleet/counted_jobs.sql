@@ -1,0 +1,19 @@
+-- Jobs of the dataset as `stats` counts them, with what they can be told apart by. Read by DuckDB and Spark (and
+-- PostgreSQL) alike: no division of whole numbers, no functions of dates, no types beyond BIGINT, INTEGER and text.
+-- What is larger than 2^53 is no measurement, and counts 0; is_published: those that receivers are sent.
+SELECT
+  site, ce, record_id, submit_time, end_time, core_count, status, endpoint_type, fqan, benchmark_type, benchmark_value,
+  year * 100 + CAST(month AS INTEGER) AS month,
+  end_time - end_time % 86400 AS day,
+  user_dn, vo, queue, endpoint_url, project,
+  split_part(node_names, ':', 1) AS node_names,
+  CASE WHEN status IN ('completed', 'failed') THEN 1
+       WHEN status = 'aborted' AND (wall_s <> 0 OR cpu_user_s <> 0 OR cpu_kernel_s <> 0) THEN 1
+       ELSE 0 END AS is_published,
+  CASE WHEN status = 'failed' THEN 1 ELSE 0 END AS is_failed,
+  CASE WHEN wall_s BETWEEN 0 AND 9007199254740992 THEN wall_s ELSE 0 END AS wall_s,
+  CASE WHEN cpu_user_s BETWEEN 0 AND 9007199254740992 THEN cpu_user_s ELSE 0 END
+  + CASE WHEN cpu_kernel_s BETWEEN 0 AND 9007199254740992 THEN cpu_kernel_s ELSE 0 END AS cpu_s,
+  CASE WHEN stage_in_bytes BETWEEN 0 AND 9007199254740992 THEN stage_in_bytes ELSE 0 END AS stage_in_bytes,
+  CASE WHEN stage_out_bytes BETWEEN 0 AND 9007199254740992 THEN stage_out_bytes ELSE 0 END AS stage_out_bytes
+FROM jobs

@@ -1,0 +1,198 @@
+-- The dataset of many CEs in PostgreSQL 13 or newer, for federations that work there. `arcacct fleet load` makes these
+-- tables where there are none, and fills them; other programs may fill them in the same way.
+--
+-- A month of a CE is taken at once, in one transaction: SELECT arcacct.begin_partition(), COPY into the incoming_
+-- tables, SELECT arcacct.take_partition(...). A job is known by (site, ce, job_id). Its revision is that of its partition:
+-- what was exported later replaces what was exported earlier, never the other way round, in whatever order it is taken.
+CREATE SCHEMA arcacct;
+
+CREATE TABLE arcacct.partitions (
+  site             text NOT NULL,
+  ce               text NOT NULL,
+  year             bigint NOT NULL,   -- of end_time in UTC
+  month            text NOT NULL,     -- 01 to 12
+  life             text NOT NULL,     -- which database it is from; two of one CE are two CEs of one name
+  written_s        bigint NOT NULL,   -- the revision: when it was exported, in s since 1970,
+  finished_log_seq bigint NOT NULL,   -- and how far the CE had come
+  names            text NOT NULL,     -- plain, hashed or withheld
+  digest           text NOT NULL,     -- of what was loaded
+  PRIMARY KEY (site, ce, year, month)
+);
+
+-- Columns of all of these are described in columns.csv.
+CREATE TABLE arcacct.jobs (
+  site                  text NOT NULL,
+  year                  bigint NOT NULL,
+  month                 text NOT NULL,
+  ce                    text NOT NULL,
+  record_id             bigint NOT NULL,
+  job_id                text NOT NULL,
+  local_job_id          text,
+  job_name              text,
+  endpoint_url          text,
+  endpoint_type         text,
+  lrms                  text,
+  queue                 text,
+  node_names            text,
+  client_host           text,
+  user_dn               text,
+  local_user            text,
+  vo                    text,
+  fqan                  text,
+  vo_group              text,
+  vo_role               text,
+  project               text,
+  status                text,
+  exit_code             bigint,
+  submit_time           bigint,
+  lrms_submit_time      bigint,
+  lrms_start_time       bigint,
+  lrms_end_time         bigint,
+  end_time              bigint,
+  node_count            bigint,
+  core_count            bigint,
+  wall_s                bigint,
+  cpu_s                 bigint,
+  cpu_user_s            bigint,
+  cpu_kernel_s          bigint,
+  memory_kib            bigint,
+  virtual_memory_kib    bigint,
+  scratch_bytes         bigint,
+  stage_in_bytes        bigint,
+  stage_in_s            bigint,
+  stage_out_bytes       bigint,
+  stage_out_s           bigint,
+  run_time_environments text,
+  system_software       text,
+  wn_instance           text,
+  benchmark_type        text,
+  benchmark_value       double precision,
+  benchmark_source      text,
+  source                text,
+  PRIMARY KEY (site, ce, job_id),
+  UNIQUE (site, ce, year, month, record_id),
+  FOREIGN KEY (site, ce, year, month) REFERENCES arcacct.partitions (site, ce, year, month) ON DELETE CASCADE
+);
+-- Each partition is taken in the order of end_time.
+CREATE INDEX ON arcacct.jobs USING brin (end_time);
+
+CREATE TABLE arcacct.events (
+  site       text NOT NULL,
+  year       bigint NOT NULL,
+  month      text NOT NULL,
+  ce         text NOT NULL,
+  record_id  bigint NOT NULL,
+  event      text,
+  event_time bigint,
+  FOREIGN KEY (site, ce, year, month, record_id)
+    REFERENCES arcacct.jobs (site, ce, year, month, record_id) ON DELETE CASCADE
+);
+CREATE INDEX ON arcacct.events (site, ce, year, month, record_id);
+
+CREATE TABLE arcacct.transfers (
+  site       text NOT NULL,
+  year       bigint NOT NULL,
+  month      text NOT NULL,
+  ce         text NOT NULL,
+  record_id  bigint NOT NULL,
+  url        text,
+  kind       text,
+  size_bytes bigint,
+  start_time bigint,
+  end_time   bigint,
+  duration_s bigint,
+  FOREIGN KEY (site, ce, year, month, record_id)
+    REFERENCES arcacct.jobs (site, ce, year, month, record_id) ON DELETE CASCADE
+);
+CREATE INDEX ON arcacct.transfers (site, ce, year, month, record_id);
+
+CREATE TABLE arcacct.attributes (
+  site      text NOT NULL,
+  year      bigint NOT NULL,
+  month     text NOT NULL,
+  ce        text NOT NULL,
+  record_id bigint NOT NULL,
+  kind      text,
+  name      text,
+  value     text,
+  FOREIGN KEY (site, ce, year, month, record_id)
+    REFERENCES arcacct.jobs (site, ce, year, month, record_id) ON DELETE CASCADE
+);
+CREATE INDEX ON arcacct.attributes (site, ce, year, month, record_id);
+
+CREATE TABLE arcacct.accelerators (
+  site                text NOT NULL,
+  year                bigint NOT NULL,
+  month               text NOT NULL,
+  ce                  text NOT NULL,
+  record_id           bigint NOT NULL,
+  cluster             text,
+  gpu_count           bigint,
+  gpu_allocated_s     bigint,
+  gpu_model           text,
+  gpu_occupied_s      double precision,
+  gpu_busy_s          double precision,
+  gpu_peak_memory_kib bigint,
+  gpu_energy_j        double precision,
+  energy_j            bigint,
+  FOREIGN KEY (site, ce, year, month, record_id)
+    REFERENCES arcacct.jobs (site, ce, year, month, record_id) ON DELETE CASCADE
+);
+CREATE INDEX ON arcacct.accelerators (site, ce, year, month, record_id);
+
+-- Empty tables incoming_jobs, incoming_events, ... of this session, until the end of the transaction.
+CREATE FUNCTION arcacct.begin_partition() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  name text;
+BEGIN
+  FOREACH name IN ARRAY ARRAY['jobs', 'events', 'transfers', 'attributes', 'accelerators'] LOOP
+    EXECUTE format('CREATE TEMP TABLE incoming_%s (LIKE arcacct.%I) ON COMMIT DROP', name, name);
+  END LOOP;
+END $$;
+
+-- Takes what is in the incoming tables as all that there is of a month of a CE; false if a later export was taken.
+CREATE FUNCTION arcacct.take_partition(
+  of_site text, of_ce text, of_year bigint, of_month text, its_life text, its_written_s bigint, its_seq bigint,
+  its_names text, its_digest text
+) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  name text;
+BEGIN
+  -- One at a time of each CE.
+  PERFORM pg_advisory_xact_lock(hashtextextended(of_site || ' ' || of_ce, 0));
+  IF EXISTS (SELECT FROM arcacct.partitions WHERE site = of_site AND ce = of_ce AND life <> its_life) THEN
+    RAISE EXCEPTION '% of % is here from another database', of_ce, of_site USING HINT =
+      'if it began a new life, DELETE FROM arcacct.partitions WHERE site = ... AND ce = ... removes the former one';
+  END IF;
+  INSERT INTO arcacct.partitions AS kept
+  VALUES (of_site, of_ce, of_year, of_month, its_life, its_written_s, its_seq, its_names, its_digest)
+      ON CONFLICT (site, ce, year, month) DO UPDATE
+     SET written_s = its_written_s, finished_log_seq = its_seq, names = its_names, digest = its_digest
+   WHERE (kept.written_s, kept.finished_log_seq) <= (its_written_s, its_seq);
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  ANALYZE incoming_jobs;
+  -- Jobs that are gone or told otherwise. What is as it was stays, and costs nothing.
+  DELETE FROM arcacct.jobs AS kept
+   WHERE kept.site = of_site AND kept.ce = of_ce AND kept.year = of_year AND kept.month = of_month
+     AND NOT EXISTS (SELECT FROM incoming_jobs AS told
+                      WHERE told.job_id = kept.job_id AND ROW (told.*) IS NOT DISTINCT FROM ROW (kept.*));
+  -- Jobs that were in another month, by an earlier export.
+  DELETE FROM arcacct.jobs AS kept
+   USING incoming_jobs AS told, arcacct.partitions AS former
+   WHERE kept.site = of_site AND kept.ce = of_ce AND kept.job_id = told.job_id
+     AND (kept.year, kept.month) <> (of_year, of_month)
+     AND (former.site, former.ce, former.year, former.month) = (kept.site, kept.ce, kept.year, kept.month)
+     AND (former.written_s, former.finished_log_seq) <= (its_written_s, its_seq);
+  INSERT INTO arcacct.jobs SELECT * FROM incoming_jobs ORDER BY end_time, record_id
+      ON CONFLICT (site, ce, job_id) DO NOTHING;
+  FOREACH name IN ARRAY ARRAY['events', 'transfers', 'attributes', 'accelerators'] LOOP
+    EXECUTE format('DELETE FROM arcacct.%I WHERE site = $1 AND ce = $2 AND year = $3 AND month = $4', name)
+      USING of_site, of_ce, of_year, of_month;
+    -- Not those of jobs that a later export has in another month.
+    EXECUTE format('INSERT INTO arcacct.%I SELECT told.* FROM incoming_%s AS told
+                      JOIN arcacct.jobs USING (site, ce, year, month, record_id)', name, name);
+  END LOOP;
+  RETURN true;
+END $$;

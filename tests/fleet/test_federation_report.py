@@ -1,0 +1,80 @@
+"""`arcacct report --fleet`: a month of all CEs as tables, a page and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+
+import pytest
+from in_process import said
+
+from arcacct.asking.questions import Selection
+from arcacct.asking.usage import usage
+
+pytest.importorskip("duckdb", reason="the extra parquet is not installed")
+pytest.importorskip("pyarrow", reason="the extra parquet is not installed")
+
+AUGUST = Selection(from_s=1_785_542_400, before_s=1_788_220_800)
+
+
+def figures(text: str) -> dict[tuple[str, str, str], str]:
+    """By section, key and metric: the value."""
+    rows = csv.DictReader(io.StringIO(text))
+    return {(row["section"], row["key"], row["metric"]): row["value"] for row in rows}
+
+
+def test_its_figures_are_those_of_each_ce(federation, tmp_path, capsys) -> None:
+    """Jobs and hours by CE are what each database says; all together are their sum. No configuration is needed."""
+    out = tmp_path / "august.csv"
+
+    done = said(capsys, "report", "--fleet", federation.root, "--month", "2026-08", "--csv", out)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    found = figures(out.read_text())
+    jobs = 0
+    for (site, ce), con in federation.databases.items():
+        rows = usage(con, AUGUST, ("month",), details=True).rows
+        if rows:
+            jobs += rows[0][1]
+            assert found["ce", f"{site} {ce}", "jobs"] == str(rows[0][1])
+            assert float(found["ce", f"{site} {ce}", "core_hours"]) == rows[0][4]
+        else:
+            assert ("ce", f"{site} {ce}", "jobs") not in found
+    assert found["ce", "(all)", "jobs"] == found["vo", "(all)", "jobs"] == found["day", "(all)", "jobs"] == str(jobs)
+    assert found["site", "South", "jobs"] == found["ce", "South ce.example.com", "jobs"]
+
+
+def test_the_page_stands_alone(federation, tmp_path, capsys) -> None:
+    """One file with a section for each table, of the last month that was exported where none is named."""
+    out = tmp_path / "page.html"
+
+    done = said(capsys, "report", "--fleet", federation.root, "--html", out)
+
+    page = out.read_text()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "<title>Accounting of 2 sites with 2 CEs, 2026-11</title>" in page or "2026-11" in page
+    for name in ("vo", "site", "ce", "day", "user", "export"):
+        assert f'<section class="{name}"' in page
+    assert "http://" not in page.replace("http://www.w3.org/", "")
+
+
+def test_it_tells_what_it_does_not_have(federation, tmp_path, capsys) -> None:
+    """A month that cannot be read is named, the others are there, and the exit code is 65."""
+    dataset = shutil.copytree(federation.root, tmp_path / "dataset")
+    next((dataset / "jobs" / "v1").glob("site=South/year=2026/month=08/*/*")).write_bytes(b"no parquet")
+
+    done = said(capsys, "report", "--fleet", dataset, "--month", "2026-08")
+
+    assert done.returncode == 65
+    assert "it is cut off or changed" in done.stderr
+    assert "ce2.example.org" in done.stdout
+    assert "ce.example.com" not in done.stdout
+
+
+def test_a_month_is_still_required_of_one_ce(capsys) -> None:
+    """Without --fleet it is said that the month lacks."""
+    done = said(capsys, "report")
+
+    assert done.returncode == 64
+    assert "Missing option '--month'" in done.stderr

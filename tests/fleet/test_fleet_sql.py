@@ -1,0 +1,91 @@
+"""`arcacct fleet sql`: it only reads, no file but those of the dataset, and only so much."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from in_process import said
+
+pytest.importorskip("duckdb", reason="the extra parquet is not installed")
+pytest.importorskip("pyarrow", reason="the extra parquet is not installed")
+
+REFUSED = {
+    "CREATE TABLE t (a INTEGER)": "queries can only read",
+    "COPY (SELECT 1) TO '{other}/stolen.csv'": "queries can only read",
+    "ATTACH '{other}/a.db' AS a": "queries can only read",
+    "INSTALL httpfs": "queries can only read",
+    "LOAD httpfs": "queries can only read",
+    "SET enable_external_access = true": "queries can only read",
+    "PRAGMA database_list": "queries can only read",
+    "EXPLAIN ANALYZE COPY (SELECT 1) TO '{other}/stolen.csv'": "queries can only read",
+    "SELECT * FROM query('COPY (SELECT 1) TO ''{other}/stolen.csv'' ')": "",
+    "SELECT 1; SELECT 2": "give one statement",
+    "": "give one statement",
+    "SELEC 1": "syntax error",
+    "SELECT colour FROM jobs": "colour",
+    "SELECT * FROM read_text('{other}/secret')": "no other file",
+    "SELECT * FROM '{other}/secret.csv'": "no other file",
+    "SELECT * FROM read_csv('/etc/passwd')": "no other file",
+    "SELECT * FROM glob('{other}/*')": "no other file",
+    "SELECT * FROM secret": "secret",
+}
+
+
+@pytest.mark.parametrize("statement", REFUSED)
+def test_what_does_more_than_read_is_refused(federation, tmp_path, capsys, statement) -> None:
+    """In one line that says why; nothing is written, and a variable of the program is no table."""
+    secret = [(1,)]
+    (tmp_path / "secret").write_text("do not tell")
+    (tmp_path / "secret.csv").write_text("a,b\n1,do not tell\n")
+
+    done = said(capsys, "fleet", "sql", federation.root, statement.format(other=tmp_path))
+
+    assert secret
+    assert done.returncode == 64, done.stderr
+    assert REFUSED[statement] in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "do not tell" not in done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["secret", "secret.csv"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "options", "complaint"),
+    [
+        ("SELECT count(*) FROM range(10000000000) AS a, range(1000) AS b", ("--timeout", "0.3"), "ran for 0.3 s"),
+        ("SELECT * FROM range(100)", ("--max-rows", "99"), "more than 99 rows"),
+        ("SELECT array_agg(i) FROM range(100000000) AS r(i)", ("--max-memory", "32"), "more than 32 MiB"),
+    ],
+)
+def test_what_takes_too_much_is_ended(federation, capsys, statement, options, complaint) -> None:
+    """Time, rows and memory have limits, as those of `arcacct query`."""
+    done = said(capsys, "fleet", "sql", federation.root, statement, *options)
+
+    assert done.returncode == 65
+    assert complaint in done.stderr
+
+
+def test_all_tables_answer(federation, capsys) -> None:
+    """Each has the columns of its partition beside its own, typed; values of any type can be printed."""
+    for table in ("jobs", "events", "transfers", "attributes"):
+        asked = f"SELECT site, year + 1 AS next, month, ce, record_id FROM {table} WHERE site = 'South' LIMIT 1"
+        (row,) = json.loads(said(capsys, "fleet", "sql", federation.root, asked, "--format", "json").stdout)
+        assert (row["site"], row["next"], row["month"][0]) == ("South", 2027, "0")
+
+    assert said(capsys, "fleet", "sql", federation.root, "FROM accelerators", "--format", "csv").stdout.startswith(
+        "site,year,month,ce,record_id,"
+    )
+
+    done = said(
+        capsys,
+        "fleet",
+        "sql",
+        federation.root,
+        "SELECT sum(wall_s) AS s, 1.5::DECIMAL(9, 3) AS d, [1, 2] AS l, DATE '2026-11-01' AS t FROM jobs",
+        "--format",
+        "json",
+    )
+
+    (row,) = json.loads(done.stdout)
+    assert (row["d"], row["l"], row["t"]) == ("1.500", "[1, 2]", "2026-11-01")
+    assert row["s"] > 0

@@ -1,0 +1,174 @@
+"""`arcacct fleet stats`: of many CEs what `arcacct stats` says of each."""
+
+from __future__ import annotations
+
+import json
+import math
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+from in_process import said
+
+from arcacct.asking.questions import Selection
+from arcacct.asking.usage import NEEDS, UsageTable
+from arcacct.asking.usage import usage as of_one_ce
+from arcacct.dataset.layout import Partition
+from arcacct.fleet import engine, manifests, usage
+from arcacct.fleet.engine import Engine
+
+pytest.importorskip("duckdb", reason="the extra parquet is not installed")
+pytest.importorskip("pyarrow", reason="the extra parquet is not installed")
+
+JUNE = Selection(from_s=1_780_272_000, before_s=1_782_864_000)
+ENDED = Selection(from_s=1)
+"""Of a database: a dataset has no others."""
+SELECTIONS = {
+    "all": Selection(),
+    "a month": JUNE,
+    "arcctl's bounds": Selection(after_s=1_780_000_000 + 201_600, until_s=1_782_000_000),
+    "states": Selection(states=("failed", "aborted")),
+    "names": Selection(vos=("atlas",), queues=("main", "short"), endpoints=("org.nordugrid.arcrest",)),
+    "user": Selection(users=("/DC=org/CN=User 1",), submitted_after_s=1_780_500_000),
+    "fqan": Selection(fqans=("/atlas/g1/Role=pilot",)),
+    "environments": Selection(extra=(("rte", "APPS/ROOT"), ("rte", "ENV/PROXY"))),
+    "attributes": Selection(extra=(("vomsfqan", "/atlas/g1/Role=pilot"), ("jobname", "job 7"), ("jobname", "job 37"))),
+    "a transfer": Selection(extra=(("dtrurl", "https://se.example.org/35"),)),
+}
+
+
+@pytest.fixture(scope="module")
+def opened(federation) -> Iterator[Engine]:
+    """All of it, in DuckDB."""
+    found = engine.opened("duckdb", manifests.dataset([str(federation.root)]))
+    yield found
+    found.close()
+
+
+def same(one: UsageTable, other: UsageTable) -> None:
+    """Integers to the last digit, floats within a billionth."""
+    assert one.columns == other.columns
+    assert len(one.rows) == len(other.rows)
+    for row, wanted in zip([*one.rows, one.total], [*other.rows, other.total], strict=True):
+        for value, expected in zip(row, wanted, strict=True):
+            if isinstance(expected, float):
+                assert math.isclose(value, expected, rel_tol=1e-9), (row, wanted)
+            else:
+                assert value == expected, (row, wanted)
+
+
+@pytest.mark.parametrize("by", [*NEEDS, "month,vo", "host,status", "week,user,queue"])
+def test_every_column_says_what_stats_says(federation, by) -> None:
+    """Each --by gives for a CE the figures of its own database, with details."""
+    names = by.split(",")
+    for (site, ce), con in federation.databases.items():
+        found = usage.concerned(manifests.dataset([str(federation.root)]), Selection(), usage.FleetSelection(ces=(ce,)))
+        answer, problems = engine.answered(
+            "duckdb", found, lambda opened, names=names: usage.usage(opened, ENDED, names, details=True)
+        )
+
+        assert problems == (), site
+        same(answer, of_one_ce(con, ENDED, names, details=True))
+
+
+@pytest.mark.parametrize("name", SELECTIONS)
+def test_every_selection_selects_what_stats_selects(federation, opened, name) -> None:
+    """Each filter and range of time counts the jobs that it counts in the databases, and fewer files are enough."""
+    selection = SELECTIONS[name]
+    by_ce = {}
+    for (site, ce), con in federation.databases.items():
+        wanted = of_one_ce(con, selection, ("vo",), details=False)
+        if wanted.rows:
+            by_ce[site, ce] = wanted.total[1:]
+
+    whole = usage.usage(opened, selection, ("site", "ce"), details=False)
+    every = manifests.dataset([str(federation.root)])
+    found = usage.concerned(every, selection, usage.FleetSelection())
+    fewer, _problems = engine.answered(
+        "duckdb", found, lambda opened: usage.usage(opened, selection, ("site", "ce"), details=False)
+    )
+
+    assert {row[:2]: row[2:] for row in whole.rows} == by_ce
+    assert fewer.rows == whole.rows
+    assert by_ce
+    assert (len(found.partitions) < len(every.partitions)) == (selection[:4] != (None,) * 4)
+
+
+def test_gpus_and_energy(tmp_path) -> None:
+    """What is measured is summed where it is told and a measurement, and is not known elsewhere."""
+    import pyarrow as pa
+    from federation import jobs_of
+    from written_partitions import schema_of, write_partition
+
+    told = [("North", "ce01.example.org", 0), ("South", "ce02.example.org", 3)]
+    for site, ce, cards in told:
+        partition = Partition(site, 2026, 6, ce)
+        jobs = jobs_of(partition, 20)
+        rows = [
+            {"record_id": record, "gpu_count": 2, "gpu_allocated_s": 7200, "gpu_busy_s": 1800.5, "energy_j": energy}
+            for record, energy in zip(jobs["record_id"].to_pylist()[:cards], (3_600_000, None, 2**60), strict=False)
+        ]
+        write_partition(
+            tmp_path,
+            partition,
+            {"jobs": jobs, "accelerators": pa.Table.from_pylist(rows, schema_of("accelerators"))},
+            life=site * 8,
+        )
+
+    table, _problems = engine.answered(
+        "duckdb",
+        manifests.dataset([str(tmp_path)]),
+        lambda opened: usage.usage(opened, Selection(), ("site",), details=False, measured=True),
+    )
+
+    north, south = ({name: row[table.columns.index(name)] for name in table.columns[-4:]} for row in table.rows)
+    assert set(north.values()) == {None}
+    assert south == {"gpu_hours": 6.0, "gpu_busy_hours": 1.5, "gpu_energy_kwh": None, "energy_kwh": 1.0}
+
+
+def test_the_command_prints_tables(federation, capsys) -> None:
+    """By site and CE, sorted, the first, for people and for programs; a table has its total."""
+    done = said(capsys, "fleet", "stats", federation.root, "--by", "site,ce", "--sort", "jobs", "--top", "2")
+
+    lines = done.stdout.splitlines()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert lines[0].split()[:3] == ["site", "ce", "jobs"]
+    assert [line.split()[0] for line in lines[4:]] == ["(1", "(total)"]
+    assert int(lines[2].split()[2]) >= int(lines[3].split()[2]) > 0
+
+    done = said(capsys, "fleet", "stats", federation.root, "--by", "ce", "--filter-site", "South", "--format", "json")
+
+    assert [row["ce"] for row in json.loads(done.stdout)] == ["ce.example.com"]
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--by", "colour"), "it can be any of site, ce, month"),
+        (("--by", "vo", "--sort", "colour"), "the table has the columns"),
+        (("--by", "vo", "--master", "spark://head:7077"), "it needs --engine spark"),
+        (("--by", "vo", "--month", "2026-06", "--from", "2026-05"), "does not go with"),
+        ((), "Missing option '--by'"),
+    ],
+)
+def test_wrong_command_lines(federation, capsys, options, complaint) -> None:
+    """Each is told what is wrong with it."""
+    done = said(capsys, "fleet", "stats", federation.root, *options)
+
+    assert done.returncode == 64
+    assert complaint in done.stderr
+
+
+def test_a_directory_without_a_dataset(tmp_path: pathlib.Path, capsys) -> None:
+    """It is said what is missing, and how it is made."""
+    done = said(capsys, "fleet", "stats", tmp_path, "--by", "vo")
+
+    assert done.returncode == 65
+    assert "no exported dataset" in done.stderr
+
+
+def test_a_question_that_no_file_concerns(federation, capsys) -> None:
+    """The answer is empty, and no error."""
+    done = said(capsys, "fleet", "stats", federation.root, "--by", "vo", "--month", "1999-01", "--format", "json")
+
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "[]", "")

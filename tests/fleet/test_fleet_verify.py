@@ -1,0 +1,133 @@
+"""What is wrong with a dataset: it is named, the rest is answered, and the exit code says so."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import pytest
+from in_process import said
+
+pytest.importorskip("duckdb", reason="the extra parquet is not installed")
+pytest.importorskip("pyarrow", reason="the extra parquet is not installed")
+
+import federation as generator
+from broken_datasets import BAD, BROKEN, JOBS, part
+from written_partitions import write_partition
+
+COMPLAINTS = {
+    "another version of the dataset": "version 2 of the dataset",
+    "a manifest that is cut off": "cut off or damaged",
+    "a manifest of another partition": "but stands at",
+    "a part that is half written": "it is cut off or changed",
+    "a part that is not there": "No such file",
+    "a part with other bytes": "it is cut off or changed",
+    "a manifest that tells another number of rows": f"has {JOBS} rows, the manifest says {JOBS + 1}",
+    "two CEs with one name": "two CEs have the same name",
+    "two CEs with one name in one directory": "two CEs have the same name",
+    "overlapping exports": "overlapping exports of the same CE",
+    "an export that is not finished": "no manifest names its files",
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.name)
+def test_what_is_wrong_is_named_and_the_rest_is_answered(broken, tmp_path, capsys) -> None:
+    """`verify`, `stats` and `sql` end with 65 and name it; what nothing is wrong with is answered."""
+    directories = broken.make(tmp_path)
+
+    verified = said(capsys, "fleet", "verify", *directories)
+    asked = said(capsys, "fleet", "stats", *directories, "--by", "year", "--format", "json")
+    by_sql = said(capsys, "fleet", "sql", *directories, "SELECT count(*) AS jobs FROM jobs", "--format", "json")
+
+    assert [verified.returncode, asked.returncode, by_sql.returncode] == [65, 65, 65]
+    for done in (verified, asked, by_sql):
+        assert COMPLAINTS[broken.name] in done.stderr
+    (year,), (counted,) = json.loads(asked.stdout), json.loads(by_sql.stdout)
+    is_of_both = broken.name.startswith("two CEs")
+    assert year["jobs"] == counted["jobs"] == broken.whole_jobs + 2 * JOBS * is_of_both
+
+
+def write(root: pathlib.Path, *months: int, **told: object) -> None:
+    """The same jobs in these months of 2026."""
+    for month in months:
+        partition = BAD._replace(month=month)
+        write_partition(root, partition, {"jobs": generator.jobs_of(partition, JOBS)}, **told)
+
+
+def test_a_sound_dataset(tmp_path, capsys) -> None:
+    """It is said how much there is; that a month lacks is told, and may be right."""
+    write(tmp_path, 1, 2, 4)
+
+    done = said(capsys, "fleet", "verify", "--deep", tmp_path)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Site-01, ce02.example.org: nothing of 1 month between 2026-02 and 2026-04" in done.stdout
+    assert f"3 partitions, 15 files, jobs that can be asked: {3 * JOBS}; 0 problems" in done.stdout
+
+
+def test_other_content_is_found_by_its_digest(tmp_path, capsys) -> None:
+    """Bytes that changed in the middle of a file are seen by --deep, whatever the footer says; the file is named."""
+    write(tmp_path, 1, 2)
+    file = part(tmp_path, tmp_path / BAD.manifest)
+    content = bytearray(file.read_bytes())
+    content[100:110] = bytes(10)
+    file.write_bytes(content)
+
+    quick, deep = said(capsys, "fleet", "verify", tmp_path), said(capsys, "fleet", "verify", "--deep", tmp_path)
+
+    assert (quick.returncode, quick.stderr) == (0, "")
+    assert deep.returncode == 65
+    assert f"{file} has other content than was exported" in deep.stderr
+
+
+def test_a_file_that_no_engine_can_read(tmp_path, capsys) -> None:
+    """Columns of zeros with a sound footer stop the engine: the file is found, left out, and the rest is answered."""
+    write(tmp_path, 1, 2)
+    file = part(tmp_path, tmp_path / BAD.manifest)
+    content = file.read_bytes()
+    footer = int.from_bytes(content[-8:-4], "little") + 8
+    file.write_bytes(content[:4] + bytes(len(content) - 4 - footer) + content[-footer:])
+
+    done = said(capsys, "fleet", "stats", tmp_path, "--by", "month,user", "--format", "json")
+
+    assert done.returncode == 65
+    assert f"{file} has other content than was exported" in done.stderr
+    assert {row["month"] for row in json.loads(done.stdout)} == {"2026-02"}
+
+
+def test_a_site_that_was_renamed(tmp_path, capsys) -> None:
+    """The same database exported under two names of its site counts once, as it was exported last."""
+    write(tmp_path, 1)
+    renamed = BAD._replace(site="New-Name")
+    write_partition(tmp_path, renamed, {"jobs": generator.jobs_of(renamed, JOBS)}, written_s=2_000_000_000)
+
+    done = said(capsys, "fleet", "stats", tmp_path, "--by", "site", "--format", "json")
+
+    assert done.returncode == 65
+    assert "overlapping exports of the same CE" in done.stderr
+    assert [(row["site"], row["jobs"]) for row in json.loads(done.stdout)] == [("New-Name", JOBS)]
+
+
+def test_one_name_at_two_sites(tmp_path, capsys) -> None:
+    """Both CEs count, and it is said."""
+    write(tmp_path, 1)
+    elsewhere = BAD._replace(site="Elsewhere")
+    write_partition(tmp_path, elsewhere, {"jobs": generator.jobs_of(elsewhere, JOBS)}, life="f" * 32)
+
+    done = said(capsys, "fleet", "stats", tmp_path, "--by", "site", "--format", "json")
+
+    assert done.returncode == 65
+    assert "ce02.example.org: CEs of the sites Elsewhere, Site-01 have this name" in done.stderr
+    assert [row["jobs"] for row in json.loads(done.stdout)] == [JOBS, JOBS]
+
+
+def test_another_version_beside_it(tmp_path, capsys) -> None:
+    """A later layout in the same directory is named, and this one is answered."""
+    write(tmp_path, 1)
+    (tmp_path / "manifests" / "v2").mkdir()
+
+    done = said(capsys, "fleet", "stats", tmp_path, "--by", "ce", "--format", "json")
+
+    assert done.returncode == 65
+    assert "manifests/v2: a dataset of another version" in done.stderr
+    assert len(json.loads(done.stdout)) == 1

@@ -1,0 +1,164 @@
+"""The dataset in a real PostgreSQL: what is loaded, what is loaded again, and what it answers."""
+
+from __future__ import annotations
+
+import pathlib
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from installed import arcacct
+from postgresql_server import Server, reason, server
+from twelve_questions import QUESTIONS, canonical
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed: the extra parquet")
+pytestmark = pytest.mark.skipif(bool(reason()), reason=reason() or "PostgreSQL is here")
+
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "bench"))
+
+import broken_datasets  # noqa: E402  needs pyarrow
+import federation  # noqa: E402
+import generate  # noqa: E402
+import pyarrow as pa  # noqa: E402
+import pyarrow.compute as pc  # noqa: E402
+from written_partitions import WRITTEN_S, write_database, write_partition  # noqa: E402
+
+from arcacct.dataset.layout import TABLES, Partition  # noqa: E402
+from arcacct.fleet.manifests import dataset  # noqa: E402
+from arcacct.fleet.postgresql import load as load_dataset  # noqa: E402
+
+JANUARY = Partition("Site-01", 2026, 1, "ce01.example.org")
+FEBRUARY = JANUARY._replace(month=2)
+COUNTS = """
+    SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM events), (SELECT count(*) FROM transfers),
+           (SELECT count(*) FROM attributes)
+"""
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Server]:
+    with server() as started:
+        yield started
+
+
+@pytest.fixture
+def postgresql(running) -> Server:
+    """A server without anything of ours."""
+    running.run("DROP SCHEMA IF EXISTS arcacct CASCADE")
+    return running
+
+
+def load(postgresql: Server, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run the command as somebody whom psql leads to this server."""
+    return arcacct("fleet", "load", *arguments, environment=postgresql.env)
+
+
+def jobs(partition: Partition, number: int) -> dict[str, pa.Table]:
+    """So many, with what belongs to them."""
+    of_month = federation.jobs_of(partition, number)
+    return {"jobs": of_month, **federation.children_of(of_month)}
+
+
+def only(tables: dict[str, pa.Table], record_ids: list[int]) -> dict[str, pa.Table]:
+    """Some jobs of these."""
+    return {name: table.filter(pc.is_in(table["record_id"], pa.array(record_ids))) for name, table in tables.items()}
+
+
+def test_the_twelve_questions_are_answered_as_by_the_views(postgresql, tmp_path) -> None:
+    """Two CEs in SQLite, exported and loaded: PostgreSQL answers what SQLite answers of both."""
+    here = generate.fill(tmp_path / "ce", 400)
+    with closing(sqlite3.connect(here.database)) as con:
+        write_database(tmp_path / "dataset", con, "Site-01", "ce01.example.org")
+
+        done = load(postgresql, tmp_path / "dataset")
+
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "400 jobs" in done.stdout
+        for question in QUESTIONS:
+            expected = canonical(con.execute(question.sql))
+            assert canonical(postgresql.rows(question.sql)) == expected, question.name
+            assert expected, question.name
+
+
+def test_a_later_export_replaces_and_an_older_one_does_not(postgresql, tmp_path) -> None:
+    """Whatever order exports come in, the latest of each month stays; jobs that are gone go with all of theirs."""
+    whole, folders = jobs(JANUARY, 30), [tmp_path / name for name in ("then", "now", "moved")]
+    ids = whole["jobs"]["record_id"].to_pylist()
+    write_partition(folders[0], JANUARY, only(whole, ids[:20]))
+    changed = only(whole, ids[5:])
+    place = changed["jobs"].schema.get_field_index("user_dn")
+    changed["jobs"] = changed["jobs"].set_column(place, "user_dn", pa.array(["O'Neill\t\\N\n\\.\n\r"] * 25))
+    write_partition(folders[1], JANUARY, changed, written_s=WRITTEN_S + 1)
+    then, now, moved = folders
+
+    assert load(postgresql, then).stdout.startswith("1 partition taken with 20 jobs")
+    assert postgresql.rows(COUNTS) == [(20, 180, 20, 200)]
+    assert load(postgresql, now).stdout.startswith("1 partition taken with 25 jobs")
+    assert load(postgresql, then).stdout.startswith("0 partitions taken with 0 jobs; 0 there already, 1 there")
+    assert load(postgresql, now).stdout.startswith("0 partitions taken with 0 jobs; 1 there already")
+    assert postgresql.rows(COUNTS) == [(25, 225, 25, 250)]
+    assert postgresql.rows("SELECT DISTINCT user_dn FROM jobs") == [("O'Neill\t\\N\n\\.\n\r",)]
+    assert postgresql.rows("SELECT min(record_id), max(record_id) FROM jobs") == [(ids[5], ids[-1])]
+
+    # Ten jobs turn out to have ended in February: each is in one month at any time, whichever is taken first.
+    other = only(whole, ids[20:])
+    place = other["jobs"].schema.get_field_index("end_time")
+    first_s, _after_s = FEBRUARY.bounds
+    other["jobs"] = other["jobs"].set_column(place, "end_time", pa.array(range(first_s, first_s + 10)))
+    write_partition(folders[2], FEBRUARY, other, written_s=WRITTEN_S + 2)
+    assert load(postgresql, moved).returncode == 0
+    assert postgresql.rows(COUNTS) == [(25, 225, 25, 250)]
+    assert load(postgresql, moved, "--table", "jobs").stdout.startswith("1 partition taken")
+    assert postgresql.rows(COUNTS) == [(25, 135, 15, 150)]
+    assert postgresql.rows("SELECT month, count(*) FROM jobs GROUP BY month ORDER BY month") == [("01", 15), ("02", 10)]
+    write_partition(folders[2], FEBRUARY, {name: table[:0] for name, table in other.items()}, written_s=WRITTEN_S + 3)
+    assert load(postgresql, moved).returncode == 0
+    assert postgresql.rows(COUNTS) == [(15, 135, 15, 150)]
+
+
+def test_what_is_wrong_is_named_and_the_rest_is_loaded(postgresql, tmp_path, monkeypatch) -> None:
+    """Of each broken dataset the partitions that nothing is wrong with; never two databases as one CE."""
+    for name, value in postgresql.env.items():
+        monkeypatch.setenv(name, value)
+    for number, broken in enumerate(broken_datasets.BROKEN):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        postgresql.run("DROP SCHEMA IF EXISTS arcacct CASCADE")
+
+        loaded = load_dataset(dataset([*map(str, broken.make(folder))]), TABLES)
+
+        assert any(broken_datasets.BAD.ce in problem for problem in loaded.problems), broken.name
+        assert loaded.jobs >= broken.whole_jobs, broken.name
+        assert postgresql.rows("SELECT count(*) FROM jobs WHERE ce = 'ce01.example.org'") == [(broken_datasets.JOBS,)]
+        lives = postgresql.rows("SELECT count(DISTINCT life) FROM partitions WHERE ce = 'ce02.example.org'")
+        assert lives[0][0] <= 1, broken.name
+
+
+def test_a_ce_that_was_loaded_from_another_database_is_refused(postgresql, tmp_path) -> None:
+    """Until somebody says that it is the same one: then all of the former goes, and the new one comes."""
+    write_partition(tmp_path / "one", JANUARY, jobs(JANUARY, 5))
+    write_partition(tmp_path / "other", FEBRUARY, jobs(FEBRUARY, 7), life="f" * 32)
+    assert load(postgresql, tmp_path / "one").returncode == 0
+
+    done = load(postgresql, tmp_path / "other")
+
+    assert done.returncode == 65
+    assert "ce01.example.org of Site-01 is here from another database; if it began a new life, DELETE" in done.stderr
+    assert postgresql.rows("SELECT count(*) FROM jobs") == [(5,)]
+    postgresql.run("DELETE FROM arcacct.partitions WHERE site = 'Site-01' AND ce = 'ce01.example.org'")
+    assert load(postgresql, tmp_path / "other").returncode == 0
+    assert postgresql.rows(COUNTS) == [(7, 63, 7, 70)]
+
+
+def test_no_server_is_an_error_of_its_own(tmp_path) -> None:
+    """What psql says, and how it is told where the server is."""
+    write_partition(tmp_path, JANUARY, jobs(JANUARY, 1))
+
+    done = arcacct("fleet", "load", tmp_path, environment={"PGHOST": str(tmp_path)})
+
+    assert done.returncode == 69
+    assert "PGSERVICE" in done.stderr
+    assert arcacct("fleet", "load", tmp_path, environment={"PATH": ""}).returncode == 64
