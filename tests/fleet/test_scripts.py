@@ -10,7 +10,7 @@ from arcacct.dataset.columns import columns
 from arcacct.resources import resource
 
 SCRIPTS = {
-    "postgresql": ("CREATE TABLE arcacct.{} (", ", PRIMARY KEY|, FOREIGN KEY", ("bigint", "double precision", "text")),
+    "postgresql": ("CREATE TABLE arcacct.{} (", r", PRIMARY KEY| \);", ("bigint", "double precision", "text")),
     "trino": ("EXISTS {}_files (", r" \) WITH", ("bigint", "double", "varchar")),
     "clickhouse": (
         "DATASET/{}/v1/site=*/year=*/month=*/ce=*/part-*.parquet', Parquet, '",
