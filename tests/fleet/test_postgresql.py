@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import shutil
 import signal
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from installed import arcacct
+from installed import ARCACCT, arcacct
 from postgresql_server import Server, reason, server
 from twelve_questions import QUESTIONS, canonical
 
@@ -248,6 +249,30 @@ def test_the_views_are_those_of_a_ce(postgresql, tmp_path) -> None:
         with pytest.raises(AssertionError, match="permission denied"):
             postgresql.run("SET ROLE reader", statement)
     postgresql.run("DROP OWNED BY reader", "DROP ROLE reader")
+
+
+def test_the_recipe_of_the_manual(postgresql, tmp_path) -> None:
+    """As printed, on another directory."""
+    readme = (pathlib.Path(__file__).parents[2] / "README.md").read_text()
+    recipe = readme.split("### In PostgreSQL\n")[1].split("```sh\n")[1].split("```")[0]
+    write_partition(tmp_path, JANUARY, jobs(JANUARY, 9))
+    postgresql.run("DROP DATABASE IF EXISTS accounting")
+    postgresql.run("DROP ROLE IF EXISTS analysts")
+
+    done = subprocess.run(
+        ["bash", "-euc", recipe.replace("/srv/accounting", str(tmp_path))],
+        env=os.environ | postgresql.env | {"PATH": f"{os.path.dirname(ARCACCT)}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "1 partition taken with 9 jobs" in done.stdout
+    asked = "SET ROLE analysts; SELECT count(*) FROM arcacct.v1_job_events"
+    assert postgresql.run("\\c accounting", asked).split()[-1] == "81"
+    postgresql.run("DROP DATABASE accounting")
+    postgresql.run("DROP ROLE analysts")
 
 
 def test_no_server_is_an_error_of_its_own(tmp_path) -> None:
