@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import pathlib
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 from in_process import said
 
 from arcacct.asking.questions import Selection
-from arcacct.asking.usage import NEEDS, UsageTable
+from arcacct.asking.usage import NEEDS
 from arcacct.asking.usage import usage as of_one_ce
 from arcacct.dataset.layout import Partition
 from arcacct.fleet import engine, manifests, usage
@@ -21,8 +22,6 @@ pytest.importorskip("duckdb", reason="the extra parquet is not installed")
 pytest.importorskip("pyarrow", reason="the extra parquet is not installed")
 
 JUNE = Selection(from_s=1_780_272_000, before_s=1_782_864_000)
-ENDED = Selection(from_s=1)
-"""Of a database: a dataset has no others."""
 SELECTIONS = {
     "all": Selection(),
     "a month": JUNE,
@@ -45,30 +44,34 @@ def opened(federation) -> Iterator[Engine]:
     found.close()
 
 
-def same(one: UsageTable, other: UsageTable) -> None:
-    """Integers to the last digit, floats within a billionth."""
-    assert one.columns == other.columns
-    assert len(one.rows) == len(other.rows)
-    for row, wanted in zip([*one.rows, one.total], [*other.rows, other.total], strict=True):
-        for value, expected in zip(row, wanted, strict=True):
-            if isinstance(expected, float):
-                assert math.isclose(value, expected, rel_tol=1e-9), (row, wanted)
-            else:
-                assert value == expected, (row, wanted)
-
-
 @pytest.mark.parametrize("by", [*NEEDS, "month,vo", "host,status", "week,user,queue"])
-def test_every_column_says_what_stats_says(federation, by) -> None:
-    """Each --by gives for a CE the figures of its own database, with details."""
+def test_every_column_says_what_stats_says(federation, capsys, by) -> None:
+    """Each --by prints for each CE what `arcacct stats` prints of its database, and for all CEs their sums."""
+    # A dataset has no jobs that have not ended.
+    options = ("--by", by, "--details", "--gpu", "--from", "2001", "--format", "json")
     names = by.split(",")
-    for (site, ce), con in federation.databases.items():
-        found = usage.concerned(manifests.dataset([str(federation.root)]), Selection(), usage.FleetSelection(ces=(ce,)))
-        answer, problems = engine.answered(
-            "duckdb", found, lambda opened, names=names: usage.usage(opened, ENDED, names, details=True)
-        )
+    sums: dict[tuple[str, ...], Counter[str]] = {}
+    for site, ce in federation.databases:
+        alone = said(capsys, "--database", federation.file(site, ce), "stats", *options)
+        of_it = said(capsys, "fleet", "stats", federation.root, *options, "--filter-ce", ce)
 
-        assert problems == (), site
-        same(answer, of_one_ce(con, ENDED, names, details=True))
+        assert (of_it.returncode, of_it.stderr) == (alone.returncode, alone.stderr) == (0, "")
+        assert of_it.stdout == alone.stdout
+        for row in json.loads(alone.stdout):
+            key = tuple(row.pop(name) for name in names)
+            sums.setdefault(key, Counter()).update({name: amount or 0 for name, amount in row.items()})
+
+    whole = json.loads(said(capsys, "fleet", "stats", federation.root, *options).stdout)
+
+    assert {tuple(row.pop(name) for name in names) for row in [dict(row) for row in whole]} == sums.keys()
+    for row in whole:
+        wanted = sums[tuple(row[name] for name in names)]
+        for name, amount in row.items():
+            if name in ("jobs", "wall_s", "cpu_s", "failed_jobs", "stage_in_bytes", "stage_out_bytes"):
+                assert amount == wanted[name], (row, name)
+            elif name not in (*names, "cpu_efficiency"):
+                # Rounded once for each CE.
+                assert math.isclose(amount or 0, wanted[name], rel_tol=1e-9, abs_tol=0.002), (row, name)
 
 
 @pytest.mark.parametrize("name", SELECTIONS)
