@@ -9,11 +9,12 @@ from typing import Any
 import duckdb
 
 from arcacct.dataset.layout import TABLES
-from arcacct.fleet.engine import VIEWS, EngineFailed, empty, is_mixed, script
+from arcacct.fleet.engine import VIEWS, EngineFailed, script, typed
 from arcacct.fleet.manifests import Dataset
 
 _VALUE = re.compile(r":([a-z]\w*)")
 _AT_ONCE = 1000
+_TYPES = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE"}
 _HIVE = "hive_partitioning = true, hive_types = {'site': VARCHAR, 'year': BIGINT, 'month': VARCHAR, 'ce': VARCHAR}"
 _CLOSED = (
     "SET python_enable_replacements = false",
@@ -36,14 +37,17 @@ class Duck:
             if memory_mib is not None:
                 self.con.execute(f"SET memory_limit = '{memory_mib}MiB'")
             allowed: list[str] = []
-            by_name = ", union_by_name = true" if is_mixed(found) else ""
+            # Databases of several versions differ in columns; to know which, every footer is read.
+            is_mixed = len({one.manifest.schema for one in found.partitions}) > 1
+            how = f"{_HIVE}, union_by_name = {is_mixed}"
             for table in TABLES:
                 files = [*map(quoted, found.files(table))]
                 allowed += files
-                source = (
-                    f"SELECT * FROM read_parquet([{', '.join(files)}], {_HIVE}{by_name})" if files else empty(table)
-                )
-                self.con.execute(f"CREATE VIEW {table} AS {source}")
+                names = typed(table, _TYPES)
+                source = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in names.items()) + " WHERE false"
+                if files:
+                    source += f" UNION ALL BY NAME SELECT * FROM read_parquet([{', '.join(files)}], {how})"
+                self.con.execute(f"CREATE VIEW {table} AS SELECT {', '.join(names)} FROM (SELECT {source})")
             self._agree(found)
             self.con.execute(f"SET allowed_paths = [{', '.join(allowed)}]")
             self.con.execute("SET enable_external_access = false")
