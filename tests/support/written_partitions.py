@@ -12,22 +12,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from twelve_questions import sqlite_views
 
-from arcacct.dataset.columns import DESCRIPTION, UNIT, columns
 from arcacct.dataset.layout import TABLES, Partition, part_name
 from arcacct.dataset.manifest import Manifest, Part
+from arcacct.exporting.parquet import _GROUP_ROWS, _encodings, schema_of
 
 LIFE = "0123456789abcdef0123456789abcdef"
 WRITTEN_S = 1_800_000_000
-_TYPES = {"int64": pa.int64(), "double": pa.float64(), "string": pa.string()}
-
-
-def schema_of(table: str) -> pa.Schema:
-    """The columns of its files, with their units."""
-    fields = []
-    for column in columns()[table]:
-        metadata = {DESCRIPTION: column.description.encode()} | ({UNIT: column.unit.encode()} if column.unit else {})
-        fields.append(pa.field(column.name, _TYPES[column.type], metadata=metadata))
-    return pa.schema(fields)
 
 
 def write_partition(
@@ -67,8 +57,10 @@ def _part(root: pathlib.Path, partition: Partition, name: str, tables: Mapping[s
     folder = root / partition.folder(name)
     folder.mkdir(parents=True, exist_ok=True)
     written = folder / "being-written"
-    # Rows for some seconds of one core: engines read as many groups at once as they have cores.
-    pq.write_table(table, written, compression="zstd", row_group_size=122_880)
+    coded = _encodings(name)
+    dictionary = [column for column in schema.names if column not in coded]
+    how = {"compression": "zstd", "data_page_version": "2.0", "use_dictionary": dictionary, "column_encoding": coded}
+    pq.write_table(table, written, row_group_size=_GROUP_ROWS, **how)
     with open(written, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     part = written.rename(folder / part_name(digest))
