@@ -6,7 +6,6 @@ The workers of a cluster read the files by the same paths as this host.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from functools import reduce
 from typing import Any
@@ -15,8 +14,9 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from arcacct.dataset.layout import MANIFESTS, TABLES
+from arcacct.dataset.layout import TABLES, VERSION
 from arcacct.errors import UsageError
+from arcacct.exporting.store import LocalStore
 from arcacct.fleet.engine import VIEWS, EngineFailed, script, typed
 from arcacct.fleet.manifests import Dataset
 
@@ -29,6 +29,9 @@ class Spark:
     """An open dataset. Raises UsageError where Spark cannot start, EngineFailed for files that it cannot read."""
 
     def __init__(self, found: Dataset, master: str | None = None) -> None:
+        away = next((one.store.shown for one in found.partitions if not isinstance(one.store, LocalStore)), None)
+        if away is not None:
+            raise UsageError(f"{away}: Spark reads directories that its workers have, too; ask this by DuckDB")
         master = master or LOCAL
         builder = SparkSession.builder.master(master).appName("arcacct fleet")
         settings = {
@@ -63,7 +66,7 @@ class Spark:
         """All files of a table; partitions are told by the paths below each dataset."""
         by_root: dict[str, list[str]] = {}
         for path, one in found.files(table).items():
-            by_root.setdefault(os.path.join(one.root, table, os.path.basename(MANIFESTS)), []).append(path)
+            by_root.setdefault(one.store.path_of(f"{table}/v{VERSION}"), []).append(path)
         names = typed(table, _TYPES)
         # Given to it, or it opens files to learn it; what older files lack is NULL.
         schema = ", ".join(f"{name} {kind}" for name, kind in names.items())

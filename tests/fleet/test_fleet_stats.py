@@ -170,6 +170,36 @@ def test_a_directory_without_a_dataset(tmp_path: pathlib.Path, capsys) -> None:
     assert "no exported dataset" in done.stderr
 
 
+def test_a_dataset_at_a_url(federation, tmp_path, capsys) -> None:
+    """It answers as the same files in a directory do, without and with an own limit of memory; bad files are named."""
+    fsspec = pytest.importorskip("fsspec", reason="the extra parquet is not installed")
+    url = f"memory://{tmp_path}"
+    memory, folder = fsspec.filesystem("memory"), str(tmp_path)
+    memory.put(f"{federation.root}/", folder, recursive=True)
+    commands = (
+        ("stats", "--by", "month,host,role", "--details", "--gpu", "--filter-extra", "rte", "ENV/PROXY"),
+        ("sql", "SELECT ce, event, count(*), max(event_time) FROM events GROUP BY ALL ORDER BY ALL"),
+        ("verify", "--deep"),
+    )
+    for command, *options in commands:
+        there, here = (said(capsys, "fleet", command, place, *options) for place in (url, federation.root))
+        assert (there.returncode, there.stdout, there.stderr) == (here.returncode, here.stdout, here.stderr)
+        assert there.returncode == 0
+
+    memory.pipe(f"{tmp_path}/secret", b"do not tell")
+    for path in (f"{url}/secret", "dataset0://secret"):
+        refused = said(capsys, "fleet", "sql", url, f"SELECT * FROM read_text('{path}')")
+        assert (refused.returncode, "no other file" in refused.stderr) == (64, True)
+    by_spark = said(capsys, "fleet", "stats", url, "--by", "vo", "--engine", "spark")
+    assert (by_spark.returncode, by_spark.stderr.count("\n")) == (64, 1)
+
+    gone = next(path for path in memory.find(folder) if "/jobs/v1/site=South/" in path)
+    memory.rm(gone)
+    done = said(capsys, "fleet", "stats", url, "--by", "ce")
+    assert done.returncode == 65
+    assert f"it names memory://{gone}, which is not there" in done.stderr
+
+
 def test_a_question_that_no_file_concerns(federation, capsys) -> None:
     """The answer is empty, and no error."""
     done = said(capsys, "fleet", "stats", federation.root, "--by", "vo", "--month", "1999-01", "--format", "json")
