@@ -23,7 +23,7 @@ from arcacct.fleet.manifests import Dataset, Exported
 from arcacct.resources import resource
 from arcacct.targets.postgresql import quoted
 
-_PSQL = ("psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-v", "SHOW_CONTEXT=never")
+_PSQL = ("psql", "-X", "-w", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-v", "SHOW_CONTEXT=never")
 _NO_SERVER = 2
 """psql's exit code when there is no connection; what the server refuses is 3."""
 _BEFORE = re.compile(r"^(psql:\S+ )?(ERROR|HINT|DETAIL|error): +|^psql: error: ")
