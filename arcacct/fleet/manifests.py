@@ -81,6 +81,8 @@ def dataset(directories: Sequence[str]) -> Dataset:
     for directory in dict.fromkeys(one if "://" in one else os.path.abspath(one) for one in directories):
         store = open_store(directory)
         manifests = store.files(os.path.dirname(MANIFESTS))
+        if not manifests:
+            raise InputError(f"{directory}: there is no exported dataset; `arcacct export {directory}` writes one")
         others = {path.partition("/")[0] for path in manifests} - {os.path.basename(MANIFESTS)}
         problems += [
             f"{store.path_of(f'{os.path.dirname(MANIFESTS)}/{name}')}: a dataset of another version, which is left out;"
@@ -101,8 +103,6 @@ def dataset(directories: Sequence[str]) -> Dataset:
                     found.append(_usable(store, partition, size_bytes, files))
                 except (InputError, StoreError) as wrong:
                     problems.append(f"{wrong}")
-        if not known and not others:
-            raise InputError(f"{directory}: there is no exported dataset; `arcacct export {directory}` writes one")
         problems += _unnamed(store, files, known)
     kept, doubles = _one_of_each(found)
     return Dataset(tuple(sorted(kept, key=lambda one: one.path)), (*problems, *doubles, *_lives(kept)))

@@ -44,7 +44,18 @@ def opened(federation) -> Iterator[Engine]:
     found.close()
 
 
-@pytest.mark.parametrize("by", [*NEEDS, "month,vo", "host,status", "week,user,queue"])
+GROUPINGS = (
+    *("month", "vo", "month,vo", "day,week,year", "group,role,user", "queue,endpoint,host", "status,project"),
+    *("benchmark,infrastructure",),
+)
+
+
+def test_all_columns_are_asked_for() -> None:
+    """None is forgotten below."""
+    assert {name for by in GROUPINGS for name in by.split(",")} == set(NEEDS)
+
+
+@pytest.mark.parametrize("by", GROUPINGS)
 def test_every_column_says_what_stats_says(federation, capsys, by) -> None:
     """Each --by prints for each CE what `arcacct stats` prints of its database, and for all CEs their sums."""
     # A dataset has no jobs that have not ended.
@@ -127,6 +138,28 @@ def test_gpus_and_energy(tmp_path) -> None:
     north, south = ({name: row[table.columns.index(name)] for name in table.columns[-4:]} for row in table.rows)
     assert set(north.values()) == {None}
     assert south == {"gpu_hours": 6.0, "gpu_busy_hours": 1.5, "gpu_energy_kwh": None, "energy_kwh": 1.0}
+
+
+@pytest.mark.parametrize("schemas", [(17, 17), (17, 18)], ids=["all older", "some older"])
+def test_files_of_an_older_version(tmp_path, capsys, schemas) -> None:
+    """What they lack is not known of their jobs; all jobs count."""
+    from federation import jobs_of
+    from written_partitions import write_partition
+
+    for number, schema in enumerate(schemas, 1):
+        partition = Partition("North", 2026, 6, f"ce{number:02d}.example.org")
+        lacks = ("queue", "gpu_busy_s") if schema == 17 else ()
+        jobs = {"jobs": jobs_of(partition, 20)}
+        write_partition(tmp_path, partition, jobs, life=str(number) * 32, schema=schema, without=lacks)
+
+    done = said(capsys, "fleet", "stats", tmp_path, "--by", "ce,queue", "--gpu", "--format", "json")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = json.loads(done.stdout)
+    for number, schema in enumerate(schemas, 1):
+        of_ce = [row for row in rows if row["ce"] == f"ce{number:02d}.example.org"]
+        assert sum(row["jobs"] for row in of_ce) == 20
+        assert {row["queue"] is None for row in of_ce} == {schema == 17}
 
 
 def test_the_command_prints_tables(federation, capsys) -> None:
