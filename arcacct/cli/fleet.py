@@ -51,8 +51,9 @@ def fleet() -> None:
     """
     Ask many CEs at once, by the files that `arcacct export` writes.
 
-    Each DIR is a dataset, of one CE or of many. What a manifest names is read, and nothing else; what is wrong with
-    any of it is named on stderr, the rest is answered, and the exit code is 65.
+    Each DIR is a dataset of one CE or of many, a directory or a URL such as s3://bucket/path. What a manifest names is
+    read, and nothing else; what is wrong with any of it is named on stderr, the rest is answered, and the exit code is
+    65.
     """
 
 

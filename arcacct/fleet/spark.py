@@ -6,6 +6,7 @@ The workers of a cluster read the files by the same paths as this host.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from functools import reduce
 from typing import Any
@@ -22,6 +23,7 @@ from arcacct.fleet.manifests import Dataset
 
 LOCAL = "local[*]"
 _TYPES = {"string": "STRING", "int64": "BIGINT", "double": "DOUBLE"}
+_MASTERS = ("spark://", "k8s://", "yarn", "local")
 _FAILURES = (PySparkException, Py4JError)
 
 
@@ -33,6 +35,8 @@ class Spark:
         if away is not None:
             raise UsageError(f"{away}: Spark reads directories that its workers have, too; ask this by DuckDB")
         master = master or LOCAL
+        if not master.startswith(_MASTERS):
+            raise UsageError(f"--master {master}: it begins with one of {', '.join(_MASTERS)}")
         builder = SparkSession.builder.master(master).appName("arcacct fleet")
         settings = {
             # Sums of a few files need no two hundred further steps.
@@ -43,11 +47,14 @@ class Spark:
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
         }
-        if master.startswith("local["):
+        if master.startswith("local"):
             # Nobody else is to be listened to.
             settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         try:
-            self.session = reduce(lambda made, one: made.config(*one), settings.items(), builder).getOrCreate()
+            with warnings.catch_warnings():
+                # Of pandas, which nothing here uses.
+                warnings.simplefilter("ignore", FutureWarning)
+                self.session = reduce(lambda made, one: made.config(*one), settings.items(), builder).getOrCreate()
         except Exception as error:
             raise UsageError(
                 f"Spark does not start: {_first(error)}; it needs Java (apt-get install default-jre-headless) and a"
