@@ -46,7 +46,9 @@ class FleetOptions(NamedTuple):
     master: str | None
 
 
-@click.group()
+@click.group(
+    epilog=examples("arcacct fleet stats /srv/accounting --by month,vo", "arcacct fleet verify /srv/accounting")
+)
 def fleet() -> None:
     """
     Ask many CEs at once, by the files that `arcacct export` writes.
