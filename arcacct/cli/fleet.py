@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import NamedTuple
 
 import click
@@ -128,7 +129,13 @@ def stats(
 
 
 # The same as of `arcacct stats`, by construction.
-stats.params.extend(param for param in of_one_ce.params if param.name in _LIKE_STATS)
+for param in map(copy, of_one_ce.params):
+    if param.name in _LIKE_STATS and isinstance(param, click.Option):
+        said = (param.help or "").removeprefix("With --by: ")
+        param.help = f"{said[0].upper()}{said[1:]}"
+        if param.name == "show_active":
+            param.help = "Also jobs that vanished without any usage, which are not published."
+        stats.params.append(param)
 
 
 @fleet.command(

@@ -92,6 +92,19 @@ def test_it_tells_what_it_does_not_have(federation, tmp_path, capsys) -> None:
     assert "ce.example.com" not in done.stdout
 
 
+def test_pseudonyms_are_made_with_the_key_of_a_ce(federation, tmp_path, capsys) -> None:
+    """Without one it is said what else there is; with one nobody is named."""
+    command = ("report", "--fleet", federation.root, "--month", "2026-08")
+    named = said(capsys, *command)
+    refused = said(capsys, "--database", tmp_path / "none" / "accounting.db", *command, "--pseudonymous")
+    hidden = said(capsys, "--database", federation.file("South", "ce.example.com"), *command, "--pseudonymous")
+
+    assert "/DC=org/CN=User" in named.stdout
+    assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (65, "", 1)
+    assert "--names hashed" in refused.stderr
+    assert (hidden.returncode, "/DC=org/CN=User" in hidden.stdout) == (0, False)
+
+
 def test_a_month_is_still_required_of_one_ce(capsys) -> None:
     """Without --fleet it is said that the month lacks."""
     done = said(capsys, "report")

@@ -95,6 +95,28 @@ def test_a_file_that_no_engine_can_read(tmp_path, capsys) -> None:
     assert {row["month"] for row in json.loads(done.stdout)} == {"2026-02"}
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"written_s": 1e999}, {"written_s": -1}, {"written_s": "yesterday"}, {"schema": None}, {"names": "other"},
+        {"seen": 5}, {"tables": {}}, {"tables": []}, {"year": "2026"}, {"month": 2}, {"dataset_version": "1"}, None,
+    ],
+    ids=str,
+)  # fmt: skip
+def test_manifests_that_nobody_writes(tmp_path, capsys, change) -> None:
+    """Any of them is left out by its name, by the report, too; the others answer."""
+    write(tmp_path, 1, 2)
+    manifest = tmp_path / BAD._replace(month=1).manifest
+    told = json.loads(manifest.read_text())
+    manifest.write_text("[" * 100_000 if change is None else json.dumps({**told, **change}))
+
+    for command in (("fleet", "stats", tmp_path, "--by", "vo"), ("report", "--fleet", tmp_path)):
+        done = said(capsys, *command)
+        assert done.returncode == 65
+        assert done.stderr.startswith(f"arcacct: {manifest}: ")
+        assert done.stderr.count("\n") == 1
+
+
 def test_a_site_that_was_renamed(tmp_path, capsys) -> None:
     """The same database exported under two names of its site counts once, as it was exported last."""
     write(tmp_path, 1)
