@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import NamedTuple
 
 import click
@@ -46,13 +47,16 @@ class FleetOptions(NamedTuple):
     master: str | None
 
 
-@click.group()
+@click.group(
+    epilog=examples("arcacct fleet stats /srv/accounting --by month,vo", "arcacct fleet verify /srv/accounting")
+)
 def fleet() -> None:
     """
     Ask many CEs at once, by the files that `arcacct export` writes.
 
-    Each DIR is a dataset, of one CE or of many. What a manifest names is read, and nothing else; what is wrong with
-    any of it is named on stderr, the rest is answered, and the exit code is 65.
+    Each DIR is a dataset of one CE or of many, a directory or a URL such as s3://bucket/path. What a manifest names is
+    read, and nothing else; what is wrong with any of it is named on stderr, the rest is answered, and the exit code is
+    65.
     """
 
 
@@ -125,7 +129,13 @@ def stats(
 
 
 # The same as of `arcacct stats`, by construction.
-stats.params.extend(param for param in of_one_ce.params if param.name in _LIKE_STATS)
+for param in map(copy, of_one_ce.params):
+    if param.name in _LIKE_STATS and isinstance(param, click.Option):
+        said = (param.help or "").removeprefix("With --by: ")
+        param.help = f"{said[0].upper()}{said[1:]}"
+        if param.name == "show_active":
+            param.help = "Also jobs that vanished without any usage, which are not published."
+        stats.params.append(param)
 
 
 @fleet.command(

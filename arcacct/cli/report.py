@@ -15,7 +15,7 @@ from arcacct.cli.speech import complain, examples, say
 from arcacct.cli.tables import lines, show
 from arcacct.cli.working import at_work
 from arcacct.db import opening
-from arcacct.errors import InputError
+from arcacct.errors import InputError, StoreError
 from arcacct.files.foreign import open_parent
 from arcacct.fleet.manifests import last_month
 from arcacct.jobs.pseudonyms import site_names
@@ -112,7 +112,13 @@ def _of_fleet(ctx: click.Context, directories: tuple[str, ...], asked: Asked) ->
     from arcacct.reporting.federation import federation_report  # noqa: PLC0415  few reports are of many CEs
 
     # Who has no CE of his own needs no configuration, unless pseudonyms are to be made.
-    pseudonyms = site_names(settings_of(ctx).places) if asked.is_pseudonymous else None
+    try:
+        pseudonyms = site_names(settings_of(ctx).places) if asked.is_pseudonymous else None
+    except StoreError as error:
+        raise InputError(
+            f"pseudonyms need the key of a CE ({error}); name its database with --database, or have all CEs export"
+            " with --names hashed"
+        ) from error
     with at_work("reporting"):
         return federation_report(
             directories, asked.month, int(time.time()), pledge=asked.pledge, pseudonyms=pseudonyms, users=asked.users

@@ -66,7 +66,7 @@ def parse(data: bytes, partition: Partition, path: str) -> Manifest:
     """
     try:
         whole = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: no manifest, it is cut off or damaged ({error}); {_ANEW}") from None
     if not isinstance(whole, dict) or "dataset_version" not in whole:
         raise InputError(f"{path}: no manifest of a dataset; {_ANEW}")
@@ -77,7 +77,7 @@ def parse(data: bytes, partition: Partition, path: str) -> Manifest:
         )
     try:
         return _made(whole, partition)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise InputError(f"{path}: the manifest is damaged ({type(error).__name__}: {error}); {_ANEW}") from None
 
 
@@ -90,6 +90,9 @@ def _made(whole: dict[str, Any], partition: Partition) -> Manifest:
         raise ValueError(f"it says that it is of {said}, but stands at {partition}")
     if whole["names"] not in NAMES:
         raise ValueError(f"names: {whole['names']}")
+    written_s = int(whole["written_s"])
+    if not 0 <= written_s < 2**37:
+        raise ValueError(f"written_s: {written_s} is no time")
     tables = {table: Part(**whole["tables"][table]) for table in TABLES}
     for part in tables.values():
         if not is_part_name(part.file) or part.file[5:21] != part.sha256[:16] or len(part.sha256) != 64:
@@ -106,5 +109,5 @@ def _made(whole: dict[str, Any], partition: Partition) -> Manifest:
     seen = {str(name): int(number) for name, number in whole.get("seen", {}).items()}
     return Manifest(
         partition, int(whole["schema"]), str(whole["life"]), int(whole["finished_log_seq"]), whole["names"],
-        int(whole["written_s"]), tables, seen,
+        written_s, tables, seen,
     )  # fmt: skip

@@ -143,7 +143,7 @@ def _partition(one: Exported, tables: Sequence[str], digest: str) -> Iterator[by
 def _copied(one: Exported, table: str) -> Iterator[bytes]:
     """The rows of a file, as COPY reads them; columns that the dataset may gain are left out."""
     parquet, pa, pc = (import_module(name) for name in ("pyarrow.parquet", "pyarrow", "pyarrow.compute"))
-    with parquet.ParquetFile(one.file(table)) as file:
+    with one.open(table) as source, parquet.ParquetFile(source) as file:
         there = set(file.schema_arrow.names)
         names = [column.name for column in columns()[table] if column.name in there]
         yield f"COPY incoming_{table} (site, year, month, ce, {', '.join(names)}) FROM STDIN;\n".encode()

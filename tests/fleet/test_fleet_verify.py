@@ -20,7 +20,7 @@ COMPLAINTS = {
     "a manifest that is cut off": "cut off or damaged",
     "a manifest of another partition": "but stands at",
     "a part that is half written": "it is cut off or changed",
-    "a part that is not there": "No such file",
+    "a part that is not there": "which is not there",
     "a part with other bytes": "it is cut off or changed",
     "a manifest that tells another number of rows": f"has {JOBS} rows, the manifest says {JOBS + 1}",
     "two CEs with one name": "two CEs have the same name",
@@ -95,6 +95,28 @@ def test_a_file_that_no_engine_can_read(tmp_path, capsys) -> None:
     assert {row["month"] for row in json.loads(done.stdout)} == {"2026-02"}
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"written_s": 1e999}, {"written_s": -1}, {"written_s": "yesterday"}, {"schema": None}, {"names": "other"},
+        {"seen": 5}, {"tables": {}}, {"tables": []}, {"year": "2026"}, {"month": 2}, {"dataset_version": "1"}, None,
+    ],
+    ids=str,
+)  # fmt: skip
+def test_manifests_that_nobody_writes(tmp_path, capsys, change) -> None:
+    """Any of them is left out by its name, by the report, too; the others answer."""
+    write(tmp_path, 1, 2)
+    manifest = tmp_path / BAD._replace(month=1).manifest
+    told = json.loads(manifest.read_text())
+    manifest.write_text("[" * 100_000 if change is None else json.dumps({**told, **change}))
+
+    for command in (("fleet", "stats", tmp_path, "--by", "vo"), ("report", "--fleet", tmp_path)):
+        done = said(capsys, *command)
+        assert done.returncode == 65
+        assert done.stderr.startswith(f"arcacct: {manifest}: ")
+        assert done.stderr.count("\n") == 1
+
+
 def test_a_site_that_was_renamed(tmp_path, capsys) -> None:
     """The same database exported under two names of its site counts once, as it was exported last."""
     write(tmp_path, 1)
@@ -124,7 +146,8 @@ def test_one_name_at_two_sites(tmp_path, capsys) -> None:
 def test_another_version_beside_it(tmp_path, capsys) -> None:
     """A later layout in the same directory is named, and this one is answered."""
     write(tmp_path, 1)
-    (tmp_path / "manifests" / "v2").mkdir()
+    (tmp_path / "manifests/v2/site=Site-01").mkdir(parents=True)
+    (tmp_path / "manifests/v2/site=Site-01/all.json").write_text("{}")
 
     done = said(capsys, "fleet", "stats", tmp_path, "--by", "ce", "--format", "json")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import pathlib
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,10 +28,16 @@ def write_partition(
     life: str = LIFE,
     seq: int = 1,
     written_s: int = WRITTEN_S,
+    schema: int = 18,
+    without: Collection[str] = (),
 ) -> pathlib.Path:
-    """Write the parts of all tables (those that are not given are empty), then their manifest, which is returned."""
-    parts = {name: _part(root, partition, name, tables) for name in TABLES}
-    manifest = Manifest(partition, 18, life, seq, "plain", written_s, parts, {})
+    """
+    Write the parts of all tables (those that are not given are empty), then their manifest, which is returned.
+
+    ``without`` columns that the schema of that time did not have.
+    """
+    parts = {name: _part(root, partition, name, tables, without) for name in TABLES}
+    manifest = Manifest(partition, schema, life, seq, "plain", written_s, parts, {})
     place = root / partition.manifest
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_bytes(manifest.to_json())
@@ -51,13 +57,15 @@ def write_database(root: pathlib.Path, con: sqlite3.Connection, site: str, ce: s
         write_partition(root, Partition(site, year, int(month), ce), tables)
 
 
-def _part(root: pathlib.Path, partition: Partition, name: str, tables: Mapping[str, pa.Table]) -> Part:
-    schema = schema_of(name)
+def _part(
+    root: pathlib.Path, partition: Partition, name: str, tables: Mapping[str, pa.Table], without: Collection[str]
+) -> Part:
+    schema = pa.schema([field for field in schema_of(name) if field.name not in without])
     table = tables[name].select(schema.names).cast(schema) if name in tables else schema.empty_table()
     folder = root / partition.folder(name)
     folder.mkdir(parents=True, exist_ok=True)
     written = folder / "being-written"
-    coded = _encodings(name)
+    coded = {column: how for column, how in _encodings(name).items() if column in schema.names}
     dictionary = [column for column in schema.names if column not in coded]
     how = {"compression": "zstd", "data_page_version": "2.0", "use_dictionary": dictionary, "column_encoding": coded}
     pq.write_table(table, written, row_group_size=_GROUP_ROWS, **how)
