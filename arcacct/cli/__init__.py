@@ -31,7 +31,7 @@ COMMANDS = {
     "job": "Tell all about one job: record, events, transfers, or why it was not sent.",
     "stats": "Sum jobs, as arcctl prints them or by month, VO, user, ...",
     "report": "Report a month: usage, pledge, failures, users, energy and publishing.",
-    "export": "Write the jobs of this CE into a dataset of many, as Parquet.",
+    "export": "Write the finished jobs of this CE into a dataset of many CEs, as Parquet.",
     "query": "Run one SQL query that only reads.",
     "fleet": "Ask many CEs at once, by the files that `arcacct export` writes.",
     "status": "Tell whether all is well, on one screen and by exit code.",
