@@ -44,7 +44,7 @@ def forget(ctx: click.Context, user_dn: str | None, plan_only: bool, yes: bool) 
     Sums stay as they are. What was published is not touched: it stays at its receivers, and is never sent again. Only
     months before the last one go, and only when all their jobs were sent, or dropped, and are gone from the control
     directory. With DN both databases are written anew at the end, so that nothing is left in free pages. Backups and
-    copies of the databases keep the names.
+    copies of the databases keep the names. A DN that nothing has is an error (65), as a mistyped one would be.
     """
     from arcacct.jobs import forgetting  # noqa: PLC0415  slow to import
 
@@ -52,6 +52,10 @@ def forget(ctx: click.Context, user_dn: str | None, plan_only: bool, yes: bool) 
     scope = scope_of(found, user_dn, int(time.time()))
     here = found.places
     with closing(read_accounting(here)) as con, closing(read_publishing(here)) as publishing:
+        if user_dn is not None and not forgetting.is_known(here, con, publishing, user_dn):
+            raise InputError(
+                f"{user_dn}: no job, sum or message has this user; write the DN as `arcacct stats --by user` shows it"
+            )
         plan = forgetting.plan(con, publishing, scope)
     before = time.strftime("%Y-%m-%d", time.gmtime(scope.ended_before))
     would = "would become" if plan_only else "become"

@@ -11,7 +11,7 @@ from arcacct.cli.speech import ask, block, examples, say
 from arcacct.cli.tables import FORMATS
 from arcacct.cli.tables import show as show_rows
 from arcacct.db.opening import accounting, read_accounting, writing
-from arcacct.errors import UsageError
+from arcacct.errors import InputError, UsageError
 from arcacct.jobs.rejected import content_of, drop, listed
 from arcacct.targets.xml import iso_time
 from arcacct.wording import count_of
@@ -69,8 +69,11 @@ def rejected(
         ask(f"forget all rejected records{f' from {source}' if source else ''}?", yes=yes)
     if dropped or drop_all:
         with accounting(here) as con, writing(con, here):
-            ids = [one.rejected_id for one in listed(con, source)] if drop_all else list(dropped)
-            say(f"{count_of(drop(con, ids), 'rejected record')} dropped")
+            known = [one.rejected_id for one in listed(con, source if drop_all else None)]
+            say(f"{count_of(drop(con, known if drop_all else dropped), 'rejected record')} dropped")
+        unknown = ", ".join(str(one) for one in dict.fromkeys(dropped) if one not in known)
+        if unknown:
+            raise InputError(f"{unknown}: no such rejected record; see `arcacct import rejected`")
     elif show is not None:
         with closing(read_accounting(here)) as con:
             block(content_of(con, show).decode("utf-8", "backslashreplace"))

@@ -44,11 +44,9 @@ class Partition(NamedTuple):
     @property
     def bounds(self) -> tuple[int, int]:
         """The first second of the month, UTC, and that of the next one."""
-        first, after = (
-            calendar.timegm((self.year + (self.month + more - 1) // 12, (self.month + more - 1) % 12 + 1, 1, 0, 0, 0))
-            for more in (0, 1)
-        )
-        return first, after
+        first = calendar.timegm((self.year, self.month, 1, 0, 0, 0))
+        # No calendar has the month behind the last of the year 9999.
+        return first, first + calendar.monthrange(self.year, self.month)[1] * 86_400
 
     @property
     def manifest(self) -> str:

@@ -15,8 +15,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from sqlite_utils.utils import dedupe_keys
-
 from arcacct.db.foreign import Foreign, watched
 from arcacct.errors import InputError, StoreBusy, UsageError
 from arcacct.wording import count_of
@@ -83,6 +81,9 @@ def answered(con: Connection, sql: str, limits: QueryLimits) -> Iterator[Result]
     # SQLite declares these tables when they are first used, which the authorizer would take for CREATE TABLE.
     for table in ("json_each('[]')", "json_tree('[]')", "pragma_table_info('AAR')", "pragma_index_list('AAR')"):
         con.execute(f"SELECT 1 FROM {table}").fetchall()
+    # It takes pandas along where that is installed, and who asks a dataset needs neither.
+    from sqlite_utils.utils import dedupe_keys  # noqa: PLC0415
+
     refusals = _Refusals(con)
     con.set_authorizer(refusals)
     began = time.monotonic()

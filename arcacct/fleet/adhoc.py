@@ -56,6 +56,8 @@ def asked(found: Dataset, sql: str, limits: QueryLimits) -> Iterator[tuple[Resul
             yield Result(columns, _counted(engine.con, limits)), found.problems
     finally:
         timer.cancel()
+        # A thread that is left at the end keeps what it knows, and DuckDB complains of that.
+        timer.join()
 
 
 def _require_reading(sql: str) -> None:

@@ -8,7 +8,6 @@ from importlib import import_module
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from arcacct.dataset.manifest import Part
 from arcacct.errors import UsageError
 from arcacct.fleet.manifests import Dataset, Exported
 from arcacct.wording import count_of
@@ -47,27 +46,28 @@ def damaged(partitions: Iterable[Exported], *, deep: bool = False) -> Iterator[t
     except ModuleNotFoundError as error:
         raise UsageError("files are checked by the package pyarrow: pip install 'arcacct[parquet]'") from error
     for one in partitions:
-        for table, part in one.manifest.tables.items():
-            wrong = _wrong(parquet, one.file(table), part, is_of_jobs=table == "jobs", deep=deep)
+        for table in one.manifest.tables:
+            wrong = _wrong(parquet, one, table, deep=deep)
             if wrong is not None:
                 told = f"{one.path}: {one.file(table)} {wrong}; {one.partition} is left out: remove the manifest, and"
                 yield one.path, f"{told} the next export of that CE writes the month anew"
                 break
 
 
-def _wrong(parquet: Any, path: str, part: Part, *, is_of_jobs: bool, deep: bool) -> str | None:
+def _wrong(parquet: Any, one: Exported, table: str, *, deep: bool) -> str | None:
+    part = one.manifest.tables[table]
     try:
-        if deep:
-            with open(path, "rb") as file:
+        with one.open(table) as file:
+            if deep:
                 digest = hashlib.sha256()
                 while piece := file.read(_PIECE):
                     digest.update(piece)
-            if digest.hexdigest() != part.sha256:
-                return "has other content than was exported (sha256)"
-        footer = parquet.read_metadata(path)
+                if digest.hexdigest() != part.sha256:
+                    return "has other content than was exported (sha256)"
+            footer = parquet.read_metadata(file)
         if footer.num_rows != part.rows:
             return f"has {count_of(footer.num_rows, 'row')}, the manifest says {part.rows}"
-        ends = _ends(footer) if is_of_jobs else None
+        ends = _ends(footer) if table == "jobs" else None
     except Exception as error:  # noqa: BLE001  pyarrow raises many kinds for what is no sound file
         # The first line says it, the others are pyarrow's own places.
         return f"cannot be read: {(str(error) or type(error).__name__).splitlines()[0]}"

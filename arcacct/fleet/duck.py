@@ -9,11 +9,13 @@ from typing import Any
 import duckdb
 
 from arcacct.dataset.layout import TABLES
-from arcacct.fleet.engine import VIEWS, EngineFailed, empty, is_mixed, script
+from arcacct.exporting.store import LocalStore
+from arcacct.fleet.engine import VIEWS, EngineFailed, script, typed
 from arcacct.fleet.manifests import Dataset
 
 _VALUE = re.compile(r":([a-z]\w*)")
 _AT_ONCE = 1000
+_TYPES = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE"}
 _HIVE = "hive_partitioning = true, hive_types = {'site': VARCHAR, 'year': BIGINT, 'month': VARCHAR, 'ce': VARCHAR}"
 _CLOSED = (
     "SET python_enable_replacements = false",
@@ -35,16 +37,20 @@ class Duck:
                 self.con.execute(setting)
             if memory_mib is not None:
                 self.con.execute(f"SET memory_limit = '{memory_mib}MiB'")
+            paths = self._reached(found)
             allowed: list[str] = []
-            by_name = ", union_by_name = true" if is_mixed(found) else ""
+            # Databases of several versions differ in columns; to know which, every footer is read.
+            is_mixed = len({one.manifest.schema for one in found.partitions}) > 1
+            how = f"{_HIVE}, union_by_name = {is_mixed}"
             for table in TABLES:
-                files = [*map(quoted, found.files(table))]
+                files = [quoted(paths[file]) for file in found.files(table)]
                 allowed += files
-                source = (
-                    f"SELECT * FROM read_parquet([{', '.join(files)}], {_HIVE}{by_name})" if files else empty(table)
-                )
-                self.con.execute(f"CREATE VIEW {table} AS {source}")
-            self._agree(found)
+                names = typed(table, _TYPES)
+                source = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in names.items()) + " WHERE false"
+                if files:
+                    source += f" UNION ALL BY NAME SELECT * FROM read_parquet([{', '.join(files)}], {how})"
+                self.con.execute(f"CREATE VIEW {table} AS SELECT {', '.join(names)} FROM (SELECT {source})")
+            self._agree({paths[file]: one.jobs.rows for file, one in found.files("jobs").items()})
             self.con.execute(f"SET allowed_paths = [{', '.join(allowed)}]")
             self.con.execute("SET enable_external_access = false")
             for view in VIEWS:
@@ -57,9 +63,27 @@ class Duck:
             self.con.close()
             raise
 
-    def _agree(self, found: Dataset) -> None:
+    def _reached(self, found: Dataset) -> dict[str, str]:
+        """What each file is called here, by the path that it has for people: those of a URL are opened by us."""
+        paths: dict[str, str] = {}
+        for number, store in enumerate({id(one.store): one.store for one in found.partitions}.values()):
+            of_it = [(one, table) for one in found.partitions if one.store is store for table in TABLES]
+            if isinstance(store, LocalStore):
+                paths |= {one.file(table): one.file(table) for one, table in of_it}
+                continue
+            from arcacct.fleet.remote import Remote  # noqa: PLC0415  few datasets need it
+
+            # Two stores may have the same scheme, and other credentials.
+            sizes = {}
+            for one, table in of_it:
+                part = one.manifest.tables[table]
+                path = paths[one.file(table)] = f"dataset{number}://{one.partition.part(table, part.file)}"
+                sizes[path] = part.bytes
+            self.con.register_filesystem(Remote(f"dataset{number}", store, sizes))
+        return paths
+
+    def _agree(self, rows: Mapping[str, int]) -> None:
         """Raises EngineFailed where a file of jobs has not so many rows as its manifest says."""
-        rows = {path: one.jobs.rows for path, one in found.files("jobs").items()}
         if rows:
             told = self.con.execute(
                 f"SELECT file_name, num_rows FROM parquet_file_metadata([{', '.join(map(quoted, rows))}])"

@@ -21,7 +21,6 @@ ENGINES = {"duckdb": ("arcacct.fleet.duck", "Duck", "parquet"), "spark": ("arcac
 """By name: its module and class, and the extra that has what it needs."""
 VIEWS = ("counted_jobs",)
 """Made in each engine, of the scripts of the same name."""
-_TYPES = {"string": "VARCHAR(1)", "int64": "BIGINT", "double": "DOUBLE"}
 Answer = TypeVar("Answer")
 
 
@@ -79,13 +78,12 @@ def left_out(name: str, found: Dataset, error: EngineFailed) -> Dataset:
     return found.without(bad)
 
 
-def empty(table: str) -> str:
-    """A table without rows, with the columns of the dataset: there may be no file of it."""
-    keys = (("site", "string"), ("year", "int64"), ("month", "string"), ("ce", "string"))
-    every = (*keys, *((column.name, column.type) for column in columns()[table]))
-    return f"SELECT {', '.join(f'CAST(NULL AS {_TYPES[kind]}) AS {name}' for name, kind in every)} WHERE 1 = 0"
+def typed(table: str, types: Mapping[str, str]) -> dict[str, str]:
+    """
+    The columns of a table, those of the partition first, each with its type as ``types`` calls it.
 
-
-def is_mixed(found: Dataset) -> bool:
-    """Whether files may differ in columns: they are from databases of several versions."""
-    return len({one.manifest.schema for one in found.partitions}) > 1
+    Files that an older version wrote may lack some of them: these are NULL.
+    """
+    keys = {"site": "string", "year": "int64", "month": "string", "ce": "string"}
+    every = keys | {column.name: column.type for column in columns()[table]}
+    return {name: types[kind] for name, kind in every.items()}

@@ -7,15 +7,16 @@ A file that no manifest names is never read: an export may be under way, or was 
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from arcacct.dataset.layout import MANIFESTS, TABLES, Partition, is_part_name, partition_of
+from arcacct.dataset.layout import MANIFESTS, TABLES, VERSION, Partition, is_part_name, partition_of
 from arcacct.dataset.manifest import Manifest, Part, parse
-from arcacct.errors import InputError
+from arcacct.errors import InputError, StoreError
+from arcacct.exporting.store import Store, open_store
 
 _LARGEST_MANIFEST = 2**20
-_LEVELS = ("site", "year", "month", "ce")
 
 
 class Exported(NamedTuple):
@@ -23,7 +24,7 @@ class Exported(NamedTuple):
 
     path: str
     """Of the manifest."""
-    root: str
+    store: Store
     """The dataset that it is in."""
     manifest: Manifest
 
@@ -43,8 +44,12 @@ class Exported(NamedTuple):
         return self.manifest.tables["jobs"]
 
     def file(self, table: str) -> str:
-        """The path of the part of a table."""
-        return os.path.join(self.root, self.partition.part(table, self.manifest.tables[table].file))
+        """The path of the part of a table, or its URL."""
+        return self.store.path_of(self.partition.part(table, self.manifest.tables[table].file))
+
+    def open(self, table: str) -> Any:
+        """The part of a table, as a file of pyarrow. Raises StoreError."""
+        return self.store.open(self.partition.part(table, self.manifest.tables[table].file))
 
 
 class Dataset(NamedTuple):
@@ -73,26 +78,32 @@ def dataset(directories: Sequence[str]) -> Dataset:
     """
     found: list[Exported] = []
     problems: list[str] = []
-    for given in directories:
-        if "://" in given:
-            raise InputError(f"{given}: datasets are read from directories: mount it, or copy what is asked for")
-    for directory in dict.fromkeys(map(os.path.abspath, directories)):
-        known = 0
-        for path, partition in _listed(directory):
-            known += 1
-            try:
-                found.append(_usable(directory, path, partition))
-            except InputError as wrong:
-                problems.append(f"{wrong}")
-        folder, version = os.path.split(os.path.join(directory, MANIFESTS))
-        others = [name for name in _names(folder) if name != version]
-        problems += [
-            f"{folder}/{name}: a dataset of another version, which is left out; this program reads {version}"
-            for name in others
-        ]
-        if not known and not others:
+    for directory in dict.fromkeys(one if "://" in one else os.path.abspath(one) for one in directories):
+        store = open_store(directory)
+        manifests = store.files(os.path.dirname(MANIFESTS))
+        if not manifests:
             raise InputError(f"{directory}: there is no exported dataset; `arcacct export {directory}` writes one")
-        problems += _unnamed(directory)
+        others = {path.partition("/")[0] for path in manifests} - {os.path.basename(MANIFESTS)}
+        problems += [
+            f"{store.path_of(f'{os.path.dirname(MANIFESTS)}/{name}')}: a dataset of another version, which is left out;"
+            f" this program reads v{VERSION}"
+            for name in sorted(others)
+        ]
+        files = {
+            f"{table}/v{VERSION}/{path}": size_bytes
+            for table in TABLES
+            for path, size_bytes in store.files(f"{table}/v{VERSION}").items()
+        }
+        known = set()
+        for below, size_bytes in sorted(manifests.items()):
+            partition = partition_of(f"{os.path.dirname(MANIFESTS)}/{below}")
+            if partition is not None:
+                known.add(partition.folder("jobs"))
+                try:
+                    found.append(_usable(store, partition, size_bytes, files))
+                except (InputError, StoreError) as wrong:
+                    problems.append(f"{wrong}")
+        problems += _unnamed(store, files, known)
     kept, doubles = _one_of_each(found)
     return Dataset(tuple(sorted(kept, key=lambda one: one.path)), (*problems, *doubles, *_lives(kept)))
 
@@ -105,77 +116,52 @@ def last_month(directories: Sequence[str]) -> tuple[int, int]:
     return max((one.year, one.month) for one in known)
 
 
-def _names(directory: str) -> list[str]:
-    try:
-        return sorted(name for name in os.listdir(directory) if not name.startswith("."))
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise InputError(f"{directory}: cannot be read: {error.strerror}") from error
-
-
-def _below(directory: str, levels: Sequence[str]) -> Iterator[str]:
-    """The paths, from here, of all that is called ``LEVEL=...`` at each level."""
-    for name in _names(directory):
-        if name.startswith(f"{levels[0]}="):
-            if not levels[1:]:
-                yield name
-            elif os.path.isdir(os.path.join(directory, name)):
-                for inner in _below(os.path.join(directory, name), levels[1:]):
-                    yield f"{name}/{inner}"
-
-
-def _listed(directory: str) -> Iterator[tuple[str, Partition]]:
-    """Each manifest, and its partition."""
-    for below in _below(os.path.join(directory, MANIFESTS), _LEVELS):
-        partition = partition_of(f"{MANIFESTS}/{below}")
-        if partition is not None:
-            yield os.path.join(directory, MANIFESTS, below), partition
-
-
-def _unnamed(directory: str) -> Iterator[str]:
+def _unnamed(store: Store, files: Mapping[str, int], known: set[str]) -> Iterator[str]:
     """Partitions with files and without a manifest."""
-    version = os.path.basename(MANIFESTS)
-    root = os.path.join(directory, "jobs", version)
-    for below in _below(root, _LEVELS):
-        folder, manifest = os.path.join(root, below), os.path.join(directory, MANIFESTS, f"{below}.json")
-        if not os.path.exists(manifest) and any(map(is_part_name, _names(folder))):
-            yield (
-                f"{folder}: half written: no manifest names its files, which are left out; `arcacct export` of that CE"
-                " completes it"
-            )
+    unnamed = defaultdict(set)
+    for path in files:
+        folder, _, name = path.rpartition("/")
+        if folder.startswith("jobs/") and folder not in known and is_part_name(name):
+            unnamed[folder].add(name)
+    for folder in sorted(unnamed):
+        yield (
+            f"{store.path_of(folder)}: half written: no manifest names its files, which are left out; `arcacct export`"
+            " of that CE completes it"
+        )
 
 
-def _usable(directory: str, path: str, partition: Partition) -> Exported:
-    """The manifest with all of its files there. Raises InputError."""
-    found = _read(directory, path, partition)
-    if _absent(found) is not None:
-        # It may have been replaced, and what it named be removed, since it was read.
-        found = _read(directory, path, partition)
-        wrong = _absent(found)
+def _usable(store: Store, partition: Partition, size_bytes: int, files: Mapping[str, int]) -> Exported:
+    """The manifest with all of its files there, by the bytes of each file. Raises InputError, StoreError."""
+    path = store.path_of(partition.manifest)
+    if size_bytes > _LARGEST_MANIFEST:
+        raise InputError(f"{path}: no manifest, it has {size_bytes} bytes; remove it")
+    found = _read(store, partition, path)
+    if _absent(found, files) is not None:
+        # It may have been replaced, and what it named be removed, since it was listed.
+        found = _read(store, partition, path)
+        folders = {table: partition.folder(table) for table in TABLES}
+        now = {f"{folder}/{name}": size for folder in folders.values() for name, size in store.files(folder).items()}
+        wrong = _absent(found, now)
         if wrong is not None:
-            raise InputError(f"{path}: {wrong}; the next export of the month writes it anew")
+            raise InputError(f"{path}: {wrong}; remove it, and the next export of that CE writes the month anew")
     return found
 
 
-def _absent(found: Exported) -> str | None:
-    for table in TABLES:
-        file, size_bytes = found.file(table), found.manifest.tables[table].bytes
-        try:
-            is_bytes = os.stat(file).st_size
-        except OSError as error:
-            return f"it names {file}, which cannot be read: {error.strerror}"
-        if is_bytes != size_bytes:
-            return f"{file} has {is_bytes} bytes, and should have {size_bytes}: it is cut off or changed"
+def _absent(found: Exported, files: Mapping[str, int]) -> str | None:
+    for table, part in found.manifest.tables.items():
+        is_bytes = files.get(found.partition.part(table, part.file))
+        if is_bytes is None:
+            return f"it names {found.file(table)}, which is not there"
+        if is_bytes != part.bytes:
+            return f"{found.file(table)} has {is_bytes} bytes, and should have {part.bytes}: it is cut off or changed"
     return None
 
 
-def _read(directory: str, path: str, partition: Partition) -> Exported:
-    try:
-        with open(path, "rb") as file:
-            return Exported(path, directory, parse(file.read(_LARGEST_MANIFEST), partition, path))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+def _read(store: Store, partition: Partition, path: str) -> Exported:
+    data = store.read(partition.manifest)
+    if data is None:
+        raise InputError(f"{path}: it was there a moment ago, and is gone; ask again")
+    return Exported(path, store, parse(data, partition, path))
 
 
 def _one_of_each(found: Sequence[Exported]) -> tuple[list[Exported], list[str]]:

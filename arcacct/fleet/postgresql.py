@@ -23,7 +23,7 @@ from arcacct.fleet.manifests import Dataset, Exported
 from arcacct.resources import resource
 from arcacct.targets.postgresql import quoted
 
-_PSQL = ("psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-v", "SHOW_CONTEXT=never")
+_PSQL = ("psql", "-X", "-w", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-v", "SHOW_CONTEXT=never")
 _NO_SERVER = 2
 """psql's exit code when there is no connection; what the server refuses is 3."""
 _BEFORE = re.compile(r"^(psql:\S+ )?(ERROR|HINT|DETAIL|error): +|^psql: error: ")
@@ -143,7 +143,7 @@ def _partition(one: Exported, tables: Sequence[str], digest: str) -> Iterator[by
 def _copied(one: Exported, table: str) -> Iterator[bytes]:
     """The rows of a file, as COPY reads them; columns that the dataset may gain are left out."""
     parquet, pa, pc = (import_module(name) for name in ("pyarrow.parquet", "pyarrow", "pyarrow.compute"))
-    with parquet.ParquetFile(one.file(table)) as file:
+    with one.open(table) as source, parquet.ParquetFile(source) as file:
         there = set(file.schema_arrow.names)
         names = [column.name for column in columns()[table] if column.name in there]
         yield f"COPY incoming_{table} (site, year, month, ce, {', '.join(names)}) FROM STDIN;\n".encode()

@@ -6,7 +6,6 @@ The workers of a cluster read the files by the same paths as this host.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from functools import reduce
 from typing import Any
@@ -14,14 +13,15 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as column_of
 
-from arcacct.dataset.layout import MANIFESTS, TABLES
+from arcacct.dataset.layout import TABLES, VERSION
 from arcacct.errors import UsageError
-from arcacct.fleet.engine import VIEWS, EngineFailed, empty, is_mixed, script
+from arcacct.exporting.store import LocalStore
+from arcacct.fleet.engine import VIEWS, EngineFailed, script, typed
 from arcacct.fleet.manifests import Dataset
 
 LOCAL = "local[*]"
+_TYPES = {"string": "STRING", "int64": "BIGINT", "double": "DOUBLE"}
 _FAILURES = (PySparkException, Py4JError)
 
 
@@ -29,11 +29,12 @@ class Spark:
     """An open dataset. Raises UsageError where Spark cannot start, EngineFailed for files that it cannot read."""
 
     def __init__(self, found: Dataset, master: str | None = None) -> None:
-        builder = SparkSession.builder.master(master or LOCAL).appName("arcacct fleet")
+        away = next((one.store.shown for one in found.partitions if not isinstance(one.store, LocalStore)), None)
+        if away is not None:
+            raise UsageError(f"{away}: Spark reads directories that its workers have, too; ask this by DuckDB")
+        master = master or LOCAL
+        builder = SparkSession.builder.master(master).appName("arcacct fleet")
         settings = {
-            # "05" is a month, and no 5; a site may be called 007.
-            "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-            "spark.sql.parquet.mergeSchema": str(is_mixed(found)).lower(),
             # Sums of a few files need no two hundred further steps.
             "spark.sql.shuffle.partitions": "8",
             "spark.sql.session.timeZone": "UTC",
@@ -42,6 +43,9 @@ class Spark:
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
         }
+        if master.startswith("local["):
+            # Nobody else is to be listened to.
+            settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         try:
             self.session = reduce(lambda made, one: made.config(*one), settings.items(), builder).getOrCreate()
         except Exception as error:
@@ -62,12 +66,17 @@ class Spark:
         """All files of a table; partitions are told by the paths below each dataset."""
         by_root: dict[str, list[str]] = {}
         for path, one in found.files(table).items():
-            by_root.setdefault(os.path.join(one.root, table, os.path.basename(MANIFESTS)), []).append(path)
-        frames = [self.session.read.option("basePath", root).parquet(*paths) for root, paths in by_root.items()]
+            by_root.setdefault(one.store.path_of(f"{table}/v{VERSION}"), []).append(path)
+        names = typed(table, _TYPES)
+        # Given to it, or it opens files to learn it; what older files lack is NULL.
+        schema = ", ".join(f"{name} {kind}" for name, kind in names.items())
+        frames = [
+            self.session.read.schema(schema).option("basePath", root).parquet(*paths) for root, paths in by_root.items()
+        ]
         if not frames:
-            return self.session.sql(empty(table))
-        joined = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
-        return joined.withColumn("year", column_of.col("year").cast("bigint"))
+            nothing = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in names.items())
+            return self.session.sql(f"SELECT {nothing} WHERE false")
+        return reduce(DataFrame.union, (frame.select(*names) for frame in frames))
 
     def rows(self, sql: str, values: Mapping[str, object]) -> Iterator[tuple[Any, ...]]:
         """See `Engine`."""

@@ -10,6 +10,7 @@ from arcacct.asking.questions import MeasuredPart, Selection, UsagePart
 from arcacct.asking.usage import NEEDS, Conversion, UsageOrder, UsageTable, tabulated
 from arcacct.fleet.engine import Engine, script
 from arcacct.fleet.manifests import Dataset
+from arcacct.jobs.reading import LAST_SECOND
 
 FLEET_NEEDS = {"site": "site", "ce": "ce"} | NEEDS
 """What can be asked by, and the column of counted_jobs that it is made from."""
@@ -35,13 +36,15 @@ class FleetSelection(NamedTuple):
 
 def concerned(found: Dataset, selection: Selection, which: FleetSelection) -> Dataset:
     """Only the partitions in which jobs of the selection can be: the others' files are not opened."""
-    first_s = max((selection.from_s, selection.after_s), key=lambda bound: -1 if bound is None else bound)
-    last_s = [bound for bound in (selection.before_s, selection.until_s) if bound is not None]
+    # Both included.
+    first_s = max(selection.from_s or 0, (selection.after_s or -1) + 1)
+    last_s = min(selection.until_s or LAST_SECOND, (selection.before_s or LAST_SECOND + 1) - 1)
     kept = []
     for one in found.partitions:
         jobs, of = one.jobs, one.partition
-        is_before = first_s is not None and jobs.end_max_s is not None and jobs.end_max_s < first_s
-        is_after = bool(last_s) and jobs.end_min_s is not None and jobs.end_min_s > min(last_s)
+        begin_s, end_s = of.bounds
+        is_before = (end_s - 1 if jobs.end_max_s is None else jobs.end_max_s) < first_s
+        is_after = (begin_s if jobs.end_min_s is None else jobs.end_min_s) > last_s
         is_other = (which.sites and of.site not in which.sites) or (which.ces and of.ce not in which.ces)
         if not (is_before or is_after or is_other):
             kept.append(one)

@@ -24,6 +24,7 @@ from arcacct.db import opening
 from arcacct.db.connect import ACCOUNTING_SCHEMA, open_database
 from arcacct.db.durable import transaction
 from arcacct.db.engine import Connection
+from arcacct.db.place import PSEUDONYMS
 from arcacct.db.schema import note, noted
 from arcacct.jobs import cells, prune
 from arcacct.jobs.prune import Alone, PruneWishes
@@ -85,6 +86,32 @@ def plan(con: Connection, publishing: Connection, scope: Scope) -> Plan:
     rows.append(("SumKeys", len(_sum_keys(publishing, scope, free))))
     rows.append(("Messages", len(list(_messages_to_forget(publishing, scope)))))
     return Plan(jobs, tuple((table, count) for table, count in rows if count), tuple(sorted((+left).items())))
+
+
+def is_known(here: Places, con: Connection, publishing: Connection, user_dn: str) -> bool:
+    """Whether anything of a user is left anywhere, under the DN or, of what was forgotten before, its pseudonym."""
+    stored = [escaped(user_dn)]
+    if os.path.exists(os.path.join(here.directory, PSEUDONYMS)):
+        stored.append(site_names(here).of(user_dn))
+    # Sums have the users of pruned jobs.
+    rows = con.execute(
+        "SELECT Name FROM Users WHERE instr(Name, ?) OR Name IN (SELECT value FROM json_each(?))",
+        (stored[0], json.dumps(stored)),
+    )
+    users = {name for (name,) in rows}
+    if users:
+        # A part of somebody's DN is in texts, too, and is nobody's.
+        return not users.isdisjoint(stored)
+    forms = _spellings(user_dn)
+    texts = [(con, "RejectedRecords", column) for column in ("Content", "Reason")]
+    texts += [(publishing, *one) for one in (("SumKeys", "Key"), *_QUOTES)]
+    return any(_has_text(*one, forms) for one in texts) or any(_messages_to_forget(publishing, Scope(0, user_dn)))
+
+
+def _has_text(con: Connection, table: str, column: str, forms: Sequence[str]) -> bool:
+    kind = "BLOB" if column == "Content" else "TEXT"
+    where = " OR ".join([f"instr({column}, CAST(? AS {kind}))"] * len(forms))
+    return con.execute(f"SELECT 1 FROM {table} WHERE {where} LIMIT 1", forms).fetchone() is not None
 
 
 def forget(
@@ -162,9 +189,8 @@ def _listed(numbers: Iterable[int]) -> str:
 def _bounds(month: int) -> tuple[int, int]:
     """The first second of a month such as 202611, UTC, and that of the next one."""
     year, number = divmod(month, 100)
-    ends = ((year, number), (year + number // 12, number % 12 + 1))
-    begin, end = (calendar.timegm((*one, 1, 0, 0, 0)) for one in ends)
-    return begin, end
+    begin = calendar.timegm((year, number, 1, 0, 0, 0))
+    return begin, begin + calendar.monthrange(year, number)[1] * 86_400
 
 
 def _months(con: Connection, scope: Scope) -> list[int]:

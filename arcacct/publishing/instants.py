@@ -35,8 +35,9 @@ def months_between(first_s: int, before_s: int) -> set[Month]:
 
 def month_bounds(year: int, month: int) -> tuple[int, int]:
     """The first second of a month and of the next."""
-    after = (year, month + 1) if month < 12 else (year + 1, 1)
-    return calendar.timegm((year, month, 1, 0, 0, 0)), calendar.timegm((*after, 1, 0, 0, 0))
+    first = calendar.timegm((year, month, 1, 0, 0, 0))
+    # No calendar has the month behind the last of the year 9999.
+    return first, first + calendar.monthrange(year, month)[1] * 86_400
 
 
 def month_name(month: Month) -> str:

@@ -47,7 +47,7 @@ def federation_report(
         return (
             by_vo,
             usage_by(ask, "site", Table("site", "Usage by site", "Site", ())),
-            usage_by(ask, "ce", Table("ce", "Usage by CE", "Site and CE", ())),
+            usage_by(ask, "ce", Table("ce", "Usage by CE", "CE (site)", ())),
             usage_by(ask, "day", BY_DAY),
             by_day_with_vo(ask, start_s).table,
             use_of_pledge(by_vo, promised),
@@ -62,8 +62,8 @@ def federation_report(
 
 
 def _joined(answer: UsageTable) -> UsageTable:
-    """Site and CE as one name."""
-    rows = [(f"{site} {ce}", *amounts) for site, ce, *amounts in answer.rows]
+    """CE and site as one name, the CE first: charts have little room."""
+    rows = [(f"{ce} ({site})", *amounts) for site, ce, *amounts in answer.rows]
     return UsageTable(answer.columns[1:], rows, answer.total[1:])
 
 
@@ -76,10 +76,10 @@ def _completeness(found: Dataset) -> Table:
     )
     rows = tuple(
         Row(
-            f"{one.partition.site} {one.partition.ce}",
+            f"{one.partition.ce} ({one.partition.site})",
             (one.jobs.rows, iso(one.manifest.written_s), one.manifest.names),
         )
         for one in sorted(found.partitions, key=lambda one: one.partition)
     )
     notes = () if rows else ("No CE has exported this month.",)
-    return Table("export", "What was exported", "Site and CE", columns, rows, notes=notes, naming=0)
+    return Table("export", "What was exported", "CE (site)", columns, rows, notes=notes, naming=0)

@@ -19,7 +19,8 @@ CREATE TABLE arcacct.partitions (
   PRIMARY KEY (site, ce, year, month)
 );
 
--- Columns of all of these are described in columns.csv.
+-- Columns of all of these are described in columns.csv. What belongs to a job has no foreign key to it: to look at each
+-- row would take longer than all the rest, and only what is below writes here.
 CREATE TABLE arcacct.jobs (
   site                  text NOT NULL,
   year                  bigint NOT NULL,
@@ -70,8 +71,7 @@ CREATE TABLE arcacct.jobs (
   benchmark_source      text,
   source                text,
   PRIMARY KEY (site, ce, job_id),
-  UNIQUE (site, ce, year, month, record_id),
-  FOREIGN KEY (site, ce, year, month) REFERENCES arcacct.partitions (site, ce, year, month) ON DELETE CASCADE
+  UNIQUE (site, ce, year, month, record_id)
 );
 -- Each partition is taken in the order of end_time.
 CREATE INDEX ON arcacct.jobs USING brin (end_time);
@@ -83,9 +83,7 @@ CREATE TABLE arcacct.events (
   ce         text NOT NULL,
   record_id  bigint NOT NULL,
   event      text,
-  event_time bigint,
-  FOREIGN KEY (site, ce, year, month, record_id)
-    REFERENCES arcacct.jobs (site, ce, year, month, record_id) ON DELETE CASCADE
+  event_time bigint
 );
 CREATE INDEX ON arcacct.events (site, ce, year, month, record_id);
 
@@ -100,9 +98,7 @@ CREATE TABLE arcacct.transfers (
   size_bytes bigint,
   start_time bigint,
   end_time   bigint,
-  duration_s bigint,
-  FOREIGN KEY (site, ce, year, month, record_id)
-    REFERENCES arcacct.jobs (site, ce, year, month, record_id) ON DELETE CASCADE
+  duration_s bigint
 );
 CREATE INDEX ON arcacct.transfers (site, ce, year, month, record_id);
 
@@ -114,9 +110,7 @@ CREATE TABLE arcacct.attributes (
   record_id bigint NOT NULL,
   kind      text,
   name      text,
-  value     text,
-  FOREIGN KEY (site, ce, year, month, record_id)
-    REFERENCES arcacct.jobs (site, ce, year, month, record_id) ON DELETE CASCADE
+  value     text
 );
 CREATE INDEX ON arcacct.attributes (site, ce, year, month, record_id);
 
@@ -134,11 +128,42 @@ CREATE TABLE arcacct.accelerators (
   gpu_busy_s          double precision,
   gpu_peak_memory_kib bigint,
   gpu_energy_j        double precision,
-  energy_j            bigint,
-  FOREIGN KEY (site, ce, year, month, record_id)
-    REFERENCES arcacct.jobs (site, ce, year, month, record_id) ON DELETE CASCADE
+  energy_j            bigint
 );
 CREATE INDEX ON arcacct.accelerators (site, ce, year, month, record_id);
+
+-- The views of a CE's own database, of all of them: with the same names and columns, and site and ce behind these.
+CREATE FUNCTION arcacct.iso(seconds bigint) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+  SELECT to_char(to_timestamp(seconds) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+$$;
+
+CREATE VIEW arcacct.v1_jobs AS
+SELECT
+  job_id, local_job_id, job_name, endpoint_url, endpoint_type, lrms, queue, node_names, client_host, user_dn,
+  local_user, vo, fqan, vo_group, vo_role, project, status, exit_code,
+  submit_time, arcacct.iso(submit_time) AS submit_time_iso,
+  lrms_submit_time, arcacct.iso(lrms_submit_time) AS lrms_submit_time_iso,
+  lrms_start_time, arcacct.iso(lrms_start_time) AS lrms_start_time_iso,
+  lrms_end_time, arcacct.iso(lrms_end_time) AS lrms_end_time_iso,
+  end_time, arcacct.iso(end_time) AS end_time_iso,
+  node_count, core_count, wall_s, cpu_s, cpu_user_s, cpu_kernel_s, memory_kib, virtual_memory_kib, scratch_bytes,
+  stage_in_bytes, stage_in_s, stage_out_bytes, stage_out_s, run_time_environments, system_software, wn_instance,
+  benchmark_type, benchmark_value, benchmark_source, source, site, ce
+FROM arcacct.jobs;
+
+CREATE VIEW arcacct.v1_job_events AS
+SELECT job_id, event, event_time, arcacct.iso(event_time) AS event_time_iso, site, ce
+FROM arcacct.events JOIN arcacct.jobs USING (site, ce, year, month, record_id);
+
+CREATE VIEW arcacct.v1_transfers AS
+SELECT
+  job_id, url, kind, size_bytes, told.start_time, arcacct.iso(told.start_time) AS start_time_iso,
+  told.end_time, arcacct.iso(told.end_time) AS end_time_iso, duration_s, site, ce
+FROM arcacct.transfers AS told JOIN arcacct.jobs USING (site, ce, year, month, record_id);
+
+CREATE VIEW arcacct.v1_job_attributes AS
+SELECT job_id, kind, name, value, site, ce
+FROM arcacct.attributes JOIN arcacct.jobs USING (site, ce, year, month, record_id);
 
 -- Empty tables incoming_jobs, incoming_events, ... of this session, until the end of the transaction.
 CREATE FUNCTION arcacct.begin_partition() RETURNS void LANGUAGE plpgsql AS $$
@@ -158,11 +183,15 @@ CREATE FUNCTION arcacct.take_partition(
 DECLARE
   name text;
 BEGIN
-  -- One at a time of each CE.
-  PERFORM pg_advisory_xact_lock(hashtextextended(of_site || ' ' || of_ce, 0));
-  IF EXISTS (SELECT FROM arcacct.partitions WHERE site = of_site AND ce = of_ce AND life <> its_life) THEN
-    RAISE EXCEPTION '% of % is here from another database', of_ce, of_site USING HINT =
-      'if it began a new life, DELETE FROM arcacct.partitions WHERE site = ... AND ce = ... removes the former one';
+  -- One at a time of each name.
+  PERFORM pg_advisory_xact_lock(hashtextextended(of_ce, 0));
+  SELECT site INTO name FROM arcacct.partitions
+   WHERE ce = of_ce AND (site = of_site) <> (life = its_life) LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION '% of % is here from %', of_ce, name,
+      CASE WHEN name = of_site THEN 'another database' ELSE 'this very database, which now says ' || of_site END
+      USING HINT = format('if it is the same CE, SELECT arcacct.remove_ce(%L, %L) removes what is there of it',
+                          name, of_ce);
   END IF;
   INSERT INTO arcacct.partitions AS kept
   VALUES (of_site, of_ce, of_year, of_month, its_life, its_written_s, its_seq, its_names, its_digest)
@@ -178,21 +207,39 @@ BEGIN
    WHERE kept.site = of_site AND kept.ce = of_ce AND kept.year = of_year AND kept.month = of_month
      AND NOT EXISTS (SELECT FROM incoming_jobs AS told
                       WHERE told.job_id = kept.job_id AND ROW (told.*) IS NOT DISTINCT FROM ROW (kept.*));
-  -- Jobs that were in another month, by an earlier export.
-  DELETE FROM arcacct.jobs AS kept
-   USING incoming_jobs AS told, arcacct.partitions AS former
-   WHERE kept.site = of_site AND kept.ce = of_ce AND kept.job_id = told.job_id
-     AND (kept.year, kept.month) <> (of_year, of_month)
-     AND (former.site, former.ce, former.year, former.month) = (kept.site, kept.ce, kept.year, kept.month)
+  -- Jobs that were in another month, by an earlier export: what belongs to them goes below.
+  CREATE TEMP TABLE moved ON COMMIT DROP AS
+  SELECT kept.site, kept.ce, kept.year, kept.month, kept.record_id
+    FROM incoming_jobs JOIN arcacct.jobs AS kept USING (site, ce, job_id)
+    JOIN arcacct.partitions AS former
+      ON (former.site, former.ce, former.year, former.month) = (kept.site, kept.ce, kept.year, kept.month)
+   WHERE (kept.year, kept.month) <> (of_year, of_month)
      AND (former.written_s, former.finished_log_seq) <= (its_written_s, its_seq);
+  DELETE FROM arcacct.jobs AS kept USING moved
+   WHERE (kept.site, kept.ce, kept.year, kept.month, kept.record_id)
+       = (moved.site, moved.ce, moved.year, moved.month, moved.record_id);
   INSERT INTO arcacct.jobs SELECT * FROM incoming_jobs ORDER BY end_time, record_id
       ON CONFLICT (site, ce, job_id) DO NOTHING;
   FOREACH name IN ARRAY ARRAY['events', 'transfers', 'attributes', 'accelerators'] LOOP
     EXECUTE format('DELETE FROM arcacct.%I WHERE site = $1 AND ce = $2 AND year = $3 AND month = $4', name)
       USING of_site, of_ce, of_year, of_month;
+    EXECUTE format('DELETE FROM arcacct.%I AS kept USING moved
+                     WHERE (kept.site, kept.ce, kept.year, kept.month, kept.record_id)
+                         = (moved.site, moved.ce, moved.year, moved.month, moved.record_id)', name);
     -- Not those of jobs that a later export has in another month.
     EXECUTE format('INSERT INTO arcacct.%I SELECT told.* FROM incoming_%s AS told
                       JOIN arcacct.jobs USING (site, ce, year, month, record_id)', name, name);
   END LOOP;
   RETURN true;
+END $$;
+
+-- Everything of a CE: of one that is no more, or that comes from another database now.
+CREATE FUNCTION arcacct.remove_ce(of_site text, of_ce text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  name text;
+BEGIN
+  PERFORM pg_advisory_xact_lock(hashtextextended(of_ce, 0));
+  FOREACH name IN ARRAY ARRAY['partitions', 'jobs', 'events', 'transfers', 'attributes', 'accelerators'] LOOP
+    EXECUTE format('DELETE FROM arcacct.%I WHERE site = $1 AND ce = $2', name) USING of_site, of_ce;
+  END LOOP;
 END $$;

@@ -187,6 +187,20 @@ def test_what_waits_keeps_its_names(site, run) -> None:
     assert dn in users(site)
 
 
+def test_a_mistyped_user_is_an_error(site, run) -> None:
+    """What nobody is called changes nothing and says so; who was forgotten, or has pruned jobs alone, is known."""
+    published(site, run)
+    dn = next(iter(users(site)))
+    for plan in ((), ("--plan",)):
+        code, out, err = run("db", "forget", dn[:-1], "--yes", *plan)
+        assert (code, out) == (65, "")
+        assert f"{dn[:-1]}: no job, sum or message has this user" in err
+    assert run("db", "prune", "--before", "2026-12-01", "--archive", str(site.path / "old.db"), "--yes")[0] == 0
+    assert run("db", "forget", dn, "--yes")[0] == 0
+    assert with_text(site, dn) == []
+    assert run("db", "forget", dn, "--yes")[0] == 0
+
+
 def test_who_is_meant_has_to_be_said(run) -> None:
     """Without a DN and without an age there is nothing to forget."""
     assert run("db", "forget")[0] == 64

@@ -42,6 +42,9 @@ def test_rejected_records_are_listed_shown_and_dropped(conf, tmp_path) -> None:
 
     table = arcacct("--config", conf, "import", "rejected", "--source", "gridengine")
     assert len(table.stdout.splitlines()) == 3
+    unknown = arcacct("--config", conf, "import", "rejected", "--drop", "99")
+    assert (unknown.returncode, unknown.stdout) == (65, "0 rejected records dropped\n")
+    assert "99: no such rejected record" in unknown.stderr
     dropped = arcacct("--config", conf, "import", "rejected", "--drop", str(found[0]["id"]))
     assert dropped.stdout == "1 rejected record dropped\n"
     assert [one["source"] for one in listed(conf)] == ["sonar", "sonar"]

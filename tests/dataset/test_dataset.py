@@ -33,6 +33,7 @@ def test_paths_lead_back_to_their_partition() -> None:
     assert partition_of(PATH) == MONTH
     assert MONTH.folder("jobs") == "jobs/v1/site=SITE-1/year=2024/month=12/ce=ce.example.org"
     assert MONTH.bounds == (1_733_011_200, 1_735_689_600)
+    assert Partition("SITE-1", 9999, 12, "ce").bounds == (253_399_622_400, 253_402_300_800)
     others = (PATH + "~", PATH.replace("12", "13"), PATH.replace("v1", "v2"), "x/" + PATH, PATH.replace("SITE-1", ".."))
     assert [partition_of(other) for other in others] == [None] * 5
     assert not is_part_name(f"../{part_name(DIGEST)}")

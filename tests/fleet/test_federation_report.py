@@ -11,6 +11,7 @@ from in_process import said
 
 from arcacct.asking.questions import Selection
 from arcacct.asking.usage import usage
+from arcacct.dataset.layout import Partition
 
 pytest.importorskip("duckdb", reason="the extra parquet is not installed")
 pytest.importorskip("pyarrow", reason="the extra parquet is not installed")
@@ -37,12 +38,12 @@ def test_its_figures_are_those_of_each_ce(federation, tmp_path, capsys) -> None:
         rows = usage(con, AUGUST, ("month",), details=True).rows
         if rows:
             jobs += rows[0][1]
-            assert found["ce", f"{site} {ce}", "jobs"] == str(rows[0][1])
-            assert float(found["ce", f"{site} {ce}", "core_hours"]) == rows[0][4]
+            assert found["ce", f"{ce} ({site})", "jobs"] == str(rows[0][1])
+            assert float(found["ce", f"{ce} ({site})", "core_hours"]) == rows[0][4]
         else:
-            assert ("ce", f"{site} {ce}", "jobs") not in found
+            assert ("ce", f"{ce} ({site})", "jobs") not in found
     assert found["ce", "(all)", "jobs"] == found["vo", "(all)", "jobs"] == found["day", "(all)", "jobs"] == str(jobs)
-    assert found["site", "South", "jobs"] == found["ce", "South ce.example.com", "jobs"]
+    assert found["site", "South", "jobs"] == found["ce", "ce.example.com (South)", "jobs"]
 
 
 def test_the_page_stands_alone(federation, tmp_path, capsys) -> None:
@@ -53,10 +54,29 @@ def test_the_page_stands_alone(federation, tmp_path, capsys) -> None:
 
     page = out.read_text()
     assert (done.returncode, done.stderr) == (0, "")
-    assert "<title>Accounting of 2 sites with 2 CEs, 2026-11</title>" in page or "2026-11" in page
+    assert "<title>Accounting of 2 sites with 2 CEs, 2026-11</title>" in page
     for name in ("vo", "site", "ce", "day", "user", "export"):
         assert f'<section class="{name}"' in page
     assert "http://" not in page.replace("http://www.w3.org/", "")
+
+
+def test_a_job_that_ended_as_the_next_month_began(tmp_path, capsys) -> None:
+    """It is of that month, whose CE is none of this one."""
+    import pyarrow as pa
+    from federation import jobs_of
+    from written_partitions import write_partition
+
+    begin, end = Partition("South", 2026, 9, "").bounds
+    for number, (month, end_s) in enumerate(((8, begin - 1), (9, begin), (9, end - 1), (10, end))):
+        partition = Partition("South", 2026, month, f"ce{number:02d}.example.org")
+        jobs = jobs_of(partition, 1)
+        ends = jobs.set_column(jobs.column_names.index("end_time"), "end_time", pa.array([end_s]))
+        write_partition(tmp_path, partition, {"jobs": ends}, life=str(number) * 32)
+
+    done = said(capsys, "report", "--fleet", tmp_path, "--month", "2026-09")
+
+    assert done.stdout.startswith("1 site with 2 CEs, 2026-09")
+    assert [f"ce{number:02d}.example.org" in done.stdout for number in range(4)] == [False, True, True, False]
 
 
 def test_it_tells_what_it_does_not_have(federation, tmp_path, capsys) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import pathlib
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 from in_process import said
 
 from arcacct.asking.questions import Selection
-from arcacct.asking.usage import NEEDS, UsageTable
+from arcacct.asking.usage import NEEDS
 from arcacct.asking.usage import usage as of_one_ce
 from arcacct.dataset.layout import Partition
 from arcacct.fleet import engine, manifests, usage
@@ -21,8 +22,6 @@ pytest.importorskip("duckdb", reason="the extra parquet is not installed")
 pytest.importorskip("pyarrow", reason="the extra parquet is not installed")
 
 JUNE = Selection(from_s=1_780_272_000, before_s=1_782_864_000)
-ENDED = Selection(from_s=1)
-"""Of a database: a dataset has no others."""
 SELECTIONS = {
     "all": Selection(),
     "a month": JUNE,
@@ -45,30 +44,45 @@ def opened(federation) -> Iterator[Engine]:
     found.close()
 
 
-def same(one: UsageTable, other: UsageTable) -> None:
-    """Integers to the last digit, floats within a billionth."""
-    assert one.columns == other.columns
-    assert len(one.rows) == len(other.rows)
-    for row, wanted in zip([*one.rows, one.total], [*other.rows, other.total], strict=True):
-        for value, expected in zip(row, wanted, strict=True):
-            if isinstance(expected, float):
-                assert math.isclose(value, expected, rel_tol=1e-9), (row, wanted)
-            else:
-                assert value == expected, (row, wanted)
+GROUPINGS = (
+    *("month", "vo", "month,vo", "day,week,year", "group,role,user", "queue,endpoint,host", "status,project"),
+    *("benchmark,infrastructure",),
+)
 
 
-@pytest.mark.parametrize("by", [*NEEDS, "month,vo", "host,status", "week,user,queue"])
-def test_every_column_says_what_stats_says(federation, by) -> None:
-    """Each --by gives for a CE the figures of its own database, with details."""
+def test_all_columns_are_asked_for() -> None:
+    """None is forgotten below."""
+    assert {name for by in GROUPINGS for name in by.split(",")} == set(NEEDS)
+
+
+@pytest.mark.parametrize("by", GROUPINGS)
+def test_every_column_says_what_stats_says(federation, capsys, by) -> None:
+    """Each --by prints for each CE what `arcacct stats` prints of its database, and for all CEs their sums."""
+    # A dataset has no jobs that have not ended.
+    options = ("--by", by, "--details", "--gpu", "--from", "2001", "--format", "json")
     names = by.split(",")
-    for (site, ce), con in federation.databases.items():
-        found = usage.concerned(manifests.dataset([str(federation.root)]), Selection(), usage.FleetSelection(ces=(ce,)))
-        answer, problems = engine.answered(
-            "duckdb", found, lambda opened, names=names: usage.usage(opened, ENDED, names, details=True)
-        )
+    sums: dict[tuple[str, ...], Counter[str]] = {}
+    for site, ce in federation.databases:
+        alone = said(capsys, "--database", federation.file(site, ce), "stats", *options)
+        of_it = said(capsys, "fleet", "stats", federation.root, *options, "--filter-ce", ce)
 
-        assert problems == (), site
-        same(answer, of_one_ce(con, ENDED, names, details=True))
+        assert (of_it.returncode, of_it.stderr) == (alone.returncode, alone.stderr) == (0, "")
+        assert of_it.stdout == alone.stdout
+        for row in json.loads(alone.stdout):
+            key = tuple(row.pop(name) for name in names)
+            sums.setdefault(key, Counter()).update({name: amount or 0 for name, amount in row.items()})
+
+    whole = json.loads(said(capsys, "fleet", "stats", federation.root, *options).stdout)
+
+    assert {tuple(row.pop(name) for name in names) for row in [dict(row) for row in whole]} == sums.keys()
+    for row in whole:
+        wanted = sums[tuple(row[name] for name in names)]
+        for name, amount in row.items():
+            if name in ("jobs", "wall_s", "cpu_s", "failed_jobs", "stage_in_bytes", "stage_out_bytes"):
+                assert amount == wanted[name], (row, name)
+            elif name not in (*names, "cpu_efficiency"):
+                # Rounded once for each CE.
+                assert math.isclose(amount or 0, wanted[name], rel_tol=1e-9, abs_tol=0.002), (row, name)
 
 
 @pytest.mark.parametrize("name", SELECTIONS)
@@ -126,6 +140,28 @@ def test_gpus_and_energy(tmp_path) -> None:
     assert south == {"gpu_hours": 6.0, "gpu_busy_hours": 1.5, "gpu_energy_kwh": None, "energy_kwh": 1.0}
 
 
+@pytest.mark.parametrize("schemas", [(17, 17), (17, 18)], ids=["all older", "some older"])
+def test_files_of_an_older_version(tmp_path, capsys, schemas) -> None:
+    """What they lack is not known of their jobs; all jobs count."""
+    from federation import jobs_of
+    from written_partitions import write_partition
+
+    for number, schema in enumerate(schemas, 1):
+        partition = Partition("North", 2026, 6, f"ce{number:02d}.example.org")
+        lacks = ("queue", "gpu_busy_s") if schema == 17 else ()
+        jobs = {"jobs": jobs_of(partition, 20)}
+        write_partition(tmp_path, partition, jobs, life=str(number) * 32, schema=schema, without=lacks)
+
+    done = said(capsys, "fleet", "stats", tmp_path, "--by", "ce,queue", "--gpu", "--format", "json")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = json.loads(done.stdout)
+    for number, schema in enumerate(schemas, 1):
+        of_ce = [row for row in rows if row["ce"] == f"ce{number:02d}.example.org"]
+        assert sum(row["jobs"] for row in of_ce) == 20
+        assert {row["queue"] is None for row in of_ce} == {schema == 17}
+
+
 def test_the_command_prints_tables(federation, capsys) -> None:
     """By site and CE, sorted, the first, for people and for programs; a table has its total."""
     done = said(capsys, "fleet", "stats", federation.root, "--by", "site,ce", "--sort", "jobs", "--top", "2")
@@ -165,6 +201,36 @@ def test_a_directory_without_a_dataset(tmp_path: pathlib.Path, capsys) -> None:
 
     assert done.returncode == 65
     assert "no exported dataset" in done.stderr
+
+
+def test_a_dataset_at_a_url(federation, tmp_path, capsys) -> None:
+    """It answers as the same files in a directory do, without and with an own limit of memory; bad files are named."""
+    fsspec = pytest.importorskip("fsspec", reason="the extra parquet is not installed")
+    url = f"memory://{tmp_path}"
+    memory, folder = fsspec.filesystem("memory"), str(tmp_path)
+    memory.put(f"{federation.root}/", folder, recursive=True)
+    commands = (
+        ("stats", "--by", "month,host,role", "--details", "--gpu", "--filter-extra", "rte", "ENV/PROXY"),
+        ("sql", "SELECT ce, event, count(*), max(event_time) FROM events GROUP BY ALL ORDER BY ALL"),
+        ("verify", "--deep"),
+    )
+    for command, *options in commands:
+        there, here = (said(capsys, "fleet", command, place, *options) for place in (url, federation.root))
+        assert (there.returncode, there.stdout, there.stderr) == (here.returncode, here.stdout, here.stderr)
+        assert there.returncode == 0
+
+    memory.pipe(f"{tmp_path}/secret", b"do not tell")
+    for path in (f"{url}/secret", "dataset0://secret"):
+        refused = said(capsys, "fleet", "sql", url, f"SELECT * FROM read_text('{path}')")
+        assert (refused.returncode, "no other file" in refused.stderr) == (64, True)
+    by_spark = said(capsys, "fleet", "stats", url, "--by", "vo", "--engine", "spark")
+    assert (by_spark.returncode, by_spark.stderr.count("\n")) == (64, 1)
+
+    gone = next(path for path in memory.find(folder) if "/jobs/v1/site=South/" in path)
+    memory.rm(gone)
+    done = said(capsys, "fleet", "stats", url, "--by", "ce")
+    assert done.returncode == 65
+    assert f"it names memory://{gone}, which is not there" in done.stderr
 
 
 def test_a_question_that_no_file_concerns(federation, capsys) -> None:

@@ -20,7 +20,7 @@ COMPLAINTS = {
     "a manifest that is cut off": "cut off or damaged",
     "a manifest of another partition": "but stands at",
     "a part that is half written": "it is cut off or changed",
-    "a part that is not there": "No such file",
+    "a part that is not there": "which is not there",
     "a part with other bytes": "it is cut off or changed",
     "a manifest that tells another number of rows": f"has {JOBS} rows, the manifest says {JOBS + 1}",
     "two CEs with one name": "two CEs have the same name",
@@ -124,7 +124,8 @@ def test_one_name_at_two_sites(tmp_path, capsys) -> None:
 def test_another_version_beside_it(tmp_path, capsys) -> None:
     """A later layout in the same directory is named, and this one is answered."""
     write(tmp_path, 1)
-    (tmp_path / "manifests" / "v2").mkdir()
+    (tmp_path / "manifests/v2/site=Site-01").mkdir(parents=True)
+    (tmp_path / "manifests/v2/site=Site-01/all.json").write_text("{}")
 
     done = said(capsys, "fleet", "stats", tmp_path, "--by", "ce", "--format", "json")
 

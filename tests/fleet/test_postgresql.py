@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import pathlib
+import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -10,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from installed import arcacct
+from installed import ARCACCT, arcacct
 from postgresql_server import Server, reason, server
 from twelve_questions import QUESTIONS, canonical
 
@@ -24,10 +28,11 @@ import federation  # noqa: E402
 import generate  # noqa: E402
 import pyarrow as pa  # noqa: E402
 import pyarrow.compute as pc  # noqa: E402
-from written_partitions import WRITTEN_S, write_database, write_partition  # noqa: E402
+from written_partitions import LIFE, WRITTEN_S, write_database, write_partition  # noqa: E402
 
 from arcacct.dataset.layout import TABLES, Partition  # noqa: E402
 from arcacct.fleet.manifests import dataset  # noqa: E402
+from arcacct.fleet.postgresql import _partition  # noqa: E402
 from arcacct.fleet.postgresql import load as load_dataset  # noqa: E402
 
 JANUARY = Partition("Site-01", 2026, 1, "ce01.example.org")
@@ -51,9 +56,9 @@ def postgresql(running) -> Server:
     return running
 
 
-def load(postgresql: Server, *arguments: object) -> subprocess.CompletedProcess[str]:
+def load(postgresql: Server, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command as somebody whom psql leads to this server."""
-    return arcacct("fleet", "load", *arguments, environment=postgresql.env)
+    return arcacct("fleet", "load", *arguments, environment=postgresql.env | environment)
 
 
 def jobs(partition: Partition, number: int) -> dict[str, pa.Table]:
@@ -99,6 +104,12 @@ def test_a_later_export_replaces_and_an_older_one_does_not(postgresql, tmp_path)
     assert load(postgresql, now).stdout.startswith("1 partition taken with 25 jobs")
     assert load(postgresql, then).stdout.startswith("0 partitions taken with 0 jobs; 0 there already, 1 there")
     assert load(postgresql, now).stdout.startswith("0 partitions taken with 0 jobs; 1 there already")
+    # Nor does the server take an older one from who did not look first.
+    values = f"'Site-01', 'ce01.example.org', 2026, '01', '{LIFE}', {WRITTEN_S}, 1, 'plain', ''"
+    taken = postgresql.run(
+        "BEGIN", "SELECT arcacct.begin_partition()", f"SELECT arcacct.take_partition({values})", "COMMIT"
+    )
+    assert taken.split() == ["f"]
     assert postgresql.rows(COUNTS) == [(25, 225, 25, 250)]
     assert postgresql.rows("SELECT DISTINCT user_dn FROM jobs") == [("O'Neill\t\\N\n\\.\n\r",)]
     assert postgresql.rows("SELECT min(record_id), max(record_id) FROM jobs") == [(ids[5], ids[-1])]
@@ -146,11 +157,122 @@ def test_a_ce_that_was_loaded_from_another_database_is_refused(postgresql, tmp_p
     done = load(postgresql, tmp_path / "other")
 
     assert done.returncode == 65
-    assert "ce01.example.org of Site-01 is here from another database; if it began a new life, DELETE" in done.stderr
+    assert "ce01.example.org of Site-01 is here from another database; if it is the same CE, SELECT" in done.stderr
     assert postgresql.rows("SELECT count(*) FROM jobs") == [(5,)]
-    postgresql.run("DELETE FROM arcacct.partitions WHERE site = 'Site-01' AND ce = 'ce01.example.org'")
+    postgresql.run("SELECT arcacct.remove_ce('Site-01', 'ce01.example.org')")
+    assert postgresql.rows(COUNTS) == [(0, 0, 0, 0)]
     assert load(postgresql, tmp_path / "other").returncode == 0
     assert postgresql.rows(COUNTS) == [(7, 63, 7, 70)]
+
+
+def test_two_sites_may_call_a_ce_the_same_but_no_job_counts_twice(postgresql, tmp_path) -> None:
+    """Of two databases both are there; a site that changed its name is refused until the former one is removed."""
+    elsewhere = JANUARY._replace(site="Site-02")
+    write_partition(tmp_path / "one", JANUARY, jobs(JANUARY, 5))
+    write_partition(tmp_path / "other", elsewhere, jobs(elsewhere, 7), life="f" * 32)
+    write_partition(tmp_path / "renamed", elsewhere._replace(site="Site-03", month=2), jobs(FEBRUARY, 5))
+
+    assert [load(postgresql, tmp_path / name).returncode for name in ("one", "other")] == [0, 0]
+    done = load(postgresql, tmp_path / "renamed")
+
+    assert done.returncode == 65
+    assert "ce01.example.org of Site-01 is here from this very database, which now says Site-03" in done.stderr
+    assert "SELECT arcacct.remove_ce('Site-01', 'ce01.example.org')" in done.stderr
+    assert postgresql.rows("SELECT site, count(*) FROM jobs GROUP BY site ORDER BY 1") == [
+        ("Site-01", 5),
+        ("Site-02", 7),
+    ]
+    postgresql.run("SELECT arcacct.remove_ce('Site-01', 'ce01.example.org')")
+    assert load(postgresql, tmp_path / "renamed").returncode == 0
+    assert postgresql.rows(COUNTS) == [(12, 108, 12, 120)]
+
+
+# Passes on so many bytes, and the program that writes them is gone.
+KILLING = """
+import os, signal, subprocess, sys
+psql = subprocess.Popen([{psql!r}, *sys.argv[1:]], stdin=subprocess.PIPE)
+told = sys.stdin.buffer.read({length})
+psql.stdin.write(told)
+if len(told) == {length}:
+    os.kill(os.getppid(), signal.SIGKILL)
+psql.stdin.close()
+psql.wait()
+"""
+
+
+def test_killed_anywhere_it_leaves_the_former_month(postgresql, tmp_path) -> None:
+    """Within a table, between two, and before the last byte; the next one completes it."""
+    whole = jobs(JANUARY, 40)
+    write_partition(tmp_path / "then", JANUARY, only(whole, whole["jobs"]["record_id"].to_pylist()[:10]))
+    write_partition(tmp_path / "now", JANUARY, whole, written_s=WRITTEN_S + 1)
+    assert load(postgresql, tmp_path / "then").returncode == 0
+    (one,) = dataset([str(tmp_path / "now")]).partitions
+    script = [b"SET client_encoding = 'UTF8';\n", *_partition(one, TABLES, "0" * 64)]
+    length, of_jobs = sum(map(len, script)), sum(map(len, script[:4]))
+    psql = tmp_path / "psql"
+    for cut in (of_jobs - 500, of_jobs, (of_jobs + length) // 2, length - len("COMMIT;\n")):
+        psql.write_text(f"#!{sys.executable}\n" + KILLING.format(psql=shutil.which("psql"), length=cut))
+        psql.chmod(0o755)
+
+        done = load(postgresql, tmp_path / "now", PATH=f"{tmp_path}:/usr/bin:/bin")
+
+        assert done.returncode == -signal.SIGKILL
+        assert postgresql.rows(COUNTS) == [(10, 90, 10, 100)]
+    assert load(postgresql, tmp_path / "now").stdout.startswith("1 partition taken with 40 jobs")
+    assert postgresql.rows(COUNTS) == [(40, 360, 40, 400)]
+
+
+def test_the_views_are_those_of_a_ce(postgresql, tmp_path) -> None:
+    """Same names, columns and rows as in SQLite; and a reader needs two grants, and can write nothing."""
+    here = generate.fill(tmp_path / "ce", 30)
+    with closing(sqlite3.connect(here.database)) as con:
+        write_database(tmp_path / "dataset", con, "Site-01", "ce01.example.org")
+        assert load(postgresql, tmp_path / "dataset").returncode == 0
+        postgresql.run(
+            "DROP ROLE IF EXISTS reader",
+            "CREATE ROLE reader",
+            "GRANT USAGE ON SCHEMA arcacct TO reader",
+            "GRANT SELECT ON ALL TABLES IN SCHEMA arcacct TO reader",
+        )
+        for view in ("v1_jobs", "v1_job_events", "v1_transfers", "v1_job_attributes"):
+            cursor = con.execute(f"SELECT * FROM {view}")
+            names = [column[0] for column in cursor.description]
+            expected = canonical(cursor)
+
+            asked = f"SET ROLE reader; SELECT json_agg(told) FROM (SELECT * FROM arcacct.{view}) AS told"
+            answer = json.loads(postgresql.run(asked))
+
+            assert [*answer[0]] == [*names, "site", "ce"]
+            assert canonical([tuple(row.values())[:-2] for row in answer]) == expected, view
+    takes = "SELECT arcacct.take_partition('S', 'ce', 2026, '01', 'x', 1, 1, 'plain', '')"
+    for statement in ("DELETE FROM arcacct.jobs", "SELECT arcacct.remove_ce('Site-01', 'ce01.example.org')", takes):
+        with pytest.raises(AssertionError, match="permission denied"):
+            postgresql.run("SET ROLE reader", statement)
+    postgresql.run("DROP OWNED BY reader", "DROP ROLE reader")
+
+
+def test_the_recipe_of_the_manual(postgresql, tmp_path) -> None:
+    """As printed, on another directory."""
+    readme = (pathlib.Path(__file__).parents[2] / "README.md").read_text()
+    recipe = readme.split("### In PostgreSQL\n")[1].split("```sh\n")[1].split("```")[0]
+    write_partition(tmp_path, JANUARY, jobs(JANUARY, 9))
+    postgresql.run("DROP DATABASE IF EXISTS accounting")
+    postgresql.run("DROP ROLE IF EXISTS analysts")
+
+    done = subprocess.run(
+        ["bash", "-euc", recipe.replace("/srv/accounting", str(tmp_path))],
+        env=os.environ | postgresql.env | {"PATH": f"{os.path.dirname(ARCACCT)}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "1 partition taken with 9 jobs" in done.stdout
+    asked = "SET ROLE analysts; SELECT count(*) FROM arcacct.v1_job_events"
+    assert postgresql.run("\\c accounting", asked).split()[-1] == "81"
+    postgresql.run("DROP DATABASE accounting")
+    postgresql.run("DROP ROLE analysts")
 
 
 def test_no_server_is_an_error_of_its_own(tmp_path) -> None:

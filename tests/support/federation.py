@@ -103,14 +103,19 @@ def jobs_of(partition: Partition, jobs: int, seed: int = 1) -> pa.Table:
     exit_code = np.where(failed, np.asarray([1, 2, 65, 127, 137, 143])[random.integers(0, 6, jobs)], 0)
     node = random.integers(1, 400, jobs)
     queue = (cores > 1) + 2 * (random.random(jobs) < 0.02)
-    number = 10**6 * partition.month + np.arange(jobs)
     role = user % USERS_OF_VO == 0
     groups = [f"/{name}" for name in VOS]
     lrms_end = end - finished
+    submitted = lrms_end - wall - waited
+    # Numbers are given when a job comes, and to others' jobs of the cluster, too; rows stand as jobs end.
+    number = np.empty(jobs, np.int64)
+    number[np.argsort(submitted - prepared, kind="stable")] = 10**6 * partition.month + np.arange(jobs)
+    local = np.empty(jobs, np.int64)
+    local[np.argsort(submitted, kind="stable")] = 10**8 * partition.month + np.cumsum(random.integers(1, 4, jobs))
     columns: dict[str, Any] = {
         "record_id": number,
         "job_id": _ids(random, jobs),
-        "local_job_id": pa.array(number).cast(pa.string()),
+        "local_job_id": pa.array(local).cast(pa.string()),
         "job_name": _of(
             [f"{kind}_{n:04d}" for kind in ("prod", "ana", "mc") for n in range(200)], random.integers(0, 600, jobs)
         ),
@@ -129,8 +134,8 @@ def jobs_of(partition: Partition, jobs: int, seed: int = 1) -> pa.Table:
         "project": _same(None, jobs),
         "status": _of(["completed", "failed"], failed),
         "exit_code": exit_code,
-        "submit_time": lrms_end - wall - waited - prepared,
-        "lrms_submit_time": lrms_end - wall - waited,
+        "submit_time": submitted - prepared,
+        "lrms_submit_time": submitted,
         "lrms_start_time": lrms_end - wall,
         "lrms_end_time": lrms_end,
         "end_time": end,
@@ -160,25 +165,23 @@ def jobs_of(partition: Partition, jobs: int, seed: int = 1) -> pa.Table:
 
 def children_of(jobs: pa.Table) -> dict[str, pa.Table]:
     """What is known of these jobs in rows of their own: events, a transfer, attributes."""
-    count = jobs.num_rows
-    ends = {name: jobs[name].to_numpy() for name in ("submit_time", "lrms_submit_time", "lrms_start_time", "end_time")}
-    lrms_end = jobs["lrms_end_time"].to_numpy()
-    times = np.stack(
-        [
-            ends["submit_time"],
-            ends["submit_time"] + 1,
-            ends["lrms_submit_time"],
-            ends["lrms_submit_time"] + 1,
-            ends["lrms_start_time"],
-            lrms_end,
-            lrms_end + 1,
-            ends["end_time"],
-            ends["end_time"] + 86_400,
-        ],
-        axis=1,
+    count, random = jobs.num_rows, np.random.default_rng(jobs.num_rows)
+    submitted, handed, begun, lrms_end, end = (
+        jobs[f"{name}_time"].to_numpy() for name in ("submit", "lrms_submit", "lrms_start", "lrms_end", "end")
     )
-    names = jobs["job_name"].to_pylist()
-    urls = [f"davs://se.example.org:443/data/{name}/out.root" for name in names]
+    little = random.integers(0, 5, (3, count))
+    # Cleaned away within days, of most by the client itself.
+    gone = end + random.exponential(20_000, count).astype(np.int64)
+    events = (
+        *(submitted, submitted + little[0], handed, handed + little[1], begun, lrms_end),
+        *(np.minimum(lrms_end + little[2], end), end, gone),
+    )
+    times = np.stack(events, axis=1)
+    numbers = random.integers(0, 10**9, count)
+    urls = [
+        f"davs://se.example.org:443/data/{name}/{number:09d}.root"
+        for name, number in zip(jobs["job_name"].to_pylist(), numbers.tolist(), strict=True)
+    ]
     said = {
         "mainfqan": jobs["fqan"],
         "vomsfqan": jobs["fqan"],

@@ -5,29 +5,19 @@ from __future__ import annotations
 import hashlib
 import pathlib
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from twelve_questions import sqlite_views
 
-from arcacct.dataset.columns import DESCRIPTION, UNIT, columns
 from arcacct.dataset.layout import TABLES, Partition, part_name
 from arcacct.dataset.manifest import Manifest, Part
+from arcacct.exporting.parquet import _GROUP_ROWS, _encodings, schema_of
 
 LIFE = "0123456789abcdef0123456789abcdef"
 WRITTEN_S = 1_800_000_000
-_TYPES = {"int64": pa.int64(), "double": pa.float64(), "string": pa.string()}
-
-
-def schema_of(table: str) -> pa.Schema:
-    """The columns of its files, with their units."""
-    fields = []
-    for column in columns()[table]:
-        metadata = {DESCRIPTION: column.description.encode()} | ({UNIT: column.unit.encode()} if column.unit else {})
-        fields.append(pa.field(column.name, _TYPES[column.type], metadata=metadata))
-    return pa.schema(fields)
 
 
 def write_partition(
@@ -38,10 +28,16 @@ def write_partition(
     life: str = LIFE,
     seq: int = 1,
     written_s: int = WRITTEN_S,
+    schema: int = 18,
+    without: Collection[str] = (),
 ) -> pathlib.Path:
-    """Write the parts of all tables (those that are not given are empty), then their manifest, which is returned."""
-    parts = {name: _part(root, partition, name, tables) for name in TABLES}
-    manifest = Manifest(partition, 18, life, seq, "plain", written_s, parts, {})
+    """
+    Write the parts of all tables (those that are not given are empty), then their manifest, which is returned.
+
+    ``without`` columns that the schema of that time did not have.
+    """
+    parts = {name: _part(root, partition, name, tables, without) for name in TABLES}
+    manifest = Manifest(partition, schema, life, seq, "plain", written_s, parts, {})
     place = root / partition.manifest
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_bytes(manifest.to_json())
@@ -61,14 +57,18 @@ def write_database(root: pathlib.Path, con: sqlite3.Connection, site: str, ce: s
         write_partition(root, Partition(site, year, int(month), ce), tables)
 
 
-def _part(root: pathlib.Path, partition: Partition, name: str, tables: Mapping[str, pa.Table]) -> Part:
-    schema = schema_of(name)
+def _part(
+    root: pathlib.Path, partition: Partition, name: str, tables: Mapping[str, pa.Table], without: Collection[str]
+) -> Part:
+    schema = pa.schema([field for field in schema_of(name) if field.name not in without])
     table = tables[name].select(schema.names).cast(schema) if name in tables else schema.empty_table()
     folder = root / partition.folder(name)
     folder.mkdir(parents=True, exist_ok=True)
     written = folder / "being-written"
-    # Rows for some seconds of one core: engines read as many groups at once as they have cores.
-    pq.write_table(table, written, compression="zstd", row_group_size=122_880)
+    coded = {column: how for column, how in _encodings(name).items() if column in schema.names}
+    dictionary = [column for column in schema.names if column not in coded]
+    how = {"compression": "zstd", "data_page_version": "2.0", "use_dictionary": dictionary, "column_encoding": coded}
+    pq.write_table(table, written, row_group_size=_GROUP_ROWS, **how)
     with open(written, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     part = written.rename(folder / part_name(digest))
