@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from arcacct.dataset.columns import columns
 from arcacct.dataset.layout import Partition
-from arcacct.errors import TargetError, UsageError
+from arcacct.errors import StoreError, TargetError, UsageError
 from arcacct.fleet.checks import damaged
 from arcacct.fleet.manifests import Dataset, Exported
 from arcacct.resources import resource
@@ -70,11 +70,14 @@ def load(found: Dataset, tables: Sequence[str], advanced: Callable[[int, int], o
         else:
             try:
                 wrong = [said for _path, said in damaged([one], deep=True)]
-                if not wrong:
-                    _psql(_partition(one, tables, digest))
+                if wrong:
+                    pass
+                elif _psql(_partition(one, tables, digest)).strip() == "t":
                     taken += 1
                     jobs += one.jobs.rows
-            except OSError as error:
+                else:
+                    older += 1  # By another load, meanwhile.
+            except (OSError, StoreError) as error:
                 wrong = [f"{one.path}: {error}; it may have been exported again meanwhile: repeat this"]
             except _Refused as error:
                 wrong = [f"{one.path}: PostgreSQL did not take {one.partition}: {error}"]

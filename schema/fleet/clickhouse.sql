@@ -29,14 +29,16 @@ SELECT * FROM file('DATASET/jobs/v1/site=*/year=*/month=*/ce=*/part-*.parquet', 
    stage_out_s Nullable(Int64), run_time_environments Nullable(String), system_software Nullable(String),
    wn_instance Nullable(String), benchmark_type Nullable(String), benchmark_value Nullable(Float64),
    benchmark_source Nullable(String), source Nullable(String), site String, year Int64, month String, ce String')
-WHERE _file IN (SELECT JSONExtractString(json, 'tables', 'jobs', 'file') FROM arcacct.manifests)
+WHERE (site, year, month, ce, _file) IN (
+  SELECT site, year, month, ce, JSONExtractString(json, 'tables', 'jobs', 'file') FROM arcacct.manifests)
 SETTINGS optimize_move_to_prewhere = 0;
 
 CREATE OR REPLACE VIEW arcacct.events AS
 SELECT * FROM file('DATASET/events/v1/site=*/year=*/month=*/ce=*/part-*.parquet', Parquet,
   'record_id Int64, event Nullable(String), event_time Nullable(Int64), site String, year Int64, month String,
    ce String')
-WHERE _file IN (SELECT JSONExtractString(json, 'tables', 'events', 'file') FROM arcacct.manifests)
+WHERE (site, year, month, ce, _file) IN (
+  SELECT site, year, month, ce, JSONExtractString(json, 'tables', 'events', 'file') FROM arcacct.manifests)
 SETTINGS optimize_move_to_prewhere = 0;
 
 CREATE OR REPLACE VIEW arcacct.transfers AS
@@ -44,14 +46,16 @@ SELECT * FROM file('DATASET/transfers/v1/site=*/year=*/month=*/ce=*/part-*.parqu
   'record_id Int64, url Nullable(String), kind Nullable(String), size_bytes Nullable(Int64),
    start_time Nullable(Int64), end_time Nullable(Int64), duration_s Nullable(Int64), site String, year Int64,
    month String, ce String')
-WHERE _file IN (SELECT JSONExtractString(json, 'tables', 'transfers', 'file') FROM arcacct.manifests)
+WHERE (site, year, month, ce, _file) IN (
+  SELECT site, year, month, ce, JSONExtractString(json, 'tables', 'transfers', 'file') FROM arcacct.manifests)
 SETTINGS optimize_move_to_prewhere = 0;
 
 CREATE OR REPLACE VIEW arcacct.attributes AS
 SELECT * FROM file('DATASET/attributes/v1/site=*/year=*/month=*/ce=*/part-*.parquet', Parquet,
   'record_id Int64, kind Nullable(String), name Nullable(String), value Nullable(String), site String, year Int64,
    month String, ce String')
-WHERE _file IN (SELECT JSONExtractString(json, 'tables', 'attributes', 'file') FROM arcacct.manifests)
+WHERE (site, year, month, ce, _file) IN (
+  SELECT site, year, month, ce, JSONExtractString(json, 'tables', 'attributes', 'file') FROM arcacct.manifests)
 SETTINGS optimize_move_to_prewhere = 0;
 
 CREATE OR REPLACE VIEW arcacct.accelerators AS
@@ -60,5 +64,6 @@ SELECT * FROM file('DATASET/accelerators/v1/site=*/year=*/month=*/ce=*/part-*.pa
    gpu_model Nullable(String), gpu_occupied_s Nullable(Float64), gpu_busy_s Nullable(Float64),
    gpu_peak_memory_kib Nullable(Int64), gpu_energy_j Nullable(Float64), energy_j Nullable(Int64), site String,
    year Int64, month String, ce String')
-WHERE _file IN (SELECT JSONExtractString(json, 'tables', 'accelerators', 'file') FROM arcacct.manifests)
+WHERE (site, year, month, ce, _file) IN (
+  SELECT site, year, month, ce, JSONExtractString(json, 'tables', 'accelerators', 'file') FROM arcacct.manifests)
 SETTINGS optimize_move_to_prewhere = 0;

@@ -32,8 +32,10 @@ WITH (
 );
 CREATE OR REPLACE VIEW jobs AS
 SELECT * FROM jobs_files
- WHERE regexp_extract("$path", '[^/]+$') IN (
-   SELECT regexp_extract(line, '"file": "(part-[0-9a-f]+\.parquet)"', 1) FROM manifest_lines WHERE line LIKE '%"file":%');
+ WHERE regexp_extract("$path", '/v1/(site=[^/]+/year=.+)$', 1) IN (
+   SELECT regexp_extract("$path", '/v1/(site=[^/]+/year=.+)\.json$', 1) || '/'
+          || regexp_extract(line, '"file": "(part-[0-9a-f]+\.parquet)"', 1)
+     FROM manifest_lines WHERE line LIKE '%"file":%');
 
 CREATE TABLE IF NOT EXISTS events_files (
   record_id bigint, event varchar, event_time bigint, site varchar, year bigint, month varchar, ce varchar
@@ -43,8 +45,10 @@ WITH (
 );
 CREATE OR REPLACE VIEW events AS
 SELECT * FROM events_files
- WHERE regexp_extract("$path", '[^/]+$') IN (
-   SELECT regexp_extract(line, '"file": "(part-[0-9a-f]+\.parquet)"', 1) FROM manifest_lines WHERE line LIKE '%"file":%');
+ WHERE regexp_extract("$path", '/v1/(site=[^/]+/year=.+)$', 1) IN (
+   SELECT regexp_extract("$path", '/v1/(site=[^/]+/year=.+)\.json$', 1) || '/'
+          || regexp_extract(line, '"file": "(part-[0-9a-f]+\.parquet)"', 1)
+     FROM manifest_lines WHERE line LIKE '%"file":%');
 
 CREATE TABLE IF NOT EXISTS transfers_files (
   record_id bigint, url varchar, kind varchar, size_bytes bigint, start_time bigint, end_time bigint,
@@ -55,8 +59,10 @@ WITH (
 );
 CREATE OR REPLACE VIEW transfers AS
 SELECT * FROM transfers_files
- WHERE regexp_extract("$path", '[^/]+$') IN (
-   SELECT regexp_extract(line, '"file": "(part-[0-9a-f]+\.parquet)"', 1) FROM manifest_lines WHERE line LIKE '%"file":%');
+ WHERE regexp_extract("$path", '/v1/(site=[^/]+/year=.+)$', 1) IN (
+   SELECT regexp_extract("$path", '/v1/(site=[^/]+/year=.+)\.json$', 1) || '/'
+          || regexp_extract(line, '"file": "(part-[0-9a-f]+\.parquet)"', 1)
+     FROM manifest_lines WHERE line LIKE '%"file":%');
 
 CREATE TABLE IF NOT EXISTS attributes_files (
   record_id bigint, kind varchar, name varchar, value varchar, site varchar, year bigint, month varchar,
@@ -67,8 +73,10 @@ WITH (
 );
 CREATE OR REPLACE VIEW attributes AS
 SELECT * FROM attributes_files
- WHERE regexp_extract("$path", '[^/]+$') IN (
-   SELECT regexp_extract(line, '"file": "(part-[0-9a-f]+\.parquet)"', 1) FROM manifest_lines WHERE line LIKE '%"file":%');
+ WHERE regexp_extract("$path", '/v1/(site=[^/]+/year=.+)$', 1) IN (
+   SELECT regexp_extract("$path", '/v1/(site=[^/]+/year=.+)\.json$', 1) || '/'
+          || regexp_extract(line, '"file": "(part-[0-9a-f]+\.parquet)"', 1)
+     FROM manifest_lines WHERE line LIKE '%"file":%');
 
 CREATE TABLE IF NOT EXISTS accelerators_files (
   record_id bigint, cluster varchar, gpu_count bigint, gpu_allocated_s bigint, gpu_model varchar,
@@ -80,5 +88,7 @@ WITH (
 );
 CREATE OR REPLACE VIEW accelerators AS
 SELECT * FROM accelerators_files
- WHERE regexp_extract("$path", '[^/]+$') IN (
-   SELECT regexp_extract(line, '"file": "(part-[0-9a-f]+\.parquet)"', 1) FROM manifest_lines WHERE line LIKE '%"file":%');
+ WHERE regexp_extract("$path", '/v1/(site=[^/]+/year=.+)$', 1) IN (
+   SELECT regexp_extract("$path", '/v1/(site=[^/]+/year=.+)\.json$', 1) || '/'
+          || regexp_extract(line, '"file": "(part-[0-9a-f]+\.parquet)"', 1)
+     FROM manifest_lines WHERE line LIKE '%"file":%');

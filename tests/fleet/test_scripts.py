@@ -39,17 +39,20 @@ def test_a_script_has_the_columns_of_the_dataset(engine) -> None:
         assert [one for one in found if one[0] not in KEYS] == [(one.name, names[one.type]) for one in wanted], table
 
 
-def test_trino_reads_the_files_in_the_lines_of_a_manifest() -> None:
-    """All of them, and nothing else, by the pattern of each view."""
+def test_trino_reads_the_files_that_manifests_name() -> None:
+    """By the patterns of its views: where a file stands is what a manifest's place and one of its lines say."""
     digests = [f"{number:x}" * 64 for number in range(len(TABLES))]
     parts = [Part(part_name(digest), 1, 1767225600, 1767225600, digest, 1) for digest in digests]
+    partition = Partition("S", 2026, 1, "ce.example.org")
     tables = dict(zip(TABLES, parts, strict=True))
-    manifest = Manifest(Partition("S", 2026, 1, "ce"), 18, "f" * 32, 1, "plain", 1, tables, {})
+    manifest = Manifest(partition, 18, "f" * 32, 1, "plain", 1, tables, {})
     with open(resource("schema", "fleet", "trino.sql"), encoding="utf-8") as file:
-        named = r"regexp_extract\(line, '(.+)', 1\) FROM manifest_lines WHERE line LIKE '%(.+)%'"
-        patterns = re.findall(named, file.read())
+        found = re.findall(r"regexp_extract\((\S+), '(.+?)', 1\)", file.read())
+    place, named, line = found[:3]
+    lines = [text for text in manifest.to_json().decode().splitlines() if '"file":' in text]
 
-    assert len(patterns) == len(TABLES)
-    for pattern, part_of_line in patterns:
-        found = [re.search(pattern, line) for line in manifest.to_json().decode().splitlines() if part_of_line in line]
-        assert [match[1] for match in found if match] == [part.file for part in parts]
+    assert found == [place, named, line] * len(TABLES)
+    folder = re.search(named[1], f"s3://site=x/{partition.manifest}")[1]
+    told = [f"{folder}/{re.search(line[1], text)[1]}" for text in lines]
+    stored = [f"s3://site=x/{partition.part(table, part.file)}" for table, part in tables.items()]
+    assert told == [re.search(place[1], path)[1] for path in stored]
