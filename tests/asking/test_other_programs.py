@@ -149,7 +149,7 @@ def test_pandas(here, tmp_path) -> None:
     """The manual's Python, and each recipe: numbers are numbers, and with a missing one they stay whole."""
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     names: dict = {}
-    exec(script(here, "python", "import pandas"), names)
+    exec(script(here, "python", "pandas.read_sql"), names)
     jobs = names["jobs"]
     with closing(sqlite3.connect(f"file:{here.database}?mode=ro", uri=True)) as con:
         numbers = [name for name, found in sql_contract.affinities(con, "v1_jobs").items() if found == "INT"]
