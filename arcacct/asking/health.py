@@ -406,8 +406,7 @@ def _care_checks(found: Health, limits: Thresholds) -> Iterator[Check]:
         todo = "" if last.is_well else " found damage: see `arcacct db check`, and `arcacct db restore FILE`"
         yield Check("check", OK if last.is_well else CRITICAL, text + todo)
     last = found.care.get(care.SNAPSHOT)
-    # Who does not want any more of them removes them.
-    if found.recorded is not None and last is not None and os.path.exists(last.path):
+    if found.recorded is not None and last is not None:
         text = f"last one {_ago(found.now, last.at_s)}"
         if last.life != found.recorded.life:
             yield Check("snapshot", WARNING, f"{text}, of the database before it was restored: {_SNAPSHOT}")

@@ -43,13 +43,25 @@ def remember(here: Places, kind: str, *, is_well: bool = True, life: str = "", p
 
 
 def remembered(here: Places) -> dict[str, Done]:
-    """By kind what was done last; what is not known is absent."""
+    """By kind what was done last; what is not known is absent, and so is a copy that was removed."""
     with suppress(OSError, ValueError, TypeError, AttributeError):
         with open(os.path.join(here.directory, _FILE), encoding="utf-8") as file:
             found = json.load(file)
-        return {
+        known = {
             kind: Done(int(found[kind][0]), bool(found[kind][1]), *map(str, found[kind][2:4]))
             for kind in KINDS
             if kind in found
         }
+        return {kind: done for kind, done in known.items() if not (done.path and _is_gone(done.path))}
     return {}
+
+
+def _is_gone(path: str) -> bool:
+    """Not for one who may not look."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        pass
+    return False

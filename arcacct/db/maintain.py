@@ -86,10 +86,19 @@ def backups(here: Places, directory: str) -> list[Copy]:
     """
     Whole, checked copies of both databases in a directory, which is made if it is missing; others go on writing.
 
-    Their names have the time. Raises StoreError, and leaves no half copy behind, InputError for a link of others.
+    Their names have the time. Raises as `for_copies`, and leaves no half copy behind.
     """
-    opening.require(here)
     now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    with for_copies(here, directory) as place:
+        copies = [_backup(path, kind, place, f"{kind.folder}-{now}.db") for path, kind in files(here)]
+    care.remember(here, care.BACKUP)
+    return copies
+
+
+@contextmanager
+def for_copies(here: Places, directory: str) -> Iterator[Directory]:
+    """A directory to copy our databases into, made (0700) if missing. Raises StoreError, InputError for a link."""
+    opening.require(here)
     try:
         with open_directory(directory, make=0o700) as place:
             # SQLite goes by paths. Whose the databases are may do with them what he likes anyway.
@@ -97,13 +106,11 @@ def backups(here: Places, directory: str) -> list[Copy]:
                 raise StoreError(
                     f"{place.path}: others than this user can exchange what is there; choose a directory of your own"
                 )
-            copies = [_backup(path, kind, place, f"{kind.folder}-{now}.db") for path, kind in files(here)]
+            yield place
     except OSError as error:
         raise StoreError(
             f"{error.filename or directory}: {error.strerror}; choose a directory that this user may write"
         ) from error
-    care.remember(here, care.BACKUP)
-    return copies
 
 
 def _backup(path: str, kind: DatabaseKind, place: Directory, name: str) -> Copy:
@@ -133,13 +140,13 @@ def copy_whole(path: str, kind: DatabaseKind, copy: str) -> None:
     """Copy a database, on disk. Raises StoreError, also for a copy that is damaged: then what was copied is."""
     with closing(open_for_reading(path, kind.schema)) as con:
         backup(con, copy)
-    with opening.translating(copy), closing(_connect_unused(copy)) as con:
+    with opening.translating(copy), closing(connect_unused(copy)) as con:
         (found,) = con.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
         raise StoreError(f"{copy}: the copy is damaged, so the database is: {found}; run `arcacct db check`")
 
 
-def _connect_unused(path: str) -> Connection:
+def connect_unused(path: str) -> Connection:
     """A file that nobody uses; without locks, and without making -wal and -shm beside it. Raises DatabaseError."""
     return connect(f"{uri(path, 'ro')}&immutable=1", isolation_level=None, uri=True)
 
@@ -227,7 +234,7 @@ def _kind_of(source: str, here: Places) -> DatabaseKind:
         raise InputError(f"{source}: that is the database itself; give a backup")
     if os.path.exists(f"{source}-wal"):
         raise InputError(f"{source}: it is in use (there is a -wal beside it); make a copy with `arcacct db backup`")
-    with opening.translating(source), closing(_connect_unused(source)) as con:
+    with opening.translating(source), closing(connect_unused(source)) as con:
         tables = {name for (name,) in con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if "DBConfig" not in tables:
             raise SchemaError(f"{source}: not a database of arcacct; give a backup that `arcacct db backup` made")
@@ -246,9 +253,9 @@ def _prepared(here: Places, source: str, kind: DatabaseKind) -> Iterator[tuple[s
     with _workshop(here, "restore") as folder:
         copy = os.path.join(folder, f"{kind.folder}.db")
         with opening.translating(source):
-            with closing(_connect_unused(source)) as con:
+            with closing(connect_unused(source)) as con:
                 backup(con, copy)
-            with closing(_connect_unused(copy)) as con:
+            with closing(connect_unused(copy)) as con:
                 # Once more: the file may be another one by now.
                 require_own_schema(con, source, kind, exactly=True)
                 (found,) = con.execute("PRAGMA integrity_check(1)").fetchone()

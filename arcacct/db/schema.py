@@ -149,6 +149,9 @@ def backup(con: Connection, path: str) -> None:
             os.unlink(partial)
         _make_file(partial, None)
         with closing(connect(partial)) as target:
+            # What is not whole has no name, so it needs no journal; it is on disk before it gets one.
+            target.execute("PRAGMA journal_mode = OFF").fetchone()
+            target.execute("PRAGMA synchronous = OFF")
             # In one step, so in one read transaction: other writers would make it begin again and again.
             con.backup(target)
         sync(partial)

@@ -10,23 +10,24 @@ from __future__ import annotations
 
 import fcntl
 import os
-import secrets
 import shutil
 import time
-from _sqlite3 import Connection, DatabaseError, connect
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from _sqlite3 import DatabaseError, connect
+from contextlib import ExitStack, closing, suppress
 
 from arcacct.conf.places import Places
 from arcacct.db import care, opening
-from arcacct.db.connect import open_for_reading, uri
-from arcacct.db.maintain import Copy, files
-from arcacct.db.schema import SNAPSHOT, DatabaseKind, backup, group_id, incarnation, note, noted, sync
+from arcacct.db.connect import open_for_reading
+from arcacct.db.maintain import Copy, connect_unused, files, for_copies
+from arcacct.db.schema import SNAPSHOT, backup, group_id, incarnation, note, noted, sync
 from arcacct.errors import StoreBusy, StoreError
-from arcacct.files.foreign import TEMPORARY, Directory, open_directory
+from arcacct.files.foreign import TEMPORARY, Directory
 
 _NAMES = ("accounting.db", "publishing.db")
 """In the order in which they are exchanged: a ledger never knows of jobs which the other does not have yet."""
+_WORKSHOP = f"{TEMPORARY}snapshot"
+_RESERVE_BYTES = 128 << 20
+"""What is left free: with less `arcacct status` is critical, and hooks may write to that disk."""
 
 
 def snapshots(here: Places, directory: str) -> list[Copy]:
@@ -34,21 +35,108 @@ def snapshots(here: Places, directory: str) -> list[Copy]:
     Put whole, checked copies of both databases, of one moment, into a directory, in the place of the last ones.
 
     The directory is made if it is missing, for the owner or for ``read_group``; so are the files, and read-only. Raises
-    StoreError and its kinds, InputError for a link of others, ConfigError for an unknown group; the last stay then.
+    as `for_copies`, StoreError also for a directory that is not for them, StoreBusy while another one is made there,
+    ConfigError for an unknown group; the last ones stay then.
     """
-    opening.require(here)
     group = group_id(here.read_group)
+    control = os.path.realpath(here.controldir)
+    if os.path.commonpath((control, os.path.realpath(directory))) == control:
+        raise StoreError(f"{directory}: is in the control directory, which is A-REX's; choose another directory")
+    with for_copies(here, directory) as folder:
+        _lock(folder)
+        _refuse_others(here, folder)
+        if folder.made:
+            _let_read(here, folder.path, group, 0o700 if group is None else 0o750)
+        workshop = folder.path_of(_WORKSHOP)
+        # What a killed one has left.
+        shutil.rmtree(workshop, ignore_errors=True)
+        try:
+            with folder.make(_WORKSHOP):
+                life = _copy(here, folder, workshop)
+                done = _exchange(here, folder, workshop, group)
+        finally:
+            shutil.rmtree(workshop, ignore_errors=True)
+    care.remember(here, care.SNAPSHOT, life=life, path=done[0].path)
+    return done
+
+
+def _lock(folder: Directory) -> None:
+    """Only one makes snapshots there, until it closes the directory; raises StoreBusy for the other."""
     try:
-        with open_directory(directory, make=0o700) as folder, _alone(folder):
-            _refuse_others(here, folder)
-            if folder.made and group is not None:
-                _let_read(here, folder.path, group, 0o750)
-            _clear(folder)
-            return _exchanged(here, folder, group)
-    except OSError as error:
-        raise StoreError(
-            f"{error.filename or directory}: {error.strerror}; choose a directory that this user may write"
-        ) from error
+        fcntl.flock(folder.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise StoreBusy(f"{folder.path}: another process makes a snapshot there; try again later") from None
+
+
+def _refuse_others(here: Places, folder: Directory) -> None:
+    """Raise StoreError for the directory of the databases, and where files of these names are no snapshots."""
+    if os.path.samestat(folder.status, os.stat(here.directory)):
+        raise StoreError(f"{folder.path}: is the directory of the databases themselves; choose another directory")
+    # SQLite would take the journal of another file for that of the new one.
+    for path in (folder.path_of(name) + suffix for name in _NAMES for suffix in ("", "-wal", "-journal")):
+        if os.path.lexists(path) and not _is_snapshot(path):
+            raise StoreError(f"{path}: is no snapshot, so it is not replaced; choose another directory, or remove it")
+
+
+def _is_snapshot(path: str) -> bool:
+    if not os.path.isfile(path):
+        return False
+    with suppress(DatabaseError, UnicodeDecodeError), closing(connect_unused(path)) as con:
+        return noted(con, SNAPSHOT) is not None
+    return False
+
+
+def _copy(here: Places, folder: Directory, workshop: str) -> str:
+    """Copies of one moment of both databases, checked, noted as snapshots, without a WAL; the life that they are of."""
+    now, found, life = int(time.time()), [], ""
+    with ExitStack() as reading:
+        # The ledger's moment is the first: it tells of nothing then that the other database does not have.
+        for path, kind in reversed(files(here)):
+            con = reading.enter_context(closing(open_for_reading(path, kind.schema)))
+            copy = f"{workshop}/{kind.folder}.db"
+            with opening.translating(path):
+                con.execute("BEGIN")
+                life = incarnation(con)
+                (pages,), (size,) = (con.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
+            found.append((con, path, copy, pages * size))
+        free, need = shutil.disk_usage(workshop).free, sum(size for *_copy, size in found) + _RESERVE_BYTES
+        if free < need:
+            free_mb, need_mb = f"{free / 1e6:,.0f} MB", f"{need / 1e6:,.0f} MB"
+            raise StoreError(f"{folder.path}: {free_mb} are free and {need_mb} are needed; make room")
+        for con, _path, copy, _size in found:
+            backup(con, copy)
+    # Not before the databases are let go: while one is read its WAL cannot begin anew.
+    for _con, path, copy, _size in found:
+        _finish(path, copy, now)
+    return life
+
+
+def _finish(path: str, copy: str, now: int) -> None:
+    """Raises StoreError for a copy that is damaged: then the database is."""
+    with opening.translating(path), closing(connect(copy, isolation_level=None)) as con:
+        con.execute("PRAGMA journal_mode = DELETE").fetchone()
+        note(con, SNAPSHOT, now)
+        (found,) = con.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise StoreError(f"{path}: it is damaged: {found}; the last snapshot stays: run `arcacct db check`")
+
+
+def _exchange(here: Places, folder: Directory, workshop: str, group: int | None) -> list[Copy]:
+    copies = [(f"{workshop}/{name}", folder.path_of(name)) for name in _NAMES]
+    for copy, _target in copies:
+        if os.path.exists(copy):
+            _let_read(here, copy, group, 0o400 if group is None else 0o440)
+            sync(copy)
+    done = []
+    for copy, target in copies:
+        if os.path.exists(copy):
+            os.rename(copy, target)
+            done.append(Copy(target, os.path.getsize(target)))
+        elif os.path.exists(target):
+            # The ledger of a life that is lost.
+            os.unlink(target)
+    sync(folder.path)
+    return done
 
 
 def _let_read(here: Places, path: str, group: int | None, mode: int) -> None:
@@ -60,126 +148,3 @@ def _let_read(here: Places, path: str, group: int | None, mode: int) -> None:
         raise StoreError(
             f"{path}: cannot set who may read it (read_group={here.read_group}): {error.strerror}"
         ) from error
-
-
-@contextmanager
-def _alone(folder: Directory) -> Iterator[None]:
-    """Only one makes snapshots there; raises StoreBusy for the other."""
-    try:
-        fcntl.flock(folder.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise StoreBusy(f"{folder.path}: another process makes a snapshot there; try again later") from None
-    try:
-        yield
-    finally:
-        fcntl.flock(folder.fd, fcntl.LOCK_UN)
-
-
-def _refuse_others(here: Places, folder: Directory) -> None:
-    """Raise StoreError for a directory of somebody else's, and for one with databases that are no snapshots."""
-    # SQLite goes by paths. Whose the databases are may do with them what he likes anyway.
-    if not folder.sure and folder.status.st_uid != os.stat(here.directory).st_uid:
-        raise StoreError(
-            f"{folder.path}: others than this user can exchange what is there; choose a directory of your own"
-        )
-    if os.path.samestat(folder.status, os.stat(here.directory)):
-        raise StoreError(f"{folder.path}: is the directory of the databases themselves; choose another directory")
-    for name in _NAMES:
-        path = folder.path_of(name)
-        if os.path.lexists(path) and not _is_snapshot(path):
-            raise StoreError(f"{path}: is no snapshot, so it is not replaced; choose another directory, or remove it")
-
-
-def _is_snapshot(path: str) -> bool:
-    if os.path.lexists(f"{path}-wal") or not os.path.isfile(path) or os.path.islink(path):
-        return False
-    with suppress(DatabaseError, UnicodeDecodeError), closing(_connect_alone(path)) as con:
-        return noted(con, SNAPSHOT) is not None
-    return False
-
-
-def _connect_alone(path: str) -> Connection:
-    """A file that nobody writes: without locks, and without -wal and -shm. Raises DatabaseError."""
-    return connect(f"{uri(path, 'ro')}&immutable=1", isolation_level=None, uri=True)
-
-
-def _clear(folder: Directory) -> None:
-    """What a killed one has left; nobody else is at work there."""
-    for name in os.listdir(folder.fd):
-        if name.startswith(TEMPORARY):
-            shutil.rmtree(folder.path_of(name), ignore_errors=True)
-
-
-def _exchanged(here: Places, folder: Directory, group: int | None) -> list[Copy]:
-    now = int(time.time())
-    with folder.make(f"{TEMPORARY}{secrets.token_hex(8)}") as workshop:
-        try:
-            copies = {os.path.basename(copy): copy for copy in _copied(here, workshop, now)}
-            life = _life(copies["accounting.db"])
-            for copy in copies.values():
-                _let_read(here, copy, group, 0o400 if group is None else 0o440)
-                sync(copy)
-            done = []
-            for name in _NAMES:
-                target = folder.path_of(name)
-                if name in copies:
-                    size_bytes = os.path.getsize(copies[name])
-                    os.rename(copies[name], target)
-                    done.append(Copy(target, size_bytes))
-                elif os.path.exists(target):
-                    # The ledger of a life that is lost.
-                    os.unlink(target)
-            sync(folder.path)
-        finally:
-            shutil.rmtree(workshop.path, ignore_errors=True)
-    care.remember(here, care.SNAPSHOT, life=life, path=folder.path_of("accounting.db"))
-    return done
-
-
-def _copied(here: Places, workshop: Directory, now: int) -> list[str]:
-    """The copies, of one moment of both databases: checked, noted as snapshots, and without a WAL."""
-    with ExitStack() as reading:
-        # The ledger's moment is the first: it tells of nothing then that the other database does not have.
-        found = [(_at_one_moment(reading, path, kind), path, kind) for path, kind in reversed(files(here))]
-        need = sum(_size_bytes(con) for con, _path, _kind in found)
-        free = shutil.disk_usage(workshop.path).free
-        if free < need:
-            raise StoreError(
-                f"{os.path.dirname(workshop.path)}: {free / 1e6:,.0f} MB are free and {need / 1e6:,.0f} MB are needed;"
-                " make room"
-            )
-        copies = [(workshop.path_of(f"{kind.folder}.db"), path) for _con, path, kind in found]
-        for (con, _path, _kind), (copy, _database) in zip(found, copies, strict=True):
-            backup(con, copy)
-    # Not before: while it is read the WAL of a database cannot begin anew.
-    for copy, path in copies:
-        _finish(copy, path, now)
-    return [copy for copy, _path in copies]
-
-
-def _at_one_moment(reading: ExitStack, path: str, kind: DatabaseKind) -> Connection:
-    con = reading.enter_context(closing(open_for_reading(path, kind.schema)))
-    with opening.translating(path):
-        con.execute("BEGIN")
-        con.execute("SELECT count(*) FROM DBConfig").fetchone()
-    return con
-
-
-def _size_bytes(con: Connection) -> int:
-    (pages,), (size,) = (con.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
-    return int(pages * size)
-
-
-def _finish(copy: str, path: str, now: int) -> None:
-    """Raises StoreError for a copy that is damaged: then the database is."""
-    with opening.translating(copy), closing(connect(copy, isolation_level=None)) as con:
-        con.execute("PRAGMA journal_mode = DELETE").fetchone()
-        note(con, SNAPSHOT, now)
-        (found,) = con.execute("PRAGMA quick_check(1)").fetchone()
-    if found != "ok":
-        raise StoreError(f"{path}: it is damaged: {found}; the last snapshot stays: run `arcacct db check`")
-
-
-def _life(copy: str) -> str:
-    with closing(_connect_alone(copy)) as con:
-        return incarnation(con)

@@ -3,7 +3,8 @@ An export: the months of a CE that changed, into a dataset.
 
 Of a month all parts are written as local files first. What a reader takes changes in one moment, when the new manifest
 replaces the old one: before that its parts are not named, after it the former ones are still there for who began with
-the old one. They go when the month changes once more. So it may be killed anywhere, and the next export goes on.
+the old one. They go when they are a day old or the month changes once more, and at once when names were taken out of
+them. So it may be killed anywhere, and the next export goes on.
 
 Jobs that were pruned stay: they are taken from the parts that they are in. Those that were deleted go.
 """
@@ -12,16 +13,17 @@ from __future__ import annotations
 
 import heapq
 import json
+import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from itertools import islice
 from operator import itemgetter
 from typing import NamedTuple
 
 from arcacct.conf.places import Places
-from arcacct.dataset.layout import MANIFESTS, TABLES, VERSION, Partition, partition_of, position_path
+from arcacct.dataset.layout import MANIFESTS, TABLES, VERSION, Partition, is_part_name, partition_of, position_path
 from arcacct.dataset.manifest import Manifest, Part, parse
 from arcacct.db.connect import ACCOUNTING_SCHEMA
 from arcacct.db.engine import Connection
@@ -38,6 +40,8 @@ from arcacct.publishing.locks import exporter
 
 _TRIES = 3
 """A month of which a job left while it was read is read again so often."""
+_KEPT_S = 86400
+"""For who began to read with a former manifest."""
 
 
 class Wishes(NamedTuple):
@@ -91,17 +95,10 @@ class _Export:
         self._done = self._all = 0
 
     def run(self) -> Exported:
-        there = {}
-        folder = f"{MANIFESTS}/site={self._wishes.site}"
-        for path in sorted(self._store.files(folder)):
-            partition = partition_of(f"{folder}/{path}")
-            if is_half(path, f"ce={self._wishes.ce}.json"):
-                self._store.remove(f"{folder}/{path}")
-            if partition is not None and partition.ce == self._wishes.ce:
-                there[partition.year * 100 + partition.month] = partition
+        there = self._there()
         logged = self._logged()
         todo: list[tuple[Partition, Manifest | None]] = []
-        known = sorted({*there, *self._now.seen})
+        known = sorted(there | self._now.seen.keys())
         for month in known:
             partition = self._partition(month)
             try:
@@ -114,13 +111,13 @@ class _Export:
                 continue
             todo.append((partition, former))
         self._all = sum(self._seen(partition).get(months.JOBS, 0) for partition, _former in todo)
-        damaged = len(self._problems)
         written = []
         for partition, former in todo:
             manifest = self._month(partition, former)
             if manifest is not None:
                 written.append(manifest)
-        if len(self._problems) == damaged:
+        if not self._problems:
+            # Else the next one would not see what has changed in the months that were left out.
             self._note_position()
         parts = [part for manifest in written for part in manifest.tables.values()]
         return Exported(
@@ -131,11 +128,26 @@ class _Export:
             tuple(self._problems),
         )
 
+    def _there(self) -> set[int]:
+        """The months that have a manifest; halves of manifests go."""
+        found = set()
+        position = position_path(self._wishes.site, self._wishes.ce)
+        for folder in (f"{MANIFESTS}/site={self._wishes.site}", os.path.dirname(position)):
+            for path in sorted(self._store.files(folder)):
+                partition = partition_of(f"{folder}/{path}")
+                if is_half(path, os.path.basename(position)):
+                    self._store.remove(f"{folder}/{path}")
+                if partition is not None and partition.ce == self._wishes.ce:
+                    found.add(partition.year * 100 + partition.month)
+        return found
+
     def _partition(self, month: int) -> Partition:
         return Partition(self._wishes.site, month // 100, month % 100, self._wishes.ce)
 
     def _seen(self, partition: Partition) -> dict[str, int]:
-        return self._now.seen.get(partition.year * 100 + partition.month, {})
+        month = partition.year * 100 + partition.month
+        closed = {months.CLOSED: 1} if month in self._now.closed else {}
+        return self._now.seen.get(month, {}) | closed
 
     def _manifest(self, partition: Partition) -> Manifest | None:
         """Raises InputError for one that cannot be used, or is of another database."""
@@ -153,20 +165,37 @@ class _Export:
 
     def _is_new(self, month: int, former: Manifest, logged: frozenset[int] | None) -> bool:
         """Whether there may be something to write of a month; ``logged``: those that the log tells of, if it can."""
-        seen = self._now.seen.get(month, {})
-        return logged is None or month in logged or former.names != self._wishes.names or former.seen != seen
+        return (
+            logged is None
+            or month in logged
+            or former.names != self._wishes.names
+            or former.seen != self._seen(former.partition)
+        )
 
     def _check(self, manifest: Manifest) -> None:
-        """Raises InputError when a part is not there or has another size than its manifest says."""
+        """
+        Take away what a month that stays as it is had before.
+
+        Raises InputError when a part is not there or has another size than its manifest says.
+        """
         for table, part in manifest.tables.items():
             path = manifest.partition.part(table, part.file)
-            size = self._store.files(manifest.partition.folder(table)).get(part.file)
+            files = self._store.files(manifest.partition.folder(table))
+            size = files.get(part.file)
             if size != part.bytes:
                 what = "is missing" if size is None else f"has {size} bytes, its manifest says {part.bytes}"
                 raise InputError(
                     f"{self._store.path_of(path)}: {what}; remove"
                     f" {self._store.path_of(manifest.partition.manifest)}, and the next export writes the month anew"
                 )
+            if abs(time.time() - manifest.written_s) > _KEPT_S:
+                self._clear(manifest.partition, table, files.keys() - {part.file})
+
+    def _clear(self, partition: Partition, table: str, names: Collection[str]) -> None:
+        """Remove parts, and halves of them; whatever else is in the folder is not ours."""
+        for name in names:
+            if is_part_name(name) or is_half(name):
+                self._store.remove(partition.part(table, name))
 
     def _logged(self) -> frozenset[int] | None:
         """The months that the log tells of since the last export; ``None`` if nobody knows where that stood."""
@@ -265,18 +294,32 @@ class _Export:
             partition, ACCOUNTING_SCHEMA, self._life, self._now.seq, self._wishes.names, int(time.time()), tables, seen
         )
         there = {table: self._store.files(partition.folder(table)) for table in TABLES}
-        is_whole = all(there[table].get(part.file) == part.bytes for table, part in tables.items())
-        if former is not None and is_whole:
+        # A part that no manifest names may be a damaged one, for which somebody has removed the manifest.
+        known = former.tables if former is not None else {}
+        new = [
+            table
+            for table, part in tables.items()
+            if there[table].get(part.file) != part.bytes or known.get(table) != part
+        ]
+        if former is not None and not new:
             same = former._replace(finished_log_seq=made.finished_log_seq, written_s=made.written_s)
             if same == made:
                 return None
-        for table, (part, path) in parts.items():
-            if there[table].get(part.file) != part.bytes:
-                with open(path, "rb") as file:
-                    self._store.put(partition.part(table, part.file), file)
+        for table in new:
+            part, path = parts[table]
+            with open(path, "rb") as file:
+                self._store.put(partition.part(table, part.file), file)
         self._put(partition.manifest, made.to_json())
+        names_changed = former is not None and _names(former) != _names(made)
         for table, files in there.items():
-            named = {tables[table].file, former and former.tables[table].file}
-            for name in files.keys() - named:
-                self._store.remove(partition.part(table, name))
+            kept = (
+                {tables[table].file}
+                if names_changed or former is None
+                else {tables[table].file, former.tables[table].file}
+            )
+            self._clear(partition, table, files.keys() - kept)
         return made
+
+
+def _names(manifest: Manifest) -> tuple[str, int | None, int | None]:
+    return manifest.names, manifest.seen.get(months.FORGOTTEN), manifest.seen.get(months.CLOSED)

@@ -10,8 +10,8 @@ from arcacct.db.engine import Connection
 from arcacct.db.lives import highest_seq
 from arcacct.jobs.reading import LAST_SECOND, one_state
 
-JOBS, FORGOTTEN, TELEMETRY, RUNS = "jobs", "forgotten", "telemetry", "runs"
-"""What `Now.seen` counts, beside what the log tells."""
+JOBS, FORGOTTEN, CLOSED, TELEMETRY, RUNS = "jobs", "forgotten", "closed", "telemetry", "runs"
+"""What a month is known by, beside what the log tells: `Now.seen`, and whether it is one of `Now.closed`."""
 _MONTH = "CAST(strftime('%Y%m', EndTime, 'unixepoch') AS INTEGER)"
 _OF_MONTHS = f"EndTime BETWEEN 1 AND {LAST_SECOND}"
 

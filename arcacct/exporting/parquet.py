@@ -19,22 +19,24 @@ from arcacct.errors import InputError
 from arcacct.exporting.jobs import Job, Values
 from arcacct.jobs.reading import plain_text
 
-_GROUP_ROWS = 60_000
+_GROUP_ROWS = {table: 32_768 if table == "jobs" else 131_072 for table in TABLES}
 """In a group: what a reader passes over by its least and greatest values, and what is held in memory of a table."""
 _BATCH_ROWS = 4096
 _TYPES = {"int64": pa.int64(), "double": pa.float64(), "string": pa.string()}
+_DELTA, _FRONT, _PLAIN = "DELTA_BINARY_PACKED", "DELTA_BYTE_ARRAY", "PLAIN"
+_ENCODINGS = {
+    # Texts that begin as the one before does; those of ten attributes do as the ten before.
+    "jobs": dict.fromkeys(("job_id", "local_job_id", "job_name"), _FRONT),
+    "transfers": {"url": _FRONT},
+    "attributes": {"value": _PLAIN},
+}
 _FEW = frozenset(
-    (
-        *("endpoint_url", "endpoint_type", "lrms", "queue", "node_names", "client_host", "user_dn", "local_user", "vo"),
-        *("fqan", "vo_group", "vo_role", "project", "status", "exit_code", "node_count", "core_count", "scratch_bytes"),
-        *("run_time_environments", "system_software", "wn_instance", "benchmark_type", "benchmark_value", "source"),
-        *("benchmark_source", "event", "kind", "name", "value", "cluster", "gpu_model", "gpu_count", "duration_s"),
-        *("stage_in_s", "stage_out_s"),
-    )
+    ("exit_code", "node_count", "core_count", "cpu_kernel_s", "stage_in_s", "stage_out_s", "duration_s", "gpu_count")
 )
-"""Columns in which the same values come again and again: a dictionary, and numbers into it."""
-_PREFIXES = frozenset(("local_job_id", "job_name", "url"))
-"""Texts that begin as the one before does."""
+"""Numbers that come again and again: as all other texts a dictionary, and numbers into it."""
+_LEVELS = {"job_id": 1}
+"""Of zstd. It is random, and what looks for more in it finds less."""
+_LEVEL = 12
 
 
 def schema_of(table: str) -> pa.Schema:
@@ -53,14 +55,9 @@ def schema_of(table: str) -> pa.Schema:
 
 
 def _encodings(table: str) -> dict[str, str]:
-    found = {}
-    for one in columns()[table]:
-        if one.name in _PREFIXES:
-            found[one.name] = "DELTA_BYTE_ARRAY"
-        elif one.name not in _FEW and one.type == "int64":
-            # Numbers from 0 to 2^31 and no others: half of what eight bytes cost, whatever compresses them.
-            found[one.name] = "DELTA_BINARY_PACKED"
-    return found
+    # Numbers from 0 to 2^31 and no others: half of what eight bytes cost, whatever compresses them.
+    numbers = {one.name: _DELTA for one in columns()[table] if one.type == "int64" and one.name not in _FEW}
+    return numbers | _ENCODINGS.get(table, {})
 
 
 class _Table:
@@ -73,13 +70,14 @@ class _Table:
         encodings = _encodings(table)
         by_end = table == "jobs"
         sorting = [pq.SortingColumn(self._schema.get_field_index(one)) for one in ("end_time", "record_id")]
+        self._group_rows = _GROUP_ROWS[table]
         self._writer = pq.ParquetWriter(
             self.path,
             self._schema,
             compression="zstd",
+            compression_level={one.name: _LEVELS.get(one.name, _LEVEL) for one in self._columns},
             use_dictionary=[one.name for one in self._columns if one.name not in encodings],
             column_encoding=encodings,
-            data_page_version="2.0",
             sorting_columns=sorting if by_end else None,
         )
         self._rows: list[Values] = []
@@ -91,7 +89,7 @@ class _Table:
         self._rows += rows
         if len(self._rows) >= _BATCH_ROWS:
             self._pack()
-            if self._waiting >= _GROUP_ROWS:
+            if self._waiting >= self._group_rows:
                 self._flush()
 
     def _pack(self) -> None:
@@ -132,7 +130,7 @@ def _fitting(value: object, kind: str) -> object:
         return None
     if kind == "double":
         return float(value)
-    return int(value) if abs(value) < 2**63 and value == int(value) else None
+    return int(value) if -(2**63) <= value < 2**63 else None
 
 
 class PartsWriter:
@@ -148,8 +146,8 @@ class PartsWriter:
         """Some more jobs, that ended later."""
         if not jobs:
             return
-        self._first = jobs[0].end_s if self._first is None else self._first
-        self._last = jobs[-1].end_s
+        self._first = int(jobs[0].end_s) if self._first is None else self._first
+        self._last = int(jobs[-1].end_s)
         self.jobs += len(jobs)
         for name, table in self._tables.items():
             if name == "jobs":

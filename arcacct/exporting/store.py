@@ -8,6 +8,7 @@ complete. Files are only added, replaced and removed, one by one; what they mean
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,9 +20,9 @@ from arcacct.files.foreign import TEMPORARY, open_directory
 _CHUNK_BYTES = 1 << 20
 
 
-def is_half(path: str, name: str) -> bool:
-    """Whether a file is what a killed export left of one with this name."""
-    return path.rpartition("/")[2].startswith(TEMPORARY) and path.endswith(f"-{name}")
+def is_half(path: str, name: str = "") -> bool:
+    """Whether a file is what a killed export left of one, with this name."""
+    return path.rpartition("/")[2].startswith(TEMPORARY) and path.endswith(name and f"-{name}")
 
 
 class Store:
@@ -131,10 +132,11 @@ def open_store(place: str) -> Store:
         return LocalStore(place)
     if scheme == "file":
         return LocalStore(rest)
-    host = rest.partition("/")[0]
-    if "@" in host or "secret" in rest.partition("?")[2].lower():
+    user, at, host = rest.partition("/")[0].rpartition("@")
+    # Azure has the container there.
+    if (at and (":" in user or scheme == "s3")) or re.search("secret|passw|token|key=", rest.partition("?")[2].lower()):
         # What processes there are, and what they were called with, everybody may see.
-        shown = f"{scheme}://{host.rpartition('@')[2]}"
+        shown = f"{scheme}://{host}"
         raise UsageError(f"{shown}: no credentials in a URL; give them in the environment (AWS_ACCESS_KEY_ID, ...)")
     shown = place.partition("?")[0]
     try:

@@ -95,16 +95,17 @@ def logged_after(con: Connection, seq: int, horizon: int, *, ended_from: int = 0
 
     Deleted records and aborted ones without usage are passed over.
     """
-    return _decoded(con, lambda: _page_after(con, seq, horizon, ended_from))
+    return decoded(con, lambda: _page_after(con, seq, horizon, ended_from))
 
 
 def logged_at(con: Connection, places: Sequence[int]) -> list[Logged]:
     """The records at some places of FinishedLog, from the tables; those that are not to be published are left out."""
     chosen = f"Seq IN ({','.join(map(str, places))})"
-    return _decoded(con, lambda: _from_tables(con, chosen, 0)[0])
+    return decoded(con, lambda: _from_tables(con, chosen, 0)[0])
 
 
-def _decoded(con: Connection, read: Callable[[], _T]) -> _T:
+def decoded(con: Connection, read: Callable[[], _T]) -> _T:
+    """What ``read`` reads, with texts as SQLite decodes them if all of them can be."""
     readable, con.text_factory = con.text_factory, str
     try:
         # SQLite's own decoding is a quarter of the cost of a page; few databases have texts that it cannot read.

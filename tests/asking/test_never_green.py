@@ -359,8 +359,11 @@ def test_snapshots(site) -> None:
     ):
         checks = health.judge(examined._replace(care={"snapshot": done}), health.Thresholds())
         assert [check.severity for check in checks if check.subject == "snapshot"] == [severity]
-    shutil.rmtree(folder)
+    # Who has removed it is not told any more.
+    folder.rename(folder.with_name("file"))
+    folder.write_text("")
     assert "snapshot" not in {check.subject for check in health.judge(_examined(site), health.Thresholds())}
+    assert ("arcacct_last_care_timestamp_seconds", "snapshot") not in site.metrics()
 
 
 def test_backups_and_checks(site) -> None:

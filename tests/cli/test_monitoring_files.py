@@ -117,6 +117,7 @@ WELL = {
     "arcacct_targets": ON,
     "arcacct_publishes": ON,
     "arcacct_last_care_timestamp_seconds{kind='backup'}": NOW,
+    "arcacct_last_care_timestamp_seconds{kind='snapshot'}": NOW,
     "arcacct_check_found_damage": OFF,
     "arcacct_database_free_bytes": f"{10**10}x{STEPS}",
     "arcacct_certificate_not_after_timestamp_seconds{file='/c'}": f"9000000+7200x{STEPS}",
@@ -143,6 +144,7 @@ TROUBLE: dict[str, dict[str, str | None]] = {
     "ArcacctNoTarget": {"arcacct_targets": OFF},
     "ArcacctClock": {"arcacct_last_sweep_timestamp_seconds": AHEAD},
     "ArcacctNoBackup": {"arcacct_last_care_timestamp_seconds{kind='backup'}": STOPPED},
+    "ArcacctSnapshotOld": {"arcacct_last_care_timestamp_seconds{kind='snapshot'}": STOPPED},
     "ArcacctDamage": {"arcacct_check_found_damage": ON},
     "ArcacctDiskFull": {"arcacct_database_free_bytes": f"1000000x{STEPS}"},
     "ArcacctCertificateEnds": {"arcacct_certificate_not_after_timestamp_seconds{file='/c'}": SOON},
@@ -150,6 +152,7 @@ TROUBLE: dict[str, dict[str, str | None]] = {
 QUIET: dict[str, dict[str, str | None]] = {
     "well": {},
     "a host that only records": {"arcacct_targets": OFF, "arcacct_publishes": OFF},
+    "a host without readers": {"arcacct_last_care_timestamp_seconds{kind='snapshot'}": None},
     "no job ended": {"arcacct_ended_jobs{told_by='callout'}": OFF, "arcacct_ended_jobs{told_by='sweep'}": OFF},
 }
 

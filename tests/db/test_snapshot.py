@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import grp
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import stat
@@ -18,7 +20,7 @@ import stored_jobs
 from attackers import THEM, theirs
 from control_directory import set_up
 from full_disk import on_small_disk
-from other_users import public_dir
+from other_users import acting_as, public_dir
 
 from arcacct.conf.places import Places, places
 from arcacct.db import care, maintain
@@ -29,12 +31,13 @@ from arcacct.errors import ArcacctError, InputError, SchemaError, StoreBusy, Sto
 __all__ = ["public_dir"]
 
 NAMES = ["accounting.db", "publishing.db"]
+SUPPORT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support")
 
 
 @pytest.fixture
 def here(tmp_path) -> Places:
     """Three jobs in a database in use, and a ledger."""
-    found = places(None, set_up(tmp_path))
+    found = places(None, set_up(tmp_path / "control"))
     con = open_accounting(found)
     for number in range(3):
         stored_jobs.add(con, found, stored_jobs.job(number))
@@ -103,8 +106,7 @@ def test_a_snapshot_while_others_write(here, folder) -> None:
         "here = places(None, sys.argv[1]); con = open_accounting(here); print('ready', flush=True)\n"
         "for number in range(1000, 1200): stored_jobs.add(con, here, stored_jobs.job(number))\n"
     )
-    support = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support")
-    with subprocess.Popen([sys.executable, "-c", code, here.controldir, support], stdout=subprocess.PIPE) as writer:
+    with subprocess.Popen([sys.executable, "-c", code, here.controldir, SUPPORT], stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
         writer.stdout.readline()
         made = 0
@@ -119,30 +121,54 @@ def test_a_snapshot_while_others_write(here, folder) -> None:
     assert jobs(here.database, "mode=ro") == 203
 
 
+def test_both_are_of_one_moment(here, folder) -> None:
+    """A ledger never tells of a job that the other does not have, whoever writes between any two steps."""
+    code = (
+        "import sys; sys.path[:0] = [sys.argv[3]]\n"
+        "import stored_jobs\n"
+        "from arcacct.conf.places import places\n"
+        "from arcacct.db import snapshot\n"
+        "from arcacct.db.opening import open_accounting, open_publishing\n"
+        "here = places(None, sys.argv[1]); con, ledger = open_accounting(here), open_publishing(here); number = 3\n"
+        "def audited(event, _values):\n"
+        "    global number\n"
+        "    if event == 'sqlite3.connect':\n"
+        "        stored_jobs.add(con, here, stored_jobs.job(number)); number += 1\n"
+        "        ledger.execute('INSERT OR REPLACE INTO DBConfig VALUES (?, ?)', ('TOLD', number))\n"
+        "sys.addaudithook(audited)\n"
+        "snapshot.snapshots(here, sys.argv[2])\n"
+    )
+    subprocess.run([sys.executable, "-c", code, here.controldir, folder, SUPPORT], check=True)
+
+    recorded = jobs(f"{folder}/accounting.db")
+    with closing(sqlite3.connect(f"file:{folder}/publishing.db?mode=ro", uri=True)) as con:
+        ((told,),) = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = 'TOLD'").fetchall()
+    assert 3 < int(told) <= recorded < jobs(here.database, "mode=ro")
+    # Nor is the other one as much later as it takes to copy the ledger.
+    assert recorded == int(told) + 1
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be several users")
 def test_the_group_reads_and_nobody_else(here, public_dir) -> None:
     """The directory is made for read_group=, and so are the files; a member needs no -wal, nor any right to write."""
     group = grp.getgrgid(THEM.pw_gid).gr_name
     folder = public_dir / "snapshot"
-    made = snapshots(here._replace(read_group=group), str(folder))
+    here.read_group = group
+    made = snapshots(here, str(folder))
 
     assert [oct(os.stat(path).st_mode)[-4:] for path in (folder, *(one.path for one in made))] == [
         "0750",
         "0440",
         "0440",
     ]
-    code = "import sqlite3, sys; print(sqlite3.connect(f'file:{sys.argv[1]}?mode=ro', uri=True)"
-    code += ".execute('SELECT count(*) FROM v1_jobs').fetchone())"
-    done = subprocess.run(
-        [sys.executable, "-c", code, made[0].path], user=65534 - 1, group=THEM.pw_gid, extra_groups=[],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, "(3,)\n"), done.stderr
-    others = subprocess.run(
-        [sys.executable, "-c", code, made[0].path], user=65534 - 1, group=65534 - 1, extra_groups=[],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert "unable to open" in others.stderr
+    with acting_as("daemon", groups=(THEM.pw_gid,)):
+        assert jobs(made[0].path) == jobs(made[0].path, "mode=ro") == 3
+        assert sorted(os.listdir(folder)) == NAMES
+    with acting_as("daemon"), pytest.raises(sqlite3.OperationalError, match="unable to open"):
+        jobs(made[0].path)
+    os.chmod(folder, 0o755)
+    with acting_as("daemon"), pytest.raises(sqlite3.OperationalError, match="unable to open"):
+        jobs(made[0].path)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be several users")
@@ -158,44 +184,78 @@ def test_a_directory_of_another_user(here, public_dir) -> None:
 def test_what_is_no_snapshot_is_not_replaced(here, tmp_path) -> None:
     """The directory of the database itself, a backup under that name, any file, a link."""
     before = os.stat(here.database)
+    (tmp_path / "link").symlink_to(here.controldir)
+    for inside in (here.directory, here.controldir, f"{here.controldir}/new/folder", str(tmp_path / "link/new")):
+        with pytest.raises(StoreError, match=re.escape(f"{inside}: is in the control directory")):
+            snapshots(here, inside)
+    assert not os.path.exists(f"{here.controldir}/new")
+    elsewhere = places(None, here.controldir, f"{shutil.copytree(here.directory, tmp_path / 'moved')}/accounting.db")
     with pytest.raises(StoreError, match="is the directory of the databases themselves"):
-        snapshots(here, here.directory)
+        snapshots(elsewhere, elsewhere.directory)
     assert os.path.samestat(os.stat(here.database), before)
     (backup, _ledger) = maintain.backups(here, str(tmp_path / "backups"))
     (tmp_path / "other").mkdir()
-    for make in (
-        lambda path: os.link(backup.path, path),
-        lambda path: open(path, "w").close(),
-        lambda path: os.symlink(backup.path, path),
-        os.mkdir,
+    for make, name in (
+        (lambda path: os.link(backup.path, path), "accounting.db"),
+        (lambda path: open(path, "w").close(), "accounting.db"),
+        (lambda path: os.symlink(backup.path, path), "accounting.db"),
+        (os.mkdir, "publishing.db"),
+        # They would be taken for those of the new file.
+        (lambda path: shutil.copy(f"{here.database}-wal", path), "accounting.db-wal"),
+        (lambda path: open(path, "w").close(), "publishing.db-journal"),
     ):
-        path = str(tmp_path / "other" / "accounting.db")
+        path = str(tmp_path / "other" / name)
         make(path)
         with pytest.raises(StoreError, match=re.escape(f"{path}: is no snapshot")):
             snapshots(here, str(tmp_path / "other"))
-        assert os.listdir(tmp_path / "other") == ["accounting.db"]
+        assert os.listdir(tmp_path / "other") == [name]
         (os.rmdir if os.path.isdir(path) else os.unlink)(path)
 
 
-def test_a_full_disk_leaves_the_last_one(here, tmp_path) -> None:
+def test_a_full_disk_leaves_the_last_one(here, folder, tmp_path) -> None:
     """It says how much is needed, and the readers go on with what they have."""
     disk = tmp_path / "disk"
     disk.mkdir()
     code = (
-        "import os, shutil, sys; from arcacct.conf.places import places; from arcacct.db import snapshot\n"
+        "import os, resource, shutil, sys; from arcacct.conf.places import places; from arcacct.db import snapshot\n"
         "from arcacct.errors import StoreError\n"
         "here = places(None, sys.argv[1])\n"
-        "for known in (True, False):\n"
-        "    if not known: shutil.disk_usage = lambda path: shutil._ntuple_diskusage(10**12, 0, 10**12)\n"
+        "def made(*options):\n"
         "    try: snapshot.snapshots(here, sys.argv[2])\n"
-        "    except StoreError as error: print(error, os.listdir(sys.argv[2]))"
+        "    except StoreError as error: print(error, os.listdir(sys.argv[2]))\n"
     )
+    # What is asked for beforehand may be gone a moment later.
+    late = "made(); shutil.disk_usage = lambda path: shutil._ntuple_diskusage(10**12, 0, 10**12); made()\n"
 
-    known, unknown = on_small_disk(disk, 64, code, here.controldir, str(disk)).splitlines()
+    (known,) = on_small_disk(disk, 100_000, f"{code}made()", here.controldir, str(disk)).splitlines()
+    (_known, unknown) = on_small_disk(disk, 64, code + late, here.controldir, str(disk)).splitlines()
 
-    assert re.fullmatch(rf"{disk}: 0 MB are free and \d+ MB are needed; make room \[\]", known)
-    assert "failed" in unknown
-    assert unknown.endswith("[]")
+    assert re.fullmatch(rf"{disk}: 102 MB are free and 13\d MB are needed; make room \[\]", known)
+    assert re.search(r"the backup failed: .*disk.*\[\]$", unknown)
+
+    # In the middle of a copy, beside the last one.
+    snapshots(here, folder)
+    add(here, 3)
+    limited = "resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000)); made()"
+    done = subprocess.run([sys.executable, "-c", code + limited, here.controldir, folder], capture_output=True,
+                          text=True, check=True)  # fmt: skip
+    assert re.search(r"the backup failed: .*\['accounting.db', 'publishing.db'\]$", done.stdout.strip())
+    assert jobs(f"{folder}/accounting.db") == 3
+
+
+@pytest.mark.parametrize("name", ["database", "publishing_database"])
+@pytest.mark.parametrize(("version", "todo"), [(1, "run `arcacct db upgrade`"), (99, "install the arcacct")])
+def test_of_another_version(here, folder, name, version, todo) -> None:
+    """Readers see what this program knows; a snapshot takes no database forward."""
+    snapshots(here, folder)
+    add(here, 3)
+    with closing(sqlite3.connect(getattr(here, name))) as con, con:
+        con.execute("UPDATE DBConfig SET KeyValue = ? WHERE KeyName = 'ARCACCT_SCHEMA'", (version,))
+
+    with pytest.raises(SchemaError, match=f"schema version {version}; .*{todo}"):
+        snapshots(here, folder)
+    assert jobs(f"{folder}/accounting.db") == 3
+    assert sorted(os.listdir(folder)) == NAMES
 
 
 def test_killed_anywhere_the_last_one_is_whole(here, folder) -> None:
@@ -213,7 +273,7 @@ def test_killed_anywhere_the_last_one_is_whole(here, folder) -> None:
     )
     snapshots(here, folder)
     wanted = {3}
-    for steps in range(1, 100, 3):
+    for steps in range(1, 100):
         add(here, 100 + steps)
         wanted.add(jobs(here.database, "mode=ro"))
         done = subprocess.run([sys.executable, "-c", code, here.controldir, folder, str(steps)], check=False)
@@ -226,6 +286,15 @@ def test_killed_anywhere_the_last_one_is_whole(here, folder) -> None:
         assert done.returncode == -signal.SIGKILL
     assert steps > 9
     assert done.returncode == 0
+    # In the middle of a copy: the kernel ends who writes too large a file.
+    ended = "import resource, signal\nresource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
+    ended += "resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))\n"
+    ended += f"signal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n{code}"
+    done = subprocess.run([sys.executable, "-c", ended, here.controldir, folder, "99"], check=False)
+    assert done.returncode == -signal.SIGXFSZ
+    assert len(os.listdir(folder)) == 3
+    assert jobs(f"{folder}/accounting.db") == max(wanted)
+    snapshots(here, folder)
     assert jobs(f"{folder}/accounting.db") == max(wanted)
     assert sorted(os.listdir(folder)) == NAMES
 
@@ -233,12 +302,11 @@ def test_killed_anywhere_the_last_one_is_whole(here, folder) -> None:
 def test_two_at_once(here, folder) -> None:
     """The second one waits for another day."""
     snapshots(here, folder)
-    with subprocess.Popen(["flock", folder, "-c", "echo ready; exec sleep 60"], stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None
-        other.stdout.readline()
-        with pytest.raises(StoreBusy, match="another process makes a snapshot there"):
-            snapshots(here, folder)
-        other.kill()
+    other = os.open(folder, os.O_RDONLY)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    with pytest.raises(StoreBusy, match="another process makes a snapshot there"):
+        snapshots(here, folder)
+    os.close(other)
     assert len(snapshots(here, folder)) == 2
 
 
@@ -251,7 +319,22 @@ def test_a_damaged_database_leaves_the_last_one(here, folder) -> None:
         file.seek(8 * 4096)
         file.write(b"\xff" * (os.path.getsize(here.database) - 8 * 4096))
 
-    with pytest.raises(StoreError, match=r"damaged|malformed"):
+    with pytest.raises(StoreError, match=f"{here.database}: .*(damaged|malformed)"):
+        snapshots(here, folder)
+    assert jobs(made.path) == 3
+    assert sorted(os.listdir(folder)) == NAMES
+
+
+def test_damage_that_only_a_check_finds(here, folder) -> None:
+    """A value that cannot be there: each page is as it should."""
+    (made, _ledger) = snapshots(here, folder)
+    add(here, 3)
+    with closing(sqlite3.connect(here.database)) as con, con:
+        con.executescript(
+            "CREATE TABLE One (Value); INSERT INTO One VALUES (NULL); PRAGMA writable_schema = ON;"
+            "UPDATE sqlite_master SET sql = 'CREATE TABLE One (Value NOT NULL)' WHERE name = 'One'"
+        )
+    with pytest.raises(StoreError, match=f"{here.database}: it is damaged: NULL value in One.Value; the last snapshot"):
         snapshots(here, folder)
     assert jobs(made.path) == 3
 
@@ -267,6 +350,8 @@ def test_a_snapshot_is_no_backup(here, folder) -> None:
 def test_the_ledger_of_a_lost_life_goes(here, folder) -> None:
     """What is shown belongs together: where there is no ledger any more, no old one is shown beside the new jobs."""
     snapshots(here, folder)
+    # Nor one that was copied by who was killed then.
+    shutil.copytree(folder, f"{folder}/.new-snapshot")
     for suffix in ("", "-wal", "-shm"):
         os.unlink(f"{here.publishing_database}{suffix}")
 
@@ -284,6 +369,8 @@ def test_it_is_remembered_of_which_life_it_is(here, folder) -> None:
     assert found[care.SNAPSHOT][1:] == (True, life, f"{folder}/accounting.db")
     assert abs(found[care.SNAPSHOT].at_s - time.time()) < 600
     assert found[care.BACKUP][1:] == (True, "", "")
+    shutil.rmtree(folder)
+    assert set(care.remembered(here)) == {care.BACKUP}
 
 
 def test_a_directory_that_cannot_be(here, tmp_path) -> None:

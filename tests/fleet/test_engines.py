@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -110,8 +111,8 @@ def java() -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory, java) -> Iterator[str]:
-    """The address of a standalone master with two workers on this host."""
+def cluster(tmp_path_factory, java) -> Iterator[tuple[str, pathlib.Path]]:
+    """The address of a standalone master with two workers on this host, and what they say."""
     work = tmp_path_factory.mktemp("cluster")
     log, started = work / "log", []
     daemons = {"SPARK_WORKER_DIR": str(work), "SPARK_DAEMON_MEMORY": "256m"}
@@ -141,7 +142,7 @@ def cluster(tmp_path_factory, java) -> Iterator[str]:
         for number in (1, 2):
             worker = ("worker.Worker", "--cores", "1", "--memory", "1g", url)
             start(*worker, until="Successfully registered with master", times=number)
-        yield url
+        yield url, log
     finally:
         for one in started:
             with suppress(ProcessLookupError):
@@ -154,13 +155,14 @@ def cluster(tmp_path_factory, java) -> Iterator[str]:
 def test_twelve_questions_and_stats_on_spark(federation, duckdb, asked_databases, cluster) -> None:
     """Spark answers what SQLite answers, and sums as DuckDB does: with a master and two workers, and by itself."""
     found = manifests.dataset([str(federation.root)])
-    for master in (cluster, None):
-        with closing(engine.opened("spark", found, master)) as opened:
-            agree(lambda sql, opened=opened: opened.rows(sql, {}), asked_databases)
-            for selection in SELECTIONS:
-                by = ("site", "ce", "month", "host", "role")
-                answers = [usage.usage(one, selection, by, details=True, measured=True) for one in (opened, duckdb)]
-                assert answers[0] == answers[1]
-                assert answers[0].rows
-            days = [usage.usage(one, Selection(), ("day", "benchmark"), details=False) for one in (opened, duckdb)]
-            assert days[0] == days[1]
+    url, log = cluster
+    with closing(engine.opened("spark", found, url)) as opened:
+        agree(lambda sql: opened.rows(sql, {}), asked_databases)
+    assert len({*re.findall(r"Launching executor \S+ on worker (worker-\d+-127\.0\.0\.1-\d+)", log.read_text())}) == 2
+    with closing(engine.opened("spark", found)) as opened:
+        agree(lambda sql: opened.rows(sql, {}), asked_databases)
+        for selection in SELECTIONS:
+            by = ("site", "ce", "month", "day", "host", "role", "benchmark")
+            answers = [usage.usage(one, selection, by, details=True, measured=True) for one in (opened, duckdb)]
+            assert answers[0] == answers[1]
+            assert answers[0].rows

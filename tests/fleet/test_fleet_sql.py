@@ -28,6 +28,7 @@ REFUSED = {
     "SELECT * FROM '{other}/secret.csv'": "no other file",
     "SELECT * FROM read_csv('/etc/passwd')": "no other file",
     "SELECT * FROM glob('{other}/*')": "no other file",
+    "SELECT * FROM 'https://127.0.0.1:1/a.parquet'": "no other file",
     "SELECT * FROM secret": "secret",
 }
 
@@ -47,6 +48,16 @@ def test_what_does_more_than_read_is_refused(federation, tmp_path, capsys, state
     assert done.stderr.count("\n") == 1
     assert "do not tell" not in done.stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == ["secret", "secret.csv"]
+
+
+def test_nothing_can_be_switched_on(federation, capsys) -> None:
+    """What keeps a statement in is set, also where nothing yet would get through."""
+    names = ("enable_external_access", "python_enable_replacements", "autoload_known_extensions", "lock_configuration")
+    asked = "SELECT " + ", ".join(f"current_setting('{name}') AS {name}" for name in names)
+
+    (row,) = json.loads(said(capsys, "fleet", "sql", federation.root, asked, "--format", "json").stdout)
+
+    assert list(map(str, row.values())) == ["False", "False", "False", "True"]
 
 
 @pytest.mark.parametrize(

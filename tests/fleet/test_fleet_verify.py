@@ -80,6 +80,23 @@ def test_other_content_is_found_by_its_digest(tmp_path, capsys) -> None:
     assert f"{file} has other content than was exported" in deep.stderr
 
 
+def test_a_manifest_with_other_ends(tmp_path, capsys) -> None:
+    """It leads questions of a range of time to other files: seen without --deep."""
+    write(tmp_path, 1, 2)
+    manifest = tmp_path / BAD.manifest
+    told = json.loads(manifest.read_text())
+    told["tables"]["jobs"]["end_max_s"] -= 1
+    manifest.write_text(json.dumps(told))
+
+    done = said(capsys, "fleet", "verify", tmp_path)
+
+    assert done.returncode == 65
+    assert f"the manifest says {told['tables']['jobs']['end_min_s']} to {told['tables']['jobs']['end_max_s']}" in (
+        done.stderr
+    )
+    assert f"jobs that can be asked: {JOBS}; 1 problem" in done.stdout
+
+
 def test_a_file_that_no_engine_can_read(tmp_path, capsys) -> None:
     """Columns of zeros with a sound footer stop the engine: the file is found, left out, and the rest is answered."""
     write(tmp_path, 1, 2)

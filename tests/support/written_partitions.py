@@ -68,7 +68,7 @@ def _part(
     coded = {column: how for column, how in _encodings(name).items() if column in schema.names}
     dictionary = [column for column in schema.names if column not in coded]
     how = {"compression": "zstd", "data_page_version": "2.0", "use_dictionary": dictionary, "column_encoding": coded}
-    pq.write_table(table, written, row_group_size=_GROUP_ROWS, **how)
+    pq.write_table(table, written, row_group_size=_GROUP_ROWS[name], **how)
     with open(written, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     part = written.rename(folder / part_name(digest))
