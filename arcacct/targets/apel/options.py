@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from arcacct.conf import values
-from arcacct.conf.options import SELECTION, TRANSPORT, Spec, choice, flag, messages, plain
+from arcacct.conf.options import LOCAL_JOBS, SELECTION, TRANSPORT, Spec, choice, flag, messages, plain
 from arcacct.conf.targets import Target, TargetKind, Transport
-from arcacct.conf.values import Address
+from arcacct.conf.values import Address, LocalJobs
 from arcacct.secrecy import without_login
 
 JOB_MESSAGES = ("urs", "individual", "individual-v04")
@@ -25,6 +25,7 @@ class APELContent(Target):
     gocdb_name: str
     apel_messages: str
     apel_dialect: str
+    local_jobs: tuple[LocalJobs, ...]
 
     def doubles(self, other: Any) -> str | None:
         """
@@ -105,6 +106,7 @@ CONTENT = (
         "apel_messages", "summaries", *JOB_MESSAGES, "summaries", "summaries-v03", "summaries-v04", "normalised-v04"
     ),
     plain("localid_prefix", values.word),
+    LOCAL_JOBS,
 )
 """Of every target with APEL's messages, and then the dialect, which a service has no choice of."""
 PACE = (*messages("500", "86000"), *SELECTION)

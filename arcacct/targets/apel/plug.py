@@ -48,6 +48,7 @@ class APELMessages(Plug):
             default_benchmark=self.default_benchmark(),
             local_group_prefix=settings.local_group_prefix or "",
             dialect=target.apel_dialect,
+            local_jobs=target.local_jobs,
         )
         self.site = target.gocdb_name
         self.counts: families.SyncMessages = families.SyncMessages(self.options)

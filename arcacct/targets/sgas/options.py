@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from arcacct.conf import values
-from arcacct.conf.options import SELECTION, TRANSPORT, Spec, choice, flag, messages, plain
+from arcacct.conf.options import LOCAL_JOBS, SELECTION, TRANSPORT, Spec, choice, flag, messages, plain
 from arcacct.conf.targets import Target, TargetKind, Transport
 from arcacct.secrecy import without_login
 
@@ -21,6 +21,7 @@ class SGASTarget(Target):
     sgas_vo_style: str
     sgas_host_style: str
     sgas_corrections: str
+    local_jobs: tuple[values.LocalJobs, ...]
 
 
 def _insert_url(value: str) -> str:
@@ -53,6 +54,7 @@ KIND = TargetKind(
         choice("sgas_vo_style", "arc", "arc", "doc"),
         choice("sgas_host_style", "multi", "multi", "joined"),
         choice("sgas_corrections", "hold", "hold", "replace"),
+        LOCAL_JOBS,
         *TRANSPORT,
         flag("ca_system"),
     ),
