@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,12 @@ from arcacct.secrecy import without_login
 JOB_MESSAGES = ("urs", "individual", "individual-v04")
 """The families of messages with one record a job: APEL keeps all three under the same key."""
 
+SPECIFIED = {"individual": "individual", "summaries": "summaries-v03", "summaries-v03": "summaries-v03"}
+"""
+What the message format's own document has a form for, and of which kind it is: the summaries that it describes are v0.3
+(and in hours), whatever jura-ng sends.
+"""
+
 _AMS_NAME = re.compile(r"[a-zA-Z0-9_-]+")
 
 
@@ -26,6 +33,15 @@ class APELContent(Target):
     apel_messages: str
     apel_dialect: str
     local_jobs: tuple[LocalJobs, ...]
+
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """The specification has one form of job records, and one of summaries."""
+        if self.apel_dialect == "seed" and self.apel_messages not in SPECIFIED:
+            good = " or ".join(SPECIFIED)
+            yield (
+                "apel_dialect",
+                f"seed has no form for apel_messages={self.apel_messages}; write server, or apel_messages={good}",
+            )
 
     def doubles(self, other: Any) -> str | None:
         """

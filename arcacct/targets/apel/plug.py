@@ -11,7 +11,7 @@ from arcacct.conf.settings import Settings
 from arcacct.publishing.plug import Plug, Records, Repeat, Sender, Summaries
 from arcacct.targets.apel import families
 from arcacct.targets.apel.messages import APELOptions
-from arcacct.targets.apel.options import APELContent, APELTarget
+from arcacct.targets.apel.options import SPECIFIED, APELContent, APELTarget
 from arcacct.targets.apel.text import folded
 
 TYPE_CHECKING = False
@@ -37,6 +37,8 @@ class APELMessages(Plug):
     def __init__(self, target: APELContent, settings: Settings) -> None:
         super().__init__(target, settings)
         chosen = target.apel_messages
+        if target.apel_dialect == "seed":
+            chosen = SPECIFIED[chosen]
         self.kind = families.CAR.kind if chosen == "urs" else chosen
         self.options = APELOptions(
             site=target.gocdb_name,
