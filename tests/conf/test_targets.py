@@ -80,6 +80,16 @@ def test_where_messages_go_and_the_token_comes_from(tmp_path, targeturl, port, u
             for kind in ("urs", "individual-v04", "summaries-v04", "normalised-v04")
         ),
         pytest.param(APEL + "local_jobs = never\n", "write own or arc", id="local-jobs"),
+        pytest.param(
+            SGAS + "local_jobs = sge own infrastructure=X\n",
+            "local_jobs: usage records name no infrastructure; leave infrastructure=X out",
+            id="infrastructure-to-sgas",
+        ),
+        pytest.param(
+            DIRECTORY + "apel_dialect = seed\nlocal_jobs = own infrastructure=X\n",
+            "local_jobs: messages of apel_dialect=seed name no infrastructure; leave infrastructure=X out",
+            id="infrastructure-of-the-specification",
+        ),
         pytest.param(DIRECTORY + "layout = flat\n", "write dirq or directory", id="layout"),
         pytest.param(SGAS + "sgas_vo_style = odd\n", "write arc or doc", id="style"),
         pytest.param(SGAS.replace(":one", ""), "the target has no name; write [arex/jura/sgas:NAME]", id="no-name"),

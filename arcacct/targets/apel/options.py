@@ -35,13 +35,18 @@ class APELContent(Target):
     local_jobs: tuple[LocalJobs, ...]
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """The specification has one form of job records, and one of summaries."""
-        if self.apel_dialect == "seed" and self.apel_messages not in SPECIFIED:
+        """What the message format's own document has no form for."""
+        if self.apel_dialect != "seed":
+            return
+        if self.apel_messages not in SPECIFIED:
             good = " or ".join(SPECIFIED)
-            yield (
-                "apel_dialect",
-                f"seed has no form for apel_messages={self.apel_messages}; write server, or apel_messages={good}",
-            )
+            text = f"seed has no form for apel_messages={self.apel_messages}; write server, or apel_messages={good}"
+            yield "apel_dialect", text
+        for line in self.local_jobs:
+            if line.infrastructure:
+                name = line.infrastructure
+                text = f"messages of apel_dialect=seed name no infrastructure; leave infrastructure={name} out"
+                yield "local_jobs", text
 
     def doubles(self, other: Any) -> str | None:
         """

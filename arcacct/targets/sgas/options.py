@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from arcacct.conf import values
@@ -22,6 +23,13 @@ class SGASTarget(Target):
     sgas_host_style: str
     sgas_corrections: str
     local_jobs: tuple[values.LocalJobs, ...]
+
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """What would be passed over in silence."""
+        for line in self.local_jobs:
+            if line.infrastructure:
+                text = f"usage records name no infrastructure; leave infrastructure={line.infrastructure} out"
+                yield "local_jobs", text
 
 
 def _insert_url(value: str) -> str:
