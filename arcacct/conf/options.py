@@ -95,6 +95,8 @@ SELECTION = (
     choice("start_time_source", "submit", "submit", "lrms"),
 )
 """Of every target: which jobs go to it, and when; and what is said of each that does not depend on its receiver."""
+LOCAL_JOBS = plain("local_jobs", values.local_jobs, "own", repeated=True)
+"""Of every target whose records say in what a job ran."""
 TRANSPORT = (
     *(spec._replace(inherits=("arex/jura", "common")) for spec in _X509),
     plain("ca_file", values.path),

@@ -84,6 +84,10 @@ class Target(ABC):
         """
         return None
 
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Options that cannot both hold: the one that is refused, and what is wrong."""
+        return iter(())
+
     def credentials(self) -> Transport | None:
         """What the host proves itself by; ``None``: by nothing."""
         return self.transport
@@ -139,9 +143,12 @@ def targets(conf: Conf, kinds: Kinds, proxy: str | None, problems: list[Problem]
         if not errors(wrong):
             way = {field: values.pop(field) for field in _OF_TRANSPORT if field in values}
             transport = Transport(proxy=proxy, **way) if way else None
-            found.append(
-                kind.target(name=f"{kind.word}:{block.label}", block=block.name, transport=transport, **values)
-            )
+            made = kind.target(name=f"{kind.word}:{block.label}", block=block.name, transport=transport, **values)
+            for option, text in made.contradictions():
+                line = conf.option(block.name, option)
+                place = (block.file, block.line) if line is None else (line.file, line.line)
+                wrong.append(Problem(ERROR, *place, block.name, option, text))
+            found += [] if errors(wrong) else [made]
         problems += wrong
     return tuple(found)
 

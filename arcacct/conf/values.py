@@ -17,6 +17,7 @@ from arcacct.secrecy import without_login
 
 _HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*")
 _MAP_FIELDS = ("owner", "group", "project", "account")
+_LOCAL_JOBS = re.compile(r"(?:([A-Za-z0-9_.-]+)\s+)?(own|arc)(?:\s+infrastructure=(\S+))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,18 @@ class MapRule:
     group: str | None
     user: str | None
     """The DN to publish, or ``withheld``; ``None`` publishes none."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalJobs:
+    """One ``local_jobs`` line: what is said of jobs that came to a batch system without ARC."""
+
+    profile: str
+    """``own``: start, infrastructure and middleware of the batch system; ``arc``: those of ARC's jobs."""
+    lrms: str | None = None
+    """The batch system, in small letters; ``None``: any that no other line names."""
+    infrastructure: str | None = None
+    """The description of the infrastructure, in place of the profile's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +232,18 @@ def map_rule(value: str) -> MapRule:
             "[user=DN|withheld]"
         )
     return MapRule(words[0], words[1], fields["vo"], fields.get("group") or None, user.strip() or None)
+
+
+def local_jobs(value: str) -> LocalJobs:
+    """``[LRMS] own|arc [infrastructure=NAME]``."""
+    found = _LOCAL_JOBS.fullmatch(value)
+    if found is None:
+        raise ValueError(
+            f"{value!r} is not a valid local_jobs line; write own or arc, with the batch system (sge, slurm) before it"
+            " if it is only for that one, and infrastructure=NAME behind it if the receiver is to read that name"
+        )
+    lrms, profile, infrastructure = found.groups()
+    return LocalJobs(profile, lrms and lrms.lower(), infrastructure)
 
 
 def node_benchmark(value: str) -> NodeBenchmark:

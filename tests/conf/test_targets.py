@@ -71,6 +71,25 @@ def test_where_messages_go_and_the_token_comes_from(tmp_path, targeturl, port, u
         pytest.param(APEL + "vomsless_vo = #/CN=x\n", "names no VO", id="issuer-without-vo"),
         pytest.param(APEL + "vomsless_vo = a b c\n", "nor an authgroup and a VO", id="three-words-for-a-vo"),
         pytest.param(APEL + "timeout = 0\n", "is not a time", id="timeout"),
+        *(
+            pytest.param(
+                f"{DIRECTORY}apel_dialect = seed\napel_messages = {kind}\n",
+                f"apel_dialect: seed has no form for apel_messages={kind}; write ",
+                id=f"{kind}-of-no-specification",
+            )
+            for kind in ("urs", "individual-v04", "summaries-v04", "normalised-v04")
+        ),
+        pytest.param(APEL + "local_jobs = never\n", "write own or arc", id="local-jobs"),
+        pytest.param(
+            SGAS + "local_jobs = sge own infrastructure=X\n",
+            "local_jobs: usage records name no infrastructure; leave infrastructure=X out",
+            id="infrastructure-to-sgas",
+        ),
+        pytest.param(
+            DIRECTORY + "apel_dialect = seed\nlocal_jobs = own infrastructure=X\n",
+            "local_jobs: messages of apel_dialect=seed name no infrastructure; leave infrastructure=X out",
+            id="infrastructure-of-the-specification",
+        ),
         pytest.param(DIRECTORY + "layout = flat\n", "write dirq or directory", id="layout"),
         pytest.param(SGAS + "sgas_vo_style = odd\n", "write arc or doc", id="style"),
         pytest.param(SGAS.replace(":one", ""), "the target has no name; write [arex/jura/sgas:NAME]", id="no-name"),

@@ -11,6 +11,7 @@ import time
 import pytest
 from attackers import THEM, TRIES, relinking, secret_of_root, swapping, theirs, tries
 from other_users import acting_as
+from publishing_site import DAY_S, DIRECTORY, JUNE, Job, Site
 
 from arcacct.errors import ConfigError, InputError
 from arcacct.publishing.answers import Kind
@@ -322,3 +323,37 @@ def test_a_third_layout_is_refused(tmp_path):
     """There are two layouts that ssmsend knows."""
     with pytest.raises(ConfigError, match="dirq and directory"):
         MessageDirectory(str(tmp_path), "maildir")
+
+
+@pytest.mark.parametrize("messages", ["summaries", "summaries-v03"])
+def test_summaries_of_the_specification(memory, messages):
+    """`apel_dialect=seed` holds for summaries by either name: the version of the document, and hours."""
+    site = Site(memory, None, DIRECTORY.replace("individual", f"{messages}\napel_dialect=seed"))
+    (memory / "outgoing").mkdir()
+    site.record(Job("a", wall_s=7200, cpu_s=3600), Job("b", wall_s=3600, cpu_s=3600))
+    outcome = site.publish()
+    texts = [path.read_text() for path in (memory / "outgoing").rglob("*") if path.is_file()]
+    (text,) = [text for text in texts if text.startswith("APEL-summary")]
+
+    assert outcome.error is None
+    assert text.startswith("APEL-summary-job-message: v0.3\n")
+    assert {"WallDuration: 3", "CpuDuration: 2", "NormalisedWallDuration: 30", "NumberOfJobs: 2"} <= {*text.split("\n")}
+
+
+def test_a_month_that_was_begun_in_another_version_stays_in_it(memory):
+    """What was written of a month before the dialect held for summaries is gone on with: it would count twice."""
+    server = DIRECTORY.replace("individual", "summaries")
+    site = Site(memory, None, server)
+    (memory / "outgoing").mkdir()
+    site.record(Job("a", wall_s=7200))
+    site.publish()
+    site.configure(f"{server}apel_dialect=seed\n")
+    site.record(Job("b", wall_s=3600), Job("c", end_time=JUNE + 30 * DAY_S, wall_s=3600))
+    site.publish()
+    texts = [path.read_text() for path in (memory / "outgoing").rglob("*") if path.is_file()]
+    heads = {(text.split("\n")[0], month) for text in texts for month in re.findall(r"(?m)^Month: \d+", text)}
+
+    assert {one for one in heads if "summary" in one[0]} == {
+        ("APEL-summary-job-message: v0.2", "Month: 6"),
+        ("APEL-summary-job-message: v0.3", "Month: 7"),
+    }

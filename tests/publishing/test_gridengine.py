@@ -75,3 +75,37 @@ def test_a_requeued_job_is_counted_once(memory, empty_box, tmp_path, target) -> 
         assert at_apel(empty_box.apel.job_records) == {"7": (BEGIN + 50, 30, 10)}
     else:
         assert usage(empty_box.apel.summaries) == (30, 10)
+
+
+@pytest.mark.parametrize("target", [CARS, SGAS, SUMMARIES], ids=["jobs", "usage records", "summaries"])
+def test_other_words_send_nothing_again(memory, empty_box, target) -> None:
+    """A site that published its jobs as ARC's and goes on with their own words: what the receivers have is theirs."""
+    site = made(memory, empty_box, target if target == SUMMARIES else f"{target}local_jobs=arc\n")
+    take(site, COLON)
+    site.sql("UPDATE DBConfig SET KeyValue = '0' WHERE KeyName = 'ARCACCT_CREATED'")
+    site.publish()
+    before = sgas, apel = dict(empty_box.sgas.records), dict(empty_box.apel.job_records)
+    site.configure(target)
+    outcome = site.publish()
+
+    assert outcome.error is None
+    assert {kind: sent.records for kind, sent in outcome.tally.sent.items()}.keys() <= {"summaries", "sync"}
+    assert before == (empty_box.sgas.records, empty_box.apel.job_records)
+    assert len(sgas) + len(apel) == (0 if target == SUMMARIES else 39)
+
+
+def test_what_is_sent_again_takes_the_place_of_what_was(memory, empty_box) -> None:
+    """`republish`: each job is there once, with its own start and infrastructure."""
+    site = made(memory, empty_box, f"{CARS}local_jobs=arc\n")
+    take(site, COLON)
+    site.sql("UPDATE DBConfig SET KeyValue = '0' WHERE KeyName = 'ARCACCT_CREATED'")
+    site.publish()
+    assert {row["InfrastructureDescription"] for row in empty_box.apel.job_records.values()} == {"JURA-ARC-SGE"}
+    site.configure(CARS)
+    site.republish()
+    rows = {row["LocalJobId"]: row for row in empty_box.apel.job_records.values()}
+
+    assert empty_box.apel.rejected == []
+    assert len(rows) == len(empty_box.apel.job_records) == 39
+    assert {row["InfrastructureDescription"] for row in rows.values()} == {"SGE"}
+    assert (rows["5"]["StartTime"], rows["5"]["EndTime"]) == (1_795_168_170, 1_795_168_192)

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arcacct.benchmark import Benchmark
+from arcacct.conf.values import LocalJobs
 from arcacct.jobs import reading
 from arcacct.jobs.aar import AAR, Transfer
 from arcacct.jobs.fqan import VO, VOs
@@ -31,6 +32,9 @@ from arcacct.targets.sgas.usage_record import UROptions, usage_record
 NOW = 1_710_000_000
 VOMSLESS = st.sampled_from([VOs(), VOs((VO("dteam"), VO("ops", "CN=Issuer & Co", "staff")), own=True)])
 GROUPS = st.sampled_from([(), ("/atlas/prod", "/dteam/<x>")])
+LOCAL_JOBS = st.sampled_from(
+    [(), (LocalJobs("arc"),), (LocalJobs("own", "sge"), LocalJobs("arc", None, 'a "<&>" b'), LocalJobs("own"))]
+)
 PREFIXES = st.sampled_from(["", "", "ce1-", "/ce1/", "null", " x", "\x01", "é%"])
 
 USAGE_RECORDS = st.builds(
@@ -43,6 +47,7 @@ USAGE_RECORDS = st.builds(
     vo_style=st.sampled_from(["arc", "doc"]),
     host_style=st.sampled_from(["multi", "joined"]),
     memory_type=st.sampled_from(["shared", "virtual"]),
+    local_jobs=LOCAL_JOBS,
 ).map(lambda options: UsageRecords(options, can_replace=False))
 APEL_OPTIONS = st.builds(
     APELOptions,
@@ -55,6 +60,7 @@ APEL_OPTIONS = st.builds(
     default_benchmark=st.just(Benchmark.parse("HEPSPEC:8")),
     local_group_prefix=st.sampled_from(["", "local-"]),
     arc_version=st.sampled_from([None, '6.17 "&"']),
+    local_jobs=LOCAL_JOBS,
 )
 CARS = APEL_OPTIONS.map(lambda options: APELRecords("car", options))
 JOBS = st.builds(
@@ -118,6 +124,7 @@ MOVED = [
 VALUES: dict[str, list[Any]] = {
     "job_id": WORDS,
     "endpoint_url": URLS,
+    "endpoint_type": [None, "local", "org.nordugrid.arcrest", *WORDS],
     "status": ["completed", "failed", "aborted", "in-progress", ""],
     "client_host": ["ui.example.org:34567", "[2001:db8::1]:99", "2001:db8::1", "10.0.0.1:1", None, *WORDS],
     "benchmark": [None, "", "HEPSPEC:12.26", "hepscore23 10", "Si2k:3065", "HS06:10", "SPECint:10", "HEPSPEC:0"],
@@ -132,7 +139,7 @@ VALUES |= {
     name: [None, *WORDS]
     for name in ("local_job_id", "queue", "user_dn", "vo", "job_name", "lrms", "project", "wn_instance")
 }
-VALUES |= {name: NUMBERS for name in AAR._fields if name not in VALUES and name not in ("record_id", "endpoint_type")}
+VALUES |= {name: NUMBERS for name in AAR._fields if name not in VALUES and name != "record_id"}
 """What is put in the place of each value of a job."""
 
 JOB = AAR(
@@ -267,6 +274,7 @@ def test_a_user_of_the_grid_and_of_the_batch_system(records: Records) -> None:
         pytest.param({"endpoint_url": "https://a.pkcs7/", "job_id": "mime1"}, id="a-word-over-a-seam"),
         pytest.param({"endpoint_url": f"https://{'h' * 200}/", "job_id": "x" * 100}, id="long-together"),
         pytest.param({"endpoint_url": None, "queue": None, "fqans": (), "vo": None}, id="local-and-nobodys"),
+        pytest.param({"endpoint_url": None, "endpoint_type": "local", "lrms": "a\x01<&>"}, id="local-and-odd"),
     ],
 )
 def test_values_together(name: str, changes: dict[str, Any]) -> None:

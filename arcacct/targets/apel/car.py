@@ -27,6 +27,7 @@ from arcacct.targets.apel.messages import (
 )
 from arcacct.targets.apel.rules import DESCRIPTION, LONG, QUEUE
 from arcacct.targets.apel.text import field
+from arcacct.targets.local_jobs import Told, told
 from arcacct.targets.parts import values
 from arcacct.targets.rules import INT4
 from arcacct.targets.xml import element, escape, hosts, iso_time
@@ -53,6 +54,7 @@ class Where(NamedTuple):
     status: str
     infrastructure: str
     """With the middleware."""
+    start_time_source: str
     service_level: str
     places: str
 
@@ -60,7 +62,7 @@ class Where(NamedTuple):
 def car(aar: AAR, options: APELOptions, create_time: int) -> str:
     """One UsageRecord for the inside of a document; the record must have passed `acceptance`."""
     shared = [make(aar, options) for make in SHARED]
-    return written(aar, shared, apel_local_job_id(aar, options.localid_prefix), iso_time(create_time), options)
+    return written(aar, shared, apel_local_job_id(aar, options.localid_prefix), iso_time(create_time))
 
 
 _WRITTEN = values(
@@ -69,15 +71,15 @@ _WRITTEN = values(
 )  # fmt: skip
 
 
-def written(aar: AAR, shared: Sequence[Any], local_id: str, created: str, options: APELOptions) -> str:
+def written(aar: AAR, shared: Sequence[Any], local_id: str, created: str) -> str:
     """A record, of its parts as `SHARED` makes them and what is the job's own; ``created``: the time, as text."""
     (
         job_id, job_name, code, submit_time, end_time, nodes, cores, memory_kib, virtual_kib, wall_s, user_s, kernel_s,
         lrms_submit, lrms_start,
     ) = _WRITTEN(aar)  # fmt: skip
-    (_, id_head, status, infrastructure, level, places), user, hosts = shared
+    (_, id_head, status, infrastructure, source, level, places), user, hosts = shared
     submitted = iso_time(submit_time)
-    started = submitted if options.start_time_source == "submit" else iso_time(start_time(aar, "lrms"))
+    started = submitted if source == "submit" else iso_time(start_time(aar, "lrms"))
     # CAR names three instants: created, queued, and eligible to run (we know when the payload started).
     queued = f'<TimeInstant urf:type="Qtime">{iso_time(lrms_submit)}</TimeInstant>' if lrms_submit else ""
     eligible = f'<TimeInstant urf:type="Etime">{iso_time(lrms_start)}</TimeInstant>' if lrms_start else ""
@@ -120,11 +122,13 @@ def _carried(text: str) -> str:
 def where(aar: AAR, options: APELOptions) -> Where:
     """The parts of a record that are the same for most jobs of a queue: of these there are few."""
     worth = benchmark_of(aar.benchmark, options.default_benchmark)
+    said = told(aar, options.local_jobs, options.start_time_source)
     return Where(
         place(aar.endpoint_url, options),
         _carried(escape(job_record_id(aar._replace(job_id=""), options.lrms_host))),
         _carried(f"<Status>{escape(aar.status)}</Status>"),
-        _carried(_infrastructure(aar.lrms, aar.endpoint_url) + _middleware(options.arc_version)),
+        _carried(_infrastructure(said, aar) + _middleware(said, options.arc_version)),
+        said.start_time_source,
         f'<ServiceLevel urf:type="{worth.type}">{worth.value}</ServiceLevel>',
         _carried(_places(aar.endpoint_url, aar.queue, options)),
     )
@@ -154,13 +158,17 @@ def _attribute(kind: str, text: str | None) -> str:
     return element("GroupAttribute", text, f' urf:type="{kind}"')
 
 
-def _infrastructure(lrms: str | None, endpoint_url: str | None) -> str:
-    """jura-ng's words, cut to APEL's column of 100."""
-    description = field(f"JURA-ARC-{lrms.upper()}" if lrms else "JURA-ARC", DESCRIPTION)
-    return f'<Infrastructure urf:type="{infrastructure(endpoint_url)}" urf:description="{escape(description or "")}"/>'
+def _infrastructure(said: Told, aar: AAR) -> str:
+    """Of ARC's jobs jura-ng's words; cut to APEL's column of 100."""
+    words = said.infrastructure or (f"JURA-ARC-{aar.lrms.upper()}" if aar.lrms else "JURA-ARC")
+    description = escape(field(words, DESCRIPTION) or "")
+    return f'<Infrastructure urf:type="{infrastructure(aar.endpoint_url)}" urf:description="{description}"/>'
 
 
-def _middleware(arc_version: str | None) -> str:
+def _middleware(said: Told, arc_version: str | None) -> str:
+    if said.middleware is not None:
+        name, product = escape(said.middleware), escape(said.middleware.upper())
+        return name and f'<Middleware urf:name="{name}" urf:description="{product}, arcacct {__version__}"/>'
     version = f' urf:version="{escape(arc_version)}"' if arc_version else ""
     product = escape(f"NorduGrid ARC {arc_version}" if arc_version else "NorduGrid ARC")
     return f'<Middleware urf:name="arc"{version} urf:description="{product}, arcacct {__version__}"/>'
@@ -189,7 +197,7 @@ def host_elements(aar: AAR, _options: APELOptions) -> str:
 
 SHARED: dict[Callable[[AAR, APELOptions], Any], tuple[str, ...]] = {
     # The kind of node is not sent, but judged.
-    where: ("endpoint_url", "queue", "lrms", "status", "benchmark", "wn_instance"),
+    where: ("endpoint_url", "endpoint_type", "queue", "lrms", "status", "benchmark", "wn_instance"),
     user_identity: ("local_user", "user_dn", "vo", "fqans", "auth_groups", "project", "endpoint_url"),
     host_elements: ("node_names",),
 }

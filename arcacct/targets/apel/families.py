@@ -55,8 +55,8 @@ class APELRecords(Records):
 
     def _written(self, aar: AAR, shared: Sequence[Any], local_id: str, now: int) -> str:
         if self.version is None:
-            return car.written(aar, shared, local_id, now_time(now), self.options)
-        return messages.written(aar, shared, local_id, self.options)
+            return car.written(aar, shared, local_id, now_time(now))
+        return messages.written(aar, shared, local_id)
 
     def rendered(self, aar: AAR, now: int) -> Rendered | None:
         options = self.options

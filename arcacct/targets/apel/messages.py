@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from arcacct.benchmark import FALLBACK, Benchmark, parsed_benchmark
+from arcacct.conf.values import LocalJobs
 from arcacct.errors import InputError
 from arcacct.jobs.aar import AAR
 from arcacct.jobs.fqan import FQAN, VOs, parsed_fqan
@@ -19,6 +20,7 @@ from arcacct.jobs.identity import has_value, machine_host, start_time, vo_name
 from arcacct.targets.apel.rules import DESCRIPTION, LONG, QUEUE, derived
 from arcacct.targets.apel.text import END, field, folded, lines
 from arcacct.targets.ascii import ascii_text
+from arcacct.targets.local_jobs import told
 from arcacct.targets.parts import values
 
 JOB_HEADERS = {version: f"APEL-individual-job-message: {version}\n" for version in ("v0.3", "v0.4")}
@@ -45,6 +47,8 @@ class APELOptions(NamedTuple):
     """``server`` or ``seed``; of texts alone."""
     arc_version: str | None = None
     """In XML alone."""
+    local_jobs: tuple[LocalJobs, ...] = ()
+    """What is said of jobs that came without ARC; none: ``own``."""
 
 
 class JobKey(NamedTuple):
@@ -68,7 +72,7 @@ class Membership(NamedTuple):
 def individual_job(aar: AAR, options: APELOptions, version: str = "v0.3") -> str:
     """One job record, its end included; the record must have passed `acceptance`."""
     shared = [make(aar, options) for make in JOB_PARTS[version]]
-    return written(aar, shared, apel_local_job_id(aar, options.localid_prefix), options)
+    return written(aar, shared, apel_local_job_id(aar, options.localid_prefix))
 
 
 _WRITTEN = values(
@@ -77,11 +81,11 @@ _WRITTEN = values(
 )  # fmt: skip
 
 
-def written(aar: AAR, shared: Sequence[Any], local_id: str, options: APELOptions) -> str:
+def written(aar: AAR, shared: Sequence[Any], local_id: str) -> str:
     """A record, of its parts as `JOB_PARTS` makes them and what is the job's own."""
     submitted, ended, nodes, cores, memory_kib, virtual_kib, wall_s, user_s, kernel_s = _WRITTEN(aar)
-    (_, hosts, infrastructure), user, level, _ = shared
-    started = submitted if options.start_time_source == "submit" else start_time(aar, "lrms")
+    (_, hosts, infrastructure, source), user, level, _ = shared
+    started = submitted if source == "submit" else start_time(aar, "lrms")
     real = f"MemoryReal: {memory_kib}\n" if memory_kib else ""
     virtual = f"MemoryVirtual: {virtual_kib}\n" if virtual_kib else ""
     return (
@@ -100,6 +104,7 @@ class Where(NamedTuple):
     hosts: str
     infrastructure: str
     """Two parts of its record."""
+    start_time_source: str
 
 
 def where(aar: AAR, options: APELOptions) -> Where:
@@ -110,17 +115,19 @@ def where(aar: AAR, options: APELOptions) -> Where:
     """
     site, submitted_to = field(options.site, LONG), submit_host(aar.endpoint_url, options)
     kind = infrastructure(aar.endpoint_url)
+    said = told(aar, options.local_jobs, options.start_time_source)
     if options.dialect == "seed":
         host_type = "CE-ID" if aar.endpoint_url else "LRMS"
         found = ("Site", site), ("Infrastructure", kind), ("SubmitHostType", host_type), ("SubmitHost", submitted_to)
-        return Where(place(aar.endpoint_url, options), lines(found), "")
+        return Where(place(aar.endpoint_url, options), lines(found), "", said.start_time_source)
     machine = field(machine_host(aar.endpoint_url, options.lrms_host), LONG)
-    description = field(f"ARC-{aar.lrms.upper()}" if aar.lrms else "ARC", DESCRIPTION)
+    description = field(said.infrastructure or (f"ARC-{aar.lrms.upper()}" if aar.lrms else "ARC"), DESCRIPTION)
     queue = field(aar.queue, QUEUE)
     return Where(
         place(aar.endpoint_url, options),
         lines([("Site", site), ("SubmitHost", submitted_to), ("MachineName", machine), ("Queue", queue)]),
         lines([("InfrastructureDescription", description), ("InfrastructureType", kind)]),
+        said.start_time_source,
     )
 
 
@@ -158,7 +165,7 @@ def not_sent(_aar: AAR, _options: APELOptions) -> str:
 
 JOB_PARTS: dict[str, dict[Callable[[AAR, APELOptions], Any], tuple[str, ...]]] = {
     version: {
-        where: ("endpoint_url", "queue", "lrms", "status"),
+        where: ("endpoint_url", "endpoint_type", "queue", "lrms", "status"),
         user_lines: ("local_user", "user_dn", "vo", "fqans", "auth_groups", "project", "endpoint_url"),
         partial(level_lines, version=version): ("benchmark", "wn_instance"),
         not_sent: ("node_names",),

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from arcacct.conf import values
-from arcacct.conf.options import SELECTION, TRANSPORT, Spec, choice, flag, messages, plain
+from arcacct.conf.options import LOCAL_JOBS, SELECTION, TRANSPORT, Spec, choice, flag, messages, plain
 from arcacct.conf.targets import Target, TargetKind, Transport
-from arcacct.conf.values import Address
+from arcacct.conf.values import Address, LocalJobs
 from arcacct.secrecy import without_login
 
 JOB_MESSAGES = ("urs", "individual", "individual-v04")
 """The families of messages with one record a job: APEL keeps all three under the same key."""
+
+SPECIFIED = {"individual": "individual", "summaries": "summaries-v03", "summaries-v03": "summaries-v03"}
+"""
+What the message format's own document has a form for, and of which kind it is: the summaries that it describes are v0.3
+(and in hours), whatever jura-ng sends.
+"""
 
 _AMS_NAME = re.compile(r"[a-zA-Z0-9_-]+")
 
@@ -25,6 +32,21 @@ class APELContent(Target):
     gocdb_name: str
     apel_messages: str
     apel_dialect: str
+    local_jobs: tuple[LocalJobs, ...]
+
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """What the message format's own document has no form for."""
+        if self.apel_dialect != "seed":
+            return
+        if self.apel_messages not in SPECIFIED:
+            good = " or ".join(SPECIFIED)
+            text = f"seed has no form for apel_messages={self.apel_messages}; write server, or apel_messages={good}"
+            yield "apel_dialect", text
+        for line in self.local_jobs:
+            if line.infrastructure:
+                name = line.infrastructure
+                text = f"messages of apel_dialect=seed name no infrastructure; leave infrastructure={name} out"
+                yield "local_jobs", text
 
     def doubles(self, other: Any) -> str | None:
         """
@@ -105,6 +127,7 @@ CONTENT = (
         "apel_messages", "summaries", *JOB_MESSAGES, "summaries", "summaries-v03", "summaries-v04", "normalised-v04"
     ),
     plain("localid_prefix", values.word),
+    LOCAL_JOBS,
 )
 """Of every target with APEL's messages, and then the dialect, which a service has no choice of."""
 PACE = (*messages("500", "86000"), *SELECTION)

@@ -11,7 +11,7 @@ from arcacct.conf.settings import Settings
 from arcacct.publishing.plug import Plug, Records, Repeat, Sender, Summaries
 from arcacct.targets.apel import families
 from arcacct.targets.apel.messages import APELOptions
-from arcacct.targets.apel.options import APELContent, APELTarget
+from arcacct.targets.apel.options import SPECIFIED, APELContent, APELTarget
 from arcacct.targets.apel.text import folded
 
 TYPE_CHECKING = False
@@ -37,6 +37,8 @@ class APELMessages(Plug):
     def __init__(self, target: APELContent, settings: Settings) -> None:
         super().__init__(target, settings)
         chosen = target.apel_messages
+        if target.apel_dialect == "seed":
+            chosen = SPECIFIED[chosen]
         self.kind = families.CAR.kind if chosen == "urs" else chosen
         self.options = APELOptions(
             site=target.gocdb_name,
@@ -48,6 +50,7 @@ class APELMessages(Plug):
             default_benchmark=self.default_benchmark(),
             local_group_prefix=settings.local_group_prefix or "",
             dialect=target.apel_dialect,
+            local_jobs=target.local_jobs,
         )
         self.site = target.gocdb_name
         self.counts: families.SyncMessages = families.SyncMessages(self.options)

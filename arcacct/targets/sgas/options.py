@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from arcacct.conf import values
-from arcacct.conf.options import SELECTION, TRANSPORT, Spec, choice, flag, messages, plain
+from arcacct.conf.options import LOCAL_JOBS, SELECTION, TRANSPORT, Spec, choice, flag, messages, plain
 from arcacct.conf.targets import Target, TargetKind, Transport
 from arcacct.secrecy import without_login
 
@@ -21,6 +22,14 @@ class SGASTarget(Target):
     sgas_vo_style: str
     sgas_host_style: str
     sgas_corrections: str
+    local_jobs: tuple[values.LocalJobs, ...]
+
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """What would be passed over in silence."""
+        for line in self.local_jobs:
+            if line.infrastructure:
+                text = f"usage records name no infrastructure; leave infrastructure={line.infrastructure} out"
+                yield "local_jobs", text
 
 
 def _insert_url(value: str) -> str:
@@ -53,6 +62,7 @@ KIND = TargetKind(
         choice("sgas_vo_style", "arc", "arc", "doc"),
         choice("sgas_host_style", "multi", "multi", "joined"),
         choice("sgas_corrections", "hold", "hold", "replace"),
+        LOCAL_JOBS,
         *TRANSPORT,
         flag("ca_system"),
     ),

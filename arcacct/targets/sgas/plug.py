@@ -97,6 +97,7 @@ class SGASPlug(Plug):
             vo_style=target.sgas_vo_style,
             host_style=target.sgas_host_style,
             memory_type=target.memory_type,
+            local_jobs=target.local_jobs,
         )
 
     def records(self, _kind: str) -> Records:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from arcacct import __version__
 from arcacct.benchmark import parsed_benchmark
+from arcacct.conf.values import LocalJobs
 from arcacct.jobs.aar import AAR, Transfer
 from arcacct.jobs.fqan import FQAN, VOs, parsed_fqan
 from arcacct.jobs.identity import (
@@ -24,6 +25,7 @@ from arcacct.jobs.identity import (
     start_time,
     vo_name,
 )
+from arcacct.targets.local_jobs import told
 from arcacct.targets.parts import values
 from arcacct.targets.sgas.rules import NAMESPACES, RULES
 from arcacct.targets.xml import carried, element, escape, hosts, iso_time
@@ -63,6 +65,8 @@ class UROptions(NamedTuple):
     """``multi``: a Host each, the primary last because SGAS keeps the last; ``joined``: all in one, invalid."""
     memory_type: str = "shared"
     """``shared`` or ``virtual`` (jura-ng's word, which SGAS does not keep)."""
+    local_jobs: tuple[LocalJobs, ...] = ()
+    """What is said of jobs that came without ARC; none: ``own``."""
 
 
 def machine_name(aar: AAR, options: UROptions) -> str | None:
@@ -91,6 +95,7 @@ class Where(NamedTuple):
     """With the project."""
     environments: str
     """With who says so."""
+    start_time_source: str
 
 
 def where(aar: AAR, options: UROptions) -> Where:
@@ -107,6 +112,7 @@ def where(aar: AAR, options: UROptions) -> Where:
         f"<MachineName>{escape(machine)}</MachineName>",
         element("Queue", aar.queue) + element("ProjectName", aar.project),
         "".join([element("arc:RuntimeEnvironment", name) for name in aar.run_time_environments]) + _LOGGER,
+        told(aar, options.local_jobs, options.start_time_source).start_time_source,
     )
 
 
@@ -141,7 +147,7 @@ def written(
         kernel_s, scratch_bytes, stage_in_bytes, stage_out_bytes, client_host, transfers, lrms_submit, lrms_start,
         lrms_end,
     ) = _WRITTEN(aar)  # fmt: skip
-    (_, _, _, id_head, status, node, machine, queue, environments), user, hosts = shared
+    (_, _, _, id_head, status, node, machine, queue, environments, source), user, hosts = shared
     host = client_host_name(client_host) if client_host else ""
     client = submit_host(host) if 0 < len(host) <= _LONGEST_SUBMIT_HOST else ""
     local_id, job_name = local_id or "", job_name or ""
@@ -149,7 +155,7 @@ def written(
     if escape(names) != names:
         job_id, local_id, job_name = map(escape, (job_id, local_id, job_name))
     submitted = iso_time(submit_time)
-    started = submitted if options.start_time_source == "submit" else iso_time(start_time(aar, "lrms"))
+    started = submitted if source == "submit" else iso_time(start_time(aar, "lrms"))
     queued = f'<TimeInstant urf:type="lrmssubmit">{iso_time(lrms_submit)}</TimeInstant>' if lrms_submit else ""
     began = f'<TimeInstant urf:type="lrmsstart">{iso_time(lrms_start)}</TimeInstant>' if lrms_start else ""
     ended = f'<TimeInstant urf:type="lrmsend">{iso_time(lrms_end)}</TimeInstant>' if lrms_end else ""
@@ -270,10 +276,13 @@ def host_elements(aar: AAR, options: UROptions) -> str:
 
 
 SHARED: dict[Callable[[AAR, UROptions], Any], tuple[str, ...]] = {
-    where: ("endpoint_url", "queue", "project", "status", "wn_instance", "benchmark", "run_time_environments"),
+    where: (
+        "endpoint_url", "endpoint_type", "lrms", "queue", "project", "status", "wn_instance", "benchmark",
+        "run_time_environments",
+    ),
     user_identity: ("local_user", "user_dn", "vo", "fqans", "auth_groups"),
     host_elements: ("node_names",),
-}
+}  # fmt: skip
 """The parts of a record that come back with many jobs, and the values that each is made of."""
 
 
