@@ -26,6 +26,10 @@ LARGEST_AD = 4 * 1024 * 1024
 """Bytes, or characters of JSON. Ads have some 5 kB."""
 KEPT = 1024 * 1024
 """So much of what cannot be used is kept."""
+_MOST_OTHERS = 5
+"""So many attributes are told twice, and otherwise, only where two ads are one: a schedd repeats some few."""
+_MOST_SEEN = 50
+"""So many lines are looked at for one that an ad has."""
 _READ_FIRST = 64 * 1024
 _ATTRIBUTE = re.compile(rb"[ \t]*([A-Za-z_'][^= \t\"]*)[ \t]*=(?!=)[ \t]*(.*)", re.DOTALL)
 _BANNER = re.compile(rb"\*\*\* .*")
@@ -118,9 +122,9 @@ def read(chunks: Iterable[bytes], wanted: Collection[str]) -> Iterator[ToldAd]:
     whole = chain(begun, coming)
     if first[:1] in (b"[", b"{"):
         return _json_ads(whole, wanted)
-    line = first.partition(b"\n")[0]
-    if line and not _ATTRIBUTE.match(line) and not _BANNER.match(line):
-        shown = line[:40].decode("utf-8", "backslashreplace")
+    lines = first.split(b"\n", _MOST_SEEN)[:_MOST_SEEN]
+    if first and not any(_ATTRIBUTE.match(line) or _BANNER.match(line) for line in lines):
+        shown = lines[0][:40].decode("utf-8", "backslashreplace")
         raise InputError(f"it begins with {shown!r}, which is no ClassAd: take condor_history -json, or a history file")
     return _Blocks(wanted).of(whole)
 
@@ -187,7 +191,8 @@ class _Blocks:
         if self._fits and self._start < offset < self._start + self._length - len(banner) <= self._start + LARGEST_AD:
             text = b"".join(self._lines)
             torn, own = text[: offset - self._start], text[offset - self._start :]
-            yield self._told(Fault("cut: its end was never written"), [torn], self._first)
+            # Without its line end, so that it is not whole when it is tried again.
+            yield self._told(Fault("cut: its end was never written"), [torn.rstrip(b"\n")], self._first)
             yield self._ad(own.splitlines(keepends=True), self._first + torn.count(b"\n"), told)
             return
         # In a part of a file, or several in one, the banners count from elsewhere.
@@ -223,10 +228,11 @@ class _Blocks:
 
     def _values(self, lines: Iterable[bytes]) -> Ad:
         found: Ad = {}
+        others = 0
         for line in lines:
             match = _ATTRIBUTE.match(line.rstrip(b" \t\r\n"))
             if match is None:
-                if line.startswith(b"*** "):
+                if line.startswith(b"*** ") or not line.strip():
                     continue
                 raise ValueError(f"no attribute: {line[:40].decode('utf-8', 'backslashreplace').strip()!r}")
             name = match[1].decode("utf-8", "backslashreplace").lower()
@@ -235,8 +241,10 @@ class _Blocks:
                     _text_of(match[2].decode("utf-8", "backslashreplace"))
                 continue
             value = value_of(match[2].decode("utf-8", "backslashreplace"))
-            if name in _IDS and found.get(name, value) != value:
-                raise ValueError("two jobs in one: the end of the first was never written")
+            if found.get(name, value) != value:
+                others += 1
+                if name in _IDS or others == _MOST_OTHERS:
+                    raise ValueError("two jobs in one: the end of the first was never written")
             found[name] = value
         return found
 

@@ -93,6 +93,14 @@ def test_two_ads_in_one_are_not_mixed() -> None:
     assert sorted(jobs(content + history(ad(3)))) == ["3.0"]
 
 
+def test_two_ads_in_one_without_a_number() -> None:
+    """The first one was cut before, or within, what it is known by."""
+    first = ad(1, GlobalJobId=None, ClusterId=None, Owner='"bob"', QDate=7, RequestCpus=9, ExitCode=3, NumJobStarts=2)
+    content = (first + ad(2)).encode() + b"*** Offset = 77777 ClusterId = 2 ProcId = 0\n"
+
+    assert reasons(content) == ["two jobs in one: the end of the first was never written"]
+
+
 def test_what_is_still_being_written_waits() -> None:
     """A history file is read while its schedd writes: the last ad has no banner yet."""
     content = history(ad(1)) + ad(2).encode()[:-9]
