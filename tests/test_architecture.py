@@ -72,6 +72,7 @@ SPEAKERS = {
     "features": {"collect"},
     "fleet": {"adhoc", "duck"},
     "gridengine": {"positions", "questions", "rows"},
+    "htcondor": {"stored_jobs"},
     "publishing": {"former_rows", "given", "held", "jura", "ledger", "months", "sent", "sent_rows"},
     "reporting": {"facts"},
     "slurm": {"stored_runs"},

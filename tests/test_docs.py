@@ -51,6 +51,7 @@ SERVICES = tuple(
         "prune",
         "export",
         "import-slurm",
+        "import-htcondor",
         "import-gridengine",
     )
 )

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from arcacct.asking.verify import Deviation, Source
 from arcacct.db.engine import Connection
+from arcacct.htcondor.local_jobs import same_host
 from arcacct.jobs import reading
 from arcacct.jobs.local import CLOCKS_S, Figures
 from arcacct.publishing.instants import Month, month_bounds
@@ -19,7 +20,11 @@ from arcacct.publishing.instants import Month, month_bounds
 DAY_S = 86_400
 _SLACK_S, _SLACK = 5, 0.05
 """A-REX cuts to seconds, and measures otherwise: less than this is no difference of its jobs."""
-_NAMES = {"slurm": ("slurm",), "gridengine": ("sge", "gridengine", "ge", "ogs", "uge")}
+_NAMES = {
+    "slurm": ("slurm",),
+    "gridengine": ("sge", "gridengine", "ge", "ogs", "uge"),
+    "htcondor": ("condor", "htcondor"),
+}
 """What [lrms] of arc.conf, and our records, call each batch system; in small letters."""
 
 
@@ -132,10 +137,19 @@ def _records(con: Connection, lrms: str, start: int, end: int) -> dict[str, list
             continue
         user = (aar.local_user or "").partition(":")[0]
         times = aar.submit_time, aar.end_time, aar.wall_s
-        figures = Figures(aar.local_job_id, aar.project or "", user, *times, aar.core_count, aar.cpu_s)
+        number, place = _number(lrms, aar.local_job_id)
+        figures = Figures(number, aar.project or "", user, *times, aar.core_count, aar.cpu_s, place)
         record = _Record(aar.job_id, aar.endpoint_url is not None, aar.lrms is not None, figures)
-        found.setdefault(aar.local_job_id, []).append(record)
+        found.setdefault(number, []).append(record)
     return found
+
+
+def _number(lrms: str, local_job_id: str) -> tuple[str, str]:
+    """A job's number in the batch system, and the host that A-REX may have written behind it."""
+    if lrms != "htcondor":
+        return local_job_id, ""
+    cluster, _, place = local_job_id.partition(".")
+    return (local_job_id, "") if place.isdecimal() else (f"{cluster}.0", place)
 
 
 def _match(one: Figures, records: Iterable[_Record]) -> _Record | None:
@@ -144,6 +158,8 @@ def _match(one: Figures, records: Iterable[_Record]) -> _Record | None:
     def fits(record: _Record) -> bool:
         ours = record.figures
         if record.is_arex:
+            if ours.place and one.place and not same_host(ours.place, one.place):
+                return False
             return ours.submit_time <= one.submit_time + CLOCKS_S and ours.end_time >= one.end_time - CLOCKS_S
         return abs(ours.end_time - one.end_time) <= 1
 

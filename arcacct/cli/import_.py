@@ -18,7 +18,7 @@ from arcacct.wording import count_of
 _SHOWN = 20
 
 
-SOURCES = ("gridengine", "rejected", "slurm", "sonar")
+SOURCES = ("gridengine", "htcondor", "rejected", "slurm", "sonar")
 """The commands that have a module of their own, imported when they run."""
 
 

@@ -16,7 +16,7 @@ from arcacct.jobs.rejected import content_of, drop, listed
 from arcacct.targets.xml import iso_time
 from arcacct.wording import count_of
 
-_SOURCES = ("arex", "features", "gridengine", "slurm", "sonar")
+_SOURCES = ("arex", "features", "gridengine", "htcondor", "slurm", "sonar")
 _COLUMNS = ("id", "source", "file", "position", "records", "rejected", "reason")
 
 

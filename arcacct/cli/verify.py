@@ -22,6 +22,9 @@ from arcacct.cli.working import at_work
 from arcacct.db import opening
 from arcacct.errors import UsageError
 from arcacct.gridengine import figures as of_gridengine
+from arcacct.htcondor import figures as of_htcondor
+from arcacct.htcondor.command import HistoryCommand
+from arcacct.htcondor.output import HistoryForm
 from arcacct.jobs.local import Figures
 from arcacct.publishing.instants import month_bounds
 from arcacct.slurm import figures as of_slurm
@@ -57,10 +60,17 @@ _HOUR_S = 3600
     "--lrms",
     multiple=True,
     metavar="SOURCE",
-    help="The batch system's own accounting: slurm (asks sacct), slurm:FILE (what sacct printed) or gridengine:FILE;"
-    " by account and user, too. May be repeated.",
+    help="The batch system's own accounting: slurm (asks sacct), slurm:FILE (what sacct printed), htcondor (asks"
+    " condor_history), htcondor:FILE (its history) or gridengine:FILE; by account and user, too. May be repeated.",
 )
 @click.option("--sacct", default="sacct", show_default=True, metavar="PROGRAM", help="With --lrms slurm: its path.")
+@click.option(
+    "--condor-history",
+    default="condor_history",
+    show_default=True,
+    metavar="PROGRAM",
+    help="With --lrms htcondor: its path.",
+)
 @click.option("--timezone", metavar="ZONE", help="With --lrms slurm:FILE: zone of its times; else this host's.")
 @click.option(
     "--all", "everything", is_flag=True, help=f"Show every difference, not only the first {_SHOWN} of each place."
@@ -75,6 +85,7 @@ def verify(
     exported: int | None,
     lrms: tuple[str, ...],
     sacct: str,
+    condor_history: str,
     timezone: str | None,
     everything: bool,
     form: str,
@@ -91,17 +102,24 @@ def verify(
         raise UsageError("--exported says when the files of --portal were made: it needs --portal")
     asked: list[tuple[str, str, partial[Iterator[Figures]]]] = []
     for text in lrms:
-        output = OutputForm(zone=zone_of(timezone), cluster="-")
         kind, has_path, path = text.partition(":")
-        if kind not in ("slurm", "gridengine") or (has_path and not path) or (kind != "slurm" and not path):
-            raise UsageError(f"--lrms {text}: write slurm, slurm:FILE or gridengine:FILE")
-        if not path:
-            figures = partial(of_slurm.of_sacct, SacctCommand(sacct), output)
-        elif kind == "slurm":
-            figures = partial(of_slurm.of_file, path, output)
+        output = OutputForm(zone=zone_of(timezone), cluster="-")
+        if has_path and path:
+            found = {
+                "slurm": partial(of_slurm.of_file, path, output),
+                "htcondor": partial(of_htcondor.of_file, path, HistoryForm()),
+                "gridengine": partial(of_gridengine.of_file, path),
+            }
+        elif has_path:
+            found = {}
         else:
-            figures = partial(of_gridengine.of_file, path)
-        asked.append((kind, f"{kind} {path or sacct}", figures))
+            found = {
+                "slurm": partial(of_slurm.of_sacct, SacctCommand(sacct), output),
+                "htcondor": partial(of_htcondor.of_history, HistoryCommand(condor_history), HistoryForm()),
+            }
+        if kind not in found:
+            raise UsageError(f"--lrms {text}: write slurm, slurm:FILE, htcondor, htcondor:FILE or gridengine:FILE")
+        asked.append((kind, f"{kind} {path or (sacct if kind == 'slurm' else condor_history)}", found[kind]))
     settings = settings_of(ctx)
     groups: dict[str, list[Group]] = {}
     with (
@@ -113,9 +131,9 @@ def verify(
     ):
         for kind, name, figures in asked:
             start, end = month_bounds(*month)
-            found = lrms_month(name, figures(start - DAY_S, end + DAY_S), ours, kind, month)
-            report.add(found.source, ((one.job_id, one.text) for one in found.differences))
-            groups[name] = found.groups
+            compared = lrms_month(name, figures(start - DAY_S, end + DAY_S), ours, kind, month)
+            report.add(compared.source, ((one.job_id, one.text) for one in compared.differences))
+            groups[name] = compared.groups
         _show(report, groups, form, len(report.differences) if everything else _SHOWN)
         return 0 if report.agrees else 1
 

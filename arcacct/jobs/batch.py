@@ -112,12 +112,12 @@ class BatchSlice:
         self.taken = BatchTaken()
         self._source = source
         self._lrms_names = lrms_names
-        self._with_arc = local.has_arc_jobs(con)
-        self._unfinished = local.earliest_unfinished(con) if self._with_arc else None
+        self.has_arc_jobs = local.has_arc_jobs(con)
+        self._unfinished = local.earliest_unfinished(con) if self.has_arc_jobs else None
 
     def arc_job(self, job: Job) -> int | None:
         """The record of A-REX's that a job is."""
-        return local.arc_job(self.con, job, self._lrms_names) if self._with_arc else None
+        return local.arc_job(self.con, job, self._lrms_names) if self.has_arc_jobs else None
 
     def existing(self, record_ids: Iterable[int]) -> dict[int, tuple[str, str | None]]:
         """JobID and source of those of some records that still exist: others were pruned."""
@@ -165,6 +165,11 @@ class BatchImport(ImportRun, Generic[N]):
     @abstractmethod
     def _cells(self) -> Sequence[str]:
         """The cells, or clusters, that there are jobs of."""
+
+    def _number_of(self, local_job_id: str) -> int | None:
+        """The number that A-REX's LocalJobID names; ``None``: it is none of this batch system."""
+        is_number = local_job_id.isascii() and local_job_id.isdecimal() and len(local_job_id) < 18
+        return int(local_job_id) if is_number else None
 
     @abstractmethod
     def _numbered(self, cell: str, number: int) -> N:
@@ -221,9 +226,9 @@ class BatchImport(ImportRun, Generic[N]):
             (OF_AREX[0], self._seen(cell), horizon, _PAGE),
         ).fetchall():
             yield [
-                self._numbered(cell, int(number))
-                for _seq, number, source in logged
-                if source in OF_AREX and number and number.isascii() and number.isdecimal() and len(number) < 18
+                self._numbered(cell, number)
+                for _seq, local_job_id, source in logged
+                if source in OF_AREX and (number := self._number_of(local_job_id or "")) is not None
             ]
             self._see(cell, logged[-1][0])
 

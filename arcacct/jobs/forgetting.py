@@ -33,7 +33,7 @@ from arcacct.jobs.reading import unescaped
 from arcacct.jobs.recorder import escaped, name_id
 
 _SLICE = 100
-_CHILDREN = ("AuthTokenAttributes", "JobExtraInfo", "DataTransfers", "GridEngineRecords", "SlurmRuns")
+_CHILDREN = ("AuthTokenAttributes", "JobExtraInfo", "DataTransfers", "GridEngineRecords", "SlurmRuns", "HTCondorJobs")
 _SUMS = ("Summaries", "NormalisedSummaries")
 _PLACE_OF_USER = 4
 """In the keys of sums, which are JSON lists (`targets.apel.summaries.SummaryKey`)."""
@@ -262,7 +262,7 @@ def _forget_one(con: Connection, names: Names, record_id: int, stored_user: str)
         _set(con, "DataTransfers", "URL", row, url, swap(url))
     if user:
         con.execute("UPDATE AAR SET UserID = ? WHERE RecordID = ?", (name_id(con, "Users", names.of(user)), record_id))
-    for table, where in (("GridEngineRecords", _GRIDENGINE), ("SlurmRuns", _SLURM)):
+    for table, where in (("GridEngineRecords", _GRIDENGINE), ("SlurmRuns", _SLURM), ("HTCondorJobs", _HTCONDOR)):
         _forget_accounts(con, names, table, where, "RecordID = ?", (record_id,))
     own = con.execute("SELECT ClusterID, JobID FROM JobTelemetry WHERE RecordID = ?", (record_id,)).fetchone()
     if own is not None:
@@ -280,6 +280,7 @@ _CLOCKS_S = 86400
 """A number of the batch system that comes again does so later than this."""
 _GRIDENGINE = (("Owner", "DeletedBy", "JobName"), ("SubmitCmdLine", "Cwd"), "GroupName")
 _SLURM = (("UserName", "JobName"), (), "GroupName")
+_HTCONDOR = (("UserName", "JobName", "UserDN"), (), "Account")
 _SONAR = (("UserName", "JobName"), (), None)
 _SAMPLED = (("UserName",), (), None)
 """Columns that get a pseudonym, columns that are emptied, and the group, which may be called as the account."""
@@ -405,6 +406,7 @@ def _forget_others(con: Connection, names: Names, scope: Scope) -> None:
         for table, columns, where, limit in (
             ("GridEngineRecords", _GRIDENGINE, "RecordID IS NULL AND EndTimeUs < ?", before * 10**6),
             ("SlurmRuns", _SLURM, "RecordID IS NULL AND EndTime < ?", before),
+            ("HTCondorJobs", _HTCONDOR, "RecordID IS NULL AND EndTime < ?", before),
             ("SlurmJobs", _SONAR, "EndTime < ?", before),
             ("JobUsage", _SAMPLED, "Hour < ?", before),
         ):

@@ -101,6 +101,25 @@ def arc_job(con: Connection, job: Job, lrms_names: Collection[str]) -> int | Non
     return None if row is None else int(row[0])
 
 
+def arc_jobs_called(con: Connection, number: str, job: Job, lrms_names: Collection[str]) -> list[tuple[int, str]]:
+    """
+    The records of A-REX's that were there when a job of the batch system was submitted, the last submitted first.
+
+    Those whose LocalJobID is this number, or the number, a dot and anything; with that LocalJobID.
+    """
+    marks = ", ".join("?" * len(lrms_names))
+    rows = con.execute(
+        "SELECT AAR.RecordID, LocalJobID FROM AAR LEFT JOIN RecordSources USING (RecordID)"
+        " WHERE (LocalJobID = ?1 OR (LocalJobID >= ?1 || '.' AND LocalJobID < ?1 || '/'))"
+        " AND (Source IS NULL OR Source = ?2) AND EndTime > 0 AND SubmitTime <= ?3 + ?4 AND EndTime >= ?3 - ?4"
+        " AND NOT EXISTS (SELECT 1 FROM JobExtraInfo AS Extra WHERE Extra.RecordID = AAR.RecordID"
+        f" AND InfoKey = 'lrms' AND lower(InfoValue) NOT IN ({marks}))"
+        " ORDER BY SubmitTime DESC, AAR.RecordID DESC",
+        (number, AREX, job.submit_time, CLOCKS_S, *lrms_names),
+    )
+    return [(int(record_id), str(name)) for record_id, name in rows]
+
+
 def measured(job: Job) -> dict[str, int | str | None]:
     """What the batch system measured of a job, for the record of A-REX's that it is (`filling.enrich`)."""
     has_cpu = job.cpu_user_s or job.cpu_kernel_s
@@ -126,6 +145,8 @@ class Figures(NamedTuple):
     cores: int
     cpu_s: int | None
     """``None``: not known."""
+    place: str = ""
+    """Of a batch system whose numbers A-REX writes with a host: the host; empty: whatever host."""
 
 
 def figures(job: Job) -> Figures:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 ARC = "arc"
 AREX = "arex"
 GRIDENGINE = "gridengine"
+HTCONDOR = "htcondor"
 SACCT = "sacct"
 SLURM = "slurm"
 SAMPLES = "sonar"
@@ -23,6 +24,7 @@ SOURCES = {
     ARC: "A-REX's control directory",
     AREX: "A-REX's own database",
     GRIDENGINE: "Grid Engine's accounting files",
+    HTCONDOR: "HTCondor's history",
     SACCT: "Slurm's own accounting (`sacct`)",
     SLURM: "what Sonar has of Slurm's jobs",
     SAMPLES: "what Sonar has of processes and nodes",
@@ -31,7 +33,8 @@ SOURCES = {
     DEFAULT: "the benchmark of [lrms] of arc.conf; a count that is a guess",
 }
 """Sources of records (column ``source`` of v1_jobs; RecordSources) and of single values (FieldSources)."""
-PROGRAMS = {GRIDENGINE: "Grid Engine", SACCT: "Slurm", SLURM: "Slurm", SAMPLES: "Sonar", FEATURES: "features"}
+PROGRAMS = {GRIDENGINE: "Grid Engine", HTCONDOR: "HTCondor", SACCT: "Slurm", SLURM: "Slurm"}
+PROGRAMS |= {SAMPLES: "Sonar", FEATURES: "features"}
 """What people call the sources that measure what A-REX may have measured, too."""
 OF_AREX = (ARC, AREX)
 """Sources whose records are those of A-REX's jobs."""
@@ -48,7 +51,7 @@ class Precedence(NamedTuple):
     reason: str
 
 
-_RECORDS = (ARC, AREX, GRIDENGINE, SACCT, SLURM)
+_RECORDS = (ARC, AREX, GRIDENGINE, HTCONDOR, SACCT, SLURM)
 
 PRECEDENCE = (
     Precedence(
@@ -61,8 +64,8 @@ PRECEDENCE = (
         ("exit_code", "node_count", "core_count", "virtual_memory_kib", "wall_s", "cpu_user_s", "cpu_kernel_s"),
         _RECORDS,
         "A-REX's measured values are what ARC would have published; what its backend drops or cannot see, the batch"
-        " system fills in (`import gridengine --prefer-gridengine` and `import slurm --prefer-slurm` turn the two of"
-        " them round).",
+        " system fills in (`import gridengine --prefer-gridengine`, `import htcondor --prefer-htcondor` and `import"
+        " slurm --prefer-slurm` turn the two of them round).",
     ),
     Precedence(
         ("memory_kib",),

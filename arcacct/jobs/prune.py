@@ -35,7 +35,7 @@ MOVED = ("RecordSources", "FieldSources", "RecordNotes", "AuthGroups", "Forgotte
 """Tables of a record, beside A-REX's own, that go with it into the archive."""
 TELEMETRY = "JobTelemetry"
 """Goes with it, too; its cluster is known by name there."""
-KEPT = ("Contributions", "GridEngineRecords", "SlurmRuns", "FormerVersions")
+KEPT = ("Contributions", "GridEngineRecords", "SlurmRuns", "HTCondorJobs", "FormerVersions")
 """Tables that go on to know of a record: its usage counts, and its lines are not to be taken in once more."""
 
 _PAGE = 500

@@ -8,17 +8,11 @@ from __future__ import annotations
 
 import os
 import secrets
-import selectors
-import signal
-import subprocess
-import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from arcacct.errors import InputError
+from arcacct.files.programs import printed
 from arcacct.slurm.rows import COLUMNS
 
 DAY_S = 86_400
@@ -27,8 +21,6 @@ WINDOW_S = DAY_S
 OVERLAP_S = DAY_S
 """Asked for again each time: rows of jobs come to the database late."""
 TIMEOUT_S = 600.0
-_CHUNK_BYTES = 256 * 1024
-_MOST_COMPLAINT = 2000
 
 
 class Window(NamedTuple):
@@ -55,45 +47,7 @@ class SacctCommand(NamedTuple):
         arguments = [self.program, "--allusers", "--duplicates", "--parsable2", f"--delimiter={delimiter}"]
         arguments += [f"--starttime={_text(window.start)}", f"--endtime={_text(window.end)}"]
         arguments.append(f"--format={','.join(COLUMNS)}")
-        with tempfile.TemporaryFile() as complaints:
-            try:
-                process = subprocess.Popen(
-                    arguments,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=complaints,
-                    env=environment(),
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise InputError(f"{self.program}: cannot be started: {error.strerror or error}") from error
-            try:
-                yield from self._output(process)
-                code = process.wait(self.timeout_s)
-            except subprocess.TimeoutExpired as error:
-                raise InputError(f"{self.program}: no end after {self.timeout_s:g} s") from error
-            finally:
-                _end(process)
-            complaints.seek(0)
-            said = " ".join(complaints.read(_MOST_COMPLAINT).decode("utf-8", "backslashreplace").split())
-            if code:
-                raise InputError(f"{self.program}: exit code {code}: {said or 'it does not say why'}")
-
-    def _output(self, process: subprocess.Popen[bytes]) -> Iterator[bytes]:
-        assert process.stdout is not None
-        until = time.monotonic() + self.timeout_s
-        with selectors.DefaultSelector() as selector:
-            selector.register(process.stdout, selectors.EVENT_READ)
-            while True:
-                if not selector.select(max(0.0, until - time.monotonic())):
-                    raise InputError(f"{self.program}: no end after {self.timeout_s:g} s")
-                # What is done with it meanwhile is not its time.
-                chunk = os.read(process.stdout.fileno(), _CHUNK_BYTES)
-                if not chunk:
-                    return
-                before = time.monotonic()
-                yield chunk
-                until += time.monotonic() - before
+        return printed(arguments, environment(), self.timeout_s)
 
 
 def environment() -> dict[str, str]:
@@ -117,13 +71,3 @@ def windows(start: int, end: int) -> Iterator[Window]:
 
 def _text(time_s: int) -> str:
     return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End it, and what it started, if it goes on."""
-    if process.poll() is None:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    if process.stdout is not None:
-        process.stdout.close()
-    process.wait()

@@ -11,11 +11,14 @@ from contextlib import closing
 import pytest
 from fake_sacct import FakeSacct
 from gridengine_files import COLON
+from htcondor_files import HISTORY, JSON, CondorHost, ad, history, jobs
+from htcondor_files import arc_job as condors_arc_job
 from installed import arcacct, configured
 from slurm_files import BEGIN, DATA, TABLE, SlurmHost, arc_job, row, table, told
 
 from arcacct.asking.lrms import lrms_month
 from arcacct.db.opening import writing
+from arcacct.htcondor.figures import of_job
 from arcacct.slurm.figures import of_run
 from arcacct.slurm.record import SlurmRun
 
@@ -182,3 +185,58 @@ def test_usage(conf, text) -> None:
 
     assert done.returncode == 64
     assert "slurm:FILE" in done.stderr
+
+
+@pytest.fixture
+def condor(conf) -> pathlib.Path:
+    """A host with the jobs of an HTCondor."""
+    assert arcacct("--config", conf, "import", "htcondor", HISTORY).returncode == 0
+    return conf
+
+
+def test_htcondor(condor) -> None:
+    """Its history, in whatever form, against the jobs that it made."""
+    for path in (HISTORY, JSON):
+        code, report = verified(condor, "--lrms", f"htcondor:{path}")
+        assert (code, report["differences"]) == (0, [])
+        assert source(report, f"htcondor {path}")["jobs"] == 9
+    change(condor, "UPDATE AAR SET UsedWalltime = UsedWalltime + 7 WHERE LocalJobID = '103.0'")
+    code, report = verified(condor, "--lrms", f"htcondor:{HISTORY}")
+
+    assert code == 1
+    assert [one["text"] for one in report["differences"]] == [
+        "wall 542 s, in the database 549 s; core seconds 2168 s, in the database 2196 s"
+    ]
+
+
+def test_condor_history_itself(condor, tmp_path) -> None:
+    program = tmp_path / "condor_history"
+    program.write_text(f"#!/bin/sh\ncat {JSON}\n")
+    program.chmod(0o755)
+    code, report = verified(condor, "--lrms", "htcondor", "--condor-history", program)
+
+    assert (code, report["differences"]) == (0, [])
+    assert source(report, f"htcondor {program}")["jobs"] == 9
+
+
+def test_arexs_jobs_of_htcondor(tmp_path) -> None:
+    """By the cluster in their LocalJobID, and not those of another host."""
+    host = CondorHost(tmp_path)
+    with closing(host.con):
+        condors_arc_job(host, UsedWalltime=62, CPUCount=2, UsedCPUUserTime=100)
+        host.take(history(ad(1), ad(1, schedd="other.example.org")))
+        told_of = [
+            of_job(one) for text in (ad(1), ad(1, schedd="other.example.org")) for one in jobs(history(text)).values()
+        ]
+        report = lrms_month("htcondor", told_of, host.con, "htcondor", (2026, 11))
+
+        assert [(one.job_id, one.text) for one in report.differences] == []
+        assert report.source.jobs == 2
+
+
+@pytest.mark.parametrize("text", ["htcondor:", "condor", "gridengine", "slurm:"])
+def test_no_such_batch_system(conf, text) -> None:
+    done = arcacct("--config", conf, "verify", "2026-11", "--lrms", text)
+
+    assert done.returncode == 64
+    assert "write slurm, slurm:FILE, htcondor, htcondor:FILE or gridengine:FILE" in done.stderr

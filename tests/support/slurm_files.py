@@ -154,7 +154,7 @@ class SlurmHost:
             "SELECT job_id, InfoKey, InfoValue FROM JobExtraInfo JOIN v1_jobs_ids USING (RecordID)",
             "SELECT job_id, EventKey, EventTime FROM JobEvents JOIN v1_jobs_ids USING (RecordID)",
             "SELECT job_id, Field, Source FROM FieldSources JOIN v1_jobs_ids USING (RecordID)",
-            f"SELECT {', '.join(_columns(self.con, 'v1_slurm_runs')[1:])} FROM v1_slurm_runs",
+            f"SELECT {', '.join(columns_of(self.con, 'v1_slurm_runs')[1:])} FROM v1_slurm_runs",
             "SELECT * FROM v1_usage_by_month",
         )
         ids = "(SELECT RecordID, JobID AS job_id FROM AAR)"
@@ -165,7 +165,8 @@ class SlurmHost:
         return int(self.value("SELECT ifnull(max(Seq), 0) FROM FinishedLog"))
 
 
-def _columns(con: sqlite3.Connection, view: str) -> list[str]:
+def columns_of(con: sqlite3.Connection, view: str) -> list[str]:
+    """The columns of a view."""
     return [row[1] for row in con.execute(f"PRAGMA table_info({view})")]
 
 

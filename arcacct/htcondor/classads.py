@@ -1,0 +1,325 @@
+"""
+ClassAds out of files and outputs: the history file, `condor_history -long`, `-json` and `-jsonl`.
+
+The history file has an attribute a line, ``Name = expression``, and behind each ad a banner, ``*** Offset = N ...``,
+with the byte at which the ad begins; `-long` has blank lines between ads. Names are the same in any letters, and the
+last of several lines with one name holds. In a text a backslash is itself, but before a quote within it. JSON says an
+expression as a text: ``/Expr(...)/``.
+
+What is damaged costs its ad alone. A process that ended while it wrote leaves the beginning of an ad, and the next ad
+goes on in the same block: the banner tells where that one begins, else the block is set aside as a whole.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
+from typing import Any, NamedTuple
+
+from arcacct.errors import InputError
+from arcacct.jobs.faults import Fault
+
+LARGEST_AD = 4 * 1024 * 1024
+"""Bytes, or characters of JSON. Ads have some 5 kB."""
+KEPT = 1024 * 1024
+"""So much of what cannot be used is kept."""
+_MOST_OTHERS = 5
+"""So many attributes are told twice, and otherwise, only where two ads are one: a schedd repeats some few."""
+_MOST_SEEN = 50
+"""So many lines are looked at for one that an ad has."""
+_READ_FIRST = 64 * 1024
+_ATTRIBUTE = re.compile(rb"[ \t]*([A-Za-z_'][^= \t\"]*)[ \t]*=(?!=)[ \t]*(.*)", re.DOTALL)
+_BANNER = re.compile(rb"\*\*\* .*")
+_IN_BANNER = re.compile(rb'(\w+) = ("(?:[^"]|\\")*"|\S+)')
+_INTEGER = re.compile(r"[+-]?[0-9]{1,30}")
+_REAL = re.compile(r"[+-]?[0-9]{0,30}\.?[0-9]{1,40}(?:[eE][+-]?[0-9]{1,4})?")
+_BLANK = re.compile(r"[ \t\r\n,\[\]]*")
+_EXPRESSION = re.compile(r"/Expr\((.*)\)/", re.DOTALL)
+_IN_BOTH = ("clusterid", "procid")
+_IDS = ("globaljobid", *_IN_BOTH)
+
+
+class Expression(NamedTuple):
+    """A value that only HTCondor could evaluate."""
+
+    text: str
+
+
+Value = str | int | float | bool | Expression | None
+"""``None``: undefined or an error."""
+Ad = dict[str, Value]
+"""By name, in small letters."""
+
+
+class ToldAd(NamedTuple):
+    """One ad."""
+
+    what: Ad | Fault | None
+    """``None``: it is still being written."""
+    position: str
+    content: bytes
+    """The same ad as an output of its own; as far as KEPT."""
+    length: int
+    """How long all of that is, in bytes."""
+
+
+def value_of(text: str) -> Value:
+    """What stands behind ``=`` in a line. Raises ValueError for a text without an end."""
+    if text.startswith('"'):
+        return _text_of(text)
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _REAL.fullmatch(text):
+        return float(text)
+    return _WORDS.get(text.lower(), Expression(text)) if len(text) < 10 else Expression(text)
+
+
+_WORDS: dict[str, bool | None] = {"true": True, "false": False, "undefined": None, "error": None}
+
+
+def _text_of(text: str) -> str | Expression:
+    place = 1
+    while True:
+        place = text.find('"', place)
+        if place < 0:
+            raise ValueError(f"a text has no end on its line: {text[:40]!r}")
+        if text[place - 1] != "\\" or place == 1:
+            break
+        if place == len(text) - 1:
+            break
+        place += 1
+    if place < len(text) - 1:
+        return Expression(text)
+    return text[1:-1].replace('\\"', '"')
+
+
+def json_value(value: Any) -> Value:
+    """A value of JSON as that of a line; lists and ads within ads are expressions."""
+    if isinstance(value, str):
+        match = _EXPRESSION.fullmatch(value)
+        return Expression(match[1]) if match else value
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    return Expression(json.dumps(value)[:KEPT])
+
+
+def read(chunks: Iterable[bytes], wanted: Collection[str]) -> Iterator[ToldAd]:
+    """
+    Every ad of a file or output with its ``wanted`` attributes (in small letters), in its order. Bounded memory.
+
+    Raises InputError when it is none.
+    """
+    coming = iter(chunks)
+    begun: list[bytes] = []
+    for chunk in coming:
+        begun.append(chunk)
+        if chunk.strip():
+            break
+    first = b"".join(begun).lstrip(b" \t\r\n\xef\xbb\xbf")
+    whole = chain(begun, coming)
+    if first[:1] in (b"[", b"{"):
+        return _json_ads(whole, wanted)
+    lines = first.split(b"\n", _MOST_SEEN)[:_MOST_SEEN]
+    if first and not any(_ATTRIBUTE.match(line) or _BANNER.match(line) for line in lines):
+        shown = lines[0][:40].decode("utf-8", "backslashreplace")
+        raise InputError(f"it begins with {shown!r}, which is no ClassAd: take condor_history -json, or a history file")
+    return _Blocks(wanted).of(whole)
+
+
+class _Blocks:
+    """Ads of lines, each up to its banner, to a blank line or to the end."""
+
+    def __init__(self, wanted: Collection[str]) -> None:
+        self._wanted = wanted
+        self._has_banners = False
+        self._fits = False
+        """Whether the banner before named the byte at which its ad begins."""
+        self._number = 0
+        self._place = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lines: list[bytes] = []
+        self._first = 0
+        self._start = 0
+        self._length = 0
+
+    def of(self, chunks: Iterable[bytes]) -> Iterator[ToldAd]:
+        """All of them."""
+        rest = b""
+        for chunk in chunks:
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                yield from self._line(line + b"\n")
+            if len(rest) > LARGEST_AD:
+                self._place += len(rest) - LARGEST_AD
+                rest = rest[:LARGEST_AD]
+        if rest:
+            yield from self._line(rest)
+        if self._lines:
+            yield from self._last(is_cut=bool(rest))
+
+    def _line(self, line: bytes) -> Iterator[ToldAd]:
+        self._number += 1
+        if line.startswith(b"*** "):
+            self._has_banners = True
+            if self._lines:
+                self._add(line)
+                yield from self._ended(line)
+                self._begin()
+        elif line.strip():
+            self._add(line)
+        elif self._lines and not self._has_banners:
+            yield self._ad(self._lines, self._first)
+            self._begin()
+        self._place += len(line)
+
+    def _add(self, line: bytes) -> None:
+        if not self._lines:
+            self._first, self._start = self._number, self._place
+        self._length += len(line)
+        if self._length <= LARGEST_AD:
+            self._lines.append(line)
+
+    def _ended(self, banner: bytes) -> Iterator[ToldAd]:
+        """The ad before a banner; if a torn one stands before it, that one, too."""
+        told = {name.lower(): value for name, value in _IN_BANNER.findall(banner)}
+        offset = int(told[b"offset"]) if told.get(b"offset", b"").isdigit() else -1
+        if self._fits and self._start < offset < self._start + self._length - len(banner) <= self._start + LARGEST_AD:
+            text = b"".join(self._lines)
+            torn, own = text[: offset - self._start], text[offset - self._start :]
+            # Without its line end, so that it is not whole when it is tried again.
+            yield self._told(Fault("cut: its end was never written"), [torn.rstrip(b"\n")], self._first)
+            yield self._ad(own.splitlines(keepends=True), self._first + torn.count(b"\n"), told)
+            return
+        # In a part of a file, or several in one, the banners count from elsewhere.
+        self._fits = offset == self._start
+        yield self._ad(self._lines, self._first, told)
+
+    def _last(self, *, is_cut: bool) -> Iterator[ToldAd]:
+        if self._has_banners:
+            # The schedd writes the banner last: it is not there yet.
+            yield self._told(None, self._lines, self._first)
+        elif is_cut:
+            yield self._told(Fault("cut: its last line has no end"), self._lines, self._first)
+        else:
+            yield self._ad(self._lines, self._first)
+
+    def _ad(self, lines: list[bytes], number: int, banner: dict[bytes, bytes] | None = None) -> ToldAd:
+        what: Ad | Fault
+        try:
+            what = self._checked(lines, banner or {})
+        except ValueError as error:
+            what = Fault(str(error))
+        return self._told(what, lines, number)
+
+    def _checked(self, lines: list[bytes], banner: dict[bytes, bytes]) -> Ad:
+        if self._length > LARGEST_AD:
+            raise ValueError(f"longer than any job ({self._length} bytes)")
+        ad = self._values(lines)
+        for name in _IN_BOTH:
+            told = banner.get(name.encode(), b"").decode("utf-8", "backslashreplace")
+            if told and name in ad and told != str(ad[name]):
+                raise ValueError(f"its {name} is {ad[name]}, and {told} in the line behind it")
+        return ad
+
+    def _values(self, lines: Iterable[bytes]) -> Ad:
+        found: Ad = {}
+        others = 0
+        for line in lines:
+            match = _ATTRIBUTE.match(line.rstrip(b" \t\r\n"))
+            if match is None:
+                if line.startswith(b"*** ") or not line.strip():
+                    continue
+                raise ValueError(f"no attribute: {line[:40].decode('utf-8', 'backslashreplace').strip()!r}")
+            name = match[1].decode("utf-8", "backslashreplace").lower()
+            if name not in self._wanted:
+                if match[2].startswith(b'"'):
+                    _text_of(match[2].decode("utf-8", "backslashreplace"))
+                continue
+            value = value_of(match[2].decode("utf-8", "backslashreplace"))
+            if found.get(name, value) != value:
+                others += 1
+                if name in _IDS or others == _MOST_OTHERS:
+                    raise ValueError("two jobs in one: the end of the first was never written")
+            found[name] = value
+        return found
+
+    @staticmethod
+    def _told(what: Ad | Fault | None, lines: list[bytes], number: int) -> ToldAd:
+        content = b"".join(lines)
+        return ToldAd(what, f"line {number}", content[:KEPT], len(content))
+
+
+def _json_ads(chunks: Iterable[bytes], wanted: Collection[str]) -> Iterator[ToldAd]:
+    for number, (found, text) in enumerate(_objects(chunks), 1):
+        what: Ad | Fault = found if isinstance(found, Fault) else {}
+        if isinstance(found, dict):
+            what = {name.lower(): json_value(value) for name, value in found.items() if name.lower() in wanted}
+        content = text.encode("utf-8", "surrogateescape")
+        yield ToldAd(what, f"ad {number}", content[:KEPT], len(content))
+
+
+class _Text:
+    """What is read of JSON and not done yet."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = iter(chunks)
+        self._decode = codecs.getincrementaldecoder("utf-8")("backslashreplace").decode
+        self.text, self.place = "", 0
+
+    def more(self, least: int) -> bool:
+        """Read on, at least so many bytes if there are; whether there was anything."""
+        pieces = [self.text[self.place :]]
+        got = 0
+        for chunk in self._chunks:
+            pieces.append(self._decode(chunk))
+            got += len(chunk)
+            if got >= least:
+                break
+        self.text, self.place = "".join(pieces), 0
+        return got > 0
+
+    def is_at_end(self) -> bool:
+        """Whether nothing comes any more; what stands between objects is passed."""
+        while True:
+            self.place = _BLANK.match(self.text, self.place).end()  # type: ignore[union-attr]
+            if self.place < len(self.text):
+                return False
+            if not self.more(1):
+                return True
+
+    def next(self) -> tuple[dict[str, Any] | Fault, str]:
+        """The object that comes next, or why what comes is none; with its text."""
+        least = _READ_FIRST
+        while self.text[self.place] == "{":
+            try:
+                found, end = _decoder.raw_decode(self.text, self.place)
+            except (ValueError, RecursionError):
+                if len(self.text) - self.place >= LARGEST_AD or not self.more(least):
+                    break
+                least = min(2 * least, LARGEST_AD)
+            else:
+                return found, self._passed(end)
+        # As condor_history prints them, an object begins a line.
+        end = self.text.find("\n{", self.place + 1)
+        if end < 0:
+            return Fault("cut: it ends before its end"), self._passed(len(self.text))
+        return Fault("damaged: no JSON"), self._passed(end)
+
+    def _passed(self, end: int) -> str:
+        text, self.place = self.text[self.place : end], end
+        return text
+
+
+_decoder = json.JSONDecoder()
+
+
+def _objects(chunks: Iterable[bytes]) -> Iterator[tuple[dict[str, Any] | Fault, str]]:
+    """The objects of a list, of one to a line, or one behind the other; what is damaged ends where the next begins."""
+    reader = _Text(chunks)
+    while not reader.is_at_end():
+        yield reader.next()

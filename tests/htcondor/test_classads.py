@@ -1,0 +1,161 @@
+"""ClassAds out of files: HTCondor's own library wrote the real forms, and says what values mean."""
+
+from __future__ import annotations
+
+import pytest
+from htcondor_files import HISTORY, JSON, JSONL, LONG, ad, history, jobs, reasons, told
+
+from arcacct.errors import InputError
+from arcacct.htcondor.classads import Expression, value_of
+from arcacct.htcondor.record import NoUse, Scores
+
+
+@pytest.mark.parametrize("path", [HISTORY, LONG, JSON, JSONL], ids=lambda path: path.name)
+@pytest.mark.parametrize("piece", [61, 1 << 20])
+def test_all_forms_say_the_same(path, piece) -> None:
+    """However they are cut into pieces when they are read."""
+    scores = Scores("HEPscore23", "MachineAttrHEPscore230")
+    expected = sorted(str(one.what) for one in told(HISTORY, scores=scores))
+
+    assert len(expected) == 12
+    assert sorted(str(one.what) for one in told(path, piece, scores=scores)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        # As classad2.parseOne of HTCondor 25.14.1 reads them.
+        ('"a"', "a"),
+        (r'"a\"b"', 'a"b'),
+        (r'"C:\dir\n"', r"C:\dir\n"),
+        ('"a\\"', "a\\"),
+        (r'"a\\\"', r"a\\" + "\\"),
+        ('"Zürich"', "Zürich"),
+        ('""', ""),
+        ("5", 5),
+        ("-5", -5),
+        ("9223372036854775807", 2**63 - 1),
+        ("1.5e3", 1500.0),
+        ("1E+300", 1e300),
+        (".5", 0.5),
+        ("110.0", 110.0),
+        ("TRUE", True),
+        ("false", False),
+        ("undefined", None),
+        ("error", None),
+        ('"a" + "b"', Expression('"a" + "b"')),
+        ("((ResidentSetSize + 1023) / 1024)", Expression("((ResidentSetSize + 1023) / 1024)")),
+        ('real("INF")', Expression('real("INF")')),
+        ('{ 1,"a",undefined }', Expression('{ 1,"a",undefined }')),
+        ("grid", Expression("grid")),
+        ("T", Expression("T")),
+    ],
+)
+def test_values(text, value) -> None:
+    found = value_of(text)
+
+    assert (found, type(found)) == (value, type(value))
+
+
+def test_names_in_any_letters_and_the_last_holds() -> None:
+    """As the schedd appends what changes last."""
+    text = ad(EXITCODE=7, exitCode=3) + "ExitCode=5\n"
+
+    assert jobs(text.encode())["1.0"].exit_status == 5
+
+
+@pytest.mark.parametrize("length", [30, 100, 200, 333, 350])
+def test_a_torn_ad_costs_itself(length) -> None:
+    """A schedd that was killed left the beginning of an ad; the banner behind the next says where that one begins."""
+    torn = history(ad(1), ad(2)) + ad(7, GPUsProvisioned=4, ExitSignal=9).encode()[:length]
+    content = torn + ad(3).encode() + f"*** Offset = {len(torn)} ClusterId = 3 ProcId = 0\n".encode()
+    found = jobs(content)
+
+    assert sorted(found) == ["1.0", "2.0", "3.0"]
+    assert found["3.0"] == jobs(history(ad(3)))["3.0"]
+    assert reasons(content) == ["cut: its end was never written"]
+
+
+def test_histories_one_behind_the_other() -> None:
+    """Then the banners of the later ones count from elsewhere; so they do in a part of a file."""
+    text = HISTORY.read_bytes()
+    second = text.index(b"\n", text.index(b"*** ")) + 1
+
+    assert (reasons(text + text), jobs(text + text)) == ([], jobs(text))
+    assert (reasons(text[second:]), len(jobs(text[second:]))) == ([], 8)
+
+
+def test_two_ads_in_one_are_not_mixed() -> None:
+    """Where no banner tells which line is whose, both are set aside."""
+    content = (ad(1, GPUsProvisioned=4) + ad(2)).encode() + b"*** Offset = 77777 ClusterId = 2 ProcId = 0\n"
+
+    assert reasons(content + history(ad(3))) == ["two jobs in one: the end of the first was never written"]
+    assert sorted(jobs(content + history(ad(3)))) == ["3.0"]
+
+
+def test_two_ads_in_one_without_a_number() -> None:
+    """The first one was cut before, or within, what it is known by."""
+    first = ad(1, GlobalJobId=None, ClusterId=None, Owner='"bob"', QDate=7, RequestCpus=9, ExitCode=3, NumJobStarts=2)
+    content = (first + ad(2)).encode() + b"*** Offset = 77777 ClusterId = 2 ProcId = 0\n"
+
+    assert reasons(content) == ["two jobs in one: the end of the first was never written"]
+
+
+def test_what_is_still_being_written_waits() -> None:
+    """A history file is read while its schedd writes: the last ad has no banner yet."""
+    content = history(ad(1)) + ad(2).encode()[:-9]
+
+    assert [one.what for one in told(content)][1:] == [NoUse("unfinished")]
+    assert reasons(content) == []
+
+
+def test_a_cut_output_is_said() -> None:
+    """Of condor_history, whose ads have no banners, and of JSON."""
+    assert reasons(f"{ad(1)}\n{ad(2)}".encode()[:-2]) == ["cut: its last line has no end"]
+    text = JSON.read_bytes()
+    assert reasons(text[: len(text) // 4 * 3]) == ["cut: it ends before its end"]
+    assert len(jobs(text[: len(text) // 4 * 3])) > 2
+
+
+def test_damage_in_json_costs_one_ad() -> None:
+    text = JSON.read_bytes().replace(b'"ClusterId": 105,', b'"ClusterId": 105,,', 1)
+
+    assert reasons(text) == ["damaged: no JSON"]
+    assert sorted(set(jobs(JSON)) - set(jobs(text))) == ["105.0"]
+
+
+def test_a_per_job_history_file_and_no_banner() -> None:
+    assert list(jobs(ad(4).encode())) == ["4.0"]
+
+
+def test_a_banner_of_another_job() -> None:
+    content = ad(1).encode() + b"*** Offset = 0 ClusterId = 9 ProcId = 0\n"
+
+    assert reasons(content) == ["its clusterid is 1, and 9 in the line behind it"]
+
+
+def test_a_text_without_an_end_takes_nothing_with_it() -> None:
+    """Nor can it pretend to be attributes of the job."""
+    content = history(ad(1, Args='"a\nOwner = \\"root\\""'), ad(2))
+
+    assert list(jobs(content)) == ["2.0"]
+    assert reasons(content) == ["a text has no end on its line: '\"a'"]
+
+
+@pytest.mark.parametrize(
+    "content", [b" ID     OWNER          SUBMITTED\n 101.0   alice\n", b'<?xml version="1.0"?>\n<classads>\n']
+)
+def test_what_is_no_history(content) -> None:
+    with pytest.raises(InputError, match="which is no ClassAd: take condor_history -json"):
+        told(content)
+
+
+def test_nothing_is_a_history_without_jobs() -> None:
+    assert [told(text) for text in (b"", b"\n", b"[\n]\n", b"[]")] == [[], [], [], []]
+
+
+def test_a_huge_ad_is_left_out_alone() -> None:
+    content = history(ad(1), ad(2, Environment='"' + "x" * 5_000_000 + '"'), ad(3))
+
+    assert list(jobs(content)) == ["1.0", "3.0"]
+    assert len(told(content)[1].content) <= 1024 * 1024

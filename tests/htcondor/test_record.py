@@ -1,0 +1,166 @@
+"""What a job of HTCondor used, as its ad says it."""
+
+from __future__ import annotations
+
+import pytest
+from htcondor_files import BEGIN, HISTORY, ad, jobs, reasons, told
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arcacct.htcondor.record import CondorJob, NoUse, joined
+
+
+def one(**values: object) -> CondorJob:
+    """The job of an ad that ended well but for these values."""
+    (found,) = jobs(ad(**values).encode()).values()
+    return found
+
+
+def unused(**values: object) -> str:
+    """Why it is no job to account."""
+    (found,) = [each.what for each in told(ad(**values).encode())]
+    assert isinstance(found, NoUse)
+    return found.why
+
+
+def test_a_job_with_two_runs() -> None:
+    """Wall time and CPU time are of both; the cumulative times are, those of the last run alone are not."""
+    job = jobs(HISTORY)["103.0"]
+
+    assert (job.wall_s, job.starts, job.cpu_user_s, job.cpu_kernel_s) == (542, 2, 500, 12)
+    assert (job.last_start or 0) - job.start_time == 600
+
+
+@pytest.mark.parametrize(
+    ("values", "cpu"),
+    [
+        ({}, (99, 1)),
+        ({"CumulativeRemoteUserCpu": None, "CumulativeRemoteSysCpu": None}, (99, 1)),
+        ({"CumulativeRemoteUserCpu": None, "CumulativeRemoteSysCpu": None, "NumJobStarts": 2}, (None, None)),
+        ({"CumulativeRemoteUserCpu": 50.0}, (99, 1)),
+        ({"RemoteUserCpu": None, "CumulativeRemoteUserCpu": None}, (None, None)),
+        ({"CumulativeRemoteUserCpu": 99.5, "CumulativeRemoteSysCpu": 1.4}, (100, 1)),
+    ],
+)
+def test_cpu_times(values, cpu) -> None:
+    """What is of the last of several runs is no measure of the job."""
+    job = one(**values)
+
+    assert (job.cpu_user_s, job.cpu_kernel_s) == cpu
+
+
+@pytest.mark.parametrize(
+    ("values", "cores"),
+    [
+        ({"CpusProvisioned": 8}, 8),
+        ({"CpusProvisioned": None, "MachineAttrCpus0": 4}, 4),
+        ({"CpusProvisioned": None, "RequestCpus": 3}, 3),
+        ({"CpusProvisioned": "undefined", "RequestCpus": 3}, 3),
+        ({"CpusProvisioned": 2, "JobUniverse": 11, "MaxHosts": 5}, 10),
+        ({"MaxHosts": 5}, 2),
+    ],
+)
+def test_cores(values, cores) -> None:
+    """Those of the slot, before those asked for; an expression is no number."""
+    assert one(**values).cores == cores
+
+
+def test_cores_that_nobody_says() -> None:
+    (reason,) = reasons(ad(CpusProvisioned=None, RequestCpus="ifThenElse(Big,8,1)").encode())
+
+    assert reason == "nothing says how many CPUs it had: CpusProvisioned and RequestCpus are no numbers"
+
+
+def test_memory() -> None:
+    """The peak as it was measured, before the one that HTCondor rounds up for matching."""
+    assert (one().memory_kib, one(ResidentSetSize_RAW=None, ResidentSetSize=2500).memory_kib) == (2048, 2500)
+    assert one(ImageSize_RAW=4000, ImageSize=5000).virtual_memory_kib == 4000
+    # The image of what starts a container says nothing of the job.
+    assert one(ImageSize_RAW=15).virtual_memory_kib is None
+
+
+def test_ends() -> None:
+    """CompletionDate is 0 of a removed job, and may be old where one was held and released."""
+    assert one().end_time == BEGIN + 70
+    removed = {"JobStatus": 3, "CompletionDate": 0, "EnteredCurrentStatus": BEGIN + 90}
+    assert one(**removed).end_time == BEGIN + 90
+    assert one(**(removed | {"CompletionDate": BEGIN + 60})).end_time == BEGIN + 90
+    assert one(CompletionDate="undefined").end_time == BEGIN + 70
+    assert reasons(ad(CompletionDate=0, EnteredCurrentStatus=None).encode()) == [
+        "it has neither CompletionDate nor EnteredCurrentStatus: nothing says when it ended"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        *[({"JobStatus": status}, "unfinished") for status in (1, 2, 5, 6, 7)],
+        ({"JobStartDate": None, "JobStatus": 3}, "never started"),
+        ({"JobStartDate": 0, "JobStatus": 3}, "never started"),
+        *[({"JobUniverse": universe}, "not run in the pool") for universe in (7, 9, 12)],
+    ],
+)
+def test_what_is_no_use_of_the_pool(values, why) -> None:
+    assert unused(**values) == why
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"RemoteWallClockTime": 1793577600.0}, "it ran 1793577600 s between a start and an end that are 60 s apart"),
+        ({"RemoteWallClockTime": None}, "it has no RemoteWallClockTime: nothing says how long it ran"),
+        ({"RemoteWallClockTime": -5}, "RemoteWallClockTime is -5"),
+        ({"CompletionDate": BEGIN + 5}, "it ended 5 s before it started"),
+        ({"GlobalJobId": None}, "it has no GlobalJobId, by which HTCondor knows its jobs"),
+        ({"ProcId": 5}, f"its ClusterId and ProcId are not those of its GlobalJobId: 'ce.example.org#1.0#{BEGIN}'"),
+        ({"JobStatus": None}, "it has no JobStatus: is it an ad of a job?"),
+        ({"RemoteUserCpu": "1e999"}, "RemoteUserCpu is larger than any measurement"),
+        ({"CpusProvisioned": 99999999999999999999}, "CpusProvisioned is larger than any measurement"),
+        ({"CpusProvisioned": '"8"'}, "CpusProvisioned is no number: '8'"),
+        ({"CpusProvisioned": "true"}, "CpusProvisioned is no number: 'True'"),
+        ({"CpusProvisioned": 1.5}, "CpusProvisioned is 1.5"),
+        ({"QDate": 99999999999}, "QDate is no time of a job: 99999999999"),
+    ],
+)
+def test_what_cannot_be(values, reason) -> None:
+    """It is set aside with its reason, and never becomes another number."""
+    assert reasons(ad(**values).encode()) == [reason]
+
+
+def test_a_queue_is_written_without_quotes() -> None:
+    """`+NordugridQueue = grid` is an attribute's name to HTCondor."""
+    assert jobs(HISTORY)["120.0"].queue == "grid"
+    assert (one(NordugridQueue='"long"').queue, one(NordugridQueue="a + b").queue) == ("long", "")
+
+
+def test_groups_without_their_users() -> None:
+    found = jobs(HISTORY)
+
+    assert [found[number].account for number in ("101.0", "102.0", "102.1")] == ["", "group_physics", "group_physics"]
+    assert one(AccountingGroup='"group_a.sub.carol"', AcctGroupUser='"carol"').account == "group_a.sub"
+
+
+def test_an_attribute_that_may_name_a_person_is_left_out() -> None:
+    assert one(x509UserProxyFirstFQAN='"/vo/Role=NULL/Capability=NULL"').fqan == "/vo/Role=NULL/Capability=NULL"
+    assert one(x509UserProxyFirstFQAN='"/vo/CN=Carol"').fqan == ""
+
+
+_TEXTS = st.sampled_from(["", "a", "b", "abc"])
+_NUMBERS = st.one_of(st.none(), st.integers(0, 3))
+_JOBS = st.builds(
+    CondorJob,
+    *(st.just("s"), st.just(1), st.just(0), st.just(5)),
+    start_time=st.integers(0, 3),
+    end_time=st.integers(0, 3),
+    cpu_user_s=_NUMBERS,
+    memory_kib=_NUMBERS,
+    user=_TEXTS,
+    account=_TEXTS,
+)
+
+
+@given(_JOBS, _JOBS, _JOBS)
+def test_what_is_known_has_no_order(one, other, third) -> None:
+    assert joined(one, other) == joined(other, one)
+    assert joined(joined(one, other), third) == joined(one, joined(other, third))
+    assert joined(one, one) == one
