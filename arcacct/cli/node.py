@@ -11,9 +11,9 @@ import click
 from arcacct.cli.speech import data, examples
 from arcacct.cli.working import until_asked
 from arcacct.errors import TargetBusy
-from arcacct.sonar.producing import Host, line
-from arcacct.sonar.producing import sample as probe_sample
 from arcacct.sonar.producing import sysinfo as probe_sysinfo
+from arcacct.sonar.sampling import sample as probe_sample
+from arcacct.sonar.telling import Host, line
 
 _CLUSTER = click.option("--cluster", default="", metavar="NAME", help="Name of the cluster, as in all its telemetry.")
 _NODE = click.option("--node", default="", metavar="NAME", help="Name of this node, if not that of the host.")
@@ -52,7 +52,7 @@ def sysinfo(cluster: str, node: str, interval: float | None, topology: bool) -> 
     "--job-variable",
     metavar="NAME",
     help="Environment variable with the batch job id, if the cgroup lacks it (JOB_ID for Grid "
-    "Engine); only root may see it of others.",
+    "Engine, with the task of an array); only root may see it of others.",
 )
 def sample(cluster: str, node: str, interval: float | None, exclude_system_jobs: bool, job_variable: str | None) -> int:
     """Print what this host does: load, memory, GPUs, disks, and its jobs with their processes."""

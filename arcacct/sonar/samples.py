@@ -38,6 +38,8 @@ class SampledKey(NamedTuple):
 
     job: int
     epoch: int
+    task: int = 0
+    """Its index in an array that has one number as a whole, as Grid Engine's; 0: none."""
 
 
 class JobSnapshot(NamedTuple):
@@ -126,10 +128,8 @@ def _jobs(entries: list[Any], node: str, fields: Strict) -> tuple[dict[SampledKe
         try:
             if type(entry) is not dict:
                 raise MalformedError("not an object")  # noqa: TRY301  as a reader of fields does
-            key, own = (
-                SampledKey(field.uint(entry, "job"), field.uint(entry, "epoch")),
-                field.elements(entry, "processes"),
-            )
+            key = SampledKey(*(field.uint(entry, one) for one in ("job", "epoch", "array_task_id")))
+            own = field.elements(entry, "processes")
         except Exception as error:  # noqa: BLE001  strict readers raise it again
             fields.lose("jobs", place, error, entry)
             continue
