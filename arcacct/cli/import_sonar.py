@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import click
 
 from arcacct.cli.context import settings_of
@@ -10,7 +12,7 @@ from arcacct.cli.working import progress, tell_retried, until_asked
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.sonar.importing import Importer, SonarReport
-from arcacct.sonar.records import has_arex_records
+from arcacct.sonar.records import UNJOINED, has_arex_records
 from arcacct.sonar.site import Site
 from arcacct.wording import count_of
 
@@ -80,6 +82,8 @@ def _tell(report: SonarReport) -> int:
             f"{count_of(report.unrecorded, 'finished Slurm job')} not recorded: they may be ARC jobs already recorded; "
             "--records makes records of all others"
         )
+    for why, count in sorted(Counter(why for why, _record_id in report.unjoined).items()):
+        complain(f"no telemetry added to {count_of(count, 'record')} of {UNJOINED[why]}")
     kinds = (
         ", ".join(count_of(count, f"{kind} envelope") for kind, count in sorted(report.envelopes.items())) or "nothing"
     )
