@@ -165,7 +165,7 @@ def test_installed_hook_runs(prefix, tmp_path) -> None:
 
 
 def test_an_installed_sample_does_without_the_command_line(prefix, tmp_path) -> None:
-    """What each node runs every minute is Python and five small modules; what else is asked for has the command line."""
+    """What each node runs every minute needs five small modules; whatever else is asked for has the command line."""
     copied = shutil.copytree(prefix, tmp_path / "prefix")
     (package,) = copied.glob("lib/python3*/site-packages/arcacct")
     (package / "cli" / "__init__.py").write_text("raise SystemExit(99)\n")

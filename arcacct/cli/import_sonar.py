@@ -31,8 +31,15 @@ from arcacct.wording import count_of
     default=None,
     help="Make records of finished Slurm jobs; the default where A-REX has no jobs.",
 )
+@click.option(
+    "--details",
+    is_flag=True,
+    help="Also keep, for each job and hour, what Sonar says of CPU and GPU in percent, and commands.",
+)
 @click.pass_context
-def sonar(ctx: click.Context, files: tuple[str, ...], *, follow: bool, retry: bool, records: bool | None) -> int:
+def sonar(
+    ctx: click.Context, files: tuple[str, ...], *, follow: bool, retry: bool, records: bool | None, details: bool
+) -> int:
     """
     Take in telemetry of Sonar, or of `arcacct node`.
 
@@ -52,6 +59,7 @@ def sonar(ctx: click.Context, files: tuple[str, ...], *, follow: bool, retry: bo
             settings.queue_benchmarks,
             settings.places.rules.default_benchmark,
             not has_arex_records(con) if records is None else records,
+            details,
         )
         if retry:
             run = Importer(con, settings.places, site, complain, keeps=False)

@@ -155,7 +155,7 @@ class Importer(ImportRun):
     def _new_objects(self, reader: Reader, *, at_once: bool = False) -> None:
         """Take the envelopes that there are; ``at_once``: and store each piece, since the next may be long away."""
         if reader.state is None:
-            reader.state = TelemetryStream()
+            reader.state = TelemetryStream(details=self.site.details)
         for chunk in reader.chunks():
             self.take(reader.path, reader.state, chunk)
             self._progress(reader.path, reader.position.position, reader.size)
@@ -362,7 +362,10 @@ class Importer(ImportRun):
 
     def _retried(self, kept: Kept, content: bytes) -> bool:
         before = self.report.rejected
-        stream, origin = TelemetryStream(), f"{kept.file}: {kept.position}" if kept.file else kept.position
+        stream, origin = (
+            TelemetryStream(details=self.site.details),
+            f"{kept.file}: {kept.position}" if kept.file else kept.position,
+        )
         self.take(origin, stream, content)
         self.take(origin, stream, b"", final=True)
         self.store()

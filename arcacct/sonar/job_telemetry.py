@@ -132,7 +132,7 @@ def hardware_at(con: Connection, cluster_id: int, node: str, at: int) -> Hardwar
     """A node at a moment; before it was first seen it was as it was then. Names may lack their domain."""
     leaf = node.partition(".")[0]
     row = con.execute(
-        "SELECT CPUModel, OSName || ' ' || OSRelease || ' ' || Architecture FROM Nodes JOIN NodeNames"
+        "SELECT CPUModel, trim(OSName || ' ' || OSRelease || ' ' || Architecture) FROM Nodes JOIN NodeNames"
         " ON NodeNames.ID = NodeID WHERE ClusterID = ?1 AND (Name = ?2 OR Name = ?3 OR Name GLOB ?3 || '.*')"
         " ORDER BY Name = ?2 DESC, ValidFrom > ?4, abs(ValidFrom - ?4) LIMIT 1",
         (cluster_id, node, leaf, at),
