@@ -249,7 +249,9 @@ def _forget_one(con: Connection, names: Names, record_id: int, stored_user: str)
             " AND Hour <= ?"
         )
         _forget_accounts(con, names, "JobUsage", _SAMPLED, sampled, (*own, end + _CLOCKS_S))
-        con.execute(f"DELETE FROM JobCommandUsage WHERE {sampled}", (*own, end + _CLOCKS_S))
+        # What waits for late samples has account and commands, too: with the job over there are none to come.
+        for table in ("JobCommandUsage", "JobPoints"):
+            con.execute(f"DELETE FROM {table} WHERE {sampled}", (*own, end + _CLOCKS_S))
 
 
 _CLOCKS_S = 86400

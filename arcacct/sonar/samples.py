@@ -153,7 +153,8 @@ def _jobs(entries: list[Any], node: str, fields: Strict) -> tuple[dict[SampledKe
         try:
             if type(entry) is not dict:
                 raise MalformedError("not an object")  # noqa: TRY301  as a reader of fields does
-            key = SampledKey(*(field.uint(entry, one) for one in ("job", "epoch", "array_task_id")))
+            job, epoch, task = field.uint(entry, "job"), field.uint(entry, "epoch"), field.uint(entry, "array_task_id")
+            key = SampledKey(job, epoch, task)
             own = field.elements(entry, "processes")
         except Exception as error:  # noqa: BLE001  strict readers raise it again
             fields.lose("jobs", place, error, entry)
