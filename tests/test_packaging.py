@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import re
@@ -161,6 +162,22 @@ def test_installed_hook_runs(prefix, tmp_path) -> None:
 
     assert (done.returncode, done.stdout) == (0, "")
     assert "usage: arcacct-record" in done.stderr
+
+
+def test_an_installed_sample_does_without_the_command_line(prefix, tmp_path) -> None:
+    """What each node runs every minute needs five small modules; whatever else is asked for has the command line."""
+    copied = shutil.copytree(prefix, tmp_path / "prefix")
+    (package,) = copied.glob("lib/python3*/site-packages/arcacct")
+    (package / "cli" / "__init__.py").write_text("raise SystemExit(99)\n")
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [copied / "bin" / "arcacct", "node", "sample", *arguments]
+        return subprocess.run(command, cwd=tmp_path, env={"PATH": PATH}, capture_output=True, text=True, check=False)
+
+    done = run("--cluster", "c", "--exclude-system-jobs")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["data"]["attributes"]["cluster"] == "c"
+    assert [run(*others).returncode for others in (["--help"], ["--interval", "60"], ["--unknown"])] == [99] * 3
 
 
 def test_installed_program_finds_its_schema(prefix, tmp_path) -> None:

@@ -16,12 +16,13 @@ from arcacct.cli.speech import complain, examples, say
 from arcacct.db.opening import accounting, read_accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.features import values as values_of
+from arcacct.features.batch_systems import NAMES, job_values_of_environment
 from arcacct.features.check import check as check_all
 from arcacct.features.collect import collect
 from arcacct.features.files import remove as remove_directory
 from arcacct.features.http import Web
 from arcacct.features.keys import JOB_KEYS, MACHINE_KEYS, Key
-from arcacct.features.places import default_file, locations, valid
+from arcacct.features.places import default_file, from_here, locations, valid
 from arcacct.features.reader import missing, read, remaining_s
 from arcacct.jobs.reading import by_job_id
 from arcacct.wording import count_of
@@ -135,7 +136,9 @@ def job_write(
     """
     Write the features of a job into DIRECTORY.
 
-    Options win over the environment of a batch system (Slurm, Torque, LSF, Grid Engine), that wins over our record.
+    Options win over the environment of a batch system (Slurm, Torque, LSF, Grid Engine; of HTCondor also the ads of
+    job and slot that it names), that wins over our record. Where nothing has a value nothing is written, and the exit
+    code is 64.
     """
     values: dict[str, str] = {}
     if record:
@@ -144,8 +147,13 @@ def job_write(
         if aar is None:
             raise InputError(f"{record}: there is no record of this job")
         values = values_of.job_values_of_record(aar, hepscore_is_hs06=hepscore_is_hs06)
-    values |= (values_of.job_values_of_environment(os.environ) if environment else {}) | given
-    place = machine_place or os.environ.get("MACHINEFEATURES")
+    values |= (job_values_of_environment(os.environ) if environment else {}) | given
+    if not values:
+        raise UsageError(
+            f"{directory}: nothing to write: no option gives a value, and the environment is not that of a job of "
+            f"{NAMES}; run it in the job or in its prologue, or give values"
+        )
+    place = from_here(machine_place) if machine_place else os.environ.get("MACHINEFEATURES")
     values |= values_of.share_of_machine(values, read(valid({"machine": place})["machine"]) if place else None)
     ids = None
     if owner is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import click
 
 from arcacct.cli.context import settings_of
@@ -10,7 +12,7 @@ from arcacct.cli.working import progress, tell_retried, until_asked
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.sonar.importing import Importer, SonarReport
-from arcacct.sonar.records import has_arex_records
+from arcacct.sonar.records import UNJOINED, has_arex_records
 from arcacct.sonar.site import Site
 from arcacct.wording import count_of
 
@@ -29,8 +31,15 @@ from arcacct.wording import count_of
     default=None,
     help="Make records of finished Slurm jobs; the default where A-REX has no jobs.",
 )
+@click.option(
+    "--details",
+    is_flag=True,
+    help="Also keep, for each job and hour, what Sonar says of CPU and GPU in percent, and commands.",
+)
 @click.pass_context
-def sonar(ctx: click.Context, files: tuple[str, ...], *, follow: bool, retry: bool, records: bool | None) -> int:
+def sonar(
+    ctx: click.Context, files: tuple[str, ...], *, follow: bool, retry: bool, records: bool | None, details: bool
+) -> int:
     """
     Take in telemetry of Sonar, or of `arcacct node`.
 
@@ -50,6 +59,7 @@ def sonar(ctx: click.Context, files: tuple[str, ...], *, follow: bool, retry: bo
             settings.queue_benchmarks,
             settings.places.rules.default_benchmark,
             not has_arex_records(con) if records is None else records,
+            details,
         )
         if retry:
             run = Importer(con, settings.places, site, complain, keeps=False)
@@ -80,6 +90,8 @@ def _tell(report: SonarReport) -> int:
             f"{count_of(report.unrecorded, 'finished Slurm job')} not recorded: they may be ARC jobs already recorded; "
             "--records makes records of all others"
         )
+    for why, count in sorted(Counter(why for why, _record_id in report.unjoined).items()):
+        complain(f"no telemetry added to {count_of(count, 'record')} of {UNJOINED[why]}")
     kinds = (
         ", ".join(count_of(count, f"{kind} envelope") for kind, count in sorted(report.envelopes.items())) or "nothing"
     )

@@ -11,9 +11,11 @@ import click
 from arcacct.cli.speech import data, examples
 from arcacct.cli.working import until_asked
 from arcacct.errors import TargetBusy
-from arcacct.sonar.producing import Host, line
-from arcacct.sonar.producing import sample as probe_sample
 from arcacct.sonar.producing import sysinfo as probe_sysinfo
+from arcacct.sonar.sampling import sample as probe_sample
+from arcacct.sonar.slurm_producing import JOBS_OF_AN_ENVELOPE, WINDOW_S, slurm_jobs
+from arcacct.sonar.slurm_producing import cluster as probe_cluster
+from arcacct.sonar.telling import Host, line
 
 _CLUSTER = click.option("--cluster", default="", metavar="NAME", help="Name of the cluster, as in all its telemetry.")
 _NODE = click.option("--node", default="", metavar="NAME", help="Name of this node, if not that of the host.")
@@ -27,8 +29,8 @@ def node() -> None:
     """
     Print what this host is and does, as Sonar would.
 
-    One JSON envelope a line, for `arcacct import sonar` or any other reader of Sonar's format. Jobs and clusters of
-    a batch system are not told: Sonar has `sonar jobs` and `sonar cluster` for them.
+    One JSON envelope a line, for `arcacct import sonar` or any other reader of Sonar's format. `sysinfo` and `sample`
+    are of the node where they run, `jobs` and `cluster` of a whole Slurm, asked on one node.
     """
 
 
@@ -52,7 +54,7 @@ def sysinfo(cluster: str, node: str, interval: float | None, topology: bool) -> 
     "--job-variable",
     metavar="NAME",
     help="Environment variable with the batch job id, if the cgroup lacks it (JOB_ID for Grid "
-    "Engine); only root may see it of others.",
+    "Engine, with the task of an array); only root may see it of others.",
 )
 def sample(cluster: str, node: str, interval: float | None, exclude_system_jobs: bool, job_variable: str | None) -> int:
     """Print what this host does: load, memory, GPUs, disks, and its jobs with their processes."""
@@ -61,15 +63,69 @@ def sample(cluster: str, node: str, interval: float | None, exclude_system_jobs:
     return _tell(probe, "sample", host, interval)
 
 
-def _tell(probe: Callable[[], dict[str, object]], kind: str, host: Host, interval_s: float | None) -> int:
-    if interval_s is None:
-        text, succeeded = line(probe, kind, host)
+@node.command(epilog=examples("arcacct node jobs --cluster hpc.example.org --interval 600"))
+@_CLUSTER
+@_INTERVAL
+@click.option(
+    "--window",
+    type=click.IntRange(min=60),
+    default=WINDOW_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="How far back to ask. Longer than the interval, since Slurm's accounting lags; told twice does no harm.",
+)
+@click.option("--sacct", default="sacct", show_default=True, metavar="PROGRAM", help="Name or path of sacct.")
+def jobs(cluster: str, interval: float | None, window: int, sacct: str) -> int:
+    """Print what Slurm knows of its jobs and their steps, as sacct says."""
+    return _repeat(partial(_tell_jobs, Host(cluster), window, sacct), interval)
+
+
+def _tell_jobs(host: Host, window_s: int, program: str) -> bool:
+    found: list[dict[str, object]] = []
+
+    def ask() -> dict[str, object]:
+        found.extend(slurm_jobs(int(time.time()), window_s, program))
+        return part(0)
+
+    def part(start: int) -> dict[str, object]:
+        return {"slurm_jobs": found[start : start + JOBS_OF_AN_ENVELOPE]}
+
+    text, succeeded = line(ask, "job", host, of_node=False)
+    data(text)
+    for start in range(JOBS_OF_AN_ENVELOPE, len(found), JOBS_OF_AN_ENVELOPE):
+        data(line(partial(part, start), "job", host, of_node=False)[0])
+    return succeeded
+
+
+@node.command(epilog=examples("arcacct node cluster --cluster hpc.example.org --interval 600"))
+@_CLUSTER
+@_INTERVAL
+@click.option("--sinfo", default="sinfo", show_default=True, metavar="PROGRAM", help="Name or path of sinfo.")
+def cluster(cluster: str, interval: float | None, sinfo: str) -> int:
+    """Print Slurm's partitions and the states of its nodes, as sinfo says."""
+    host = Host(cluster)
+    return _tell(partial(probe_cluster, sinfo), "cluster", host, interval, of_node=False)
+
+
+def _tell(
+    probe: Callable[[], dict[str, object]], kind: str, host: Host, interval_s: float | None, *, of_node: bool = True
+) -> int:
+    def once() -> bool:
+        text, succeeded = line(probe, kind, host, of_node=of_node)
         data(text)
-        return 0 if succeeded else TargetBusy.exit_code
+        return succeeded
+
+    return _repeat(once, interval_s)
+
+
+def _repeat(once: Callable[[], bool], interval_s: float | None) -> int:
+    """Tell once, or on and on; the exit code."""
+    if interval_s is None:
+        return 0 if once() else TargetBusy.exit_code
     with until_asked() as goes_on:
         due = time.monotonic()
         while goes_on():
-            data(line(probe, kind, host)[0])
+            once()
             # On the beat, whatever a probe takes: gaps would look like lost samples.
             due = max(due + interval_s, time.monotonic())
             time.sleep(max(0.0, due - time.monotonic()))

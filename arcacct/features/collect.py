@@ -13,6 +13,7 @@ from arcacct.db.opening import translating, writing
 from arcacct.db.schema import note, noted
 from arcacct.features.saved import place_of, saved
 from arcacct.jobs.filling import enrich
+from arcacct.jobs.local_ids import contradict
 from arcacct.jobs.precedence import FEATURES
 from arcacct.jobs.reading import unescaped
 from arcacct.jobs.recorder import escaped
@@ -120,11 +121,17 @@ def take_features(con: Connection, job_id: str, values: dict[str, str], extra: d
         return Taken(False, f"{job_id}: there is no record of this job; run `arcacct sweep` first")
     record_id, local_job_id = row[0], unescaped(row[1] or "")
     theirs = values.get("job_id")
-    if theirs and local_job_id and theirs.partition(".")[0] != local_job_id.partition(".")[0]:
+    if theirs and local_job_id and all(contradict(theirs, one) for one in _names(con, record_id, local_job_id)):
         return Taken(False, f"{job_id}: the features are of job {theirs}, the record is of {local_job_id}; left out")
     told = {"benchmark": benchmark_of(values)}
     told |= {key: value[:_LONGEST_EXTRA] for key, value in sorted(extra.items())[:_MOST_EXTRA]}
     return Taken(enrich(con, record_id, FEATURES, told).changed, None)
+
+
+def _names(con: Connection, record_id: int, local_job_id: str) -> list[str]:
+    """What the batch system calls a job: an element of one of Slurm's arrays has two names."""
+    shown = con.execute("SELECT InfoValue FROM JobExtraInfo WHERE RecordID = ? AND InfoKey = 'arrayid'", (record_id,))
+    return [local_job_id, *(unescaped(one) for (one,) in shown)]
 
 
 def benchmark_of(values: dict[str, str]) -> str | None:

@@ -34,7 +34,12 @@ def locations(
     """
     found = _of_metadata(metadata_url, metadata_file, fetch) if metadata_url and fetch else {}
     found |= {kind: environ[name] for kind, name in VARIABLES.items() if environ.get(name)}
-    return found | {kind: value for kind, value in (("machine", machine), ("job", job)) if value}
+    return found | {kind: from_here(value) for kind, value in (("machine", machine), ("job", job)) if value}
+
+
+def from_here(place: str) -> str:
+    """A place of the command line: a path from the current directory as one from the root, anything else as it is."""
+    return place if place.startswith("/") or ":" in place.partition("/")[0] else os.path.join(os.getcwd(), place)
 
 
 def valid(given: Mapping[str, str]) -> dict[str, str]:

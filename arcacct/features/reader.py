@@ -115,11 +115,15 @@ def names_in(place: Directory) -> tuple[list[str], list[str]]:
 
 
 def value_of(content: bytes) -> str:
-    """A value without the newline at its end; raises ValueError when it is not text, or too long to be a value."""
+    """
+    A value without blanks and newlines around it, as jobs read it: PanDA's pilot and DIRAC strip them.
+
+    Raises ValueError when it is not text, or too long to be a value.
+    """
     if len(content) > LARGEST_VALUE:
         raise ValueError("too long")
     try:
-        return content.decode("ascii").rstrip("\r\n")
+        return content.decode("ascii").strip()
     except UnicodeDecodeError:
         raise ValueError("not ASCII") from None
 

@@ -53,8 +53,8 @@ def saved(path: str) -> Features | None:
                 if not equals:
                     name, _, value = line.rpartition(":")
                 name = name.rpartition("/")[2].strip()
-                if NAME.fullmatch(name) and value:
-                    found.append((name, value))
+                if NAME.fullmatch(name) and value.strip():
+                    found.append((name, value.strip()))
             return doubted(path, found, [])
     except (FileNotFoundError, NotADirectoryError):
         return None

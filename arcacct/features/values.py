@@ -19,26 +19,6 @@ from arcacct.features.keys import problem
 from arcacct.features.reader import Features, read
 from arcacct.jobs.aar import AAR
 
-_MIB = 1024 * 1024
-
-_BATCH_SYSTEMS: tuple[dict[str, tuple[str, ...]], ...] = (
-    # Slurm
-    {
-        "job_id": ("SLURM_JOB_ID", "SLURM_JOBID"),
-        "cores": ("SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE"),
-        "start": ("SLURM_JOB_START_TIME",),
-        "end": ("SLURM_JOB_END_TIME",),
-        "memory_mib": ("SLURM_MEM_PER_NODE",),
-    },
-    # Torque
-    {"job_id": ("PBS_JOBID",), "cores": ("PBS_NP", "PBS_NUM_PPN", "NCPUS"), "wall_s": ("PBS_WALLTIME",)},
-    # LSF
-    {"job_id": ("LSB_JOBID",), "cores": ("LSB_DJOB_NUMPROC",)},
-    # Grid Engine
-    {"job_id": ("JOB_ID",), "cores": ("NSLOTS",)},
-)
-"""Where each tells a job about itself: for each value the variables to try, in order."""
-
 
 def machine_values(
     total_cpu: int | None = None,
@@ -69,28 +49,6 @@ def machine_values(
 
 def _is_hs06(benchmark: Benchmark, hepscore_is_hs06: bool) -> bool:
     return benchmark.type == "HEPSPEC" or (benchmark.type == "HEPscore23" and hepscore_is_hs06)
-
-
-def job_values_of_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a batch system tells a job in its environment; empty when there is none that we know."""
-    for system in _BATCH_SYSTEMS:
-        told = {what: next(filter(None, map(environ.get, names)), "") for what, names in system.items()}
-        if not told["job_id"]:
-            continue
-        numbers = {what: text for what, text in told.items() if text.isascii() and text.isdigit() and len(text) < 16}
-        start, end, memory = map(numbers.get, ("start", "end", "memory_mib"))
-        limit_s = int(end) - int(start) if start and end else 0
-        # Slurm's form for several nodes: 4(x2),1. The first is this node's only if there is one kind.
-        cores = told["cores"].partition("(")[0] if "," not in told["cores"] else ""
-        found = {
-            "job_id": told["job_id"],
-            "allocated_cpu": cores if cores.isdigit() and int(cores) else None,
-            "jobstart_secs": start,
-            "wall_limit_secs": numbers.get("wall_s") or (str(limit_s) if limit_s > 0 else None),
-            "max_rss_bytes": str(int(memory) * _MIB) if memory and int(memory) else None,
-        }
-        return {key: value for key, value in found.items() if value}
-    return {}
 
 
 def job_values_of_record(aar: AAR, *, hepscore_is_hs06: bool = False) -> dict[str, str]:
@@ -141,7 +99,7 @@ def write_job(
 
 def _there(directory: str, values: Mapping[str, str], suffix: str) -> dict[str, str]:
     """What stands in a directory into which these values may be written."""
-    there = read(directory).values if os.path.isdir(directory) else {}
+    there = read(os.path.abspath(directory)).values if os.path.isdir(directory) else {}
     if f"shutdowntime{suffix}" in values and f"grace_secs{suffix}" not in {*there, *values}:
         raise UsageError(f"shutdowntime{suffix} needs grace_secs{suffix}: how long before it jobs are told at least")
     return there
@@ -154,7 +112,7 @@ def set_shutdown(directory: str, at: int, *, job: bool = False, now: int | None 
     Raises UsageError if that is sooner than its grace_secs promise, InputError if there is no such promise.
     """
     suffix = "_job" if job else ""
-    features = read(directory)
+    features = read(os.path.abspath(directory))
     grace = features.number(f"grace_secs{suffix}")
     if grace is None:
         raise InputError(f"{directory}/grace_secs{suffix} is not there: write it before jobs start, then announce")

@@ -264,16 +264,20 @@ def _forget_one(con: Connection, names: Names, record_id: int, stored_user: str)
         con.execute("UPDATE AAR SET UserID = ? WHERE RecordID = ?", (name_id(con, "Users", names.of(user)), record_id))
     for table, where in (("GridEngineRecords", _GRIDENGINE), ("SlurmRuns", _SLURM), ("HTCondorJobs", _HTCONDOR)):
         _forget_accounts(con, names, table, where, "RecordID = ?", (record_id,))
-    own = con.execute("SELECT ClusterID, JobID FROM JobTelemetry WHERE RecordID = ?", (record_id,)).fetchone()
+    own = con.execute("SELECT ClusterID, JobID, Task FROM JobTelemetry WHERE RecordID = ?", (record_id,)).fetchone()
     if own is not None:
         (end,) = con.execute("SELECT EndTime FROM AAR WHERE RecordID = ?", (record_id,)).fetchone()
         _forget_accounts(
-            con, names, "SlurmJobs", _SONAR, "ClusterID = ? AND JobID = ? AND EndTime <= ?", (*own, end + _CLOCKS_S)
+            con, names, "SlurmJobs", _SONAR, "ClusterID = ? AND JobID = ? AND EndTime <= ?", (*own[:2], end + _CLOCKS_S)
         )
         sampled = (
-            "SampledJobID IN (SELECT ID FROM SampledJobs WHERE ClusterID = ? AND JobID = ? AND Epoch = 0) AND Hour <= ?"
+            "SampledJobID IN (SELECT ID FROM SampledJobs WHERE ClusterID = ? AND JobID = ? AND Task = ? AND Epoch = 0)"
+            " AND Hour <= ?"
         )
         _forget_accounts(con, names, "JobUsage", _SAMPLED, sampled, (*own, end + _CLOCKS_S))
+        # What waits for late samples has account and commands, too: with the job over there are none to come.
+        for table in ("JobCommandUsage", "JobPoints"):
+            con.execute(f"DELETE FROM {table} WHERE {sampled}", (*own, end + _CLOCKS_S))
 
 
 _CLOCKS_S = 86400
@@ -411,6 +415,7 @@ def _forget_others(con: Connection, names: Names, scope: Scope) -> None:
             ("JobUsage", _SAMPLED, "Hour < ?", before),
         ):
             _forget_accounts(con, names, table, columns, where, (limit,))
+        con.execute("DELETE FROM JobCommandUsage WHERE Hour < ?", (before,))
         con.execute("DELETE FROM RejectedRecords WHERE Rejected < ?", (before,))
         return
     for form in _spellings(scope.user_dn):

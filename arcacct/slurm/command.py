@@ -6,13 +6,12 @@ The fields are divided by what nobody can know beforehand, so that no name of a 
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from arcacct.files.programs import printed
+from arcacct.jobs.sacct import environment
 from arcacct.slurm.rows import COLUMNS
 
 DAY_S = 86_400
@@ -48,18 +47,6 @@ class SacctCommand(NamedTuple):
         arguments += [f"--starttime={_text(window.start)}", f"--endtime={_text(window.end)}"]
         arguments.append(f"--format={','.join(COLUMNS)}")
         return printed(arguments, environment(), self.timeout_s)
-
-
-def environment() -> dict[str, str]:
-    """Ours, without what changes what sacct prints: seconds since 1970, one language, no other clusters."""
-    changes = ("SACCT_", "SLURM_CLUSTERS", "LC_")
-    ours = {name: value for name, value in os.environ.items() if not name.startswith(changes)}
-    return ours | {"TZ": "UTC", "LC_ALL": "C", "LANG": "C", "SLURM_TIME_FORMAT": "%s"}
-
-
-def new_delimiter() -> str:
-    """What nobody can have put into a name: no letters, so that the header still tells it."""
-    return f"\x1f{secrets.randbelow(10**18):018d}\x1f"
 
 
 def windows(start: int, end: int) -> Iterator[Window]:

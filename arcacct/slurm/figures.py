@@ -9,7 +9,8 @@ from arcacct.files.reading import Reader
 from arcacct.jobs.batch import BatchSite
 from arcacct.jobs.faults import Fault
 from arcacct.jobs.local import Figures, figures
-from arcacct.slurm.command import SacctCommand, new_delimiter, windows
+from arcacct.jobs.sacct import new_delimiter
+from arcacct.slurm.command import SacctCommand, windows
 from arcacct.slurm.local_jobs import local_job
 from arcacct.slurm.output import OutputForm, read
 from arcacct.slurm.record import SlurmRun

@@ -22,8 +22,9 @@ from arcacct.jobs.batch import BatchImport, BatchPolicy, BatchReport, BatchTaken
 from arcacct.jobs.faults import Fault
 from arcacct.jobs.imports import Say
 from arcacct.jobs.rejected import Kept, Reject, drop
+from arcacct.jobs.sacct import new_delimiter
 from arcacct.slurm import stored_runs
-from arcacct.slurm.command import OVERLAP_S, SacctCommand, new_delimiter, windows
+from arcacct.slurm.command import OVERLAP_S, SacctCommand, windows
 from arcacct.slurm.output import OutputForm, ToldJob, read
 from arcacct.slurm.record import NoUsage, SlurmRun
 from arcacct.slurm.slices import make_again, take

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from arcacct.errors import InputError
+from arcacct.jobs.sacct import LARGEST, LATEST_S, Instants, clean, state
 from arcacct.slurm.record import UNFINISHED, SacctPart, SacctUse, SlurmRun
-from arcacct.slurm.text import LARGEST, LATEST_S, Instants, clean, state
 
 LARGEST_OBJECT = 64 * 1024 * 1024
 """Of one job, or of what stands around the jobs; in characters."""

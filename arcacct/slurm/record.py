@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from arcacct.slurm.text import LARGEST, Instants
+from arcacct.jobs.sacct import LARGEST, Instants
 
 UNFINISHED = frozenset(
     (

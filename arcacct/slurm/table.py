@@ -7,10 +7,10 @@ from datetime import tzinfo
 from typing import TypeVar
 
 from arcacct.errors import InputError
+from arcacct.jobs.sacct import Instants, amount, clean, duration_us, exit_code, instants, job_number, size_kib, state
 from arcacct.jobs.tres import parse
 from arcacct.slurm.record import SacctPart, SacctUse, SlurmRun
 from arcacct.slurm.rows import TableHeader
-from arcacct.slurm.text import Instants, amount, clean, duration_us, exit_code, instants, job_number, size_kib, state
 
 T = TypeVar("T")
 

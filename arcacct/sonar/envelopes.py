@@ -131,7 +131,15 @@ class Dropped(NamedTuple):
 
 
 class TelemetryStream(Objects):
-    """A stream of envelopes, fed with bytes as they come; ``number`` and ``text`` are those of the last one."""
+    """
+    A stream of envelopes, fed with bytes as they come; ``number`` and ``text`` are those of the last one.
+
+    ``details``: with what a site may want to keep of processes.
+    """
+
+    def __init__(self, *, details: bool = False) -> None:
+        super().__init__()
+        self._fields = Strict(details=details)
 
     def feed(self, chunk: bytes, *, final: bool = False) -> Iterator[Envelope | RejectedObject | Dropped]:
         """Every envelope that is complete with these bytes, and in its place whatever cannot be used."""
@@ -140,13 +148,13 @@ class TelemetryStream(Objects):
                 yield found
                 continue
             try:
-                yield envelope(found)
+                yield envelope(found, self._fields)
             except Exception:  # noqa: BLE001  whatever it is, it is looked at once more, part by part
                 yield from self._in_parts(found)
 
     def _in_parts(self, value: dict[str, Any]) -> Iterator[Envelope | RejectedObject | Dropped]:
         """An envelope of which something is unusable: all that is not."""
-        fields = Tolerant()
+        fields = Tolerant(details=self._fields.details)
         try:
             yield envelope(value, fields)
         except Exception as error:  # noqa: BLE001  also one of our own costs this envelope alone
@@ -219,7 +227,8 @@ def _sysinfo(value: dict[str, Any], fields: Strict) -> Sysinfo:
         cores_per_socket=fields.optional(_nonzero, value, "cores_per_socket") or 0,
         threads_per_core=fields.optional(_nonzero, value, "threads_per_core") or 0,
         cpu_model=fields.text(value, "cpu_model"),
-        architecture=fields.optional(field.name, value, "architecture") or "",
+        # Not told by every Sonar.
+        architecture=fields.text(value, "architecture"),
         memory_kib=fields.optional(_nonzero, value, "memory") or 0,
         distances=fields.optional(_distances, value, "distances") or "",
         topo_svg=fields.long_text(value, "topo_svg"),

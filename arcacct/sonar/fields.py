@@ -212,7 +212,14 @@ class Lost(NamedTuple):
 
 
 class Strict:
-    """The readers as they are: the first unusable value refuses its envelope."""
+    """
+    The readers as they are: the first unusable value refuses its envelope.
+
+    ``details``: whether what is kept of processes only where a site wants it is read, too.
+    """
+
+    def __init__(self, *, details: bool = False) -> None:
+        self.details = details
 
     text = staticmethod(text)
     long_text = staticmethod(long_text)
@@ -255,7 +262,8 @@ _ABSENT: dict[str, type] = {
 class Tolerant(Strict):
     """The same, but an unusable value is absent, and counted."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, details: bool = False) -> None:
+        super().__init__(details=details)
         self.dropped: Counter[str] = Counter()
         self.lost: list[Lost] = []
         for name, absent in _ABSENT.items():

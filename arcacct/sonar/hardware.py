@@ -50,8 +50,8 @@ class Names:
     def job(self, cluster: str, node: str, key: SampledKey) -> tuple[int, int]:
         """The numbers of a sampled job and of the node it was sampled on."""
         node_id = self.node(cluster, node)
-        columns = ("ClusterID", "JobID", "Epoch", "NodeID")
-        values = (self.cluster(cluster), key.job, key.epoch, node_id if key.epoch else 0)
+        columns = ("ClusterID", "JobID", "Epoch", "NodeID", "Task")
+        values = (self.cluster(cluster), key.job, key.epoch, node_id if key.epoch else 0, key.task)
         return self._id("SampledJobs", columns, values), node_id
 
     def _id(self, table: str, columns: Sequence[str], values: tuple[object, ...]) -> int:

@@ -22,12 +22,13 @@ from arcacct.files.following import Follower
 from arcacct.files.reading import STDIN, Reader
 from arcacct.jobs.faults import Fault
 from arcacct.jobs.imports import SLICE_S, ImportRun, Progress, Say
+from arcacct.jobs.local_ids import LocalID
 from arcacct.jobs.rejected import Kept, Reject, drop, fault, is_of_record
 from arcacct.sonar.dropped import add_dropped
 from arcacct.sonar.envelopes import Cluster, Dropped, Envelope, Errors, ProducerError, Sysinfo, TelemetryStream
 from arcacct.sonar.hardware import Names, observe_cluster, observe_sysinfo, remember_complaint
 from arcacct.sonar.points import add_job_points, add_node_points, forget_points, fuller
-from arcacct.sonar.records import Settled, settle, settle_logged
+from arcacct.sonar.records import Settled, sampled_tasks, settle, settle_logged
 from arcacct.sonar.samples import JobSnapshot, Reading, Sample, SampledKey
 from arcacct.sonar.site import Site
 from arcacct.sonar.slurm_rows import merge_report
@@ -65,6 +66,8 @@ class SonarReport:
     """Records of other sources that changed."""
     unrecorded: int = 0
     """Finished Slurm jobs that have no record, on a host that records jobs of A-REX."""
+    unjoined: set[tuple[str, int]] = field(default_factory=set)
+    """As of `Settled`: what has telemetry, and cannot be told to be the same job."""
 
 
 class _Source(NamedTuple):
@@ -119,7 +122,7 @@ class Importer(ImportRun):
         self._single: list[_Piece] = []
         self._readings: dict[tuple[str, str], dict[int, Reading]] = {}
         self._snapshots: dict[tuple[str, str, SampledKey], dict[int, JobSnapshot]] = {}
-        self._touched: set[tuple[str, int]] = set()
+        self._touched: set[tuple[str, LocalID]] = set()
         self._sources: dict[tuple[str, str, int], _Source] = {}
         self._texts = 0
         self._weight = 0
@@ -152,7 +155,7 @@ class Importer(ImportRun):
     def _new_objects(self, reader: Reader, *, at_once: bool = False) -> None:
         """Take the envelopes that there are; ``at_once``: and store each piece, since the next may be long away."""
         if reader.state is None:
-            reader.state = TelemetryStream()
+            reader.state = TelemetryStream(details=self.site.details)
         for chunk in reader.chunks():
             self.take(reader.path, reader.state, chunk)
             self._progress(reader.path, reader.position.position, reader.size)
@@ -211,7 +214,9 @@ class Importer(ImportRun):
         else:
             for report in what.reports:
                 self._wait(partial(merge_report, names=names, cluster=what.cluster, report=report), source)
-                self._touched.add((what.cluster, report.job_id))
+                # One without values is what a rejected job is kept as: all that is sampled of the number is meant.
+                tasks = [] if report.values else sampled_tasks(self._con, what.cluster, report.job_id)
+                self._touched |= {(what.cluster, LocalID(report.job_id, task)) for task in (0, *tasks)}
 
     def _wait(self, run: Callable[[Connection], None], source: _Source, samples: int = 1) -> None:
         """Something is to be stored that is as much work as so many samples."""
@@ -231,7 +236,7 @@ class Importer(ImportRun):
             own = self._snapshots.setdefault((sample.cluster, sample.node, key), {})
             own[sample.time] = fuller(own.get(sample.time), shot)
             if key.epoch == 0:
-                self._touched.add((sample.cluster, key.job))
+                self._touched.add((sample.cluster, LocalID(key.job, key.task)))
             self._weight += len(shot.processes)
         complaints = (ProducerError(at, sample.cluster, sample.node, detail) for at, detail in sample.errors)
         self._wait_complaints(complaints, source)
@@ -272,6 +277,7 @@ class Importer(ImportRun):
             with writing(self._con, self._here) as con:
                 done = settle_logged(con, self.site, self._unsettled)
             self.report.enriched += done.enriched
+            self.report.unjoined.update(done.unjoined)
             if not done.more:
                 break
         with writing(self._con, self._here) as con:
@@ -297,14 +303,15 @@ class Importer(ImportRun):
         sources = [self._sources[cluster, node, at] for at in own]
         return _Piece(lambda con: add(con, hour, own), sources, parts if len(own) > 1 else None)
 
-    def _settling(self, cluster: str, job_id: int) -> _Piece:
+    def _settling(self, cluster: str, job: LocalID) -> _Piece:
         def run(con: Connection) -> Settled:
-            return settle(con, self.site, self._names.cluster(cluster), cluster, job_id)
+            return settle(con, self.site, self._names.cluster(cluster), cluster, job)
 
         # Its reports are stored: one that says nothing has the job's records made again.
-        said = {"time": "1970-01-01T00:00:00+00:00", "cluster": cluster, "slurm_jobs": [{"job_id": job_id}]}
+        said = {"time": "1970-01-01T00:00:00+00:00", "cluster": cluster, "slurm_jobs": [{"job_id": job.number}]}
         text = json.dumps({"data": {"type": "job", "attributes": said}})
-        return _Piece(run, (_Source("", f"cluster {cluster!r}, job {job_id}", text),))
+        name = f"{job.number}.{job.task}" if job.task else job.number
+        return _Piece(run, (_Source("", f"cluster {cluster!r}, job {name}", text),))
 
     def _store(self, work: Iterable[_Piece]) -> None:
         """Do some work, in transactions that no hook has to wait for; what fails is done again in halves."""
@@ -349,12 +356,16 @@ class Importer(ImportRun):
                 self.report.recorded += result.recorded
                 self.report.enriched += result.enriched
                 self.report.unrecorded += result.unrecorded
+                self.report.unjoined.update(result.unjoined)
             elif result is False:
                 self.report.late += 1
 
     def _retried(self, kept: Kept, content: bytes) -> bool:
         before = self.report.rejected
-        stream, origin = TelemetryStream(), f"{kept.file}: {kept.position}" if kept.file else kept.position
+        stream, origin = (
+            TelemetryStream(details=self.site.details),
+            f"{kept.file}: {kept.position}" if kept.file else kept.position,
+        )
         self.take(origin, stream, content)
         self.take(origin, stream, b"", final=True)
         self.store()

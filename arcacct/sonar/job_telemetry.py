@@ -11,6 +11,7 @@ from typing import NamedTuple
 from arcacct.db.engine import Connection
 from arcacct.jobs.filling import enrich
 from arcacct.jobs.hostlists import expand
+from arcacct.jobs.local_ids import LocalID
 from arcacct.jobs.precedence import SAMPLES
 from arcacct.jobs.reading import unescaped
 from arcacct.jobs.tres import gpu_count
@@ -47,6 +48,7 @@ class Telemetry(NamedTuple):
     gpu_energy_j: float | None
     energy_j: int | None
     cpu_source: str | None
+    task: int = 0
 
 
 def tell(con: Connection, site: Site, record_id: int, told: tuple[Telemetry, list[Hardware]]) -> bool:
@@ -67,24 +69,24 @@ def tell(con: Connection, site: Site, record_id: int, told: tuple[Telemetry, lis
 
 
 def telemetry_of(
-    con: Connection, cluster_id: int, job_id: int, main: SlurmJob | None, record_id: int | None, sampled: bool
+    con: Connection, cluster_id: int, job: LocalID, main: SlurmJob | None, record_id: int | None, sampled: bool
 ) -> tuple[Telemetry, list[Hardware]]:
     """
     What is known of a job, and its nodes as they were when it started.
 
     ``main`` is the run that Slurm knows of, ``sampled`` says whether the samples of the number are this job's.
     """
-    own = (cluster_id, job_id) if sampled else (0, 0)
+    own = (cluster_id, *job[:2]) if sampled else (0, 0, 0)
     use = con.execute(
         "SELECT coalesce(sum(Samples), 0), sum(CPUS), max(PeakMemory), sum(ReadKiB), sum(WrittenKiB), min(FirstTime)"
         " FROM JobUsage JOIN SampledJobs ON SampledJobs.ID = SampledJobID"
-        " WHERE ClusterID = ? AND JobID = ? AND Epoch = 0",
+        " WHERE ClusterID = ? AND JobID = ? AND Task = ? AND Epoch = 0",
         own,
     ).fetchone()
     cards = con.execute(
         "SELECT UUID, sum(OccupiedS), sum(BusyS), max(PeakMemory), sum(EnergyJ) FROM JobCardUsage"
-        " JOIN SampledJobs ON SampledJobs.ID = SampledJobID WHERE ClusterID = ? AND JobID = ? AND Epoch = 0"
-        " GROUP BY UUID ORDER BY UUID",
+        " JOIN SampledJobs ON SampledJobs.ID = SampledJobID"
+        " WHERE ClusterID = ? AND JobID = ? AND Task = ? AND Epoch = 0 GROUP BY UUID ORDER BY UUID",
         own,
     ).fetchall()
     newest = "SELECT Model FROM NodeCards WHERE UUID = ? ORDER BY NodesID DESC LIMIT 1"
@@ -94,7 +96,7 @@ def telemetry_of(
     gpus = gpu_count(tres) if main is not None else None
     start = (main.number("start_time") if main is not None else None) or use[5] or 0
     # Each node as it was when the job started.
-    names = _node_names(con, cluster_id, job_id if sampled else 0, main, record_id)
+    names = _node_names(con, own, main, record_id)
     hardware = [found for name in names if (found := hardware_at(con, cluster_id, name, start)) is not None]
     models = dict.fromkeys(one.cpu_model for one in hardware if one.cpu_model)
     # A count beyond all measure makes a product that no column holds.
@@ -104,21 +106,19 @@ def telemetry_of(
     peak_kib = max((card[3] for card in cards), default=None)
     energies = [card[4] for card in cards if card[4] is not None]
     of_cards = (gpus, allocated_s, card_model, *seconds, peak_kib, sum(energies) if energies else None)
-    of_job = (cluster_id, job_id, ";".join(models) or None, *use[:5])
-    return Telemetry._make((*of_job, *of_cards, tres.get("energy"), None)), hardware
+    of_job = (cluster_id, job.number, ";".join(models) or None, *use[:5])
+    return Telemetry._make((*of_job, *of_cards, tres.get("energy"), None, job.task)), hardware
 
 
-def _node_names(
-    con: Connection, cluster_id: int, job_id: int, main: SlurmJob | None, record_id: int | None
-) -> list[str]:
-    """The nodes of a job: as Slurm lists them, else the samples, else the record."""
+def _node_names(con: Connection, own: tuple[int, ...], main: SlurmJob | None, record_id: int | None) -> list[str]:
+    """The nodes of a job: as Slurm lists them, else the samples (``own``: cluster, number, task), else the record."""
     if main is not None and main.text("nodes"):
         return expand([main.text("nodes") or ""])
     rows = con.execute(
         "SELECT DISTINCT Name FROM JobUsage JOIN SampledJobs ON SampledJobs.ID = SampledJobID"
         " JOIN NodeNames ON NodeNames.ID = JobUsage.NodeID"
-        " WHERE SampledJobs.ClusterID = ? AND JobID = ? AND Epoch = 0 ORDER BY Name",
-        (cluster_id, job_id),
+        " WHERE SampledJobs.ClusterID = ? AND JobID = ? AND Task = ? AND Epoch = 0 ORDER BY Name",
+        own,
     ).fetchall()
     if rows or record_id is None:
         return [row[0] for row in rows]
@@ -132,7 +132,7 @@ def hardware_at(con: Connection, cluster_id: int, node: str, at: int) -> Hardwar
     """A node at a moment; before it was first seen it was as it was then. Names may lack their domain."""
     leaf = node.partition(".")[0]
     row = con.execute(
-        "SELECT CPUModel, OSName || ' ' || OSRelease || ' ' || Architecture FROM Nodes JOIN NodeNames"
+        "SELECT CPUModel, trim(OSName || ' ' || OSRelease || ' ' || Architecture) FROM Nodes JOIN NodeNames"
         " ON NodeNames.ID = NodeID WHERE ClusterID = ?1 AND (Name = ?2 OR Name = ?3 OR Name GLOB ?3 || '.*')"
         " ORDER BY Name = ?2 DESC, ValidFrom > ?4, abs(ValidFrom - ?4) LIMIT 1",
         (cluster_id, node, leaf, at),
@@ -144,4 +144,4 @@ def store_telemetry(con: Connection, record_id: int, telemetry: Telemetry) -> No
     """Keep what is known of the job of a record."""
     old = con.execute("SELECT * FROM JobTelemetry WHERE RecordID = ?", (record_id,)).fetchone()
     if old is None or tuple(old[1:]) != tuple(telemetry):
-        con.execute(f"INSERT OR REPLACE INTO JobTelemetry VALUES ({', '.join('?' * 18)})", (record_id, *telemetry))
+        con.execute(f"INSERT OR REPLACE INTO JobTelemetry VALUES ({', '.join('?' * 19)})", (record_id, *telemetry))

@@ -6,6 +6,7 @@ from arcacct.db.engine import Connection
 from arcacct.jobs import local
 from arcacct.jobs.filling import enrich
 from arcacct.jobs.job import Job
+from arcacct.jobs.local_ids import LocalID
 from arcacct.jobs.precedence import SAMPLES, SLURM
 from arcacct.jobs.writing import JobWriter
 from arcacct.sonar.job_telemetry import Hardware, store_telemetry, telemetry_of
@@ -26,7 +27,7 @@ def record_run(
     sampled: bool,
 ) -> bool:
     """One finished run of a Slurm job as a record; True when a row of it changed."""
-    told, hardware = telemetry_of(con, cluster_id, main.job_id, main, None, sampled)
+    told, hardware = telemetry_of(con, cluster_id, LocalID(main.job_id), main, None, sampled)
     usage = slurm_usage(main, steps(con, cluster_id, main), told.cpu_s or 0)
     if usage is None:
         return False

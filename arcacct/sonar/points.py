@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from arcacct.db.engine import Connection
 from arcacct.sonar.hardware import Names
-from arcacct.sonar.samples import CardShare, JobSnapshot, Reading, SampledKey
+from arcacct.sonar.samples import CardShare, CommandShare, JobSnapshot, Reading, SampledKey
 from arcacct.sonar.use import job_use, node_use
 
 KEPT_S = 14 * 86400
@@ -116,22 +116,30 @@ def add_job_points(
         con.execute(
             "INSERT OR REPLACE INTO JobUsage (SampledJobID, NodeID, Hour, UserName, Samples, FirstTime, LastTime,"
             " Starts, CPUS, ReadKiB, WrittenKiB, PeakMemory, PeakVirtMem, PeakProcesses, PeakThreads, CancelledKiB,"
-            f" InContainer) VALUES ({', '.join('?' * 17)})",
-            (*own, hour, shots[-1][1].user, *use[:4], *use.use, *use[5:11]),
+            f" InContainer, CPUAvgPercent, CPUUtilPercent, PeakCPUUtilPercent) VALUES ({', '.join('?' * 20)})",
+            (*own, hour, shots[-1][1].user, *use[:4], *use.use, *use[5:11], *use[12:15]),
         )
         con.execute("DELETE FROM JobCardUsage WHERE SampledJobID = ? AND NodeID = ? AND Hour = ?", (*own, hour))
         con.executemany(
             "INSERT INTO JobCardUsage (SampledJobID, NodeID, Hour, UUID, Samples, OccupiedS, BusyS, EnergyJ,"
-            " PeakMemory) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " PeakMemory, CardIndex, MemoryUtilPercent) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [(*own, hour, uuid, *card) for uuid, card in sorted(use.cards.items())],
+        )
+        con.execute("DELETE FROM JobCommandUsage WHERE SampledJobID = ? AND NodeID = ? AND Hour = ?", (*own, hour))
+        con.executemany(
+            "INSERT INTO JobCommandUsage (SampledJobID, NodeID, Hour, Command, Samples, PeakProcesses, PeakMemory,"
+            " CPUAvgPercent, CPUUtilPercent) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [(*own, hour, command, *one) for command, one in sorted(use.commands.items())],
         )
 
     return _Series(con, "JobPoints", "JobUsage", ("SampledJobID", "NodeID"), own, measure).add(hour, points, now)
 
 
 def _snapshot(value: list[Json]) -> JobSnapshot:
-    shot = JobSnapshot._make(value)
-    return shot._replace(cards={uuid: CardShare._make(share) for uuid, share in shot.cards.items()})
+    # What an older program kept is shorter.
+    shot = JobSnapshot(*value)
+    commands = {command: CommandShare(*share) for command, share in shot.commands.items()}
+    return shot._replace(cards={uuid: CardShare(*share) for uuid, share in shot.cards.items()}, commands=commands)
 
 
 def forget_points(con: Connection, now: int) -> None:

@@ -1,55 +1,87 @@
 """
 The processes of this host as /proc tells them: four small files each, read once.
 
-psutil's Process would open them several times over; the kernel's own numbers are what Sonar reports, too.
+psutil's Process would open them several times over; the kernel's own numbers are what Sonar reports, too. A sample a
+minute on every node has to be cheap, so what this imports is counted (`arcacct.sonar.lean`).
 """
-
-from __future__ import annotations
 
 import os
 import pwd
-import re
-from collections.abc import Iterator
-from functools import lru_cache
-from typing import NamedTuple
 
-_TICKS = os.sysconf("SC_CLK_TCK")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
-_JOB = re.compile(rb"/job_(\d+)(?:/|$)", re.MULTILINE)
+_LONGEST_NUMBER = 18
+_LARGEST_ENVIRONMENT = 256 * 1024
+_TASK_VARIABLES = {"JOB_ID": "SGE_TASK_ID", "LSB_JOBID": "LSB_JOBINDEX"}
+"""Where batch systems tell the task of an array, by where they tell the number of the array."""
 
 
-class Process(NamedTuple):
-    """One process at a moment."""
+class Process:
+    """
+    One process at a moment.
 
-    pid: int
-    ppid: int
-    group: int
-    user: str
-    uid: int
-    command: str
-    batch_job: int | None
-    """The batch system's number of its job."""
-    cpu_s: float
-    """With children that it has waited for."""
-    own_cpu_s: float
-    start_s: float
-    """After the boot."""
-    threads: int
-    resident_kib: int
-    """Private pages."""
-    data_kib: int
-    """Data and stack."""
-    read_bytes: int
-    written_bytes: int
-    cancelled_bytes: int
+    ``batch_job`` and ``batch_task`` are the batch system's number of its job, ``None`` if it has none, and its index in
+    an array, 0 if there is none. ``cpu_s`` is with children that it has waited for, ``start_s`` after the boot,
+    ``resident_kib`` of private pages, ``data_kib`` of data and stack.
+    """
+
+    __slots__ = (
+        "batch_job",
+        "batch_task",
+        "cancelled_bytes",
+        "command",
+        "cpu_s",
+        "data_kib",
+        "group",
+        "own_cpu_s",
+        "pid",
+        "ppid",
+        "read_bytes",
+        "resident_kib",
+        "start_s",
+        "threads",
+        "uid",
+        "user",
+        "written_bytes",
+    )
+
+    def __init__(self, pid: int, uid: int, stat: bytes, statm: bytes, moved: "dict[bytes, bytes]") -> None:
+        """``stat``, ``statm`` and ``io`` are the files of these names, the last one by the names in it."""
+        # The command stands in brackets and may have some itself.
+        close = stat.rindex(b")")
+        state, *rest = stat[close + 2 :].split()
+        numbers = [int(one) for one in rest[:19]]
+        pages = statm.split()
+        own = numbers[10] + numbers[11]
+        command = stat[stat.index(b"(") + 1 : close].decode("utf-8", "replace")
+        self.pid = pid
+        self.ppid, self.group = numbers[:2]
+        self.uid, self.user = uid, user_name(uid)
+        self.command = command + " <defunct>" if state == b"Z" else command
+        self.batch_job: int | None = None
+        self.batch_task = 0
+        self.cpu_s = (own + numbers[12] + numbers[13]) / TICKS
+        self.own_cpu_s = own / TICKS
+        self.start_s = numbers[18] / TICKS
+        self.threads = numbers[16]
+        self.resident_kib = max(0, int(pages[1]) - int(pages[2])) * _PAGE_KIB
+        self.data_kib = int(pages[5]) * _PAGE_KIB
+        self.read_bytes = int(moved.get(b"read_bytes", 0))
+        self.written_bytes = int(moved.get(b"write_bytes", 0))
+        self.cancelled_bytes = int(moved.get(b"cancelled_write_bytes", 0))
 
 
-def processes(proc: str = "/proc", *, variable: str | None = None) -> Iterator[Process]:
+def processes(proc: str = "/proc", *, variable: "str | None" = None) -> "Iterator[Process]":
     """
     Every process that is there from the first look at it to the last; the others are passed over.
 
-    ``variable`` of a process's environment is its job when its cgroup does not tell (Grid Engine: ``JOB_ID``).
-    Raises OSError when ``proc`` cannot be listed.
+    ``variable`` of a process's environment is its job when its cgroup does not tell (Grid Engine: ``JOB_ID``); where
+    the batch system tells the task of an array beside it, that is taken, too. Raises OSError when ``proc`` cannot be
+    listed.
     """
     for name in os.listdir(proc):
         if name.isdigit():
@@ -58,73 +90,75 @@ def processes(proc: str = "/proc", *, variable: str | None = None) -> Iterator[P
                 yield found
 
 
-def _process(proc: str, name: str, variable: str | None) -> Process | None:
+def _process(proc: str, name: str, variable: "str | None") -> "Process | None":
     folder = f"{proc}/{name}"
     try:
-        stat = _read(f"{folder}/stat")
-        uid = os.stat(folder).st_uid
-        pages = _read(f"{folder}/statm").split()
-        cgroup = _read(f"{folder}/cgroup")
+        stat, uid = read_bytes(f"{folder}/stat"), os.stat(folder).st_uid
+        statm, cgroup = read_bytes(f"{folder}/statm"), read_bytes(f"{folder}/cgroup")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The command stands in brackets and may have some itself.
-    close = stat.rindex(b")")
-    command = stat[stat.index(b"(") + 1 : close].decode("utf-8", "replace")
-    state, *rest = stat[close + 2 :].split()
-    numbers = [int(one) for one in rest[:19]]
-    own, children = numbers[10] + numbers[11], numbers[12] + numbers[13]
     try:
-        moved = dict(line.split(b": ") for line in _read(f"{folder}/io").splitlines())
+        moved = dict(line.split(b": ") for line in read_bytes(f"{folder}/io").splitlines())
     except OSError:
         # Another user's.
-        moved = dict.fromkeys((b"read_bytes", b"write_bytes", b"cancelled_write_bytes"), b"0")
-    return Process(
-        pid=int(name),
-        ppid=numbers[0],
-        group=numbers[1],
-        user=user_name(uid),
-        uid=uid,
-        command=command + " <defunct>" if state == b"Z" else command,
-        batch_job=_batch_job(folder, cgroup, variable),
-        cpu_s=(own + children) / _TICKS,
-        own_cpu_s=own / _TICKS,
-        start_s=numbers[18] / _TICKS,
-        threads=numbers[16],
-        resident_kib=max(0, int(pages[1]) - int(pages[2])) * _PAGE_KIB,
-        data_kib=int(pages[5]) * _PAGE_KIB,
-        read_bytes=int(moved[b"read_bytes"]),
-        written_bytes=int(moved[b"write_bytes"]),
-        cancelled_bytes=int(moved[b"cancelled_write_bytes"]),
-    )
+        moved = {}
+    found = Process(int(name), uid, stat, statm, moved)
+    found.batch_job = _slurm_job(cgroup)
+    if found.batch_job is None and variable is not None:
+        found.batch_job, found.batch_task = _job_of_environment(folder, variable)
+    return found
 
 
-def _read(path: str) -> bytes:
+def read_bytes(path: str, largest: int = 65536) -> bytes:
+    """A file of the kernel's. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return os.read(fd, 65536)
+        return os.read(fd, largest)
     finally:
         os.close(fd)
 
 
-def _batch_job(folder: str, cgroup: bytes, variable: str | None) -> int | None:
-    match = _JOB.search(cgroup)
-    if match is not None:
-        return int(match[1])
-    if variable is None:
-        return None
+def _slurm_job(cgroup: bytes) -> "int | None":
+    """The number of ``.../job_123/...``: of an array's element its own."""
+    for part in cgroup.replace(b"\n", b"/").split(b"/"):
+        if part[:4] == b"job_" and part[4:].isdigit():
+            return int(part[4:])
+    return None
+
+
+def _job_of_environment(folder: str, variable: str) -> "tuple[int | None, int]":
+    """Number and task, as the batch system tells them to the job."""
     try:
-        environment = _read(f"{folder}/environ").split(b"\0")
+        environment = read_bytes(f"{folder}/environ", _LARGEST_ENVIRONMENT)
     except OSError:
-        return None
-    prefix = os.fsencode(variable) + b"="
-    values = [entry[len(prefix) :] for entry in environment if entry.startswith(prefix)]
-    return int(values[0]) if values and values[0].isdigit() and len(values[0]) < 19 else None
+        return None, 0
+    told = dict(one.partition(b"=")[::2] for one in reversed(environment.split(b"\0")))
+    text = told.get(os.fsencode(variable), b"")
+    if not text.isdigit():
+        return _job_of_name(text.decode("ascii", "replace")) if text else (None, 0)
+    # Grid Engine says "undefined" to a job that is no array.
+    task = told.get(_TASK_VARIABLES.get(variable, "").encode(), b"")
+    number = int(text) if len(text) <= _LONGEST_NUMBER else None
+    return number, int(task) if task.isdigit() and len(task) <= _LONGEST_NUMBER else 0
 
 
-@lru_cache(maxsize=4096)
+def _job_of_name(text: str) -> "tuple[int | None, int]":
+    """What a longer name says, as Torque's ``123[4].server``."""
+    from arcacct.jobs.local_ids import local_id  # noqa: PLC0415  few batch systems need it
+
+    found = local_id(text)
+    # Slurm's elements have other numbers than their names.
+    return (None, 0) if found is None or found.is_element else (found.number, found.task)
+
+
+_users: "dict[int, str]" = {}
+
+
 def user_name(uid: int) -> str:
     """The account, ``_user_UID`` for one that this host does not know."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"_user_{uid}"
+    if uid not in _users:
+        try:
+            _users[uid] = pwd.getpwuid(uid).pw_name
+        except KeyError:
+            _users[uid] = f"_user_{uid}"
+    return _users[uid]

@@ -2,7 +2,7 @@
 One sample of a node, reduced to what accounting keeps of it: counters of processes by job, readings of the node.
 
 Of a job's processes only running totals are kept (CPU, bytes), and sums over the processes for what is a reading
-(memory); commands, percentages and single threads are left behind here.
+(memory); single processes and threads are left behind here, commands and percentages unless a site wants them.
 """
 
 from __future__ import annotations
@@ -27,6 +27,20 @@ class CardShare(NamedTuple):
     memory_kib: int
     power_w: float | None
     """Its share of what the card drew; ``None`` when the card was not read."""
+    memory_util_percent: float | None = None
+    """As this and the next are kept with details only; ``None``: not told."""
+    card_index: int | None = None
+
+
+class CommandShare(NamedTuple):
+    """What the processes of a job that run one command did at the moment of a sample."""
+
+    processes: int
+    memory_kib: int
+    cpu_avg_percent: float
+    """Over the life of each process; 100 is a core."""
+    cpu_util_percent: float | None
+    """At the moment; ``None`` when Sonar did not look."""
 
 
 class SampledKey(NamedTuple):
@@ -38,6 +52,8 @@ class SampledKey(NamedTuple):
 
     job: int
     epoch: int
+    task: int = 0
+    """Its index in an array that has one number as a whole, as Grid Engine's; 0: none."""
 
 
 class JobSnapshot(NamedTuple):
@@ -53,6 +69,8 @@ class JobSnapshot(NamedTuple):
     cancelled_kib: int
     in_container: bool
     cards: dict[str, CardShare]
+    commands: dict[str, CommandShare] = {}  # noqa: RUF012  never changed
+    """With details only."""
 
 
 class Sample(NamedTuple):
@@ -101,7 +119,9 @@ def sample(value: dict[str, Any], fields: Strict = STRICT) -> Sample:
 class _Gathered:
     """The processes of one job while its entries are read: the same job may come twice, with other users."""
 
-    __slots__ = ("cancelled", "cards", "container", "memory", "processes", "threads", "total", "user", "virtual")
+    __slots__ = (
+        *("cancelled", "cards", "commands", "container", "memory", "processes", "threads", "total", "user", "virtual"),
+    )
 
     def __init__(self, user: str) -> None:
         self.user = user
@@ -109,13 +129,20 @@ class _Gathered:
         self.total = self.threads = self.memory = self.virtual = self.cancelled = 0
         self.container = False
         self.cards: dict[str, CardShare] = {}
+        self.commands: dict[str, CommandShare] = {}
 
     def snapshot(self) -> JobSnapshot:
         # Many large numbers make one that no column holds.
         sums = (self.total, self.threads, self.memory, self.virtual, self.cancelled)
         total, threads, memory, virtual, cancelled = (min(one, field.LARGEST) for one in sums)
+        commands = self.commands
+        if any(one.cpu_util_percent is not None for one in commands.values()):
+            # Where Sonar looks, what is left out is 0.
+            commands = {
+                name: one._replace(cpu_util_percent=one.cpu_util_percent or 0.0) for name, one in commands.items()
+            }
         return JobSnapshot(
-            self.user, self.processes, total, threads, memory, virtual, cancelled, self.container, self.cards
+            self.user, self.processes, total, threads, memory, virtual, cancelled, self.container, self.cards, commands
         )
 
 
@@ -126,10 +153,9 @@ def _jobs(entries: list[Any], node: str, fields: Strict) -> tuple[dict[SampledKe
         try:
             if type(entry) is not dict:
                 raise MalformedError("not an object")  # noqa: TRY301  as a reader of fields does
-            key, own = (
-                SampledKey(field.uint(entry, "job"), field.uint(entry, "epoch")),
-                field.elements(entry, "processes"),
-            )
+            job, epoch, task = field.uint(entry, "job"), field.uint(entry, "epoch"), field.uint(entry, "array_task_id")
+            key = SampledKey(job, epoch, task)
+            own = field.elements(entry, "processes")
         except Exception as error:  # noqa: BLE001  strict readers raise it again
             fields.lose("jobs", place, error, entry)
             continue
@@ -178,21 +204,44 @@ def _add_process(gathered: _Gathered, process: Any, node: str, fields: Strict) -
     gathered.virtual += virtual
     gathered.cancelled += cancelled
     gathered.container |= container
-    for uuid, util, used in cards:
+    for uuid, util, used, memory_util, index in cards:
         old = gathered.cards.get(uuid, CardShare(0.0, 0, None))
-        gathered.cards[uuid] = CardShare(old.util_percent + util, min(old.memory_kib + used, field.LARGEST), None)
+        share = None if memory_util is None else (old.memory_util_percent or 0.0) + memory_util
+        used = min(old.memory_kib + used, field.LARGEST)  # noqa: PLW2901  its sum
+        gathered.cards[uuid] = CardShare(old.util_percent + util, used, None, share, index)
+    if fields.details:
+        _add_command(gathered, command, process, CommandShare(count, memory, 0.0, None), fields)
     return count
 
 
-def _process_cards(process: dict[str, Any], node: str, fields: Strict) -> Iterator[tuple[str, float, int]]:
-    """Each card that a process uses: its uuid, percent, KiB."""
+def _add_command(
+    gathered: _Gathered, command: str, process: dict[str, Any], more: CommandShare, fields: Strict
+) -> None:
+    """Add a process to what its job runs under this name; ``more``: without its percentages."""
+    old = gathered.commands.get(command, CommandShare(0, 0, 0.0, None))
+    util = max(0.0, fields.number(process, "cpu_util")) if "cpu_util" in process else None
+    gathered.commands[command] = CommandShare(
+        old.processes + more.processes,
+        min(old.memory_kib + more.memory_kib, field.LARGEST),
+        old.cpu_avg_percent + max(0.0, fields.number(process, "cpu_avg")),
+        old.cpu_util_percent if util is None else (old.cpu_util_percent or 0.0) + util,
+    )
+
+
+def _process_cards(
+    process: dict[str, Any], node: str, fields: Strict
+) -> Iterator[tuple[str, float, int, float | None, int | None]]:
+    """Each card that a process uses: its uuid, percent, KiB; with details percent of its memory, and index."""
     for gpu in fields.items(process, "gpus"):
         try:
             uuid = card_id(gpu, node)
         except MalformedError as error:
             fields.drop("gpus", error)
         else:
-            yield uuid, max(0.0, fields.number(gpu, "gpu_util")), fields.uint(gpu, "gpu_memory")
+            has_memory = fields.details and "gpu_memory_util" in gpu
+            memory_util = max(0.0, fields.number(gpu, "gpu_memory_util")) if has_memory else None
+            index = fields.uint(gpu, "index") if fields.details else None
+            yield uuid, max(0.0, fields.number(gpu, "gpu_util")), fields.uint(gpu, "gpu_memory"), memory_util, index
 
 
 def card_id(card: dict[str, Any], node: str) -> str:
@@ -214,7 +263,7 @@ def _share_power(
     users: dict[str, list[float]] = {}
     for entry in entries:
         for process in fields.items(entry, "processes") if type(entry) is dict and not entry.get("job") else ():
-            for uuid, util, _memory in _process_cards(process, node, fields) if "gpus" in process else ():
+            for uuid, util, *_rest in _process_cards(process, node, fields) if "gpus" in process else ():
                 users.setdefault(uuid, []).append(util)
     for gathered in jobs.values():
         for uuid, share in gathered.cards.items():

@@ -16,3 +16,5 @@ class Site(NamedTuple):
     default_benchmark: str | None = None
     make_records: bool = True
     """Whether finished Slurm jobs become records: not where A-REX submits them, it has its own."""
+    details: bool = False
+    """Whether commands and percentages of sampled processes are kept."""

@@ -14,8 +14,8 @@ from arcacct.sonar import fields as field
 from arcacct.sonar.fields import STRICT, Strict
 
 Value = int | str
-PENDING = "PENDING"
-_UNFINISHED = {PENDING: 0, "RUNNING": 1, "SUSPENDED": 1, "COMPLETING": 1, "CONFIGURING": 1, "REQUEUED": 1}
+PENDING, REQUEUED = "PENDING", "REQUEUED"
+_UNFINISHED = {PENDING: 0, "RUNNING": 1, "SUSPENDED": 1, "COMPLETING": 1, "CONFIGURING": 1, REQUEUED: 1}
 
 
 class SlurmJob(NamedTuple):
@@ -42,8 +42,10 @@ class SlurmJob(NamedTuple):
 
     @property
     def finished(self) -> bool:
-        """Whether the state is one that a job does not leave by itself."""
+        """Whether the state is one that a job does not leave by itself; a run that was requeued may be over as well."""
         state = self.text("job_state")
+        if state == REQUEUED:
+            return self.number("end_time") is not None
         return state is not None and state not in _UNFINISHED
 
 

@@ -12,13 +12,15 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-from arcacct.sonar.samples import Counters, JobSnapshot, Reading
+from arcacct.sonar.samples import CommandShare, Counters, JobSnapshot, Reading
 
 HOUR_S = 3600
 NEW_JOB_GAP_S = 2 * 3600
 """Two samples of a process group that are further apart are of two jobs (the seed leaves the number open)."""
 
 _CADENCES = 3
+_MOST_COMMANDS = 100
+"""That are kept of a job in an hour: a job may start as many as it likes."""
 _COUNTERS = frozenset(("cpu_busy_s", "read_kib", "written_kib", "busy_ms"))
 
 
@@ -42,6 +44,19 @@ class CardUse(NamedTuple):
     busy_s: float
     energy_j: float | None
     peak_memory_kib: int
+    card_index: int | None
+    memory_util_percent: float | None
+    """Mean of the samples that tell it."""
+
+
+class CommandUse(NamedTuple):
+    """What a job ran under one name."""
+
+    samples: int
+    peak_processes: int
+    peak_memory_kib: int
+    cpu_avg_percent: float
+    cpu_util_percent: float | None
 
 
 class JobUse(NamedTuple):
@@ -60,6 +75,11 @@ class JobUse(NamedTuple):
     cancelled_kib: int
     in_container: bool
     cards: dict[str, CardUse]
+    cpu_avg_percent: float | None
+    """This and what follows is ``None``, or empty, unless details are kept; means are those of the samples."""
+    cpu_util_percent: float | None
+    peak_cpu_util_percent: float | None
+    commands: dict[str, CommandUse]
 
 
 class Measure(NamedTuple):
@@ -106,7 +126,42 @@ def job_use(
         max(shot.cancelled_kib for shot in shots),
         any(shot.in_container for shot in shots),
         _cards(snapshots, before),
+        *_percents(shots),
+        _commands(shots),
     )
+
+
+def _percents(shots: Iterable[JobSnapshot]) -> tuple[float | None, float | None, float | None]:
+    """Mean of what all processes used over their lives; mean and peak of what they used at the moment."""
+    told = [list(shot.commands.values()) for shot in shots if shot.commands]
+    averages = [sum(one.cpu_avg_percent for one in shares) for shares in told]
+    utils = [[one.cpu_util_percent for one in shares if one.cpu_util_percent is not None] for shares in told]
+    sums = [sum(one) for one in utils if one]
+    return _mean(averages), _mean(sums), max(sums, default=None)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _commands(shots: Iterable[JobSnapshot]) -> dict[str, CommandUse]:
+    """What a job ran, by name: of many those that used most."""
+    found: dict[str, list[CommandShare]] = {}
+    for shot in shots:
+        for command, share in shot.commands.items():
+            found.setdefault(command, []).append(share)
+    uses = {
+        command: CommandUse(
+            len(shares),
+            max(one.processes for one in shares),
+            max(one.memory_kib for one in shares),
+            sum(one.cpu_avg_percent for one in shares) / len(shares),
+            _mean([one.cpu_util_percent for one in shares if one.cpu_util_percent is not None]),
+        )
+        for command, shares in found.items()
+    }
+    most = sorted(uses, key=lambda command: (-uses[command].cpu_avg_percent * uses[command].samples, command))
+    return {command: uses[command] for command in most[:_MOST_COMMANDS]}
 
 
 def _growth(earlier: dict[str, Counters], now: dict[str, Counters]) -> Use:
@@ -179,15 +234,22 @@ def _cards(snapshots: Sequence[tuple[int, JobSnapshot]], before: tuple[int, JobS
     found: dict[str, CardUse] = {}
     for (_, shot), step in zip(snapshots, steps, strict=True):
         for uuid, share in shot.cards.items():
-            old = found.get(uuid, CardUse(0, 0.0, 0.0, None, 0))
+            old = found.get(uuid, CardUse(0, 0.0, 0.0, None, 0, None, None))
             found[uuid] = CardUse(
                 old.samples + 1,
                 old.occupied_s + step,
                 old.busy_s + share.util_percent / 100 * step,
                 old.energy_j if share.power_w is None else (old.energy_j or 0.0) + share.power_w * step,
                 max(old.peak_memory_kib, share.memory_kib),
+                old.card_index if share.card_index is None else share.card_index,
+                None,
             )
-    return found
+    return {uuid: one._replace(memory_util_percent=_memory_util(snapshots, uuid)) for uuid, one in found.items()}
+
+
+def _memory_util(snapshots: Sequence[tuple[int, JobSnapshot]], uuid: str) -> float | None:
+    shares = [shot.cards[uuid].memory_util_percent for _, shot in snapshots if uuid in shot.cards]
+    return _mean([one for one in shares if one is not None])
 
 
 def node_use(readings: Sequence[tuple[int, Reading]], before: tuple[int, Reading] | None) -> list[Measure]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import http.server
 import pathlib
 import sqlite3
+import threading
 from contextlib import closing
+from functools import partial
 
 from installed import arcacct, configured
 from sonar_site import REAL
@@ -153,3 +156,131 @@ def test_features_that_cannot_be_used_are_tried_again(tmp_path):
     again = arcacct(*command, "--retry")
     assert (again.returncode, again.stdout) == (0, "1 job looked at, 1 with features, 1 record changed\n")
     assert arcacct("--config", conf, "import", "rejected").stderr == "no record is rejected\n"
+
+
+def test_a_job_of_htcondor(tmp_path):
+    """Its ads tell what it was given: the slot's before what was asked for, the sooner of two limits."""
+    job_ad, slot_ad = tmp_path / ".job.ad", tmp_path / ".machine.ad"
+    job_ad.write_text(
+        'GlobalJobId = "schedd.example.org#102.1#1793588000"\nClusterId = 102\nProcId = 0\nRequestCpus = 2\n'
+        "JobStartDate = 1793588000\nJobCurrentStartDate = 1793588100\nprocid = 1\nRequestMemory = 1024\n"
+        "AllowedJobDuration = 172800\nAllowedExecuteDuration = 86400\nMemoryUsage = ((ResidentSetSize + 1023) / 1024)\n"
+    )
+    slot_ad.write_text('Machine = "wn1"\nCpus = 4\nMemory = 16384\nDisk = 20971520\n')
+    condor = {"_CONDOR_JOB_AD": str(job_ad), "_CONDOR_MACHINE_AD": str(slot_ad)}
+    done = arcacct("features", "job", "write", str(tmp_path / "job"), environment=condor)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert dict(line.split() for line in done.stdout.splitlines()) == {
+        "job_id": "102.1",
+        "allocated_cpu": "4",
+        "jobstart_secs": "1793588100",
+        "wall_limit_secs": "86400",
+        "max_rss_bytes": str(16 * 2**30),
+        "scratch_limit_bytes": str(20 * 2**30),
+    }
+    # Without the slot's ad there is what was asked for.
+    done = arcacct("features", "job", "write", str(tmp_path / "other"), environment={"_CONDOR_JOB_AD": str(job_ad)})
+    assert "allocated_cpu 2\n" in done.stdout
+    assert f"max_rss_bytes {2**30}\n" in done.stdout
+    # An ad that cannot be read, and one of something else, are no job.
+    slot_only = arcacct("features", "job", "write", str(tmp_path / "x"), environment={"_CONDOR_JOB_AD": str(slot_ad)})
+    gone = arcacct("features", "job", "write", str(tmp_path / "x"), environment={"_CONDOR_JOB_AD": f"{job_ad}.gone"})
+    assert [one.returncode for one in (slot_only, gone)] == [65, 65]
+    assert "has no ClusterId" in slot_only.stderr
+    assert "ad cannot be read: No such file or directory" in gone.stderr
+    assert not (tmp_path / "x").exists()
+
+
+def test_nothing_to_write_is_an_error(tmp_path):
+    """A prologue that finds no job says so: an empty directory would look like a job without limits."""
+    for arguments in ([], ["--no-environment"]):
+        done = arcacct("features", "job", "write", str(tmp_path / "job"), *arguments, environment={"JOB_ID": ""})
+        assert (done.returncode, done.stdout) == (64, "")
+        assert "nothing to write" in done.stderr
+    assert not (tmp_path / "job").exists()
+
+
+def test_paths_may_be_relative_everywhere(tmp_path):
+    """From the current directory, in every command alike; a protection that holds for one form holds for the other."""
+
+    def run(*arguments: str) -> tuple[int, str]:
+        done = arcacct("features", *arguments, cwd=tmp_path, environment={"SLURM_JOB_ID": "7"})
+        return done.returncode, done.stdout
+
+    assert run("machine", "write", "m", "--total-cpu", "8", "--hs06", "80", "--grace-secs", "60")[0] == 0
+    assert run("job", "write", "j", "--allocated-cpu", "2", "--machine", "m") == (
+        0,
+        "job_id 7\nallocated_cpu 2\nhs06_job 20\n",
+    )
+    assert run("job", "set", "j", "allocated_cpu", "4")[0] == 64
+    assert run("shutdown", "set", "m", "2100-01-01")[0] == 0
+    shown = run("show", "--machine", "m", "--job", "./j")
+    assert shown[0] == 0
+    assert f"machine {tmp_path}/m\n" in shown[1]
+    assert "shutdowntime 4102444800\n" in shown[1]
+    assert run("check", "--machine", "m", "--job", "j")[0] == 0
+    assert run("shutdown", "clear", "m")[0] == 0
+    assert run("job", "remove", "j")[0] == 0
+    assert not (tmp_path / "j").exists()
+    # What is no path stays what it is.
+    assert run("show", "--machine", "ftp://example.org/m")[0] == 64
+
+
+def test_values_are_read_as_jobs_read_them(tmp_path):
+    """PanDA's pilot and DIRAC strip blanks; `check` says that they do not belong there."""
+    job = tmp_path / "job"
+    job.mkdir()
+    for name, content in (("allocated_cpu", " 2 \n"), ("wall_limit_secs", "3600\r\n"), ("job_id", "7\t\n\n")):
+        (job / name).write_text(content)
+    shown = arcacct("features", "show", "--job", str(job))
+    assert "allocated_cpu 2\n" in shown.stdout
+    assert "wall_limit_secs 3600\njob_id 7\n" in shown.stdout or "job_id 7\nwall_limit_secs 3600\n" in shown.stdout
+    assert "taken as absent" not in shown.stderr
+    checked = arcacct("features", "check", "--job", str(job))
+    assert checked.returncode == 65
+    assert " 2 fail" in checked.stdout
+
+
+def test_a_cloud_names_both_places(tmp_path):
+    """Metadata and features of a plain web server: asked once, then read where they point to."""
+    tree, asked = tmp_path / "www", []
+    for path, content in {
+        "latest/machinefeatures": "{}/machine\n",
+        "latest/jobfeatures": "{}/job/ \n",
+        "machine/total_cpu": "8\n",
+        "machine/hs06": "80.5 \n",
+        "job/allocated_cpu": "2\n",
+        "job/job_id": "vm-7\n",
+    }.items():
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).write_text(content)
+
+    class Plain(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  its name
+            asked.append(self.path)
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Plain, directory=str(tree)))
+    base = f"http://127.0.0.1:{server.server_port}"
+    for name in ("machinefeatures", "jobfeatures"):
+        (tree / "latest" / name).write_text((tree / "latest" / name).read_text().format(base))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        where = ["--metadata-url", f"{base}/latest", "--metadata-file", str(tmp_path / "kept.json")]
+        for times in (1, 2):
+            shown = arcacct("features", "show", *where)
+            assert shown.returncode == 0, shown.stderr
+            assert f"machine {base}/machine\ntotal_cpu 8\nhs06 80.5\n" in shown.stdout
+            assert f"job {base}/job\nallocated_cpu 2\njob_id vm-7\n" in shown.stdout
+            assert asked.count("/latest/machinefeatures") == asked.count("/latest/jobfeatures") == 1
+            assert asked.count("/machine/total_cpu") == times
+        variables = {"MACHINEFEATURES": f"{base}/machine", "JOBFEATURES": f"{base}/job"}
+        shown = arcacct("features", "show", environment=variables)
+        assert "hs06 80.5\n" in shown.stdout
+        # The share of the machine, for a job whose site writes files.
+        done = arcacct("features", "job", "write", str(tmp_path / "j"), "--allocated-cpu", "2", environment=variables)
+        assert "hs06_job 20.125\n" in done.stdout
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -17,6 +17,7 @@ import pytest
 
 from arcacct.errors import InputError, StoreError, UsageError
 from arcacct.features import values as own
+from arcacct.features.batch_systems import job_values_of_environment
 from arcacct.features.check import RULES, check
 from arcacct.features.files import remove, remove_keys, write
 from arcacct.features.http import Web
@@ -140,7 +141,7 @@ def test_rule_6_a_start_is_no_uuid():
 
 def test_rule_7_and_8_limits_of_a_batch_system():
     """Slurm's limit of clock time is not scaled by processors."""
-    found = own.job_values_of_environment(
+    found = job_values_of_environment(
         {
             "SLURM_JOB_ID": "7",
             "SLURM_CPUS_ON_NODE": "4",
@@ -166,6 +167,12 @@ def test_rule_7_and_8_limits_of_a_batch_system():
             {"job_id": "12.pbs", "allocated_cpu": "8", "wall_limit_secs": "7200"},
         ),
         ({"JOB_ID": "99", "NSLOTS": "2"}, {"job_id": "99", "allocated_cpu": "2"}),
+        ({"JOB_ID": "99", "SGE_TASK_ID": "undefined"}, {"job_id": "99"}),
+        ({"JOB_ID": "99", "SGE_TASK_ID": "4"}, {"job_id": "99.4"}),
+        ({"LSB_JOBID": "3", "LSB_JOBINDEX": "0"}, {"job_id": "3"}),
+        ({"LSB_JOBID": "3", "LSB_JOBINDEX": "4"}, {"job_id": "3[4]"}),
+        ({"PBS_JOBID": "12[4].pbs"}, {"job_id": "12[4].pbs"}),
+        ({"SLURM_JOB_ID": "13", "SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "3"}, {"job_id": "13"}),
         ({"LSB_JOBID": "3", "LSB_DJOB_NUMPROC": "x"}, {"job_id": "3"}),
         ({"SLURM_JOB_ID": "7", "SLURM_JOB_CPUS_PER_NODE": "4(x2)"}, {"job_id": "7", "allocated_cpu": "4"}),
         ({"SLURM_JOB_ID": "7", "SLURM_JOB_CPUS_PER_NODE": "4,2"}, {"job_id": "7"}),
@@ -174,7 +181,7 @@ def test_rule_7_and_8_limits_of_a_batch_system():
 )
 def test_values_of_batch_systems(environ, found):
     """What each batch system says in its environment, and nothing that it does not."""
-    assert own.job_values_of_environment(environ) == found
+    assert job_values_of_environment(environ) == found
 
 
 def test_rule_10_the_share_of_the_machine(places):

@@ -18,9 +18,9 @@ from slurm_files import BEGIN, COLUMNS, JSON, TABLE, row, table
 
 from arcacct.conf.places import Places
 from arcacct.jobs.batch import BatchPolicy, BatchSite
+from arcacct.jobs.sacct import LARGEST, LATEST_S
 from arcacct.slurm.importing import RunsReport, SlurmImport
 from arcacct.slurm.output import OutputForm
-from arcacct.slurm.text import LARGEST, LATEST_S
 
 _GOOD = 900_000
 """Numbers of jobs that no damage makes: those of the real outputs are small."""

@@ -11,6 +11,7 @@ import pytest
 import stored_jobs
 from control_directory import set_up
 from installed import arcacct, configured
+from sonar_site import sample, stream
 from stored_jobs import END_S
 
 from arcacct.conf.places import Places, places
@@ -120,6 +121,27 @@ def test_the_records_of_batch_systems(tmp_path) -> None:
         for account in accounts:
             assert found(con, account) == []
     assert {one.problems for one in check(here)} == {()}
+
+
+def test_telemetry_of_a_users_jobs(tmp_path) -> None:
+    """Commands, and what waits for late samples, go with the names of the user's jobs; those of others stay."""
+    conf = configured(tmp_path, "map = owner gebob vo=v user=/CN=Bob\nmap = owner * vo=v user=/CN=Alice")
+    assert arcacct("--config", conf, "import", "gridengine", DATA / "gridengine/accounting.sge819-real").returncode == 0
+    told = [sample(1795168171 - 1795168800, [{"cmd": "alices", "pid": 7}], job=6, user="gealice")]
+    told[0]["data"]["attributes"]["jobs"][0]["array_task_id"] = 4
+    told.append(sample(1795168185 - 1795168800, [{"cmd": "bobs", "pid": 8}], job=25, user="gebob"))
+    (tmp_path / "samples.json").write_bytes(stream(*told))
+    command = ("--config", conf, "import", "sonar", "--details", tmp_path / "samples.json")
+    assert arcacct(*command).stdout.endswith("2 records enriched\n")
+    here = places(None, str(pathlib.Path(conf).parent / "control"))
+
+    done(here, Scope(2**31, "/CN=Alice"))
+
+    with closing(sqlite3.connect(here.database)) as con:
+        assert con.execute("SELECT command FROM v1_job_commands").fetchall() == [("bobs",)]
+        users = dict(con.execute("SELECT job_id, user_name FROM v1_sampled_jobs").fetchall())
+        assert (users[6].startswith("pseudonym-"), users[25]) == (True, "gebob")
+        assert con.execute("SELECT count(*) FROM JobPoints").fetchall() == [(1,)]
 
 
 def found(con: sqlite3.Connection, text: str) -> list[str]:

@@ -13,7 +13,8 @@ from fake_sacct import FakeSacct, real_rows
 from slurm_files import BEGIN, DATA, NOW, TABLE, SlurmHost
 
 from arcacct.errors import UsageError
-from arcacct.slurm.command import DAY_S, SacctCommand, environment, new_delimiter, windows
+from arcacct.jobs.sacct import environment, new_delimiter
+from arcacct.slurm.command import DAY_S, SacctCommand, windows
 from arcacct.slurm.rows import COLUMNS
 
 TYPE_CHECKING = False

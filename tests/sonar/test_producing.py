@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -17,9 +18,12 @@ from sonar_site import REAL, kind_of, objects, read, schema
 from arcacct.sonar import cards
 from arcacct.sonar.envelopes import Errors, Sysinfo
 from arcacct.sonar.proc import processes
-from arcacct.sonar.producing import Host, cpu_layout, line, numa_distances, sample, sysinfo
-from arcacct.sonar.samples import Sample
+from arcacct.sonar.producing import cpu_layout, numa_distances, sysinfo
+from arcacct.sonar.samples import Sample, SampledKey
+from arcacct.sonar.sampling import sample
+from arcacct.sonar.telling import Host, json_text, line
 
+ROOT = pathlib.Path(__file__).parents[2]
 SMI = """#!/bin/sh
 case "$1" in
 *index,uuid,pci*)
@@ -187,12 +191,80 @@ def test_batch_jobs_are_known_by_their_cgroup(tmp_path, cgroup, job):
     assert (found.cpu_s, found.own_cpu_s, found.resident_kib, found.data_kib) == (5.0, 4.0, 2000, 1600)
 
 
-def test_batch_jobs_may_be_known_by_their_environment(tmp_path):
-    """Where the cgroup does not tell, a variable of the environment may: Grid Engine's JOB_ID."""
-    (write_process(tmp_path, 10, group=9) / "environ").write_bytes(b"HOME=/\0JOB_ID=815\0JOB_IDS=1\0")
+@pytest.mark.parametrize(
+    ("environment", "job"),
+    [
+        (b"HOME=/\0JOB_ID=815\0JOB_IDS=1\0", (815, 0)),
+        (b"SGE_TASK_ID=undefined\0JOB_ID=815\0", (815, 0)),
+        (b"SGE_TASK_ID=4\0JOB_ID=815\0", (815, 4)),
+        (b"SGE_TASK_ID=4\0", (None, 0)),
+        (b"JOB_ID=\0", (None, 0)),
+        (b"JOB_ID=815.ce.example.org\0", (815, 0)),
+        (b"JOB_ID=815[4].pbs\0", (815, 4)),
+        (b"JOB_ID=815_4\0", (None, 0)),
+        (b"JOB_ID=" + b"9" * 30 + b"\0", (None, 0)),
+    ],
+)
+def test_batch_jobs_may_be_known_by_their_environment(tmp_path, environment, job):
+    """Where the cgroup does not tell, a variable of the environment may: Grid Engine's JOB_ID, with the task."""
+    (write_process(tmp_path, 10, group=9) / "environ").write_bytes(environment)
     write_process(tmp_path, 11, group=9)
-    found = {one.pid: one.batch_job for one in processes(str(tmp_path), variable="JOB_ID")}
-    assert found == {10: 815, 11: None}
+    found = {one.pid: (one.batch_job, one.batch_task) for one in processes(str(tmp_path), variable="JOB_ID")}
+    assert found == {10: job, 11: (None, 0)}
+
+
+def test_tasks_of_one_array_are_jobs_of_their_own():
+    """Two tasks on one node are two jobs in the sample, by the names of the format, and our reader has both."""
+    script = "import sys; sys.stdin.read()"
+    with contextlib.ExitStack() as stack:
+        for task in ("4", "5"):
+            variables = {"ARCACCT_TEST_JOB": f"815[{task}]"}
+            child = subprocess.Popen([sys.executable, "-I", "-c", script], stdin=subprocess.PIPE, env=variables)
+            stack.enter_context(child)
+            stack.callback(child.kill)
+        host = Host("c", "n7")
+        found, envelope, _ = told(partial(sample, host, variable="ARCACCT_TEST_JOB"), "sample", host)
+    assert {key: len(shot.processes) for key, shot in found.jobs.items() if key.job == 815} == {
+        SampledKey(815, 0, 4): 1,
+        SampledKey(815, 0, 5): 1,
+    }
+    jsonschema.validate(envelope, schema("sample"))
+
+
+def test_any_text_is_the_same_json():
+    """The producer writes JSON itself: what json reads back is what was meant."""
+    texts = ["", 'a"b\\c', "\x00\x1f\x7f", "na\u00efve \U0001f600", "tab\tline\n"]
+    value = {"texts": texts, "numbers": [0, -1, 2**53, 0.1, 100.0], "flags": [True, False], "empty": [[], {}]}
+    assert json.loads(json_text(value)) == value
+
+
+def lean(*arguments: str, script: str = "") -> subprocess.CompletedProcess[str]:
+    """A new Python that has nothing, as the program's script starts one."""
+    code = f"import sys\nsys.path.append({str(ROOT)!r})\nold = set(sys.modules)\n"
+    code += f"from arcacct.sonar.lean import main\ncode = main({list(arguments)!r})\n{script}\nsys.exit(code)"
+    return subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, env={"PATH": "/"}, check=False
+    )
+
+
+def test_a_sample_imports_next_to_nothing():
+    """What a node runs every minute loads a few small modules: most of what it would cost is Python's own start."""
+    done = lean(script="print(*(set(sys.modules) - old), file=sys.stderr)")
+    assert done.returncode == 0
+    ours = {f"arcacct.sonar.{name}" for name in ("cards", "lean", "proc", "sampling", "telling")}
+    of_os = {"os", "os.path", "posixpath", "genericpath", "stat", "_stat", "abc", "_abc", "_collections_abc"}
+    assert set(done.stderr.split()) <= {"arcacct", "arcacct.sonar", *ours, *of_os, "pwd", "time"}
+
+
+def test_the_lean_way_says_the_same():
+    """Its options mean what they mean to the command; what it does not know it leaves to that."""
+    done = lean("--cluster=c", "--node", "n9", "--exclude-system-jobs", "--job-variable", "JOB_ID")
+    [found] = read([done.stdout.encode()])
+    assert (done.returncode, found.cluster, found.node) == (0, "c", "n9")
+    script = "print('left' if code is None else code, file=sys.stderr)"
+    for arguments in (["--help"], ["--interval", "5"], ["--cluster"], ["n9"], ["--cluster", "c", "--nodes", "n"]):
+        done = lean(*arguments, script=script)
+        assert (done.stdout, done.stderr) == ("", "left\n")
 
 
 @pytest.mark.parametrize("command", ["a b", "we(ir)d", "x) S 1 2", "naïve"])
@@ -267,7 +339,7 @@ def test_cards_are_told(smi):
     assert found.reading["GPU-1"]["power_w"] == 123
     assert found.reading["GPU-1"]["performance_state"] == 0
     [mine] = [shot for shot in found.jobs.values() if str(os.getpid()) in shot.processes]
-    assert mine.cards["GPU-1"] == (33.0, 512 * 1024, 123.0)
+    assert mine.cards["GPU-1"][:3] == (33.0, 512 * 1024, 123.0)
 
 
 def test_a_broken_nvidia_smi_is_a_failed_probe(smi):

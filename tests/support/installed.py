@@ -13,7 +13,9 @@ from control_directory import set_up
 ARCACCT = os.path.join(os.path.dirname(sys.executable), "arcacct")
 
 
-def arcacct(*arguments: object, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def arcacct(
+    *arguments: object, environment: dict[str, str] | None = None, cwd: pathlib.Path | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run the installed program; no traceback may ever reach a user."""
     if not os.access(ARCACCT, os.X_OK):
         pytest.skip(f"{ARCACCT} is not installed")
@@ -23,6 +25,7 @@ def arcacct(*arguments: object, environment: dict[str, str] | None = None) -> su
         text=True,
         stdin=subprocess.DEVNULL,
         env={"PATH": "/usr/bin:/bin", **(environment or {})},
+        cwd=cwd,
         check=False,
     )
     assert "Traceback" not in done.stderr

@@ -46,7 +46,7 @@ class Host:
         run = Importer(self.con, self.here, self.site if site is None else site, self.said.append)
         try:
             for content in contents:
-                stream = TelemetryStream()
+                stream = TelemetryStream(details=run.site.details)
                 run.take("test", stream, content)
                 run.take("test", stream, b"", final=True)
         finally:

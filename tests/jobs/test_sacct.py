@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from arcacct.slurm.text import (
+from arcacct.jobs.sacct import (
     LARGEST,
     LATEST_S,
     Instants,

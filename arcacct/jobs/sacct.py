@@ -1,5 +1,5 @@
 """
-Values as sacct prints them: durations, sizes, times, exit codes, states, numbers of jobs.
+Values as sacct prints them: durations, sizes, times, exit codes, states, numbers of jobs; and how it is asked.
 
 Each function returns ``None`` for what says nothing (empty, ``Unknown``, ``None``), and raises ValueError for what is
 no such value: a number that cannot be read must not become another one.
@@ -7,7 +7,9 @@ no such value: a number that cannot be read must not become another one.
 
 from __future__ import annotations
 
+import os
 import re
+import secrets
 from datetime import UTC, datetime, tzinfo
 from typing import NamedTuple
 
@@ -147,3 +149,15 @@ def clean(text: str) -> str:
     if text.isascii() and "\0" not in text:
         return text
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+
+
+def environment() -> dict[str, str]:
+    """Ours, without what changes what sacct prints: seconds since 1970, one language, no other clusters."""
+    changes = ("SACCT_", "SLURM_CLUSTERS", "LC_")
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(changes)}
+    return ours | {"TZ": "UTC", "LC_ALL": "C", "LANG": "C", "SLURM_TIME_FORMAT": "%s"}
+
+
+def new_delimiter() -> str:
+    """What nobody can have put into a name: no letters, so that the header still tells it."""
+    return f"\x1f{secrets.randbelow(10**18):018d}\x1f"

@@ -1,0 +1,223 @@
+"""
+Slurm's jobs and the cluster as Sonar tells of them, where ``sacct`` and ``sinfo`` are at hand.
+
+What Sonar loses is not lost here: seconds of CPU times with fractions, signs in names of jobs, states such as PREEMPTED
+and NODE_FAIL, the runs before a requeue. The format knows no signal, so neither do these envelopes.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from arcacct.jobs.hostlists import NOBODY, compress, expand, split
+from arcacct.jobs.sacct import amount, clean, duration_us, environment, exit_code, instants, job_number, new_delimiter
+from arcacct.jobs.sacct import size_kib as size
+from arcacct.sonar.telling import with_content
+
+WINDOW_S = 5400
+"""As far back as Sonar asks: jobs that ended are told several times, so that none is missed."""
+TIMEOUT_S = 120.0
+JOBS_OF_AN_ENVELOPE = 500
+
+_JOB = (
+    *("JobIDRaw", "JobID", "JobName", "State", "User", "Account", "Submit", "TimelimitRaw", "Partition"),
+    *("Reservation", "NodeList", "Priority", "Layout", "ReqTRES", "AllocTRES", "ReqCPUS", "ReqMem", "ReqNodes"),
+    *("Start", "Suspended", "End", "ExitCode", "ElapsedRaw"),
+)
+_TIMES = ("MinCPU", "AveCPU", "SystemCPU", "UserCPU")
+_SIZES = ("AveDiskRead", "AveDiskWrite", "AveRSS", "AveVMSize", "MaxRSS", "MaxVMSize")
+COLUMNS = (*_JOB, *_TIMES, *_SIZES)
+
+_ADDED = 2
+"""To every ExtendedUint, of which 1 is infinite."""
+_FLAGS = {
+    "*": "NOT_RESPONDING",
+    "~": "POWERED_DOWN",
+    "#": "POWERING_UP",
+    "!": "POWER_DOWN",
+    "%": "POWERING_DOWN",
+    "$": "MAINTENANCE",
+    "@": "REBOOT_REQUESTED",
+    "^": "REBOOT_ISSUED",
+    "-": "PLANNED",
+}
+"""What sinfo puts behind the state of a node (sinfo(1), NODE STATE CODES)."""
+
+Row = Mapping[str, str]
+Fields = dict[str, Any]
+T = TypeVar("T")
+
+
+def slurm_jobs(now: int, window_s: int = WINDOW_S, program: str = "sacct") -> list[Fields]:
+    """
+    Each job, run and step of which Slurm's accounting knows in the last seconds, as an element of ``slurm_jobs``.
+
+    Raises OSError when the program fails, ValueError for an output of another form.
+    """
+    delimiter = new_delimiter()
+    arguments = [program, "--allusers", "--duplicates", "--parsable2", f"--delimiter={delimiter}"]
+    arguments += [f"--starttime={_local(now - window_s)}", f"--endtime={_local(now)}", f"--format={','.join(COLUMNS)}"]
+    return [slurm_job(row) for row in _rows(_asked(arguments), delimiter)]
+
+
+def _local(at: int) -> str:
+    # The program runs with TZ=UTC.
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _asked(arguments: list[str]) -> str:
+    try:
+        done = subprocess.run(
+            arguments,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=TIMEOUT_S,
+            env=environment(),
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise OSError(f"{arguments[0]}: no end after {TIMEOUT_S:g} s") from error
+    except OSError as error:
+        raise OSError(f"{arguments[0]}: cannot be started: {error.strerror or error}") from error
+    if done.returncode:
+        said = " ".join(done.stderr.decode("utf-8", "backslashreplace").split())[:500]
+        raise OSError(f"{arguments[0]}: exit code {done.returncode}: {said or 'it does not say why'}")
+    return done.stdout.decode("utf-8", "replace")
+
+
+def _rows(output: str, delimiter: str) -> Iterator[Row]:
+    """The rows below the header; one may have newlines in the name of its job, and no delimiter."""
+    lines = iter(output.removesuffix("\n").split("\n"))
+    header = next(lines).split(delimiter)
+    if header != list(COLUMNS):
+        raise ValueError(f"sacct printed the columns {','.join(header)[:200]!r}")
+    row = ""
+    for line in lines:
+        row = f"{row}\n{line}" if row else line
+        values = row.split(delimiter)
+        if len(values) >= len(header):
+            yield dict(zip(header, values, strict=True))
+            row = ""
+    if row:
+        raise ValueError(f"sacct printed half of a row: {row[:200]!r}")
+
+
+def slurm_job(row: Row) -> Fields:
+    """One row of sacct as an element of ``slurm_jobs``. Raises ValueError for one without a number."""
+    number, step = job_number(row["JobIDRaw"])
+    sacct = {"AllocTRES": row["AllocTRES"], "ElapsedRaw": _told(amount, row["ElapsedRaw"])}
+    sacct |= {name: _seconds(row[name]) for name in _TIMES}
+    sacct |= {name: _told(size, row[name]) for name in _SIZES}
+    status = _told(exit_code, row["ExitCode"])
+    found: Fields = {
+        "job_id": number,
+        "job_step": step,
+        "job_name": clean(row["JobName"]),
+        "job_state": row["State"],
+        **_place(row["JobID"]),
+        "user_name": row["User"],
+        "account": row["Account"],
+        "submit_time": _moment(row["Submit"]),
+        "time_limit": _limit(row["TimelimitRaw"]),
+        "partition": row["Partition"],
+        "reservation": row["Reservation"],
+        "nodes": [] if row["NodeList"] in NOBODY else split(row["NodeList"]),
+        "priority": None if step or (priority := _told(amount, row["Priority"])) is None else priority + _ADDED,
+        "distribution": "" if row["Layout"] in NOBODY else row["Layout"],
+        "requested_resources": row["ReqTRES"],
+        "allocated_resources": row["AllocTRES"],
+        "requested_cpus": _told(amount, row["ReqCPUS"]),
+        "requested_memory_per_node": None if step else _memory_kib(row),
+        "requested_node_count": _told(amount, row["ReqNodes"]),
+        "start_time": _moment(row["Start"]),
+        "suspend_time": _seconds(row["Suspended"]),
+        "end_time": _moment(row["End"]),
+        "exit_code": None if status is None else status[0],
+        "sacct": with_content(sacct),
+    }
+    return with_content(found)
+
+
+def _told(reader: Callable[[str], T | None], text: str) -> T | None:
+    """What a text says; ``None`` for nothing, and for what is no such value: the rest of its row is good."""
+    try:
+        return reader(text)
+    except ValueError:
+        return None
+
+
+def _seconds(text: str) -> int | None:
+    found = _told(duration_us, text)
+    return None if found is None else round(found / 10**6)
+
+
+def _moment(text: str) -> str:
+    found = _told(lambda time: instants(time, UTC), text)
+    return "" if found is None else datetime.fromtimestamp(found.early, UTC).isoformat(timespec="seconds")
+
+
+def _limit(text: str) -> int | None:
+    """Sacct has minutes, the format seconds."""
+    if text == "UNLIMITED":
+        return 1
+    minutes = _told(amount, text)
+    return None if minutes is None else 60 * minutes + _ADDED
+
+
+def _place(shown: str) -> Fields:
+    """Where a job stands in an array (``5_3``; of one that waits as a whole ``5_[1,3]``) or among others (``6+1``)."""
+    name = shown.partition(".")[0]
+    array, underline, task = name.partition("_")
+    if underline:
+        return {"array_job_id": int(array), "array_task_id": int(task) if task.isdigit() else 0}
+    first, plus, offset = name.partition("+")
+    return {"het_job_id": int(first), "het_job_offset": int(offset)} if plus else {}
+
+
+def _memory_kib(row: Row) -> int | None:
+    """What was asked for on each node: older Slurm says ``4000Mn`` for a node, ``2000Mc`` for a core."""
+    text = row["ReqMem"]
+    memory = _told(size, text.rstrip("nc"))
+    if memory is None or not text.endswith("c"):
+        return memory
+    cores, nodes = _told(amount, row["ReqCPUS"]) or 1, _told(amount, row["ReqNodes"]) or 1
+    return memory * -(-cores // nodes)
+
+
+def cluster(program: str = "sinfo") -> Fields:
+    """
+    The partitions with their nodes, and the nodes by their states.
+
+    Raises OSError when the program fails, ValueError for an output of another form.
+    """
+    delimiter = new_delimiter()
+    output = _asked([program, "--noheader", "--all", "--Node", f"--format=%R{delimiter}%N{delimiter}%T"])
+    partitions: dict[str, set[str]] = {}
+    states: dict[str, tuple[str, ...]] = {}
+    for line in output.splitlines():
+        partition, names, state = (word.strip() for word in line.split(delimiter))
+        own = expand([names])
+        partitions.setdefault(partition, set()).update(own)
+        states |= dict.fromkeys(own, _states(state))
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, told in states.items():
+        groups.setdefault(told, []).append(name)
+    return {
+        "slurm": True,
+        "partitions": [{"name": name, "nodes": _ranges(nodes)} for name, nodes in partitions.items()],
+        "nodes": [{"names": _ranges(names), "states": list(told)} for told, names in groups.items()],
+    }
+
+
+def _states(text: str) -> tuple[str, ...]:
+    """``idle*`` is idle, and does not respond."""
+    state = text.rstrip("".join(_FLAGS))
+    flags = [_FLAGS[sign] for sign in text[len(state) :]]
+    return *(word.upper() for word in state.split("+") if word), *flags
+
+
+def _ranges(names: Iterable[str]) -> list[str]:
+    return split(compress(names))
