@@ -79,6 +79,8 @@ def test_an_array_that_was_sampled_as_a_whole_is_told(host, first):
     telemetry = stream(of_task(0, 1000))
     if first == "records":
         import_grid_engine(host)
+        # As of every import before: what is new since then is not looked at again.
+        assert host.take(b"").unjoined == set()
         report = host.take(telemetry)
     else:
         host.take(telemetry)
