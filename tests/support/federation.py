@@ -74,7 +74,7 @@ def write(root: pathlib.Path, federation: Federation) -> int:
         tables = {"jobs": jobs_of(partition, jobs, federation.seed)}
         if federation.children:
             tables |= children_of(tables["jobs"])
-        life = f"{int(partition.ce[2:4]):032x}"
+        life = f"{int(partition.ce.partition('.')[0][2:]):032x}"
         write_partition(root, partition, tables, life=life, seq=(partition.month + 1) * 10**6)
         total += jobs
     return total
@@ -82,7 +82,7 @@ def write(root: pathlib.Path, federation: Federation) -> int:
 
 def jobs_of(partition: Partition, jobs: int, seed: int = 1) -> pa.Table:
     """The jobs of a month of a CE, as the dataset has them."""
-    ce = int(partition.ce[2:4])
+    ce = _number(partition)
     random = np.random.default_rng([seed, ce, partition.year, partition.month])
     begin = calendar.timegm((partition.year, partition.month, 1, 0, 0, 0))
     seconds = 86_400 * calendar.monthrange(partition.year, partition.month)[1]
@@ -161,6 +161,10 @@ def jobs_of(partition: Partition, jobs: int, seed: int = 1) -> pa.Table:
         "source": _same("arc", jobs),
     }
     return pa.table(columns)
+
+
+def _number(partition: Partition) -> int:
+    return int(partition.ce.partition(".")[0].removeprefix("ce"))
 
 
 def children_of(jobs: pa.Table) -> dict[str, pa.Table]:

@@ -14,7 +14,7 @@ from twelve_questions import sqlite_views
 
 from arcacct.dataset.layout import TABLES, Partition, part_name
 from arcacct.dataset.manifest import Manifest, Part
-from arcacct.exporting.parquet import _GROUP_ROWS, _encodings, schema_of
+from arcacct.exporting.parquet import _GROUP_ROWS, _LEVEL, _LEVELS, _encodings, schema_of
 
 LIFE = "0123456789abcdef0123456789abcdef"
 WRITTEN_S = 1_800_000_000
@@ -67,8 +67,9 @@ def _part(
     written = folder / "being-written"
     coded = {column: how for column, how in _encodings(name).items() if column in schema.names}
     dictionary = [column for column in schema.names if column not in coded]
-    how = {"compression": "zstd", "data_page_version": "2.0", "use_dictionary": dictionary, "column_encoding": coded}
-    pq.write_table(table, written, row_group_size=_GROUP_ROWS[name], **how)
+    levels = {column: _LEVELS.get(column, _LEVEL) for column in schema.names}
+    how = {"compression_level": levels, "use_dictionary": dictionary, "column_encoding": coded}
+    pq.write_table(table, written, row_group_size=_GROUP_ROWS[name], compression="zstd", **how)
     with open(written, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     part = written.rename(folder / part_name(digest))
