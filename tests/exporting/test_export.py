@@ -703,6 +703,13 @@ def test_no_secret_in_a_url(url) -> None:
     assert "secret" not in str(error.value).replace("AWS_SECRET", "")
 
 
+@pytest.mark.parametrize("place", ["", "s3://", "foo://bar/x"])
+def test_what_is_no_place_is_refused(place) -> None:
+    """Before anything is read."""
+    with pytest.raises(UsageError):
+        open_store(place)
+
+
 def test_the_command(site, tmp_path, capsys) -> None:
     """Site and CE are those of the configuration; what cannot be exported is told on stderr, with 65."""
     conf = conf_files.write(tmp_path, conf_files.DIRECTORY)
