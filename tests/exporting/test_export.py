@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import pathlib
@@ -128,7 +129,8 @@ def ids(*numbers: int) -> list[str]:
 
 
 def test_a_dataset_has_what_the_views_have(site) -> None:
-    """Every value of every view, with its type and unit; a job that goes on is not in it."""
+    """Every value of every view, with its type and unit, events by time; a job that goes on is not in it."""
+    site.sql("INSERT INTO JobEvents VALUES (3, 'SUBMIT', '2026-06-09 00:00:00')")
     site.add(stored_jobs.job(7, status="in-progress"))
     site.con.execute("INSERT INTO Clusters (ID, Name) VALUES (1, 'cluster')")
     site.con.execute(
@@ -146,6 +148,7 @@ def test_a_dataset_has_what_the_views_have(site) -> None:
     rows = read(store)
     for table, view in VIEWS.items():
         assert sorted(repr(tuple(row.values())) for row in rows[table]) == as_viewed(site, table, view)
+    assert [row["event"] for row in rows["events"] if row["record_id"] == 3] == ["SUBMIT", "ACCEPTED", "FINISHED"]
     assert [
         (row["record_id"], row["cluster"], row["gpu_count"], row["gpu_allocated_s"], row["gpu_busy_s"], row["energy_j"])
         for row in rows["accelerators"]
@@ -626,6 +629,22 @@ def test_values_of_other_types_do_not_end_it(site, value, names) -> None:
     assert sorted(row["record_id"] for row in rows["jobs"]) == [1, 2, 3, 4, 5, 6]
     for table, view in VIEWS.items() if names == "plain" else ():
         assert sorted(repr(tuple(row.values())) for row in rows[table]) == as_viewed(site, table, view)
+
+
+def test_a_file_is_replaced_at_once(tmp_path) -> None:
+    """Who reads while it is written reads the former one, and may go on to."""
+    store = LocalStore(str(tmp_path))
+    store.put("a/b", io.BytesIO(b"old"))
+    reader = (tmp_path / "a" / "b").open("rb")
+
+    class Source(io.BytesIO):
+        def read(self, _most: int | None = -1, /) -> bytes:
+            assert store.read("a/b") == b"old"
+            return super().read(1)
+
+    store.put("a/b", Source(b"new"))
+    with reader:
+        assert (reader.read(), store.read("a/b"), list(store.files("a"))) == (b"old", b"new", ["b"])
 
 
 def test_one_export_at_a_time(site) -> None:
