@@ -6,6 +6,7 @@ import json
 
 import pytest
 from in_process import said
+from installed import arcacct
 
 pytest.importorskip("duckdb", reason="the extra parquet is not installed")
 pytest.importorskip("pyarrow", reason="the extra parquet is not installed")
@@ -100,3 +101,12 @@ def test_all_tables_answer(federation, capsys) -> None:
     (row,) = json.loads(done.stdout)
     assert (row["d"], row["l"], row["t"]) == ("1.500", "[1, 2]", "2026-11-01")
     assert row["s"] > 0
+
+
+def test_as_a_program_of_its_own(federation) -> None:
+    """It says what it is asked, and DuckDB has nothing to add when the program ends."""
+    done = arcacct("fleet", "sql", federation.root, "SELECT 1 AS a", "--format", "csv")
+    refused = arcacct("fleet", "sql", federation.root, "SELECT colour FROM jobs")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "a\n1\n", "")
+    assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (64, "", 1)
