@@ -29,7 +29,7 @@ from arcacct.db.connect import ACCOUNTING_SCHEMA
 from arcacct.db.engine import Connection
 from arcacct.db.lives import highest_seq
 from arcacct.db.schema import incarnation, lineage
-from arcacct.errors import InputError
+from arcacct.errors import InputError, StoreError
 from arcacct.exporting import months
 from arcacct.exporting.jobs import PAGE_JOBS, Job, pages
 from arcacct.exporting.naming import Concealer
@@ -230,14 +230,19 @@ class _Export:
     def _month(self, partition: Partition, former: Manifest | None) -> Manifest | None:
         """Write a month; ``None`` if it is what it was, or could not be read."""
         for _try in range(_TRIES):
-            with tempfile.TemporaryDirectory(prefix="arcacct-export-") as folder:
-                try:
+            try:
+                with tempfile.TemporaryDirectory(prefix="arcacct-export-") as folder:
                     parts = self._read(partition, former, folder)
-                except InputError as error:
-                    self._problems.append(str(error))
-                    return None
-                if parts is not None:
-                    return self._put_month(partition, former, parts)
+                    if parts is not None:
+                        return self._put_month(partition, former, parts)
+            except InputError as error:
+                self._problems.append(str(error))
+                return None
+            except OSError as error:
+                raise StoreError(
+                    f"{tempfile.gettempdir()}: {error.strerror or str(error).splitlines()[0]}; a month is written there"
+                    " first: TMPDIR names another place"
+                ) from error
         self._problems.append(f"{partition}: its jobs change faster than they are read; the next export tries again")
         return None
 

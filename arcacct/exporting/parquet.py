@@ -22,6 +22,8 @@ from arcacct.jobs.reading import plain_text
 _GROUP_ROWS = {table: 32_768 if table == "jobs" else 131_072 for table in TABLES}
 """In a group: what a reader passes over by its least and greatest values, and what is held in memory of a table."""
 _BATCH_ROWS = 4096
+# The allocators that come with pyarrow keep a tenth more of it.
+pa.set_memory_pool(pa.system_memory_pool())
 _TYPES = {"int64": pa.int64(), "double": pa.float64(), "string": pa.string()}
 _DELTA, _FRONT, _PLAIN = "DELTA_BINARY_PACKED", "DELTA_BYTE_ARRAY", "PLAIN"
 _ENCODINGS = {

@@ -121,24 +121,20 @@ def open_store(place: str) -> Store:
     """
     The dataset at a path or a URL; it need not be there yet.
 
-    Raises UsageError for a URL that cannot be used, InputError without the packages that are needed.
+    Raises UsageError for one that cannot be used, InputError without the packages that are needed, StoreError when the
+    store cannot be reached.
     """
+    scheme, colon, rest = place.partition("://")
+    if not place:
+        raise UsageError("DIR is empty: name a directory, or a URL")
+    is_local = not colon or scheme == "file"
+    shown = place if is_local else _shown(scheme, rest)
     try:
         from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem  # noqa: PLC0415  of the extra
     except ImportError as error:
-        raise InputError(f"{place}: the package pyarrow is not installed (pip install 'arcacct[parquet]')") from error
-    scheme, colon, rest = place.partition("://")
-    if not colon:
-        return LocalStore(place)
-    if scheme == "file":
-        return LocalStore(rest)
-    user, at, host = rest.partition("/")[0].rpartition("@")
-    # Azure has the container there.
-    if (at and (":" in user or scheme == "s3")) or re.search("secret|passw|token|key=", rest.partition("?")[2].lower()):
-        # What processes there are, and what they were called with, everybody may see.
-        shown = f"{scheme}://{host}"
-        raise UsageError(f"{shown}: no credentials in a URL; give them in the environment (AWS_ACCESS_KEY_ID, ...)")
-    shown = place.partition("?")[0]
+        raise InputError(f"{shown}: the package pyarrow is not installed (pip install 'arcacct[parquet]')") from error
+    if is_local:
+        return LocalStore(rest or place)
     try:
         if scheme in ("s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs"):
             filesystem, root = FileSystem.from_uri(place)
@@ -149,5 +145,22 @@ def open_store(place: str) -> Store:
         return Store(PyFileSystem(FSSpecHandler(remote)), root, shown, makes_folders=True)
     except ImportError as error:
         raise InputError(f"{shown}: for {scheme}:// a package is needed: {error}") from error
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         raise UsageError(f"{shown}: {str(error).splitlines()[0]}") from error
+    except OSError as error:
+        raise StoreError(f"{shown}: {str(error).splitlines()[0]}") from error
+
+
+def _shown(scheme: str, rest: str) -> str:
+    """A URL as messages have it. Raises UsageError for one that names nothing, or more than it should."""
+    path, _, query = rest.partition("?")
+    user, at, host = path.partition("/")[0].rpartition("@")
+    # Azure has the container there.
+    if (at and (":" in user or scheme == "s3")) or re.search("secret|passw|token|key=", query.lower()):
+        # What processes there are, and what they were called with, everybody may see.
+        raise UsageError(
+            f"{scheme}://{host}: no credentials in a URL; give them in the environment (AWS_ACCESS_KEY_ID, ...)"
+        )
+    if not path.strip("/"):
+        raise UsageError(f"{scheme}://{path}: it names no bucket or directory")
+    return f"{scheme}://{path}"

@@ -22,6 +22,11 @@ from arcacct.fleet.engine import EngineFailed, left_out
 from arcacct.fleet.manifests import Dataset
 
 _AT_ONCE = 1000
+_OF_STATEMENT = (
+    *(duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError),
+    *(duckdb.InterruptException, duckdb.OutOfMemoryException, duckdb.PermissionException),
+)
+"""What a statement can be to blame for; all else is a file's fault."""
 
 
 @contextmanager
@@ -33,12 +38,20 @@ def asked(found: Dataset, sql: str, limits: QueryLimits) -> Iterator[tuple[Resul
     the rows come.
     """
     _require_reading(sql)
-    engine = None
-    while engine is None:
+    while True:
         try:
-            engine = Duck(found, memory_mib=limits.memory_mib)
+            with _begun(found, sql, limits) as result:
+                yield result, found.problems
         except EngineFailed as error:
             found = left_out("duckdb", found, error)
+        else:
+            return
+
+
+@contextmanager
+def _begun(found: Dataset, sql: str, limits: QueryLimits) -> Iterator[Result]:
+    """The answer as it comes. Raises EngineFailed when a file can be to blame and there is no row yet."""
+    engine = Duck(found, memory_mib=limits.memory_mib)
     is_over = threading.Event()
 
     def end() -> None:
@@ -51,9 +64,14 @@ def asked(found: Dataset, sql: str, limits: QueryLimits) -> Iterator[tuple[Resul
     timer.start()
     try:
         with closing(engine), _explaining(sql, limits, is_over):
-            engine.con.execute(sql)
+            try:
+                engine.con.execute(sql)
+            except duckdb.Error as error:
+                if is_over.is_set() or isinstance(error, _OF_STATEMENT):
+                    raise
+                raise EngineFailed(_first(error)) from error
             columns = tuple(column[0] for column in engine.con.description or ())
-            yield Result(columns, _counted(engine.con, limits)), found.problems
+            yield Result(columns, _counted(engine.con, limits))
     finally:
         timer.cancel()
         # A thread that is left at the end keeps what it knows, and DuckDB complains of that.
@@ -104,14 +122,14 @@ def _explaining(sql: str, limits: QueryLimits, is_over: threading.Event) -> Iter
         raise UsageError(
             f"{beginning(sql)}: queries read the tables of the dataset, and no other file: {_first(error)}"
         ) from None
-    except duckdb.IOException as error:
-        raise InputError(
-            f"a file of the dataset cannot be read: {_first(error)}; `arcacct fleet verify --deep` names all of these"
-        ) from None
     except duckdb.Error as error:
         if is_over.is_set():
             raise InputError(too_long(limits.seconds)) from None
-        raise UsageError(f"{beginning(sql)}: {_first(error)}") from None
+        if isinstance(error, _OF_STATEMENT):
+            raise UsageError(f"{beginning(sql)}: {_first(error)}") from None
+        raise InputError(
+            f"a file of the dataset cannot be read: {_first(error)}; `arcacct fleet verify --deep` names all of these"
+        ) from None
 
 
 def _first(error: Exception) -> str:

@@ -16,12 +16,14 @@ import pytest
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "bench"))
 
 import generate
+import ledger_rows
 import sql_contract
 
 from arcacct.conf.places import Places
 from arcacct.db import opening
 from arcacct.db.schema import ACCOUNTING, PUBLISHING, in_memory
 from arcacct.jobs import cells
+from arcacct.publishing import ledger
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -34,7 +36,7 @@ DUCKDB = os.environ.get("ARCACCT_DUCKDB", sys.executable)
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory) -> Places:
-    """Generated jobs, those of batch systems and their telemetry, the sums of all, and a ledger."""
+    """Generated jobs, those of batch systems and their telemetry, the sums of all, and what was sent and was not."""
     made = generate.fill(tmp_path_factory.mktemp("programs"), 60)
     for source in ("gridengine/accounting.*", "slurm/sacct.txt", "sonar/real-*.json"):
         files = sorted(map(str, (ROOT / "tests/data").glob(source)))
@@ -43,7 +45,10 @@ def here(tmp_path_factory) -> Places:
     con = opening.open_accounting(made)
     cells.advance(con, made)
     con.close()
-    opening.open_publishing(made).close()
+    with closing(opening.open_publishing(made)) as con:
+        ledger.set_cursor(con, ledger.Cursor(ledger_rows.ONE, "life", 0, 1, None))
+        ledger_rows.send(con, ledger_rows.record("job1"), ledger_rows.record("job2", notes="cut"))
+        ledger_rows.set_aside(con, "job3", "quarantined")
     return made
 
 
@@ -124,7 +129,14 @@ def test_duckdb(here, tmp_path) -> None:
     assert "atlas" in (tmp_path / "printed").read_text()
     assert {view for (view,) in answers["views"][1]} == set(views)
     seen = {view for view in views if answers[f"typed {view}"][1]}
-    assert seen >= {"v1_jobs", "v1_gridengine_records", "v1_slurm_runs", "v1_slurm_jobs", "v1_node_usage"}
+    assert seen >= {
+        "v1_jobs",
+        "v1_gridengine_records",
+        "v1_slurm_runs",
+        "v1_slurm_jobs",
+        "v1_publications",
+        "v1_quarantine",
+    }
     for kind in (ACCOUNTING, PUBLISHING):
         with closing(in_memory(kind)) as con:
             for view in sql_contract.documented(kind):

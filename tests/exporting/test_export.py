@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import pathlib
@@ -128,7 +129,8 @@ def ids(*numbers: int) -> list[str]:
 
 
 def test_a_dataset_has_what_the_views_have(site) -> None:
-    """Every value of every view, with its type and unit; a job that goes on is not in it."""
+    """Every value of every view, with its type and unit, events by time; a job that goes on is not in it."""
+    site.sql("INSERT INTO JobEvents VALUES (3, 'SUBMIT', '2026-06-09 00:00:00')")
     site.add(stored_jobs.job(7, status="in-progress"))
     site.con.execute("INSERT INTO Clusters (ID, Name) VALUES (1, 'cluster')")
     site.con.execute(
@@ -146,6 +148,7 @@ def test_a_dataset_has_what_the_views_have(site) -> None:
     rows = read(store)
     for table, view in VIEWS.items():
         assert sorted(repr(tuple(row.values())) for row in rows[table]) == as_viewed(site, table, view)
+    assert [row["event"] for row in rows["events"] if row["record_id"] == 3] == ["SUBMIT", "ACCEPTED", "FINISHED"]
     assert [
         (row["record_id"], row["cluster"], row["gpu_count"], row["gpu_allocated_s"], row["gpu_busy_s"], row["energy_j"])
         for row in rows["accelerators"]
@@ -280,16 +283,64 @@ def test_names_hashed_and_withheld(site) -> None:
     assert [row["user_dn"] for row in read(LocalStore(str(site.dataset)))["jobs"]] == users
 
 
-def test_forgotten_names_are_forgotten_in_the_dataset(site) -> None:
-    """Though the log says nothing of it, and also of jobs that are in an archive."""
+def named_files(site: Site) -> set[str]:
+    """The parts that manifests name."""
+    return {
+        found.partition.part(table, part.file)
+        for found in manifests(LocalStore(str(site.dataset)))
+        for table, part in found.tables.items()
+    }
+
+
+def parts_of(site: Site) -> set[str]:
+    return {path for path in site.files() if path.startswith(TABLES)}
+
+
+def test_names_that_are_to_go_are_in_no_file_that_is_left(site) -> None:
+    """The former parts have them, so they do not wait for a day; what is no part of ours is not touched."""
     site.export()
-    site.prune(MAY_S + 5)
+    site.add(stored_jobs.job(9, end_s=JUNE_S + 1))
+    site.export()
+    assert parts_of(site) > named_files(site)
+    theirs = site.dataset / Partition("SITE", 2026, 6, "ce.example.org").folder("jobs") / "notes.txt"
+    theirs.write_text("")
+
+    site.export(names="hashed")
+    assert parts_of(site) == named_files(site) | {str(theirs.relative_to(site.dataset))}
+
+
+def test_former_parts_go_after_a_day(site) -> None:
+    """A month that no longer changes is there once, also when the export that replaced it was killed before the end."""
+    site.export()
+    site.add(stored_jobs.job(9, end_s=JUNE_S + 1))
+    site.export()
+    half = site.dataset / Partition("SITE", 2026, 6, "ce.example.org").folder("events") / ".new-0123-part-1.parquet"
+    half.write_bytes(b"PAR1")
+    assert site.export().written == ()
+    assert parts_of(site) > named_files(site)
+
+    manifest = site.manifest(6)
+    whole = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps(whole | {"written_s": whole["written_s"] - 100_000}))
+    assert site.export().written == ()
+    assert parts_of(site) == named_files(site)
+    assert names_of(site) == ids(1, 2, 3, 9, 4, 5, 6)
+
+
+@pytest.mark.parametrize("pruned_before", [MAY_S + 5, MAY_S + 11])
+def test_forgotten_names_are_forgotten_in_the_dataset(site, pruned_before) -> None:
+    """Though the log says nothing of it, and also of jobs that are in an archive, if only some or all of a month."""
+    site.export()
+    site.prune(pruned_before)
+    site.export()
     with closing(open_publishing(site.here)) as publishing:
         forgetting.forget(site.here, site.con, publishing, forgetting.Scope(1_780_272_000), alone=nullcontext)
 
     assert [partition.month for partition in site.export().written] == [5]
     users = [row["user_dn"] for row in read(LocalStore(str(site.dataset)))["jobs"]]
     assert [user.startswith("pseudonym-") for user in users] == [True, True, False, False, False, False]
+    assert len([path for path in parts_of(site) if "month=05" in path]) == len(TABLES)
+    assert site.export().written == ()
 
 
 class Killed(BaseException):
@@ -355,8 +406,13 @@ def test_an_export_killed_anywhere_is_never_misread(site, tmp_path) -> None:
     assert changes > 15
 
 
+def run_python(code: str, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", textwrap.dedent(code), *words]
+    return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
 def test_a_process_that_is_killed_leaves_a_dataset_to_go_on_with(site) -> None:
-    """By SIGKILL, as the kernel does it, once the first manifest is there."""
+    """By SIGKILL, as the kernel does it, at any of its steps: what stands is never half, and the last one ends it."""
     code = """
         import os, signal, sys
         from contextlib import closing
@@ -364,22 +420,55 @@ def test_a_process_that_is_killed_leaves_a_dataset_to_go_on_with(site) -> None:
         from arcacct.db.opening import open_accounting
         from arcacct.exporting.export import Wishes, export
         from arcacct.exporting.store import LocalStore
-        class Killed(LocalStore):
-            def put(self, path, file):
-                super().put(path, file)
-                if path.startswith("manifests"):
+        controldir, dataset, steps = sys.argv[1:]
+        here, left = places(None, controldir), int(steps)
+        def step(event, _values):
+            global left
+            if event in ("open", "os.mkdir", "os.rename", "os.listdir", "shutil.rmtree"):
+                left -= 1
+                if left < 0:
                     os.kill(os.getpid(), signal.SIGKILL)
-        here = places(None, sys.argv[1])
         with closing(open_accounting(here)) as con:
-            export(here, con, Killed(sys.argv[2]), Wishes("SITE", "ce.example.org", "plain"))
+            store = LocalStore(dataset)
+            sys.addaudithook(step)
+            export(here, con, store, Wishes("SITE", "ce.example.org", "plain"))
     """
-    command = [sys.executable, "-c", textwrap.dedent(code), site.here.controldir, str(site.dataset)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    whole = {5: ids(1, 2), 6: ids(3, 4), 7: ids(5, 6)}
+    done = 0
+    for steps in range(2, 2000, 61):
+        ended = run_python(code, site.here.controldir, str(site.dataset), str(steps))
+        found = names_of(site)
+        months = [month for month, names in whole.items() if names[0] in found]
+        assert found == [name for month in months for name in whole[month]]
+        if ended.returncode == 0:
+            break
+        assert ended.returncode == -signal.SIGKILL, ended.stderr
+        done += 1
+    assert done > 4
+    assert found == ids(1, 2, 3, 4, 5, 6)
+    site.export()
+    assert not [path for path in site.files() if ".new-" in path]
 
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    assert names_of(site) == ids(1, 2)
-    assert len(site.export().written) == 2
-    assert names_of(site) == ids(1, 2, 3, 4, 5, 6)
+
+def test_a_disk_that_is_full_is_named(site) -> None:
+    """With the place that is full, which is that of the temporary files, and the dataset stays as it was."""
+    site.export()
+    before = site.files()
+    site.add(stored_jobs.job(9, end_s=JUNE_S + 1))
+    code = """
+        import resource, sys
+        from arcacct.cli import main
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+        main(sys.argv[1:])
+    """
+    conf = pathlib.Path(site.here.controldir, "arc.conf")
+    conf.write_text(f"[common]\nhostname=ce.example.org\n[arex]\ncontroldir={site.here.controldir}\n")
+    full = run_python(code, "--config", str(conf), "export", "--site", "SITE", str(site.dataset))
+
+    assert (full.returncode, full.stderr.count("\n")) == (74, 1), full.stderr
+    assert "File too large" in full.stderr
+    assert "TMPDIR" in full.stderr
+    assert site.files() == before
 
 
 def damaged_by(change):
@@ -430,6 +519,33 @@ def test_what_disagrees_is_named_and_the_rest_goes_on(site, damage, message) -> 
     site.manifest(6).unlink()
     assert site.export().problems == ()
     assert names_of(site) == ids(1, 2, 3, 4, 5, 9, 6)
+
+
+def test_a_month_that_could_not_be_written_is_written_once_it_can(site) -> None:
+    """What changed in it meanwhile is not lost when somebody puts the manifest back."""
+    site.export()
+    kept = site.manifest(6).read_bytes()
+    site.manifest(6).write_bytes(b"")
+    for record, cores in ((3, 3), (5, 5)):
+        site.sql("UPDATE AAR SET CPUCount = ? WHERE RecordID = ?", cores, record)
+        assert len(site.export().problems) == 1
+    site.manifest(6).write_bytes(kept)
+
+    assert [partition.month for partition in site.export().written] == [6]
+    found = {row["record_id"]: row["core_count"] for row in read(LocalStore(str(site.dataset)))["jobs"]}
+    assert (found[3], found[5]) == (3, 5)
+
+
+def test_without_a_manifest_a_month_is_written_whatever_stands_there(site) -> None:
+    """That is the way out of a part that is damaged, also of one that has the right name and size."""
+    site.export()
+    (name,) = [path for path in named_files(site) if path.startswith("jobs") and "month=06" in path]
+    part = site.dataset / name
+    part.write_bytes(part.read_bytes().replace(b"PAR1", b"XXXX"))
+
+    site.manifest(6).unlink()
+    assert [partition.month for partition in site.export().written] == [6]
+    assert names_of(site) == ids(1, 2, 3, 4, 5, 6)
 
 
 def test_a_part_with_pruned_jobs_that_is_damaged_is_not_replaced(site) -> None:
@@ -515,6 +631,22 @@ def test_values_of_other_types_do_not_end_it(site, value, names) -> None:
         assert sorted(repr(tuple(row.values())) for row in rows[table]) == as_viewed(site, table, view)
 
 
+def test_a_file_is_replaced_at_once(tmp_path) -> None:
+    """Who reads while it is written reads the former one, and may go on to."""
+    store = LocalStore(str(tmp_path))
+    store.put("a/b", io.BytesIO(b"old"))
+    reader = (tmp_path / "a" / "b").open("rb")
+
+    class Source(io.BytesIO):
+        def read(self, _most: int | None = -1, /) -> bytes:
+            assert store.read("a/b") == b"old"
+            return super().read(1)
+
+    store.put("a/b", Source(b"new"))
+    with reader:
+        assert (reader.read(), store.read("a/b"), list(store.files("a"))) == (b"old", b"new", ["b"])
+
+
 def test_one_export_at_a_time(site) -> None:
     """A second one is told so, and that nothing is lost (75)."""
     with exporter(site.here), pytest.raises(StoreBusy, match="another arcacct exports"):
@@ -576,12 +708,25 @@ def test_into_s3(site, monkeypatch) -> None:
         server.stop()
 
 
-@pytest.mark.parametrize("url", ["s3://key:secret@bucket/x", "s3://bucket/x?secret_key=secret"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://key:secret@bucket/x", "s3://secret@bucket/x", "s3://bucket/x?secret_key=secret", "sftp://me:secret@host/x",
+        "abfs://container:secret@account.dfs.core.windows.net/x",
+    ],
+)  # fmt: skip
 def test_no_secret_in_a_url(url) -> None:
     """Every user of the host sees what programs are called with."""
     with pytest.raises(UsageError) as error:
         open_store(url)
     assert "secret" not in str(error.value).replace("AWS_SECRET", "")
+
+
+@pytest.mark.parametrize("place", ["", "s3://", "foo://bar/x"])
+def test_what_is_no_place_is_refused(place) -> None:
+    """Before anything is read."""
+    with pytest.raises(UsageError):
+        open_store(place)
 
 
 def test_the_command(site, tmp_path, capsys) -> None:
