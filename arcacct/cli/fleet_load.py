@@ -25,7 +25,7 @@ from arcacct.wording import count_of
     "tables",
     multiple=True,
     type=click.Choice(TABLES),
-    help="Load this table and jobs only; may be repeated.",
+    help="Load jobs and this table alone; rows of others go from the months that are loaded. May be repeated.",
 )
 def load(directories: tuple[str, ...], tables: tuple[str, ...]) -> int:
     """
