@@ -19,7 +19,7 @@ from arcacct.errors import InputError
 from arcacct.exporting.jobs import Job, Values
 from arcacct.jobs.reading import plain_text
 
-_GROUP_ROWS = {table: 32_768 if table == "jobs" else 131_072 for table in TABLES}
+GROUP_ROWS = {table: 32_768 if table == "jobs" else 131_072 for table in TABLES}
 """In a group: what a reader passes over by its least and greatest values, and what is held in memory of a table."""
 _BATCH_ROWS = 4096
 # The allocators that come with pyarrow keep a tenth more of it.
@@ -56,10 +56,17 @@ def schema_of(table: str) -> pa.Schema:
     )
 
 
-def _encodings(table: str) -> dict[str, str]:
+def how_written(table: str, names: Sequence[str]) -> dict[str, Any]:
+    """What pyarrow is told of these columns of a table: how each is encoded and compressed."""
     # Numbers from 0 to 2^31 and no others: half of what eight bytes cost, whatever compresses them.
     numbers = {one.name: _DELTA for one in columns()[table] if one.type == "int64" and one.name not in _FEW}
-    return numbers | _ENCODINGS.get(table, {})
+    encodings = {name: how for name, how in (numbers | _ENCODINGS.get(table, {})).items() if name in names}
+    return {
+        "compression": "zstd",
+        "compression_level": {name: _LEVELS.get(name, _LEVEL) for name in names},
+        "use_dictionary": [name for name in names if name not in encodings],
+        "column_encoding": encodings,
+    }
 
 
 class _Table:
@@ -69,18 +76,13 @@ class _Table:
         self.path = os.path.join(folder, f"{table}.parquet")
         self._columns = columns()[table]
         self._schema = schema_of(table)
-        encodings = _encodings(table)
-        by_end = table == "jobs"
         sorting = [pq.SortingColumn(self._schema.get_field_index(one)) for one in ("end_time", "record_id")]
-        self._group_rows = _GROUP_ROWS[table]
+        self._group_rows = GROUP_ROWS[table]
         self._writer = pq.ParquetWriter(
             self.path,
             self._schema,
-            compression="zstd",
-            compression_level={one.name: _LEVELS.get(one.name, _LEVEL) for one in self._columns},
-            use_dictionary=[one.name for one in self._columns if one.name not in encodings],
-            column_encoding=encodings,
-            sorting_columns=sorting if by_end else None,
+            sorting_columns=sorting if table == "jobs" else None,
+            **how_written(table, self._schema.names),
         )
         self._rows: list[Values] = []
         self._batches: list[pa.RecordBatch] = []

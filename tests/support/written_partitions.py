@@ -14,7 +14,7 @@ from twelve_questions import sqlite_views
 
 from arcacct.dataset.layout import TABLES, Partition, part_name
 from arcacct.dataset.manifest import Manifest, Part
-from arcacct.exporting.parquet import _GROUP_ROWS, _LEVEL, _LEVELS, _encodings, schema_of
+from arcacct.exporting.parquet import GROUP_ROWS, how_written, schema_of
 
 LIFE = "0123456789abcdef0123456789abcdef"
 WRITTEN_S = 1_800_000_000
@@ -65,11 +65,7 @@ def _part(
     folder = root / partition.folder(name)
     folder.mkdir(parents=True, exist_ok=True)
     written = folder / "being-written"
-    coded = {column: how for column, how in _encodings(name).items() if column in schema.names}
-    dictionary = [column for column in schema.names if column not in coded]
-    levels = {column: _LEVELS.get(column, _LEVEL) for column in schema.names}
-    how = {"compression_level": levels, "use_dictionary": dictionary, "column_encoding": coded}
-    pq.write_table(table, written, row_group_size=_GROUP_ROWS[name], compression="zstd", **how)
+    pq.write_table(table, written, row_group_size=GROUP_ROWS[name], **how_written(name, schema.names))
     with open(written, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     part = written.rename(folder / part_name(digest))
