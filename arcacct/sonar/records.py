@@ -41,6 +41,7 @@ UNJOINED = {
     "form": "a local id of a form that telemetry does not know",
     "clusters": "a local id that several clusters have telemetry of",
     "array": "tasks of arrays whose samples do not say which task",
+    "element": "elements of Slurm's arrays whose number no job envelope tells",
 }
 """What records are like to which telemetry cannot be added, though there is some."""
 
@@ -87,8 +88,10 @@ def _named(con: Connection, ranges: Iterable[tuple[str, str]]) -> list[int]:
         record_id
         for first, behind in ranges
         for (record_id,) in con.execute(
-            "SELECT AAR.RecordID FROM AAR JOIN Status ON Status.ID = StatusID LEFT JOIN RecordSources USING (RecordID)"
-            f" WHERE LocalJobID >= ? AND LocalJobID < ? AND Status.Name IN {SQL_FINAL} AND coalesce(Source, '') <> ?",
+            # The status only of those found: nearly all jobs have a final one.
+            "SELECT AAR.RecordID FROM AAR LEFT JOIN RecordSources USING (RecordID)"
+            " WHERE LocalJobID >= ? AND LocalJobID < ? AND coalesce(Source, '') <> ?"
+            f" AND (SELECT Name FROM Status WHERE ID = StatusID) IN {SQL_FINAL}",
             (first, behind, SLURM),
         ).fetchall()
     ]
@@ -154,11 +157,12 @@ def _join(con: Connection, site: Site, record_id: int, local_job_id: str) -> boo
     found = _with_telemetry(con, name)
     if len(found) > 1:
         return "clusters"
+    if name.is_element and not found:
+        return "element"
     for cluster_id, job in found:
         return _enrich(con, site, record_id, cluster_id, job, [] if job.task else runs(con, cluster_id, job.number))
     whole = LocalID(name.number)
-    is_whole = name.task and not name.is_element
-    is_whole = is_whole and any(_is_sampled(con, record_id, *known) for known in _with_telemetry(con, whole))
+    is_whole = name.task and any(_is_sampled(con, record_id, *known) for known in _with_telemetry(con, whole))
     return "array" if is_whole else False
 
 

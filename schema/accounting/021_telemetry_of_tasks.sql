@@ -1,7 +1,7 @@
 -- Tasks of arrays in telemetry, and what is kept of processes where a site wants it (`import sonar --details`).
 
--- Task is the index in an array of batch systems that number the whole array once (Grid Engine, Torque, LSF); 0: no task.
--- (Slurm gives each element a number of its own.) A table anew, since the task is part of what is unique.
+-- Grid Engine, Torque and LSF have one number for a whole array, Slurm one for each element. A table anew, since the task
+-- is part of what is unique; before the node, so that those of a large array are found at once.
 DROP VIEW v1_sampled_jobs;
 DROP VIEW v1_job_accelerators;
 CREATE TABLE NewSampledJobs (
@@ -9,11 +9,11 @@ CREATE TABLE NewSampledJobs (
   ClusterID INTEGER NOT NULL REFERENCES Clusters (ID),
   JobID     INTEGER NOT NULL,
   Epoch     INTEGER NOT NULL,  -- 0: a job of the batch system
+  Task      INTEGER NOT NULL,  -- index in an array that has one number as a whole; 0: none
   NodeID    INTEGER NOT NULL,  -- 0 when Epoch is 0
-  Task      INTEGER NOT NULL DEFAULT 0,
-  UNIQUE (ClusterID, JobID, Epoch, NodeID, Task)
+  UNIQUE (ClusterID, JobID, Epoch, Task, NodeID)
 );
-INSERT INTO NewSampledJobs SELECT ID, ClusterID, JobID, Epoch, NodeID, 0 FROM SampledJobs;
+INSERT INTO NewSampledJobs SELECT ID, ClusterID, JobID, Epoch, 0, NodeID FROM SampledJobs;
 DROP TABLE SampledJobs;
 ALTER TABLE NewSampledJobs RENAME TO SampledJobs;
 ALTER TABLE JobTelemetry ADD COLUMN Task INTEGER NOT NULL DEFAULT 0;

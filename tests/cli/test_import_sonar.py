@@ -14,7 +14,7 @@ import time
 
 import pytest
 from installed import ARCACCT, arcacct, configured
-from sonar_site import REAL, REAL_FILES, SERIES
+from sonar_site import REAL, REAL_FILES, SERIES, sample, stream
 
 
 def rows(tmp_path: pathlib.Path, sql: str) -> list[tuple[object, ...]]:
@@ -262,3 +262,16 @@ def test_following_survives_everything(tmp_path):
     assert said.count("damaged.jsonl.gz: cut") == 1
     assert said.count("loop.jsonl: cannot be read") == 1
     assert said.count("object 2: not JSON") == 1
+
+
+def test_what_cannot_be_joined_is_said(tmp_path):
+    """Tasks of a real array of Grid Engine, sampled without their task: counted on stderr, and no error."""
+    conf = configured(tmp_path)
+    data = REAL.parent / "gridengine" / "accounting.sge819-real"
+    assert arcacct("--config", conf, "import", "gridengine", data).returncode == 0
+    whole = sample(1795168171 - 1795168800, [{"cmd": "x", "pid": 7}], job=6)
+    done = piped(conf, stream(whole).decode())
+    assert done.returncode == 0
+    assert done.stderr == (
+        "arcacct: no telemetry added to 3 records of tasks of arrays whose samples do not say which task\n"
+    )

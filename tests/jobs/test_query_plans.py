@@ -27,7 +27,10 @@ from arcacct.db import lives, opening
 from arcacct.db.connect import Connection
 from arcacct.jobs import aborting, cells, former, lookup, outbox, rating, reading, recorder
 from arcacct.jobs.aar import PackedAAR
+from arcacct.jobs.local_ids import LocalID
 from arcacct.publishing import given, held, ledger, months, sent, sent_rows
+from arcacct.sonar import records
+from arcacct.sonar.site import Site as SonarSite
 from arcacct.targets import kinds, plugs
 
 GROWING = ("AAR", "JobEvents", "AuthTokenAttributes", "JobExtraInfo", "RunTimeEnvironments", "DataTransfers")
@@ -471,6 +474,17 @@ def test_recording_finds_the_job_by_its_id(ours) -> None:
         reconciling.remembered_status_files(con, [job_id, "other"])
 
     assert_flat(ours, record)
+
+
+def test_telemetry_finds_its_records_by_their_local_ids(ours) -> None:
+    """A job that was sampled costs its own records, whatever the form of their ids, and no walk through all jobs."""
+
+    def find(con: Connection, _site: Site) -> None:
+        for job in (LocalID(7), LocalID(7, 4), LocalID(7, 4, is_element=True)):
+            records.settle(con, SonarSite(), 1, "c", job)
+            records._with_telemetry(con, job)
+
+    assert_flat(ours, find)
 
 
 def test_jobs_under_way_are_found_by_their_status(ours) -> None:

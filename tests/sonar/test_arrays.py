@@ -144,12 +144,13 @@ def test_elements_of_slurm_are_joined_by_the_number_behind_the_name(host, first)
 
 
 def test_what_cannot_be_joined_is_counted(host):
-    """An id of no known form, and a number that two clusters have telemetry of."""
+    """An id of no known form, a number that two clusters have telemetry of, an element that Slurm tells nothing of."""
     host.take(stream(of_task(0, 500), of_task(0, 600, cluster="d")))
     forms, clusters = arc_job(host, "batch-6", "ODD"), arc_job(host, "6", "TWO")
+    elements = arc_job(host, "5_3", "ELEMENT")
     # A job that never reached the batch system is no question.
     arc_job(host, "", "NONE")
-    assert host.take(b"").unjoined == {("form", forms), ("clusters", clusters)}
+    assert host.take(b"").unjoined == {("form", forms), ("clusters", clusters), ("element", elements)}
     assert host.take(b"").unjoined == set()
 
 
