@@ -234,8 +234,8 @@ def measured_parts(
     """
     What is known of GPUs and energy of the selected jobs, by ``keys``; of our own database.
 
-    From telemetry, and from the runs that sacct told of where telemetry has no word of the batch system. No kept sum
-    has these: it reads the telemetry of the range of time, or all of it.
+    From telemetry, and from what sacct and HTCondor told of jobs where telemetry has no word of the batch system. No
+    kept sum has these: it reads the telemetry of the range of time, or all of it.
     """
     is_bounded = any(bound is not None for bound in selection[:4])
     where, values = _where(con, selection, by_time=is_bounded)
@@ -277,6 +277,27 @@ def measured_parts(
             is_told = 0 < gpu_s <= _LARGEST
             joules = None if energy_j is None else float(energy_j)
             yield MeasuredPart(_key(row, len(keys)), float(gpu_s) if is_told else None, None, None, joules)
+    for row, allocated_s in _gpus_of_htcondor(con, columns, chosen, values, is_bounded=is_bounded):
+        yield MeasuredPart(_key(row, len(keys)), allocated_s, None, None, None)
+
+
+def _gpus_of_htcondor(
+    con: Connection, columns: str, chosen: str, values: Sequence[object], *, is_bounded: bool
+) -> Iterator[tuple[tuple[Any, ...], float]]:
+    """What HTCondor gave jobs of which telemetry has no word of the batch system: columns, and GPUs times wall time."""
+    if con.execute("SELECT 1 FROM HTCondorJobs WHERE GPUs > 0 LIMIT 1").fetchone() is None:
+        return
+    told = "(SELECT RecordID AS Of, Wall, GPUs FROM HTCondorJobs WHERE GPUs > 0)"
+    rows = con.execute(
+        f"SELECT {columns}Wall, GPUs FROM {_joined(told, is_bounded=is_bounded)} WHERE {chosen} AND NOT EXISTS"
+        " (SELECT 1 FROM JobTelemetry AS Known WHERE Known.RecordID = AAR.RecordID"
+        " AND coalesce(Known.GPUCount, Known.EnergyJ) IS NOT NULL)",
+        values,
+    )
+    for row in rows:
+        gpu_s = whole(row[-1]) * whole(row[-2])
+        if 0 < gpu_s <= _LARGEST:
+            yield row[:-2], float(gpu_s)
 
 
 def _joined(told: str, *, is_bounded: bool) -> str:

@@ -59,6 +59,7 @@ def _jobs(con: Connection, chosen: tuple[int, ...]) -> list[Job]:
     }
     children = {table: _by_record(con, query.format(numbers)) for table, query in _CHILDREN.items()}
     _add_runs(children["accelerators"], _by_record(con, _RUNS.format(numbers)))
+    _add_htcondor(children["accelerators"], _by_record(con, _HTCONDOR.format(numbers)))
     for rows in children["transfers"].values():
         rows[:] = [(row[0], unescaped(row[1]), TRANSFER_KINDS.get(row[2], "input"), *row[3:]) for row in rows]
     for rows in children["attributes"].values():
@@ -120,6 +121,19 @@ _RUNS = (
     "SELECT RecordID, Cluster, Elapsed, AllocTRES FROM SlurmRuns WHERE RecordID IN ({0}) AND "
     f"{OF_ACCELERATORS} ORDER BY RecordID, RunNo"
 )
+
+
+# Of jobs that HTCondor gave GPUs.
+_HTCONDOR = "SELECT RecordID, Schedd, Wall, GPUs FROM HTCondorJobs WHERE RecordID IN ({0}) AND GPUs > 0 ORDER BY JobNo"
+
+
+def _add_htcondor(told: dict[int, list[Values]], jobs: dict[int, list[Values]]) -> None:
+    """The GPUs of jobs, where telemetry has no word of the batch system (as `stats` has it)."""
+    for record_id, of_record in jobs.items():
+        _record_id, schedd, wall_s, gpus = of_record[-1]
+        (known,) = told.get(record_id) or [(record_id, schedd, *(None,) * 8)]
+        if known[2] is None and known[9] is None:
+            told[record_id] = [(*known[:2], gpus, gpus * wall_s or None, *known[4:])]
 
 
 def _add_runs(told: dict[int, list[Values]], runs: dict[int, list[Values]]) -> None:

@@ -26,7 +26,7 @@ class Now(NamedTuple):
     pruned_before: int
     """UTC seconds: no job that ended then or later was moved into an archive."""
     seen: dict[int, dict[str, int]]
-    """By month: how many jobs, how many without names, and what telemetry and Slurm tell of accelerators, added up."""
+    """By month: how many jobs, how many without names, and what is told of accelerators, added up."""
     closed: frozenset[int]
     """Months in which names were forgotten."""
 
@@ -53,6 +53,11 @@ def look(con: Connection) -> Now:
             f" CROSS JOIN AAR USING (RecordID) WHERE {_OF_MONTHS} GROUP BY 1"
         ):
             seen[month][RUNS] = runs
+        for month, jobs in con.execute(
+            f"SELECT {_MONTH}, count(*) FROM (SELECT RecordID FROM HTCondorJobs WHERE GPUs > 0)"
+            f" CROSS JOIN AAR USING (RecordID) WHERE {_OF_MONTHS} GROUP BY 1"
+        ):
+            seen[month][RUNS] = seen[month].get(RUNS, 0) + jobs
         (events_row,) = con.execute("SELECT ifnull(max(rowid), 0) FROM JobEvents").fetchone()
         (pruned_before,) = con.execute("SELECT ifnull(max(EndedBefore), 0) FROM Archives").fetchone()
         closed = frozenset(month for (month,) in con.execute("SELECT Month FROM ForgottenMonths"))
