@@ -8,6 +8,7 @@ from typing import NamedTuple
 from arcacct.dataset.layout import Partition
 from arcacct.db.engine import Connection
 from arcacct.db.lives import highest_seq
+from arcacct.gridengine.gpus import RUNS_WITH_GPUS
 from arcacct.jobs.reading import LAST_SECOND, one_state
 
 JOBS, FORGOTTEN, TELEMETRY, RUNS = "jobs", "forgotten", "telemetry", "runs"
@@ -26,7 +27,7 @@ class Now(NamedTuple):
     pruned_before: int
     """UTC seconds: no job that ended then or later was moved into an archive."""
     seen: dict[int, dict[str, int]]
-    """By month: how many jobs, how many without names, and what telemetry and Slurm tell of accelerators, added up."""
+    """By month: how many jobs, how many without names, and what is told of accelerators, added up."""
     closed: frozenset[int]
     """Months in which names were forgotten."""
 
@@ -53,6 +54,11 @@ def look(con: Connection) -> Now:
             f" CROSS JOIN AAR USING (RecordID) WHERE {_OF_MONTHS} GROUP BY 1"
         ):
             seen[month][RUNS] = runs
+        for month, runs in con.execute(
+            f"SELECT {_MONTH}, count(*) FROM (SELECT RecordID FROM {RUNS_WITH_GPUS})"
+            f" CROSS JOIN AAR USING (RecordID) WHERE {_OF_MONTHS} GROUP BY 1"
+        ):
+            seen[month][RUNS] = seen[month].get(RUNS, 0) + runs
         (events_row,) = con.execute("SELECT ifnull(max(rowid), 0) FROM JobEvents").fetchone()
         (pruned_before,) = con.execute("SELECT ifnull(max(EndedBefore), 0) FROM Archives").fetchone()
         closed = frozenset(month for (month,) in con.execute("SELECT Month FROM ForgottenMonths"))
