@@ -11,7 +11,7 @@ import click
 from arcacct.cli.arguments import together
 from arcacct.cli.context import settings_of
 from arcacct.cli.gridengine_options import Qacct, question_of, question_options
-from arcacct.cli.instants import INSTANT
+from arcacct.cli.instants import QacctInstant
 from arcacct.cli.speech import complain, examples, say
 from arcacct.cli.tables import FORMATS, show
 from arcacct.cli.working import progress, tell_counts, tell_retried, until_asked, wait_option
@@ -60,12 +60,22 @@ class GridEngineOptions(NamedTuple):
 @click.option("--prefer-gridengine", is_flag=True, help="In jobs of A-REX, Grid Engine's measured values win.")
 @click.option("--derive-again", is_flag=True, help="Rebuild jobs from imported records, after a change of map lines.")
 @click.option("--retry", is_flag=True, help="Try again what was rejected, see `import rejected`; then FILE, if given.")
-@click.option("--summary", is_flag=True, help="Import nothing; print what qacct prints of the files.")
+@click.option("--summary", is_flag=True, is_eager=True, help="Import nothing; print what qacct prints of the files.")
 @click.option("--by", metavar="COLUMN,...", help="With --summary: sums by host, queue, group, owner, project, ...")
 @click.option(
-    "-b", "--begin", type=INSTANT, metavar="TIME", help="With --summary: start (inclusive) of when they began."
+    "-b",
+    "--begin",
+    type=QacctInstant("summary"),
+    metavar="TIME",
+    help="With --summary: start (inclusive) of when they began.",
 )
-@click.option("-e", "--end", type=INSTANT, metavar="TIME", help="With --summary: end (inclusive) of when they began.")
+@click.option(
+    "-e",
+    "--end",
+    type=QacctInstant("summary"),
+    metavar="TIME",
+    help="With --summary: end (inclusive) of when they began.",
+)
 @click.option(
     "--format",
     "form",

@@ -186,13 +186,66 @@ def test_the_totals_of_qacct(capfd, name) -> None:
     assert done.stdout.splitlines() == printed(name)
 
 
-def test_times_of_qacct_are_utc_or_of_the_zone_that_is_written() -> None:
-    """The twelve digits of qacct mean the same on every host: UTC as every other form, or the offset behind them."""
+def test_times_of_qacct_are_of_the_host_or_of_the_zone_that_is_named() -> None:
+    """The digits of qacct are its host's time of day, unless a zone is said; every other form is UTC."""
     words = ["import", "gridengine", "--summary", str(COLON)]
-    utc = arcacct(*words, "-b", "202611200950", environment={"TZ": "Asia/Kolkata"})
-    kolkata = arcacct(*words, "-b", "202611201520+0530")
+    india = {"TZ": "IST-5:30"}
+    asked = [
+        ["-b", "202611201520"],
+        ["-b", "2611201520.00"],
+        ["-b", "202611200950", "--timezone", "UTC"],
+        ["-b", "202611201520+0530"],
+        ["-b", "2026-11-20T09:50"],
+        ["-b", "@1795168200"],
+        ["-b", "11201520", "--now", "2026-12-01"],
+    ]
+    found = [arcacct(*words, *times, environment=india).stdout.splitlines() for times in asked]
 
-    assert utc.stdout.splitlines() == kolkata.stdout.splitlines() == printed("b_time")
+    assert found == [printed("b_time")] * len(asked)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-b", "1795168200"], "'1795168200' is not a time; write 202611201030"),
+        (["-l", "h_rt=600"], "-l h_rt=600: qacct asks qmaster which queues offer that today"),
+        (["-l", "hostname=vm,mem_free"], "-l mem_free: "),
+        (["--queue", "all.q@@big"], "--queue all.q@@big: which hosts are of a group only qmaster knows"),
+        (["-b", "11200950", "--timezone", "Moon"], "--timezone Moon: there is no such zone"),
+    ],
+)
+def test_what_a_file_cannot_answer(capfd, words, message) -> None:
+    """What is no time, and what qacct asks a running qmaster, is refused with what can be asked."""
+    done = said(capfd, "import", "gridengine", "--summary", *words, COLON)
+
+    assert done.returncode == 64
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["-l", "hostname=vm"], "l_h_rt"),
+        (["-l", "h=VM,qname=*"], "total"),
+        (["--by", "host", "--host", "VM"], "h_vm"),
+    ],
+)
+def test_hosts_and_queues(capfd, words, name) -> None:
+    """Hosts are found whatever their case, also as resources of queues."""
+    done = said(capfd, "import", "gridengine", "--summary", *words, COLON)
+
+    assert (done.returncode, done.stdout.splitlines()) == (0, printed(name))
+
+
+def test_a_group_by_its_number(capfd, tmp_path) -> None:
+    """A number is the group of that number here, as qacct takes it."""
+    path = tmp_path / "accounting"
+    path.write_bytes(ran(1, 1, 10, 30, group="root") + ran(2, 1, 10, 30))
+    words = ["import", "gridengine", "--summary", "--format", "json", "--group", "0"]
+
+    (row,) = json.loads(said(capfd, *words, path).stdout)
+
+    assert row["records"] == 1
 
 
 @pytest.fixture(scope="module")
