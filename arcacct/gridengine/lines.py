@@ -69,6 +69,7 @@ What stands behind bound_cores, as qacct of Altair calls it; three are not shown
 (No manual page with them is public; the order is that of public programs that read such files.)
 """
 _AMOUNTS = frozenset(FURTHER[4:10])
+_CGROUP_AMOUNTS = 5
 
 
 def read_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, Record | Fault]]:
@@ -157,10 +158,13 @@ def _command(rest: list[str]) -> tuple[list[str], list[str]]:
     """
     The fields from the command to bound_cores, and what follows; a colon in the directory counts as the command's.
 
-    What was measured, wallclock with its decimals and the number of operations, ends the command.
+    What was measured, wallclock with its decimals and the number of operations, ends the command; without decimals it
+    could be the command's own, unless the five numbers of the longest lines stand where they should.
     """
     for place in range(1, len(rest)):
-        if "." in rest[place] and all(_is_number(text) for text in rest[place : place + 2]):
+        amounts = rest[place + 7 : place + 12]
+        is_sure = "." in rest[place] or (len(amounts) == _CGROUP_AMOUNTS and all(map(_is_number, amounts)))
+        if is_sure and all(map(_is_number, rest[place : place + 2])):
             return [":".join(rest[:place]), *rest[place : place + 3]], _in_place(rest[place + 3 :])
     return [":".join(rest)], []
 

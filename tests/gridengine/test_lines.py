@@ -135,6 +135,16 @@ def test_lines_of_altair(category, hosts) -> None:
     assert named["hard_resources" if ":" in hosts else "exec_host_list"].endswith(hosts)
 
 
+def test_a_command_that_ends_in_numbers() -> None:
+    """A time at the end of a command is not taken for the clock time of the job, nor one of no decimals overlooked."""
+    long = f"{UGE_TAIL.replace(' job.sh', '')}:20365:12{ALTAIR_TAIL.partition(':20365.5:12')[2]}:wn1"
+
+    found = [record(uge(tail)) for tail in (UGE_TAIL.replace(" job.sh", ""), long)]
+
+    assert fields(found[0], "submit_cmd_line", "wallclock_s") == ("qsub -l cpu=24:00:00", None)
+    assert fields(found[1], "submit_cmd_line", "wallclock_s", "ioops") == ("qsub -l cpu=24:00:00", 20365, 12)
+
+
 @pytest.mark.parametrize("length", [43, *range(45, 75)])
 def test_lines_that_end_anywhere(length) -> None:
     """The fields that a version has are told by what they look like, how many there may be."""
