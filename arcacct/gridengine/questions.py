@@ -29,6 +29,10 @@ class Tasks(NamedTuple):
     last: int
     step: int
 
+    def has(self, task: int) -> bool:
+        """Whether a task is one of them."""
+        return self.first <= task <= self.last and (task - self.first) % self.step == 0
+
 
 class RecordRows(NamedTuple):
     """Records of a job, by the columns of v1_gridengine_records."""

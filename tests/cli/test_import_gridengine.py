@@ -248,6 +248,43 @@ def test_a_group_by_its_number(capfd, tmp_path) -> None:
     assert row["records"] == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "blocks"),
+    [
+        (["-j", "35"], "j_35"),
+        (["-j", "okcpu"], "j_name"),
+        (["-j", "6"], "j_6"),
+        (["-j", "6", "-t", "1-7:3"], "j_6_t1_7_3"),
+        (["-j", "6", "-t", "4"], "j_6_t4"),
+        (["-j", "8"], "j_8"),
+        (["-j", "8", "-m"], "m_j8"),
+        (["-j", "resch*"], "j_pat"),
+    ],
+)
+def test_the_records_of_a_job_in_a_file(capfd, words, blocks) -> None:
+    """Those that qacct lists, in the same order, with what they say."""
+    done = said(capfd, "import", "gridengine", "--summary", *words, COLON)
+    listed = said(capfd, "import", "gridengine", "--summary", *words, "--format", "json", COLON)
+    names = ("qname", "owner", "slots", "category", "department")
+
+    def values(lines: list[str]) -> list[tuple[str, str]]:
+        pairs = (line.split(maxsplit=1) for line in lines if not line.startswith("="))
+        found = [(pair[0], pair[-1].strip()) for pair in pairs if pair[0] in names]
+        return [pair for pair in found if pair[1] != "NONE"]
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(values(done.stdout.splitlines())) == sorted(values(printed(blocks)))
+    assert done.stdout.count("=" * 62) == len(json.loads(listed.stdout)) == "\n".join(printed(blocks)).count("=" * 62)
+
+
+def test_a_job_that_is_not_in_the_file(capfd) -> None:
+    """That is said, as qacct says it."""
+    done = said(capfd, "import", "gridengine", "--summary", "-j", "9999", COLON)
+
+    assert (done.returncode, done.stdout) == (65, "")
+    assert done.stderr.startswith(f"arcacct: 9999: no record in {COLON} has this job number or name")
+
+
 @pytest.fixture(scope="module")
 def database(tmp_path_factory) -> str:
     """A database with the real file's records."""
