@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from arcacct.asking.reading import is_ours
 from arcacct.db.engine import Connection
+from arcacct.gridengine import gpus as gridengine
 from arcacct.jobs.finer_cells import OF_DAYS, OF_HOSTS, OF_MONTHS, FinerKind
 from arcacct.jobs.reading import one_state, plain_text, unescaped
 from arcacct.jobs.recorder import escaped
@@ -234,8 +235,8 @@ def measured_parts(
     """
     What is known of GPUs and energy of the selected jobs, by ``keys``; of our own database.
 
-    From telemetry, and from what sacct and HTCondor told of jobs where telemetry has no word of the batch system. No
-    kept sum has these: it reads the telemetry of the range of time, or all of it.
+    From telemetry, and from what sacct, Grid Engine and HTCondor told of runs where telemetry has no word of the batch
+    system. No kept sum has these: it reads the telemetry of the range of time, or all of it.
     """
     is_bounded = any(bound is not None for bound in selection[:4])
     where, values = _where(con, selection, by_time=is_bounded)
@@ -256,14 +257,14 @@ def measured_parts(
         for row in rows:
             pairs = zip(row[len(keys) :: 2], row[len(keys) + 1 :: 2], strict=True)
             yield MeasuredPart(_key(row, len(keys)), *(total if count else None for total, count in pairs))
+    untold = (
+        "NOT EXISTS (SELECT 1 FROM JobTelemetry AS Known WHERE Known.RecordID = AAR.RecordID"
+        " AND coalesce(Known.GPUCount, Known.EnergyJ) IS NOT NULL)"
+    )
     if con.execute("SELECT 1 FROM SlurmRuns LIMIT 1").fetchone() is not None:
         told = (
             "(SELECT RecordID AS Of, Elapsed, AllocTRES FROM SlurmRuns"
             " WHERE instr(AllocTRES, 'gres/gpu') OR instr(AllocTRES, 'energy='))"
-        )
-        untold = (
-            "NOT EXISTS (SELECT 1 FROM JobTelemetry AS Known WHERE Known.RecordID = AAR.RecordID"
-            " AND coalesce(Known.GPUCount, Known.EnergyJ) IS NOT NULL)"
         )
         rows = con.execute(
             f"SELECT {columns}Elapsed, AllocTRES FROM {_joined(told, is_bounded=is_bounded)}"
@@ -272,32 +273,36 @@ def measured_parts(
         )
         for row in rows:
             tres = parsed_tres(plain_text(row[-1]))
-            gpus, energy_j = gpu_count(tres), tres.get("energy")
-            gpu_s = gpus * whole(row[-2])
-            is_told = 0 < gpu_s <= _LARGEST
+            energy_j = tres.get("energy")
             joules = None if energy_j is None else float(energy_j)
-            yield MeasuredPart(_key(row, len(keys)), float(gpu_s) if is_told else None, None, None, joules)
-    for row, allocated_s in _gpus_of_htcondor(con, columns, chosen, values, is_bounded=is_bounded):
-        yield MeasuredPart(_key(row, len(keys)), allocated_s, None, None, None)
-
-
-def _gpus_of_htcondor(
-    con: Connection, columns: str, chosen: str, values: Sequence[object], *, is_bounded: bool
-) -> Iterator[tuple[tuple[Any, ...], float]]:
-    """What HTCondor gave jobs of which telemetry has no word of the batch system: columns, and GPUs times wall time."""
-    if con.execute("SELECT 1 FROM HTCondorJobs WHERE GPUs > 0 LIMIT 1").fetchone() is None:
-        return
+            yield MeasuredPart(_key(row, len(keys)), _gpu_s(gpu_count(tres), row[-2]), None, None, joules)
+    if con.execute("SELECT 1 FROM GridEngineRecords LIMIT 1").fetchone() is not None:
+        fields = ", ".join(gridengine.GPU_FIELDS)
+        told = f"(SELECT RecordID AS Of, Elapsed, {fields} FROM {gridengine.RUNS_WITH_GPUS})"
+        rows = con.execute(
+            f"SELECT {columns}Elapsed, {fields} FROM {_joined(told, is_bounded=is_bounded)}"
+            f" WHERE {chosen} AND {untold}",
+            values,
+        )
+        for row in rows:
+            elapsed, *said = row[len(keys) :]
+            gpu_s = _gpu_s(gridengine.gpu_count(*map(plain_text, said)), elapsed)
+            if gpu_s is not None:
+                yield MeasuredPart(_key(row, len(keys)), gpu_s, None, None, None)
     told = "(SELECT RecordID AS Of, Wall, GPUs FROM HTCondorJobs WHERE GPUs > 0)"
     rows = con.execute(
-        f"SELECT {columns}Wall, GPUs FROM {_joined(told, is_bounded=is_bounded)} WHERE {chosen} AND NOT EXISTS"
-        " (SELECT 1 FROM JobTelemetry AS Known WHERE Known.RecordID = AAR.RecordID"
-        " AND coalesce(Known.GPUCount, Known.EnergyJ) IS NOT NULL)",
-        values,
+        f"SELECT {columns}Wall, GPUs FROM {_joined(told, is_bounded=is_bounded)} WHERE {chosen} AND {untold}", values
     )
     for row in rows:
-        gpu_s = whole(row[-1]) * whole(row[-2])
-        if 0 < gpu_s <= _LARGEST:
-            yield row[:-2], float(gpu_s)
+        gpu_s = _gpu_s(whole(row[-1]), row[-2])
+        if gpu_s is not None:
+            yield MeasuredPart(_key(row, len(keys)), gpu_s, None, None, None)
+
+
+def _gpu_s(gpus: int, elapsed_s: object) -> float | None:
+    """GPUs times how long a run took; ``None`` for none, and for what is no measurement."""
+    gpu_s = gpus * whole(elapsed_s)
+    return float(gpu_s) if 0 < gpu_s <= _LARGEST else None
 
 
 def _joined(told: str, *, is_bounded: bool) -> str:

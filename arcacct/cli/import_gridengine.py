@@ -10,15 +10,15 @@ import click
 
 from arcacct.cli.arguments import together
 from arcacct.cli.context import settings_of
-from arcacct.cli.gridengine_options import Qacct, question_of, question_options
-from arcacct.cli.instants import INSTANT
+from arcacct.cli.gridengine_options import Qacct, question_of, question_options, tasks_of
+from arcacct.cli.instants import QacctInstant
 from arcacct.cli.speech import complain, examples, say
 from arcacct.cli.tables import FORMATS, show
 from arcacct.cli.working import progress, tell_counts, tell_retried, until_asked, wait_option
 from arcacct.db.opening import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.gridengine.importing import Import
-from arcacct.gridengine.summary import FileSummary
+from arcacct.gridengine.summary import ALL_COLUMNS, FileSummary, block, row
 from arcacct.gridengine.totals import qacct_lines, table, table_columns
 from arcacct.jobs.batch import BatchPolicy, BatchSite
 from arcacct.wording import count_of
@@ -40,6 +40,8 @@ class GridEngineOptions(NamedTuple):
     by: str | None
     begin: int | None
     end: int | None
+    job: str | None
+    tasks: str | None
     form: str
     qacct: Qacct
 
@@ -60,12 +62,24 @@ class GridEngineOptions(NamedTuple):
 @click.option("--prefer-gridengine", is_flag=True, help="In jobs of A-REX, Grid Engine's measured values win.")
 @click.option("--derive-again", is_flag=True, help="Rebuild jobs from imported records, after a change of map lines.")
 @click.option("--retry", is_flag=True, help="Try again what was rejected, see `import rejected`; then FILE, if given.")
-@click.option("--summary", is_flag=True, help="Import nothing; print what qacct prints of the files.")
+@click.option("--summary", is_flag=True, is_eager=True, help="Import nothing; print what qacct prints of the files.")
 @click.option("--by", metavar="COLUMN,...", help="With --summary: sums by host, queue, group, owner, project, ...")
 @click.option(
-    "-b", "--begin", type=INSTANT, metavar="TIME", help="With --summary: start (inclusive) of when they began."
+    "-b",
+    "--begin",
+    type=QacctInstant("summary"),
+    metavar="TIME",
+    help="With --summary: start (inclusive) of when they began.",
 )
-@click.option("-e", "--end", type=INSTANT, metavar="TIME", help="With --summary: end (inclusive) of when they began.")
+@click.option(
+    "-e",
+    "--end",
+    type=QacctInstant("summary"),
+    metavar="TIME",
+    help="With --summary: end (inclusive) of when they began.",
+)
+@click.option("-j", "--job", metavar="JOB", help="With --summary: the records of a job, by number, name or pattern.")
+@click.option("-t", "--tasks", metavar="N[-M[:STEP]]", help="With --job: of these tasks of an array job.")
 @click.option(
     "--format",
     "form",
@@ -126,17 +140,33 @@ def _check(files: tuple[str, ...], given: GridEngineOptions) -> None:
         raise UsageError("no FILE: give the path of an accounting file, or - for standard input")
     if not _CELL.fullmatch(given.cell):
         raise UsageError(f"--cell {given.cell!r}: write letters, digits, dots, - and _")
-    of_files = (("--by", given.by), ("--begin", given.begin), ("--end", given.end))
+    of_files = (
+        *(("--by", given.by), ("--begin", given.begin), ("--end", given.end)),
+        *(("--job", given.job), ("--tasks", given.tasks)),
+    )
     options = [*given.qacct.names(), *(name for name, value in of_files if value is not None)]
     if options and not given.summary:
         raise UsageError(f"{options[0]} asks about files: it needs --summary")
     if given.summary and (given.follow or given.derive_again or given.retry):
         raise UsageError("--summary imports nothing: it cannot be combined with --follow, --derive-again or --retry")
+    if given.tasks is not None and given.job is None:
+        raise UsageError("--tasks needs --job: which tasks of which job")
+    if given.job is not None and given.by:
+        raise UsageError("--job lists records, --by sums them: give one of them")
 
 
 def _summary(files: tuple[str, ...], given: GridEngineOptions) -> int:
     question = question_of(given.qacct, given.by, given.begin, given.end)
     found = FileSummary(complain)
+    if given.job is not None:
+        tasks = None if given.tasks is None else tasks_of(given.tasks)
+        records = found.records(files, given.job, tasks, question)
+        if given.form == "qacct":
+            for line in (line for record in records for line in block(record)):
+                say(line)
+        else:
+            show(ALL_COLUMNS, map(row, records), given.form)
+        return _exit_code(found.bad_lines + found.unreadable, given)
     rows = found.rows(files, question)
     if given.form == "qacct":
         for line in qacct_lines(question, rows):

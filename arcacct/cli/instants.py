@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
 import click
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _EPOCH = re.compile("[0-9]{9,11}")
 """Until after the year 5000; with 12 digits it is a time of qacct and of jura's tools."""
 _DIGITS = re.compile(r"([0-9]{12})(?:\.?([0-9]{2}))?(Z|[+-][0-9]{2}:?[0-9]{2})?")
+_SINCE_1970 = re.compile("@([0-9]{1,11})")
+_QACCT = re.compile(r"(?:([0-9]{2})?([0-9]{2}))?([0-9]{2})([0-9]{2})([0-9]{2})([0-9]{2})(?:\.([0-9]{2}))?")
 _MONTH = re.compile(r"([0-9]{4})(?:-(0[1-9]|1[0-2]))?")
 _SHIFT = re.compile(r"([+-])([0-9]{1,5}) ?(min|h|d|w)")
 _AGO = re.compile(r"([0-9]{1,5}) (min|h|d|w)(?:ute|our|ay|eek)?s? ago")
@@ -31,6 +33,13 @@ _KNOWN = (
     "write 2026-11-20, 2026-11-20T10:30 (UTC; +01:00 behind it is another zone), 202611201030, 2026-11, 2026-W47 or"
     " 2026 (where it begins), seconds since 1970, now, today, yesterday, -7d (min, h, d, w) or '2 weeks ago'"
 )
+_KNOWN_OF_QACCT = (
+    "write 202611201030 or another [[CC]YY]MMDDhhmm[.SS] (this host's time, or that of --timezone), 2026-11-20T10:30"
+    " (UTC; +01:00 behind it is another zone), @ and seconds since 1970, now, today, yesterday or -7d"
+)
+_NO_YEAR_DIGITS = 4
+_FIRST_YEAR = 70
+"""Two digits before it are of this century, as qacct takes them."""
 PERIODS = {"month": "2026-11", "week": "2026-W47", "year": "2026"}
 """What is a period of its own, with an example."""
 
@@ -41,6 +50,8 @@ def seconds_of(text: str, now_s: int) -> int:
 
     Raises ValueError for anything else, and for what no calendar has.
     """
+    if found := _SINCE_1970.fullmatch(text):
+        return int(found[1])
     if _EPOCH.fullmatch(text):
         return int(text)
     if found := _DIGITS.fullmatch(text):
@@ -65,6 +76,27 @@ def _relative(word: str, now_s: int) -> int | None:
     if found := _AGO.fullmatch(word):
         return now_s - int(found[1]) * _UNITS_S[found[2]]
     return now_s if word == "now" else None
+
+
+def qacct_seconds(text: str, now_s: int, zone: tzinfo | None) -> int | None:
+    """
+    UTC seconds of a time as qacct reads it, ``[[CC]YY]MMDDhhmm[.SS]``, in a zone (``None``: this host's).
+
+    ``None`` for a text in another form; what has as many digits is never seconds since 1970. Raises ValueError for what
+    no calendar has.
+    """
+    found = _QACCT.fullmatch(text)
+    if found is None:
+        if len(text) <= _NO_YEAR_DIGITS and text.isdecimal() and text < "1970":
+            raise ValueError(text)
+        return None
+    century, year, *fields = found.groups()
+    if year is None:
+        full = datetime.fromtimestamp(now_s, zone).year
+    else:
+        full = int(year) + (100 * int(century) if century else 2000 if int(year) < _FIRST_YEAR else 1900)
+    month, day, hour, minute, second = (int(field or 0) for field in fields)
+    return int(datetime(full, month, day, hour, minute, second, tzinfo=zone).timestamp())
 
 
 def period_of(kind: str, text: str, now_s: int) -> tuple[int, int]:
@@ -108,6 +140,33 @@ class Instant(click.ParamType[int]):
             return seconds_of(text, int(time.time()))
         except (ValueError, OverflowError):
             self.fail(f"{text!r} is not a time; {_KNOWN}", param, ctx)
+
+
+class QacctInstant(Instant):
+    """
+    A time as UTC seconds since 1970, beside a switch that makes it one of qacct's: with it also as qacct writes it.
+
+    The switch, --timezone and --now have to be eager: they are read before.
+    """
+
+    def __init__(self, switch: str) -> None:
+        """``switch``: the name of its parameter."""
+        self._switch = switch
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The seconds; fails with what would be right."""
+        # What is not set has a value of click's own there, until all options are read.
+        given = {} if ctx is None else ctx.params
+        if given.get(self._switch) is not True:
+            return super().convert(value, param, ctx)
+        text, now_s, zone = str(value).strip(), given.get("now"), given.get("timezone")
+        now_s = now_s if type(now_s) is int else int(time.time())
+        zone = UTC if zone == "UTC" else zone_of(zone if type(zone) is str else None)
+        try:
+            found = qacct_seconds(text, now_s, zone)
+            return seconds_of(text, now_s) if found is None else found
+        except (ValueError, OverflowError):
+            self.fail(f"{text!r} is not a time; {_KNOWN_OF_QACCT}", param, ctx)
 
 
 class Period(click.ParamType[tuple[int, int]]):

@@ -15,7 +15,7 @@ from arcacct.asking.usage import NEEDS, Conversion, UsageOrder, UsageTable, usag
 from arcacct.cli.arguments import in_order, together
 from arcacct.cli.asking import arcctl_option, arcctl_version, asking, completed
 from arcacct.cli.gridengine_options import Qacct, question_of, question_options, tasks_of
-from arcacct.cli.instants import INSTANT, PERIODS, Period, in_turn
+from arcacct.cli.instants import INSTANT, PERIODS, Period, QacctInstant, in_turn
 from arcacct.cli.ratings import AS_RATING
 from arcacct.cli.speech import complain, data, examples, say
 from arcacct.cli.tables import format_option, lines
@@ -102,7 +102,7 @@ class Periods(NamedTuple):
     "-b",
     "--end-from",
     "after_s",
-    type=INSTANT,
+    type=QacctInstant("gridengine"),
     metavar="TIME",
     help="Start of the period (exclusive), as in arcctl: jobs that ended after TIME.",
 )
@@ -110,7 +110,7 @@ class Periods(NamedTuple):
     "-e",
     "--end-till",
     "until_s",
-    type=INSTANT,
+    type=QacctInstant("gridengine"),
     metavar="TIME",
     help="End of the period (inclusive), as in arcctl: jobs that ended at TIME or before.",
 )
@@ -199,6 +199,7 @@ class Periods(NamedTuple):
 @click.option(
     "--gridengine",
     is_flag=True,
+    is_eager=True,
     help="Of Grid Engine's records, as qacct: -b and -e are when they began, --by is any of "
     f"{', '.join(COLUMNS)}. The options that follow need it.",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from arcacct.dataset.columns import columns
 from arcacct.dataset.layout import Partition
 from arcacct.db.engine import Connection
 from arcacct.exporting.months import ACCELERATORS, OF_ACCELERATORS
+from arcacct.gridengine.gpus import GPU_FIELDS, RUNS_WITH_GPUS, gpu_count
 from arcacct.jobs import tres
 from arcacct.jobs.packing import TRANSFER_KINDS
 from arcacct.jobs.reading import decoded, one_state, plain_text, unescaped
@@ -58,8 +59,9 @@ def _jobs(con: Connection, chosen: tuple[int, ...]) -> list[Job]:
         row[0]: (*row[: _FQAN + 1], *_group_and_role(row[_FQAN]), *row[_FQAN + 1 :]) for row in con.execute(query)
     }
     children = {table: _by_record(con, query.format(numbers)) for table, query in _CHILDREN.items()}
-    _add_runs(children["accelerators"], _by_record(con, _RUNS.format(numbers)))
-    _add_htcondor(children["accelerators"], _by_record(con, _HTCONDOR.format(numbers)))
+    _add_runs(
+        children["accelerators"], [*_of_slurm(con, numbers), *_of_gridengine(con, numbers), *_of_htcondor(con, numbers)]
+    )
     for rows in children["transfers"].values():
         rows[:] = [(row[0], unescaped(row[1]), TRANSFER_KINDS.get(row[2], "input"), *row[3:]) for row in rows]
     for rows in children["attributes"].values():
@@ -116,36 +118,57 @@ _CHILDREN = {
 }
 
 
-# Of runs that sacct told of.
-_RUNS = (
-    "SELECT RecordID, Cluster, Elapsed, AllocTRES FROM SlurmRuns WHERE RecordID IN ({0}) AND "
-    f"{OF_ACCELERATORS} ORDER BY RecordID, RunNo"
-)
+class _Run(NamedTuple):
+    """What a batch system tells of a run of a job."""
+
+    record_id: int
+    cluster: str
+    elapsed_s: int
+    gpus: int
+    energy_j: int = 0
 
 
-# Of jobs that HTCondor gave GPUs.
-_HTCONDOR = "SELECT RecordID, Schedd, Wall, GPUs FROM HTCondorJobs WHERE RecordID IN ({0}) AND GPUs > 0 ORDER BY JobNo"
+def _of_slurm(con: Connection, numbers: str) -> Iterator[_Run]:
+    """The runs of some records that sacct told of, in order."""
+    query = (
+        f"SELECT RecordID, Cluster, Elapsed, AllocTRES FROM SlurmRuns WHERE RecordID IN ({numbers}) AND "
+        f"{OF_ACCELERATORS} ORDER BY RecordID, RunNo"
+    )
+    for record_id, cluster, elapsed_s, text in con.execute(query):
+        resources = tres.parse(plain_text(text))
+        yield _Run(record_id, cluster, elapsed_s, tres.gpu_count(resources), resources.get("energy", 0))
 
 
-def _add_htcondor(told: dict[int, list[Values]], jobs: dict[int, list[Values]]) -> None:
-    """The GPUs of jobs, where telemetry has no word of the batch system (as `stats` has it)."""
-    for record_id, of_record in jobs.items():
-        _record_id, schedd, wall_s, gpus = of_record[-1]
-        (known,) = told.get(record_id) or [(record_id, schedd, *(None,) * 8)]
-        if known[2] is None and known[9] is None:
-            told[record_id] = [(*known[:2], gpus, gpus * wall_s or None, *known[4:])]
+def _of_gridengine(con: Connection, numbers: str) -> Iterator[_Run]:
+    """The runs of some records that Grid Engine told of, in order."""
+    query = (
+        f"SELECT RecordID, Cell, Elapsed, {', '.join(GPU_FIELDS)} FROM {RUNS_WITH_GPUS} WHERE RecordID IN ({numbers})"
+        " ORDER BY RecordID, RecordNo"
+    )
+    for record_id, cell, elapsed_s, *said in con.execute(query):
+        gpus = gpu_count(*map(plain_text, said))
+        if gpus:
+            yield _Run(record_id, cell, elapsed_s, gpus)
 
 
-def _add_runs(told: dict[int, list[Values]], runs: dict[int, list[Values]]) -> None:
+def _of_htcondor(con: Connection, numbers: str) -> Iterator[_Run]:
+    """The jobs among some records that HTCondor gave GPUs: all runs of one together."""
+    query = f"SELECT RecordID, Schedd, Wall, GPUs FROM HTCondorJobs WHERE RecordID IN ({numbers}) AND GPUs > 0"
+    return map(_Run._make, con.execute(f"{query} ORDER BY RecordID, JobNo"))
+
+
+def _add_runs(told: dict[int, list[Values]], runs: Sequence[_Run]) -> None:
     """What the runs of jobs tell, where telemetry has no word of the batch system (as `stats` has it)."""
-    for record_id, of_record in runs.items():
-        (known,) = told.get(record_id) or [(record_id, of_record[-1][1], *(None,) * 8)]
+    by_record: dict[int, list[_Run]] = defaultdict(list)
+    for run in runs:
+        by_record[run.record_id].append(run)
+    for record_id, of_record in by_record.items():
+        (known,) = told.get(record_id) or [(record_id, of_record[-1].cluster, *(None,) * 8)]
         if known[2] is not None or known[9] is not None:
             continue
-        found = [(tres.parse(plain_text(text)), elapsed) for _record_id, _cluster, elapsed, text in of_record]
-        gpus = tres.gpu_count(found[-1][0]) or None
-        gpu_s = sum(tres.gpu_count(of_run) * elapsed for of_run, elapsed in found) or None
-        energy_j = sum(of_run.get("energy", 0) for of_run, _elapsed in found) or None
+        gpus = of_record[-1].gpus or None
+        gpu_s = sum(run.gpus * run.elapsed_s for run in of_record) or None
+        energy_j = sum(run.energy_j for run in of_record) or None
         told[record_id] = [(*known[:2], gpus, gpu_s, *known[4:9], energy_j)]
 
 

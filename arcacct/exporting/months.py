@@ -8,6 +8,7 @@ from typing import NamedTuple
 from arcacct.dataset.layout import Partition
 from arcacct.db.engine import Connection
 from arcacct.db.lives import highest_seq
+from arcacct.gridengine.gpus import RUNS_WITH_GPUS
 from arcacct.jobs.reading import LAST_SECOND, one_state
 
 JOBS, FORGOTTEN, CLOSED, TELEMETRY, RUNS = "jobs", "forgotten", "closed", "telemetry", "runs"
@@ -58,6 +59,11 @@ def look(con: Connection) -> Now:
             f" CROSS JOIN AAR USING (RecordID) WHERE {_OF_MONTHS} GROUP BY 1"
         ):
             seen[month][RUNS] = seen[month].get(RUNS, 0) + jobs
+        for month, runs in con.execute(
+            f"SELECT {_MONTH}, count(*) FROM (SELECT RecordID FROM {RUNS_WITH_GPUS})"
+            f" CROSS JOIN AAR USING (RecordID) WHERE {_OF_MONTHS} GROUP BY 1"
+        ):
+            seen[month][RUNS] = seen[month].get(RUNS, 0) + runs
         (events_row,) = con.execute("SELECT ifnull(max(rowid), 0) FROM JobEvents").fetchone()
         (pruned_before,) = con.execute("SELECT ifnull(max(EndedBefore), 0) FROM Archives").fetchone()
         closed = frozenset(month for (month,) in con.execute("SELECT Month FROM ForgottenMonths"))

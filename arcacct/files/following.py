@@ -1,8 +1,9 @@
 """
 Files that are read once, or followed as they grow: named ones, those of directories, standard input.
 
-What a path is renamed, copied or compressed to is read to its end before what stands at the path then. Each file is
-given to its source as a `Reader`, to be read before the next; how far it was read is the source's, if it keeps that.
+What a path is renamed, copied or compressed to is read to its end before what stands at the path then, whatever it is
+called if it is beside it; where there is no copy of a file that was cut, that is said. Each file is given to its source
+as a `Reader`, to be read before the next; how far it was read is the source's, if it keeps that.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Protocol
 
 from arcacct.errors import InputError
@@ -119,7 +121,7 @@ class Follower:
         self._said[one.path] = wrong
 
     def _path(self, path: str) -> _Path:
-        return _Path(path, self._complain, self._positions, named=path in self._paths)
+        return _Path(path, self._complain, self._positions, self._paths)
 
     def _when(self, path: str) -> tuple[bool, int]:
         with suppress(InputError):
@@ -149,18 +151,24 @@ class Follower:
 class _Path:
     """A path, the file that is open there, and the one before, which its writer may not have let go of yet."""
 
-    def __init__(self, path: str, complain: Callable[[str], None], positions: Positions | None, *, named: bool) -> None:
+    def __init__(
+        self, path: str, complain: Callable[[str], None], positions: Positions | None, named: Sequence[str]
+    ) -> None:
+        """``named``: the paths that were."""
         self.path = path
         self.reader: Reader | None = None
         self._complain = complain
         self._positions = positions
-        self._named = named
+        self._named = path in named
+        self._others = named
         self._former: Reader | None = None
         self._read: list[Reader] = []
         """The files that stood here, closed, the latest last; only without positions."""
         self._looked_s = 0
         self._is_same = False
         """Whether the file at the path is the one that was read last."""
+        self._gone: Position | None = None
+        """How far that file was read, if it is the one no longer: it was cut, or another one came."""
 
     def look(self) -> Iterator[Reader]:
         """The files that may have something new. Raises InputError for what cannot be read now."""
@@ -201,7 +209,9 @@ class _Path:
             # More of a compressed file, or a damaged one that was put right, is found by its position as any other;
             # of one that nothing was read of it cannot be told whether it was copied away and cut.
             is_unsure = reader.compressed or not reader.position.position
-            if reader.was_cut() or (is_unsure and not is_moved and reader.identity is not None):
+            was_cut = reader.was_cut()
+            if was_cut or (is_unsure and not is_moved and reader.identity is not None):
+                self._gone = reader.position if was_cut else None
                 self._let_go(reader)
                 self.reader = None
                 return
@@ -237,13 +247,29 @@ class _Path:
 
         None of a directory that cannot be read: reading the path says what is wrong.
         """
+        gone, self._gone = self._gone, None
         with suppress(InputError):
             if self._positions is not None and (latest := self._positions.latest(self.path)) is not None:
                 position, looked_s = latest
                 with Reader(self.path, named=False) as reader:
                     # Not by the inode: a file that is made anew often gets that of the one that was removed.
                     self._is_same = reader.holds(position)
-            return rotated_since(self.path, looked_s) if looked_s else []
+                    # Of a line that was corrected what stands behind it is as it was.
+                    if not self._is_same and self.reader is None and self._former is None:
+                        gone = None if reader.holds(position._replace(bad_lines=0)) else position
+            if not looked_s:
+                return []
+            if gone is None or not gone.position:
+                return rotated_since(self.path, looked_s)
+            # Who keeps no positions may have stopped within a line.
+            holds = partial(_holds, gone, exactly=self._positions is None)
+            found = rotated_since(self.path, looked_s, holds)
+            if not any(map(holds, (*found, *self._others))):
+                self._complain(
+                    f"{self.path}: cut, or another file, since it was read up to byte {gone.position}, and no file "
+                    "beside it goes on there: if lines were written meanwhile, import the copy that was made of it, too"
+                )
+            return found
         return []
 
     def _open(self, path: str) -> Reader:
@@ -280,3 +306,12 @@ class _Path:
             if reader is not None:
                 self._let_go(reader)
         self._former = self.reader = None
+
+
+def _holds(position: Position, path: str, *, exactly: bool) -> bool:
+    """Whether a file is the one of a position, or a copy of it; no pipe is looked into."""
+    if not os.path.isfile(path):
+        return False
+    with suppress(InputError), Reader(path, named=False) as reader:
+        return reader.holds(position, exactly=exactly)
+    return False

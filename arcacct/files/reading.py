@@ -332,18 +332,22 @@ def _digest(line: bytes) -> bytes:
     return blake2b(line[-_TAIL_BYTES:], digest_size=16).digest()
 
 
-def rotated_since(path: str, time_s: int) -> list[str]:
+def rotated_since(path: str, time_s: int, is_copy: Callable[[str], bool] = lambda _path: False) -> list[str]:
     """
     The files that a path was rotated to (``.0``, ``.1.gz``, ``-20261120``) and that were written since, in order.
 
-    Raises InputError when the directory cannot be read.
+    ``is_copy`` knows those beside it that have another name. Raises InputError when the directory cannot be read.
     """
     folder, name = os.path.split(path)
     found = []
     with _complaining(folder or "."):
         for entry in os.scandir(folder or "."):
-            if entry.name.startswith(name) and _ROTATED.fullmatch(entry.name[len(name) :]) and entry.is_file():
-                mtime = entry.stat().st_mtime
-                if mtime >= time_s - _CLOCK_S:
-                    found.append((mtime, os.path.join(folder, entry.name)))
+            if entry.name == name or not entry.is_file():
+                continue
+            mtime, other = entry.stat().st_mtime, os.path.join(folder, entry.name)
+            if mtime < time_s - _CLOCK_S:
+                continue
+            is_rotated = entry.name.startswith(name) and _ROTATED.fullmatch(entry.name[len(name) :])
+            if is_rotated or is_copy(other):
+                found.append((mtime, other))
     return [rotated for _mtime, rotated in sorted(found)]

@@ -17,6 +17,8 @@ _TEXTS = (
     *("qname", "hostname", "owner", "group", "account", "project", "department", "granted_pe"),
     *("job_name", "submit_cmd_line", "category", "deleted_by", "pe_taskid", "pe_task_id"),
 )
+_NOT_OF_OCS = ("job_class", "submit_host", "cwd", "bound_cores")
+"""Known of other versions' lines only: what is no text is kept as what a site added."""
 _WHOLES = ("job_number", "slots", "submission_time", "start_time", "end_time", "failed", "exit_status")
 _OPTIONAL_WHOLES = ("task_number", "arid", "priority", "ar_submission_time")
 _KNOWN = frozenset((*_TEXTS, *_WHOLES, *_OPTIONAL_WHOLES, "usage", "rusage", "eusage"))
@@ -50,7 +52,8 @@ def json_record(text: str) -> Record:
     measured = _measures(rusage, _RUSAGE, "usage.rusage")
     measured[:4] = [value or 0.0 for value in measured[:4]]
     measured += _measures(eusage, _EUSAGE, "usage.eusage")
-    return Record._make((*job, *times, *ending, *measured, *(None, None, None, None), _custom(line, usage)))
+    rest = [value if isinstance(value, str) and value not in _NOTHING else None for value in map(line.get, _NOT_OF_OCS)]
+    return Record._make((*job, *times, *ending, *measured, *rest, _custom(line, usage)))
 
 
 def us_of(times: tuple[int, ...]) -> int:
@@ -144,7 +147,7 @@ def _float(number: float, name: str) -> float:
 def _custom(line: dict[str, Any], usage: dict[str, Any]) -> tuple[tuple[str, str, float | str], ...]:
     """What the site or a newer version added, sorted: usage groups, and fields of the record under the group ``''``."""
     further = [(group, members) for group, members in usage.items() if group not in _OURS]
-    unknown = line.keys() - _KNOWN
+    unknown = line.keys() - _KNOWN - {name for name in _NOT_OF_OCS if isinstance(line.get(name), str)}
     if not further and not unknown:
         return ()
     found: dict[tuple[str, str], float | str] = {}

@@ -7,6 +7,7 @@ The format is told line by line, as qacct does. Nothing is escaped in the colon 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -24,6 +25,7 @@ _NUMBERS = re.compile(r"[-+.:0-9eE]*")
 _NOTHING = frozenset(("", "NONE"))
 _LARGEST_ID = 2**56
 _LARGEST_CODE = 2**31
+_LARGEST_AMOUNT = 2**63 - 1024
 
 
 class _Tail(NamedTuple):
@@ -32,8 +34,9 @@ class _Tail(NamedTuple):
 
     * up to maxvmem: 6.0 and 6.1 (43 fields)
     * and arid, ar_submission_time: 6.2, Son of Grid Engine, Open Cluster Scheduler (45)
-    * and job_class: some 8.x (46)
-    * and all others: Univa (52 to 55).
+    * and job_class, or more of the others: Univa 8.1 (46 to 51)
+    * and up to submit_cmd: Univa 8.2 (52); and up to bound_cores: later (55)
+    * and then those of FURTHER: Univa 8.6 and Altair (up to 74).
     """
 
     category: str
@@ -52,6 +55,21 @@ class _Tail(NamedTuple):
     wallclock: str = ""
     ioops: str = ""
     bound_cores: str = ""
+
+
+FURTHER = (
+    *("resource_map", "devices", "gpus", "gpu_usage"),
+    *("failcnt", "memsw.failcnt", "max_usage_in_bytes", "memsw.max_usage_in_bytes", "max_cgroups_memory"),
+    *("hold_jid", "field_66", "field_67", "field_68"),
+    *("hard_resources", "soft_resources", "hard_queues", "soft_queues", "granted_req", "exec_host_list"),
+)
+"""
+What stands behind bound_cores, as qacct of Altair calls it; three are not shown there, and have no name.
+
+(No manual page with them is public; the order is that of public programs that read such files.)
+"""
+_AMOUNTS = frozenset(FURTHER[4:10])
+_CGROUP_AMOUNTS = 5
 
 
 def read_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, Record | Fault]]:
@@ -86,7 +104,7 @@ def colon_record(text: str) -> Record:
     parts = text.split(":")
     if len(parts) < 43:
         raise ValueError(f"{len(parts)} fields; a record has 43, 45 or more")
-    tail = _tail(parts)
+    tail, further = _tail(parts)
     numbers = [parts[5], *parts[7:31], *parts[34:39], tail.iow, tail.maxvmem]
     try:
         job_number, priority, submission, start, end, failed, exit_status, *measured = _measures(numbers)
@@ -104,41 +122,71 @@ def colon_record(text: str) -> Record:
     usage = (_optional(tail.wallclock), cpu, mem, io, _optional(tail.ioops), iow, maxvmem)
     rest = map(_word, (tail.job_class, tail.submit_host, tail.cwd, tail.bound_cores))
     largest = map(_optional, (tail.maxrss, tail.maxpss))
-    return Record._make((*number, *who, *job, *times, *ending, *rusage, *usage, *largest, *rest, ()))
+    return Record._make((*number, *who, *job, *times, *ending, *rusage, *usage, *largest, *rest, _custom(further)))
 
 
-def _tail(parts: list[str]) -> _Tail:
-    """The category, in which there may be colons, and what follows it. Raises ValueError."""
+def _tail(parts: list[str]) -> tuple[_Tail, list[str]]:
+    """The category, in which there may be colons, and what follows it; by FURTHER the rest. Raises ValueError."""
     count = len(parts)
-    if count >= 52:
-        for place in range(_HEAD + 1, count - 11):
-            measured = _is_number(parts[place + 7]) and _is_number(parts[place + 8])
-            if _is_tail(parts, place, 12) and measured and not parts[place + 9].isdecimal():
-                return _Tail(":".join(parts[_HEAD:place]), *_univa(parts, place))
-    for length in (5, 6, 3):
+    for place in range(_HEAD + 1, count - 11):
+        if _is_tail(parts, place, 12):
+            measured, further = _command(parts[place + 11 :])
+            return _Tail(":".join(parts[_HEAD:place]), *parts[place : place + 11], *measured), further
+    # The category is as long as it can be: what looks like the rest of an older line may be its end.
+    for length in (5, 6, 7, 8, 9, 10, 11, 3):
         if count - _HEAD > length and _is_tail(parts, count - length, length):
-            return _Tail(":".join(parts[_HEAD : count - length]), *parts[count - length :])
+            return _Tail(":".join(parts[_HEAD : count - length]), *parts[count - length :]), []
     raise ValueError(f"{count} fields, and the last ones are those of no known version")
 
 
 def _is_tail(parts: list[str], place: int, length: int) -> bool:
-    """Whether iow, pe_taskid and maxvmem stand here, then, unless the line is of 6.0 or 6.1, two whole numbers."""
+    """Whether so many fields from iow on stand here, as far as they have a shape."""
     if not (_is_number(parts[place]) and _is_number(parts[place + 2])):
         return False
     if length == 3:
         # No task has a mere number for its name: that is arid, behind other fields.
         return "." in parts[-1] and not parts[place + 1].isdecimal()
-    return parts[place + 3].isdecimal() and parts[place + 4].isdecimal()
+    return (
+        parts[place + 3].isdecimal()
+        and parts[place + 4].isdecimal()
+        and all(_is_number(text) for text in parts[place + 7 : min(place + length, place + 9)])
+        and (length < 10 or not parts[place + 9].isdecimal())
+    )
 
 
-def _univa(parts: list[str], place: int) -> list[str]:
-    """The fields from iow on, with the command in one piece; a colon in the directory counts as the command's."""
-    fixed, rest = parts[place : place + 11], parts[place + 11 :]
-    for measured in (3, 2, 1):
-        last = rest[len(rest) - measured :]
-        if len(rest) > measured and all(_is_number(text) for text in last[:2]) and "." in last[0]:
-            return [*fixed, ":".join(rest[:-measured]), *last]
-    return [*fixed, ":".join(rest)]
+def _command(rest: list[str]) -> tuple[list[str], list[str]]:
+    """
+    The fields from the command to bound_cores, and what follows; a colon in the directory counts as the command's.
+
+    What was measured, wallclock with its decimals and the number of operations, ends the command; without decimals it
+    could be the command's own, unless the five numbers of the longest lines stand where they should.
+    """
+    for place in range(1, len(rest)):
+        amounts = rest[place + 7 : place + 12]
+        is_sure = "." in rest[place] or (len(amounts) == _CGROUP_AMOUNTS and all(map(_is_number, amounts)))
+        if is_sure and all(map(_is_number, rest[place : place + 2])):
+            return [":".join(rest[:place]), *rest[place : place + 3]], _in_place(rest[place + 3 :])
+    return [":".join(rest)], []
+
+
+def _in_place(further: list[str]) -> list[str]:
+    """What stands behind bound_cores, by FURTHER; colons in it are of lists of resources and hosts, which come last."""
+    listed = FURTHER.index("hard_resources")
+    if len(further) > len(FURTHER):
+        return [*further[:listed], ":".join(further[listed:])]
+    return further
+
+
+def _custom(further: Iterable[str]) -> tuple[tuple[str, str, float | str], ...]:
+    """What has no column of its own, by name; neither NONE nor 0, which say that nothing was asked for or measured."""
+    named = ((name, text) for name, text in zip(FURTHER, further, strict=False) if text not in _NOTHING)
+    values = ((name, _amount(text) if name in _AMOUNTS else text) for name, text in named)
+    return tuple(sorted(("", name, value) for name, value in values if value))
+
+
+def _amount(text: str) -> float | str:
+    value = float(text) if _is_number(text) else math.inf
+    return text if abs(value) > _LARGEST_AMOUNT else round(value) if value.is_integer() else value
 
 
 def _is_number(text: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from arcacct.gridengine.gpus import gpus_of
 from arcacct.gridengine.record import NOT_FINAL, Record, failed_text
 from arcacct.gridengine.runs import JobRuns, Run, deciding, end_us, used, wall_us
 from arcacct.jobs import local
@@ -120,6 +121,7 @@ def _extra(record: Record) -> Iterator[tuple[str, str]]:
         ("deleted_by", record.deleted_by),
         ("department", _chosen(record.department)),
         ("failed", failed_text(record.failed) if record.failed else None),
+        ("gpus", gpus_of(record) or None),
         ("granted_pe", record.granted_pe),
     ):
         if value is not None:

@@ -29,6 +29,10 @@ class Tasks(NamedTuple):
     last: int
     step: int
 
+    def has(self, task: int) -> bool:
+        """Whether a task is one of them."""
+        return self.first <= task <= self.last and (task - self.first) % self.step == 0
+
 
 class RecordRows(NamedTuple):
     """Records of a job, by the columns of v1_gridengine_records."""
@@ -99,6 +103,9 @@ def _where(question: Question) -> tuple[str, list[object]]:
             conditions.append(f"({value} = ? OR {value} GLOB ? OR {value} || '@' || coalesce(Hostname, '') GLOB ?)")
             values += [pattern] * 3
         else:
-            conditions.append(f"({value} = ? OR {value} GLOB ?)")
-            values += [pattern] * 2
+            # Names of hosts have no case.
+            is_host = name == "host"
+            conditions.append("(lower({0}) = ? OR lower({0}) GLOB ?)" if is_host else "({0} = ? OR {0} GLOB ?)")
+            conditions[-1] = conditions[-1].format(value)
+            values += [pattern.lower() if is_host else pattern] * 2
     return " AND ".join(conditions), values

@@ -186,6 +186,8 @@ def _width(name: str, wanted: str | None, values: list[str | int]) -> int:
 
 def _matches(record: Record, column: str, pattern: str) -> bool:
     value = str(COLUMNS[column].of(record))
+    if column == "host":
+        value, pattern = value.lower(), pattern.lower()
     if column == "queue" and fnmatchcase(f"{value}@{record.hostname}", pattern):
         return True
     return value == pattern or fnmatchcase(value, pattern)

@@ -87,7 +87,9 @@ def arc_job(con: Connection, job: Job, lrms_names: Collection[str]) -> int | Non
     """
     The record of A-REX's that a job of the batch system is: of several, the one that was submitted last before it.
 
-    ``lrms_names``: what [lrms] of arc.conf may call the batch system, in small letters.
+    Both have the same number, and the batch system got its job while A-REX had one of that number. When the two ended
+    says nothing: A-REX gives up jobs that run on for hours, and is told late of others. ``lrms_names``: what [lrms] of
+    arc.conf may call the batch system, in small letters.
     """
     marks = ", ".join("?" * len(lrms_names))
     row = con.execute(
@@ -96,7 +98,7 @@ def arc_job(con: Connection, job: Job, lrms_names: Collection[str]) -> int | Non
         " AND NOT EXISTS (SELECT 1 FROM JobExtraInfo AS Extra WHERE Extra.RecordID = AAR.RecordID"
         f" AND InfoKey = 'lrms' AND lower(InfoValue) NOT IN ({marks}))"
         " ORDER BY SubmitTime DESC, AAR.RecordID DESC LIMIT 1",
-        (job.local_job_id, AREX, job.submit_time + CLOCKS_S, job.end_time - CLOCKS_S, *lrms_names),
+        (job.local_job_id, AREX, job.submit_time + CLOCKS_S, job.submit_time - CLOCKS_S, *lrms_names),
     ).fetchone()
     return None if row is None else int(row[0])
 

@@ -186,13 +186,103 @@ def test_the_totals_of_qacct(capfd, name) -> None:
     assert done.stdout.splitlines() == printed(name)
 
 
-def test_times_of_qacct_are_utc_or_of_the_zone_that_is_written() -> None:
-    """The twelve digits of qacct mean the same on every host: UTC as every other form, or the offset behind them."""
+def test_times_of_qacct_are_of_the_host_or_of_the_zone_that_is_named() -> None:
+    """The digits of qacct are its host's time of day, unless a zone is said; every other form is UTC."""
     words = ["import", "gridengine", "--summary", str(COLON)]
-    utc = arcacct(*words, "-b", "202611200950", environment={"TZ": "Asia/Kolkata"})
-    kolkata = arcacct(*words, "-b", "202611201520+0530")
+    india = {"TZ": "IST-5:30"}
+    asked = [
+        ["-b", "202611201520"],
+        ["-b", "2611201520.00"],
+        ["-b", "202611200950", "--timezone", "UTC"],
+        ["-b", "202611201520+0530"],
+        ["-b", "2026-11-20T09:50"],
+        ["-b", "@1795168200"],
+        ["-b", "11201520", "--now", "2026-12-01"],
+    ]
+    found = [arcacct(*words, *times, environment=india).stdout.splitlines() for times in asked]
 
-    assert utc.stdout.splitlines() == kolkata.stdout.splitlines() == printed("b_time")
+    assert found == [printed("b_time")] * len(asked)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-b", "1795168200"], "'1795168200' is not a time; write 202611201030"),
+        (["-l", "h_rt=600"], "-l h_rt=600: qacct asks qmaster which queues offer that today"),
+        (["-l", "hostname=vm,mem_free"], "-l mem_free: "),
+        (["--queue", "all.q@@big"], "--queue all.q@@big: which hosts are of a group only qmaster knows"),
+        (["-b", "11200950", "--timezone", "Moon"], "--timezone Moon: there is no such zone"),
+    ],
+)
+def test_what_a_file_cannot_answer(capfd, words, message) -> None:
+    """What is no time, and what qacct asks a running qmaster, is refused with what can be asked."""
+    done = said(capfd, "import", "gridengine", "--summary", *words, COLON)
+
+    assert done.returncode == 64
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["-l", "hostname=vm"], "l_h_rt"),
+        (["-l", "h=VM,qname=*"], "total"),
+        (["--by", "host", "--host", "VM"], "h_vm"),
+    ],
+)
+def test_hosts_and_queues(capfd, words, name) -> None:
+    """Hosts are found whatever their case, also as resources of queues."""
+    done = said(capfd, "import", "gridengine", "--summary", *words, COLON)
+
+    assert (done.returncode, done.stdout.splitlines()) == (0, printed(name))
+
+
+def test_a_group_by_its_number(capfd, tmp_path) -> None:
+    """A number is the group of that number here, as qacct takes it."""
+    path = tmp_path / "accounting"
+    path.write_bytes(ran(1, 1, 10, 30, group="root") + ran(2, 1, 10, 30))
+    words = ["import", "gridengine", "--summary", "--format", "json", "--group", "0"]
+
+    (row,) = json.loads(said(capfd, *words, path).stdout)
+
+    assert row["records"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "blocks"),
+    [
+        (["-j", "35"], "j_35"),
+        (["-j", "okcpu"], "j_name"),
+        (["-j", "6"], "j_6"),
+        (["-j", "6", "-t", "1-7:3"], "j_6_t1_7_3"),
+        (["-j", "6", "-t", "4"], "j_6_t4"),
+        (["-j", "8"], "j_8"),
+        (["-j", "8", "-m"], "m_j8"),
+        (["-j", "resch*"], "j_pat"),
+    ],
+)
+def test_the_records_of_a_job_in_a_file(capfd, words, blocks) -> None:
+    """Those that qacct lists, in the same order, with what they say."""
+    done = said(capfd, "import", "gridengine", "--summary", *words, COLON)
+    listed = said(capfd, "import", "gridengine", "--summary", *words, "--format", "json", COLON)
+    names = ("qname", "owner", "slots", "category", "department")
+
+    def values(lines: list[str]) -> list[tuple[str, str]]:
+        pairs = (line.split(maxsplit=1) for line in lines if not line.startswith("="))
+        found = [(pair[0], pair[-1].strip()) for pair in pairs if pair[0] in names]
+        return [pair for pair in found if pair[1] != "NONE"]
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(values(done.stdout.splitlines())) == sorted(values(printed(blocks)))
+    assert done.stdout.count("=" * 62) == len(json.loads(listed.stdout)) == "\n".join(printed(blocks)).count("=" * 62)
+
+
+def test_a_job_that_is_not_in_the_file(capfd) -> None:
+    """That is said, as qacct says it."""
+    done = said(capfd, "import", "gridengine", "--summary", "-j", "9999", COLON)
+
+    assert (done.returncode, done.stdout) == (65, "")
+    assert done.stderr.startswith(f"arcacct: 9999: no record in {COLON} has this job number or name")
 
 
 @pytest.fixture(scope="module")

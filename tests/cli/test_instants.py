@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import click
 import pytest
@@ -13,7 +13,7 @@ from installed import arcacct
 
 from arcacct.cli import COMMANDS
 from arcacct.cli import arcacct as root
-from arcacct.cli.instants import Instant, MonthName, Period, period_of, seconds_of
+from arcacct.cli.instants import Instant, MonthName, Period, period_of, qacct_seconds, seconds_of
 
 NOW = int(datetime(2026, 11, 23, 15, 4, 5, tzinfo=UTC).timestamp())
 """A Monday."""
@@ -39,6 +39,8 @@ def utc(*parts: int) -> int:
         "20261120103007Z": utc(2026, 11, 20, 10, 30, 7),
         "202611201130+01:00": utc(2026, 11, 20, 10, 30),
         "1795170600": 1_795_170_600,
+        "@1795170600": 1_795_170_600,
+        "@7": 7,
         "now": NOW,
         "today": utc(2026, 11, 23),
         "Yesterday": utc(2026, 11, 22),
@@ -84,6 +86,50 @@ def test_anything_else_is_refused(text) -> None:
     """What is no time is no time, and no other error."""
     with pytest.raises((ValueError, OverflowError)):
         seconds_of(text, NOW)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    {
+        "11201030": utc(2026, 11, 20, 10, 30),
+        "2611201030": utc(2026, 11, 20, 10, 30),
+        "7011201030": utc(1970, 11, 20, 10, 30),
+        "6911201030.59": utc(2069, 11, 20, 10, 30, 59),
+        "202611201030": utc(2026, 11, 20, 10, 30),
+        "1711112233": utc(2017, 11, 11, 22, 33),
+        "202611201030.07": utc(2026, 11, 20, 10, 30, 7),
+    }.items(),
+)
+def test_times_of_qacct(text, seconds) -> None:
+    """Eight, ten or twelve digits are a time of day in its zone, and never seconds since 1970."""
+    hours_2 = timezone(timedelta(hours=2))
+
+    assert qacct_seconds(text, NOW, UTC) == seconds
+    assert qacct_seconds(text, NOW, hours_2) == seconds - 7_200
+
+
+def test_the_year_of_qacct_is_that_of_the_zone() -> None:
+    """A time without its year is of this year, which began already where the clocks are ahead."""
+    new_year = utc(2026, 12, 31, 23)
+    ahead = timezone(timedelta(hours=2))
+
+    assert qacct_seconds("01010000", new_year, UTC) == utc(2026, 1, 1)
+    assert qacct_seconds("01010000", new_year, ahead) == utc(2026, 12, 31, 22)
+
+
+@pytest.mark.parametrize("text", ["1795168200", "11312500", "202611311030", "202611201030.60", "20261120", "1120"])
+def test_no_time_of_qacct(text) -> None:
+    """What has the digits of such a time, and is none, is nothing else either."""
+    with pytest.raises(ValueError):  # noqa: PT011  whatever it says
+        qacct_seconds(text, NOW, UTC)
+
+
+@pytest.mark.parametrize(
+    "text", ["@1795170600", "179517060", "2026", "2026-11-20", "-7d", "202611201030Z", "+112010300"]
+)
+def test_other_times_beside_those_of_qacct(text) -> None:
+    """Every other form is left to those who read it everywhere."""
+    assert qacct_seconds(text, NOW, UTC) is None
 
 
 @given(st.datetimes(datetime(1971, 1, 1), datetime(9990, 1, 1)), st.sampled_from(["month", "week", "year"]))

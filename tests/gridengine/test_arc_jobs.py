@@ -165,6 +165,45 @@ def test_jobs_that_only_look_alike(world, accounting, columns) -> None:
     assert (report.taken.added, report.taken.enriched) == (1, 0)
 
 
+@pytest.mark.parametrize(("started", "ended"), [(20, 120), (20, 7_320), (90_000, 180_000)])
+def test_a_job_that_ran_on_without_arex(world, tmp_path, started, ended) -> None:
+    """Whenever a job ended that A-REX had cancelled or given up, it is A-REX's, and there is no second one."""
+    arc_job(world, "arc1", StatusID="failed")
+    path = tmp_path / "accounting"
+    path.write_bytes(ran(7, 5, started, ended, **MEASURED))
+    report = world.take(path)
+
+    assert (report.taken.added, report.taken.enriched) == (0, 1)
+    assert world.con.execute("SELECT job_id, wall_s FROM v1_jobs").fetchall() == [("arc1", ended - started)]
+
+
+def test_numbers_that_begin_again(world, tmp_path) -> None:
+    """A job that got the number after A-REX's had ended is another, also if A-REX's ran on until then."""
+    arc_job(world, "arc1")
+    arc_job(world, "arc2", SubmitTime=BEGIN + 90_000, EndTime=BEGIN + 91_000)
+    path = tmp_path / "accounting"
+    path.write_bytes(
+        ran(7, 5, 20, 7_320, **MEASURED) + ran(7, 40_000, 40_010, 40_050) + ran(7, 90_100, 90_200, 95_200, **MEASURED)
+    )
+    world.take(path)
+
+    assert world.con.execute("SELECT job_id, wall_s FROM v1_jobs ORDER BY submit_time").fetchall() == [
+        ("arc1", 7_300),
+        (f"gesge:default:7:{BEGIN + 40_000}", 40),
+        ("arc2", 5_000),
+    ]
+
+
+def test_the_second_job_of_an_earlier_version(world, accounting) -> None:
+    """A job that was made beside A-REX's goes when the jobs are made again."""
+    world.take(accounting)
+    arc_job(world, "arc1", EndTime=BEGIN + 10)
+    work = world.work()
+    work.again()
+
+    assert world.con.execute("SELECT job_id, wall_s FROM v1_jobs").fetchall() == [("arc1", 100)]
+
+
 def test_a_number_that_came_twice(world, accounting) -> None:
     """Of two jobs of A-REX with the same number and fitting times the later one is completed, and no third is made."""
     arc_job(world, "arc1", SubmitTime=BEGIN - 5000)

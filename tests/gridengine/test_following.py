@@ -118,6 +118,79 @@ def test_a_file_that_was_emptied(world, path) -> None:
     assert following(world, path, lambda: None, cut) == ["1", "2", "3", "4", "5"]
 
 
+@pytest.mark.parametrize("name", ["accounting.bak", "old-accounting", "archive.gz", "accounting.0.gz"])
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_copy_of_any_name(world, path, name, follows) -> None:
+    """Of a file that was copied to whatever name beside it and cut, what came before the cut is not lost."""
+    path.write_bytes(line(1) + line(2))
+    path.with_name("unrelated").write_bytes(line(8))
+
+    def cut() -> None:
+        append(path, line(3))()
+        pack = gzip.compress if name.endswith(".gz") else bytes
+        path.with_name(name).write_bytes(pack(path.read_bytes()))
+        path.with_name("another.gz").write_bytes(gzip.compress(line(9) * 9))
+        with path.open("r+b") as file:
+            file.truncate()
+            file.write(line(4) + line(5) + line(6))
+
+    if follows:
+        found = following(world, path, lambda: None, cut)
+    else:
+        world.take(path)
+        cut()
+        world.take(path)
+        found = [row[0] for row in world.con.execute("SELECT local_job_id FROM v1_jobs ORDER BY 1")]
+
+    assert found == ["1", "2", "3", "4", "5", "6"]
+    assert world.said == []
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_copy_that_is_elsewhere(world, path, follows) -> None:
+    """Where no copy is beside a file that was cut it is said that something may be missing; and not once it came."""
+    path.write_bytes(line(1) + line(2))
+    copy = path.parent / "archive" / "2026"
+    copy.parent.mkdir()
+    read = len(path.read_bytes())
+
+    def cut() -> None:
+        append(path, line(3))()
+        copy.write_bytes(path.read_bytes())
+        path.write_bytes(line(4))
+
+    if follows:
+        following(world, path, lambda: None, cut)
+    else:
+        world.take(path)
+        cut()
+        world.take(path)
+    said = list(world.said)
+    world.take(copy, path)
+
+    missing = (
+        f"{path}: cut, or another file, since it was read up to byte {read}, and no file beside it goes on there: "
+    )
+    assert said == [f"{missing}if lines were written meanwhile, import the copy that was made of it, too"]
+    assert world.said == said
+    assert world.value("SELECT count(*) FROM v1_jobs") == 4
+
+
+def test_the_copy_that_is_named_as_well(world, path) -> None:
+    """Nothing is said where the copy is among the files that are to be read."""
+    path.write_bytes(line(1) + line(2))
+    world.take(path)
+    copy = path.parent / "archive" / "2026"
+    copy.parent.mkdir()
+    append(path, line(3))()
+    path.rename(copy)
+    path.write_bytes(line(4))
+    world.take(path, copy)
+
+    assert world.value("SELECT count(*) FROM v1_jobs") == 4
+    assert world.said == []
+
+
 def test_a_complaint_is_said_once(world, path) -> None:
     """A file that cannot be read is said once, however often it is looked at, and read when it can be."""
     path.mkdir()

@@ -99,6 +99,81 @@ def test_univa_lines(tail, measured) -> None:
     )
 
 
+ALTAIR_TAIL = (
+    f"{UGE_TAIL}:20365.5:12:0,1:gpu=wn1=(0 3):/dev/nvidia0:wn1=0,3:NONE:0:0:1048576:2097152:0"
+    ":NONE:NONE:0:NONE:gpu=2:NONE:gpu.q:NONE:gpu=2"
+)
+
+
+@pytest.mark.parametrize("category", ["-l gpu=2", "-l cpu=24:00:00,gpu=2"])
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        pytest.param("wn1", id="74"),
+        pytest.param("wn1:2,wn2:2", id="74 and colons"),
+    ],
+)
+def test_lines_of_altair(category, hosts) -> None:
+    """Of the longest lines all fields are in their places, whatever colons there are before and behind."""
+    found = record(uge(f"{ALTAIR_TAIL}:{hosts}", category=category))
+
+    assert fields(found, "category", "submit_cmd_line", "wallclock_s", "ioops", "bound_cores") == (
+        category,
+        "qsub -l cpu=24:00:00 job.sh",
+        20365.5,
+        12,
+        "0,1",
+    )
+    assert found is not None
+    assert {
+        ("", "resource_map", "gpu=wn1=(0 3)"),
+        ("", "devices", "/dev/nvidia0"),
+        ("", "gpus", "wn1=0,3"),
+        ("", "max_usage_in_bytes", 1048576),
+    } <= set(found.custom)
+    named = {name: str(value) for _group, name, value in found.custom}
+    assert named["hard_resources" if ":" in hosts else "exec_host_list"].endswith(hosts)
+
+
+def test_a_command_that_ends_in_numbers() -> None:
+    """A time at the end of a command is not taken for the clock time of the job, nor one of no decimals overlooked."""
+    long = f"{UGE_TAIL.replace(' job.sh', '')}:20365:12{ALTAIR_TAIL.partition(':20365.5:12')[2]}:wn1"
+
+    found = [record(uge(tail)) for tail in (UGE_TAIL.replace(" job.sh", ""), long)]
+
+    assert fields(found[0], "submit_cmd_line", "wallclock_s") == ("qsub -l cpu=24:00:00", None)
+    assert fields(found[1], "submit_cmd_line", "wallclock_s", "ioops") == ("qsub -l cpu=24:00:00", 20365, 12)
+
+
+@pytest.mark.parametrize("length", [43, *range(45, 75)])
+def test_lines_that_end_anywhere(length) -> None:
+    """The fields that a version has are told by what they look like, how many there may be."""
+    line = uge(
+        f"NONE:NONE:4194304:2097152:submit.example.org:/home/alice:qsub job.sh{ALTAIR_TAIL[len(UGE_TAIL) :]}:wn1"
+    )
+    known: dict[int, tuple[str, object]] = {
+        46: ("job_class", "fast"),
+        47: ("deleted_by", "root@master"),
+        48: ("maxrss_bytes", 4194304),
+        49: ("maxpss_bytes", 2097152),
+        50: ("submit_host", "submit.example.org"),
+        51: ("cwd", "/home/alice"),
+        52: ("submit_cmd_line", "qsub job.sh"),
+        53: ("wallclock_s", 20365.5),
+        54: ("ioops", 12),
+        55: ("bound_cores", "0,1"),
+    }
+    parts = line.rstrip().replace(b":NONE:NONE:4194304", b":fast:root@master:4194304").split(b":")
+    assert len(parts) == 74
+    found = record(b":".join(parts[:length]))
+
+    assert fields(found, "category", "maxvmem_bytes", "slots") == ("-l h_rt=60", 8388608, 1)
+    for needed, (name, value) in known.items():
+        assert fields(found, name) == ((value if length >= needed else None),), name
+    assert found is not None
+    assert len(found.custom) == sum(length > place for place in (55, 56, 57, 61, 62, 66, 68, 70, 72, 73))
+
+
 def test_a_deleted_job_of_univa() -> None:
     """qdel_info says who deleted a job."""
     assert fields(record(uge(UGE_TAIL.replace("NONE:NONE", "NONE:root@master"))), "deleted_by") == ("root@master",)
@@ -193,6 +268,18 @@ def test_custom_usage_is_kept() -> None:
             ("gpu", "used", 1),
             ("power", "power-1", 3),
         ),
+    )
+
+
+def test_fields_that_other_versions_have() -> None:
+    """The job class of a JSON line is in its column; what is no text there is kept as the site's own."""
+    found = record(changed_json(json_line(), job_class="fast", cwd="/home/alice", bound_cores=4))
+
+    assert fields(found, "job_class", "cwd", "bound_cores", "custom") == (
+        "fast",
+        "/home/alice",
+        None,
+        (("", "bound_cores", 4),),
     )
 
 

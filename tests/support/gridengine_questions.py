@@ -8,7 +8,7 @@ TEN_TO_TEN = 1_795_168_200
 """2026-11-20 09:50:00 UTC: qacct's -b 202611200950."""
 DAY = 1_795_132_800
 """2026-11-20 00:00:00 UTC."""
-LATER = "1795200000"
+LATER = "@1795200000"
 """What -d without -b and -e counts back from."""
 
 _OPTIONS = {
@@ -20,13 +20,13 @@ _OPTIONS = {
     "P_atlas": "--by project --project atlas",
     "ar_1": "--by ar --ar 1",
     "ar_all": "--by ar",
-    "b_all": "-b 202601010000",
-    "b_time": "-b 202611200950",
+    "b_all": "--timezone UTC -b 202601010000",
+    "b_time": "--timezone UTC -b 202611200950",
     "d1": f"-d 1 --now {LATER}",
-    "d1_b": "-b 202611200000 -d 1",
-    "d1_e": "-e 202611210000 -d 1",
-    "e_time": "-e 202611200949.30",
-    "E_e": "--on end -e 202611200949.30",
+    "d1_b": "--timezone UTC -b 202611200000 -d 1",
+    "d1_e": "--timezone UTC -e 202611210000 -d 1",
+    "e_time": "--timezone UTC -e 202611200949.30",
+    "E_e": "--timezone UTC --on end -e 202611200949.30",
     "g_all": "--by group",
     "g_phys": "--by group --group gephysics",
     "h_all": "--by host",
@@ -61,7 +61,7 @@ QUESTIONS = {
     "ar_all": Question(("ar",)),
     "b_all": Question(from_s=DAY - 324 * 86_400),
     "b_time": Question(from_s=TEN_TO_TEN),
-    "d1": Question(from_s=int(LATER) - 86_400),
+    "d1": Question(from_s=int(LATER[1:]) - 86_400),
     "d1_b": Question(from_s=DAY, until_s=DAY + 86_400),
     "d1_e": Question(from_s=DAY, until_s=DAY + 86_400),
     "e_time": Question(until_s=TEN_TO_TEN - 30),
