@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
+from itertools import starmap
 from typing import Any, NamedTuple
 
 from arcacct.dataset.columns import columns
@@ -154,7 +155,7 @@ def _of_gridengine(con: Connection, numbers: str) -> Iterator[_Run]:
 def _of_htcondor(con: Connection, numbers: str) -> Iterator[_Run]:
     """The jobs among some records that HTCondor gave GPUs: all runs of one together."""
     query = f"SELECT RecordID, Schedd, Wall, GPUs FROM HTCondorJobs WHERE RecordID IN ({numbers}) AND GPUs > 0"
-    return map(_Run._make, con.execute(f"{query} ORDER BY RecordID, JobNo"))
+    return starmap(_Run, con.execute(f"{query} ORDER BY RecordID, JobNo"))
 
 
 def _add_runs(told: dict[int, list[Values]], runs: Sequence[_Run]) -> None:
