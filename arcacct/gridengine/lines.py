@@ -18,6 +18,7 @@ from arcacct.jobs.faults import Fault, fault_of
 
 LATEST_US = 253_402_300_799 * 1_000_000
 """The end of the year 9999: what is later is no time."""
+_UP_TO_QDEL_INFO, _UP_TO_SUBMIT_HOST = 7, 10
 _HEAD = 39
 """Fields before the category; it and those after it are counted from the right."""
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?")
@@ -122,7 +123,9 @@ def colon_record(text: str) -> Record:
     usage = (_optional(tail.wallclock), cpu, mem, io, _optional(tail.ioops), iow, maxvmem)
     rest = map(_word, (tail.job_class, tail.submit_host, tail.cwd, tail.bound_cores))
     largest = map(_optional, (tail.maxrss, tail.maxpss))
-    return Record._make((*number, *who, *job, *times, *ending, *rusage, *usage, *largest, *rest, _custom(further)))
+    return Record._make(
+        (*number, *who, *job, *times, *ending, *rusage, *usage, *largest, *rest, _custom(further) if further else ())
+    )
 
 
 def _tail(parts: list[str]) -> tuple[_Tail, list[str]]:
@@ -146,11 +149,12 @@ def _is_tail(parts: list[str], place: int, length: int) -> bool:
     if length == 3:
         # No task has a mere number for its name: that is arid, behind other fields.
         return "." in parts[-1] and not parts[place + 1].isdecimal()
-    return (
-        parts[place + 3].isdecimal()
-        and parts[place + 4].isdecimal()
-        and all(_is_number(text) for text in parts[place + 7 : min(place + length, place + 9)])
-        and (length < 10 or not parts[place + 9].isdecimal())
+    if not (parts[place + 3].isdecimal() and parts[place + 4].isdecimal()):
+        return False
+    # (Most lines end before these.)
+    return length <= _UP_TO_QDEL_INFO or (
+        all(map(_is_number, parts[place + 7 : min(place + length, place + 9)]))
+        and (length < _UP_TO_SUBMIT_HOST or not parts[place + 9].isdecimal())
     )
 
 

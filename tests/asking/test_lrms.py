@@ -179,6 +179,22 @@ def test_a_job_of_arex_is_compared_with_all_its_runs(tmp_path) -> None:
         assert differences() == ["wall 1060 s, in the database 1200 s; core seconds 2120 s, in the database 2400 s"]
 
 
+def test_a_job_that_ran_on_without_arex(tmp_path) -> None:
+    """What A-REX gave up long before its end is compared with its record, and is not one that is missing."""
+    host = SlurmHost(tmp_path)
+    content = table(
+        row(Submit=BEGIN + 100, Start=BEGIN + 200, End=BEGIN + 4200, ElapsedRaw=4000, TotalCPU="05:00", SystemCPU="")
+    )
+    with closing(host.con):
+        arc_job(host, EndTime=BEGIN + 210, UsedWalltime=10, UsedMemory=1)
+        report = host.take(content)
+        runs = [one.what for one in told(content) if isinstance(one.what, SlurmRun)]
+        (difference,) = lrms_month("slurm", map(of_run, runs), host.con, "slurm", (2026, 11)).differences
+
+    assert (report.taken.added, report.taken.enriched) == (0, 1)
+    assert difference.text.startswith("wall 4000 s, in the database 10 s")
+
+
 @pytest.mark.parametrize("text", ["pbs:x", "gridengine", "slurm:", ""])
 def test_usage(conf, text) -> None:
     done = arcacct("--config", conf, "verify", "2026-11", "--lrms", text)
