@@ -28,6 +28,7 @@ KEPT = 1024 * 1024
 """So much of what cannot be used is kept."""
 _MOST_OTHERS = 5
 """So many attributes are told twice, and otherwise, only where two ads are one: a schedd repeats some few."""
+_MOST_NAMES = 10_000
 _MOST_SEEN = 50
 """So many lines are looked at for one that an ad has."""
 _READ_FIRST = 64 * 1024
@@ -134,6 +135,8 @@ class _Blocks:
 
     def __init__(self, wanted: Collection[str]) -> None:
         self._wanted = wanted
+        self._names: dict[bytes, str] = {}
+        """By how they are written: in small letters, empty of those that are not wanted."""
         self._has_banners = False
         self._fits = False
         """Whether the banner before named the byte at which its ad begins."""
@@ -153,7 +156,12 @@ class _Blocks:
         for chunk in chunks:
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
-                yield from self._line(line + b"\n")
+                if line.strip() and not line.startswith(b"*** "):
+                    self._number += 1
+                    self._add(line + b"\n")
+                    self._place += len(line) + 1
+                else:
+                    yield from self._line(line + b"\n")
             if len(rest) > LARGEST_AD:
                 self._place += len(rest) - LARGEST_AD
                 rest = rest[:LARGEST_AD]
@@ -226,21 +234,32 @@ class _Blocks:
                 raise ValueError(f"its {name} is {ad[name]}, and {told} in the line behind it")
         return ad
 
+    def _attribute(self, line: bytes) -> tuple[str, bytes]:
+        """The name of an attribute, empty if it is not wanted, and its value; nearly all are written alike."""
+        before, _, text = line.partition(b" = ")
+        name = self._names.get(before)
+        if name is None:
+            match = _ATTRIBUTE.match(line)
+            if match is None:
+                raise ValueError(f"no attribute: {line[:40].decode('utf-8', 'backslashreplace').strip()!r}")
+            name = match[1].decode("utf-8", "backslashreplace").lower()
+            name, text = name if name in self._wanted else "", match[2]
+            if before == match[1] and len(self._names) < _MOST_NAMES:
+                self._names[before] = name
+        return name, text
+
     def _values(self, lines: Iterable[bytes]) -> Ad:
         found: Ad = {}
         others = 0
         for line in lines:
-            match = _ATTRIBUTE.match(line.rstrip(b" \t\r\n"))
-            if match is None:
-                if line.startswith(b"*** ") or not line.strip():
-                    continue
-                raise ValueError(f"no attribute: {line[:40].decode('utf-8', 'backslashreplace').strip()!r}")
-            name = match[1].decode("utf-8", "backslashreplace").lower()
-            if name not in self._wanted:
-                if match[2].startswith(b'"'):
-                    _text_of(match[2].decode("utf-8", "backslashreplace"))
+            if line.startswith(b"*** ") or not line.strip():
                 continue
-            value = value_of(match[2].decode("utf-8", "backslashreplace"))
+            name, text = self._attribute(line.rstrip(b" \t\r\n"))
+            if not name:
+                if text.startswith(b'"') and not (len(text) > 1 and text.endswith(b'"')):
+                    _text_of(text.decode("utf-8", "backslashreplace"))
+                continue
+            value = value_of(text.decode("utf-8", "backslashreplace"))
             if found.get(name, value) != value:
                 others += 1
                 if name in _IDS or others == _MOST_OTHERS:
