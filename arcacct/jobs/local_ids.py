@@ -15,9 +15,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+_INDEX = "0|[1-9][0-9]{0,17}"
 _FORM = re.compile(
-    r"(?P<number>[0-9]{1,18})"
-    r"(?:\.(?P<task>[0-9]{1,18})|\[(?P<index>[0-9]{1,18})\]|_(?P<element>[0-9]{1,18}))?"
+    r"(?P<number>[1-9][0-9]{0,17})"
+    rf"(?:\.(?P<task>{_INDEX})|\[(?P<index>{_INDEX})\]|_(?P<element>{_INDEX}))?"
     r"(?:\.(?P<host>[A-Za-z][A-Za-z0-9._-]*))?",
     re.ASCII,
 )

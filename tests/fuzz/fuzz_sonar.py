@@ -228,7 +228,7 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
         _import(con, here, path)
         again = _dump(con)
         assert again == found, differing(found, again)
-        Importer(con, here, Site(), keeps=False).retry()
+        Importer(con, here, Site(details=True), keeps=False).retry()
         retried = _dump(con)
         assert retried == found, differing(found, retried)
     if set(_FAULTS) <= set(lines):
@@ -238,7 +238,7 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
 
 
 def _import(con: sqlite3.Connection, here: Places, path: pathlib.Path) -> SonarReport:
-    run = Importer(con, here, Site())
+    run = Importer(con, here, Site(details=True))
     run.files([str(path)])
     return run.report
 
@@ -386,9 +386,9 @@ def _with_faults(work: pathlib.Path, path: pathlib.Path, lines: list[bytes], tol
             assert con.execute(sums).fetchall() == [(2, 30)]
             assert not con.execute("SELECT 1 FROM v1_jobs WHERE job_id LIKE 'sonar:fault:%'").fetchall()
             before = _told(con)
-            Importer(con, here, Site(), keeps=False).retry()
+            Importer(con, here, Site(details=True), keeps=False).retry()
             assert _told(con) == before
-        Importer(con, here, Site(), keeps=False).retry()
+        Importer(con, here, Site(details=True), keeps=False).retry()
         assert con.execute(sums).fetchall() == [(3, 30)]
         retried = _told(con)
         assert retried == told, [(one, other) for one, other in zip(retried, told, strict=True) if one != other]
@@ -426,7 +426,7 @@ def _faulty_sysinfo(value: dict[str, Any], fields: Strict) -> Any:
 def _in_pieces(content: bytes) -> None:
     """However the bytes come, the same is told of them."""
     chance = random.Random(len(content))
-    whole, pieces = TelemetryStream(), TelemetryStream()
+    whole, pieces = TelemetryStream(details=True), TelemetryStream(details=True)
     expected = [*whole.feed(content), *whole.feed(b"", final=True)]
     told, position = [], 0
     while position < len(content):

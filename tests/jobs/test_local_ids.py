@@ -25,6 +25,9 @@ from arcacct.jobs.local_ids import LocalID, contradict, local_id, spellings, tas
         ("job-1", None),
         ("1" * 19, None),
         ("\u0661", None),
+        ("007", None),
+        ("0", None),
+        ("123.04", None),
     ],
 )
 def test_forms(text, job):
