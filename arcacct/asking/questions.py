@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from arcacct.asking.reading import is_ours
 from arcacct.db.engine import Connection
-from arcacct.gridengine import gpus as gridengine
+from arcacct.gridengine.gpus import GPU_FIELDS, RUNS_WITH_GPUS
+from arcacct.gridengine.gpus import gpu_count as gridengine_gpus
 from arcacct.jobs.finer_cells import OF_DAYS, OF_HOSTS, OF_MONTHS, FinerKind
 from arcacct.jobs.reading import one_state, plain_text, unescaped
 from arcacct.jobs.recorder import escaped
@@ -235,8 +236,8 @@ def measured_parts(
     """
     What is known of GPUs and energy of the selected jobs, by ``keys``; of our own database.
 
-    From telemetry, and from what sacct and Grid Engine told of runs where telemetry has no word of the batch system. No
-    kept sum has these: it reads the telemetry of the range of time, or all of it.
+    From telemetry, and from the runs that sacct told of where telemetry has no word of the batch system. No kept sum
+    has these: it reads the telemetry of the range of time, or all of it.
     """
     is_bounded = any(bound is not None for bound in selection[:4])
     where, values = _where(con, selection, by_time=is_bounded)
@@ -257,14 +258,16 @@ def measured_parts(
         for row in rows:
             pairs = zip(row[len(keys) :: 2], row[len(keys) + 1 :: 2], strict=True)
             yield MeasuredPart(_key(row, len(keys)), *(total if count else None for total, count in pairs))
-    untold = (
-        "NOT EXISTS (SELECT 1 FROM JobTelemetry AS Known WHERE Known.RecordID = AAR.RecordID"
-        " AND coalesce(Known.GPUCount, Known.EnergyJ) IS NOT NULL)"
-    )
+    for row, gpu_s in _gpus_of_gridengine(con, columns, chosen, values, is_bounded=is_bounded):
+        yield MeasuredPart(_key(row, len(keys)), gpu_s, None, None, None)
     if con.execute("SELECT 1 FROM SlurmRuns LIMIT 1").fetchone() is not None:
         told = (
             "(SELECT RecordID AS Of, Elapsed, AllocTRES FROM SlurmRuns"
             " WHERE instr(AllocTRES, 'gres/gpu') OR instr(AllocTRES, 'energy='))"
+        )
+        untold = (
+            "NOT EXISTS (SELECT 1 FROM JobTelemetry AS Known WHERE Known.RecordID = AAR.RecordID"
+            " AND coalesce(Known.GPUCount, Known.EnergyJ) IS NOT NULL)"
         )
         rows = con.execute(
             f"SELECT {columns}Elapsed, AllocTRES FROM {_joined(told, is_bounded=is_bounded)}"
@@ -273,34 +276,38 @@ def measured_parts(
         )
         for row in rows:
             tres = parsed_tres(plain_text(row[-1]))
-            energy_j = tres.get("energy")
+            gpus, energy_j = gpu_count(tres), tres.get("energy")
+            gpu_s = gpus * whole(row[-2])
+            is_told = 0 < gpu_s <= _LARGEST
             joules = None if energy_j is None else float(energy_j)
-            yield MeasuredPart(_key(row, len(keys)), _gpu_s(gpu_count(tres), row[-2]), None, None, joules)
-    if con.execute("SELECT 1 FROM GridEngineRecords LIMIT 1").fetchone() is not None:
-        fields = ", ".join(gridengine.GPU_FIELDS)
-        told = f"(SELECT RecordID AS Of, Elapsed, {fields} FROM {gridengine.RUNS_WITH_GPUS})"
-        rows = con.execute(
-            f"SELECT {columns}Elapsed, {fields} FROM {_joined(told, is_bounded=is_bounded)}"
-            f" WHERE {chosen} AND {untold}",
-            values,
-        )
-        for row in rows:
-            elapsed, *said = row[len(keys) :]
-            gpu_s = _gpu_s(gridengine.gpu_count(*map(plain_text, said)), elapsed)
-            if gpu_s is not None:
-                yield MeasuredPart(_key(row, len(keys)), gpu_s, None, None, None)
-
-
-def _gpu_s(gpus: int, elapsed_s: object) -> float | None:
-    """GPUs times how long a run took; ``None`` for none, and for what is no measurement."""
-    gpu_s = gpus * whole(elapsed_s)
-    return float(gpu_s) if 0 < gpu_s <= _LARGEST else None
+            yield MeasuredPart(_key(row, len(keys)), float(gpu_s) if is_told else None, None, None, joules)
 
 
 def _joined(told: str, *, is_bounded: bool) -> str:
     """Records with what is told of them: from the index of ends where a range of time is asked for."""
     condition = "ON AAR.RecordID = Told.Of"
     return f"AAR CROSS JOIN {told} AS Told {condition}" if is_bounded else f"{told} AS Told CROSS JOIN AAR {condition}"
+
+
+def _gpus_of_gridengine(
+    con: Connection, columns: str, chosen: str, values: Sequence[object], *, is_bounded: bool
+) -> Iterator[tuple[tuple[Any, ...], float]]:
+    """What Grid Engine gave runs that telemetry has no word of the batch system of: columns, GPUs times seconds."""
+    if con.execute("SELECT 1 FROM GridEngineRecords LIMIT 1").fetchone() is None:
+        return
+    fields = ", ".join(GPU_FIELDS)
+    told = f"(SELECT RecordID AS Of, Elapsed, {fields} FROM {RUNS_WITH_GPUS})"
+    rows = con.execute(
+        f"SELECT {columns}Elapsed, {fields} FROM {_joined(told, is_bounded=is_bounded)} WHERE {chosen} AND NOT EXISTS"
+        " (SELECT 1 FROM JobTelemetry AS Known WHERE Known.RecordID = AAR.RecordID"
+        " AND coalesce(Known.GPUCount, Known.EnergyJ) IS NOT NULL)",
+        values,
+    )
+    width = -len(GPU_FIELDS)
+    for row in rows:
+        gpu_s = gridengine_gpus(*map(plain_text, row[width:])) * whole(row[width - 1])
+        if 0 < gpu_s <= _LARGEST:
+            yield row[: width - 1], float(gpu_s)
 
 
 def _key(row: Sequence[Any], width: int) -> tuple[str | None, ...]:

@@ -55,7 +55,8 @@ def _jobs(con: Connection, keys: Sequence[tuple[int, int, str]]) -> Iterator[Job
     of_job: dict[str, Values] = {row[0]: row for row in con.execute(query, [job_id for *_key, job_id in keys])}
     numbers = ",".join(str(record_id) for _end, record_id, _job_id in keys)
     children = {table: _by_record(con, query.format(numbers)) for table, query in _CHILDREN.items()}
-    _add_runs(children["accelerators"], [*_of_slurm(con, numbers), *_of_gridengine(con, numbers)])
+    _add_granted(children["accelerators"], _by_record(con, _GRANTED.format(numbers)))
+    _add_runs(children["accelerators"], _by_record(con, _RUNS.format(numbers)))
     for rows in children["transfers"].values():
         rows[:] = [_transfer(*row) for row in rows]
     for rows in children["attributes"].values():
@@ -91,52 +92,41 @@ _CHILDREN = {
 }
 
 
-class _Run(NamedTuple):
-    """What a batch system tells of a run of a job."""
-
-    record_id: int
-    cluster: str
-    elapsed_s: int
-    gpus: int
-    energy_j: int = 0
+# Of runs that sacct told of.
+_RUNS = (
+    "SELECT RecordID, Cluster, Elapsed, AllocTRES FROM SlurmRuns WHERE RecordID IN ({0}) AND "
+    f"{OF_ACCELERATORS} ORDER BY RecordID, RunNo"
+)
 
 
-def _of_slurm(con: Connection, numbers: str) -> Iterator[_Run]:
-    """The runs of some records that sacct told of, in order."""
-    query = (
-        f"SELECT RecordID, Cluster, Elapsed, AllocTRES FROM SlurmRuns WHERE RecordID IN ({numbers}) AND "
-        f"{OF_ACCELERATORS} ORDER BY RecordID, RunNo"
-    )
-    for record_id, cluster, elapsed_s, text in con.execute(query):
-        resources = tres.parse(plain_text(text))
-        yield _Run(record_id, cluster, elapsed_s, tres.gpu_count(resources), resources.get("energy", 0))
-
-
-def _of_gridengine(con: Connection, numbers: str) -> Iterator[_Run]:
-    """The runs of some records that Grid Engine told of, in order."""
-    query = (
-        f"SELECT RecordID, Cell, Elapsed, {', '.join(GPU_FIELDS)} FROM {RUNS_WITH_GPUS} WHERE RecordID IN ({numbers})"
-        " ORDER BY RecordID, RecordNo"
-    )
-    for record_id, cell, elapsed_s, *said in con.execute(query):
-        gpus = gpu_count(*map(plain_text, said))
-        if gpus:
-            yield _Run(record_id, cell, elapsed_s, gpus)
-
-
-def _add_runs(told: dict[int, list[Values]], runs: Sequence[_Run]) -> None:
+def _add_runs(told: dict[int, list[Values]], runs: dict[int, list[Values]]) -> None:
     """What the runs of jobs tell, where telemetry has no word of the batch system (as `stats` has it)."""
-    by_record: dict[int, list[_Run]] = defaultdict(list)
-    for run in runs:
-        by_record[run.record_id].append(run)
-    for record_id, of_record in by_record.items():
-        (known,) = told.get(record_id) or [(record_id, of_record[-1].cluster, *(None,) * 8)]
+    for record_id, of_record in runs.items():
+        (known,) = told.get(record_id) or [(record_id, of_record[-1][1], *(None,) * 8)]
         if known[2] is not None or known[9] is not None:
             continue
-        gpus = of_record[-1].gpus or None
-        gpu_s = sum(run.gpus * run.elapsed_s for run in of_record) or None
-        energy_j = sum(run.energy_j for run in of_record) or None
+        found = [(tres.parse(plain_text(text)), elapsed) for _record_id, _cluster, elapsed, text in of_record]
+        gpus = tres.gpu_count(found[-1][0]) or None
+        gpu_s = sum(tres.gpu_count(of_run) * elapsed for of_run, elapsed in found) or None
+        energy_j = sum(of_run.get("energy", 0) for of_run, _elapsed in found) or None
         told[record_id] = [(*known[:2], gpus, gpu_s, *known[4:9], energy_j)]
+
+
+# Of runs that Grid Engine told of.
+_GRANTED = (
+    f"SELECT RecordID, Cell, Elapsed, {', '.join(GPU_FIELDS)} FROM {RUNS_WITH_GPUS} WHERE RecordID IN ({{0}})"
+    " ORDER BY RecordID, RecordNo"
+)
+
+
+def _add_granted(told: dict[int, list[Values]], runs: dict[int, list[Values]]) -> None:
+    """The GPUs of Grid Engine's runs, where telemetry has no word of the batch system (as `stats` has it)."""
+    for record_id, of_record in runs.items():
+        gpus = [gpu_count(*map(plain_text, run[3:])) for run in of_record]
+        (known,) = told.get(record_id) or [(record_id, of_record[-1][1], *(None,) * 8)]
+        if any(gpus) and known[2] is None and known[9] is None:
+            gpu_s = sum(count * run[2] for count, run in zip(gpus, of_record, strict=True))
+            told[record_id] = [(*known[:2], gpus[-1] or None, gpu_s or None, *known[4:])]
 
 
 def _by_record(con: Connection, query: str) -> dict[int, list[Values]]:

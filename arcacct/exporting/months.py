@@ -13,6 +13,8 @@ from arcacct.jobs.reading import LAST_SECOND, one_state
 
 JOBS, FORGOTTEN, TELEMETRY, RUNS = "jobs", "forgotten", "telemetry", "runs"
 """What `Now.seen` counts, beside what the log tells."""
+GRANTED = "granted"
+"""The runs of Grid Engine's that may tell of GPUs; of no month without any."""
 _MONTH = "CAST(strftime('%Y%m', EndTime, 'unixepoch') AS INTEGER)"
 _OF_MONTHS = f"EndTime BETWEEN 1 AND {LAST_SECOND}"
 
@@ -27,7 +29,7 @@ class Now(NamedTuple):
     pruned_before: int
     """UTC seconds: no job that ended then or later was moved into an archive."""
     seen: dict[int, dict[str, int]]
-    """By month: how many jobs, how many without names, and what is told of accelerators, added up."""
+    """By month: how many jobs, how many without names, and what telemetry and Slurm tell of accelerators, added up."""
     closed: frozenset[int]
     """Months in which names were forgotten."""
 
@@ -49,16 +51,16 @@ def look(con: Connection) -> Now:
             f" WHERE coalesce({', '.join(ACCELERATORS)}) IS NOT NULL AND {_OF_MONTHS} GROUP BY 1"
         ):
             seen[month][TELEMETRY] = total
+        for month, granted in con.execute(
+            f"SELECT {_MONTH}, count(*) FROM (SELECT RecordID FROM {RUNS_WITH_GPUS})"
+            f" CROSS JOIN AAR USING (RecordID) WHERE {_OF_MONTHS} GROUP BY 1"
+        ):
+            seen[month][GRANTED] = granted
         for month, runs in con.execute(
             f"SELECT {_MONTH}, count(*) FROM (SELECT RecordID FROM SlurmRuns WHERE {OF_ACCELERATORS})"
             f" CROSS JOIN AAR USING (RecordID) WHERE {_OF_MONTHS} GROUP BY 1"
         ):
             seen[month][RUNS] = runs
-        for month, runs in con.execute(
-            f"SELECT {_MONTH}, count(*) FROM (SELECT RecordID FROM {RUNS_WITH_GPUS})"
-            f" CROSS JOIN AAR USING (RecordID) WHERE {_OF_MONTHS} GROUP BY 1"
-        ):
-            seen[month][RUNS] = seen[month].get(RUNS, 0) + runs
         (events_row,) = con.execute("SELECT ifnull(max(rowid), 0) FROM JobEvents").fetchone()
         (pruned_before,) = con.execute("SELECT ifnull(max(EndedBefore), 0) FROM Archives").fetchone()
         closed = frozenset(month for (month,) in con.execute("SELECT Month FROM ForgottenMonths"))
