@@ -13,8 +13,6 @@ from arcacct.jobs.reading import LAST_SECOND, one_state
 
 JOBS, FORGOTTEN, TELEMETRY, RUNS = "jobs", "forgotten", "telemetry", "runs"
 """What `Now.seen` counts, beside what the log tells."""
-GRANTED = "granted"
-"""The runs of Grid Engine's that may tell of GPUs; of no month without any."""
 _MONTH = "CAST(strftime('%Y%m', EndTime, 'unixepoch') AS INTEGER)"
 _OF_MONTHS = f"EndTime BETWEEN 1 AND {LAST_SECOND}"
 
@@ -73,6 +71,8 @@ ACCELERATORS = (
 """Columns of JobTelemetry of which one at least is known of what gets a row in the table accelerators."""
 OF_ACCELERATORS = "(instr(AllocTRES, 'gres/gpu') OR instr(AllocTRES, 'energy='))"
 """The runs of SlurmRuns that tell something for it."""
+GRANTED = "granted"
+"""In `Now.seen`: the runs of Grid Engine's that may tell of GPUs."""
 
 
 def _counts(con: Connection) -> Iterator[tuple[int, int]]:
