@@ -8,6 +8,7 @@ import pathlib
 
 import pytest
 import seed_coverage as seeds
+import seed_values
 import sql_contract
 
 from arcacct.features.keys import JOB_KEYS, MACHINE_KEYS
@@ -93,6 +94,20 @@ def measures() -> set[str]:
     text = (pathlib.Path(seeds.ROOT) / "arcacct" / "sonar" / "samples.py").read_text(encoding="utf-8")
     named = (one for row in ROWS for one in seeds.parts(row.stored) if one.startswith("v1_node_usage["))
     return {one for one in named if f'"{one.removeprefix("v1_node_usage[").removesuffix("]")}"' in text}
+
+
+def test_what_is_stored_has_values(tmp_path) -> None:
+    """Each column that a row names has a value once something of every field is imported."""
+    asked = {}
+    for name in {one for row in ROWS for one in seeds.parts(row.stored)}:
+        view, _, column = name.partition(".")
+        if column:
+            asked[name] = f"SELECT 1 FROM {view} WHERE {column} IS NOT NULL LIMIT 1"
+        else:
+            measure = name.removeprefix("v1_node_usage[").removesuffix("]")
+            asked[name] = f"SELECT 1 FROM v1_node_usage WHERE measure = '{measure}' LIMIT 1"
+
+    assert asked.keys() - seed_values.filled(tmp_path, asked) == set()
 
 
 def test_the_messages_of_apel() -> None:

@@ -60,7 +60,7 @@ class _JobsSlice(BatchSlice):
 
     def record_of_arc(self, one: CondorJob, job: Job) -> int | None:
         """The record of A-REX's that a job is."""
-        if not self.has_arc_jobs or one.proc:
+        if not self.has_arc_jobs:
             return None
         found = local.arc_jobs_called(self.con, str(one.cluster), job, LRMS_NAMES)
         return next((record_id for record_id, name in found if may_be_of(name, one)), None)

@@ -274,6 +274,17 @@ def test_what_cannot_be_used_is_kept_and_tried_again(host) -> None:
     assert host.value("SELECT count(*) FROM v1_jobs") == 3
 
 
+@pytest.mark.parametrize("length", [200, len(ad(7))])
+def test_a_torn_ad_is_not_whole_when_it_is_tried_again(host, length) -> None:
+    """Nor is one whose schedd was killed just before it wrote the line behind it."""
+    torn = history(ad(1)) + ad(7).encode()[:length]
+    report = host.take(torn + ad(3).encode() + f"*** Offset = {len(torn)} ClusterId = 3 ProcId = 0\n".encode())
+
+    assert (report.rejected, report.taken.added) == (1, 2)
+    assert host.retry() == (1, 0, 0)
+    assert host.value("SELECT count(*) FROM v1_jobs") == 2
+
+
 SCRIPT = """#!{python}
 import json, sys
 with open({asked!r}, "a") as file:

@@ -44,7 +44,8 @@ _BEFORE = """\
 
 The five documents that arcacct is made by, field by field: the columns of the views that have it, where it is sent, or
 why not. This page is made from `seed-coverage.csv` by a test, which also looks up each column, element and key in the
-program: `ARCACCT_WRITE_README=1 python -m pytest -q tests/test_seed_coverage.py` writes it anew.
+program, and sees that each column has a value once something of every field is imported.
+`ARCACCT_WRITE_README=1 python -m pytest -q tests/test_seed_coverage.py` writes it anew.
 
 In the column *sent*: UR is the record for SGAS, CAR the record for APEL, `job` its job record (0.4), `job-v0.3` and
 `job-seed` other forms of it, `summary`, `summary-seed` and `normalised` sums, `sync` counts, AUDITOR the record for
