@@ -153,14 +153,14 @@ def _number(lrms: str, local_job_id: str) -> tuple[str, str]:
 
 
 def _match(one: Figures, records: Iterable[_Record]) -> _Record | None:
-    """The record of a run: A-REX's if it ran within its job, else the one that ended then."""
+    """The record of a run: A-REX's if it was submitted within its job, else the one that ended then."""
 
     def fits(record: _Record) -> bool:
         ours = record.figures
         if record.is_arex:
             if ours.place and one.place and not same_host(ours.place, one.place):
                 return False
-            return ours.submit_time <= one.submit_time + CLOCKS_S and ours.end_time >= one.end_time - CLOCKS_S
+            return ours.submit_time - CLOCKS_S <= one.submit_time <= ours.end_time + CLOCKS_S
         return abs(ours.end_time - one.end_time) <= 1
 
     return max(filter(fits, records), key=lambda record: (record.is_arex, record.figures.submit_time), default=None)
