@@ -153,7 +153,7 @@ def _number(lrms: str, local_job_id: str) -> tuple[str, str]:
 
 
 def _match(one: Figures, records: Iterable[_Record]) -> _Record | None:
-    """The record of a run: A-REX's if it was submitted within its job (as in `local.arc_job`), else what ended then."""
+    """The record of a run: A-REX's if it was submitted within its job, else the one that ended then."""
 
     def fits(record: _Record) -> bool:
         ours = record.figures

@@ -196,16 +196,19 @@ class _Blocks:
         """The ad before a banner; if a torn one stands before it, that one, too."""
         told = {name.lower(): value for name, value in _IN_BANNER.findall(banner)}
         offset = int(told[b"offset"]) if told.get(b"offset", b"").isdigit() else -1
-        if self._fits and self._start < offset < self._start + self._length - len(banner) <= self._start + LARGEST_AD:
+        whole = self._ad(self._lines, self._first, told)
+        if not _has_id(whole) and self._fits and self._start < offset:
             text = b"".join(self._lines)
-            torn, own = text[: offset - self._start], text[offset - self._start :]
-            # Without its line end, so that it is not whole when it is tried again.
-            yield self._told(Fault("cut: its end was never written"), [torn.rstrip(b"\n")], self._first)
-            yield self._ad(own.splitlines(keepends=True), self._first + torn.count(b"\n"), told)
-            return
-        # In a part of a file, or several in one, the banners count from elsewhere.
+            torn, rest = text[: offset - self._start], text[offset - self._start :]
+            own = self._ad(rest.splitlines(keepends=True), self._first + torn.count(b"\n"), told)
+            if _has_id(own):
+                # Without its line end, so that it is not whole when it is tried again.
+                yield self._told(Fault("cut: its end was never written"), [torn.rstrip(b"\n")], self._first)
+                yield own
+                return
+        # In a part of a file, in several in one, or in an edited one the banners count otherwise.
         self._fits = offset == self._start
-        yield self._ad(self._lines, self._first, told)
+        yield whole
 
     def _last(self, *, is_cut: bool) -> Iterator[ToldAd]:
         if self._has_banners:
@@ -271,6 +274,11 @@ class _Blocks:
     def _told(what: Ad | Fault | None, lines: list[bytes], number: int) -> ToldAd:
         content = b"".join(lines)
         return ToldAd(what, f"line {number}", content[:KEPT], len(content))
+
+
+def _has_id(ad: ToldAd) -> bool:
+    """Whether it can be read, and says what it is known by."""
+    return isinstance(ad.what, dict) and isinstance(ad.what.get(_IDS[0]), str)
 
 
 def _json_ads(chunks: Iterable[bytes], wanted: Collection[str]) -> Iterator[ToldAd]:

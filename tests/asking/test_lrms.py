@@ -11,6 +11,7 @@ from contextlib import closing
 import pytest
 from fake_sacct import FakeSacct
 from gridengine_files import COLON
+from htcondor_files import BEGIN as CONDOR_BEGIN
 from htcondor_files import HISTORY, JSON, CondorHost, ad, history, jobs
 from htcondor_files import arc_job as condors_arc_job
 from installed import arcacct, configured
@@ -248,6 +249,18 @@ def test_arexs_jobs_of_htcondor(tmp_path) -> None:
 
         assert [(one.job_id, one.text) for one in report.differences] == []
         assert report.source.jobs == 2
+
+
+def test_a_job_that_was_removed_long_after_arexs_end(tmp_path) -> None:
+    """It is A-REX's in the comparison as it is in the import."""
+    host = CondorHost(tmp_path)
+    with closing(host.con):
+        condors_arc_job(host, UsedWalltime=60, CPUCount=2, UsedCPUUserTime=100)
+        late = ad(1, JobStatus=3, CompletionDate=0, EnteredCurrentStatus=CONDOR_BEGIN + 20_000)
+        assert host.take(history(late)).taken.enriched == 1
+        report = lrms_month("htcondor", map(of_job, jobs(late.encode()).values()), host.con, "htcondor", (2026, 11))
+
+        assert (report.differences, report.source.jobs) == ([], 1)
 
 
 @pytest.mark.parametrize("text", ["htcondor:", "condor", "gridengine", "slurm:"])

@@ -85,6 +85,13 @@ def test_histories_one_behind_the_other() -> None:
     assert (reasons(text[second:]), len(jobs(text[second:]))) == ([], 8)
 
 
+def test_a_file_that_was_edited() -> None:
+    """Its banners name other bytes then, and no ad is taken for a torn one."""
+    text = HISTORY.read_bytes().replace(b"Rank = 0.0\n", b"", 3).replace(b"alice@example.org", b"alice@e.org")
+
+    assert (reasons(text), sorted(jobs(text))) == ([], sorted(jobs(HISTORY)))
+
+
 def test_two_ads_in_one_are_not_mixed() -> None:
     """Where no banner tells which line is whose, both are set aside."""
     content = (ad(1, GPUsProvisioned=4) + ad(2)).encode() + b"*** Offset = 77777 ClusterId = 2 ProcId = 0\n"
