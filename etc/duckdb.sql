@@ -196,7 +196,11 @@ CREATE OR REPLACE VIEW v1_sampled_jobs AS SELECT * REPLACE (
   CAST("read_kib" AS BIGINT) AS "read_kib",
   CAST("written_kib" AS BIGINT) AS "written_kib",
   CAST("cancelled_kib" AS BIGINT) AS "cancelled_kib",
-  CAST("is_in_container" AS BIGINT) AS "is_in_container")
+  CAST("is_in_container" AS BIGINT) AS "is_in_container",
+  CAST("array_task_id" AS BIGINT) AS "array_task_id",
+  CAST("cpu_avg_percent" AS DOUBLE) AS "cpu_avg_percent",
+  CAST("cpu_util_percent" AS DOUBLE) AS "cpu_util_percent",
+  CAST("peak_cpu_util_percent" AS DOUBLE) AS "peak_cpu_util_percent")
 FROM sqlite_query('accounting', 'SELECT * FROM v1_sampled_jobs');
 
 CREATE OR REPLACE VIEW v1_job_accelerators AS SELECT * REPLACE (
@@ -206,7 +210,10 @@ CREATE OR REPLACE VIEW v1_job_accelerators AS SELECT * REPLACE (
   CAST("occupied_s" AS DOUBLE) AS "occupied_s",
   CAST("busy_s" AS DOUBLE) AS "busy_s",
   CAST("energy_j" AS DOUBLE) AS "energy_j",
-  CAST("peak_memory_kib" AS BIGINT) AS "peak_memory_kib")
+  CAST("peak_memory_kib" AS BIGINT) AS "peak_memory_kib",
+  CAST("array_task_id" AS BIGINT) AS "array_task_id",
+  CAST("card_index" AS BIGINT) AS "card_index",
+  CAST("memory_util_percent" AS DOUBLE) AS "memory_util_percent")
 FROM sqlite_query('accounting', 'SELECT * FROM v1_job_accelerators');
 
 CREATE OR REPLACE VIEW v1_job_telemetry AS SELECT * REPLACE (
@@ -282,3 +289,14 @@ CREATE OR REPLACE VIEW v1_htcondor_jobs AS SELECT * REPLACE (
   CAST("exit_signal" AS BIGINT) AS "exit_signal",
   CAST("core_s" AS BIGINT) AS "core_s")
 FROM sqlite_query('accounting', 'SELECT * FROM v1_htcondor_jobs');
+
+CREATE OR REPLACE VIEW v1_job_commands AS SELECT * REPLACE (
+  CAST("job_id" AS BIGINT) AS "job_id",
+  CAST("array_task_id" AS BIGINT) AS "array_task_id",
+  CAST("epoch" AS BIGINT) AS "epoch",
+  CAST("samples" AS BIGINT) AS "samples",
+  CAST("peak_processes" AS BIGINT) AS "peak_processes",
+  CAST("peak_memory_kib" AS BIGINT) AS "peak_memory_kib",
+  CAST("cpu_avg_percent" AS DOUBLE) AS "cpu_avg_percent",
+  CAST("cpu_util_percent" AS DOUBLE) AS "cpu_util_percent")
+FROM sqlite_query('accounting', 'SELECT * FROM v1_job_commands');

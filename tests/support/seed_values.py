@@ -77,7 +77,7 @@ def filled(folder: pathlib.Path, asked: dict[str, str]) -> set[str]:
     data = pathlib.Path(__file__).parent.parent / "data"
     for words in (
         ("gridengine", folder / "accounting.jsonl", data / "gridengine" / "accounting.sge819-real"),
-        ("sonar", "--records", folder / "telemetry.json", *sorted((data / "sonar").glob("real-*.json"))),
+        ("sonar", "--records", "--details", folder / "telemetry.json", *sorted((data / "sonar").glob("real-*.json"))),
     ):
         assert arcacct("--config", conf, "import", *words).returncode == 0
     database = folder / "control" / "accounting" / "arcacct" / "accounting.db"
