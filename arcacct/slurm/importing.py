@@ -97,7 +97,8 @@ class SlurmImport(BatchImport[JobNumber]):
                     self._in_halves(wait, take_slice, refuse)
                     wait, size = [], 0
         except InputError as error:
-            complaint = f"{name}: {error}"
+            # That a program failed names it already.
+            complaint = str(error) if str(error).startswith(f"{name}: ") else f"{name}: {error}"
         if wait:
             self._in_halves(wait, take_slice, refuse)
         if complaint:
