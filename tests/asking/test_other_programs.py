@@ -172,6 +172,7 @@ def test_pandas(here, tmp_path) -> None:
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     names: dict = {}
     exec(script(here, "python", "pandas.read_sql"), names)
+    names["con"].close()
     jobs = names["jobs"]
     with closing(sqlite3.connect(f"file:{here.database}?mode=ro", uri=True)) as con:
         numbers = [name for name, found in sql_contract.affinities(con, "v1_jobs").items() if found == "INT"]

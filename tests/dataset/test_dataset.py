@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import closing
 
 import pytest
 
@@ -85,16 +86,16 @@ def test_names_that_are_no_directories_are_refused(name) -> None:
 
 def test_columns_are_those_of_the_views() -> None:
     """Same names in the same order, without the texts of times and, beside jobs, without the job's long name."""
-    con = in_memory(ACCOUNTING)
     views = {
         "jobs": "v1_jobs",
         "events": "v1_job_events",
         "transfers": "v1_transfers",
         "attributes": "v1_job_attributes",
     }
-    for table, view in views.items():
-        names = [name for _cid, name, *_rest in con.execute(f"PRAGMA table_info({view})")]
-        names = [name for name in names if not name.endswith("_iso") and (table == "jobs" or name != "job_id")]
+    with closing(in_memory(ACCOUNTING)) as con:
+        for table, view in views.items():
+            names = [name for _cid, name, *_rest in con.execute(f"PRAGMA table_info({view})")]
+            names = [name for name in names if not name.endswith("_iso") and (table == "jobs" or name != "job_id")]
 
-        assert [column.name for column in columns()[table]] == ["record_id", *names]
+            assert [column.name for column in columns()[table]] == ["record_id", *names]
     assert {column.unit for table in TABLES for column in columns()[table] if column.name.endswith("_s")} == {"s"}

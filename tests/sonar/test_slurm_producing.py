@@ -119,6 +119,8 @@ def test_jobs_are_the_same_as_by_sacct_itself(sacct, tmp_path):
         {row[0]: row for row in world.con.execute(f"SELECT {columns} FROM v1_jobs").fetchall()}
         for world in (host, other)
     )
+    for world in (host, other):
+        world.con.close()
     assert len(theirs) > 50
     assert ours.keys() == theirs.keys()
     for job_id, row in ours.items():
