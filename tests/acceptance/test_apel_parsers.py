@@ -14,6 +14,7 @@ import csv
 import pathlib
 from collections import defaultdict
 from collections.abc import Iterator
+from datetime import UTC
 from typing import Any, NamedTuple
 
 import apel_rules
@@ -80,7 +81,8 @@ def gridengine(tmp_path: pathlib.Path) -> Iterator[Connection]:
 def slurm(tmp_path: pathlib.Path) -> Iterator[Connection]:
     """The jobs of sacct's real output."""
     host = slurm_files.SlurmHost(tmp_path / "slurm")
-    host.take(slurm_files.TABLE)
+    # What sacct printed says no zone: it was a machine in UTC.
+    host.take(slurm_files.TABLE, zone=UTC)
     yield host.con
     host.con.close()
 
