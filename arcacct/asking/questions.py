@@ -8,7 +8,7 @@ kept in ours.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -257,43 +257,32 @@ def measured_parts(
         for row in rows:
             pairs = zip(row[len(keys) :: 2], row[len(keys) + 1 :: 2], strict=True)
             yield MeasuredPart(_key(row, len(keys)), *(total if count else None for total, count in pairs))
-    untold = (
-        "NOT EXISTS (SELECT 1 FROM JobTelemetry AS Known WHERE Known.RecordID = AAR.RecordID"
-        " AND coalesce(Known.GPUCount, Known.EnergyJ) IS NOT NULL)"
-    )
-    if con.execute("SELECT 1 FROM SlurmRuns LIMIT 1").fetchone() is not None:
-        told = (
-            "(SELECT RecordID AS Of, Elapsed, AllocTRES FROM SlurmRuns"
-            " WHERE instr(AllocTRES, 'gres/gpu') OR instr(AllocTRES, 'energy='))"
-        )
-        rows = con.execute(
-            f"SELECT {columns}Elapsed, AllocTRES FROM {_joined(told, is_bounded=is_bounded)}"
-            f" WHERE {chosen} AND {untold}",
+
+    def runs(any_of: str, fields: Sequence[str], told: str) -> Iterable[tuple[Any, ...]]:
+        """Keys and fields of the runs that a batch system told of, if there are ``any_of`` those that it may have."""
+        if con.execute(f"SELECT 1 FROM {any_of} LIMIT 1").fetchone() is None:
+            return ()
+        source = _joined(f"(SELECT RecordID AS Of, {', '.join(fields)} FROM {told})", is_bounded=is_bounded)
+        return con.execute(
+            f"SELECT {columns}{', '.join(fields)} FROM {source} WHERE {chosen} AND NOT EXISTS (SELECT 1"
+            " FROM JobTelemetry AS Known WHERE Known.RecordID = AAR.RecordID"
+            " AND coalesce(Known.GPUCount, Known.EnergyJ) IS NOT NULL)",
             values,
         )
-        for row in rows:
-            tres = parsed_tres(plain_text(row[-1]))
-            energy_j = tres.get("energy")
-            joules = None if energy_j is None else float(energy_j)
-            yield MeasuredPart(_key(row, len(keys)), _gpu_s(gpu_count(tres), row[-2]), None, None, joules)
-    if con.execute("SELECT 1 FROM GridEngineRecords LIMIT 1").fetchone() is not None:
-        fields = ", ".join(gridengine.GPU_FIELDS)
-        told = f"(SELECT RecordID AS Of, Elapsed, {fields} FROM {gridengine.RUNS_WITH_GPUS})"
-        rows = con.execute(
-            f"SELECT {columns}Elapsed, {fields} FROM {_joined(told, is_bounded=is_bounded)}"
-            f" WHERE {chosen} AND {untold}",
-            values,
-        )
-        for row in rows:
-            elapsed, *said = row[len(keys) :]
-            gpu_s = _gpu_s(gridengine.gpu_count(*map(plain_text, said)), elapsed)
-            if gpu_s is not None:
-                yield MeasuredPart(_key(row, len(keys)), gpu_s, None, None, None)
-    told = "(SELECT RecordID AS Of, Wall, GPUs FROM HTCondorJobs WHERE GPUs > 0)"
-    rows = con.execute(
-        f"SELECT {columns}Wall, GPUs FROM {_joined(told, is_bounded=is_bounded)} WHERE {chosen} AND {untold}", values
-    )
-    for row in rows:
+
+    of_slurm = "SlurmRuns WHERE instr(AllocTRES, 'gres/gpu') OR instr(AllocTRES, 'energy=')"
+    for row in runs("SlurmRuns", ("Elapsed", "AllocTRES"), of_slurm):
+        tres = parsed_tres(plain_text(row[-1]))
+        energy_j = tres.get("energy")
+        joules = None if energy_j is None else float(energy_j)
+        yield MeasuredPart(_key(row, len(keys)), _gpu_s(gpu_count(tres), row[-2]), None, None, joules)
+    for row in runs("GridEngineRecords", ("Elapsed", *gridengine.GPU_FIELDS), gridengine.RUNS_WITH_GPUS):
+        elapsed, *said = row[len(keys) :]
+        gpu_s = _gpu_s(gridengine.gpu_count(*map(plain_text, said)), elapsed)
+        if gpu_s is not None:
+            yield MeasuredPart(_key(row, len(keys)), gpu_s, None, None, None)
+    of_htcondor = "HTCondorJobs WHERE GPUs > 0"
+    for row in runs(of_htcondor, ("Wall", "GPUs"), of_htcondor):
         gpu_s = _gpu_s(whole(row[-1]), row[-2])
         if gpu_s is not None:
             yield MeasuredPart(_key(row, len(keys)), gpu_s, None, None, None)
