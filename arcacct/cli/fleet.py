@@ -18,6 +18,7 @@ from arcacct.cli.stats import Periods, answer_lines, in_period, named, order_of
 from arcacct.cli.stats import stats as of_one_ce
 from arcacct.cli.tables import format_option, show
 from arcacct.cli.working import at_work
+from arcacct.dataset.layout import Partition
 from arcacct.db.adhoc import QueryLimits
 from arcacct.errors import InputError, UsageError
 from arcacct.fleet import checks
@@ -106,7 +107,9 @@ def stats(
     order = order_of(given.sort, given.top)
     chosen = in_period(chosen, period)
     with at_work("asking"):
-        found = concerned(dataset(directories), chosen, which)
+        every = dataset(directories)
+        _tell_unknown(which, [one.partition for one in every.partitions])
+        found = concerned(every, chosen, which)
         table, problems = answered(
             given.engine,
             found,
@@ -122,10 +125,23 @@ def stats(
             ),
             given.master,
         )
+    if not table.rows and any(isinstance(asked, tuple) and asked for asked in (*chosen, *which)):
+        complain("no job of the dataset is as the filters ask for")
     out = say if given.form == "table" else data
     for line in answer_lines(table, given.form):
         out(line)
     return told(problems)
+
+
+def _tell_unknown(which: FleetSelection, partitions: Sequence[Partition]) -> None:
+    """Name what no manifest has, as `arcacct stats` does of VOs: a mistyped name would look like no jobs."""
+    for kind, names, known in (
+        ("site", which.sites, {one.site for one in partitions}),
+        ("CE", which.ces, {one.ce for one in partitions}),
+    ):
+        for name in dict.fromkeys(names):
+            if name not in known:
+                complain(f"there is no {kind} {name} in the dataset")
 
 
 # The same as of `arcacct stats`, by construction.

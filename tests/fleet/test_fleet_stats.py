@@ -238,3 +238,19 @@ def test_a_question_that_no_file_concerns(federation, capsys) -> None:
     done = said(capsys, "fleet", "stats", federation.root, "--by", "vo", "--month", "1999-01", "--format", "json")
 
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "[]", "")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--filter-site", "Souht"), "there is no site Souht in the dataset"),
+        (("--filter-site", "South", "--filter-ce", "ce9.example.org"), "there is no CE ce9.example.org in the dataset"),
+        (("--filter-vo", "atals"), "no job of the dataset is as the filters ask for"),
+    ],
+)
+def test_a_mistyped_filter_is_told(federation, capsys, options, words) -> None:
+    """As `arcacct stats` tells it: else it would look like no jobs."""
+    done = said(capsys, "fleet", "stats", federation.root, "--by", "ce", *options, "--format", "json")
+
+    assert (done.returncode, json.loads(done.stdout)) == (0, [])
+    assert words in done.stderr
