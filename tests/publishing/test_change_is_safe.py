@@ -52,6 +52,8 @@ PATCHES = (
     ("jobs/writing.py", r"        return Written\(\n            len\(new\),", WRITE),
     ("publishing/digests.py", r"(?<={1: _FIRST_DIGEST)(?=})", ', 2: (*_FIRST_DIGEST, "requested_wall_s")'),
     ("db/connect.py", r"(?<=ACCOUNTING_SCHEMA = )(?=\d+\n)", "1 + "),
+    # Usage records and CARs name it to their receivers.
+    ("__init__.py", r'(?<=__version__ = ")', "99."),
 )
 """By module before what something is put in."""
 
@@ -130,6 +132,7 @@ def test_a_value_more_changes_nothing_that_was_published(site, next_program) -> 
     assert logged
     assert before[0]
 
+    assert arcacct(next_program, site, "--version").startswith("arcacct, version 99.")
     arcacct(next_program, site, "db", "upgrade")
     assert site.database("SELECT KeyValue FROM DBConfig WHERE KeyName = 'ARCACCT_SCHEMA'") == [(str(NEXT),)]
     assert site.database("SELECT min(Seconds) FROM JobLimits") == [(3600,)]
