@@ -28,6 +28,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator
+from importlib.metadata import distributions
 from typing import Any
 
 import click
@@ -158,8 +159,10 @@ def bill_of_materials(site: pathlib.Path, wheels: Iterable[pathlib.Path], source
     """
     CycloneDX of what a package carries: each distribution with version, licences, and the digests of its wheels.
 
-    cyclonedx-py reads what is installed where a Python looks for modules; it says nothing of digests.
+    cyclonedx-py reads what is installed where a Python looks for modules; it says nothing of digests, and passes over
+    a licence that is told in words of its own.
     """
+    told = {canonical(one.name): one.metadata.get("License") for one in distributions(path=[str(site)])}
     with tempfile.TemporaryDirectory() as folder:
         bare = pathlib.Path(folder) / "bare"
         run(sys.executable, "-m", "venv", "--without-pip", bare)
@@ -170,6 +173,9 @@ def bill_of_materials(site: pathlib.Path, wheels: Iterable[pathlib.Path], source
         )
     bill: dict[str, Any] = json.loads(listed)
     for component in bill["components"]:
+        words = told.get(canonical(component["name"]))
+        if not licences(component) and words:
+            component["licenses"] = [{"license": {"name": words}}]
         component["externalReferences"] = [
             *(one for one in component.get("externalReferences", []) if not one["url"].startswith("file:")),
             *(
