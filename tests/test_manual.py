@@ -1,0 +1,59 @@
+"""The form of the manual: the front page is short, each page has its place, and all read well as text and as a site."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import manual
+import pytest
+
+PAGES = [path.relative_to(manual.ROOT).as_posix() for path in manual.pages()]
+LONGEST_README = 200
+"""Lines. Whoever meets the project reads one page; all else is in docs/."""
+
+
+def prose(page: str) -> str:
+    """A page without fenced blocks, and without what stands between backquotes."""
+    text = manual.without_blocks((manual.ROOT / page).read_text(encoding="utf-8"))
+    return re.sub(r"`[^`\n]*`", "``", text)
+
+
+def test_the_readme_is_one_page() -> None:
+    """It says what this is, how to try it, and where to go on."""
+    text = manual.README.read_text(encoding="utf-8")
+
+    assert len(text.splitlines()) <= LONGEST_README
+    for road in ("Administrator", "Operator", "Analyst"):
+        (links,) = re.findall(rf"^\*\*{road}\*\*.*?\n\n((?:\d\. .*\n)+)", text, re.MULTILINE)
+        assert 4 <= len(links.splitlines()) <= 7, road
+        assert f"## {road}\n" in manual.read("index")
+
+
+def test_each_page_has_its_place_in_the_manual() -> None:
+    """Each page of docs/ stands once in the order of the site; a new one has to be put where one looks for it."""
+    text = (manual.ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    nav = re.search(r"^nav:\n(.*?)^\w", text, re.MULTILINE | re.DOTALL)
+    assert nav is not None
+    placed = re.findall(r"^ +- (?:[^:\n]+: )?(\S+\.md)$", nav[1], re.MULTILINE)
+
+    assert sorted(placed) == [page.removeprefix("docs/") for page in PAGES if page != "README.md"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_is_in_good_form(page: str) -> None:
+    """One title, headings without a step left out and told apart, no bare address, no blanks at the end of a line."""
+    whole = (manual.ROOT / page).read_text(encoding="utf-8")
+    headings = re.findall(r"^(#+) (.+)$", manual.without_blocks(whole), re.MULTILINE)
+    levels = [len(marks) for marks, _ in headings]
+    names = [name for _, name in headings]
+
+    assert whole.startswith("# ")
+    assert levels.count(1) == 1
+    assert all(later <= before + 1 for before, later in itertools.pairwise(levels))
+    assert sorted(names) == sorted(set(names))
+    assert [line for line in whole.splitlines() if line != line.rstrip()] == []
+    assert whole.endswith("\n")
+    assert not whole.endswith("\n\n")
+    assert re.findall(r"(?<![(<])\bhttps?://\S+", prose(page)) == []
+    assert "\t" not in manual.without_blocks(whole)
