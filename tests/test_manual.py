@@ -57,3 +57,21 @@ def test_a_page_is_in_good_form(page: str) -> None:
     assert not whole.endswith("\n\n")
     assert re.findall(r"(?<![(<])\bhttps?://\S+", prose(page)) == []
     assert "\t" not in manual.without_blocks(whole)
+
+
+def failures() -> list[str]:
+    """The tests of the table of what can fail, each as ``file::function``."""
+    page = manual.read("explanation/what-can-be-lost")
+    table = manual.between(page, "<!-- failures: begin -->", "<!-- failures: end -->")
+    rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")][2:]
+    named = [re.findall(r"`([^`]+)`", row[-1]) for row in rows]
+    assert all(named), "a failure without a test"
+    return [name for row in named for name in row]
+
+
+@pytest.mark.parametrize("name", failures())
+def test_every_failure_of_the_manual_has_its_test(name: str) -> None:
+    """The manual names the test of each promise that nothing is lost, and it is there."""
+    file, _, function = name.partition("::")
+
+    assert f"def {function}(" in (manual.ROOT / file).read_text(encoding="utf-8")
