@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import subprocess
+import sys
+import urllib.parse
+import urllib.request
 
 import manual
 import pytest
@@ -75,3 +80,41 @@ def test_every_failure_of_the_manual_has_its_test(name: str) -> None:
     file, _, function = name.partition("::")
 
     assert f"def {function}(" in (manual.ROOT / file).read_text(encoding="utf-8")
+
+
+def abroad() -> list[str]:
+    """The addresses outside that the manual links to."""
+    texts = (prose(page) for page in PAGES)
+    return sorted({link for text in texts for link in re.findall(r"\]\((\w+:[^)]+)\)", text)})
+
+
+@pytest.mark.parametrize("link", abroad())
+def test_a_link_that_leads_outside(link: str) -> None:
+    """It is of a public host, and encrypted. ``ARCACCT_ASK_LINKS=1`` asks whether it is there; CI asks nobody."""
+    parts = urllib.parse.urlsplit(link)
+
+    assert parts.scheme == "https"
+    assert parts.hostname is not None
+    assert re.fullmatch(r"([a-z0-9-]+\.)+[a-z]{2,}", parts.hostname)
+    assert not parts.hostname.endswith((".example", "example.org", "example.com", ".invalid", ".local"))
+    if os.environ.get("ARCACCT_ASK_LINKS"):
+        asked = urllib.request.Request(
+            link, headers={"User-Agent": "Mozilla/5.0 (arcacct: looks whether links lead somewhere)"}
+        )
+        with urllib.request.urlopen(asked, timeout=30) as answer:
+            assert answer.status == 200
+
+
+def test_nothing_is_misspelt() -> None:
+    """Neither in the manual nor in the code, by the list of codespell; exceptions stand in pyproject.toml."""
+    pytest.importorskip("codespell_lib", reason="codespell is not installed (the extra `docs` has it)")
+
+    done = subprocess.run(
+        [sys.executable, "-m", "codespell_lib", "--quiet-level", "3"],
+        cwd=manual.ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert (done.stdout, done.returncode) == ("", 0)
