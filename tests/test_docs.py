@@ -1,8 +1,7 @@
-"""README.md and etc/ say what the program does: commands, options, files, callouts and queries exist and work."""
+"""The manual and etc/ say what the program does: commands, options, files, callouts and queries exist and work."""
 
 from __future__ import annotations
 
-import inspect
 import os
 import pathlib
 import re
@@ -11,10 +10,10 @@ import shutil
 import sqlite3
 import subprocess
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import arex_corpus as corpus
 import click
+import manual
 import measured
 import pytest
 import sql_contract
@@ -31,14 +30,12 @@ from arcacct.jobs.precedence import SOURCES as PLAIN_SOURCES
 from arcacct.resources import resource
 from arcacct.targets import kinds
 
-ROOT = pathlib.Path(__file__).parent.parent
-README = ROOT / "README.md"
-BEGIN, END = "<!-- reference: begin -->\n", "<!-- reference: end -->\n"
+ROOT = manual.ROOT
+COMMANDS_PAGE = "reference/commands"
 SOURCES = ("<!-- precedence: begin -->\n", "<!-- precedence: end -->\n")
 COLUMNS = ("<!-- contract: begin -->\n", "<!-- contract: end -->\n")
 START = ("venv/bin/arcacct demo", "venv/bin/pytest")
 """How the two commands for a fresh machine end."""
-_BLOCKS = re.MULTILINE | re.DOTALL
 SERVICES = tuple(
     f"arcacct-{name}"
     for name in (
@@ -57,27 +54,10 @@ SERVICES = tuple(
 )
 
 
-def readme() -> str:
-    return README.read_text(encoding="utf-8")
-
-
-class Block(NamedTuple):
-    """A fenced block."""
-
-    language: str
-    text: str
-
-
-def blocks() -> list[Block]:
-    return [Block(*found) for found in re.findall(r"^```(\w*)\n(.*?)^```$", readme(), _BLOCKS)]
-
-
 def prose() -> str:
-    """The manual without fenced blocks and without the generated reference."""
-    text = readme()
-    text = text[: text.index(BEGIN)] + text[text.index(END) :]
-    text = re.sub("<!-- differences: begin -->.*<!-- differences: end -->", "", text, flags=re.DOTALL)
-    return re.sub(r"^```.*?^```$", "", text, flags=_BLOCKS)
+    """The manual without fenced blocks and without tables that are made from the program."""
+    text = re.sub("<!-- differences: begin -->.*?<!-- differences: end -->", "", manual.text(), flags=re.DOTALL)
+    return manual.without_blocks(text)
 
 
 def inline() -> list[str]:
@@ -86,12 +66,12 @@ def inline() -> list[str]:
 
 
 def shell_lines() -> list[str]:
-    return [line for block in blocks() if block.language == "sh" for line in block.text.splitlines()]
+    return [line for block in manual.blocks() if block.language == "sh" for line in block.text.splitlines()]
 
 
 def command_lines() -> list[str]:
     """Every ``arcacct ...`` of the manual: from blocks (the parts of && lists) and from inline code."""
-    lines = [line for block in blocks() if block.language in ("sh", "") for line in block.text.splitlines()]
+    lines = [line for block in manual.blocks() if block.language in ("sh", "") for line in block.text.splitlines()]
     parts = [re.sub(r" (<|>|>>) \S+$", "", part.strip()) for line in lines for part in re.split(r"&&| \| ", line)]
     return sorted({part for part in [*parts, *inline()] if re.match(r"(\S*/bin/)?arcacct( |$)", part)})
 
@@ -163,68 +143,11 @@ def test_every_setting_of_the_manual_exists(name: str) -> None:
     assert name.partition("=")[0] in known | callout | variables | others
 
 
-def reference() -> str:
-    """The commands with their arguments and options, as --help has them, in a form that no version of click changes."""
-    parts = [_section("arcacct", arcacct)]
-    parts += [_section(name, command) for name, command in commands()]
-    return "\n".join(parts)
-
-
-def _section(name: str, command: click.Command) -> str:
-    usage = [name, *(["[OPTIONS]"] if options_of(command) else [])]
-    usage += ["COMMAND"] if isinstance(command, click.Group) else []
-    usage += [_shown(param) for param in command.params if isinstance(param, click.Argument)]
-    lines = [f"### {name}", "", f"`{' '.join(usage)}`", "", _paragraphs(command), ""]
-    rows = [_row(param) for param in command.params if isinstance(param, click.Option)]
-    if rows:
-        lines += ["| option | meaning |", "|---|---|", *rows, ""]
-    return "\n".join(lines)
-
-
-def _shown(argument: click.Argument) -> str:
-    name = (argument.metavar or argument.name or "").strip("[]").upper()
-    return name if argument.required else f"[{name}]"
-
-
-def _paragraphs(command: click.Command) -> str:
-    texts = [_paragraph(part) for part in inspect.cleandoc(command.help or "").split("\n\n")]
-    arguments = [param for param in command.params if isinstance(param, click.Argument)]
-    return "\n\n".join(texts + [f"{_shown(param)}: {_choices(param)}" for param in arguments if _choices(param)])
-
-
-def _paragraph(text: str) -> str:
-    """Lines are joined, but not those of a paragraph that click leaves as it is."""
-    if not text.startswith("\b\n"):
-        return " ".join(text.split())
-    title, *lines = text.splitlines()[1:]
-    return "\n".join([title.strip(), "", "```", *(line.strip() for line in lines), "```"])
-
-
-def _choices(param: click.Parameter) -> str:
-    return f"one of {', '.join(param.type.choices)}." if isinstance(param.type, click.Choice) else ""
-
-
-def _row(option: click.Option) -> str:
-    value = "" if option.is_flag else f" {option.metavar or (option.name or '').upper()}"
-    names = f"{', '.join(option.opts)}{value}".replace("|", "\\|")
-    parts = [(option.help or "").strip(), _choices(option).capitalize(), "Required." if option.required else ""]
-    return f"| `{names}` | {' '.join(part for part in parts if part)} |"
-
-
-def test_the_reference_of_commands_is_that_of_the_program() -> None:
-    """
-    The section of commands has every command with every option, word for word as --help.
-
-    ``ARCACCT_WRITE_README=1`` writes the section anew, and that of the columns of the views.
-    """
-    text = readme()
-    before, rest = text.split(BEGIN)
-    if os.environ.get("ARCACCT_WRITE_README"):
-        text = f"{before}{BEGIN}{reference()}{END}{rest.split(END)[1]}"
-        above, below = text.split(COLUMNS[0])[0], text.split(COLUMNS[1])[1]
-        README.write_text(f"{above}{COLUMNS[0]}{sql_contract.markdown()}{COLUMNS[1]}{below}", encoding="utf-8")
-        rest = readme().split(BEGIN)[1]
-    assert rest.split(END)[0] == reference()
+def test_the_columns_of_the_views_are_those_of_the_schema() -> None:
+    """Word for word what the comments of the schema say; ``ARCACCT_WRITE_DOCS=1`` writes them anew."""
+    if os.environ.get("ARCACCT_WRITE_DOCS"):
+        manual.write_between(manual.page("reference/views"), *COLUMNS, sql_contract.markdown())
+    assert manual.between(manual.read("reference/views"), *COLUMNS) == sql_contract.markdown()
 
 
 def precedence() -> str:
@@ -238,23 +161,16 @@ def precedence() -> str:
 
 
 def test_the_table_of_precedence_is_that_of_the_program() -> None:
-    """Who may tell which value, word for word; ``ARCACCT_WRITE_README=1`` writes it anew."""
-    text = readme()
-    before, rest = text.split(SOURCES[0])
-    if os.environ.get("ARCACCT_WRITE_README"):
-        README.write_text(
-            f"{before}{SOURCES[0]}{precedence()}{SOURCES[1]}{rest.split(SOURCES[1])[1]}", encoding="utf-8"
-        )
-        rest = readme().split(SOURCES[0])[1]
-    assert rest.split(SOURCES[1])[0] == precedence()
+    """Who may tell which value, word for word; ``ARCACCT_WRITE_DOCS=1`` writes it anew."""
+    if os.environ.get("ARCACCT_WRITE_DOCS"):
+        manual.write_between(manual.page("reference/precedence"), *SOURCES, precedence())
+    assert manual.between(manual.read("reference/precedence"), *SOURCES) == precedence()
 
 
 @pytest.mark.parametrize("name", measured.kept())
 def test_figures_of_the_manual_are_those_that_were_measured(name: str) -> None:
     """The table of each benchmark that is kept; ``python tests/bench NAME --keep`` writes it anew."""
-    before, after = measured.marks(name)
-
-    assert readme().split(before)[1].split(after)[0] == measured.table(name)
+    assert manual.between(measured.PAGE.read_text(encoding="utf-8"), *measured.marks(name)) == measured.table(name)
 
 
 def test_every_command_is_mentioned_outside_the_reference() -> None:
@@ -291,9 +207,8 @@ FILE = re.compile(r"(?:etc|schema|tests|arcacct|\.ci)/[\w.-]+(?:/[\w.-]+)*")
 
 
 def named_files() -> list[str]:
-    links = [link for link in re.findall(r"\]\(([^)#]+)\)", prose()) if "://" not in link]
     words = [word for line in [*shell_lines(), *inline()] for word in line.split()]
-    return sorted({*links, *(word for word in words if FILE.fullmatch(word))})
+    return sorted({word for word in words if FILE.fullmatch(word)})
 
 
 @pytest.mark.parametrize("name", named_files())
@@ -304,11 +219,31 @@ def test_every_file_of_the_manual_exists(name: str) -> None:
     assert (ROOT / name).exists()
 
 
-def test_every_link_within_the_manual_leads_somewhere() -> None:
-    """``(#heading)`` is a heading of the manual."""
-    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", readme(), flags=_BLOCKS), re.MULTILINE)
-    anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-    assert set(re.findall(r"\]\(#([^)]+)\)", readme())) <= anchors
+def anchors(page: pathlib.Path) -> set[str]:
+    """The anchors of a page's headings, as the site makes them."""
+    headings = re.findall(r"^#+ (.+)$", manual.without_blocks(page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading in headings}
+
+
+def links() -> list[tuple[str, str]]:
+    """``(page, link)`` of each link from a page of the manual to another, or within it."""
+    return [
+        (path.relative_to(ROOT).as_posix(), link)
+        for path in manual.pages()
+        for link in re.findall(r"\]\(([^)]+)\)", manual.without_blocks(path.read_text(encoding="utf-8")))
+        if "://" not in link
+    ]
+
+
+@pytest.mark.parametrize(("page", "link"), links())
+def test_every_link_of_the_manual_leads_somewhere(page: str, link: str) -> None:
+    """The page is there, and has the heading."""
+    name, _, anchor = link.partition("#")
+    path = (ROOT / page).parent / name if name else ROOT / page
+
+    assert path.is_file()
+    # Those of the commands are made when the site is built, which checks links to them.
+    assert not anchor or anchor in anchors(path) or path == manual.page(COMMANDS_PAGE)
 
 
 def callouts(text: str) -> list[str]:
@@ -317,7 +252,7 @@ def callouts(text: str) -> list[str]:
 
 def test_the_callouts_of_the_manual_are_those_of_etc() -> None:
     """Both have the same lines, one for each state of A-REX 6 that changes a record."""
-    lines = callouts(readme())
+    lines = callouts(manual.read("howto/install"))
     assert lines == callouts((ROOT / "etc" / "arc.conf.statecallout").read_text(encoding="ascii"))
     states = [line.partition("=")[2].split()[0] for line in lines]
     assert states == ["ACCEPTED", "PREPARING", "SUBMIT", "FINISHING", "FINISHED"]
@@ -335,7 +270,9 @@ def test_the_callouts_for_arc_7_are_those_and_inlrms() -> None:
 
 def differences() -> list[str]:
     """The tests of the table of differences, each as ``file::function``."""
-    table = readme().split("<!-- differences: begin -->")[1].split("<!-- differences: end -->")[0]
+    table = manual.between(
+        manual.read("reference/differences-from-arex"), "<!-- differences: begin -->", "<!-- differences: end -->"
+    )
     rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")][2:]
     named = [re.findall(r"`([^`]+)`", row[-1]) for row in rows]
     assert all(named), "a difference without a test"
@@ -372,7 +309,7 @@ def test_config_check_has_nothing_against_our_files(tmp_path: pathlib.Path, file
 
 def queries() -> list[tuple[str, str]]:
     """``(database, statement)`` of each query."""
-    found = [block.text.split("\n", 1) for block in blocks() if block.language == "sql"]
+    found = [block.text.split("\n", 1) for block in manual.blocks() if block.language == "sql"]
     return [(first.removeprefix("-- "), statement) for first, statement in found]
 
 
@@ -433,7 +370,7 @@ def test_the_units_run_what_the_program_has(name: str) -> None:
     assert line.startswith("/opt/arcacct/bin/arcacct ")
     # What the shell puts in is one word.
     understand(shlex.split(re.sub(r'"\$\$\(.+\)"', "TIME", line)))
-    assert f"/{line.split()[0].lstrip('/')}".removesuffix("/bin/arcacct") in readme()
+    assert f"/{line.split()[0].lstrip('/')}".removesuffix("/bin/arcacct") in manual.text()
 
 
 @pytest.mark.parametrize("name", SERVICES)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import arex_corpus as corpus
+import manual
 
 ROOT = pathlib.Path(__file__).parents[2]
 ELSEWHERE = re.compile(r"(?<![\w.])/(?=(?:opt|etc|usr/local)/)")
@@ -67,9 +68,8 @@ class Host:
 
 
 def steps() -> dict[str, list[tuple[str, str]]]:
-    """The blocks ``(language, text)`` of each step of "Installing on a CE", by its bold title."""
-    text = (ROOT / "README.md").read_text()
-    section = text[text.index("\n## Installing on a CE\n") : text.index("\n### Installing beside ARC 7\n")]
+    """The blocks ``(language, text)`` of each step of the page "Install on a CE", by its bold title."""
+    section = manual.read("howto/install")
     parts = re.split(r"^\*\*(\d\. [^*]+?)[.:,]?\*\*", section, flags=re.MULTILINE)[1:]
     blocks = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
     return {title: blocks.findall(part) for title, part in zip(parts[::2], parts[1::2], strict=True)}

@@ -17,6 +17,7 @@ sys.path.append(str(pathlib.Path(__file__).parent.parent / "bench"))
 
 import generate
 import ledger_rows
+import manual
 import sql_contract
 
 from arcacct.conf.places import Places
@@ -26,9 +27,8 @@ from arcacct.jobs import cells
 from arcacct.publishing import ledger
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-SECTION = README[README.index("### Other programs\n") : README.index("### A portal with Datasette\n")]
-RECIPES = re.findall(r"^```sql\n-- (\w+)\.db\n(.*?);\n```$", README, re.MULTILINE | re.DOTALL)
+SECTION = manual.read("howto/other-programs")
+RECIPES = re.findall(r"^```sql\n-- (\w+)\.db\n(.*?);\n```$", manual.text(), re.MULTILINE | re.DOTALL)
 ANSWERS = ROOT / "tests/support/duckdb_answers.py"
 DUCKDB = os.environ.get("ARCACCT_DUCKDB", sys.executable)
 """A Python with DuckDB and the wheel of its sqlite extension; one that is named has to have them."""

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 
+import manual
 import pytest
 from installed import ARCACCT, arcacct
 from postgresql_server import Server, reason, server
@@ -253,8 +254,7 @@ def test_the_views_are_those_of_a_ce(postgresql, tmp_path) -> None:
 
 def test_the_recipe_of_the_manual(postgresql, tmp_path) -> None:
     """As printed, on another directory."""
-    readme = (pathlib.Path(__file__).parents[2] / "README.md").read_text()
-    recipe = readme.split("### In PostgreSQL\n")[1].split("```sh\n")[1].split("```")[0]
+    recipe = manual.read("howto/many-ces").split("## In PostgreSQL\n")[1].split("```sh\n")[1].split("```")[0]
     write_partition(tmp_path, JANUARY, jobs(JANUARY, 9))
     postgresql.run("DROP DATABASE IF EXISTS accounting")
     postgresql.run("DROP ROLE IF EXISTS analysts")

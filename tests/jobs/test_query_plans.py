@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+import manual
 import pytest
 from conf_files import SGAS, read
 
@@ -408,8 +409,7 @@ def test_usage_by_month_reads_no_job(ours) -> None:
         assert one.walks() == []
 
 
-README = (pathlib.Path(__file__).parent.parent.parent / "README.md").read_text(encoding="utf-8")
-STATEMENTS = re.findall(r"([^\n]*)\n\n```sql\n-- (\w+)\.db\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+STATEMENTS = re.findall(r"([^\n]*)\n\n```sql\n-- (\w+)\.db\n(.*?)^```$", manual.text(), re.MULTILINE | re.DOTALL)
 READS_ALL = {"SELECT strftime('%Y-%m', EndTime, 'unixepoch') AS Month", "SELECT target, kind, state"}
 """How the statements of the manual begin that cost what the database has."""
 

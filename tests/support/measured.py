@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import pathlib
 import time
 from collections.abc import Mapping, Sequence
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-KEPT = ROOT / "tests" / "bench" / "measured.json"
-README = ROOT / "README.md"
+import manual
+
+KEPT = manual.ROOT / "tests" / "bench" / "measured.json"
+PAGE = manual.page("explanation/performance")
+"""Of the manual: has the tables."""
 
 Row = Mapping[str, object]
 """A figure as the benchmarks write it: what, ours, unit, peer, note, ratio, spread."""
@@ -31,11 +32,8 @@ def keep(name: str, size: str, figures: Sequence[Row]) -> None:
     day = [{"what": time.strftime("%Y-%m-%d", time.gmtime())}]
     all_of_them.setdefault(name, {}).update({size: [*figures], f"{size} measured on": day})
     KEPT.write_text(json.dumps(all_of_them, indent=1) + "\n", encoding="utf-8")
-    text = README.read_text(encoding="utf-8")
-    before, after = marks(name)
-    if before in text:
-        above, rest = text.split(before)
-        README.write_text(f"{above}{before}{table(name)}{after}{rest.split(after)[1]}", encoding="utf-8")
+    if marks(name)[0] in PAGE.read_text(encoding="utf-8"):
+        manual.write_between(PAGE, *marks(name), table(name))
 
 
 def table(name: str) -> str:

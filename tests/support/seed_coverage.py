@@ -1,5 +1,5 @@
 """
-What becomes of each field of the five documents that arcacct is made by: docs/seed-coverage.csv, and its page.
+What becomes of each field of the five documents that arcacct is made by: docs/reference/seed-coverage.csv, its page.
 
 ``stored``: columns of views, ``v1_node_usage[...]`` for a measure of nodes. ``sent``: a document with an element (by
 its path, with an attribute in brackets), a key of a message or a key of features. ``why``: for what is not stored, not
@@ -19,7 +19,7 @@ from arcacct.features.keys import JOB_KEYS, MACHINE_KEYS
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 GOLDEN = ROOT / "tests" / "golden"
-TABLE, PAGE = ROOT / "docs" / "seed-coverage.csv", ROOT / "docs" / "seed-coverage.md"
+TABLE, PAGE = ROOT / "docs/reference/seed-coverage.csv", ROOT / "docs/reference/seed-coverage.md"
 SEEDS = {
     "000": "APEL's message format",
     "001": "ARC's accounting: the A-REX Accounting Record",
@@ -45,7 +45,7 @@ _BEFORE = """\
 The five documents that arcacct is made by, field by field: the columns of the views that have it, where it is sent, or
 why not. This page is made from `seed-coverage.csv` by a test, which also looks up each column, element and key in the
 program, and sees that each column has a value once something of every field is imported.
-`ARCACCT_WRITE_README=1 python -m pytest -q tests/test_seed_coverage.py` writes it anew.
+`ARCACCT_WRITE_DOCS=1 python -m pytest -q tests/test_seed_coverage.py` writes it anew.
 
 In the column *sent*: UR is the record for SGAS, CAR the record for APEL, `job` its job record (0.4), `job-v0.3` and
 `job-seed` other forms of it, `summary`, `summary-seed` and `normalised` sums, `sync` counts, AUDITOR the record for
