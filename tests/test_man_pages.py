@@ -56,7 +56,7 @@ def test_the_pages_are_those_of_the_program() -> None:
     """
     Each command, the configuration and the hook have a page, word for word, and there is no other.
 
-    ``ARCACCT_WRITE_MAN=1`` writes them anew.
+    ``ARCACCT_WRITE_DOCS=1`` writes them anew.
     """
     if os.environ.get(man.WRITE):
         shutil.rmtree(man.MAN, ignore_errors=True)

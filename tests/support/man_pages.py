@@ -28,7 +28,7 @@ from arcacct.resources import resource
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 MAN = ROOT / "man"
-WRITE = "ARCACCT_WRITE_MAN"
+WRITE = "ARCACCT_WRITE_DOCS"
 """With this variable in the environment the tests write the pages anew."""
 MADE = f'.\\" Made from the program ({WRITE}=1 python -m pytest tests/test_man_pages.py): do not edit.\n'
 STATUS = {
