@@ -1,0 +1,52 @@
+"""The reference in docs/reference/ says all that the program has, and nothing that it has not."""
+
+from __future__ import annotations
+
+import re
+
+import click
+import commands_page
+import manual
+import pytest
+import reference_tables
+from generated import Part
+
+PARTS = (
+    Part("reference/commands", "commands", commands_page.markdown),
+    Part("reference/views", "views", reference_tables.views),
+    Part("reference/precedence", "precedence", reference_tables.precedence),
+)
+
+
+@pytest.mark.parametrize("part", PARTS, ids=[part.name for part in PARTS])
+def test_what_is_made_from_the_program_is_of_this_program(part: Part) -> None:
+    """Word for word; ``ARCACCT_WRITE_DOCS=1 python -m pytest tests/test_reference_pages.py`` writes all of it anew."""
+    assert part.in_page() == part.text()
+
+
+def sections(page: str) -> dict[str, str]:
+    """The text below each heading of a page."""
+    parts = re.split(r"^#+ (.+)$", manual.read(page), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def rows(text: str) -> list[list[str]]:
+    """The rows of all tables of a text, without their headers, as cells."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    rules = [number for number, row in enumerate(cells) if set("".join(row)) == {"-"}]
+    return [row for number, row in enumerate(cells) if number not in rules and number + 1 not in rules]
+
+
+def test_every_command_is_in_the_reference_and_no_other() -> None:
+    """A section for each, with all of its options, arguments and examples."""
+    found = {heading: text for heading, text in sections("reference/commands").items() if heading != "Commands"}
+    known = {ctx.command_path: ctx.command for ctx in commands_page.contexts()}
+
+    assert found.keys() == known.keys()
+    for path, command in known.items():
+        names = {name for row in rows(found[path]) for name in re.findall(r"`(-[\w-]+)", row[0])}
+        assert names == {name for one in commands_page.options(command) for name in (*one.opts, *one.secondary_opts)}
+        for param in command.params:
+            if isinstance(param.type, click.Choice):
+                assert all(word in found[path] for word in param.type.choices)
