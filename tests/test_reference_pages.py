@@ -7,12 +7,17 @@ import re
 import click
 import commands_page
 import manual
+import options_page
 import pytest
 import reference_tables
 from generated import Part
 
+from arcacct.conf.targets import options_of
+from arcacct.targets import kinds
+
 PARTS = (
     Part("reference/commands", "commands", commands_page.markdown),
+    Part("reference/options", "options", options_page.markdown),
     Part("reference/views", "views", reference_tables.views),
     Part("reference/precedence", "precedence", reference_tables.precedence),
 )
@@ -50,3 +55,11 @@ def test_every_command_is_in_the_reference_and_no_other() -> None:
         for param in command.params:
             if isinstance(param.type, click.Choice):
                 assert all(word in found[path] for word in param.type.choices)
+
+
+def test_every_option_is_in_the_reference_and_no_other() -> None:
+    """A heading for each option of each block."""
+    words = {kind: kinds()[kind].word if kind in kinds() else kind for kind in options_of(kinds())}
+    known = {f"{words[kind]} {spec.name}" for kind, specs in options_of(kinds()).items() for spec in specs}
+
+    assert {heading for heading in sections("reference/options") if re.fullmatch(r"[\w/]+ \w+", heading)} == known
