@@ -10,14 +10,19 @@ import manual
 import options_page
 import pytest
 import reference_tables
+import spoken
 from generated import Part
 
+from arcacct.asking.doctor.verdict import VERDICTS
 from arcacct.conf.targets import options_of
 from arcacct.targets import kinds
 
 PARTS = (
     Part("reference/commands", "commands", commands_page.markdown),
     Part("reference/options", "options", options_page.markdown),
+    Part("reference/metrics", "metrics", reference_tables.metrics),
+    Part("reference/metrics", "alerts", reference_tables.alerts),
+    Part("reference/messages", "doubts", reference_tables.doubts),
     Part("reference/views", "views", reference_tables.views),
     Part("reference/precedence", "precedence", reference_tables.precedence),
 )
@@ -63,3 +68,35 @@ def test_every_option_is_in_the_reference_and_no_other() -> None:
     known = {f"{words[kind]} {spec.name}" for kind, specs in options_of(kinds()).items() for spec in specs}
 
     assert {heading for heading in sections("reference/options") if re.fullmatch(r"[\w/]+ \w+", heading)} == known
+
+
+def coded(page: str, heading: str) -> set[str]:
+    """What stands first in the rows of a section, without its backquotes."""
+    first = [row[0] for row in rows(sections(page)[heading])]
+    assert len({*first}) == len(first)
+    return {cell.strip("`") for cell in first}
+
+
+MESSAGES = {
+    "arcacct status": spoken.subjects,
+    "arcacct doctor": lambda: {*VERDICTS},
+    "In A-REX's log": spoken.of_hook,
+    "arcacct sweep": spoken.of_sweeps,
+    "Why a job was not sent": spoken.not_sent,
+    "Why a record is refused": spoken.refusals,
+    "What is sent otherwise": spoken.repairs,
+    "Why a record of an import is left out": spoken.of_imports,
+}
+
+
+@pytest.mark.parametrize("heading", MESSAGES)
+def test_every_message_is_in_the_reference_and_no_other(heading: str) -> None:
+    """As the source has it, with ``*`` for each value."""
+    assert coded("reference/messages", heading) == {text.replace("`", "") for text in MESSAGES[heading]()}
+
+
+def test_everything_that_the_doctor_looks_at_is_in_the_manual() -> None:
+    """By the name that its verdicts have."""
+    text = manual.read("howto/before-it-goes-live") + sections("reference/messages")["arcacct doctor"]
+
+    assert not [thing for thing in spoken.things() if f"`{thing}`" not in text]

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
+import manual
 import sql_contract
 from generated import code, plain, table
 
+from arcacct.cli.metrics import HELP
+from arcacct.db.lives import MEANING
 from arcacct.db.schema import ACCOUNTING, PUBLISHING
 from arcacct.jobs.precedence import PRECEDENCE, SOURCES
 
@@ -25,3 +30,44 @@ def precedence() -> str:
     rows = [(", ".join(map(code, row.fields)), " > ".join(row.order), row.reason) for row in PRECEDENCE]
     words = "\n".join(f"* `{source}`: {meaning}" for source, meaning in SOURCES.items())
     return f"{table(('what', 'the strongest first', 'why'), rows)}\n{words}\n"
+
+
+_RULE = re.compile(
+    r"""\ +-\ alert:\ (?P<name>\w+)\n
+        \ +expr:\ '(?P<expr>.*)'\n
+        \ +for:\ (?P<since>\w+)\n
+        \ +labels:\n\ +severity:\ (?P<severity>\w+)\n
+        \ +annotations:\n
+        \ +summary:\ '(?P<summary>.*)'\n
+        \ +description:\ '(?P<todo>.*)'\n""",
+    re.VERBOSE,
+)
+
+
+def metrics() -> str:
+    """Every metric of `arcacct metrics`, in the order of its table."""
+    rows = [
+        (code(name), "counter" if name.endswith("_total") else "gauge", ", ".join(map(code, labels)), plain(text))
+        for name, (text, labels) in HELP.items()
+    ]
+    return table(("metric", "type", "labels", "meaning"), rows)
+
+
+def alerts() -> str:
+    """Every rule of etc/arcacct.rules.yaml."""
+    text = (manual.ROOT / "etc" / "arcacct.rules.yaml").read_text(encoding="utf-8")
+    rules = list(_RULE.finditer(text))
+    assert len(rules) == text.count("- alert:")
+    parts = []
+    for rule in rules:
+        found = {name: value.replace("''", "'") for name, value in rule.groupdict().items()}
+        parts.append(
+            f"### {found['name']}\n\n{found['severity'].capitalize()}, when this holds for {found['since']}:\n\n"
+            f"```text\n{found['expr']}\n```\n\n{plain(found['todo'])}\n"
+        )
+    return "\n".join(parts)
+
+
+def doubts() -> str:
+    """What may be wrong between the two databases."""
+    return "".join(f"* {plain(text)}.\n" for text in MEANING.values())
