@@ -129,7 +129,7 @@ def test_every_option_of_the_manual_exists(name: str) -> None:
 def test_every_setting_of_the_manual_exists(name: str) -> None:
     """``option=value`` in the manual is an option of the configuration, of a callout, of a unit, or of ``.local``."""
     known = {spec.name for specs in targets.options_of(kinds()).values() for spec in specs}
-    callout = {"timeout", "onsuccess", "onfailure", "ontimeout"}
+    callout = {"statecallout", "timeout", "onsuccess", "onfailure", "ontimeout"}
     with open(resource("etc", "arcacct-hook"), encoding="utf-8") as launcher:
         variables = set(re.findall(r"(?m)^([a-z]+)=\$\{ARCACCT_", launcher.read()))
     others = {"auth", "user", "User", "ExecStart", "ExecStartPost", "immutable", "mode", "key", "from", "to"}

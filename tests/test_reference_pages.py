@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 
 import click
@@ -14,7 +15,10 @@ import spoken
 from generated import Part
 
 from arcacct.asking.doctor.verdict import VERDICTS
+from arcacct.cli.outcomes import GRAVEST_FIRST
+from arcacct.cli.working import STOPPED
 from arcacct.conf.targets import options_of
+from arcacct.errors import ArcacctError
 from arcacct.targets import kinds
 
 PARTS = (
@@ -100,3 +104,31 @@ def test_everything_that_the_doctor_looks_at_is_in_the_manual() -> None:
     text = manual.read("howto/before-it-goes-live") + sections("reference/messages")["arcacct doctor"]
 
     assert not [thing for thing in spoken.things() if f"`{thing}`" not in text]
+
+
+def error_codes(kind: type[ArcacctError] = ArcacctError) -> set[int]:
+    """The exit codes of a class of errors and of all below it."""
+    return {kind.exit_code}.union(*(error_codes(below) for below in kind.__subclasses__()))
+
+
+def test_every_exit_code_is_in_the_reference_and_no_other() -> None:
+    """Those of the tree of errors, of what was well, and of what was stopped."""
+    found = sections("reference/exit-codes")["Of all commands"]
+
+    assert {row[0] for row in rows(found)} == {f"`{code}`" for code in {0, STOPPED} | error_codes()}
+    assert f"in the order {', '.join(map(str, GRAVEST_FIRST))}." in found
+
+
+def test_every_command_with_codes_of_its_own_is_in_the_reference_and_no_other() -> None:
+    """A command that decides on its exit code returns a number."""
+    named = [
+        name for row in rows(sections("reference/exit-codes")["Of single commands"]) for name in row[0].split(", ")
+    ]
+    callbacks = {ctx.command_path: ctx.command.callback for ctx in commands_page.contexts()}
+    deciding = [
+        path
+        for path, callback in callbacks.items()
+        if callback is not None and inspect.signature(callback).return_annotation == "int"
+    ]
+
+    assert sorted(name.strip("`") for name in named) == sorted(deciding)
