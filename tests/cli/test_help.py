@@ -24,10 +24,10 @@ MANUAL = load()
 def ask(tmp_path, monkeypatch, capsys):
     """Ask the manual of `manual_pages`; the exit code, what is on stdout and on stderr."""
 
-    def ask(*topic: str, **more: str) -> tuple[object, str, str]:
+    def ask(*topic: str, columns: str = "80", **more: str) -> tuple[object, str, str]:
         manual_pages.write(tmp_path, **more)
         monkeypatch.setattr(resources, "_HERE", str(tmp_path))
-        monkeypatch.setenv("COLUMNS", "80")
+        monkeypatch.setenv("COLUMNS", columns)
         with pytest.raises(SystemExit) as raised:
             main(["help", *topic])
         out, err = capsys.readouterr()
@@ -55,6 +55,14 @@ def test_a_page_by_its_name_or_how_it_begins(ask, topic) -> None:
 
 def test_words_of_a_name_may_be_apart(ask) -> None:
     assert ask("install", "arc7") == ask("install-arc7")
+
+
+@pytest.mark.parametrize(("columns", "widest"), [("50", 50), ("200", 100), ("10", 40)])
+def test_lines_are_as_long_as_the_terminal_is_wide(ask, columns, widest) -> None:
+    """Not longer than one likes to read, nor so short that a word has no room."""
+    _code, out, _err = ask("words", columns=columns)
+
+    assert widest - 12 < max(map(len, out.splitlines())) <= widest
 
 
 @pytest.mark.parametrize("topic", [("db", "init"), ("arcacct", "db", "init")])
