@@ -17,6 +17,7 @@ from generated import Part
 from arcacct.asking.doctor.verdict import VERDICTS
 from arcacct.cli.outcomes import GRAVEST_FIRST
 from arcacct.cli.working import STOPPED
+from arcacct.conf.places import places
 from arcacct.conf.targets import options_of
 from arcacct.errors import ArcacctError
 from arcacct.targets import kinds
@@ -27,6 +28,8 @@ PARTS = (
     Part("reference/metrics", "metrics", reference_tables.metrics),
     Part("reference/metrics", "alerts", reference_tables.alerts),
     Part("reference/messages", "doubts", reference_tables.doubts),
+    Part("reference/units", "units", reference_tables.units),
+    Part("reference/dataset", "dataset", reference_tables.dataset),
     Part("reference/views", "views", reference_tables.views),
     Part("reference/precedence", "precedence", reference_tables.precedence),
 )
@@ -132,3 +135,58 @@ def test_every_command_with_codes_of_its_own_is_in_the_reference_and_no_other() 
     ]
 
     assert sorted(name.strip("`") for name in named) == sorted(deciding)
+
+
+VARIABLE = re.compile(r"`(_?[A-Z][A-Z_]+)`")
+
+
+def test_every_environment_variable_is_in_the_reference_and_no_other() -> None:
+    """Those that the program asks for by name, and those of the launcher."""
+    asked = {text for one in spoken.environment() for text in one}
+    launcher = (manual.ROOT / "etc" / "arcacct-hook").read_text(encoding="ascii")
+    found = [row[0] for text in sections("reference/environment").values() for row in rows(text)]
+
+    assert {name for cell in found for name in VARIABLE.findall(cell)} == asked | {
+        *re.findall(r"\bARCACCT_[A-Z_]+", launcher)
+    }
+
+
+def test_every_variable_of_the_tests_is_in_the_manual_and_no_other() -> None:
+    """Where developers look for them."""
+    files = [path.read_text(encoding="utf-8") for path in (manual.ROOT / "tests").rglob("*.py")]
+    script = manual.ROOT / ".ci" / "run"
+    files += [script.read_text(encoding="utf-8")] if script.exists() else []
+    asked = {
+        name
+        for text in files
+        for name in re.findall(
+            r"(?:environ(?:\.get\(|\[)\"|^WRITE = \"|\$\{)(ARCACCT_(?!CONFIG)\w+)", text, re.MULTILINE
+        )
+    }
+    told = set(re.findall(r"\bARCACCT_[A-Z_]+", manual.read("project/developing")))
+
+    # The program's own, which tests set.
+    assert asked - set(re.findall(r"\bARCACCT_[A-Z_]+", manual.read("reference/environment"))) <= told
+    assert not [name for name in told if not any(name in text for text in files)]
+
+
+def test_every_file_that_is_made_is_in_the_reference() -> None:
+    """The places of the databases, and what the source names beside them."""
+    here = places(None, "/controldir")
+    made = {value for value in vars(here).values() if isinstance(value, str) and value.startswith("/controldir/")}
+    made |= {f"{here.directory}/{name}" for name in spoken.beside_databases()}
+    section = sections("reference/files")
+    told = {f"{here.directory}/{name}" for row in rows(section["Beside the databases"]) for name in names_of(row[0])}
+    told |= {
+        name.replace("<controldir>", "/controldir") for row in rows(section["Elsewhere"]) for name in names_of(row[0])
+    }
+
+    assert made - {here.directory} <= told
+    # What has a time or a number in its name is made of these.
+    of_databases = {name for name in told if name.startswith(here.directory) and not re.search(r"\.db[-.]", name)}
+    assert of_databases <= made | {f"{here.directory}/spool/unusable"}
+
+
+def names_of(cell: str) -> list[str]:
+    """The names between backquotes."""
+    return re.findall(r"`([^`]+)`", cell)
