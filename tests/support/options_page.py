@@ -92,11 +92,10 @@ def anchor(heading: str) -> str:
 
 
 def markdown() -> str:
-    """The options of each block as links, then a section for each block and option."""
+    """The list of the blocks, with the names of their options, then a section for each block and option."""
     found = blocks()
     parts = [
-        f"* [`[{block.name}]`](#{anchor(block.name)}): "
-        + ", ".join(f"[{one.name}](#{anchor(f'{block.word} {one.name}')})" for one in block.options)
+        f"* [`[{block.name}]`](#{anchor(block.name)}): {', '.join(one.name for one in block.options)}"
         for block in found
     ]
     parts.append("")
