@@ -65,7 +65,7 @@ def blocks() -> list[Block]:
     for part in parts:
         # A ruled heading, and what stands below it, is about the first block there.
         title, *more = re.findall(r"^###(?!#) ?(.*)$", part, re.MULTILINE)
-        about = f"{title}. {' '.join(more)}".strip()
+        about = " ".join([f"{title}.", *filter(None, more)])
         for chunk in part.split("\n\n"):
             lines = chunk.strip().splitlines()
             if len(lines) == 1 and (header := re.fullmatch(r"#\[(.+)\]", lines[0])):

@@ -8,6 +8,7 @@ import manual
 import sql_contract
 from generated import code, plain, table
 
+from arcacct.asking import portal
 from arcacct.cli.metrics import HELP
 from arcacct.dataset.columns import columns
 from arcacct.db.lives import MEANING
@@ -102,3 +103,8 @@ def dataset() -> str:
         rows = [(code(one.name), code(one.type), one.unit, plain(one.description)) for one in of]
         parts.append(f"## {name}\n\n{table(('column', 'type', 'unit', 'what it is'), rows)}")
     return "\n".join(parts)
+
+
+def causes() -> str:
+    """Why a portal and the database differ, and what to do."""
+    return table(("cause", "what to do"), [(code(cause), plain(todo)) for cause, todo in portal.TODO.items()])
