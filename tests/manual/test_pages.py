@@ -33,7 +33,7 @@ def test_pages_have_an_order_and_titles(manual) -> None:
         ("howto/install", "howto/install"),
         ("howto/install.md", "howto/install"),
         ("Install-ARC7", "howto/install-arc7"),
-        ("instal", None),
+        ("ins", None),
         ("howto", None),
     ],
 )
