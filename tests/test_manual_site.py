@@ -57,7 +57,7 @@ LOOKS = """
 SEARCH = """
 new Promise((found, failed) => {
   const field = document.querySelector('[data-md-component=search-query]');
-  document.querySelector('#__search').checked = true;
+  document.querySelector('#__search').click();
   field.focus();
   field.value = 'quarantine';
   let waited = 0;
@@ -147,8 +147,11 @@ def test_a_browser_shows_every_page_whole(browser: str, address: str, tmp_path: 
         assert [url for url in shown.asked if not url.startswith((f"{address}/", "data:"))] == []
 
 
-def test_a_word_is_found(browser: str, address: str, tmp_path: pathlib.Path) -> None:
-    """Typed into the search field, it leads to the pages that have it."""
+@pytest.mark.parametrize("way", ["from a server", "from files"])
+def test_a_word_is_found(browser: str, site: pathlib.Path, address: str, tmp_path: pathlib.Path, way: str) -> None:
+    """Typed into the search field, it leads to the pages that have it, also where the site is only a directory."""
+    if way == "from files":
+        address = site.as_uri()
     with chromium.Chromium(browser, tmp_path) as shown:
         shown.show(f"{address}/index.html", SCREEN, "light")
 
@@ -156,4 +159,4 @@ def test_a_word_is_found(browser: str, address: str, tmp_path: pathlib.Path) -> 
 
         assert any("howto/set-aside.html" in link for link in links)
         assert shown.complaints == []
-        assert [url for url in shown.asked if not url.startswith((f"{address}/", "data:", "blob:"))] == []
+        assert [url for url in shown.asked if not url.startswith((f"{address}/", "data:", "about:"))] == []
