@@ -49,9 +49,15 @@ LOOKS = """
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   }
   const back = getComputedStyle(document.body).backgroundColor;
-  const text = getComputedStyle(document.querySelector('.md-content p')).color;
-  const [a, b] = [light(back), light(text)].sort((x, y) => y - x);
-  return [light(back) > 0.5 ? 'light' : 'dark', (a + 0.05) / (b + 0.05)];
+  const contrast = (one, other) => {
+    const [a, b] = [light(one), light(other)].sort((x, y) => y - x);
+    return (a + 0.05) / (b + 0.05);
+  };
+  const content = document.querySelector('.md-content');
+  const texts = [...content.querySelectorAll('h1, p, li, th, td, a:not(.headerlink)')];
+  const bar = getComputedStyle(document.querySelector('.md-header'));
+  const contrasts = texts.map(one => contrast(getComputedStyle(one).color, back));
+  return [light(back) > 0.5 ? 'light' : 'dark', Math.min(contrast(bar.color, bar.backgroundColor), ...contrasts)];
 })()
 """
 SEARCH = """
