@@ -72,7 +72,8 @@ def shell_lines() -> list[str]:
 def command_lines() -> list[str]:
     """Every ``arcacct ...`` of the manual: from blocks (the parts of && lists) and from inline code."""
     lines = [line for block in manual.blocks() if block.language in ("sh", "") for line in block.text.splitlines()]
-    parts = [re.sub(r" (<|>|>>) \S+$", "", part.strip()) for line in lines for part in re.split(r"&&| \| ", line)]
+    ends = re.compile(r"( 2?(<|>|>>|>&) ?\S+)*( &)?$")
+    parts = [ends.sub("", part.strip()) for line in lines for part in re.split(r"&&|\|\|| \| ", line)]
     return sorted({part for part in [*parts, *inline()] if re.match(r"(\S*/bin/)?arcacct( |$)", part)})
 
 
