@@ -19,6 +19,36 @@ settings.register_profile("patient", settings(), deadline=None, suppress_health_
 settings.load_profile("patient")
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One half more than there are processors: a fourth of the time tests wait for processes and receivers."""
+    return (len(os.sched_getaffinity(0)) * 3 + 1) // 2
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--parameters",
+        type=int,
+        metavar="N",
+        help="run each test with N of its parameters at most, first and last among them: for another Python",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of the parameters of a test those that stand evenly apart; the same ones in each process and each run."""
+    most = config.getoption("--parameters")
+    if not most:
+        return
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = set()
+    for found in tests.values():
+        step = max(1, (len(found) - 1) / max(1, most - 1))
+        kept |= {id(found[round(index * step)]) for index in range(min(most, len(found)))}
+    config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
+    items[:] = [item for item in items if id(item) in kept]
+
+
 @pytest.fixture(autouse=True)
 def run_of_its_own(monkeypatch):
     """Each test is a run of its own: what one keeps secret the next may show, and what it opened is not to blame."""

@@ -211,7 +211,16 @@ def _writes_out(call: ast.Call) -> bool:
     name = ast.unparse(call.func)
     first = ast.unparse(call.args[0]) if call.args else ""
     return (
-        name in {"print", "click.echo", "click.secho", "click.confirm", "click.prompt", "click.pause"}
+        name
+        in {
+            "print",
+            "click.echo",
+            "click.secho",
+            "click.confirm",
+            "click.prompt",
+            "click.pause",
+            "click.echo_via_pager",
+        }
         or name.startswith(("sys.stdout.", "sys.stderr.", "traceback.print", "warnings.warn", "logging.basic"))
         or (name in {"os.write", "posix.write"} and first in {"1", "2"})
     ) and not name.endswith((".isatty", ".fileno"))

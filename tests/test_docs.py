@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 import re
 import shlex
@@ -16,7 +15,6 @@ import click
 import manual
 import measured
 import pytest
-import sql_contract
 
 from arcacct.arex.sweep import sweep
 from arcacct.cli import COMMANDS, arcacct
@@ -25,15 +23,10 @@ from arcacct.conf.parser import Conf, load
 from arcacct.conf.settings import examine
 from arcacct.db import opening
 from arcacct.db.schema import PUBLISHING, in_memory
-from arcacct.jobs.precedence import PRECEDENCE
-from arcacct.jobs.precedence import SOURCES as PLAIN_SOURCES
 from arcacct.resources import resource
 from arcacct.targets import kinds
 
 ROOT = manual.ROOT
-COMMANDS_PAGE = "reference/commands"
-SOURCES = ("<!-- precedence: begin -->\n", "<!-- precedence: end -->\n")
-COLUMNS = ("<!-- contract: begin -->\n", "<!-- contract: end -->\n")
 START = ("venv/bin/arcacct demo", "venv/bin/pytest")
 """How the two commands for a fresh machine end."""
 SERVICES = tuple(
@@ -54,27 +47,28 @@ SERVICES = tuple(
 )
 
 
-def prose() -> str:
-    """The manual without fenced blocks and without tables that are made from the program."""
-    text = re.sub("<!-- differences: begin -->.*?<!-- differences: end -->", "", manual.text(), flags=re.DOTALL)
+def prose(text: str | None = None) -> str:
+    """A text, or the manual, without fenced blocks and without the names of tests."""
+    text = manual.text() if text is None else text
+    text = re.sub("<!-- differences: begin -->.*?<!-- differences: end -->", "", text, flags=re.DOTALL)
     return manual.without_blocks(text)
 
 
-def inline() -> list[str]:
+def inline(text: str | None = None) -> list[str]:
     """Everything between single backquotes, outside blocks."""
-    return re.findall(r"`([^`\n]+)`", prose())
+    return re.findall(r"`([^`\n]+)`", prose(text))
 
 
 def shell_lines() -> list[str]:
     return [line for block in manual.blocks() if block.language == "sh" for line in block.text.splitlines()]
 
 
-def command_lines() -> list[str]:
-    """Every ``arcacct ...`` of the manual: from blocks (the parts of && lists) and from inline code."""
-    lines = [line for block in manual.blocks() if block.language in ("sh", "") for line in block.text.splitlines()]
+def command_lines(text: str | None = None) -> list[str]:
+    """Every ``arcacct ...`` of a text, or of the manual: from blocks (the parts of && lists) and from inline code."""
+    lines = [line for block in manual.blocks(text) if block.language in ("sh", "") for line in block.text.splitlines()]
     ends = re.compile(r"( 2?(<|>|>>|>&) ?\S+)*( &)?$")
     parts = [ends.sub("", part.strip()) for line in lines for part in re.split(r"&&|\|\|| \| ", line)]
-    return sorted({part for part in [*parts, *inline()] if re.match(r"(\S*/bin/)?arcacct( |$)", part)})
+    return sorted({part for part in [*parts, *inline(text)] if re.match(r"(\S*/bin/)?arcacct( |$)", part)})
 
 
 def commands(group: click.Group = arcacct, name: str = "arcacct") -> Iterator[tuple[str, click.Command]]:
@@ -129,43 +123,19 @@ def test_every_command_line_of_the_manual_is_understood(line: str) -> None:
 def test_every_option_of_the_manual_exists(name: str) -> None:
     """An option that is mentioned alone belongs to some command."""
     known = {option for _, command in commands() for option in options_of(command)} | set(options_of(arcacct))
-    assert name in known
+    assert name in known | {"--help"}
 
 
 @pytest.mark.parametrize("name", sorted({word for word in inline() if re.fullmatch(r"\w+=(\S+)?", word)}))
 def test_every_setting_of_the_manual_exists(name: str) -> None:
     """``option=value`` in the manual is an option of the configuration, of a callout, of a unit, or of ``.local``."""
     known = {spec.name for specs in targets.options_of(kinds()).values() for spec in specs}
-    callout = {"timeout", "onsuccess", "onfailure", "ontimeout"}
+    callout = {"statecallout", "timeout", "onsuccess", "onfailure", "ontimeout"}
     with open(resource("etc", "arcacct-hook"), encoding="utf-8") as launcher:
         variables = set(re.findall(r"(?m)^([a-z]+)=\$\{ARCACCT_", launcher.read()))
     others = {"auth", "user", "User", "ExecStart", "ExecStartPost", "immutable", "mode", "key", "from", "to"}
     others |= {"AWS_REQUEST_CHECKSUM_CALCULATION"}
     assert name.partition("=")[0] in known | callout | variables | others
-
-
-def test_the_columns_of_the_views_are_those_of_the_schema() -> None:
-    """Word for word what the comments of the schema say; ``ARCACCT_WRITE_DOCS=1`` writes them anew."""
-    if os.environ.get("ARCACCT_WRITE_DOCS"):
-        manual.write_between(manual.page("reference/views"), *COLUMNS, sql_contract.markdown())
-    assert manual.between(manual.read("reference/views"), *COLUMNS) == sql_contract.markdown()
-
-
-def precedence() -> str:
-    """The table of `jobs.precedence`, and what its words stand for."""
-    rows = ["| what | the strongest first | why |", "|---|---|---|"]
-    for row in PRECEDENCE:
-        fields = ", ".join(f"`{field}`" for field in row.fields)
-        rows.append(f"| {fields} | {' > '.join(row.order)} | {row.reason} |")
-    words = [f"* `{source}`: {meaning}" for source, meaning in PLAIN_SOURCES.items()]
-    return "\n".join(("", *rows, "", *words, "", ""))
-
-
-def test_the_table_of_precedence_is_that_of_the_program() -> None:
-    """Who may tell which value, word for word; ``ARCACCT_WRITE_DOCS=1`` writes it anew."""
-    if os.environ.get("ARCACCT_WRITE_DOCS"):
-        manual.write_between(manual.page("reference/precedence"), *SOURCES, precedence())
-    assert manual.between(manual.read("reference/precedence"), *SOURCES) == precedence()
 
 
 @pytest.mark.parametrize("name", measured.kept())
@@ -176,7 +146,8 @@ def test_figures_of_the_manual_are_those_that_were_measured(name: str) -> None:
 
 def test_every_command_is_mentioned_outside_the_reference() -> None:
     """A user meets every command in the text, not only in the list."""
-    lines = " ".join(command_lines())
+    pages = [path for path in manual.pages() if path != manual.page("reference/commands")]
+    lines = " ".join(command_lines("\n".join(path.read_text(encoding="utf-8") for path in pages)))
     for name in COMMANDS:
         assert name == "record" or f"arcacct {name}" in lines
 
@@ -243,8 +214,7 @@ def test_every_link_of_the_manual_leads_somewhere(page: str, link: str) -> None:
     path = (ROOT / page).parent / name if name else ROOT / page
 
     assert path.is_file()
-    # Those of the commands are made when the site is built, which checks links to them.
-    assert not anchor or anchor in anchors(path) or path == manual.page(COMMANDS_PAGE)
+    assert not anchor or anchor in anchors(path)
 
 
 def callouts(text: str) -> list[str]:

@@ -25,6 +25,13 @@ BUILD = "import sys, hatchling.build as backend; print(getattr(backend, sys.argv
 DIST_INFO = f"arcacct-{arcacct.__version__}.dist-info"
 PATH = f"{os.path.dirname(sys.executable)}:/usr/bin:/bin"
 SCRIPTS = f"arcacct-{arcacct.__version__}.data/scripts"
+SHARE = f"arcacct-{arcacct.__version__}.data/data/share"
+SHELLS = {
+    "arcacct.bash": "bash-completion/completions/arcacct",
+    "arcacct.zsh": "zsh/site-functions/_arcacct",
+    "arcacct.fish": "fish/vendor_completions.d/arcacct.fish",
+}
+"""Where each shell looks for what it completes."""
 
 
 class Shipped(NamedTuple):
@@ -80,9 +87,9 @@ def prefix(wheel_path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path
     return prefix
 
 
-@pytest.mark.parametrize("folder", ["arcacct", "schema", "etc"])
+@pytest.mark.parametrize("folder", ["arcacct", "schema", "etc", "docs"])
 def test_wheel_has_every_file(wheel, folder) -> None:
-    """Modules, demo data, SQL scripts and the administrator's files are in the wheel, byte for byte."""
+    """Modules, demo data, SQL scripts, the administrator's files and the manual are in the wheel, byte for byte."""
     inside = "" if folder == "arcacct" else "arcacct/"
     expected = {f"{inside}{path}": content for path, content in tree(folder).items()}
 
@@ -90,10 +97,25 @@ def test_wheel_has_every_file(wheel, folder) -> None:
     assert {name: wheel[name].content for name in expected if name in wheel} == expected
 
 
+def shared() -> dict[str, bytes]:
+    """What pip puts below PREFIX/share, by its path there: man pages, and completions for shells."""
+    completions = {SHELLS[name.rpartition("/")[2]]: content for name, content in tree("etc/completions").items()}
+    return tree("man") | completions
+
+
+def test_wheel_has_what_man_and_shells_look_for(wheel, prefix) -> None:
+    """In the wheel byte for byte, and pip installs it where `man` and the shells look."""
+    expected = shared()
+
+    assert {name.partition("/")[0] for name in expected} == {"man", "bash-completion", "zsh", "fish"}
+    assert {name: wheel[f"{SHARE}/{name}"].content for name in expected} == expected
+    assert {name: (prefix / "share" / name).read_bytes() for name in expected} == expected
+
+
 def test_wheel_has_nothing_else(wheel) -> None:
-    """No test, no cache, no build script: the package, its metadata and one script."""
-    expected = set(tree("arcacct")) | {f"arcacct/{path}" for path in (*tree("schema"), *tree("etc"))}
-    others = set(wheel) - expected
+    """No test, no cache, no build script: the package, its metadata, its programs and their pages."""
+    expected = set(tree("arcacct")) | {f"arcacct/{path}" for path in (*tree("schema"), *tree("etc"), *tree("docs"))}
+    others = set(wheel) - expected - {f"{SHARE}/{name}" for name in shared()}
 
     assert others == {
         f"{SCRIPTS}/arcacct",

@@ -45,6 +45,7 @@ COMMANDS = {
     "doctor": "Check everything that recording and publishing need, from the ground up; change and send nothing.",
     "sandbox": "Run receivers on this machine to rehearse publishing.",
     "demo": "Record and publish a small real control directory, here and now.",
+    "help": "Show a page of the manual, or find one.",
 }
 """Name and help of each command, in the order of a job's life; `arcacct.cli.NAME` has the command."""
 

@@ -98,8 +98,8 @@ def stats(
     """
     Sum jobs of all CEs by site, CE, month, VO, user, ...
 
-    Options and columns are those of `arcacct stats --by`, and so are the figures: finished jobs as they are published,
-    or with -a, --filter-state or --by status all that have ended.
+    Options and columns are those of `arcacct stats` with --by, and so are the figures: finished jobs as they are
+    published, or with -a, --filter-state or --by status all that have ended.
     """
     if given.master is not None and given.engine != "spark":
         raise UsageError("--master is where Spark runs: it needs --engine spark")

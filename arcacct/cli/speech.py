@@ -8,8 +8,9 @@ terminal, and hides the secrets of the run.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
 from typing import TextIO
 
@@ -44,7 +45,21 @@ def say(*parts: str, err: bool = False, priority: int = INFO) -> None:
     """
     limit = LONGEST if err else _LONGEST_ON_A_TERMINAL if sys.stdout.isatty() else None
     before = f"<{priority}>" if err and _is_journal(sys.stderr) else ""
-    _echo(before + "".join(part if isinstance(part, Coloured) else fit(part, limit, "\t") for part in parts), err=err)
+    _echo(before + _line(parts, limit), err=err)
+
+
+def _line(parts: Iterable[str], limit: int | None) -> str:
+    return "".join(part if isinstance(part, Coloured) else fit(part, limit, "\t") for part in parts)
+
+
+def leaf(lines: Iterable[Sequence[str]]) -> None:
+    """Lines as `say` prints them, each of some parts; on a terminal that has no room for all of them by a pager."""
+    made = list(lines)
+    if sys.stdout.isatty() and len(made) >= shutil.get_terminal_size().lines:
+        click.echo_via_pager(f"{_line(parts, _LONGEST_ON_A_TERMINAL)}\n" for parts in made)
+        return
+    for parts in made:
+        say(*parts)
 
 
 def complain(*complaints: str) -> None:

@@ -31,8 +31,6 @@ from arcacct.jobs.imports import Say
 from arcacct.jobs.rejected import Kept, Reject, drop
 
 QUARANTINE = "htcondor"
-_MOST_BYTES = 4 * 1024 * 1024
-"""Of ads that wait to be taken together."""
 
 
 @dataclass
@@ -79,32 +77,9 @@ class HTCondorImport(BatchImport[JobNumber]):
 
     def output(self, name: str, chunks: Iterable[bytes]) -> bool:
         """Import one history; whether it could be read to its end."""
-        if name in self._quarantine.files_to_read():
-            with writing(self._con, self._here):
-                self._quarantine.anew(name)
         take_slice = partial(self._take, name)
-
-        def refuse(job: ToldJob, why: Fault) -> None:
-            take_slice([job._replace(what=why)])
-
-        wait: list[ToldJob] = []
-        size = 0
-        complaint = ""
-        try:
-            for told in read(chunks, self._form):
-                wait.append(told)
-                size += len(told.content)
-                if len(wait) >= self._slice or size > _MOST_BYTES:
-                    self._in_halves(wait, take_slice, refuse)
-                    wait, size = [], 0
-        except InputError as error:
-            # That a program failed names it already.
-            complaint = str(error) if str(error).startswith(f"{name}: ") else f"{name}: {error}"
-        if wait:
-            self._in_halves(wait, take_slice, refuse)
-        if complaint:
-            self._cannot_read(complaint)
-        return not complaint
+        told = partial(read, chunks, self._form)
+        return self._take_output(name, told, take_slice, lambda job, why: take_slice([job._replace(what=why)]))
 
     def ask(self, command: HistoryCommand, since: int | None) -> None:
         """

@@ -11,12 +11,13 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from arcacct.conf.places import Places
 from arcacct.conf.values import MapRule, QueueBenchmark
 from arcacct.db.engine import Connection
 from arcacct.db.opening import writing
+from arcacct.errors import InputError
 from arcacct.jobs import cells, local
 from arcacct.jobs.faults import Fault
 from arcacct.jobs.filling import Conflict, enrich
@@ -28,10 +29,21 @@ from arcacct.jobs.rejected import Kept
 
 N = TypeVar("N")
 """What a source knows a job by."""
+T = TypeVar("T", bound="Told")
 
 _CACHE_KIB = 16 * 1024
 """A job goes into some twenty indexes: their pages should stay while much is imported."""
 _PAGE = 500
+_MOST_TOLD = 4 * 1024 * 1024
+"""Characters or bytes of jobs that wait to be taken together."""
+
+
+class Told(Protocol):
+    """What an output says of one job, as a source reads it."""
+
+    @property
+    def content(self) -> str | bytes:
+        """Its own part of the output."""
 
 
 class BatchSite(NamedTuple):
@@ -190,6 +202,40 @@ class BatchImport(ImportRun, Generic[N]):
     def _cannot_read(self, complaint: str) -> None:
         self._say(complaint)
         self.report.unreadable += 1
+
+    def _take_output(
+        self,
+        name: str,
+        told: Callable[[], Iterable[T]],
+        take_slice: Callable[[Sequence[T]], None],
+        refuse: Callable[[T, Fault], None],
+    ) -> bool:
+        """
+        Take an output of any length in slices, and a slice in which something fails in halves, until the job is found.
+
+        Gives whether it could be read to its end; ``told`` raises InputError where it could not.
+        """
+        if name in self._quarantine.files_to_read():
+            with writing(self._con, self._here):
+                self._quarantine.anew(name)
+        wait: list[T] = []
+        size = 0
+        complaint = ""
+        try:
+            for one in told():
+                wait.append(one)
+                size += len(one.content)
+                if len(wait) >= self._slice or size > _MOST_TOLD:
+                    self._in_halves(wait, take_slice, refuse)
+                    wait, size = [], 0
+        except InputError as error:
+            # That a program failed names it already.
+            complaint = str(error) if str(error).startswith(f"{name}: ") else f"{name}: {error}"
+        if wait:
+            self._in_halves(wait, take_slice, refuse)
+        if complaint:
+            self._cannot_read(complaint)
+        return not complaint
 
     def _now(self) -> BatchPolicy:
         return self._policy._replace(now=int(self._clock()))

@@ -61,6 +61,7 @@ ASKED = {
     "doctor": ["doctor --offline"],
     "sandbox": [],
     "demo": [],
+    "help": [],
 }
 """Command lines of every command; {db} is the damaged file. Those without one open no database of the site."""
 READING = ("doctor", "status", "metrics", "stats", "report", "query", "job", "verify", "db check", "quarantine list")

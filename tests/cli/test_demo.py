@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import shlex
 import sqlite3
 import subprocess
@@ -12,6 +13,7 @@ import time
 from contextlib import closing
 from typing import NamedTuple
 
+import manual
 import pytest
 from arex_corpus import AREX
 from installed_program import run_arcacct
@@ -58,6 +60,16 @@ def test_demo_succeeds(demo) -> None:
     """It ends with 0, with nothing on stderr, and says that all jobs were recorded, sent and accepted."""
     assert (demo.done.returncode, demo.done.stderr) == (0, "")
     assert f"All {JOBS} jobs were recorded, sent and accepted." in demo.done.stdout
+
+
+def test_the_readme_shows_what_the_demo_says(demo) -> None:
+    """Word for word, but for the day."""
+    (shown,) = [
+        block.text for block in manual.blocks(manual.README.read_text(encoding="utf-8")) if "Recorded" in block.text
+    ]
+    as_ever = [re.sub(r"\d{4}-\d\d-\d\d", "DAY", text) for text in (shown, demo.done.stdout)]
+
+    assert as_ever[1].startswith(as_ever[0])
 
 
 def test_demo_fits_a_terminal(demo) -> None:

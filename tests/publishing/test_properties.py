@@ -15,10 +15,9 @@ from publishing_world import FAMILY, AuditorConfiguration, Fault, World
 
 from arcacct.publishing.run import Period
 
-settings.register_profile("quick", max_examples=60)
-settings.register_profile("ci", max_examples=300, derandomize=True)
 PLAY = settings(
-    settings.get_profile("ci" if os.environ.get("CI") else "quick"),
+    max_examples=int(os.environ.get("ARCACCT_EXAMPLES") or 60),
+    derandomize="ARCACCT_EXAMPLES" not in os.environ,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
 )

@@ -29,8 +29,8 @@ EACH = (
     "[arex/jura/apel:sums]\ntargeturl=https://ams.example.org\ngocdb_name=TWO\napel_messages=summaries\nurbatchsize=3\n"
 )
 PLAY = settings(
-    max_examples=300 if os.environ.get("CI") else 40,
-    derandomize=bool(os.environ.get("CI")),
+    max_examples=int(os.environ.get("ARCACCT_EXAMPLES") or 40),
+    derandomize="ARCACCT_EXAMPLES" not in os.environ,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
 )

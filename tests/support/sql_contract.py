@@ -52,19 +52,6 @@ def actual(con: sqlite3.Connection, view: str) -> list[str]:
     return [row[1] for row in con.execute(f"PRAGMA table_info({view})")]
 
 
-def markdown() -> str:
-    """The manual's tables of all views."""
-    parts = []
-    for kind in (ACCOUNTING, PUBLISHING):
-        for view, columns in documented(kind).items():
-            parts.append(
-                f"`{view}` (`{kind.folder}.db`):\n\n| column | what it is; unit; where it is from |\n|---|---|\n"
-            )
-            parts.extend(f"| `{one.name}` | {one.meaning.replace('|', chr(92) + '|')} |\n" for one in columns)
-            parts.append("\n")
-    return "".join(parts)
-
-
 _DUCKDB = """\
 -- The views of {name}.db in DuckDB, with numbers as numbers: its sqlite extension gives all columns of a view as text.
 -- First: ATTACH '.../{name}.db' AS {name} (TYPE sqlite, READ_ONLY). The manual: "Other programs".

@@ -1,0 +1,285 @@
+"""
+Markdown as text for a terminal.
+
+rich (rich.markdown) reads it, breaks lines and lays out lists and tables. What is ours: links that lead to other topics
+say what to type; tables that do not fit are shown row by row; code is never broken, so that it can be copied. All signs
+are ASCII: a terminal of any alphabet shows them.
+
+It is imported by `arcacct help` alone.
+"""
+
+from __future__ import annotations
+
+import io
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, cast
+
+from markdown_it.token import Token
+from rich import markdown
+from rich.box import Box
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.containers import Renderables
+from rich.measure import Measurement
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+from rich.theme import Theme
+
+from arcacct.manual.pages import Manual, Page, fence_after, plain_heading
+
+_ENDLESS = 100_000
+"""A width in which any table fits."""
+_KEY_AND_TEXT = 2
+_BETWEEN = 2
+"""Blanks between columns."""
+_RULES = {"h1": "=", "h2": "-"}
+_LINES = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
+_STRONG = ("markdown.h1", "markdown.h2", "markdown.h3", "markdown.h4", "markdown.strong", "markdown.table.header")
+_PLAIN = ("markdown.code", "markdown.code_block", "markdown.em", "markdown.block_quote", "markdown.table.border")
+_STYLES = Theme(dict.fromkeys(_STRONG, "bold") | dict.fromkeys(_PLAIN, "none"))
+_CLICK = re.compile(r"^::: mkdocs-click\n(?:[ \t]+:.*\n?)*", re.MULTILINE)
+_ADMONITION = re.compile(r'^( *)(?:!!!|\?\?\?\+?|===) *(\w*) *(?:"(.*)")? *$')
+
+
+class Piece(NamedTuple):
+    """A part of a line."""
+
+    text: str
+    strong: bool = False
+
+
+Line = tuple[Piece, ...]
+
+
+def rendered(page: Page, manual: Manual, width: int, commands: Callable[[], str]) -> list[Line]:
+    """
+    The lines of a page, at most ``width`` characters wide but for code.
+
+    ``commands`` gives the Markdown that stands for the reference of commands, which the site makes of the program.
+    """
+    text = _CLICK.sub(lambda _found: commands(), page.text)
+    tokens = list(_tokens(markdown.Markdown(_plain_blocks(text)).parsed, _Links(page, manual)))
+    document = _Document("")
+    document.parsed = tokens
+    console = Console(file=io.StringIO(), width=width, color_system=None, theme=_STYLES, highlight=False, emoji=False)
+    return [_trimmed(line) for line in _lines(console, document, console.options)]
+
+
+def _lines(console: Console, what: RenderableType, options: ConsoleOptions) -> list[list[Segment]]:
+    """The lines of something: broken to the width, but not cut, as rich's own way to get them does to code."""
+    return list(Segment.split_lines(console.render(what, options)))
+
+
+def _trimmed(line: Iterable[Segment]) -> Line:
+    pieces = [Piece(one.text, bool(one.style and one.style.bold)) for one in line if one.text and not one.control]
+    while pieces and not pieces[-1].text.rstrip():
+        pieces.pop()
+    return (*pieces[:-1], pieces[-1]._replace(text=pieces[-1].text.rstrip())) if pieces else ()
+
+
+def _plain_blocks(text: str) -> str:
+    """Admonitions and tabs of the site as quoted paragraphs with a title, which every reader of Markdown knows."""
+    made, fence, inside = [], "", ""
+    for line in text.splitlines():
+        fence = fence_after(line, fence)
+        found = None if fence else _ADMONITION.match(line)
+        if found:
+            made += [""] * bool(inside)
+            title = found[3] or found[2].capitalize()
+            inside = found[1] + "    "
+            made += [f"{found[1]}> **{title}**", f"{found[1]}>"]
+        elif inside and (line.startswith(inside) or not line.strip()):
+            made.append(f"{inside[4:]}> {line.removeprefix(inside)}".rstrip())
+        else:
+            if inside:
+                made.append("")
+            inside = ""
+            made.append(line)
+    return "\n".join(made)
+
+
+class _Links(NamedTuple):
+    """Where the links of a page lead."""
+
+    page: Page
+    manual: Manual
+
+    def told(self, target: str, text: str) -> str:
+        """What stands behind the text of a link: how to get where it leads; empty if the text says so itself."""
+        if re.match(r"[a-z]+:", target):
+            plain = target.removeprefix("mailto:")
+            return "" if plain == text else f" ({plain})"
+        path, _, anchor = target.partition("#")
+        if not path:
+            headings = (one.heading for one in self.page.sections())
+            heading = next((one for one in headings if _anchor(one) == anchor), "")
+            return f" (below: {heading})" if heading and heading.lower() != text.lower() else ""
+        name = posixpath.normpath(posixpath.join(self.page.folder, path))
+        other = self.manual.named(name) if name.endswith(".md") else None
+        if other:
+            return f" (`arcacct help {self.manual.topic(other)}`)"
+        outside = name.replace("../", "")
+        return "" if outside in text else f" ({outside})"
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def _tokens(tokens: Iterable[Token], links: _Links) -> Iterator[Token]:
+    """The parts of a document without HTML and links: what they say stands in the text."""
+    for token in tokens:
+        if token.type == "html_block":
+            if words := " ".join(re.sub(r"<!--.*?-->|<[^>]*>", " ", token.content, flags=re.DOTALL).split()):
+                yield from (
+                    Token("paragraph_open", "p", 1),
+                    Token("inline", "", 0, children=[_text(words)]),
+                    Token("paragraph_close", "p", -1),
+                )
+        elif token.type == "inline":
+            token.children = list(_inline(token.children or [], links))
+            yield token
+        else:
+            yield token
+
+
+def _inline(tokens: list[Token], links: _Links) -> Iterator[Token]:
+    opened = ""
+    words: list[str] = []
+    for token in tokens:
+        if token.type == "link_open":
+            opened, words = str(token.attrs.get("href", "")), []
+        elif token.type == "link_close":
+            if told := links.told(opened, "".join(words)):
+                yield _text(told)
+        elif token.type == "image":
+            yield _text(f"[picture: {token.content}]")
+        elif token.type == "html_inline":
+            if re.match("<br */?>", token.content):
+                yield Token("hardbreak", "br", 0)
+        else:
+            if token.type == "code_inline":
+                # No colour tells code from words.
+                token.content = f"`{token.content}`"
+            words.append(token.content.strip("`") if token.type == "code_inline" else token.content)
+            yield token
+
+
+def _text(words: str) -> Token:
+    return Token("text", "", 0, content=words)
+
+
+def _inner(console: Console, parts: Renderables, options: ConsoleOptions, left: int) -> Iterator[list[Segment]]:
+    """The lines of what is in an item or a quotation, narrower by ``left``; an empty one before all but a list."""
+    # (rich calls what iterates over them no iterator.)
+    for number, part in enumerate(cast("Iterable[RenderableType]", parts)):
+        if number and not isinstance(part, markdown.ListElement):
+            yield []
+        yield from _lines(console, part, options.update(width=options.max_width - left))
+
+
+class _Heading(markdown.Heading):
+    """With a line below it; of lower levels without."""
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        title = plain_heading(self.text.plain)
+        yield Text(title, "bold")
+        if rule := _RULES.get(self.tag):
+            yield Text(rule * min(len(title), options.max_width))
+
+
+class _Code(markdown.CodeBlock):
+    """Its lines as they are, however long."""
+
+    def __rich_console__(self, _console: Console, _options: ConsoleOptions) -> RenderResult:
+        for line in self.text.plain.rstrip("\n").split("\n"):
+            yield Segment(f"    {line}\n")
+
+
+class _Item(markdown.ListItem):
+    """With a sign that every terminal has."""
+
+    def render_bullet(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The lines of the item behind the sign."""
+        for number, line in enumerate(_inner(console, self.elements, options, 3)):
+            yield Segment("   " if number else " * ")
+            yield from line
+            yield Segment("\n")
+
+    def render_number(self, console: Console, options: ConsoleOptions, number: int, last_number: int) -> RenderResult:
+        """The lines of the item behind its number."""
+        room = len(str(last_number)) + 3
+        for at, line in enumerate(_inner(console, self.elements, options, room)):
+            yield Segment(" " * room if at else f"{number}. ".rjust(room))
+            yield from line
+            yield Segment("\n")
+
+
+class _Quote(markdown.BlockQuote):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in _inner(console, self.elements, options, 4):
+            yield Segment("  | ")
+            yield from line
+            yield Segment("\n")
+
+
+def _widths(console: Console, options: ConsoleOptions, rows: list[list[Text]]) -> list[int]:
+    """Of the columns of a table in which no word is broken; none if there is no room for that."""
+    wide = options.update(width=_ENDLESS)
+    measured = [[Measurement.get(console, wide, cell) for cell in column] for column in zip(*rows, strict=True)]
+    least = [max(one.minimum for one in column) for column in measured]
+    wanted = [max(one.maximum for one in column) - low for column, low in zip(measured, least, strict=True)]
+    room = options.max_width - sum(least) - _BETWEEN * (len(least) - 1)
+    if room < 0:
+        return []
+    if room >= sum(wanted):
+        return [low + more for low, more in zip(least, wanted, strict=True)]
+    # Who needs little gets it; the others share what is left by what they need.
+    widths = list(least)
+    for count, at in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
+        more = min(wanted[at], room // (len(wanted) - count))
+        widths[at] += more
+        room -= more
+    return widths
+
+
+class _Table(markdown.TableElement):
+    """In columns where each word fits, else row by row."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        names = [cell.content for cell in self.header.row.cells] if self.header and self.header.row else []
+        rows = [[cell.content for cell in row.cells] for row in self.body.rows] if self.body else []
+        widths = _widths(console, options, [names, *rows])
+        if widths:
+            table = Table(box=_LINES, pad_edge=False, show_edge=False, collapse_padding=True)
+            for name, one in zip(names, widths, strict=True):
+                table.add_column(Text(name.plain, "bold"), width=one)
+            for row in rows:
+                table.add_row(*row)
+            # Where several columns have several lines, rows are told from each other by an empty one.
+            broken = any(cell.cell_len > one for row in rows for cell, one in zip(row, widths, strict=True))
+            table.leading = int(broken and len(names) > _KEY_AND_TEXT)
+            yield table
+            return
+        for row in rows:
+            first, *others = row
+            yield Text.assemble(first, style="bold")
+            for name, cell in zip(names[1:], others, strict=False):
+                if cell.plain:
+                    yield Padding(Text.assemble(f"{name.plain}: " if name.plain else "", cell), (0, 0, 0, 4))
+            yield Text("")
+
+
+class _Document(markdown.Markdown):
+    elements = {  # noqa: RUF012  as the base class has it
+        **markdown.Markdown.elements,
+        "heading_open": _Heading,
+        "fence": _Code,
+        "code_block": _Code,
+        "list_item_open": _Item,
+        "blockquote_open": _Quote,
+        "table_open": _Table,
+    }

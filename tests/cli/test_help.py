@@ -1,0 +1,224 @@
+"""`arcacct help`: the manual on a terminal, by page, command, exit code or word."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import pty
+import re
+import subprocess
+
+import manual_pages
+import pytest
+from installed import ARCACCT, arcacct
+
+from arcacct import resources
+from arcacct.cli import COMMANDS, main
+from arcacct.manual.pages import load
+from arcacct.manual.rendering import rendered
+
+MANUAL = load()
+
+
+@pytest.fixture
+def ask(tmp_path, monkeypatch, capsys):
+    """Ask the manual of `manual_pages`; the exit code, what is on stdout and on stderr."""
+
+    def ask(*topic: str, **more: str) -> tuple[object, str, str]:
+        manual_pages.write(tmp_path, **more)
+        monkeypatch.setattr(resources, "_HERE", str(tmp_path))
+        monkeypatch.setenv("COLUMNS", "80")
+        with pytest.raises(SystemExit) as raised:
+            main(["help", *topic])
+        out, err = capsys.readouterr()
+        return raised.value.code, out, err
+
+    return ask
+
+
+def test_without_a_topic_all_pages_are_listed(ask) -> None:
+    """By section, each with what to type and its title."""
+    code, out, err = ask()
+
+    assert (code, err) == (0, "")
+    assert "\n\nHow to\n  install       Install on a CE\n  install-arc7  Install beside ARC 7\n" in out
+    assert out.index("To begin") < out.index("How to") < out.index("Reference") < out.index("The project")
+
+
+@pytest.mark.parametrize("topic", [("install",), ("howto/install",), ("Install",), ("tut",), ("reference/comm",)])
+def test_a_page_by_its_name_or_how_it_begins(ask, topic) -> None:
+    code, out, err = ask(*topic)
+
+    assert (code, err) == (0, "")
+    assert out.splitlines()[1].startswith("=====")
+
+
+def test_words_of_a_name_may_be_apart(ask) -> None:
+    assert ask("install", "arc7") == ask("install-arc7")
+
+
+@pytest.mark.parametrize("topic", [("db", "init"), ("arcacct", "db", "init")])
+def test_a_command_by_its_name(ask, topic) -> None:
+    """Its own help, and the pages that speak of it."""
+    code, out, err = ask(*topic)
+
+    assert (code, err) == (0, "")
+    assert out.startswith("Usage: arcacct db init [OPTIONS]\n\n  Create both databases")
+    assert out.endswith("that speak of it (arcacct help NAME):\n  install       Install on a CE\n")
+
+
+def test_the_program_itself_is_a_command(ask) -> None:
+    assert ask("arcacct")[1].startswith("Usage: arcacct [OPTIONS] COMMAND")
+
+
+def test_a_page_that_is_called_as_a_command_is_shown(ask) -> None:
+    """With where the help of the command is."""
+    code, out, _err = ask("verify")
+
+    assert code == 0
+    assert out.startswith("`arcacct verify` is a command, too: `arcacct verify --help`.\n\nVerify: do all agree\n=====")
+
+
+@pytest.mark.parametrize("topic", ["69", "EX_UNAVAILABLE", "unavailable"])
+def test_an_exit_code(ask, topic) -> None:
+    """By number or name: its row, and where all of them are."""
+    code, out, err = ask(topic)
+
+    assert (code, err) == (0, "")
+    assert "\n69" in re.sub("`", "", out)
+    assert "a target refuses us (publishing (`arcacct help install`))" in out
+    assert out.endswith("All of them: `arcacct help exit-codes`.\n")
+    assert "75" not in out
+
+
+def test_words_are_looked_for_in_all_pages(ask) -> None:
+    """Pages and headings that have all of them."""
+    code, out, err = ask("spool", "says")
+
+    assert (code, err) == (0, "")
+    assert out == "1 page with 'spool says' (arcacct help NAME):\n  words         Whose word holds\n      Order\n"
+
+
+def test_a_beginning_of_several_names_lists_them(ask) -> None:
+    code, out, _err = ask("inst")
+
+    assert code == 0
+    assert out.startswith("Pages whose names begin with 'inst':\n  install       Install on a CE\n  install-arc7 ")
+
+
+def test_an_option_may_be_looked_for(ask) -> None:
+    code, out, _err = ask("--dry-run")
+
+    assert (code, out.splitlines()[0]) == (0, "1 page with '--dry-run' (arcacct help NAME):")
+
+
+def test_what_is_nowhere_is_a_wrong_argument(ask) -> None:
+    """With names that look like it, and what to do."""
+    code, out, err = ask("tutroial")
+
+    assert (code, out) == (64, "")
+    assert "'tutroial': no page, command or exit code is called so, and no page has these words" in err
+    assert "did you mean `arcacct help tutorial`? `arcacct help` lists all pages" in err
+
+
+def test_without_its_pages_it_says_what_is_missing(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(resources, "_HERE", str(tmp_path))
+    with pytest.raises(SystemExit) as raised:
+        main(["help"])
+
+    assert raised.value.code == 74
+    assert "the pages of the manual are not there; install arcacct again" in capsys.readouterr().err
+
+
+def test_the_reference_of_commands_lists_them_all(ask) -> None:
+    """With those in groups, where the site has the reference that is made of the program."""
+    _code, out, _err = ask("commands")
+
+    assert all(f" * `arcacct {name}`: " in out for name in COMMANDS)
+    assert " * `arcacct db move`: " in out
+
+
+HOSTILE = """\
+# Title\x1b]0;owned\x07
+
+\x1b[2J text \u202e &#27;[2J &#x9b;31m `\x1b[H` [link](\x1b[31m.md) owned
+
+    \x1b[2Jcode
+"""
+
+
+@pytest.mark.parametrize("topic", [("evil",), ("owned",), ()])
+def test_nothing_in_pages_steers_the_terminal(ask, topic) -> None:
+    """Whoever changed a page of an installation may have more to say than a page should."""
+    code, out, _err = ask(*topic, **{"howto/evil": HOSTILE})
+
+    assert code == 0
+    assert "owned" in out
+    assert [letter for letter in out if not (letter.isprintable() or letter == "\n")] == []
+
+
+def on_a_terminal(*arguments: str, lines: int, pager: str) -> str:
+    """What reaches a terminal with so many lines."""
+    ours, theirs = pty.openpty()
+    environment = {"PATH": "/usr/bin:/bin", "COLUMNS": "80", "LINES": str(lines), "PAGER": pager, "TERM": "xterm"}
+    with subprocess.Popen([ARCACCT, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=environment):
+        os.close(theirs)
+        seen = b""
+        try:
+            while chunk := os.read(ours, 65536):
+                seen += chunk
+        except OSError:
+            pass  # how Linux says that nobody writes any more
+    os.close(ours)
+    return seen.decode().replace("\r\n", "\n")
+
+
+def test_a_long_page_goes_through_the_pager(tmp_path) -> None:
+    """As git and man do it; one that has room is printed."""
+    pager = tmp_path / "pager"
+    pager.write_text("#!/bin/sh\necho PAGER\ncat\n")
+    pager.chmod(0o755)
+
+    assert on_a_terminal("help", lines=10, pager=str(pager)).startswith("PAGER\n")
+    assert not on_a_terminal("help", lines=1000, pager=str(pager)).startswith("PAGER\n")
+
+
+def test_colours_are_for_terminals() -> None:
+    """A heading is bold there, and nothing but letters in a pipe."""
+    assert "\x1b[1mReference\x1b[0m" in on_a_terminal("help", lines=1000, pager="cat")
+    assert "\x1b" not in arcacct("help").stdout
+
+
+@pytest.mark.parametrize("page", MANUAL.pages, ids=lambda page: page.name)
+def test_every_page_of_the_manual_is_shown(page) -> None:
+    """By its name, with its title, and without the signs of Markdown, of HTML and of the site."""
+    text = "\n".join("".join(piece.text for piece in line) for line in rendered(page, MANUAL, 80, lambda: "COMMANDS"))
+
+    assert MANUAL.named(MANUAL.topic(page)) == page
+    assert text.splitlines()[0] == page.title
+    assert "<!--" not in text
+    assert not re.search(r"^(:::|!!!|\?\?\?|===? |\||#{1,6} )", text, re.MULTILINE)
+    assert "](" not in re.sub(r"(?m)^ {4,}.*$|`[^`]*`", "", text)
+
+
+def test_the_manual_that_is_installed_is_found(tmp_path: pathlib.Path) -> None:
+    """From any directory, without a configuration and without a database."""
+    done = arcacct("help", "exit-codes", cwd=tmp_path)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Exit codes\n")
+
+
+def offered(*words: str) -> list[str]:
+    """What bash is offered for the last word."""
+    where = {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+    found = arcacct(environment={"_ARCACCT_COMPLETE": "bash_complete", **where}).stdout
+    return [line.partition(",")[2] for line in found.splitlines() if line]
+
+
+def test_topics_are_completed() -> None:
+    """Pages and commands, and behind a group what is in it."""
+    assert "exit-codes" in offered("arcacct", "help", "ex")
+    assert "export" in offered("arcacct", "help", "ex")
+    assert offered("arcacct", "help", "db", "mo") == ["move"]
+    assert offered("arcacct", "help", "exit-codes", "x") == []

@@ -1,0 +1,17 @@
+"""The manual of `manual_pages` where the program looks for its own."""
+
+from __future__ import annotations
+
+import manual_pages
+import pytest
+
+from arcacct import resources
+from arcacct.manual import pages
+
+
+@pytest.fixture
+def manual(tmp_path, monkeypatch) -> pages.Manual:
+    """The sample pages, read as those of an installed program are."""
+    manual_pages.write(tmp_path)
+    monkeypatch.setattr(resources, "_HERE", str(tmp_path))
+    return pages.load()

@@ -1,0 +1,124 @@
+"""Which page a name means, which pages have words, and what the manual says of an exit code."""
+
+from __future__ import annotations
+
+import pytest
+
+from arcacct import resources
+from arcacct.errors import StoreError
+from arcacct.manual import pages
+from arcacct.manual.pages import Manual, Page
+
+
+def names(found: list[tuple[Page, list[str]]]) -> list[str]:
+    return [page.name for page, _headings in found]
+
+
+def test_pages_have_an_order_and_titles(manual) -> None:
+    """As the sections of the site, each section by name, and index first."""
+    assert [title for title, _pages in manual.by_folder()] == [
+        "To begin",
+        "How to",
+        "Reference",
+        "The project",
+    ]
+    assert [page.name for page in manual.pages][:4] == ["index", "tutorial", "howto/install", "howto/install-arc7"]
+    assert [page.title for page in manual.pages][-2:] == ["Whose word holds", "project/limits"]
+
+
+@pytest.mark.parametrize(
+    ("name", "page"),
+    [
+        ("install", "howto/install"),
+        ("howto/install", "howto/install"),
+        ("howto/install.md", "howto/install"),
+        ("Install-ARC7", "howto/install-arc7"),
+        ("ins", None),
+        ("howto", None),
+    ],
+)
+def test_a_page_has_a_name(manual, name, page) -> None:
+    found = manual.named(name)
+    assert (found and found.name) == page
+
+
+def test_two_pages_of_one_name_are_told_apart() -> None:
+    manual = Manual((Page("index", ""), Page("howto/ask", "# a"), Page("reference/ask", "# b")))
+
+    assert manual.named("ask") is None
+    assert [manual.topic(page) for page in manual.pages] == ["index", "howto/ask", "reference/ask"]
+    assert manual.named("reference/ask") == manual.pages[2]
+
+
+def test_a_beginning_of_a_name(manual) -> None:
+    assert [page.name for page in manual.beginning("TUT")] == ["tutorial"]
+    assert [page.name for page in manual.beginning("inst")] == ["howto/install", "howto/install-arc7"]
+    assert [page.name for page in manual.beginning("reference/w")] == ["reference/words"]
+
+
+def test_words_are_found_with_their_headings(manual) -> None:
+    """All of them, in any case, at the beginning of a word, also in code; a part with all of them first."""
+    found = manual.having(pages.word("SPOOL"))
+    assert found == [(manual.named("install-arc7"), ["Install beside ARC 7"]), (manual.named("words"), ["Order"])]
+    assert names(manual.having(pages.word("pool"))) == []
+    assert names(manual.having(pages.word("--dry-run"))) == ["howto/install"]
+    assert manual.having(pages.word("dry"), pages.word("after")) == [(manual.named("install"), [])]
+    # A comment is no text.
+    assert names(manual.having(pages.word("generated"))) == []
+
+
+def test_commands_are_found_where_they_are_typed(manual) -> None:
+    """Whole commands, with what is below them."""
+    assert names(manual.having(pages.command("arcacct db"))) == ["howto/install"]
+    assert names(manual.having(pages.command("arcacct db init"))) == ["howto/install"]
+    assert names(manual.having(pages.command("arcacct d"))) == []
+
+
+def test_code_is_no_heading() -> None:
+    text = "# One\n\n````sh\n# no\n```\n# no\n````\n\n## Two {#two}\n~~~\n# no\n~~~\n### [Three](x.md) `c` ##\n"
+    page = Page("x", text)
+
+    assert [section.heading for section in page.sections()] == ["", "One", "Two", "Three c"]
+
+
+@pytest.mark.parametrize(("wanted", "row"), [("69", "`69`"), ("EX_UNAVAILABLE", "`69`"), ("tempfail", "75")])
+def test_an_exit_code_is_a_row_of_its_table(manual, wanted, row) -> None:
+    """By its number or by the name that sysexits.h gives it."""
+    found = pages.exit_code(manual, wanted)
+
+    assert [line for line in found.splitlines() if line.startswith(f"| {row} |")]
+    assert "| code | meaning |" in found
+    assert found.count("\n|") == 3
+
+
+def test_an_exit_code_of_several_commands_is_told_of_each(manual) -> None:
+    found = pages.exit_code(manual, "0")
+
+    assert found.index("## Exit codes") < found.index("all is well") < found.index("## Of status") < found.index("fine")
+
+
+@pytest.mark.parametrize("wanted", ["7", "1", "all", "refuses"])
+def test_what_is_no_exit_code_has_no_row(manual, wanted) -> None:
+    assert pages.exit_code(manual, wanted) == ""
+
+
+def test_without_pages_it_is_said_what_is_missing(tmp_path, monkeypatch) -> None:
+    """A damaged installation; a folder of that name of somebody else's is no manual."""
+    monkeypatch.setattr(resources, "_HERE", str(tmp_path / "arcacct"))
+    for _ in range(2):
+        with pytest.raises(StoreError, match="the pages of the manual are not there; install arcacct again"):
+            pages.load()
+        (tmp_path / "docs").mkdir(exist_ok=True)
+        (tmp_path / "docs" / "theirs.md").write_text("# Theirs\n")
+
+
+def test_a_damaged_letter_costs_a_letter(manual, tmp_path) -> None:
+    (tmp_path / "docs" / "howto" / "torn.md").write_bytes(b"# Torn\n\nThe \xff rest.\n")
+
+    assert (page := pages.load().named("torn")) is not None
+    assert "rest." in page.text
+
+
+def test_near_names() -> None:
+    assert pages.near("PUBLSH", ["publish", "republish", "publish", "db"]) == ["publish", "republish"]
+    assert pages.near("xyz", ["publish"]) == []

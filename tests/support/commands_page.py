@@ -1,0 +1,97 @@
+"""
+The manual's page of all commands, made from click's own objects.
+
+Not by mkdocs-click (0.9): it leaves the examples out; its tables call each value ``text`` and each missing default
+``Sentinel.UNSET``; it sorts commands by the alphabet, which tears them out of the order of a job's life; and since it
+works while the site is built, the page would be empty in `arcacct help` and for the tests of links and examples.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+
+import click
+from generated import code, plain, table
+
+from arcacct.cli import arcacct
+
+
+def contexts(ctx: click.Context | None = None) -> Iterator[click.Context]:
+    """Every command in the context in which it runs, in the order of --help, groups before what is in them."""
+    ctx = ctx or click.Context(arcacct, info_name="arcacct")
+    yield ctx
+    if isinstance(ctx.command, click.Group):
+        for name in ctx.command.list_commands(ctx):
+            command = ctx.command.get_command(ctx, name)
+            assert command is not None
+            yield from contexts(click.Context(command, info_name=name, parent=ctx))
+
+
+def anchor(path: str) -> str:
+    """Of the heading of a command."""
+    return path.replace(" ", "-")
+
+
+def markdown() -> str:
+    """The list of all commands, then a section for each."""
+    found = list(contexts())
+    rows = [(f"[{one.command_path}](#{anchor(one.command_path)})", plain(_short(one))) for one in found]
+    return "\n".join((table(("command", "what it does"), rows), *map(_section, found)))
+
+
+def _short(ctx: click.Context) -> str:
+    return ctx.command.get_short_help_str(200)
+
+
+def _section(ctx: click.Context) -> str:
+    level = "#" * min(4, max(2, 1 + ctx.command_path.count(" ")))
+    usage = " ".join((ctx.command_path, *ctx.command.collect_usage_pieces(ctx)))
+    parts = [f"{level} {ctx.command_path}", plain(inspect.cleandoc(ctx.command.help or "")), f"```text\n{usage}\n```"]
+    below = [one for one in contexts(ctx) if one.parent is ctx]
+    if below and ctx.parent:
+        links = ", ".join(f"[{one.info_name}](#{anchor(one.command_path)})" for one in below)
+        parts.append(f"Commands: {links}.")
+    if rows := [(_names(one), _meaning(one, ctx)) for one in options(ctx.command)]:
+        parts.append(table(("option", "meaning"), rows).rstrip())
+    if examples := inspect.cleandoc(ctx.command.epilog or "").splitlines()[2:]:
+        parts.append("\n".join(("```sh", *(line.strip() for line in examples), "```")))
+    return "\n\n".join(parts) + "\n"
+
+
+def options(command: click.Command) -> list[click.Option]:
+    """Of a command; without --help, which click gives to all of them."""
+    return [one for one in command.params if isinstance(one, click.Option) and not one.hidden]
+
+
+def value(option: click.Option) -> str:
+    """What stands behind an option, or nothing."""
+    if option.is_flag or option.count:
+        return ""
+    return option.metavar or max(option.opts, key=len).lstrip("-").replace("-", "_").upper()
+
+
+def _names(option: click.Option) -> str:
+    *others, last = (*option.opts, *option.secondary_opts)
+    return ", ".join(map(code, (*others, f"{last} {value(option).replace('|', ' or ')}".strip())))
+
+
+def _meaning(option: click.Option, ctx: click.Context) -> str:
+    extra = option.get_help_extra(ctx)
+    text = (option.help or "").strip()
+    words = [plain(text if text.endswith((".", ":")) else f"{text}.")]
+    if isinstance(option.type, click.Choice):
+        words.append(f"One of {', '.join(map(code, option.type.choices))}.")
+    if option.required:
+        words.append("Required.")
+    if option.multiple and not re.search(r"repeat|every such", text, re.IGNORECASE):
+        words.append("May be repeated.")
+    if told := extra.get("range"):
+        low, _, high = told.partition("<=x<=")
+        words.append(
+            f"{low} to {high}." if high else f"{told.replace('x>=', 'At least ').replace('x>', 'More than ')}."
+        )
+    if "default" in extra:
+        words.append(f"Default: {code(str(extra['default']))}.")
+    return " ".join(words)
