@@ -7,6 +7,7 @@ Each page is walked through in a shell, from an empty directory (`support/walkth
 from __future__ import annotations
 
 import pathlib
+import re
 
 import manual
 import pytest
@@ -80,3 +81,31 @@ def test_an_output_without_commands_or_without_words_is_a_mistake(page: str) -> 
     """It would be compared with nothing."""
     with pytest.raises(ValueError, match="without commands"):
         walkthrough.steps(page)
+
+
+NEWER = """python -c "import sqlite3; sqlite3.connect('arcacct-demo/{}.db', isolation_level=None).execute(
+'UPDATE DBConfig SET KeyValue = 99 WHERE KeyName = \\'ARCACCT_SCHEMA\\'')\""""
+"""What makes a database one of a version that is still to come."""
+
+
+def test_the_way_back_from_a_newer_version(tmp_path: pathlib.Path) -> None:
+    """Its databases are refused; by the steps of "Go back" the jobs of the backup are there, and none is sent twice."""
+    back = manual.read("howto/upgrade").partition("\n## Go back\n")[2].partition("\n## ")[0]
+    restores = re.findall(r"arcacct db restore \S+/(\w+)-\w+\.db", back)
+    commands = [
+        "arcacct db backup backups",
+        *(NEWER.format(name) for name in restores),
+        "arcacct sweep || echo exit code $?",
+        *(f"arcacct db restore backups/{name}-*.db --yes" for name in restores),
+        "arcacct sweep",
+        "arcacct publish --dry-run",
+    ]  # fmt: skip
+    shown = (
+        "...\narcacct: /home/you/arcacct-demo/accounting.db: schema version 99; this program knows ...\nexit code 74\n"
+        "...\n0 events from the spool; 12 jobs in /home/you/arcacct-demo/control, 0 read, 0 recorded\n"
+        "...\nsgas:demo: nothing new\n...\n"
+    )
+    page = "```sh\n{}\n```\n```text\n{}```\n".format("\n".join(commands), shown)
+
+    assert restores == ["accounting", "publishing"]
+    assert not walkthrough.differences(page, walkthrough.walk(page, tmp_path, DEMO), tmp_path, walkthrough.today_utc())
