@@ -40,6 +40,7 @@ PARTS = (
     Part("reference/units", "units", reference_tables.units),
     Part("reference/dataset", "dataset", reference_tables.dataset),
     Part("reference/messages", "causes", reference_tables.causes),
+    Part("reference/messages", "rules", reference_tables.rules),
     Part("reference/views", "views", reference_tables.views),
     Part("reference/precedence", "precedence", reference_tables.precedence),
 )
