@@ -66,7 +66,8 @@ def shell_lines() -> list[str]:
 def command_lines(text: str | None = None) -> list[str]:
     """Every ``arcacct ...`` of a text, or of the manual: from blocks (the parts of && lists) and from inline code."""
     lines = [line for block in manual.blocks(text) if block.language in ("sh", "") for line in block.text.splitlines()]
-    parts = [re.sub(r" (<|>|>>) \S+$", "", part.strip()) for line in lines for part in re.split(r"&&| \| ", line)]
+    ends = re.compile(r"( 2?(<|>|>>|>&) ?\S+)*( &)?$")
+    parts = [ends.sub("", part.strip()) for line in lines for part in re.split(r"&&|\|\|| \| ", line)]
     return sorted({part for part in [*parts, *inline(text)] if re.match(r"(\S*/bin/)?arcacct( |$)", part)})
 
 

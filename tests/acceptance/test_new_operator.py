@@ -68,9 +68,9 @@ class Host:
 
 
 def steps() -> dict[str, list[tuple[str, str]]]:
-    """The blocks ``(language, text)`` of each step of the page "Install on a CE", by its bold title."""
+    """The blocks ``(language, text)`` of each step of the page "Install on a CE", by its heading."""
     section = manual.read("howto/install")
-    parts = re.split(r"^\*\*(\d\. [^*]+?)[.:,]?\*\*", section, flags=re.MULTILINE)[1:]
+    parts = re.split(r"^## (\d\. .+)$", section, flags=re.MULTILINE)[1:]
     blocks = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
     return {title: blocks.findall(part) for title, part in zip(parts[::2], parts[1::2], strict=True)}
 
@@ -95,6 +95,7 @@ def sandbox(host: Host, directory: pathlib.Path) -> Iterator[str]:
 def test_the_manual_leads_from_nothing_to_a_rehearsed_publish(tmp_path) -> None:
     """Each step as it stands there, in its order; then a rehearsal, whose receivers have all the jobs."""
     host = Host(tmp_path)
+    assert [title[:2] for title in steps()] == [f"{number}." for number in range(1, 8)]
     for title, blocks in steps().items():
         if title.startswith("6."):
             break
@@ -109,7 +110,7 @@ def test_the_manual_leads_from_nothing_to_a_rehearsed_publish(tmp_path) -> None:
                 if " -m venv " in line:
                     host.take_over_libraries()
         if title.startswith("2."):
-            # "If arcacct is not in /opt/arcacct, edit the line record= of the launcher."
+            # "If it has to be elsewhere, edit the line record= of the launcher."
             launcher = tmp_path / "usr/local/libexec/arcacct-hook"
             launcher.write_text(host.here(launcher.read_text()))
 

@@ -1,0 +1,111 @@
+"""
+The tutorial, and those how-tos whose commands can be typed on any machine, do what they show.
+
+Each page is walked through in a shell, from an empty directory (`support/walkthrough.py`). 15 s of CPU time together.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+import manual
+import pytest
+import walkthrough
+
+DEMO = "arcacct demo > demo.log\nexport ARC_CONFIG=$PWD/arcacct-demo/arc.conf"
+"""What the pages say that one has to type before, to try them on the jobs of the demo."""
+WALKED = {
+    "tutorial": "",
+}
+"""Pages that are walked through, with what is typed before."""
+
+
+@pytest.mark.parametrize("name", WALKED)
+def test_a_page_does_what_it_shows(name: str, tmp_path: pathlib.Path) -> None:
+    """Each block of commands ends well, in its order, and prints what stands below it."""
+    page = manual.read(name)
+    for attempt in ("once", "again"):
+        home = tmp_path / attempt
+        home.mkdir()
+        today = walkthrough.today_utc()
+        wrong = walkthrough.differences(page, walkthrough.walk(page, home, WALKED[name]), home, today)
+        # At midnight "yesterday" is another day in the middle of the page.
+        if walkthrough.today_utc() == today:
+            break
+
+    assert not wrong, "\n\n".join(wrong)
+
+
+@pytest.mark.parametrize("name", WALKED)
+def test_a_page_that_is_walked_has_something_to_walk(name: str) -> None:
+    """It has commands, and of the tutorial most show what they print."""
+    steps = walkthrough.steps(manual.read(name))
+
+    assert steps
+    assert name != "tutorial" or sum(bool(step.shown) for step in steps) > 0.8 * len(steps)
+
+
+PAGE = "```sh\necho one; echo 'two of {TODAY}'\n```\nand\n```sh\ntrue\n```\n"
+
+
+@pytest.mark.parametrize(
+    ("shown", "is_right"),
+    [
+        ("one\ntwo of 2026-11-24\n", True),
+        ("one\n...\n", True),
+        ("...\ntwo of ...\n", True),
+        ("one\n", False),
+        ("two of 2026-11-24\n", False),
+        ("one\ntwo of 2026-11-23\n", False),
+        ("one\n...\nthree\n", False),
+        ("on\n...\n", False),
+    ],
+)
+def test_an_output_that_is_not_that_of_the_page_is_found(shown: str, is_right: bool, tmp_path: pathlib.Path) -> None:
+    """A missing line, another day or another word; what the page leaves out it has to say."""
+    today = walkthrough.today_utc()
+    page = PAGE.format(TODAY=today).replace("```\nand", f"```\n\n```text\n{shown}```\nand")
+    assert bool(walkthrough.differences(page, walkthrough.walk(page, tmp_path), tmp_path, today)) != is_right
+
+
+@pytest.mark.parametrize("commands", ["false", "false | cat", "nosuchcommand", "exit 0", "true\nfalse\ntrue", "echo '"])
+def test_a_command_that_fails_is_found(commands: str, tmp_path: pathlib.Path) -> None:
+    """Also within a block, in a pipe, and one that ends the shell too early."""
+    with pytest.raises(AssertionError, match="failed"):
+        walkthrough.walk(PAGE.replace("true", commands), tmp_path)
+
+
+@pytest.mark.parametrize("page", ["```text\nout\n```\n", "```sh\ntrue\n```\n```text\n...\n```\n"])
+def test_an_output_without_commands_or_without_words_is_a_mistake(page: str) -> None:
+    """It would be compared with nothing."""
+    with pytest.raises(ValueError, match="without commands"):
+        walkthrough.steps(page)
+
+
+NEWER = """python -c "import sqlite3; sqlite3.connect('arcacct-demo/{}.db', isolation_level=None).execute(
+'UPDATE DBConfig SET KeyValue = 99 WHERE KeyName = \\'ARCACCT_SCHEMA\\'')\""""
+"""What makes a database one of a version that is still to come."""
+
+
+def test_the_way_back_from_a_newer_version(tmp_path: pathlib.Path) -> None:
+    """Its databases are refused; by the steps of "Go back" the jobs of the backup are there, and none is sent twice."""
+    back = manual.read("howto/upgrade").partition("\n## Go back\n")[2].partition("\n## ")[0]
+    restores = re.findall(r"arcacct db restore \S+/(\w+)-\w+\.db", back)
+    commands = [
+        "arcacct db backup backups",
+        *(NEWER.format(name) for name in restores),
+        "arcacct sweep || echo exit code $?",
+        *(f"arcacct db restore backups/{name}-*.db --yes" for name in restores),
+        "arcacct sweep",
+        "arcacct publish --dry-run",
+    ]  # fmt: skip
+    shown = (
+        "...\narcacct: /home/you/arcacct-demo/accounting.db: schema version 99; this program knows ...\nexit code 74\n"
+        "...\n0 events from the spool; 12 jobs in /home/you/arcacct-demo/control, 0 read, 0 recorded\n"
+        "...\nsgas:demo: nothing new\n...\n"
+    )
+    page = "```sh\n{}\n```\n```text\n{}```\n".format("\n".join(commands), shown)
+
+    assert restores == ["accounting", "publishing"]
+    assert not walkthrough.differences(page, walkthrough.walk(page, tmp_path, DEMO), tmp_path, walkthrough.today_utc())
