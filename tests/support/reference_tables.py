@@ -13,7 +13,7 @@ from arcacct.cli.metrics import HELP
 from arcacct.dataset.columns import columns
 from arcacct.db.lives import MEANING
 from arcacct.db.schema import ACCOUNTING, PUBLISHING
-from arcacct.features.check import RULES
+from arcacct.features.check import RULES, Demand
 from arcacct.jobs.precedence import PRECEDENCE, SOURCES
 
 
@@ -113,8 +113,9 @@ def causes() -> str:
 
 def rules() -> str:
     """The rules of `arcacct features check`."""
-    rows = [
-        (str(number), plain(one.title), f"`{one.verdict}`", plain(one.unseen) if one.unseen else "")
-        for number, one in RULES.items()
-    ]
+    rows = []
+    for number, one in RULES.items():
+        # One that no look can judge is never broken.
+        never = one.unseen and one.judge is Demand._field_defaults["judge"]
+        rows.append((str(number), plain(one.title), "" if never else code(one.verdict), plain(one.unseen)))
     return table(("number", "rule", "when broken", "when `unseen`"), rows)
