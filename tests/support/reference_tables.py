@@ -48,12 +48,12 @@ _RULE = re.compile(
 
 
 def metrics() -> str:
-    """Every metric of `arcacct metrics`, in the order of its table."""
+    """Every metric of `arcacct metrics` with its labels, in the order of its table."""
     rows = [
-        (code(name), "counter" if name.endswith("_total") else "gauge", ", ".join(map(code, labels)), plain(text))
+        (code(f"{name}{{{','.join(labels)}}}" if labels else name), plain(text))
         for name, (text, labels) in HELP.items()
     ]
-    return table(("metric", "type", "labels", "meaning"), rows)
+    return table(("metric", "meaning"), rows)
 
 
 def alerts() -> str:
