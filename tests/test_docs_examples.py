@@ -109,3 +109,33 @@ def test_the_way_back_from_a_newer_version(tmp_path: pathlib.Path) -> None:
 
     assert restores == ["accounting", "publishing"]
     assert not walkthrough.differences(page, walkthrough.walk(page, tmp_path, DEMO), tmp_path, walkthrough.today_utc())
+
+
+def test_the_way_back_to_jura_takes_our_sums_back(tmp_path: pathlib.Path) -> None:
+    """By the lines of the page APEL has no job under our keys any more; those of jura-ng are then the only ones."""
+    back = manual.read("howto/switch-from-jura-ng").partition("\n## Back to jura-ng\n")[2]
+    (option,) = re.findall(r"^vofilter = .+$", back, re.MULTILINE)
+    (command,) = re.findall(r"^arcacct publish .*--accept-lower.*$", back, re.MULTILINE)
+    again = re.sub(r"--accept-lower \S+", "", command)
+    page = f"""\
+```sh
+month=$(date -u -d yesterday +%Y-%m)
+arcacct sandbox --dir rehearsal > rehearsal.conf 2> rehearsal.log &
+until grep -q 'Stop with' rehearsal.log; do sleep 1; done
+sed -i "/^\\[arcacct\\]/a database = $PWD/arcacct-demo/accounting.db" rehearsal.conf
+export ARCACCT_CONFIG=$PWD/rehearsal.conf
+arcacct publish --since $month-01 --accept-lower $month --target apel:sandbox > first.log
+sed -i '/^\\[arex.jura.apel/a {option}' rehearsal.conf
+{again} --target apel:sandbox --accept-lower $month > second.log
+kill $!
+wait $!
+grep APEL rehearsal.log
+```
+```text
+...
+APEL SANDBOX-SITE 2026-11: jobs 0, wall 0 s, CPU 0 s, normalised wall 0 s, normalised CPU 0 s
+```
+"""
+
+    assert command != again
+    assert not walkthrough.differences(page, walkthrough.walk(page, tmp_path, DEMO), tmp_path, walkthrough.today_utc())

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import pathlib
 import re
 from contextlib import closing
 from importlib import import_module
 
+import arex_corpus as corpus
 import click
 import commands_page
+import conf_files
+import in_process
 import manual
 import options_page
 import pytest
@@ -36,6 +40,7 @@ PARTS = (
     Part("reference/units", "units", reference_tables.units),
     Part("reference/dataset", "dataset", reference_tables.dataset),
     Part("reference/messages", "causes", reference_tables.causes),
+    Part("reference/messages", "rules", reference_tables.rules),
     Part("reference/views", "views", reference_tables.views),
     Part("reference/precedence", "precedence", reference_tables.precedence),
 )
@@ -236,6 +241,33 @@ def test_every_file_that_is_made_is_in_the_reference() -> None:
     # What has a time or a number in its name is made of these.
     of_databases = {name for name in told if name.startswith(here.directory) and not re.search(r"\.db[-.]", name)}
     assert of_databases <= made | {f"{here.directory}/spool/unusable"}
+
+
+def test_what_commands_leave_is_in_the_reference(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Below the control directory nothing appears that the manual does not name; it is for its owner only."""
+    control = pathlib.Path(corpus.rebuild(tmp_path / "control").path)
+    (tmp_path / "out").mkdir()
+    target = f"[arcacct/directory:out]\npath = {tmp_path}/out\ngocdb_name = EXAMPLE-SITE\napel_messages = individual\n"
+    conf = conf_files.write(tmp_path, target)
+    there, before = control / "accounting", set(control.rglob("*"))
+    for command in ("db init", "sweep", "publish", "db backup", "report --month 2026-11"):
+        assert in_process.said(capsys, "--config", conf, *command.split()).returncode == 0
+    (copy,) = there.glob("arcacct/backups/accounting-*")
+    assert in_process.said(capsys, "--config", conf, "db", "restore", copy, "--yes").returncode == 0
+    assert in_process.said(capsys, "--config", conf, "db", "move", tmp_path / "new", "--yes").returncode == 0
+
+    section = sections("reference/files")
+    known = [f"arcacct/{name}" for row in rows(section["Beside the databases"]) for name in names_of(row[0])]
+    known += [
+        name.removeprefix("<controldir>/accounting/") for row in rows(section["Elsewhere"]) for name in names_of(row[0])
+    ]
+    forms = [re.escape(name).replace("TIME", r"\d{8}T\d{6}Z(-wal|-shm)?") for name in known]
+    made = {path for path in control.rglob("*") if path not in {*before, there, there / "arcacct"}}
+    assert len(made) > 10
+    for path in made:
+        name = path.relative_to(there).as_posix()
+        assert any(re.fullmatch(rf"{form}(/.*)?", name) for form in forms), name
+        assert path.stat().st_mode & 0o077 == (0o044 if path.name == "care.json" else 0), name
 
 
 def names_of(cell: str) -> list[str]:

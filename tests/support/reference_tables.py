@@ -13,6 +13,7 @@ from arcacct.cli.metrics import HELP
 from arcacct.dataset.columns import columns
 from arcacct.db.lives import MEANING
 from arcacct.db.schema import ACCOUNTING, PUBLISHING
+from arcacct.features.check import RULES
 from arcacct.jobs.precedence import PRECEDENCE, SOURCES
 
 
@@ -108,3 +109,12 @@ def dataset() -> str:
 def causes() -> str:
     """Why a portal and the database differ, and what to do."""
     return table(("cause", "what to do"), [(code(cause), plain(todo)) for cause, todo in portal.TODO.items()])
+
+
+def rules() -> str:
+    """The rules of `arcacct features check`."""
+    rows = [
+        (str(number), plain(one.title), f"`{one.verdict}`", plain(one.unseen) if one.unseen else "")
+        for number, one in RULES.items()
+    ]
+    return table(("number", "rule", "when broken", "when `unseen`"), rows)

@@ -133,7 +133,9 @@ def _faults(node: ast.expr) -> set[str]:
 def environment() -> Iterator[set[str]]:
     """Variables that the program looks up by their name."""
     yield {LAUNCHED.decode(), *VARIABLES.values()}
-    files = [path.relative_to(manual.ROOT / "arcacct").as_posix() for path in (manual.ROOT / "arcacct").rglob("*.py")]
+    package = manual.ROOT / "arcacct"
+    asking = [path for path in package.rglob("*.py") if "environ" in path.read_text(encoding="utf-8")]
+    files = [path.relative_to(package).as_posix() for path in asking]
     for node in _nodes(files):
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("environ.get"):
             yield template(node.args[0])
