@@ -210,8 +210,8 @@ def test_every_environment_variable_is_in_the_reference_and_no_other() -> None:
 def test_every_variable_of_the_tests_is_in_the_manual_and_no_other() -> None:
     """Where developers look for them."""
     files = [path.read_text(encoding="utf-8") for path in (manual.ROOT / "tests").rglob("*.py")]
-    script = manual.ROOT / ".ci" / "run"
-    files += [script.read_text(encoding="utf-8")] if script.exists() else []
+    scripts = [manual.ROOT / name for name in (".ci/run", "tests/matrix")]
+    files += [script.read_text(encoding="utf-8") for script in scripts if script.exists()]
     asked = {
         name
         for text in files
