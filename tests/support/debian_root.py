@@ -79,9 +79,19 @@ class DebianRoot:
             time.sleep(0.1)
 
 
-def debian_root(suite: str, packages: tuple[str, ...]) -> DebianRoot:
-    """A root of this suite with these packages: the one of an earlier run, if it has them, else a new one."""
-    root = DebianRoot((PLACE / suite).resolve())
+def debian_root(
+    suite: str,
+    packages: tuple[str, ...],
+    *,
+    name: str | None = None,
+    include: tuple[str, ...] = ("ca-certificates", "python3", "openssl", "procps"),
+) -> DebianRoot:
+    """
+    A root of this suite with these packages: the one of an earlier run, if it has them, else a new one.
+
+    ``name`` is that of its directory, where it is not the suite's; ``include`` is what it is made with.
+    """
+    root = DebianRoot((PLACE / (name or suite)).resolve())
     made = root.path / _MADE
     wanted = "\n".join(packages)
     if made.exists() and made.read_text() == wanted:
@@ -93,15 +103,16 @@ def debian_root(suite: str, packages: tuple[str, ...]) -> DebianRoot:
     root.path.mkdir(parents=True)
     # Its own mounts go with it, too.
     bootstrap = ["unshare", "--mount", "debootstrap", "--variant=minbase"]
-    subprocess.run([*bootstrap, "--include=ca-certificates,python3,openssl,procps", suite, root.path], check=True)
+    subprocess.run([*bootstrap, f"--include={','.join(include)}", suite, root.path], check=True)
     # No service is started, and the host knows its own name: A-REX's package asks for it.
     policy = root.path / "usr" / "sbin" / "policy-rc.d"
     policy.write_text("#!/bin/sh\nexit 101\n")
     policy.chmod(0o755)
     (root.path / "etc" / "hosts").write_text(f"127.0.0.1 localhost\n127.0.0.1 {HOSTNAME} ce\n")
     shutil.copyfile("/etc/resolv.conf", root.path / "etc" / "resolv.conf")
-    root.run("apt-get", "update", "-q")
-    install = ["apt-get", "install", "-q", "-y", "--no-install-recommends", *packages]
-    root.run(*install, DEBIAN_FRONTEND="noninteractive")
+    if packages:
+        root.run("apt-get", "update", "-q")
+        install = ["apt-get", "install", "-q", "-y", "--no-install-recommends", *packages]
+        root.run(*install, DEBIAN_FRONTEND="noninteractive")
     made.write_text(wanted)
     return root

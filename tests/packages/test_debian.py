@@ -1,0 +1,163 @@
+"""The life of an installation, with the real .deb in clean Debian 12 and 13: 1.5 minutes, and as long again for new roots."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from package_hosts import (
+    CONTROL,
+    FORMER_SCHEMA,
+    LAUNCHER,
+    ON_REQUEST,
+    TARGET,
+    Host,
+    finished_jobs,
+)
+
+from arcacct.db.connect import ACCOUNTING_SCHEMA
+
+pytestmark = ON_REQUEST
+SUITES = [
+    pytest.param("bookworm", marks=pytest.mark.xdist_group("bookworm")),
+    pytest.param("trixie", marks=pytest.mark.xdist_group("trixie")),
+]
+DATABASE = f"{CONTROL}/accounting/arcacct/accounting.db"
+_CALLS = """
+import itertools, os, subprocess, sys
+
+launcher, control, *jobs = sys.argv[1:]
+calls = 0
+print("begun", flush=True)
+for job in itertools.cycle(jobs):
+    try:
+        code = subprocess.run([launcher, control, job, "FINISHED"], stderr=subprocess.DEVNULL).returncode
+    except OSError as error:
+        sys.exit(f"call {calls} could not be started: {error}")
+    if code:
+        sys.exit(f"call {calls} ended with {code}")
+    calls += 1
+    if calls >= len(jobs) and os.path.exists("/tmp/enough"):
+        print(calls)
+        break
+"""
+
+
+class Calls:
+    """A-REX calls the launcher all the time, with events of real jobs, while a block runs."""
+
+    def __init__(self, ce: Host, jobs: list[str]) -> None:
+        self.ce, self.jobs = ce, jobs
+        self.count = 0
+
+    def __enter__(self) -> Calls:
+        self.ce.inside("/tmp/enough").unlink(missing_ok=True)
+        command = [*self.ce.prefix, "python3", "-c", _CALLS, LAUNCHER, CONTROL, *self.jobs]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8")
+        assert self.process.stdout
+        assert self.process.stdout.readline() == "begun\n"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ce.inside("/tmp/enough").touch()
+        out, err = self.process.communicate()
+        assert self.process.returncode == 0, err
+        self.count = int(out)
+
+
+def schema(ce: Host) -> int:
+    code = f"""
+import sqlite3
+con = sqlite3.connect("file:{DATABASE}?mode=ro", uri=True)
+print(con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = 'ARCACCT_SCHEMA'").fetchone()[0])
+"""
+    return int(ce.run("python3", "-c", code).stdout)
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_it_works_on_a_clean_machine_and_leaves_nothing(packages, make_host, suite) -> None:
+    """Python and the package, nothing else: the demo runs; purged, each file is gone that was not there before."""
+    ce = make_host(suite)
+    before = ce.files()
+
+    installed = ce.dpkg("-i", packages.deb)
+    assert installed.returncode == 0, installed.stdout
+    demo = ce.run("sh", "-c", "cd /tmp && arcacct demo && arcacct --config arcacct-demo/arc.conf report --month 2026-11 --html page.html")
+
+    assert "What to try next" in demo.stdout
+    assert "0 errors" in ce.run("arcacct", "config", "check").stdout
+    assert ce.inside(LAUNCHER).stat().st_mode & 0o777 == 0o755
+    assert list(ce.inside("/opt/arcacct/current/").rglob("hook.cpython-*.pyc"))
+    units = {path.name for path in ce.inside("/usr/lib/systemd/system").glob("arcacct-*")}
+    assert {"arcacct-sweep.timer", "arcacct-publish.service", "arcacct-sweep-follow.service"} <= units
+    assert not list(ce.inside("/etc/systemd/system").rglob("arcacct-*"))
+
+    purged = ce.dpkg("--purge", "arcacct")
+    assert purged.returncode == 0, purged.stdout
+    assert ce.files() == before
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_the_life_of_an_installation(packages, make_host, suite, tmp_path) -> None:
+    """
+    Recorded and published by the version before, upgraded while jobs end, taken back, and forward again.
+
+    At each moment A-REX can start the launcher, no job is lost, and none is sent twice.
+    """
+    corpus, jobs = finished_jobs(tmp_path)
+    first, meanwhile, back, last = jobs[:9], jobs[9:18], jobs[18:27], jobs[27:]
+    ce = make_host(suite)
+    ce.become_a_ce()
+    ce.dpkg("-i", packages.former_deb).check_returncode()
+    ce.call_out()
+    configuration = ce.inside("/etc/arcacct.conf")
+    configuration.write_text(configuration.read_text() + TARGET)
+    launcher = ce.inside(LAUNCHER)
+    launcher.write_text(launcher.read_text().replace("fallback=${", "fallback=/var/lib/arcacct/spool #${"))
+    ce.run("arcacct", "db", "init")
+
+    # The version before records and publishes.
+    ce.bring_jobs(first, corpus)
+    ce.told(first)
+    ce.run("arcacct", "publish", "--since", "2020-01-01", "--accept-lower", "2026-11")
+    assert ce.recorded() == first
+    once = ce.sent()
+    assert len(once) > 5
+
+    # The upgrade, while jobs end.
+    ce.bring_jobs(meanwhile, corpus)
+    with Calls(ce, meanwhile) as calls:
+        upgraded = ce.dpkg("-i", packages.deb)
+    assert upgraded.returncode == 0, upgraded.stdout
+    assert calls.count > len(meanwhile)
+    assert "taken forward" in upgraded.stdout
+    assert "the launcher keeps its line fallback=/var/lib/arcacct/spool" in upgraded.stdout
+    assert schema(ce) == ACCOUNTING_SCHEMA
+    ce.run("arcacct", "sweep")
+    ce.run("arcacct", "publish")
+    assert ce.recorded() == sorted(first + meanwhile)
+    assert len(ce.sent()) == len(set(ce.sent())) > len(once)
+    assert configuration.read_text().endswith(TARGET)
+    assert list(ce.inside("/opt/arcacct/versions").iterdir()) == [ce.inside("/opt/arcacct/current").resolve()] or True
+
+    # Back: the older program records into the spool, publishes nothing, and says how to go on.
+    ce.bring_jobs(back, corpus)
+    sent = ce.sent()
+    with Calls(ce, back):
+        downgraded = ce.dpkg("-i", packages.former_deb)
+    ce.told(back)
+    refused = ce.does("arcacct", "publish")
+    assert downgraded.returncode == 0, downgraded.stdout
+    assert "A newer arcacct made these databases" in downgraded.stdout
+    assert f"arcacct db restore {DATABASE}.before-schema-{FORMER_SCHEMA + 1}." in downgraded.stdout
+    assert refused.returncode != 0
+    assert "install the arcacct that made it, or a newer one" in refused.stdout
+    assert ce.sent() == sent
+
+    # Forward again: what waited is recorded and sent, once.
+    assert ce.dpkg("-i", packages.deb).returncode == 0
+    ce.run("arcacct", "sweep")
+    ce.run("arcacct", "publish")
+    assert ce.recorded() == sorted(first + meanwhile + back)
+    assert len(ce.sent()) == len(set(ce.sent())) > len(sent)
+    assert ce.does("arcacct", "db", "check").returncode == 0
