@@ -17,6 +17,9 @@ DEMO = "arcacct demo > demo.log\nexport ARC_CONFIG=$PWD/arcacct-demo/arc.conf"
 """What the pages say that one has to type before, to try them on the jobs of the demo."""
 WALKED = {
     "tutorial": "",
+    "howto/rehearse": DEMO,
+    "howto/months-end": DEMO,
+    "howto/many-ces": DEMO,
 }
 """Pages that are walked through, with what is typed before."""
 
