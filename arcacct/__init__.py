@@ -1,3 +1,3 @@
 """Accounting of a NorduGrid ARC computing element. Importing this package imports nothing."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

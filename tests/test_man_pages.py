@@ -143,6 +143,8 @@ def test_roff_has_no_complaint() -> None:
 
     assert all(f"{page.name} - " in text or f"{page.name} -\n" in text for page in PAGES.values())
     assert text.count("SEE ALSO") == len(PAGES)
+    # The line at the top has room for the name on both sides.
+    assert not [page.name for page in PAGES.values() if text.count(f"{page.name.upper()}({page.section}) ") < 1]
     # No backquote and no sign of click's or roff's is left over.
     assert not re.search(r"[`\x08]|\\f|\\e|\\-", text)
 

@@ -14,6 +14,8 @@ import manual
 import pytest
 
 PAGES = [path.relative_to(manual.ROOT).as_posix() for path in manual.pages()]
+BESIDE = [path.name for path in sorted(manual.ROOT.glob("*.md")) if path != manual.README]
+"""What stands at the top level beside the front page: how to contribute, what changed, whom to tell of dangers."""
 LONGEST_README = 200
 """Lines. Whoever meets the project reads one page; all else is in docs/."""
 
@@ -45,7 +47,7 @@ def test_each_page_has_its_place_in_the_manual() -> None:
     assert sorted(placed) == [page.removeprefix("docs/") for page in PAGES if page != "README.md"]
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [*PAGES, *BESIDE])
 def test_a_page_is_in_good_form(page: str) -> None:
     """One title, headings without a step left out and told apart, no bare address, no blanks at the end of a line."""
     whole = (manual.ROOT / page).read_text(encoding="utf-8")
@@ -56,12 +58,22 @@ def test_a_page_is_in_good_form(page: str) -> None:
     assert whole.startswith("# ")
     assert levels.count(1) == 1
     assert all(later <= before + 1 for before, later in itertools.pairwise(levels))
-    assert sorted(names) == sorted(set(names))
+    # Each version that changed has its "Added" and "Changed".
+    assert page == "CHANGELOG.md" or sorted(names) == sorted(set(names))
     assert [line for line in whole.splitlines() if line != line.rstrip()] == []
     assert whole.endswith("\n")
     assert not whole.endswith("\n\n")
     assert re.findall(r"(?<![(<])\bhttps?://\S+", prose(page)) == []
     assert "\t" not in manual.without_blocks(whole)
+
+
+@pytest.mark.parametrize("page", BESIDE)
+def test_links_beside_the_manual_lead_somewhere(page: str) -> None:
+    """Those of the manual are looked up with its pages; these name files of the project, too."""
+    whole = prose(page)
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", whole) if ":" not in link]
+
+    assert [link for link in links if not (manual.ROOT / link.partition("#")[0]).exists()] == []
 
 
 def failures() -> list[str]:
@@ -84,7 +96,7 @@ def test_every_failure_of_the_manual_has_its_test(name: str) -> None:
 
 def abroad() -> list[str]:
     """The addresses outside that the manual links to."""
-    texts = (prose(page) for page in PAGES)
+    texts = (prose(page) for page in [*PAGES, *BESIDE])
     return sorted({link for text in texts for link in re.findall(r"\]\((\w+:[^)]+)\)", text)})
 
 
@@ -96,6 +108,8 @@ def test_a_link_that_leads_outside(link: str) -> None:
     assert parts.scheme == "https"
     assert parts.hostname is not None
     assert re.fullmatch(r"([a-z0-9-]+\.)+[a-z]{2,}", parts.hostname)
+    # Where arcacct will be published nobody knows yet: what is of the project is linked to as a file.
+    assert "arcacct" not in link
     assert not parts.hostname.endswith((".example", "example.org", "example.com", ".invalid", ".local"))
     if os.environ.get("ARCACCT_ASK_LINKS"):
         asked = urllib.request.Request(

@@ -212,6 +212,15 @@ def test_installed_program_finds_its_schema(prefix, tmp_path) -> None:
     assert f"{tmp_path}/publishing.db: created" in done.stdout
 
 
+def test_installed_program_has_its_manual(prefix, tmp_path) -> None:
+    """The pages came with it: they are read where there is neither a checkout nor a network."""
+    command = [prefix / "bin" / "arcacct", "help", "exit-codes"]
+    done = subprocess.run(command, cwd=tmp_path, env={"PATH": PATH}, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Exit codes\n==========\n")
+
+
 @pytest.fixture
 def traps(tmp_path) -> pathlib.Path:
     """A directory with a module of each name that the program or Python itself imports, which says that it ran."""

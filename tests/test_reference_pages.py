@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import inspect
+import pathlib
 import re
+from contextlib import closing
+from importlib import import_module
 
+import arex_corpus as corpus
 import click
 import commands_page
+import conf_files
+import in_process
 import manual
 import options_page
 import pytest
 import reference_tables
 import spoken
+import sql_contract
 from generated import Part
 
+from arcacct.asking import portal
 from arcacct.asking.doctor.verdict import VERDICTS
 from arcacct.cli.outcomes import GRAVEST_FIRST
 from arcacct.cli.working import STOPPED
+from arcacct.conf.places import places
 from arcacct.conf.targets import options_of
+from arcacct.db.schema import ACCOUNTING, PUBLISHING, in_memory
 from arcacct.errors import ArcacctError
-from arcacct.targets import kinds
+from arcacct.targets import FOLDERS, kinds
 
 PARTS = (
     Part("reference/commands", "commands", commands_page.markdown),
@@ -27,6 +37,10 @@ PARTS = (
     Part("reference/metrics", "metrics", reference_tables.metrics),
     Part("reference/metrics", "alerts", reference_tables.alerts),
     Part("reference/messages", "doubts", reference_tables.doubts),
+    Part("reference/units", "units", reference_tables.units),
+    Part("reference/dataset", "dataset", reference_tables.dataset),
+    Part("reference/messages", "causes", reference_tables.causes),
+    Part("reference/messages", "rules", reference_tables.rules),
     Part("reference/views", "views", reference_tables.views),
     Part("reference/precedence", "precedence", reference_tables.precedence),
 )
@@ -81,9 +95,29 @@ def coded(page: str, heading: str) -> set[str]:
     return {cell.strip("`") for cell in first}
 
 
+def of_verify() -> set[str]:
+    """How far a row is proof, of each kind of target and of a portal; and why a portal differs."""
+    of_targets = {import_module(f"arcacct.targets.{folder}.plug").PLUG.proof for folder in FOLDERS.values()}
+    return of_targets | {"confirmed"} | {*portal.TODO}
+
+
+def states() -> set[str]:
+    """Those that the ledger knows of records that are set aside, and of messages."""
+    with closing(in_memory(PUBLISHING)) as con:
+        tables = con.execute("SELECT sql FROM sqlite_master WHERE name IN ('HeldRecords', 'Messages')").fetchall()
+    return {
+        state
+        for (sql,) in tables
+        for listed in re.findall(r"State IN \((.*?)\)", sql)
+        for state in listed.strip("'").split("', '")
+    }
+
+
 MESSAGES = {
     "arcacct status": spoken.subjects,
     "arcacct doctor": lambda: {*VERDICTS},
+    "arcacct verify": of_verify,
+    "Where a record stands": states,
     "In A-REX's log": spoken.of_hook,
     "arcacct sweep": spoken.of_sweeps,
     "Why a job was not sent": spoken.not_sent,
@@ -119,6 +153,31 @@ def test_every_exit_code_is_in_the_reference_and_no_other() -> None:
     assert f"in the order {', '.join(map(str, GRAVEST_FIRST))}." in found
 
 
+REACHED = {
+    0: "tests/cli/test_demo.py::test_demo_succeeds",
+    64: "tests/asking/test_lrms.py::test_usage",
+    65: "tests/asking/test_query.py::test_a_statement_that_takes_too_much_is_ended",
+    69: "tests/publishing/test_floor.py::test_the_command_accepts",
+    70: "tests/asking/test_never_green.py::test_an_error_of_our_own",
+    74: "tests/asking/test_never_green.py::test_backups_and_checks",
+    75: "tests/publishing/test_side_by_side.py::test_a_byte_now_and_then_costs_the_others_nothing",
+    77: "tests/asking/test_doctor.py::test_errors_decide_the_exit_code",
+    78: "tests/asking/test_never_green.py::test_a_configuration_that_is_away",
+    130: "tests/publishing/test_side_by_side.py::test_an_interrupt_does_not_wait_for_a_receiver",
+}
+"""A test of each code, in which a command exits with it."""
+
+
+def test_every_exit_code_is_met_by_a_test() -> None:
+    """The test is there, and has the code in it."""
+    assert REACHED.keys() == {0, STOPPED} | error_codes()
+    for code, name in REACHED.items():
+        file, _, function = name.partition("::")
+        text = (manual.ROOT / file).read_text(encoding="utf-8")
+        (body,) = re.findall(rf"^def {function}\(.*?(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL)
+        assert re.search(rf"code\b.* == \(?{code}\b", body), name
+
+
 def test_every_command_with_codes_of_its_own_is_in_the_reference_and_no_other() -> None:
     """A command that decides on its exit code returns a number."""
     named = [
@@ -132,3 +191,106 @@ def test_every_command_with_codes_of_its_own_is_in_the_reference_and_no_other() 
     ]
 
     assert sorted(name.strip("`") for name in named) == sorted(deciding)
+
+
+VARIABLE = re.compile(r"`(_?[A-Z][A-Z_]+)`")
+
+
+def test_every_environment_variable_is_in_the_reference_and_no_other() -> None:
+    """Those that the program asks for by name, and those of the launcher."""
+    asked = {text for one in spoken.environment() for text in one}
+    launcher = (manual.ROOT / "etc" / "arcacct-hook").read_text(encoding="ascii")
+    found = [row[0] for text in sections("reference/environment").values() for row in rows(text)]
+
+    assert {name for cell in found for name in VARIABLE.findall(cell)} == asked | {
+        *re.findall(r"\bARCACCT_[A-Z_]+", launcher)
+    }
+
+
+def test_every_variable_of_the_tests_is_in_the_manual_and_no_other() -> None:
+    """Where developers look for them."""
+    files = [path.read_text(encoding="utf-8") for path in (manual.ROOT / "tests").rglob("*.py")]
+    scripts = [manual.ROOT / name for name in (".ci/run", "tests/matrix")]
+    files += [script.read_text(encoding="utf-8") for script in scripts if script.exists()]
+    asked = {
+        name
+        for text in files
+        for name in re.findall(
+            r"(?:environ(?:\.get\(|\[)\"|^WRITE = \"|\$\{)(ARCACCT_(?!CONFIG)\w+)", text, re.MULTILINE
+        )
+    }
+    told = set(re.findall(r"\bARCACCT_[A-Z_]+", manual.read("project/developing")))
+
+    # The program's own, which tests set.
+    assert asked - set(re.findall(r"\bARCACCT_[A-Z_]+", manual.read("reference/environment"))) <= told
+    assert not [name for name in told if not any(name in text for text in files)]
+
+
+def test_every_file_that_is_made_is_in_the_reference() -> None:
+    """The places of the databases, and what the source names beside them."""
+    here = places(None, "/controldir")
+    made = {value for value in vars(here).values() if isinstance(value, str) and value.startswith("/controldir/")}
+    made |= {f"{here.directory}/{name}" for name in spoken.beside_databases()}
+    section = sections("reference/files")
+    told = {f"{here.directory}/{name}" for row in rows(section["Beside the databases"]) for name in names_of(row[0])}
+    told |= {
+        name.replace("<controldir>", "/controldir") for row in rows(section["Elsewhere"]) for name in names_of(row[0])
+    }
+
+    assert made - {here.directory} <= told
+    # What has a time or a number in its name is made of these.
+    of_databases = {name for name in told if name.startswith(here.directory) and not re.search(r"\.db[-.]", name)}
+    assert of_databases <= made | {f"{here.directory}/spool/unusable"}
+
+
+def test_what_commands_leave_is_in_the_reference(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Below the control directory nothing appears that the manual does not name; it is for its owner only."""
+    control = pathlib.Path(corpus.rebuild(tmp_path / "control").path)
+    (tmp_path / "out").mkdir()
+    target = f"[arcacct/directory:out]\npath = {tmp_path}/out\ngocdb_name = EXAMPLE-SITE\napel_messages = individual\n"
+    conf = conf_files.write(tmp_path, target)
+    there, before = control / "accounting", set(control.rglob("*"))
+    for command in ("db init", "sweep", "publish", "db backup", "report --month 2026-11"):
+        assert in_process.said(capsys, "--config", conf, *command.split()).returncode == 0
+    (copy,) = there.glob("arcacct/backups/accounting-*")
+    assert in_process.said(capsys, "--config", conf, "db", "restore", copy, "--yes").returncode == 0
+    assert in_process.said(capsys, "--config", conf, "db", "move", tmp_path / "new", "--yes").returncode == 0
+
+    section = sections("reference/files")
+    known = [f"arcacct/{name}" for row in rows(section["Beside the databases"]) for name in names_of(row[0])]
+    known += [
+        name.removeprefix("<controldir>/accounting/") for row in rows(section["Elsewhere"]) for name in names_of(row[0])
+    ]
+    forms = [re.escape(name).replace("TIME", r"\d{8}T\d{6}Z(-wal|-shm)?") for name in known]
+    made = {path for path in control.rglob("*") if path not in {*before, there, there / "arcacct"}}
+    assert len(made) > 10
+    for path in made:
+        name = path.relative_to(there).as_posix()
+        assert any(re.fullmatch(rf"{form}(/.*)?", name) for form in forms), name
+        assert path.stat().st_mode & 0o077 == (0o044 if path.name == "care.json" else 0), name
+
+
+def names_of(cell: str) -> list[str]:
+    """The names between backquotes."""
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def test_every_view_is_introduced_and_no_other() -> None:
+    """The page about SQL says of each view what it has a row for."""
+    named = re.findall(r"`(v1_\w+)`", "".join(row[0] for row in rows(manual.read("reference/sql"))))
+    views = {view for kind in (ACCOUNTING, PUBLISHING) for view in sql_contract.documented(kind)}
+
+    assert sorted(named) == sorted(views)
+
+
+@pytest.mark.parametrize("page", [path.relative_to(manual.DOCS).as_posix() for path in manual.pages()[1:]])
+def test_every_row_of_a_table_is_one_on_the_site(page: str) -> None:
+    """No table falls apart because of a bar, a missing rule or a line before it."""
+    markdown = pytest.importorskip("markdown", reason="mkdocs is not installed (the extra `docs` has it)")
+    text = (manual.DOCS / page).read_text(encoding="utf-8")
+    lines = [line for line in manual.without_blocks(text).splitlines() if line.startswith("|")]
+    html = markdown.markdown(text, extensions=["tables", "fenced_code"])
+
+    assert html.count("<tr>") == sum(not re.fullmatch(r"[|: -]+", line) for line in lines)
+    for row in re.findall(r"<tr>(.*?)</tr>", html, re.DOTALL):
+        assert "|" not in re.sub(r"<code>.*?</code>", "", row)

@@ -10,7 +10,7 @@ import click
 from arcacct import __version__
 from arcacct.cli.speech import Coloured, examples, leaf
 from arcacct.errors import StoreError, UsageError
-from arcacct.manual.pages import Manual, Page, command, exit_code, load, near, word
+from arcacct.manual.pages import CODES, Manual, Page, command, exit_code, load, near, word
 from arcacct.wording import count_of, fit
 
 TYPE_CHECKING = False
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _WIDEST = 100
 """Characters of a line beyond which nobody likes to read, however wide the terminal is."""
 _MOST_HEADINGS = 5
+_MOST_PARTS = 8
 
 
 def complete_topic(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -43,7 +44,9 @@ def complete_topic(ctx: click.Context, _param: click.Parameter, incomplete: str)
 @click.command(
     # What looks like an option may be what is looked for.
     context_settings={"ignore_unknown_options": True},
-    epilog=examples("arcacct help", "arcacct help install", "arcacct help db move", "arcacct help 69"),
+    epilog=examples(
+        "arcacct help", "arcacct help install", "arcacct help db move", "arcacct help 69", "arcacct help settle"
+    ),
 )
 @click.argument("topic", nargs=-1, metavar="TOPIC...", shell_complete=complete_topic)
 @click.pass_context
@@ -51,8 +54,8 @@ def help(ctx: click.Context, topic: tuple[str, ...]) -> None:  # noqa: A001  wha
     """
     Show a page of the manual, or find one.
 
-    TOPIC is the name of a page, a command, or an exit code, or how the name of a page begins. All else is looked for
-    in all pages as words. Without TOPIC all pages are listed.
+    TOPIC is the name of a page or how it begins, a command, an exit code, an option of the configuration, or any other
+    heading. All else is looked for in all pages, as words. Without TOPIC all pages are listed.
     """
     manual = load()
     width = max(40, min(shutil.get_terminal_size().columns, _WIDEST))
@@ -61,31 +64,43 @@ def help(ctx: click.Context, topic: tuple[str, ...]) -> None:  # noqa: A001  wha
 
 def _answer(ctx: click.Context, manual: Manual, topic: Sequence[str], width: int) -> Iterator[Sequence[str]]:
     words = list(topic[1:] if topic[0] == "arcacct" else topic)
-    wanted = "-".join(words)
-    page = manual.named(wanted)
     found = _command(ctx, words)
-    if page is None and found is None and (rows := exit_code(manual, words[0]) if len(words) == 1 else ""):
-        yield from _rendered(ctx, manual, Page("reference/", rows), width)
-        yield ("All of them: `arcacct help exit-codes`.",)
-        return
-    if page is None and found is None and len(begun := manual.beginning(wanted)) == 1:
-        (page,) = begun
+    page = manual.named("-".join(words))
     if page:
         if found:
             yield (f"`{found.command_path}` is a command, too: `{found.command_path} --help`.",)
             yield ()
-        yield from _rendered(ctx, manual, page, width)
+        yield from _rendered(manual, page, width)
     elif found:
         yield from ((line,) for line in found.get_help().splitlines())
         yield from _speaking_of(manual, found.command_path)
     else:
+        yield from _other(ctx, manual, words, width)
+
+
+def _other(ctx: click.Context, manual: Manual, words: Sequence[str], width: int) -> Iterator[Sequence[str]]:
+    """What is neither the name of a page nor that of a command."""
+    shown = " ".join(words)
+    if rows := exit_code(manual, shown):
+        yield from _rendered(manual, Page(CODES, rows), width)
+        yield ()
+        yield ("All of them: `arcacct help exit-codes`.",)
+    elif len(begun := manual.beginning("-".join(words))) == 1:
+        yield from _rendered(manual, begun[0], width)
+    elif 0 < len(parts := manual.headed(shown)) <= _MOST_PARTS:
+        for page, section in parts:
+            yield from _rendered(manual, page._replace(text=f"## {section.heading}\n\n{section.text}"), width)
+            yield ()
+            yield (f"This stands in `arcacct help {manual.topic(page)}`.",)
+            yield ()
+    else:
         yield from _search(ctx, manual, words)
 
 
-def _rendered(ctx: click.Context, manual: Manual, page: Page, width: int) -> Iterator[Sequence[str]]:
+def _rendered(manual: Manual, page: Page, width: int) -> Iterator[Sequence[str]]:
     from arcacct.manual.rendering import rendered  # noqa: PLC0415  a tenth of a second, for whoever reads a page
 
-    for line in rendered(page, manual, width, lambda: _reference(_root(ctx))):
+    for line in rendered(page, manual, width):
         yield [_strong(one.text) if one.strong else one.text for one in line]
 
 
@@ -127,12 +142,6 @@ def _words(ctx: click.Context) -> list[str]:
     return ctx.command_path.split()[1:]
 
 
-def _reference(root: click.Context) -> str:
-    """Each command with what it is for: what the site has in its place is each command's --help."""
-    lines = [f"* `{one.command_path}`: {one.command.get_short_help_str(200)}" for one in _below(root)]
-    return "\n".join(("`arcacct help COMMAND` tells all of a command.", "", *lines, ""))
-
-
 def _contents(manual: Manual) -> Iterator[Sequence[str]]:
     yield (f"The manual of arcacct {__version__}. What to type:",)
     yield ()
@@ -140,6 +149,7 @@ def _contents(manual: Manual) -> Iterator[Sequence[str]]:
         ("  arcacct help NAME      the page of this name",),
         ("  arcacct help publish   a command, and the pages that speak of it",),
         ("  arcacct help 69        an exit code",),
+        ("  arcacct help settle    an option of the configuration, an alert, or any other heading",),
         ("  arcacct help WORD...   the pages that have these words",),
     )
     for title, pages in manual.by_folder():

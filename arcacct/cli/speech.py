@@ -8,7 +8,6 @@ terminal, and hides the secrets of the run.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
@@ -54,6 +53,8 @@ def _line(parts: Iterable[str], limit: int | None) -> str:
 
 def leaf(lines: Iterable[Sequence[str]]) -> None:
     """Lines as `say` prints them, each of some parts; on a terminal that has no room for all of them by a pager."""
+    import shutil  # noqa: PLC0415  a hundredth of a second, of every command
+
     made = list(lines)
     if sys.stdout.isatty() and len(made) >= shutil.get_terminal_size().lines:
         click.echo_via_pager(f"{_line(parts, _LONGEST_ON_A_TERMINAL)}\n" for parts in made)

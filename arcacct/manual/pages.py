@@ -86,6 +86,16 @@ class Manual(NamedTuple):
         wanted = start.lower()
         return [page for page in self.pages if self.topic(page).startswith(wanted) or page.name.startswith(wanted)]
 
+    def headed(self, heading: str) -> list[tuple[Page, Section]]:
+        """The parts of pages whose heading is this, or ends so: an option of the configuration, an alert."""
+        wanted = heading.lower()
+        return [
+            (page, section)
+            for page in self.pages
+            for section in page.sections()
+            if section.heading.lower() == wanted or section.heading.lower().endswith(f" {wanted}")
+        ]
+
     def by_folder(self) -> Iterator[tuple[str, list[Page]]]:
         """Title and pages of each section of the manual."""
         for folder in dict.fromkeys(page.folder for page in self.pages):
@@ -176,7 +186,7 @@ def command(path: str) -> re.Pattern[str]:
 
 def exit_code(manual: Manual, wanted: str) -> str:
     """
-    The rows of the tables of exit codes that begin with this number or name, as Markdown; empty if there is none.
+    The rows of the tables of exit codes that have this number or name, as Markdown; empty if there is none.
 
     A name may be that of sysexits.h, with or without ``EX_``, in upper or lower case.
     """
@@ -192,11 +202,17 @@ def exit_code(manual: Manual, wanted: str) -> str:
                 head = []
             elif len(head) < _HEAD:
                 head.append(line)
-            elif {number, name} & {cell.strip(" `").upper() for cell in line.split("|")[1:3]}:
+            elif _is_of_code(line, {number, name}):
                 rows += head * (not rows) + [line]
         if rows:
             made += [f"## {section.heading}", "", *rows, ""]
     return "\n".join(made)
+
+
+def _is_of_code(row: str, names: set[str]) -> bool:
+    """Whether a cell of a row is one of the names, or has it as code."""
+    cells = [cell.strip().upper() for cell in row.split("|")]
+    return not names.isdisjoint(cells) or not names.isdisjoint(re.findall(r"`([^`]+)`", row.upper()))
 
 
 def near(wanted: str, names: Iterable[str]) -> list[str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import io
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, cast
 
 from markdown_it.token import Token
@@ -40,7 +40,6 @@ _LINES = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 _STRONG = ("markdown.h1", "markdown.h2", "markdown.h3", "markdown.h4", "markdown.strong", "markdown.table.header")
 _PLAIN = ("markdown.code", "markdown.code_block", "markdown.em", "markdown.block_quote", "markdown.table.border")
 _STYLES = Theme(dict.fromkeys(_STRONG, "bold") | dict.fromkeys(_PLAIN, "none"))
-_CLICK = re.compile(r"^::: mkdocs-click\n(?:[ \t]+:.*\n?)*", re.MULTILINE)
 _ADMONITION = re.compile(r'^( *)(?:!!!|\?\?\?\+?|===) *(\w*) *(?:"(.*)")? *$')
 
 
@@ -54,14 +53,9 @@ class Piece(NamedTuple):
 Line = tuple[Piece, ...]
 
 
-def rendered(page: Page, manual: Manual, width: int, commands: Callable[[], str]) -> list[Line]:
-    """
-    The lines of a page, at most ``width`` characters wide but for code.
-
-    ``commands`` gives the Markdown that stands for the reference of commands, which the site makes of the program.
-    """
-    text = _CLICK.sub(lambda _found: commands(), page.text)
-    tokens = list(_tokens(markdown.Markdown(_plain_blocks(text)).parsed, _Links(page, manual)))
+def rendered(page: Page, manual: Manual, width: int) -> list[Line]:
+    """The lines of a page, at most ``width`` characters wide but for code."""
+    tokens = list(_tokens(markdown.Markdown(_plain_blocks(page.text)).parsed, _links(page, manual)))
     document = _Document("")
     document.parsed = tokens
     console = Console(file=io.StringIO(), width=width, color_system=None, theme=_STYLES, highlight=False, emoji=False)
@@ -106,6 +100,8 @@ class _Links(NamedTuple):
 
     page: Page
     manual: Manual
+    headings: dict[str, str]
+    """Of the page, by their anchors."""
 
     def told(self, target: str, text: str) -> str:
         """What stands behind the text of a link: how to get where it leads; empty if the text says so itself."""
@@ -114,9 +110,8 @@ class _Links(NamedTuple):
             return "" if plain == text else f" ({plain})"
         path, _, anchor = target.partition("#")
         if not path:
-            headings = (one.heading for one in self.page.sections())
-            heading = next((one for one in headings if _anchor(one) == anchor), "")
-            return f" (below: {heading})" if heading and heading.lower() != text.lower() else ""
+            heading = self.headings.get(anchor, "")
+            return "" if not heading or heading.lower().endswith(text.lower()) else f" (below: {heading})"
         name = posixpath.normpath(posixpath.join(self.page.folder, path))
         other = self.manual.named(name) if name.endswith(".md") else None
         if other:
@@ -125,8 +120,9 @@ class _Links(NamedTuple):
         return "" if outside in text else f" ({outside})"
 
 
-def _anchor(heading: str) -> str:
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+def _links(page: Page, manual: Manual) -> _Links:
+    headings = (one.heading for one in page.sections())
+    return _Links(page, manual, {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-"): one for one in headings})
 
 
 def _tokens(tokens: Iterable[Token], links: _Links) -> Iterator[Token]:

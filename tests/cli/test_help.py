@@ -13,7 +13,7 @@ import pytest
 from installed import ARCACCT, arcacct
 
 from arcacct import resources
-from arcacct.cli import COMMANDS, main
+from arcacct.cli import main
 from arcacct.manual.pages import load
 from arcacct.manual.rendering import rendered
 
@@ -24,10 +24,10 @@ MANUAL = load()
 def ask(tmp_path, monkeypatch, capsys):
     """Ask the manual of `manual_pages`; the exit code, what is on stdout and on stderr."""
 
-    def ask(*topic: str, **more: str) -> tuple[object, str, str]:
+    def ask(*topic: str, columns: str = "80", **more: str) -> tuple[object, str, str]:
         manual_pages.write(tmp_path, **more)
         monkeypatch.setattr(resources, "_HERE", str(tmp_path))
-        monkeypatch.setenv("COLUMNS", "80")
+        monkeypatch.setenv("COLUMNS", columns)
         with pytest.raises(SystemExit) as raised:
             main(["help", *topic])
         out, err = capsys.readouterr()
@@ -45,7 +45,7 @@ def test_without_a_topic_all_pages_are_listed(ask) -> None:
     assert out.index("To begin") < out.index("How to") < out.index("Reference") < out.index("The project")
 
 
-@pytest.mark.parametrize("topic", [("install",), ("howto/install",), ("Install",), ("tut",), ("reference/comm",)])
+@pytest.mark.parametrize("topic", [("install",), ("howto/install",), ("Install",), ("tut",), ("reference/opt",)])
 def test_a_page_by_its_name_or_how_it_begins(ask, topic) -> None:
     code, out, err = ask(*topic)
 
@@ -55,6 +55,14 @@ def test_a_page_by_its_name_or_how_it_begins(ask, topic) -> None:
 
 def test_words_of_a_name_may_be_apart(ask) -> None:
     assert ask("install", "arc7") == ask("install-arc7")
+
+
+@pytest.mark.parametrize(("columns", "widest"), [("50", 50), ("200", 100), ("10", 40)])
+def test_lines_are_as_long_as_the_terminal_is_wide(ask, columns, widest) -> None:
+    """Not longer than one likes to read, nor so short that a word has no room."""
+    _code, out, _err = ask("words", columns=columns)
+
+    assert widest - 12 < max(map(len, out.splitlines())) <= widest
 
 
 @pytest.mark.parametrize("topic", [("db", "init"), ("arcacct", "db", "init")])
@@ -130,12 +138,14 @@ def test_without_its_pages_it_says_what_is_missing(tmp_path, monkeypatch, capsys
     assert "the pages of the manual are not there; install arcacct again" in capsys.readouterr().err
 
 
-def test_the_reference_of_commands_lists_them_all(ask) -> None:
-    """With those in groups, where the site has the reference that is made of the program."""
-    _code, out, _err = ask("commands")
+def test_an_option_by_its_name(ask) -> None:
+    """What stands below each heading that ends so, and on which page."""
+    code, out, err = ask("settle")
 
-    assert all(f" * `arcacct {name}`: " in out for name in COMMANDS)
-    assert " * `arcacct db move`: " in out
+    assert (code, err) == (0, "")
+    assert out.startswith("arcacct settle\n--------------\n\nHow long a failed job is held back.\n\nThis stands in")
+    assert "\nsgas settle\n" in out
+    assert out.count("This stands in `arcacct help options`.") == 2
 
 
 HOSTILE = """\
@@ -192,7 +202,7 @@ def test_colours_are_for_terminals() -> None:
 @pytest.mark.parametrize("page", MANUAL.pages, ids=lambda page: page.name)
 def test_every_page_of_the_manual_is_shown(page) -> None:
     """By its name, with its title, and without the signs of Markdown, of HTML and of the site."""
-    text = "\n".join("".join(piece.text for piece in line) for line in rendered(page, MANUAL, 80, lambda: "COMMANDS"))
+    text = "\n".join("".join(piece.text for piece in line) for line in rendered(page, MANUAL, 80))
 
     assert MANUAL.named(MANUAL.topic(page)) == page
     assert text.splitlines()[0] == page.title

@@ -33,7 +33,7 @@ def test_pages_have_an_order_and_titles(manual) -> None:
         ("howto/install", "howto/install"),
         ("howto/install.md", "howto/install"),
         ("Install-ARC7", "howto/install-arc7"),
-        ("ins", None),
+        ("install-", None),
         ("howto", None),
     ],
 )
@@ -92,12 +92,29 @@ def test_an_exit_code_is_a_row_of_its_table(manual, wanted, row) -> None:
 
 
 def test_an_exit_code_of_several_commands_is_told_of_each(manual) -> None:
+    """In the words of their own tables; a number in the middle of a sentence is none."""
     found = pages.exit_code(manual, "0")
 
     assert found.index("## Exit codes") < found.index("all is well") < found.index("## Of status") < found.index("fine")
+    assert "all agree" in found
+    assert "all agree" not in pages.exit_code(manual, "2")
+    assert "critical" in pages.exit_code(manual, "2")
+    assert "all agree" not in pages.exit_code(manual, "75")
 
 
-@pytest.mark.parametrize("wanted", ["7", "1", "all", "refuses"])
+def test_a_part_has_a_heading(manual) -> None:
+    """The whole of it or how it ends: what an option, an alert or a metric is called."""
+    assert [(page.name, part.heading) for page, part in manual.headed("SETTLE")] == [
+        ("reference/options", "arcacct settle"),
+        ("reference/options", "sgas settle"),
+    ]
+    assert [part.text.strip() for _page, part in manual.headed("arcacct settle")] == [
+        "How long a failed job is held back."
+    ]
+    assert manual.headed("ettle") == manual.headed("arcacct sett") == []
+
+
+@pytest.mark.parametrize("wanted", ["7", "3", "all", "refuses"])
 def test_what_is_no_exit_code_has_no_row(manual, wanted) -> None:
     assert pages.exit_code(manual, wanted) == ""
 

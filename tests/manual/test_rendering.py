@@ -8,17 +8,13 @@ from arcacct.manual.pages import Page
 from arcacct.manual.rendering import Piece, rendered
 
 
-def commands() -> str:
-    return "* `arcacct demo`: try it\n"
-
-
 def shown(manual, name: str, width: int = 80) -> str:
-    lines = rendered(manual.named(name), manual, width, commands)
+    lines = rendered(manual.named(name), manual, width)
     return "\n".join("".join(piece.text for piece in line) for line in lines) + "\n"
 
 
 def of_text(manual, text: str, width: int = 80) -> str:
-    lines = rendered(Page("howto/x", text), manual, width, commands)
+    lines = rendered(Page("howto/x", text), manual, width)
     return "\n".join("".join(piece.text for piece in line) for line in lines)
 
 
@@ -63,7 +59,7 @@ After it.
 
 
 @pytest.mark.parametrize("width", [40, 60, 100])
-@pytest.mark.parametrize("name", ["install", "words", "exit-codes", "commands"])
+@pytest.mark.parametrize("name", ["install", "words", "exit-codes"])
 def test_lines_fit_but_for_code(manual, name, width) -> None:
     """Paragraphs, lists and tables; what is longer than a line is one word, or code."""
     long = [line for line in shown(manual, name, width).splitlines() if len(line) > width]
@@ -85,16 +81,8 @@ def test_a_table_without_room_is_shown_row_by_row(manual) -> None:
     assert "the first thing\n    its test:\n    `tests/acceptance/" in shown(manual, "words", 60)
 
 
-def test_the_reference_of_the_site_is_the_program_s(manual) -> None:
-    """In the place of the directive that makes it there."""
-    text = shown(manual, "commands")
-
-    assert "first.\n\n * `arcacct demo`: try it\n\nThe end.\n" in text
-    assert ":::" not in text
-
-
 def test_headings_and_strong_words_are_told_apart(manual) -> None:
-    lines = rendered(manual.named("install"), manual, 80, commands)
+    lines = rendered(manual.named("install"), manual, 80)
 
     assert lines[0] == (Piece("Install on a CE", strong=True),)
     assert Piece("Never", strong=True) in {piece for line in lines for piece in line}
@@ -108,6 +96,7 @@ def test_headings_and_strong_words_are_told_apart(manual) -> None:
         ("<div class='x'>\nwords\n</div>\n\nmore", "words\n\nmore"),
         ("![a drawing](x.png)", "[picture: a drawing]"),
         ("[`code`](install.md)", "`code` (`arcacct help install`)"),
+        ("## Of it\n\n[it](#of-it), [that](#of-it), [none](#nowhere)", "Of it\n-----\n\nit, that (below: Of it), none"),
         ("[gone](nowhere.md)", "gone (howto/nowhere.md)"),
         ("[schema/x.sql](../../schema/x.sql)", "schema/x.sql"),
         ("## Name {#id}", "Name\n----"),

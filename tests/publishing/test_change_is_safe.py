@@ -19,6 +19,7 @@ from contextlib import closing
 
 import pytest
 import stored_jobs
+from installed_program import run_arcacct
 from publishing_site import CARS, SGAS, SUMMARIES, Site, jobs
 
 from arcacct.db import opening
@@ -52,6 +53,8 @@ PATCHES = (
     ("jobs/writing.py", r"        return Written\(\n            len\(new\),", WRITE),
     ("publishing/digests.py", r"(?<={1: _FIRST_DIGEST)(?=})", ', 2: (*_FIRST_DIGEST, "requested_wall_s")'),
     ("db/connect.py", r"(?<=ACCOUNTING_SCHEMA = )(?=\d+\n)", "1 + "),
+    # Usage records and CARs name it to their receivers.
+    ("__init__.py", r'(?<=__version__ = ")', "99."),
 )
 """By module before what something is put in."""
 
@@ -130,6 +133,7 @@ def test_a_value_more_changes_nothing_that_was_published(site, next_program) -> 
     assert logged
     assert before[0]
 
+    assert arcacct(next_program, site, "--version").startswith("arcacct, version 99.")
     arcacct(next_program, site, "db", "upgrade")
     assert site.database("SELECT KeyValue FROM DBConfig WHERE KeyName = 'ARCACCT_SCHEMA'") == [(str(NEXT),)]
     assert site.database("SELECT min(Seconds) FROM JobLimits") == [(3600,)]
@@ -170,3 +174,51 @@ def test_a_source_that_tells_the_new_value(site, next_program) -> None:
     assert site.database("SELECT Seconds FROM JobLimits ORDER BY 1") == [(3600,)] * 3 + [(7200,)] * 2
     arcacct(next_program, site, "publish", "--now")
     assert (published(site), log(site)) == (before, logged)
+
+
+AGAIN = """
+import sys, stored_jobs
+from contextlib import closing
+from arcacct.conf.places import places
+from arcacct.db import opening
+here = places(None, sys.argv[1])
+with closing(opening.open_accounting(here)) as con:
+    stored_jobs.add(con, here, stored_jobs.job(3))
+"""
+
+
+def this(site: Site, *words: str) -> subprocess.CompletedProcess[str]:
+    """This program, whatever its exit code is."""
+    return run_arcacct("--config", str(site.path / "arc.conf"), *words, cwd=site.path)
+
+
+@pytest.mark.parametrize("site", ["this"], indirect=True)
+def test_the_way_back(site, next_program) -> None:
+    """
+    This program refuses what the next one took forward, and changes nothing of it; the copy of before is the way back.
+
+    A job that the next one recorded and published in between is imported once more, and counts once. What it noted of
+    the job cannot be compared with a value less: so SGAS, which keeps its first version, has a correction to wait for.
+    """
+    here = site.settings.places
+    arcacct(next_program, site, "db", "upgrade")
+    run(next_program, AGAIN, str(site.path / "control"))
+    arcacct(next_program, site, "publish", "--now")
+    after, untouched = published(site), pathlib.Path(here.database).read_bytes()
+
+    for words in (("publish",), ("sweep",), ("db", "upgrade")):
+        refused = this(site, *words)
+        assert (
+            f"schema version {NEXT}; this program knows {NEXT - 1}: install the arcacct that made it" in refused.stderr
+        )
+        assert refused.returncode == 74
+    assert pathlib.Path(here.database).read_bytes() == untouched
+    (copy,) = pathlib.Path(here.directory).glob(f"accounting.db.before-schema-{NEXT}.*")
+    arcacct(ROOT, site, "db", "restore", str(copy), "--yes")
+    run(ROOT, AGAIN, str(site.path / "control"))
+    assert this(site, "publish", "--now").returncode == 65
+
+    assert site.database("SELECT KeyValue FROM DBConfig WHERE KeyName = 'ARCACCT_SCHEMA'") == [(str(NEXT - 1),)]
+    assert published(site)[1:4] == after[1:4]
+    assert published(site)[4] == {"STORED000003": "correction"}
+    assert this(site, "publish", "--now").returncode == 0

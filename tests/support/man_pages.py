@@ -162,7 +162,7 @@ def italic(text: str) -> str:
 
 
 def _page(name: str, section: int, purpose: str, sections: dict[str, str]) -> Page:
-    head = f'{MADE}.TH {escaped(name.upper())} {section} "" "arcacct {__version__}" "Manual of arcacct"\n'
+    head = f'{MADE}.TH {escaped(name.upper())} {section} "" "arcacct {__version__}" "arcacct"\n'
     # Nothing that may be copied has a hyphen or blanks of roff's in it.
     head += ".nh\n.ad l\n"
     body = {"NAME": f"{escaped(name)} \\- {_one_line(purpose)}"} | sections
@@ -392,8 +392,8 @@ HOOK = {
         A-REX starts this program at each change of a job's state and waits for it. The program records the change: it
         starts `arcacct-record`, which writes one transaction into the database of jobs. When `arcacct-record` is away
         (an upgrade, a broken environment), fails, or takes longer than the limit, the program itself writes the event
-        into the spool, with the files of the job, and the next `arcacct sweep` records it. Nothing is lost, and A-REX
-        never waits longer than the limit.
+        into the spool, with the files of the job, and the next `arcacct sweep` records it. So A-REX waits little longer
+        than the limit at most.
 
         It is a shell script, stands outside of the Python environment of arcacct, and reads no configuration. It is
         named in the lines `statecallout=` of the block [arex] in arc.conf; `arcacct doctor` tells whether they are
@@ -402,6 +402,9 @@ HOOK = {
         Never remove this program while arc.conf names it: A-REX fails every job whose callout cannot be started,
         whatever onfailure= says. First remove the lines `statecallout=`, restart A-REX, and then remove the program.
         Replace it only by a rename in the same directory (`mv`).
+
+        The program `arcacct-record` is not for people. `arcacct record` records an event by hand, and says what went
+        wrong: `arcacct-record`(1) is its page.
         """,
     "EXIT STATUS": "Always 0. What went wrong is said on standard error, which A-REX writes into its log.",
 }

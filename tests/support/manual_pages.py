@@ -43,17 +43,6 @@ After it.
 """,
     "howto/install-arc7": "# Install beside ARC 7\n\nAs [Install](install.md). The spool.\n",
     "howto/verify": "# Verify: do all agree\n\n`arcacct verify 2026-11` compares.\n",
-    "reference/commands": """\
-# Commands
-
-Global options first.
-
-::: mkdocs-click
-    :module: arcacct.cli
-    :command: arcacct
-
-The end.
-""",
     "reference/exit-codes": """\
 # Exit codes
 
@@ -65,10 +54,23 @@ The end.
 
 ## Of status
 
-| code | meaning |
+| command | code |
 |---|---|
-| 0 | fine |
-| 2 | critical |
+| `arcacct status` | `0` fine, `2` critical |
+| `arcacct verify` | `0` all agree, `1` they do not: not 2 of 75 |
+""",
+    "reference/options": """\
+# Options
+
+## [arcacct]
+
+### arcacct settle
+
+How long a failed job is held back.
+
+### sgas settle
+
+As [above](#arcacct-settle).
 """,
     "reference/words": """\
 # Whose word holds

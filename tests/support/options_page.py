@@ -65,7 +65,7 @@ def blocks() -> list[Block]:
     for part in parts:
         # A ruled heading, and what stands below it, is about the first block there.
         title, *more = re.findall(r"^###(?!#) ?(.*)$", part, re.MULTILINE)
-        about = f"{title}. {' '.join(more)}".strip()
+        about = " ".join([f"{title}.", *filter(None, more)])
         for chunk in part.split("\n\n"):
             lines = chunk.strip().splitlines()
             if len(lines) == 1 and (header := re.fullmatch(r"#\[(.+)\]", lines[0])):
@@ -92,11 +92,10 @@ def anchor(heading: str) -> str:
 
 
 def markdown() -> str:
-    """The options of each block as links, then a section for each block and option."""
+    """The list of the blocks, with the names of their options, then a section for each block and option."""
     found = blocks()
     parts = [
-        f"* [`[{block.name}]`](#{anchor(block.name)}): "
-        + ", ".join(f"[{one.name}](#{anchor(f'{block.word} {one.name}')})" for one in block.options)
+        f"* [`[{block.name}]`](#{anchor(block.name)}): {', '.join(one.name for one in block.options)}"
         for block in found
     ]
     parts.append("")

@@ -8,9 +8,12 @@ import manual
 import sql_contract
 from generated import code, plain, table
 
+from arcacct.asking import portal
 from arcacct.cli.metrics import HELP
+from arcacct.dataset.columns import columns
 from arcacct.db.lives import MEANING
 from arcacct.db.schema import ACCOUNTING, PUBLISHING
+from arcacct.features.check import RULES
 from arcacct.jobs.precedence import PRECEDENCE, SOURCES
 
 
@@ -71,3 +74,47 @@ def alerts() -> str:
 def doubts() -> str:
     """What may be wrong between the two databases."""
     return "".join(f"* {plain(text)}.\n" for text in MEANING.values())
+
+
+def units() -> str:
+    """The services of etc/, each with its timer."""
+    rows = []
+    for file in sorted((manual.ROOT / "etc").glob("*.service")):
+        service, timer = file.read_text(encoding="ascii"), file.with_suffix(".timer")
+        set_in = dict(re.findall(r"^(\w+)=(.+?)(?: \\)?$", service, re.MULTILINE))
+        # What the shell puts in is one word.
+        command = re.sub(r"^/bin/sh -c 'exec (.*)\"\$\$\(.*\)\"'$", r"\1TIME", set_in["ExecStart"])
+        when = _when(timer.read_text(encoding="ascii")) if timer.exists() else "all the time"
+        about = plain(set_in["Description"].removeprefix("arcacct: "))
+        rows.append((code(file.stem), about, when, code(command.removeprefix("/opt/arcacct/bin/"))))
+    return table(("unit", "what it does", "when", "command"), rows)
+
+
+def _when(timer: str) -> str:
+    found = dict(re.findall(r"^(On\w+)=(.+)$", timer, re.MULTILINE))
+    if "OnCalendar" in found:
+        return code(found["OnCalendar"])
+    return f"{found['OnBootSec']} after the boot, then every {found['OnUnitInactiveSec']}"
+
+
+def dataset() -> str:
+    """The columns of each table of the dataset."""
+    parts = []
+    for name, of in columns().items():
+        rows = [(code(one.name), code(one.type), one.unit, plain(one.description)) for one in of]
+        parts.append(f"## {name}\n\n{table(('column', 'type', 'unit', 'what it is'), rows)}")
+    return "\n".join(parts)
+
+
+def causes() -> str:
+    """Why a portal and the database differ, and what to do."""
+    return table(("cause", "what to do"), [(code(cause), plain(todo)) for cause, todo in portal.TODO.items()])
+
+
+def rules() -> str:
+    """The rules of `arcacct features check`."""
+    rows = [
+        (str(number), plain(one.title), f"`{one.verdict}`", plain(one.unseen) if one.unseen else "")
+        for number, one in RULES.items()
+    ]
+    return table(("number", "rule", "when broken", "when `unseen`"), rows)

@@ -8,7 +8,11 @@ from collections.abc import Iterable, Iterator
 
 import manual
 
+from arcacct.arex.hook import LAUNCHED
 from arcacct.asking.doctor import CHECKS
+from arcacct.db import care
+from arcacct.db.place import PSEUDONYMS, REPORTS
+from arcacct.features.reader import VARIABLES
 
 _NAMES = {"state.name", "target.name", "name"}
 """What a target is called by in the sources; in the manual ``TARGET``."""
@@ -124,3 +128,25 @@ def of_imports() -> set[str]:
 
 def _faults(node: ast.expr) -> set[str]:
     return _sentences(node.args[0]) if isinstance(node, ast.Call) and node.args else set()
+
+
+def environment() -> Iterator[set[str]]:
+    """Variables that the program looks up by their name."""
+    yield {LAUNCHED.decode(), *VARIABLES.values()}
+    package = manual.ROOT / "arcacct"
+    asking = [path for path in package.rglob("*.py") if "environ" in path.read_text(encoding="utf-8")]
+    files = [path.relative_to(package).as_posix() for path in asking]
+    for node in _nodes(files):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("environ.get"):
+            yield template(node.args[0])
+        elif isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith("environ"):
+            yield template(node.slice)
+        elif isinstance(node, ast.Compare) and ast.unparse(node.comparators[0]).endswith("environ"):
+            yield template(node.left)
+
+
+def beside_databases() -> set[str]:
+    """Names of files that are made in the directory of the databases."""
+    text = "".join(path.read_text(encoding="utf-8") for path in (manual.ROOT / "arcacct").rglob("*.py"))
+    named = re.findall(r"(?:here\.directory, |_beside\(database, )\"([\w.-]+)\"", text)
+    return {care._FILE, PSEUDONYMS, REPORTS, "publishing.locks", *named}

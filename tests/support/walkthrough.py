@@ -4,8 +4,8 @@ A page of the manual as somebody follows it: every block of commands, in order, 
 A block of the language ``text`` right after one of ``sh`` is what these commands print, stderr included. A line ``...``
 there stands for any lines, ``...`` at the end of a line for the rest of it. Every command has to end with 0; where the
 manual shows another exit code, the block prints it (``|| echo "exit code $?"``). The days of the page are those of the
-walk. What differs from walk to walk (the time of day of today, ports, sizes, the directory) is the same for both. Places
-of the host, as /srv/..., lie below the directory.
+walk. What differs from walk to walk (the time of day of today, ports, sizes, the directory) is the same for both.
+Places of the host, as /srv/..., lie below the directory.
 """
 
 from __future__ import annotations

@@ -1,0 +1,121 @@
+compile() {
+    # What is compiled on the fly is not kept where A-REX does not run as root, and costs each event its time.
+    "$HOME_DIR/bin/python3" -I -m compileall -q -f "$OURS/site-packages" >/dev/null ||
+        say "some files could not be compiled; arcacct works, and starts more slowly"
+}
+
+fits_python() {
+    found=$("$HOME_DIR/bin/python3" -I -S -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+    [ ! -L "$HOME_DIR/lib/python$found" ] || return 0
+    say "it has no parts for Python ${found:-(none that starts)}: $HOME_DIR/lib has those that it knows."
+    say "Nothing is lost: events wait in the spool. Install a newer arcacct, then run: arcacct sweep"
+    return 1
+}
+
+# The versioned directory is whole when this link changes: no program ever sees files of two versions. Until then dpkg
+# has removed what the link leads to, and the launcher spools.
+switch() {
+    ln -sfn "versions/$VERSION" "$HOME_DIR/.current.new" && mv -fT "$HOME_DIR/.current.new" "$HOME_DIR/current"
+    for other in "$HOME_DIR"/versions/*; do
+        # What a hook compiled there while it was being removed.
+        [ "$other" = "$OURS" ] || [ -n "$(find "$other" -type f ! -name '*.pyc' | head -n 1)" ] || rm -rf "$other"
+    done
+}
+
+# The lines of the launcher that an administrator edits stay as they are.
+install_launcher() {
+    new=${LAUNCHER%/*}/.arcacct-hook.new
+    mkdir -p "${LAUNCHER%/*}" && cp "$SHARE/arcacct-hook" "$new" || return
+    if [ -r "$LAUNCHER" ] && grep -q 'arcacct-hook CONTROLDIR' "$LAUNCHER"; then
+        for name in record spool fallback limit; do
+            kept=$(sed -n "/^$name=/{p;q;}" "$LAUNCHER")
+            [ -n "$kept" ] && [ "$kept" != "$(sed -n "/^$name=/{p;q;}" "$new")" ] || continue
+            kept=$kept awk -v name="$name=" 'index($0, name) == 1 && !done { print ENVIRON["kept"]; done = 1; next } 1' \
+                "$new" >"$new.kept" && mv -f "$new.kept" "$new" && say "the launcher keeps its line $kept"
+        done
+    fi
+    # On disk before it has its name: after a power cut an empty launcher would fail jobs.
+    chmod 755 "$new" && sync -- "$new" && mv -f "$new" "$LAUNCHER" || return
+    ! command -v restorecon >/dev/null || restorecon "$LAUNCHER" 2>/dev/null || :
+}
+
+configure() {
+    if [ ! -e /etc/arcacct.conf ] && [ ! -L /etc/arcacct.conf ]; then
+        cp "$SHARE/arcacct.conf.start" /etc/.arcacct.conf.new && chmod 644 /etc/.arcacct.conf.new &&
+            mv -n /etc/.arcacct.conf.new /etc/arcacct.conf
+    fi
+    if command -v systemd-tmpfiles >/dev/null; then
+        systemd-tmpfiles --create arcacct.conf 2>/dev/null || :
+    fi
+    if systemd_runs; then
+        systemctl daemon-reload || :
+        systemctl try-restart arcacct-sweep-follow.service arcacct-portal.service || :
+    fi
+}
+
+# Prints the path of the accounting database of this host, which need not be there.
+database() {
+    "$HOME_DIR/bin/python3" -I -c '
+import os
+
+from arcacct.conf.parser import load
+from arcacct.conf.places import places
+
+print(places(load(None, os.environ)).database)
+' 2>/dev/null
+}
+
+# Databases that an older version made, as their owner: what root makes beside them, a hook of another user cannot write.
+take_databases_forward() {
+    path=$(database)
+    [ -n "$path" ] && [ -f "$path" ] || return 0
+    owner=$(stat -c %U "$path")
+    if [ "$owner" = root ]; then
+        set --
+    else
+        set -- runuser -u "$owner" --
+    fi
+    told=$(cd / && "$@" timeout 1800 "$HOME_DIR/bin/arcacct" db upgrade 2>&1 </dev/null)
+    code=$?
+    if [ $code = 0 ]; then
+        printf '%s\n' "$told" | grep 'taken forward' >&2 || :
+        return 0
+    fi
+    printf '%s\n' "$told" | tail -n 5 >&2
+    say "\`arcacct db upgrade\` ended with $code. What it did not finish, it does when it is run again."
+    say "Nothing is lost: events wait in the spool until a sweep can record them."
+    case $told in
+        *'this program knows'*)
+            say "A newer arcacct made these databases. Either install it again; or put back what it copied before that:"
+            for copy in "${path%/*}"/*.before-schema-*; do
+                [ ! -f "$copy" ] || say "    arcacct db restore $copy"
+            done
+            say "(of each database the newest, accounting.db last), then: arcacct sweep, arcacct import arex"
+            ;;
+        *) say "When what it says is mended, run as $owner: arcacct db upgrade, then: arcacct sweep" ;;
+    esac
+}
+
+case $1 in
+    configure | 1 | 2 | abort-*)
+        fits=yes
+        fits_python || fits=no
+        [ $fits = no ] || compile
+        switch
+        install_launcher || { say "the launcher could not be written to $LAUNCHER"; exit 1; }
+        configure
+        case $1 in
+            abort-*) ;;
+            *) [ $fits = no ] || take_databases_forward ;;
+        esac
+        if [ "$1" = 1 ] || { [ "$1" = configure ] && [ -z "$2" ]; }; then
+            say "installed, and not in use yet: the next steps are in /usr/share/doc/arcacct/howto/install-packages.md"
+        fi
+        ;;
+    triggered)
+        # Python was exchanged below us.
+        fits_python || exit 0
+        compile
+        ;;
+esac
+exit 0
