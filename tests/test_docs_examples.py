@@ -6,8 +6,10 @@ Each page is walked through in a shell, from an empty directory (`support/walkth
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
+import subprocess
 
 import manual
 import pytest
@@ -142,3 +144,36 @@ APEL SANDBOX-SITE 2026-11: jobs 0, wall 0 s, CPU 0 s, normalised wall 0 s, norma
 
     assert command != again
     assert not walkthrough.differences(page, walkthrough.walk(page, tmp_path, DEMO), tmp_path, walkthrough.today_utc())
+
+
+def test_uninstalling_takes_the_launcher_last(tmp_path: pathlib.Path) -> None:
+    """By the order of the page; and the check of step 4 refuses while a callout of the installation is there."""
+    lines = [line for step in walkthrough.steps(manual.read("howto/uninstall")) for line in step.commands.splitlines()]
+    order = [
+        "arcacct publish --now",
+        "rm -f /etc/arc.conf.d/arcacct.conf",
+        "systemctl restart arc-arex",
+        "sh etc/arcacct-uninstall-check",
+        "arcacct sweep",
+        "rm -f /usr/local/libexec/arcacct-hook",
+        "rm -rf /opt/arcacct",
+    ]
+    launcher = tmp_path / "arcacct-hook"
+    launcher.touch()
+    callouts = re.findall("^statecallout=.+$", manual.read("howto/install"), re.MULTILINE)
+    conf = tmp_path / "arc.conf"
+    said = []
+    for text in ("\n".join(callouts).replace("/usr/local/libexec/arcacct-hook", str(launcher)), ""):
+        conf.write_text(f"[arex]\n{text}\n", encoding="utf-8")
+        check = [*lines[lines.index(order[3])].split(), str(launcher)]
+        said.append(
+            subprocess.run(
+                check, cwd=manual.ROOT, env={**os.environ, "ARC_CONFIG": str(conf)}, capture_output=True, text=True,
+                check=False,
+            )
+        )  # fmt: skip
+
+    assert [line for line in lines if line in order] == order
+    assert len(callouts) == 5
+    assert [done.returncode for done in said] == [1, 0]
+    assert said[0].stderr.count(str(conf)) == 5
