@@ -17,13 +17,49 @@ import walkthrough
 
 DEMO = "arcacct demo > demo.log\nexport ARC_CONFIG=$PWD/arcacct-demo/arc.conf"
 """What the pages say that one has to type before, to try them on the jobs of the demo."""
+AREX = f"""{DEMO}
+python -c "import sqlite3, sys; sqlite3.connect(sys.argv[1]).executescript(open(sys.argv[2]).read())" \\
+    arcacct-demo/control/accounting/accounting.db {manual.ROOT}/schema/accounting/001_arex_v1.sql"""
+"""The same, with the database that A-REX writes; it has no job yet."""
 WALKED = {
     "tutorial": "",
-    "howto/rehearse": DEMO,
-    "howto/months-end": DEMO,
+    "howto/arc6-to-arc7": AREX,
+    "howto/ask": DEMO,
+    "howto/benchmarks": DEMO,
+    "howto/care-of-the-database": AREX,
     "howto/many-ces": DEMO,
+    "howto/months-end": DEMO,
+    "howto/rehearse": DEMO,
+    "howto/set-aside": DEMO,
 }
 """Pages that are walked through, with what is typed before."""
+NEEDS = {
+    "howto/before-it-goes-live": "receivers and an A-REX that run; tests/asking/test_doctor.py",
+    "howto/completion": "the places of the host; tests/test_man_pages.py",
+    "howto/features": "worker nodes; tests/features",
+    "howto/from-the-apel-client": "systemd, and jobs of the new month; tests/cli/test_import_gridengine.py",
+    "howto/gridengine": "Grid Engine; tests/cli/test_import_gridengine.py",
+    "howto/htcondor": "HTCondor; tests/htcondor",
+    "howto/install": "an empty host; tests/acceptance/test_new_operator.py walks through it",
+    "howto/install-arc7": "A-REX 7; tests/acceptance/test_live7.py",
+    "howto/install-offline": "another host, and what pip fetches",
+    "howto/install-pip": "pipx, and what pip fetches",
+    "howto/many-ces-engines": "PostgreSQL, Spark, ClickHouse; tests/fleet",
+    "howto/monitor": "systemd; tests/asking/test_status.py",
+    "howto/other-programs": "what pip fetches; tests/db",
+    "howto/portal": "what pip fetches; tests/test_datasette.py",
+    "howto/privacy": "names_kept_months, and old jobs; tests/cli/test_db_forget.py",
+    "howto/rejected-records": "rejected records; the tutorial has one",
+    "howto/republish": "a target that is called apel:egi; tests/cli/test_republish.py",
+    "howto/slurm": "Slurm; tests/cli/test_import_slurm.py",
+    "howto/switch-from-jura-ng": "systemd; tests/cli/test_switch.py, and the way back below",
+    "howto/take-over-from-arex": "databases of an A-REX; tests/cli/test_import_arex.py",
+    "howto/telemetry": "Sonar; tests/cli/test_import_sonar.py",
+    "howto/uninstall": "systemd; its order is looked at below",
+    "howto/upgrade": "two versions; the way back is gone below, tests/arex/hook/test_upgrade.py",
+    "howto/verify": "exports of the portal; tests/asking/test_verify.py",
+}
+"""Pages whose commands are not run here: what they need beyond any machine, and where else they are tried."""
 
 
 @pytest.mark.parametrize("name", WALKED)
@@ -177,3 +213,19 @@ def test_uninstalling_takes_the_launcher_last(tmp_path: pathlib.Path) -> None:
     assert len(callouts) == 5
     assert [done.returncode for done in said] == [1, 0]
     assert said[0].stderr.count(str(conf)) == 5
+
+
+def test_whose_commands_nobody_runs_has_a_reason() -> None:
+    """Each page of how-tos that shows commands is walked through, or it is said what it needs that a test has not."""
+    names = [page.relative_to(manual.DOCS).with_suffix("").as_posix() for page in manual.pages()[1:]]
+    shown = [
+        name
+        for name in names
+        if name.startswith(("tutorial", "howto/"))
+        and any(block.language == "sh" for block in manual.blocks(manual.read(name)))
+    ]
+    files = [word for reason in NEEDS.values() for word in re.findall(r"tests/[\w./]+", reason)]
+
+    assert not set(WALKED) & set(NEEDS)
+    assert sorted([*WALKED, *NEEDS]) == sorted(shown)
+    assert not [file for file in files if not (manual.ROOT / file).exists()]

@@ -28,7 +28,7 @@ HOME = "/home/you"
 """The directory in which the pages work."""
 LONGEST_S = 300
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_PLACES = re.compile(r"(?<![\w.])/(?=(?:srv|var/backups|var/lib)/)")
+_PLACES = re.compile(r"(?<![\w.])/(?=(?:etc|opt|srv|usr/local|var/backups|var/lib)/)")
 _MASKS = (
     (r"TODAYT\d\d:\d\d:\d\dZ", "TODAYTnow"),
     (r"TODAY \d\d:\d\d:\d\d", "TODAY now"),
