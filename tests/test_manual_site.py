@@ -70,7 +70,7 @@ new Promise((found, failed) => {
   const look = setInterval(() => {
     field.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true}));
     const links = [...document.querySelectorAll('.md-search-result__link')].map(one => one.getAttribute('href'));
-    if (links.length || ++waited > 200) { clearInterval(look); found(links); }
+    if (links.length || ++waited > 500) { clearInterval(look); found(links); }
   }, 100);
 })
 """

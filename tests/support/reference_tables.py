@@ -13,7 +13,7 @@ from arcacct.cli.metrics import HELP
 from arcacct.dataset.columns import columns
 from arcacct.db.lives import MEANING
 from arcacct.db.schema import ACCOUNTING, PUBLISHING
-from arcacct.features.check import RULES
+from arcacct.features.check import RULES, Demand
 from arcacct.jobs.precedence import PRECEDENCE, SOURCES
 
 
@@ -48,12 +48,12 @@ _RULE = re.compile(
 
 
 def metrics() -> str:
-    """Every metric of `arcacct metrics`, in the order of its table."""
+    """Every metric of `arcacct metrics` with its labels, in the order of its table."""
     rows = [
-        (code(name), "counter" if name.endswith("_total") else "gauge", ", ".join(map(code, labels)), plain(text))
+        (code(f"{name}{{{','.join(labels)}}}" if labels else name), plain(text))
         for name, (text, labels) in HELP.items()
     ]
-    return table(("metric", "type", "labels", "meaning"), rows)
+    return table(("metric", "meaning"), rows)
 
 
 def alerts() -> str:
@@ -113,8 +113,9 @@ def causes() -> str:
 
 def rules() -> str:
     """The rules of `arcacct features check`."""
-    rows = [
-        (str(number), plain(one.title), f"`{one.verdict}`", plain(one.unseen) if one.unseen else "")
-        for number, one in RULES.items()
-    ]
+    rows = []
+    for number, one in RULES.items():
+        # One that no look can judge is never broken.
+        never = one.unseen and one.judge is Demand._field_defaults["judge"]
+        rows.append((str(number), plain(one.title), "" if never else code(one.verdict), plain(one.unseen)))
     return table(("number", "rule", "when broken", "when `unseen`"), rows)
