@@ -191,7 +191,7 @@ _ENVIRONMENT = {
 
 def host(suite: str, folder: pathlib.Path) -> Host:
     """A copy of a clean Debian with Python and nothing else, below ``folder``."""
-    base = debian_root.debian_root(suite, (), name=f"packages-{suite}", include=("python3",))
+    base = debian_root.clean(suite)
     path = folder / "host"
     subprocess.run(["cp", "-a", "--reflink=auto", base.path, path], check=True)
     return Host(path)
