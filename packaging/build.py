@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
+import email.utils
 import gzip
 import json
 import os
@@ -48,8 +49,14 @@ GLIBC = 34
 UNNEEDED = ("pip",)
 """sqlite-utils names it for its own command line, which is not ours."""
 LOCAL_LAUNCHER, LAUNCHER = b"/usr/local/libexec/arcacct-hook", b"/usr/libexec/arcacct-hook"
+OURS = ("/opt/arcacct", "/usr/share/arcacct", "/usr/share/doc/arcacct")
+SHARED_BY_RPM = ("/usr/share/fish", "/usr/share/zsh")
+"""Directories of shells that need not be there: rpm removes those that it was told of, when nothing is in them."""
+DOCUMENTS = ("/usr/share/doc/", "/usr/share/man/")
 RPM_PYTHON = "/usr/bin/python3.11"
 """EL 9 has it beside its own 3.9."""
+MAINTAINER = "The arcacct developers <arcacct@example.org>"
+DEBIAN_NEWS = "changelog.Debian.gz"
 _BUILD = "import sys, hatchling.build as backend; print(backend.build_wheel(sys.argv[1]))"
 _INCLUDE = re.compile(r"(?m)^@CHECK@\n")
 
@@ -189,11 +196,11 @@ def lay_out(shipped: Shipped, wheels: list[pathlib.Path], source: pathlib.Path, 
             is_page = name.parts[0] == "man"
             content = gzip.compress(path.read_bytes(), mtime=0) if is_page else path.read_bytes()
             put(stage / "usr" / "share" / (f"{name}.gz" if is_page else name), content)
-    documents(source, stage / "usr" / "share" / "doc" / "arcacct")
+    documents(shipped, source, stage / "usr" / "share" / "doc" / "arcacct")
 
 
-def documents(source: pathlib.Path, doc: pathlib.Path) -> None:
-    """The manual as it is written, and the licence."""
+def documents(shipped: Shipped, source: pathlib.Path, doc: pathlib.Path) -> None:
+    """The manual as it is written, the licence, and what changed; of the package, too, as Debian wants to have it."""
     for name in ("README.md", "SECURITY.md", "docs"):
         path = source / name
         if path.is_dir():
@@ -204,6 +211,15 @@ def documents(source: pathlib.Path, doc: pathlib.Path) -> None:
     changes = source / "CHANGELOG.md"
     if changes.exists():
         put(doc / "changelog.gz", gzip.compress(changes.read_bytes(), mtime=0))
+    when = email.utils.format_datetime(dt.datetime.fromtimestamp(epoch(source), dt.UTC))
+    news = f"""\
+arcacct ({shipped.full_version}) stable; urgency=medium
+
+  * arcacct {shipped.version}: what changed is in changelog.gz.
+
+ -- {MAINTAINER}  {when}
+"""
+    put(doc / DEBIAN_NEWS, gzip.compress(news.encode(), mtime=0))
     put(doc / "copyright", (HERE / "copyright").read_bytes())
 
 
@@ -225,11 +241,13 @@ def contents(stage: pathlib.Path, time: int, packager: str) -> list[dict[str, ob
     """
     Every file, link and directory of ours.
 
-    Directories that belong to the distribution are not named: rpm would find them in two packages.
+    Directories that belong to the distribution are not named, but for those that rpm would leave behind.
     """
     found: list[dict[str, object]] = []
     for path in sorted(stage.rglob("*")):
         inside = f"/{path.relative_to(stage)}"
+        if packager == "rpm" and path.name == DEBIAN_NEWS:
+            continue
         if packager == "rpm":
             inside = inside.replace("/usr/share/zsh/vendor-completions/", "/usr/share/zsh/site-functions/")
         else:
@@ -240,11 +258,13 @@ def contents(stage: pathlib.Path, time: int, packager: str) -> list[dict[str, ob
                 {"src": os.readlink(path), "dst": inside, "type": "symlink", "file_info": {**info, "mode": 0o777}}
             )
         elif path.is_dir():
-            if inside.startswith(("/opt/arcacct", "/usr/share/arcacct", "/usr/share/doc/arcacct")):
+            if inside.startswith(OURS) or (packager == "rpm" and inside.startswith(SHARED_BY_RPM)):
                 found.append({"dst": inside, "type": "dir", "file_info": {**info, "mode": 0o755}})
         else:
             mode = stat.S_IMODE(path.stat().st_mode)
-            found.append({"src": str(path), "dst": inside, "file_info": {**info, "mode": mode}})
+            # `rpm -qd` names them, and who wants none (tsflags=nodocs) gets none.
+            kind = {"type": "doc"} if packager == "rpm" and inside.startswith(DOCUMENTS) else {}
+            found.append({"src": str(path), "dst": inside, "file_info": {**info, "mode": mode}, **kind})
     return found
 
 
@@ -257,7 +277,17 @@ def description(shipped: Shipped, time: int, packager: str, stage: pathlib.Path,
     """The package as nfpm wants it told."""
     depends = {
         "deb": ["python3 (>= 3.11)", f"libc6 (>= 2.{GLIBC})"],
-        "rpm": [shipped.rpm_python, "/bin/sh", "coreutils", "findutils", "gawk", "grep", "sed", "util-linux"],
+        "rpm": [
+            shipped.rpm_python,
+            f"glibc >= 2.{GLIBC}",
+            "/bin/sh",
+            "coreutils",
+            "findutils",
+            "gawk",
+            "grep",
+            "sed",
+            "util-linux",
+        ],
     }
     return json.dumps({
         "name": "arcacct",
@@ -268,7 +298,7 @@ def description(shipped: Shipped, time: int, packager: str, stage: pathlib.Path,
         "version_schema": "none",
         "section": "admin",
         "priority": "optional",
-        "maintainer": "The arcacct developers <arcacct@example.org>",
+        "maintainer": MAINTAINER,
         "homepage": "https://www.nordugrid.org/",
         "license": "Apache-2.0",
         "description": "accounting of a NorduGrid ARC computing element\n"

@@ -11,6 +11,9 @@ case $1 in
             done
         fi
         forget_byte_code "$OURS"
+        # rpm has no purge: of the configuration it leaves what somebody wrote there.
+        [ "$1" != 0 ] || [ "$(cat "$SHARE/arcacct.conf.start")" != "$(cat /etc/arcacct.conf 2>/dev/null)" ] ||
+            rm -f /etc/arcacct.conf
         ;;
 esac
 exit 0
