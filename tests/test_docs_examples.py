@@ -152,7 +152,7 @@ def test_the_way_back_from_a_newer_version(tmp_path: pathlib.Path) -> None:
     )
     page = "```sh\n{}\n```\n```text\n{}```\n".format("\n".join(commands), shown)
 
-    assert restores == ["accounting", "publishing"]
+    assert restores == ["publishing", "accounting"]
     assert not walkthrough.differences(page, walkthrough.walk(page, tmp_path, DEMO), tmp_path, walkthrough.today_utc())
 
 
