@@ -1,13 +1,15 @@
 """
 The tutorial, and those how-tos whose commands can be typed on any machine, do what they show.
 
-Each page is walked through in a shell, from an empty directory (`support/walkthrough.py`). 15 s of CPU time together.
+Each page is walked through in a shell, from an empty directory (`support/walkthrough.py`). 25 s of CPU time together.
 """
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
+import subprocess
 
 import manual
 import pytest
@@ -15,15 +17,58 @@ import walkthrough
 
 DEMO = "arcacct demo > demo.log\nexport ARC_CONFIG=$PWD/arcacct-demo/arc.conf"
 """What the pages say that one has to type before, to try them on the jobs of the demo."""
+AREX = f"""{DEMO}
+python -c "import sqlite3, sys; sqlite3.connect(sys.argv[1]).executescript(open(sys.argv[2]).read())" \\
+    arcacct-demo/control/accounting/accounting.db {manual.ROOT}/schema/accounting/001_arex_v1.sql"""
+"""The same, with the database that A-REX writes; it has no job yet."""
 WALKED = {
     "tutorial": "",
+    "howto/arc6-to-arc7": AREX,
+    "howto/ask": DEMO,
+    "howto/benchmarks": DEMO,
+    "howto/care-of-the-database": AREX,
+    "howto/many-ces": DEMO,
+    "howto/months-end": DEMO,
+    "howto/rehearse": DEMO,
+    "howto/set-aside": DEMO,
 }
 """Pages that are walked through, with what is typed before."""
+NEEDS = {
+    "howto/auditor": "an AUDITOR server; tests/targets/auditor/test_publishing.py",
+    "howto/before-it-goes-live": "receivers and an A-REX that run; tests/asking/test_doctor.py",
+    "howto/completion": "the places of the host; tests/test_man_pages.py",
+    "howto/features": "worker nodes; tests/features",
+    "howto/from-the-apel-client": "systemd, and jobs of the new month; tests/cli/test_import_gridengine.py",
+    "howto/gridengine": "Grid Engine; tests/cli/test_import_gridengine.py",
+    "howto/htcondor": "HTCondor; tests/htcondor",
+    "howto/install": "an empty host; tests/acceptance/test_new_operator.py walks through it",
+    "howto/install-arc7": "A-REX 7; tests/acceptance/test_live7.py",
+    "howto/install-offline": "another host, and what pip fetches",
+    "howto/install-packages": "root, and a package manager",
+    "howto/install-pip": "pipx, and what pip fetches",
+    "howto/many-ces-engines": "PostgreSQL, Spark, ClickHouse; tests/fleet",
+    "howto/monitor": "systemd; tests/asking/test_status.py",
+    "howto/other-programs": "what pip fetches; tests/db",
+    "howto/portal": "what pip fetches; tests/test_datasette.py",
+    "howto/privacy": "names_kept_months, and old jobs; tests/cli/test_db_forget.py",
+    "howto/rejected-records": "rejected records; the tutorial has one",
+    "howto/republish": "a target that is called apel:egi; tests/cli/test_republish.py",
+    "howto/slurm": "Slurm; tests/cli/test_import_slurm.py",
+    "howto/switch-from-jura-ng": "systemd; tests/cli/test_switch.py, and the way back below",
+    "howto/take-over-from-arex": "databases of an A-REX; tests/cli/test_import_arex.py",
+    "howto/telemetry": "Sonar; tests/cli/test_import_sonar.py",
+    "howto/uninstall": "systemd; its order is looked at below",
+    "howto/upgrade": "two versions; the way back is gone below, tests/arex/hook/test_upgrade.py",
+    "howto/verify": "exports of the portal; tests/asking/test_verify.py",
+}
+"""Pages whose commands are not run here: what they need beyond any machine, and where else they are tried."""
 
 
 @pytest.mark.parametrize("name", WALKED)
 def test_a_page_does_what_it_shows(name: str, tmp_path: pathlib.Path) -> None:
     """Each block of commands ends well, in its order, and prints what stands below it."""
+    for module in ("duckdb", "pyarrow") if name == "howto/many-ces" else ():
+        pytest.importorskip(module, reason="the extra `parquet` is not installed")
     page = manual.read(name)
     for attempt in ("once", "again"):
         home = tmp_path / attempt
@@ -139,3 +184,53 @@ APEL SANDBOX-SITE 2026-11: jobs 0, wall 0 s, CPU 0 s, normalised wall 0 s, norma
 
     assert command != again
     assert not walkthrough.differences(page, walkthrough.walk(page, tmp_path, DEMO), tmp_path, walkthrough.today_utc())
+
+
+def test_uninstalling_takes_the_launcher_last(tmp_path: pathlib.Path) -> None:
+    """By the order of the page; and the check of step 4 refuses while a callout of the installation is there."""
+    lines = [line for step in walkthrough.steps(manual.read("howto/uninstall")) for line in step.commands.splitlines()]
+    order = [
+        "arcacct publish --now",
+        "rm -f /etc/arc.conf.d/arcacct.conf",
+        "systemctl restart arc-arex",
+        "sh etc/arcacct-uninstall-check",
+        "arcacct sweep",
+        "rm -f /usr/local/libexec/arcacct-hook",
+        "rm -rf /opt/arcacct",
+    ]
+    launcher = tmp_path / "arcacct-hook"
+    launcher.touch()
+    callouts = re.findall("^statecallout=.+$", manual.read("howto/install"), re.MULTILINE)
+    conf = tmp_path / "arc.conf"
+    said = []
+    for text in ("\n".join(callouts).replace("/usr/local/libexec/arcacct-hook", str(launcher)), ""):
+        conf.write_text(f"[arex]\n{text}\n", encoding="utf-8")
+        check = [*lines[lines.index(order[3])].split(), str(launcher)]
+        said.append(
+            subprocess.run(
+                check, cwd=manual.ROOT, env={**os.environ, "ARC_CONFIG": str(conf)}, capture_output=True, text=True,
+                check=False,
+            )
+        )  # fmt: skip
+
+    assert [line for line in lines if line in order] == order
+    assert len(callouts) == 5
+    assert [done.returncode for done in said] == [1, 0]
+    assert said[0].stderr.count(str(conf)) == 5
+
+
+def test_whose_commands_nobody_runs_has_a_reason() -> None:
+    """Each page of how-tos that shows commands is walked through, or it is said what it needs that a test has not."""
+    names = [page.relative_to(manual.DOCS).with_suffix("").as_posix() for page in manual.pages()[1:]]
+    shown = [
+        name
+        for name in names
+        if name.startswith(("tutorial", "howto/"))
+        and any(block.language == "sh" for block in manual.blocks(manual.read(name)))
+    ]
+    files = [word for reason in NEEDS.values() for word in re.findall(r"tests/[\w./]+", reason)]
+
+    assert not set(WALKED) & set(NEEDS)
+    assert not set(shown) - set(WALKED) - set(NEEDS)
+    assert not set(WALKED) - set(shown)
+    assert not [file for file in files if not (manual.ROOT / file).exists()]

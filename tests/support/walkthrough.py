@@ -4,7 +4,8 @@ A page of the manual as somebody follows it: every block of commands, in order, 
 A block of the language ``text`` right after one of ``sh`` is what these commands print, stderr included. A line ``...``
 there stands for any lines, ``...`` at the end of a line for the rest of it. Every command has to end with 0; where the
 manual shows another exit code, the block prints it (``|| echo "exit code $?"``). The days of the page are those of the
-walk, and what differs from walk to walk (the time of day of today, ports, sizes, the directory) is the same for both.
+walk. What differs from walk to walk (the time of day of today, ports, sizes, the directory) is the same for both.
+Places of the host, as /srv/..., lie below the directory.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ HOME = "/home/you"
 """The directory in which the pages work."""
 LONGEST_S = 300
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_PLACES = re.compile(r"(?<![\w.])/(?=(?:etc|opt|srv|usr/local|var/backups|var/lib)/)")
 _MASKS = (
     (r"TODAYT\d\d:\d\d:\d\dZ", "TODAYTnow"),
     (r"TODAY \d\d:\d\d:\d\d", "TODAY now"),
@@ -64,10 +66,12 @@ def steps(page: str) -> list[Step]:
 
 def walk(page: str, home: pathlib.Path, prepare: str = "") -> list[str]:
     """What each step of a page prints, after the commands that prepare; AssertionError at the first that fails."""
+    for place in ("srv", "var/backups", "var/lib"):
+        (home / place).mkdir(parents=True)
     script = home.parent / f"{home.name}.sh"
     parts = ["set -eo pipefail", "exec 2>&1", prepare]
     for number, step in enumerate(steps(page)):
-        parts += [f"echo '@@ {number} @@'", step.commands]
+        parts += [f"echo '@@ {number} @@'", _PLACES.sub(f"{home}/", step.commands)]
     script.write_text("\n".join([*parts, "echo '@@ end @@'", ""]), encoding="utf-8")
     path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ARC", "PYTHON"))}
