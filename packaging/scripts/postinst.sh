@@ -87,10 +87,12 @@ take_databases_forward() {
     case $told in
         *'this program knows'*)
             say "A newer arcacct made these databases. Either install it again; or put back what it copied before that:"
-            for copy in "${path%/*}"/*.before-schema-*; do
-                [ ! -f "$copy" ] || say "    arcacct db restore $copy"
+            for name in publishing accounting; do
+                # The newest, which is from before the last upgrade.
+                copy=$(ls -1t "${path%/*}/$name".db.before-schema-* 2>/dev/null | head -n 1)
+                [ -z "$copy" ] || say "    arcacct db restore $copy"
             done
-            say "(of each database the newest, accounting.db last), then: arcacct sweep, arcacct import arex"
+            say "in this order, then: arcacct sweep, arcacct import arex"
             ;;
         *) say "When what it says is mended, run as $owner: arcacct db upgrade, then: arcacct sweep" ;;
     esac

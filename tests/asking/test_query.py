@@ -66,7 +66,7 @@ TOO_MUCH = {
         " MiB",
     ),
 }
-LIMITS = ("--timeout", "1", "--max-rows", "50", "--max-memory", "32")
+LIMITS = ("--max-rows", "50", "--max-memory", "32")
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -96,7 +96,9 @@ def test_a_statement_that_takes_too_much_is_ended(ours, name) -> None:
     """It ends with 65 and one clear line that names the limit."""
     statement, complaint = TOO_MUCH[name]
 
-    done = arcacct("--config", ours.conf, "query", *LIMITS, statement)
+    # Time is short only for what ends by nothing else: a busy machine needs long for the others.
+    timeout = "1" if complaint.startswith("ran for") else "300"
+    done = arcacct("--config", ours.conf, "query", "--timeout", timeout, *LIMITS, statement)
 
     assert done.returncode == 65
     assert complaint in done.stderr

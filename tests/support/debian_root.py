@@ -7,11 +7,13 @@ has ended nothing is left, however the test ended.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 TYPE_CHECKING = False
@@ -116,3 +118,17 @@ def debian_root(
         root.run(*install, DEBIAN_FRONTEND="noninteractive")
     made.write_text(wanted)
     return root
+
+
+def clean(suite: str) -> DebianRoot:
+    """A root of this suite with Python and nothing else, to make copies of; whoever comes first makes it."""
+    PLACE.mkdir(parents=True, exist_ok=True)
+    with open(PLACE / f"packages-{suite}.lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return debian_root(suite, (), name=f"packages-{suite}", include=("python3",))
+
+
+if __name__ == "__main__":
+    # For whoever wants them to be there before any test: `python3 tests/support/debian_root.py bookworm trixie`.
+    for suite in sys.argv[1:]:
+        print(suite, clean(suite).run("python3", "--version").stdout, end="")

@@ -1,8 +1,8 @@
 """
 The real packages, and hosts to install them on: a clean Debian for each test, in which a CE has jobs.
 
-Needs root, debootstrap, nfpm, Debian's mirror and PyPI; runs on request. The base roots are kept (see `debian_root`), and
-each test works in a copy.
+Needs root, debootstrap, nfpm, Debian's mirror and PyPI; runs on request. The base roots are kept (see `debian_root`),
+and each test works in a copy.
 """
 
 from __future__ import annotations
@@ -124,12 +124,16 @@ class Host(debian_root.DebianRoot):
         return f"/tmp/{target.name}"
 
     def files(self) -> set[str]:
-        """Every file, link and directory that a package may have brought, without what dpkg writes for itself."""
-        own = ("proc/", "dev/", "tmp/", "var/lib/dpkg/", "var/log/", "var/cache/")
+        """
+        Every file, link and directory that a package may have brought.
+
+        Without what dpkg and Python write for themselves, and without /opt, which dpkg takes away when it is empty.
+        """
+        own = ("proc/", "dev/", "tmp/", "var/lib/dpkg/", "var/log/", "var/cache/", "usr/lib/python3")
         return {
             name
             for path in self.path.rglob("*")
-            if not (name := str(path.relative_to(self.path))).startswith(own) and "__pycache__" not in name
+            if not (name := str(path.relative_to(self.path))).startswith(own) and name != "opt"
         }
 
     def become_a_ce(self, user: str = "root") -> None:
@@ -187,7 +191,7 @@ _ENVIRONMENT = {
 
 def host(suite: str, folder: pathlib.Path) -> Host:
     """A copy of a clean Debian with Python and nothing else, below ``folder``."""
-    base = debian_root.debian_root(suite, (), name=f"packages-{suite}", include=("python3",))
+    base = debian_root.clean(suite)
     path = folder / "host"
     subprocess.run(["cp", "-a", "--reflink=auto", base.path, path], check=True)
     return Host(path)
