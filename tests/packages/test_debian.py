@@ -9,6 +9,7 @@ import subprocess
 import time
 
 import pytest
+from launcher_calls import Calls
 from package_hosts import (
     CONF,
     CONTROL,
@@ -29,26 +30,6 @@ SUITES = [
     pytest.param("trixie", marks=pytest.mark.xdist_group("trixie")),
 ]
 DATABASE = f"{CONTROL}/accounting/arcacct/accounting.db"
-_CALLS = """
-import itertools, os, subprocess, sys
-
-launcher, control, *jobs = sys.argv[1:]
-calls = 0
-print("begun", flush=True)
-for job in itertools.cycle(jobs):
-    try:
-        code = subprocess.run([launcher, control, job, "FINISHED"], stderr=subprocess.DEVNULL).returncode
-    except OSError as error:
-        sys.exit(f"call {calls} could not be started: {error}")
-    if code:
-        sys.exit(f"call {calls} ended with {code}")
-    calls += 1
-    if calls >= len(jobs) and os.path.exists("/tmp/enough"):
-        print(calls)
-        break
-"""
-
-
 AREX = "cp /bin/sleep /tmp/arched && exec /tmp/arched 600"
 """A process that is called as that of A-REX."""
 
@@ -56,28 +37,6 @@ AREX = "cp /bin/sleep /tmp/arched && exec /tmp/arched 600"
 def arched_runs(ce: Host) -> bool:
     """Whether there is such a process in this host."""
     return any(pathlib.Path(f"/proc/{pid}/comm").read_text(encoding="ascii") == "arched\n" for pid in ce.processes())
-
-
-class Calls:
-    """A-REX calls the launcher all the time, with events of real jobs, while a block runs."""
-
-    def __init__(self, ce: Host, jobs: list[str]) -> None:
-        self.ce, self.jobs = ce, jobs
-        self.count = 0
-
-    def __enter__(self) -> Calls:
-        self.ce.inside("/tmp/enough").unlink(missing_ok=True)
-        command = [*self.ce.prefix, "python3", "-c", _CALLS, LAUNCHER, CONTROL, *self.jobs]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8")
-        assert self.process.stdout
-        assert self.process.stdout.readline() == "begun\n"
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.ce.inside("/tmp/enough").touch()
-        out, err = self.process.communicate()
-        assert self.process.returncode == 0, err
-        self.count = int(out)
 
 
 def schema(ce: Host) -> int:
