@@ -170,9 +170,18 @@ def test_it_is_not_erased_while_arex_calls_the_launcher(packages, make_host) -> 
     assert (verified.returncode, verified.stdout) == (0, "")
     assert before <= left
 
+    # By force, without a question: the launcher is left alone, and spools; and the package comes back.
+    ce.call_out()
+    assert rpm(ce, "-e", "--noscripts", "arcacct").returncode == 0
+    assert "is not there" in ce.run(LAUNCHER, CONTROL, "abcdef", "FINISHED").stdout
+    assert rpm(ce, "-i", packages.rpm).returncode == 0
+    assert rpm(ce, "-V", "arcacct").stdout == ""
+
     # A-REX was restarted without them.
+    ce.call_out(False)
     assert rpm(ce, "-e", "arcacct").returncode == 0
     assert not ce.inside(LAUNCHER).exists()
+    assert not ce.inside("/opt/arcacct").exists()
 
 
 def test_from_an_environment_of_pip_to_the_package(packages, make_host, tmp_path) -> None:
