@@ -44,7 +44,7 @@ NEEDS = {
     "howto/install": "an empty host; tests/acceptance/test_new_operator.py walks through it",
     "howto/install-arc7": "A-REX 7; tests/acceptance/test_live7.py",
     "howto/install-offline": "another host, and what pip fetches",
-    "howto/install-packages": "root, and a package manager",
+    "howto/install-packages": "root, and a package manager; tests/packages",
     "howto/install-pip": "pipx, and what pip fetches",
     "howto/many-ces-engines": "PostgreSQL, Spark, ClickHouse; tests/fleet",
     "howto/monitor": "systemd; tests/asking/test_status.py",

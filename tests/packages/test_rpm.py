@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 
+import manual
 import pytest
 from launcher_calls import Calls
 from package_hosts import CONTROL, LAUNCHER, NOW_EPOCH, ROOT, TARGET, Host, finished_jobs
@@ -154,6 +155,10 @@ def test_it_is_not_erased_while_arex_calls_the_launcher(packages, make_host) -> 
         left = files(ce)
         ce.told(["abcdef"])
 
+    (shown,) = [
+        block.text for block in manual.blocks(manual.read("howto/install-packages")) if "In this order" in block.text
+    ]
+    assert set(shown.splitlines()) <= set(called.stdout.splitlines())
     for refused in (called, started):
         assert refused.returncode != 0
         assert f"A-REX still calls {LAUNCHER}" in refused.stdout
@@ -165,15 +170,29 @@ def test_it_is_not_erased_while_arex_calls_the_launcher(packages, make_host) -> 
     assert (verified.returncode, verified.stdout) == (0, "")
     assert before <= left
 
+    # By force, without a question: the launcher is left alone, and spools; and the package comes back.
+    ce.call_out()
+    assert rpm(ce, "-e", "--noscripts", "arcacct").returncode == 0
+    assert "is not there" in ce.run(LAUNCHER, CONTROL, "abcdef", "FINISHED").stdout
+    assert rpm(ce, "-i", packages.rpm).returncode == 0
+    assert rpm(ce, "-V", "arcacct").stdout == ""
+
     # A-REX was restarted without them.
+    ce.call_out(False)
     assert rpm(ce, "-e", "arcacct").returncode == 0
     assert not ce.inside(LAUNCHER).exists()
+    assert not ce.inside("/opt/arcacct").exists()
 
 
-def test_it_does_not_replace_an_environment_of_pip(packages, make_host) -> None:
-    """Nothing is installed over it; moved away, as the message says, the package comes in."""
+def test_from_an_environment_of_pip_to_the_package(packages, make_host, tmp_path) -> None:
+    """Nothing is installed over it; moved away, as the message says, the package comes in, and no event is lost."""
+    corpus, jobs = finished_jobs(tmp_path)
     ce = make_host(SUITE)
-    ce.run("mkdir", "-p", "/opt/arcacct/lib/python3.11/site-packages/arcacct")
+    ce.become_a_ce()
+    ce.bring_jobs(jobs[:3], corpus)
+    ce.run("mkdir", "-p", "/opt/arcacct/lib/python3.11/site-packages/arcacct", "/opt/arcacct/bin", "/usr/local/libexec")
+    old = "/usr/local/libexec/arcacct-hook"
+    shutil.copy(ROOT / "etc" / "arcacct-hook", ce.inside(old))
     before = files(ce)
 
     refused = rpm(ce, "-i", packages.rpm)
@@ -181,9 +200,24 @@ def test_it_does_not_replace_an_environment_of_pip(packages, make_host) -> None:
     assert "/opt/arcacct is an environment that pip made" in refused.stdout
     assert files(ce) == before
 
+    # Between the two the launcher that A-REX knows spools; afterwards it starts the program of the package.
     ce.run("mv", "/opt/arcacct", "/opt/arcacct.pip")
+    assert "is not there" in ce.run(old, CONTROL, jobs[0], "FINISHED").stdout
     assert rpm(ce, "-i", packages.rpm).returncode == 0
-    assert ce.run("arcacct", "--version").stdout == f"arcacct, version {arcacct.__version__}\n"
+    ce.run("arcacct", "db", "init")
+    assert ce.run(old, CONTROL, jobs[1], "FINISHED").stdout == ""
+    assert ce.recorded() == [jobs[1]]
+    ce.run("arcacct", "sweep")
+    assert ce.recorded() == jobs[:3]
+
+    # Callouts of that launcher do not keep the package: it stays, and spools. Its own question is answered.
+    ce.call_out()
+    conf = ce.inside("/etc/arc.conf")
+    conf.write_text(conf.read_text().replace(LAUNCHER, old))
+    assert ce.does("/usr/share/arcacct/arcacct-uninstall-check", old).returncode == 1
+    assert ce.does("/usr/share/arcacct/arcacct-uninstall-check", LAUNCHER).returncode == 0
+    assert rpm(ce, "-e", "arcacct").returncode == 0
+    assert "is not there" in ce.run(old, CONTROL, jobs[2], "FINISHED").stdout
 
 
 def test_what_the_package_says_of_itself(packages, tmp_path) -> None:
